@@ -1,0 +1,160 @@
+"""Exceptions of this package.
+
+    PytrtpluginsError
+    ├─ PluginError
+    │  ├─ DimsError             also ValueError      a shape that the plugin does not accept
+    │  ├─ FieldError            also ValueError      a typed attribute with a wrong name, type or value
+    │  ├─ RegistryError         also LookupError     a plugin key that is unknown or already taken
+    │  ├─ SerializationError    also ValueError      bytes that are not a serialized plugin
+    │  └─ ConformanceError      also AssertionError  check_plugin found a defect
+    ├─ EngineError
+    │  ├─ MissingExtraError     also ImportError     an optional package is not installed
+    │  ├─ UnavailableError      also RuntimeError    the engine cannot work on this machine
+    │  ├─ BuildError            also RuntimeError    the engine cannot build this model
+    │  ├─ BindingError          also ValueError      wrong names, dims or dtypes given to a run
+    │  └─ PrecisionError        also ValueError      a precision that the engine does not have
+    ├─ FormatError              also ValueError      a file with wrong contents
+    │  ├─ CfgError  WeightsError  ModelError  EngineFileError  ImageError
+    ├─ CalibrationError         also ValueError
+    │  ├─ CalibrationTableError                      a table that is broken or belongs to another network
+    │  └─ NoDataError                                nothing to calibrate or evaluate with
+    └─ UsageError               also ValueError      arguments that contradict each other
+
+A message says what, where and why, and ends with ``Do:`` and the next command where there is one. The facts of the message are attributes of the
+exception, so that programs need not parse it: ``raise CfgError(text, path=path, line=7)`` has ``.path`` and ``.line``.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BindingError",
+    "BuildError",
+    "CalibrationError",
+    "CalibrationTableError",
+    "CfgError",
+    "ConformanceError",
+    "DimsError",
+    "EngineError",
+    "EngineFileError",
+    "FieldError",
+    "FormatError",
+    "ImageError",
+    "MissingExtraError",
+    "ModelError",
+    "NoDataError",
+    "PluginError",
+    "PrecisionError",
+    "PytrtpluginsError",
+    "RegistryError",
+    "SerializationError",
+    "UnavailableError",
+    "UsageError",
+    "WeightsError",
+]
+
+
+class PytrtpluginsError(Exception):
+    """Base of every exception that this package raises on purpose.
+
+    Args:
+        message: What is wrong, where, why, and the next command.
+        **facts: Values that the message speaks of; each becomes an attribute.
+    """
+
+    def __init__(self, message: str, **facts: object) -> None:
+        super().__init__(message)
+        self.facts = facts
+
+    def __getattr__(self, name: str) -> object:
+        facts = self.__dict__.get("facts", {})
+        if name in facts:
+            return facts[name]
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+
+class PluginError(PytrtpluginsError):
+    """A plugin is declared or used wrongly."""
+
+
+class DimsError(PluginError, ValueError):
+    """A shape that the plugin does not accept; raised before anything is launched."""
+
+
+class FieldError(PluginError, ValueError):
+    """A typed attribute with a wrong name, type or value."""
+
+
+class RegistryError(PluginError, LookupError):
+    """A plugin key that is unknown, or taken by another class."""
+
+
+class SerializationError(PluginError, ValueError):
+    """Bytes that are not one whole, undamaged serialized plugin."""
+
+
+class ConformanceError(PluginError, AssertionError):
+    """A plugin does not keep its contract; ``.report`` holds the report."""
+
+
+class EngineError(PytrtpluginsError):
+    """An engine cannot be had, built or run."""
+
+
+class MissingExtraError(EngineError, ImportError):
+    """An optional package is missing; ``.package`` and ``.extra`` say which."""
+
+
+class UnavailableError(EngineError, RuntimeError):
+    """The engine cannot work on this machine."""
+
+
+class BuildError(EngineError, RuntimeError):
+    """The engine cannot build this model."""
+
+
+class BindingError(EngineError, ValueError):
+    """Arrays given to a run do not fit the engine's inputs or outputs."""
+
+
+class PrecisionError(EngineError, ValueError):
+    """The engine does not have this precision."""
+
+
+class FormatError(PytrtpluginsError, ValueError):
+    """A file with wrong contents."""
+
+
+class CfgError(FormatError):
+    """A darknet .cfg that cannot be read; ``.path`` and ``.line`` say where."""
+
+
+class WeightsError(FormatError):
+    """A darknet .weights file that does not fit its .cfg; ``.path`` and ``.offset`` say where."""
+
+
+class ModelError(FormatError):
+    """An ONNX model that is broken or uses something unsupported."""
+
+
+class EngineFileError(FormatError):
+    """An engine file that is damaged, of another version or for another machine."""
+
+
+class ImageError(FormatError):
+    """A photo that cannot be read; ``.path`` says which."""
+
+
+class CalibrationError(PytrtpluginsError, ValueError):
+    """Calibration cannot be done or its result cannot be used."""
+
+
+class CalibrationTableError(CalibrationError):
+    """A calibration table or cache that is broken or belongs to another network."""
+
+
+class NoDataError(CalibrationError):
+    """No data to calibrate or evaluate with."""
+
+
+class UsageError(PytrtpluginsError, ValueError):
+    """Arguments that are wrong or contradict each other."""
