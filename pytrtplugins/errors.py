@@ -20,8 +20,9 @@
     │  └─ NoDataError                                nothing to calibrate or evaluate with
     └─ UsageError               also ValueError      arguments that contradict each other
 
-A message says what, where and why, and ends with ``Do:`` and the next command where there is one. The facts of the message are attributes of the
-exception, so that programs need not parse it: ``raise CfgError(text, path=path, line=7)`` has ``.path`` and ``.line``.
+A message says what, where and why, and ends with ``Do:`` and the next command where there is one. The facts of the
+message are attributes of the exception, so that programs need not parse it: ``raise CfgError(text, path=path, line=7)``
+has ``.path`` and ``.line``.
 """
 
 from __future__ import annotations

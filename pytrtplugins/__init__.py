@@ -1,0 +1,56 @@
+"""Write a custom inference layer once, as a Python class; check it on a laptop; run it on every engine.
+
+`import pytrtplugins` needs NumPy only: what needs more is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from .errors import PytrtpluginsError
+from .plugin import Plugin, plugin
+from .registry import lookup, registered
+from .tensor import DType, SymbolicDim, TensorDesc
+
+if TYPE_CHECKING:
+    from . import calibration, engines, layers, models, passes, testing, vision
+    from .check import check_plugin
+    from .engines import build, load_engine
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DType",
+    "Plugin",
+    "PytrtpluginsError",
+    "SymbolicDim",
+    "TensorDesc",
+    "build",
+    "calibration",
+    "check_plugin",
+    "engines",
+    "layers",
+    "load_engine",
+    "lookup",
+    "models",
+    "passes",
+    "plugin",
+    "registered",
+    "testing",
+    "vision",
+]
+
+_LAZY = {"build": "engines", "load_engine": "engines", "check_plugin": "check"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
+    if name in __all__:
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,233 @@
+"""What an array is, without the array: element type, dims, layout. Dims may be symbolic."""
+
+from __future__ import annotations
+
+import enum
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import DimsError, PluginError
+
+__all__ = [
+    "Array",
+    "DType",
+    "Dim",
+    "Dims",
+    "SymbolicDim",
+    "TensorDesc",
+    "array_namespace",
+    "check_divisible",
+    "evaluate_dims",
+    "is_concrete",
+]
+
+Array = Any
+"""An array of any library that speaks NumPy 2's names: NumPy on a CPU, CuPy on a GPU."""
+
+
+class DType(str, enum.Enum):
+    """Element types that engines and plugins exchange; the values are NumPy's names."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+    INT8 = "int8"
+    UINT8 = "uint8"
+    INT32 = "int32"
+    INT64 = "int64"
+    BOOL = "bool"
+
+    def __str__(self) -> str:
+        return self.value
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The NumPy dtype; bfloat16 needs the package ml_dtypes, which onnx brings."""
+        if self is DType.BFLOAT16:
+            from ._optional import require
+
+            dtype: np.dtype[Any] = np.dtype(require("ml_dtypes", extra="onnx", feature="dtype bfloat16").bfloat16)
+            return dtype
+        return np.dtype(self.value)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes per element."""
+        return 2 if self is DType.BFLOAT16 else np.dtype(self.value).itemsize
+
+    @classmethod
+    def of(cls, value: Array | npt.DTypeLike) -> DType:
+        """The element type of an array, a NumPy dtype or a name.
+
+        Raises:
+            PluginError: the type is not one that engines exchange, such as float64.
+        """
+        dtype = np.dtype(getattr(value, "dtype", value)) if not isinstance(value, str) else value
+        name = dtype if isinstance(dtype, str) else dtype.name
+        try:
+            return cls(name)
+        except ValueError:
+            known = ", ".join(member.value for member in cls)
+            raise PluginError(f"element type {name!r} is not supported. Known: {known}.", dtype=name) from None
+
+
+_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "%": operator.mod,
+}
+
+
+@dataclass(frozen=True, eq=True)
+class SymbolicDim:
+    """A dim known only at run time, such as the batch ``N``, or an expression of such dims.
+
+    It understands what shape rules use: ``+ - * // %`` with ints and other dims. There is no truth value and no order,
+    since the answer is unknown: using it where an int is needed is an error. Two dims are equal when their expressions
+    are.
+
+    Example:
+        >>> n = SymbolicDim("N")
+        >>> str((n + 1) * 2), ((n + 1) * 2).evaluate({"N": 3})
+        ('((N + 1) * 2)', 8)
+    """
+
+    name: str
+    left: Dim | None = None
+    right: Dim | None = None
+
+    def _combine(self, symbol: str, left: Dim, right: Dim) -> Dim:
+        neutral = {"+": 0, "-": 0, "*": 1, "//": 1}.get(symbol)
+        if isinstance(right, int) and right == neutral:
+            return left
+        if isinstance(left, int) and left == neutral and symbol in "+*":
+            return right
+        if right == 1 and symbol == "%":
+            return 0
+        if 0 in (left if isinstance(left, int) else None, right if isinstance(right, int) else None) and symbol == "*":
+            return 0
+        return SymbolicDim(symbol, left, right)
+
+    def __add__(self, other: Dim) -> Dim:
+        return self._combine("+", self, other)
+
+    def __radd__(self, other: Dim) -> Dim:
+        return self._combine("+", other, self)
+
+    def __sub__(self, other: Dim) -> Dim:
+        return self._combine("-", self, other)
+
+    def __rsub__(self, other: Dim) -> Dim:
+        return self._combine("-", other, self)
+
+    def __mul__(self, other: Dim) -> Dim:
+        return self._combine("*", self, other)
+
+    def __rmul__(self, other: Dim) -> Dim:
+        return self._combine("*", other, self)
+
+    def __floordiv__(self, other: Dim) -> Dim:
+        return self._combine("//", self, other)
+
+    def __rfloordiv__(self, other: Dim) -> Dim:
+        return self._combine("//", other, self)
+
+    def __mod__(self, other: Dim) -> Dim:
+        return self._combine("%", self, other)
+
+    def __rmod__(self, other: Dim) -> Dim:
+        return self._combine("%", other, self)
+
+    def __bool__(self) -> bool:
+        raise DimsError(f"dim {self} is symbolic: whether it is zero is known only at run time", dim=self)
+
+    def __index__(self) -> int:
+        raise DimsError(f"dim {self} is symbolic: it has no value yet", dim=self)
+
+    def __str__(self) -> str:
+        return self.name if self.left is None else f"({self.left} {self.name} {self.right})"
+
+    def evaluate(self, bindings: Mapping[str, int]) -> int:
+        """The dim's value.
+
+        Args:
+            bindings: Values of the names, such as ``{"N": 4}``.
+
+        Raises:
+            DimsError: a name has no value.
+        """
+        if self.left is None or self.right is None:
+            if self.name not in bindings:
+                raise DimsError(f"dim {self.name!r} has no value; known: {dict(bindings)}", dim=self)
+            return bindings[self.name]
+        sides = (side.evaluate(bindings) if isinstance(side, SymbolicDim) else side for side in (self.left, self.right))
+        return int(_OPERATORS[self.name](*sides))
+
+
+Dim = int | SymbolicDim
+Dims = tuple[Dim, ...]
+
+
+@dataclass(frozen=True)
+class TensorDesc:
+    """Name, dims, element type and memory layout of a tensor.
+
+    Attributes:
+        name: The tensor's name in the network.
+        dims: Sizes from the outermost axis in; symbolic where only known at run time.
+        dtype: Element type.
+        layout: ``"linear"`` is row-major, NCHW for images; ``"nhwc"`` has the channels innermost.
+    """
+
+    name: str
+    dims: Dims
+    dtype: DType = DType.FLOAT32
+    layout: str = "linear"
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.dims))}]"
+
+
+def is_concrete(dim: Dim) -> bool:
+    """Whether the dim is a plain number."""
+    return not isinstance(dim, SymbolicDim)
+
+
+def evaluate_dims(dims: Dims, bindings: Mapping[str, int]) -> tuple[int, ...]:
+    """Put numbers in the place of names: ``("N", 3)`` with ``{"N": 4}`` is ``(4, 3)``."""
+    return tuple(dim.evaluate(bindings) if isinstance(dim, SymbolicDim) else int(dim) for dim in dims)
+
+
+def check_divisible(dim: Dim, by: int, what: str) -> None:
+    """Require that ``by`` divides ``dim``; a symbolic dim passes here and is checked when it has a value.
+
+    Args:
+        dim: The size to check.
+        by: The divisor, at least 1.
+        what: What the size is, for the message: ``"Reorg(stride=2): height"``.
+
+    Raises:
+        DimsError: ``dim`` is a number that ``by`` does not divide.
+    """
+    if not isinstance(dim, SymbolicDim) and dim % by:
+        raise DimsError(f"{what} must be a multiple of {by}, found {dim}", dim=dim, by=by)
+
+
+def array_namespace(x: Array) -> ModuleType:
+    """The module of an array's functions: ``cupy`` for CuPy arrays, otherwise ``numpy``.
+
+    One ``compute`` body then serves both, in the names of NumPy 2 (``permute_dims``, ``concat``, ``astype``).
+    """
+    if type(x).__module__.partition(".")[0] == "cupy":
+        import cupy
+
+        return cupy  # type: ignore[no-any-return]
+    return np
