@@ -12,7 +12,7 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -91,11 +91,12 @@ class FieldSpec:
     def _convert_item(self, given: Any, owner: str) -> Any:
         value: Any = given.item() if isinstance(given, np.generic) else given
         if self.kind is float and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
+            value = float(value) if abs(value) <= _FLOAT32_MAX else (1e300 if value > 0 else -1e300)
         if self.kind is bool and value in (0, 1) and isinstance(value, int):
             value = bool(value)
         if type(value) is not self.kind:
             raise self._error(owner, value)
+        value = cast(Any, value)
         if self.kind is float:
             rounded = float(np.float32(value)) if abs(value) <= _FLOAT32_MAX or not math.isfinite(value) else math.inf
             if math.isinf(rounded) and not math.isinf(value):

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -52,9 +52,10 @@ class DType(str, enum.Enum):
         if self is DType.BFLOAT16:
             from ._optional import require
 
-            dtype: np.dtype[Any] = np.dtype(require("ml_dtypes", extra="onnx", feature="dtype bfloat16").bfloat16)
-            return dtype
-        return np.dtype(self.value)
+            bfloat16: Any = require("ml_dtypes", extra="onnx", feature="dtype bfloat16").bfloat16
+            return cast("np.dtype[Any]", np.dtype(bfloat16))
+        dtype: np.dtype[Any] = np.dtype(self.value)
+        return dtype
 
     @property
     def itemsize(self) -> int:

@@ -1,0 +1,57 @@
+"""Keys and classes."""
+
+from __future__ import annotations
+
+import pytest
+
+import pytrtplugins as ptp
+from pytrtplugins.errors import RegistryError
+
+
+def declare(name, version="1"):
+    body = {
+        "output_dims": lambda self, x: x,
+        "compute": lambda self, x: x,
+        "__module__": "somewhere",
+        "__qualname__": name,
+    }
+    return ptp.plugin(namespace="test.registry", version=version, name="Same")(type(name, (ptp.Plugin,), body))
+
+
+def test_a_taken_key_is_refused_and_the_first_class_stays():
+    first = declare("First")
+    with pytest.raises(RegistryError, match=r"belongs to somewhere\.First") as caught:
+        declare("Second")
+    assert caught.value.taken_by is first
+    assert ptp.lookup("test.registry", "Same", "1") is first
+
+
+def test_the_same_class_defined_again_replaces_the_old_one():
+    declare("First")
+    again = declare("First")
+    assert ptp.lookup("test.registry", "Same", "1") is again
+
+
+def test_several_versions_need_to_be_named():
+    declare("First")
+    second = declare("Third", version="2")
+    assert ptp.lookup("test.registry", "Same", "2") is second
+    with pytest.raises(RegistryError, match="several versions: 1, 2"):
+        ptp.lookup("test.registry", "Same")
+    with pytest.raises(RegistryError, match=r"Near: test\.registry::Same version"):
+        ptp.lookup("test.registry", "Same", "9")
+
+
+@pytest.mark.parametrize(
+    ("namespace", "name", "near"), [("darknet", "reorg", "darknet::Reorg"), ("darkent", "Reorg", "darknet::Reorg")]
+)
+def test_an_unknown_key_names_near_matches_and_the_next_step(namespace, name, near):
+    ptp.lookup("darknet", "Reorg")
+    with pytest.raises(RegistryError) as caught:
+        ptp.lookup(namespace, name)
+    assert near in str(caught.value)
+    assert "Do: import the module" in str(caught.value)
+
+
+def test_shipped_layers_are_found_without_an_import():
+    assert ptp.lookup("darknet", "Region").plugin_key() in ptp.registered()
