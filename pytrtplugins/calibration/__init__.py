@@ -1,0 +1,25 @@
+"""INT8 calibration: batches in, a table of scales out. NumPy only; knows no engine."""
+
+from __future__ import annotations
+
+from .batches import ImageBatches
+from .calibrator import Calibrator
+from .entropy import EntropyCalibrator
+from .histogram import Histogram
+from .minmax import MinMaxCalibrator
+from .percentile import PercentileCalibrator
+from .table import CalibrationTable
+
+__all__ = [
+    "CalibrationTable",
+    "Calibrator",
+    "EntropyCalibrator",
+    "Histogram",
+    "ImageBatches",
+    "MinMaxCalibrator",
+    "PercentileCalibrator",
+]
+
+for _name in __all__:
+    globals()[_name].__module__ = __name__
+del _name

@@ -1,0 +1,175 @@
+"""Photos → batches for calibration, by the same preprocess as at run time."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import logging
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .._files import sha256_hex
+from ..errors import ImageError, NoDataError, UsageError
+
+__all__ = ["ImageBatches"]
+
+_SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
+_log = logging.getLogger(__name__)
+
+
+class ImageBatches:
+    """Batches of photos, read when they are needed; may be iterated any number of times.
+
+    Order is that of the relative paths, or shuffled with a seed: the same files give the same batches everywhere.
+
+    Args:
+        source: A folder, searched with its subfolders for bmp, jpg, png, tif and webp files; or a list of files.
+        size: (width, height) of the network's input, in pixels; None: taken from the network that is calibrated.
+        batch: Photos in a batch, >= 1; the last batch may have fewer.
+        mode: How photos are fitted into the size; see ``pytrtplugins.vision.letterbox``.
+        input_name: Name of the network's input; None: taken from the network, else ``data``.
+        limit: Use that many photos at most, the first ones after shuffling.
+        shuffle_seed: Shuffle with this seed; None: do not.
+        on_error: What to do with a photo that cannot be read: ``"raise"``, since a table made from fewer photos is
+            another table; or ``"skip"``, which logs a warning.
+
+    Raises:
+        NoDataError: there is no photo; ``.path`` says where, ``.suffixes`` what was looked for.
+        UsageError: size, batch, limit or on_error make no sense.
+
+    Example:
+        ``EntropyCalibrator(ImageBatches("photos/", size=(416, 416), batch=8), cache="yolov2.cache")``
+    """
+
+    def __init__(
+        self,
+        source: str | Path | Iterable[str | Path],
+        size: tuple[int, int] | None = None,
+        batch: int = 8,
+        *,
+        mode: str = "letterbox",
+        input_name: str | None = None,
+        limit: int | None = None,
+        shuffle_seed: int | None = None,
+        on_error: str = "raise",
+    ) -> None:
+        _check(size, batch, limit, on_error)
+        self.size = size
+        self.batch = batch
+        self.mode = mode
+        self.input_name = input_name
+        self.on_error = on_error
+        self._default_size: tuple[int, int] | None = None
+        self._default_name = "data"
+        self._digest = ""
+        files = _find(source)
+        if shuffle_seed is not None:
+            random.Random(shuffle_seed).shuffle(files)
+        self._files = files[:limit]
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The photos, in the order in which they are used."""
+        return tuple(path for _, path in self._files)
+
+    def set_default_input(self, name: str, dims: Sequence[Any]) -> None:
+        """Take the name and the (width, height) of a network's input where the constructor left them open.
+
+        Args:
+            name: Name of the input.
+            dims: Its dims (N, 3, H, W); free ones are anything but an int.
+        """
+        self._default_name = name
+        if len(dims) == 4 and isinstance(dims[2], int) and isinstance(dims[3], int):
+            self._default_size = (dims[3], dims[2])
+
+    def digest(self) -> str:
+        """Digest of names, contents and preprocess; two sets with equal digests give equal batches. Reads every file once."""
+        if not self._digest:
+            digest = hashlib.sha256(repr((self.mode, self.size)).encode())
+            for name, path in self._files:
+                digest.update(f"{name}\0{sha256_hex(path)}\n".encode("utf-8", "surrogateescape"))
+            self._digest = digest.hexdigest()
+        return self._digest
+
+    def __len__(self) -> int:
+        """Number of batches; with ``on_error="skip"`` there may be fewer."""
+        return -(-len(self._files) // self.batch)
+
+    def __iter__(self) -> Iterator[dict[str, npt.NDArray[np.float32]]]:
+        size = self.size or self._default_size
+        if size is None:
+            raise UsageError(
+                "ImageBatches: the size of the network's input is not known: it was not given, and the network leaves it free.\n"
+                "Do: ImageBatches(..., size=(416, 416))"
+            )
+        name = self.input_name or self._default_name
+        rows: list[npt.NDArray[np.float32]] = []
+        for path in self.paths:
+            row = self._load(path, size)
+            if row is not None:
+                rows.append(row)
+            if len(rows) == self.batch:
+                yield {name: np.stack(rows)}
+                rows = []
+        if rows:
+            yield {name: np.stack(rows)}
+
+    def __repr__(self) -> str:
+        return f"ImageBatches({len(self._files)} photos, size={self.size}, batch={self.batch}, mode={self.mode!r})"
+
+    def _load(self, path: Path, size: tuple[int, int]) -> npt.NDArray[np.float32] | None:
+        vision = importlib.import_module("pytrtplugins.vision")
+        try:
+            image = vision.load_image(path)
+        except (ImageError, OSError) as error:
+            if self.on_error == "skip":
+                _log.warning("calibrating without %s: %s", path, error)
+                return None
+            raise ImageError(
+                f"{path}: {error}\nA calibration table made without this photo would be another one.\n"
+                'Do: remove the file, or ImageBatches(..., on_error="skip")',
+                path=path,
+            ) from error
+        data: npt.NDArray[np.float32] = np.asarray(vision.letterbox(image, size, mode=self.mode).data, np.float32)
+        return data
+
+
+def _check(size: tuple[int, int] | None, batch: int, limit: int | None, on_error: str) -> None:
+    if size is not None and (len(size) != 2 or min(size) < 1):
+        raise UsageError(f"ImageBatches: size: expected (width, height), both >= 1, found {size}.")
+    if batch < 1:
+        raise UsageError(f"ImageBatches: batch: expected a number >= 1, found {batch}.")
+    if limit is not None and limit < 1:
+        raise UsageError(f"ImageBatches: limit: expected None or a number >= 1, found {limit}.")
+    if on_error not in ("raise", "skip"):
+        raise UsageError(f"ImageBatches: on_error: expected 'raise' or 'skip', found {on_error!r}.")
+
+
+def _find(source: str | Path | Iterable[str | Path]) -> list[tuple[str, Path]]:
+    """Name (for order and digest) and path of every photo, in the order of the names."""
+    if not isinstance(source, (str, Path)):
+        given = [Path(path) for path in source]
+        if not given:
+            raise NoDataError("ImageBatches: no photos: the list of files is empty.", path=None, suffixes=_SUFFIXES)
+        return [(path.name, path) for path in given]
+    folder = Path(source)
+    if folder.is_file():
+        return [(folder.name, folder)]
+    if not folder.is_dir():
+        raise NoDataError(f"{folder}: expected a folder of photos, found nothing.", path=folder, suffixes=_SUFFIXES)
+    files = [path for path in folder.rglob("*") if path.suffix.lower() in _SUFFIXES and path.is_file()]
+    if not files:
+        others = sum(path.is_file() for path in folder.rglob("*"))
+        raise NoDataError(
+            f"{folder}: no photos: looked for {' '.join(_SUFFIXES)} in the folder and its subfolders, "
+            f"found {others:,} files with other names.",
+            path=folder,
+            suffixes=_SUFFIXES,
+        )
+    return sorted((path.relative_to(folder).as_posix(), path) for path in files)

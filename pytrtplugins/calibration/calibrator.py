@@ -1,0 +1,277 @@
+"""Calibrators: they see the tensors of many batches and choose a scale for each."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from .._files import sha256_hex, write_atomic
+from ..errors import CalibrationError, NoDataError, UsageError
+from .histogram import Histogram
+from .sidecar import Sidecar
+from .table import CalibrationTable
+
+__all__ = ["Calibrator", "HistogramCalibrator"]
+
+_log = logging.getLogger(__name__)
+_LEVELS = 127
+
+
+class Calibrator(ABC):
+    """Base of the calibrators: takes batches, observes tensors, gives a table, keeps it in a cache file.
+
+    An engine asks `cached_table` first. Where that gives None, it runs every batch of `get_batches` in float, hands
+    every tensor to `observe`, takes `compute_table`, and keeps it with `store_table`. Memory does not grow with the
+    number of batches.
+
+    To override, as in TensorRT: `read_calibration_cache` and `write_calibration_cache` for tables kept elsewhere, and
+    `get_batches` for data of your own. Code written for TensorRT may keep its ``get_batch(names)``: `get_batches` then
+    calls it until it gives None. It must give arrays there (a mapping by input name, or a list in the order of names),
+    not device addresses.
+
+    Args:
+        batches: Iterable of batches, each a mapping of input name to float32 array, such as `ImageBatches`; it is
+            iterated once per calibration. None for a calibrator that only reads its cache or brings its own batches.
+        cache: Path of the calibration cache; beside it stands ``<cache>.json``, which names network, data, algorithm.
+            None: nothing is kept.
+    """
+
+    algorithm: ClassVar[str]
+
+    def __init__(self, batches: Iterable[Any] | None = None, *, cache: str | Path | None = None) -> None:
+        self.batches = batches
+        self.cache = None if cache is None else Path(cache)
+        self._inputs: dict[str, tuple[Any, ...]] = {}
+        self.reset()
+
+    # --- what users override -----------------------------------------------------------------------------------------
+
+    def get_algorithm(self) -> str:
+        """Name of the algorithm in the cache's header; the class attribute ``algorithm``."""
+        return self.algorithm
+
+    def get_batches(self) -> Iterator[Mapping[str, npt.NDArray[Any]]]:
+        """Give the batches to calibrate with, one at a time.
+
+        Raises:
+            NoDataError: there are none.
+        """
+        get_batch = getattr(self, "get_batch", None)
+        source = self.batches if get_batch is None else iter(lambda: get_batch(list(self._inputs)), None)
+        if source is None:
+            raise NoDataError(
+                f"{type(self).__name__}: nothing to calibrate with: no batches were given"
+                + (f", and there is no cache {self.cache}.\n" if self.cache else ".\n")
+                + f'Do: {type(self).__name__}(ImageBatches("photos/", size=(416, 416)), cache="model.cache")'
+            )
+        found = False
+        for batch in source:
+            if get_batch is not None and not isinstance(batch, Mapping) and len(batch) == 0:
+                break  # TensorRT takes an empty list for the end, too
+            found = True
+            yield self._as_mapping(batch)
+        if not found:
+            raise NoDataError(
+                f"{type(self).__name__}: nothing to calibrate with: {type(source).__name__} gave no batch.\n"
+                "Causes: (1) a generator was used up by an earlier calibration; (2) the data set is empty."
+            )
+
+    def read_calibration_cache(self) -> bytes | None:
+        """Give the bytes of a cache kept by `write_calibration_cache`; None if there are none."""
+        if self.cache is None:
+            return None
+        try:
+            return self.cache.read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def write_calibration_cache(self, cache: bytes) -> None:
+        """Keep the bytes of a cache; here: in the file ``cache``, whole or not at all."""
+        if self.cache is not None:
+            write_atomic(self.cache, bytes(cache))
+
+    # --- what engines call -------------------------------------------------------------------------------------------
+
+    def bind(self, inputs: Mapping[str, Sequence[Any]]) -> None:
+        """Tell the calibrator the network's inputs: names, and dims with anything but an int where they are free.
+
+        Gives ``get_batch`` its names and `ImageBatches` without a size the network's.
+        """
+        self._inputs = {name: tuple(dims) for name, dims in inputs.items()}
+        set_default = getattr(self.batches, "set_default_input", None)
+        if set_default is not None and len(self._inputs) == 1:
+            set_default(*next(iter(self._inputs.items())))
+
+    def observe(self, name: str, array: npt.ArrayLike) -> None:
+        """Take note of the values of a tensor in one batch.
+
+        Raises:
+            CalibrationError: a value is NaN or infinite; ``.tensor`` says where.
+        """
+        try:
+            self._observe(name, np.asarray(array))
+        except CalibrationError as error:
+            raise CalibrationError(f"tensor {name!r}: {error}", tensor=name) from error
+
+    def compute_table(self) -> CalibrationTable:
+        """Choose the scales of everything observed.
+
+        Raises:
+            NoDataError: nothing was observed.
+        """
+        names = self.observed()
+        if not names:
+            raise NoDataError(f"{type(self).__name__}: no tensor was observed, so there are no scales to compute.")
+        return CalibrationTable({name: self.amax_of(name) / _LEVELS for name in names}, self.get_algorithm())
+
+    def cached_table(
+        self, tensors: Collection[str], *, network: str = "", required: Collection[str] | None = None
+    ) -> CalibrationTable | None:
+        """Give the table kept in the cache if it fits the network; None if there is none, or it must be made anew.
+
+        It must be made anew when there are batches, and its algorithm or data are not this calibrator's. Without a
+        sidecar file, and with overridden `read_calibration_cache`, the names alone decide.
+
+        Args:
+            tensors: Names of the network's float tensors.
+            network: Digest of the model; "" if unknown.
+            required: Names without which the network cannot be quantized; default: all.
+
+        Raises:
+            CalibrationTableError: the cache is broken, or was made for another network.
+        """
+        data = self.read_calibration_cache()
+        if data is None:
+            return None
+        path = self.cache if self.cache is not None else f"{type(self).__name__}'s cache"
+        table = CalibrationTable.from_bytes(bytes(data), path=path)
+        sidecar = self._sidecar(bytes(data))
+        digests = (sidecar.network, network) if sidecar and sidecar.network and network else None
+        table.check_fits(tensors, required=required, path=path, digests=digests)
+        stale = self._stale(table, sidecar)
+        if stale and self._has_batches():
+            _log.warning("%s: %s; calibrating again", path, stale)
+            return None
+        if stale:
+            _log.warning("%s: %s; used all the same, as there are no batches to calibrate with", path, stale)
+        return table
+
+    def store_table(self, table: CalibrationTable, *, network: str = "") -> None:
+        """Keep a table in the cache, with its sidecar file if the cache is a file.
+
+        Args:
+            table: What to keep.
+            network: Digest of the model; "" if unknown.
+        """
+        data = table.to_bytes()
+        self.write_calibration_cache(data)
+        if self.cache is not None:
+            Sidecar(
+                network=network,
+                data=self._data_digest(),
+                algorithm=self.signature,
+                tensors=len(table),
+                table=sha256_hex(data),
+                created_by=f"pytrtplugins {_version()}",
+            ).write(self.cache)
+
+    # --- what the algorithms fill in ---------------------------------------------------------------------------------
+
+    @property
+    def signature(self) -> str:
+        """Algorithm and its parameters, as the sidecar file notes them."""
+        return self.get_algorithm()
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Forget what was observed."""
+
+    @abstractmethod
+    def observed(self) -> tuple[str, ...]:
+        """Names of the tensors seen, in the order of their first batch."""
+
+    @abstractmethod
+    def amax_of(self, name: str) -> float:
+        """Give the |x| at which the tensor saturates, in its unit."""
+
+    @abstractmethod
+    def _observe(self, name: str, array: npt.NDArray[Any]) -> None: ...
+
+    # --- helpers -----------------------------------------------------------------------------------------------------
+
+    def _has_batches(self) -> bool:
+        own = hasattr(self, "get_batch") or type(self).get_batches is not Calibrator.get_batches
+        return own or self.batches is not None
+
+    def _data_digest(self) -> str:
+        digest = getattr(self.batches, "digest", None)
+        return str(digest()) if digest is not None else ""
+
+    def _sidecar(self, data: bytes) -> Sidecar | None:
+        sidecar = Sidecar.read(self.cache) if self.cache is not None else None
+        if sidecar is not None and sidecar.table != sha256_hex(data):
+            _log.warning("%s belongs to another cache than %s; ignored", Sidecar.path_of(str(self.cache)), self.cache)
+            return None
+        return sidecar
+
+    def _stale(self, table: CalibrationTable, sidecar: Sidecar | None) -> str:
+        """Say why the table is not what this calibrator would make; "" if nothing speaks against it."""
+        if sidecar is None:
+            differs = table.algorithm != self.get_algorithm()
+            return f"made by {table.algorithm}, not {self.get_algorithm()}" if differs else ""
+        if sidecar.algorithm != self.signature:
+            return f"made by {sidecar.algorithm}, not {self.signature}"
+        if sidecar.data and self._data_digest() not in ("", sidecar.data):
+            return "made from other data"
+        return ""
+
+    def _as_mapping(self, batch: Any) -> Mapping[str, npt.NDArray[Any]]:
+        if not isinstance(batch, Mapping):
+            arrays = list(batch) if isinstance(batch, (list, tuple)) else [batch]
+            if len(arrays) != len(self._inputs):
+                raise UsageError(
+                    f"{type(self).__name__}: a batch must be a mapping of input name to array, or a list with one array "
+                    f"for each of the inputs {list(self._inputs)}; found {len(arrays)} values."
+                )
+            batch = dict(zip(self._inputs, arrays, strict=True))
+        for name, array in batch.items():
+            if isinstance(array, int) or not hasattr(array, "shape"):
+                raise UsageError(
+                    f"{type(self).__name__}: input {name!r}: expected an array, found {type(array).__name__}.\n"
+                    "Causes: (1) get_batch gives device addresses, as TensorRT wants them: give the host arrays here."
+                )
+        return dict(batch)
+
+
+class HistogramCalibrator(Calibrator):
+    """Base of the calibrators that choose from a histogram of |x|: 16 KiB a tensor, whatever the amount of data."""
+
+    def reset(self) -> None:
+        """Forget what was observed."""
+        self.histograms: dict[str, Histogram] = {}
+
+    def observed(self) -> tuple[str, ...]:
+        """Names of the tensors seen, in the order of their first batch."""
+        return tuple(self.histograms)
+
+    def amax_of(self, name: str) -> float:
+        """Give the |x| at which the tensor saturates, in its unit."""
+        return self._histogram_amax(self.histograms[name])
+
+    @abstractmethod
+    def _histogram_amax(self, histogram: Histogram) -> float: ...
+
+    def _observe(self, name: str, array: npt.NDArray[Any]) -> None:
+        self.histograms.setdefault(name, Histogram()).add(array)
+
+
+def _version() -> str:
+    from .. import __version__  # not at the top: the package's own __init__ may be what imports this module
+
+    return __version__

@@ -1,0 +1,256 @@
+"""Scales of a network's tensors, and TensorRT's calibration cache, which holds them."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from .._files import write_atomic
+from ..errors import CalibrationTableError
+
+__all__ = ["ALGORITHMS", "CalibrationTable", "trt_version"]
+
+ALGORITHMS = ("EntropyCalibration2", "MinMaxCalibration", "EntropyCalibration", "LegacyCalibration")
+_NEWEST = "10.16.1"  # TensorRT 11 reads no caches
+_HEADER = re.compile(r"TRT-([0-9]{1,9})-([A-Za-z0-9_]+)")
+_HEX = re.compile(r"[0-9a-fA-F]{1,8}")
+_LEVELS = 127
+
+
+class CalibrationTable(Mapping[str, np.float32]):
+    r"""Tensor name → scale: the value of one int8 step, float32, as the file holds it. Frozen.
+
+    A scale of 0 is allowed, as in TensorRT's own caches: the tensor was 0 throughout calibration.
+
+    Args:
+        scales: Scale of each tensor, in the tensor's unit, finite and not negative; rounded to float32. Order is kept.
+        algorithm: One of `ALGORITHMS`.
+        version: TensorRT version of the header, ``"8.6.1"`` or the header's number (8601); TensorRT reads only caches
+            that carry its own.
+
+    Raises:
+        CalibrationTableError: a scale, name, algorithm or version that the file format cannot hold.
+
+    Example:
+        >>> table = CalibrationTable({"data": 1 / 127}, version="8.6.1")
+        >>> table.to_bytes()
+        b'TRT-8601-EntropyCalibration2\ndata: 3c010204\n'
+        >>> table.amax("data")
+        1.0
+    """
+
+    __slots__ = ("_scales", "algorithm", "version")
+
+    algorithm: str
+    version: int
+
+    def __init__(
+        self, scales: Mapping[str, float], algorithm: str = ALGORITHMS[0], *, version: str | int = _NEWEST
+    ) -> None:
+        if algorithm not in ALGORITHMS:
+            raise CalibrationTableError(
+                f"calibration table: algorithm: expected one of {', '.join(ALGORITHMS)}, found {algorithm!r}."
+            )
+        held: dict[str, np.float32] = {}
+        for name, value in scales.items():
+            with np.errstate(over="ignore"):
+                scale = np.float32(value)
+            if not np.isfinite(scale) or scale < 0:
+                raise CalibrationTableError(
+                    f"calibration table: scale of {name!r}: expected a finite float32 >= 0, found {value}.", tensor=name
+                )
+            if not isinstance(name, str) or "\n" in name:
+                raise CalibrationTableError(
+                    f"calibration table: expected tensor names of one line of text, found {name!r}.", tensor=name
+                )
+            held[name] = scale + np.float32(0)  # -0.0 becomes 0.0
+        object.__setattr__(self, "_scales", held)
+        object.__setattr__(self, "algorithm", algorithm)
+        object.__setattr__(self, "version", version if isinstance(version, int) else trt_version(version))
+
+    @property
+    def header(self) -> str:
+        """First line of the file, such as ``TRT-8601-EntropyCalibration2``."""
+        return f"TRT-{self.version}-{self.algorithm}"
+
+    def amax(self, name: str) -> float:
+        """Largest |x| that int8 represents with the tensor's scale: 127·scale, computed in float32."""
+        return float(np.float32(_LEVELS) * self[name])
+
+    def with_version(self, version: str | int) -> CalibrationTable:
+        """Give the same scales under another TensorRT version's header, for that TensorRT to accept them."""
+        return CalibrationTable(self, self.algorithm, version=version)
+
+    @classmethod
+    def read(cls, path: str | Path) -> CalibrationTable:
+        """Read a calibration cache file.
+
+        Raises:
+            CalibrationTableError: the file is not a calibration cache; ``.path`` and ``.line`` say where.
+            OSError: the file cannot be read.
+        """
+        return cls.from_bytes(Path(path).read_bytes(), path=path)
+
+    def write(self, path: str | Path) -> None:
+        """Write a calibration cache file, whole or not at all."""
+        write_atomic(path, self.to_bytes())
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, path: str | Path = "calibration cache") -> CalibrationTable:
+        r"""Parse the text of a calibration cache.
+
+        Accepts what is found in the wild: Windows line ends, no newline at the end, blank lines, names with blanks and
+        colons (the last colon ends the name), names that are not UTF-8, and numbers without their leading zeros.
+
+        Args:
+            data: The text.
+            path: Where it came from, for messages.
+
+        Raises:
+            CalibrationTableError: a line cannot be understood; ``.path`` and ``.line`` say which.
+        """
+        lines = [line.removesuffix(b"\r").decode("utf-8", "surrogateescape") for line in bytes(data).split(b"\n")]
+        header = _HEADER.fullmatch(lines[0].strip().removeprefix("\ufeff"))
+        if header is None:
+            raise _bad_line(path, 1, "a header such as 'TRT-8601-EntropyCalibration2'", lines[0])
+        if header[2] not in ALGORITHMS:
+            raise _bad_line(path, 1, f"one of the algorithms {', '.join(ALGORITHMS)}", header[2])
+        scales: dict[str, np.float32] = {}
+        for number, line in enumerate(lines[1:], start=2):
+            if not line.strip():
+                continue
+            name, colon, digits = line.rpartition(":")
+            if not colon or not _HEX.fullmatch(digits.strip()):
+                raise _bad_line(path, number, "'tensor name: ' and up to 8 hex digits", line)
+            scale = np.float32(struct.unpack(">f", bytes.fromhex(digits.strip().zfill(8)))[0])
+            if not np.isfinite(scale) or scale < 0:
+                raise _bad_line(path, number, "the bits of a finite float32 >= 0", f"{digits.strip()} ({scale})")
+            if scales.setdefault(name, scale) != scale:
+                raise _bad_line(path, number, f"one scale of {name!r}", f"{scales[name]} and {scale}")
+        return cls(scales, header[2], version=int(header[1]))
+
+    def to_bytes(self) -> bytes:
+        """Give the text of the cache as TensorRT writes it: hex digits of the big-endian float32, no leading zeros."""
+        lines = [f"{name}: {int(scale.view(np.uint32)):x}" for name, scale in self._held().items()]
+        return "".join(f"{line}\n" for line in [self.header, *lines]).encode("utf-8", "surrogateescape")
+
+    def check_fits(
+        self,
+        tensors: Collection[str],
+        *,
+        required: Collection[str] | None = None,
+        path: str | Path = "calibration table",
+        digests: tuple[str, str] | None = None,
+    ) -> None:
+        """Refuse the table for a network with other tensors.
+
+        A table may know more tensors than the network: TensorRT's own tables name its internal layers too.
+
+        Args:
+            tensors: The float tensors of the network, by which a table made for it would name its scales.
+            required: Those without which the network cannot be quantized; default: all of ``tensors``.
+            path: Where the table came from, for the message.
+            digests: (of the model that the table was made with, of this model), if both are known; different ones are
+                refused even where the names agree: the weights differ then, and with them the scales.
+
+        Raises:
+            CalibrationTableError: with ``.only_in_table`` and ``.only_in_network``.
+        """
+        missing = [name for name in (tensors if required is None else required) if name not in self]
+        other = digests is not None and digests[0] != digests[1]
+        if not missing and not other:
+            return
+        known = set(tensors)
+        only_in_table = tuple(name for name in self if name not in known)
+        only_in_network = tuple(name for name in tensors if name not in self)
+        models = f" (table: model {digests[0][:8]}; this network: model {digests[1][:8]})" if digests and other else ""
+        if only_in_table or only_in_network:
+            names = f"Only in the table: {_some(only_in_table)}. Only in the network: {_some(only_in_network)}."
+            causes = (
+                "(1) the ONNX file was converted again and tensor names changed; "
+                "(2) the table belongs to another network."
+            )
+        else:
+            names = f"All {len(known):,} tensor names agree."
+            causes = (
+                "(1) the network has other weights or shapes than when it was calibrated; "
+                "(2) another version of this package prepared it."
+            )
+        raise CalibrationTableError(
+            f"{path} was made for another network{models}.\n{names}\nCauses: {causes}\n"
+            f"Do: pytrt calibrate MODEL --calibration PHOTOS --cache {path}",
+            path=path,
+            only_in_table=only_in_table,
+            only_in_network=only_in_network,
+        )
+
+    def _held(self) -> dict[str, np.float32]:
+        held: dict[str, np.float32] = self._scales  # type: ignore[attr-defined]  # set once, by __init__
+        return held
+
+    def __getitem__(self, name: str) -> np.float32:
+        return self._held()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._held())
+
+    def __len__(self) -> int:
+        return len(self._held())
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a CalibrationTable is frozen: {name!r} cannot be set")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, CalibrationTable):
+            return NotImplemented
+        return self.header == other.header and self._held() == other._held()
+
+    def __hash__(self) -> int:
+        return hash(self.to_bytes())
+
+    def __repr__(self) -> str:
+        return f"CalibrationTable({len(self)} tensors, {self.header})"
+
+
+def trt_version(version: str) -> int:
+    """Give the number by which cache headers name a TensorRT version.
+
+    Args:
+        version: ``"8.6.1"`` or ``"10.2.0"``; parts beyond the third are ignored.
+
+    Raises:
+        CalibrationTableError: not three numbers, or minor or patch of more than two digits.
+
+    Source:
+        NvInferVersion.h: NV_TENSORRT_VERSION is major·1000 + minor·100 + patch before TensorRT 10, and
+        major·10000 + minor·100 + patch from 10 on.
+
+    Example:
+        >>> trt_version("8.6.1"), trt_version("10.2.0")
+        (8601, 100200)
+    """
+    match = re.fullmatch(r"([0-9]{1,4})\.([0-9]{1,2})\.([0-9]{1,2})(\..*)?", version)
+    if match is None:
+        raise CalibrationTableError(f"calibration table: version: expected one such as '8.6.1', found {version!r}.")
+    major, minor, patch = (int(part) for part in match.groups()[:3])
+    return major * (10_000 if major >= 10 else 1000) + minor * 100 + patch
+
+
+def _bad_line(path: str | Path, line: int, expected: str, found: str) -> CalibrationTableError:
+    shown = found if len(found) <= 60 else f"{found[:57]}..."
+    return CalibrationTableError(
+        f"{path}, line {line}: expected {expected}, found {shown!r}.\n"
+        "Causes: (1) the file is no calibration cache; (2) it was damaged or edited.",
+        path=path,
+        line=line,
+    )
+
+
+def _some(names: Collection[str], shown: int = 3) -> str:
+    """Quote the first few names and count the rest."""
+    quoted = ", ".join(repr(name) for name in list(names)[:shown]) or "none"
+    return quoted if len(names) <= shown else f"{quoted} (and {len(names) - shown} more)"
