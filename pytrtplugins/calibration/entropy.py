@@ -28,6 +28,7 @@ class EntropyCalibrator(HistogramCalibrator):
         S. Migacz, "8-bit Inference with TensorRT", GTC 2017; see `entropy_threshold` for the details.
 
     Example:
+        >>> import numpy as np
         >>> calibrator = EntropyCalibrator()
         >>> calibrator.observe("x", np.linspace(-1, 1, 10_000))
         >>> calibrator.compute_table().header

@@ -31,6 +31,7 @@ class Histogram:
         maximum: The largest |x| seen, float32 exactly; 0.0 before any value.
 
     Example:
+        >>> import numpy as np
         >>> histogram = Histogram()
         >>> histogram.add(np.array([0.5, -3.0], np.float32))
         >>> histogram.range, histogram.count, histogram.maximum

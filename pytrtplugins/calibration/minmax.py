@@ -21,6 +21,7 @@ class MinMaxCalibrator(Calibrator):
         cache: See `Calibrator`.
 
     Example:
+        >>> import numpy as np
         >>> calibrator = MinMaxCalibrator()
         >>> calibrator.observe("x", np.array([-127.0, 3.0]))
         >>> float(calibrator.compute_table()["x"])

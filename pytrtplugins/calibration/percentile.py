@@ -30,6 +30,7 @@ class PercentileCalibrator(HistogramCalibrator):
         UsageError: the percentile is out of range.
 
     Example:
+        >>> import numpy as np
         >>> calibrator = PercentileCalibrator(percentile=50)
         >>> calibrator.observe("x", np.linspace(0, 127, 100_001))
         >>> round(float(calibrator.compute_table()["x"]), 2)

@@ -6,6 +6,7 @@ import re
 import struct
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +50,11 @@ class CalibrationTable(Mapping[str, np.float32]):
     version: int
 
     def __init__(
-        self, scales: Mapping[str, float], algorithm: str = ALGORITHMS[0], *, version: str | int = _NEWEST
+        self,
+        scales: Mapping[str, float | np.floating[Any]],
+        algorithm: str = ALGORITHMS[0],
+        *,
+        version: str | int = _NEWEST,
     ) -> None:
         if algorithm not in ALGORITHMS:
             raise CalibrationTableError(
