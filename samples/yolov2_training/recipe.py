@@ -1,0 +1,48 @@
+"""Every number that decides how a training run turns out, in one frozen record."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+__all__ = ["Recipe"]
+
+
+def _option(default: Any, text: str) -> Any:
+    return field(default=default, metadata={"help": text})
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is trained and how; two runs with equal recipes and equal data follow the same schedule.
+
+    The schedule is counted in steps and never in seconds, so a run that is stopped and resumed ends where an
+    uninterrupted one ends.
+    """
+
+    steps: int = _option(90_000, "optimizer steps of the whole schedule")
+    batch: int = _option(64, "pictures a step")
+    sizes: tuple[int, ...] = _option((384, 448), "input sizes in pixels, one drawn a step; multiples of 32")
+    learning_rate: float = _option(2e-3, "AdamW's peak; warmed up over the first 3 %%, then a cosine to 1 %%")
+    weight_decay: float = _option(0.25, "AdamW's decay of convolution weights (not of biases and norms)")
+    ema: float = _option(0.9995, "decay of the averaged weights, which are evaluated and exported")
+    mosaic: float = _option(0.75, "share of pictures glued from four photos")
+    mixup: float = _option(0.4, "share of pictures blended with a second one")
+    close: float = _option(0.85, "share of the schedule after which mosaics and blending stop")
+    dropout: float = _option(0.1, "channels dropped before the head, in training")
+    smoothing: float = _option(0.05, "label smoothing of the class loss")
+    balance: float = _option(0.0, "0 draws every photo equally often; 1 draws rare classes as often as common ones")
+    stages: tuple[int, ...] = _option((16, 32, 64, 128, 192, 256), "filters of the six trunk stages")
+    head: int = _option(208, "filters of the head's 3x3 convolutions")
+    passthrough: int = _option(32, "filters of the 1x1 convolution before reorg")
+    seed: int = _option(0, "of weights, augmentation and sampling; step n draws from (seed, n)")
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Recipe:
+        """The recipe that a checkpoint or the command line holds; lists become tuples."""
+        known = {f.name for f in fields(cls)}
+        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in known})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, fit for a checkpoint that is read without unpickling objects."""
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
