@@ -7,7 +7,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow lint bench clean
+.PHONY: demo test test-minimal test-slow lint bench clean
 .DELETE_ON_ERROR:
 
 demo: $(READY)
@@ -15,6 +15,11 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest -m "not slow"
+
+test-minimal:
+	rm -rf build/minimal && $(PYTHON) -m venv build/minimal
+	build/minimal/bin/python -m pip install --quiet --disable-pip-version-check .
+	cd build && minimal/bin/python -W error ../tests/minimal_install.py
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
