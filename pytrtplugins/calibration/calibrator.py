@@ -62,8 +62,8 @@ class Calibrator(ABC):
         Raises:
             NoDataError: there are none.
         """
-        get_batch = getattr(self, "get_batch", None)
-        source = self.batches if get_batch is None else iter(lambda: get_batch(list(self._inputs)), None)
+        own = hasattr(self, "get_batch")
+        source: Iterable[Any] | None = self._own_batches() if own else self.batches
         if source is None:
             raise NoDataError(
                 f"{type(self).__name__}: nothing to calibrate with: no batches were given"
@@ -72,13 +72,11 @@ class Calibrator(ABC):
             )
         found = False
         for batch in source:
-            if get_batch is not None and not isinstance(batch, Mapping) and len(batch) == 0:
-                break  # TensorRT takes an empty list for the end, too
             found = True
             yield self._as_mapping(batch)
         if not found:
             raise NoDataError(
-                f"{type(self).__name__}: nothing to calibrate with: {type(source).__name__} gave no batch.\n"
+                f"{type(self).__name__}: nothing to calibrate with: {'get_batch' if own else type(source).__name__} gave no batch.\n"
                 "Causes: (1) a generator was used up by an earlier calibration; (2) the data set is empty."
             )
 
@@ -204,6 +202,12 @@ class Calibrator(ABC):
     def _observe(self, name: str, array: npt.NDArray[Any]) -> None: ...
 
     # --- helpers -----------------------------------------------------------------------------------------------------
+
+    def _own_batches(self) -> Iterator[Any]:
+        """What ``get_batch`` of code written for TensorRT gives, until None or an empty list."""
+        get_batch = getattr(self, "get_batch")  # noqa: B009  # not declared: only subclasses may have it
+        while (batch := get_batch(list(self._inputs))) is not None and len(batch) > 0:
+            yield batch
 
     def _has_batches(self) -> bool:
         own = hasattr(self, "get_batch") or type(self).get_batches is not Calibrator.get_batches

@@ -58,7 +58,8 @@ def entropy_threshold(counts: npt.NDArray[np.int64], width: float) -> float:
       and picks thresholds that clip far too much.
     - "No saturation" is a candidate: caches written by TensorRT hold 3c010a14 for softmax outputs, which is
       2048.5/2048/127, so i = 2048 is among its candidates too.
-    - A candidate whose last bin is empty while something lies above it has an infinite divergence.
+    - A candidate whose last bin is empty while something lies above it has an infinite divergence, as the formula
+      says. A lone value far above all others is therefore not clipped; `PercentileCalibrator` clips it.
     - Equal divergences: the largest threshold wins, as there.
 
     Args:

@@ -1,0 +1,323 @@
+from __future__ import annotations
+
+import json
+import logging
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from pytrtplugins.calibration import (
+    CalibrationTable,
+    Calibrator,
+    EntropyCalibrator,
+    MinMaxCalibrator,
+    PercentileCalibrator,
+)
+from pytrtplugins.errors import CalibrationError, CalibrationTableError, NoDataError, UsageError
+
+CALIBRATORS = (EntropyCalibrator, MinMaxCalibrator, PercentileCalibrator)
+TENSORS = ("data", "conv")
+
+
+def batches(count: int = 2, factor: float = 1.0):
+    random = np.random.default_rng(0)
+    return [{"data": factor * random.normal(size=(2, 3, 8, 8)).astype(np.float32)} for _ in range(count)]
+
+
+def calibrated(calibrator: Calibrator) -> CalibrationTable:
+    """What an engine does, with a network that doubles its input."""
+    for batch in calibrator.get_batches():
+        calibrator.observe("data", batch["data"])
+        calibrator.observe("conv", 2 * batch["data"])
+    return calibrator.compute_table()
+
+
+@pytest.mark.parametrize("kind", CALIBRATORS)
+def test_a_table_has_a_scale_for_every_tensor_in_order_of_appearance(kind):
+    table = calibrated(kind(batches()))
+    assert list(table) == list(TENSORS)
+    assert table["conv"] == 2 * table["data"]
+    assert table.algorithm == kind.algorithm
+
+
+def test_min_max_takes_the_largest_magnitude():
+    data = batches()
+    table = calibrated(MinMaxCalibrator(data))
+    largest = max(np.abs(batch["data"]).max() for batch in data)
+    assert table["data"] == np.float32(float(largest) / 127)
+
+
+def test_a_percentile_clips_that_share():
+    values = np.arange(1, 100_001, dtype=np.float32)
+    calibrator = PercentileCalibrator(percentile=99)
+    calibrator.observe("x", values)
+    assert calibrator.compute_table().amax("x") == pytest.approx(99_000, abs=131_072 / 2048)
+    whole = PercentileCalibrator(percentile=100)
+    whole.observe("x", values)
+    assert whole.compute_table().amax("x") == pytest.approx(100_000, rel=1e-6)
+
+
+def test_a_percentile_of_zeros_is_zero():
+    calibrator = PercentileCalibrator()
+    calibrator.observe("x", np.zeros(3))
+    calibrator.observe("empty", np.zeros(0))
+    assert calibrator.compute_table()["x"] == 0
+    assert calibrator.compute_table()["empty"] == 0
+
+
+@pytest.mark.parametrize("percentile", [0, -1, 100.1, float("nan")])
+def test_a_percentile_out_of_range_is_refused(percentile):
+    with pytest.raises(UsageError, match="percentile"):
+        PercentileCalibrator(percentile=percentile)
+
+
+@pytest.mark.parametrize("kind", CALIBRATORS)
+def test_memory_does_not_grow_with_the_number_of_batches(kind):
+    def peak(count: int) -> int:
+        random = np.random.default_rng(0)
+        source = ({"data": random.normal(size=(2, 3, 64, 64)).astype(np.float32)} for _ in range(count))
+        tracemalloc.start()
+        try:
+            calibrator = kind(source)
+            for batch in calibrator.get_batches():
+                calibrator.observe("data", batch["data"])
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak(2)
+    few, many = peak(10), peak(200)
+    assert many < few + 65_536
+
+
+@pytest.mark.parametrize("kind", CALIBRATORS)
+def test_a_value_that_is_not_finite_is_reported_with_its_tensor(kind):
+    calibrator = kind()
+    with pytest.raises(CalibrationError, match="'conv'") as error:
+        calibrator.observe("conv", np.float32([1, np.nan]))
+    assert error.value.tensor == "conv"
+
+
+@pytest.mark.parametrize("kind", CALIBRATORS)
+def test_nothing_observed_gives_no_table(kind):
+    with pytest.raises(NoDataError, match="observed"):
+        kind().compute_table()
+
+
+@pytest.mark.parametrize("source", [None, [], iter([])])
+def test_no_batches_are_an_error(source):
+    with pytest.raises(NoDataError, match="nothing to calibrate with"):
+        list(EntropyCalibrator(source).get_batches())
+
+
+def test_reset_forgets():
+    calibrator = MinMaxCalibrator(batches())
+    calibrated(calibrator)
+    calibrator.reset()
+    assert calibrator.observed() == ()
+
+
+# --- cache and sidecar ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return tmp_path / "net.cache"
+
+
+def stored(cache, kind=EntropyCalibrator, network="net-1", source=None) -> CalibrationTable:
+    calibrator = kind(source or Data(), cache=cache)
+    table = calibrated(calibrator)
+    calibrator.store_table(table, network=network)
+    return table
+
+
+class Data(list):
+    """Batches with a digest, as ImageBatches has."""
+
+    def __init__(self, name: str = "photos"):
+        super().__init__(batches())
+        self.name = name
+
+    def digest(self) -> str:
+        return self.name
+
+
+def test_a_cache_that_is_not_there_gives_none(cache):
+    assert EntropyCalibrator(batches(), cache=cache).cached_table(TENSORS) is None
+    assert EntropyCalibrator(batches()).cached_table(TENSORS) is None
+
+
+def test_a_stored_table_is_found_again(cache):
+    table = stored(cache)
+    assert cache.read_bytes() == table.to_bytes()
+    assert EntropyCalibrator(Data(), cache=cache).cached_table(TENSORS, network="net-1") == table
+    assert EntropyCalibrator(cache=cache).cached_table(TENSORS, network="net-1") == table
+
+
+def test_the_sidecar_names_network_data_and_algorithm(cache):
+    stored(cache)
+    facts = json.loads(cache.with_name("net.cache.json").read_text())
+    assert facts["network"] == "net-1"
+    assert facts["data"] == "photos"
+    assert facts["algorithm"] == "EntropyCalibration2"
+    assert facts["tensors"] == 2
+    assert facts["created_by"].startswith("pytrtplugins ")
+    assert sorted(path.name for path in cache.parent.iterdir()) == ["net.cache", "net.cache.json"]
+
+
+def test_a_cache_of_another_network_is_refused(cache):
+    stored(cache)
+    with pytest.raises(CalibrationTableError) as error:
+        EntropyCalibrator(Data(), cache=cache).cached_table(["data", "other"], network="net-2")
+    assert error.value.only_in_table == ("conv",)
+    assert error.value.only_in_network == ("other",)
+    assert f"--cache {cache}" in str(error.value).splitlines()[-1]
+
+
+def test_a_cache_without_sidecar_is_accepted_if_its_names_fit(cache):
+    cache.write_bytes(b"TRT-8601-EntropyCalibration2\ndata: 3c010204\nconv: 3c010204\n(Unnamed Layer* 1): 3c010204\n")
+    table = EntropyCalibrator(Data(), cache=cache).cached_table(TENSORS, network="net-1")
+    assert table is not None
+    assert table.version == 8601
+    with pytest.raises(CalibrationTableError):
+        EntropyCalibrator(Data(), cache=cache).cached_table([*TENSORS, "more"], network="net-1")
+
+
+def test_a_table_of_other_data_or_algorithm_is_made_anew(cache, caplog):
+    stored(cache)
+    with caplog.at_level(logging.WARNING):
+        assert EntropyCalibrator(Data("others"), cache=cache).cached_table(TENSORS, network="net-1") is None
+        assert MinMaxCalibrator(Data(), cache=cache).cached_table(TENSORS, network="net-1") is None
+        assert "made from other data" in caplog.text
+        assert "made by EntropyCalibration2, not MinMaxCalibration" in caplog.text
+
+
+def test_another_percentile_is_another_algorithm(cache):
+    calibrator = PercentileCalibrator(Data(), cache=cache, percentile=99)
+    calibrator.store_table(calibrated(calibrator))
+    assert PercentileCalibrator(Data(), cache=cache, percentile=99).cached_table(TENSORS) is not None
+    assert PercentileCalibrator(Data(), cache=cache, percentile=99.9).cached_table(TENSORS) is None
+
+
+def test_a_table_of_another_algorithm_is_used_where_there_is_nothing_to_calibrate_with(cache, caplog):
+    table = stored(cache)
+    assert MinMaxCalibrator(cache=cache).cached_table(TENSORS, network="net-1") == table
+    assert "used all the same" in caplog.text
+
+
+def test_a_sidecar_of_an_earlier_cache_is_ignored(cache, caplog):
+    stored(cache)
+    CalibrationTable({"data": 1, "conv": 1}).write(cache)
+    table = EntropyCalibrator(Data(), cache=cache).cached_table(TENSORS, network="net-2")
+    assert table is not None
+    assert table["conv"] == 1
+    assert "belongs to another cache" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"format": "other"}', '{"format": "pytrtplugins calibration 1"}', "\x00\xff"]
+)
+def test_a_damaged_sidecar_is_an_error_with_its_path(cache, text):
+    stored(cache)
+    sidecar = cache.with_name("net.cache.json")
+    sidecar.write_text(text, encoding="latin-1")
+    with pytest.raises(CalibrationTableError, match="Do: rm") as error:
+        EntropyCalibrator(cache=cache).cached_table(TENSORS)
+    assert error.value.path == sidecar
+
+
+def test_a_damaged_cache_is_an_error_with_its_line(cache):
+    cache.write_bytes(b"TRT-8601-EntropyCalibration2\ndata: zz\n")
+    with pytest.raises(CalibrationTableError) as error:
+        EntropyCalibrator(batches(), cache=cache).cached_table(TENSORS)
+    assert (error.value.path, error.value.line) == (cache, 2)
+
+
+# --- what users override -------------------------------------------------------------------------------------------
+
+
+def test_tables_can_be_kept_elsewhere():
+    class InDatabase(EntropyCalibrator):
+        rows: dict = {}  # noqa: RUF012
+
+        def read_calibration_cache(self):
+            return self.rows.get("yolo")
+
+        def write_calibration_cache(self, cache):
+            self.rows["yolo"] = cache
+
+    first = InDatabase(batches())
+    assert first.cached_table(TENSORS) is None
+    table = calibrated(first)
+    first.store_table(table)
+    assert InDatabase.rows["yolo"].startswith(b"TRT-")
+    assert InDatabase().cached_table(TENSORS) == table
+
+
+class TensorRTStyle(MinMaxCalibrator):
+    """As written for TensorRT, but with host arrays."""
+
+    def __init__(self, give, **options):
+        super().__init__(**options)
+        self.left = 3
+        self.give = give
+        self.names = []
+
+    def get_batch_size(self):
+        return 2
+
+    def get_batch(self, names):
+        self.names.append(names)
+        if self.left == 0:
+            return None
+        self.left -= 1
+        return self.give(np.full((2, 3, 4, 4), float(self.left), np.float32))
+
+
+@pytest.mark.parametrize("give", [lambda x: {"data": x}, lambda x: [x], lambda x: (x,), lambda x: x])
+def test_code_written_for_tensorrt_keeps_its_get_batch(give):
+    calibrator = TensorRTStyle(give)
+    calibrator.bind({"data": (2, 3, 4, 4)})
+    assert [float(batch["data"].max()) for batch in calibrator.get_batches()] == [2, 1, 0]
+    assert calibrator.names[0] == ["data"]
+
+
+def test_an_empty_list_ends_the_data_too():
+    class Ends(MinMaxCalibrator):
+        calls = 0
+
+        def get_batch(self, names):
+            self.calls += 1
+            return [np.ones((1, 1), np.float32)] if self.calls == 1 else []
+
+    calibrator = Ends()
+    calibrator.bind({"data": (1, 1)})
+    assert len(list(calibrator.get_batches())) == 1
+
+
+@pytest.mark.parametrize("give", [lambda x: [140_000_000], lambda x: {"data": 140_000_000}, lambda x: [x, x]])
+def test_device_addresses_and_wrong_counts_are_refused(give):
+    calibrator = TensorRTStyle(give)
+    calibrator.bind({"data": (2, 3, 4, 4)})
+    with pytest.raises(UsageError):
+        list(calibrator.get_batches())
+
+
+def test_get_batches_can_be_overridden():
+    class Mine(EntropyCalibrator):
+        def get_batches(self):
+            yield from batches(1)
+
+    assert list(calibrated(Mine())) == list(TENSORS)
+    assert Mine().get_algorithm() == "EntropyCalibration2"
+
+
+def test_an_exception_in_get_batch_reaches_the_caller():
+    class Broken(EntropyCalibrator):
+        def get_batch(self, names):
+            raise KeyError("photos")
+
+    with pytest.raises(KeyError):
+        list(Broken().get_batches())
