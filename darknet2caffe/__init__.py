@@ -1,0 +1,30 @@
+"""Convert darknet networks (.cfg and .weights) to ONNX and caffe, and back.
+
+Example:
+    >>> from darknet2caffe import read_network, to_onnx
+    >>> network = read_network("yolov2-voc.cfg", "yolov2-voc.weights")  # doctest: +SKIP
+    >>> model = to_onnx(network)                                        # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import logging
+
+from .cfg import Cfg, read_cfg
+from .network import Network, read_network
+from .to_onnx import to_onnx
+from .weights import Weights, read_weights
+from .write import write_darknet
+
+__all__ = [
+    "Cfg",
+    "Network",
+    "Weights",
+    "read_cfg",
+    "read_network",
+    "read_weights",
+    "to_onnx",
+    "write_darknet",
+]
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())

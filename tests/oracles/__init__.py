@@ -1,0 +1,1 @@
+"""Darknet itself, for comparison."""

@@ -1,0 +1,294 @@
+"""Debian's libdarknet through ctypes: the oracle for darknet networks.
+
+Struct layouts are never guessed: a small C shim is compiled against the library's own darknet.h and hides every struct.
+`DARKNET_LIBRARY` names another library; its darknet.h is looked for beside it, or in `DARKNET_INCLUDE`.
+
+Darknet ends the process on errors, so paths are checked first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+DEFAULT_LIBRARY = "/usr/lib/darknet/libdarknet.so"
+DATA = Path("/usr/share/darknet")
+
+FloatArray = npt.NDArray[np.float32]
+
+_SHIM = r"""
+#include "darknet.h"
+
+static float *give(image im, int *w, int *h, int *c) { *w = im.w; *h = im.h; *c = im.c; return im.data; }
+static image take(float *data, int w, int h, int c) { image im; im.w = w; im.h = h; im.c = c; im.data = data; return im; }
+
+network *shim_load(char *cfg, char *weights) {
+    network *net = load_network(cfg, weights, 0);
+    set_batch_network(net, 1);
+    return net;
+}
+void shim_free(network *net) { free_network(net); }
+void shim_input(network *net, int *chw) { chw[0] = net->c; chw[1] = net->h; chw[2] = net->w; }
+int shim_layers(network *net) { return net->n; }
+int shim_outputs(network *net) { return get_network_output_layer(net).outputs; }
+void shim_layer(network *net, int i, int *facts) {
+    layer *l = net->layers + i;
+    facts[0] = l->out_c; facts[1] = l->out_h; facts[2] = l->out_w; facts[3] = l->outputs; facts[4] = l->type;
+}
+float *shim_layer_output(network *net, int i) { return net->layers[i].output; }
+float *shim_predict(network *net, float *input) { return network_predict(net, input); }
+
+float *shim_load_image(char *path, int *w, int *h, int *c) { return give(load_image_color(path, 0, 0), w, h, c); }
+float *shim_letterbox(float *data, int w, int h, int c, int to_w, int to_h) {
+    return letterbox_image(take(data, w, h, c), to_w, to_h).data;
+}
+void shim_free_floats(float *data) { free(data); }
+
+/* What `darknet detect` does: letterbox, run, decode, suppress. Rows: class, score, left, top, right, bottom in pixels. */
+int shim_detect(network *net, float *data, int w, int h, int c, float thresh, float hier, float nms, float *rows, int most) {
+    int boxes = 0, found = 0, i, k;
+    network_predict_image(net, take(data, w, h, c));
+    detection *dets = get_network_boxes(net, w, h, thresh, hier, 0, 1, &boxes);
+    int classes = boxes ? dets[0].classes : 0;
+    if (nms > 0) do_nms_sort(dets, boxes, classes, nms);
+    for (i = 0; i < boxes; ++i) {
+        box b = dets[i].bbox;
+        for (k = 0; k < classes; ++k) {
+            if (dets[i].prob[k] <= thresh) continue;
+            if (found < most) {
+                float *row = rows + 6 * found;
+                row[0] = k; row[1] = dets[i].prob[k];
+                row[2] = (b.x - b.w / 2) * w; row[3] = (b.y - b.h / 2) * h;
+                row[4] = (b.x + b.w / 2) * w; row[5] = (b.y + b.h / 2) * h;
+            }
+            ++found;
+        }
+    }
+    free_detections(dets, boxes);
+    return found;
+}
+"""
+
+
+class DarknetUnavailableError(RuntimeError):
+    """The library, its header or a C compiler is missing; the message says which."""
+
+
+@dataclass(frozen=True)
+class DarknetDetection:
+    """One box as `darknet detect` would print it; ``xyxy`` in pixels of the photo, not clipped to it."""
+
+    class_id: int
+    score: float
+    xyxy: tuple[float, float, float, float]
+
+
+class LibDarknet:
+    """The library.
+
+    Args:
+        library: Path of libdarknet.so; by default `DARKNET_LIBRARY`, then Debian's.
+
+    Raises:
+        DarknetUnavailableError: it cannot be used on this machine.
+    """
+
+    def __init__(self, library: str | Path | None = None) -> None:
+        self.path = Path(library or os.environ.get("DARKNET_LIBRARY", DEFAULT_LIBRARY)).resolve()
+        self._shim = _declare(ctypes.CDLL(str(_compile(self.path))))
+        self._libc = ctypes.CDLL(None)
+
+    def load(self, cfg: str | Path, weights: str | Path | None = None) -> DarknetNetwork:
+        """Load a network with batch 1; without weights darknet draws random ones."""
+        for path in (cfg, *([] if weights is None else [weights])):
+            if not Path(path).is_file():
+                raise FileNotFoundError(path)
+        with self.quiet():
+            pointer = self._shim.shim_load(os.fsencode(cfg), None if weights is None else os.fsencode(weights))
+        return DarknetNetwork(self, pointer)
+
+    def load_image(self, path: str | Path) -> FloatArray:
+        """Darknet's own decoding of a photo: (3, H, W), 0..1, RGB."""
+        if not Path(path).is_file():
+            raise FileNotFoundError(path)
+        w, h, c = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+        with self.quiet():
+            data = self._shim.shim_load_image(os.fsencode(path), w, h, c)
+        return self._taken(data, (c.value, h.value, w.value))
+
+    def letterbox_image(self, image: FloatArray, width: int, height: int) -> FloatArray:
+        """Darknet's letterbox of a (C, H, W) image into (C, height, width)."""
+        image = np.ascontiguousarray(image, np.float32)
+        c, h, w = image.shape
+        return self._taken(self._shim.shim_letterbox(_pointer(image), w, h, c, width, height), (c, height, width))
+
+    @contextlib.contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Send what darknet prints to nowhere."""
+        self._libc.fflush(None)
+        saved = [os.dup(descriptor) for descriptor in (1, 2)]
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        try:
+            for descriptor in (1, 2):
+                os.dup2(nowhere, descriptor)
+            yield
+        finally:
+            self._libc.fflush(None)
+            for descriptor, copy in zip((1, 2), saved, strict=True):
+                os.dup2(copy, descriptor)
+                os.close(copy)
+            os.close(nowhere)
+
+    def _taken(self, data: Any, shape: tuple[int, ...]) -> FloatArray:
+        copy = np.ctypeslib.as_array(data, shape).copy()
+        self._shim.shim_free_floats(data)
+        return copy
+
+
+class DarknetNetwork:
+    """A network inside libdarknet; use it as a context manager, or `close` it."""
+
+    def __init__(self, library: LibDarknet, pointer: int) -> None:
+        self._library, self._shim, self._net = library, library._shim, pointer
+        chw = (ctypes.c_int * 3)()
+        self._shim.shim_input(self._net, chw)
+        self.input_dims: tuple[int, int, int] = (chw[0], chw[1], chw[2])
+
+    def __enter__(self) -> DarknetNetwork:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return int(self._shim.shim_layers(self._net))
+
+    @property
+    def input_size(self) -> tuple[int, int]:
+        """Width and height of the input."""
+        return self.input_dims[2], self.input_dims[1]
+
+    def close(self) -> None:
+        """Free the network; a second call does nothing."""
+        if self._net:
+            self._shim.shim_free(self._net)
+            self._net = 0
+
+    def predict(self, x: FloatArray) -> FloatArray:
+        """Run one (C, H, W) input; returns the last layer's output, flat."""
+        x = np.ascontiguousarray(x, np.float32)
+        if x.shape != self.input_dims:
+            raise ValueError(f"expected an input of {self.input_dims}, found {x.shape}")
+        with self._library.quiet():
+            output = self._shim.shim_predict(self._net, _pointer(x))
+        return np.ctypeslib.as_array(output, (int(self._shim.shim_outputs(self._net)),)).copy()
+
+    def layer_shape(self, index: int) -> tuple[int, ...]:
+        """(C, H, W) of a layer's output, or (outputs,) where darknet keeps no map."""
+        c, h, w, outputs, _ = self._layer(index)
+        return (c, h, w) if c * h * w == outputs else (outputs,)
+
+    def layer_output(self, index: int) -> FloatArray:
+        """A copy of a layer's output after `predict`, flat."""
+        outputs = self._layer(index)[3]
+        return np.ctypeslib.as_array(self._shim.shim_layer_output(self._net, index), (outputs,)).copy()
+
+    def detections(
+        self, image: str | Path | FloatArray, threshold: float = 0.5, hier: float = 0.5, nms: float = 0.45
+    ) -> list[DarknetDetection]:
+        """What `darknet detect` finds in a photo, or in a (3, H, W) image of 0..1; best first."""
+        pixels = np.ascontiguousarray(image if isinstance(image, np.ndarray) else self._library.load_image(image), np.float32)
+        c, h, w = pixels.shape
+        most = 100_000
+        rows = np.zeros((most, 6), np.float32)
+        with self._library.quiet():
+            found = self._shim.shim_detect(self._net, _pointer(pixels), w, h, c, threshold, hier, nms, _pointer(rows), most)
+        if found > most:
+            raise ValueError(f"{found} detections; raise the threshold")
+        boxes = [DarknetDetection(int(row[0]), float(row[1]), tuple(map(float, row[2:]))) for row in rows[:found]]  # type: ignore[arg-type]
+        return sorted(boxes, key=lambda box: -box.score)
+
+    def _layer(self, index: int) -> tuple[int, ...]:
+        if not 0 <= index < len(self):
+            raise IndexError(f"layer {index} of {len(self)}")
+        facts = (ctypes.c_int * 5)()
+        self._shim.shim_layer(self._net, index, facts)
+        return tuple(facts)
+
+
+def unavailable_reason() -> str:
+    """Why the oracle cannot be used here; empty when it can."""
+    try:
+        LibDarknet()
+    except DarknetUnavailableError as error:
+        return str(error)
+    return ""
+
+
+def _compile(library: Path) -> Path:
+    """Compile the shim against the library's header; the result is kept in the temporary directory."""
+    if not library.is_file():
+        raise DarknetUnavailableError(f"{library} is missing (apt install darknet, or set DARKNET_LIBRARY)")
+    folders = [os.environ.get("DARKNET_INCLUDE"), library.parent / "include", library.parent.parent / "include"]
+    include = next((Path(folder) for folder in folders if folder and (Path(folder) / "darknet.h").is_file()), None)
+    if include is None:
+        raise DarknetUnavailableError(f"darknet.h is not beside {library}; set DARKNET_INCLUDE to its folder")
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        raise DarknetUnavailableError("no C compiler (apt install gcc)")
+    key = hashlib.sha256("\0".join([_SHIM, str(library), (include / "darknet.h").read_text()]).encode()).hexdigest()[:16]
+    folder = Path(tempfile.gettempdir()) / f"darknet-shim-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise DarknetUnavailableError(f"{folder} belongs to another user")
+    shim = folder / f"shim-{key}.so"
+    if not shim.exists():
+        with tempfile.TemporaryDirectory(dir=folder) as work:
+            source, built = Path(work) / "shim.c", Path(work) / "shim.so"
+            source.write_text(_SHIM)
+            command = [compiler, "-shared", "-fPIC", "-O1", f"-I{include}", str(source), str(library)]
+            command += [f"-Wl,-rpath,{library.parent}", "-o", str(built)]
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode:
+                raise DarknetUnavailableError(f"the shim does not compile against {include}/darknet.h: {done.stderr[-500:]}")
+            built.replace(shim)
+    return shim
+
+
+def _declare(shim: Any) -> Any:
+    floats, number, text, net = ctypes.POINTER(ctypes.c_float), ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p
+    into = ctypes.POINTER(ctypes.c_int)
+    signatures: dict[str, tuple[Any, list[Any]]] = {
+        "shim_load": (net, [text, text]),
+        "shim_free": (None, [net]),
+        "shim_input": (None, [net, into]),
+        "shim_layers": (number, [net]),
+        "shim_outputs": (number, [net]),
+        "shim_layer": (None, [net, number, into]),
+        "shim_layer_output": (floats, [net, number]),
+        "shim_predict": (floats, [net, floats]),
+        "shim_load_image": (floats, [text, into, into, into]),
+        "shim_letterbox": (floats, [floats, *[number] * 5]),
+        "shim_free_floats": (None, [floats]),
+        "shim_detect": (number, [net, floats, *[number] * 3, *[ctypes.c_float] * 3, floats, number]),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(shim, name)
+        function.restype, function.argtypes = result, arguments
+    return shim
+
+
+def _pointer(array: FloatArray) -> Any:
+    return array.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
