@@ -1,0 +1,32 @@
+"""Photos in, boxes out: reading, fitting into a network's input, decoding heads, suppression, drawing."""
+
+from __future__ import annotations
+
+from .decode import decode_region, decode_yolo
+from .detection import Detection
+from .draw import class_color, draw
+from .image import check_image, decode_image, load_image, save_image
+from .letterbox import MODES, Letterboxed, letterbox, resize_darknet
+from .nms import nms
+
+__all__ = [
+    "MODES",
+    "Detection",
+    "Letterboxed",
+    "check_image",
+    "class_color",
+    "decode_image",
+    "decode_region",
+    "decode_yolo",
+    "draw",
+    "letterbox",
+    "load_image",
+    "nms",
+    "resize_darknet",
+    "save_image",
+]
+
+for _name in __all__:
+    if hasattr(globals()[_name], "__module__"):
+        globals()[_name].__module__ = __name__
+del _name

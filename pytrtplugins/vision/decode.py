@@ -1,0 +1,115 @@
+"""Values of a region or yolo layer → boxes and scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import UsageError
+
+__all__ = ["decode_region", "decode_yolo"]
+
+Floats = npt.NDArray[np.float32]
+
+
+def decode_region(
+    output: Floats, anchors: Sequence[float], classes: int, *, background: bool = False
+) -> tuple[Floats, Floats]:
+    """Boxes and scores of a region layer (YOLOv2).
+
+    Args:
+        output: (N, A·(5 + classes), H, W): the layer's output, that is with logistic and softmax applied.
+        anchors: Width and height of each of the A anchors, one after the other, in grid cells.
+        classes: Number of classes.
+        background: The layer has no objectness: the class probability alone is the score.
+
+    Returns:
+        ``boxes_cxcywh`` (N, B, 4): centre x, centre y, width, height in 0..1 of the network's input, and ``scores``
+        (N, B, classes): objectness times class probability. B = A·H·W, in the order [anchor][row][column].
+
+    Raises:
+        UsageError: the shapes do not fit each other.
+
+    Source:
+        pjreddie/darknet f6afaabc, src/region_layer.c get_region_box and get_region_detections.
+    """
+    values, priors = _split(output, anchors, classes)
+    height, width = values.shape[3:5]
+    sides = np.array([width, height], np.float32)
+    return _boxes(values, priors / sides), _scores(values, background)
+
+
+def decode_yolo(
+    output: Floats, anchors: Sequence[float], classes: int, *, mask: Sequence[int] = (), size: tuple[int, int]
+) -> tuple[Floats, Floats]:
+    """Boxes and scores of a yolo layer (YOLOv3 and its relatives).
+
+    Args:
+        output: (N, A·(5 + classes), H, W): the layer's output, with the logistic applied.
+        anchors: Width and height of each anchor, one after the other, in pixels of the network's input.
+        classes: Number of classes.
+        mask: Which anchors this layer uses; empty: all, in order.
+        size: (width, height) of the network's input in pixels.
+
+    Returns:
+        As :func:`decode_region`.
+
+    Raises:
+        UsageError: the shapes do not fit each other, or the mask names an anchor that is not there.
+
+    Source:
+        pjreddie/darknet f6afaabc, src/yolo_layer.c get_yolo_box and get_yolo_detections.
+    """
+    pairs = _pairs(anchors)
+    chosen = list(mask) or list(range(len(pairs)))
+    if min(chosen) < 0 or max(chosen) >= len(pairs):
+        raise UsageError(f"yolo head: mask {tuple(mask)} names an anchor that is not there; there are {len(pairs)}.")
+    values, priors = _split(output, pairs[chosen].ravel(), classes)
+    return _boxes(values, priors / np.array(size, np.float32)), _scores(values, background=False)
+
+
+def _pairs(anchors: Sequence[float] | Floats) -> Floats:
+    flat: Floats = np.asarray(anchors, np.float32).ravel()
+    if flat.size == 0 or flat.size % 2:
+        raise UsageError(f"head: anchors: expected pairs of width and height, found {flat.size} numbers.")
+    return flat.reshape(-1, 2)
+
+
+def _split(output: Floats, anchors: Sequence[float] | Floats, classes: int) -> tuple[Floats, Floats]:
+    """Values as (N, A, 5 + classes, H, W) and anchors as (A, 2)."""
+    priors = _pairs(anchors)
+    values = np.asarray(output, np.float32)
+    if values.ndim != 4 or values.shape[1] != len(priors) * (5 + classes):
+        raise UsageError(
+            f"head: expected output (N, {len(priors) * (5 + classes)}, H, W) for {len(priors)} anchors and {classes} classes, "
+            f"found {values.shape}."
+        )
+    n, _, h, w = values.shape
+    return values.reshape(n, len(priors), 5 + classes, h, w), priors
+
+
+def _boxes(values: Floats, priors: Floats) -> Floats:
+    """Boxes (N, B, 4); priors (A, 2) are widths and heights in 0..1."""
+    n, _, _, height, width = values.shape
+    columns, rows = np.arange(width, dtype=np.float32), np.arange(height, dtype=np.float32)[:, None]
+    with np.errstate(over="ignore"):  # a network without training may give any width
+        boxes = np.stack(
+            [
+                (columns + values[:, :, 0]) / np.float32(width),
+                (rows + values[:, :, 1]) / np.float32(height),
+                np.exp(values[:, :, 2]) * priors[:, 0, None, None],
+                np.exp(values[:, :, 3]) * priors[:, 1, None, None],
+            ],
+            axis=-1,
+        )
+    return boxes.reshape(n, -1, 4)
+
+
+def _scores(values: Floats, background: bool) -> Floats:
+    """Scores (N, B, classes)."""
+    probability = values[:, :, 5:] if background else values[:, :, 4:5] * values[:, :, 5:]
+    n, classes = values.shape[0], probability.shape[2]
+    result: Floats = np.moveaxis(probability, 2, -1).reshape(n, -1, classes)
+    return result

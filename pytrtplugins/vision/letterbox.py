@@ -1,0 +1,150 @@
+"""Photo → network input, and boxes back to the photo."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from .._optional import require
+from ..errors import UsageError
+from .image import Image, check_image
+
+__all__ = ["MODES", "Letterboxed", "letterbox", "resize_darknet"]
+
+Floats = npt.NDArray[np.float32]
+
+MODES = ("letterbox", "darknet", "stretch")
+_UNIT: Floats = (np.arange(256) / 255).astype(np.float32)
+_GREY = 0.5
+_SMOOTHED_FROM = 32767  # OpenCV's resize takes sides of at most 16 bits with a sign
+
+
+@dataclass(frozen=True, eq=False)
+class Letterboxed:
+    """A photo fitted into a network's input, with the way back.
+
+    Fields:
+        data: (3, H, W) float32, RGB, 0..1; 0.5 where the photo does not reach.
+        scale: Network pixels per photo pixel, (x, y).
+        offset: Where the photo's upper left corner lies in the input, (x, y), in network pixels.
+        original_size: (width, height) of the photo in pixels.
+    """
+
+    data: Floats
+    scale: tuple[float, float]
+    offset: tuple[float, float]
+    original_size: tuple[int, int]
+
+    def to_image(self, boxes: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
+        """Map boxes of the network's input to the photo.
+
+        Args:
+            boxes: (B, 4) centre x, centre y, width, height in 0..1 of the network's input.
+
+        Returns:
+            (B, 4) x1, y1, x2, y2 in pixels of the photo, clipped to it.
+        """
+        height, width = self.data.shape[1:]
+        size, scale = np.array([width, height], np.float64), np.array(self.scale)
+        values = np.asarray(boxes, np.float64).reshape(-1, 4)
+        centre = (values[:, :2] * size - self.offset) / scale
+        half = values[:, 2:] * size / scale / 2
+        corners = np.stack([centre - half, centre + half], 1)
+        return np.clip(corners, 0, self.original_size).reshape(-1, 4)
+
+
+def letterbox(image: Image, size: tuple[int, int], mode: str = "letterbox") -> Letterboxed:
+    """Fit a photo into a network's input.
+
+    Args:
+        image: (H, W, 3) uint8, RGB, as :func:`load_image` gives it.
+        size: (width, height) of the input in pixels.
+        mode: How:
+
+            - ``"letterbox"``: keep the aspect, 0.5 around; OpenCV resizes, with area averages where the photo shrinks.
+            - ``"darknet"``: the same geometry with darknet's own bilinear rule, equal to its ``letterbox_image`` to the
+              bit, and its half-pixel rule for the way back: for comparisons. Slower, and photos that shrink a lot alias.
+            - ``"stretch"``: fill the whole input, as AlexeyAB's darknet does.
+
+    Raises:
+        ImageError: the array is not a photo.
+        UsageError: the size or the mode make no sense.
+    """
+    image = check_image(image)
+    if mode not in MODES:
+        raise UsageError(f"letterbox: mode: expected one of {', '.join(MODES)}, found {mode!r}.", mode=mode)
+    if len(size) != 2 or min(size) < 1:
+        raise UsageError(f"letterbox: size: expected (width, height), both at least 1, found {size}.", size=size)
+    width, height = size
+    old_height, old_width = image.shape[:2]
+    new_width, new_height = size if mode == "stretch" else _inner_size((old_width, old_height), size)
+    x, y = (width - new_width) // 2, (height - new_height) // 2
+    data = np.full((3, height, width), _GREY, np.float32)
+    resize: Callable[[Image, int, int], Floats] = resize_darknet if mode == "darknet" else _resize_opencv
+    data[:, y : y + new_height, x : x + new_width] = resize(image, new_width, new_height)
+    # darknet draws at whole pixels but maps boxes back by halves (correct_region_boxes in its src/region_layer.c)
+    offset = ((width - new_width) / 2, (height - new_height) / 2) if mode == "darknet" else (float(x), float(y))
+    return Letterboxed(data, (new_width / old_width, new_height / old_height), offset, (old_width, old_height))
+
+
+def resize_darknet(image: Image, width: int, height: int) -> Floats:
+    """Resize as darknet does: bilinear, corner pixel to corner pixel, rows first, in float32.
+
+    Returns:
+        (3, height, width) float32 in 0..1.
+
+    Source:
+        pjreddie/darknet f6afaabc, src/image.c resize_image, whose rounding is kept: the last output column is the last
+        input column, while the last output row may miss the share of the row below when its position rounds down.
+    """
+    old_height, old_width = image.shape[:2]
+    left, right, share = _corner_weights(old_width, width)
+    if old_width == 1 or width == 1:
+        left, right, share = np.full(width, old_width - 1), np.full(width, old_width - 1), np.zeros(width, np.float32)
+    else:
+        left[-1], right[-1], share[-1] = old_width - 1, old_width - 1, 0
+    top, below, down = _corner_weights(old_height, height)
+    used = np.unique(np.concatenate([top, below]))  # the rows that matter, so that huge photos stay cheap
+    planes = _UNIT[image[used]].transpose(2, 0, 1)
+    part = (np.float32(1) - share) * planes[:, :, left] + share * planes[:, :, right]
+    upper, lower = np.searchsorted(used, top), np.searchsorted(used, below)
+    rest = down.copy()
+    if old_height == 1:
+        rest[:] = 0
+    else:
+        rest[-1] = 0
+    down, rest = down[:, None], rest[:, None]
+    result: Floats = (np.float32(1) - down) * part[:, upper] + rest * part[:, lower]
+    return result
+
+
+def _corner_weights(old: int, new: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Floats]:
+    """First and second source index of each target index, and the second one's share."""
+    step = np.float32(old - 1) / np.float32(new - 1) if new > 1 else np.float32(0)
+    position = np.arange(new, dtype=np.float32) * step
+    first = np.minimum(position.astype(np.int64), old - 1)
+    return first, np.minimum(first + 1, old - 1), position - first.astype(np.float32)
+
+
+def _resize_opencv(image: Image, width: int, height: int) -> Floats:
+    cv2 = require("cv2", extra="vision", package="opencv-python-headless", feature="letterbox")
+    old_height, old_width = image.shape[:2]
+    if max(old_width, old_height) > _SMOOTHED_FROM:  # thin every line or column out first
+        image = image[:: -(-old_height // _SMOOTHED_FROM), :: -(-old_width // _SMOOTHED_FROM)]
+    shrinks = width < image.shape[1] or height < image.shape[0]
+    resized = cv2.resize(
+        np.ascontiguousarray(image), (width, height), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
+    )
+    result: Floats = _UNIT[resized].transpose(2, 0, 1)
+    return result
+
+
+def _inner_size(old: tuple[int, int], new: tuple[int, int]) -> tuple[int, int]:
+    """Size of the photo inside the input; darknet's rule, with at least one pixel each way."""
+    (old_width, old_height), (width, height) = old, new
+    if np.float32(width) / np.float32(old_width) < np.float32(height) / np.float32(old_height):
+        return width, max(1, old_height * width // old_width)
+    return max(1, old_width * height // old_height), height
