@@ -12,6 +12,7 @@ import logging
 
 from .cfg import Cfg, read_cfg
 from .network import Network, read_network
+from .to_caffe import to_caffe
 from .to_onnx import to_onnx
 from .weights import Weights, read_weights
 from .write import write_darknet
@@ -23,6 +24,7 @@ __all__ = [
     "read_cfg",
     "read_network",
     "read_weights",
+    "to_caffe",
     "to_onnx",
     "write_darknet",
 ]

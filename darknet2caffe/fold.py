@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -10,8 +10,6 @@ import numpy.typing as npt
 from pytrtplugins.errors import UsageError
 
 from .weights import FloatArray, Parameters
-
-from typing import Literal
 
 __all__ = ["BnEps", "batch_norm_form", "check_bn_eps", "fold"]
 

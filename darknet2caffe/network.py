@@ -23,10 +23,54 @@ log = logging.getLogger(__name__)
 INPUT_NAME = "data"
 
 _NET_KEYS = frozenset(
-    "width height channels batch subdivisions time_steps momentum decay angle saturation exposure hue learning_rate"
-    " burn_in max_batches policy steps scales step scale power gamma max_crop min_crop max_ratio min_ratio center clip"
-    " aspect random adam B1 B2 eps notruth inputs letter_box mosaic cutmix mixup flip blur gaussian_noise track"
-    " optimized_memory workspace_size_limit_MB".split()
+    [
+        "width",
+        "height",
+        "channels",
+        "batch",
+        "subdivisions",
+        "time_steps",
+        "momentum",
+        "decay",
+        "angle",
+        "saturation",
+        "exposure",
+        "hue",
+        "learning_rate",
+        "burn_in",
+        "max_batches",
+        "policy",
+        "steps",
+        "scales",
+        "step",
+        "scale",
+        "power",
+        "gamma",
+        "max_crop",
+        "min_crop",
+        "max_ratio",
+        "min_ratio",
+        "center",
+        "clip",
+        "aspect",
+        "random",
+        "adam",
+        "B1",
+        "B2",
+        "eps",
+        "notruth",
+        "inputs",
+        "letter_box",
+        "mosaic",
+        "cutmix",
+        "mixup",
+        "flip",
+        "blur",
+        "gaussian_noise",
+        "track",
+        "optimized_memory",
+        "workspace_size_limit_MB",
+    ]
 )
 
 
@@ -162,6 +206,8 @@ def _checked(layer: Layer, given: Mapping[str, Any]) -> Parameters:
     arrays: dict[str, FloatArray] = {name: np.array(given[name], dtype="<f4") for name in expected}
     for name, shape in expected.items():
         if arrays[name].shape != shape:
-            raise UsageError(f"layer {layer.index} ({layer.type}): {name} has shape {arrays[name].shape}, expected {shape}")
+            raise UsageError(
+                f"layer {layer.index} ({layer.type}): {name} has shape {arrays[name].shape}, expected {shape}"
+            )
         arrays[name].flags.writeable = False
     return arrays

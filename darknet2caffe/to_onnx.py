@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -16,7 +15,6 @@ from .fold import BnEps, batch_norm_form, check_bn_eps, fold
 from .layers import (
     Avgpool,
     Convolutional,
-    Dropout,
     Layer,
     Maxpool,
     PluginLayer,
@@ -71,7 +69,7 @@ def to_onnx(
         UsageError: the network has no weights, or an argument is none of the values above.
         CfgError: a layer does not accept ``input_size``.
     """
-    _check_choice("activation", activation, ("as-is", "relu", "leaky"))
+    chosen_activation("linear", activation)
     _check_choice("custom_layers", custom_layers, ("nodes", "functions", "inline"))
     check_bn_eps(bn_eps)
     if not (batch == "dynamic" or (isinstance(batch, int) and batch >= 1)):
@@ -84,7 +82,9 @@ def to_onnx(
         return model
     from pytrtplugins import decompose
 
-    return decompose.add_functions(model) if custom_layers == "functions" else decompose.inline_plugins(model)
+    rewrite = decompose.add_functions if custom_layers == "functions" else decompose.inline_plugins
+    rewritten: onnx.ModelProto = rewrite(model)
+    return rewritten
 
 
 class _Writer:
@@ -119,12 +119,16 @@ class _Writer:
         )
         imports = [helper.make_opsetid("", OPSET)]
         imports += [helper.make_opsetid(domain, 1) for domain in sorted({node.domain for node in self.nodes} - {""})]
-        model = helper.make_model(graph, producer_name="darknet2caffe", opset_imports=imports, ir_version=IR_VERSION)
+        model: onnx.ModelProto = helper.make_model(
+            graph, producer_name="darknet2caffe", opset_imports=imports, ir_version=IR_VERSION
+        )
         helper.set_model_props(model, {"darknet.net": json.dumps(_metadata(self.network))})
         return model
 
     def value(self, name: str, dims: Shape) -> onnx.ValueInfoProto:
-        return self.onnx.helper.make_tensor_value_info(name, self.onnx.TensorProto.FLOAT, [self.batch, *dims])
+        helper, element_type = self.onnx.helper, self.onnx.TensorProto.FLOAT
+        info: onnx.ValueInfoProto = helper.make_tensor_value_info(name, element_type, [self.batch, *dims])
+        return info
 
     def constant(self, name: str, array: Any) -> str:
         self.constants.append(self.onnx.numpy_helper.from_array(np.ascontiguousarray(array), name))
@@ -139,12 +143,21 @@ class _Writer:
 
     def activate(self, kind: str, value: str, output: str) -> None:
         """Write the activation; ``value`` must not be ``output`` unless it is linear."""
-        if kind in ("relu", "leaky") and self.activation != "as-is":
-            kind = self.activation
+        kind = chosen_activation(kind, self.activation)
         if kind == "leaky":
             self.node("LeakyRelu", [value], output, alpha=LEAKY_SLOPE)
         elif kind != "linear":
             self.node({"relu": "Relu", "logistic": "Sigmoid"}[kind], [value], output)
+
+
+def chosen_activation(kind: str, wanted: str) -> str:
+    """The activation to write for one of the cfg: ``wanted`` replaces leaky and relu, unless it is ``"as-is"``.
+
+    Raises:
+        UsageError: ``wanted`` is none of the choices.
+    """
+    _check_choice("activation", wanted, ("as-is", "relu", "leaky"))
+    return wanted if wanted != "as-is" and kind in ("relu", "leaky") else kind
 
 
 @functools.singledispatch
@@ -187,7 +200,12 @@ def _(layer: Convolutional, writer: _Writer) -> None:
 def _(layer: Maxpool, writer: _Writer) -> None:
     size = [layer.size] * 2
     writer.node(
-        "MaxPool", writer.inputs(layer), layer.name, kernel_shape=size, strides=[layer.stride] * 2, pads=list(layer.pads)
+        "MaxPool",
+        writer.inputs(layer),
+        layer.name,
+        kernel_shape=size,
+        strides=[layer.stride] * 2,
+        pads=list(layer.pads),
     )
 
 

@@ -116,7 +116,9 @@ def read_weights(path: str | Path, layers: Sequence[Layer], cfg: str = "the cfg"
         raise WeightsError(f"{path}: cannot be read: {error.strerror or error}.", path=str(path), offset=0) from error
     _check_size(path, size - header.size_bytes, header, layers, cfg)
     count = (size - header.size_bytes) // 4
-    numbers = np.memmap(path, "<f4", mode="r", offset=header.size_bytes, shape=(count,)) if count else np.zeros(0, "<f4")
+    numbers = (
+        np.memmap(path, "<f4", mode="r", offset=header.size_bytes, shape=(count,)) if count else np.zeros(0, "<f4")
+    )
     parts: list[Parameters] = []
     start = 0
     for layer in layers:
@@ -150,7 +152,7 @@ def random_parameters(layers: Sequence[Layer], seed: int) -> Weights:
         arrays = {name: draw[name](shape) for name, shape in layer.parameters if name != "weights"}
         if isinstance(layer, Convolutional):
             shape = dict(layer.parameters)["weights"]
-            gain = 1.0 if layer.activation in ("linear", "logistic") or layer.index in feeds_head else 2.0
+            gain = 2.0 if layer.activation in ("leaky", "relu") else 1.0 if layer.index in feeds_head else 0.25
             deviation = np.float32(math.sqrt(gain / math.prod(shape[1:])))
             arrays["weights"] = generator.standard_normal(shape, dtype=np.float32) * deviation
         parts.append(arrays)
@@ -169,7 +171,9 @@ def _parse_header(path: Path, data: bytes, size: int) -> Header:
             (seen,) = struct.unpack_from("<Q" if header.wide_seen else "<i", data, _VERSION.size)
             return Header(header.major, header.minor, header.revision, seen)
     raise WeightsError(
-        f"{path}: the file has {size} bytes; a darknet weights file has a header of 16 or 20.", path=str(path), offset=size
+        f"{path}: the file has {size} bytes; a darknet weights file has a header of 16 or 20.",
+        path=str(path),
+        offset=size,
     )
 
 
