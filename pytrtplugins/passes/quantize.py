@@ -1,0 +1,252 @@
+"""Float model and calibration table → the same model with Q/DQ nodes, which every engine can run in INT8."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .._optional import require
+from ..calibration.table import CalibrationTable
+from ..errors import UsageError
+from ._base import Pass, PassResult, to_ir, to_proto
+from ._quantize_plan import QuantizePlan, constant, input_of, make_plan, weight_axis
+
+if TYPE_CHECKING:
+    import onnx
+    import onnx_ir as ir
+
+__all__ = ["FLOAT_LAYERS", "Quantize", "QuantizeResult", "quantize", "quantized_tensors"]
+
+FLOAT_LAYERS = "pytrtplugins.float_layers"  # key in the model's metadata: JSON, name of a layer left in float → why
+_log = logging.getLogger(__name__)
+_LEVELS = 127
+_FEWEST = 2
+
+
+def quantize(
+    model: str | Path | onnx.ModelProto,
+    table: CalibrationTable,
+    *,
+    exclude: Collection[str] = (),
+    float_first: bool = False,
+    float_last: bool = True,
+    weight_levels: int = _LEVELS,
+) -> onnx.ModelProto:
+    """Write Q/DQ nodes into a float model; see `Quantize` for where.
+
+    Args:
+        model: Path or model, opset 13 or newer, best prepared (batch norm folded); it is not changed.
+        table: Scale of every tensor, made with this model.
+        exclude: Names of nodes that stay in float.
+        float_first: Keep the first layers in float.
+        float_last: Keep the last layers, before the heads, in float.
+        weight_levels: Largest int8 weight, 2..127. Give 64 for CPUs without VNNI; see `Quantize`, 2.
+
+    Returns:
+        The model with Q/DQ. Which layers stayed in float, and why, is logged, and noted as JSON in its metadata under
+        ``pytrtplugins.float_layers``.
+
+    Raises:
+        CalibrationTableError: the table lacks tensors of the model; the message and ``.only_in_network`` name them.
+        UsageError: ``exclude`` names a node that the model does not have; ``weight_levels`` is out of range.
+        ModelError: the model holds Q/DQ already, or its opset is too old.
+    """
+    run = Quantize(table, exclude=exclude, float_first=float_first, float_last=float_last, weight_levels=weight_levels)
+    return to_proto(run(to_ir(model)).model)
+
+
+def quantized_tensors(
+    model: str | Path | onnx.ModelProto,
+    *,
+    exclude: Collection[str] = (),
+    float_first: bool = False,
+    float_last: bool = True,
+) -> tuple[str, ...]:
+    """Names of the tensors whose scales `quantize` takes from the table, with the same options."""
+    plan = make_plan(to_ir(model), None, exclude=exclude, float_first=float_first, float_last=float_last)
+    return plan.required
+
+
+@dataclass(frozen=True)
+class QuantizeResult(PassResult):
+    """Result of `Quantize`.
+
+    Attributes:
+        model: The model with Q/DQ.
+        modified: Whether anything is quantized.
+        layers: Names of the layers that compute in int8.
+        float_layers: Name of every layer that could have been quantized and is not → why.
+    """
+
+    layers: tuple[str, ...] = ()
+    float_layers: tuple[tuple[str, str], ...] = ()
+
+
+class Quantize(Pass):
+    """Write a calibration table into a model as Q/DQ nodes, in the form that TensorRT, OpenVINO and onnxruntime share.
+
+    1. Activations: int8, zero point 0, one scale a tensor, from the table. A tensor is quantized once, behind the
+       activation function (Conv → LeakyRelu → Q → DQ), and every layer that computes in int8 reads that DQ.
+    2. Weights of Conv, ConvTranspose, Gemm and MatMul: int8 constants in -127..127, one scale an output channel,
+       max|w|/127, rounded half to even, followed by DequantizeLinear. Biases stay float32. CPUs without VNNI add two
+       products of uint8 and int8 in 16 bits, which saturate where two weights of up to 127 meet two large activations:
+       OpenVINO's results are then wrong by many steps. With ``weight_levels=64`` they cannot (2·255·64 < 2**15), and
+       its results equal onnxruntime's, for about 1 dB more rounding noise.
+    3. Tensors joined by nodes that only copy values (MaxPool, Concat, Reshape, Transpose, nearest Resize, plugins
+       whose ``int8`` is ``"pass_through"`` ...) share one scale, the largest of those that are computed. Q/DQ stands
+       before the first of the copying nodes, and again, with the same scale, behind each plugin: that second pair
+       changes no value, and lets an engine run the plugin on int8.
+    4. Residual additions whose result is wanted in int8 read int8, except for a convolution's own result that nobody
+       else reads: engines then add inside the convolution and round once.
+    5. Layers that feed no other layer with weights stay in float (``float_last``), and so does everything that no
+       layer of 2. or 4. reads: heads, softmax, outputs. With ``float_first``, so do the first layers.
+
+    Source:
+        TensorRT documentation, "Working with Quantized Types": explicit quantization and Q/DQ placement.
+    """
+
+    name = "quantize"
+
+    def __init__(
+        self,
+        table: CalibrationTable,
+        *,
+        exclude: Collection[str] = (),
+        float_first: bool = False,
+        float_last: bool = True,
+        weight_levels: int = _LEVELS,
+    ) -> None:
+        if not _FEWEST <= weight_levels <= _LEVELS:
+            raise UsageError(f"quantize: weight_levels: expected {_FEWEST}..{_LEVELS}, found {weight_levels}.")
+        self.weight_levels = weight_levels
+        self.table = table
+        self.exclude = tuple(exclude)
+        self.float_first = float_first
+        self.float_last = float_last
+
+    def call(self, model: ir.Model) -> QuantizeResult:
+        """Quantize the model in place."""
+        plan = make_plan(
+            model, self.table, exclude=self.exclude, float_first=self.float_first, float_last=self.float_last
+        )
+        _Writer(model.graph, self.weight_levels).write(plan)
+        for name, why in plan.float_layers.items():
+            _log.info("quantize: %s stays in float: %s", name, why)
+        model.metadata_props[FLOAT_LAYERS] = json.dumps(dict(plan.float_layers))
+        return QuantizeResult(
+            model,
+            bool(plan.layers),
+            layers=tuple(str(node.name or node.outputs[0].name) for node in plan.layers),
+            float_layers=tuple(plan.float_layers.items()),
+        )
+
+
+def quantize_weights(
+    weights: npt.NDArray[np.float32], axis: int, levels: int = _LEVELS
+) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
+    """Round weights to int8 with one scale for each index of an axis.
+
+    Returns:
+        The int8 weights in -levels..levels, and the float32 scales. A channel of zeros has the scale 1.
+    """
+    others = tuple(k for k in range(weights.ndim) if k != axis)
+    scales = (np.abs(weights).max(axis=others, initial=0).astype(np.float64) / levels).astype(np.float32)
+    scales[scales < np.finfo(np.float32).tiny] = 1  # too small to divide by: such weights round to 0
+    shape = [-1 if k == axis else 1 for k in range(weights.ndim)]
+    steps = np.rint(weights / scales.reshape(shape))
+    return np.clip(steps, -levels, levels).astype(np.int8), scales
+
+
+class _Writer:
+    """Puts the nodes of a plan into a graph."""
+
+    def __init__(self, graph: ir.Graph, weight_levels: int) -> None:
+        self._weight_levels = weight_levels
+        self._ir = require("onnx_ir", extra="onnx", feature="the quantize pass")
+        self._graph = graph
+        self._taken = {value.name for value in graph.inputs} | set(graph.initializers)
+        for node in graph:
+            self._taken.update(value.name for value in node.outputs)
+            self._taken.add(node.name)
+        self._constants: dict[tuple[object, ...], ir.Value] = {}
+
+    def write(self, plan: QuantizePlan) -> None:
+        dequantized = {value: self._quantize_activation(value, scale) for value, scale in plan.scales.items()}
+        for node, index in plan.reads:
+            node.replace_input_with(index, dequantized[input_of(node, index)])
+        for node in plan.weights:
+            self._quantize_weights(node)
+
+    def _quantize_activation(self, value: ir.Value, scale: np.float32) -> ir.Value:
+        operands = [
+            self._constant(f"{value.name}_scale", scale),
+            self._constant("int8_zero", np.int8(0), key=("int8_zero",)),
+        ]
+        quantize = self._node("QuantizeLinear", [value, *operands], f"{value.name}_quantized")
+        dequantize = self._node("DequantizeLinear", [quantize.outputs[0], *operands], f"{value.name}_dequantized")
+        for node, dtype in ((quantize, self._ir.DataType.INT8), (dequantize, self._ir.DataType.FLOAT)):
+            node.outputs[0].dtype = dtype
+            node.outputs[0].shape = value.shape
+        producer = value.producer()
+        if producer is None:
+            self._graph.insert_before(self._graph[0], [quantize, dequantize])
+        else:
+            self._graph.insert_after(producer, [quantize, dequantize])
+        result: ir.Value = dequantize.outputs[0]
+        return result
+
+    def _quantize_weights(self, node: ir.Node) -> None:
+        weight, axis = input_of(node, 1), weight_axis(node)
+        key = ("weights", weight, axis)
+        if key not in self._constants:
+            tensor: Any = constant(weight)  # a constant: the plan saw to it
+            steps, scales = quantize_weights(tensor.numpy(), axis, self._weight_levels)
+            operands = [
+                self._constant(f"{weight.name}_int8", steps),
+                self._constant(f"{weight.name}_scale", scales),
+                self._constant(f"{weight.name}_zero", np.zeros(scales.shape, np.int8)),
+            ]
+            dequantize = self._node("DequantizeLinear", operands, f"{weight.name}_dequantized", axis=axis)
+            dequantize.outputs[0].dtype = self._ir.DataType.FLOAT
+            dequantize.outputs[0].shape = weight.shape
+            self._graph.insert_before(node, dequantize)
+            self._constants[key] = dequantize.outputs[0]
+        node.replace_input_with(1, self._constants[key])
+        if not weight.uses() and not weight.is_graph_output():
+            producer = weight.producer()
+            if producer is None:
+                self._graph.initializers.pop(str(weight.name), None)
+            else:
+                self._graph.remove(producer, safe=True)
+
+    def _node(self, op: str, inputs: list[ir.Value], output: str, **attributes: int) -> ir.Node:
+        node: ir.Node = self._ir.node(op, inputs, attributes, name=self._unique(f"{output}_{op}"))
+        node.outputs[0].name = self._unique(output)
+        return node
+
+    def _constant(self, name: str, array: npt.ArrayLike, key: tuple[object, ...] = ()) -> ir.Value:
+        if key in self._constants:
+            return self._constants[key]
+        name = self._unique(name)
+        tensor = self._ir.tensor(np.asarray(array), name=name)
+        value: ir.Value = self._ir.Value(
+            name=name, shape=tensor.shape, type=self._ir.TensorType(tensor.dtype), const_value=tensor
+        )
+        self._graph.register_initializer(value)
+        if key:
+            self._constants[key] = value
+        return value
+
+    def _unique(self, name: str) -> str:
+        unique, number = name, 2
+        while unique in self._taken:
+            unique, number = f"{name}_{number}", number + 1
+        self._taken.add(unique)
+        return unique
