@@ -191,7 +191,7 @@ def read_cfg(path: str | Path) -> Cfg:
         raise CfgError(
             f"{path}: this is no text file.\nDo: give the .cfg first and the .weights second.", path=str(path), line=0
         )
-    return parse_cfg(data.decode("utf-8", errors="replace"), path.name)
+    return parse_cfg(data.decode("utf-8", errors="replace"), str(path))
 
 
 def parse_cfg(text: str, path: str = "<cfg>") -> Cfg:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -85,10 +85,15 @@ class Network:
         weights: Header and arrays; None when only the cfg was given.
     """
 
-    cfg: Cfg
+    cfg: Cfg = field(compare=False)
     dims: Shape
     layers: tuple[Layer, ...]
     weights: Weights | None = None
+
+    @property
+    def name(self) -> str:
+        """The cfg's name without folder and suffix."""
+        return Path(self.cfg.path).name.removesuffix(".cfg") or "network"
 
     @property
     def outputs(self) -> tuple[Layer, ...]:

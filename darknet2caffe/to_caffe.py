@@ -76,7 +76,7 @@ class _Writer:
         self.network, self.fold, self.activation, self.bn_eps = network, fold, activation, bn_eps
         plugins = {type(layer.plugin) for layer in network.layers if isinstance(layer, PluginLayer)}
         self.messages = messages(tuple(sorted(plugins, key=lambda plugin: plugin.plugin_key())))
-        self.result = self.messages["NetParameter"](name=network.cfg.path.removesuffix(".cfg"))
+        self.result = self.messages["NetParameter"](name=network.name)
 
     def net(self, batch: int) -> Any:
         data = self.layer("Input", INPUT_NAME, [], INPUT_NAME)
@@ -84,6 +84,9 @@ class _Writer:
         for layer in self.network.layers:
             if not layer.is_identity:
                 write_layer(layer, self)
+        for layer in self.network.outputs:
+            if layer.is_identity:  # a Concat of one blob gives the output its name
+                self.layer("Concat", layer.name, [self.network.tensor_name(layer.index)], layer.name)
         return self.result
 
     def layer(self, kind: str, name: str, bottoms: list[str], top: str) -> Any:

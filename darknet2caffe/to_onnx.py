@@ -29,13 +29,14 @@ from .network import INPUT_NAME, Network
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Activation", "BatchSize", "to_onnx"]
+__all__ = ["Activation", "BatchSize", "CustomLayers", "to_onnx"]
 
 OPSET, IR_VERSION = 18, 10
 LEAKY_SLOPE = 0.1  # src/activations.h, leaky_activate
 
 Activation = Literal["as-is", "relu", "leaky"]
 BatchSize = int | Literal["dynamic"]
+CustomLayers = Literal["nodes", "functions", "inline"]
 
 
 def to_onnx(
@@ -46,7 +47,7 @@ def to_onnx(
     bn_eps: BnEps = "darknet-cpu",
     input_size: tuple[int, int] | None = None,
     batch: BatchSize = 1,
-    custom_layers: Literal["nodes", "functions", "inline"] = "nodes",
+    custom_layers: CustomLayers = "nodes",
 ) -> onnx.ModelProto:
     """Convert a darknet network to ONNX.
 
@@ -107,7 +108,7 @@ class _Writer:
                 self.node("Identity", [self.network.tensor_name(layer.index)], layer.name)
         graph = helper.make_graph(
             self.nodes,
-            _graph_name(self.network.cfg.path),
+            self.network.name,
             [self.value(INPUT_NAME, self.network.dims)],
             [self.value(layer.name, layer.dims) for layer in self.network.outputs],
             self.constants,
@@ -263,10 +264,6 @@ def _(layer: PluginLayer, writer: _Writer) -> None:
 def _metadata(network: Network) -> dict[str, Any]:
     c, h, w = network.dims
     return {"width": w, "height": h, "channels": c, "heads": network.head_metadata()}
-
-
-def _graph_name(path: str) -> str:
-    return path.rpartition("/")[2].removesuffix(".cfg") or "network"
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

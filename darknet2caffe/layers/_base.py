@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ..cfg import Section
@@ -85,7 +85,7 @@ class Layer:
     refused: ClassVar[Mapping[str, str]] = {}  # key → the only value at which it changes nothing
 
     index: int
-    line: int
+    line: int = field(compare=False)
     inputs: tuple[int, ...]
     input_dims: tuple[Shape, ...]
     dims: Shape

@@ -1,0 +1,207 @@
+"""The command ``darknet2caffe``: arguments only; every verb is one public call."""
+
+from __future__ import annotations
+
+import enum
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from pytrtplugins._files import write_atomic
+from pytrtplugins._optional import require
+from pytrtplugins.errors import MissingExtraError, PytrtpluginsError, UsageError
+
+from .inspect import table, weights_line
+from .network import Network, read_network
+from .to_caffe import to_caffe
+from .to_onnx import BatchSize, CustomLayers, to_onnx
+
+try:
+    typer = require("typer", extra="cli", feature="the command darknet2caffe")
+    typer_core = require("typer.core", extra="cli", package="typer")
+except MissingExtraError as error:
+    sys.exit(f"MissingExtraError: {error}")
+
+__all__ = ["app", "main"]
+
+_HELP = """Convert darknet networks (.cfg and .weights) to ONNX and caffe.
+
+Without a command's name, the arguments are those of [bold]convert[/bold].
+
+Examples:
+
+  darknet2caffe yolov2-voc.cfg yolov2-voc.weights -o yolov2-voc.onnx
+
+  darknet2caffe yolov2-voc.cfg yolov2-voc.weights -o yolov2-voc.onnx --input-size 608x608 --batch dynamic --inline
+
+  darknet2caffe yolov2-voc.cfg yolov2-voc.weights --caffe yolov2-voc
+
+  darknet2caffe inspect yolov2-voc.cfg yolov2-voc.weights
+"""
+
+
+class _DefaultConvert(typer_core.TyperGroup):  # type: ignore[misc, name-defined]
+    """A group whose command ``convert`` need not be named."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = ["convert", *args]
+        parsed: list[str] = super().parse_args(ctx, args)
+        return parsed
+
+
+app: Any = typer.Typer(
+    cls=_DefaultConvert,
+    help=_HELP,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class ActivationChoice(str, enum.Enum):
+    """Values of ``--activation``."""
+
+    AS_IS = "as-is"
+    RELU = "relu"
+    LEAKY = "leaky"
+
+
+class BnEpsChoice(str, enum.Enum):
+    """Values of ``--bn-eps``."""
+
+    CPU = "darknet-cpu"
+    GPU = "darknet-gpu"
+
+
+@app.command()  # type: ignore[untyped-decorator]
+def convert(
+    cfg: Annotated[Path, typer.Argument(metavar="CFG", help="The network's .cfg.")],
+    weights: Annotated[Path, typer.Argument(metavar="WEIGHTS", help="Its .weights.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="OUT.onnx", help="ONNX file to write.")
+    ] = None,
+    caffe: Annotated[
+        Path | None, typer.Option(metavar="PREFIX", help="Write PREFIX.prototxt and PREFIX.caffemodel too.")
+    ] = None,
+    fold: Annotated[bool, typer.Option("--fold/--no-fold", help="Batch normalization into the convolutions.")] = True,
+    activation: Annotated[
+        ActivationChoice, typer.Option(help="Replace leaky by relu, or relu by leaky; both change the results.")
+    ] = ActivationChoice.AS_IS,
+    bn_eps: Annotated[
+        BnEpsChoice,
+        typer.Option(
+            help="Whose batch normalization to follow: darknet's CPU code, sqrt(v) + 1e-6, or its CUDA code,"
+            " sqrt(v + 1e-5), with which most published weights were trained."
+        ),
+    ] = BnEpsChoice.CPU,
+    input_size: Annotated[
+        str | None, typer.Option(metavar="WxH", help="Input size instead of the cfg's, such as 608x608.")
+    ] = None,
+    batch: Annotated[str, typer.Option(metavar="N|dynamic", help="Images per run.")] = "1",
+    functions: Annotated[
+        bool,
+        typer.Option("--functions", help="Add Reorg, Region and Yolo as ONNX functions: onnxruntime runs the file."),
+    ] = False,
+    inline: Annotated[
+        bool, typer.Option("--inline", help="Write them as standard operators: any ONNX runtime runs the file.")
+    ] = False,
+) -> None:
+    """Convert a network to ONNX (-o), caffe (--caffe), or both.
+
+    Example: darknet2caffe yolov2-voc.cfg yolov2-voc.weights -o yolov2-voc.onnx
+    """
+    if output is None and caffe is None:
+        raise UsageError("nothing to write.\nDo: give -o OUT.onnx, or --caffe PREFIX, or both.")
+    if functions and inline:
+        raise UsageError("--functions and --inline exclude each other: functions stay nodes, inlined layers do not")
+    images = _parse_batch(batch)
+    if caffe is not None and images == "dynamic":
+        raise UsageError("--batch dynamic: caffe files need a number")
+    size = None if input_size is None else _parse_size(input_size)
+    network = read_network(cfg, weights)
+    options: dict[str, Any] = {
+        "fold": fold,
+        "activation": activation.value,
+        "bn_eps": bn_eps.value,
+        "input_size": size,
+        "batch": images,
+    }
+    if output is not None:
+        custom_layers: CustomLayers = "functions" if functions else "inline" if inline else "nodes"
+        model = to_onnx(network, custom_layers=custom_layers, **options)
+        _check_folder(output)
+        write_atomic(output, model.SerializeToString())
+        outputs = ", ".join(f"{value.name} {_dims(value)}" for value in model.graph.output)
+        print(f"{output}: {_dims(model.graph.input[0])} → {outputs}")
+    if caffe is not None:
+        _check_folder(caffe)
+        for path in to_caffe(network, caffe, **options):
+            print(path)
+
+
+@app.command()  # type: ignore[untyped-decorator]
+def inspect(
+    cfg: Annotated[Path, typer.Argument(metavar="CFG", help="The network's .cfg.")],
+    weights: Annotated[Path | None, typer.Argument(metavar="[WEIGHTS]", help="Its .weights, to be checked.")] = None,
+    input_size: Annotated[
+        str | None, typer.Option(metavar="WxH", help="Input size instead of the cfg's, such as 608x608.")
+    ] = None,
+) -> None:
+    """Show a network's layers as darknet does, and check that the weights fit.
+
+    Example: darknet2caffe inspect yolov2-voc.cfg yolov2-voc.weights
+    """
+    network = read_network(cfg)
+    if input_size is not None:
+        network = network.with_input_size(*_parse_size(input_size))
+    _print_table(network)
+    if weights is not None:
+        print(weights_line(read_network(network.cfg, weights)))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command; errors of this package are printed without a traceback, exit status 1."""
+    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
+    try:
+        app(list(arguments) if arguments is not None else None)
+    except PytrtpluginsError as error:
+        sys.exit(f"{type(error).__name__}: {error}")
+    except OSError as error:
+        sys.exit(f"{error.filename or 'file'}: {error.strerror or error}")
+
+
+def _print_table(network: Network) -> None:
+    console = require("rich.console", extra="cli", package="rich").Console
+    width = None if sys.stdout.isatty() else 120
+    console(width=width, highlight=False).print(table(network))
+
+
+def _parse_size(text: str) -> tuple[int, int]:
+    width, cross, height = text.partition("x")
+    if not (cross and width.isascii() and width.isdigit() and height.isascii() and height.isdigit()):
+        raise UsageError(f"--input-size {text}: expected width x height, such as 416x416")
+    if not (int(width[:9]) > 0 and int(height[:9]) > 0):
+        raise UsageError(f"--input-size {text}: both numbers must be at least 1")
+    return int(width), int(height)
+
+
+def _parse_batch(text: str) -> BatchSize:
+    if text == "dynamic":
+        return "dynamic"
+    if not (text.isascii() and text.isdigit() and int(text[:9]) > 0):
+        raise UsageError(f"--batch {text}: expected a number of at least 1, or dynamic")
+    return int(text)
+
+
+def _check_folder(path: Path) -> None:
+    if not path.parent.is_dir():
+        raise UsageError(f"{path}: the folder does not exist.\nDo: mkdir -p {path.parent}")
+
+
+def _dims(value: Any) -> str:
+    return " x ".join(dim.dim_param or str(dim.dim_value) for dim in value.type.tensor_type.shape.dim)
