@@ -147,7 +147,7 @@ def weight_axis(node: ir.Node) -> int:
     if node.op_type == "ConvTranspose":
         return 1
     if node.op_type == "Gemm":
-        return 0 if node.attributes.get_int("transB", None) else 1
+        return 0 if node.attributes.get_int("transB", 0) != 0 else 1
     return 1 if node.op_type == "MatMul" else 0
 
 
@@ -204,7 +204,7 @@ def _unfit(node: ir.Node) -> str:
         return "a ConvTranspose with groups has no single axis of output channels"
     if node.op_type in ("Gemm", "MatMul") and len(weight.shape) != 2:
         return "its weights are not a matrix"
-    if node.op_type == "Gemm" and node.attributes.get_int("transA", None):
+    if node.op_type == "Gemm" and node.attributes.get_int("transA", 0) != 0:
         return "its input is transposed"
     return ""
 
