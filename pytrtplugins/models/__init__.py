@@ -1,0 +1,32 @@
+"""Complete detectors, what they are measured with, and where their weights come from."""
+
+from __future__ import annotations
+
+from .dataset import YoloData
+from .download import DownloadError, download
+from .evaluate import ClassResult, Evaluation, evaluate
+from .heads import Head, read_heads
+from .pictures import Picture, PictureWriter, find_pictures, read_pictures
+from .yolov2 import Timings, Yolov2, read_names
+
+__all__ = [
+    "ClassResult",
+    "DownloadError",
+    "Evaluation",
+    "Head",
+    "Picture",
+    "PictureWriter",
+    "Timings",
+    "YoloData",
+    "Yolov2",
+    "download",
+    "evaluate",
+    "find_pictures",
+    "read_heads",
+    "read_names",
+    "read_pictures",
+]
+
+for _name in __all__:
+    globals()[_name].__module__ = __name__
+del _name

@@ -1,0 +1,143 @@
+"""Labelled photos in the YOLO layout, in folders or tars."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import FormatError, NoDataError
+from ..vision import decode_image
+
+__all__ = ["YoloData"]
+
+
+class YoloData:
+    """A data set: ``images/``, ``labels/`` (one text file a photo), ``classes.txt`` and lists such as ``val.txt``.
+
+    A label's line is ``class centre-x centre-y width height``, in 0..1 of the photo; a photo without objects has an empty
+    file or none. Tars are read in place, never extracted; a folder that holds tars instead of ``images/`` works too.
+
+    Args:
+        source: A folder or a tar, or several that together make one set.
+
+    Raises:
+        NoDataError: a path does not exist, or ``classes.txt`` is missing.
+        FormatError: a tar cannot be read.
+    """
+
+    def __init__(self, source: str | Path | Iterable[str | Path]) -> None:
+        paths = [Path(source)] if isinstance(source, (str, Path)) else [Path(path) for path in source]
+        self._files: dict[str, Path | tuple[Path, int, int]] = {}
+        for path in paths:
+            if path.is_dir():
+                self._add_folder(path)
+            elif path.is_file():
+                self._add_tar(path)
+            else:
+                raise NoDataError(
+                    f"data {str(path)!r}: no such folder or tar. Looked for: {path.absolute()}", path=path
+                )
+        self.name = ", ".join(map(str, paths))
+        self.classes = tuple(self._lines("classes.txt"))
+        if not self.classes:
+            raise NoDataError(f"data {self.name!r}: classes.txt names no class.", path=paths[0])
+
+    def photos(self, split: str = "val.txt") -> list[str]:
+        """Names of the photos that a list holds, such as ``images/2009_003804.jpg``.
+
+        Raises:
+            NoDataError: the list is missing or empty.
+        """
+        names = self._lines(split)
+        if not names:
+            raise NoDataError(f"data {self.name!r}: the list {split} is empty.")
+        return names
+
+    def image(self, photo: str) -> npt.NDArray[np.uint8]:
+        """The photo as (H, W, 3) uint8, RGB.
+
+        Raises:
+            NoDataError: it is missing.
+            ImageError: it cannot be decoded.
+        """
+        return decode_image(self._read(photo), photo)
+
+    def boxes(self, photo: str) -> npt.NDArray[np.float64]:
+        """The photo's objects: rows of class, centre x, centre y, width, height; the last four in 0..1.
+
+        Raises:
+            FormatError: a line is broken or names a class that does not exist.
+        """
+        path = PurePosixPath(photo)
+        parts = ["labels" if part == "images" else part for part in path.parts[:-1]]
+        name = str(PurePosixPath(*parts, path.stem + ".txt"))
+        if name not in self._files:
+            return np.zeros((0, 5))
+        rows = [
+            self._row(name, number, line)
+            for number, line in enumerate(self._text(name).splitlines(), 1)
+            if line.strip()
+        ]
+        return np.array(rows, np.float64).reshape(-1, 5)
+
+    def _row(self, name: str, number: int, line: str) -> list[float]:
+        try:
+            values = [float(word) for word in line.split()]
+        except ValueError:
+            values = []
+        if len(values) != 5 or not np.isfinite(values).all() or values[0] not in range(len(self.classes)):
+            raise FormatError(
+                f"data {self.name!r}: {name} line {number}: expected 'class x y w h' with a class from 0 to "
+                f"{len(self.classes) - 1}, found {line[:80]!r}.",
+                path=name,
+                line=number,
+            )
+        return values
+
+    def _add_folder(self, folder: Path) -> None:
+        self._files |= {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+        if not (folder / "images").is_dir():
+            for path in sorted(folder.glob("*.tar")):
+                self._add_tar(path)
+
+    def _add_tar(self, path: Path) -> None:
+        """Remember where each file lies in an uncompressed tar."""
+        try:
+            with tarfile.open(path, "r:") as tar:
+                for member in tar:
+                    if member.isfile():
+                        name = PurePosixPath(member.name).as_posix().removeprefix("./")
+                        self._files.setdefault(name, (path, member.offset_data, member.size))
+        except (tarfile.TarError, OSError) as error:
+            raise FormatError(
+                f"data {str(path)!r}: not an uncompressed tar ({error}).\nDo: extract it, and give the folder",
+                path=path,
+            ) from error
+
+    def _read(self, name: str) -> bytes:
+        place = self._files.get(name)
+        if place is None:
+            raise NoDataError(
+                f"data {self.name!r}: {name} is missing; {len(self._files):,} files were found.\n"
+                "Do: give a folder or tars with images/, labels/, classes.txt and val.txt",
+                file=name,
+            )
+        if isinstance(place, Path):
+            return place.read_bytes()
+        path, offset, size = place
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read(size)
+
+    def _text(self, name: str) -> str:
+        try:
+            return self._read(name).decode()
+        except UnicodeDecodeError as error:
+            raise FormatError(f"data {self.name!r}: {name} is not text ({error}).", path=name) from error
+
+    def _lines(self, name: str) -> list[str]:
+        return [line.strip() for line in self._text(name).splitlines() if line.strip()]

@@ -1,0 +1,127 @@
+"""Official darknet weights from the network, checked before they are used."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from .._files import atomic_path
+from .._optional import require
+from ..errors import FormatError, PytrtpluginsError, UsageError
+
+__all__ = ["NAMES", "DownloadError", "Downloaded", "download"]
+
+WEIGHTS_URL = "https://pjreddie.com/media/files"
+SOURCE_URL = "https://raw.githubusercontent.com/pjreddie/darknet/master"
+_NAMES_OF = {
+    "yolov2-voc": "voc.names",
+    "yolov2-tiny-voc": "voc.names",
+    "yolov2": "coco.names",
+    "yolov2-tiny": "coco.names",
+    "yolov3-tiny": "coco.names",
+}
+NAMES = tuple(_NAMES_OF)
+_LARGEST = 1 << 31
+
+
+class DownloadError(PytrtpluginsError, OSError):
+    """A file could not be fetched; ``.url`` says which, ``.folder`` where it would lie."""
+
+
+@dataclass(frozen=True)
+class Downloaded:
+    """Where the three files of a network are."""
+
+    cfg: Path
+    weights: Path
+    names: Path
+
+
+def download(
+    name: str,
+    folder: str | Path | None = None,
+    *,
+    weights_url: str = WEIGHTS_URL,
+    source_url: str = SOURCE_URL,
+    progress: bool = True,
+) -> Downloaded:
+    """Fetch a network that darknet's author publishes, or take it from the folder of an earlier download.
+
+    Nothing takes its final name before it is checked: the cfg and the names must be text of their kind, and the weights
+    must have darknet's header and exactly the size that the cfg asks for.
+
+    Args:
+        name: One of ``yolov2-voc``, ``yolov2-tiny-voc``, ``yolov2``, ``yolov2-tiny``, ``yolov3-tiny``.
+        folder: Where the files go; by default the user's cache folder.
+        weights_url: Folder of the weights on the network, for a mirror.
+        source_url: Folder with darknet's ``cfg`` and ``data`` on the network, for a mirror.
+        progress: Show a progress bar where standard error is a terminal.
+
+    Raises:
+        UsageError: the name is unknown.
+        DownloadError: there is no network, or the server does not have the file.
+        FormatError: what came is not what was asked for; WeightsError or CfgError where it is known.
+    """
+    if name not in _NAMES_OF:
+        raise UsageError(f"download {name!r}: unknown network. Known: {', '.join(NAMES)}.", name=name)
+    pooch = require("pooch", extra="download", feature=f"downloading {name}")
+    target = Path(folder) if folder is not None else Path(pooch.os_cache("pytrtplugins"))
+    target.mkdir(parents=True, exist_ok=True)
+    files = Downloaded(target / f"{name}.cfg", target / f"{name}.weights", target / _NAMES_OF[name])
+    _fetch(f"{source_url}/data/{files.names.name}", files.names, False, files)
+    _fetch(f"{source_url}/cfg/{files.cfg.name}", files.cfg, False, files)
+    _fetch(f"{weights_url}/{files.weights.name}", files.weights, progress, files)
+    return files
+
+
+def _fetch(url: str, path: Path, progress: bool, files: Downloaded) -> None:
+    if path.exists():
+        return
+    pooch = require("pooch", extra="download")
+    bar = progress and sys.stderr.isatty()
+    if bar:
+        require("tqdm", extra="download", feature="a progress bar")
+    fetcher = pooch.HTTPDownloader(progressbar=bar, timeout=30)
+    with atomic_path(path) as temporary:
+        try:
+            fetcher(url, str(temporary), None)
+        except Exception as error:  # requests, urllib3 and ssl each have their own
+            raise DownloadError(
+                f"{path.name}: cannot be fetched from {url} ({_cause(error)}).\n"
+                "Causes: (1) this machine has no network, or needs a proxy (HTTPS_PROXY); (2) the server is down or the file moved.\n"
+                f"Do: fetch it elsewhere, and put it at {path}",
+                url=url,
+                folder=path.parent,
+            ) from error
+        _check(temporary, path, url, files)
+
+
+def _check(temporary: Path, path: Path, url: str, files: Downloaded) -> None:
+    """Refuse what is not the file that was asked for, such as a login page."""
+    data = temporary.read_bytes()[:512]
+    if data.lstrip()[:1] == b"<":
+        raise FormatError(f"{path.name}: {url} gave a web page instead of the file: {data[:60]!r}.", url=url)
+    if path == files.names and not 0 < len(temporary.read_bytes()) < 1 << 20:
+        raise FormatError(f"{path.name}: {url} gave no list of names ({temporary.stat().st_size:,} bytes).", url=url)
+    if path == files.weights and temporary.stat().st_size > _LARGEST:
+        raise FormatError(f"{path.name}: {url} gave {temporary.stat().st_size:,} bytes.", url=url)
+    if path != files.names:
+        from darknet2caffe import read_network
+
+        try:
+            read_network(temporary if path == files.cfg else files.cfg, temporary if path == files.weights else None)
+        except FormatError as error:
+            raise type(error)(
+                f"{path.name}: what {url} gave cannot be used.\n{error}", url=url, **error.facts
+            ) from error
+
+
+def _cause(error: BaseException) -> str:
+    """The shortest true reason, without the pools and retries of the library underneath."""
+    response = getattr(error, "response", None)
+    if response is not None:
+        return f"the server says {response.status_code} {response.reason}"
+    while error.__cause__ or error.__context__:
+        error = error.__cause__ or error.__context__  # type: ignore[assignment]
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,237 @@
+"""Average precision of a detector on labelled photos, by pycocotools."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from .._optional import require
+from ..errors import UsageError
+from ..vision import Detection
+from .dataset import YoloData
+
+__all__ = ["ClassResult", "Detector", "Evaluation", "evaluate"]
+
+
+class Detector(Protocol):
+    """What is evaluated: :class:`~pytrtplugins.models.Yolov2`, or anything with these two."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Names of its classes."""
+
+    def __call__(
+        self, source: npt.NDArray[np.uint8], *, score_threshold: float = ..., iou_threshold: float = ...
+    ) -> list[Detection]:
+        """Find objects on a photo."""
+
+
+@dataclass(frozen=True)
+class ClassResult:
+    """Figures of one class.
+
+    Fields:
+        name: The class in the data.
+        ap50: Average precision at IoU 0.5; NaN where the photos hold no such object.
+        ap: Mean of the average precision at IoU 0.5, 0.55, ... 0.95.
+        objects: How many the labels name.
+        detections: How many were reported, whatever their score.
+    """
+
+    name: str
+    ap50: float
+    ap: float
+    objects: int
+    detections: int
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Figures of a detector.
+
+    Fields:
+        map50: Mean over the classes of the average precision at IoU 0.5: COCO's AP50, with 101 recall points.
+        map: The same, averaged over IoU 0.5 to 0.95.
+        classes: Figures per class.
+        photos: Number of photos.
+        seconds: How long it took, reading photos included.
+        ignored: Classes of the data that the detector does not know; they count nowhere.
+    """
+
+    map50: float
+    map: float
+    classes: tuple[ClassResult, ...]
+    photos: int
+    seconds: float
+    ignored: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures as values for JSON; NaN becomes None."""
+        values = asdict(self)
+        values["classes"] = [{key: _or_none(value) for key, value in row.items()} for row in values["classes"]]
+        return {key: _or_none(value) for key, value in values.items()}
+
+    def table(self) -> str:
+        """The figures as text: a line per class and one for all."""
+        width = max([3, *(len(row.name) for row in self.classes)])
+        lines = [f"{'class':<{width}}  objects  detections   AP50  AP50:95"]
+        for row in self.classes:
+            lines.append(
+                f"{row.name:<{width}}  {row.objects:>7}  {row.detections:>10}  {row.ap50:5.3f}    {row.ap:5.3f}"
+            )
+        objects, found = sum(row.objects for row in self.classes), sum(row.detections for row in self.classes)
+        lines.append(f"{'all':<{width}}  {objects:>7}  {found:>10}  {self.map50:5.3f}    {self.map:5.3f}")
+        return "\n".join(lines)
+
+
+def evaluate(
+    detector: Detector,
+    data: str | Path | Iterable[str | Path] | YoloData,
+    split: str = "val.txt",
+    *,
+    score_threshold: float = 0.005,
+    iou_threshold: float = 0.45,
+    class_map: Mapping[str, str] | None = None,
+    limit: int | None = None,
+    progress: bool = True,
+) -> Evaluation:
+    """Measure a detector on labelled photos, as COCO does (pycocotools, at most 100 detections a photo).
+
+    Classes are matched by name, whatever their order; upper and lower case are the same. Detections of classes that the
+    data do not label are left out, and so are labelled classes that the detector does not know.
+
+    Args:
+        detector: Usually a :class:`~pytrtplugins.models.Yolov2`.
+        data: Folder or tar in the YOLO layout; see :class:`YoloData`.
+        split: The list of photos.
+        score_threshold: Detections below it are not looked at; low, since precision is averaged over all recalls.
+        iou_threshold: Of the suppression.
+        class_map: Names in the data → names of the detector, where they differ: ``{"tv": "tvmonitor"}``.
+        limit: Use only the first photos.
+        progress: Show a progress bar where standard error is a terminal.
+
+    Raises:
+        NoDataError: the data are missing or empty.
+        UsageError: detector and data share no class.
+        ImageError: a photo cannot be read.
+    """
+    tools = require("pycocotools.coco", extra="evaluate", package="pycocotools", feature="evaluation")
+    data = data if isinstance(data, YoloData) else YoloData(data)
+    photos = data.photos(split)[: None if limit is None else max(1, limit)]
+    known = _match_classes(detector.names, data.classes, class_map or {})
+    truths: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
+    images: list[dict[str, Any]] = []
+    started = time.perf_counter()
+    for number, photo in enumerate(_bar(photos, progress), 1):
+        image = data.image(photo)
+        height, width = image.shape[:2]
+        images.append({"id": number, "width": width, "height": height})
+        for kind, x, y, w, h in data.boxes(photo):
+            if int(kind) in known.values():
+                truths.append(
+                    _entry(number, int(kind), ((x - w / 2) * width, (y - h / 2) * height, w * width, h * height))
+                )
+        for found in detector(image, score_threshold=score_threshold, iou_threshold=iou_threshold):
+            if found.class_id in known:
+                x1, y1, x2, y2 = found.xyxy
+                results.append(_entry(number, known[found.class_id], (x1, y1, x2 - x1, y2 - y1), score=found.score))
+    classes = sorted(known.values())
+    for identity, entry in enumerate([*truths, *results], 1):
+        entry["id"] = identity
+    truth = {
+        "images": images,
+        "annotations": truths,
+        "categories": [{"id": k + 1, "name": data.classes[k]} for k in classes],
+    }
+    precision = _precision(tools, truth, results)
+    return _evaluation(data, classes, precision, truths, results, len(photos), time.perf_counter() - started)
+
+
+def _entry(image: int, kind: int, box: tuple[float, float, float, float], **more: float) -> dict[str, Any]:
+    """One box as COCO writes it; its class ids begin at 1 here."""
+    return {
+        "image_id": image,
+        "category_id": kind + 1,
+        "bbox": list(box),
+        "area": box[2] * box[3],
+        "iscrowd": 0,
+        **more,
+    }
+
+
+def _match_classes(names: Sequence[str], classes: Sequence[str], class_map: Mapping[str, str]) -> dict[int, int]:
+    """Detector's class id → data's."""
+    unknown = [name for name in class_map if name not in classes]
+    if unknown:
+        raise UsageError(f"evaluate: class_map: {unknown} are not classes of the data: {', '.join(classes)}.")
+    wanted = {class_map.get(name, name).casefold(): number for number, name in enumerate(classes)}
+    known = {number: wanted[name.casefold()] for number, name in enumerate(names) if name.casefold() in wanted}
+    if not known:
+        raise UsageError(
+            f"evaluate: the detector and the data share no class.\nDetector: {', '.join(names[:20])}.\nData: {', '.join(classes[:20])}.\n"
+            "Do: give the detector the right names, or evaluate(..., class_map={'name in the data': 'name of the detector'})"
+        )
+    return known
+
+
+def _precision(tools: Any, truth: dict[str, Any], results: list[dict[str, Any]]) -> npt.NDArray[np.float64]:
+    """(10 IoU thresholds, 101 recalls, classes): precision; -1 where a class has no object."""
+    evaluator = require("pycocotools.cocoeval", extra="evaluate", package="pycocotools").COCOeval
+    with contextlib.redirect_stdout(io.StringIO()):
+        labelled, found = tools.COCO(), tools.COCO()
+        labelled.dataset, found.dataset = truth, {**truth, "annotations": results}
+        labelled.createIndex()
+        found.createIndex()
+        judge = evaluator(labelled, found, "bbox")
+        judge.evaluate()
+        judge.accumulate()
+    precision: npt.NDArray[np.float64] = judge.eval["precision"][:, :, :, 0, -1]  # objects of all sizes, 100 detections
+    return precision
+
+
+def _evaluation(
+    data: YoloData,
+    classes: Sequence[int],
+    precision: npt.NDArray[np.float64],
+    truths: Sequence[dict[str, Any]],
+    results: Sequence[dict[str, Any]],
+    photos: int,
+    seconds: float,
+) -> Evaluation:
+    rows = []
+    for column, kind in enumerate(classes):
+        values = precision[:, :, column]
+        objects, detections = (sum(entry["category_id"] == kind + 1 for entry in part) for part in (truths, results))
+        ap50, ap = (float(values[0].mean()), float(values.mean())) if objects else (float("nan"), float("nan"))
+        rows.append(ClassResult(data.classes[kind], ap50, ap, objects, detections))
+    present = [row for row in rows if row.objects]
+    mean50, mean = (
+        (float(np.mean([row.ap50 for row in present])), float(np.mean([row.ap for row in present])))
+        if present
+        else (float("nan"), float("nan"))
+    )
+    ignored = tuple(name for number, name in enumerate(data.classes) if number not in classes)
+    return Evaluation(mean50, mean, tuple(rows), photos, seconds, ignored)
+
+
+def _bar(photos: Sequence[str], progress: bool) -> Iterable[str]:
+    if not progress or not sys.stderr.isatty():
+        return photos
+    console = require("rich.console", extra="cli", package="rich", feature="a progress bar").Console(stderr=True)
+    track = require("rich.progress", extra="cli", package="rich").track
+    bar: Iterable[str] = track(photos, description="evaluating", console=console)
+    return bar
+
+
+def _or_none(value: Any) -> Any:
+    return None if isinstance(value, float) and value != value else value

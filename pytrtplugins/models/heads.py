@@ -1,0 +1,127 @@
+"""What a detector needs to know of a network: input size, and its region and yolo layers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ModelError
+from ..onnx_node import node_attributes
+from ..vision import decode_region, decode_yolo
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["Head", "read_heads", "read_input_size"]
+
+Floats = npt.NDArray[np.float32]
+_METADATA = "darknet.net"
+_TYPES = ("region", "yolo")
+
+
+@dataclass(frozen=True)
+class Head:
+    """One region or yolo layer.
+
+    Fields:
+        output: Name of the tensor with its values.
+        type: ``"region"`` or ``"yolo"``.
+        anchors: Width and height of each anchor, in grid cells (region) or input pixels (yolo).
+        classes: Number of classes.
+        mask: Which anchors a yolo layer uses; empty: all.
+        background: A region layer without objectness.
+    """
+
+    output: str
+    type: str
+    anchors: tuple[float, ...]
+    classes: int
+    mask: tuple[int, ...] = ()
+    background: bool = False
+
+    def decode(self, values: Floats, size: tuple[int, int]) -> tuple[Floats, Floats]:
+        """Boxes (N, B, 4) and scores (N, B, classes) of the layer's values; ``size`` is the input's (width, height)."""
+        if self.type == "region":
+            return decode_region(values, self.anchors, self.classes, background=self.background)
+        return decode_yolo(values, self.anchors, self.classes, mask=self.mask, size=size)
+
+
+def read_heads(model: onnx.ModelProto) -> tuple[Head, ...]:
+    """Find the region and yolo layers that a model's outputs come from.
+
+    They stand in the metadata that darknet2caffe writes (``darknet.net``), or as plugin nodes in the graph.
+
+    Raises:
+        ModelError: there is none, or one uses what cannot be decoded (a class tree, masks).
+    """
+    outputs = [value.name for value in model.graph.output]
+    found = [entry for entry in _metadata(model).get("heads", []) if entry.get("type") in _TYPES]
+    if not found:
+        found = [
+            {"output": node.output[0], "type": node.op_type.lower(), **node_attributes(node)}
+            for node in model.graph.node
+            if node.op_type.lower() in _TYPES and node.domain and node.output[0] in outputs
+        ]
+    heads = tuple(_head(entry) for entry in found if entry["output"] in outputs)
+    if not heads:
+        raise ModelError(
+            f"model {model.graph.name!r}: no output comes from a region or yolo layer (outputs: {', '.join(outputs) or 'none'}), "
+            "so there are no boxes to decode.\n"
+            "Causes: (1) it is not a detector; (2) it was not converted by darknet2caffe; (3) its metadata was removed.\n"
+            "Do: darknet2caffe NETWORK.cfg NETWORK.weights -o NETWORK.onnx",
+            outputs=tuple(outputs),
+        )
+    if len({head.classes for head in heads}) > 1:
+        raise ModelError(
+            f"model {model.graph.name!r}: its heads disagree on the classes: {[head.classes for head in heads]}."
+        )
+    return heads
+
+
+def read_input_size(model: onnx.ModelProto) -> tuple[int, int] | None:
+    """(width, height) of the network's input as its metadata says; None where it does not."""
+    net = _metadata(model)
+    return (int(net["width"]), int(net["height"])) if {"width", "height"} <= net.keys() else None
+
+
+def _metadata(model: onnx.ModelProto) -> dict[str, Any]:
+    for prop in model.metadata_props:
+        if prop.key == _METADATA:
+            try:
+                value = json.loads(prop.value)
+            except ValueError as error:
+                raise ModelError(
+                    f"model {model.graph.name!r}: its metadata {_METADATA!r} is not JSON ({error})."
+                ) from error
+            if not isinstance(value, dict):
+                raise ModelError(f"model {model.graph.name!r}: its metadata {_METADATA!r} is not a JSON object.")
+            return value
+    return {}
+
+
+def _head(entry: Mapping[str, Any]) -> Head:
+    where = f"head {entry['output']!r} ({entry['type']})"
+    if len(entry.get("tree") or ()) > 0:
+        raise ModelError(
+            f"{where}: it has a tree of classes (yolo9000), which is not decoded to boxes. Read the raw output instead."
+        )
+    if entry.get("coords", 4) != 4:
+        raise ModelError(
+            f"{where}: expected 4 coordinates a box, found {entry['coords']}: boxes with masks are not decoded."
+        )
+    try:
+        return Head(
+            output=str(entry["output"]),
+            type=str(entry["type"]),
+            anchors=tuple(float(value) for value in entry["anchors"]),
+            classes=int(entry["classes"]),
+            mask=tuple(int(value) for value in entry.get("mask") or ()),
+            background=bool(entry.get("background", False)),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelError(f"{where}: its fields are incomplete or wrong ({error!r}).") from error

@@ -1,0 +1,226 @@
+"""Pictures from files, folders and videos; and annotated ones back to disk."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .._optional import require
+from ..errors import ImageError, UsageError
+from ..vision import Detection, draw, load_image, save_image
+
+__all__ = ["Picture", "PictureWriter", "find_pictures", "read_pictures"]
+
+PHOTO_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
+VIDEO_SUFFIXES = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm")
+DARKNET_DATA = Path("/usr/share/darknet/data")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """A photo, or a frame of a video.
+
+    Fields:
+        path: The file it comes from.
+        image: (H, W, 3) uint8, RGB.
+        frame: Number of the frame, from 0; None for a photo.
+        frames_per_second: Of the video; 0 for a photo.
+    """
+
+    path: Path
+    image: npt.NDArray[np.uint8]
+    frame: int | None = None
+    frames_per_second: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The path, with the frame's number for a video."""
+        return str(self.path) if self.frame is None else f"{self.path} frame {self.frame}"
+
+
+def find_pictures(sources: Iterable[str | Path]) -> list[Path]:
+    """Turn what a user typed into files.
+
+    Args:
+        sources: Photos, videos, folders of photos (searched with their subfolders), or names of well-known photos:
+            darknet's (``dog.jpg``) and scikit-image's (``chelsea``, ``astronaut``) are looked for where they are installed.
+
+    Raises:
+        ImageError: one is missing (the message says where it was looked for), a folder has no photo, or there is no source.
+    """
+    found = [path for source in sources for path in _find(Path(source))]
+    if not found:
+        raise ImageError("no photo given.\nDo: give a photo, a folder or a video, such as dog.jpg", path=None)
+    return found
+
+
+def read_pictures(paths: Iterable[Path]) -> Iterator[Picture]:
+    """Read photos and the frames of videos, one at a time.
+
+    A photo that cannot be read does not keep the others from being seen: it is logged as a warning, and named at the end.
+
+    Raises:
+        ImageError: after the last picture: some could not be read.
+    """
+    broken: list[ImageError] = []
+    count = 0
+    for path in paths:
+        count += 1
+        try:
+            if path.suffix.lower() in VIDEO_SUFFIXES:
+                yield from _read_video(path)
+            else:
+                yield Picture(path, load_image(path))
+        except ImageError as error:
+            broken.append(error)
+            if count > 1:
+                _log.warning("%s", error)
+    if broken:
+        if count == 1:
+            raise broken[0]
+        raise ImageError(
+            f"{len(broken)} of {count} files could not be read:\n" + "\n".join(map(str, broken)), path=broken[0].path
+        )
+
+
+class PictureWriter:
+    """Save annotated pictures: photos under one name, or numbered ones beside it; frames as a video.
+
+    Args:
+        output: Where the picture goes: ``predictions.png``. Of several files each goes to ``predictions-<its name>.png``,
+            and a video to ``predictions-<its name>.mp4``.
+        several: Whether there are several files.
+
+    Raises:
+        UsageError: the folder of ``output`` does not exist.
+    """
+
+    def __init__(self, output: str | Path, *, several: bool = False) -> None:
+        self.output = Path(output)
+        self.several = several
+        self.written: list[Path] = []
+        self._video: Any = None
+        self._sizes: tuple[int, int] = (0, 0)
+        folder = self.output.absolute().parent
+        if not folder.is_dir():
+            raise UsageError(
+                f"picture {str(output)!r}: the folder {folder} does not exist.\nDo: mkdir -p {folder}", path=output
+            )
+
+    def write(self, picture: Picture, detections: Iterable[Detection]) -> Path:
+        """Draw the detections on the picture and save it; returns the file."""
+        image = draw(picture.image, detections)
+        path = self._target(picture)
+        if picture.frame is None:
+            save_image(image, path)
+        else:
+            self._write_frame(image, path, picture)
+        if path not in self.written:
+            self.written.append(path)
+        return path
+
+    def close(self) -> None:
+        """Finish the video that is being written."""
+        if self._video is not None:
+            self._video.release()
+            self._video = None
+
+    def __enter__(self) -> PictureWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _target(self, picture: Picture) -> Path:
+        stem, suffix = self.output.stem, self.output.suffix if picture.frame is None else ".mp4"
+        if not self.several:
+            return self.output.with_name(stem + suffix)
+        path = self.output.with_name(f"{stem}-{picture.path.stem}{suffix}")
+        if picture.frame is None:
+            number = 2
+            while path in self.written:
+                path = self.output.with_name(f"{stem}-{picture.path.stem}-{number}{suffix}")
+                number += 1
+        return path
+
+    def _write_frame(self, image: npt.NDArray[np.uint8], path: Path, picture: Picture) -> None:
+        cv2 = require("cv2", extra="vision", package="opencv-python-headless", feature="writing videos")
+        size = image.shape[1], image.shape[0]
+        if picture.frame == 0 or self._video is None:
+            self.close()
+            self._sizes = size
+            self._video = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"mp4v"), picture.frames_per_second, size)
+            if not self._video.isOpened():
+                raise ImageError(f"video {str(path)!r}: OpenCV cannot write it.", path=path)
+        self._video.write(np.ascontiguousarray(image[:, :, ::-1]))
+
+
+def _find(source: Path) -> list[Path]:
+    if source.is_file():
+        return [source]
+    if source.is_dir():
+        files = sorted(path for path in source.rglob("*") if path.suffix.lower() in PHOTO_SUFFIXES and path.is_file())
+        if not files:
+            others = sum(path.is_file() for path in source.rglob("*"))
+            raise ImageError(
+                f"folder {str(source)!r}: no photos: looked for {' '.join(PHOTO_SUFFIXES)} in it and its subfolders, "
+                f"found {others:,} other files.",
+                path=source,
+            )
+        return files
+    places = _places(source)
+    for place in places:
+        if place.is_file():
+            return [place]
+    looked = "\n".join(f"  {place}" for place in places)
+    raise ImageError(
+        f"photo {str(source)!r}: no such file. Looked for:\n{looked}\n"
+        "Do: give the path of a photo, try chelsea (pip install scikit-image), or apt-get install darknet for dog.jpg",
+        path=source,
+        places=tuple(places),
+    )
+
+
+def _places(source: Path) -> list[Path]:
+    """Where a file that is not where the user says may be: only plain names are looked for elsewhere."""
+    here = [source.absolute()]
+    if len(source.parts) != 1:
+        return here
+    here += [Path("samples").absolute() / source, DARKNET_DATA / source]
+    spec = importlib.util.find_spec("skimage")  # its photos are found without importing it
+    for folder in spec.submodule_search_locations or () if spec else ():
+        names = [source.name] if source.suffix else [f"{source.name}.png", f"{source.name}.jpg"]
+        here += [Path(folder) / "data" / name for name in names]
+    return here
+
+
+def _read_video(path: Path) -> Iterator[Picture]:
+    cv2 = require("cv2", extra="vision", package="opencv-python-headless", feature="reading videos")
+    capture = cv2.VideoCapture(str(path))
+    try:
+        rate = float(capture.get(cv2.CAP_PROP_FPS))
+        rate = rate if 0 < rate < 1000 else 25.0
+        number = 0
+        while True:
+            more, frame = capture.read()
+            if not more:
+                break
+            yield Picture(path, np.ascontiguousarray(frame[:, :, ::-1]), number, rate)
+            number += 1
+    finally:
+        capture.release()
+    if number == 0:
+        raise ImageError(
+            f"video {str(path)!r}: OpenCV finds no frame in it ({path.stat().st_size:,} bytes).", path=path
+        )
