@@ -37,7 +37,7 @@ def decode_region(
     """
     values, priors = _split(output, anchors, classes)
     height, width = values.shape[3:5]
-    sides = np.array([width, height], np.float32)
+    sides: Floats = np.array([width, height], np.float32)
     return _boxes(values, priors / sides), _scores(values, background)
 
 
@@ -67,7 +67,8 @@ def decode_yolo(
     if min(chosen) < 0 or max(chosen) >= len(pairs):
         raise UsageError(f"yolo head: mask {tuple(mask)} names an anchor that is not there; there are {len(pairs)}.")
     values, priors = _split(output, pairs[chosen].ravel(), classes)
-    return _boxes(values, priors / np.array(size, np.float32)), _scores(values, background=False)
+    sides: Floats = np.array(size, np.float32)
+    return _boxes(values, priors / sides), _scores(values, background=False)
 
 
 def _pairs(anchors: Sequence[float] | Floats) -> Floats:

@@ -53,7 +53,8 @@ class Letterboxed:
         centre = (values[:, :2] * size - self.offset) / scale
         half = values[:, 2:] * size / scale / 2
         corners = np.stack([centre - half, centre + half], 1)
-        return np.clip(corners, 0, self.original_size).reshape(-1, 4)
+        clipped: npt.NDArray[np.float64] = np.clip(corners, 0, np.array(self.original_size, np.float64))
+        return clipped.reshape(-1, 4)
 
 
 def letterbox(image: Image, size: tuple[int, int], mode: str = "letterbox") -> Letterboxed:

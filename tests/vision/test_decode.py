@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from pytrtplugins.errors import UsageError
+from pytrtplugins.vision import decode_region, decode_yolo
+
+ANCHORS = (1.5, 2.0, 3.0, 0.5)
+CLASSES, H, W = 3, 4, 5
+
+
+def head(seed=0, anchors=2, batch=2):
+    return np.random.default_rng(seed).normal(0, 1, (batch, anchors * (5 + CLASSES), H, W)).astype(np.float32)
+
+
+def one_box(values, anchor, row, column):
+    entries = values.reshape(-1, 5 + CLASSES, H, W)[anchor, :, row, column]
+    return [float(value) for value in entries]
+
+
+@pytest.mark.parametrize("place", [(0, 0, 0), (1, 3, 4), (1, 0, 2), (0, 2, 1)])
+def test_region_boxes_are_darknets_formula(place):
+    values = head()
+    boxes, scores = decode_region(values, ANCHORS, CLASSES)
+    anchor, row, column = place
+    x, y, w, h, objectness, *classes = one_box(values[1], *place)
+    at = (anchor * H + row) * W + column
+    expected = [
+        (column + x) / W,
+        (row + y) / H,
+        math.exp(w) * ANCHORS[2 * anchor] / W,
+        math.exp(h) * ANCHORS[2 * anchor + 1] / H,
+    ]
+    np.testing.assert_allclose(boxes[1, at], expected, rtol=1e-5)
+    np.testing.assert_allclose(scores[1, at], [objectness * value for value in classes], rtol=1e-5)
+
+
+def test_yolo_boxes_use_the_masked_anchors_in_pixels():
+    values = head(anchors=1)
+    boxes, _ = decode_yolo(values, (10.0, 14.0, 23.0, 27.0, 37.0, 58.0), CLASSES, mask=(1,), size=(160, 128))
+    x, y, w, h, *_ = one_box(values[0], 0, 2, 3)
+    expected = [(3 + x) / W, (2 + y) / H, math.exp(w) * 23 / 160, math.exp(h) * 27 / 128]
+    np.testing.assert_allclose(boxes[0, 2 * W + 3], expected, rtol=1e-5)
+
+
+def test_without_objectness_the_class_probability_is_the_score():
+    values = head(batch=1)
+    _, scores = decode_region(values, ANCHORS, CLASSES, background=True)
+    np.testing.assert_array_equal(scores[0, 7], one_box(values[0], 0, 1, 2)[5:])
+
+
+def test_every_cell_of_every_anchor_gives_a_box():
+    boxes, scores = decode_region(head(), ANCHORS, CLASSES)
+    assert boxes.shape == (2, 2 * H * W, 4)
+    assert scores.shape == (2, 2 * H * W, CLASSES)
+
+
+@pytest.mark.parametrize(("anchors", "classes"), [(ANCHORS, 4), (ANCHORS[:2], 3), (ANCHORS[:3], 3), ((), 3)])
+def test_another_shape_is_refused(anchors, classes):
+    with pytest.raises(UsageError, match="head"):
+        decode_region(head(), anchors, classes)
+
+
+def test_a_mask_beyond_the_anchors_is_refused():
+    with pytest.raises(UsageError, match="mask"):
+        decode_yolo(head(anchors=1), ANCHORS, CLASSES, mask=(2,), size=(32, 32))

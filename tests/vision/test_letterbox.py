@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytrtplugins.errors import ImageError, UsageError
+from pytrtplugins.vision import MODES, letterbox, load_image, resize_darknet
+
+from . import darknet
+
+PHOTOS = ("dog.jpg", "person.jpg", "kite.jpg", "scream.jpg")
+
+
+def noise(height, width, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    h=st.integers(1, 90),
+    w=st.integers(1, 90),
+    new_h=st.integers(2, 130),
+    new_w=st.integers(2, 130),
+    seed=st.integers(0, 9),
+)
+def test_darknets_resize_is_met_to_the_bit(h, w, new_h, new_w, seed):
+    photo = noise(h, w, seed)
+    expected = darknet.fitted(darknet.library().resize_image, photo, new_w, new_h)
+    np.testing.assert_array_equal(resize_darknet(photo, new_w, new_h), expected)
+
+
+@settings(max_examples=60, deadline=None)
+@given(h=st.integers(2, 200), w=st.integers(2, 200), size=st.sampled_from([(96, 96), (64, 128), (160, 96)]))
+def test_darknets_letterbox_is_met_to_the_bit(h, w, size):
+    if min(h * size[0] // w, w * size[1] // h) < 2:  # darknet divides by zero where one row or column is left
+        return
+    photo = noise(h, w)
+    expected = darknet.fitted(darknet.library().letterbox_image, photo, *size)
+    np.testing.assert_array_equal(letterbox(photo, size, "darknet").data, expected)
+
+
+@pytest.mark.parametrize("name", PHOTOS)
+def test_darknets_letterbox_of_its_own_photos_is_met_to_the_bit(name, darknet_photo):
+    photo = load_image(darknet_photo(name))
+    expected = darknet.fitted(darknet.library().letterbox_image, photo, 416, 416)
+    np.testing.assert_array_equal(letterbox(photo, (416, 416), "darknet").data, expected)
+
+
+@pytest.mark.parametrize("name", PHOTOS[:2])
+def test_the_fast_mode_sees_the_same_picture(name, darknet_photo):
+    photo = load_image(darknet_photo(name))
+    fast, exact = letterbox(photo, (416, 416)), letterbox(photo, (416, 416), "darknet")
+    assert np.abs(fast.data - exact.data).mean() < 0.01
+    assert fast.scale == exact.scale
+    assert np.abs(np.subtract(fast.offset, exact.offset)).max() <= 0.5
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("shape", [(1, 1), (1, 50), (50, 1), (2, 3), (416, 416), (700, 300), (3, 12_000), (40_000, 20)])
+def test_every_size_gives_a_full_input_in_0_to_1(mode, shape):
+    result = letterbox(noise(*shape), (416, 320), mode)
+    assert result.data.shape == (3, 320, 416)
+    assert result.data.dtype == np.float32
+    assert np.isfinite(result.data).all()
+    assert 0 <= result.data.min() <= result.data.max() <= 1
+    assert result.original_size == shape[::-1]
+
+
+def test_around_the_photo_is_grey():
+    data = letterbox(np.zeros((50, 100, 3), np.uint8), (100, 100)).data
+    assert (data[:, :25] == 0.5).all()
+    assert (data[:, 75:] == 0.5).all()
+    assert (data[:, 25:75] == 0).all()
+
+
+def test_a_photo_of_the_inputs_size_keeps_its_values():
+    photo = noise(64, 64)
+    expected = (photo / 255).astype(np.float32).transpose(2, 0, 1)
+    for mode in MODES:
+        np.testing.assert_array_equal(letterbox(photo, (64, 64), mode).data, expected)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@given(w=st.integers(20, 900), h=st.integers(20, 900), box=st.tuples(*[st.floats(0.1, 0.9)] * 4))
+@settings(max_examples=30, deadline=None)
+def test_boxes_go_there_and_back(mode, w, h, box):
+    fitted = letterbox(np.zeros((h, w, 3), np.uint8), (320, 416), mode)
+    x1, x2 = sorted((box[0] * w, box[2] * w))
+    y1, y2 = sorted((box[1] * h, box[3] * h))
+    corners = np.array([[x1, y1], [x2, y2]]) * fitted.scale + fitted.offset
+    network = np.concatenate([corners.mean(0), corners[1] - corners[0]]) / [320, 416, 320, 416]
+    np.testing.assert_allclose(fitted.to_image(network[None]), [[x1, y1, x2, y2]], atol=1e-3)
+
+
+def test_boxes_are_clipped_to_the_photo():
+    fitted = letterbox(np.zeros((100, 200, 3), np.uint8), (416, 416))
+    np.testing.assert_allclose(fitted.to_image(np.array([[0.5, 0.5, 9.0, 9.0]])), [[0, 0, 200, 100]])
+
+
+def test_no_boxes_stay_no_boxes():
+    assert letterbox(noise(9, 9), (32, 32)).to_image(np.zeros((0, 4))).shape == (0, 4)
+
+
+@pytest.mark.parametrize("mode", ["", "fit", "DARKNET"])
+def test_an_unknown_mode_is_refused(mode):
+    with pytest.raises(UsageError, match="letterbox, darknet, stretch"):
+        letterbox(noise(9, 9), (32, 32), mode)
+
+
+def test_a_size_of_zero_is_refused():
+    with pytest.raises(UsageError, match="size"):
+        letterbox(noise(9, 9), (0, 32))
+
+
+def test_floats_are_refused():
+    with pytest.raises(ImageError, match="uint8"):
+        letterbox(np.zeros((9, 9, 3), np.float32), (32, 32))

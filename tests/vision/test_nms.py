@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytrtplugins.errors import UsageError
+from pytrtplugins.vision import nms
+
+from . import darknet
+
+A, B, C = (0.5, 0.5, 0.2, 0.2), (0.51, 0.5, 0.2, 0.2), (0.9, 0.9, 0.1, 0.1)
+
+
+def scores(*rows):
+    return np.array(rows, np.float32)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    count=st.integers(1, 80),
+    classes=st.integers(1, 5),
+    threshold=st.sampled_from([0.0, 0.3, 0.45, 0.7, 1.0]),
+    ties=st.booleans(),
+    seed=st.integers(0, 10_000),
+)
+def test_the_result_is_do_nms_sorts(count, classes, threshold, ties, seed):
+    rng = np.random.default_rng(seed)
+    boxes = np.concatenate([rng.normal(0.5, 0.1, (count, 2)), rng.uniform(0.02, 0.6, (count, 2))], 1).astype(np.float32)
+    values = rng.random((count, classes), dtype=np.float32)
+    values = np.round(values, 1) if ties else values
+    values[values < 0.3] = 0
+    np.testing.assert_array_equal(nms(boxes, values, threshold), darknet.suppressed(boxes, values, threshold))
+
+
+def test_the_better_of_two_boxes_stays():
+    np.testing.assert_array_equal(
+        nms(np.array([A, B, C], np.float32), scores([0.6], [0.9], [0.5])), scores([0], [0.9], [0.5])
+    )
+
+
+def test_classes_do_not_suppress_each_other():
+    values = scores([0.6, 0], [0, 0.9])
+    np.testing.assert_array_equal(nms(np.array([A, B], np.float32), values), values)
+
+
+def test_the_input_is_left_alone():
+    values = scores([0.6], [0.9])
+    nms(np.array([A, B], np.float32), values)
+    np.testing.assert_array_equal(values, scores([0.6], [0.9]))
+
+
+def test_no_boxes_are_fine():
+    assert nms(np.zeros((0, 4), np.float32), np.zeros((0, 3), np.float32)).shape == (0, 3)
+
+
+def test_boxes_without_area_do_not_divide_by_zero():
+    boxes = np.zeros((2, 4), np.float32)
+    np.testing.assert_array_equal(nms(boxes, scores([0.5], [0.4])), scores([0.5], [0.4]))
+
+
+@pytest.mark.parametrize("threshold", [-0.1, 1.1])
+def test_a_threshold_outside_0_to_1_is_refused(threshold):
+    with pytest.raises(UsageError, match="iou_threshold"):
+        nms(np.zeros((1, 4), np.float32), scores([1]), threshold)
+
+
+def test_shapes_that_do_not_fit_are_refused():
+    with pytest.raises(UsageError, match="expected boxes"):
+        nms(np.zeros((2, 4), np.float32), scores([1]))
