@@ -61,7 +61,7 @@ int shim_detect(network *net, float *data, int w, int h, int c, float thresh, fl
     int boxes = 0, found = 0, i, k;
     network_predict_image(net, take(data, w, h, c));
     detection *dets = get_network_boxes(net, w, h, thresh, hier, 0, 1, &boxes);
-    int classes = boxes ? dets[0].classes : 0;
+    int classes = get_network_output_layer(net).classes; /* region layers leave dets[].classes at 0 */
     if (nms > 0) do_nms_sort(dets, boxes, classes, nms);
     for (i = 0; i < boxes; ++i) {
         box b = dets[i].bbox;
@@ -209,12 +209,16 @@ class DarknetNetwork:
         self, image: str | Path | FloatArray, threshold: float = 0.5, hier: float = 0.5, nms: float = 0.45
     ) -> list[DarknetDetection]:
         """What `darknet detect` finds in a photo, or in a (3, H, W) image of 0..1; best first."""
-        pixels = np.ascontiguousarray(image if isinstance(image, np.ndarray) else self._library.load_image(image), np.float32)
+        pixels = np.ascontiguousarray(
+            image if isinstance(image, np.ndarray) else self._library.load_image(image), np.float32
+        )
         c, h, w = pixels.shape
         most = 100_000
         rows = np.zeros((most, 6), np.float32)
         with self._library.quiet():
-            found = self._shim.shim_detect(self._net, _pointer(pixels), w, h, c, threshold, hier, nms, _pointer(rows), most)
+            found = self._shim.shim_detect(
+                self._net, _pointer(pixels), w, h, c, threshold, hier, nms, _pointer(rows), most
+            )
         if found > most:
             raise ValueError(f"{found} detections; raise the threshold")
         boxes = [DarknetDetection(int(row[0]), float(row[1]), tuple(map(float, row[2:]))) for row in rows[:found]]  # type: ignore[arg-type]
@@ -248,7 +252,9 @@ def _compile(library: Path) -> Path:
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         raise DarknetUnavailableError("no C compiler (apt install gcc)")
-    key = hashlib.sha256("\0".join([_SHIM, str(library), (include / "darknet.h").read_text()]).encode()).hexdigest()[:16]
+    key = hashlib.sha256("\0".join([_SHIM, str(library), (include / "darknet.h").read_text()]).encode()).hexdigest()[
+        :16
+    ]
     folder = Path(tempfile.gettempdir()) / f"darknet-shim-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
@@ -262,7 +268,9 @@ def _compile(library: Path) -> Path:
             command += [f"-Wl,-rpath,{library.parent}", "-o", str(built)]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode:
-                raise DarknetUnavailableError(f"the shim does not compile against {include}/darknet.h: {done.stderr[-500:]}")
+                raise DarknetUnavailableError(
+                    f"the shim does not compile against {include}/darknet.h: {done.stderr[-500:]}"
+                )
             built.replace(shim)
     return shim
 

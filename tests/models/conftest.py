@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ..oracles import libdarknet
+
+ROOT = Path(__file__).parents[2]
+DATA = Path("/usr/share/darknet/data")
+
+
+@pytest.fixture
+def darknet_photo():
+    def find(name):
+        if not (DATA / name).is_file():
+            pytest.skip(f"{DATA / name} is missing (apt-get install darknet)")
+        return DATA / name
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def library():
+    reason = libdarknet.unavailable_reason()
+    if reason:
+        pytest.skip(reason)
+    return libdarknet.LibDarknet()
+
+
+@pytest.fixture(scope="session")
+def shipped():
+    """Stem of the shipped model's files."""
+    return ROOT / "samples" / "models" / "yolov2-animals"
+
+
+@pytest.fixture(scope="session")
+def shared():
+    """Data that are not part of the project, where a developer has them."""
+    folder = Path(os.environ.get("PYTRTPLUGINS_SHARED", ROOT.parent / "shared")) / "data"
+    if not folder.is_dir():
+        pytest.skip(f"{folder} is missing: set PYTRTPLUGINS_SHARED to the folder of the development data")
+    return folder

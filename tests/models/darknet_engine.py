@@ -1,0 +1,58 @@
+"""libdarknet behind the interface of an engine: the detector's own part is tested on darknet's own numbers."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+from onnx import TensorProto, helper
+
+from pytrtplugins.tensor import SymbolicDim, TensorDesc
+
+
+def region_model(dims, head_dims, **fields):
+    """A model whose metadata describe one region layer; it has no nodes that matter."""
+    names = ["data", "head_region"]
+    values = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in zip(names, (dims, head_dims), strict=True)
+    ]
+    graph = helper.make_graph([helper.make_node("Identity", ["data"], ["head_region"])], "net", values[:1], values[1:])
+    model = helper.make_model(graph)
+    heads = [{"output": "head_region", "type": "region", **fields}]
+    helper.set_model_props(model, {"darknet.net": json.dumps({"width": dims[3], "height": dims[2], "heads": heads})})
+    return model
+
+
+class FunctionEngine:
+    """An engine that computes a function of the batch."""
+
+    name, precision = "function", "fp32"
+
+    def __init__(self, function, dims, head_dims, **fields):
+        self.function = function
+        self.model = region_model(dims, head_dims, **fields)
+        self.inputs = (TensorDesc("data", tuple(SymbolicDim(dim) if isinstance(dim, str) else dim for dim in dims)),)
+        self.outputs = (TensorDesc("head_region", tuple(head_dims)),)
+        self.batches = []
+
+    def create_context(self):
+        return self
+
+    def __exit__(self, *_):
+        self.closed = True
+
+    def run(self, inputs):
+        self.batches.append(inputs["data"])
+        return {"head_region": self.function(inputs["data"])}
+
+
+def darknet_engine(network, anchors, classes):
+    """An engine that runs a network inside libdarknet."""
+    c, h, w = network.input_dims
+    head = network.layer_shape(len(network) - 1)
+
+    def function(data):
+        return np.stack([network.predict(image).reshape(head) for image in data])
+
+    return FunctionEngine(function, (1, c, h, w), (1, *head), anchors=anchors, classes=classes)

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from pytrtplugins.errors import BindingError, ImageError, ModelError, UsageError
+from pytrtplugins.models import Yolov2, read_heads
+from pytrtplugins.vision import load_image, save_image
+
+from .darknet_engine import FunctionEngine, darknet_engine, region_model
+
+ANCHORS, CLASSES = (1.0, 1.0, 3.0, 2.0), 2
+DIMS, HEAD_DIMS = (1, 3, 64, 96), (1, 14, 2, 3)
+PHOTO = np.zeros((64, 96, 3), np.uint8)
+
+
+def head_with(*boxes):
+    """Head values of a batch of one: (anchor, row, column, objectness, class probabilities) each."""
+    values = np.zeros((1, 2, 7, 2, 3), np.float32)
+    for anchor, row, column, objectness, classes in boxes:
+        values[0, anchor, :, row, column] = [0.5, 0.5, 0, 0, objectness, *classes]
+    return values.reshape(HEAD_DIMS)
+
+
+def detector_of(values, dims=DIMS, names=("cat", "dog"), **options):
+    def function(data):
+        return np.repeat(values, len(data), 0)
+
+    return Yolov2(FunctionEngine(function, dims, HEAD_DIMS, anchors=ANCHORS, classes=CLASSES), names, **options)
+
+
+def test_a_box_comes_back_in_pixels_of_the_photo():
+    photo = np.zeros((128, 192, 3), np.uint8)
+    (found,) = detector_of(head_with((1, 1, 2, 0.9, (0.1, 0.9))))(photo)
+    assert (found.label, found.class_id) == ("dog", 1)
+    assert found.score == pytest.approx(0.81)
+    # centre (2.5, 1.5) cells of 64 photo pixels, anchor (3, 2) cells, clipped to the photo
+    assert found.xyxy == pytest.approx((64, 32, 192, 128))
+
+
+def test_the_best_comes_first_and_overlap_is_suppressed():
+    values = head_with((0, 0, 0, 0.8, (1, 0)), (0, 1, 2, 0.9, (1, 0)), (1, 0, 0, 0.7, (0, 1)), (1, 0, 1, 0.6, (0, 1)))
+    found = detector_of(values)(PHOTO, iou_threshold=0.3)
+    assert [(item.label, round(item.score, 2)) for item in found] == [("cat", 0.9), ("cat", 0.8), ("dog", 0.7)]
+
+
+def test_the_threshold_is_the_lowest_score():
+    values = head_with((0, 0, 0, 0.8, (1, 0)), (0, 1, 2, 0.4, (1, 0)))
+    assert len(detector_of(values)(PHOTO)) == 1
+    assert len(detector_of(values)(PHOTO, score_threshold=0.3)) == 2
+
+
+def test_nothing_found_is_an_empty_list():
+    assert detector_of(head_with())(PHOTO) == []
+
+
+def test_a_list_gives_a_list_each(tmp_path):
+    save_image(PHOTO, tmp_path / "a.png")
+    detector = detector_of(head_with((0, 0, 0, 0.8, (1, 0))))
+    both = detector([tmp_path / "a.png", PHOTO])
+    assert [len(found) for found in both] == [1, 1]
+    assert both[0] == detector(str(tmp_path / "a.png"))
+    assert detector([]) == []
+
+
+@pytest.mark.parametrize(("batch", "runs"), [(1, [1, 1, 1]), (2, [2, 2]), (4, [4]), ("N", [1, 1, 1])])
+def test_the_engines_batch_is_kept(batch, runs):
+    detector = detector_of(head_with((0, 0, 0, 0.8, (1, 0))), (batch, *DIMS[1:]))
+    assert [len(found) for found in detector([PHOTO] * 3)] == [1, 1, 1]
+    assert [len(data) for data in detector.engine.batches] == runs
+
+
+def test_timings_are_of_the_last_call():
+    detector = detector_of(head_with())
+    detector([PHOTO] * 3)
+    timings = detector.timings
+    assert min(timings.preprocess_ms, timings.network_ms, timings.postprocess_ms) > 0
+    assert timings.total_ms == pytest.approx(timings.preprocess_ms + timings.network_ms + timings.postprocess_ms)
+
+
+def test_names_come_from_a_file(tmp_path):
+    (tmp_path / "two.names").write_text("cat\ndog\n\n")
+    assert detector_of(head_with(), names=tmp_path / "two.names").names == ("cat", "dog")
+
+
+def test_without_names_classes_have_numbers():
+    assert detector_of(head_with(), names=None).names == ("class 0", "class 1")
+
+
+@pytest.mark.parametrize("names", [("cat",), ("cat", "dog", "cow"), ()])
+def test_another_number_of_names_is_refused(names):
+    with pytest.raises(UsageError, match="expected 2 class names") as caught:
+        detector_of(head_with(), names=names)
+    assert (caught.value.expected, caught.value.found) == (2, len(names))
+
+
+def test_a_missing_names_file_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="cannot be read"):
+        detector_of(head_with(), names=tmp_path / "none.names")
+
+
+@pytest.mark.parametrize("option", [{"score_threshold": 1.5}, {"iou_threshold": -1}])
+def test_thresholds_outside_0_to_1_are_refused(option):
+    with pytest.raises(UsageError, match=next(iter(option))):
+        detector_of(head_with())(PHOTO, **option)
+
+
+def test_an_unknown_mode_is_refused():
+    with pytest.raises(UsageError, match="mode"):
+        detector_of(head_with(), mode="crop")
+
+
+def test_a_bad_photo_is_our_error(tmp_path):
+    with pytest.raises(ImageError):
+        detector_of(head_with())(tmp_path / "none.jpg")
+
+
+def test_an_input_that_is_no_picture_is_refused():
+    with pytest.raises(BindingError, match="expected dims"):
+        detector_of(head_with(), (1, 4, 64, 96))
+
+
+def test_a_model_without_heads_is_refused():
+    model = region_model(DIMS, HEAD_DIMS, anchors=ANCHORS, classes=CLASSES)
+    del model.metadata_props[:]
+    with pytest.raises(ModelError, match="no output comes from a region or yolo layer"):
+        read_heads(model)
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [({"tree": [0, 1]}, "tree"), ({"coords": 36}, "4 coordinates"), ({"classes": None}, "incomplete")],
+)
+def test_heads_that_cannot_be_decoded_are_refused(fields, text):
+    with pytest.raises(ModelError, match=text):
+        read_heads(region_model(DIMS, HEAD_DIMS, **{"anchors": ANCHORS, "classes": CLASSES, **fields}))
+
+
+def test_broken_metadata_are_refused():
+    model = region_model(DIMS, HEAD_DIMS, anchors=ANCHORS, classes=CLASSES)
+    model.metadata_props[0].value = "{"
+    with pytest.raises(ModelError, match="not JSON"):
+        read_heads(model)
+
+
+def test_heads_are_read_from_plugin_nodes_too():
+    model = region_model(DIMS, HEAD_DIMS, anchors=ANCHORS, classes=CLASSES)
+    del model.metadata_props[:]
+    from onnx import helper
+
+    node = helper.make_node(
+        "Region", ["data"], ["head_region"], domain="darknet", anchors=list(ANCHORS), classes=CLASSES
+    )
+    model.graph.node[0].CopyFrom(node)
+    (head,) = read_heads(model)
+    assert (head.type, head.anchors, head.classes) == ("region", ANCHORS, CLASSES)
+
+
+@pytest.fixture(scope="module")
+def darknet_network(library, shipped):
+    with library.load(f"{shipped}.cfg", f"{shipped}.weights") as network:
+        yield network
+
+
+def cfg_anchors(path):
+    return tuple(map(float, re.search(r"^anchors=(.*)$", path.read_text(), re.MULTILINE)[1].split(",")))
+
+
+@pytest.mark.parametrize("name", ["dog.jpg", "person.jpg"])
+def test_decoding_and_suppression_are_darknets(darknet_network, library, shipped, darknet_photo, name):
+    """The same photo and the same network values: only this package's own part can differ."""
+    pixels = library.load_image(darknet_photo(name))
+    photo = np.rint(pixels * 255).astype(np.uint8).transpose(1, 2, 0)
+    expected = darknet_network.detections(pixels, threshold=0.1)
+    engine = darknet_engine(darknet_network, cfg_anchors(shipped.with_suffix(".cfg")), 6)
+    found = Yolov2(engine, shipped.with_suffix(".names"), mode="darknet")(photo, score_threshold=0.1)
+    height, width = photo.shape[:2]
+    assert len(found) == len(expected) > 0
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.class_id == theirs.class_id
+        assert ours.score == pytest.approx(theirs.score, abs=1e-6)
+        np.testing.assert_allclose(ours.xyxy, np.clip(theirs.xyxy, 0, [width, height] * 2), atol=1e-3)
+
+
+def test_photos_decoded_by_pillow_are_near_enough_to_darknets(library, darknet_photo):
+    ours, theirs = load_image(darknet_photo("dog.jpg")), library.load_image(darknet_photo("dog.jpg"))
+    assert np.abs(ours.transpose(2, 0, 1) / 255 - theirs).mean() < 0.003
