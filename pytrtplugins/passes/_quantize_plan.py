@@ -91,6 +91,7 @@ def make_plan(
     exclude: Collection[str] = (),
     float_first: bool = False,
     float_last: bool = True,
+    around_activations: bool = False,
 ) -> QuantizePlan:
     """Decide what is quantized.
 
@@ -100,6 +101,7 @@ def make_plan(
         exclude: Names of nodes that stay in float.
         float_first: Keep layers in float that read nothing computed by another layer with weights.
         float_last: Keep layers in float whose results reach no other layer with weights.
+        around_activations: Quantize between a layer and its activation function too, each with its own scale.
 
     Raises:
         UsageError: a name in ``exclude`` is no node's.
@@ -117,7 +119,9 @@ def make_plan(
     while True:
         marks = _mark(nodes, float_layers)
         roots, members = _chains(marks)
+        activations = _activation_inputs(marks) if around_activations else {}
         required = tuple(str(v.name) for v in reversed(marks.wanted) if v.producer() not in marks.copying)
+        required += tuple(str(value.name) for value in activations.values())
         if table is not None:
             tensors = [str(value.name) for value in _activations(model.graph.inputs, nodes)]
             table.check_fits(tensors, required=required)
@@ -132,11 +136,18 @@ def make_plan(
         float_layers |= {_label(node): "its input was 0 throughout calibration" for node in dead}
     points = {v: None for v in reversed(marks.wanted) if v.producer() not in marks.copying or _is_plugin(v.producer())}
     layers = tuple(node for node in nodes if node in marks.reads and node not in marks.copying)
+    reads = [(node, i) for node, indices in marks.reads.items() for i in indices if input_of(node, i) in points]
+    point_scales = {value: scales[roots[value]] for value in points}
+    for node, value in activations.items():
+        scale = _table_scale(value, table)
+        if scale > 0:
+            point_scales[value] = scale
+            reads.append((node, 0))
     return QuantizePlan(
         layers=layers,
         weights=tuple(node for node in layers if node.op_type in _WEIGHTED),
-        reads=tuple((node, i) for node, indices in marks.reads.items() for i in indices if input_of(node, i) in points),
-        scales={value: scales[roots[value]] for value in points},
+        reads=tuple(reads),
+        scales=point_scales,
         float_layers=float_layers,
         required=required,
     )
@@ -327,9 +338,25 @@ def _chains(marks: _Marks) -> tuple[dict[ir.Value, ir.Value], dict[ir.Value, lis
 
 def _scale(values: list[ir.Value], marks: _Marks, table: CalibrationTable | None) -> np.float32:
     """Largest scale of the tensors of a chain that are computed rather than copied."""
-    if table is None:
-        return np.float32(1)
-    return max(table[str(value.name)] for value in values if value.producer() not in marks.copying)
+    return max(_table_scale(value, table) for value in values if value.producer() not in marks.copying)
+
+
+def _table_scale(value: ir.Value, table: CalibrationTable | None) -> np.float32:
+    return np.float32(1) if table is None else table[str(value.name)]
+
+
+def _activation_inputs(marks: _Marks) -> dict[ir.Node, ir.Value]:
+    """Activation functions between a quantized layer and a tensor that is wanted in int8, and what they read."""
+    found: dict[ir.Node, ir.Value] = {}
+    for wanted in reversed(marks.wanted):
+        node = wanted.producer()
+        if node is None or node.op_type not in _ACTIVATIONS or node.domain != "":
+            continue
+        value = input_of(node, 0)
+        layer = value.producer()
+        if layer in marks.reads and layer not in marks.copying and value not in marks.wanted:
+            found[node] = value
+    return found
 
 
 def _activations(inputs: Iterable[ir.Value], nodes: Iterable[ir.Node]) -> Iterator[ir.Value]:

@@ -395,6 +395,19 @@ def test_outputs_and_float_readers_keep_the_float_tensor():
     assert [output.name for output in quantized.graph.output] == ["a_leaky", "gate", "c_leaky"]
 
 
+def test_around_activations_their_inputs_are_quantized_too():
+    model = tiny_yolo()
+    scales = dict.fromkeys(ones(model), 0.01) | {"a": 0.02, "b": 0}
+    quantized = quantize(model, CalibrationTable(scales), around_activations=True)
+    held, made = constants(quantized), producers(quantized)
+    assert path_up(quantized, "a_leaky", 4) == ["LeakyRelu", "DequantizeLinear", "QuantizeLinear", "Conv"]
+    assert held[made["a_quantized"].input[1]] == np.float32(0.02)
+    assert made["b_leaky"].input[0] == "b"  # 0 throughout calibration: no scale
+    assert made["d_leaky"].input[0] == "d"  # read in float
+    names = ("data", "a_leaky", "b_leaky", "c_leaky")
+    assert quantized_tensors(model, around_activations=True) == (*names, "a", "b", "c")
+
+
 # --- what stays in float -------------------------------------------------------------------------------------------
 
 
