@@ -23,6 +23,8 @@ __all__ = [
     "TensorDesc",
     "array_namespace",
     "check_divisible",
+    "check_equal",
+    "check_rank",
     "evaluate_dims",
     "is_concrete",
 ]
@@ -220,6 +222,26 @@ def check_divisible(dim: Dim, by: int, what: str) -> None:
     """
     if not isinstance(dim, SymbolicDim) and dim % by:
         raise DimsError(f"{what} must be a multiple of {by}, found {dim}", dim=dim, by=by)
+
+
+def check_equal(dim: Dim, expected: int, what: str) -> None:
+    """Require that ``dim`` is ``expected``; a symbolic dim passes here and is checked when it has a value.
+
+    Raises:
+        DimsError: ``dim`` is another number.
+    """
+    if not isinstance(dim, SymbolicDim) and dim != expected:
+        raise DimsError(f"{what} must be {expected}, found {dim}", expected=expected, found=dim)
+
+
+def check_rank(dims: Dims, rank: int, what: str) -> None:
+    """Require ``rank`` axes.
+
+    Raises:
+        DimsError: the tensor has another number of axes.
+    """
+    if len(dims) != rank:
+        raise DimsError(f"{what}: expected {rank} axes, found {len(dims)}: ({', '.join(map(str, dims))})", dims=dims)
 
 
 def array_namespace(x: Array) -> ModuleType:

@@ -1,0 +1,328 @@
+"""Plugins as standard ONNX operators: as local functions, or written into the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ._optional import require
+from .errors import DimsError, ModelError
+from .onnx_node import from_node, is_plugin_node
+from .tensor import Dim, Dims, DType, SymbolicDim, is_concrete
+
+if TYPE_CHECKING:
+    import onnx
+
+    from .plugin import Plugin
+
+__all__ = ["OpBuilder", "Value", "add_functions", "infer_shapes", "inline_plugins"]
+
+_FEATURE = "working on ONNX models"
+
+
+@dataclass(frozen=True)
+class Value:
+    """A tensor while a decomposition is written.
+
+    Attributes:
+        name: Its name in the graph.
+        dims: Its dims where they are known: always for a plugin's inputs, not for what operators give. The batch may be
+            a `SymbolicDim`.
+    """
+
+    name: str
+    dims: Dims = ()
+
+
+class OpBuilder:
+    """Collects the operators of a decomposition.
+
+    Any ONNX operator is a method: ``op.Transpose(x, perm=[0, 2, 1])``. Inputs are `Value`s, or arrays, numbers and lists,
+    which become constants (lists of ints: int64). The result is one `Value`; with ``outputs=n`` a list of n.
+
+    Args:
+        prefix: Start of all names that are made, so that they are unique in the graph.
+        doc: Names the plugin, for messages.
+    """
+
+    def __init__(self, prefix: str, doc: str = "") -> None:
+        self.prefix, self.doc = prefix, doc
+        self.nodes: list[onnx.NodeProto] = []
+        self._count = 0
+
+    def __getattr__(self, op_type: str) -> Any:
+        if not op_type[:1].isupper():
+            raise AttributeError(f"OpBuilder has no attribute {op_type!r}; operators start with a capital")
+
+        def make(*inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
+            names = [self._input(value) for value in inputs]
+            made = [self._name(op_type) for _ in range(outputs)]
+            helper = require("onnx.helper", extra="onnx", feature=_FEATURE)
+            self.nodes.append(helper.make_node(op_type, names, made, name=made[0], **attributes))
+            values = [Value(name) for name in made]
+            return values[0] if outputs == 1 else values
+
+        return make
+
+    def _input(self, value: Any) -> str:
+        if isinstance(value, Value):
+            return value.name
+        if value is None:
+            return ""
+        if isinstance(value, (list, tuple)) and any(not is_concrete(item) for item in value):
+            raise DimsError(f"{self.doc}: a symbolic dim cannot be a constant; use -1 or 0 in a Reshape", value=value)
+        array = np.asarray(value, np.int64 if _all_ints(value) else None)
+        name = self._name("Constant")
+        onnx = require("onnx", extra="onnx", feature=_FEATURE)
+        tensor = onnx.numpy_helper.from_array(array.astype(np.float32) if array.dtype == np.float64 else array, name)
+        self.nodes.append(onnx.helper.make_node("Constant", [], [name], name=name, value=tensor))
+        return name
+
+    def _name(self, op_type: str) -> str:
+        self._count += 1
+        return f"{self.prefix}/{op_type}_{self._count}"
+
+
+def infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Add the dims and types of all tensors: ONNX's rules for its operators, `output_dims` for plugins.
+
+    Args:
+        model: Any model; it is not changed.
+
+    Returns:
+        A new model with complete ``value_info``, and dims on its outputs.
+
+    Raises:
+        ModelError: shapes contradict each other.
+        DimsError: a plugin refuses the dims of its inputs.
+        RegistryError: a plugin is not registered.
+    """
+    light = _without_data(model)
+    known: dict[str, onnx.ValueInfoProto] = {}
+    while True:
+        light = _infer(light)
+        known = {info.name: info for info in (*light.graph.value_info, *light.graph.input, *light.graph.output)}
+        ready = [
+            node for node in light.graph.node if is_plugin_node(node) and not all(_known(known, o) for o in node.output)
+        ]
+        ready = [node for node in ready if all(_known(known, name) for name in node.input)]
+        if not ready:
+            break
+        for node in ready:
+            _set_plugin_outputs(light.graph, node, known)
+    full = _copy(model)
+    del full.graph.value_info[:]
+    outputs = {info.name for info in full.graph.output}
+    produced = {name for node in full.graph.node for name in node.output}
+    full.graph.value_info.extend(info for name, info in known.items() if name in produced and name not in outputs)
+    for info in full.graph.output:
+        if _known(known, info.name):
+            info.type.CopyFrom(known[info.name].type)
+    return full
+
+
+def inline_plugins(model: onnx.ModelProto, only: Iterable[str] | None = None) -> onnx.ModelProto:
+    """Write each plugin's decomposition in its place; plugins without one stay.
+
+    Args:
+        model: Any model; it is not changed. Local functions of the plugins are dropped when nothing uses them any more.
+        only: Names of the nodes to inline; by default all that can be.
+
+    Returns:
+        A new model with the same inputs, outputs and tensor names. It has no plugin domain if no plugin is left.
+    """
+    names = None if only is None else set(only)
+    if not any(is_plugin_node(node) for node in model.graph.node):
+        return _copy(model)
+    full = infer_shapes(model)
+    dims = _all_dims(full)
+    nodes: list[onnx.NodeProto] = []
+    for node in full.graph.node:
+        plugin = from_node(node) if is_plugin_node(node) and (names is None or node.name in names) else None
+        if plugin is None or not plugin.has_decomposition():
+            nodes.append(node)
+            continue
+        nodes.extend(_decomposed(plugin, node, [dims[name] for name in node.input], node.name or node.output[0]))
+    copies = [_copy_node(node) for node in nodes]
+    del full.graph.node[:]
+    full.graph.node.extend(copies)
+    used = {(node.domain, node.op_type) for node in full.graph.node}
+    functions = [_copy_node(function) for function in full.functions if (function.domain, function.name) in used]
+    del full.functions[:]
+    full.functions.extend(functions)
+    _drop_unused_domains(full)
+    return full
+
+
+def add_functions(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Give each plugin node with a decomposition a local function, so that onnxruntime runs the file as it is.
+
+    The node stays the plugin's, with ``plugin_namespace`` and ``plugin_version``, so that TensorRT and this package still
+    find the plugin. Nodes of one type with other attributes or shapes get an overload each.
+
+    Args:
+        model: Any model; it is not changed.
+
+    Returns:
+        A new model.
+    """
+    onnx = require("onnx", extra="onnx", feature=_FEATURE)
+    full = infer_shapes(model)
+    dims = _all_dims(full)
+    standard = next((item.version for item in full.opset_import if item.domain == ""), 18)
+    opset = [onnx.helper.make_opsetid("", standard)]
+    bodies: dict[tuple[str, str], dict[bytes, str]] = {}
+    for node in full.graph.node:
+        plugin = from_node(node) if is_plugin_node(node) else None
+        if plugin is None or not plugin.has_decomposition():
+            continue
+        inputs = [f"x{index}" for index in range(len(node.input))]
+        outputs = [f"y{index}" for index in range(len(node.output))]
+        template = onnx.helper.make_node(node.op_type, inputs, outputs)
+        body = _decomposed(plugin, template, [dims[name] for name in node.input], node.op_type)
+        attributes = sorted(attribute.name for attribute in node.attribute)
+        function = onnx.helper.make_function(node.domain, node.op_type, inputs, outputs, body, opset, attributes)
+        known = bodies.setdefault((node.domain, node.op_type), {})
+        data = function.SerializeToString(deterministic=True)
+        if data not in known:
+            known[data] = str(len(known)) if known else ""
+            function.overload = known[data]
+            full.functions.append(function)
+        node.overload = known[data]
+    full.ir_version = max(full.ir_version, 10)
+    return full
+
+
+def _decomposed(plugin: Plugin, node: onnx.NodeProto, input_dims: Sequence[Dims], prefix: str) -> list[onnx.NodeProto]:
+    """The nodes that stand for one plugin node, reading and writing the same tensors."""
+    op = OpBuilder(prefix, repr(plugin))
+    given = [Value(name, dims) for name, dims in zip(node.input, input_dims, strict=True)]
+    result = plugin.decompose(op, *given)  # type: ignore[attr-defined]
+    values = list(result) if isinstance(result, (tuple, list)) else [result]
+    if len(values) != len(node.output):
+        raise ModelError(f"{plugin!r}: decompose gave {len(values)} outputs, the node has {len(node.output)}")
+    renamed = {value.name: output for value, output in zip(values, node.output, strict=True)}
+    made = {name for item in op.nodes for name in item.output}
+    if len(renamed) != len(values) or not renamed.keys() <= made:
+        # an output that is an input, or the same value twice, needs a node of its own
+        values = [op.Identity(value) for value in values]
+        renamed = {value.name: output for value, output in zip(values, node.output, strict=True)}
+    for item in op.nodes:
+        item.input[:] = [renamed.get(name, name) for name in item.input]
+        item.output[:] = [renamed.get(name, name) for name in item.output]
+    return op.nodes
+
+
+def _set_plugin_outputs(graph: onnx.GraphProto, node: onnx.NodeProto, known: Mapping[str, onnx.ValueInfoProto]) -> None:
+    onnx = require("onnx", extra="onnx", feature=_FEATURE)
+    plugin = from_node(node)
+    try:
+        dims = plugin.all_output_dims([_dims_of(known[name]) for name in node.input])
+    except DimsError as error:
+        raise DimsError(f"node {node.name or node.op_type!r}: {error}", node=node.name, **error.facts) from error
+    if len(dims) != len(node.output):
+        raise ModelError(f"node {node.name!r}: the plugin has {len(dims)} outputs, the node {len(node.output)}")
+    types = [known[name].type.tensor_type.elem_type for name in node.input]
+    dtypes = plugin.all_output_dtypes([_dtype(kind) for kind in types], len(dims))
+    outputs = {info.name: info for info in graph.output}
+    for name, shape, dtype in zip(node.output, dims, dtypes, strict=True):
+        kind = onnx.helper.np_dtype_to_tensor_dtype(dtype.numpy)
+        info = onnx.helper.make_tensor_value_info(name, kind, [d if isinstance(d, int) else str(d) for d in shape])
+        if name in outputs:
+            outputs[name].type.CopyFrom(info.type)
+        else:
+            graph.value_info.append(info)
+
+
+def _infer(model: onnx.ModelProto) -> onnx.ModelProto:
+    inference = require("onnx.shape_inference", extra="onnx", feature=_FEATURE)
+    try:
+        return inference.infer_shapes(model, strict_mode=False, data_prop=True)  # type: ignore[no-any-return]
+    except Exception as error:  # the C++ side raises types of its own
+        raise ModelError(f"shapes cannot be inferred: {error}") from error
+
+
+def _without_data(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with large initializers as inputs: shape inference copies the model, and stops at 2 GB."""
+    onnx = require("onnx", extra="onnx", feature=_FEATURE)
+    light = onnx.ModelProto()
+    for field, value in model.ListFields():
+        if field.name != "graph" and field.name != "functions":
+            _assign(light, field, value)
+    graph = model.graph
+    for field, value in graph.ListFields():
+        if field.name != "initializer":
+            _assign(light.graph, field, value)
+    names = {info.name for info in graph.input}
+    for tensor in graph.initializer:
+        if int(np.prod(tensor.dims, dtype=np.int64)) <= 64:
+            light.graph.initializer.append(tensor)
+        elif tensor.name not in names:
+            light.graph.input.append(
+                onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
+            )
+    return light  # type: ignore[no-any-return]
+
+
+def _assign(target: Any, field: Any, value: Any) -> None:
+    if getattr(field, "is_repeated", None) if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED:
+        getattr(target, field.name).extend(value)
+    elif field.message_type is not None:
+        getattr(target, field.name).CopyFrom(value)
+    else:
+        setattr(target, field.name, value)
+
+
+def _all_dims(model: onnx.ModelProto) -> dict[str, Dims]:
+    graph = model.graph
+    dims = {
+        info.name: _dims_of(info)
+        for info in (*graph.input, *graph.value_info, *graph.output)
+        if info.type.HasField("tensor_type")
+    }
+    dims.update({tensor.name: tuple(tensor.dims) for tensor in graph.initializer})
+    return dims
+
+
+def _dims_of(info: onnx.ValueInfoProto) -> Dims:
+    def dim(index: int, proto: Any) -> Dim:
+        if proto.HasField("dim_value"):
+            return int(proto.dim_value)
+        return SymbolicDim(proto.dim_param or f"{info.name}.{index}")
+
+    return tuple(dim(index, proto) for index, proto in enumerate(info.type.tensor_type.shape.dim))
+
+
+def _known(infos: Mapping[str, onnx.ValueInfoProto], name: str) -> bool:
+    return name in infos and infos[name].type.tensor_type.HasField("shape")
+
+
+def _dtype(kind: int) -> DType:
+    helper = require("onnx.helper", extra="onnx", feature=_FEATURE)
+    return DType.of(helper.tensor_dtype_to_np_dtype(kind))
+
+
+def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
+    twin = type(model)()
+    twin.CopyFrom(model)
+    return twin
+
+
+def _copy_node(proto: Any) -> Any:
+    twin = type(proto)()
+    twin.CopyFrom(proto)
+    return twin
+
+
+def _drop_unused_domains(model: onnx.ModelProto) -> None:
+    used = {node.domain for node in model.graph.node} | {function.domain for function in model.functions} | {""}
+    kept = [_copy_node(item) for item in model.opset_import if item.domain in used]
+    del model.opset_import[:]
+    model.opset_import.extend(kept)
+
+
+def _all_ints(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(item, (int, np.integer)) for item in value)

@@ -1,0 +1,7 @@
+"""darknet's own layers as plugins."""
+
+from .region import Region
+from .reorg import Reorg
+from .yolo import Yolo
+
+__all__ = ["Region", "Reorg", "Yolo"]

@@ -1,0 +1,80 @@
+"""darknet's yolo: the head of YOLOv3 and its relatives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import FieldError
+from ..plugin import Plugin, plugin
+from ..tensor import Array, Dims, check_equal, check_rank
+from ._activations import Part, compute_parts, decompose_parts
+
+if TYPE_CHECKING:
+    from ..decompose import OpBuilder, Value
+
+__all__ = ["Yolo"]
+
+
+@plugin(namespace="darknet")
+class Yolo(Plugin):
+    """Turn the raw values of a YOLOv3 output convolution into positions, sizes, objectness and class probabilities.
+
+    It gives darknet's ``layer.output``, not boxes: `pytrtplugins.vision.decode_yolo` makes boxes of it.
+
+    Fields:
+        anchors (tuple of float): width and height of every anchor of the network in pixels of its input; carried for
+            the decoder.
+        mask (tuple of int): which anchors this layer uses; one box per cell for each.
+        classes (int): number of classes, at least 0.
+    Inputs:
+        x: [N, len(mask)·(5 + classes), H, W], float32 or float16, linear layout, raw values.
+    Outputs:
+        y: dims and dtype of x, [anchor][x, y, w, h, objectness, classes][H][W]: logistic of all but w and h, which stay
+            raw.
+    INT8: stays in float. Workspace: 0 bytes. Tactics: one.
+
+    Raises:
+        DimsError: the channels are not len(mask)·(5 + classes).
+    Source:
+        pjreddie/darknet f6afaabc, src/yolo_layer.c forward_yolo_layer.
+
+    Example:
+        >>> Yolo(anchors=(10, 13), mask=(0,), classes=1).compute(np.zeros((1, 6, 1, 1), np.float32)).ravel().tolist()
+        [0.5, 0.5, 0.0, 0.0, 0.5, 0.5]
+    """
+
+    anchors: tuple[float, ...]
+    mask: tuple[int, ...]
+    classes: int = 20
+
+    def validate(self) -> None:
+        """Check the fields against each other."""
+        if self.classes < 0:
+            raise FieldError(f"Yolo.classes: expected at least 0, found {self.classes}", name="classes")
+        if not self.mask or any(not 0 <= index < len(self.anchors) // 2 for index in self.mask):
+            raise FieldError(
+                f"Yolo.mask: expected indices of the {len(self.anchors) // 2} anchors, found {self.mask}", name="mask"
+            )
+
+    @property
+    def entries(self) -> int:
+        """Values per box."""
+        return 5 + self.classes
+
+    def output_dims(self, x: Dims) -> Dims:
+        """The dims of x."""
+        check_rank(x, 4, repr(self))
+        check_equal(x[1], len(self.mask) * self.entries, f"{self!r}: channels (len(mask) · (5 + classes))")
+        return x
+
+    def compute(self, x: Array) -> Array:
+        """Apply each activation to its part."""
+        return compute_parts(x, self.entries, self.parts())
+
+    def decompose(self, op: OpBuilder, x: Value) -> Value:
+        """One 4-D tensor per anchor: Split, Sigmoid on two parts, Concat."""
+        return decompose_parts(op, x, self.entries, self.parts())
+
+    def parts(self) -> list[Part]:
+        """What is applied to which entries of a box."""
+        return [("logistic", 0, 2), ("as-is", 2, 4), ("logistic", 4, self.entries)]
