@@ -99,7 +99,8 @@ class Calibrator(ABC):
     def bind(self, inputs: Mapping[str, Sequence[Any]]) -> None:
         """Tell the calibrator the network's inputs: names, and dims with anything but an int where they are free.
 
-        Gives ``get_batch`` its names and `ImageBatches` without a size the network's.
+        Gives ``get_batch`` its names and `ImageBatches` without a size the network's. The names that batches of
+        `get_batches` carry are added by themselves.
         """
         self._inputs = {name: tuple(dims) for name, dims in inputs.items()}
         set_default = getattr(self.batches, "set_default_input", None)
@@ -245,6 +246,8 @@ class Calibrator(ABC):
                 )
             batch = dict(zip(self._inputs, arrays, strict=True))
         for name, array in batch.items():
+            self._inputs.setdefault(name, getattr(array, "shape", ()))
+        for name, array in batch.items():
             if isinstance(array, int) or not hasattr(array, "shape"):
                 raise UsageError(
                     f"{type(self).__name__}: input {name!r}: expected an array, found {type(array).__name__}.\n"
@@ -254,7 +257,11 @@ class Calibrator(ABC):
 
 
 class HistogramCalibrator(Calibrator):
-    """Base of the calibrators that choose from a histogram of |x|: 16 KiB a tensor, whatever the amount of data."""
+    """Base of the calibrators that choose from a histogram of |x|: 16 KiB a tensor, whatever the amount of data.
+
+    The network's inputs are never clipped. They are bounded already, and have no long tail to gain from: pixels are
+    k/255, and the grey around letterboxed photos is a spike at 0.5, behind which KL divergence would cut.
+    """
 
     def reset(self) -> None:
         """Forget what was observed."""
@@ -266,7 +273,8 @@ class HistogramCalibrator(Calibrator):
 
     def amax_of(self, name: str) -> float:
         """Give the |x| at which the tensor saturates, in its unit."""
-        return self._histogram_amax(self.histograms[name])
+        histogram = self.histograms[name]
+        return histogram.maximum if name in self._inputs else self._histogram_amax(histogram)
 
     @abstractmethod
     def _histogram_amax(self, histogram: Histogram) -> float: ...

@@ -37,7 +37,7 @@ def calibrated(calibrator: Calibrator) -> CalibrationTable:
 def test_a_table_has_a_scale_for_every_tensor_in_order_of_appearance(kind):
     table = calibrated(kind(batches()))
     assert list(table) == list(TENSORS)
-    assert table["conv"] == 2 * table["data"]
+    assert table["conv"] <= 2 * table["data"]  # the input is never clipped
     assert table.algorithm == kind.algorithm
 
 

@@ -118,3 +118,14 @@ def test_the_table_does_not_depend_on_how_the_data_is_cut_into_batches():
     for part in np.array_split(values[::-1], 7):
         parts.observe("x", part)
     assert whole.compute_table() == parts.compute_table()
+
+
+def test_the_networks_input_is_not_cut_behind_the_grey_of_letterboxed_photos():
+    photo = np.random.default_rng(0).integers(0, 256, (1, 3, 60, 60)).astype(np.float32) / 255
+    photo[:, :, :20] = 0.5
+    told, untold = EntropyCalibrator([{"data": photo}]), EntropyCalibrator()
+    for batch in told.get_batches():
+        told.observe("data", batch["data"])
+    untold.observe("data", photo)
+    assert told.compute_table().amax("data") == 1
+    assert untold.compute_table().amax("data") < 0.6
