@@ -16,7 +16,7 @@ __all__ = ["Cfg", "Option", "Section", "parse_cfg", "read_cfg"]
 
 log = logging.getLogger(__name__)
 
-MAX_FILE_BYTES = 16 << 20  # the longest published cfg has 40 kB; this only stops a weights file given as a cfg
+MAX_FILE_BYTES = 1 << 20  # the longest published cfg has 40 kB; this only stops a weights file given as a cfg
 MAX_SECTIONS = 10_000
 _INT = re.compile(r"[+-]?[0-9]{1,18}")
 _FLOAT = re.compile(r"[+-]?([0-9]{1,40}\.?[0-9]{0,40}|\.[0-9]{1,40})([eE][+-]?[0-9]{1,3})?")

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from darknet2caffe.cfg import parse_cfg, read_cfg
+from pytrtplugins.errors import CfgError
+
+NET = "[net]\nwidth=4\n"
+
+
+def test_comments_and_blanks_are_dropped_and_line_numbers_kept():
+    cfg = parse_cfg("# a\r\n[ne t]\n; b\n\n width = 4 1 6\t\n  #c\n[conv]\r\nfilters=2")
+    assert [(section.type, section.line) for section in cfg.sections] == [("net", 2), ("conv", 7)]
+    assert [(o.key, o.value, o.line) for o in cfg.net.options] == [("width", "416", 5)]
+    assert cfg.layers[0].integer("filters", 1) == 2
+
+
+def test_a_comment_after_a_number_is_dropped_as_atoi_does():
+    net = parse_cfg("[net]\nwidth=32 # wide\nanchors = 1.5, .5,3 ; three\n").net
+    assert net.integer("width", 0) == 32
+    assert net.numbers("anchors") == (1.5, 0.5, 3.0)
+
+
+def test_absent_keys_have_their_default():
+    net = parse_cfg(NET).net
+    assert net.integer("height", 7) == 7
+    assert net.number("angle", 0.5) == 0.5
+    assert net.text("policy", "constant") == "constant"
+    assert net.integers("steps", least=0) is None
+    assert net.numbers("scales") is None
+
+
+@pytest.mark.parametrize("value", ["x", "3x", "", "1.5", "0x10", "1e3", "--1", "٣", "9" * 30, "-1", "2147483648"])
+def test_a_whole_number_that_is_none_is_refused_with_its_line(value):
+    with pytest.raises(CfgError, match=r"some\.cfg:2") as caught:
+        parse_cfg(f"[net]\nwidth={value}\n", "some.cfg").net.integer("width", 0)
+    assert (caught.value.path, caught.value.line) == ("some.cfg", 2)
+
+
+@pytest.mark.parametrize("value", ["x", "nan", "inf", "1e999", "1,,2", "1;2,x,#"])
+def test_numbers_that_are_none_are_refused_with_their_line(value):
+    section = parse_cfg(f"[net]\n\nanchors={value}\n").net
+    if value == "1;2,x,#":  # darknet stops reading at the comment, so does this
+        assert section.numbers("anchors") == (1.0,)
+        return
+    with pytest.raises(CfgError) as caught:
+        section.numbers("anchors")
+    assert caught.value.line == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("", 1, "no sections"),
+        ("# only\n", 1, "no sections"),
+        ("[convolutional]\n", 1, r"expected \[net\]"),
+        ("width=3\n[net]\n", 1, "before the first section"),
+        ("[net]\nwidth\n", 2, "key=value"),
+        ("[net]\nwidth=\n", 2, "key=value"),
+        ("[net]\n=3\n", 2, "key=value"),
+        ("[net]\n[conv\n", 2, "expected a section"),
+        ("[net]\n[]\n", 2, "expected a section"),
+    ],
+)
+def test_text_that_is_no_cfg_is_refused_with_its_line(text, line, words):
+    with pytest.raises(CfgError, match=words) as caught:
+        parse_cfg(text)
+    assert caught.value.line == line
+
+
+def test_a_repeated_key_with_another_value_is_refused_when_it_is_read(caplog):
+    with caplog.at_level(logging.WARNING):
+        net = parse_cfg("[net]\nwidth=4\nwidth=5\nbatch=1\nbatch=64\n").net
+    assert [record.args[1] for record in caplog.records] == [3, 5]
+    with pytest.raises(CfgError, match="repeats") as caught:
+        net.integer("width", 0)
+    assert caught.value.line == 3
+    assert "Do: " in str(caught.value)
+
+
+def test_a_repeated_key_with_the_same_value_is_taken():
+    assert parse_cfg("[net]\nwidth=4\nwidth=4\n").net.integer("width", 0) == 4
+
+
+def test_a_missing_or_binary_file_is_refused(tmp_path):
+    with pytest.raises(CfgError, match="No such file"):
+        read_cfg(tmp_path / "absent.cfg")
+    (tmp_path / "a.cfg").write_bytes(b"\0\1\2")
+    with pytest.raises(CfgError, match="no text file") as caught:
+        read_cfg(tmp_path / "a.cfg")
+    assert caught.value.path == str(tmp_path / "a.cfg")
+
+
+def test_text_written_and_read_again_is_the_same():
+    cfg = parse_cfg("[net]\nwidth=4\nbatch=1\nbatch=2\n[conv]\nfilters=2\n")
+    again = parse_cfg(cfg.to_text())
+    pairs = [[(o.key, o.value) for o in section.options] for section in cfg.sections]
+    assert [[(o.key, o.value) for o in section.options] for section in again.sections] == pairs
+
+
+def test_net_values_can_be_replaced():
+    assert parse_cfg(NET).with_net(width=8, height=6).to_text() == "[net]\nwidth=8\nheight=6\n"

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import re
+
+import onnx
+import pytest
+
+from darknet2caffe import write_darknet
+from darknet2caffe.cli import main
+from tests.darknet2caffe.networks import network
+
+
+@pytest.fixture
+def files(tmp_path):
+    net = network()
+    write_darknet(net, tmp_path / "a.cfg", tmp_path / "a.weights")
+    return tmp_path / "a.cfg", tmp_path / "a.weights"
+
+
+def run(*arguments) -> int | str | None:
+    """Exit status, or the message that goes to standard error with status 1."""
+    with pytest.raises(SystemExit) as caught:
+        main([str(argument) for argument in arguments])
+    return caught.value.code
+
+
+@pytest.mark.parametrize("verb", [[], ["convert"]])
+def test_the_verb_convert_may_be_left_out(files, tmp_path, capsys, verb):
+    assert run(*verb, *files, "-o", tmp_path / "a.onnx") in (0, None)
+    onnx.checker.check_model(str(tmp_path / "a.onnx"))
+    assert "19_region 1 x 16 x 6 x 4" in capsys.readouterr().out
+
+
+def test_options_may_come_first_and_reach_the_conversion(files, tmp_path):
+    options = [
+        "--no-fold",
+        "--activation",
+        "relu",
+        "--bn-eps",
+        "darknet-gpu",
+        "--input-size",
+        "64x32",
+        "--batch",
+        "dynamic",
+    ]
+    assert run("-o", tmp_path / "a.onnx", *options, *files) in (0, None)
+    model = onnx.load(tmp_path / "a.onnx")
+    operators = {node.op_type for node in model.graph.node}
+    assert "LeakyRelu" not in operators
+    dims = [dim.dim_param or dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim]
+    assert dims == ["N", 3, 32, 64]
+    node = next(node for node in model.graph.node if node.op_type == "BatchNormalization")
+    assert [a.f for a in node.attribute if a.name == "epsilon"] == pytest.approx([1e-5])
+
+
+def test_caffe_files_are_written(tmp_path, capsys):
+    text = "[net]\nwidth=8\nheight=8\nchannels=3\n[conv]\nfilters=4\n[maxpool]\nsize=2\nstride=2\n"
+    write_darknet(network(text), tmp_path / "b.cfg", tmp_path / "b.weights")
+    assert run(tmp_path / "b.cfg", tmp_path / "b.weights", "--caffe", tmp_path / "b") in (0, None)
+    assert capsys.readouterr().out.split() == [str(tmp_path / "b.prototxt"), str(tmp_path / "b.caffemodel")]
+    assert (tmp_path / "b.caffemodel").stat().st_size > 4 * 16
+
+
+def test_inspect_prints_darknets_table(files, capsys):
+    assert run("inspect", *files) in (0, None)
+    output = capsys.readouterr().out
+    assert re.search(r"0 +convolutional +8 +3 x 3 / 1 +32 x +48 x +3 +32 x +48 x +8 +0\.001 +248", output)
+    assert re.search(r"8 +route +layers 7 6 5 ", output)
+    assert "fits exactly, all finite" in output
+
+
+def test_inspect_needs_no_weights(files, capsys):
+    assert run("inspect", files[0], "--input-size", "64x32") in (0, None)
+    assert "64 x  32 x   3" in capsys.readouterr().out
+
+
+def test_help_teaches_with_examples(capsys):
+    assert run("--help") in (0, None)
+    output = capsys.readouterr().out
+    assert "darknet2caffe inspect yolov2-voc.cfg yolov2-voc.weights" in output
+    assert "convert" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "nothing to write"),
+        (["-o", "absent/a.onnx"], "folder does not exist"),
+        (["-o", "a.onnx", "--input-size", "416"], "--input-size 416"),
+        (["-o", "a.onnx", "--input-size", "0x4"], "--input-size 0x4"),
+        (["-o", "a.onnx", "--input-size", "36x36"], "layer 17"),
+        (["-o", "a.onnx", "--batch", "all"], "--batch all"),
+        (["-o", "a.onnx", "--batch", "0"], "--batch 0"),
+        (["-o", "a.onnx", "--functions", "--inline"], "exclude each other"),
+        (["--caffe", "a", "--batch", "dynamic"], "caffe files need a number"),
+        (["--caffe", "a"], "layer 6 (maxpool"),
+    ],
+)
+def test_wrong_arguments_are_explained_without_a_traceback(files, tmp_path, monkeypatch, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    message = run(*files, *arguments)
+    assert words in str(message)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.cfg", "a.weights"]
+
+
+def test_wrong_files_are_explained_without_a_traceback(files, tmp_path):
+    cfg, weights = files
+    assert "CfgError" in str(run(tmp_path / "absent.cfg", weights, "-o", tmp_path / "a.onnx"))
+    weights.write_bytes(weights.read_bytes()[:-4])
+    message = str(run(cfg, weights, "-o", tmp_path / "a.onnx"))
+    assert message.startswith("WeightsError: ")
+    assert f"Do: darknet2caffe inspect {cfg} {weights}" in message
+    assert not (tmp_path / "a.onnx").exists()

@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+
+from darknet2caffe import read_network
+from darknet2caffe.cfg import parse_cfg
+from pytrtplugins.errors import CfgError, UsageError
+from tests.darknet2caffe.networks import CFGS, network, published
+
+NET = "[net]\nwidth=16\nheight=8\nchannels=3\n"
+
+
+def read(layers: str):
+    return read_network(parse_cfg(NET + layers))
+
+
+def test_every_layer_has_darknets_dims():
+    dims = {layer.name: layer.dims for layer in network().layers}
+    assert dims["3_convolutional"] == (16, 24, 16)
+    assert dims["6_maxpool"] == (16, 24, 16)
+    assert dims["8_route"] == (48, 24, 16)
+    assert dims["9_convolutional"] == (12, 12, 8)
+    assert dims["11_upsample"] == (12, 24, 16)
+    assert dims["14_yolo"] == (14, 24, 16)
+    assert dims["17_reorg"] == (16, 6, 4)
+    assert dims["21_softmax"] == (16, 1, 1)
+
+
+def test_layers_that_change_nothing_have_the_tensor_of_what_they_read():
+    net = network()
+    assert net.tensor_name(4) == "3_convolutional"
+    assert net.tensor_name(15) == net.tensor_name(10) == "9_convolutional"
+    assert read("[dropout]\n").tensor_name(0) == "data"
+
+
+def test_the_outputs_are_the_heads_in_order_or_the_last_layer():
+    assert [layer.name for layer in network().outputs] == ["14_yolo", "19_region", "21_softmax"]
+    assert [layer.name for layer in read("[conv]\n[avgpool]\n").outputs] == ["1_avgpool"]
+
+
+def test_route_takes_absolute_and_relative_numbers():
+    net = read("[conv]\nfilters=2\n[conv]\nfilters=3\n[route]\nlayers=0,-1\n")
+    assert net.layers[2].inputs == (0, 1)
+    assert net.layers[2].dims == (5, 8, 16)
+
+
+@pytest.mark.parametrize("numbers", ["2", "5", "-3", "-99999999999", "0,7", "0,,1"])
+def test_a_route_to_a_missing_layer_is_refused_with_its_line(numbers):
+    with pytest.raises(CfgError) as caught:
+        read(f"[conv]\n[conv]\n[route]\nlayers={numbers}\n")
+    assert caught.value.line == 8
+
+
+@pytest.mark.parametrize(
+    ("layers", "line", "words"),
+    [
+        ("[convolutionl]\n", 5, "unknown or not supported"),
+        ("[lstm]\noutput=3\n", 5, "recurrent"),
+        ("[conv]\n[net]\n", 6, "unknown or not supported"),
+        ("[conv]\nfilters=0\n", 6, "from 1"),
+        ("[conv]\nsize=0\n", 6, "from 1"),
+        ("[conv]\nstride=0\n", 6, "from 1"),
+        ("[conv]\nfilters=1000000000\nsize=3\n", 6, "counts to"),
+        ("[conv]\nfilters=100000000\n", 5, "outputs"),
+        ("[conv]\nsize=9\n", 6, "larger than the input"),
+        ("[conv]\nactivation=lekay\n", 6, "leaky, linear"),
+        ("[conv]\nfilters=4\ngroups=2\n", 7, "divide"),
+        ("[conv]\nxnor=1\n", 6, "not supported"),
+        ("[maxpool]\nsize=3\nstride=1\npadding=7\n", 8, "outside the map"),
+        ("[maxpool]\nsize=0\n", 6, "from 1"),
+        ("[conv]\n[maxpool]\nstride=2\n[route]\nlayers=0,1\n", 9, "different sizes"),
+        ("[conv]\n[route]\n", 6, "layers= is missing"),
+        ("[conv]\n[shortcut]\n", 6, "from="),
+        ("[conv]\n[conv]\nfilters=2\n[shortcut]\nfrom=0\n", 9, "different shapes"),
+        ("[conv]\n[shortcut]\nfrom=-1\nalpha=2\n", 8, "not supported"),
+        ("[upsample]\nstride=0\n", 6, "from 1"),
+        ("[upsample]\nstride=100000\n", 5, "outputs"),
+        ("[softmax]\ngroups=5\n", 6, "divide"),
+        ("[softmax]\ntemperature=0\n", 6, "above 0"),
+        ("[softmax]\ntree=a.tree\n", 6, "not supported"),
+        ("[reorg]\nstride=2\n", 5, "layer 0"),
+        ("[reorg]\nstride=1\nextra=4\n", 7, "not supported"),
+        ("[conv]\nfilters=75\n[region]\nclasses=20\nnum=5\n", 7, "layer 1"),
+        ("[conv]\nfilters=8\n[region]\nclasses=3\nanchors=1,2,3\n", 9, "2 anchor values"),
+        ("[conv]\nfilters=8\n[yolo]\nclasses=3\nmask=1\n", 9, "from 0 to 0"),
+        ("[conv]\nfilters=8\n[yolo]\nclasses=3\nscale_x_y=1.05\n", 9, "not supported"),
+    ],
+)
+def test_a_layer_that_cannot_be_converted_is_refused_with_line_and_reason(layers, line, words):
+    with pytest.raises(CfgError, match=words) as caught:
+        read(layers)
+    assert caught.value.line == line
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[net]\n[conv]\n", "channels is 0 or missing"),
+        ("[net]\nwidth=0\nheight=1\nchannels=1\n[conv]\n", "width is 0"),
+        ("[net]\nwidth=99999\nheight=99999\nchannels=3\n[conv]\n", "too large"),
+        (NET, "no layers"),
+    ],
+)
+def test_a_net_without_a_usable_input_is_refused(text, words):
+    with pytest.raises(CfgError, match=words):
+        read_network(parse_cfg(text))
+
+
+def test_unknown_keys_are_logged_with_their_line(caplog):
+    with caplog.at_level(logging.WARNING):
+        read("[conv]\nfilters=2\nfliters=3\n")
+    assert caplog.messages == ["<cfg>:7: [conv]: unknown key fliters=3 is ignored"]
+
+
+def test_neutral_values_of_refused_keys_are_taken():
+    assert read("[conv]\nfilters=8\nxnor=0\n[yolo]\nclasses=3\nscale_x_y = 1.00\n").layers[1].dims == (8, 8, 16)
+
+
+def test_another_input_size_keeps_the_weights():
+    net = network()
+    wider = net.with_input_size(64, 32)
+    assert wider.dims == (3, 32, 64)
+    assert wider.weights is net.weights
+    assert wider.layers[0].dims == (8, 32, 64)
+
+
+def test_an_input_size_that_a_layer_refuses_is_an_error_with_the_layers_line():
+    with pytest.raises(CfgError, match="layer 17") as caught:
+        network().with_input_size(36, 36)
+    assert caught.value.line == network().layers[17].line
+
+
+def test_given_arrays_become_the_weights():
+    net = read("[conv]\nfilters=2\n[avgpool]\n")
+    arrays = [{"biases": np.arange(2), "weights": np.ones((2, 3, 1, 1))}, {}]
+    np.testing.assert_array_equal(net.with_weights(arrays).parameters(net.layers[0])["biases"], [0, 1])
+    with pytest.raises(UsageError, match=r"shape \(2, 3\)"):
+        net.with_weights([{"biases": np.arange(2), "weights": np.ones((2, 3))}, {}])
+    with pytest.raises(UsageError, match="expected"):
+        net.with_weights([{}, {}])
+    with pytest.raises(UsageError, match="2 layers"):
+        net.with_weights([{}])
+
+
+def test_a_network_without_weights_says_how_to_get_them():
+    net = read("[conv]\n")
+    with pytest.raises(UsageError, match=r"Do: read_network\(cfg, weights\)"):
+        net.parameters(net.layers[0])
+
+
+def test_random_weights_follow_the_seed():
+    assert network(seed=1).weights == network(seed=1).weights
+    assert network(seed=1).weights != network(seed=2).weights
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "outputs"),
+    [
+        ("yolov2", 50_983_561, {"31_region": (425, 19, 19)}),
+        ("yolov2-voc", 50_676_061, {"31_region": (125, 13, 13)}),
+        ("yolov2-tiny", 11_237_145, {"15_region": (425, 13, 13)}),
+        ("yolov2-tiny-voc", 15_867_885, {"15_region": (125, 13, 13)}),
+        ("yolov3-tiny", 8_858_734, {"16_yolo": (255, 13, 13), "23_yolo": (255, 26, 26)}),
+        ("darknet19", 20_856_776, {"25_softmax": (1000, 1, 1)}),
+    ],
+)
+def test_published_networks_have_their_sizes(name, parameters, outputs):
+    net = read_network(published(name))
+    assert sum(np.prod(shape) for layer in net.layers for _, shape in layer.parameters) == parameters
+    assert {layer.name: layer.dims for layer in net.outputs} == outputs
+
+
+def test_the_reading_of_published_networks_gives_no_warning(caplog):
+    names = ("yolov2", "yolov2-voc", "yolov2-tiny", "yolov2-tiny-voc", "yolov3-tiny", "darknet19")
+    if not CFGS.exists():
+        pytest.skip(f"{CFGS} is missing (apt install darknet)")
+    with caplog.at_level(logging.WARNING):
+        for name in names:
+            read_network(published(name))
+    assert caplog.messages == []

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import struct
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from darknet2caffe import Weights, read_network, read_weights, write_darknet
+from darknet2caffe.cfg import parse_cfg
+from darknet2caffe.weights import Header
+from pytrtplugins.errors import UsageError, WeightsError
+from tests.darknet2caffe.networks import network
+
+# layer 0: 4 biases, 4 scales, 4 means, 4 variances, 12 weights; layer 1: 16 biases, 64 weights; in all 432 bytes
+SMALL = """[net]
+width=4
+height=4
+channels=3
+[convolutional]
+batch_normalize=1
+filters=4
+activation=leaky
+[convolutional]
+filters=16
+activation=linear
+[region]
+classes=3
+num=2
+"""
+
+
+def write(path: Path, numbers: np.ndarray | int, header: Header = Header()) -> Path:  # noqa: B008
+    values = np.arange(1, numbers + 1, dtype="<f4") if isinstance(numbers, int) else numbers
+    path.write_bytes(header.to_bytes() + values.tobytes())
+    return path
+
+
+@pytest.fixture
+def net():
+    return read_network(parse_cfg(SMALL, "small.cfg"))
+
+
+def test_arrays_come_in_darknets_order(net, tmp_path):
+    weights = read_weights(write(tmp_path / "a.weights", 108), net.layers)
+    first, second, third = weights.layers
+    assert list(first) == ["biases", "scales", "rolling_mean", "rolling_variance", "weights"]
+    assert [first[name].flat[0] for name in first] == [1, 5, 9, 13, 17]
+    assert first["weights"].shape == (4, 3, 1, 1)
+    assert [second[name].flat[0] for name in second] == [29, 45]
+    assert third == {}
+
+
+@pytest.mark.parametrize(
+    ("version", "size"), [((0, 1, 0), 16), ((0, 2, 0), 20), ((0, 2, 5), 20), ((1, 0, 0), 20), ((2000, 0, 0), 16)]
+)
+def test_the_header_has_16_or_20_bytes_by_version(net, tmp_path, version, size):
+    header = Header(*version, seen=32013312)
+    assert header.size_bytes == len(header.to_bytes()) == size
+    weights = read_weights(write(tmp_path / "a.weights", 108, header), net.layers)
+    assert weights.header == header
+    assert weights.layers[0]["biases"][0] == 1
+    assert header.transposed == (version[0] == 2000)
+
+
+def test_seen_may_need_64_bits(net, tmp_path):
+    header = Header(0, 2, 5, seen=2**40)
+    assert read_weights(write(tmp_path / "a.weights", 108, header), net.layers).header.seen == 2**40
+
+
+def test_arrays_are_mapped_from_the_file_and_cannot_be_changed(net, tmp_path):
+    weights = read_weights(write(tmp_path / "a.weights", 108), net.layers)
+    array = weights.layers[0]["weights"]
+    with pytest.raises(ValueError, match="read-only"):
+        array[0] = 0
+    base = array
+    while not isinstance(base, np.memmap):
+        base = base.base
+    assert base.filename == tmp_path / "a.weights"
+
+
+def test_bytes_left_over_are_explained_by_the_class_count(net, tmp_path):
+    path = write(tmp_path / "a.weights", 108 + 4 * 5)
+    with pytest.raises(WeightsError, match="exactly 4 more filters of layer 1 \\(20 instead of 16\\)") as caught:
+        read_network(net.cfg, path)
+    assert caught.value.path == str(path)
+    assert (caught.value.offset, caught.value.expected, caught.value.found) == (452, 452, 532)
+    assert f"Do: darknet2caffe inspect small.cfg {path}" in str(caught.value)
+
+
+def test_missing_bytes_are_explained_by_the_class_count(net, tmp_path):
+    with pytest.raises(WeightsError, match="exactly 2 fewer filters of layer 1 \\(14 instead of 16\\)"):
+        read_network(net.cfg, write(tmp_path / "a.weights", 108 - 2 * 5))
+
+
+def test_a_file_that_ends_between_layers_is_called_a_trunk(net, tmp_path):
+    with pytest.raises(WeightsError, match=r"exactly before layer 1 .*\n.*only a trunk") as caught:
+        read_network(net.cfg, write(tmp_path / "a.weights", 28))
+    assert caught.value.offset == 20 + 4 * 28
+
+
+@pytest.mark.parametrize("count", [0, 1, 12, 15, 19, 20, 23, 451])
+def test_a_file_cut_short_is_refused_with_the_byte(net, tmp_path, count):
+    path = write(tmp_path / "a.weights", 108)
+    path.write_bytes(path.read_bytes()[:count])
+    with pytest.raises(WeightsError) as caught:
+        read_network(net.cfg, path)
+    assert caught.value.offset == count
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize(("place", "words"), [(5, r"scales\[1\] of layer 0"), (107, r"weights\[63\] of layer 1")])
+def test_a_number_that_is_not_finite_is_refused_with_its_byte_and_layer(net, tmp_path, value, place, words):
+    numbers = np.ones(108, "<f4")
+    numbers[place] = value
+    with pytest.raises(WeightsError, match=words) as caught:
+        read_network(net.cfg, write(tmp_path / "a.weights", numbers))
+    assert caught.value.offset == 20 + 4 * place
+
+
+def test_a_negative_variance_is_refused(net, tmp_path):
+    numbers = np.ones(108, "<f4")
+    numbers[14] = -1
+    with pytest.raises(WeightsError, match=r"rolling_variance\[2\] of layer 0.*no variance"):
+        read_network(net.cfg, write(tmp_path / "a.weights", numbers))
+
+
+def test_a_missing_file_is_refused(net, tmp_path):
+    with pytest.raises(WeightsError, match="No such file"):
+        read_network(net.cfg, tmp_path / "absent.weights")
+    with pytest.raises(WeightsError, match="cannot be read"):
+        read_network(net.cfg, tmp_path)
+
+
+def test_huge_sizes_in_the_cfg_take_no_memory(tmp_path):
+    text = SMALL.replace("filters=4", "filters=120000000").replace("filters=16", "filters=2")
+    cfg = parse_cfg(text.replace("[region]\nclasses=3\nnum=2", "[dropout]"))
+    path = write(tmp_path / "a.weights", 108)
+    tracemalloc.start()
+    with pytest.raises(WeightsError, match="the file ends inside layer 0"):
+        read_network(cfg, path)
+    assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    tracemalloc.stop()
+
+
+def test_reading_takes_no_memory_for_the_numbers(tmp_path):
+    text = "[net]\nwidth=4\nheight=4\nchannels=1024\n[conv]\nfilters=4096\nsize=1\nactivation=linear\n"
+    net = read_network(parse_cfg(text)).with_random_weights()
+    write_darknet(net, tmp_path / "a.cfg", tmp_path / "a.weights")
+    tracemalloc.start()
+    read_network(tmp_path / "a.cfg", tmp_path / "a.weights")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 6_000_000  # of 16.8 MB; the check for NaN takes a byte a number
+
+
+def test_written_and_read_again_the_network_is_identical(tmp_path):
+    net = network()
+    write_darknet(net, tmp_path / "a.cfg", tmp_path / "a.weights")
+    again = read_network(tmp_path / "a.cfg", tmp_path / "a.weights")
+    assert again == net
+    assert again.cfg.to_text() == net.cfg.to_text()
+    write_darknet(again, tmp_path / "b.cfg", tmp_path / "b.weights")
+    assert (tmp_path / "b.weights").read_bytes() == (tmp_path / "a.weights").read_bytes()
+
+
+def test_another_network_is_not_identical(tmp_path):
+    net = network()
+    assert network(seed=1) != net
+    assert net.with_input_size(64, 64) != net
+    header, layers = net.weights.header, list(net.weights.layers)
+    assert Weights(Header(seen=1), tuple(layers)) != net.weights
+    layers[0] = {**layers[0], "biases": layers[0]["biases"] + 1}
+    assert Weights(header, tuple(layers)) != net.weights
+
+
+def test_the_cfg_alone_can_be_written(tmp_path):
+    net = read_network(parse_cfg(SMALL))
+    write_darknet(net, tmp_path / "a.cfg")
+    assert read_network(tmp_path / "a.cfg") == net
+    with pytest.raises(UsageError, match="no weights to write"):
+        write_darknet(net, tmp_path / "a.cfg", tmp_path / "a.weights")
+
+
+def test_the_header_is_darknets_own():
+    assert Header(0, 2, 5, 7).to_bytes() == struct.pack("<iiiQ", 0, 2, 5, 7)
+    assert Header(0, 1, 0, 7).to_bytes() == struct.pack("<iiii", 0, 1, 0, 7)
