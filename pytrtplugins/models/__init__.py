@@ -6,6 +6,7 @@ from .dataset import YoloData
 from .download import DownloadError, download
 from .evaluate import ClassResult, Evaluation, evaluate
 from .heads import Head, read_heads
+from .options import Options, exit_on_error, parse_options
 from .pictures import Picture, PictureWriter, find_pictures, read_pictures
 from .yolov2 import Timings, Yolov2, read_names
 
@@ -14,6 +15,7 @@ __all__ = [
     "DownloadError",
     "Evaluation",
     "Head",
+    "Options",
     "Picture",
     "PictureWriter",
     "Timings",
@@ -21,7 +23,9 @@ __all__ = [
     "Yolov2",
     "download",
     "evaluate",
+    "exit_on_error",
     "find_pictures",
+    "parse_options",
     "read_heads",
     "read_names",
     "read_pictures",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -47,17 +47,19 @@ class Picture:
         return str(self.path) if self.frame is None else f"{self.path} frame {self.frame}"
 
 
-def find_pictures(sources: Iterable[str | Path]) -> list[Path]:
+def find_pictures(sources: Iterable[str | Path], folders: Iterable[str | Path] = ("samples",)) -> list[Path]:
     """Turn what a user typed into files.
 
     Args:
         sources: Photos, videos, folders of photos (searched with their subfolders), or names of well-known photos:
             darknet's (``dog.jpg``) and scikit-image's (``chelsea``, ``astronaut``) are looked for where they are installed.
+        folders: Where else to look for a plain name.
 
     Raises:
         ImageError: one is missing (the message says where it was looked for), a folder has no photo, or there is no source.
     """
-    found = [path for source in sources for path in _find(Path(source))]
+    places = [Path(folder).absolute() for folder in folders]
+    found = [path for source in sources for path in _find(Path(source), places)]
     if not found:
         raise ImageError("no photo given.\nDo: give a photo, a folder or a video, such as dog.jpg", path=None)
     return found
@@ -166,7 +168,7 @@ class PictureWriter:
         self._video.write(np.ascontiguousarray(image[:, :, ::-1]))
 
 
-def _find(source: Path) -> list[Path]:
+def _find(source: Path, folders: Sequence[Path]) -> list[Path]:
     if source.is_file():
         return [source]
     if source.is_dir():
@@ -179,7 +181,7 @@ def _find(source: Path) -> list[Path]:
                 path=source,
             )
         return files
-    places = _places(source)
+    places = _places(source, folders)
     for place in places:
         if place.is_file():
             return [place]
@@ -192,17 +194,17 @@ def _find(source: Path) -> list[Path]:
     )
 
 
-def _places(source: Path) -> list[Path]:
+def _places(source: Path, folders: Sequence[Path]) -> list[Path]:
     """Where a file that is not where the user says may be: only plain names are looked for elsewhere."""
     here = [source.absolute()]
     if len(source.parts) != 1:
         return here
-    here += [Path("samples").absolute() / source, DARKNET_DATA / source]
+    here += [folder / source for folder in (*folders, DARKNET_DATA)]
     spec = importlib.util.find_spec("skimage")  # its photos are found without importing it
     for folder in spec.submodule_search_locations or () if spec else ():
         names = [source.name] if source.suffix else [f"{source.name}.png", f"{source.name}.jpg"]
         here += [Path(folder) / "data" / name for name in names]
-    return here
+    return list(dict.fromkeys(here))
 
 
 def _read_video(path: Path) -> Iterator[Picture]:

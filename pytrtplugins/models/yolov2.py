@@ -38,6 +38,10 @@ class Timings:
         """Sum of the three."""
         return self.preprocess_ms + self.network_ms + self.postprocess_ms
 
+    def __str__(self) -> str:
+        """As printed by the samples."""
+        return f"preprocess {self.preprocess_ms:.1f} ms, network {self.network_ms:.1f} ms, postprocess {self.postprocess_ms:.1f} ms"
+
 
 class Yolov2:
     """Find objects on photos with a YOLOv2, or any network whose outputs are darknet's region or yolo layers.

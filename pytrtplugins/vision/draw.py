@@ -26,7 +26,7 @@ def class_color(class_id: int) -> tuple[int, int, int]:
 def draw(image: Image, detections: Iterable[Detection]) -> Image:
     """Draw boxes and labels such as ``dog 82%`` on a copy of a photo.
 
-    Lines and letters grow with the photo. The boxes with the highest scores are drawn last, that is on top.
+    Lines and letters grow with the photo. The highest scores are on top, and labels above all boxes.
 
     Args:
         image: (H, W, 3) uint8, RGB.
@@ -41,16 +41,20 @@ def draw(image: Image, detections: Iterable[Detection]) -> Image:
     brush = require("PIL.ImageDraw", extra="vision", package="pillow").Draw(picture)
     side = max(1.0, (image.shape[0] * image.shape[1]) ** 0.5)
     font = require("PIL.ImageFont", extra="vision", package="pillow").load_default(size=max(12, round(side / 32)))
-    for found in sorted(detections, key=lambda item: item.score):
-        _draw_one(brush, font, found, max(1, round(side / 220)), image.shape[1], image.shape[0])
+    thickness = max(1, round(side / 220))
+    ordered = sorted(detections, key=lambda item: item.score)
+    for found in ordered:
+        left, top, right, bottom = found.xyxy
+        outline = (left, top, max(left, right), max(top, bottom))
+        brush.rectangle(outline, outline=class_color(found.class_id), width=thickness)
+    for found in ordered:
+        _label(brush, font, found, 2 * thickness, image.shape[1], image.shape[0])
     return np.asarray(picture)
 
 
-def _draw_one(brush: Any, font: Any, found: Detection, thickness: int, width: int, height: int) -> None:
-    color = class_color(found.class_id)
-    left, top, right, bottom = found.xyxy
-    brush.rectangle((left, top, max(left, right), max(top, bottom)), outline=color, width=thickness)
-    text, margin = f"{found.label} {100 * found.score:.0f}%", max(2, 2 * thickness)
+def _label(brush: Any, font: Any, found: Detection, margin: int, width: int, height: int) -> None:
+    color, text = class_color(found.class_id), f"{found.label} {100 * found.score:.0f}%"
+    left, top = found.xyxy[:2]
     x1, y1, x2, y2 = font.getbbox(text)
     wide, high = x2 - x1 + 2 * margin, y2 - y1 + 2 * margin
     x = min(max(0.0, left), max(0.0, width - wide))

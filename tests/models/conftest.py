@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from ..oracles import libdarknet
-
 ROOT = Path(__file__).parents[2]
 DATA = Path("/usr/share/darknet/data")
 
@@ -19,14 +17,6 @@ def darknet_photo():
         return DATA / name
 
     return find
-
-
-@pytest.fixture(scope="session")
-def library():
-    reason = libdarknet.unavailable_reason()
-    if reason:
-        pytest.skip(reason)
-    return libdarknet.LibDarknet()
 
 
 @pytest.fixture(scope="session")

@@ -159,8 +159,8 @@ def test_heads_are_read_from_plugin_nodes_too():
 
 
 @pytest.fixture(scope="module")
-def darknet_network(library, shipped):
-    with library.load(f"{shipped}.cfg", f"{shipped}.weights") as network:
+def darknet_network(libdarknet, shipped):
+    with libdarknet.load(f"{shipped}.cfg", f"{shipped}.weights") as network:
         yield network
 
 
@@ -169,9 +169,9 @@ def cfg_anchors(path):
 
 
 @pytest.mark.parametrize("name", ["dog.jpg", "person.jpg"])
-def test_decoding_and_suppression_are_darknets(darknet_network, library, shipped, darknet_photo, name):
+def test_decoding_and_suppression_are_darknets(darknet_network, libdarknet, shipped, darknet_photo, name):
     """The same photo and the same network values: only this package's own part can differ."""
-    pixels = library.load_image(darknet_photo(name))
+    pixels = libdarknet.load_image(darknet_photo(name))
     photo = np.rint(pixels * 255).astype(np.uint8).transpose(1, 2, 0)
     expected = darknet_network.detections(pixels, threshold=0.1)
     engine = darknet_engine(darknet_network, cfg_anchors(shipped.with_suffix(".cfg")), 6)
@@ -184,6 +184,6 @@ def test_decoding_and_suppression_are_darknets(darknet_network, library, shipped
         np.testing.assert_allclose(ours.xyxy, np.clip(theirs.xyxy, 0, [width, height] * 2), atol=1e-3)
 
 
-def test_photos_decoded_by_pillow_are_near_enough_to_darknets(library, darknet_photo):
-    ours, theirs = load_image(darknet_photo("dog.jpg")), library.load_image(darknet_photo("dog.jpg"))
+def test_photos_decoded_by_pillow_are_near_enough_to_darknets(libdarknet, darknet_photo):
+    ours, theirs = load_image(darknet_photo("dog.jpg")), libdarknet.load_image(darknet_photo("dog.jpg"))
     assert np.abs(ours.transpose(2, 0, 1) / 255 - theirs).mean() < 0.003

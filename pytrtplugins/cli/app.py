@@ -1,0 +1,359 @@
+"""The commands of ``pytrt``: arguments only; every verb is one public call."""
+
+from __future__ import annotations
+
+import importlib
+import json as json_module
+import sys
+import time
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+
+from .._files import atomic_path
+from .._optional import require
+from ..errors import UsageError
+from . import loading, tables
+
+typer = require("typer", extra="cli", feature="the command pytrt")
+
+__all__ = ["app"]
+
+_HELP = """Build, run, calibrate and check networks with layers of your own.
+
+MODEL is an ONNX file, a saved engine, or darknet's .cfg (with its .weights beside it).
+
+Examples:
+
+  pytrt devices
+
+  pytrt inspect yolov2-voc.cfg
+
+  pytrt run samples/models/yolov2-animals.cfg --names samples/models/yolov2-animals.names dog.jpg
+
+  pytrt calibrate yolov2.onnx --calibration photos/ --cache yolov2.cache
+
+  pytrt build yolov2.onnx --precision int8 --cache yolov2.cache -o yolov2.engine
+
+  pytrt check-plugin mylayers:ChannelShuffle
+"""
+
+
+class Precision(str, Enum):
+    """Values of ``--precision``."""
+
+    FP32 = "fp32"
+    FP16 = "fp16"
+    INT8 = "int8"
+
+
+class Mode(str, Enum):
+    """Values of ``--mode``."""
+
+    LETTERBOX = "letterbox"
+    DARKNET = "darknet"
+    STRETCH = "stretch"
+
+
+class Algorithm(str, Enum):
+    """Values of ``--algorithm``."""
+
+    ENTROPY = "entropy"
+    MINMAX = "minmax"
+    PERCENTILE = "percentile"
+
+
+app: Any = typer.Typer(
+    help=_HELP,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="ONNX file, saved engine, or darknet's .cfg.")]
+WeightsOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="darknet's weights; default: beside the .cfg.")
+]
+EngineOption = Annotated[str, typer.Option(help="auto, or a name that `pytrt devices` lists.")]
+PrecisionOption = Annotated[Precision, typer.Option(help="Precision of the arithmetic.")]
+ThreadsOption = Annotated[
+    int | None, typer.Option(metavar="N", help="CPU threads; default: the engine decides.", min=1)
+]
+PhotosOption = Annotated[Path | None, typer.Option(metavar="DIR", help="Photos to calibrate INT8 with.")]
+CacheOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Calibration cache; default: MODEL with .cache.")
+]
+PluginsOption = Annotated[
+    list[str] | None, typer.Option(metavar="MODULE", help="Module or file with plugins of the model; may be repeated.")
+]
+NamesOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Class names, one a line; default: MODEL with .names, if it exists.")
+]
+ModeOption = Annotated[Mode, typer.Option(help="How photos are fitted into the network's input.")]
+JsonOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the results as JSON.")]
+
+
+@app.command()  # type: ignore[untyped-decorator]
+def devices() -> None:
+    """List the engines: which work on this machine, and why the others do not.
+
+    Example: pytrt devices
+    """
+    tables.print_devices(importlib.import_module("pytrtplugins.engines").availability())
+
+
+@app.command()  # type: ignore[untyped-decorator]
+def inspect(
+    model: ModelArgument,
+    weights: Annotated[
+        Path | None, typer.Argument(metavar="[WEIGHTS]", help="darknet's weights, to be checked.")
+    ] = None,
+    plugins: PluginsOption = None,
+) -> None:
+    """Show what is in a model: inputs, outputs, layers, plugins.
+
+    Example: pytrt inspect yolov2-voc.cfg yolov2-voc.weights
+    """
+    loading.import_plugins(plugins or [])
+    if model.suffix == ".cfg":
+        darknet = importlib.import_module("darknet2caffe.cli")
+        darknet.inspect(model, weights)
+    elif loading.is_engine_file(model):
+        tables.print_engine(loading.open_engine(model), str(model))
+    else:
+        tables.print_model(loading.open_model(model, weights), str(model))
+
+
+@app.command()  # type: ignore[untyped-decorator]
+def build(
+    model: ModelArgument,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Engine file to write.")],
+    weights: WeightsOption = None,
+    engine: EngineOption = "auto",
+    precision: PrecisionOption = Precision.FP32,
+    calibration: PhotosOption = None,
+    cache: CacheOption = None,
+    threads: ThreadsOption = None,
+    mode: ModeOption = Mode.LETTERBOX,
+    plugins: PluginsOption = None,
+) -> None:
+    """Build an engine and save it, so that it starts faster the next time.
+
+    Example: pytrt build yolov2.onnx --precision int8 --cache yolov2.cache -o yolov2.engine
+    """
+    _check_folder(output)
+    loading.import_plugins(plugins or [])
+    started = time.perf_counter()
+    built = loading.open_engine(
+        model,
+        weights=weights,
+        engine=engine,
+        precision=precision.value,
+        calibration=calibration,
+        cache=cache,
+        threads=threads,
+        mode=mode.value,
+    )
+    built.save(output)
+    tables.print_engine(built, str(output))
+    print(f"built in {time.perf_counter() - started:.1f} s, {output.stat().st_size:,} bytes")
+
+
+@app.command()  # type: ignore[untyped-decorator]
+def run(
+    model: ModelArgument,
+    photos: Annotated[list[Path] | None, typer.Argument(metavar="[PHOTO]...", help="Photos, folders, videos.")] = None,
+    weights: WeightsOption = None,
+    engine: EngineOption = "auto",
+    precision: PrecisionOption = Precision.FP32,
+    cache: CacheOption = None,
+    threads: ThreadsOption = None,
+    names: NamesOption = None,
+    threshold: Annotated[float, typer.Option(help="Lowest score, 0..1.", min=0, max=1)] = 0.5,
+    nms: Annotated[float, typer.Option(help="Highest overlap of boxes of a class, 0..1.", min=0, max=1)] = 0.45,
+    mode: ModeOption = Mode.LETTERBOX,
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Annotated picture to write.")] = None,
+    json: JsonOption = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="NAME=FILE.npy", help="Array for an input; random without it."),
+    ] = None,
+    save: Annotated[Path | None, typer.Option(metavar="FILE.npz", help="Write the outputs.")] = None,
+    repeat: Annotated[int, typer.Option(metavar="N", help="Runs to time.", min=1)] = 1,
+    plugins: PluginsOption = None,
+) -> None:
+    """Find objects on photos; without photos, run a model on arrays and show its outputs.
+
+    Examples: pytrt run yolov2-voc.cfg --names voc.names dog.jpg --output boxes.png
+
+    pytrt run model.onnx --input data=batch.npy --save outputs.npz --repeat 20
+    """
+    loading.import_plugins(plugins or [])
+    for path in filter(None, (output, json, save)):
+        _check_folder(path)
+    found = None
+    if photos:
+        found = importlib.import_module("pytrtplugins.models").find_pictures(photos)
+    built = loading.open_engine(
+        model, weights=weights, engine=engine, precision=precision.value, cache=cache, threads=threads, mode=mode.value
+    )
+    if found is None:
+        _run_arrays(built, inputs or [], save, repeat)
+        return
+    detector = _detector(built, model, names, mode)
+    results = _detect(detector, found, output, score_threshold=threshold, iou_threshold=nms)
+    if json:
+        json.write_text(json_module.dumps(results, indent=2) + "\n")
+
+
+@app.command()  # type: ignore[untyped-decorator]
+def calibrate(
+    model: ModelArgument,
+    calibration: Annotated[Path, typer.Option(metavar="DIR", help="Photos, a few hundred like those to be looked at.")],
+    cache: CacheOption = None,
+    weights: WeightsOption = None,
+    algorithm: Annotated[Algorithm, typer.Option(help="How the scales are chosen.")] = Algorithm.ENTROPY,
+    batch: Annotated[int, typer.Option(metavar="N", help="Photos per run.", min=1)] = 8,
+    limit: Annotated[int | None, typer.Option(metavar="N", help="Use only the first photos.", min=1)] = None,
+    mode: ModeOption = Mode.LETTERBOX,
+    engine: EngineOption = "auto",
+    threads: ThreadsOption = None,
+    plugins: PluginsOption = None,
+) -> None:
+    """Measure the scales that INT8 needs on photos, and keep them in a cache file (TensorRT's format).
+
+    Example: pytrt calibrate yolov2.onnx --calibration photos/ --cache yolov2.cache
+    """
+    loading.import_plugins(plugins or [])
+    path = cache or model.with_suffix(".cache")
+    _check_folder(path)
+    calibrator = loading.make_calibrator(algorithm.value, calibration, path, batch=batch, limit=limit, mode=mode.value)
+    measure = importlib.import_module("pytrtplugins.engines.calibrate").calibrate
+    table = measure(loading.open_model(model, weights), calibrator, engine=engine, threads=threads)
+    print(f"{path}: {len(table)} tensors, {table.algorithm}")
+
+
+@app.command("check-plugin")  # type: ignore[untyped-decorator]
+def check_plugin(
+    plugin: Annotated[str, typer.Argument(metavar="MODULE:CLASS", help="The class; or path/to/file.py:Class.")],
+) -> None:
+    """Check that a plugin keeps its contract, on many shapes and types; exit code 1 if it does not.
+
+    Example: pytrt check-plugin mylayers:ChannelShuffle
+    """
+    check = importlib.import_module("pytrtplugins.check").check_plugin
+    report = check(loading.import_plugin(plugin))
+    print(report)
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+@app.command()  # type: ignore[untyped-decorator]
+def evaluate(
+    model: ModelArgument,
+    data: Annotated[
+        list[Path], typer.Option(metavar="DIR|TAR", help="Labelled photos in the YOLO layout; repeat for parts.")
+    ],
+    split: Annotated[str, typer.Option(help="The list of photos in it.")] = "val.txt",
+    weights: WeightsOption = None,
+    names: NamesOption = None,
+    engine: EngineOption = "auto",
+    precision: PrecisionOption = Precision.FP32,
+    cache: CacheOption = None,
+    threads: ThreadsOption = None,
+    threshold: Annotated[float, typer.Option(help="Lowest score that is looked at, 0..1.", min=0, max=1)] = 0.005,
+    nms: Annotated[float, typer.Option(help="Highest overlap of boxes of a class, 0..1.", min=0, max=1)] = 0.45,
+    mode: ModeOption = Mode.LETTERBOX,
+    class_map: Annotated[
+        list[str] | None,
+        typer.Option("--class-map", metavar="DATA=MODEL", help="A class's name in the data and in the model."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", help="Use only the first photos.", min=1)] = None,
+    json: JsonOption = None,
+    plugins: PluginsOption = None,
+) -> None:
+    """Measure a detector's average precision on labelled photos (pycocotools).
+
+    Example: pytrt evaluate samples/models/yolov2-animals.cfg --data voc12-animals/ --precision int8
+    """
+    loading.import_plugins(plugins or [])
+    if json:
+        _check_folder(json)
+    models = importlib.import_module("pytrtplugins.models")
+    labelled = models.YoloData(data)
+    built = loading.open_engine(
+        model, weights=weights, engine=engine, precision=precision.value, cache=cache, threads=threads, mode=mode.value
+    )
+    result = models.evaluate(
+        _detector(built, model, names, mode),
+        labelled,
+        split,
+        score_threshold=threshold,
+        iou_threshold=nms,
+        class_map=_pairs(class_map or []),
+        limit=limit,
+    )
+    print(f"{model}: engine {built.name}, {built.precision}")
+    tables.print_evaluation(result)
+    if json:
+        facts = {"model": str(model), "engine": built.name, "precision": built.precision, **result.to_dict()}
+        json.write_text(json_module.dumps(facts, indent=2) + "\n")
+
+
+def _detector(engine: Any, model: Path, names: Path | None, mode: Mode) -> Any:
+    beside = model.with_suffix(".names")
+    models = importlib.import_module("pytrtplugins.models")
+    return models.Yolov2(engine, names or (beside if beside.is_file() else None), mode=mode.value)
+
+
+def _detect(detector: Any, found: list[Path], output: Path | None, **thresholds: float) -> list[dict[str, Any]]:
+    """Print what is on each picture, and save it with boxes if that is wanted."""
+    models = importlib.import_module("pytrtplugins.models")
+    writer = models.PictureWriter(output, several=len(found) > 1) if output else None
+    results = []
+    try:
+        for picture in models.read_pictures(found):
+            boxes = detector(picture.image, **thresholds)
+            print(f"{picture.name}: {detector.timings}", *boxes, sep="\n")
+            if writer:
+                writer.write(picture, boxes)
+            results.append({"file": picture.name, "detections": [box.to_dict() for box in boxes]})
+    finally:
+        if writer:
+            writer.close()
+    return results
+
+
+def _run_arrays(engine: Any, inputs: list[str], save: Path | None, repeat: int) -> None:
+    arrays = loading.read_inputs(inputs, engine)
+    with engine.create_context() as context:
+        outputs = context.run(arrays)
+        times = []
+        for _ in range(repeat):
+            started = time.perf_counter()
+            outputs = context.run(arrays)
+            times.append(1000 * (time.perf_counter() - started))
+    tables.print_outputs(outputs)
+    print(
+        f"engine {engine.name}, {engine.precision}: median {np.median(times):.2f} ms of {repeat} runs", file=sys.stderr
+    )
+    if save:
+        with atomic_path(save) as temporary, temporary.open("wb") as file:
+            np.savez(file, **outputs)
+
+
+def _pairs(texts: list[str]) -> dict[str, str]:
+    for text in texts:
+        if "=" not in text:
+            raise UsageError(f"--class-map {text}: expected NAME_IN_THE_DATA=NAME_IN_THE_MODEL.")
+    return dict(text.split("=", 1) for text in texts)
+
+
+def _check_folder(path: Path) -> None:
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise UsageError(f"{path}: the folder {folder} does not exist.\nDo: mkdir -p {folder}", path=path)

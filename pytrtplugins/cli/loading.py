@@ -1,0 +1,233 @@
+"""What a user types → models, engines, calibrators, plugin classes."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from .._optional import require
+from ..calibration import (
+    CalibrationTable,
+    Calibrator,
+    EntropyCalibrator,
+    ImageBatches,
+    MinMaxCalibrator,
+    PercentileCalibrator,
+)
+from ..errors import ModelError, RegistryError, UsageError
+from ..plugin import Plugin
+
+if TYPE_CHECKING:
+    import onnx
+
+    from ..engines.base import Engine
+
+__all__ = [
+    "ALGORITHMS",
+    "import_plugin",
+    "import_plugins",
+    "is_engine_file",
+    "make_calibrator",
+    "open_engine",
+    "open_model",
+    "read_inputs",
+]
+
+ALGORITHMS: dict[str, type[Calibrator]] = {
+    "entropy": EntropyCalibrator,
+    "minmax": MinMaxCalibrator,
+    "percentile": PercentileCalibrator,
+}
+
+
+def is_engine_file(path: Path) -> bool:
+    """Whether the file is a saved engine, by its contents."""
+    return path.is_file() and zipfile.is_zipfile(path)
+
+
+def open_model(path: Path, weights: Path | None = None) -> onnx.ModelProto:
+    """Read an ONNX file, or darknet's .cfg with its weights (by default the file of the same name).
+
+    Raises:
+        UsageError: the file is missing, or weights are given for an ONNX file.
+        ModelError: the file is not an ONNX model.
+    """
+    if not path.is_file():
+        raise UsageError(f"model {str(path)!r}: no such file. Looked for: {path.absolute()}", path=path)
+    importlib.import_module("pytrtplugins.layers")  # registers darknet's layers
+    if path.suffix == ".cfg":
+        from darknet2caffe import read_network, to_onnx
+
+        return to_onnx(read_network(path, weights or path.with_suffix(".weights")))
+    if weights is not None:
+        raise UsageError(f"--weights belong to a .cfg; {path} brings its own.")
+    library = require("onnx", extra="onnx", feature="reading ONNX files")
+    try:
+        model = library.load(path)
+    except Exception as error:  # protobuf's own exceptions, and whatever damaged external data cause
+        raise ModelError(f"{path}: not an ONNX model ({type(error).__name__}: {error}).", path=path) from error
+    if not model.graph.output:
+        raise ModelError(
+            f"{path}: not an ONNX model, or one without outputs ({path.stat().st_size:,} bytes).", path=path
+        )
+    return cast("onnx.ModelProto", model)
+
+
+def open_engine(
+    path: Path,
+    *,
+    weights: Path | None = None,
+    engine: str = "auto",
+    precision: str = "fp32",
+    calibration: Path | None = None,
+    cache: Path | None = None,
+    threads: int | None = None,
+    mode: str = "letterbox",
+) -> Engine:
+    """Load a saved engine, or build one from an ONNX file or a .cfg.
+
+    Args:
+        path: Engine file, ONNX file or darknet's .cfg.
+        weights: darknet's weights.
+        engine: Name of the engine.
+        precision: ``"fp32"``, ``"fp16"`` or ``"int8"``.
+        calibration: Folder of photos for INT8.
+        cache: Calibration cache for INT8; by default the model's name with ``.cache``.
+        threads: CPU threads.
+        mode: How calibration photos are fitted into the input.
+
+    Raises:
+        UsageError: INT8 is asked for and there is nothing to take its scales from.
+    """
+    engines = importlib.import_module("pytrtplugins.engines")
+    if is_engine_file(path):
+        importlib.import_module("pytrtplugins.layers")
+        loaded: Engine = engines.load_engine(path)
+        return loaded
+    model = open_model(path, weights)
+    calibrator = None
+    if precision == "int8" and not _has_scales(model):
+        cache = cache or path.with_suffix(".cache")
+        if calibration is None and not cache.is_file():
+            raise UsageError(
+                f"INT8 needs the scale of each tensor: there is no calibration cache {cache}, and no photos to make one from.\n"
+                f"Do: pytrt calibrate {path} --calibration PHOTOS --cache {cache}",
+                cache=cache,
+            )
+        calibrator = make_calibrator("entropy", calibration, cache, mode=mode)
+    built: Engine = engines.build(model, engine=engine, precision=precision, calibration=calibrator, threads=threads)
+    return built
+
+
+def make_calibrator(
+    algorithm: str,
+    photos: Path | None,
+    cache: Path | None,
+    *,
+    batch: int = 8,
+    limit: int | None = None,
+    mode: str = "letterbox",
+) -> Calibrator:
+    """Make a calibrator; without photos it is one that reads its cache only, of the algorithm that made it.
+
+    Raises:
+        UsageError: the algorithm is unknown.
+        NoDataError: the folder has no photo.
+    """
+    if algorithm not in ALGORITHMS:
+        raise UsageError(f"algorithm {algorithm!r}: expected one of {', '.join(ALGORITHMS)}.")
+    if photos is None and cache is not None:
+        made_by = CalibrationTable.read(cache).algorithm
+        algorithm = next((name for name, cls in ALGORITHMS.items() if cls.algorithm == made_by), algorithm)
+    batches = None if photos is None else ImageBatches(photos, batch=batch, limit=limit, mode=mode)
+    return ALGORITHMS[algorithm](batches, cache=cache)
+
+
+def import_plugin(target: str) -> type[Plugin]:
+    """Import a plugin class written as ``module:Class`` or ``path/to/file.py:Class``.
+
+    Raises:
+        UsageError: the text has another form, or the module cannot be imported.
+        RegistryError: the module has no such plugin.
+    """
+    module_name, colon, class_name = target.rpartition(":")
+    if not (colon and module_name and class_name):
+        raise UsageError(f"plugin {target!r}: expected module:Class or file.py:Class, such as mylayers:ChannelShuffle.")
+    module = _import(module_name)
+    found = getattr(module, class_name, None)
+    if not (isinstance(found, type) and issubclass(found, Plugin)):
+        classes = {name: value for name, value in vars(module).items() if isinstance(value, type)}
+        plugins = [name for name, value in classes.items() if issubclass(value, Plugin) and value is not Plugin]
+        raise RegistryError(
+            f"plugin {target!r}: {module_name} has no plugin class {class_name!r}. It has: {', '.join(plugins) or 'none'}.",
+            name=class_name,
+        )
+    return found
+
+
+def import_plugins(modules: Sequence[str]) -> None:
+    """Import modules, or files, so that their plugins are registered.
+
+    Raises:
+        UsageError: one cannot be imported.
+    """
+    for module in modules:
+        _import(module)
+
+
+def read_inputs(pairs: Sequence[str], engine: Engine) -> dict[str, npt.NDArray[Any]]:
+    """Arrays for every input of an engine: from ``name=file.npy``, and random ones in 0..1 where none is given.
+
+    Raises:
+        UsageError: a pair has another form, names no input, or its file is not a .npy file.
+    """
+    names = [desc.name for desc in engine.inputs]
+    given: dict[str, npt.NDArray[Any]] = {}
+    for pair in pairs:
+        name, equals, file = pair.partition("=")
+        if not equals or name not in names:
+            raise UsageError(f"--input {pair}: expected NAME=FILE.npy with a name of {', '.join(names)}.")
+        try:
+            given[name] = np.load(file, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise UsageError(f"--input {pair}: {file} is not a .npy file that can be read ({error}).") from error
+    rng = np.random.default_rng(0)
+    for desc in engine.inputs:
+        if desc.name not in given:
+            dims = [dim if isinstance(dim, int) else 1 for dim in desc.dims]
+            given[desc.name] = rng.random(dims, dtype=np.float32).astype(desc.dtype.numpy)
+    return given
+
+
+def _has_scales(model: onnx.ModelProto) -> bool:
+    return any(node.op_type == "QuantizeLinear" for node in model.graph.node)
+
+
+def _import(name: str) -> Any:
+    try:
+        if name.endswith(".py"):
+            path = Path(name)
+            spec = importlib.util.spec_from_file_location(path.stem, path)
+            if spec is None or spec.loader is None or not path.is_file():
+                raise ImportError(f"no such file: {path.absolute()}")
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[path.stem] = module  # typed attributes are looked up through the module's name
+            spec.loader.exec_module(module)
+            return module
+        if (folder := str(Path.cwd())) not in sys.path:
+            sys.path.insert(0, folder)
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise UsageError(
+            f"module {name!r}: cannot be imported ({error}). Looked in: {Path.cwd()} and sys.path"
+        ) from error
+    except SyntaxError as error:
+        raise UsageError(f"module {name!r}: {error.msg} in {error.filename}, line {error.lineno}.") from error

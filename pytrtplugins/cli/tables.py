@@ -1,0 +1,162 @@
+"""What ``pytrt`` prints."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._optional import require
+from ..onnx_node import is_plugin_node, node_attributes
+
+if TYPE_CHECKING:
+    import onnx
+
+    from ..engines.base import Engine
+    from ..models import Evaluation
+
+__all__ = [
+    "console",
+    "print_devices",
+    "print_engine",
+    "print_error",
+    "print_evaluation",
+    "print_model",
+    "print_outputs",
+]
+
+
+def console(*, error: bool = False) -> Any:
+    """A rich console; as wide as needed where the output is not a terminal."""
+    stream = sys.stderr if error else sys.stdout
+    width = None if stream.isatty() else 160
+    return require("rich.console", extra="cli", package="rich").Console(stderr=error, width=width, highlight=False)
+
+
+def print_error(kind: str, message: str) -> None:
+    """An error: its kind in red, then the message as it is."""
+    escape = require("rich.markup", extra="cli", package="rich").escape
+    console(error=True).print(f"[bold red]{escape(kind)}[/]: {escape(message)}", soft_wrap=True)
+
+
+def print_devices(engines: Iterable[Any]) -> None:
+    """One row per engine: whether it can be used here, and why not."""
+    rows = []
+    for engine in engines:
+        details = engine.details
+        text = (
+            ", ".join(f"{key} {value}" for key, value in details.items())
+            if isinstance(details, Mapping)
+            else str(details or "")
+        )
+        rows.append(
+            (engine.name, "[green]yes[/]" if engine.available else "[red]no[/]", _escape(engine.reason or text))
+        )
+    _print_table(("engine", "available", "details"), rows)
+
+
+def print_model(model: onnx.ModelProto, name: str) -> None:
+    """Inputs, outputs, operators and plugins of an ONNX model."""
+    graph = model.graph
+    out = console()
+    out.print(
+        f"[bold]{_escape(name)}[/]: {_escape(graph.name)}, by {_escape(model.producer_name or 'unknown')}",
+        soft_wrap=True,
+    )
+    opsets = ", ".join(f"{entry.domain or 'ai.onnx'} {entry.version}" for entry in model.opset_import)
+    weights = sum(int(np.prod(tensor.dims)) for tensor in graph.initializer)
+    out.print(
+        f"opsets: {opsets}; {len(graph.node)} nodes, {weights:,} parameters, {model.ByteSize():,} bytes", soft_wrap=True
+    )
+    constants = {tensor.name for tensor in graph.initializer}
+    rows = [("input", value.name, *_type(value)) for value in graph.input if value.name not in constants]
+    rows += [("output", value.name, *_type(value)) for value in graph.output]
+    _print_table(("", "name", "type", "dims"), rows)
+    counts = Counter(node.op_type if not node.domain else f"{node.domain}.{node.op_type}" for node in graph.node)
+    out.print("operators: " + ", ".join(f"{kind} {count}" for kind, count in counts.most_common()), soft_wrap=True)
+    plugins = [
+        (node.name, f"{node.domain}.{node.op_type}", _fields(node)) for node in graph.node if is_plugin_node(node)
+    ]
+    if plugins:
+        _print_table(("plugin node", "class", "fields"), plugins)
+
+
+def print_engine(engine: Engine, name: str) -> None:
+    """Precision, inputs and outputs of an engine."""
+    console().print(
+        f"[bold]{_escape(name)}[/]: engine {_escape(engine.name)}, {engine.precision}, model {engine.model_digest[:8]}",
+        soft_wrap=True,
+    )
+    rows = [("input", desc.name, str(desc.dtype), _dims(desc.dims)) for desc in engine.inputs]
+    rows += [("output", desc.name, str(desc.dtype), _dims(desc.dims)) for desc in engine.outputs]
+    _print_table(("", "name", "type", "dims"), rows)
+
+
+def print_outputs(outputs: Mapping[str, Any]) -> None:
+    """One row per array: dims, type and a few figures."""
+    rows = []
+    for name, array in outputs.items():
+        values = np.asarray(array, np.float64)
+        figures = [f"{function(values):.6g}" for function in (np.min, np.max, np.mean)] if values.size else ["", "", ""]
+        rows.append((name, str(array.dtype), _dims(array.shape), *figures))
+    _print_table(("output", "type", "dims", "min", "max", "mean"), rows)
+
+
+def print_evaluation(result: Evaluation) -> None:
+    """One row per class, one for all."""
+    rows = [
+        (_escape(row.name), str(row.objects), str(row.detections), f"{row.ap50:.3f}", f"{row.ap:.3f}")
+        for row in result.classes
+    ]
+    objects, found = sum(row.objects for row in result.classes), sum(row.detections for row in result.classes)
+    rows.append(
+        ("[bold]all[/]", str(objects), str(found), f"[bold]{result.map50:.3f}[/]", f"[bold]{result.map:.3f}[/]")
+    )
+    _print_table(("class", "objects", "detections", "AP50", "AP50:95"), rows)
+    console().print(f"{result.photos} photos in {result.seconds:.1f} s", soft_wrap=True)
+    if result.ignored:
+        console().print(f"not known to the detector, left out: {_escape(', '.join(result.ignored))}", soft_wrap=True)
+
+
+def _print_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+    table = require("rich.table", extra="cli", package="rich").Table(
+        box=require("rich.box", extra="cli", package="rich").SIMPLE
+    )
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console().print(table)
+
+
+def _fields(node: onnx.NodeProto) -> str:
+    hidden = ("plugin_namespace", "plugin_version")
+    values = {key: value for key, value in node_attributes(node).items() if key not in hidden}
+    return _escape(", ".join(f"{key}={_short(value)}" for key, value in values.items()))
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"array{value.shape}"
+    if isinstance(value, list):
+        shown = ", ".join(f"{item:.6g}" if isinstance(item, float) else str(item) for item in value[:10])
+        return f"({shown}{', ...' if len(value) > 10 else ''})"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _type(value: onnx.ValueInfoProto) -> tuple[str, str]:
+    helper = require("onnx.helper", extra="onnx")
+    tensor = value.type.tensor_type
+    dims = " x ".join(dim.dim_param or str(dim.dim_value) for dim in tensor.shape.dim)
+    return str(np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type)).name), _escape(dims)
+
+
+def _dims(dims: Iterable[Any]) -> str:
+    return _escape(" x ".join(str(dim) for dim in dims))
+
+
+def _escape(text: str) -> str:
+    return str(require("rich.markup", extra="cli", package="rich").escape(text))

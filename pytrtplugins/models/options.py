@@ -1,0 +1,166 @@
+"""The command line of the samples: what is the same for each detector."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import PytrtpluginsError, UsageError
+from ..vision import MODES
+from .download import NAMES, download
+from .pictures import find_pictures
+
+__all__ = ["Options", "exit_on_error", "parse_options"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user asked a sample for; every file that is read exists.
+
+    Fields:
+        pictures: Photos and videos.
+        cfg: darknet's network.
+        weights: Its weights.
+        names: Its class names; None where there is no such file.
+        precision: ``"fp32"``, ``"fp16"`` or ``"int8"``.
+        engine: Name of the engine, or ``"auto"``.
+        threads: CPU threads; None: the engine decides.
+        calibration: Folder of photos to calibrate with; None: the cache only.
+        cache: Calibration cache to read or write.
+        threshold: Lowest score, 0..1.
+        nms: Highest overlap, 0..1.
+        mode: How photos are fitted into the input.
+        output: Annotated picture to write.
+        json: File for the results; None: none.
+    """
+
+    pictures: tuple[Path, ...]
+    cfg: Path
+    weights: Path
+    names: Path | None
+    precision: str
+    engine: str
+    threads: int | None
+    calibration: Path | None
+    cache: Path
+    threshold: float
+    nms: float
+    mode: str
+    output: Path
+    json: Path | None
+
+
+def parse_options(description: str, model: str | Path, arguments: Sequence[str] | None = None) -> Options:
+    """Read a sample's command line.
+
+    Args:
+        description: The sample's docstring, shown by ``--help``.
+        model: Stem of the files to use by default: ``<model>.cfg``, ``.weights``, ``.names`` and ``.cache``.
+        arguments: The words of the command line; None: the process's.
+
+    Raises:
+        ImageError: a photo is missing.
+        UsageError: a file is missing, or INT8 is asked for and there is nothing to take its scales from.
+    """
+    given = _parser(description).parse_args(arguments)
+    pictures = tuple(find_pictures(given.images, folders=[Path(model).parents[1]]))
+    if given.download:
+        if given.cfg or given.weights:
+            raise UsageError("--download brings the cfg and the weights: leave out --cfg and --weights.")
+        files = download(given.download)
+        given.cfg, given.weights, given.names = files.cfg, files.weights, given.names or files.names
+    cfg = given.cfg or Path(f"{model}.cfg")
+    weights = given.weights or cfg.with_suffix(".weights")
+    names = given.names or cfg.with_suffix(".names")
+    for option, path in (("--cfg", cfg), ("--weights", weights)):
+        if not path.is_file():
+            raise UsageError(f"{option} {path}: no such file. Looked for: {path.absolute()}", path=path)
+    cache = given.cache or cfg.with_suffix(".cache")
+    if given.precision == "int8" and not given.calibration and not cache.is_file():
+        raise UsageError(
+            f"--int8 needs the scale of each tensor: there is no calibration cache {cache}, and no photos to make one from.\n"
+            "Do: add --calibration DIR with a few hundred photos like those to be looked at, or --cache FILE",
+            cache=cache,
+        )
+    return Options(
+        pictures=pictures,
+        cfg=cfg,
+        weights=weights,
+        names=names if given.names or names.is_file() else None,
+        precision=given.precision,
+        engine=given.engine,
+        threads=given.threads,
+        calibration=given.calibration,
+        cache=cache,
+        threshold=given.threshold,
+        nms=given.nms,
+        mode=given.mode,
+        output=given.output,
+        json=given.json,
+    )
+
+
+@contextmanager
+def exit_on_error() -> Iterator[None]:
+    """Print this package's errors, and those of files, without a traceback, and end with exit code 2."""
+    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
+    try:
+        yield
+    except PytrtpluginsError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(0) from None
+    except OSError as error:
+        print(f"{error.filename or 'file'}: {error.strerror or error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+
+
+def _parser(description: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add(
+        "images",
+        nargs="+",
+        metavar="IMAGE",
+        help="photos, folders of photos or videos; chelsea and dog.jpg are looked for",
+    )
+    precision = parser.add_mutually_exclusive_group()
+    for name, text in (("fp32", "single precision (default)"), ("fp16", "half precision"), ("int8", "8-bit integers")):
+        precision.add_argument(
+            f"--{name}", dest="precision", action="store_const", const=name, default="fp32", help=text
+        )
+    add("--engine", default="auto", help="auto, cpu, onnxruntime, reference; see: pytrt devices")
+    add("--threads", type=int, metavar="N", help="CPU threads")
+    add("--cfg", type=Path, metavar="FILE", help="darknet's network; default: the model that comes with the samples")
+    add("--weights", type=Path, metavar="FILE", help="its weights; default: beside the cfg")
+    add("--names", type=Path, metavar="FILE", help="its class names, one a line; default: beside the cfg")
+    add("--download", choices=NAMES, metavar="NAME", help=f"fetch a published network: {', '.join(NAMES)}")
+    add("--calibration", type=Path, metavar="DIR", help="photos to calibrate INT8 with")
+    add(
+        "--cache",
+        type=Path,
+        metavar="FILE",
+        help="calibration cache; read if it fits, else written; default: beside the cfg",
+    )
+    add("--threshold", type=float, default=0.5, metavar="X", help="lowest score, default 0.5")
+    add("--nms", type=float, default=0.45, metavar="X", help="highest overlap of boxes of a class, default 0.45")
+    add("--mode", choices=MODES, default="letterbox", help="how photos are fitted into the network's input")
+    add(
+        "--output",
+        type=Path,
+        default=Path("predictions.png"),
+        metavar="FILE",
+        help="annotated picture; default predictions.png",
+    )
+    add("--json", type=Path, metavar="FILE", help="write what was found as JSON")
+    return parser

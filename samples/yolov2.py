@@ -1,0 +1,61 @@
+"""Find animals and people on photos: darknet's files → ONNX → an engine → boxes.
+
+    python samples/yolov2.py dog.jpg                                   in float32
+    python samples/yolov2.py --int8 dog.jpg chelsea                    in INT8, with the scales that come with the model
+    python samples/yolov2.py --int8 --calibration photos/ --cache my.cache dog.jpg
+    python samples/yolov2.py --cfg yolov2-voc.cfg --weights yolov2-voc.weights --names voc.names holidays/ film.mp4
+
+The network's reorg and region layers are classes of Python: see pytrtplugins/layers.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from darknet2caffe import read_network, to_onnx
+from pytrtplugins import build
+from pytrtplugins.calibration import EntropyCalibrator, ImageBatches
+from pytrtplugins.models import PictureWriter, Yolov2, exit_on_error, parse_options, read_pictures
+
+SHIPPED = Path(__file__).parent / "models" / "yolov2-animals"
+
+
+def main() -> None:
+    """Run the sample; the four steps are the whole way from darknet to boxes."""
+    options = parse_options(__doc__, SHIPPED)
+
+    # 1. darknet's cfg and weights become an ONNX model; reorg and region stay nodes of their own.
+    model = to_onnx(read_network(options.cfg, options.weights))
+
+    # 2. INT8 needs the scale of each tensor: from the cache if it fits this network, else measured on photos and kept.
+    calibrator = None
+    if options.precision == "int8":
+        photos = ImageBatches(options.calibration, mode=options.mode) if options.calibration else None
+        calibrator = EntropyCalibrator(photos, cache=options.cache)
+
+    # 3. An engine runs the model on this machine. engine.save("yolov2.engine") would keep it for the next time.
+    engine = build(
+        model, engine=options.engine, precision=options.precision, calibration=calibrator, threads=options.threads
+    )
+
+    # 4. The detector fits a photo into the network's input, runs it, and turns what comes out into boxes.
+    detector = Yolov2(engine, names=options.names, mode=options.mode)
+    print(f"engine {engine.name}, {engine.precision}, input {detector.size[0]}x{detector.size[1]}")
+    results = []
+    with PictureWriter(options.output, several=len(options.pictures) > 1) as writer:
+        for picture in read_pictures(options.pictures):
+            boxes = detector(picture.image, score_threshold=options.threshold, iou_threshold=options.nms)
+            print(f"{picture.name}: {detector.timings}")
+            for box in boxes:
+                print(box)  # dog: 82%
+            writer.write(picture, boxes)
+            results.append({"file": picture.name, "detections": [box.to_dict() for box in boxes]})
+    print("saved", *writer.written)
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    with exit_on_error():
+        main()
