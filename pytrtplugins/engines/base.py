@@ -1,0 +1,297 @@
+"""What an engine is: the contract, with its checks."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import __version__
+from .._files import sha256_hex
+from .._optional import require
+from ..errors import BindingError, EngineError, PrecisionError, UsageError
+from ..tensor import Array, DType, SymbolicDim, TensorDesc
+from .container import write_engine_file
+
+if TYPE_CHECKING:
+    import onnx
+    from typing_extensions import Self
+
+__all__ = ["Availability", "BuildOptions", "Engine", "ExecutionContext"]
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """How to build.
+
+    Attributes:
+        precision: Arithmetic of the layers: ``"fp32"``, ``"bf16"``, ``"fp16"`` or ``"int8"``.
+        threads: Threads of one run; None: all cores that the process may use.
+        device: The engine's own name for a device, such as ``"CPU"``; None: its default.
+    """
+
+    precision: str = "fp32"
+    threads: int | None = None
+    device: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.threads is not None and self.threads < 1:
+            raise UsageError(f"threads: expected at least 1, found {self.threads}", threads=self.threads)
+
+
+@dataclass(frozen=True)
+class Availability:
+    """Whether an engine can be used here.
+
+    Attributes:
+        name: The engine's name.
+        reason: Why it cannot be used, with the next command; empty when it can.
+        details: Versions and devices.
+    """
+
+    name: str
+    reason: str
+    details: str
+
+    @property
+    def available(self) -> bool:
+        """Whether the engine can be used on this machine."""
+        return not self.reason
+
+
+class Engine(ABC):
+    """A network made ready to run. It is shareable: each thread runs it through a context of its own.
+
+    Subclasses fill in `_create_context`, and raise `BuildError` in their constructor for what they cannot run.
+
+    Attributes:
+        model: The ONNX model as built, after all passes.
+        options: How it was built.
+        inputs: Name, dims and dtype of each input; dims are symbolic where they are free.
+        outputs: The same of each output.
+        model_digest: SHA-256 of the model.
+
+    Args:
+        model: A prepared model; for INT8 with Q/DQ nodes.
+        options: How to build.
+
+    Raises:
+        PrecisionError: the engine does not have the precision.
+        BuildError: it cannot run the model.
+    """
+
+    name: ClassVar[str]
+    precisions: ClassVar[tuple[str, ...]] = ("fp32",)
+
+    def __init__(self, model: onnx.ModelProto, options: BuildOptions) -> None:
+        self.check_precision(options.precision)
+        self.model, self.options = model, options
+        initializers = {tensor.name for tensor in model.graph.initializer}
+        self.inputs = tuple(_describe(info) for info in model.graph.input if info.name not in initializers)
+        self.outputs = tuple(_describe(info) for info in model.graph.output)
+
+    # -- what an engine fills in -------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _create_context(self) -> ExecutionContext:
+        """Make a context; weights are shared with the engine's other contexts."""
+
+    @classmethod
+    def availability(cls) -> Availability:
+        """Whether this engine can be used here, and if not, why."""
+        return Availability(cls.name, "", "")
+
+    @classmethod
+    def check_precision(cls, precision: str) -> None:
+        """Require a precision that the engine has.
+
+        Raises:
+            PrecisionError: it does not; the message gives the alternatives.
+        """
+        if precision not in cls.precisions:
+            raise PrecisionError(
+                f"engine {cls.name!r} has no precision {precision!r}; it has {', '.join(cls.precisions)}.\n"
+                + ("Causes: CPUs have no fast FP16 arithmetic; FP16 is for GPUs.\n" if precision == "fp16" else "")
+                + "Do: "
+                + " or ".join(f'precision="{name}"' for name in cls.precisions),
+                precision=precision,
+                engine=cls.name,
+            )
+
+    @classmethod
+    def quantize_options(cls) -> dict[str, Any]:
+        """Options of `pytrtplugins.passes.quantize` that this engine needs on this machine."""
+        return {}
+
+    def requirements(self) -> dict[str, Any]:
+        """What a machine needs to load the saved engine; stored in its metadata, checked by `check_requirements`."""
+        return {}
+
+    @classmethod
+    def check_requirements(cls, requirements: Mapping[str, Any]) -> str:
+        """Why an engine with these requirements cannot be loaded here; empty when it can."""
+        return ""
+
+    # -- what callers use --------------------------------------------------------------------------------------------
+
+    @property
+    def precision(self) -> str:
+        """Arithmetic of the layers."""
+        return self.options.precision
+
+    @property
+    def model_digest(self) -> str:
+        """SHA-256 of the model as built."""
+        return sha256_hex(self.model.SerializeToString(deterministic=True))
+
+    def create_context(self) -> ExecutionContext:
+        """Make the state for one thread's runs; a context manager."""
+        return self._create_context()
+
+    def save(self, path: str | Path) -> None:
+        """Write an engine file (docs/format.md), whole or not at all."""
+        metadata = {
+            "engine": self.name,
+            "created_by": f"pytrtplugins {__version__}",
+            "options": asdict(self.options),
+            "requirements": self.requirements(),
+        }
+        write_engine_file(path, metadata, self.model.SerializeToString(deterministic=True))
+
+    def __repr__(self) -> str:
+        """Name, precision, inputs and outputs."""
+        inputs, outputs = (", ".join(map(str, descs)) for descs in (self.inputs, self.outputs))
+        return f"<{self.name} engine, {self.precision}: {inputs} -> {outputs}>"
+
+
+class ExecutionContext(ABC):
+    """The state of one thread's runs of an engine. Close it, or use it in a ``with`` block.
+
+    Subclasses fill in `_run`, and `_close` where there is something to release.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._busy = threading.Lock()
+        self._executor: ThreadPoolExecutor | None = None
+        self._closed = False
+
+    @abstractmethod
+    def _run(self, inputs: Arrays) -> Arrays:
+        """Run once; inputs are checked, contiguous arrays. The outputs belong to the caller from then on."""
+
+    def _close(self) -> None:
+        """Release what the context holds."""
+        return
+
+    def run(self, inputs: Mapping[str, Array]) -> Arrays:
+        """Run the network once.
+
+        Args:
+            inputs: One array for each input of the engine, by name, of exactly its dtype; free dims may have any size,
+                the same wherever they have the same name.
+
+        Returns:
+            One new array for each output, by name.
+
+        Raises:
+            BindingError: names, dims or dtypes do not fit.
+            EngineError: the context is closed, or another thread is running it.
+            Exception: what a plugin raised, as it raised it.
+        """
+        if self._closed:
+            raise EngineError(f"{self.engine!r}: the context is closed.\nDo: engine.create_context()")
+        arrays = self._check(inputs)
+        if not self._busy.acquire(blocking=False):
+            raise EngineError(
+                f"{self.engine!r}: another thread is running this context.\nDo: make one context per thread."
+            )
+        try:
+            return self._run(arrays)
+        finally:
+            self._busy.release()
+
+    def run_async(self, inputs: Mapping[str, Array]) -> Future[Arrays]:
+        """Queue a run behind those queued before it, and return at once; ``.result()`` waits for the outputs.
+
+        The inputs must not change until then. Do not mix it with `run` while runs are queued.
+        """
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(1, thread_name_prefix=f"{self.engine.name}-context")
+        return self._executor.submit(self.run, inputs)
+
+    def close(self) -> None:
+        """Wait for queued runs and release the context; more calls do nothing."""
+        if self._closed:
+            return
+        if self._executor is not None:
+            self._executor.shutdown()
+        self._closed = True
+        self._close()
+
+    def __enter__(self) -> Self:
+        """The context itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def _check(self, inputs: Mapping[str, Array]) -> Arrays:
+        expected = {desc.name: desc for desc in self.engine.inputs}
+        if inputs.keys() != expected.keys():
+            raise BindingError(
+                f"{self.engine!r}: expected arrays for {sorted(expected)}, found {sorted(inputs)}",
+                expected=sorted(expected),
+                found=sorted(inputs),
+            )
+        free: dict[SymbolicDim, int] = {}
+        return {name: self._checked(desc, inputs[name], free) for name, desc in expected.items()}
+
+    def _checked(self, desc: TensorDesc, value: Array, free: dict[SymbolicDim, int]) -> npt.NDArray[Any]:
+        try:
+            array = np.asarray(value)
+        except TypeError as error:
+            raise BindingError(
+                f"input {desc.name!r}: expected a NumPy array, found {type(value).__name__}: {error}"
+            ) from error
+        if array.dtype.name != desc.dtype.value:
+            raise BindingError(
+                f"input {desc.name!r}: expected {desc.dtype}, found {array.dtype}.\nDo: array.astype(numpy.{desc.dtype})",
+                expected=desc.dtype,
+                found=array.dtype,
+            )
+        fits = len(array.shape) == len(desc.dims) and all(
+            free.setdefault(dim, size) == size if isinstance(dim, SymbolicDim) else dim == size
+            for dim, size in zip(desc.dims, array.shape, strict=True)
+        )
+        if not fits:
+            bound = f" with {', '.join(f'{dim}={size}' for dim, size in free.items())}" if free else ""
+            raise BindingError(
+                f"input {desc.name!r}: expected dims ({', '.join(map(str, desc.dims))}){bound}, found {array.shape}",
+                expected=desc.dims,
+                found=array.shape,
+            )
+        return np.ascontiguousarray(array).reshape(array.shape)
+
+
+def _describe(info: onnx.ValueInfoProto) -> TensorDesc:
+    helper = require("onnx.helper", extra="onnx", feature="building an engine")
+    tensor = info.type.tensor_type
+    dims = tuple(
+        int(dim.dim_value) if dim.HasField("dim_value") else SymbolicDim(dim.dim_param or f"{info.name}.{axis}")
+        for axis, dim in enumerate(tensor.shape.dim)
+    )
+    return TensorDesc(info.name, dims, DType.of(helper.tensor_dtype_to_np_dtype(tensor.elem_type)))
