@@ -112,12 +112,12 @@ class Quantize(Pass):
     1. Activations: int8, zero point 0, one scale a tensor, from the table. A tensor is quantized once, behind the
        activation function (Conv → LeakyRelu → Q → DQ), and every layer that computes in int8 reads that DQ. With
        ``around_activations`` also before it (Conv → Q → DQ → LeakyRelu → Q → DQ): onnxruntime needs that form to run
-       LeakyRelu in int8; elsewhere it costs accuracy (about 2 dB on YOLOv2) and brings nothing.
+       LeakyRelu in int8; elsewhere it costs accuracy (1.5 dB on YOLOv2) and brings nothing.
     2. Weights of Conv, ConvTranspose, Gemm and MatMul: int8 constants in -127..127, one scale an output channel,
        max|w|/127, rounded half to even, followed by DequantizeLinear. Biases stay float32. CPUs without VNNI add two
        products of uint8 and int8 in 16 bits, which saturate where two weights of up to 127 meet two large activations:
        OpenVINO's results are then wrong by many steps. With ``weight_levels=64`` they cannot (2·255·64 < 2**15), and
-       its results equal onnxruntime's, for about 1 dB more rounding noise.
+       its results equal onnxruntime's, for 1 to 4 dB more rounding noise (2 on YOLOv2, 4 on depthwise Yolo-Fastest).
     3. Tensors joined by nodes that only copy values (MaxPool, Concat, Reshape, Transpose, nearest Resize, plugins
        whose ``int8`` is ``"pass_through"`` ...) share one scale, the largest of those that are computed. Q/DQ stands
        before the first of the copying nodes, and again, with the same scale, behind each plugin: that second pair

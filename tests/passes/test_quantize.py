@@ -15,7 +15,9 @@ from onnx.reference import ReferenceEvaluator
 
 import pytrtplugins as ptp
 from pytrtplugins.calibration import CalibrationTable, MinMaxCalibrator
+from pytrtplugins.decompose import add_functions, infer_shapes, inline_plugins
 from pytrtplugins.errors import CalibrationTableError, ModelError, UsageError
+from pytrtplugins.layers import Reorg
 from pytrtplugins.passes._base import to_ir
 from pytrtplugins.passes.quantize import FLOAT_LAYERS, Quantize, quantize, quantize_weights, quantized_tensors
 
@@ -82,7 +84,8 @@ class Net:
             [helper.make_tensor_value_info(output, TensorProto.FLOAT, None) for output in outputs],
             self.constants,
         )
-        opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid("quantize_test", 1)]
+        opsets = [helper.make_opsetid("", self.opset)]
+        opsets += [helper.make_opsetid(domain, 1) for domain in sorted({n.domain for n in self.nodes} - {""})]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
         return onnx.shape_inference.infer_shapes(model)
 
@@ -259,6 +262,28 @@ def test_the_second_pair_of_a_plugin_changes_no_value():
     np.testing.assert_array_equal(
         np.sort(values["shuffle2"], axis=None), np.sort(values["a_leaky_dequantized"], axis=None)
     )
+
+
+def test_plugins_may_be_inlined_before_or_after_or_be_functions():
+    net = Net(size=16)
+    a = net.conv("data", "a", 8)
+    pool = net.add("MaxPool", [a], "pool", kernel_shape=[2, 2], strides=[2, 2])
+    reorg = net.plugin(Reorg(stride=2), a, "reorg")
+    b = net.conv(pool, "b", 6)
+    route = net.add("Concat", [reorg, b], "route", 32 + 6, axis=1)
+    net.channels["route"] = 32 + 6
+    net.conv(net.conv(route, "c", 8), "d", 5, kernel=1, leaky=False)
+    model = infer_shapes(net.model("d"))
+    x, table = photo(model), calibrated(inline_plugins(model))
+    after = inline_plugins(quantize(model, table))
+    before = quantize(inline_plugins(model), table)
+    functions = quantize(add_functions(model), table)
+    assert len(quantized_names(after)) == len(quantized_names(before)) + 1
+    expected = run(inline_plugins(model), x, ["d"])["d"]
+    results = [run(form, x, ["d"])["d"] for form in (before, after, functions)]
+    np.testing.assert_array_equal(results[0], results[1])
+    np.testing.assert_array_equal(results[0], results[2])
+    assert sqnr(expected, results[0]) > 25
 
 
 @given(
