@@ -632,3 +632,25 @@ def test_names_that_are_taken_are_avoided():
     quantized = quantize(model, calibrated(model))
     onnx.checker.check_model(quantized)
     assert "data_scale_2" in constants(quantized)
+
+
+def as_uint8(model):
+    """The same numbers with uint8 activations around 128, the form that OpenVINO computes rightly (int8 is not)."""
+    rewritten = onnx.ModelProto()
+    rewritten.CopyFrom(model)
+    del rewritten.graph.value_info[:]
+    zero = next(c for c in rewritten.graph.initializer if c.name == "int8_zero")
+    zero.CopyFrom(numpy_helper.from_array(np.uint8(128), "int8_zero"))
+    return rewritten
+
+
+def test_with_64_weight_levels_openvino_equals_onnxruntime_on_every_cpu():
+    openvino = pytest.importorskip("openvino", reason="compares with OpenVINO's int8 kernels")
+    model = tiny_yolo()
+    quantized = as_uint8(quantize(model, calibrated(model), weight_levels=64))
+    x = photo(model)
+    core = openvino.Core()
+    compiled = core.compile_model(
+        core.read_model(quantized.SerializeToString()), "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
+    )
+    assert sqnr(run(quantized, x, ["e"])["e"], compiled(x)[0]) > 40
