@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import http.server
+import socket
+import threading
+
+import pytest
+
+from pytrtplugins.errors import CfgError, FormatError, UsageError, WeightsError
+from pytrtplugins.models import DownloadError, download
+
+CFG = b"""[net]
+width=32
+height=32
+channels=3
+[convolutional]
+filters=7
+size=1
+stride=1
+activation=linear
+[region]
+anchors=1,1
+classes=2
+num=1
+"""
+PARAMETERS = 7 + 7 * 3
+WEIGHTS = (0).to_bytes(4, "little") + (2).to_bytes(4, "little") + bytes(4) + bytes(8) + bytes(4 * PARAMETERS)
+FILES = {"/cfg/yolov2-voc.cfg": CFG, "/data/voc.names": b"cat\ndog\n", "/files/yolov2-voc.weights": WEIGHTS}
+
+
+@pytest.fixture
+def server():
+    """A server on loopback; `.files` may be changed, `.seen` lists what was asked for."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.server.seen.append(self.path)
+            body = self.server.files.get(self.path)
+            self.send_response(200 if body is not None else 404)
+            self.send_header("Content-Length", str(len(body or b"") + self.server.missing_bytes))
+            self.end_headers()
+            self.wfile.write(body or b"")
+
+        def log_message(self, *_):
+            """Say nothing."""
+
+    found = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    found.files, found.seen, found.missing_bytes = dict(FILES), [], 0
+    thread = threading.Thread(target=found.serve_forever)
+    thread.start()
+    yield found
+    found.shutdown()
+    thread.join()
+    found.server_close()
+
+
+def fetch(server, folder, name="yolov2-voc"):
+    base = f"http://127.0.0.1:{server.server_port}"
+    return download(name, folder, weights_url=f"{base}/files", source_url=base)
+
+
+def test_the_three_files_arrive_as_they_are(server, tmp_path):
+    files = fetch(server, tmp_path)
+    assert (files.cfg.read_bytes(), files.weights.read_bytes(), files.names.read_bytes()) == (
+        CFG,
+        WEIGHTS,
+        b"cat\ndog\n",
+    )
+
+
+def test_what_is_there_is_not_fetched_again(server, tmp_path):
+    fetch(server, tmp_path)
+    server.seen.clear()
+    fetch(server, tmp_path)
+    assert server.seen == []
+
+
+@pytest.mark.parametrize("weights", [WEIGHTS[:-4], WEIGHTS + bytes(4), WEIGHTS[:10]])
+def test_weights_of_another_size_are_refused_and_not_kept(server, tmp_path, weights):
+    server.files["/files/yolov2-voc.weights"] = weights
+    with pytest.raises(WeightsError, match=r"yolov2-voc\.weights: what http.* cannot be used"):
+        fetch(server, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["voc.names", "yolov2-voc.cfg"]
+
+
+def test_a_login_page_is_refused(server, tmp_path):
+    server.files["/files/yolov2-voc.weights"] = b"<!DOCTYPE html><html>please log in</html>"
+    with pytest.raises(FormatError, match="web page"):
+        fetch(server, tmp_path)
+
+
+def test_a_cfg_that_is_none_is_refused(server, tmp_path):
+    server.files["/cfg/yolov2-voc.cfg"] = b"[nonsense]\n"
+    with pytest.raises(CfgError, match=r"yolov2-voc\.cfg"):
+        fetch(server, tmp_path)
+
+
+def test_a_file_that_moved_says_so(server, tmp_path):
+    del server.files["/files/yolov2-voc.weights"]
+    with pytest.raises(DownloadError, match="the server says 404") as caught:
+        fetch(server, tmp_path)
+    assert caught.value.url.endswith("/files/yolov2-voc.weights")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # pooch leaves the broken socket open
+def test_a_transfer_that_breaks_off_is_refused_and_not_kept(server, tmp_path):
+    server.missing_bytes = 100
+    with pytest.raises(DownloadError):
+        fetch(server, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_network_it_says_where_to_put_the_file(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        nobody = f"http://127.0.0.1:{free.getsockname()[1]}"
+    with pytest.raises(DownloadError, match="no network") as caught:
+        download("yolov2-voc", tmp_path, weights_url=nobody, source_url=nobody)
+    assert str(tmp_path / "voc.names") in str(caught.value)
+
+
+def test_an_unknown_name_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="Known: yolov2-voc"):
+        download("yolov9", tmp_path)

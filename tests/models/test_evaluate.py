@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import json
+import tarfile
+
+import numpy as np
+import pytest
+
+from pytrtplugins.errors import FormatError, ImageError, NoDataError, UsageError
+from pytrtplugins.models import YoloData, evaluate
+from pytrtplugins.vision import Detection, save_image
+
+CLASSES = ("cat", "dog")
+# photo → rows of class, centre x, centre y, width, height
+TRUTH = {"a": [(0, 0.5, 0.5, 0.4, 0.4)], "b": [(1, 0.25, 0.25, 0.2, 0.2), (0, 0.7, 0.7, 0.4, 0.4)], "c": []}
+WIDTH, HEIGHT = 100, 80
+
+
+@pytest.fixture
+def data(tmp_path):
+    folder = tmp_path / "set"
+    for name in ("images", "labels"):
+        (folder / name).mkdir(parents=True)
+    for number, (name, rows) in enumerate(TRUTH.items()):
+        save_image(np.full((HEIGHT, WIDTH, 3), number, np.uint8), folder / "images" / f"{name}.png")
+        (folder / "labels" / f"{name}.txt").write_text("".join(" ".join(map(str, row)) + "\n" for row in rows))
+    (folder / "classes.txt").write_text("\n".join(CLASSES) + "\n")
+    (folder / "val.txt").write_text("".join(f"images/{name}.png\n" for name in TRUTH))
+    return folder
+
+
+class Scripted:
+    """A detector that reports what it is told for each photo; photos are known by their grey."""
+
+    def __init__(self, reports, names=CLASSES):
+        self.reports, self.names = reports, names
+
+    def __call__(self, photo, *, score_threshold=0.5, iou_threshold=0.45):
+        found = self.reports.get("abc"[photo[0, 0, 0]], [])
+        return [Detection(self.names[k], k, score, box) for k, score, box in found if score >= score_threshold]
+
+
+def corners(row):
+    _, x, y, w, h = row
+    return ((x - w / 2) * WIDTH, (y - h / 2) * HEIGHT, (x + w / 2) * WIDTH, (y + h / 2) * HEIGHT)
+
+
+def perfect():
+    return {name: [(row[0], 0.9, corners(row)) for row in rows] for name, rows in TRUTH.items()}
+
+
+def test_a_perfect_detector_has_1(data):
+    result = evaluate(Scripted(perfect()), data)
+    assert (result.map50, result.map, result.photos) == (pytest.approx(1), pytest.approx(1), 3)
+    assert [(row.name, row.objects, row.detections) for row in result.classes] == [("cat", 2, 2), ("dog", 1, 1)]
+
+
+def test_a_detector_that_finds_nothing_has_0(data):
+    result = evaluate(Scripted({}), data)
+    assert (result.map50, result.map) == (0, 0)
+
+
+def test_one_of_two_cats_is_half_the_recall(data):
+    reports = perfect()
+    reports["a"] = []
+    result = evaluate(Scripted(reports), data)
+    assert result.classes[0].ap50 == pytest.approx(51 / 101)  # COCO samples 101 recalls, 0.00 to 0.50 are met
+    assert result.map50 == pytest.approx((51 / 101 + 1) / 2)
+
+
+def test_a_false_alarm_above_all_halves_the_precision(data):
+    reports = perfect()
+    reports["c"] = [(1, 0.99, (0.0, 0.0, 50.0, 50.0))]
+    assert evaluate(Scripted(reports), data).classes[1].ap50 == pytest.approx(0.5)
+
+
+def test_a_shifted_box_counts_at_iou_50_only(data):
+    reports = perfect()
+    x1, y1, x2, y2 = corners(TRUTH["b"][0])
+    reports["b"][0] = (1, 0.9, (x1 + 5, y1, x2 + 5, y2))  # IoU 15 / 25 = 0.6
+    dog = evaluate(Scripted(reports), data).classes[1]
+    assert dog.ap50 == pytest.approx(1)
+    assert dog.ap == pytest.approx(0.3)  # at 0.5, 0.55 and 0.6 of ten
+
+
+def test_classes_are_matched_by_name(data):
+    names = ("bird", "DOG", "Cat")
+    swapped = {name: [(2 if k == 0 else 1, score, box) for k, score, box in rows] for name, rows in perfect().items()}
+    swapped["c"] = [(0, 0.99, (0.0, 0.0, 9.0, 9.0))]
+    assert evaluate(Scripted(swapped, names), data).map50 == pytest.approx(1)
+
+
+def test_classes_unknown_to_the_detector_are_left_out_and_named(data):
+    result = evaluate(Scripted({"b": [(0, 0.9, corners(TRUTH["b"][0]))]}, names=("dog",)), data)
+    assert (result.map50, result.ignored) == (pytest.approx(1), ("cat",))
+
+
+def test_names_that_differ_can_be_mapped(data):
+    result = evaluate(Scripted(perfect(), names=("kitten", "dog")), data, class_map={"cat": "kitten"})
+    assert result.map50 == pytest.approx(1)
+
+
+def test_nothing_in_common_is_refused(data):
+    with pytest.raises(UsageError, match="share no class"):
+        evaluate(Scripted({}, names=("bird", "plane")), data)
+
+
+def test_a_map_of_unknown_classes_is_refused(data):
+    with pytest.raises(UsageError, match="class_map"):
+        evaluate(Scripted({}), data, class_map={"tv": "tvmonitor"})
+
+
+def test_a_tar_gives_the_same_as_its_folder(data, tmp_path):
+    with tarfile.open(tmp_path / "set.tar", "w") as tar:
+        for path in sorted(data.rglob("*.*")):
+            tar.add(path, path.relative_to(data).as_posix())
+    reports = {**perfect(), "a": []}
+    ours, theirs = (evaluate(Scripted(reports), place).to_dict() for place in (data, tmp_path / "set.tar"))
+    assert {**ours, "seconds": 0} == {**theirs, "seconds": 0}
+
+
+def test_parts_make_one_set(data, tmp_path):
+    with tarfile.open(tmp_path / "images.tar", "w") as tar:
+        tar.add(data / "images", "images")
+    for path in (data / "images").iterdir():
+        path.unlink()
+    (data / "images").rmdir()
+    assert evaluate(Scripted(perfect()), [data, tmp_path / "images.tar"]).map50 == pytest.approx(1)
+
+
+def test_a_limit_takes_the_first_photos(data):
+    assert evaluate(Scripted(perfect()), data, limit=1).photos == 1
+
+
+def test_figures_are_json_even_where_a_class_has_no_object(data):
+    result = evaluate(Scripted(perfect()), data, limit=1)
+    values = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert [row["ap50"] for row in values["classes"]] == [pytest.approx(1), None]
+    assert values["map50"] == pytest.approx(1)
+
+
+def test_the_table_has_a_row_per_class_and_one_for_all(data):
+    lines = evaluate(Scripted(perfect()), data).table().splitlines()
+    assert [line.split()[0] for line in lines] == ["class", "cat", "dog", "all"]
+
+
+def test_missing_data_say_where_they_were_looked_for(tmp_path):
+    with pytest.raises(NoDataError, match="no such folder") as caught:
+        YoloData(tmp_path / "none")
+    assert str(tmp_path / "none") in str(caught.value)
+
+
+def test_a_missing_list_is_named(data):
+    with pytest.raises(NoDataError, match=r"test\.txt is missing"):
+        YoloData(data).photos("test.txt")
+
+
+def test_an_empty_list_is_refused(data):
+    (data / "val.txt").write_text("\n")
+    with pytest.raises(NoDataError, match="empty"):
+        YoloData(data).photos()
+
+
+@pytest.mark.parametrize(
+    "line", ["0 0.5 0.5 0.1", "x 0.5 0.5 0.1 0.1", "7 0.5 0.5 0.1 0.1", "0.5 0 0 0 0", "0 nan 0 0 0"]
+)
+def test_a_broken_label_is_refused_with_file_and_line(data, line):
+    (data / "labels" / "a.txt").write_text(f"0 0.5 0.5 0.1 0.1\n{line}\n")
+    with pytest.raises(FormatError, match=r"labels/a\.txt line 2") as caught:
+        YoloData(data).boxes("images/a.png")
+    assert caught.value.line == 2
+
+
+def test_a_photo_without_a_label_file_has_no_objects(data):
+    (data / "labels" / "a.txt").unlink()
+    assert YoloData(data).boxes("images/a.png").shape == (0, 5)
+
+
+def test_a_damaged_photo_is_our_error(data):
+    (data / "images" / "a.png").write_bytes(b"\x89PNG\r\n")
+    with pytest.raises(ImageError, match=r"a\.png"):
+        evaluate(Scripted({}), data)
+
+
+def test_what_is_no_tar_is_refused(tmp_path):
+    (tmp_path / "set.tar").write_bytes(b"no tar at all" * 100)
+    with pytest.raises(FormatError, match="not an uncompressed tar"):
+        YoloData(tmp_path / "set.tar")

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import cv2
+import numpy as np
+import pytest
+
+from pytrtplugins.errors import ImageError, UsageError
+from pytrtplugins.models import Picture, PictureWriter, find_pictures, read_pictures
+from pytrtplugins.vision import Detection, load_image, save_image
+
+BOX = [Detection("dog", 1, 0.8, (10.0, 20.0, 50.0, 60.0))]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in ("b.png", "a.jpg", "sub/c.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        save_image(np.full((80, 100, 3), 200, np.uint8), tmp_path / name)
+    (tmp_path / "notes.txt").write_text("no photo")
+    return tmp_path
+
+
+@pytest.fixture
+def video(tmp_path):
+    path = tmp_path / "film.avi"
+    writer = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"MJPG"), 10, (64, 48))
+    for grey in (10, 120, 240):
+        writer.write(np.full((48, 64, 3), grey, np.uint8))
+    writer.release()
+    return path
+
+
+def test_a_folder_gives_its_photos_in_order(folder):
+    assert [path.name for path in find_pictures([folder])] == ["a.jpg", "b.png", "c.png"]
+
+
+def test_files_and_folders_keep_the_order_of_the_words(folder):
+    assert [path.name for path in find_pictures([folder / "sub" / "c.png", folder])] == [
+        "c.png",
+        "a.jpg",
+        "b.png",
+        "c.png",
+    ]
+
+
+def test_a_folder_without_photos_is_refused(tmp_path):
+    (tmp_path / "notes.txt").write_text("no photo")
+    with pytest.raises(ImageError, match=r"no photos: looked for .*found 1 other"):
+        find_pictures([tmp_path])
+
+
+def test_a_missing_photo_says_every_place_that_was_looked_at(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ImageError, match="no such file") as caught:
+        find_pictures(["nosuchdog.jpg"], folders=[tmp_path / "samples"])
+    text = str(caught.value)
+    for place in (
+        tmp_path / "nosuchdog.jpg",
+        tmp_path / "samples" / "nosuchdog.jpg",
+        "/usr/share/darknet/data/nosuchdog.jpg",
+    ):
+        assert str(place) in text
+    assert "apt-get install darknet" in text
+
+
+def test_a_path_with_folders_is_looked_for_there_only(tmp_path):
+    with pytest.raises(ImageError) as caught:
+        find_pictures([tmp_path / "dog.jpg"])
+    assert caught.value.places == (tmp_path / "dog.jpg",)
+
+
+@pytest.mark.parametrize("name", ["chelsea", "astronaut", "chelsea.png"])
+def test_scikit_images_photos_are_found_by_name(name, tmp_path, monkeypatch):
+    pytest.importorskip("skimage")
+    monkeypatch.chdir(tmp_path)
+    (path,) = find_pictures([name])
+    assert path.stem == name.removesuffix(".png")
+    assert load_image(path).ndim == 3
+
+
+def test_no_source_is_refused():
+    with pytest.raises(ImageError, match="no photo given"):
+        find_pictures([])
+
+
+def test_a_video_gives_its_frames(video):
+    frames = list(read_pictures([video]))
+    assert [frame.frame for frame in frames] == [0, 1, 2]
+    assert [round(float(frame.image.mean()), -1) for frame in frames] == [10, 120, 240]
+    assert frames[0].frames_per_second == 10
+
+
+def test_a_video_without_frames_is_refused(tmp_path):
+    (tmp_path / "film.mp4").write_bytes(b"nothing to see" * 10)
+    with pytest.raises(ImageError, match="no frame"):
+        list(read_pictures([tmp_path / "film.mp4"]))
+
+
+def test_one_bad_photo_does_not_hide_the_others(folder, caplog):
+    (folder / "b.png").write_bytes(b"broken")
+    seen = []
+    with pytest.raises(ImageError, match="1 of 3 files could not be read"):
+        seen.extend(picture.path.name for picture in read_pictures(find_pictures([folder])))
+    assert seen == ["a.jpg", "c.png"]
+
+
+def test_a_single_bad_photo_is_its_own_error(tmp_path):
+    (tmp_path / "a.png").write_bytes(b"broken")
+    with pytest.raises(ImageError, match="not a picture"):
+        list(read_pictures([tmp_path / "a.png"]))
+
+
+def test_one_photo_is_saved_under_the_given_name(folder, tmp_path):
+    picture = next(read_pictures([folder / "b.png"]))
+    with PictureWriter(tmp_path / "out.png") as writer:
+        writer.write(picture, BOX)
+    assert writer.written == [tmp_path / "out.png"]
+    assert (load_image(tmp_path / "out.png") != picture.image).any()
+
+
+def test_several_photos_get_their_own_names(folder, tmp_path):
+    with PictureWriter(tmp_path / "out.png", several=True) as writer:
+        for picture in read_pictures([folder / "a.jpg", folder / "b.png", folder / "a.jpg"]):
+            writer.write(picture, BOX)
+    assert [path.name for path in writer.written] == ["out-a.png", "out-b.png", "out-a-2.png"]
+
+
+def test_frames_become_a_video(video, tmp_path):
+    with PictureWriter(tmp_path / "out.png") as writer:
+        for picture in read_pictures([video]):
+            writer.write(picture, [])
+    assert writer.written == [tmp_path / "out.mp4"]
+    greys = [float(picture.image.mean()) for picture in read_pictures(writer.written)]
+    assert greys == pytest.approx([10, 120, 240], abs=6)
+
+
+def test_a_missing_output_folder_is_refused_at_once(tmp_path):
+    with pytest.raises(UsageError, match="mkdir -p"):
+        PictureWriter(tmp_path / "none" / "out.png")
+
+
+def test_a_picture_knows_its_name(tmp_path):
+    image = np.zeros((1, 1, 3), np.uint8)
+    assert Picture(tmp_path / "a.png", image).name == str(tmp_path / "a.png")
+    assert Picture(tmp_path / "a.mp4", image, 7).name == f"{tmp_path / 'a.mp4'} frame 7"
