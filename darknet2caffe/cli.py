@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -165,14 +166,26 @@ def inspect(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command; errors of this package are printed without a traceback, exit status 1."""
+    """Run the command; errors of this package are printed without a traceback, with exit code 2.
+
+    Args:
+        arguments: The words after ``darknet2caffe``; None: the process's.
+
+    Raises:
+        SystemExit: always.
+    """
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     try:
-        app(list(arguments) if arguments is not None else None)
+        app(args=None if arguments is None else list(arguments), prog_name="darknet2caffe")
     except PytrtpluginsError as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(0) from None
     except OSError as error:
-        sys.exit(f"{error.filename or 'file'}: {error.strerror or error}")
+        print(f"{error.filename2 or error.filename or 'file'}: {error.strerror or error}", file=sys.stderr)
+        raise SystemExit(2) from None
 
 
 def _print_table(network: Network) -> None:

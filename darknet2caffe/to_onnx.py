@@ -95,36 +95,28 @@ class _Writer:
         self.onnx = require("onnx", extra="onnx", feature="writing ONNX")
         self.network, self.batch = network, batch
         self.fold, self.activation, self.bn_eps = fold, activation, bn_eps
-        self.nodes: list[onnx.NodeProto] = []
-        self.constants: list[onnx.TensorProto] = []
+        self.result = self.onnx.ModelProto(ir_version=IR_VERSION, producer_name="darknet2caffe")
+        self.graph = self.result.graph  # written in place: helper.make_model would copy the weights twice more
 
     def model(self) -> onnx.ModelProto:
-        helper = self.onnx.helper
-        for layer in self.network.layers:
+        helper, network, graph = self.onnx.helper, self.network, self.graph
+        graph.name = network.name
+        graph.input.append(self.value(INPUT_NAME, network.dims))
+        for layer in network.layers:
             if not layer.is_identity:
                 write_layer(layer, self)
-        for layer in self.network.outputs:
+                if layer not in network.outputs:
+                    graph.value_info.append(self.value(layer.name, layer.dims))
+        for layer in network.outputs:
             if layer.is_identity:
-                self.node("Identity", [self.network.tensor_name(layer.index)], layer.name)
-        graph = helper.make_graph(
-            self.nodes,
-            self.network.name,
-            [self.value(INPUT_NAME, self.network.dims)],
-            [self.value(layer.name, layer.dims) for layer in self.network.outputs],
-            self.constants,
-            value_info=[
-                self.value(layer.name, layer.dims)
-                for layer in self.network.layers
-                if not (layer.is_identity or layer in self.network.outputs)
-            ],
-        )
-        imports = [helper.make_opsetid("", OPSET)]
-        imports += [helper.make_opsetid(domain, 1) for domain in sorted({node.domain for node in self.nodes} - {""})]
-        model: onnx.ModelProto = helper.make_model(
-            graph, producer_name="darknet2caffe", opset_imports=imports, ir_version=IR_VERSION
-        )
-        helper.set_model_props(model, {"darknet.net": json.dumps(_metadata(self.network))})
-        return model
+                self.node("Identity", [network.tensor_name(layer.index)], layer.name)
+            graph.output.append(self.value(layer.name, layer.dims))
+        domains = sorted({node.domain for node in graph.node} - {""})
+        versions = {"": OPSET} | dict.fromkeys(domains, 1)
+        self.result.opset_import.extend(helper.make_opsetid(*version) for version in versions.items())
+        helper.set_model_props(self.result, {"darknet.net": json.dumps(_metadata(network))})
+        result: onnx.ModelProto = self.result
+        return result
 
     def value(self, name: str, dims: Shape) -> onnx.ValueInfoProto:
         helper, element_type = self.onnx.helper, self.onnx.TensorProto.FLOAT
@@ -132,11 +124,13 @@ class _Writer:
         return info
 
     def constant(self, name: str, array: Any) -> str:
-        self.constants.append(self.onnx.numpy_helper.from_array(np.ascontiguousarray(array), name))
+        data = np.ascontiguousarray(array)
+        data_type = self.onnx.helper.np_dtype_to_tensor_dtype(data.dtype)
+        self.graph.initializer.add(name=name, dims=data.shape, data_type=data_type, raw_data=data.tobytes())
         return name
 
     def node(self, operator: str, inputs: list[str], output: str, **attributes: Any) -> str:
-        self.nodes.append(self.onnx.helper.make_node(operator, inputs, [output], name=output, **attributes))
+        self.graph.node.append(self.onnx.helper.make_node(operator, inputs, [output], name=output, **attributes))
         return output
 
     def inputs(self, layer: Layer) -> list[str]:
@@ -258,7 +252,7 @@ def _(layer: Softmax, writer: _Writer) -> None:
 
 @write_layer.register
 def _(layer: PluginLayer, writer: _Writer) -> None:
-    writer.nodes.append(layer.plugin.as_node(writer.inputs(layer), [layer.name], layer.name))
+    writer.graph.node.append(layer.plugin.as_node(writer.inputs(layer), [layer.name], layer.name))
 
 
 def _metadata(network: Network) -> dict[str, Any]:

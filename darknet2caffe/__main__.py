@@ -1,0 +1,7 @@
+"""``python -m darknet2caffe``."""
+
+from __future__ import annotations
+
+from .cli import main
+
+main()
