@@ -1,0 +1,5 @@
+"""OpenVINO on the CPU."""
+
+from .engine import CpuEngine
+
+__all__ = ["CpuEngine"]

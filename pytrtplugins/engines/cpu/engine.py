@@ -1,0 +1,192 @@
+"""The default engine for CPUs: OpenVINO, with plugins inside."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ..._optional import require
+from ...decompose import inline_plugins
+from ...errors import BuildError, MissingExtraError, PytrtpluginsError, UnavailableError
+from ...onnx_node import from_node, is_plugin_node
+from ...passes import UnsignedActivations, to_ir, to_proto
+from ..base import Arrays, Availability, BuildOptions, Engine, ExecutionContext
+from ..cpu_features import cpu_features, default_threads, describe_cpu
+from ..int8 import int8_requirements, missing_int8_features, safe_weight_levels
+
+if TYPE_CHECKING:
+    import onnx
+
+    from .plugin_op import PluginHost
+
+__all__ = ["CpuEngine"]
+
+_log = logging.getLogger(__name__)
+_NATIVE_BF16 = {"bf16", "amx-bf16"}
+_BF16_GAIN = 0.95  # bf16 must take less than this part of float32's time to be chosen
+
+
+class CpuEngine(Engine):
+    """OpenVINO on the CPU.
+
+    Plugins with a decomposition are written out with standard operators, so that no Python runs per layer; the others run
+    through their `enqueue`, which calls `compute` by default. Float layers compute in float32, whatever hint OpenVINO would
+    follow; with ``precision="bf16"`` they compute in bf16 where the CPU has it and where that was measured to be faster.
+
+    Attributes:
+        choices: What was decided while building, and why.
+    """
+
+    name: ClassVar[str] = "cpu"
+    precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16", "int8")
+
+    def __init__(self, model: onnx.ModelProto, options: BuildOptions) -> None:
+        super().__init__(model, options)
+        if options.device not in (None, "CPU"):
+            raise UnavailableError(
+                f"engine 'cpu': device {options.device!r} is unknown; it has CPU.\nDo: leave device out",
+                device=options.device,
+            )
+        if options.precision == "bf16" and not cpu_features() & _NATIVE_BF16:
+            raise UnavailableError(
+                f"engine 'cpu': this CPU has no bf16 arithmetic: {describe_cpu()}. OpenVINO would emulate it, several times "
+                'slower.\nDo: precision="fp32" or precision="int8"'
+            )
+        self.choices: dict[str, str] = {}
+        self._hosts: dict[str, PluginHost] = {}
+        self._compiled = self._compile()
+        self._output_names = [desc.name for desc in self.outputs]
+
+    @classmethod
+    def availability(cls) -> Availability:
+        """Whether OpenVINO is installed, and on which CPU it runs."""
+        try:
+            openvino = require("openvino", extra="cpu", feature="engine 'cpu'")
+        except MissingExtraError as error:
+            return Availability(cls.name, str(error), "")
+        version = openvino.__version__.partition("-")[0]
+        return Availability(cls.name, "", f"OpenVINO {version} on {describe_cpu()}")
+
+    @classmethod
+    def quantize_options(cls) -> dict[str, Any]:
+        """7-bit weights where the CPU adds products in 16 bits."""
+        return {"weight_levels": safe_weight_levels()}
+
+    def requirements(self) -> dict[str, Any]:
+        """What the weights need of the CPU."""
+        return int8_requirements(self.model)
+
+    @classmethod
+    def check_requirements(cls, requirements: Mapping[str, Any]) -> str:
+        """Why an engine cannot be loaded here."""
+        return missing_int8_features(requirements)
+
+    def _create_context(self) -> ExecutionContext:
+        return CpuContext(self)
+
+    def _compile(self) -> Any:
+        openvino = require("openvino", extra="cpu", feature="engine 'cpu'")
+        model, extensions = self._openvino_form()
+        core = openvino.Core()
+        for extension in extensions:
+            core.add_extension(extension)
+        try:
+            network = core.read_model(model.SerializeToString(), b"")
+            compiled = core.compile_model(network, "CPU", self._config("f32"))
+            if self.precision == "bf16":
+                compiled = self._faster_of(compiled, core.compile_model(network, "CPU", self._config("bf16")))
+        except RuntimeError as error:
+            self._raise_plugin_error(error)
+            raise BuildError(f"OpenVINO cannot build the model: {error}", engine=self.name) from error
+        return compiled
+
+    def _config(self, float_type: str) -> dict[str, Any]:
+        return {
+            "INFERENCE_PRECISION_HINT": float_type,
+            "PERFORMANCE_HINT": "LATENCY",
+            "INFERENCE_NUM_THREADS": self.options.threads or default_threads(),
+        }
+
+    def _openvino_form(self) -> tuple[onnx.ModelProto, list[Any]]:
+        """The model with decompositions written out and unsigned activations, and the extensions for what is left."""
+        model = inline_plugins(self.model)
+        left = [node for node in model.graph.node if is_plugin_node(node)]
+        ir_model = to_ir(model)
+        if UnsignedActivations()(ir_model).modified:
+            model = to_proto(ir_model)
+            left = [node for node in model.graph.node if is_plugin_node(node)]
+        if not left:
+            return model, []
+        from .plugin_op import PluginHost, conversion
+
+        helper = require("onnx.helper", extra="onnx")
+        for node in left:
+            self._hosts[node.output[0]] = PluginHost(from_node(node), node.name or node.op_type)
+            node.attribute.append(helper.make_attribute("pytrtplugins_host", node.output[0]))
+        types = sorted({(node.domain, node.op_type) for node in left})
+        return model, [conversion(domain, op_type, self._hosts) for domain, op_type in types]
+
+    def _faster_of(self, float32: Any, bf16: Any) -> Any:
+        """Choose by measuring; a hint alone may ask for what the CPU only emulates."""
+        inputs = {
+            desc.name: np.zeros([dim if isinstance(dim, int) else 1 for dim in desc.dims], desc.dtype.numpy)
+            for desc in self.inputs
+        }
+        times = {name: _median_time(compiled, inputs) for name, compiled in (("float32", float32), ("bf16", bf16))}
+        chosen = "bf16" if times["bf16"] < _BF16_GAIN * times["float32"] else "float32"
+        self.choices["float layers"] = (
+            f"{chosen}: float32 {1e3 * times['float32']:.1f} ms, bf16 {1e3 * times['bf16']:.1f} ms"
+        )
+        _log.info("engine 'cpu': float layers compute in %s", self.choices["float layers"])
+        return bf16 if chosen == "bf16" else float32
+
+    def _raise_plugin_error(self, error: BaseException) -> None:
+        """Raise what a plugin raised, instead of OpenVINO's text about it."""
+        for host in self._hosts.values():
+            if host.errors:
+                original = host.errors[0]
+                host.errors.clear()
+                raise original from (None if original.__cause__ is None else original.__cause__)
+        if isinstance(error, PytrtpluginsError):
+            raise error
+
+
+class CpuContext(ExecutionContext):
+    """One inference request of the compiled model."""
+
+    engine: CpuEngine
+
+    def __init__(self, engine: CpuEngine) -> None:
+        super().__init__(engine)
+        self._request = engine._compiled.create_infer_request()
+
+    def _run(self, inputs: Arrays) -> Arrays:
+        try:
+            results = self._request.infer(inputs, share_inputs=True)
+        except RuntimeError as error:
+            self.engine._raise_plugin_error(error)
+            raise
+        return {name: _array(results[index]) for index, name in enumerate(self.engine._output_names)}
+
+    def _close(self) -> None:
+        del self._request
+
+
+def _array(value: Any) -> npt.NDArray[Any]:
+    array: npt.NDArray[Any] = np.asarray(value)
+    return array
+
+
+def _median_time(compiled: Any, inputs: Arrays, runs: int = 7) -> float:
+    request = compiled.create_infer_request()
+    times = []
+    for _ in range(runs + 2):
+        begin = time.perf_counter()
+        request.infer(inputs, share_inputs=True)
+        times.append(time.perf_counter() - begin)
+    return float(np.median(times[2:]))

@@ -1,0 +1,148 @@
+"""Plugins inside OpenVINO: one OpenVINO operator hosts every plugin that has no decomposition."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import openvino as ov
+from openvino.frontend.onnx import ConversionExtension
+
+from ...plugin import Plugin
+from ...tensor import Dim, Dims, DType, SymbolicDim, TensorDesc
+
+__all__ = ["PluginHost", "PluginOp", "conversion"]
+
+_TYPES = {
+    DType.FLOAT32: ov.Type.f32,
+    DType.FLOAT16: ov.Type.f16,
+    DType.INT8: ov.Type.i8,
+    DType.UINT8: ov.Type.u8,
+    DType.INT32: ov.Type.i32,
+    DType.INT64: ov.Type.i64,
+    DType.BOOL: ov.Type.boolean,
+}
+_DTYPES = {ov_type: dtype for dtype, ov_type in _TYPES.items()}
+
+
+class PluginHost:
+    """One plugin node: a clone of the plugin for each thread of OpenVINO's that runs it, and what it raised.
+
+    Args:
+        plugin: The plugin of the node.
+        name: The node's name, for descriptions.
+    """
+
+    def __init__(self, plugin: Plugin, name: str) -> None:
+        self.plugin, self.name = plugin, name
+        self.errors: list[BaseException] = []
+        self._clones: list[Plugin] = []
+        self._local = threading.local()
+
+    def enqueue(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Run the plugin on NumPy views of OpenVINO's tensors."""
+        shapes = tuple((array.shape, array.dtype.name) for array in (*inputs, *outputs))
+        if getattr(self._local, "shapes", None) != shapes:
+            self._configure(inputs, outputs)
+            self._local.shapes = shapes
+        workspace = self._local.workspace
+        self._local.plugin.enqueue(list(inputs), list(outputs), workspace, None)
+
+    def _configure(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        known = getattr(self._local, "plugin", None)
+        plugin: Plugin = self.plugin.clone() if known is None else known
+        plugin.all_output_dims([array.shape for array in inputs])  # rules that were symbolic when the engine was built
+        ins, outs = (
+            [TensorDesc(f"{self.name}.{kind}{i}", a.shape, DType.of(a)) for i, a in enumerate(arrays)]
+            for kind, arrays in (("input", inputs), ("output", outputs))
+        )
+        plugin.configure(ins, outs)
+        size = plugin.workspace_size(ins, outs)
+        self._local.workspace = np.empty(size, np.uint8) if size else None
+        if known is None:
+            plugin.initialize()
+            self._clones.append(plugin)
+            self._local.plugin = plugin
+
+    def close(self) -> None:
+        """Terminate the clones."""
+        while self._clones:
+            self._clones.pop().terminate()
+
+
+class PluginOp(ov.Op):  # type: ignore[misc]
+    """The operator. OpenVINO copies it while it optimizes; every copy speaks to the same host."""
+
+    def __init__(self, inputs: Sequence[Any] | None = None, host: PluginHost | None = None) -> None:
+        super().__init__(self)
+        self.host = host  # before the arguments: OpenVINO validates as soon as they are set
+        if inputs is not None:
+            self.set_arguments(inputs)
+            self.constructor_validate_and_infer_types()
+
+    def validate_and_infer_types(self) -> None:
+        """Tell OpenVINO dims and types of the outputs."""
+        host = _host(self)
+        count = self.get_input_size()
+        dims = [_dims(self.get_input_partial_shape(index), index) for index in range(count)]
+        outputs = host.plugin.all_output_dims(dims)
+        given = [_DTYPES[self.get_input_element_type(index)] for index in range(count)]
+        dtypes = host.plugin.all_output_dtypes(given, len(outputs))
+        self.set_output_size(len(outputs))
+        for index, (shape, dtype) in enumerate(zip(outputs, dtypes, strict=True)):
+            partial = ov.PartialShape([dim if isinstance(dim, int) else ov.Dimension() for dim in shape])
+            self.set_output_type(index, _TYPES[dtype], partial)
+
+    def clone_with_new_inputs(self, inputs: Sequence[Any]) -> PluginOp:
+        """Copy; without this method OpenVINO would lose the host silently."""
+        return PluginOp(inputs, _host(self))
+
+    def visit_attributes(self, visitor: Any) -> bool:
+        """Nothing to visit: the fields are the host's."""
+        return True
+
+    def has_evaluate(self) -> bool:
+        """The operator computes."""
+        return True
+
+    def evaluate(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> bool:
+        """Run the plugin; an exception is kept, so that the caller of run gets it as it was raised."""
+        host = _host(self)
+        try:
+            host.enqueue([tensor.data for tensor in inputs], [tensor.data for tensor in outputs])
+        except BaseException as error:
+            host.errors.append(error)
+            raise
+        return True
+
+
+def conversion(domain: str, op_type: str, hosts: dict[str, PluginHost]) -> Any:
+    """How OpenVINO's ONNX reader turns nodes of a type into `PluginOp`s.
+
+    Args:
+        domain: The nodes' domain.
+        op_type: Their type.
+        hosts: Name of each node's first output → its host.
+    """
+
+    def convert(context: Any) -> Any:
+        key = context.get_attribute("pytrtplugins_host")
+        inputs = [context.get_input(index) for index in range(context.get_input_size())]
+        return PluginOp(inputs, hosts[key]).outputs()
+
+    return ConversionExtension(op_type, domain, convert)
+
+
+def _host(op: PluginOp) -> PluginHost:
+    if op.host is None:
+        raise RuntimeError("OpenVINO made a plugin operator without its host")
+    return op.host
+
+
+def _dims(shape: Any, index: int) -> Dims:
+    def dim(axis: int, value: Any) -> Dim:
+        return int(value.get_length()) if value.is_static else SymbolicDim(f"input{index}.{axis}")
+
+    return tuple(dim(axis, value) for axis, value in enumerate(shape))

@@ -1,0 +1,25 @@
+"""Steps from one ONNX model to another."""
+
+from __future__ import annotations
+
+from ._base import Pass, PassResult, to_ir, to_proto
+from .eliminate import Eliminate
+from .fold import FoldBatchNorm
+from .prepare import load_model, prepare
+from .quantize import Quantize, quantize, quantized_tensors
+from .unsigned import UnsignedActivations
+
+__all__ = [
+    "Eliminate",
+    "FoldBatchNorm",
+    "Pass",
+    "PassResult",
+    "Quantize",
+    "UnsignedActivations",
+    "load_model",
+    "prepare",
+    "quantize",
+    "quantized_tensors",
+    "to_ir",
+    "to_proto",
+]
