@@ -1,0 +1,19 @@
+"""Engines: a network made ready to run, on different libraries behind one interface."""
+
+from __future__ import annotations
+
+from .base import Availability, BuildOptions, Engine, ExecutionContext
+from .calibrate import calibrate
+from .select import availability, build, load_engine, names
+
+__all__ = [
+    "Availability",
+    "BuildOptions",
+    "Engine",
+    "ExecutionContext",
+    "availability",
+    "build",
+    "calibrate",
+    "load_engine",
+    "names",
+]

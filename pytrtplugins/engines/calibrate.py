@@ -1,0 +1,137 @@
+"""Run a network in float over a calibrator's batches, and let the calibrator see every tensor."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from .._files import sha256_hex
+from .._optional import require
+from ..calibration import CalibrationTable, Calibrator
+from ..errors import MissingExtraError, UsageError
+from ..passes import load_model, prepare
+from .base import BuildOptions
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["calibrate", "float_tensors", "network_digest"]
+
+
+class _Advance(Protocol):
+    def __call__(self, photos: int) -> None: ...
+
+
+def calibrate(
+    model: str | Path | onnx.ModelProto,
+    calibrator: Calibrator,
+    *,
+    engine: str = "auto",
+    threads: int | None = None,
+    progress: bool = True,
+) -> CalibrationTable:
+    """Make a calibration table, whatever cache there is; nothing is written.
+
+    Every float tensor of the prepared network is observed, also those that our INT8 form does not need, so that the table
+    serves TensorRT too. Images run one at a time, so memory does not grow with the batch.
+
+    Args:
+        model: Path or model without Q/DQ.
+        calibrator: Gives the batches and takes the tensors.
+        engine: Engine that runs the network in float32.
+        threads: Threads of one run.
+        progress: Show a progress bar if the output is a terminal.
+
+    Raises:
+        NoDataError: the calibrator has no batches.
+        UsageError: a batch does not have the network's inputs.
+        CalibrationError: a tensor has values that are not finite.
+    """
+    from .select import _available_class
+
+    prepared = prepare(load_model(model))
+    calibrator.reset()
+    calibrator.bind({info.name: _dims(info) for info in prepared.graph.input})
+    tapped = _tapped(prepared)
+    names = [info.name for info in prepared.graph.input]
+    cls = _available_class(engine)
+    with (
+        cls(tapped, BuildOptions("fp32", threads)).create_context() as context,
+        _progress(calibrator, progress) as advance,
+    ):
+        for batch in calibrator.get_batches():
+            count = _batch_size(batch, names)
+            for index in range(count):
+                image = {name: np.ascontiguousarray(batch[name][index : index + 1]) for name in names}
+                for name, array in (*image.items(), *context.run(image).items()):
+                    calibrator.observe(name, array)
+            advance(count)
+    return calibrator.compute_table()
+
+
+def float_tensors(model: onnx.ModelProto) -> tuple[str, ...]:
+    """Names of the float32 tensors of a prepared model that depend on its input: inputs first, then in order."""
+    kind = require("onnx", extra="onnx").TensorProto.FLOAT
+    infos = {info.name: info for info in (*model.graph.value_info, *model.graph.output)}
+    found = [info.name for info in model.graph.input if info.type.tensor_type.elem_type == kind]
+    for node in model.graph.node:
+        if node.op_type != "Constant":
+            found += [name for name in node.output if name in infos and infos[name].type.tensor_type.elem_type == kind]
+    return tuple(found)
+
+
+def network_digest(model: onnx.ModelProto) -> str:
+    """SHA-256 of a prepared model: its nodes, their order and names, and its weights."""
+    return sha256_hex(model.graph.SerializeToString(deterministic=True))
+
+
+def _tapped(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with every float tensor as an output."""
+    tapped = type(model)()
+    tapped.CopyFrom(model)
+    inputs = {info.name for info in model.graph.input}
+    infos = {info.name: info for info in (*model.graph.output, *model.graph.value_info)}
+    del tapped.graph.output[:]
+    tapped.graph.output.extend(infos[name] for name in float_tensors(model) if name not in inputs)
+    return tapped
+
+
+def _batch_size(batch: Mapping[str, npt.NDArray[Any]], names: list[str]) -> int:
+    missing = [name for name in names if name not in batch]
+    sizes = {len(batch[name]) for name in names if name in batch}
+    if missing or len(sizes) != 1:
+        raise UsageError(
+            f"a calibration batch must hold arrays of one length for the inputs {names}; found "
+            + ", ".join(f"{name}: {np.shape(array)}" for name, array in batch.items())
+        )
+    return sizes.pop()
+
+
+def _dims(info: onnx.ValueInfoProto) -> tuple[int | str, ...]:
+    return tuple(
+        dim.dim_value if dim.HasField("dim_value") else dim.dim_param for dim in info.type.tensor_type.shape.dim
+    )
+
+
+@contextmanager
+def _progress(calibrator: Calibrator, wanted: bool) -> Iterator[_Advance]:
+    """A bar of rich's on a terminal; nothing elsewhere, or without rich."""
+    try:
+        rich = require("rich.progress", extra="cli") if wanted and sys.stderr.isatty() else None
+    except MissingExtraError:
+        rich = None
+    if rich is None:
+        yield lambda photos: None
+        return
+    console = require("rich.console", extra="cli").Console(stderr=True)
+    total = sum(1 for _ in paths) if (paths := getattr(calibrator.batches, "paths", None)) is not None else None
+    columns = (rich.TextColumn("calibrating"), rich.BarColumn(), rich.MofNCompleteColumn(), rich.TimeRemainingColumn())
+    with rich.Progress(*columns, console=console) as bar:
+        task = bar.add_task("calibrating", total=total)
+        yield lambda photos: bar.advance(task, photos)

@@ -1,0 +1,5 @@
+"""onnxruntime on the CPU."""
+
+from .engine import OnnxruntimeEngine
+
+__all__ = ["OnnxruntimeEngine"]

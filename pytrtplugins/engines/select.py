@@ -1,0 +1,196 @@
+"""An engine's name → the engine; building and loading."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._optional import require
+from ..calibration import CalibrationTable, Calibrator
+from ..calibration.sidecar import Sidecar
+from ..errors import CalibrationError, EngineFileError, PrecisionError, UnavailableError, UsageError
+from ..passes import load_model, prepare, quantize, quantized_tensors
+from .base import Availability, BuildOptions, Engine
+from .calibrate import calibrate, float_tensors, network_digest
+from .container import read_engine_file
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["availability", "build", "engine_class", "load_engine", "names"]
+
+_log = logging.getLogger(__name__)
+
+_CLASSES = {  # in the order in which "auto" prefers them
+    "cpu": ("cpu", "CpuEngine"),
+    "onnxruntime": ("onnxruntime", "OnnxruntimeEngine"),
+    "reference": ("reference", "ReferenceEngine"),
+    "null": ("null", "NullEngine"),
+}
+_NEVER_AUTO = {"null"}
+
+
+def names() -> tuple[str, ...]:
+    """Names of all engines, in the order in which ``"auto"`` tries them."""
+    return tuple(_CLASSES)
+
+
+def engine_class(name: str) -> type[Engine]:
+    """The class of an engine; its heavy library is not imported yet.
+
+    Raises:
+        UsageError: there is no such engine.
+    """
+    if name not in _CLASSES:
+        raise UsageError(
+            f"engine {name!r} is unknown; there are auto, {', '.join(_CLASSES)}.\nDo: pytrt devices", engine=name
+        )
+    module, cls = _CLASSES[name]
+    found: type[Engine] = getattr(importlib.import_module(f".{module}", __package__), cls)
+    return found
+
+
+def availability() -> tuple[Availability, ...]:
+    """Every engine, and whether it can be used here."""
+    return tuple(engine_class(name).availability() for name in _CLASSES)
+
+
+def build(
+    model: str | Path | onnx.ModelProto,
+    *,
+    engine: str = "auto",
+    precision: str = "fp32",
+    calibration: Calibrator | CalibrationTable | str | Path | None = None,
+    threads: int | None = None,
+    device: str | None = None,
+    progress: bool = True,
+) -> Engine:
+    """Make a network ready to run.
+
+    Args:
+        model: An ONNX file or model. With Q/DQ nodes inside, it is taken as it is.
+        engine: Name of an engine, or ``"auto"``: the first that this machine has.
+        precision: ``"fp32"``, ``"int8"``, or what else the engine has.
+        calibration: For INT8: a calibrator (its cache is used if it fits, else it calibrates and writes it), a table, or the
+            path of a calibration cache.
+        threads: Threads of one run; by default all cores that the process may use.
+        device: The engine's own name for a device.
+        progress: Show a progress bar while calibrating, if the output is a terminal.
+
+    Returns:
+        The engine; ``engine.create_context()`` makes what runs it.
+
+    Raises:
+        UnavailableError: the engine cannot be used here.
+        PrecisionError: it does not have the precision.
+        BuildError: it cannot run the model.
+        CalibrationError: INT8 without a calibration, or with one that belongs to another network.
+        ModelError: the file is no usable ONNX model.
+    """
+    options = BuildOptions(precision, threads, device)
+    cls = _available_class(engine)
+    cls.check_precision(precision)
+    prepared = prepare(load_model(model))
+    if precision == "int8":
+        if not _has_qdq(prepared):
+            prepared = _quantized(prepared, calibration, cls, options, progress)
+        elif calibration is not None:
+            _log.warning("the model holds Q/DQ nodes already; the calibration is not used")
+    elif _has_qdq(prepared):
+        raise PrecisionError(
+            f'the model holds Q/DQ nodes: it is an INT8 model, and precision={precision!r} would not change that.\nDo: precision="int8"',
+            precision=precision,
+        )
+    return cls(prepared, options)
+
+
+def load_engine(path: str | Path) -> Engine:
+    """Load an engine file that `Engine.save` wrote.
+
+    Raises:
+        EngineFileError: it is damaged, of another format version, or made for another kind of machine.
+        UnavailableError: its engine cannot be used here.
+    """
+    metadata, data = read_engine_file(path)
+    again = f"\nDo: pytrt build MODEL.onnx -o {path}"
+    try:
+        name, options = metadata["engine"], BuildOptions(**metadata["options"])
+        cls = _available_class(name)
+        requirements = metadata["requirements"]
+        model = require("onnx", extra="onnx", feature="loading an engine").ModelProto.FromString(data)
+    except UnavailableError:
+        raise
+    except Exception as error:  # whatever a forged file leads to
+        raise EngineFileError(f"{path}: the metadata cannot be used: {error}.{again}", path=Path(path)) from error
+    reason = cls.check_requirements(requirements)
+    if reason:
+        raise EngineFileError(f"{path}: this engine cannot be loaded here: {reason}.{again}", path=Path(path))
+    return cls(model, options)
+
+
+def _available_class(name: str) -> type[Engine]:
+    if name != "auto":
+        cls = engine_class(name)
+        reason = cls.availability().reason
+        if reason:
+            raise UnavailableError(f"engine {name!r} cannot be used here: {reason}", engine=name)
+        return cls
+    reasons: list[str] = []
+    for candidate in _CLASSES:
+        found = engine_class(candidate).availability()
+        if found.available and candidate not in _NEVER_AUTO:
+            for reason in reasons:
+                _log.info("engine %s", reason)
+            return engine_class(candidate)
+        reasons.append(f"{candidate}: {found.reason}")
+    raise UnavailableError("no engine can be used here:\n" + "\n".join(reasons))
+
+
+def _has_qdq(model: onnx.ModelProto) -> bool:
+    return any(node.op_type == "QuantizeLinear" for node in model.graph.node)
+
+
+def _quantized(
+    model: onnx.ModelProto,
+    calibration: Calibrator | CalibrationTable | str | Path | None,
+    cls: type[Engine],
+    options: BuildOptions,
+    progress: bool,
+) -> onnx.ModelProto:
+    if calibration is None:
+        raise CalibrationError(
+            'precision="int8" needs the scales of the tensors, and calibration is None.\n'
+            'Do: calibration="yolov2.cache" for a table made before, or '
+            'calibration=EntropyCalibrator(ImageBatches("photos/"), cache="yolov2.cache") to make one'
+        )
+    quantize_options: dict[str, Any] = cls.quantize_options()
+    tensors = float_tensors(model)
+    required = quantized_tensors(model, **_without_levels(quantize_options))
+    if isinstance(calibration, Calibrator):
+        digest = network_digest(model)
+        calibration.bind({info.name: _dims(info) for info in model.graph.input})
+        table = calibration.cached_table(tensors, network=digest, required=required)
+        if table is None:
+            table = calibrate(model, calibration, threads=options.threads, progress=progress)
+            calibration.store_table(table, network=digest)
+    elif isinstance(calibration, CalibrationTable):
+        table = calibration
+        table.check_fits(tensors, required=required)
+    else:
+        table = CalibrationTable.read(calibration)
+        sidecar = Sidecar.read(calibration)
+        digests = (sidecar.network, network_digest(model)) if sidecar is not None and sidecar.network else None
+        table.check_fits(tensors, required=required, path=calibration, digests=digests)
+    return quantize(model, table, **quantize_options)
+
+
+def _without_levels(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name != "weight_levels"}
+
+
+def _dims(info: onnx.ValueInfoProto) -> tuple[int | str, ...]:
+    return tuple(
+        dim.dim_value if dim.HasField("dim_value") else dim.dim_param for dim in info.type.tensor_type.shape.dim
+    )
