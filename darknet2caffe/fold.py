@@ -15,7 +15,7 @@ __all__ = ["BnEps", "batch_norm_form", "check_bn_eps", "fold"]
 
 BnEps = Literal["darknet-cpu", "darknet-gpu"]
 """Darknet's CPU code divides by ``sqrt(variance) + 1e-6`` (src/blas.c, normalize_cpu), its CUDA code by
-``sqrt(variance + 1e-5)`` (src/blas_kernels.cu, normalize_kernel)."""
+``sqrt(variance + 1e-5)`` (src/blas_kernels.cu, normalize_kernel); AlexeyAB's fork uses the second form everywhere."""
 
 
 def check_bn_eps(bn_eps: str) -> None:

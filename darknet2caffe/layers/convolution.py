@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ..cfg import Section
 from ._base import MOST_ELEMENTS, Layer, Place, common_fields, read_activation, window_count
@@ -17,8 +19,12 @@ class Convolutional(Layer):
     type = "convolutional"
     keys = frozenset(["filters", "size", "stride", "pad", "padding", "groups", "activation", "batch_normalize"])
     training_keys = frozenset(["dot"])
-    refused = dict.fromkeys(("flipped", "binary", "xnor", "dontload", "dontloadscales", "numload", "antialiasing"), "0")
-    refused |= {"dilation": "1"}
+    refused: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(["flipped", "binary", "xnor", "dontload", "dontloadscales", "numload"], "0"),
+        **dict.fromkeys(["antialiasing", "assisted_excitation", "coordconv", "deform", "share_index"], "0"),
+        **dict.fromkeys(["stride_x", "stride_y"], ""),
+        "dilation": "1",
+    }
 
     filters: int
     size: int

@@ -23,7 +23,7 @@ class Maxpool(Layer):
 
     type = "maxpool"
     keys = frozenset(["size", "stride", "padding"])
-    refused: ClassVar[Mapping[str, str]] = {"maxpool_depth": "0", "antialiasing": "0"}
+    refused: ClassVar[Mapping[str, str]] = {"maxpool_depth": "0", "antialiasing": "0", "stride_x": "", "stride_y": ""}
 
     size: int
     stride: int

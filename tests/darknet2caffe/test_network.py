@@ -69,6 +69,8 @@ def test_a_route_to_a_missing_layer_is_refused_with_its_line(numbers):
         ("[conv]\nactivation=lekay\n", 6, "leaky, linear"),
         ("[conv]\nfilters=4\ngroups=2\n", 7, "divide"),
         ("[conv]\nxnor=1\n", 6, "not supported"),
+        ("[conv]\nstride_x=2\n", 6, "not supported"),
+        ("[conv]\ndilation=2\n", 6, "not supported"),
         ("[maxpool]\nsize=3\nstride=1\npadding=7\n", 8, "outside the map"),
         ("[maxpool]\nsize=0\n", 6, "from 1"),
         ("[conv]\n[maxpool]\nstride=2\n[route]\nlayers=0,1\n", 9, "different sizes"),
