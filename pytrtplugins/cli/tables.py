@@ -15,7 +15,7 @@ from ..onnx_node import is_plugin_node, node_attributes
 if TYPE_CHECKING:
     import onnx
 
-    from ..engines.base import Engine
+    from ..engines.base import Availability, Engine
     from ..models import Evaluation
 
 __all__ = [
@@ -42,19 +42,12 @@ def print_error(kind: str, message: str) -> None:
     console(error=True).print(f"[bold red]{escape(kind)}[/]: {escape(message)}", soft_wrap=True)
 
 
-def print_devices(engines: Iterable[Any]) -> None:
+def print_devices(engines: Iterable[Availability]) -> None:
     """One row per engine: whether it can be used here, and why not."""
     rows = []
     for engine in engines:
-        details = engine.details
-        text = (
-            ", ".join(f"{key} {value}" for key, value in details.items())
-            if isinstance(details, Mapping)
-            else str(details or "")
-        )
-        rows.append(
-            (engine.name, "[green]yes[/]" if engine.available else "[red]no[/]", _escape(engine.reason or text))
-        )
+        can = "[green]yes[/]" if engine.available else "[red]no[/]"
+        rows.append((engine.name, can, _escape(engine.reason or engine.details)))
     _print_table(("engine", "available", "details"), rows)
 
 

@@ -123,7 +123,7 @@ class Yolov2:
 
     def close(self) -> None:
         """Release the engine's context; the detector cannot be used afterwards."""
-        self._context.__exit__(None, None, None)
+        self._context.close()
 
     def __enter__(self) -> Yolov2:
         return self

@@ -34,12 +34,12 @@ class FunctionEngine:
         self.model = region_model(dims, head_dims, **fields)
         self.inputs = (TensorDesc("data", tuple(SymbolicDim(dim) if isinstance(dim, str) else dim for dim in dims)),)
         self.outputs = (TensorDesc("head_region", tuple(head_dims)),)
-        self.batches = []
+        self.batches, self.closed = [], False
 
     def create_context(self):
         return self
 
-    def __exit__(self, *_):
+    def close(self):
         self.closed = True
 
     def run(self, inputs):

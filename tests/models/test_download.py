@@ -46,7 +46,7 @@ def server():
 
     found = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     found.files, found.seen, found.missing_bytes = dict(FILES), [], 0
-    thread = threading.Thread(target=found.serve_forever)
+    thread = threading.Thread(target=found.serve_forever, args=(0.02,))
     thread.start()
     yield found
     found.shutdown()

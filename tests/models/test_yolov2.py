@@ -72,6 +72,12 @@ def test_the_engines_batch_is_kept(batch, runs):
     assert [len(data) for data in detector.engine.batches] == runs
 
 
+def test_leaving_the_block_releases_the_context():
+    with detector_of(head_with()) as detector:
+        assert detector(PHOTO) == []
+    assert detector.engine.closed
+
+
 def test_timings_are_of_the_last_call():
     detector = detector_of(head_with())
     detector([PHOTO] * 3)

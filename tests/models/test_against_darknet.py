@@ -1,0 +1,58 @@
+"""From the file on disk to boxes: darknet's own detections are met in float32."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from darknet2caffe import read_network, to_onnx
+from pytrtplugins import build
+from pytrtplugins.models import Yolov2
+from pytrtplugins.vision import load_image
+
+PHOTOS = ("dog.jpg", "person.jpg", "horses.jpg", "giraffe.jpg", "eagle.jpg", "kite.jpg", "scream.jpg")
+
+
+class Pair:
+    """One network inside libdarknet and in an engine of this package."""
+
+    def __init__(self, libdarknet, stem, names):
+        cfg, weights = stem.with_suffix(".cfg"), stem.with_suffix(".weights")
+        self.theirs = libdarknet.load(cfg, weights)
+        self.ours = Yolov2(build(to_onnx(read_network(cfg, weights)), engine="cpu"), names, mode="darknet")
+
+    def compare(self, photo, threshold):
+        """Compare classes, scores and boxes of one photo; returns how many there are."""
+        found = self.ours(photo, score_threshold=threshold)
+        expected = self.theirs.detections(photo, threshold=threshold)
+        height, width = load_image(photo).shape[:2]
+        assert [item.class_id for item in found] == [item.class_id for item in expected]
+        for ours, theirs in zip(found, expected, strict=True):
+            assert ours.score == pytest.approx(theirs.score, abs=0.005)
+            np.testing.assert_allclose(ours.xyxy, np.clip(theirs.xyxy, 0, [width, height] * 2), atol=1)
+        return len(found)
+
+
+@pytest.fixture(scope="module")
+def animals(libdarknet, shipped):
+    pair = Pair(libdarknet, shipped, shipped.with_suffix(".names"))
+    yield pair
+    pair.theirs.close()
+
+
+@pytest.mark.parametrize("name", PHOTOS)
+def test_the_shipped_model_sees_what_darknet_sees(animals, darknet_photo, name):
+    animals.compare(darknet_photo(name), threshold=0.3)
+
+
+def test_the_photos_above_hold_enough_to_compare(animals, darknet_photo):
+    assert sum(animals.compare(darknet_photo(name), 0.5) for name in ("dog.jpg", "person.jpg", "horses.jpg")) >= 6
+
+
+@pytest.mark.parametrize("name", ["yolo-fastest-1.1", "yolo-fastest-1.1-xl"])
+def test_networks_with_two_yolo_heads_are_met_too(libdarknet, shared, darknet_photo, name):
+    folder = shared / "pretrained"
+    pair = Pair(libdarknet, folder / f"{name}.cfg", folder / "coco.names")
+    assert pair.compare(darknet_photo("dog.jpg"), 0.3) >= 3
+    assert pair.compare(darknet_photo("kite.jpg"), 0.3) >= 3
+    pair.theirs.close()
