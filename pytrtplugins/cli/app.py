@@ -233,8 +233,10 @@ def calibrate(
     path = cache or model.with_suffix(".cache")
     _check_folder(path)
     calibrator = loading.make_calibrator(algorithm.value, calibration, path, batch=batch, limit=limit, mode=mode.value)
-    measure = importlib.import_module("pytrtplugins.engines.calibrate").calibrate
-    table = measure(loading.open_model(model, weights), calibrator, engine=engine, threads=threads)
+    engines = importlib.import_module("pytrtplugins.engines.calibrate")
+    prepared = importlib.import_module("pytrtplugins.passes").prepare(loading.open_model(model, weights))
+    table = engines.calibrate(prepared, calibrator, engine=engine, threads=threads)
+    calibrator.store_table(table, network=engines.network_digest(prepared))
     print(f"{path}: {len(table)} tensors, {table.algorithm}")
 
 

@@ -49,7 +49,7 @@ def test_the_photos_above_hold_enough_to_compare(animals, darknet_photo):
     assert sum(animals.compare(darknet_photo(name), 0.5) for name in ("dog.jpg", "person.jpg", "horses.jpg")) >= 6
 
 
-@pytest.mark.parametrize("name", ["yolo-fastest-1.1", "yolo-fastest-1.1-xl"])
+@pytest.mark.parametrize("name", ["yolo-fastest-1.1", pytest.param("yolo-fastest-1.1-xl", marks=pytest.mark.slow)])
 def test_networks_with_two_yolo_heads_are_met_too(libdarknet, shared, darknet_photo, name):
     folder = shared / "pretrained"
     pair = Pair(libdarknet, folder / f"{name}.cfg", folder / "coco.names")

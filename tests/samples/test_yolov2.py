@@ -42,7 +42,7 @@ def sample(tmp_path, monkeypatch, capsys):
 
 @pytest.fixture
 def chelsea():
-    return Path(pytest.importorskip("skimage").data_dir) / "chelsea.png"
+    return Path(pytest.importorskip("skimage").__file__).parent / "data" / "chelsea.png"
 
 
 def test_the_cat_is_found_and_drawn(sample, tmp_path, chelsea):
@@ -169,13 +169,13 @@ def test_one_bad_photo_of_several_is_named_and_the_others_are_done(sample, tmp_p
     assert (tmp_path / "predictions-chelsea.png").exists()
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (12_000, 9_000), (2, 12_000)])
+@pytest.mark.parametrize("shape", [(1, 1), (12_000, 4_000), (2, 12_000)])
 def test_tiny_and_huge_photos_are_looked_at(sample, tmp_path, shape):
     cv2.imwrite("odd.jpg", np.full((*shape, 3), 90, np.uint8))
-    code, out, _ = sample("odd.jpg")
+    code, out, _ = sample("odd.jpg", "--output", "predictions.jpg")
     assert code == 0
     assert "odd.jpg" in out
-    assert load_image(tmp_path / "predictions.png").shape == (*shape, 3)
+    assert load_image(tmp_path / "predictions.jpg").shape == (*shape, 3)
 
 
 @pytest.mark.parametrize(
