@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json as json_module
 import sys
 import time
@@ -12,8 +11,12 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from darknet2caffe import cli as darknet2caffe_cli
+
+from .. import engines, models, passes
 from .._files import atomic_path
 from .._optional import require
+from ..engines.calibrate import network_digest
 from ..errors import UsageError
 from . import loading, tables
 
@@ -104,7 +107,7 @@ def devices() -> None:
 
     Example: pytrt devices
     """
-    tables.print_devices(importlib.import_module("pytrtplugins.engines").availability())
+    tables.print_devices(engines.availability())
 
 
 @app.command()  # type: ignore[untyped-decorator]
@@ -121,8 +124,7 @@ def inspect(
     """
     loading.import_plugins(plugins or [])
     if model.suffix == ".cfg":
-        darknet = importlib.import_module("darknet2caffe.cli")
-        darknet.inspect(model, weights)
+        darknet2caffe_cli.inspect(model, weights)
     elif loading.is_engine_file(model):
         tables.print_engine(loading.open_engine(model), str(model))
     else:
@@ -196,9 +198,7 @@ def run(
     loading.import_plugins(plugins or [])
     for path in filter(None, (output, json, save)):
         _check_folder(path)
-    found = None
-    if photos:
-        found = importlib.import_module("pytrtplugins.models").find_pictures(photos)
+    found = models.find_pictures(photos) if photos else None
     built = loading.open_engine(
         model, weights=weights, engine=engine, precision=precision.value, cache=cache, threads=threads, mode=mode.value
     )
@@ -233,10 +233,9 @@ def calibrate(
     path = cache or model.with_suffix(".cache")
     _check_folder(path)
     calibrator = loading.make_calibrator(algorithm.value, calibration, path, batch=batch, limit=limit, mode=mode.value)
-    engines = importlib.import_module("pytrtplugins.engines.calibrate")
-    prepared = importlib.import_module("pytrtplugins.passes").prepare(loading.open_model(model, weights))
+    prepared = passes.prepare(loading.open_model(model, weights))
     table = engines.calibrate(prepared, calibrator, engine=engine, threads=threads)
-    calibrator.store_table(table, network=engines.network_digest(prepared))
+    calibrator.store_table(table, network=network_digest(prepared))
     print(f"{path}: {len(table)} tensors, {table.algorithm}")
 
 
@@ -248,8 +247,10 @@ def check_plugin(
 
     Example: pytrt check-plugin mylayers:ChannelShuffle
     """
-    check = importlib.import_module("pytrtplugins.check").check_plugin
-    report = check(loading.import_plugin(plugin))
+    cls = loading.import_plugin(plugin)
+    from .. import check
+
+    report = check.check_plugin(cls)
     print(report)
     if not report.ok:
         raise typer.Exit(1)
@@ -286,7 +287,6 @@ def evaluate(
     loading.import_plugins(plugins or [])
     if json:
         _check_folder(json)
-    models = importlib.import_module("pytrtplugins.models")
     labelled = models.YoloData(data)
     built = loading.open_engine(
         model, weights=weights, engine=engine, precision=precision.value, cache=cache, threads=threads, mode=mode.value
@@ -309,13 +309,11 @@ def evaluate(
 
 def _detector(engine: Any, model: Path, names: Path | None, mode: Mode) -> Any:
     beside = model.with_suffix(".names")
-    models = importlib.import_module("pytrtplugins.models")
     return models.Yolov2(engine, names or (beside if beside.is_file() else None), mode=mode.value)
 
 
 def _detect(detector: Any, found: list[Path], output: Path | None, **thresholds: float) -> list[dict[str, Any]]:
     """Print what is on each picture, and save it with boxes if that is wanted."""
-    models = importlib.import_module("pytrtplugins.models")
     writer = models.PictureWriter(output, several=len(found) > 1) if output else None
     results = []
     try:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from darknet2caffe import read_network, to_onnx
+
 from .._optional import require
 from ..calibration import (
     CalibrationTable,
@@ -22,13 +24,12 @@ from ..calibration import (
     MinMaxCalibrator,
     PercentileCalibrator,
 )
+from ..engines import Engine, build, load_engine
 from ..errors import ModelError, RegistryError, UsageError
 from ..plugin import Plugin
 
 if TYPE_CHECKING:
     import onnx
-
-    from ..engines.base import Engine
 
 __all__ = [
     "ALGORITHMS",
@@ -62,10 +63,7 @@ def open_model(path: Path, weights: Path | None = None) -> onnx.ModelProto:
     """
     if not path.is_file():
         raise UsageError(f"model {str(path)!r}: no such file. Looked for: {path.absolute()}", path=path)
-    importlib.import_module("pytrtplugins.layers")  # registers darknet's layers
     if path.suffix == ".cfg":
-        from darknet2caffe import read_network, to_onnx
-
         return to_onnx(read_network(path, weights or path.with_suffix(".weights")))
     if weights is not None:
         raise UsageError(f"--weights belong to a .cfg; {path} brings its own.")
@@ -107,11 +105,8 @@ def open_engine(
     Raises:
         UsageError: INT8 is asked for and there is nothing to take its scales from.
     """
-    engines = importlib.import_module("pytrtplugins.engines")
     if is_engine_file(path):
-        importlib.import_module("pytrtplugins.layers")
-        loaded: Engine = engines.load_engine(path)
-        return loaded
+        return load_engine(path)
     model = open_model(path, weights)
     calibrator = None
     if precision == "int8" and not _has_scales(model):
@@ -123,8 +118,7 @@ def open_engine(
                 cache=cache,
             )
         calibrator = make_calibrator("entropy", calibration, cache, mode=mode)
-    built: Engine = engines.build(model, engine=engine, precision=precision, calibration=calibrator, threads=threads)
-    return built
+    return build(model, engine=engine, precision=precision, calibration=calibrator, threads=threads)
 
 
 def make_calibrator(
