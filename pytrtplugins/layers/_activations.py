@@ -24,10 +24,16 @@ def logistic(x: Array) -> Array:
 
 
 def softmax(x: Array, axis: int) -> Array:
-    """exp(x - max) / sum along an axis, as ``softmax`` in pjreddie/darknet f6afaabc, src/blas.c, with temperature 1."""
+    """exp(x - max) / sum along an axis, as ``softmax`` in pjreddie/darknet f6afaabc, src/blas.c, with temperature 1.
+
+    Added one after the other in float, then multiplied by the reciprocal, as darknet's library does (it is compiled with
+    -Ofast), so that the result has its bits wherever its expf rounds correctly.
+    """
     xp = array_namespace(x)
-    e = xp.exp((x - x.max(axis=axis, keepdims=True)).astype(xp.float64))
-    return cast(Array, (e / e.sum(axis=axis, keepdims=True)).astype(x.dtype))
+    x32 = x.astype(xp.float32)
+    e = xp.exp((x32 - x32.max(axis=axis, keepdims=True)).astype(xp.float64)).astype(xp.float32)
+    total = xp.take(xp.cumsum(e, axis=axis), xp.asarray([-1]), axis=axis)  # a sum may add pairwise
+    return cast(Array, (e * (xp.float32(1) / total)).astype(x.dtype))
 
 
 def compute_parts(x: Array, entries: int, parts: Sequence[Part]) -> Array:

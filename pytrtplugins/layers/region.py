@@ -42,8 +42,8 @@ class Region(Plugin):
     Raises:
         DimsError: the channels are not num·(coords + 1 + classes).
     Source:
-        pjreddie/darknet f6afaabc, src/region_layer.c forward_region_layer. Its CPU form mixes up the tree's softmax when
-        num > 1; this is the GPU form, which is right.
+        pjreddie/darknet f6afaabc, src/region_layer.c forward_region_layer. Its CPU form mixes up the tree's softmax, but
+        for one anchor on one cell; this is the GPU form, which is right.
 
     Example:
         >>> Region(classes=1, softmax=True).compute(np.zeros((1, 6, 1, 1), np.float32)).ravel().tolist()

@@ -22,7 +22,8 @@ class Reorg(Plugin):
     elements, the boxes still look plausible, and accuracy drops.
 
     Fields:
-        stride (int): side s of a block in pixels, at least 1; s² must divide C, and s both H and W.
+        stride (int): side s of a block in pixels, at least 1; s² must divide C, and s both H and W
+            (with reverse C only).
         reverse (bool): channels into blocks of pixels: the k-th C/s² channels are the k-th pixels of the blocks. This
             is darknet's reverse; it undoes the forward form of SpaceToDepth, not darknet's own forward form.
     Inputs:
@@ -58,10 +59,10 @@ class Reorg(Plugin):
         n, c, h, w = x
         s = self.stride
         check_divisible(c, s * s, f"{self!r}: channels")
-        check_divisible(h, s, f"{self!r}: height")
-        check_divisible(w, s, f"{self!r}: width")
         if self.reverse:
             return n, c // (s * s), h * s, w * s
+        check_divisible(h, s, f"{self!r}: height")
+        check_divisible(w, s, f"{self!r}: width")
         return n, c * (s * s), h // s, w // s
 
     def compute(self, x: Array) -> Array:
@@ -78,7 +79,7 @@ class Reorg(Plugin):
         return op.Reshape(op.Transpose(op.Reshape(x, blocks), perm=order), shape)
 
     def _steps(self, n: Any, c: Any, h: Any, w: Any) -> tuple[list[Any], list[int], list[Any]]:
-        """The view, the order of its axes and the final shape. H and W of the forward form are multiples of s."""
+        """The view of the buffer, the order of its axes and the final shape."""
         s = self.stride
         if self.reverse:
             return [n, s, s, c // s**2, h, w], [0, 3, 4, 1, 5, 2], [n, c // s**2, h * s, w * s]
