@@ -23,6 +23,7 @@ LAYERS = [
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 ENGINES = {"reference", "cpu", "onnxruntime", "null", "cudnn", "tensorrt"}
+NATIVE = {"pytrtplugins.engines.cpu.plugin_op"}  # subclasses a heavy package's class; imported when first used
 HEAVY = ["onnx", "onnx_ir", "onnxruntime", "openvino", "cv2", "PIL", "rich", "typer", "matplotlib", "pycocotools", "pooch", "torch",
          "tqdm", "google.protobuf", "skimage", "cupy", "tensorrt", "pycuda"]  # fmt: skip
 
@@ -96,7 +97,7 @@ for name in {HEAVY!r}: sys.modules[name] = None
 import pytrtplugins, darknet2caffe
 for package in (pytrtplugins, darknet2caffe):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-        if module.name.split(".")[-1] not in ("cli", "__main__") and ".cli" not in module.name:
+        if module.name not in {NATIVE!r} and module.name.split(".")[-1] not in ("cli", "__main__") and ".cli" not in module.name:
             importlib.import_module(module.name)
 """
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)

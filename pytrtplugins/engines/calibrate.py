@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .._files import sha256_hex
 from .._optional import require
 from ..calibration import CalibrationTable, Calibrator
 from ..errors import MissingExtraError, UsageError
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     import onnx
 
 __all__ = ["calibrate", "float_tensors", "network_digest"]
-
-
-class _Advance(Protocol):
-    def __call__(self, photos: int) -> None: ...
 
 
 def calibrate(
@@ -87,8 +83,17 @@ def float_tensors(model: onnx.ModelProto) -> tuple[str, ...]:
 
 
 def network_digest(model: onnx.ModelProto) -> str:
-    """SHA-256 of a prepared model: its nodes, their order and names, and its weights."""
-    return sha256_hex(model.graph.SerializeToString(deterministic=True))
+    """SHA-256 of what a prepared model computes: operators, tensor names, attributes and weights, nothing inferred."""
+    hasher = hashlib.sha256()
+    for node in model.graph.node:
+        attributes = sorted(attribute.SerializeToString(deterministic=True) for attribute in node.attribute)
+        hasher.update(repr((node.op_type, node.domain, list(node.input), list(node.output), attributes)).encode())
+    numpy_helper = require("onnx.numpy_helper", extra="onnx")
+    for tensor in sorted(model.graph.initializer, key=lambda tensor: tensor.name):
+        array = numpy_helper.to_array(tensor)
+        hasher.update(repr((tensor.name, array.dtype.name, array.shape)).encode())
+        hasher.update(np.ascontiguousarray(array))
+    return hasher.hexdigest()
 
 
 def _tapped(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -120,7 +125,7 @@ def _dims(info: onnx.ValueInfoProto) -> tuple[int | str, ...]:
 
 
 @contextmanager
-def _progress(calibrator: Calibrator, wanted: bool) -> Iterator[_Advance]:
+def _progress(calibrator: Calibrator, wanted: bool) -> Iterator[Callable[[int], None]]:
     """A bar of rich's on a terminal; nothing elsewhere, or without rich."""
     try:
         rich = require("rich.progress", extra="cli") if wanted and sys.stderr.isatty() else None
@@ -130,7 +135,8 @@ def _progress(calibrator: Calibrator, wanted: bool) -> Iterator[_Advance]:
         yield lambda photos: None
         return
     console = require("rich.console", extra="cli").Console(stderr=True)
-    total = sum(1 for _ in paths) if (paths := getattr(calibrator.batches, "paths", None)) is not None else None
+    paths = getattr(calibrator.batches, "paths", None)
+    total = None if paths is None else len(paths)
     columns = (rich.TextColumn("calibrating"), rich.BarColumn(), rich.MofNCompleteColumn(), rich.TimeRemainingColumn())
     with rich.Progress(*columns, console=console) as bar:
         task = bar.add_task("calibrating", total=total)

@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._files import sha256_hex
 from .._optional import require
 from ..calibration import CalibrationTable, Calibrator
 from ..calibration.sidecar import Sidecar
@@ -181,7 +182,10 @@ def _quantized(
     else:
         table = CalibrationTable.read(calibration)
         sidecar = Sidecar.read(calibration)
-        digests = (sidecar.network, network_digest(model)) if sidecar is not None and sidecar.network else None
+        belongs = sidecar is not None and sidecar.table == sha256_hex(Path(calibration))
+        digests = (
+            (sidecar.network, network_digest(model)) if sidecar is not None and belongs and sidecar.network else None
+        )
         table.check_fits(tensors, required=required, path=calibration, digests=digests)
     return quantize(model, table, **quantize_options)
 
