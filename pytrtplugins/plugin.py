@@ -148,11 +148,11 @@ class Plugin:
     def validate(self) -> None:
         """Check field values against each other; called by the constructor. Raise `FieldError` for wrong ones."""
 
-    def output_dims(self, *inputs: Dims) -> Any:
+    def output_dims(self, *inputs: Any) -> Any:
         """The only shape rule.
 
         Args:
-            *inputs: Dims of each input: ints, or `SymbolicDim` where known only at run time.
+            *inputs: `Dims` of each input: ints, or `SymbolicDim` where known only at run time.
 
         Returns:
             Dims of the output, or a tuple of dims where there are several outputs.
@@ -173,7 +173,7 @@ class Plugin:
         """
         raise PluginError(f"{type(self).__name__} lacks compute")
 
-    def output_dtypes(self, *inputs: DType) -> Any:
+    def output_dtypes(self, *inputs: Any) -> Any:
         """Element type of the output, or a tuple of them; by default every output has the first input's."""
         return inputs[0]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import FieldError
 from ..plugin import Plugin, plugin
@@ -42,8 +42,8 @@ class Region(Plugin):
     Raises:
         DimsError: the channels are not num·(coords + 1 + classes).
     Source:
-        pjreddie/darknet f6afaabc, src/region_layer.c forward_region_layer. Its CPU form mixes up the tree's softmax, but
-        for one anchor on one cell; this is the GPU form, which is right.
+        pjreddie/darknet f6afaabc, src/region_layer.c forward_region_layer. With a tree its CPU form is wrong
+        (temperature 0, groups offset by values instead of maps); this is its GPU form.
 
     Example:
         >>> Region(classes=1, softmax=True).compute(np.zeros((1, 6, 1, 1), np.float32)).ravel().tolist()
@@ -88,7 +88,7 @@ class Region(Plugin):
         """Apply each activation to its part."""
         return compute_parts(x, self.entries, self.parts())
 
-    def decompose(self, op: OpBuilder, x: Value) -> Value:
+    def decompose(self, op: OpBuilder, x: Value) -> Any:
         """One 4-D tensor per anchor: Split, Sigmoid or Softmax on each part, Concat."""
         return decompose_parts(op, x, self.entries, self.parts())
 

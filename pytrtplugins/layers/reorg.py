@@ -72,7 +72,7 @@ class Reorg(Plugin):
         y = xp.reshape(xp.transpose(xp.reshape(x, blocks), order), shape)
         return cast(Array, y.copy() if xp.may_share_memory(x, y) else y)
 
-    def decompose(self, op: OpBuilder, x: Value) -> Value:
+    def decompose(self, op: OpBuilder, x: Value) -> Any:
         """Reshape, Transpose, Reshape."""
         _, c, h, w = x.dims
         blocks, order, shape = self._steps(-1, c, h, w)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import FieldError
 from ..plugin import Plugin, plugin
@@ -71,7 +71,7 @@ class Yolo(Plugin):
         """Apply each activation to its part."""
         return compute_parts(x, self.entries, self.parts())
 
-    def decompose(self, op: OpBuilder, x: Value) -> Value:
+    def decompose(self, op: OpBuilder, x: Value) -> Any:
         """One 4-D tensor per anchor: Split, Sigmoid on two parts, Concat."""
         return decompose_parts(op, x, self.entries, self.parts())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -62,13 +64,22 @@ def test_yolo_equals_libdarknet(libdarknet, tmp_path, h, w, classes):
 TREE = (-1, -1, -1, 0, 0, 2, 2, 2)
 
 
-def test_a_softmax_tree_equals_libdarknet_on_one_cell(libdarknet, tmp_path):
-    # darknet's CPU form offsets the groups by single values instead of whole maps: it is right for one anchor on 1x1 only
-    (tmp_path / "a.tree").write_text("".join(f"n{index} {parent}\n" for index, parent in enumerate(TREE)))
-    region = Region(classes=len(TREE), tree=TREE)
-    x = raw_values(region.entries, 1, 1)
-    section = f"[region]\nclasses=8\nnum=1\nsoftmax=1\ntree={tmp_path}/a.tree\nanchors=1,1\n"
-    assert ulps(region.compute(x), darknet(libdarknet, tmp_path, section, x)) <= SOFTMAX_ULP
+def test_a_softmax_tree_is_darknets_softmax_on_each_group(libdarknet):
+    # darknet's CPU head divides by a temperature that it leaves at 0; its GPU form calls the softmax like this
+    softmax = ctypes.CDLL(str(libdarknet.path)).softmax_cpu
+    pointer = np.ctypeslib.ndpointer(np.float32)
+    softmax.argtypes = [pointer, *[ctypes.c_int] * 6, ctypes.c_float, pointer]
+    softmax.restype = None
+    region = Region(classes=len(TREE), num=3, tree=TREE)
+    x = raw_values(3 * region.entries, 2, 5)
+    expected, size = x.copy(), 2 * 5
+    for begin, count in ((5, 3), (8, 2), (10, 3)):
+        at = begin * size
+        softmax(x.ravel()[at:], count, 3, region.entries * size, size, 1, size, 1, expected.reshape(-1)[at:])
+    classes = (slice(None), slice(None), slice(5, None))
+    shape = (1, 3, region.entries, 2, 5)
+    found = np.ascontiguousarray(region.compute(x).reshape(shape)[classes])
+    assert ulps(found, np.ascontiguousarray(expected.reshape(shape)[classes])) <= SOFTMAX_ULP
 
 
 def test_each_group_of_a_tree_sums_to_one_for_every_anchor():
