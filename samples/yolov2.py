@@ -41,6 +41,7 @@ def main() -> None:
 
     # 4. The detector fits a photo into the network's input, runs it, and turns what comes out into boxes.
     detector = Yolov2(engine, names=options.names, mode=options.mode)
+    detector.warm_up()  # so that the times below are those of every further photo
     print(f"engine {engine.name}, {engine.precision}, input {detector.size[0]}x{detector.size[1]}")
     results = []
     with PictureWriter(options.output, several=len(options.pictures) > 1) as writer:

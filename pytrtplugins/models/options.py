@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import PytrtpluginsError, UsageError
-from ..vision import MODES
+from ..vision import MODES, check_picture_path
 from .download import NAMES, download
 from .pictures import find_pictures
 
@@ -66,9 +66,14 @@ def parse_options(description: str, model: str | Path, arguments: Sequence[str] 
 
     Raises:
         ImageError: a photo is missing.
-        UsageError: a file is missing, or INT8 is asked for and there is nothing to take its scales from.
+        UsageError: a file or folder is missing, or INT8 is asked for and there is nothing to take its scales from.
     """
     given = _parser(description).parse_args(arguments)
+    check_picture_path(given.output)
+    if given.json and not given.json.absolute().parent.is_dir():
+        raise UsageError(
+            f"--json {given.json}: the folder does not exist.\nDo: mkdir -p {given.json.absolute().parent}"
+        )
     pictures = tuple(find_pictures(given.images, folders=[Path(model).parents[1]]))
     if given.download:
         if given.cfg or given.weights:

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .._optional import require
-from ..errors import ImageError, UsageError
-from ..vision import Detection, draw, load_image, save_image
+from ..errors import ImageError
+from ..vision import Detection, check_picture_path, draw, load_image, save_image
 
 __all__ = ["Picture", "PictureWriter", "find_pictures", "read_pictures"]
 
@@ -103,20 +103,15 @@ class PictureWriter:
         several: Whether there are several files.
 
     Raises:
-        UsageError: the folder of ``output`` does not exist.
+        UsageError: the folder of ``output`` does not exist, or its suffix is unknown.
     """
 
     def __init__(self, output: str | Path, *, several: bool = False) -> None:
-        self.output = Path(output)
+        self.output = check_picture_path(output)
         self.several = several
         self.written: list[Path] = []
         self._video: Any = None
         self._sizes: tuple[int, int] = (0, 0)
-        folder = self.output.absolute().parent
-        if not folder.is_dir():
-            raise UsageError(
-                f"picture {str(output)!r}: the folder {folder} does not exist.\nDo: mkdir -p {folder}", path=output
-            )
 
     def write(self, picture: Picture, detections: Iterable[Detection]) -> Path:
         """Draw the detections on the picture and save it; returns the file."""

@@ -121,6 +121,10 @@ class Yolov2:
             return self._detect([source], score_threshold, iou_threshold)[0]
         return self._detect(list(source), score_threshold, iou_threshold)
 
+    def warm_up(self) -> None:
+        """Run once on grey: libraries are loaded and buffers made, so that the next call's timings are those of later ones."""
+        self._detect([np.full((2, 2, 3), 128, np.uint8)], 1.0, 1.0)
+
     def close(self) -> None:
         """Release the engine's context; the detector cannot be used afterwards."""
         self._context.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .decode import decode_region, decode_yolo
 from .detection import Detection
 from .draw import class_color, draw
-from .image import check_image, decode_image, load_image, save_image
+from .image import check_image, check_picture_path, decode_image, load_image, save_image
 from .letterbox import MODES, Letterboxed, letterbox, resize_darknet
 from .nms import nms
 
@@ -14,6 +14,7 @@ __all__ = [
     "Detection",
     "Letterboxed",
     "check_image",
+    "check_picture_path",
     "class_color",
     "decode_image",
     "decode_region",

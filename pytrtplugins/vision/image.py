@@ -14,7 +14,7 @@ from .._files import write_atomic
 from .._optional import require
 from ..errors import ImageError, UsageError
 
-__all__ = ["Image", "check_image", "decode_image", "load_image", "save_image"]
+__all__ = ["Image", "check_image", "check_picture_path", "decode_image", "load_image", "save_image"]
 
 Image = npt.NDArray[np.uint8]
 """A photo: (height, width, 3), uint8, RGB."""
@@ -111,6 +111,18 @@ def save_image(image: Image, path: str | Path) -> None:
         UsageError: the suffix is unknown, or the folder does not exist.
     """
     pil = require("PIL.Image", extra="vision", package="pillow", feature="writing pictures")
+    path = check_picture_path(path)
+    file = io.BytesIO()
+    pil.fromarray(check_image(image)).save(file, format=_SUFFIXES[path.suffix.lower()], quality=92)
+    write_atomic(path, file.getvalue())
+
+
+def check_picture_path(path: str | Path) -> Path:
+    """Give back a path that a picture can be written to.
+
+    Raises:
+        UsageError: the suffix is unknown, or the folder does not exist.
+    """
     path = Path(path)
     if path.suffix.lower() not in _SUFFIXES:
         raise UsageError(
@@ -121,9 +133,7 @@ def save_image(image: Image, path: str | Path) -> None:
         raise UsageError(
             f"picture {str(path)!r}: the folder {folder} does not exist.\nDo: mkdir -p {folder}", path=path
         )
-    file = io.BytesIO()
-    pil.fromarray(check_image(image)).save(file, format=_SUFFIXES[path.suffix.lower()], quality=92)
-    write_atomic(path, file.getvalue())
+    return path
 
 
 def check_image(image: Any) -> Image:

@@ -78,6 +78,12 @@ def test_leaving_the_block_releases_the_context():
     assert detector.engine.closed
 
 
+def test_warming_up_is_one_run():
+    detector = detector_of(head_with((0, 0, 0, 0.8, (1, 0))))
+    detector.warm_up()
+    assert len(detector.engine.batches) == 1
+
+
 def test_timings_are_of_the_last_call():
     detector = detector_of(head_with())
     detector([PHOTO] * 3)
