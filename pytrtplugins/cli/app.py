@@ -97,6 +97,10 @@ PluginsOption = Annotated[
 NamesOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Class names, one a line; default: MODEL with .names, if it exists.")
 ]
+CalibrationModeOption = Annotated[
+    Mode,
+    typer.Option(help="How calibration photos are fitted; the grey bars of letterbox mislead the entropy calibrator."),
+]
 ModeOption = Annotated[Mode, typer.Option(help="How photos are fitted into the network's input.")]
 JsonOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the results as JSON.")]
 
@@ -141,7 +145,7 @@ def build(
     calibration: PhotosOption = None,
     cache: CacheOption = None,
     threads: ThreadsOption = None,
-    mode: ModeOption = Mode.LETTERBOX,
+    mode: CalibrationModeOption = Mode.STRETCH,
     plugins: PluginsOption = None,
 ) -> None:
     """Build an engine and save it, so that it starts faster the next time.
@@ -200,7 +204,7 @@ def run(
         _check_folder(path)
     found = models.find_pictures(photos) if photos else None
     built = loading.open_engine(
-        model, weights=weights, engine=engine, precision=precision.value, cache=cache, threads=threads, mode=mode.value
+        model, weights=weights, engine=engine, precision=precision.value, cache=cache, threads=threads
     )
     if found is None:
         _run_arrays(built, inputs or [], save, repeat)
@@ -220,7 +224,7 @@ def calibrate(
     algorithm: Annotated[Algorithm, typer.Option(help="How the scales are chosen.")] = Algorithm.ENTROPY,
     batch: Annotated[int, typer.Option(metavar="N", help="Photos per run.", min=1)] = 8,
     limit: Annotated[int | None, typer.Option(metavar="N", help="Use only the first photos.", min=1)] = None,
-    mode: ModeOption = Mode.LETTERBOX,
+    mode: CalibrationModeOption = Mode.STRETCH,
     engine: EngineOption = "auto",
     threads: ThreadsOption = None,
     plugins: PluginsOption = None,
@@ -289,7 +293,7 @@ def evaluate(
         _check_folder(json)
     labelled = models.YoloData(data)
     built = loading.open_engine(
-        model, weights=weights, engine=engine, precision=precision.value, cache=cache, threads=threads, mode=mode.value
+        model, weights=weights, engine=engine, precision=precision.value, cache=cache, threads=threads
     )
     result = models.evaluate(
         _detector(built, model, names, mode),

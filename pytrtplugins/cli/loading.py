@@ -88,7 +88,7 @@ def open_engine(
     calibration: Path | None = None,
     cache: Path | None = None,
     threads: int | None = None,
-    mode: str = "letterbox",
+    mode: str = "stretch",
 ) -> Engine:
     """Load a saved engine, or build one from an ONNX file or a .cfg.
 
@@ -128,7 +128,7 @@ def make_calibrator(
     *,
     batch: int = 8,
     limit: int | None = None,
-    mode: str = "letterbox",
+    mode: str = "stretch",
 ) -> Calibrator:
     """Make a calibrator; without photos it is one that reads its cache only, of the algorithm that made it.
 
