@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["OpBuilder", "Value", "add_functions", "infer_shapes", "inline_plugins"]
 
 _FEATURE = "working on ONNX models"
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -101,18 +103,16 @@ def infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
         RegistryError: a plugin is not registered.
     """
     light = _without_data(model)
-    known: dict[str, onnx.ValueInfoProto] = {}
+    waiting = [node for node in light.graph.node if is_plugin_node(node)]
     while True:
         light = _infer(light)
         known = {info.name: info for info in (*light.graph.value_info, *light.graph.input, *light.graph.output)}
-        ready = [
-            node for node in light.graph.node if is_plugin_node(node) and not all(_known(known, o) for o in node.output)
-        ]
-        ready = [node for node in ready if all(_known(known, name) for name in node.input)]
+        ready = [node for node in waiting if all(_known(known, name) for name in node.input if name)]
         if not ready:
             break
         for node in ready:
             _set_plugin_outputs(light.graph, node, known)
+        waiting = [node for node in waiting if not any(node is item for item in ready)]
     full = _copy(model)
     del full.graph.value_info[:]
     outputs = {info.name for info in full.graph.output}
@@ -125,7 +125,9 @@ def infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def inline_plugins(model: onnx.ModelProto, only: Iterable[str] | None = None) -> onnx.ModelProto:
-    """Write each plugin's decomposition in its place; plugins without one stay.
+    """Write each plugin's decomposition in its place.
+
+    Plugins without one stay, and so do those that need to know dims which are symbolic.
 
     Args:
         model: Any model; it is not changed. Local functions of the plugins are dropped when nothing uses them any more.
@@ -140,12 +142,16 @@ def inline_plugins(model: onnx.ModelProto, only: Iterable[str] | None = None) ->
     full = infer_shapes(model)
     dims = _all_dims(full)
     nodes: list[onnx.NodeProto] = []
+    prefixes: set[str] = set()
     for node in full.graph.node:
         plugin = from_node(node) if is_plugin_node(node) and (names is None or node.name in names) else None
         if plugin is None or not plugin.has_decomposition():
             nodes.append(node)
             continue
-        nodes.extend(_decomposed(plugin, node, [dims[name] for name in node.input], node.name or node.output[0]))
+        prefix = node.name if node.name and node.name not in prefixes else node.output[0]
+        prefixes.add(prefix)
+        body = _decomposed(plugin, node, [dims[name] for name in node.input], prefix, required=names is not None)
+        nodes.extend([node] if body is None else body)
     copies = [_copy_node(node) for node in nodes]
     del full.graph.node[:]
     full.graph.node.extend(copies)
@@ -183,6 +189,8 @@ def add_functions(model: onnx.ModelProto) -> onnx.ModelProto:
         outputs = [f"y{index}" for index in range(len(node.output))]
         template = onnx.helper.make_node(node.op_type, inputs, outputs)
         body = _decomposed(plugin, template, [dims[name] for name in node.input], node.op_type)
+        if body is None:
+            continue
         attributes = sorted(attribute.name for attribute in node.attribute)
         function = onnx.helper.make_function(node.domain, node.op_type, inputs, outputs, body, opset, attributes)
         known = bodies.setdefault((node.domain, node.op_type), {})
@@ -196,11 +204,19 @@ def add_functions(model: onnx.ModelProto) -> onnx.ModelProto:
     return full
 
 
-def _decomposed(plugin: Plugin, node: onnx.NodeProto, input_dims: Sequence[Dims], prefix: str) -> list[onnx.NodeProto]:
-    """The nodes that stand for one plugin node, reading and writing the same tensors."""
+def _decomposed(
+    plugin: Plugin, node: onnx.NodeProto, input_dims: Sequence[Dims], prefix: str, *, required: bool = False
+) -> list[onnx.NodeProto] | None:
+    """The nodes that stand for one plugin node, reading and writing the same tensors; None where dims must be known first."""
     op = OpBuilder(prefix, repr(plugin))
     given = [Value(name, dims) for name, dims in zip(node.input, input_dims, strict=True)]
-    result = plugin.decompose(op, *given)  # type: ignore[attr-defined]
+    try:
+        result = plugin.decompose(op, *given)  # type: ignore[attr-defined]
+    except DimsError as error:
+        if required or all(is_concrete(dim) for dims in input_dims for dim in dims):
+            raise
+        _log.info("node %s stays a plugin, since its dims are not known yet: %s", prefix, error)
+        return None
     values = list(result) if isinstance(result, (tuple, list)) else [result]
     if len(values) != len(node.output):
         raise ModelError(f"{plugin!r}: decompose gave {len(values)} outputs, the node has {len(node.output)}")
@@ -228,13 +244,27 @@ def _set_plugin_outputs(graph: onnx.GraphProto, node: onnx.NodeProto, known: Map
     types = [known[name].type.tensor_type.elem_type for name in node.input]
     dtypes = plugin.all_output_dtypes([_dtype(kind) for kind in types], len(dims))
     outputs = {info.name: info for info in graph.output}
+    made = {info.name for info in graph.value_info}
     for name, shape, dtype in zip(node.output, dims, dtypes, strict=True):
+        if name in known and _known(known, name):
+            _check_agreement(f"node {node.name or node.op_type!r}", name, shape, _dims_of(known[name]))
         kind = onnx.helper.np_dtype_to_tensor_dtype(dtype.numpy)
         info = onnx.helper.make_tensor_value_info(name, kind, [d if isinstance(d, int) else str(d) for d in shape])
         if name in outputs:
             outputs[name].type.CopyFrom(info.type)
-        else:
+        elif name not in made:
             graph.value_info.append(info)
+
+
+def _check_agreement(where: str, name: str, found: Dims, declared: Dims) -> None:
+    clash = any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(found, declared, strict=False))
+    if clash or len(found) != len(declared):
+        raise ModelError(
+            f"{where}: the model declares {name!r} as ({', '.join(map(str, declared))}), the plugin gives "
+            f"({', '.join(map(str, found))})",
+            expected=declared,
+            found=found,
+        )
 
 
 def _infer(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -250,8 +280,10 @@ def _without_data(model: onnx.ModelProto) -> onnx.ModelProto:
     onnx = require("onnx", extra="onnx", feature=_FEATURE)
     light = onnx.ModelProto()
     for field, value in model.ListFields():
-        if field.name != "graph" and field.name != "functions":
+        if field.name not in ("graph", "functions"):
             _assign(light, field, value)
+    plugins = {(node.domain, node.op_type) for node in model.graph.node if is_plugin_node(node)}
+    light.functions.extend(item for item in model.functions if (item.domain, item.name) not in plugins)
     graph = model.graph
     for field, value in graph.ListFields():
         if field.name != "initializer":
