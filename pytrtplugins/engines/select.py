@@ -119,6 +119,7 @@ def load_engine(path: str | Path) -> Engine:
     try:
         name, options = metadata["engine"], BuildOptions(**metadata["options"])
         cls = _available_class(name)
+        cls.check_precision(options.precision)
         requirements = metadata["requirements"]
         model = require("onnx", extra="onnx", feature="loading an engine").ModelProto.FromString(data)
     except UnavailableError:

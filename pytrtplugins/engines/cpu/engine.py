@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,7 +13,7 @@ import numpy.typing as npt
 
 from ..._optional import require
 from ...decompose import inline_plugins
-from ...errors import BuildError, MissingExtraError, PytrtpluginsError, UnavailableError
+from ...errors import BuildError, MissingExtraError, UnavailableError
 from ...onnx_node import from_node, is_plugin_node
 from ...passes import UnsignedActivations, to_ir, to_proto
 from ..base import Arrays, Availability, BuildOptions, Engine, ExecutionContext
@@ -61,6 +62,7 @@ class CpuEngine(Engine):
         self._hosts: dict[str, PluginHost] = {}
         self._compiled = self._compile()
         self._output_names = [desc.name for desc in self.outputs]
+        weakref.finalize(self, _close_hosts, tuple(self._hosts.values()))
 
     @classmethod
     def availability(cls) -> Availability:
@@ -101,7 +103,7 @@ class CpuEngine(Engine):
             if self.precision == "bf16":
                 compiled = self._faster_of(compiled, core.compile_model(network, "CPU", self._config("bf16")))
         except RuntimeError as error:
-            self._raise_plugin_error(error)
+            self._raise_plugin_error()
             raise BuildError(f"OpenVINO cannot build the model: {error}", engine=self.name) from error
         return compiled
 
@@ -145,15 +147,13 @@ class CpuEngine(Engine):
         _log.info("engine 'cpu': float layers compute in %s", self.choices["float layers"])
         return bf16 if chosen == "bf16" else float32
 
-    def _raise_plugin_error(self, error: BaseException) -> None:
+    def _raise_plugin_error(self) -> None:
         """Raise what a plugin raised, instead of OpenVINO's text about it."""
         for host in self._hosts.values():
             if host.errors:
                 original = host.errors[0]
                 host.errors.clear()
-                raise original from (None if original.__cause__ is None else original.__cause__)
-        if isinstance(error, PytrtpluginsError):
-            raise error
+                raise original
 
 
 class CpuContext(ExecutionContext):
@@ -169,12 +169,17 @@ class CpuContext(ExecutionContext):
         try:
             results = self._request.infer(inputs, share_inputs=True)
         except RuntimeError as error:
-            self.engine._raise_plugin_error(error)
+            self.engine._raise_plugin_error()
             raise
         return {name: _array(results[index]) for index, name in enumerate(self.engine._output_names)}
 
     def _close(self) -> None:
         del self._request
+
+
+def _close_hosts(hosts: tuple[PluginHost, ...]) -> None:
+    for host in hosts:
+        host.close()
 
 
 def _array(value: Any) -> npt.NDArray[Any]:

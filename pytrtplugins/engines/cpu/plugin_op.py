@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,15 @@ class PluginHost:
             self._clones.append(plugin)
             self._local.plugin = plugin
 
+    @contextmanager
+    def keeping_errors(self) -> Iterator[None]:
+        """Keep what the plugin raises, so that the caller of run gets it as it was raised."""
+        try:
+            yield
+        except BaseException as error:
+            self.errors.append(error)
+            raise
+
     def close(self) -> None:
         """Terminate the clones."""
         while self._clones:
@@ -87,9 +97,10 @@ class PluginOp(ov.Op):  # type: ignore[misc]
         host = _host(self)
         count = self.get_input_size()
         dims = [_dims(self.get_input_partial_shape(index), index) for index in range(count)]
-        outputs = host.plugin.all_output_dims(dims)
         given = [_DTYPES[self.get_input_element_type(index)] for index in range(count)]
-        dtypes = host.plugin.all_output_dtypes(given, len(outputs))
+        with host.keeping_errors():
+            outputs = host.plugin.all_output_dims(dims)
+            dtypes = host.plugin.all_output_dtypes(given, len(outputs))
         self.set_output_size(len(outputs))
         for index, (shape, dtype) in enumerate(zip(outputs, dtypes, strict=True)):
             partial = ov.PartialShape([dim if isinstance(dim, int) else ov.Dimension() for dim in shape])
@@ -108,13 +119,10 @@ class PluginOp(ov.Op):  # type: ignore[misc]
         return True
 
     def evaluate(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> bool:
-        """Run the plugin; an exception is kept, so that the caller of run gets it as it was raised."""
+        """Run the plugin."""
         host = _host(self)
-        try:
+        with host.keeping_errors():
             host.enqueue([tensor.data for tensor in inputs], [tensor.data for tensor in outputs])
-        except BaseException as error:
-            host.errors.append(error)
-            raise
         return True
 
 

@@ -1,0 +1,86 @@
+"""Small networks for the engines' tests."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+import pytrtplugins as ptp
+
+
+@ptp.plugin(namespace="test.engines")
+class Affine(ptp.Plugin):
+    """x · factor + 1: a plugin without a decomposition."""
+
+    factor: float = 2.0
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        return x * x.dtype.type(self.factor) + x.dtype.type(1)
+
+
+class OutOfPaperError(Exception):
+    """What a user's own code may raise."""
+
+
+@ptp.plugin(namespace="test.engines")
+class Failing(ptp.Plugin):
+    """Raises when it sees a negative number."""
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        if (x < 0).any():
+            raise OutOfPaperError("negative")
+        return x
+
+
+@ptp.plugin(namespace="test.engines")
+class Halves(ptp.Plugin):
+    """Two outputs."""
+
+    def output_dims(self, x):
+        n, c, h, w = x
+        return (n, c // 2, h, w), (n, c - c // 2, h, w)
+
+    def compute(self, x):
+        half = x.shape[1] // 2
+        return x[:, :half] + 0, x[:, half:] + 0
+
+
+def conv_net(*middle: ptp.Plugin, batch: int | str = 1, seed: int = 0) -> onnx.ModelProto:
+    """data (N, 3, 8, 8) → Conv → LeakyRelu → the plugins → Conv → y."""
+    rng = np.random.default_rng(seed)
+    weights = {
+        "w1": rng.standard_normal((8, 3, 3, 3)) * 0.3,
+        "b1": rng.standard_normal(8) * 0.1,
+        "w2": rng.standard_normal((4, 8, 1, 1)) * 0.3,
+    }
+    nodes = [
+        helper.make_node("Conv", ["data", "w1", "b1"], ["c1"], "conv1", pads=[1] * 4, kernel_shape=[3, 3]),
+        helper.make_node("LeakyRelu", ["c1"], ["a1"], "leaky1", alpha=0.1),
+    ]
+    last = "a1"
+    for index, plugin in enumerate(middle):
+        nodes.append(plugin.as_node([last], [f"p{index}"], f"plugin{index}"))
+        last = f"p{index}"
+    nodes.append(helper.make_node("Conv", [last, "w2"], ["y"], "conv2", kernel_shape=[1, 1]))
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("data", TensorProto.FLOAT, [batch, 3, 8, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items()],
+    )
+    domains = {plugin.plugin_key().namespace for plugin in middle}
+    opsets = [helper.make_opsetid("", 18), *(helper.make_opsetid(domain, 1) for domain in sorted(domains))]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+def photo(batch: int = 1, seed: int = 1) -> np.ndarray:
+    """A random input."""
+    return np.random.default_rng(seed).random((batch, 3, 8, 8), dtype=np.float32)

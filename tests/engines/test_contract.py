@@ -1,0 +1,225 @@
+"""What every engine promises."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import pytrtplugins as ptp
+from pytrtplugins.errors import (
+    BindingError,
+    DimsError,
+    EngineError,
+    PrecisionError,
+    RegistryError,
+    UnavailableError,
+    UsageError,
+)
+from pytrtplugins.layers import Reorg
+from pytrtplugins.passes import prepare
+from tests.engines.networks import Affine, Failing, Halves, OutOfPaperError, conv_net, photo
+
+
+def expected(x, factor=None):
+    """The network of `conv_net`, by onnxruntime up to the plugin, and by hand from there."""
+    plain = onnxruntime.InferenceSession(conv_net().SerializeToString())
+    if factor is None:
+        return np.concatenate([plain.run(None, {"data": x[i : i + 1]})[0] for i in range(len(x))])
+    model = conv_net()
+    w2 = onnx.numpy_helper.to_array(next(t for t in model.graph.initializer if t.name == "w2"))
+    model.graph.output[0].name = "a1"
+    a1 = onnxruntime.InferenceSession(
+        onnx.utils.Extractor(prepare(conv_net())).extract_model(["data"], ["a1"]).SerializeToString()
+    )
+    activated = a1.run(None, {"data": x})[0] * np.float32(factor) + 1
+    return np.einsum("oi,nihw->nohw", w2[:, :, 0, 0], activated)
+
+
+def test_a_network_gives_onnxruntimes_numbers(engine_name):
+    engine = ptp.build(conv_net(), engine=engine_name)
+    with engine.create_context() as context:
+        y = context.run({"data": photo()})["y"]
+    np.testing.assert_allclose(y, expected(photo()), rtol=1e-5, atol=1e-6)
+    assert [str(desc) for desc in (*engine.inputs, *engine.outputs)] == [
+        "data: float32[1, 3, 8, 8]",
+        "y: float32[1, 4, 8, 8]",
+    ]
+
+
+def test_a_plugin_without_decomposition_runs_through_compute(engine_name):
+    with ptp.build(conv_net(Affine(3.0)), engine=engine_name).create_context() as context:
+        y = context.run({"data": photo()})["y"]
+    np.testing.assert_allclose(y, expected(photo(), 3.0), rtol=1e-5, atol=1e-5)
+
+
+def test_a_dynamic_batch_takes_any_size(engine_name):
+    engine = ptp.build(conv_net(Affine(3.0), batch="N"), engine=engine_name)
+    assert str(engine.inputs[0]) == "data: float32[N, 3, 8, 8]"
+    with engine.create_context() as context:
+        for size in (1, 3, 2):
+            y = context.run({"data": photo(size)})["y"]
+            np.testing.assert_allclose(y[-1:], expected(photo(size)[-1:], 3.0), rtol=1e-5, atol=1e-5)
+
+
+def test_what_a_plugin_raises_reaches_the_caller_as_it_was_raised(engine_name):
+    engine = ptp.build(conv_net(Failing()), engine=engine_name)
+    with engine.create_context() as context, pytest.raises(OutOfPaperError, match="negative") as caught:
+        context.run({"data": photo() - 0.5})
+    assert any("compute" in entry.name for entry in caught.traceback)
+
+
+def test_a_context_works_again_after_an_error(engine_name):
+    engine = ptp.build(conv_net(Failing(), batch="N"), engine=engine_name)
+    with engine.create_context() as context:
+        with pytest.raises(OutOfPaperError):
+            context.run({"data": -photo() * 9})
+        zeros = np.zeros((1, 3, 8, 8), np.float32)
+        try:
+            first = context.run({"data": zeros})["y"]
+        except OutOfPaperError:  # the bias of a channel may be negative: then it is so each time
+            with pytest.raises(OutOfPaperError):
+                context.run({"data": zeros})
+        else:
+            np.testing.assert_array_equal(first, context.run({"data": zeros})["y"])
+
+
+def test_several_outputs_of_a_plugin_arrive(engine_name):
+    model = conv_net()
+    model.graph.node.append(Halves().as_node(["y"], ["low", "high"], "halves"))
+    model.opset_import.append(onnx.helper.make_opsetid("test.engines", 1))
+    del model.graph.output[:]
+    model.graph.output.extend(
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in ("low", "high")
+    )
+    with ptp.build(model, engine=engine_name).create_context() as context:
+        outputs = context.run({"data": photo()})
+    np.testing.assert_allclose(
+        np.concatenate([outputs["low"], outputs["high"]], 1), expected(photo()), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_contexts_of_one_engine_run_in_threads_of_their_own(engine_name):
+    engine = ptp.build(conv_net(Affine(3.0)), engine=engine_name)
+    results: dict[int, list[np.ndarray]] = {}
+
+    def work(number):
+        with engine.create_context() as context:
+            results[number] = [context.run({"data": photo(seed=number)})["y"] for _ in range(20)]
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number in range(3):
+        for y in results[number]:
+            np.testing.assert_allclose(y, expected(photo(seed=number), 3.0), rtol=1e-5, atol=1e-5)
+
+
+def test_outputs_belong_to_the_caller(engine_name):
+    with ptp.build(conv_net(), engine=engine_name).create_context() as context:
+        first = context.run({"data": photo()})["y"]
+        kept = first.copy()
+        context.run({"data": photo(seed=5)})
+        np.testing.assert_array_equal(first, kept)
+        first += 1  # and may be written to
+        np.testing.assert_array_equal(context.run({"data": photo()})["y"], kept)
+
+
+def test_asynchronous_runs_come_back_in_order(engine_name):
+    with ptp.build(conv_net(), engine=engine_name).create_context() as context:
+        futures = [context.run_async({"data": photo(seed=seed)}) for seed in range(4)]
+        for seed, future in enumerate(futures):
+            np.testing.assert_allclose(future.result()["y"], expected(photo(seed=seed)), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "words"),
+    [
+        ({}, r"expected arrays for \['data'\], found \[\]"),
+        ({"data": photo(), "extra": photo()}, "found"),
+        ({"data": photo().astype(np.float64)}, r"expected float32, found float64.\nDo: array.astype\(numpy.float32\)"),
+        ({"data": photo(2)}, r"expected dims \(1, 3, 8, 8\), found \(2, 3, 8, 8\)"),
+        ({"data": photo()[0]}, "expected dims"),
+    ],
+)
+def test_wrong_bindings_are_named(engine_name, inputs, words):
+    with (
+        ptp.build(conv_net(), engine=engine_name).create_context() as context,
+        pytest.raises(BindingError, match=words),
+    ):
+        context.run(inputs)
+
+
+def test_a_non_contiguous_input_is_taken_as_it_reads(engine_name):
+    x = np.ascontiguousarray(photo().transpose(0, 1, 3, 2)).transpose(0, 1, 3, 2)
+    assert not x.flags.c_contiguous
+    with ptp.build(conv_net(), engine=engine_name).create_context() as context:
+        np.testing.assert_allclose(context.run({"data": x})["y"], expected(photo()), rtol=1e-5, atol=1e-6)
+
+
+def test_a_closed_context_and_a_context_in_use_are_refused(engine_name):
+    context = ptp.build(conv_net(), engine=engine_name).create_context()
+    context._busy.acquire()
+    with pytest.raises(EngineError, match="another thread"):
+        context.run({"data": photo()})
+    context._busy.release()
+    context.close()
+    context.close()
+    with pytest.raises(EngineError, match="closed"):
+        context.run({"data": photo()})
+
+
+def test_fp16_on_a_cpu_is_refused_with_the_alternatives(engine_name):
+    with pytest.raises(PrecisionError, match=r"FP16 is for GPUs[\s\S]*Do: precision="):
+        ptp.build(conv_net(), engine=engine_name, precision="fp16")
+
+
+@pytest.mark.parametrize("arguments", [{"threads": 0}, {"engine": "gpu"}])
+def test_unusable_options_are_usage_errors(arguments):
+    with pytest.raises(UsageError):
+        ptp.build(conv_net(), **arguments)
+
+
+@pytest.mark.parametrize("name", ["cpu", "onnxruntime"])
+def test_an_unknown_device_is_refused(name):
+    with pytest.raises(UnavailableError, match="cuda:7"):
+        ptp.build(conv_net(), engine=name, device="cuda:7")
+
+
+def test_an_unregistered_plugin_names_the_node_that_needs_it(engine_name):
+    model = conv_net(Affine(3.0))
+    model.graph.node[2].op_type = "Afine"
+    with pytest.raises(RegistryError, match=r"Near: test\.engines::Affine"):
+        ptp.build(model, engine=engine_name)
+
+
+def test_dims_that_a_plugin_refuses_stop_the_build(engine_name):
+    with pytest.raises(DimsError, match="multiple of 9, found 8"):
+        ptp.build(conv_net(Reorg(3)), engine=engine_name)
+
+
+def test_free_dims_that_a_plugin_refuses_stop_the_run(engine_name):
+    @ptp.plugin(namespace="test.engines")
+    class Pairs(ptp.Plugin):
+        """Accepts even batches only."""
+
+        def output_dims(self, x):
+            ptp.tensor.check_divisible(x[0], 2, "batch")
+            return x
+
+        def compute(self, x):
+            return x + 0
+
+    with ptp.build(conv_net(Pairs(), batch="N"), engine=engine_name).create_context() as context:
+        assert context.run({"data": photo(2)})["y"].shape == (2, 4, 8, 8)
+        with pytest.raises(DimsError, match="batch must be a multiple of 2, found 3"):
+            context.run({"data": photo(3)})
+
+
+def test_auto_chooses_an_engine_that_this_machine_has():
+    assert ptp.build(conv_net()).name == "cpu"

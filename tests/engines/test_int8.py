@@ -1,0 +1,156 @@
+"""INT8 on CPUs: the same numbers as the Q/DQ model says."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import openvino as ov
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import pytrtplugins as ptp
+from pytrtplugins.calibration import CalibrationTable, EntropyCalibrator, MinMaxCalibrator
+from pytrtplugins.decompose import inline_plugins
+from pytrtplugins.engines.int8 import SAFE_LEVELS, safe_weight_levels
+from pytrtplugins.errors import CalibrationError, CalibrationTableError, PrecisionError
+from pytrtplugins.layers import Reorg
+from pytrtplugins.passes import prepare, quantize
+from tests.engines.networks import Affine, conv_net, photo
+
+
+def exact(model: onnx.ModelProto, feeds):
+    """The Q/DQ model, taken literally: onnxruntime without optimizations computes in float between Q and DQ."""
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return ort.InferenceSession(inline_plugins(model).SerializeToString(), options).run(None, feeds)
+
+
+def relative(actual, wanted):
+    return float(np.linalg.norm(actual - wanted) / np.linalg.norm(wanted))
+
+
+def concat_net(seed=0) -> tuple[onnx.ModelProto, CalibrationTable]:
+    """Two convolutions joined by a Concat, then a convolution: the four operators that OpenVINO gets wrong in S8."""
+    rng = np.random.default_rng(seed)
+    sizes = {"wa": (64, 32, 3, 3), "wb": (64, 32, 3, 3), "wc": (64, 128, 3, 3), "wd": (8, 64, 1, 1)}
+    arrays = {name: (rng.standard_normal(shape) * 0.06).astype(np.float32) for name, shape in sizes.items()}
+
+    def conv(x, w, y):
+        return helper.make_node("Conv", [x, w], [y], y, kernel_shape=list(sizes[w][2:]), pads=[sizes[w][2] // 2] * 4)
+
+    nodes = [
+        conv("data", "wa", "a"), helper.make_node("LeakyRelu", ["a"], ["la"], "la", alpha=0.1),
+        conv("data", "wb", "b"), helper.make_node("LeakyRelu", ["b"], ["lb"], "lb", alpha=0.1),
+        helper.make_node("Concat", ["la", "lb"], ["cat"], "cat", axis=1), conv("cat", "wc", "c"), conv("c", "wd", "y"),
+    ]  # fmt: skip
+    graph = helper.make_graph(
+        nodes, "concat", [helper.make_tensor_value_info("data", TensorProto.FLOAT, [1, 32, 26, 26])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(array, name) for name, array in arrays.items()],
+    )  # fmt: skip
+    model = prepare(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10))
+    amax = {"data": 1, "a": 3, "la": 3, "b": 3, "lb": 3, "cat": 3, "c": 6, "y": 6}
+    return model, CalibrationTable({name: value / 127 for name, value in amax.items()}, "MinMaxCalibration")
+
+
+INPUT = np.random.default_rng(1).random((1, 32, 26, 26), dtype=np.float32)
+
+
+@pytest.mark.parametrize("name", ["cpu", "onnxruntime"])
+def test_activations_through_concat_are_right(name):
+    model, table = concat_net()
+    quantized = quantize(model, table, weight_levels=safe_weight_levels(), around_activations=name == "onnxruntime")
+    with ptp.build(quantized, engine=name, precision="int8").create_context() as context:
+        y = context.run({"data": INPUT})["y"]
+    assert relative(y, exact(quantized, {"data": INPUT})[0]) < 1e-3
+
+
+def test_openvino_still_gets_signed_activations_through_concat_wrong():
+    """When this fails, OpenVINO is mended: the rewriting to uint8 may go, after measuring again."""
+    model, table = concat_net()
+    quantized = quantize(model, table, weight_levels=safe_weight_levels())
+    core = ov.Core()
+    compiled = core.compile_model(
+        core.read_model(quantized.SerializeToString(), b""), "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
+    )
+    assert relative(compiled({0: INPUT})[0], exact(quantized, {"data": INPUT})[0]) > 0.05
+
+
+def saturating_net() -> tuple[onnx.ModelProto, CalibrationTable]:
+    """Weights and activations at their limits, so that two products do not fit 16 bits."""
+    weights = np.ones((16, 32, 3, 3), np.float32)
+    nodes = [
+        helper.make_node("Conv", ["data", "w"], ["c"], "c", kernel_shape=[3, 3], pads=[1] * 4),
+        helper.make_node("Conv", ["c", "v"], ["y"], "y", kernel_shape=[1, 1]),
+    ]
+    graph = helper.make_graph(
+        nodes, "saturating", [helper.make_tensor_value_info("data", TensorProto.FLOAT, [1, 32, 8, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(np.ones((8, 16, 1, 1), np.float32), "v")],
+    )  # fmt: skip
+    model = prepare(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10))
+    return model, CalibrationTable({"data": 1 / 127, "c": 300 / 127, "y": 5000 / 127}, "MinMaxCalibration")
+
+
+@pytest.mark.parametrize("name", ["cpu", "onnxruntime"])
+def test_sums_of_extreme_values_do_not_saturate(name):
+    model, table = saturating_net()
+    x = np.ones((1, 32, 8, 8), np.float32)
+    engine = ptp.build(model, engine=name, precision="int8", calibration=table)
+    with engine.create_context() as context:
+        y = context.run({"data": x})["y"]
+    assert relative(y, exact(engine.model, {"data": x})[0]) < 1e-6
+
+
+def test_the_largest_weight_follows_what_the_cpu_can_add(monkeypatch):
+    from pytrtplugins.engines import int8
+
+    monkeypatch.setattr(int8, "cpu_features", lambda: frozenset({"avx2"}))
+    assert int8.safe_weight_levels() == SAFE_LEVELS
+    for feature in ("vnni", "amx-int8", "i8mm"):
+        monkeypatch.setattr(int8, "cpu_features", lambda feature=feature: frozenset({"avx2", feature}))
+        assert int8.safe_weight_levels() == 127
+
+
+def test_every_engine_runs_int8_near_fp32(engine_name):
+    model = conv_net(Reorg(2), Affine(1.0), Reorg(2, reverse=True))
+    x = photo()
+    engine = ptp.build(model, engine=engine_name, precision="int8", calibration=MinMaxCalibrator([{"data": x}]))
+    assert any(node.op_type == "QuantizeLinear" for node in engine.model.graph.node)
+    with engine.create_context() as context, ptp.build(model, engine=engine_name).create_context() as float_context:
+        assert relative(context.run({"data": x})["y"], float_context.run({"data": x})["y"]) < 0.05
+
+
+def test_a_calibrator_writes_its_cache_and_reads_it_again(tmp_path):
+    cache = tmp_path / "net.cache"
+    batches = [{"data": photo(seed=seed)} for seed in range(3)]
+    model = conv_net(Reorg(1))
+    made = ptp.build(model, precision="int8", calibration=EntropyCalibrator(batches, cache=cache))
+    written = cache.read_bytes()
+    again = ptp.build(model, precision="int8", calibration=EntropyCalibrator(cache=cache))
+    by_path = ptp.build(model, precision="int8", calibration=cache)
+    assert cache.read_bytes() == written
+    assert made.model_digest == again.model_digest == by_path.model_digest
+
+
+def test_a_cache_of_another_network_is_refused(tmp_path):
+    cache = tmp_path / "net.cache"
+    ptp.build(conv_net(Reorg(1)), precision="int8", calibration=MinMaxCalibrator([{"data": photo()}], cache=cache))
+    with pytest.raises(CalibrationTableError, match="another network"):
+        ptp.build(conv_net(Reorg(1), seed=7), precision="int8", calibration=cache)
+    table = CalibrationTable.read(cache)
+    partial = CalibrationTable({name: scale for name, scale in table.items() if name != "data"}, table.algorithm)
+    with pytest.raises(CalibrationTableError, match="'data'"):
+        ptp.build(conv_net(Reorg(1)), precision="int8", calibration=partial)
+
+
+def test_int8_without_scales_says_what_to_give():
+    with pytest.raises(CalibrationError, match=r'Do: calibration="yolov2\.cache"'):
+        ptp.build(conv_net(), precision="int8")
+
+
+def test_a_quantized_model_is_no_fp32_model():
+    model, table = concat_net()
+    with pytest.raises(PrecisionError, match="holds Q/DQ nodes"):
+        ptp.build(quantize(model, table), precision="fp32")

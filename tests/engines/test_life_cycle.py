@@ -1,0 +1,57 @@
+"""Engines call a plugin's methods in the order of docs/lifecycle.md."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import pytrtplugins as ptp
+from tests.engines.networks import conv_net, photo
+
+CALLS: list[str] = []
+
+
+@ptp.plugin(namespace="test.engines")
+class Witness(ptp.Plugin):
+    """Writes down what is called; x + 1 with scratch memory."""
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        return x + x.dtype.type(1)
+
+    def clone(self):
+        CALLS.append("clone")
+        return super().clone()
+
+    def configure(self, inputs, outputs):
+        CALLS.append(f"configure {inputs[0].dims[0]}")
+
+    def workspace_size(self, inputs, outputs):
+        return 4 * int(np.prod(inputs[0].dims))
+
+    def initialize(self):
+        CALLS.append("initialize")
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        CALLS.append("enqueue")
+        (x,), (y,) = inputs, outputs
+        scratch = workspace.view(np.float32)[: x.size].reshape(x.shape)
+        scratch[...] = x
+        np.add(scratch, 1, out=y)
+        assert stream is None
+
+    def terminate(self):
+        CALLS.append("terminate")
+
+
+def test_configure_initialize_enqueue_terminate_come_in_order(engine_name):
+    engine = ptp.build(conv_net(Witness(), batch="N"), engine=engine_name)
+    CALLS.clear()
+    with engine.create_context() as context:
+        for batch in (1, 1, 2):
+            context.run({"data": photo(batch)})
+    life = [call for call in CALLS if call not in ("clone", "terminate")]
+    assert life == ["configure 1", "initialize", "enqueue", "enqueue", "configure 2", "enqueue"]
+    del context, engine
+    assert CALLS.count("clone") >= 1
