@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+
 from ..tensor import Array, array_namespace
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ Part = tuple[str, int, int]
 def logistic(x: Array) -> Array:
     """1 / (1 + exp(-x)), as ``logistic_activate`` in pjreddie/darknet f6afaabc, src/activations.h."""
     xp = array_namespace(x)
-    with xp.errstate(over="ignore"):
+    with np.errstate(over="ignore"):  # exp of large values is infinite, and the result 0
         return cast(Array, (1.0 / (1.0 + xp.exp(-x.astype(xp.float64)))).astype(x.dtype))
 
 
