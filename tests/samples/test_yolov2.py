@@ -201,6 +201,28 @@ def test_wrong_options_end_with_a_clear_error(sample, words, text):
     assert text in err
 
 
+def test_downloaded_networks_are_used(sample, tmp_path, monkeypatch):
+    """As after a download: the files lie in the user's cache folder."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "cache" / "pytrtplugins"
+    folder.mkdir(parents=True)
+    for suffix, name in ((".cfg", "yolov2-voc.cfg"), (".weights", "yolov2-voc.weights"), (".names", "voc.names")):
+        (folder / name).write_bytes(MODEL.with_suffix(suffix).read_bytes())
+    code, out, err = sample("--download", "yolov2-voc", "chelsea")
+    assert code == 0, err
+    assert re.search(r"^cat: \d\d%$", out, re.MULTILINE)
+
+
+def test_without_network_a_download_says_where_to_put_the_files(sample, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("https_proxy", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    code, _, err = sample("--download", "yolov2-voc", "chelsea")
+    assert code == 2
+    assert err.startswith("DownloadError")
+    assert str(tmp_path / "cache" / "pytrtplugins" / "voc.names") in err
+
+
 def test_the_help_shows_examples(sample):
     code, out, _ = sample("--help")
     assert code == 0
