@@ -1,0 +1,6 @@
+"""Does a plugin keep the contract that engines rely on?"""
+
+from .report import Entry, Report
+from .run import check_plugin
+
+__all__ = ["Entry", "Report", "check_plugin"]

@@ -1,0 +1,263 @@
+"""Inputs to try a plugin on: found by asking its shape rule, shrunk when a check fails."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..errors import FieldError, PytrtpluginsError, UsageError
+from ..fields import MISSING
+from ..plugin import Plugin
+from ..tensor import DType, TensorDesc
+
+__all__ = ["Case", "find_cases", "given_cases", "make_plugin", "outputs_of", "random_array", "shrink", "variants"]
+
+Shape = tuple[int, ...]
+_MOST_ELEMENTS = 20_000
+_SIDES = (1, 2, 3, 4, 6, 8, 12)
+_RANKS = (4, 3, 2, 5, 1)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A plugin and the inputs to give it.
+
+    Attributes:
+        plugin: The plugin.
+        dims: Dims of each input.
+        dtypes: Element type of each input.
+        seed: Seed of the inputs' values.
+    """
+
+    plugin: Plugin
+    dims: tuple[Shape, ...]
+    dtypes: tuple[DType, ...]
+    seed: int = 0
+
+    def inputs(self, other: int = 0) -> list[Any]:
+        """New arrays, always the same for the same ``other``."""
+        seeds = [(self.seed, other, index) for index in range(len(self.dims))]
+        return [random_array(*facts) for facts in zip(self.dims, self.dtypes, seeds, strict=True)]
+
+    def descs(self) -> tuple[list[TensorDesc], list[TensorDesc]]:
+        """Descriptions of the inputs and of the outputs."""
+        inputs = [TensorDesc(f"x{i}", d, t) for i, (d, t) in enumerate(zip(self.dims, self.dtypes, strict=True))]
+        dims = self.plugin.all_output_dims(self.dims)
+        dtypes = self.plugin.all_output_dtypes(self.dtypes, len(dims))
+        return inputs, [TensorDesc(f"y{i}", d, t) for i, (d, t) in enumerate(zip(dims, dtypes, strict=True))]
+
+    def __str__(self) -> str:
+        shapes = ", ".join(f"{dtype}{list(dims)}" for dims, dtype in zip(self.dims, self.dtypes, strict=True))
+        return f"{self.plugin!r} on {shapes}"
+
+
+def random_array(dims: Sequence[int], dtype: DType, seed: Any) -> Any:
+    """Normal numbers, or small integers."""
+    rng = np.random.default_rng(seed)
+    if dtype is DType.BOOL:
+        return rng.integers(0, 2, dims).astype(bool)
+    if dtype in (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16):
+        return np.asarray(rng.standard_normal(dims), dtype.numpy)
+    low = 0 if dtype is DType.UINT8 else -100
+    return np.asarray(rng.integers(low, 101, dims), dtype.numpy)
+
+
+def outputs_of(plugin: Plugin, inputs: Sequence[Any]) -> list[Any]:
+    """What `compute` gives, as a list, without any check."""
+    result = plugin.compute(*inputs)
+    return list(result) if isinstance(result, (tuple, list)) else [result]
+
+
+def make_plugin(cls: type[Plugin]) -> Plugin:
+    """A plugin of the class: with defaults, and small values where a field has none.
+
+    Raises:
+        UsageError: no values were found that the constructor accepts.
+    """
+    required = [spec for spec in cls.field_specs() if spec.default is MISSING]
+    choices = [_values(spec.kind, spec.is_tuple) for spec in required]
+    reason = "a field has no default and a type that cannot be guessed"
+    for values in itertools.islice(itertools.product(*choices), 200):
+        try:
+            return cls(**{spec.name: value for spec, value in zip(required, values, strict=True)})
+        except FieldError as error:
+            reason = str(error)
+    raise UsageError(
+        f"check_plugin: no {cls.__name__} can be made by trying values for {[spec.name for spec in required]}: {reason}.\n"
+        f"Do: check_plugin({cls.__name__}({', '.join(f'{spec.name}=...' for spec in required)}))"
+    )
+
+
+def variants(plugin: Plugin, rng: np.random.Generator, count: int) -> list[Plugin]:
+    """The plugin, and others of its class with random values for int and bool fields where the constructor accepts them."""
+    found = [plugin]
+    names = [spec for spec in plugin.field_specs() if not spec.is_tuple and spec.kind in (int, bool)]
+    for _ in range(4 * count if names else 0):
+        chosen = rng.random(len(names)) < 0.6
+        changed = {
+            spec.name: rng.choice(_values(spec.kind, False)).item()
+            for spec, change in zip(names, chosen, strict=True)
+            if change
+        }
+        try:
+            other = type(plugin)(**{**plugin.fields(), **changed})
+        except FieldError:
+            continue
+        if all(other != known for known in found):
+            found.append(other)
+        if len(found) > count:
+            break
+    return found
+
+
+def _values(kind: type, is_tuple: bool) -> list[Any]:
+    values: dict[type, list[Any]] = {bool: [False, True], int: [1, 2, 3, 4], float: [1.0, 0.5], str: ["a"]}
+    plain = values.get(kind, [])
+    return [tuple(plain[:2]), (plain[0],), ()] if is_tuple and plain else plain
+
+
+def given_cases(plugin: Plugin, shapes: Sequence[Any], seed: int) -> list[Case]:
+    """Cases with the caller's shapes: each is the dims of the one input, or a tuple of the dims of all."""
+    cases = []
+    for number, shape in enumerate(shapes):
+        nested = bool(shape) and isinstance(shape[0], (tuple, list))
+        dims = tuple(tuple(map(int, one)) for one in (shape if nested else (shape,)))
+        cases.append(Case(plugin, dims, input_dtypes(plugin, dims), seed + number))
+    return cases
+
+
+def find_cases(plugin: Plugin, rng: np.random.Generator, count: int) -> tuple[list[Case], str]:
+    """Look for shapes that `output_dims` accepts and `compute` takes.
+
+    Returns:
+        The cases, smallest first; and a remark: shapes that `output_dims` accepts though `compute` refuses them, or, when
+        there are no cases, why.
+    """
+    found: list[Case] = []
+    remark = ""
+    for rank in _RANKS:
+        here: list[Case] = []
+        refused = 0
+        for dims in _candidates(plugin, rank, rng):
+            try:
+                plugin.all_output_dims(dims)
+                case = Case(plugin, dims, input_dtypes(plugin, dims), int(rng.integers(2**31)))
+            except Exception as error:  # whatever a user's rule raises, it is a refusal
+                remark = remark or f"output_dims refuses {_text(dims)}: {error}"
+                continue
+            try:
+                outputs_of(plugin, case.inputs())
+            except Exception as error:
+                if not remark.startswith("output_dims accepts"):
+                    remark = f"output_dims accepts {_text(dims)}, compute does not ({type(error).__name__}: {error})"
+                refused += 1
+                if refused > 150 and not here:
+                    break
+                continue
+            here.append(case)
+            if len(here) >= (count if rank == 4 else max(2, count // 3)):
+                break
+        found += here
+    if found and remark.startswith("output_dims refuses"):
+        remark = ""
+    return sorted(found, key=_size), remark
+
+
+def input_dtypes(plugin: Plugin, dims: Sequence[Shape]) -> tuple[DType, ...]:
+    """float32, or the first other types that the plugin supports."""
+    candidates = [DType.FLOAT32, *(dtype for dtype in DType if dtype not in (DType.FLOAT32, DType.BFLOAT16))]
+    uniform = [(dtype,) * len(dims) for dtype in candidates]
+    for dtypes in itertools.chain(uniform, itertools.product(candidates[:7], repeat=min(len(dims), 3))):
+        if len(dtypes) == len(dims) and supported(plugin, dims, dtypes):
+            return tuple(dtypes)
+    return (DType.FLOAT32,) * len(dims)
+
+
+def supported(plugin: Plugin, dims: Sequence[Shape], dtypes: Sequence[DType]) -> bool:
+    """Whether the plugin says that it takes these types, linear."""
+    inputs, outputs = Case(plugin, tuple(dims), tuple(dtypes)).descs()
+    descs = [*inputs, *outputs]
+    return all(plugin.supports_format(position, descs) for position in range(len(descs)))
+
+
+def _candidates(plugin: Plugin, rank: int, rng: np.random.Generator) -> Iterator[tuple[Shape, ...]]:
+    """Dims of all inputs: first alike, then each for itself; random, small sizes more often."""
+    inputs = plugin.num_inputs
+    counts = (2, 1, 3) if inputs is None else (inputs,)
+    hints = _hints(plugin, rank)
+    channels = [*range(1, 33), *(value for value in hints if value <= _MOST_ELEMENTS)]
+    for count in counts:
+        for attempt in range(1500):
+            if rank > 2:
+                side = rng.choice(_SIDES, rank - 2)
+                channel = rng.choice(hints) if hints and attempt % 2 else rng.choice(channels)
+                dims = (int(rng.integers(1, 4)), int(channel), *map(int, side))
+            else:
+                dims = tuple(map(int, rng.choice(channels, rank)))
+            if np.prod(dims) <= _MOST_ELEMENTS:
+                yield (dims,) * count
+        for _ in range(1500 if count > 1 else 0):
+            yield tuple(tuple(map(int, rng.integers(1, 5, rng.integers(1, 5)))) for _ in range(count))
+
+
+def _hints(plugin: Plugin, rank: int) -> list[int]:
+    """Sizes that the shape rule's own messages ask for: ``DimsError(..., expected=75)`` or ``by=4``."""
+    hints: list[int] = []
+    trial = [1] * rank
+    for _ in range(3):
+        try:
+            plugin.all_output_dims([tuple(trial)] * (plugin.num_inputs or 1))
+            break
+        except PytrtpluginsError as error:
+            asked = error.facts.get("expected", error.facts.get("by"))
+            if not isinstance(asked, int) or rank < 2:
+                break
+            hints += [asked] if "expected" in error.facts else [asked, 2 * asked, 3 * asked]
+            trial[1] = asked
+        except Exception:
+            break
+    return hints
+
+
+def shrink(case: Case, fails: Callable[[Case], str], most: int = 80) -> tuple[Case, str]:
+    """Make a failing case smaller while it still fails; returns it with what failed there."""
+    detail = fails(case)
+    attempts, smaller = 0, True
+    while smaller and attempts < most:
+        smaller = False
+        for dims in _smaller(case.dims):
+            attempts += 1
+            candidate = replace(case, dims=dims)
+            try:
+                case.plugin.all_output_dims(dims)
+                outputs_of(case.plugin, candidate.inputs())
+            except Exception:
+                continue
+            found = fails(candidate)
+            if found:
+                case, detail, smaller = candidate, found, True
+                break
+    return case, detail
+
+
+def _smaller(dims: tuple[Shape, ...]) -> Iterator[tuple[Shape, ...]]:
+    """One axis shorter: in all inputs alike where they are alike, else in one."""
+    alike = len(set(dims)) == 1
+    for index in range(1 if alike else len(dims)):
+        for axis, size in enumerate(dims[index]):
+            for less in dict.fromkeys((1, size // 2, size - 1)):
+                if 1 <= less < size:
+                    one = (*dims[index][:axis], less, *dims[index][axis + 1 :])
+                    yield (one,) * len(dims) if alike else (*dims[:index], one, *dims[index + 1 :])
+
+
+def _size(case: Case) -> int:
+    return sum(int(np.prod(dims)) for dims in case.dims)
+
+
+def _text(dims: Sequence[Shape]) -> str:
+    return ", ".join(str(list(one)) for one in dims)

@@ -1,0 +1,77 @@
+"""The rules that need ONNX: nodes, decompositions, engines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .._optional import require
+from ..decompose import add_functions, infer_shapes, inline_plugins
+from ..onnx_node import as_node, from_node
+from .cases import Case, outputs_of
+from .compare import differences
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["decomposition", "engine", "node", "one_node_model"]
+
+_OPSET, _IR = 18, 10
+
+
+def one_node_model(case: Case) -> onnx.ModelProto:
+    """A model that is the plugin's node alone, with the case's dims."""
+    helper = require("onnx.helper", extra="onnx", feature="checking a plugin's node")
+    inputs, outputs = case.descs()
+
+    def infos(descs: Any) -> list[Any]:
+        types = [helper.np_dtype_to_tensor_dtype(desc.dtype.numpy) for desc in descs]
+        return [helper.make_tensor_value_info(d.name, t, d.dims) for d, t in zip(descs, types, strict=True)]
+
+    made = as_node(case.plugin, [desc.name for desc in inputs], [desc.name for desc in outputs], "checked")
+    graph = helper.make_graph([made], "check", infos(inputs), infos(outputs))
+    opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid(made.domain, 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=_IR)  # type: ignore[no-any-return]
+
+
+def node(case: Case) -> str:
+    """The ONNX node gives the plugin back, and the model with it is valid."""
+    onnx = require("onnx", extra="onnx", feature="checking a plugin's node")
+    model = one_node_model(case)
+    data = model.SerializeToString()
+    back = from_node(onnx.ModelProto.FromString(data).graph.node[0])
+    if back != case.plugin:
+        return f"the node gives {back!r}"
+    onnx.checker.check_model(infer_shapes(model), full_check=True)
+    return ""
+
+
+def decomposition(case: Case) -> str:
+    """Inlined and as a function, run by onnxruntime, the decomposition gives what compute gives."""
+    onnx = require("onnx", extra="onnx", feature="checking a decomposition")
+    runtime = require("onnxruntime", extra="cpu", feature="checking a decomposition")
+    expected = outputs_of(case.plugin, case.inputs())
+    for name, form in (("inlined", inline_plugins), ("as a function", add_functions)):
+        model = form(one_node_model(case))
+        try:
+            onnx.checker.check_model(model, full_check=True)
+            options = runtime.SessionOptions()
+            options.log_severity_level, options.intra_op_num_threads = 4, 1
+            session = runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+            found = session.run(None, {f"x{index}": array for index, array in enumerate(case.inputs())})
+        except Exception as error:  # onnx and onnxruntime raise types of their own
+            return f"{name}: {type(error).__name__}: {error}"
+        wrong = differences(found, expected)
+        if wrong:
+            return f"{name}: {wrong}"
+    return ""
+
+
+def engine(case: Case, name: str) -> str:
+    """The engine, given a model of this one node, gives what compute gives."""
+    from ..engines.select import build
+
+    built = build(one_node_model(case), engine=name, progress=False)
+    with built.create_context() as context:
+        found = context.run({f"x{index}": array for index, array in enumerate(case.inputs())})
+    actual = [found[f"y{index}"] for index in range(len(found))]
+    return differences(actual, outputs_of(case.plugin, case.inputs()))

@@ -1,0 +1,303 @@
+"""The rules that NumPy alone can check. Each takes a case and returns what is wrong, or an empty text."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import PytrtpluginsError
+from ..plugin import Plugin
+from ..tensor import Dims, DType, SymbolicDim, evaluate_dims
+from .cases import Case, outputs_of, random_array, supported
+from .compare import difference, differences
+
+__all__ = [
+    "batch",
+    "clones",
+    "damage",
+    "determinism",
+    "dims",
+    "dtypes",
+    "enqueue",
+    "enqueue_coverage",
+    "formats",
+    "independent_results",
+    "inputs_unchanged",
+    "int8_pass_through",
+    "not_contiguous",
+    "round_trip",
+    "symbolic_dims",
+]
+
+_TYPES = (DType.FLOAT32, DType.FLOAT16, DType.INT8, DType.UINT8, DType.INT32, DType.INT64)
+
+
+def dims(case: Case) -> str:
+    """Compute gives as many outputs as output_dims says, of these dims."""
+    expected = case.plugin.all_output_dims(case.dims)
+    found = [tuple(array.shape) for array in outputs_of(case.plugin, case.inputs())]
+    return "" if found == list(expected) else f"compute gives {found}, output_dims says {list(expected)}"
+
+
+def dtypes(case: Case) -> str:
+    """Compute gives the types of output_dtypes, for all types that the plugin supports."""
+    for kind in _TYPES:
+        types = (kind,) * len(case.dims)
+        if types != case.dtypes and not supported(case.plugin, case.dims, types):
+            continue
+        typed = Case(case.plugin, case.dims, case.dtypes if types == case.dtypes else types, case.seed)
+        outputs = outputs_of(typed.plugin, typed.inputs())
+        expected = typed.plugin.all_output_dtypes(typed.dtypes, len(outputs))
+        found = [array.dtype.name for array in outputs]
+        if found != [str(dtype) for dtype in expected]:
+            return f"for {kind} compute gives {found}, output_dtypes says {[str(dtype) for dtype in expected]}"
+    return ""
+
+
+def formats(case: Case) -> str:
+    """supports_format answers with a bool everywhere, and yes to some linear combination that compute takes."""
+    accepted = []
+    for kind in dict.fromkeys([case.dtypes, *((kind,) * len(case.dims) for kind in _TYPES)]):
+        typed = Case(case.plugin, case.dims, kind, case.seed)
+        inputs, outputs = typed.descs()
+        answers = [case.plugin.supports_format(i, [*inputs, *outputs]) for i in range(len(inputs) + len(outputs))]
+        if any(not isinstance(answer, (bool, np.bool_)) for answer in answers):
+            return f"supports_format gives {answers} for {kind}: expected True or False"
+        if all(answers):
+            accepted.append(typed)
+    if not accepted:
+        return "supports_format accepts no element type in linear layout"
+    for typed in accepted:
+        try:
+            outputs_of(typed.plugin, typed.inputs())
+        except Exception as error:
+            return f"supports_format accepts {typed.dtypes[0]}, compute does not: {type(error).__name__}: {error}"
+    return ""
+
+
+def determinism(case: Case) -> str:
+    """The same inputs give the same bytes."""
+    first = [np.array(array) for array in outputs_of(case.plugin, case.inputs())]
+    second = outputs_of(case.plugin, case.inputs())
+    same = all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in zip(first, second, strict=True))
+    return "" if same else f"two runs on the same inputs differ: {differences(second, first) or 'in the last bits'}"
+
+
+def symbolic_dims(case: Case) -> str:
+    """output_dims with a symbolic axis gives the concrete dims once the axis has its value; the batch axis must work."""
+    concrete = case.plugin.all_output_dims(case.dims)
+    for axis in range(max(map(len, case.dims))):
+        symbol = SymbolicDim("N")
+        sizes = {one[axis] for one in case.dims if len(one) > axis}
+        if len(sizes) > 1:
+            continue
+        mixed: list[Dims] = [(*one[:axis], symbol, *one[axis + 1 :]) if len(one) > axis else one for one in case.dims]
+        shown = ", ".join(f"[{', '.join(map(str, one))}]" for one in mixed)
+        try:
+            result = case.plugin.all_output_dims(mixed)
+        except Exception as error:
+            if axis or len(case.dims[0]) < 4:
+                continue
+            return f"output_dims refuses a symbolic batch, {shown}: {type(error).__name__}: {error}"
+        found = tuple(evaluate_dims(one, {"N": next(iter(sizes))}) for one in result)
+        if found != concrete:
+            return f"output_dims gives {list(found)} by way of {shown}, {list(concrete)} directly"
+    return ""
+
+
+def batch(case: Case) -> str:
+    """No image's result depends on its neighbours, where the first axis is a batch."""
+    count = case.dims[0][0]
+    if count < 2 or len(case.dims[0]) < 2 or not _has_batch(case):
+        return ""
+    inputs = case.inputs()
+    expected = [np.array(array) for array in outputs_of(case.plugin, [array.copy() for array in inputs])]
+    others = case.inputs(other=1)
+    for kept in range(count):
+        mixed = [array.copy() for array in others]
+        for array, original in zip(mixed, inputs, strict=True):
+            array[kept] = original[kept]
+        found = outputs_of(case.plugin, mixed)
+        wrong = differences([array[kept] for array in found], [array[kept] for array in expected])
+        if wrong:
+            return f"image {kept} of {count} changes when only the other images change: {wrong}"
+    return ""
+
+
+def _has_batch(case: Case) -> bool:
+    if len({one[0] for one in case.dims}) > 1:
+        return False
+    batch_axis = SymbolicDim("N")
+    try:
+        outputs = case.plugin.all_output_dims([(batch_axis, *one[1:]) for one in case.dims])
+    except Exception:
+        return False
+    return all(one and one[0] == batch_axis for one in outputs)
+
+
+def not_contiguous(case: Case) -> str:
+    """Compute takes arrays in any memory order."""
+    expected = [np.array(array) for array in outputs_of(case.plugin, case.inputs())]
+    for name, view in (("reversed", _backwards), ("Fortran-ordered", np.asfortranarray), ("strided", _strided)):
+        try:
+            found = outputs_of(case.plugin, [view(array) for array in case.inputs()])
+        except Exception as error:
+            return f"compute fails for {name} inputs: {type(error).__name__}: {error}"
+        wrong = differences(found, expected)
+        if wrong:
+            return f"for {name} inputs: {wrong}"
+    return ""
+
+
+def _backwards(array: Any) -> Any:
+    flip = (slice(None, None, -1),) * array.ndim
+    return array[flip].copy()[flip]
+
+
+def _strided(array: Any) -> Any:
+    wide = np.zeros((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
+    wide[..., ::2] = array
+    return wide[..., ::2]
+
+
+def inputs_unchanged(case: Case) -> str:
+    """Neither compute nor enqueue writes into its inputs."""
+    inputs = case.inputs()
+    outputs_of(case.plugin, inputs)
+    wrong = differences(inputs, case.inputs())
+    if wrong:
+        return f"compute changes its inputs: {wrong}"
+    run_enqueue(case, 0, inputs)
+    wrong = differences(inputs, case.inputs())
+    return f"enqueue changes its inputs: {wrong}" if wrong else ""
+
+
+def independent_results(case: Case) -> str:
+    """A second call leaves the first one's result alone."""
+    first = outputs_of(case.plugin, case.inputs())
+    kept = [np.array(array) for array in first]
+    second = outputs_of(case.plugin, case.inputs(other=1))
+    shared = any(np.may_share_memory(a, b) for a, b in zip(first, second, strict=True))
+    if shared:
+        return "compute gives the same array every time: a second call overwrites the first result"
+    wrong = differences(first, kept)
+    return f"a second call changes the first result: {wrong}" if wrong else ""
+
+
+def round_trip(case: Case) -> str:
+    """Bytes give an equal plugin with the same bytes and results."""
+    data = case.plugin.serialize()
+    twin = type(case.plugin).deserialize(data)
+    if twin != case.plugin:
+        return f"deserialize(serialize()) gives {twin!r}"
+    if twin.serialize() != data:
+        return "serializing twice gives other bytes"
+    if Plugin.deserialize(data) != case.plugin:
+        return "Plugin.deserialize does not find the class"
+    wrong = differences(outputs_of(twin, case.inputs()), outputs_of(case.plugin, case.inputs()))
+    return f"the deserialized plugin computes something else: {wrong}" if wrong else ""
+
+
+def damage(case: Case) -> str:
+    """Each changed byte, each shorter and a longer form is refused, with an error of this package."""
+    data = case.plugin.serialize()
+    step = max(1, len(data) // 512)
+    forms = [(f"cut to {size} of {len(data)} bytes", data[:size]) for size in range(0, len(data), step)]
+    forms.append(("with a byte more", data + b"\0"))
+    for place in range(0, len(data), step):
+        changed = bytearray(data)
+        changed[place] ^= 1 << (zlib.crc32(bytes([place & 255])) % 8)
+        forms.append((f"with byte {place} changed", bytes(changed)))
+    for name, form in forms:
+        try:
+            type(case.plugin).deserialize(form)
+        except PytrtpluginsError:
+            continue
+        except Exception as error:
+            return f"data {name} ends in {type(error).__name__}: {error}; expected SerializationError"
+        return f"data {name} is accepted"
+    return ""
+
+
+def clones(case: Case) -> str:
+    """A clone is equal, another object, and shares no changeable state, before and after initialize."""
+    plugin = case.plugin.clone()
+    for moment in ("", " after initialize"):
+        twin = plugin.clone()
+        if twin is plugin:
+            return f"clone{moment} gives the plugin itself"
+        if twin != plugin or type(twin) is not type(plugin):
+            return f"clone{moment} gives {twin!r}"
+        shared = _shared_state(plugin, twin)
+        if shared:
+            return f"clone{moment} shares the attribute {shared!r}"
+        wrong = differences(outputs_of(twin, case.inputs()), outputs_of(case.plugin, case.inputs()))
+        if wrong:
+            return f"a clone{moment} computes something else: {wrong}"
+        if not moment:
+            plugin.configure(*case.descs())
+            plugin.initialize()
+    plugin.terminate()
+    return ""
+
+
+def _shared_state(plugin: Plugin, twin: Plugin) -> str:
+    fields = plugin.fields()
+    for name, value in plugin.__dict__.items():
+        changeable = isinstance(value, (list, dict, set, bytearray, np.ndarray))
+        if name not in fields and changeable and twin.__dict__.get(name) is value:
+            return name
+    return ""
+
+
+def run_enqueue(case: Case, poison: int, inputs: Sequence[Any] | None = None) -> list[Any]:
+    """Run a clone through the life cycle, with outputs filled with NaN (poison 0) or another value (poison 1)."""
+    plugin = case.plugin.clone()
+    descs = case.descs()
+    given = case.inputs() if inputs is None else list(inputs)
+    outputs = [_poisoned(desc.dims, desc.dtype.numpy, poison) for desc in descs[1]]
+    plugin.configure(*descs)
+    size = int(plugin.workspace_size(*descs))
+    workspace = np.full(size, 0xAA, np.uint8) if size else None
+    plugin.initialize()
+    try:
+        plugin.enqueue(given, outputs, workspace, None)
+    finally:
+        plugin.terminate()
+    return outputs
+
+
+def _poisoned(shape: Any, dtype: Any, poison: int) -> Any:
+    if dtype == np.bool_:
+        return np.full(shape, bool(poison))
+    floating = dtype.kind not in "iu"
+    return np.full(shape, (np.nan, -77.0)[poison] if floating else (85, 42)[poison], dtype)
+
+
+def enqueue_coverage(case: Case) -> str:
+    """Enqueue writes every element, whatever was there before."""
+    first, second = run_enqueue(case, 0), run_enqueue(case, 1)
+    wrong = differences(second, first)
+    return f"elements are not written, or depend on what the output held before: {wrong}" if wrong else ""
+
+
+def enqueue(case: Case) -> str:
+    """Enqueue gives what compute gives."""
+    return differences(run_enqueue(case, 0), outputs_of(case.plugin, case.inputs()))
+
+
+def int8_pass_through(case: Case) -> str:
+    """With int8 = "pass_through", compute on int8 values is compute on the same values in float32."""
+    if case.plugin.int8 != "pass_through":
+        return ""
+    small = [random_array(one, DType.INT8, (case.seed, i)) for i, one in enumerate(case.dims)]
+    found = outputs_of(case.plugin, [array.copy() for array in small])
+    expected = outputs_of(case.plugin, [array.astype(np.float32) for array in small])
+    for index, (array, wanted) in enumerate(zip(found, expected, strict=True)):
+        wrong = difference(array.astype(np.float32), wanted, rtol=0, atol=0)
+        if wrong or array.dtype != np.int8:
+            return f"output {index}, {array.dtype}: {wrong or 'expected int8'}"
+    return ""

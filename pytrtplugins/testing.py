@@ -1,0 +1,68 @@
+"""Helpers for the tests of plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy.typing as npt
+
+from .check import check_plugin
+from .check.cases import random_array
+from .check.compare import difference
+from .plugin import Plugin
+from .tensor import Array, DType
+
+__all__ = ["assert_same", "plugin_test", "random_tensor"]
+
+
+def plugin_test(plugin: type[Plugin] | Plugin, **options: Any) -> Callable[[], None]:
+    """Make a pytest test of a plugin.
+
+    In a test file, ``test_shuffle = plugin_test(ChannelShuffle)`` is all that is needed.
+
+    Args:
+        plugin: A plugin class or instance.
+        **options: Options of `pytrtplugins.check_plugin`.
+
+    Returns:
+        A function without arguments that raises `ConformanceError`, with the report, when a check fails.
+    """
+    cls = plugin if isinstance(plugin, type) else type(plugin)
+
+    def test() -> None:
+        __tracebackhide__ = True
+        check_plugin(plugin, **options).raise_if_failed()
+
+    test.__name__ = test.__qualname__ = f"test_{cls.__name__}"
+    test.__doc__ = f"{cls.__name__} keeps the contract of plugins."
+    return test
+
+
+def assert_same(actual: Array, expected: Array, rtol: float | None = None, atol: float | None = None) -> None:
+    """Require two arrays to have the same shape, element type and values.
+
+    Args:
+        actual: What was found.
+        expected: What it should be.
+        rtol: Tolerance relative to the expected element; by default one that fits its element type, 0 for integers.
+        atol: Absolute tolerance; by default the same way.
+
+    Raises:
+        AssertionError: they differ; the message names the worst elements with their indices.
+    """
+    __tracebackhide__ = True
+    wrong = difference(actual, expected, rtol, atol)
+    if wrong:
+        raise AssertionError(wrong)
+
+
+def random_tensor(dims: Sequence[int], dtype: DType | str = DType.FLOAT32, seed: int = 0) -> npt.NDArray[Any]:
+    """Random data, the same for the same seed: normal numbers, or integers from -100 to 100 (0 to 100 for uint8).
+
+    Args:
+        dims: Sizes from the outermost axis in.
+        dtype: Element type.
+        seed: Seed of the numbers.
+    """
+    return random_array(tuple(dims), DType.of(dtype), seed)  # type: ignore[no-any-return]
