@@ -214,10 +214,12 @@ def test_check_plugin_ends_with_1_for_a_bad_one(pytrt, tmp_path):
         ("nosuchfile.py:A", "no such file"),
         ("json:JSONEncoder", "has no plugin class 'JSONEncoder'. It has: none"),
         ("broken.py:A", "broken.py, line 1"),
+        ("failing.py:A", "ZeroDivisionError: division by zero"),
     ],
 )
 def test_a_wrong_plugin_name_is_a_clear_error(pytrt, tmp_path, target, text):
     (tmp_path / "broken.py").write_text("def (:\n")
+    (tmp_path / "failing.py").write_text("\n1 / 0\n")
     code, _, err = pytrt("check-plugin", target)
     assert code == 2
     assert text in " ".join(err.split())

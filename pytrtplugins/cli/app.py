@@ -13,7 +13,7 @@ import numpy as np
 
 from darknet2caffe import cli as darknet2caffe_cli
 
-from .. import engines, models, passes
+from .. import check, engines, models, passes
 from .._files import atomic_path
 from .._optional import require
 from ..engines.calibrate import network_digest
@@ -251,10 +251,7 @@ def check_plugin(
 
     Example: pytrt check-plugin mylayers:ChannelShuffle
     """
-    cls = loading.import_plugin(plugin)
-    from .. import check
-
-    report = check.check_plugin(cls)
+    report = check.check_plugin(loading.import_plugin(plugin))
     print(report)
     if not report.ok:
         raise typer.Exit(1)

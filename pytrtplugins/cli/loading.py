@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import traceback
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +26,7 @@ from ..calibration import (
     PercentileCalibrator,
 )
 from ..engines import Engine, build, load_engine
-from ..errors import ModelError, RegistryError, UsageError
+from ..errors import ModelError, PytrtpluginsError, RegistryError, UsageError
 from ..plugin import Plugin
 
 if TYPE_CHECKING:
@@ -223,5 +224,12 @@ def _import(name: str) -> Any:
         raise UsageError(
             f"module {name!r}: cannot be imported ({error}). Looked in: {Path.cwd()} and sys.path"
         ) from error
+    except PytrtpluginsError:
+        raise
     except SyntaxError as error:
         raise UsageError(f"module {name!r}: {error.msg} in {error.filename}, line {error.lineno}.") from error
+    except Exception as error:  # whatever the user's own file does when it is imported
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        raise UsageError(
+            f"module {name!r}: {type(error).__name__}: {error} in {place.filename}, line {place.lineno}."
+        ) from error
