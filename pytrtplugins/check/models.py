@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._optional import require
 from ..decompose import add_functions, infer_shapes, inline_plugins
-from ..onnx_node import as_node, from_node
+from ..onnx_node import from_node
 from .cases import Case, outputs_of
 from .compare import differences
 
@@ -27,7 +27,7 @@ def one_node_model(case: Case) -> onnx.ModelProto:
         types = [helper.np_dtype_to_tensor_dtype(desc.dtype.numpy) for desc in descs]
         return [helper.make_tensor_value_info(d.name, t, d.dims) for d, t in zip(descs, types, strict=True)]
 
-    made = as_node(case.plugin, [desc.name for desc in inputs], [desc.name for desc in outputs], "checked")
+    made = case.plugin.as_node([desc.name for desc in inputs], [desc.name for desc in outputs], "checked")
     graph = helper.make_graph([made], "check", infos(inputs), infos(outputs))
     opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid(made.domain, 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=_IR)  # type: ignore[no-any-return]

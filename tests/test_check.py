@@ -1,0 +1,137 @@
+"""check_plugin passes what is right, and names the one rule that a wrong plugin breaks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import pytrtplugins as ptp
+from pytrtplugins.check import Entry, Report
+from pytrtplugins.errors import ConformanceError, UsageError
+from pytrtplugins.layers import Region, Reorg, Yolo
+from tests.broken_plugins import ZOO, EnqueueDiffers, MixesTheBatch, WrongDims
+
+
+@ptp.plugin(namespace="acme")
+class ChannelShuffle(ptp.Plugin):
+    """Interleave the channels of `groups` groups."""
+
+    groups: int = 2
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        n, c, h, w = x.shape
+        return x.reshape(n, self.groups, c // self.groups, h, w).swapaxes(1, 2).reshape(n, c, h, w)
+
+
+def test_the_plugin_of_the_first_user_story_passes():
+    report = ptp.check_plugin(ChannelShuffle)
+    report.raise_if_failed()
+    assert not report["engine cpu"].skipped, report
+
+
+@pytest.mark.parametrize(
+    "plugin",
+    [
+        Reorg,
+        Region,
+        Region(classes=3, num=2, softmax=True, background=True),
+        Region(classes=4, num=2, tree=(-1, -1, 0, 0)),
+        Yolo(anchors=(1, 2, 3, 4), mask=(0, 1), classes=3),
+    ],
+    ids=str,
+)
+def test_the_packages_own_layers_pass(plugin):
+    ptp.check_plugin(plugin).raise_if_failed()
+
+
+@pytest.mark.parametrize(("broken", "entry"), ZOO, ids=[cls.__name__ for cls, _ in ZOO])
+def test_a_defect_is_found_by_its_own_check_alone(broken, entry):
+    report = ptp.check_plugin(broken)
+    assert [found.name for found in report.failed] == [entry], str(report)
+
+
+def test_a_failure_names_the_smallest_shape():
+    assert "float32[1, 1, 1, 1]:" in ptp.check_plugin(EnqueueDiffers, engines=[])["enqueue"].detail
+    assert "2, 1, 1, 1]" in ptp.check_plugin(MixesTheBatch, shapes=[(3, 6, 4, 4)], engines=[])["batch"].detail
+
+
+def test_a_failing_report_raises_with_the_report():
+    report = ptp.check_plugin(WrongDims, engines=[])
+    with pytest.raises(ConformanceError, match="WrongDims") as caught:
+        report.raise_if_failed()
+    assert caught.value.report is report
+    assert "FAILED" in str(caught.value)
+
+
+def test_checks_that_build_on_a_failed_one_are_skipped_with_the_reason():
+    entry = ptp.check_plugin(WrongDims)["enqueue"]
+    assert entry.skipped
+    assert entry.detail == "needs 'dims', which failed"
+
+
+def test_the_same_seed_gives_the_same_report():
+    assert ptp.check_plugin(Reorg, seed=3, engines=[]) == ptp.check_plugin(Reorg, seed=3, engines=[])
+
+
+def test_given_shapes_are_the_ones_tried():
+    entry = ptp.check_plugin(Reorg(stride=3), shapes=[(2, 9, 6, 3)], engines=[])["dims"]
+    assert entry.tried == "1 cases, 1 field value(s): 2x9x6x3"
+
+
+def test_a_given_shape_that_does_not_work_fails():
+    report = ptp.check_plugin(Reorg(stride=2), shapes=[(1, 3, 2, 2)], engines=[])
+    assert report.failed[0].name == "dims"
+    assert "multiple of 4" in report["dims"].detail
+
+
+def test_a_class_whose_fields_cannot_be_guessed_wants_an_instance():
+    with pytest.raises(UsageError, match=r"Do: check_plugin\(Yolo\(anchors=..., mask=...\)\)"):
+        ptp.check_plugin(Yolo)
+
+
+@pytest.mark.parametrize("thing", [int, 3, ptp.Plugin])
+def test_what_is_no_plugin_is_refused(thing):
+    with pytest.raises(UsageError, match="@plugin"):
+        ptp.check_plugin(thing)
+
+
+@ptp.plugin(namespace="acme")
+class SplitAndScale(ptp.Plugin):
+    """Two inputs of one shape, two outputs."""
+
+    def output_dims(self, x, y):
+        if x != y:
+            raise ptp.PytrtpluginsError(f"{x} and {y} differ")
+        return x, (*x[:-1], 2 * x[-1])
+
+    def compute(self, x, y):
+        return x + y, np.concatenate([x, y], axis=-1)
+
+
+def test_several_inputs_and_outputs_pass():
+    ptp.check_plugin(SplitAndScale).raise_if_failed()
+
+
+@ptp.plugin(namespace="acme")
+class Nothing(ptp.Plugin):
+    def output_dims(self, x):
+        raise ptp.PytrtpluginsError("never")
+
+    def compute(self, x):
+        return x
+
+
+def test_a_plugin_that_takes_no_shape_fails_and_says_what_to_give():
+    report = ptp.check_plugin(Nothing)
+    assert not report.ok
+    assert "never" in report["dims"].detail
+    assert "Do: check_plugin(..., shapes=" in report["dims"].detail
+
+
+def test_the_report_is_a_table():
+    report = Report("P()", (Entry("dims", True, tried="1 case"), Entry("enqueue", False, "wrong")))
+    lines = str(report).splitlines()
+    assert lines == ["P(): 1 of 2 checks failed", "  dims     ok       tried 1 case", "  enqueue  FAILED   wrong"]

@@ -1,0 +1,56 @@
+"""The helpers for users' tests."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pytrtplugins import testing
+from pytrtplugins.errors import ConformanceError
+from pytrtplugins.layers import Reorg
+from tests.broken_plugins import WrongDims
+
+test_reorg = testing.plugin_test(Reorg, engines=[])
+
+
+def test_the_made_test_fails_with_the_report():
+    with pytest.raises(ConformanceError, match="dims"):
+        testing.plugin_test(WrongDims, engines=[])()
+
+
+def test_the_made_test_is_named_after_the_plugin():
+    assert test_reorg.__name__ == "test_Reorg"
+
+
+def test_assert_same_names_the_worst_elements():
+    expected = np.zeros((2, 3), np.float32)
+    actual = expected.copy()
+    actual[1, 2], actual[0, 1] = 5, 1
+    with pytest.raises(AssertionError, match=r"2 of 6 elements differ; worst at \[1, 2\]: 5.0.*; \[0, 1\]: 1.0"):
+        testing.assert_same(actual, expected)
+
+
+@pytest.mark.parametrize(
+    ("actual", "text"),
+    [(np.zeros(3, np.float32), "shape"), (np.zeros(2), "element type"), (np.float32([0, np.nan]), "nan")],
+)
+def test_assert_same_compares_shape_type_and_nan(actual, text):
+    with pytest.raises(AssertionError, match=text):
+        testing.assert_same(actual, np.zeros(2, np.float32))
+
+
+def test_assert_same_allows_rounding_of_floats_but_not_of_integers():
+    testing.assert_same(np.float32([1.00001]), np.float32([1]))
+    testing.assert_same(np.float32([np.nan, np.inf]), np.float32([np.nan, np.inf]))
+    testing.assert_same(np.float32([1.5]), np.float32([1]), atol=1)
+    with pytest.raises(AssertionError):
+        testing.assert_same(np.int8([1]), np.int8([2]))
+    with pytest.raises(AssertionError):
+        testing.assert_same(np.float32([1.00001]), np.float32([1]), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "uint8", "int64", "bool"])
+def test_random_tensor_has_the_type_and_repeats(dtype):
+    x = testing.random_tensor((2, 3), dtype, seed=5)
+    assert (x.shape, x.dtype.name) == ((2, 3), dtype)
+    assert x.tobytes() == testing.random_tensor((2, 3), dtype, seed=5).tobytes()
