@@ -101,7 +101,8 @@ def print_outputs(outputs: Mapping[str, Any]) -> None:
 def print_evaluation(result: Evaluation) -> None:
     """One row per class, one for all."""
     rows = [
-        (_escape(row.name), str(row.objects), str(row.detections), f"{row.ap50:.3f}", f"{row.ap:.3f}")
+        (_escape(row.name), str(row.objects), str(row.detections))
+        + ((f"{row.ap50:.3f}", f"{row.ap:.3f}") if row.objects else ("-", "-"))
         for row in result.classes
     ]
     objects, found = sum(row.objects for row in result.classes), sum(row.detections for row in result.classes)

@@ -85,9 +85,8 @@ class Evaluation:
         width = max([3, *(len(row.name) for row in self.classes)])
         lines = [f"{'class':<{width}}  objects  detections   AP50  AP50:95"]
         for row in self.classes:
-            lines.append(
-                f"{row.name:<{width}}  {row.objects:>7}  {row.detections:>10}  {row.ap50:5.3f}    {row.ap:5.3f}"
-            )
+            figures = f"{row.ap50:5.3f}    {row.ap:5.3f}" if row.objects else "    -        -"
+            lines.append(f"{row.name:<{width}}  {row.objects:>7}  {row.detections:>10}  {figures}")
         objects, found = sum(row.objects for row in self.classes), sum(row.detections for row in self.classes)
         lines.append(f"{'all':<{width}}  {objects:>7}  {found:>10}  {self.map50:5.3f}    {self.map:5.3f}")
         return "\n".join(lines)
