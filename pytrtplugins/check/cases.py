@@ -195,7 +195,7 @@ def _candidates(plugin: Plugin, rank: int, rng: np.random.Generator) -> Iterator
     hints = _hints(plugin, rank)
     channels = [*range(1, 33), *(value for value in hints if value <= _MOST_ELEMENTS)]
     for count in counts:
-        for attempt in range(1500):
+        for attempt in range(1500 if rank == _RANKS[0] else 200):
             if rank > 2:
                 side = rng.choice(_SIDES, rank - 2)
                 channel = rng.choice(hints) if hints and attempt % 2 else rng.choice(channels)
