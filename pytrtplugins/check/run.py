@@ -182,8 +182,5 @@ def _engines(wanted: str | Iterable[str]) -> dict[str, str]:
         wanted = [wanted] if isinstance(wanted, str) else list(wanted)
     found: dict[str, str] = {}
     for name in (other for other in names() if other != "null") if wanted == "available" else wanted:
-        try:
-            found[name] = engine_class(name).availability().reason
-        except (ImportError, AttributeError) as error:
-            found[name] = f"cannot be imported: {error}"
+        found[name] = engine_class(name).availability().reason
     return found

@@ -92,7 +92,7 @@ def network_digest(model: onnx.ModelProto) -> str:
     for tensor in sorted(model.graph.initializer, key=lambda tensor: tensor.name):
         array = numpy_helper.to_array(tensor)
         hasher.update(repr((tensor.name, array.dtype.name, array.shape)).encode())
-        hasher.update(np.ascontiguousarray(array))
+        hasher.update(array.tobytes())
     return hasher.hexdigest()
 
 

@@ -26,7 +26,7 @@ def load_model(model: str | Path | onnx.ModelProto) -> onnx.ModelProto:
         FileNotFoundError: there is no such file.
     """
     onnx = require("onnx", extra="onnx", feature="reading ONNX models")
-    if isinstance(model, onnx.ModelProto):
+    if not isinstance(model, (str, Path)):
         return model
     path = Path(model)
     if not path.is_file():

@@ -168,7 +168,7 @@ class CpuContext(ExecutionContext):
     def _run(self, inputs: Arrays) -> Arrays:
         try:
             results = self._request.infer(inputs, share_inputs=True)
-        except RuntimeError as error:
+        except RuntimeError:
             self.engine._raise_plugin_error()
             raise
         return {name: _array(results[index]) for index, name in enumerate(self.engine._output_names)}

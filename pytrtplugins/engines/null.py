@@ -1,0 +1,48 @@
+"""The engine that computes nothing: dims and dtypes are right, the numbers are zeros. For tests of what calls engines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from ..decompose import infer_shapes
+from ..errors import BuildError
+from ..tensor import SymbolicDim, evaluate_dims
+from .base import Arrays, BuildOptions, Engine, ExecutionContext
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["NullEngine"]
+
+
+class NullEngine(Engine):
+    """Gives zeros in the outputs' dims. It has every precision, since it computes in none."""
+
+    name: ClassVar[str] = "null"
+    precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16", "fp16", "int8")
+
+    def __init__(self, model: onnx.ModelProto, options: BuildOptions) -> None:
+        super().__init__(infer_shapes(model), options)
+
+    def _create_context(self) -> ExecutionContext:
+        return NullContext(self)
+
+
+class NullContext(ExecutionContext):
+    """Nothing to hold."""
+
+    def _run(self, inputs: Arrays) -> Arrays:
+        bindings = {
+            dim.name: size
+            for desc in self.engine.inputs
+            for dim, size in zip(desc.dims, inputs[desc.name].shape, strict=True)
+            if isinstance(dim, SymbolicDim)
+        }
+        outputs: Arrays = {}
+        for desc in self.engine.outputs:
+            if any(isinstance(dim, SymbolicDim) and dim.name not in bindings for dim in desc.dims):
+                raise BuildError(f"engine 'null': the dims of output {desc} cannot be told from the inputs' dims")
+            outputs[desc.name] = np.zeros(evaluate_dims(desc.dims, bindings), desc.dtype.numpy)
+        return outputs

@@ -1,0 +1,5 @@
+"""NumPy, slow and exact."""
+
+from .engine import ReferenceEngine
+
+__all__ = ["ReferenceEngine"]

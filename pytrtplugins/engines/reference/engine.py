@@ -1,0 +1,210 @@
+"""The oracle: every operator in NumPy, every plugin through `compute`."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ..._optional import require
+from ...errors import BuildError
+from ...onnx_node import from_node, is_plugin_node, node_attributes
+from ...plugin import Plugin
+from ...tensor import DType, TensorDesc
+from ..base import Arrays, Availability, BuildOptions, Engine, ExecutionContext
+from .ops import OPS
+from .windows import convolve
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["ReferenceEngine"]
+
+Array = npt.NDArray[Any]
+_UNSUPPORTED = {  # attribute values that change the meaning and are not computed here
+    "Resize": {"mode": ("nearest",), "coordinate_transformation_mode": ("asymmetric",), "nearest_mode": ("floor",)},
+    "Pad": {"mode": ("constant",)},
+}
+_DEFAULTS = {"mode": {"Resize": "nearest", "Pad": "constant"}}
+
+
+@dataclass(frozen=True)
+class _Codes:
+    """A tensor as its codes: what DequantizeLinear reads."""
+
+    codes: Array
+    scale: Array
+    zero: Array
+    axis: int
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One node, ready to run."""
+
+    node: onnx.NodeProto
+    attributes: dict[str, Any]
+    plugin: Plugin | None
+    last_use: tuple[str, ...]
+
+
+class ReferenceEngine(Engine):
+    """NumPy, slow and exact: what the other engines are tested against.
+
+    Float layers sum in float64 and round to float32 once. INT8 convolutions, those whose data and weights both come from
+    DequantizeLinear, add integers exactly: y = float32(sum · (scale_x · scale_w) + bias), with the product of the scales, the
+    multiplication and the addition in float64. Plugins run through `compute`, never through a decomposition.
+    """
+
+    name: ClassVar[str] = "reference"
+    precisions: ClassVar[tuple[str, ...]] = ("fp32", "int8")
+
+    def __init__(self, model: onnx.ModelProto, options: BuildOptions) -> None:
+        super().__init__(model, options)
+        numpy_helper = require("onnx.numpy_helper", extra="onnx", feature="engine 'reference'")
+        self._constants: Arrays = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+        self._steps = self._plan(model)
+
+    @classmethod
+    def availability(cls) -> Availability:
+        """Always there: it needs NumPy, and onnx to read the model."""
+        return Availability(cls.name, "", f"NumPy {np.__version__}")
+
+    def _create_context(self) -> ExecutionContext:
+        return ReferenceContext(self)
+
+    def _plan(self, model: onnx.ModelProto) -> list[_Step]:
+        uses = Counter(name for node in model.graph.node for name in node.input)
+        uses.update(info.name for info in model.graph.output)
+        steps = []
+        for node in model.graph.node:
+            attributes = node_attributes(node)
+            if node.op_type == "Constant" and not node.domain:
+                self._constants[node.output[0]] = _constant(node, attributes)
+                continue
+            plugin = from_node(node) if is_plugin_node(node) else None
+            if plugin is None:
+                _check_operator(node, attributes)
+            uses.subtract(node.input)
+            last = tuple(name for name in set(node.input) if not uses[name] and name not in self._constants)
+            steps.append(_Step(node, attributes, plugin, last))
+        return steps
+
+
+class ReferenceContext(ExecutionContext):
+    """Clones of the engine's plugins."""
+
+    engine: ReferenceEngine
+
+    def __init__(self, engine: ReferenceEngine) -> None:
+        super().__init__(engine)
+        self._plugins = {id(step): step.plugin.clone() for step in engine._steps if step.plugin is not None}
+        self._shapes: dict[int, Any] = {}
+
+    def _run(self, inputs: Arrays) -> Arrays:
+        tensors: dict[str, Any] = {**self.engine._constants, **inputs}
+        for step in self.engine._steps:
+            given: list[Any] = [tensors[name] if name else None for name in step.node.input]
+            if step.plugin is not None:
+                outputs: Any = self._run_plugin(step, [_dense(value) for value in given])
+            elif step.node.op_type == "DequantizeLinear":
+                outputs = [_codes(step.attributes, *given)]
+            elif step.node.op_type == "Conv" and all(isinstance(value, _Codes) for value in given[:2]):
+                outputs = [_integer_convolution(step.attributes, *given)]
+            else:
+                result = OPS[step.node.op_type](step.attributes, *(_dense(value) for value in given))
+                outputs = result if isinstance(result, list) else [result]
+            tensors.update(zip(step.node.output, outputs, strict=False))  # optional outputs may be left out
+            for name in step.last_use:
+                del tensors[name]
+        return {desc.name: np.array(_dense(tensors[desc.name])) for desc in self.engine.outputs}
+
+    def _run_plugin(self, step: _Step, given: list[Array]) -> list[Array]:
+        plugin = self._plugins[id(step)]
+        dims = plugin.all_output_dims([array.shape for array in given])
+        dtypes = plugin.all_output_dtypes([DType.of(array) for array in given], len(dims))
+        outputs: list[Array] = [np.empty(shape, dtype.numpy) for shape, dtype in zip(dims, dtypes, strict=True)]
+        ins, outs = (
+            [TensorDesc(name, array.shape, DType.of(array)) for name, array in zip(names, arrays, strict=True)]
+            for names, arrays in ((step.node.input, given), (step.node.output, outputs))
+        )
+        first = id(step) not in self._shapes
+        if self._shapes.get(id(step)) != (ins, outs):
+            plugin.configure(ins, outs)
+            self._shapes[id(step)] = (ins, outs)
+        if first:
+            plugin.initialize()
+        size = plugin.workspace_size(ins, outs)
+        plugin.enqueue(given, outputs, np.empty(size, np.uint8) if size else None, None)
+        return outputs
+
+    def _close(self) -> None:
+        for key in self._shapes:
+            self._plugins[key].terminate()
+        self._shapes.clear()
+
+
+def _check_operator(node: onnx.NodeProto, attributes: dict[str, Any]) -> None:
+    where = f"engine 'reference': node {node.name or node.output[0]!r}"
+    if node.domain not in ("", "ai.onnx") or (node.op_type not in OPS and node.op_type != "DequantizeLinear"):
+        near = difflib.get_close_matches(node.op_type, OPS, n=3)
+        raise BuildError(
+            f"{where}: operator {node.domain + '::' if node.domain else ''}{node.op_type} is not known"
+            + (f"; near: {', '.join(near)}" if near else "")
+            + '.\nDo: engine="cpu" or engine="onnxruntime", or write it as a plugin: @plugin(namespace=...)',
+            node=node.name,
+            op_type=node.op_type,
+        )
+    for name, accepted in _UNSUPPORTED.get(node.op_type, {}).items():
+        default = _DEFAULTS.get(name, {}).get(node.op_type)
+        value = attributes.get(name, default)
+        if value not in accepted and not (node.op_type == "Resize" and _whole(name, value)):
+            raise BuildError(
+                f"{where}: {node.op_type} with {name}={value!r} is not computed here; it knows {', '.join(accepted)}"
+            )
+
+
+def _whole(name: str, value: Any) -> bool:
+    """Modes of Resize that are the same as asymmetric and floor when the factor is a whole number."""
+    return (name, value) in {
+        ("coordinate_transformation_mode", None),
+        ("coordinate_transformation_mode", "half_pixel"),
+        ("nearest_mode", None),
+        ("nearest_mode", "round_prefer_floor"),
+    }
+
+
+def _constant(node: onnx.NodeProto, attributes: dict[str, Any]) -> Array:
+    kinds = {"value_int": np.int64, "value_ints": np.int64, "value_float": np.float32, "value_floats": np.float32}
+    for name, value in attributes.items():
+        if name == "value":
+            return np.asarray(value)
+        if name in kinds:
+            return np.asarray(value, kinds[name])
+    raise BuildError(
+        f"engine 'reference': constant {node.output[0]!r} has no value that is known here: {sorted(attributes)}"
+    )
+
+
+def _codes(a: dict[str, Any], x: Array, scale: Array, zero: Array | None = None) -> _Codes:
+    return _Codes(x, scale, np.zeros_like(scale, x.dtype) if zero is None else zero, a.get("axis", 1))
+
+
+def _dense(value: Any) -> Any:
+    if isinstance(value, _Codes):
+        return OPS["DequantizeLinear"]({"axis": value.axis}, value.codes, value.scale, value.zero)
+    return value
+
+
+def _integer_convolution(a: dict[str, Any], x: _Codes, weight: _Codes, bias: Array | None = None) -> Array:
+    if x.scale.size > 1 or weight.zero.any():
+        return OPS["Conv"](a, _dense(x), _dense(weight), bias)  # type: ignore[no-any-return]
+    centred = x.codes.astype(np.int32) - np.int32(x.zero.reshape(()))  # the border is 0 in these terms
+    sums = convolve(centred, weight.codes, a)
+    scales = x.scale.astype(np.float64).reshape(()) * weight.scale.astype(np.float64)
+    y = sums * scales.reshape(-1, 1, 1)
+    return (y if bias is None else y + bias.reshape(-1, 1, 1)).astype(np.float32)
