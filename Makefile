@@ -6,12 +6,14 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# scikit-image brings the first two; the third is Debian's, where its package darknet is installed
+PHOTOS ?= chelsea astronaut $(wildcard /usr/share/darknet/data/dog.jpg)
 
 .PHONY: demo test test-minimal test-slow lint bench clean
 .DELETE_ON_ERROR:
 
 demo: $(READY)
-	$(BIN)/python samples/yolov2.py --int8 dog.jpg chelsea --output predictions.png
+	$(BIN)/python samples/yolov2.py --int8 --output predictions.png $(PHOTOS)
 
 test: $(READY)
 	$(BIN)/python -m pytest -m "not slow"
