@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import inspect
 import struct
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
 from . import registry
+from ._envelope import unwrap, wrap
 from .errors import DimsError, FieldError, PluginError, SerializationError
 from .fields import (
     MISSING,
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Plugin", "plugin"]
 
-_HEADER = struct.Struct("<4sHHQ")  # magic, format version, zero, length of the payload
-_MAGIC, _FORMAT = b"PTRP", 1
 _RESERVED = {
     "name",
     "plugin_namespace",
@@ -313,8 +311,7 @@ class Plugin:
         """The plugin as bytes: magic, format version, length, key and fields, checksum (docs/format.md)."""
         payload = b"".join(struct.pack("<I", len(part)) + part for part in (text.encode() for text in self._key))
         payload += pack_fields(self._specs, self.fields())
-        data = _HEADER.pack(_MAGIC, _FORMAT, 0, len(payload)) + payload
-        return data + struct.pack("<I", zlib.crc32(data))
+        return wrap(payload)
 
     @classmethod
     def deserialize(cls, data: bytes) -> Plugin:
@@ -328,7 +325,7 @@ class Plugin:
             RegistryError: no class is registered under the key in the data.
         """
         data = bytes(data)
-        reader = Reader(_checked_payload(data, cls.__name__), cls.__name__)
+        reader = Reader(unwrap(data, cls.__name__), cls.__name__)
         key = PluginKey(reader.text(), reader.text(), reader.text())
         if cls is Plugin:
             cls = registry.lookup(*key)
@@ -390,27 +387,3 @@ class Plugin:
 
 def _as_int(value: Any) -> int | None:
     return int(value) if isinstance(value, (int, np.integer)) and not isinstance(value, bool) else None
-
-
-def _checked_payload(data: bytes, owner: str) -> bytes:
-    smallest = _HEADER.size + 4
-    if len(data) < smallest:
-        raise SerializationError(
-            f"{owner}: {len(data)} bytes are too few for a serialized plugin ({smallest} at least)"
-        )
-    magic, version, _, length = _HEADER.unpack_from(data)
-    if magic != _MAGIC:
-        raise SerializationError(
-            f"{owner}: the data does not start with {_MAGIC!r}, found {magic!r}: it is no serialized plugin"
-        )
-    if version != _FORMAT:
-        raise SerializationError(
-            f"{owner}: format version {version}, expected {_FORMAT}.\nDo: build the engine file again.", found=version
-        )
-    if length != len(data) - smallest:
-        raise SerializationError(
-            f"{owner}: the header says {length} bytes, found {len(data) - smallest}", expected=length
-        )
-    if zlib.crc32(data[:-4]) != struct.unpack("<I", data[-4:])[0]:
-        raise SerializationError(f"{owner}: the checksum is wrong: the data is damaged")
-    return data[_HEADER.size : -4]

@@ -7,9 +7,9 @@ import importlib
 import inspect
 import pkgutil
 
-import darknet2caffe
 import pytest
 
+import darknet2caffe
 import pytrtplugins
 
 PACKAGES = (pytrtplugins, darknet2caffe)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 import weakref
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -16,9 +15,9 @@ from ...decompose import inline_plugins
 from ...errors import BuildError, MissingExtraError, UnavailableError
 from ...onnx_node import from_node, is_plugin_node
 from ...passes import UnsignedActivations, to_ir, to_proto
-from ..base import Arrays, Availability, BuildOptions, Engine, ExecutionContext
+from ..base import Arrays, Availability, BuildOptions, ExecutionContext
 from ..cpu_features import cpu_features, default_threads, describe_cpu
-from ..int8 import int8_requirements, missing_int8_features, safe_weight_levels
+from ..host import HostEngine
 
 if TYPE_CHECKING:
     import onnx
@@ -32,7 +31,7 @@ _NATIVE_BF16 = {"bf16", "amx-bf16"}
 _BF16_GAIN = 0.95  # bf16 must take less than this part of float32's time to be chosen
 
 
-class CpuEngine(Engine):
+class CpuEngine(HostEngine):
     """OpenVINO on the CPU.
 
     Plugins with a decomposition are written out with standard operators, so that no Python runs per layer; the others run
@@ -48,11 +47,6 @@ class CpuEngine(Engine):
 
     def __init__(self, model: onnx.ModelProto, options: BuildOptions) -> None:
         super().__init__(model, options)
-        if options.device not in (None, "CPU"):
-            raise UnavailableError(
-                f"engine 'cpu': device {options.device!r} is unknown; it has CPU.\nDo: leave device out",
-                device=options.device,
-            )
         if options.precision == "bf16" and not cpu_features() & _NATIVE_BF16:
             raise UnavailableError(
                 f"engine 'cpu': this CPU has no bf16 arithmetic: {describe_cpu()}. OpenVINO would emulate it, several times "
@@ -73,20 +67,6 @@ class CpuEngine(Engine):
             return Availability(cls.name, str(error), "")
         version = openvino.__version__.partition("-")[0]
         return Availability(cls.name, "", f"OpenVINO {version} on {describe_cpu()}")
-
-    @classmethod
-    def quantize_options(cls) -> dict[str, Any]:
-        """7-bit weights where the CPU adds products in 16 bits."""
-        return {"weight_levels": safe_weight_levels()}
-
-    def requirements(self) -> dict[str, Any]:
-        """What the weights need of the CPU."""
-        return int8_requirements(self.model)
-
-    @classmethod
-    def check_requirements(cls, requirements: Mapping[str, Any]) -> str:
-        """Why an engine cannot be loaded here."""
-        return missing_int8_features(requirements)
 
     def _create_context(self) -> ExecutionContext:
         return CpuContext(self)

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import openvino as ov
 from openvino.frontend.onnx import ConversionExtension
 
 from ...plugin import Plugin
-from ...tensor import Dim, Dims, DType, SymbolicDim, TensorDesc
+from ...tensor import Dim, Dims, DType, SymbolicDim
+from ..plugin_runner import PluginRunner
 
 __all__ = ["PluginHost", "PluginOp", "conversion"]
 
@@ -39,33 +39,16 @@ class PluginHost:
     def __init__(self, plugin: Plugin, name: str) -> None:
         self.plugin, self.name = plugin, name
         self.errors: list[BaseException] = []
-        self._clones: list[Plugin] = []
+        self._runners: list[PluginRunner] = []
         self._local = threading.local()
 
     def enqueue(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Run the plugin on NumPy views of OpenVINO's tensors."""
-        shapes = tuple((array.shape, array.dtype.name) for array in (*inputs, *outputs))
-        if getattr(self._local, "shapes", None) != shapes:
-            self._configure(inputs, outputs)
-            self._local.shapes = shapes
-        workspace = self._local.workspace
-        self._local.plugin.enqueue(list(inputs), list(outputs), workspace, None)
-
-    def _configure(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        known = getattr(self._local, "plugin", None)
-        plugin: Plugin = self.plugin.clone() if known is None else known
-        plugin.all_output_dims([array.shape for array in inputs])  # rules that were symbolic when the engine was built
-        ins, outs = (
-            [TensorDesc(f"{self.name}.{kind}{i}", a.shape, DType.of(a)) for i, a in enumerate(arrays)]
-            for kind, arrays in (("input", inputs), ("output", outputs))
-        )
-        plugin.configure(ins, outs)
-        size = plugin.workspace_size(ins, outs)
-        self._local.workspace = np.empty(size, np.uint8) if size else None
-        if known is None:
-            plugin.initialize()
-            self._clones.append(plugin)
-            self._local.plugin = plugin
+        runner = getattr(self._local, "runner", None)
+        if runner is None:
+            runner = self._local.runner = PluginRunner(self.plugin, self.name)
+            self._runners.append(runner)
+        runner.run(inputs, outputs)
 
     @contextmanager
     def keeping_errors(self) -> Iterator[None]:
@@ -78,8 +61,8 @@ class PluginHost:
 
     def close(self) -> None:
         """Terminate the clones."""
-        while self._clones:
-            self._clones.pop().terminate()
+        while self._runners:
+            self._runners.pop().close()
 
 
 class PluginOp(ov.Op):  # type: ignore[misc]

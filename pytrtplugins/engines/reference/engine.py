@@ -14,8 +14,8 @@ from ..._optional import require
 from ...errors import BuildError
 from ...onnx_node import from_node, is_plugin_node, node_attributes
 from ...plugin import Plugin
-from ...tensor import DType, TensorDesc
 from ..base import Arrays, Availability, BuildOptions, Engine, ExecutionContext
+from ..plugin_runner import PluginRunner
 from .ops import OPS
 from .windows import convolve
 
@@ -102,15 +102,18 @@ class ReferenceContext(ExecutionContext):
 
     def __init__(self, engine: ReferenceEngine) -> None:
         super().__init__(engine)
-        self._plugins = {id(step): step.plugin.clone() for step in engine._steps if step.plugin is not None}
-        self._shapes: dict[int, Any] = {}
+        self._runners = {
+            id(step): PluginRunner(step.plugin, step.node.name or step.node.op_type)
+            for step in engine._steps
+            if step.plugin is not None
+        }
 
     def _run(self, inputs: Arrays) -> Arrays:
         tensors: dict[str, Any] = {**self.engine._constants, **inputs}
         for step in self.engine._steps:
             given: list[Any] = [tensors[name] if name else None for name in step.node.input]
             if step.plugin is not None:
-                outputs: Any = self._run_plugin(step, [_dense(value) for value in given])
+                outputs: Any = self._runners[id(step)].run([_dense(value) for value in given])
             elif step.node.op_type == "DequantizeLinear":
                 outputs = [_codes(step.attributes, *given)]
             elif step.node.op_type == "Conv" and all(isinstance(value, _Codes) for value in given[:2]):
@@ -123,29 +126,9 @@ class ReferenceContext(ExecutionContext):
                 del tensors[name]
         return {desc.name: np.array(_dense(tensors[desc.name])) for desc in self.engine.outputs}
 
-    def _run_plugin(self, step: _Step, given: list[Array]) -> list[Array]:
-        plugin = self._plugins[id(step)]
-        dims = plugin.all_output_dims([array.shape for array in given])
-        dtypes = plugin.all_output_dtypes([DType.of(array) for array in given], len(dims))
-        outputs: list[Array] = [np.empty(shape, dtype.numpy) for shape, dtype in zip(dims, dtypes, strict=True)]
-        ins, outs = (
-            [TensorDesc(name, array.shape, DType.of(array)) for name, array in zip(names, arrays, strict=True)]
-            for names, arrays in ((step.node.input, given), (step.node.output, outputs))
-        )
-        first = id(step) not in self._shapes
-        if self._shapes.get(id(step)) != (ins, outs):
-            plugin.configure(ins, outs)
-            self._shapes[id(step)] = (ins, outs)
-        if first:
-            plugin.initialize()
-        size = plugin.workspace_size(ins, outs)
-        plugin.enqueue(given, outputs, np.empty(size, np.uint8) if size else None, None)
-        return outputs
-
     def _close(self) -> None:
-        for key in self._shapes:
-            self._plugins[key].terminate()
-        self._shapes.clear()
+        for runner in self._runners.values():
+            runner.close()
 
 
 def _check_operator(node: onnx.NodeProto, attributes: dict[str, Any]) -> None:
