@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import enum
-import logging
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +10,8 @@ from typing import Annotated, Any
 
 from pytrtplugins._files import write_atomic
 from pytrtplugins._optional import require
-from pytrtplugins.errors import MissingExtraError, PytrtpluginsError, UsageError
+from pytrtplugins._terminal import exit_on_error
+from pytrtplugins.errors import MissingExtraError, UsageError
 
 from .inspect import table, weights_line
 from .network import Network, read_network
@@ -174,18 +173,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Raises:
         SystemExit: always.
     """
-    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
-    try:
+    with exit_on_error():
         app(args=None if arguments is None else list(arguments), prog_name="darknet2caffe")
-    except PytrtpluginsError as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
-    except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(0) from None
-    except OSError as error:
-        print(f"{error.filename2 or error.filename or 'file'}: {error.strerror or error}", file=sys.stderr)
-        raise SystemExit(2) from None
 
 
 def _print_table(network: Network) -> None:

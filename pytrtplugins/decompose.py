@@ -167,7 +167,8 @@ def add_functions(model: onnx.ModelProto) -> onnx.ModelProto:
     """Give each plugin node with a decomposition a local function, so that onnxruntime runs the file as it is.
 
     The node stays the plugin's, with ``plugin_namespace`` and ``plugin_version``, so that TensorRT and this package still
-    find the plugin. Nodes of one type with other attributes or shapes get an overload each.
+    find the plugin. Nodes of one type with other attributes or shapes get an overload each; onnxruntime 1.31 knows
+    overloads, 1.23 runs the first body for all of them, so there `inline_plugins` is the way.
 
     Args:
         model: Any model; it is not changed.

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 from tests.oracles.libdarknet import DarknetUnavailableError, LibDarknet
+
+DATA = Path("/usr/share/darknet/data")
 
 
 @pytest.fixture(scope="session")
@@ -14,3 +19,15 @@ def libdarknet() -> LibDarknet:
         return LibDarknet()
     except DarknetUnavailableError as error:
         pytest.skip(f"libdarknet: {error}")
+
+
+@pytest.fixture
+def darknet_photo() -> Callable[[str], Path]:
+    """Finds a photo of Debian's package darknet; skips where it is not installed."""
+
+    def find(name: str) -> Path:
+        if not (DATA / name).is_file():
+            pytest.skip(f"{DATA / name} is missing (apt-get install darknet)")
+        return DATA / name
+
+    return find

@@ -12,6 +12,7 @@ onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 
 FORMS = {"plain": infer_shapes, "functions": add_functions, "inlined": inline_plugins}
+OLD_ONNXRUNTIME = tuple(map(int, onnxruntime.__version__.split(".")[:2])) < (1, 24)
 LAYERS = {
     "reorg": ([Reorg(2)], (4, 4, 6)),
     "reverse": ([Reorg(2, reverse=True)], (8, 3, 2)),
@@ -56,6 +57,8 @@ def test_the_checker_accepts_each_form(name, form, batch):
 def test_onnxruntime_gives_what_compute_gives_for_any_batch(name, form):
     plugins, dims = LAYERS[name]
     model = FORMS[form](chain(plugins, dims, "N"))
+    if form == "functions" and any(node.overload for node in model.graph.node) and OLD_ONNXRUNTIME:
+        pytest.skip(f"onnxruntime {onnxruntime.__version__} ignores the overloads of local functions")
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     for batch in (1, 3):
         x = np.random.default_rng(batch).standard_normal((batch, *dims), np.float32)

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LAYERS = [
-    ["errors", "_optional", "_files", "_envelope", "tensor"],
+    ["errors", "_optional", "_files", "_envelope", "_terminal", "tensor"],
     ["fields"],
     ["plugin", "registry", "onnx_node", "decompose"],
     ["layers", "calibration", "vision"],

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-import os
 import sys
 from collections.abc import Sequence
 
-from ..errors import MissingExtraError, PytrtpluginsError
+from .._terminal import exit_on_error
+from ..errors import MissingExtraError
 
 __all__ = ["main"]
 
@@ -21,21 +20,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Raises:
         SystemExit: always; code 0, or 1 where a check failed, or 2 after an error.
     """
-    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     try:
         from .app import app
     except MissingExtraError as error:
         sys.exit(f"MissingExtraError: {error}")
     from .tables import print_error
 
-    try:
+    with exit_on_error(print_error):
         app(args=None if arguments is None else list(arguments), prog_name="pytrt")
-    except PytrtpluginsError as error:
-        print_error(type(error).__name__, str(error))
-        raise SystemExit(2) from None
-    except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(0) from None
-    except OSError as error:
-        print_error(str(error.filename or "file"), error.strerror or str(error))
-        raise SystemExit(2) from None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from .._terminal import exit_on_error
 from .dataset import YoloData
 from .download import DownloadError, download
 from .evaluate import ClassResult, Evaluation, evaluate
 from .heads import Head, read_heads
-from .options import Options, exit_on_error, parse_options
+from .options import Options, parse_options
 from .pictures import Picture, PictureWriter, find_pictures, read_pictures
 from .yolov2 import Timings, Yolov2, read_names
 

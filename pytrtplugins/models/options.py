@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import logging
-import os
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import PytrtpluginsError, UsageError
+from ..errors import UsageError
 from ..vision import MODES, check_picture_path
 from .download import NAMES, download
 from .pictures import find_pictures
 
-__all__ = ["Options", "exit_on_error", "parse_options"]
+__all__ = ["Options", "parse_options"]
 
 
 @dataclass(frozen=True)
@@ -109,25 +105,6 @@ def parse_options(description: str, model: str | Path, arguments: Sequence[str] 
         output=given.output,
         json=given.json,
     )
-
-
-@contextmanager
-def exit_on_error() -> Iterator[None]:
-    """Print this package's errors, and those of files, without a traceback, and end with exit code 2."""
-    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
-    try:
-        yield
-    except PytrtpluginsError as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
-    except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(0) from None
-    except OSError as error:
-        print(f"{error.filename or 'file'}: {error.strerror or error}", file=sys.stderr)
-        raise SystemExit(2) from None
-    except KeyboardInterrupt:
-        raise SystemExit(130) from None
 
 
 def _parser(description: str) -> argparse.ArgumentParser:

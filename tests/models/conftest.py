@@ -6,17 +6,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DATA = Path("/usr/share/darknet/data")
-
-
-@pytest.fixture
-def darknet_photo():
-    def find(name):
-        if not (DATA / name).is_file():
-            pytest.skip(f"{DATA / name} is missing (apt-get install darknet)")
-        return DATA / name
-
-    return find
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import http.server
 import socket
 import threading
@@ -110,12 +111,17 @@ def test_a_transfer_that_breaks_off_is_refused_and_not_kept(server, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.filterwarnings(
+    "ignore:.*unclosed <socket:ResourceWarning"
+)  # urllib3 leaves a refused connection to the collector
 def test_without_network_it_says_where_to_put_the_file(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as free:
         nobody = f"http://127.0.0.1:{free.getsockname()[1]}"
     with pytest.raises(DownloadError, match="no network") as caught:
         download("yolov2-voc", tmp_path, weights_url=nobody, source_url=nobody)
     assert str(tmp_path / "voc.names") in str(caught.value)
+    del caught
+    gc.collect()
 
 
 def test_an_unknown_name_is_refused(tmp_path):
