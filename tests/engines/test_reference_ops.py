@@ -184,3 +184,22 @@ def test_a_kind_of_resize_that_is_not_computed_is_refused():
     model = model_of("Resize", [IMAGE, f(0), np.array([1, 1, 2, 2], np.float32)], {"mode": "linear"})
     with pytest.raises(BuildError, match="Resize with mode='linear'"):
         ptp.build(model, engine="reference")
+
+
+def test_an_absent_optional_input_is_no_tensor():
+    node = helper.make_node(
+        "Resize",
+        ["x", "", "s"],
+        ["y"],
+        mode="nearest",
+        coordinate_transformation_mode="asymmetric",
+        nearest_mode="floor",
+    )
+    graph = helper.make_graph(
+        [node], "resize", [helper.make_tensor_value_info("x", TensorProto.FLOAT, IMAGE.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.array([1, 1, 2, 2], np.float32), "s")],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    with ptp.build(model, engine="reference").create_context() as context:
+        np.testing.assert_array_equal(context.run({"x": IMAGE})["y"], IMAGE.repeat(2, 2).repeat(2, 3))

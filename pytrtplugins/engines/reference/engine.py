@@ -90,7 +90,7 @@ class ReferenceEngine(Engine):
             if plugin is None:
                 _check_operator(node, attributes)
             uses.subtract(node.input)
-            last = tuple(name for name in set(node.input) if not uses[name] and name not in self._constants)
+            last = tuple(name for name in set(node.input) if name and not uses[name] and name not in self._constants)
             steps.append(_Step(node, attributes, plugin, last))
         return steps
 
