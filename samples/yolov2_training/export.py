@@ -69,9 +69,9 @@ def write_darknet(prefix: Path, network: Yolov2, anchors: Tensor, classes: Seque
         seen: Pictures that the training has seen, for the file's header.
     """
     prefix.parent.mkdir(parents=True, exist_ok=True)
-    write_cfg(prefix.with_suffix(".cfg"), network.layers, anchors, len(classes))
-    write_weights(prefix.with_suffix(".weights"), network, seen=seen)
-    prefix.with_suffix(".names").write_text("".join(f"{name}\n" for name in classes))
+    write_cfg(Path(f"{prefix}.cfg"), network.layers, anchors, len(classes))
+    write_weights(Path(f"{prefix}.weights"), network, seen=seen)
+    Path(f"{prefix}.names").write_text("".join(f"{name}\n" for name in classes))
 
 
 def write_cfg(path: Path, layers: Sequence[Layer], anchors: Tensor, classes: int, *, size: int = 416) -> None:

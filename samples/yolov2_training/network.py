@@ -106,9 +106,16 @@ class Yolov2(nn.Module):
                 self.parts.append(nn.MaxPool2d(2) if isinstance(layer, Maxpool) else nn.Identity())
                 channels.append(channels[-1] * (4 if isinstance(layer, Reorg) else 1))
         self._needed = {i + back for i, layer in enumerate(layers) if isinstance(layer, Route) for back in layer.layers}
+        first = next(i for i, layer in enumerate(layers) if isinstance(layer, Route))
+        self.feature_layers = (first - 1, first + layers[first].layers[0])
+        self.feature_channels = tuple(channels[1 + i] for i in self.feature_layers)
 
     def forward(self, x: Tensor) -> Tensor:
         """The region layer's input for pictures ``x``."""
+        return self.forward_with_features(x)[0]
+
+    def forward_with_features(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """The same, with the features on the coarse and the fine grid that a teacher may shape."""
         kept: dict[int, Tensor] = {}
         for i, (layer, part) in enumerate(zip(self.layers, self.parts, strict=True)):
             if isinstance(layer, Route):
@@ -117,9 +124,9 @@ class Yolov2(nn.Module):
                     x = functional.dropout2d(x, self.dropout, self.training)
             else:
                 x = reorg(x) if isinstance(layer, Reorg) else part(x)
-            if i in self._needed:
+            if i in self.feature_layers or i in self._needed:
                 kept[i] = x
-        return x
+        return x, [kept[i] for i in self.feature_layers]
 
     def convolutions(self) -> list[tuple[nn.Conv2d, nn.BatchNorm2d | None]]:
         """Every convolution with its batch norm, in the order of the .weights file."""

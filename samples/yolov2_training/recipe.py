@@ -22,7 +22,7 @@ class Recipe:
 
     steps: int = _option(90_000, "optimizer steps of the whole schedule")
     batch: int = _option(64, "pictures a step")
-    sizes: tuple[int, ...] = _option((384, 448), "input sizes in pixels, one drawn a step; multiples of 32")
+    sizes: tuple[int, ...] = _option((416,), "input sizes in pixels, one drawn a step; multiples of 32")
     learning_rate: float = _option(2e-3, "AdamW's peak; warmed up over the first 3 %%, then a cosine to 1 %%")
     weight_decay: float = _option(0.25, "AdamW's decay of convolution weights (not of biases and norms)")
     ema: float = _option(0.9995, "decay of the averaged weights, which are evaluated and exported")
@@ -32,6 +32,7 @@ class Recipe:
     dropout: float = _option(0.1, "channels dropped before the head, in training")
     smoothing: float = _option(0.05, "label smoothing of the class loss")
     balance: float = _option(0.0, "0 draws every photo equally often; 1 draws rare classes as often as common ones")
+    imitation: float = _option(2.0, "weight of the loss towards a teacher's features, where there is one")
     stages: tuple[int, ...] = _option((16, 32, 64, 128, 192, 256), "filters of the six trunk stages")
     head: int = _option(208, "filters of the head's 3x3 convolutions")
     passthrough: int = _option(32, "filters of the 1x1 convolution before reorg")
