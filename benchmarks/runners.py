@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import onnx
-from pytrtplugins.decompose import inline_plugins
+import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
+from pytrtplugins.decompose import inline_plugins
 from pytrtplugins.onnx_node import from_node, is_plugin_node
 
 BASELINE = "OpenVINO by hand, FP32, no reorg, no region"
@@ -122,6 +123,8 @@ def opencv(subject: Subject) -> Callable[[], np.ndarray]:
     """OpenCV 4's darknet importer; its region layer decodes boxes, so its output is not darknet's."""
     import cv2
 
+    if not hasattr(cv2.dnn, "readNetFromDarknet"):
+        pytest.skip(f"OpenCV {cv2.__version__} has no darknet importer; OpenCV 4 has")
     cv2.setNumThreads(THREADS)
     net = cv2.dnn.readNetFromDarknet(str(subject.cfg), str(subject.weights))
 

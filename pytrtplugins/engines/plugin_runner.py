@@ -25,6 +25,7 @@ class PluginRunner:
     def __init__(self, plugin: Plugin, name: str) -> None:
         self.plugin, self.name = plugin.clone(), name
         self._configured: Any = None
+        self._initialized = False
         self._workspace: npt.NDArray[np.uint8] | None = None
 
     def run(
@@ -56,8 +57,8 @@ class PluginRunner:
 
     def close(self) -> None:
         """Terminate the plugin, if it was initialized."""
-        if self._configured is not None:
-            self._configured = None
+        if self._initialized:
+            self._initialized, self._configured = False, None
             self.plugin.terminate()
 
     def _configure(self, inputs: Sequence[npt.NDArray[Any]], outputs: Sequence[npt.NDArray[Any]]) -> None:
@@ -71,5 +72,6 @@ class PluginRunner:
         self.plugin.configure(ins, outs)
         size = self.plugin.workspace_size(ins, outs)
         self._workspace = np.empty(size, np.uint8) if size else None
-        if self._configured is None:
+        if not self._initialized:
             self.plugin.initialize()
+            self._initialized = True

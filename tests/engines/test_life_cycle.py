@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import pytrtplugins as ptp
 from tests.engines.networks import conv_net, photo
@@ -55,3 +56,31 @@ def test_configure_initialize_enqueue_terminate_come_in_order(engine_name):
     assert life == ["configure 1", "initialize", "enqueue", "enqueue", "configure 2", "enqueue"]
     del context, engine
     assert CALLS.count("clone") >= 1
+
+
+@ptp.plugin(namespace="test.engines")
+class Reluctant(ptp.Plugin):
+    """Its first `initialize` fails."""
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        return x + x.dtype.type(1)
+
+    def initialize(self):
+        CALLS.append("initialize")
+        if CALLS.count("initialize") == 1:
+            raise MemoryError("no room yet")
+
+    def terminate(self):
+        CALLS.append("terminate")
+
+
+def test_a_failed_initialize_is_tried_again_before_anything_runs():
+    CALLS.clear()
+    with ptp.build(conv_net(Reluctant()), engine="reference").create_context() as context:
+        with pytest.raises(MemoryError, match="no room yet"):
+            context.run({"data": photo()})
+        context.run({"data": photo()})
+    assert CALLS == ["initialize", "initialize", "terminate"]

@@ -51,6 +51,17 @@ CASES = [
     ("MaxPool", [IMAGE], {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}),
     ("Resize", [IMAGE, f(0), np.array([1, 1, 2, 3], np.float32)],
      {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}),
+    *(
+        ("Resize", [IMAGE, f(0), np.array([1, 1, factor, factor], np.float32)],
+         {"mode": "nearest", "coordinate_transformation_mode": place, "nearest_mode": rounding})
+        for factor in (0.5, 1.5, 2, 3) for place in ("asymmetric", "half_pixel", "align_corners")
+        for rounding in ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil")
+    ),
+    ("Resize", [IMAGE, f(0), np.array([2, 2], np.float32)],
+     {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor", "axes": [2, 3]}),
+    ("AveragePool", [IMAGE], {"kernel_shape": [3, 3], "auto_pad": "SAME_UPPER", "count_include_pad": 1}),
+    ("DepthToSpace", [IMAGE], {"blocksize": 2}), ("DepthToSpace", [IMAGE], {"blocksize": 2, "mode": "CRD"}),
+    ("HardSigmoid", [IMAGE], {"alpha": 0.3}), ("Mish", [IMAGE * 20], {}), ("ReduceMean", [IMAGE], {"noop_with_empty_axes": 1}),
     ("QuantizeLinear", [IMAGE * 90, np.float32(0.7), np.int8(0)], {}), ("QuantizeLinear", [IMAGE, np.float32(0.01), np.uint8(128)], {}),
     ("DequantizeLinear", [np.arange(-8, 8, dtype=np.int8).reshape(4, 4), f(4, low=0.1), np.zeros(4, np.int8)], {"axis": 0}),
 ]  # fmt: skip
@@ -176,8 +187,8 @@ def test_int8_convolutions_add_integers_exactly():
 
 
 def test_an_unknown_operator_is_named_with_near_ones():
-    with pytest.raises(BuildError, match=r"HardSigmoid is not known; near: Sigmoid"):
-        ptp.build(model_of("HardSigmoid", [IMAGE], {}), engine="reference")
+    with pytest.raises(BuildError, match=r"Celu is not known; near: Selu"):
+        ptp.build(model_of("Celu", [IMAGE], {}), engine="reference")
 
 
 def test_a_kind_of_resize_that_is_not_computed_is_refused():
@@ -203,3 +214,48 @@ def test_an_absent_optional_input_is_no_tensor():
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
     with ptp.build(model, engine="reference").create_context() as context:
         np.testing.assert_array_equal(context.run({"x": IMAGE})["y"], IMAGE.repeat(2, 2).repeat(2, 3))
+
+
+def computed(model, x, precision="fp32"):
+    with ptp.build(model, engine="reference", precision=precision).create_context() as context:
+        return context.run({model.graph.input[0].name: x})
+
+
+def test_int8_weights_with_scales_along_the_channels_are_taken_literally():
+    rng = np.random.default_rng(4)
+    codes, weight = (rng.integers(-127, 128, shape).astype(np.int8) for shape in ((1, 4, 5, 5), (4, 4, 3, 3)))
+    model = int8_convolution(
+        codes, weight, 0.02, np.array([0.01, 0.1, 1, 5], np.float32), np.zeros(4, np.float32), [1] * 4
+    )
+    del model.graph.node[1].attribute[:]
+    model.graph.node[1].attribute.append(helper.make_attribute("axis", 1))
+    wanted = ort.InferenceSession(model.SerializeToString()).run(["y"], {"x": codes})[0]
+    np.testing.assert_allclose(computed(model, codes, "int8")["y"], wanted, rtol=1e-5, atol=1e-3)
+
+
+def test_a_local_function_that_is_no_plugin_is_written_out():
+    body = helper.make_function(
+        "own", "Twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])], [helper.make_opsetid("", 18)]
+    )
+    model = model_of("Identity", [IMAGE], {})
+    model.graph.node[0].op_type, model.graph.node[0].domain = "Twice", "own"
+    model.functions.append(body)
+    model.opset_import.append(helper.make_opsetid("own", 1))
+    np.testing.assert_array_equal(computed(model, IMAGE)["y0"], IMAGE * 2)
+
+
+def test_an_old_opset_is_refused():
+    model = model_of("Softmax", [IMAGE], {})
+    model.opset_import[0].version = 11
+    with pytest.raises(BuildError, match="needs opset 13 or newer, the model has 11"):
+        ptp.build(model, engine="reference")
+
+
+def test_the_indices_of_a_max_pool_are_refused():
+    with pytest.raises(BuildError, match="indices"):
+        ptp.build(model_of("MaxPool", [IMAGE], {"kernel_shape": [2, 2]}, outputs=2), engine="reference")
+
+
+def test_infinities_are_results_like_others():
+    model = model_of("Div", [np.ones(2, np.float32), np.zeros(2, np.float32)], {})
+    assert np.isposinf(computed(model, np.ones(2, np.float32))["y0"]).all()

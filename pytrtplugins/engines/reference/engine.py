@@ -16,7 +16,7 @@ from ...onnx_node import from_node, is_plugin_node, node_attributes
 from ...plugin import Plugin
 from ..base import Arrays, Availability, BuildOptions, Engine, ExecutionContext
 from ..plugin_runner import PluginRunner
-from .ops import OPS
+from .ops import COORDINATES, OPS, ROUNDINGS
 from .windows import convolve
 
 if TYPE_CHECKING:
@@ -25,11 +25,18 @@ if TYPE_CHECKING:
 __all__ = ["ReferenceEngine"]
 
 Array = npt.NDArray[Any]
-_UNSUPPORTED = {  # attribute values that change the meaning and are not computed here
-    "Resize": {"mode": ("nearest",), "coordinate_transformation_mode": ("asymmetric",), "nearest_mode": ("floor",)},
+_UNSUPPORTED: dict[
+    str, dict[str, tuple[str, ...]]
+] = {  # attribute values that change the meaning and are not computed here
+    "Resize": {
+        "mode": ("nearest",),
+        "coordinate_transformation_mode": COORDINATES,
+        "nearest_mode": ROUNDINGS,
+        "keep_aspect_ratio_policy": ("stretch",),
+    },
     "Pad": {"mode": ("constant",)},
 }
-_DEFAULTS = {"mode": {"Resize": "nearest", "Pad": "constant"}}
+_OLDEST_OPSET = 13  # before it, Softmax meant something else, and axes were attributes
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,7 @@ class ReferenceEngine(Engine):
 
     Float layers sum in float64 and round to float32 once. INT8 convolutions, those whose data and weights both come from
     DequantizeLinear, add integers exactly: y = float32(sum · (scale_x · scale_w) + bias), with the product of the scales, the
-    multiplication and the addition in float64. Plugins run through `compute`, never through a decomposition.
+    multiplication and the addition in float64. Plugins run as Python code, never through a decomposition.
     """
 
     name: ClassVar[str] = "reference"
@@ -66,6 +73,8 @@ class ReferenceEngine(Engine):
     def __init__(self, model: onnx.ModelProto, options: BuildOptions) -> None:
         super().__init__(model, options)
         numpy_helper = require("onnx.numpy_helper", extra="onnx", feature="engine 'reference'")
+        _check_opset(model)
+        model = _without_functions(model)
         self._constants: Arrays = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
         self._steps = self._plan(model)
 
@@ -89,6 +98,8 @@ class ReferenceEngine(Engine):
             plugin = from_node(node) if is_plugin_node(node) else None
             if plugin is None:
                 _check_operator(node, attributes)
+            if node.op_type == "Split":
+                attributes.setdefault("num_outputs", len(node.output))
             uses.subtract(node.input)
             last = tuple(name for name in set(node.input) if name and not uses[name] and name not in self._constants)
             steps.append(_Step(node, attributes, plugin, last))
@@ -119,7 +130,8 @@ class ReferenceContext(ExecutionContext):
             elif step.node.op_type == "Conv" and all(isinstance(value, _Codes) for value in given[:2]):
                 outputs = [_integer_convolution(step.attributes, *given)]
             else:
-                result = OPS[step.node.op_type](step.attributes, *(_dense(value) for value in given))
+                with np.errstate(all="ignore"):  # infinities and NaN are results like others
+                    result = OPS[step.node.op_type](step.attributes, *(_dense(value) for value in given))
                 outputs = result if isinstance(result, list) else [result]
             tensors.update(zip(step.node.output, outputs, strict=False))  # optional outputs may be left out
             for name in step.last_use:
@@ -129,6 +141,28 @@ class ReferenceContext(ExecutionContext):
     def _close(self) -> None:
         for runner in self._runners.values():
             runner.close()
+
+
+def _check_opset(model: onnx.ModelProto) -> None:
+    opset = next((item.version for item in model.opset_import if item.domain in ("", "ai.onnx")), _OLDEST_OPSET)
+    if opset < _OLDEST_OPSET:
+        raise BuildError(
+            f"engine 'reference' needs opset {_OLDEST_OPSET} or newer, the model has {opset}.\n"
+            "Do: onnx.version_converter.convert_version(model, 18)",
+            expected=_OLDEST_OPSET,
+            found=opset,
+        )
+
+
+def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with local functions written out, except those of plugins: a plugin is computed by its class."""
+    bodies = (model.graph.node, *(function.node for function in model.functions))
+    plugins = {(node.domain, node.op_type) for body in bodies for node in body if is_plugin_node(node)}
+    functions = {(item.domain, item.name) for item in model.functions} - plugins
+    if not functions:
+        return model
+    inliner = require("onnx.inliner", extra="onnx", feature="engine 'reference'")
+    return inliner.inline_selected_functions(model, sorted(functions))  # type: ignore[no-any-return]
 
 
 def _check_operator(node: onnx.NodeProto, attributes: dict[str, Any]) -> None:
@@ -143,22 +177,13 @@ def _check_operator(node: onnx.NodeProto, attributes: dict[str, Any]) -> None:
             op_type=node.op_type,
         )
     for name, accepted in _UNSUPPORTED.get(node.op_type, {}).items():
-        default = _DEFAULTS.get(name, {}).get(node.op_type)
-        value = attributes.get(name, default)
-        if value not in accepted and not (node.op_type == "Resize" and _whole(name, value)):
+        value = attributes.get(name)
+        if value is not None and value not in accepted:
             raise BuildError(
                 f"{where}: {node.op_type} with {name}={value!r} is not computed here; it knows {', '.join(accepted)}"
             )
-
-
-def _whole(name: str, value: Any) -> bool:
-    """Modes of Resize that are the same as asymmetric and floor when the factor is a whole number."""
-    return (name, value) in {
-        ("coordinate_transformation_mode", None),
-        ("coordinate_transformation_mode", "half_pixel"),
-        ("nearest_mode", None),
-        ("nearest_mode", "round_prefer_floor"),
-    }
+    if node.op_type == "MaxPool" and len(node.output) > 1:
+        raise BuildError(f"{where}: the second output of MaxPool, the indices, is not computed here")
 
 
 def _constant(node: onnx.NodeProto, attributes: dict[str, Any]) -> Array:
@@ -184,7 +209,8 @@ def _dense(value: Any) -> Any:
 
 
 def _integer_convolution(a: dict[str, Any], x: _Codes, weight: _Codes, bias: Array | None = None) -> Array:
-    if x.scale.size > 1 or weight.zero.any():
+    per_filter = weight.scale.size == 1 or weight.axis % weight.codes.ndim == 0
+    if x.scale.size > 1 or weight.zero.any() or not per_filter:
         return OPS["Conv"](a, _dense(x), _dense(weight), bias)  # type: ignore[no-any-return]
     centred = x.codes.astype(np.int32) - np.int32(x.zero.reshape(()))  # the border is 0 in these terms
     sums = convolve(centred, weight.codes, a)

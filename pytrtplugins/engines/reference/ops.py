@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from .windows import WINDOW_OPS
 
-__all__ = ["OPS", "dequantize", "quantize"]
+__all__ = ["COORDINATES", "OPS", "ROUNDINGS", "dequantize", "quantize"]
 
 Array = npt.NDArray[Any]
 Attributes = Mapping[str, Any]
@@ -102,6 +102,11 @@ def _selu(a: Attributes, x: Array) -> Array:
     return y.astype(x.dtype)
 
 
+def _hard_sigmoid(a: Attributes, x: Array) -> Array:
+    wide: Array = a.get("alpha", 0.2) * x.astype(np.float64) + a.get("beta", 0.5)
+    return np.clip(wide, 0, 1).astype(x.dtype)
+
+
 def _softmax(a: Attributes, x: Array) -> Array:
     axis = a.get("axis", -1)
     e = np.exp(x.astype(np.float64) - x.max(axis=axis, keepdims=True))
@@ -138,17 +143,37 @@ def _transpose(a: Attributes, x: Array) -> Array:
     return np.ascontiguousarray(np.transpose(x, a.get("perm")))
 
 
+_PLACES: dict[str, Callable[[Array, Any, int, int], Array]] = {  # (index, factor, old size, new size) → place in x
+    "asymmetric": lambda index, factor, old, new: index / factor,
+    "half_pixel": lambda index, factor, old, new: (index + np.float32(0.5)) / factor - np.float32(0.5),
+    "align_corners": lambda index, factor, old, new: index * np.float32(old - 1) / np.float32(max(new - 1, 1)),
+}
+_NEAREST: dict[str, Callable[[Array], Array]] = {
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round_prefer_floor": lambda place: np.ceil(place - np.float32(0.5)),
+    "round_prefer_ceil": lambda place: np.floor(place + np.float32(0.5)),
+}
+COORDINATES, ROUNDINGS = tuple(_PLACES), tuple(_NEAREST)
+
+
 def _resize(
     a: Attributes, x: Array, roi: Array | None = None, scales: Array | None = None, sizes: Array | None = None
 ) -> Array:
-    if sizes is None:
-        factors = [1.0] * x.ndim if scales is None else [float(factor) for factor in scales]
-        out = [int(size * factor) for size, factor in zip(x.shape, factors, strict=True)]
-    else:
-        out = [int(size) for size in sizes]
-    for axis, (size, new) in enumerate(zip(x.shape, out, strict=True)):
-        if size != new:
-            x = np.take(x, (np.arange(new) * size) // new, axis=axis)
+    """To the nearest pixel; the places are float32, as in onnxruntime."""
+    place = _PLACES[a.get("coordinate_transformation_mode", "half_pixel")]
+    nearest = _NEAREST[a.get("nearest_mode", "round_prefer_floor")]
+    for k, axis in enumerate(a.get("axes", range(x.ndim))):
+        old = x.shape[axis]
+        if sizes is None:
+            factor = np.float32(1 if scales is None else scales[k])
+            new = int(np.float32(old) * factor)
+        else:
+            new = int(sizes[k])
+            factor = np.float32(new) / np.float32(old)
+        if factor != 1:
+            places = nearest(place(np.arange(new, dtype=np.float32), factor, old, new))
+            x = np.take(x, np.clip(places, 0, old - 1).astype(np.int64), axis=axis)
     return x
 
 
@@ -187,6 +212,8 @@ def _flatten(a: Attributes, x: Array) -> Array:
 def _reduce(function: Callable[..., Array]) -> Callable[..., Array]:
     def run(a: Attributes, x: Array, axes: Array | None = None) -> Array:
         over = None if axes is None or not len(axes) else tuple(int(axis) for axis in axes)
+        if over is None and a.get("noop_with_empty_axes"):
+            return x
         return function(x.astype(np.float64), axis=over, keepdims=bool(a.get("keepdims", 1))).astype(x.dtype)
 
     return run
@@ -196,6 +223,16 @@ def _space_to_depth(a: Attributes, x: Array) -> Array:
     n, c, h, w = x.shape
     s = a["blocksize"]
     return x.reshape(n, c, h // s, s, w // s, s).transpose(0, 3, 5, 1, 2, 4).reshape(n, c * s * s, h // s, w // s)
+
+
+def _depth_to_space(a: Attributes, x: Array) -> Array:
+    n, c, h, w = x.shape
+    s = a["blocksize"]
+    if a.get("mode", "DCR") == "DCR":
+        blocks = x.reshape(n, s, s, c // s**2, h, w).transpose(0, 3, 4, 1, 5, 2)
+    else:
+        blocks = x.reshape(n, c // s**2, s, s, h, w).transpose(0, 1, 4, 2, 5, 3)
+    return blocks.reshape(n, c // s**2, h * s, w * s)
 
 
 def _pad(a: Attributes, x: Array, pads: Array, value: Array | None = None, axes: Array | None = None) -> Array:
@@ -228,7 +265,8 @@ OPS: dict[str, Any] = {
     "ConstantOfShape": _constant_of_shape,
     "DequantizeLinear": _dequantize_linear,
     "Div": _binary(_divide),
-    "Dropout": lambda a, x, *_: x,
+    "DepthToSpace": _depth_to_space,
+    "Dropout": lambda a, x, *_: [x, np.ones(x.shape, np.bool_)],
     "Elu": _elu,
     "Equal": _binary(np.equal),
     "Exp": _in_double(np.exp),
@@ -236,12 +274,14 @@ OPS: dict[str, Any] = {
     "Flatten": _flatten,
     "Gather": lambda a, x, index: np.take(x, index, axis=a.get("axis", 0)),
     "Gemm": _gemm,
+    "HardSigmoid": _hard_sigmoid,
     "Identity": lambda a, x: x,
     "LeakyRelu": _leaky,
     "Log": _in_double(np.log),
     "MatMul": _matmul,
     "Max": _many(np.maximum),
     "Min": _many(np.minimum),
+    "Mish": _in_double(lambda x: x * np.tanh(np.logaddexp(x, 0))),
     "Mul": _binary(np.multiply),
     "Neg": lambda a, x: -x,
     "PRelu": lambda a, x, slope: np.where(x < 0, x * slope, x),

@@ -88,9 +88,11 @@ def _average_pool(a: Attributes, x: Array) -> Array:
     total = windows(x.astype(np.float64), a["kernel_shape"], a, 0.0).sum(axis=(2, 3))
     counted = np.ones_like(x[:1, :1], np.float64)
     if a.get("count_include_pad", 0):
-        pads = a.get("pads", [0, 0, 0, 0])
+        dilations = a.get("dilations", [1, 1])
+        reach = [(size - 1) * step + 1 for size, step in zip(a["kernel_shape"], dilations, strict=True)]
+        pads = _pads(x.shape[2:], reach, a.get("strides", [1, 1]), {**a, "ceil_mode": 0})
         counted = np.pad(counted, [(0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])], constant_values=1.0)
-        a = {**a, "pads": [0, 0, 0, 0]}
+        a = {**a, "pads": [0, 0, 0, 0], "auto_pad": "NOTSET"}
     result: Array = (total / windows(counted, a["kernel_shape"], a, 0.0).sum(axis=(2, 3))).astype(x.dtype)
     return result
 
