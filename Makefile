@@ -16,6 +16,8 @@ demo: $(READY)
 	$(BIN)/python samples/yolov2.py --int8 --output predictions.png $(PHOTOS)
 
 test: $(READY)
+	@command -v cc >/dev/null || echo "No C compiler: comparisons with darknet are skipped. Do: apt-get install g++"
+	@test -e /usr/lib/darknet/libdarknet.so || echo "No libdarknet: comparisons with it are skipped. Do: apt-get install darknet"
 	$(BIN)/python -m pytest -m "not slow"
 
 test-minimal:

@@ -168,6 +168,13 @@ class Engine(ABC):
         }
         write_engine_file(path, metadata, self.model.SerializeToString(deterministic=True))
 
+    @staticmethod
+    def load(path: str | Path) -> Engine:
+        """Load an engine file; the same as `pytrtplugins.load_engine`."""
+        from .select import load_engine  # not at the top: select imports this module
+
+        return load_engine(path)
+
     def __repr__(self) -> str:
         """Name, precision, inputs and outputs."""
         inputs, outputs = (", ".join(map(str, descs)) for descs in (self.inputs, self.outputs))
