@@ -15,7 +15,7 @@ from pathlib import Path
 
 from darknet2caffe import read_network, to_onnx
 from pytrtplugins import build
-from pytrtplugins.calibration import EntropyCalibrator, ImageBatches
+from pytrtplugins.calibration import ImageBatches, PercentileCalibrator
 from pytrtplugins.models import PictureWriter, Yolov2, exit_on_error, parse_options, read_pictures
 
 SHIPPED = Path(__file__).parent / "models" / "yolov2-animals"
@@ -29,11 +29,10 @@ def main() -> None:
     model = to_onnx(read_network(options.cfg, options.weights))
 
     # 2. INT8 needs the scale of each tensor: from the cache if it fits this network, else measured on photos and kept.
-    #    They are stretched, since the grey bars of letterboxed photos would mislead the calibrator.
     calibrator = None
     if options.precision == "int8":
-        photos = ImageBatches(options.calibration, mode="stretch") if options.calibration else None
-        calibrator = EntropyCalibrator(photos, cache=options.cache)
+        photos = ImageBatches(options.calibration, mode=options.mode) if options.calibration else None
+        calibrator = PercentileCalibrator(photos, cache=options.cache)
 
     # 3. An engine runs the model on this machine. engine.save("yolov2.engine") would keep it for the next time.
     engine = build(

@@ -99,7 +99,9 @@ NamesOption = Annotated[
 ]
 CalibrationModeOption = Annotated[
     Mode,
-    typer.Option(help="How calibration photos are fitted; the grey bars of letterbox mislead the entropy calibrator."),
+    typer.Option(
+        help="How calibration photos are fitted. The grey bars of letterbox mislead entropy: give it stretch."
+    ),
 ]
 ModeOption = Annotated[Mode, typer.Option(help="How photos are fitted into the network's input.")]
 JsonOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the results as JSON.")]
@@ -145,7 +147,7 @@ def build(
     calibration: PhotosOption = None,
     cache: CacheOption = None,
     threads: ThreadsOption = None,
-    mode: CalibrationModeOption = Mode.STRETCH,
+    mode: CalibrationModeOption = Mode.LETTERBOX,
     plugins: PluginsOption = None,
 ) -> None:
     """Build an engine and save it, so that it starts faster the next time.
@@ -221,10 +223,10 @@ def calibrate(
     calibration: Annotated[Path, typer.Option(metavar="DIR", help="Photos, a few hundred like those to be looked at.")],
     cache: CacheOption = None,
     weights: WeightsOption = None,
-    algorithm: Annotated[Algorithm, typer.Option(help="How the scales are chosen.")] = Algorithm.ENTROPY,
+    algorithm: Annotated[Algorithm, typer.Option(help="How the scales are chosen.")] = Algorithm.PERCENTILE,
     batch: Annotated[int, typer.Option(metavar="N", help="Photos per run.", min=1)] = 8,
     limit: Annotated[int | None, typer.Option(metavar="N", help="Use only the first photos.", min=1)] = None,
-    mode: CalibrationModeOption = Mode.STRETCH,
+    mode: CalibrationModeOption = Mode.LETTERBOX,
     engine: EngineOption = "auto",
     threads: ThreadsOption = None,
     plugins: PluginsOption = None,

@@ -89,7 +89,7 @@ def open_engine(
     calibration: Path | None = None,
     cache: Path | None = None,
     threads: int | None = None,
-    mode: str = "stretch",
+    mode: str = "letterbox",
 ) -> Engine:
     """Load a saved engine, or build one from an ONNX file or a .cfg.
 
@@ -118,7 +118,7 @@ def open_engine(
                 f"Do: pytrt calibrate {path} --calibration PHOTOS --cache {cache}",
                 cache=cache,
             )
-        calibrator = make_calibrator("entropy", calibration, cache, mode=mode)
+        calibrator = make_calibrator("percentile", calibration, cache, mode=mode)
     return build(model, engine=engine, precision=precision, calibration=calibrator, threads=threads)
 
 
@@ -129,7 +129,7 @@ def make_calibrator(
     *,
     batch: int = 8,
     limit: int | None = None,
-    mode: str = "stretch",
+    mode: str = "letterbox",
 ) -> Calibrator:
     """Make a calibrator; without photos it is one that reads its cache only, of the algorithm that made it.
 

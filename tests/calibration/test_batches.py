@@ -50,7 +50,7 @@ def test_batches_hold_the_photos_as_the_network_will_see_them(photos):
     assert len(batches) == 3
     assert [batch["data"].shape for batch in found] == [(2, 3, 8, 16), (2, 3, 8, 16), (1, 3, 8, 16)]
     assert {batch["data"].dtype for batch in found} == {np.dtype(np.float32)}
-    expected = letterbox(load_image(photos / "sub" / "c.bmp"), (16, 8)).data
+    expected = letterbox(load_image(photos / "sub" / "c.bmp"), (16, 8), mode="stretch").data
     np.testing.assert_array_equal(found[1]["data"][0], expected)
 
 
@@ -60,8 +60,8 @@ def test_batches_can_be_iterated_again(photos):
 
 
 def test_the_mode_is_the_vision_packages(photos):
-    stretched = next(iter(ImageBatches(photos, (8, 8), mode="stretch")))["data"][0]
-    np.testing.assert_array_equal(stretched, letterbox(load_image(photos / "a.jpg"), (8, 8), mode="stretch").data)
+    fitted = next(iter(ImageBatches(photos, (8, 8), mode="letterbox")))["data"][0]
+    np.testing.assert_array_equal(fitted, letterbox(load_image(photos / "a.jpg"), (8, 8), mode="letterbox").data)
 
 
 def test_shuffling_with_a_seed_is_repeatable_and_comes_before_the_limit(photos):
@@ -78,7 +78,7 @@ def test_the_digest_tells_names_contents_and_preprocess(photos, tmp_path):
     first = digest()
     assert first == digest()
     assert len(first) == 64
-    assert len({first, digest(limit=2), digest(size=(8, 4)), digest(mode="stretch"), digest(shuffle_seed=3)}) == 5
+    assert len({first, digest(limit=2), digest(size=(8, 4)), digest(mode="letterbox"), digest(shuffle_seed=3)}) == 5
     os.rename(photos, tmp_path / "moved")
     assert ImageBatches(tmp_path / "moved", (8, 8)).digest() == first
     save(tmp_path / "moved" / "a.jpg", seed=99)
@@ -146,4 +146,4 @@ def test_options_that_make_no_sense_are_refused(photos, options):
 
 
 def test_it_says_what_it_is(photos):
-    assert repr(ImageBatches(photos, (8, 8))) == "ImageBatches(5 photos, size=(8, 8), batch=8, mode='letterbox')"
+    assert repr(ImageBatches(photos, (8, 8))) == "ImageBatches(5 photos, size=(8, 8), batch=8, mode='stretch')"

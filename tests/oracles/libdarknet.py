@@ -31,6 +31,12 @@ FloatArray = npt.NDArray[np.float32]
 _SHIM = r"""
 #include "darknet.h"
 
+#ifdef __SSE__
+/* Debian builds the library with -Ofast, so loading it makes the thread flush denormal numbers to zero: take that back. */
+#include <xmmintrin.h>
+__attribute__((constructor)) static void keep_denormals(void) { _mm_setcsr(_mm_getcsr() & ~0x8040u); }
+#endif
+
 static float *give(image im, int *w, int *h, int *c) { *w = im.w; *h = im.h; *c = im.c; return im.data; }
 static image take(float *data, int w, int h, int c) { image im; im.w = w; im.h = h; im.c = c; im.data = data; return im; }
 

@@ -3,9 +3,7 @@
 # ruff: noqa: E402  (the samples are importable only after their folder is on the path)
 from __future__ import annotations
 
-import ctypes
 import io
-import os
 import struct
 import sys
 import tarfile
@@ -26,7 +24,6 @@ from pytrtplugins.errors import ImageError, NoDataError, UsageError, WeightsErro
 CLASSES = ("red", "green")
 ANCHORS = torch.tensor([[0.5, 0.5], [1.0, 1.0], [1.5, 1.0], [1.0, 2.0], [2.5, 2.5]])
 TINY = ("--batch", "4", "--sizes", "64", "--stages", "4,4,8,8,8,8", "--head", "8", "--passthrough", "4")
-DARKNET = os.environ.get("DARKNET_LIBRARY", "/usr/lib/darknet/libdarknet.so")
 
 
 def draw_set(folder: Path, count: int = 10) -> Path:
@@ -264,19 +261,13 @@ def test_the_command_line_trains_resumes_exports_and_evaluates(
     assert "NoDataError" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(not Path(DARKNET).exists(), reason=f"darknet's library {DARKNET} is not installed")
-def test_libdarknet_computes_what_pytorch_computes(tmp_path: Path) -> None:
+def test_libdarknet_computes_what_pytorch_computes(libdarknet, tmp_path: Path) -> None:
     net = tiny_network()
     export.write_darknet(tmp_path / "net-1.1", net, ANCHORS, "abcdef", seen=640)
     export.write_cfg(tmp_path / "net-1.1.cfg", net.layers, ANCHORS, 6, size=96)
-    library = ctypes.CDLL(DARKNET)
-    library.load_network.restype = ctypes.c_void_p
-    library.load_network.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int]
-    library.network_predict.restype = ctypes.POINTER(ctypes.c_float)
-    library.network_predict.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
-    handle = library.load_network(*(str(tmp_path / f"net-1.1.{s}").encode() for s in ("cfg", "weights")), 0)
     x = np.random.default_rng(0).random((1, 3, 96, 96), dtype=np.float32)
-    found = np.ctypeslib.as_array(library.network_predict(handle, x.ctypes.data), (5, 11, 3, 3))
+    with libdarknet.load(tmp_path / "net-1.1.cfg", tmp_path / "net-1.1.weights") as network:
+        found = network.predict(x[0]).reshape(5, 11, 3, 3)
     with torch.no_grad():
         raw = net(torch.from_numpy(x)).view(5, 11, 3, 3)
     expected = torch.cat([raw[:, :2].sigmoid(), raw[:, 2:4], raw[:, 4:5].sigmoid(), raw[:, 5:].softmax(1)], 1)

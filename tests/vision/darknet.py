@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes as c
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
+
+from tests.oracles.libdarknet import DarknetUnavailableError, LibDarknet
 
 Floats = c.POINTER(c.c_float)
 
@@ -35,10 +35,10 @@ class Found(c.Structure):
 
 
 def library():
-    path = Path(os.environ.get("DARKNET_LIBRARY", "/usr/lib/darknet/libdarknet.so"))
-    if not path.exists():
-        pytest.skip(f"{path} is missing (apt-get install darknet)")
-    found = c.CDLL(str(path))
+    try:
+        found = c.CDLL(str(LibDarknet().path))
+    except DarknetUnavailableError as error:
+        pytest.skip(f"libdarknet: {error}")
     for name in ("letterbox_image", "resize_image"):
         getattr(found, name).restype, getattr(found, name).argtypes = Image, [Image, c.c_int, c.c_int]
     found.free_image.argtypes, found.free_image.restype = [Image], None
