@@ -16,8 +16,8 @@ __all__ = ["Eliminate"]
 class Eliminate(Pass):
     """Remove nodes without effect.
 
-    1. Dropout whose mask nobody reads: identity at inference.
-    2. Identity.
+    1. Dropout whose mask nobody reads, unless it is told to train: identity at inference.
+    2. Identity. Between two outputs of the model, or between an input or constant and an output, it stays: both names count.
     3. Nodes, and then initializers, that lead to no output.
     """
 
@@ -26,14 +26,43 @@ class Eliminate(Pass):
     def call(self, model: ir.Model) -> PassResult:
         """Eliminate in place."""
         modified = False
-        for node in model.graph:
-            if node.op_type == "Dropout" and node.domain == "" and not any(out.uses() for out in node.outputs[1:]):
+        for node in list(model.graph):
+            if node.domain == "" and node.op_type == "Dropout" and _is_idle(node):
                 node.op_type = "Identity"  # case 1
                 node.resize_inputs(1)
                 node.resize_outputs(1)
                 node.attributes.clear()
                 modified = True
-        common = require("onnx_ir.passes.common", extra="onnx", feature="passes")
-        for step in (common.IdentityEliminationPass(), common.RemoveUnusedNodesPass()):  # cases 2 and 3
-            modified |= bool(step(model).modified)
+            if node.domain == "" and node.op_type == "Identity":  # case 2
+                modified |= _joined(model.graph, node)
+        unused = require("onnx_ir.passes.common", extra="onnx", feature="passes").RemoveUnusedNodesPass()  # case 3
+        modified |= bool(unused(model).modified)
         return PassResult(model, modified)
+
+
+def _is_idle(dropout: ir.Node) -> bool:
+    mask_is_read = any(out.uses() or out.is_graph_output() for out in dropout.outputs[1:])
+    return not mask_is_read and (len(dropout.inputs) < 3 or dropout.inputs[2] is None or _is_false(dropout.inputs[2]))
+
+
+def _is_false(value: ir.Value) -> bool:
+    constant = require("onnx_ir", extra="onnx", feature="passes").convenience.get_const_tensor(value)
+    return constant is not None and not constant.numpy().any()
+
+
+def _joined(graph: ir.Graph, identity: ir.Node) -> bool:
+    """Let the identity's input stand for its output; False where it must stay."""
+    before, after = identity.inputs[0], identity.outputs[0]
+    is_output = after.is_graph_output()
+    if before is None or (is_output and (before.producer() is None or before.is_graph_output())):
+        return False
+    name = after.name
+    after.replace_all_uses_with(before, replace_graph_outputs=True)
+    graph.remove(identity, safe=True)
+    if is_output:
+        before.name = name
+    if before.shape is None or is_output:
+        before.shape = after.shape if after.shape is not None else before.shape
+    if before.type is None:
+        before.type = after.type
+    return True

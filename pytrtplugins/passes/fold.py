@@ -49,8 +49,14 @@ def _only_reader(conv: ir.Node, norm: ir.Node) -> bool:
 
 
 def _constants(node: ir.Node, first: int) -> list[npt.NDArray[np.float64] | None]:
-    values: list[Any] = [value.const_value if value is not None else None for value in node.inputs[first:]]
+    values = [_constant(value) for value in node.inputs[first:]]
     return [None if value is None else value.numpy().astype(np.float64) for value in values]
+
+
+def _constant(value: ir.Value | None) -> Any:
+    """The tensor of an initializer or of a Constant node; None for what is computed, and for an absent input."""
+    constant = require("onnx_ir", extra="onnx", feature="passes").convenience.get_const_tensor
+    return None if value is None else constant(value)
 
 
 def _fold(graph: ir.Graph, conv: ir.Node, norm: ir.Node) -> bool:
@@ -64,9 +70,10 @@ def _fold(graph: ir.Graph, conv: ir.Node, norm: ir.Node) -> bool:
     factor = scale / np.sqrt(variance + epsilon)
     bias = rest[0] if has_bias and rest[0] is not None else np.zeros_like(factor)
     folded = weight * factor.reshape(-1, *[1] * (weight.ndim - 1))
+    dtype = _constant(conv.inputs[1]).dtype.numpy()
     names = (conv.inputs[1], conv.inputs[2] if has_bias else norm.inputs[2])
     for index, (array, old) in enumerate(zip((folded, shift + (bias - mean) * factor), names, strict=True), start=1):
-        value = _initializer(graph, f"{old.name if old is not None else conv.name}_folded", array)
+        value = _initializer(graph, f"{old.name if old is not None else conv.name}_folded", array, dtype)
         if index < len(conv.inputs):
             conv.replace_input_with(index, value)
         else:
@@ -74,20 +81,19 @@ def _fold(graph: ir.Graph, conv: ir.Node, norm: ir.Node) -> bool:
             conv.replace_input_with(index, value)
     output, result = conv.outputs[0], norm.outputs[0]
     name = result.name
-    is_output = result.is_graph_output()
     result.replace_all_uses_with(output, replace_graph_outputs=True)
-    graph.remove(norm, safe=not is_output)
+    graph.remove(norm, safe=True)
     output.name = name
     output.shape, output.type = result.shape, result.type
     return True
 
 
-def _initializer(graph: ir.Graph, name: str, array: npt.NDArray[np.float64]) -> ir.Value:
+def _initializer(graph: ir.Graph, name: str, array: npt.NDArray[np.float64], dtype: np.dtype[Any]) -> ir.Value:
     onnx_ir = require("onnx_ir", extra="onnx", feature="passes")
     unique, number = name, 2
     while unique in graph.initializers:
         unique, number = f"{name}_{number}", number + 1
-    tensor = onnx_ir.tensor(array.astype(np.float32), name=unique)
+    tensor = onnx_ir.tensor(array.astype(dtype), name=unique)
     value: ir.Value = onnx_ir.Value(
         name=unique, shape=tensor.shape, type=onnx_ir.TensorType(tensor.dtype), const_value=tensor
     )

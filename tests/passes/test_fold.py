@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+
+from pytrtplugins.passes import FoldBatchNorm, prepare, to_ir, to_proto
+
+NORM = ("scale", "shift", "mean", "variance")
+
+
+def arrays(filters=4, channels=3, kernel=3, seed=0, dtype=np.float32):
+    rng = np.random.default_rng(seed)
+    values = {
+        "w": rng.standard_normal((filters, channels, kernel, kernel)),
+        "b": rng.standard_normal(filters),
+        "scale": rng.uniform(0.5, 2, filters),
+        "shift": rng.standard_normal(filters),
+        "mean": rng.standard_normal(filters),
+        "variance": rng.uniform(0.1, 2, filters),
+    }
+    return {name: value.astype(dtype) for name, value in values.items()}
+
+
+def conv(bias=True, **attributes):
+    return helper.make_node("Conv", ["x", "w", *(["b"] if bias else [])], ["conv"], "conv", **attributes)
+
+
+def norm(**attributes):
+    return helper.make_node("BatchNormalization", ["conv", *NORM], ["y"], "norm", **attributes)
+
+
+def model(nodes, constants, outputs=("y",), channels=3, dtype=TensorProto.FLOAT):
+    graph = helper.make_graph(
+        nodes, "net", [helper.make_tensor_value_info("x", dtype, [1, channels, 8, 8])],
+        [helper.make_tensor_value_info(name, dtype, None) for name in outputs],
+        [numpy_helper.from_array(value, name) for name, value in constants.items()],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+
+
+def run(network, x):
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return ort.InferenceSession(network.SerializeToString(), options).run(None, {"x": x})
+
+
+def kinds(network):
+    return [node.op_type for node in network.graph.node]
+
+
+def fold(network):
+    ir_model = to_ir(network)
+    result = FoldBatchNorm()(ir_model)
+    return to_proto(ir_model), result.modified
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.booleans(),
+    st.sampled_from([1, 3]),
+    st.sampled_from([1e-5, 1e-6, 0.1]),
+    st.sampled_from([1, 3]),
+)
+@settings(max_examples=25, deadline=None)
+def test_a_folded_network_gives_the_same_numbers(seed, bias, kernel, epsilon, group):
+    filters = 6
+    constants = arrays(filters, 3 // group, kernel, seed)
+    if not bias:
+        del constants["b"]
+    network = model([conv(bias, group=group), norm(epsilon=epsilon)], constants)
+    folded = prepare(network)
+    x = np.random.default_rng(seed).standard_normal((1, 3, 8, 8)).astype(np.float32)
+    assert kinds(folded) == ["Conv"]
+    (actual,), (wanted,) = run(folded, x), run(network, x)
+    np.testing.assert_allclose(actual, wanted, rtol=1e-4, atol=1e-4 * np.abs(wanted).max())
+
+
+def test_folding_is_done_in_double_precision():
+    constants = arrays()
+    folded, _ = fold(model([conv(), norm(epsilon=1e-6)], constants))
+    wide = {name: value.astype(np.float64) for name, value in constants.items()}
+    factor = wide["scale"] / np.sqrt(wide["variance"] + np.float64(np.float32(1e-6)))
+    found = {tensor.name: numpy_helper.to_array(tensor) for tensor in folded.graph.initializer}
+    _, w, b = folded.graph.node[0].input
+    np.testing.assert_array_equal(found[w], (wide["w"] * factor.reshape(-1, 1, 1, 1)).astype(np.float32))
+    np.testing.assert_array_equal(found[b], (wide["shift"] + (wide["b"] - wide["mean"]) * factor).astype(np.float32))
+
+
+def test_the_result_keeps_the_batch_norms_name_and_nothing_unused_stays():
+    network = model([conv(), norm(), helper.make_node("Relu", ["y"], ["z"], "relu")], arrays(), outputs=("z",))
+    folded = prepare(network)
+    assert [(node.op_type, *node.output) for node in folded.graph.node] == [("Conv", "y"), ("Relu", "z")]
+    assert {tensor.name for tensor in folded.graph.initializer} == set(folded.graph.node[0].input[1:])
+
+
+def test_the_given_model_does_not_change():
+    network = model([conv(), norm()], arrays())
+    before = network.SerializeToString(deterministic=True)
+    assert prepare(network).SerializeToString(deterministic=True) == prepare(network).SerializeToString(
+        deterministic=True
+    )
+    assert network.SerializeToString(deterministic=True) == before
+
+
+@pytest.mark.parametrize(
+    ("nodes", "outputs"),
+    [
+        ([conv(), norm(), helper.make_node("Relu", ["conv"], ["z"], "relu")], ("y", "z")),
+        ([conv(), norm()], ("y", "conv")),
+    ],
+)
+def test_a_convolution_that_something_else_reads_keeps_its_batch_norm(nodes, outputs):
+    network = model(nodes, arrays(), outputs)
+    folded, modified = fold(network)
+    assert not modified
+    assert kinds(folded) == kinds(network)
+
+
+def test_a_batch_norm_with_a_computed_scale_stays():
+    double = helper.make_node("Add", ["scale", "scale"], ["twice"], "double")
+    late = helper.make_node("BatchNormalization", ["conv", "twice", *NORM[1:]], ["y"], "norm")
+    assert kinds(fold(model([double, conv(), late], arrays()))[0]) == ["Add", "Conv", "BatchNormalization"]
+
+
+def test_weights_that_two_convolutions_share_are_folded_for_each():
+    nodes = [
+        conv(), norm(), helper.make_node("Conv", ["x", "w", "b"], ["other"], "other"),
+        helper.make_node("BatchNormalization", ["other", *NORM], ["z"], "norm2", epsilon=0.5),
+    ]  # fmt: skip
+    network = model(nodes, arrays(), ("y", "z"))
+    x = np.random.default_rng(3).standard_normal((1, 3, 8, 8)).astype(np.float32)
+    folded = prepare(network)
+    assert kinds(folded) == ["Conv", "Conv"]
+    for actual, wanted in zip(run(folded, x), run(network, x), strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_constants_may_come_from_constant_nodes():
+    constants = [
+        helper.make_node("Constant", [], [name], name, value=numpy_helper.from_array(value, name))
+        for name, value in arrays().items()
+    ]
+    network = model([*constants, conv(), norm()], {})
+    x = np.random.default_rng(4).standard_normal((1, 3, 8, 8)).astype(np.float32)
+    folded = prepare(network)
+    assert kinds(folded) == ["Conv"]
+    np.testing.assert_allclose(run(folded, x)[0], run(network, x)[0], rtol=1e-4, atol=1e-4)
+
+
+def test_float16_weights_stay_float16():
+    network = model([conv(), norm()], arrays(dtype=np.float16), dtype=TensorProto.FLOAT16)
+    folded = prepare(network)
+    onnx.checker.check_model(folded, full_check=True)
+    assert {tensor.data_type for tensor in folded.graph.initializer} == {TensorProto.FLOAT16}
