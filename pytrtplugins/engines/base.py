@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Availability", "BuildOptions", "Engine", "ExecutionContext"]
 
 Arrays = dict[str, npt.NDArray[Any]]
+_MOST_THREADS = 4096
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,11 @@ class BuildOptions:
     device: str | None = None
 
     def __post_init__(self) -> None:
-        if self.threads is not None and self.threads < 1:
-            raise UsageError(f"threads: expected at least 1, found {self.threads}", threads=self.threads)
+        if self.threads is not None and not (type(self.threads) is int and 1 <= self.threads <= _MOST_THREADS):
+            raise UsageError(
+                f"threads: expected a whole number from 1 to {_MOST_THREADS}, found {self.threads!r}",
+                threads=self.threads,
+            )
 
 
 @dataclass(frozen=True)
@@ -216,14 +220,14 @@ class ExecutionContext(ABC):
             EngineError: the context is closed, or another thread is running it.
             Exception: what a plugin raised, as it raised it.
         """
-        if self._closed:
-            raise EngineError(f"{self.engine!r}: the context is closed.\nDo: engine.create_context()")
+        self._check_open()
         arrays = self._check(inputs)
         if not self._busy.acquire(blocking=False):
             raise EngineError(
                 f"{self.engine!r}: another thread is running this context.\nDo: make one context per thread."
             )
         try:
+            self._check_open()  # it may have been closed since
             return self._run(arrays)
         finally:
             self._busy.release()
@@ -233,18 +237,19 @@ class ExecutionContext(ABC):
 
         The inputs must not change until then. Do not mix it with `run` while runs are queued.
         """
+        self._check_open()
         if self._executor is None:
             self._executor = ThreadPoolExecutor(1, thread_name_prefix=f"{self.engine.name}-context")
         return self._executor.submit(self.run, inputs)
 
     def close(self) -> None:
-        """Wait for queued runs and release the context; more calls do nothing."""
-        if self._closed:
-            return
+        """Wait for queued runs and for a run in another thread, and release the context; more calls do nothing."""
         if self._executor is not None:
             self._executor.shutdown()
-        self._closed = True
-        self._close()
+        with self._busy:
+            if not self._closed:
+                self._closed = True
+                self._close()
 
     def __enter__(self) -> Self:
         """The context itself."""
@@ -255,6 +260,10 @@ class ExecutionContext(ABC):
     ) -> None:
         """Close it."""
         self.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise EngineError(f"{self.engine!r}: the context is closed.\nDo: engine.create_context()")
 
     def _check(self, inputs: Mapping[str, Array]) -> Arrays:
         expected = {desc.name: desc for desc in self.engine.inputs}

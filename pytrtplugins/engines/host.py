@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UnavailableError
 from .base import BuildOptions, Engine
-from .int8 import int8_requirements, missing_int8_features, safe_weight_levels
+from .int8 import SAFE_LEVELS, int8_requirements, missing_int8_features, safe_weight_levels
 
 if TYPE_CHECKING:
     import onnx
 
 __all__ = ["HostEngine"]
 
+_log = logging.getLogger(__name__)
+
 
 class HostEngine(Engine):
     """Base of the engines for CPUs: one device, and int8 weights that suit the CPU.
+
+    Attributes:
+        float_reason: Why a model that was quantized elsewhere cannot have its INT8 layers computed in plain int8 here, but
+            in a slower form with right numbers; empty when it can.
 
     Raises:
         UnavailableError: the options name another device than ``"CPU"``.
@@ -28,6 +35,14 @@ class HostEngine(Engine):
             raise UnavailableError(
                 f"engine {self.name!r}: device {options.device!r} is unknown; it has CPU.\nDo: leave device out",
                 device=options.device,
+            )
+        self.float_reason = missing_int8_features(int8_requirements(model))
+        if self.float_reason:
+            _log.warning(
+                "engine %r computes the model's INT8 layers in a slower form: %s. Do: quantize with weight_levels=%d",
+                self.name,
+                self.float_reason,
+                SAFE_LEVELS,
             )
 
     @classmethod

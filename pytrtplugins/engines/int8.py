@@ -13,7 +13,7 @@ from .cpu_features import cpu_features
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["SAFE_LEVELS", "int8_requirements", "missing_int8_features", "safe_weight_levels"]
+__all__ = ["SAFE_LEVELS", "int8_requirements", "missing_int8_features", "safe_weight_levels", "signed_activations"]
 
 SAFE_LEVELS = 64
 """Largest weight for which two products of uint8 and int8 fit 16 bits: 2 · 255 · 64 < 2¹⁵."""
@@ -53,4 +53,20 @@ def missing_int8_features(requirements: Mapping[str, Any]) -> str:
     return (
         f"it has int8 weights up to {largest}, made for a CPU with VNNI; this CPU has none, adds products in 16 bits, and "
         f"would saturate above {SAFE_LEVELS}"
+    )
+
+
+def signed_activations(model: onnx.ModelProto) -> tuple[str, ...]:
+    """Names of the int8 tensors that DequantizeLinear reads and that are no weights."""
+    kind = require("onnx", extra="onnx").TensorProto.INT8
+    constants = {tensor.name for tensor in model.graph.initializer}
+    constants.update(node.output[0] for node in model.graph.node if node.op_type == "Constant")
+    types = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
+    types.update({info.name: info.type.tensor_type.elem_type for info in (*model.graph.input, *model.graph.value_info)})
+    return tuple(
+        node.input[0]
+        for node in model.graph.node
+        if node.op_type == "DequantizeLinear"
+        and node.input[0] not in constants
+        and types.get(node.input[2] if len(node.input) > 2 else node.input[0]) == kind
     )

@@ -11,7 +11,15 @@ from .._files import sha256_hex
 from .._optional import require
 from ..calibration import CalibrationTable, Calibrator
 from ..calibration.sidecar import Sidecar
-from ..errors import CalibrationError, EngineFileError, PrecisionError, UnavailableError, UsageError
+from ..errors import (
+    CalibrationError,
+    EngineFileError,
+    MissingExtraError,
+    PrecisionError,
+    RegistryError,
+    UnavailableError,
+    UsageError,
+)
 from ..passes import load_model, prepare, quantize, quantized_tensors
 from .base import Availability, BuildOptions, Engine
 from .calibrate import calibrate, float_tensors, network_digest
@@ -112,24 +120,25 @@ def load_engine(path: str | Path) -> Engine:
 
     Raises:
         EngineFileError: it is damaged, of another format version, or made for another kind of machine.
+        RegistryError: it has a plugin that is not registered.
         UnavailableError: its engine cannot be used here.
     """
     metadata, data = read_engine_file(path)
     again = f"\nDo: pytrt build MODEL.onnx -o {path}"
     try:
-        name, options = metadata["engine"], BuildOptions(**metadata["options"])
-        cls = _available_class(name)
+        options = BuildOptions(**metadata["options"])
+        engine_class(metadata["engine"])  # a file names one engine, never "auto"
+        cls = _available_class(metadata["engine"])
         cls.check_precision(options.precision)
-        requirements = metadata["requirements"]
+        reason = cls.check_requirements(dict(metadata["requirements"]))
         model = require("onnx", extra="onnx", feature="loading an engine").ModelProto.FromString(data)
-    except UnavailableError:
+        if not reason:
+            return cls(model, options)
+    except (MissingExtraError, RegistryError, UnavailableError):
         raise
     except Exception as error:  # whatever a forged file leads to
-        raise EngineFileError(f"{path}: the metadata cannot be used: {error}.{again}", path=Path(path)) from error
-    reason = cls.check_requirements(requirements)
-    if reason:
-        raise EngineFileError(f"{path}: this engine cannot be loaded here: {reason}.{again}", path=Path(path))
-    return cls(model, options)
+        raise EngineFileError(f"{path}: it cannot be loaded: {error}.{again}", path=Path(path)) from error
+    raise EngineFileError(f"{path}: this engine cannot be loaded here: {reason}.{again}", path=Path(path))
 
 
 def _available_class(name: str) -> type[Engine]:

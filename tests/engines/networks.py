@@ -40,6 +40,17 @@ class Failing(ptp.Plugin):
 
 
 @ptp.plugin(namespace="test.engines")
+class Telling(ptp.Plugin):
+    """Raises what tells which input it saw: the sum of its own first image's values, rounded."""
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        raise OutOfPaperError(f"{x[0].sum():.0f}")
+
+
+@ptp.plugin(namespace="test.engines")
 class Halves(ptp.Plugin):
     """Two outputs."""
 

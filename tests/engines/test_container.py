@@ -6,6 +6,7 @@ import json
 import zipfile
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -13,8 +14,8 @@ from hypothesis import strategies as st
 import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.engines import int8
-from pytrtplugins.engines.container import read_engine_file
-from pytrtplugins.errors import EngineFileError
+from pytrtplugins.engines.container import read_engine_file, write_engine_file
+from pytrtplugins.errors import EngineFileError, RegistryError
 from pytrtplugins.layers import Reorg
 from tests.engines.networks import Affine, conv_net, photo
 
@@ -84,11 +85,42 @@ def rewritten(source, target, change, compression=zipfile.ZIP_STORED):
         {"options": {"precision": 3}},
         {"options": {"x": 1}},
         {"options": {"threads": 0}},
+        {"options": {"threads": 10**30}},
+        {"engine": "auto"},
+        {"engine": ["cpu"]},
+        {"requirements": None},
+        {"requirements": [1]},
     ],
 )
 def test_metadata_that_does_not_fit_is_refused(engine_file, tmp_path, change):
     with pytest.raises(EngineFileError, match="Do: pytrt build"):
         ptp.load_engine(rewritten(engine_file, tmp_path / "x.engine", change))
+
+
+@pytest.mark.parametrize("damage", ["empty", "unknown operator", "missing tensor"])
+def test_a_model_that_does_not_build_is_refused(engine_file, tmp_path, damage):
+    metadata, data = read_engine_file(engine_file)
+    model = onnx.ModelProto.FromString(data)
+    if damage == "empty":
+        model = onnx.ModelProto()
+    elif damage == "unknown operator":
+        model.graph.node[0].op_type = "Convolute"
+    else:
+        model.graph.node[0].input[1] = "nowhere"
+    facts = {name: value for name, value in metadata.items() if name not in ("format", "model_sha256")}
+    write_engine_file(tmp_path / "x.engine", facts, model.SerializeToString())
+    with pytest.raises(EngineFileError, match="Do: pytrt build"):
+        ptp.load_engine(tmp_path / "x.engine")
+
+
+def test_an_engine_file_with_an_unknown_plugin_names_it(engine_file, tmp_path):
+    metadata, data = read_engine_file(engine_file)
+    model = onnx.ModelProto.FromString(data)
+    model.graph.node[2].op_type = "Afine"
+    facts = {name: value for name, value in metadata.items() if name not in ("format", "model_sha256")}
+    write_engine_file(tmp_path / "x.engine", facts, model.SerializeToString())
+    with pytest.raises(RegistryError, match=r"Near: test\.engines::Affine"):
+        ptp.load_engine(tmp_path / "x.engine")
 
 
 def test_a_compressed_entry_is_refused_unread(engine_file, tmp_path):

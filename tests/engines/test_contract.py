@@ -21,7 +21,7 @@ from pytrtplugins.errors import (
 )
 from pytrtplugins.layers import Reorg
 from pytrtplugins.passes import prepare
-from tests.engines.networks import Affine, Failing, Halves, OutOfPaperError, conv_net, photo
+from tests.engines.networks import Affine, Failing, Halves, OutOfPaperError, Telling, conv_net, photo
 
 
 def expected(x, factor=None):
@@ -70,6 +70,34 @@ def test_what_a_plugin_raises_reaches_the_caller_as_it_was_raised(engine_name):
     with engine.create_context() as context, pytest.raises(OutOfPaperError, match="negative") as caught:
         context.run({"data": photo() - 0.5})
     assert any("compute" in entry.name for entry in caught.traceback)
+
+
+def test_threads_whose_plugins_fail_at_the_same_time_each_get_their_own_exception(engine_name):
+    engine = ptp.build(conv_net(Telling()), engine=engine_name)
+    found: list[BaseException] = []
+
+    def text(context, number):
+        with pytest.raises(OutOfPaperError) as caught:
+            context.run({"data": np.full((1, 3, 8, 8), number, np.float32)})
+        return str(caught.value)
+
+    with engine.create_context() as context:
+        alone = [text(context, number) for number in range(4)]
+    assert len(set(alone)) == 4
+
+    def work(number):
+        try:
+            with engine.create_context() as context:
+                assert [text(context, number) for _ in range(60)] == [alone[number]] * 60
+        except BaseException as error:
+            found.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == []
 
 
 def test_a_context_works_again_after_an_error(engine_name):
@@ -137,6 +165,24 @@ def test_asynchronous_runs_come_back_in_order(engine_name):
             np.testing.assert_allclose(future.result()["y"], expected(photo(seed=seed)), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("runs_before", [0, 1])
+def test_a_closed_context_takes_no_runs_of_either_kind(engine_name, runs_before):
+    context = ptp.build(conv_net(), engine=engine_name).create_context()
+    for _ in range(runs_before):
+        context.run_async({"data": photo()}).result()
+    context.close()
+    for run in (context.run, context.run_async):
+        with pytest.raises(EngineError, match=r"closed[\s\S]*Do: engine.create_context"):
+            run({"data": photo()})
+
+
+def test_closing_waits_for_queued_runs(engine_name):
+    context = ptp.build(conv_net(), engine=engine_name).create_context()
+    futures = [context.run_async({"data": photo()}) for _ in range(5)]
+    context.close()
+    assert all(future.done() and future.exception() is None for future in futures)
+
+
 @pytest.mark.parametrize(
     ("inputs", "words"),
     [
@@ -179,7 +225,9 @@ def test_fp16_on_a_cpu_is_refused_with_the_alternatives(engine_name):
         ptp.build(conv_net(), engine=engine_name, precision="fp16")
 
 
-@pytest.mark.parametrize("arguments", [{"threads": 0}, {"engine": "gpu"}])
+@pytest.mark.parametrize(
+    "arguments", [{"threads": 0}, {"threads": 1.5}, {"threads": True}, {"threads": 10**9}, {"engine": "gpu"}]
+)
 def test_unusable_options_are_usage_errors(arguments):
     with pytest.raises(UsageError):
         ptp.build(conv_net(), **arguments)

@@ -106,6 +106,67 @@ def test_sums_of_extreme_values_do_not_saturate(name):
     assert relative(y, exact(engine.model, {"data": x})[0]) < 1e-6
 
 
+def extreme_net(around_activations: bool) -> onnx.ModelProto:
+    """A Q/DQ model from elsewhere: weights of ±127 whose products with the activations do not fit 16 bits in pairs."""
+    rng = np.random.default_rng(0)
+    arrays = {"w": rng.choice([-1.0, 1.0], (64, 64, 1, 1)), "v": rng.standard_normal((8, 64, 1, 1))}
+    nodes = [
+        helper.make_node("Conv", ["data", "w"], ["c"], "c", kernel_shape=[1, 1]), helper.make_node("Relu", ["c"], ["r"], "r"),
+        helper.make_node("Conv", ["r", "v"], ["y"], "y", kernel_shape=[1, 1]),
+    ]  # fmt: skip
+    graph = helper.make_graph(
+        nodes, "extreme", [helper.make_tensor_value_info("data", TensorProto.FLOAT, [1, 64, 26, 26])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(array.astype(np.float32), name) for name, array in arrays.items()],
+    )  # fmt: skip
+    model = prepare(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10))
+    table = CalibrationTable({"data": 1 / 127, "c": 16 / 127, "r": 16 / 127, "y": 99 / 127}, "MinMaxCalibration")
+    return quantize(model, table, weight_levels=127, float_last=False, around_activations=around_activations)
+
+
+@pytest.mark.parametrize("name", ["cpu", "onnxruntime", "reference"])
+def test_a_model_quantized_elsewhere_gives_right_numbers_on_any_cpu(name):
+    model = extreme_net(around_activations=name == "onnxruntime")
+    x = np.ones((1, 64, 26, 26), np.float32)
+    engine = ptp.build(model, engine=name, precision="int8")
+    with engine.create_context() as context:
+        assert relative(context.run({"data": x})["y"], exact(model, {"data": x})[0]) < 1e-3
+
+
+def test_such_a_model_keeps_plain_int8_where_the_cpu_can_add_it(monkeypatch, caplog):
+    from pytrtplugins.engines import int8
+
+    model = extreme_net(around_activations=False)
+    monkeypatch.setattr(int8, "cpu_features", lambda: frozenset({"avx2"}))
+    slow = ptp.build(model, engine="cpu", precision="int8")
+    assert "int8 weights up to 127" in slow.choices["int8 layers"]
+    assert "weight_levels=64" in caplog.text
+    monkeypatch.setattr(int8, "cpu_features", lambda: frozenset({"avx2", "vnni"}))
+    assert ptp.build(model, engine="cpu", precision="int8").choices == {}
+
+
+def test_signed_activations_that_cannot_be_rewritten_give_right_numbers():
+    """The first quantization is the caller's: int8 enters the network, and OpenVINO would compute its Concat wrongly."""
+    model = quantize(*concat_net(), weight_levels=safe_weight_levels())
+    first = next(node for node in model.graph.node if node.op_type == "QuantizeLinear" and node.input[0] == "data")
+    codes = first.output[0]
+    model.graph.node.remove(first)
+    del model.graph.input[:]
+    model.graph.input.append(helper.make_tensor_value_info(codes, TensorProto.INT8, INPUT.shape))
+    feeds = {codes: np.clip(np.rint(INPUT * 127), -128, 127).astype(np.int8)}
+    engine = ptp.build(model, engine="cpu", precision="int8")
+    assert codes in engine.choices["int8 layers"]
+    with engine.create_context() as context:
+        assert relative(context.run(feeds)["y"], exact(model, feeds)[0]) < 1e-3
+
+
+@pytest.mark.parametrize("middle", [(), (Reorg(2), Reorg(2, reverse=True)), (Affine(1.0),)])
+def test_what_this_project_quantizes_runs_in_plain_int8(middle):
+    table = MinMaxCalibrator([{"data": photo()}])
+    engine = ptp.build(conv_net(*middle), engine="cpu", precision="int8", calibration=table)
+    assert "int8 layers" not in engine.choices
+
+
 def test_the_largest_weight_follows_what_the_cpu_can_add(monkeypatch):
     from pytrtplugins.engines import int8
 

@@ -18,6 +18,8 @@ from ...passes import UnsignedActivations, to_ir, to_proto
 from ..base import Arrays, Availability, BuildOptions, ExecutionContext
 from ..cpu_features import cpu_features, default_threads, describe_cpu
 from ..host import HostEngine
+from ..int8 import signed_activations
+from .plugin_errors import PluginErrors
 
 if TYPE_CHECKING:
     import onnx
@@ -54,6 +56,7 @@ class CpuEngine(HostEngine):
             )
         self.choices: dict[str, str] = {}
         self._hosts: dict[str, PluginHost] = {}
+        self._errors = PluginErrors()
         self._compiled = self._compile()
         self._output_names = [desc.name for desc in self.outputs]
         weakref.finalize(self, _close_hosts, tuple(self._hosts.values()))
@@ -74,6 +77,11 @@ class CpuEngine(HostEngine):
     def _compile(self) -> Any:
         openvino = require("openvino", extra="cpu", feature="engine 'cpu'")
         model, extensions = self._openvino_form()
+        signed = signed_activations(model)
+        if signed and not self.float_reason:
+            self.float_reason = f"{signed[0]!r} reaches the network as int8, which OpenVINO computes wrongly in places"
+        if self.float_reason:
+            self.choices["int8 layers"] = f"float32 between Q and DQ: {self.float_reason}"
         core = openvino.Core()
         for extension in extensions:
             core.add_extension(extension)
@@ -83,7 +91,7 @@ class CpuEngine(HostEngine):
             if self.precision == "bf16":
                 compiled = self._faster_of(compiled, core.compile_model(network, "CPU", self._config("bf16")))
         except RuntimeError as error:
-            self._raise_plugin_error()
+            self._raise_plugin_error(error)
             raise BuildError(f"OpenVINO cannot build the model: {error}", engine=self.name) from error
         return compiled
 
@@ -92,6 +100,7 @@ class CpuEngine(HostEngine):
             "INFERENCE_PRECISION_HINT": float_type,
             "PERFORMANCE_HINT": "LATENCY",
             "INFERENCE_NUM_THREADS": self.options.threads or default_threads(),
+            **({"LP_TRANSFORMS_MODE": "NO"} if self.float_reason else {}),
         }
 
     def _openvino_form(self) -> tuple[onnx.ModelProto, list[Any]]:
@@ -108,7 +117,7 @@ class CpuEngine(HostEngine):
 
         helper = require("onnx.helper", extra="onnx")
         for node in left:
-            self._hosts[node.output[0]] = PluginHost(from_node(node), node.name or node.op_type)
+            self._hosts[node.output[0]] = PluginHost(from_node(node), node.name or node.op_type, self._errors)
             node.attribute.append(helper.make_attribute("pytrtplugins_host", node.output[0]))
         types = sorted({(node.domain, node.op_type) for node in left})
         return model, [conversion(domain, op_type, self._hosts) for domain, op_type in types]
@@ -127,13 +136,11 @@ class CpuEngine(HostEngine):
         _log.info("engine 'cpu': float layers compute in %s", self.choices["float layers"])
         return bf16 if chosen == "bf16" else float32
 
-    def _raise_plugin_error(self) -> None:
-        """Raise what a plugin raised, instead of OpenVINO's text about it."""
-        for host in self._hosts.values():
-            if host.errors:
-                original = host.errors[0]
-                host.errors.clear()
-                raise original
+    def _raise_plugin_error(self, error: RuntimeError) -> None:
+        """Raise what a plugin raised, if OpenVINO's text is about it."""
+        original = self._errors.take(str(error))
+        if original is not None:
+            raise original
 
 
 class CpuContext(ExecutionContext):
@@ -148,8 +155,8 @@ class CpuContext(ExecutionContext):
     def _run(self, inputs: Arrays) -> Arrays:
         try:
             results = self._request.infer(inputs, share_inputs=True)
-        except RuntimeError:
-            self.engine._raise_plugin_error()
+        except RuntimeError as error:
+            self.engine._raise_plugin_error(error)
             raise
         return {name: _array(results[index]) for index, name in enumerate(self.engine._output_names)}
 

@@ -13,6 +13,7 @@ from openvino.frontend.onnx import ConversionExtension
 from ...plugin import Plugin
 from ...tensor import Dim, Dims, DType, SymbolicDim
 from ..plugin_runner import PluginRunner
+from .plugin_errors import PluginErrors
 
 __all__ = ["PluginHost", "PluginOp", "conversion"]
 
@@ -34,11 +35,11 @@ class PluginHost:
     Args:
         plugin: The plugin of the node.
         name: The node's name, for descriptions.
+        errors: Takes what the plugin raises.
     """
 
-    def __init__(self, plugin: Plugin, name: str) -> None:
-        self.plugin, self.name = plugin, name
-        self.errors: list[BaseException] = []
+    def __init__(self, plugin: Plugin, name: str, errors: PluginErrors) -> None:
+        self.plugin, self.name, self._errors = plugin, name, errors
         self._runners: list[PluginRunner] = []
         self._local = threading.local()
 
@@ -56,8 +57,7 @@ class PluginHost:
         try:
             yield
         except BaseException as error:
-            self.errors.append(error)
-            raise
+            raise self._errors.keep(error) from error
 
     def close(self) -> None:
         """Terminate the clones."""

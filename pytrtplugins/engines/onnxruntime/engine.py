@@ -68,6 +68,8 @@ class OnnxruntimeEngine(HostEngine):
         options.intra_op_num_threads = self.options.threads or default_threads()
         if len(self._steps) > 1:  # sessions that wait for each other must not spin
             options.add_session_config_entry("session.force_spinning_stop", "1")
+        if self.float_reason:  # products are then added in 32 bits
+            options.add_session_config_entry("session.x64quantprecision", "1")
         try:
             return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime raises types of its own
