@@ -15,7 +15,7 @@ from pathlib import Path
 
 from darknet2caffe import read_network, to_onnx
 from pytrtplugins import build
-from pytrtplugins.calibration import ImageBatches, PercentileCalibrator
+from pytrtplugins.calibration import ImageBatches, MinMaxCalibrator
 from pytrtplugins.models import PictureWriter, Yolov2, exit_on_error, parse_options, read_pictures
 
 SHIPPED = Path(__file__).parent / "models" / "yolov2-animals"
@@ -32,7 +32,7 @@ def main() -> None:
     calibrator = None
     if options.precision == "int8":
         photos = ImageBatches(options.calibration, mode=options.mode) if options.calibration else None
-        calibrator = PercentileCalibrator(photos, cache=options.cache)
+        calibrator = MinMaxCalibrator(photos, cache=options.cache)
 
     # 3. An engine runs the model on this machine. engine.save("yolov2.engine") would keep it for the next time.
     engine = build(

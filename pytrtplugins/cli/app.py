@@ -223,7 +223,7 @@ def calibrate(
     calibration: Annotated[Path, typer.Option(metavar="DIR", help="Photos, a few hundred like those to be looked at.")],
     cache: CacheOption = None,
     weights: WeightsOption = None,
-    algorithm: Annotated[Algorithm, typer.Option(help="How the scales are chosen.")] = Algorithm.PERCENTILE,
+    algorithm: Annotated[Algorithm, typer.Option(help="How the scales are chosen.")] = Algorithm.MINMAX,
     batch: Annotated[int, typer.Option(metavar="N", help="Photos per run.", min=1)] = 8,
     limit: Annotated[int | None, typer.Option(metavar="N", help="Use only the first photos.", min=1)] = None,
     mode: CalibrationModeOption = Mode.LETTERBOX,

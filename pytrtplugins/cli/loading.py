@@ -118,7 +118,7 @@ def open_engine(
                 f"Do: pytrt calibrate {path} --calibration PHOTOS --cache {cache}",
                 cache=cache,
             )
-        calibrator = make_calibrator("percentile", calibration, cache, mode=mode)
+        calibrator = make_calibrator("minmax", calibration, cache, mode=mode)
     return build(model, engine=engine, precision=precision, calibration=calibrator, threads=threads)
 
 
