@@ -188,7 +188,7 @@ def test_tiny_and_huge_photos_are_looked_at(sample, tmp_path, shape):
         (["--json", "nowhere/found.json"], "mkdir -p"),
         (["--threads", "0"], "threads"),
         (["--int8", "--calibration", "nowhere", "--cache", "new.cache"], "expected a folder of photos"),
-        (["--weights", __file__], "expected 15,040,848 bytes"),
+        (["--weights", __file__], "the file ends inside layer"),
         (["--names", "/usr/share/darknet/data/voc.names"], "names"),
         (["--engine", "nonsense"], "nonsense"),
         (["--threshold", "2"], "score_threshold"),
