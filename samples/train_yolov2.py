@@ -28,6 +28,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+from pytrtplugins.errors import PytrtpluginsError, UsageError
 from yolov2_training.curve import draw_curve, write_log
 from yolov2_training.data import Photos, Source, hold_back, letterbox_photos, load_photos
 from yolov2_training.evaluate import average_precision
@@ -35,8 +37,6 @@ from yolov2_training.export import write_darknet
 from yolov2_training.recipe import Recipe
 from yolov2_training.teacher import Teacher
 from yolov2_training.trainer import PARTS, Model, Trainer, load_model, save_model
-
-from pytrtplugins.errors import PytrtpluginsError, UsageError
 
 EVALUATION_SIZE = 416
 LINES = 60  # progress lines of a whole schedule

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pytrtplugins.layers import Region, Reorg, Yolo
-
 from pytrtplugins.errors import PluginError
+from pytrtplugins.layers import Region, Reorg, Yolo
 from pytrtplugins.plugin import Plugin
 
 from ..cfg import Section
