@@ -167,6 +167,7 @@ class Engine(ABC):
         metadata = {
             "engine": self.name,
             "created_by": f"pytrtplugins {__version__}",
+            "built_with": self.availability().details,
             "options": asdict(self.options),
             "requirements": self.requirements(),
         }
