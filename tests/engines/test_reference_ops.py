@@ -91,6 +91,8 @@ def both(op, inputs, attributes, outputs=1):
 
 @pytest.mark.parametrize(("op", "inputs", "attributes"), CASES, ids=[f"{i}-{case[0]}" for i, case in enumerate(CASES)])
 def test_an_operator_equals_onnxruntimes(op, inputs, attributes):
+    if "noop_with_empty_axes" in attributes and ort.__version__.startswith("1.23."):
+        pytest.skip("onnxruntime 1.23 fails at ReduceMean with noop_with_empty_axes")
     (found, *_), (wanted, *_) = both(op, inputs, attributes)
     assert found.dtype == wanted.dtype
     assert found.shape == wanted.shape
