@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -68,7 +69,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Layer:
+class Layer(ABC):
     """One layer, with its dims worked out.
 
     Attributes:
@@ -91,9 +92,9 @@ class Layer:
     dims: Shape
 
     @classmethod
+    @abstractmethod
     def read(cls, section: Section, place: Place) -> Layer:
         """Make the layer from its section."""
-        raise NotImplementedError
 
     @property
     def name(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -60,9 +61,9 @@ class PluginLayer(Layer):
     plugin: Plugin
 
     @classmethod
+    @abstractmethod
     def make_plugin(cls, section: Section) -> Plugin:
         """The plugin that the section describes."""
-        raise NotImplementedError
 
     @classmethod
     def read(cls, section: Section, place: Place) -> PluginLayer:
