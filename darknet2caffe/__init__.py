@@ -13,7 +13,7 @@ import logging
 from .cfg import Cfg, read_cfg
 from .network import Network, read_network
 from .to_caffe import to_caffe
-from .to_onnx import to_onnx
+from .to_onnx import to_onnx, write_onnx
 from .weights import Weights, read_weights
 from .write import write_darknet
 
@@ -27,6 +27,7 @@ __all__ = [
     "to_caffe",
     "to_onnx",
     "write_darknet",
+    "write_onnx",
 ]
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())

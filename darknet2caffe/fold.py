@@ -11,35 +11,65 @@ from pytrtplugins.errors import UsageError
 
 from .weights import FloatArray, Parameters
 
-__all__ = ["BnEps", "batch_norm_form", "check_bn_eps", "fold"]
+__all__ = ["BnEps", "batch_norm_form", "check_bn_eps", "fold", "folded_bias", "folded_weights"]
 
 BnEps = Literal["darknet-cpu", "darknet-gpu"]
 """Darknet's CPU code divides by ``sqrt(variance) + 1e-6`` (src/blas.c, normalize_cpu), its CUDA code by
 ``sqrt(variance + 1e-5)`` (src/blas_kernels.cu, normalize_kernel); AlexeyAB's fork uses the second form everywhere."""
 
+_BLOCK = 1 << 20
 
-def check_bn_eps(bn_eps: str) -> None:
-    """Require one of the two forms.
+
+def check_bn_eps(bn_eps: str | None, dialect: str = "pjreddie") -> BnEps:
+    """One of the two forms; None is that of the dialect's CPU code.
 
     Raises:
         UsageError: it is another text.
     """
-    if bn_eps not in get_args(BnEps):
-        raise UsageError(f"bn_eps={bn_eps!r}: expected one of {', '.join(get_args(BnEps))}")
+    if bn_eps is None:
+        return "darknet-gpu" if dialect == "alexeyab" else "darknet-cpu"
+    for form in get_args(BnEps):
+        if bn_eps == form:
+            return form  # type: ignore[no-any-return]
+    raise UsageError(f"bn_eps={bn_eps!r}: expected one of {', '.join(get_args(BnEps))}")
 
 
-def fold(parameters: Parameters, bn_eps: str) -> tuple[FloatArray, FloatArray]:
-    """Weights and bias of the one convolution that equals convolution and batch normalization.
+def fold(parameters: Parameters, bn_eps: str, *, axis: int = 0) -> tuple[FloatArray, FloatArray]:
+    """Weights and bias of the one layer that equals it and its batch normalization.
 
     Worked out in float64 and rounded once. Without batch normalization the arrays come back as they are.
+
+    Args:
+        parameters: The layer's arrays.
+        bn_eps: Which of darknet's two forms.
+        axis: The weights' axis of filters: 0, or 1 for a transposed convolution.
     """
-    weights, bias = parameters["weights"], parameters["biases"]
+    return folded_weights(parameters, bn_eps, axis=axis), folded_bias(parameters, bn_eps)
+
+
+def folded_weights(parameters: Parameters, bn_eps: str, *, axis: int = 0) -> FloatArray:
+    """The weights of `fold`; in blocks, so that no second copy is made in float64."""
+    weights = parameters["weights"]
     if "scales" not in parameters:
-        return weights, bias
-    factor = parameters["scales"].astype(np.float64) / _deviation(parameters, bn_eps)
-    folded = weights * factor.reshape(-1, *[1] * (weights.ndim - 1))
-    shifted = bias - parameters["rolling_mean"].astype(np.float64) * factor
-    return folded.astype(np.float32), shifted.astype(np.float32)
+        return weights
+    shape = [-1 if place == axis else 1 for place in range(weights.ndim)]
+    factor = np.broadcast_to(
+        _factor(parameters, bn_eps).reshape(shape), (*weights.shape[: axis + 1], *shape[axis + 1 :])
+    )
+    folded = np.empty(weights.shape, np.float32)
+    rows = max(1, _BLOCK * len(weights) // max(1, weights.size))
+    for start in range(0, len(weights), rows):
+        block = slice(start, start + rows)
+        folded[block] = weights[block] * factor[block]
+    return folded
+
+
+def folded_bias(parameters: Parameters, bn_eps: str) -> FloatArray:
+    """The bias of `fold`."""
+    if "scales" not in parameters:
+        return parameters["biases"]
+    shifted = parameters["biases"] - parameters["rolling_mean"].astype(np.float64) * _factor(parameters, bn_eps)
+    return shifted.astype(np.float32)
 
 
 def batch_norm_form(parameters: Parameters, bn_eps: str) -> tuple[FloatArray, float]:
@@ -48,6 +78,11 @@ def batch_norm_form(parameters: Parameters, bn_eps: str) -> tuple[FloatArray, fl
         return parameters["rolling_variance"], 1e-5
     epsilon = 1e-12  # the square of 1e-6, so that a variance of 0 stays 0
     return np.maximum(_deviation(parameters, bn_eps) ** 2 - epsilon, 0).astype(np.float32), epsilon
+
+
+def _factor(parameters: Parameters, bn_eps: str) -> npt.NDArray[np.float64]:
+    factor: npt.NDArray[np.float64] = parameters["scales"].astype(np.float64) / _deviation(parameters, bn_eps)
+    return factor
 
 
 def _deviation(parameters: Parameters, bn_eps: str) -> npt.NDArray[np.float64]:

@@ -13,8 +13,18 @@ import numpy as np
 from pytrtplugins.errors import UsageError
 
 from .cfg import Cfg, read_cfg
-from .layers import IMAGE, MOST_ELEMENTS, Layer, Place, PluginLayer, Shape, read_layer
-from .weights import FloatArray, Header, Parameters, Weights, random_parameters, read_weights
+from .dialect import ALEXEYAB_NET_KEYS, DialectChoice, choose_dialect
+from .layers import IMAGE, MOST_ELEMENTS, Detection, Dialect, Layer, Place, PluginLayer, Shape, read_layer
+from .weights import (
+    FloatArray,
+    Header,
+    Parameters,
+    Weights,
+    from_stored,
+    random_parameters,
+    read_weights,
+    to_stored,
+)
 
 __all__ = ["Network", "read_network"]
 
@@ -24,52 +34,10 @@ INPUT_NAME = "data"
 
 _NET_KEYS = frozenset(
     [
-        "width",
-        "height",
-        "channels",
-        "batch",
-        "subdivisions",
-        "time_steps",
-        "momentum",
-        "decay",
-        "angle",
-        "saturation",
-        "exposure",
-        "hue",
-        "learning_rate",
-        "burn_in",
-        "max_batches",
-        "policy",
-        "steps",
-        "scales",
-        "step",
-        "scale",
-        "power",
-        "gamma",
-        "max_crop",
-        "min_crop",
-        "max_ratio",
-        "min_ratio",
-        "center",
-        "clip",
-        "aspect",
-        "random",
-        "adam",
-        "B1",
-        "B2",
-        "eps",
-        "notruth",
-        "inputs",
-        "letter_box",
-        "mosaic",
-        "cutmix",
-        "mixup",
-        "flip",
-        "blur",
-        "gaussian_noise",
-        "track",
-        "optimized_memory",
-        "workspace_size_limit_MB",
+        *("width", "height", "channels", "inputs", "batch", "subdivisions", "time_steps", "momentum", "decay"),
+        *("angle", "saturation", "exposure", "hue", "aspect", "max_crop", "min_crop", "max_ratio", "min_ratio"),
+        *("center", "clip", "random", "notruth", "learning_rate", "burn_in", "max_batches", "policy", "steps"),
+        *("scales", "step", "scale", "power", "gamma", "adam", "B1", "B2", "eps"),
     ]
 )
 
@@ -80,15 +48,19 @@ class Network:
 
     Attributes:
         cfg: The sections that it was made from.
-        dims: Channels, height and width of the input.
+        dims: Channels, height and width of the input; (inputs, 1, 1) where the cfg has only ``inputs=``.
         layers: The layers, in darknet's order.
         weights: Header and arrays; None when only the cfg was given.
+        dialect: Whose darknet the cfg is read as: ``"pjreddie"`` or ``"alexeyab"``.
+        dialect_reason: Why.
     """
 
     cfg: Cfg = field(compare=False)
     dims: Shape
     layers: tuple[Layer, ...]
     weights: Weights | None = None
+    dialect: Dialect = "pjreddie"
+    dialect_reason: str = field(default="", compare=False)
 
     @property
     def name(self) -> str:
@@ -97,11 +69,12 @@ class Network:
 
     @property
     def outputs(self) -> tuple[Layer, ...]:
-        """The heads in layer order; the last layer where there is no head."""
-        return tuple(layer for layer in self.layers if layer.is_head) or self.layers[-1:]
+        """The heads in layer order, and the last layer, or the one before a ``[cost]`` at the end."""
+        last = max(layer.index for layer in self.layers if layer.has_output)
+        return tuple(layer for layer in self.layers if layer.is_head or layer.index == last)
 
     def parameters(self, layer: Layer) -> Parameters:
-        """A layer's arrays.
+        """A layer's arrays, with the names and shapes of ``layer.parameters``.
 
         Raises:
             UsageError: the network was read without weights.
@@ -111,7 +84,7 @@ class Network:
                 f"{self.cfg.path}: the network has no weights.\n"
                 "Do: read_network(cfg, weights), or network.with_random_weights(seed) to try shapes and speed."
             )
-        return self.weights.layers[layer.index]
+        return from_stored(layer, self.weights.header, self.weights.layers[layer.index])
 
     def tensor_name(self, index: int) -> str:
         """Name that a layer's output has in converted files: ``<index>_<type>``, ``data`` for the image.
@@ -128,7 +101,15 @@ class Network:
         Raises:
             CfgError: a layer does not accept the size.
         """
-        return replace(_build(self.cfg.with_net(width=width, height=height)), weights=self.weights)
+        cfg = self.cfg.with_net(width=width, height=height)
+        changed = _build(cfg, self.dialect, self.dialect_reason)
+        for mine, other in zip(self.layers, changed.layers, strict=True):
+            if self.weights is not None and mine.parameters != other.parameters:
+                cfg.layers[mine.index].fail(
+                    f"layer {mine.index} has weights for an input of {self.dims[2]} x {self.dims[1]} only, found"
+                    f" {width} x {height}"
+                )
+        return replace(changed, weights=self.weights)
 
     def with_random_weights(self, seed: int = 0) -> Network:
         """The same network with random weights that keep activations in range."""
@@ -146,24 +127,32 @@ class Network:
         """
         if len(layers) != len(self.layers):
             raise UsageError(f"{self.cfg.path}: expected arrays of {len(self.layers)} layers, found {len(layers)}")
-        parts = tuple(_checked(layer, given) for layer, given in zip(self.layers, layers, strict=True))
-        return replace(self, weights=Weights(header or Header(), parts))
+        header = header or Header()
+        pairs = zip(self.layers, layers, strict=True)
+        parts = tuple(to_stored(layer, header, _checked(layer, given)) for layer, given in pairs)
+        return replace(self, weights=Weights(header, parts))
 
     def head_metadata(self) -> list[dict[str, Any]]:
         """What a detector needs to know of each output: name, type and the layer's fields."""
         heads = []
         for layer in self.outputs:
             fields = layer.plugin.fields() if isinstance(layer, PluginLayer) else {}
+            if isinstance(layer, Detection):
+                fields = {key: getattr(layer, key) for key in ("classes", "coords", "num", "side", "softmax", "sqrt")}
             heads.append({"output": layer.name, "type": layer.type, **fields})
         return heads
 
 
-def read_network(cfg: str | Path | Cfg, weights: str | Path | None = None) -> Network:
+def read_network(
+    cfg: str | Path | Cfg, weights: str | Path | None = None, *, dialect: DialectChoice = "auto"
+) -> Network:
     """Read a darknet network.
 
     Args:
         cfg: The .cfg file, or what `read_cfg` gave.
         weights: The .weights file; without it the network has layers and dims only.
+        dialect: Whose darknet the cfg is for: ``"pjreddie"``, ``"alexeyab"``, or ``"auto"``, which takes the fork's where
+            the cfg has something that only the fork knows; ``network.dialect_reason`` says what.
 
     Returns:
         The network, with absolute layer indices and all dims.
@@ -171,37 +160,51 @@ def read_network(cfg: str | Path | Cfg, weights: str | Path | None = None) -> Ne
     Raises:
         CfgError: the cfg is broken, contradicts itself, or has a layer that is not converted.
         WeightsError: the weights do not fit the cfg exactly.
+        UsageError: ``dialect`` is none of the choices.
 
     Example:
         >>> network = read_network("yolov2-voc.cfg", "yolov2-voc.weights")      # doctest: +SKIP
         >>> network.outputs[0].name, network.outputs[0].dims                    # doctest: +SKIP
         ('31_region', (125, 13, 13))
     """
-    network = _build(cfg if isinstance(cfg, Cfg) else read_cfg(cfg))
+    cfg = cfg if isinstance(cfg, Cfg) else read_cfg(cfg)
+    network = _build(cfg, *choose_dialect(cfg, dialect))
     if weights is None:
         return network
     return replace(network, weights=read_weights(weights, network.layers, network.cfg.path))
 
 
-def _build(cfg: Cfg) -> Network:
-    net = cfg.net
-    for option in net.options:
-        if option.key not in _NET_KEYS:
+def _build(cfg: Cfg, dialect: Dialect, reason: str) -> Network:
+    known = _NET_KEYS | (ALEXEYAB_NET_KEYS if dialect == "alexeyab" else frozenset())
+    for option in cfg.net.options:
+        if option.key not in known:
             log.warning("%s:%d: [net]: unknown key %s=%s is ignored", cfg.path, option.line, option.key, option.value)
-    c, h, w = dims = tuple(net.integer(key, 0) for key in ("channels", "height", "width"))
-    if not all(dims):
-        key = ("channels", "height", "width")[dims.index(0)]
-        net.fail(f"{key} is 0 or missing; width, height and channels of the input are needed", net.line_of(key))
-    if c * h * w > MOST_ELEMENTS:
-        net.fail(f"an input of {w:,} x {h:,} x {c:,} values is too large; darknet counts to {MOST_ELEMENTS:,}")
+    dims, is_map = _input_dims(cfg)
     if not cfg.layers:
-        net.fail("there are no layers after it")
+        cfg.net.fail("there are no layers after it")
     layers: list[Layer] = []
-    before: list[Shape] = []
     for index, section in enumerate(cfg.layers):
-        layers.append(read_layer(section, Place(index, (c, h, w), before)))
-        before.append(layers[-1].dims)
-    return Network(cfg, (c, h, w), tuple(layers))
+        layers.append(read_layer(section, Place(index, dims, layers, dialect, is_map)))
+    if not any(layer.has_output for layer in layers):
+        cfg.layers[0].fail("the network has no layer with an output")
+    return Network(cfg, dims, tuple(layers), dialect=dialect, dialect_reason=reason)
+
+
+def _input_dims(cfg: Cfg) -> tuple[Shape, bool]:
+    """Dims of the input, and whether they are a map; ``inputs=`` alone is none (src/parser.c, parse_net_options)."""
+    net = cfg.net
+    c, h, w = (net.integer(key, 0) for key in ("channels", "height", "width"))
+    inputs = net.integer("inputs", c * h * w, least=1) if net.option("inputs") else c * h * w
+    if not any((c, h, w)) and inputs:
+        return (inputs, 1, 1), False
+    if not all((c, h, w)):
+        key = ("channels", "height", "width")[(c, h, w).index(0)]
+        net.fail(f"{key} is 0 or missing; width, height and channels of the input are needed", net.line_of(key))
+    if inputs != c * h * w:
+        net.fail(f"inputs={inputs:,} is not width x height x channels = {c * h * w:,}", net.line_of("inputs"))
+    if inputs > MOST_ELEMENTS:
+        net.fail(f"an input of {w:,} x {h:,} x {c:,} values is too large; darknet counts to {MOST_ELEMENTS:,}")
+    return (c, h, w), True
 
 
 def _checked(layer: Layer, given: Mapping[str, Any]) -> Parameters:

@@ -65,7 +65,8 @@ class Weights:
 
     Attributes:
         header: Version and images seen.
-        layers: Arrays of each layer, by name; read-only, and mapped from the file when they were read.
+        layers: Arrays of each layer, by name, with the shapes that they have in the file; read-only, and mapped from
+            the file when they were read.
     """
 
     header: Header
@@ -123,13 +124,38 @@ def read_weights(path: str | Path, layers: Sequence[Layer], cfg: str = "the cfg"
     start = 0
     for layer in layers:
         arrays: dict[str, FloatArray] = {}
-        for name, shape in layer.parameters:
+        for name, shape in stored_parameters(layer, header):
             end = start + math.prod(shape)
             arrays[name] = np.asarray(numbers[start:end]).reshape(shape)
             _check_values(path, layer, name, arrays[name], header.size_bytes + 4 * start, cfg)
             start = end
         parts.append(arrays)
     return Weights(header, tuple(parts))
+
+
+def stored_parameters(layer: Layer, header: Header) -> list[tuple[str, tuple[int, ...]]]:
+    """Names and shapes of a layer's parameters as the file has them: some weights are stored transposed."""
+    if not layer.is_stored_transposed(header.transposed):
+        return list(layer.parameters)
+    return [
+        (name, (math.prod(shape[1:]), shape[0]) if name == "weights" else shape) for name, shape in layer.parameters
+    ]
+
+
+def from_stored(layer: Layer, header: Header, arrays: Parameters) -> Parameters:
+    """A layer's arrays with the shapes of ``layer.parameters``, from those of the file."""
+    if "weights" not in arrays or not layer.is_stored_transposed(header.transposed):
+        return arrays
+    shape = dict(layer.parameters)["weights"]
+    return {**arrays, "weights": arrays["weights"].T.reshape(shape)}
+
+
+def to_stored(layer: Layer, header: Header, arrays: Parameters) -> Parameters:
+    """A layer's arrays as the file has them, from the shapes of ``layer.parameters``."""
+    if "weights" not in arrays or not layer.is_stored_transposed(header.transposed):
+        return arrays
+    weights = arrays["weights"]
+    return {**arrays, "weights": np.ascontiguousarray(weights.reshape(len(weights), -1).T)}
 
 
 def random_parameters(layers: Sequence[Layer], seed: int) -> Weights:
@@ -147,16 +173,19 @@ def random_parameters(layers: Sequence[Layer], seed: int) -> Weights:
         "rolling_mean": lambda shape: generator.normal(0, 0.1, shape).astype("<f4"),
         "rolling_variance": lambda shape: generator.uniform(0.5, 1.5, shape).astype("<f4"),
     }
+    header = Header()
     parts: list[Parameters] = []
     for layer in layers:
         arrays = {name: draw[name](shape) for name, shape in layer.parameters if name != "weights"}
-        if isinstance(layer, Convolutional):
-            shape = dict(layer.parameters)["weights"]
-            gain = 2.0 if layer.activation in ("leaky", "relu") else 1.0 if layer.index in feeds_head else 0.25
-            deviation = np.float32(math.sqrt(gain / math.prod(shape[1:])))
+        shape = dict(layer.parameters).get("weights")
+        if shape is not None:
+            rectified = getattr(layer, "activation", "") in ("leaky", "relu")
+            gain = 2.0 if rectified else 1.0 if layer.index in feeds_head else 0.25
+            deviation = np.float32(math.sqrt(gain / layer.fan_in))
             arrays["weights"] = generator.standard_normal(shape, dtype=np.float32) * deviation
-        parts.append(arrays)
-    return Weights(Header(), tuple(parts))
+        ordered = {name: arrays[name] for name, _ in layer.parameters}
+        parts.append(to_stored(layer, header, ordered))
+    return Weights(header, tuple(parts))
 
 
 def count_parameters(layer: Layer) -> int:

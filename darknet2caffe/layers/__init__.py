@@ -6,26 +6,50 @@ import logging
 from collections.abc import Mapping
 
 from ..cfg import Section
-from ._base import IMAGE, MOST_ELEMENTS, Layer, Place, Shape, dims_text
-from .convolution import Convolutional
-from .heads import PluginLayer, RegionLayer, ReorgLayer, Softmax, YoloLayer
-from .joins import Route, Shortcut
-from .resampling import Avgpool, Dropout, Maxpool, Upsample
+from ._base import ALEXEYAB_ACTIVATIONS, IMAGE, MOST_ELEMENTS, Dialect, Layer, Place, Shape, dims_text
+from .activation import Activation, Logistic
+from .convolution import Convolutional, Deconvolutional
+from .dense import Connected, Local
+from .heads import Cost, Detection, Softmax
+from .joins import Route, Sam, ScaleChannels, Shortcut
+from .normalization import Batchnorm, L2norm, Normalization
+from .plugins import PluginLayer, RegionLayer, YoloLayer
+from .reorg import Extra, Flatten, Reorg3d, ReorgLayer
+from .resampling import Avgpool, Crop, Dropout, Maxpool, Upsample
 
 __all__ = [
+    "ALEXEYAB_ACTIVATIONS",
+    "ALEXEYAB_TYPES",
     "IMAGE",
     "LAYER_TYPES",
     "MOST_ELEMENTS",
+    "Activation",
     "Avgpool",
+    "Batchnorm",
+    "Connected",
     "Convolutional",
+    "Cost",
+    "Crop",
+    "Deconvolutional",
+    "Detection",
+    "Dialect",
     "Dropout",
+    "Extra",
+    "Flatten",
+    "L2norm",
     "Layer",
+    "Local",
+    "Logistic",
     "Maxpool",
+    "Normalization",
     "Place",
     "PluginLayer",
     "RegionLayer",
+    "Reorg3d",
     "ReorgLayer",
     "Route",
+    "Sam",
+    "ScaleChannels",
     "Shape",
     "Shortcut",
     "Softmax",
@@ -39,25 +63,42 @@ log = logging.getLogger(__name__)
 _TRAINING_KEYS = frozenset(["truth", "onlyforward", "stopbackward", "dontsave", "learning_rate", "smooth"])
 
 LAYER_TYPES: Mapping[str, type[Layer]] = {
-    "conv": Convolutional,
-    "convolutional": Convolutional,
-    "max": Maxpool,
-    "maxpool": Maxpool,
+    "activation": Activation,
     "avg": Avgpool,
     "avgpool": Avgpool,
+    "batchnorm": Batchnorm,
+    "conn": Connected,
+    "connected": Connected,
+    "conv": Convolutional,
+    "convolutional": Convolutional,
+    "cost": Cost,
+    "crop": Crop,
+    "deconv": Deconvolutional,
+    "deconvolutional": Deconvolutional,
+    "detection": Detection,
+    "dropout": Dropout,
+    "l2norm": L2norm,
+    "local": Local,
+    "logistic": Logistic,
+    "lrn": Normalization,
+    "max": Maxpool,
+    "maxpool": Maxpool,
+    "normalization": Normalization,
+    "region": RegionLayer,
+    "reorg": ReorgLayer,
     "route": Route,
     "shortcut": Shortcut,
-    "upsample": Upsample,
-    "dropout": Dropout,
     "soft": Softmax,
     "softmax": Softmax,
-    "reorg": ReorgLayer,
-    "region": RegionLayer,
+    "upsample": Upsample,
     "yolo": YoloLayer,
 }
 """Section names that darknet takes (src/parser.c, string_to_layer_type) and that this package converts."""
 
-_RECURRENT = ("rnn", "gru", "lstm", "crnn")
+ALEXEYAB_TYPES: Mapping[str, type[Layer]] = {"reorg3d": Reorg3d, "sam": Sam, "scale_channels": ScaleChannels}
+"""What AlexeyAB's fork adds to them."""
+
+_RECURRENT = ("rnn", "gru", "lstm", "crnn", "conv_lstm")
 
 
 def read_layer(section: Section, place: Place) -> Layer:
@@ -66,14 +107,15 @@ def read_layer(section: Section, place: Place) -> Layer:
     Raises:
         CfgError: the type or a value is unknown, not supported or does not fit what stands before.
     """
-    cls = LAYER_TYPES.get(section.type)
+    types = {**LAYER_TYPES, **(ALEXEYAB_TYPES if place.dialect == "alexeyab" else {})}
+    cls = types.get(section.type)
     if cls is None:
+        known = f"Converted types: {', '.join(sorted({known.type for known in types.values()}))}"
+        if section.type in ALEXEYAB_TYPES:
+            section.fail(f"[{section.type}] is a layer of AlexeyAB's darknet", action="convert with --dialect alexeyab")
         reason = "recurrent layers are not converted" if section.type in _RECURRENT else "unknown or not supported"
-        section.fail(
-            f"layer {place.index} is of the type [{section.type}]: {reason}."
-            f" Converted types: {', '.join(sorted({known.type for known in LAYER_TYPES.values()}))}"
-        )
-    _check_keys(section, cls)
+        section.fail(f"layer {place.index} is of the type [{section.type}]: {reason}. {known}")
+    _check_keys(section, cls, place.dialect)
     layer = cls.read(section, place)
     c, h, w = layer.dims
     if c * h * w > MOST_ELEMENTS:
@@ -83,11 +125,15 @@ def read_layer(section: Section, place: Place) -> Layer:
     return layer
 
 
-def _check_keys(section: Section, cls: type[Layer]) -> None:
+def _check_keys(section: Section, cls: type[Layer], dialect: Dialect) -> None:
+    fork = dialect == "alexeyab"
+    refused = {**cls.refused, **(cls.alexeyab_refused if fork else {})}
     known = cls.keys | cls.training_keys | _TRAINING_KEYS
+    if fork:
+        known |= cls.alexeyab_keys | cls.alexeyab_training_keys
     for option in section.options:
-        if option.key in cls.refused:
-            neutral = cls.refused[option.key]
+        if option.key in refused:
+            neutral = refused[option.key]
             if not neutral or (option.value != neutral and not _equal_numbers(section, option.key, neutral)):
                 section.fail(f"{option.key}={option.value} is not supported", option.line)
         elif option.key not in known:

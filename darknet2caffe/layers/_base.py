@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from ..cfg import Section
 
 __all__ = [
     "ACTIVATIONS",
+    "ALEXEYAB_ACTIVATIONS",
     "IMAGE",
     "MOST_ELEMENTS",
+    "Dialect",
     "Layer",
     "Place",
     "Shape",
@@ -21,6 +24,9 @@ __all__ = [
     "read_activation",
     "window_count",
 ]
+
+Dialect = Literal["pjreddie", "alexeyab"]
+"""Whose darknet: pjreddie/darknet, or AlexeyAB's fork of it."""
 
 Shape = tuple[int, int, int]
 """Channels, height and width of one image's map."""
@@ -31,7 +37,14 @@ IMAGE = -1
 MOST_ELEMENTS = 2**31 - 1
 """Darknet counts elements in a C int."""
 
-ACTIVATIONS = ("leaky", "linear", "logistic", "relu")
+ACTIVATIONS = (
+    *("linear", "leaky", "relu", "logistic", "loggy", "elu", "selu", "relie", "ramp", "tanh", "plse"),
+    *("stair", "hardtan", "lhtan"),
+)
+"""What src/activations.c of pjreddie/darknet knows (get_activation)."""
+
+ALEXEYAB_ACTIVATIONS = ("mish", "swish", "relu6", "hard_mish", "gelu")
+"""What AlexeyAB's fork adds, of what needs nothing but the value itself."""
 
 
 @dataclass(frozen=True)
@@ -41,16 +54,37 @@ class Place:
     Attributes:
         index: The layer's own index, from 0.
         image: Dims of the network's input.
-        before: Dims of the layers before it.
+        before: The layers before it.
+        dialect: Whose darknet the cfg is read as.
+        image_is_map: False where ``[net]`` has only ``inputs=``.
     """
 
     index: int
     image: Shape
-    before: Sequence[Shape]
+    before: Sequence[Layer]
+    dialect: Dialect = "pjreddie"
+    image_is_map: bool = True
 
     def dims(self, index: int) -> Shape:
         """Dims of a layer before this one, or of the image for -1."""
-        return self.image if index == IMAGE else self.before[index]
+        return self.image if index == IMAGE else self.before[index].dims
+
+    def is_map(self, index: int) -> bool:
+        """Whether darknet keeps width, height and channels of that layer's output."""
+        return self.image_is_map if index == IMAGE else self.before[index].is_map
+
+    def map_dims(self, section: Section) -> Shape:
+        """Dims of what stands before this layer, which must be a map.
+
+        Raises:
+            CfgError: darknet keeps no width and height of it, and would end with an error here.
+        """
+        if not self.is_map(self.index - 1):
+            section.fail(
+                f"layer {self.index} needs a map of channels, height and width, and darknet keeps none of"
+                f" layer {self.index - 1} ({self.before[-1].type if self.before else 'inputs= of [net]'})"
+            )
+        return self.dims(self.index - 1)
 
     def absolute(self, section: Section, key: str, index: int) -> int:
         """Darknet's layer number as an absolute index: negative numbers count back from this layer.
@@ -82,8 +116,13 @@ class Layer(ABC):
 
     type: ClassVar[str]
     keys: ClassVar[frozenset[str]] = frozenset()
+    alexeyab_keys: ClassVar[frozenset[str]] = (
+        frozenset()
+    )  # keys that only the fork reads; pjreddie's darknet ignores them
     training_keys: ClassVar[frozenset[str]] = frozenset()
+    alexeyab_training_keys: ClassVar[frozenset[str]] = frozenset()
     refused: ClassVar[Mapping[str, str]] = {}  # key → the only value at which it changes nothing
+    alexeyab_refused: ClassVar[Mapping[str, str]] = {}  # the same, in that dialect only
 
     index: int
     line: int = field(compare=False)
@@ -107,14 +146,38 @@ class Layer(ABC):
         return False
 
     @property
+    def is_map(self) -> bool:
+        """Whether darknet keeps width, height and channels of its output; layers that need a map cannot follow otherwise."""
+        return True
+
+    @property
     def is_identity(self) -> bool:
         """Whether its output is its only input, unchanged."""
         return False
 
     @property
+    def has_output(self) -> bool:
+        """Whether darknet writes its output at prediction."""
+        return True
+
+    @property
     def parameters(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
         """Names and shapes of its parameters, in the order of the .weights file."""
         return ()
+
+    @property
+    def fan_in(self) -> float:
+        """How many products are added to one value of its output; 0 for a layer without weights."""
+        weights = dict(self.parameters).get("weights", ())
+        return float(math.prod(weights[1:])) if weights else 0.0
+
+    def is_stored_transposed(self, header_transposed: bool) -> bool:
+        """Whether the file holds ``weights`` as (values per filter, filters) instead of (filters, values per filter).
+
+        Args:
+            header_transposed: Whether the file's header says so of connected layers.
+        """
+        return False
 
     @property
     def bflops(self) -> float:
@@ -125,6 +188,12 @@ class Layer(ABC):
 def common_fields(section: Section, place: Place, dims: Shape, inputs: tuple[int, ...] | None = None) -> dict[str, Any]:
     """What every layer's constructor takes; by default a layer reads the one before it."""
     inputs = (place.index - 1,) if inputs is None else inputs
+    for index in inputs:
+        if index != IMAGE and not place.before[index].has_output:
+            section.fail(
+                f"layer {place.index} reads layer {index} ({place.before[index].type}), which darknet leaves at zero when"
+                " it predicts"
+            )
     return {
         "index": place.index,
         "line": section.line,
@@ -144,12 +213,15 @@ def window_count(section: Section, into: int, padding: int, size: int, stride: i
     return out
 
 
-def read_activation(section: Section, default: str) -> str:
+def read_activation(section: Section, place: Place, default: str) -> str:
     """The section's activation; darknet takes an unknown one as relu, this is an error here."""
     activation = section.text("activation", default)
-    if activation not in ACTIVATIONS:
+    known = ACTIVATIONS + (ALEXEYAB_ACTIVATIONS if place.dialect == "alexeyab" else ())
+    if activation not in known:
+        hint = " of AlexeyAB's darknet; pjreddie's takes it as relu" if activation in ALEXEYAB_ACTIVATIONS else ""
         section.fail(
-            f"activation={activation} is unknown or not supported (supported: {', '.join(ACTIVATIONS)})",
+            f"activation={activation} is {hint.removeprefix(' ') or 'unknown or not supported'}"
+            f" (supported in dialect {place.dialect}: {', '.join(known)})",
             section.line_of("activation"),
         )
     return activation

@@ -1,4 +1,4 @@
-"""Convolution."""
+"""Convolution, and the transposed one."""
 
 from __future__ import annotations
 
@@ -9,20 +9,39 @@ from typing import ClassVar
 from ..cfg import Section
 from ._base import MOST_ELEMENTS, Layer, Place, common_fields, read_activation, window_count
 
-__all__ = ["Convolutional"]
+__all__ = ["Convolutional", "Deconvolutional"]
+
+STATISTICS = ("scales", "rolling_mean", "rolling_variance")
 
 
 @dataclass(frozen=True)
 class Convolutional(Layer):
-    """``[convolutional]``: convolution, batch normalization or bias, activation."""
+    """``[convolutional]``: convolution, batch normalization or bias, activation.
+
+    Attributes:
+        filters: Channels of the output.
+        size: Side of the window.
+        stride: Step of the window.
+        padding: Zeros on each side.
+        groups: Parts of the channels that are convolved alone.
+        activation: Name of the activation.
+        batch_normalize: Whether there is batch normalization.
+        flipped: Whether the file holds the weights as (values per filter, filters).
+    """
 
     type = "convolutional"
-    keys = frozenset(["filters", "size", "stride", "pad", "padding", "groups", "activation", "batch_normalize"])
+    keys = frozenset(
+        ["filters", "size", "stride", "pad", "padding", "groups", "activation", "batch_normalize", "flipped"]
+    )
     training_keys = frozenset(["dot"])
-    refused: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(["flipped", "binary", "xnor", "dontload", "dontloadscales", "numload"], "0"),
-        **dict.fromkeys(["antialiasing", "assisted_excitation", "coordconv", "deform", "share_index"], "0"),
-        **dict.fromkeys(["stride_x", "stride_y"], ""),
+    alexeyab_training_keys = frozenset(["grad_centr", "stream", "wait_stream", "bin_output"])
+    refused: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ["binary", "xnor", "dontload", "dontloadscales", "numload"], "0"
+    )
+    alexeyab_refused: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(["antialiasing", "assisted_excitation", "coordconv", "cbn", "reverse"], "0"),
+        **dict.fromkeys(["sway", "rotate", "stretch", "stretch_sway"], "0"),
+        **dict.fromkeys(["stride_x", "stride_y", "share_index"], ""),
         "dilation": "1",
     }
 
@@ -33,28 +52,31 @@ class Convolutional(Layer):
     groups: int
     activation: str
     batch_normalize: bool
+    flipped: bool = False
 
     @classmethod
     def read(cls, section: Section, place: Place) -> Convolutional:
         """Make the layer from its section."""
-        c, h, w = place.dims(place.index - 1)
-        filters = section.integer("filters", 1, least=1)
-        size = section.integer("size", 1, least=1)
-        stride = section.integer("stride", 1, least=1)
-        padding = section.integer("padding", 0)
-        if section.integer("pad", 0):
-            padding = size // 2
+        c, h, w = place.map_dims(section)
+        filters, size, stride, padding = _window(section)
         groups = section.integer("groups", 1, least=1)
         if c % groups or filters % groups:
             section.fail(
                 f"groups={groups} must divide the input's {c} channels and the {filters} filters",
                 section.line_of("groups"),
             )
-        if filters * (c // groups) * size**2 > MOST_ELEMENTS:
+        _check_weights(section, filters, c // groups, size)
+        if size == 1 and (stride > 1 or padding) and place.dialect == "pjreddie":
             section.fail(
-                f"filters={filters:,} of size {size} on {c:,} channels have {filters * (c // groups) * size**2:,} weights;"
-                f" darknet counts to {MOST_ELEMENTS:,}",
-                section.line_of("filters"),
+                f"size=1 with stride={stride} padding={padding}: pjreddie's CPU code reads the wrong values (it skips"
+                " im2col for size 1), its cuDNN code the right ones, so there is no one answer",
+                section.line_of("stride"),
+                "convert with --dialect alexeyab, whose darknet convolves plainly",
+            )
+        flipped = bool(section.integer("flipped", 0))
+        if flipped and groups > 1:
+            section.fail(
+                "flipped=1 with groups: darknet transposes more weights than there are", section.line_of("flipped")
             )
         dims = (
             filters,
@@ -68,23 +90,105 @@ class Convolutional(Layer):
             stride=stride,
             padding=padding,
             groups=groups,
-            activation=read_activation(section, "logistic"),
+            activation=read_activation(section, place, "logistic"),
             batch_normalize=bool(section.integer("batch_normalize", 0)),
+            flipped=flipped,
         )
 
     @property
     def parameters(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
         """Names and shapes of its parameters, in the order of the .weights file."""
         n, channels = self.filters, self.input_dims[0][0] // self.groups
-        statistics = (("scales", (n,)), ("rolling_mean", (n,)), ("rolling_variance", (n,)))
         return (
             ("biases", (n,)),
-            *(statistics if self.batch_normalize else ()),
+            *((name, (n,)) for name in STATISTICS if self.batch_normalize),
             ("weights", (n, channels, self.size, self.size)),
         )
+
+    def is_stored_transposed(self, header_transposed: bool) -> bool:
+        """Whether the cfg says ``flipped=1``."""
+        return self.flipped
 
     @property
     def bflops(self) -> float:
         """Billions of multiplications and additions, as darknet counts them."""
         _, h, w = self.dims
         return 2.0 * self.filters * self.size**2 * (self.input_dims[0][0] // self.groups) * h * w / 1e9
+
+
+@dataclass(frozen=True)
+class Deconvolutional(Layer):
+    """``[deconvolutional]``: transposed convolution, batch normalization or bias, activation.
+
+    Attributes:
+        filters: Channels of the output.
+        size: Side of the window.
+        stride: Step of the window in the output.
+        padding: What is cut off each side of the output.
+        activation: Name of the activation.
+        batch_normalize: Whether there is batch normalization.
+    """
+
+    type = "deconvolutional"
+    keys = frozenset(["filters", "size", "stride", "pad", "padding", "activation", "batch_normalize"])
+    refused: ClassVar[Mapping[str, str]] = dict.fromkeys(["dontload", "dontloadscales", "numload"], "0")
+
+    filters: int
+    size: int
+    stride: int
+    padding: int
+    activation: str
+    batch_normalize: bool
+
+    @classmethod
+    def read(cls, section: Section, place: Place) -> Deconvolutional:
+        """Make the layer from its section."""
+        c, h, w = place.map_dims(section)
+        filters, size, stride, padding = _window(section)
+        _check_weights(section, filters, c, size)
+        out_h, out_w = ((into - 1) * stride + size - 2 * padding for into in (h, w))
+        if min(out_h, out_w) < 1:
+            section.fail(f"padding={padding} leaves nothing of the output", section.line_of("padding"))
+        return cls(
+            **common_fields(section, place, (filters, out_h, out_w)),
+            filters=filters,
+            size=size,
+            stride=stride,
+            padding=padding,
+            activation=read_activation(section, place, "logistic"),
+            batch_normalize=bool(section.integer("batch_normalize", 0)),
+        )
+
+    @property
+    def parameters(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """Names and shapes of its parameters, in the order of the .weights file; weights by input channel first."""
+        n = self.filters
+        return (
+            ("biases", (n,)),
+            *((name, (n,)) for name in STATISTICS if self.batch_normalize),
+            ("weights", (self.input_dims[0][0], n, self.size, self.size)),
+        )
+
+    @property
+    def fan_in(self) -> float:
+        """How many products are added to one value of the output, on average."""
+        return self.input_dims[0][0] * max(1.0, self.size / self.stride) ** 2
+
+
+def _window(section: Section) -> tuple[int, int, int, int]:
+    """Filters, size, stride and padding, where pad=1 means half the size (src/parser.c, parse_convolutional)."""
+    size = section.integer("size", 1, least=1)
+    padding = section.integer("padding", 0)
+    if section.integer("pad", 0):
+        padding = size // 2
+    return section.integer("filters", 1, least=1), size, section.integer("stride", 1, least=1), padding
+
+
+def _check_weights(section: Section, filters: int, channels: int, size: int) -> None:
+    count = filters * channels * size**2
+    if count > MOST_ELEMENTS:
+        section.fail(
+            f"filters={filters:,} of size {size} on {channels:,} channels have {count:,} weights;"
+            f" darknet counts to {MOST_ELEMENTS:,}",
+            section.line_of("filters"),
+        )

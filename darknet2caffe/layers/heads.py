@@ -1,196 +1,157 @@
-"""Softmax, and the layers that are plugins."""
+"""Layers at the end of a network that are no plugins."""
 
 from __future__ import annotations
 
-import operator
-from abc import abstractmethod
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pytrtplugins.errors import PluginError
-from pytrtplugins.layers import Region, Reorg, Yolo
-from pytrtplugins.plugin import Plugin
-
 from ..cfg import Section
 from ._base import Layer, Place, common_fields, dims_text
+from .tree import read_tree
 
-__all__ = ["PluginLayer", "RegionLayer", "ReorgLayer", "Softmax", "YoloLayer"]
+__all__ = ["Cost", "Detection", "Softmax"]
 
 
 @dataclass(frozen=True)
 class Softmax(Layer):
-    """``[softmax]``: over all values of an image, or over each of ``groups`` equal parts of them."""
+    """``[softmax]``: over all values of an image, over each of ``groups`` equal parts, or over siblings in a tree.
+
+    Attributes:
+        groups: Equal parts of the values.
+        temperature: By which values are divided first.
+        tree: Parent of each class, -1 for a root; empty: no tree.
+    """
 
     type = "softmax"
-    keys = frozenset(["groups", "temperature"])
+    keys = frozenset(["groups", "temperature", "tree"])
     training_keys = frozenset(["noloss"])
-    refused: ClassVar[Mapping[str, str]] = {"tree": "", "spatial": "0"}
+    refused: ClassVar[Mapping[str, str]] = {"spatial": "0"}
 
     groups: int
     temperature: float
+    tree: tuple[int, ...] = ()
 
     @classmethod
     def read(cls, section: Section, place: Place) -> Softmax:
         """Make the layer from its section."""
         dims = place.dims(place.index - 1)
         groups = section.integer("groups", 1, least=1)
-        if dims[0] * dims[1] * dims[2] % groups:
+        if math.prod(dims) % groups:
             section.fail(
                 f"groups={groups} must divide the input's values ({dims_text(dims)})", section.line_of("groups")
             )
         temperature = section.number("temperature", 1.0)
         if temperature <= 0:
             section.fail(f"temperature={temperature} must be above 0", section.line_of("temperature"))
-        return cls(**common_fields(section, place, dims), groups=groups, temperature=temperature)
+        tree = read_tree(section, math.prod(dims))
+        return cls(**common_fields(section, place, dims), groups=groups, temperature=temperature, tree=tree)
 
     @property
     def is_head(self) -> bool:
         """Its output is an output of the network."""
         return True
 
+    @property
+    def is_map(self) -> bool:
+        """Darknet keeps no dims of it."""
+        return False
+
 
 @dataclass(frozen=True)
-class PluginLayer(Layer):
-    """A layer that is a plugin: its shape rule and its computation are the plugin's.
+class Detection(Layer):
+    """``[detection]``: YOLOv1's head. The values stay as they are, or get a softmax over the classes of each cell.
+
+    The values are all cells' classes, then all cells' confidences of ``num`` boxes, then all boxes' coordinates.
 
     Attributes:
-        plugin: The layer as a plugin, with the cfg's values.
+        classes: Number of classes.
+        coords: Values per box besides the confidence.
+        num: Boxes per cell.
+        side: Cells in a row, and in a column.
+        softmax: Softmax over the classes.
+        sqrt: Width and height are square roots; for whoever decodes boxes.
     """
 
-    plugin: Plugin
+    type = "detection"
+    keys = frozenset(["classes", "coords", "num", "side", "softmax", "sqrt"])
+    training_keys = frozenset(
+        [
+            *("rescore", "max", "coord_scale", "forced", "object_scale", "noobject_scale", "class_scale", "jitter"),
+            *("random", "reorg"),  # reorg is read and not used (src/detection_layer.c)
+        ]
+    )
+
+    classes: int
+    coords: int
+    num: int
+    side: int
+    softmax: bool
+    sqrt: bool
 
     @classmethod
-    @abstractmethod
-    def make_plugin(cls, section: Section) -> Plugin:
-        """The plugin that the section describes."""
-
-    @classmethod
-    def read(cls, section: Section, place: Place) -> PluginLayer:
+    def read(cls, section: Section, place: Place) -> Detection:
         """Make the layer from its section."""
-        c, h, w = place.dims(place.index - 1)
-        try:
-            plugin = cls.make_plugin(section)
-            ((_, *dims),) = plugin.all_output_dims([(1, c, h, w)])
-            c, h, w = (operator.index(dim) for dim in dims)
-        except PluginError as error:
-            section.fail(f"layer {place.index}: {error}".rstrip("."))
-        return cls(**common_fields(section, place, (c, h, w)), plugin=plugin)
-
-
-@dataclass(frozen=True)
-class ReorgLayer(PluginLayer):
-    """``[reorg]``: blocks of pixels become channels."""
-
-    type = "reorg"
-    keys = frozenset(["stride", "reverse"])
-    refused: ClassVar[Mapping[str, str]] = {"flatten": "0", "extra": "0"}
-
-    @classmethod
-    def make_plugin(cls, section: Section) -> Plugin:
-        """The plugin that the section describes."""
-        return Reorg(stride=section.integer("stride", 1, least=1), reverse=bool(section.integer("reverse", 0)))
-
-
-@dataclass(frozen=True)
-class RegionLayer(PluginLayer):
-    """``[region]``: YOLOv2's head."""
-
-    type = "region"
-    keys = frozenset(["anchors", "classes", "coords", "num", "softmax", "background"])
-    training_keys = frozenset(
-        [
-            "log",
-            "sqrt",
-            "max",
-            "jitter",
-            "rescore",
-            "thresh",
-            "classfix",
-            "absolute",
-            "random",
-            "coord_scale",
-            "object_scale",
-            "noobject_scale",
-            "mask_scale",
-            "class_scale",
-            "bias_match",
-        ]
-    )
-    refused: ClassVar[Mapping[str, str]] = {"tree": "", "map": ""}
-
-    @classmethod
-    def make_plugin(cls, section: Section) -> Plugin:
-        """The plugin that the section describes."""
-        num = section.integer("num", 1, least=1, most=10_000)
-        return Region(
-            anchors=_anchors(section, num),
-            classes=section.integer("classes", 20),
-            coords=section.integer("coords", 4),
+        dims = place.dims(place.index - 1)
+        classes, coords = section.integer("classes", 1), section.integer("coords", 1)
+        num, side = section.integer("num", 1), section.integer("side", 7, least=1)
+        expected = side * side * ((1 + coords) * num + classes)
+        if expected != math.prod(dims):
+            section.fail(
+                f"side={side} num={num} classes={classes} coords={coords} make {expected:,} values, the layer before has"
+                f" {math.prod(dims):,}",
+                section.line_of("side"),
+            )
+        return cls(
+            **common_fields(section, place, dims),
+            classes=classes,
+            coords=coords,
             num=num,
+            side=side,
             softmax=bool(section.integer("softmax", 0)),
-            background=bool(section.integer("background", 0)),
+            sqrt=bool(section.integer("sqrt", 0)),
         )
 
     @property
     def is_head(self) -> bool:
         """Its output is an output of the network."""
         return True
+
+    @property
+    def is_map(self) -> bool:
+        """Darknet keeps no dims of it."""
+        return False
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether there is no softmax."""
+        return not (self.softmax and self.classes)
 
 
 @dataclass(frozen=True)
-class YoloLayer(PluginLayer):
-    """``[yolo]``: YOLOv3's head."""
+class Cost(Layer):
+    """``[cost]``: a loss. At prediction darknet leaves its output at zero and takes the layer before as the network's."""
 
-    type = "yolo"
-    keys = frozenset(["anchors", "mask", "classes", "num"])
-    training_keys = frozenset(
-        [
-            "max",
-            "jitter",
-            "ignore_thresh",
-            "truth_thresh",
-            "random",
-            "iou_thresh",
-            "cls_normalizer",
-            "iou_normalizer",
-            "obj_normalizer",
-            "iou_loss",
-            "nms_kind",
-            "beta_nms",
-            "label_smooth_eps",
-            "resize",
-            "counters_per_class",
-            "focal_loss",
-            "max_delta",
-            "show_details",
-            "objectness_smooth",
-            "iou_thresh_kind",
-        ]
-    )
-    refused: ClassVar[Mapping[str, str]] = {"map": "", "scale_x_y": "1", "new_coords": "0"}
+    type = "cost"
+    training_keys = frozenset(["type", "scale", "ratio", "noobj", "thresh"])
 
     @classmethod
-    def make_plugin(cls, section: Section) -> Plugin:
-        """The plugin that the section describes."""
-        num = section.integer("num", 1, least=1, most=10_000)
-        mask = section.integers("mask", least=0, most=num - 1)
-        return Yolo(
-            anchors=_anchors(section, num),
-            mask=tuple(range(num)) if mask is None else mask,
-            classes=section.integer("classes", 20),
-        )
+    def read(cls, section: Section, place: Place) -> Cost:
+        """Make the layer from its section."""
+        return cls(**common_fields(section, place, place.dims(place.index - 1)))
 
     @property
-    def is_head(self) -> bool:
-        """Its output is an output of the network."""
+    def has_output(self) -> bool:
+        """Darknet writes none."""
+        return False
+
+    @property
+    def is_map(self) -> bool:
+        """Darknet keeps no dims of it."""
+        return False
+
+    @property
+    def is_identity(self) -> bool:
+        """For converted files it is the layer before."""
         return True
-
-
-def _anchors(section: Section, num: int) -> tuple[float, ...]:
-    anchors = section.numbers("anchors")
-    if anchors is None:
-        return (0.5,) * (2 * num)  # darknet's default
-    if len(anchors) != 2 * num:
-        section.fail(f"num={num} needs {2 * num} anchor values, found {len(anchors)}", section.line_of("anchors"))
-    return anchors

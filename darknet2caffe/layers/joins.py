@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ..cfg import Section
-from ._base import Layer, Place, common_fields, dims_text, read_activation
+from ._base import Layer, Place, Shape, common_fields, dims_text, read_activation
 
-__all__ = ["Route", "Shortcut"]
+__all__ = ["Route", "Sam", "ScaleChannels", "Shortcut"]
 
 
 @dataclass(frozen=True)
 class Route(Layer):
-    """``[route]``: the named layers' channels, one after another."""
+    """``[route]``: the named layers' channels, one after another.
+
+    Maps of different sizes are joined value by value, and the result is no map any more.
+
+    Attributes:
+        groups: Into how many parts the channels of each input are cut (AlexeyAB).
+        group_id: Which part is taken.
+        keeps_map: Whether darknet keeps dims of the result.
+    """
 
     type = "route"
     keys = frozenset(["layers"])
-    refused: ClassVar[Mapping[str, str]] = {"groups": "1", "group_id": "0"}
+    alexeyab_keys = frozenset(["groups", "group_id"])
+    alexeyab_training_keys = frozenset(["stream", "wait_stream"])
+
+    groups: int = 1
+    group_id: int = 0
+    keeps_map: bool = True
 
     @classmethod
     def read(cls, section: Section, place: Place) -> Route:
@@ -28,43 +42,184 @@ class Route(Layer):
             section.fail("layers= is missing: a route names the layers that it reads")
         sources = tuple(place.absolute(section, "layers", index) for index in named)
         shapes = [place.dims(source) for source in sources]
-        if len({shape[1:] for shape in shapes}) != 1:
-            sizes = ", ".join(f"layer {s}: {dims_text(shape)}" for s, shape in zip(sources, shapes, strict=True))
-            section.fail(f"maps of different sizes cannot be joined ({sizes})", section.line_of("layers"))
-        channels = sum(shape[0] for shape in shapes)
-        return cls(**common_fields(section, place, (channels, *shapes[0][1:]), sources))
+        groups, group_id = 1, 0
+        if place.dialect == "alexeyab":
+            groups, group_id = section.integer("groups", 1, least=1), section.integer("group_id", 0)
+        maps = [place.is_map(source) for source in sources]
+        sizes = {shape[1:] if is_map else None for shape, is_map in zip(shapes, maps, strict=True)}
+        if len(sizes) == 1 and (len(sources) == 1 or all(maps)):
+            channels, size = sum(shape[0] for shape in shapes), shapes[0][1:]
+        else:
+            channels, size = sum(map(math.prod, shapes)), (1, 1)
+        if groups > 1 and (len(sizes) > 1 or any(shape[0] % groups for shape in shapes)):
+            section.fail(
+                f"groups={groups} must divide the channels of each input, which must be maps of one size"
+                f" ({', '.join(f'layer {s}: {dims_text(dims)}' for s, dims in zip(sources, shapes, strict=True))})",
+                section.line_of("groups"),
+            )
+        if group_id >= groups:
+            section.fail(f"group_id={group_id} is not below groups={groups}", section.line_of("group_id"))
+        return cls(
+            **common_fields(section, place, (channels // groups, *size), sources),
+            groups=groups,
+            group_id=group_id,
+            keeps_map=len(sizes) == 1 and all(maps),
+        )
+
+    @property
+    def is_map(self) -> bool:
+        """Whether darknet keeps dims of the result."""
+        return self.keeps_map
 
     @property
     def is_identity(self) -> bool:
         """Whether its output is its only input, unchanged."""
-        return len(self.inputs) == 1
+        return len(self.inputs) == 1 and self.groups == 1
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether inputs are joined value by value, not channel by channel."""
+        return not self.keeps_map and len(self.inputs) > 1
 
 
 @dataclass(frozen=True)
 class Shortcut(Layer):
-    """``[shortcut]``: the sum of the layer before and another one, then an activation."""
+    """``[shortcut]``: ``alpha`` times the layer before plus ``beta`` times others, then an activation.
+
+    Where shapes differ, pjreddie's darknet takes every ``stride``-th value of the larger map, or writes to every
+    ``sample``-th place of the larger one, and only the channels that both have; the other values stay as they are,
+    without ``alpha`` (src/blas.c, shortcut_cpu). The fork adds the channels that both have, of maps of one size.
+
+    Attributes:
+        activation: Name of the activation.
+        alpha: Factor of the layer before.
+        beta: Factor of the other layer.
+    """
 
     type = "shortcut"
     keys = frozenset(["from", "activation"])
-    refused: ClassVar[Mapping[str, str]] = {"alpha": "1", "beta": "1", "weights_type": "none"}
+    alexeyab_refused: ClassVar[Mapping[str, str]] = {"weights_type": "none", "weights_normalization": "none"}
 
     activation: str
+    alpha: float = 1.0
+    beta: float = 1.0
 
     @classmethod
     def read(cls, section: Section, place: Place) -> Shortcut:
         """Make the layer from its section."""
         named = section.integers("from", least=-(2**31))
-        if named is None or len(named) != 1:
+        if named is None or (len(named) != 1 and place.dialect == "pjreddie"):
             section.fail("from= must name one layer to add", section.line_of("from"))
-        source = place.absolute(section, "from", named[0])
-        dims, other = place.dims(place.index - 1), place.dims(source)
-        if dims != other:
+        sources = tuple(place.absolute(section, "from", index) for index in named)
+        dims = place.map_dims(section)
+        for source in sources:
+            if not place.is_map(source):
+                section.fail(f"layer {source} ({place.before[source].type}) is no map", section.line_of("from"))
+            _check_sum(section, place, dims, source)
+        factors = (1.0, 1.0)
+        if place.dialect == "pjreddie":
+            factors = (section.number("alpha", 1.0), section.number("beta", 1.0))
+        return cls(
+            **common_fields(section, place, dims, (place.index - 1, *sources)),
+            activation=read_activation(section, place, "linear"),
+            alpha=factors[0],
+            beta=factors[1],
+        )
+
+    def steps(self, other: Shape) -> tuple[int, int]:
+        """``stride`` in the added map and ``sample`` in the output, for an added map of these dims."""
+        return max(1, other[2] // self.dims[2]), max(1, self.dims[2] // other[2])
+
+
+def _check_sum(section: Section, place: Place, dims: Shape, source: int) -> None:
+    """Refuse what darknet ends on, or reads past a map for."""
+    other = place.dims(source)
+    where = f"layer {place.index - 1}: {dims_text(dims)}, layer {source}: {dims_text(other)}"
+    if place.dialect == "alexeyab":
+        reads = place.before[source].input_dims[0] if place.before[source].inputs else other
+        if other[1:] != dims[1:]:
+            section.fail(f"maps of different sizes cannot be added ({where})", section.line_of("from"))
+        if reads == dims and other[0] < dims[0]:
+            section.fail(f"the fork would read past the added map ({where})", section.line_of("from"))
+    elif other[2] // dims[2] != other[1] // dims[1] or dims[2] // other[2] != dims[1] // other[1]:
+        section.fail(
+            f"width and height differ by different factors, on which darknet ends ({where})", section.line_of("from")
+        )
+
+
+@dataclass(frozen=True)
+class ScaleChannels(Layer):
+    """``[scale_channels]``: a map times one factor per channel, or per place; the factors are the layer before.
+
+    Attributes:
+        scale_wh: One factor per place instead.
+        activation: Name of the activation.
+    """
+
+    type = "scale_channels"
+    keys = frozenset(["from", "activation", "scale_wh"])
+
+    scale_wh: bool
+    activation: str
+
+    @classmethod
+    def read(cls, section: Section, place: Place) -> ScaleChannels:
+        """Make the layer from its section."""
+        source, dims, factors = _factors(section, place)
+        scale_wh = bool(section.integer("scale_wh", 0))
+        expected = (1, *dims[1:]) if scale_wh else (dims[0], 1, 1)
+        if factors != expected:
             section.fail(
-                f"adding maps of different shapes is not supported (layer {place.index - 1}: {dims_text(dims)},"
-                f" layer {source}: {dims_text(other)})",
-                section.line_of("from"),
+                f"the factors (layer {place.index - 1}) are {dims_text(factors)}, expected {dims_text(expected)}"
             )
         return cls(
             **common_fields(section, place, dims, (place.index - 1, source)),
-            activation=read_activation(section, "linear"),
+            scale_wh=scale_wh,
+            activation=_plain_activation(section, place),
         )
+
+
+@dataclass(frozen=True)
+class Sam(Layer):
+    """``[sam]``: the product of two maps of one shape, the layer before and another one.
+
+    Attributes:
+        activation: Name of the activation.
+    """
+
+    type = "sam"
+    keys = frozenset(["from", "activation"])
+
+    activation: str
+
+    @classmethod
+    def read(cls, section: Section, place: Place) -> Sam:
+        """Make the layer from its section."""
+        source, dims, factors = _factors(section, place)
+        if factors != dims:
+            section.fail(
+                f"layer {place.index - 1} is {dims_text(factors)}, layer {source} {dims_text(dims)}: not one shape"
+            )
+        return cls(
+            **common_fields(section, place, dims, (place.index - 1, source)),
+            activation=_plain_activation(section, place),
+        )
+
+
+def _factors(section: Section, place: Place) -> tuple[int, Shape, Shape]:
+    """The layer that ``from`` names, its dims, and those of the layer before."""
+    named = section.integers("from", least=-(2**31))
+    if named is None or len(named) != 1:
+        section.fail("from= must name one layer", section.line_of("from"))
+    source = place.absolute(section, "from", named[0])
+    if not place.is_map(source):
+        section.fail(f"layer {source} ({place.before[source].type}) is no map", section.line_of("from"))
+    return source, place.dims(source), place.map_dims(section)
+
+
+def _plain_activation(section: Section, place: Place) -> str:
+    """The activation; the fork does not compute swish and mish in these layers."""
+    activation = read_activation(section, place, "linear")
+    if activation in ("swish", "mish"):
+        section.fail(f"activation={activation}: the fork does not support it here", section.line_of("activation"))
+    return activation

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..cfg import Section
-from ._base import Layer, Place, common_fields, window_count
+from ._base import Layer, Place, common_fields, dims_text, window_count
 
-__all__ = ["Avgpool", "Dropout", "Maxpool", "Upsample"]
+__all__ = ["Avgpool", "Crop", "Dropout", "Maxpool", "Upsample"]
+
+MOST_STRIDE = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -17,13 +19,20 @@ class Maxpool(Layer):
     """``[maxpool]``: what lies outside the map is ignored.
 
     Attributes:
+        size: Side of the window.
+        stride: Step of the window.
+        padding: Rows and columns in all, as the cfg has it.
         pads: Rows or columns added above, left, below and right, as darknet's loop reads them
             (src/maxpool_layer.c: it starts at ``-padding/2`` in C, and reads as far as the last window goes).
     """
 
     type = "maxpool"
     keys = frozenset(["size", "stride", "padding"])
-    refused: ClassVar[Mapping[str, str]] = {"maxpool_depth": "0", "antialiasing": "0", "stride_x": "", "stride_y": ""}
+    alexeyab_refused: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(["maxpool_depth", "antialiasing", "maxpool_zero_nonmax"], "0"),
+        **dict.fromkeys(["stride_x", "stride_y"], ""),
+        "out_channels": "1",
+    }
 
     size: int
     stride: int
@@ -33,7 +42,7 @@ class Maxpool(Layer):
     @classmethod
     def read(cls, section: Section, place: Place) -> Maxpool:
         """Make the layer from its section."""
-        c, h, w = place.dims(place.index - 1)
+        c, h, w = place.map_dims(section)
         stride = section.integer("stride", 1, least=1)
         size = section.integer("size", stride, least=1)
         padding = section.integer("padding", size - 1)
@@ -63,39 +72,103 @@ class Avgpool(Layer):
     @classmethod
     def read(cls, section: Section, place: Place) -> Avgpool:
         """Make the layer from its section."""
-        return cls(**common_fields(section, place, (place.dims(place.index - 1)[0], 1, 1)))
+        return cls(**common_fields(section, place, (place.map_dims(section)[0], 1, 1)))
 
 
 @dataclass(frozen=True)
 class Upsample(Layer):
-    """``[upsample]``: each value ``stride`` x ``stride`` times."""
+    """``[upsample]``: each value ``stride`` x ``stride`` times; with a negative stride in the cfg, sums of such blocks.
+
+    Attributes:
+        stride: Side of a block.
+        reverse: Sum blocks instead of repeating values.
+        scale: Factor of every value.
+    """
 
     type = "upsample"
-    keys = frozenset(["stride"])
-    refused: ClassVar[Mapping[str, str]] = {"scale": "1"}
+    keys = frozenset(["stride", "scale"])
 
     stride: int
+    reverse: bool = False
+    scale: float = 1.0
 
     @classmethod
     def read(cls, section: Section, place: Place) -> Upsample:
         """Make the layer from its section."""
-        stride = section.integer("stride", 2, least=1)
-        c, h, w = place.dims(place.index - 1)
-        return cls(**common_fields(section, place, (c, h * stride, w * stride)), stride=stride)
+        c, h, w = place.map_dims(section)
+        stride = section.integer("stride", 2, least=-MOST_STRIDE, most=MOST_STRIDE)
+        if stride == 0:
+            section.fail("stride=0 leaves nothing of the map", section.line_of("stride"))
+        if stride < 0 and (h % stride or w % stride):
+            section.fail(
+                f"stride={stride} sums blocks of {-stride} x {-stride}, which do not tile the map of {w} x {h}; darknet"
+                " would read rows of another width",
+                section.line_of("stride"),
+            )
+        dims = (c, h * stride, w * stride) if stride > 0 else (c, h // -stride, w // -stride)
+        scale = section.number("scale", 1.0)
+        return cls(**common_fields(section, place, dims), stride=abs(stride), reverse=stride < 0, scale=scale)
+
+
+@dataclass(frozen=True)
+class Crop(Layer):
+    """``[crop]``: the middle of the map, and values from -1 to 1 instead of 0 to 1 (src/crop_layer.c).
+
+    Attributes:
+        top: Rows left out above.
+        left: Columns left out at the left.
+        noadjust: Leave the values as they are.
+    """
+
+    type = "crop"
+    keys = frozenset(["crop_height", "crop_width", "noadjust"])
+    training_keys = frozenset(["flip", "angle", "saturation", "exposure", "shift"])
+
+    top: int
+    left: int
+    noadjust: bool
+
+    @classmethod
+    def read(cls, section: Section, place: Place) -> Crop:
+        """Make the layer from its section."""
+        c, h, w = dims = place.map_dims(section)
+        height, width = section.integer("crop_height", 1, least=1), section.integer("crop_width", 1, least=1)
+        if height > h or width > w:
+            section.fail(
+                f"a crop of {width} x {height} does not fit into {dims_text(dims)}", section.line_of("crop_height")
+            )
+        return cls(
+            **common_fields(section, place, (c, height, width)),
+            top=(h - height) // 2,
+            left=(w - width) // 2,
+            noadjust=bool(section.integer("noadjust", 0)),
+        )
 
 
 @dataclass(frozen=True)
 class Dropout(Layer):
-    """``[dropout]``: nothing at inference."""
+    """``[dropout]``: nothing at inference.
+
+    Attributes:
+        keeps_map: Whether what it reads is a map.
+    """
 
     type = "dropout"
     training_keys = frozenset(["probability"])
-    refused: ClassVar[Mapping[str, str]] = {"dropblock": "0"}
+    alexeyab_training_keys = frozenset(["dropblock", "dropblock_size_rel", "dropblock_size_abs"])
+
+    keeps_map: bool = True
 
     @classmethod
     def read(cls, section: Section, place: Place) -> Dropout:
         """Make the layer from its section."""
-        return cls(**common_fields(section, place, place.dims(place.index - 1)))
+        fields = common_fields(section, place, place.dims(place.index - 1))
+        return cls(**fields, keeps_map=place.is_map(place.index - 1))
+
+    @property
+    def is_map(self) -> bool:
+        """Whether what it reads is a map."""
+        return self.keeps_map
 
     @property
     def is_identity(self) -> bool:

@@ -1,7 +1,8 @@
 """darknet's own layers as plugins."""
 
+from ._activations import decompose_siblings
 from .region import Region
 from .reorg import Reorg
 from .yolo import Yolo
 
-__all__ = ["Region", "Reorg", "Yolo"]
+__all__ = ["Region", "Reorg", "Yolo", "decompose_siblings"]

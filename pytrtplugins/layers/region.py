@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ..errors import FieldError
 from ..plugin import Plugin, plugin
 from ..tensor import Array, Dims, check_equal, check_rank
-from ._activations import Part, compute_parts, decompose_parts
+from ._activations import Part, compute_parts, decompose_parts, sibling_groups
 
 if TYPE_CHECKING:
     from ..decompose import OpBuilder, Value
@@ -101,10 +100,7 @@ class Region(Plugin):
             ("as-is" if self.background else "logistic", self.coords, classes),
         ]
         if self.tree:
-            begin = classes
-            for _, siblings in groupby(self.tree):
-                parts.append(("softmax", begin, begin + len(list(siblings))))
-                begin = parts[-1][2]
+            parts += [("softmax", classes + begin, classes + end) for begin, end in sibling_groups(self.tree)]
         elif self.softmax and self.background:
             parts[-1] = ("softmax", self.coords, end)
         else:

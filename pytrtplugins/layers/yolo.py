@@ -26,17 +26,21 @@ class Yolo(Plugin):
             the decoder.
         mask (tuple of int): which anchors this layer uses; one box per cell for each.
         classes (int): number of classes, at least 0.
+        scale_x_y (float): stretches x and y about the middle of the cell, as AlexeyAB's fork does: x · s - (s - 1) / 2.
+        new_coords (bool): the values come from a logistic convolution already, and w and h are squared by the decoder
+            (the fork's YOLOv4-csp and later): no logistic here.
     Inputs:
         x: [N, len(mask)·(5 + classes), H, W], float32 or float16, linear layout, raw values.
     Outputs:
         y: dims and dtype of x, [anchor][x, y, w, h, objectness, classes][H][W]: logistic of all but w and h, which stay
-            raw.
+            raw; with new_coords no logistic at all.
     INT8: stays in float. Workspace: 0 bytes. Tactics: one.
 
     Raises:
         DimsError: the channels are not len(mask)·(5 + classes).
     Source:
-        pjreddie/darknet f6afaabc, src/yolo_layer.c forward_yolo_layer.
+        pjreddie/darknet f6afaabc, src/yolo_layer.c forward_yolo_layer; scale_x_y and new_coords: AlexeyAB/darknet
+        59596d78, the function of that name.
 
     Example:
         >>> Yolo(anchors=(10, 13), mask=(0,), classes=1).compute(np.zeros((1, 6, 1, 1), np.float32)).ravel().tolist()
@@ -46,6 +50,8 @@ class Yolo(Plugin):
     anchors: tuple[float, ...]
     mask: tuple[int, ...]
     classes: int = 20
+    scale_x_y: float = 1.0
+    new_coords: bool = False
 
     def validate(self) -> None:
         """Check the fields against each other."""
@@ -69,12 +75,18 @@ class Yolo(Plugin):
 
     def compute(self, x: Array) -> Array:
         """Apply each activation to its part."""
-        return compute_parts(x, self.entries, self.parts())
+        return compute_parts(x, self.entries, self.parts(), self._xy())
 
     def decompose(self, op: OpBuilder, x: Value) -> Any:
         """One 4-D tensor per anchor: Split, Sigmoid on two parts, Concat."""
-        return decompose_parts(op, x, self.entries, self.parts())
+        return decompose_parts(op, x, self.entries, self.parts(), self._xy())
 
     def parts(self) -> list[Part]:
         """What is applied to which entries of a box."""
+        if self.new_coords:
+            return [("as-is", 0, 2), ("as-is", 2, self.entries)]
         return [("logistic", 0, 2), ("as-is", 2, 4), ("logistic", 4, self.entries)]
+
+    def _xy(self) -> tuple[float, float]:
+        """Factor and summand of x and y."""
+        return self.scale_x_y, -0.5 * (self.scale_x_y - 1)

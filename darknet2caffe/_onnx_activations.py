@@ -1,0 +1,123 @@
+"""Darknet's activations as ONNX operators (formulas: src/activations.h of pjreddie/darknet; the fork's of its own)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pytrtplugins.decompose import OpBuilder, Value
+from pytrtplugins.errors import UsageError
+
+from ._onnx_writer import OnnxWriter
+
+__all__ = ["LEAKY_SLOPE", "activate", "chosen_activation"]
+
+LEAKY_SLOPE = 0.1
+SELU_SCALE, SELU_ALPHA = 1.0507, 1.6732  # src/activations.h, selu_activate
+
+_OPERATORS: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "leaky": ("LeakyRelu", {"alpha": LEAKY_SLOPE}),
+    "relie": ("LeakyRelu", {"alpha": 0.01}),
+    "relu": ("Relu", {}),
+    "logistic": ("Sigmoid", {}),
+    "tanh": ("Tanh", {}),
+    "elu": ("Elu", {"alpha": 1.0}),
+    "selu": ("Selu", {"alpha": SELU_ALPHA, "gamma": SELU_SCALE}),
+}
+
+
+def _loggy(op: OpBuilder, x: Value) -> Value:
+    return _value(op.Sub(op.Mul(op.Sigmoid(x), 2.0), 1.0))
+
+
+def _ramp(op: OpBuilder, x: Value) -> Value:
+    return _value(op.Add(op.Relu(x), op.Mul(x, 0.1)))
+
+
+def _hardtan(op: OpBuilder, x: Value) -> Value:
+    return _value(op.Clip(x, -1.0, 1.0))
+
+
+def _relu6(op: OpBuilder, x: Value) -> Value:
+    return _value(op.Clip(x, 0.0, 6.0))
+
+
+def _plse(op: OpBuilder, x: Value) -> Value:
+    """A slope of 1/8 from -4 to 4, of 1/100 outside."""
+    inside = op.Clip(x, -4.0, 4.0)
+    return _value(op.Add(op.Mul(op.Sub(x, inside), 0.01), op.Add(op.Mul(inside, 0.125), 0.5)))
+
+
+def _lhtan(op: OpBuilder, x: Value) -> Value:
+    """A slope of 1 from 0 to 1, of 1/1000 outside."""
+    inside = op.Clip(x, 0.0, 1.0)
+    return _value(op.Add(op.Mul(op.Sub(x, inside), 0.001), inside))
+
+
+def _stair(op: OpBuilder, x: Value) -> Value:
+    """floor(x / 2), plus the fraction of x where floor(x) is odd."""
+    whole, half = op.Floor(x), op.Floor(op.Mul(x, 0.5))
+    odd = op.Sub(whole, op.Mul(half, 2.0))
+    return _value(op.Add(op.Mul(odd, op.Sub(x, whole)), half))
+
+
+def _mish(op: OpBuilder, x: Value) -> Value:
+    return _value(op.Mul(x, op.Tanh(op.Softplus(x))))
+
+
+def _swish(op: OpBuilder, x: Value) -> Value:
+    return _value(op.Mul(x, op.Sigmoid(x)))
+
+
+def _hard_mish(op: OpBuilder, x: Value) -> Value:
+    """0 up to -2, x from 0, x * (x + 2) / 2 between."""
+    return _value(op.Mul(x, op.Mul(op.Clip(op.Add(x, 2.0), 0.0, 2.0), 0.5)))
+
+
+def _gelu(op: OpBuilder, x: Value) -> Value:
+    cube = op.Mul(op.Mul(x, x), op.Mul(x, 0.035677))
+    return _value(op.Mul(op.Mul(x, 0.5), op.Add(op.Tanh(op.Add(op.Mul(x, 0.797885), cube)), 1.0)))
+
+
+_COMPOSED: Mapping[str, Callable[[OpBuilder, Value], Value]] = {
+    "loggy": _loggy,
+    "ramp": _ramp,
+    "hardtan": _hardtan,
+    "plse": _plse,
+    "lhtan": _lhtan,
+    "stair": _stair,
+    "relu6": _relu6,
+    "mish": _mish,
+    "swish": _swish,
+    "hard_mish": _hard_mish,
+    "gelu": _gelu,
+}
+
+
+def activate(writer: OnnxWriter, kind: str, value: str, output: str) -> None:
+    """Write the activation; ``value`` must not be ``output`` unless it is linear."""
+    kind = chosen_activation(kind, writer.options.activation)
+    if kind == "linear":
+        return
+    if kind in _OPERATORS:
+        operator, attributes = _OPERATORS[kind]
+        writer.node(operator, [value], output, **attributes)
+        return
+    op = OpBuilder(output, output)
+    writer.finish(op, _COMPOSED[kind](op, Value(value)), output)
+
+
+def chosen_activation(kind: str, wanted: str) -> str:
+    """The activation to write for one of the cfg: ``wanted`` replaces leaky and relu, unless it is ``"as-is"``.
+
+    Raises:
+        UsageError: ``wanted`` is none of the choices.
+    """
+    if wanted not in ("as-is", "relu", "leaky"):
+        raise UsageError(f"activation={wanted!r}: expected one of as-is, relu, leaky")
+    return wanted if wanted != "as-is" and kind in ("relu", "leaky") else kind
+
+
+def _value(made: Any) -> Value:
+    value: Value = made  # OpBuilder's operators are made by name, so their results have no type
+    return value

@@ -1,0 +1,352 @@
+"""One function per layer type, each writing the ONNX nodes of one layer."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+from pytrtplugins.decompose import OpBuilder, Value
+from pytrtplugins.errors import UsageError
+from pytrtplugins.layers import decompose_siblings
+
+from ._onnx_activations import activate
+from ._onnx_writer import OnnxWriter
+from .fold import batch_norm_form, folded_bias, folded_weights
+from .layers import (
+    Activation,
+    Avgpool,
+    Batchnorm,
+    Connected,
+    Convolutional,
+    Crop,
+    Deconvolutional,
+    Detection,
+    Extra,
+    Flatten,
+    L2norm,
+    Layer,
+    Local,
+    Maxpool,
+    Normalization,
+    PluginLayer,
+    Reorg3d,
+    Route,
+    Sam,
+    ScaleChannels,
+    Shape,
+    Shortcut,
+    Softmax,
+    Upsample,
+)
+
+__all__ = ["write_layer"]
+
+_STATISTICS = ("scales", "biases", "rolling_mean", "rolling_variance")
+
+
+@functools.singledispatch
+def write_layer(layer: Layer, writer: OnnxWriter) -> None:
+    """Write a layer's nodes; its output is the tensor ``layer.name``."""
+    raise UsageError(f"layer {layer.index} ({layer.type}) cannot be written as ONNX")
+
+
+@write_layer.register
+def _(layer: Convolutional, writer: OnnxWriter) -> None:
+    _weighted(layer, writer, "Conv", group=layer.groups)
+
+
+@write_layer.register
+def _(layer: Deconvolutional, writer: OnnxWriter) -> None:
+    _weighted(layer, writer, "ConvTranspose", axis=1)
+
+
+def _weighted(
+    layer: Convolutional | Deconvolutional, writer: OnnxWriter, operator: str, *, axis: int = 0, **attributes: Any
+) -> None:
+    """Convolution of either kind, batch normalization unless it is folded, activation."""
+    normalize = layer.batch_normalize and not writer.options.fold
+    result = layer.name if layer.activation == "linear" else f"{layer.name}.linear"
+    inputs = [*writer.inputs(layer), _weights(layer, writer, axis=axis)]
+    if not normalize:
+        inputs.append(writer.constant(f"{layer.name}.biases", folded_bias(_parameters(layer, writer), _eps(writer))))
+    convolved = f"{layer.name}.convolution" if normalize else result
+    made = writer.node(operator, inputs, convolved, **_window(layer), **attributes)
+    if normalize:
+        _normalize(layer, writer, made, result)
+    activate(writer, layer.activation, result, layer.name)
+
+
+@write_layer.register
+def _(layer: Connected, writer: OnnxWriter) -> None:
+    normalize = layer.batch_normalize and not writer.options.fold
+    name, result = layer.name, layer.name if layer.activation == "linear" else f"{layer.name}.linear"
+    flat = writer.node("Flatten", writer.inputs(layer), f"{name}.flat", axis=1)
+    inputs = [flat, _weights(layer, writer)]
+    if not normalize:
+        inputs.append(writer.constant(f"{name}.biases", folded_bias(_parameters(layer, writer), _eps(writer))))
+    product = writer.node("Gemm", inputs, f"{name}.product", transB=1)
+    dims = writer.constant(f"{name}.dims", np.array([0, *layer.dims], np.int64))
+    shaped = writer.node("Reshape", [product, dims], f"{name}.convolution" if normalize else result)
+    if normalize:
+        _normalize(layer, writer, shaped, result)
+    activate(writer, layer.activation, result, name)
+
+
+@write_layer.register
+def _(layer: Local, writer: OnnxWriter) -> None:
+    """Windows as columns by a convolution with ones, then one matrix product per place."""
+    parameters, name = _parameters(layer, writer), layer.name
+    (n, h, w), channels, values = layer.dims, layer.input_dims[0][0], layer.size**2
+    ones = np.tile(np.eye(values, dtype=np.float32).reshape(values, 1, layer.size, layer.size), (channels, 1, 1, 1))
+    op, (x,) = writer.builder(layer)
+    columns = op.Conv(x, Value(writer.constant(f"{name}.windows", ones)), group=channels, **_window(layer))
+    columns = op.Transpose(op.Reshape(columns, [0, channels * values, h * w]), perm=[2, 1, 0])
+    made = op.MatMul(Value(_weights(layer, writer)), columns)
+    made = op.Reshape(op.Transpose(made, perm=[2, 1, 0]), [0, n, h, w])
+    made = op.Add(made, Value(writer.constant(f"{name}.biases", parameters["biases"][None])))
+    _finish(layer, writer, op, made)
+
+
+@write_layer.register
+def _(layer: Batchnorm, writer: OnnxWriter) -> None:
+    (value,) = writer.inputs(layer)
+    _normalize(layer, writer, value, layer.name)
+
+
+@write_layer.register
+def _(layer: L2norm, writer: OnnxWriter) -> None:
+    op, (x,) = writer.builder(layer)
+    writer.finish(op, op.Div(x, op.ReduceL2(x, [1], keepdims=1)), layer.name)
+
+
+@write_layer.register
+def _(layer: Normalization, writer: OnnxWriter) -> None:
+    """The sums of squares are a convolution with darknet's window as its matrix."""
+    op, (x,) = writer.builder(layer)
+    matrix = np.array(layer.window(), np.float32)[:, :, None, None] * np.float32(layer.alpha)
+    kappa = np.full(layer.dims[0], layer.kappa, np.float32)
+    names = writer.constant(f"{layer.name}.window", matrix), writer.constant(f"{layer.name}.kappa", kappa)
+    sums = op.Conv(op.Mul(x, x), *map(Value, names), kernel_shape=[1, 1])
+    writer.finish(op, op.Mul(x, op.Pow(sums, -layer.beta)), layer.name)
+
+
+@write_layer.register
+def _(layer: Activation, writer: OnnxWriter) -> None:
+    (value,) = writer.inputs(layer)
+    activate(writer, layer.activation, value, layer.name)
+
+
+@write_layer.register
+def _(layer: Maxpool, writer: OnnxWriter) -> None:
+    size, strides = [layer.size] * 2, [layer.stride] * 2
+    writer.node("MaxPool", writer.inputs(layer), layer.name, kernel_shape=size, strides=strides, pads=list(layer.pads))
+
+
+@write_layer.register
+def _(layer: Avgpool, writer: OnnxWriter) -> None:
+    writer.node("GlobalAveragePool", writer.inputs(layer), layer.name)
+
+
+@write_layer.register
+def _(layer: Upsample, writer: OnnxWriter) -> None:
+    stride, factor = layer.stride, layer.scale * (layer.stride**2 if layer.reverse else 1)
+    result = layer.name if factor == 1 else f"{layer.name}.unscaled"
+    if layer.reverse:
+        writer.node("AveragePool", writer.inputs(layer), result, kernel_shape=[stride] * 2, strides=[stride] * 2)
+    else:
+        _repeat(writer, writer.inputs(layer)[0], stride, result)
+    if factor != 1:
+        scale = writer.constant(f"{layer.name}.scale", np.array(factor, np.float32))
+        writer.node("Mul", [result, scale], layer.name)
+
+
+@write_layer.register
+def _(layer: Crop, writer: OnnxWriter) -> None:
+    op, (x,) = writer.builder(layer)
+    _, h, w = layer.dims
+    made = op.Slice(x, [layer.top, layer.left], [layer.top + h, layer.left + w], [2, 3])
+    if not layer.noadjust:
+        made = op.Sub(op.Mul(made, 2.0), 1.0)
+    writer.finish(op, made, layer.name)
+
+
+@write_layer.register
+def _(layer: Flatten, writer: OnnxWriter) -> None:
+    c, h, w = layer.input_dims[0]
+    op, (x,) = writer.builder(layer)
+    rows = op.Reshape(x, [0, h * w, c] if layer.reverse else [0, c, h * w])
+    writer.finish(op, op.Reshape(op.Transpose(rows, perm=[0, 2, 1]), [0, *layer.dims]), layer.name)
+
+
+@write_layer.register
+def _(layer: Extra, writer: OnnxWriter) -> None:
+    op, (x,) = writer.builder(layer)
+    made = op.Pad(op.Flatten(x, axis=1), [0, 0, 0, layer.extra])
+    writer.finish(op, op.Reshape(made, [0, *layer.dims]), layer.name)
+
+
+@write_layer.register
+def _(layer: Reorg3d, writer: OnnxWriter) -> None:
+    (c, h, w), s = layer.input_dims[0], layer.stride
+    op, (x,) = writer.builder(layer)
+    blocks = op.Transpose(op.Reshape(x, [0, c, h // s, s, w // s, s]), perm=[0, 3, 5, 1, 2, 4])
+    writer.finish(op, op.Reshape(blocks, [0, *layer.dims]), layer.name)
+
+
+@write_layer.register
+def _(layer: Route, writer: OnnxWriter) -> None:
+    if layer.groups == 1 and not layer.is_flat:
+        writer.node("Concat", writer.inputs(layer), layer.name, axis=1)
+        return
+    op, parts = writer.builder(layer)
+    if layer.is_flat:
+        parts = [op.Reshape(x, [0, -1, 1, 1]) for x in parts]
+    else:
+        sizes = [channels // layer.groups for channels, _, _ in layer.input_dims]
+        begins = [layer.group_id * size for size in sizes]
+        parts = [op.Slice(x, [k], [k + n], [1]) for x, k, n in zip(parts, begins, sizes, strict=True)]
+    writer.finish(op, op.Concat(*parts, axis=1) if len(parts) > 1 else parts[0], layer.name)
+
+
+@write_layer.register
+def _(layer: Shortcut, writer: OnnxWriter) -> None:
+    plain = all(dims == layer.dims for dims in layer.input_dims) and layer.alpha == layer.beta == 1
+    if plain and len(layer.inputs) == 2:
+        result = layer.name if layer.activation == "linear" else f"{layer.name}.linear"
+        writer.node("Add", writer.inputs(layer), result)
+        activate(writer, layer.activation, result, layer.name)
+        return
+    op, (x, *others) = writer.builder(layer)
+    made = x
+    if layer.alpha != 1:
+        touched = np.where(_touched(layer, layer.input_dims[1]), layer.alpha, 1.0).astype(np.float32)
+        factors = touched[None] if touched.min() != touched.max() else np.array(layer.alpha, np.float32)
+        made = op.Mul(made, Value(writer.constant(f"{layer.name}.alpha", factors)))
+    for number, (other, dims) in enumerate(zip(others, layer.input_dims[1:], strict=True)):
+        added = _fitted(op, layer, writer, other, dims, f"{layer.name}.mask{number}")
+        made = op.Add(made, op.Mul(added, layer.beta) if layer.beta != 1 else added)
+    _finish(layer, writer, op, made)
+
+
+@write_layer.register(ScaleChannels)
+@write_layer.register(Sam)
+def _(layer: ScaleChannels | Sam, writer: OnnxWriter) -> None:
+    result = layer.name if layer.activation == "linear" else f"{layer.name}.linear"
+    writer.node("Mul", writer.inputs(layer), result)
+    activate(writer, layer.activation, result, layer.name)
+
+
+@write_layer.register
+def _(layer: Softmax, writer: OnnxWriter) -> None:
+    (value,) = writer.inputs(layer)
+    if layer.temperature != 1:
+        temperature = writer.constant(f"{layer.name}.temperature", np.array(layer.temperature, np.float32))
+        value = writer.node("Div", [value, temperature], f"{layer.name}.tempered")
+    if layer.tree:
+        op = OpBuilder(layer.name, layer.name)
+        flat = op.Reshape(Value(value), [0, -1, 1, 1])
+        writer.finish(op, op.Reshape(decompose_siblings(op, flat, layer.tree), [0, *layer.dims]), layer.name)
+        return
+    if layer.groups == 1 and layer.dims[1:] == (1, 1):
+        writer.node("Softmax", [value], layer.name, axis=1)
+        return
+    grouped = writer.constant(f"{layer.name}.grouped_dims", np.array([0, layer.groups, -1], np.int64))
+    dims = writer.constant(f"{layer.name}.dims", np.array([0, *layer.dims], np.int64))
+    value = writer.node("Reshape", [value, grouped], f"{layer.name}.grouped")
+    value = writer.node("Softmax", [value], f"{layer.name}.softmax", axis=2)
+    writer.node("Reshape", [value, dims], layer.name)
+
+
+@write_layer.register
+def _(layer: Detection, writer: OnnxWriter) -> None:
+    op, (x,) = writer.builder(layer)
+    cells, total = layer.side**2, math.prod(layer.dims)
+    flat = op.Reshape(x, [0, -1])
+    parts = op.Split(flat, [cells * layer.classes, total - cells * layer.classes], axis=1, outputs=2)
+    classes = op.Softmax(op.Reshape(parts[0], [0, cells, layer.classes]), axis=2)
+    made = op.Concat(op.Reshape(classes, [0, -1]), parts[1], axis=1)
+    writer.finish(op, op.Reshape(made, [0, *layer.dims]), layer.name)
+
+
+@write_layer.register
+def _(layer: PluginLayer, writer: OnnxWriter) -> None:
+    writer.graph.node.append(layer.plugin.as_node(writer.inputs(layer), [layer.name], layer.name))
+
+
+def _window(layer: Convolutional | Deconvolutional | Local) -> dict[str, list[int]]:
+    return {"kernel_shape": [layer.size] * 2, "strides": [layer.stride] * 2, "pads": [layer.padding] * 4}
+
+
+def _parameters(layer: Layer, writer: OnnxWriter) -> Any:
+    return writer.network.parameters(layer)
+
+
+def _eps(writer: OnnxWriter) -> str:
+    return writer.options.bn_eps
+
+
+def _weights(layer: Layer, writer: OnnxWriter, *, axis: int = 0) -> str:
+    """The layer's weights as a constant that is worked out when it is written."""
+    parameters, bn_eps = _parameters(layer, writer), _eps(writer)
+    shape = dict(layer.parameters)["weights"]
+    if not writer.options.fold:
+        return writer.constant(f"{layer.name}.weights", lambda: parameters["weights"], shape)
+    return writer.constant(f"{layer.name}.weights", lambda: folded_weights(parameters, bn_eps, axis=axis), shape)
+
+
+def _normalize(layer: Layer, writer: OnnxWriter, value: str, result: str) -> None:
+    """Batch normalization as a node; ``[batchnorm]`` has no biases."""
+    parameters = _parameters(layer, writer)
+    variance, epsilon = batch_norm_form(parameters, _eps(writer))
+    biases = parameters.get("biases", np.zeros_like(parameters["scales"]))
+    values = (parameters["scales"], biases, parameters["rolling_mean"], variance)
+    names = [writer.constant(f"{layer.name}.{name}", array) for name, array in zip(_STATISTICS, values, strict=True)]
+    writer.node("BatchNormalization", [value, *names], result, epsilon=epsilon)
+
+
+def _finish(layer: Local | Shortcut, writer: OnnxWriter, op: OpBuilder, made: Value) -> None:
+    """The activation after several operators."""
+    result = layer.name if layer.activation == "linear" else f"{layer.name}.linear"
+    writer.finish(op, made, result)
+    activate(writer, layer.activation, result, layer.name)
+
+
+def _repeat(writer: OnnxWriter, value: str, stride: int, output: str) -> None:
+    """Each value stride x stride times."""
+    scales = writer.constant(f"{output.removesuffix('.unscaled')}.scales", np.array([1, 1, stride, stride], np.float32))
+    nearest = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    writer.node("Resize", [value, "", scales], output, **nearest)
+
+
+def _touched(layer: Shortcut, other: Shape) -> Any:
+    """Which values of the output a shortcut adds to: bool (C, H, W)."""
+    touched = np.zeros(layer.dims, bool)
+    _, sample = layer.steps(other)
+    c, h, w = map(min, layer.dims, other)
+    touched[:c, : h * sample : sample, : w * sample : sample] = True
+    return touched
+
+
+def _fitted(op: OpBuilder, layer: Shortcut, writer: OnnxWriter, x: Value, dims: Shape, mask: str) -> Value:
+    """A map in the shape of the output: every stride-th value, at every sample-th place, the rest 0."""
+    if dims == layer.dims:
+        return x
+    stride, sample = layer.steps(dims)
+    c, h, w = map(min, layer.dims, dims)
+    ends = [c, (h - 1) * stride + 1, (w - 1) * stride + 1]
+    made = op.Slice(x, [0, 0, 0], ends, [1, 2, 3], [1, stride, stride])
+    if sample > 1:
+        scales = np.array([1, 1, sample, sample], np.float32)
+        nearest = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        made = op.Resize(made, None, scales, **nearest)
+        first = np.zeros((1, 1, h * sample, w * sample), np.float32)
+        first[:, :, ::sample, ::sample] = 1
+        made = op.Mul(made, Value(writer.constant(mask, first)))
+    missing = [0, layer.dims[0] - c, layer.dims[1] - h * sample, layer.dims[2] - w * sample]
+    if any(missing):
+        made = op.Pad(made, [0, 0, 0, 0, *missing])
+    fitted: Value = made
+    return fitted

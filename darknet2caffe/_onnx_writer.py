@@ -1,0 +1,149 @@
+"""The ONNX graph that is being written: nodes at once, constants when the file or the model is made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytrtplugins._optional import require
+from pytrtplugins.decompose import OpBuilder, Value
+
+from .layers import Layer, Shape
+from .network import INPUT_NAME, Network
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["Constant", "OnnxWriter", "Options"]
+
+OPSET, IR_VERSION = 18, 10
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user chose.
+
+    Attributes:
+        fold: Write batch normalization into the layers before it.
+        activation: Replacement of leaky and relu, or ``"as-is"``.
+        bn_eps: Which of darknet's two batch normalizations.
+        batch: Images per run, or the name of a dynamic batch.
+    """
+
+    fold: bool
+    activation: str
+    bn_eps: str
+    batch: int | str
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A float32 constant whose values are made when they are needed.
+
+    Attributes:
+        name: Name of the tensor.
+        dims: Its shape.
+        make: Gives the values.
+    """
+
+    name: str
+    dims: tuple[int, ...]
+    make: Callable[[], npt.NDArray[np.float32]]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the values."""
+        return 4 * int(np.prod(self.dims, dtype=np.int64))
+
+    def data(self) -> npt.NDArray[np.float32]:
+        """The values, little-endian and in order."""
+        return np.ascontiguousarray(self.make(), "<f4")
+
+
+class OnnxWriter:
+    """Nodes and constants of one graph.
+
+    Args:
+        network: What is written.
+        options: What the user chose.
+    """
+
+    def __init__(self, network: Network, options: Options) -> None:
+        self.onnx = require("onnx", extra="onnx", feature="writing ONNX")
+        self.network, self.options = network, options
+        self.model: onnx.ModelProto = self.onnx.ModelProto(ir_version=IR_VERSION, producer_name="darknet2caffe")
+        self.graph = self.model.graph  # written in place: helper.make_model would copy everything
+        self.constants: list[Constant] = []
+
+    def write(self, write_layer: Callable[[Layer, OnnxWriter], None]) -> None:
+        """Write all layers, inputs, outputs and metadata."""
+        helper, network, graph = self.onnx.helper, self.network, self.graph
+        graph.name = network.name
+        graph.input.append(self._value(INPUT_NAME, network.dims))
+        for layer in network.layers:
+            if not layer.is_identity:
+                write_layer(layer, self)
+                if layer not in network.outputs:
+                    graph.value_info.append(self._value(layer.name, layer.dims))
+        for layer in network.outputs:
+            if layer.is_identity:
+                self.node("Identity", [network.tensor_name(layer.index)], layer.name)
+            graph.output.append(self._value(layer.name, layer.dims))
+        domains = sorted({node.domain for node in graph.node} - {""})
+        versions = {"": OPSET} | dict.fromkeys(domains, 1)
+        self.model.opset_import.extend(helper.make_opsetid(*version) for version in versions.items())
+        helper.set_model_props(self.model, {"darknet.net": json.dumps(_metadata(network))})
+
+    def inputs(self, layer: Layer) -> list[str]:
+        """Names of the tensors that a layer reads."""
+        return [self.network.tensor_name(index) for index in layer.inputs]
+
+    def node(self, operator: str, inputs: list[str], output: str, **attributes: Any) -> str:
+        """Add one operator; it has its output's name."""
+        self.graph.node.append(self.onnx.helper.make_node(operator, inputs, [output], name=output, **attributes))
+        return output
+
+    def constant(self, name: str, values: Any, dims: tuple[int, ...] | None = None) -> str:
+        """Add a constant: an array, or a function that gives a float32 one of these dims later."""
+        if dims is not None:
+            self.constants.append(Constant(name, dims, values))
+            return name
+        array = np.ascontiguousarray(values)
+        if array.dtype == np.float32:
+            self.constants.append(Constant(name, array.shape, lambda: array))
+        else:
+            self.graph.initializer.append(self.onnx.numpy_helper.from_array(array, name))
+        return name
+
+    def builder(self, layer: Layer) -> tuple[OpBuilder, list[Value]]:
+        """A builder for several operators, and the layer's inputs in it; `finish` takes what it made."""
+        dims = zip(self.inputs(layer), layer.input_dims, strict=True)
+        return OpBuilder(layer.name, layer.name), [Value(name, (self.options.batch, *shape)) for name, shape in dims]  # type: ignore[arg-type]
+
+    def finish(self, op: OpBuilder, result: Value, output: str) -> str:
+        """Add a builder's operators; the result gets the name of the output."""
+        if not any(result.name in node.output for node in op.nodes):
+            result = op.Identity(result)
+        for node in op.nodes:
+            node.input[:] = [output if name == result.name else name for name in node.input]
+            if node.output[0] == result.name:
+                node.name = output
+            node.output[:] = [output if name == result.name else name for name in node.output]
+        self.graph.node.extend(op.nodes)
+        return output
+
+    def _value(self, name: str, dims: Shape) -> onnx.ValueInfoProto:
+        info: onnx.ValueInfoProto = self.onnx.helper.make_tensor_value_info(
+            name, self.onnx.TensorProto.FLOAT, [self.options.batch, *dims]
+        )
+        return info
+
+
+def _metadata(network: Network) -> dict[str, Any]:
+    c, h, w = network.dims
+    return {"width": w, "height": h, "channels": c, "dialect": network.dialect, "heads": network.head_metadata()}

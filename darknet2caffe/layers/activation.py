@@ -1,0 +1,60 @@
+"""Layers that are an activation alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..cfg import Section
+from ._base import Layer, Place, common_fields, read_activation
+
+__all__ = ["Activation", "Logistic"]
+
+
+@dataclass(frozen=True)
+class Activation(Layer):
+    """``[activation]``: one function of each value.
+
+    Attributes:
+        activation: Name of the function.
+        keeps_map: Whether what it reads is a map.
+    """
+
+    type = "activation"
+    keys = frozenset(["activation"])
+
+    activation: str
+    keeps_map: bool = True
+
+    @classmethod
+    def read(cls, section: Section, place: Place) -> Activation:
+        """Make the layer from its section."""
+        fields = common_fields(section, place, place.dims(place.index - 1))
+        return cls(**fields, activation=cls.function(section, place), keeps_map=place.is_map(place.index - 1))
+
+    @classmethod
+    def function(cls, section: Section, place: Place) -> str:
+        """The name of the function."""
+        return read_activation(section, place, "linear")
+
+    @property
+    def is_map(self) -> bool:
+        """Whether what it reads is a map."""
+        return self.keeps_map
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether the function is linear."""
+        return self.activation == "linear"
+
+
+@dataclass(frozen=True)
+class Logistic(Activation):
+    """``[logistic]``: the logistic function; its loss belongs to training."""
+
+    type = "logistic"
+    keys = frozenset()
+
+    @classmethod
+    def function(cls, section: Section, place: Place) -> str:
+        """The logistic function."""
+        return "logistic"

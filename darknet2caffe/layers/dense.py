@@ -1,0 +1,125 @@
+"""Layers with weights of their own for each place: connected and local."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..cfg import Section
+from ._base import MOST_ELEMENTS, Layer, Place, common_fields, read_activation
+from .convolution import STATISTICS
+
+__all__ = ["Connected", "Local"]
+
+
+@dataclass(frozen=True)
+class Connected(Layer):
+    """``[connected]``: every value with every value, batch normalization or bias, activation.
+
+    Attributes:
+        output: Values of the output; its dims are (output, 1, 1).
+        activation: Name of the activation.
+        batch_normalize: Whether there is batch normalization.
+    """
+
+    type = "connected"
+    keys = frozenset(["output", "activation", "batch_normalize"])
+    refused: ClassVar[Mapping[str, str]] = dict.fromkeys(["dontload", "dontloadscales"], "0")
+
+    output: int
+    activation: str
+    batch_normalize: bool
+
+    @classmethod
+    def read(cls, section: Section, place: Place) -> Connected:
+        """Make the layer from its section."""
+        output = section.integer("output", 1, least=1)
+        inputs = math.prod(place.dims(place.index - 1))
+        if output * inputs > MOST_ELEMENTS:
+            section.fail(
+                f"output={output:,} on {inputs:,} inputs has {output * inputs:,} weights;"
+                f" darknet counts to {MOST_ELEMENTS:,}",
+                section.line_of("output"),
+            )
+        return cls(
+            **common_fields(section, place, (output, 1, 1)),
+            output=output,
+            activation=read_activation(section, place, "logistic"),
+            batch_normalize=bool(section.integer("batch_normalize", 0)),
+        )
+
+    @property
+    def parameters(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """Names and shapes of its parameters, in the order of the .weights file: weights before the statistics."""
+        n = self.output
+        return (
+            ("biases", (n,)),
+            ("weights", (n, math.prod(self.input_dims[0]))),
+            *((name, (n,)) for name in STATISTICS if self.batch_normalize),
+        )
+
+    def is_stored_transposed(self, header_transposed: bool) -> bool:
+        """What the header says (src/parser.c, load_connected_weights)."""
+        return header_transposed
+
+
+@dataclass(frozen=True)
+class Local(Layer):
+    """``[local]``: a convolution with filters of its own for each place.
+
+    Attributes:
+        filters: Channels of the output.
+        size: Side of the window.
+        stride: Step of the window.
+        padding: Zeros on each side; in the cfg ``pad`` is both this number and a flag of the output's size.
+        activation: Name of the activation.
+    """
+
+    type = "local"
+    keys = frozenset(["filters", "size", "stride", "pad", "activation"])
+    refused: ClassVar[Mapping[str, str]] = {"dontload": "0"}
+
+    filters: int
+    size: int
+    stride: int
+    padding: int
+    activation: str
+
+    @classmethod
+    def read(cls, section: Section, place: Place) -> Local:
+        """Make the layer from its section."""
+        c, h, w = place.map_dims(section)
+        filters, size = section.integer("filters", 1, least=1), section.integer("size", 1, least=1)
+        stride, padding = section.integer("stride", 1, least=1), section.integer("pad", 0)
+        out_h, out_w = ((into - (1 if padding else size)) // stride + 1 for into in (h, w))
+        read_h, read_w = ((into + 2 * padding - size) // stride + 1 for into in (h, w))
+        if (out_h, out_w) != (read_h, read_w) or min(out_h, out_w) < 1:
+            section.fail(
+                f"size={size} stride={stride} pad={padding} on {w} x {h}: darknet makes an output of {out_w} x {out_h} and"
+                f" fills it with windows of {read_w} x {read_h} places, so its values are mixed up",
+                section.line_of("pad"),
+            )
+        weights = c * filters * size**2 * out_h * out_w
+        if weights > MOST_ELEMENTS:
+            section.fail(f"the layer has {weights:,} weights; darknet counts to {MOST_ELEMENTS:,}")
+        return cls(
+            **common_fields(section, place, (filters, out_h, out_w)),
+            filters=filters,
+            size=size,
+            stride=stride,
+            padding=padding,
+            activation=read_activation(section, place, "logistic"),
+        )
+
+    @property
+    def parameters(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """Names and shapes of its parameters, in the order of the .weights file: weights by place, filter and value."""
+        n, h, w = self.dims
+        return (("biases", self.dims), ("weights", (h * w, n, self.input_dims[0][0] * self.size**2)))
+
+    @property
+    def fan_in(self) -> float:
+        """How many products are added to one value of the output."""
+        return float(self.input_dims[0][0] * self.size**2)

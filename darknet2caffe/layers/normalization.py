@@ -1,0 +1,99 @@
+"""Layers that bring values to a common scale."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..cfg import Section
+from ._base import Layer, Place, common_fields
+
+__all__ = ["Batchnorm", "L2norm", "Normalization"]
+
+
+@dataclass(frozen=True)
+class Batchnorm(Layer):
+    """``[batchnorm]``: batch normalization with a scale and no bias (src/parser.c, load_batchnorm_weights)."""
+
+    type = "batchnorm"
+    refused: ClassVar[Mapping[str, str]] = {"dontload": "0"}
+
+    @classmethod
+    def read(cls, section: Section, place: Place) -> Batchnorm:
+        """Make the layer from its section."""
+        return cls(**common_fields(section, place, place.map_dims(section)))
+
+    @property
+    def parameters(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """Names and shapes of its parameters, in the order of the .weights file."""
+        n = self.dims[0]
+        return (("scales", (n,)), ("rolling_mean", (n,)), ("rolling_variance", (n,)))
+
+
+@dataclass(frozen=True)
+class L2norm(Layer):
+    """``[l2norm]``: each place's channels divided by their Euclidean length (src/blas.c, l2normalize_cpu)."""
+
+    type = "l2norm"
+
+    @classmethod
+    def read(cls, section: Section, place: Place) -> L2norm:
+        """Make the layer from its section."""
+        return cls(**common_fields(section, place, place.map_dims(section)))
+
+
+@dataclass(frozen=True)
+class Normalization(Layer):
+    """``[normalization]`` or ``[lrn]``: values divided by a power of the squares around them.
+
+    The window is darknet's (src/normalization_layer.c): it begins without channel ``size / 2``, never adds that one, and
+    still subtracts it where the window leaves it.
+
+    Attributes:
+        size: Channels in the window.
+        alpha: Factor of the squares.
+        beta: Exponent.
+        kappa: What is added to the squares.
+    """
+
+    type = "normalization"
+    keys = frozenset(["size", "alpha", "beta", "kappa"])
+
+    size: int
+    alpha: float
+    beta: float
+    kappa: float
+
+    @classmethod
+    def read(cls, section: Section, place: Place) -> Normalization:
+        """Make the layer from its section."""
+        dims = place.map_dims(section)
+        size = section.integer("size", 5, least=1)
+        if size // 2 > dims[0]:
+            section.fail(
+                f"size={size}: half of it is more than the {dims[0]} channels, and darknet reads past them",
+                section.line_of("size"),
+            )
+        return cls(
+            **common_fields(section, place, dims),
+            size=size,
+            alpha=section.number("alpha", 0.0001),
+            beta=section.number("beta", 0.75),
+            kappa=section.number("kappa", 1.0),
+        )
+
+    def window(self) -> list[list[int]]:
+        """How often each channel's square counts in each channel's sum: rows are sums; 1, 0 or -1."""
+        channels = self.dims[0]
+        row = [1 if k < self.size // 2 else 0 for k in range(channels)]
+        rows = [row]
+        for k in range(1, channels):
+            row = list(row)
+            leaves, enters = k - (self.size - 1) // 2 - 1, k + self.size // 2
+            if leaves >= 0:
+                row[leaves] -= 1
+            if enters < channels:
+                row[enters] += 1
+            rows.append(row)
+        return rows

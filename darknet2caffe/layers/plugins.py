@@ -1,0 +1,129 @@
+"""Layers that are plugins: their shape rule and their computation are the plugin's."""
+
+from __future__ import annotations
+
+import operator
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pytrtplugins.errors import PluginError
+from pytrtplugins.layers import Region, Yolo
+from pytrtplugins.plugin import Plugin
+
+from ..cfg import Section
+from ._base import Layer, Place, common_fields
+from .tree import read_tree
+
+__all__ = ["PluginLayer", "RegionLayer", "YoloLayer"]
+
+
+@dataclass(frozen=True)
+class PluginLayer(Layer):
+    """A layer that is a plugin.
+
+    Attributes:
+        plugin: The layer as a plugin, with the cfg's values.
+    """
+
+    plugin: Plugin
+
+    @classmethod
+    @abstractmethod
+    def make_plugin(cls, section: Section, place: Place) -> Plugin:
+        """The plugin that the section describes."""
+
+    @classmethod
+    def read(cls, section: Section, place: Place) -> PluginLayer:
+        """Make the layer from its section."""
+        c, h, w = place.map_dims(section)
+        try:
+            plugin = cls.make_plugin(section, place)
+            ((_, *dims),) = plugin.all_output_dims([(1, c, h, w)])
+            c, h, w = (operator.index(dim) for dim in dims)
+        except PluginError as error:
+            section.fail(f"layer {place.index}: {error}".rstrip("."))
+        return cls(**common_fields(section, place, (c, h, w)), plugin=plugin)
+
+
+@dataclass(frozen=True)
+class RegionLayer(PluginLayer):
+    """``[region]``: YOLOv2's head; with a tree of classes, YOLO9000's."""
+
+    type = "region"
+    keys = frozenset(["anchors", "classes", "coords", "num", "softmax", "background", "tree"])
+    training_keys = frozenset(
+        [
+            *("log", "sqrt", "max", "jitter", "rescore", "thresh", "classfix", "absolute", "random", "bias_match"),
+            *("coord_scale", "object_scale", "noobject_scale", "mask_scale", "class_scale"),
+            "map",  # data/coco9k.map: which classes count in an evaluation; src/region_layer.c reads it for boxes only
+        ]
+    )
+
+    @classmethod
+    def make_plugin(cls, section: Section, place: Place) -> Plugin:
+        """The plugin that the section describes."""
+        num = section.integer("num", 1, least=1, most=10_000)
+        classes = section.integer("classes", 20)
+        return Region(
+            anchors=_anchors(section, num),
+            classes=classes,
+            coords=section.integer("coords", 4),
+            num=num,
+            softmax=bool(section.integer("softmax", 0)),
+            background=bool(section.integer("background", 0)),
+            tree=read_tree(section, classes),
+        )
+
+    @property
+    def is_head(self) -> bool:
+        """Its output is an output of the network."""
+        return True
+
+
+@dataclass(frozen=True)
+class YoloLayer(PluginLayer):
+    """``[yolo]``: YOLOv3's head, and that of YOLOv4 and its relatives."""
+
+    type = "yolo"
+    keys = frozenset(["anchors", "mask", "classes", "num"])
+    alexeyab_keys = frozenset(["scale_x_y", "new_coords"])
+    training_keys = frozenset(["max", "jitter", "ignore_thresh", "truth_thresh", "random", "map"])
+    alexeyab_training_keys = frozenset(
+        [
+            *("iou_thresh", "cls_normalizer", "iou_normalizer", "obj_normalizer", "delta_normalizer", "iou_loss"),
+            *("nms_kind", "beta_nms", "label_smooth_eps", "resize", "counters_per_class", "focal_loss", "max_delta"),
+            *("show_details", "objectness_smooth", "iou_thresh_kind", "track_history_size", "sim_thresh"),
+            *("dets_for_track", "dets_for_show", "track_ciou_norm"),
+        ]
+    )
+    alexeyab_refused: ClassVar[Mapping[str, str]] = {"embedding_layer": ""}
+
+    @classmethod
+    def make_plugin(cls, section: Section, place: Place) -> Plugin:
+        """The plugin that the section describes."""
+        num = section.integer("num", 1, least=1, most=10_000)
+        mask = section.integers("mask", least=0, most=num - 1)
+        fork = place.dialect == "alexeyab"
+        return Yolo(
+            anchors=_anchors(section, num),
+            mask=tuple(range(num)) if mask is None else mask,
+            classes=section.integer("classes", 20),
+            scale_x_y=section.number("scale_x_y", 1.0) if fork else 1.0,
+            new_coords=bool(section.integer("new_coords", 0)) if fork else False,
+        )
+
+    @property
+    def is_head(self) -> bool:
+        """Its output is an output of the network."""
+        return True
+
+
+def _anchors(section: Section, num: int) -> tuple[float, ...]:
+    anchors = section.numbers("anchors")
+    if anchors is None:
+        return (0.5,) * (2 * num)  # darknet's default
+    if len(anchors) != 2 * num:
+        section.fail(f"num={num} needs {2 * num} anchor values, found {len(anchors)}", section.line_of("anchors"))
+    return anchors

@@ -1,0 +1,58 @@
+"""A tree of classes, as ``tree=`` names it: one line per class, its name and the number of its parent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..cfg import Section
+
+__all__ = ["read_tree"]
+
+MAX_FILE_BYTES = 16 << 20  # 9k.tree has 135 kB
+
+
+def read_tree(section: Section, classes: int) -> tuple[int, ...]:
+    """The parent of each class, -1 for a root; empty where the section names no tree (src/tree.c, read_tree).
+
+    A path that is not absolute is looked for beside the cfg, in the folder above it, and in the working directory,
+    which is where darknet looks.
+
+    Args:
+        section: A layer's section.
+        classes: How many classes the layer has.
+
+    Raises:
+        CfgError: the file is missing, is no tree, or has another number of classes.
+    """
+    option = section.option("tree")
+    if option is None:
+        return ()
+    folder = Path(section.path).parent
+    places = [folder / option.value, folder.parent / option.value, Path(option.value)]
+    path = next((place for place in places if place.is_file()), None)
+    if path is None:
+        section.fail(
+            f"tree={option.value}: there is no such file",
+            option.line,
+            "put it beside the .cfg, or write its whole path",
+        )
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            section.fail(f"tree={option.value}: the file is too large for a tree of classes", option.line)
+        lines = path.read_text("utf-8", errors="replace").splitlines()
+    except OSError as error:
+        section.fail(f"tree={option.value} cannot be read: {error.strerror or error}", option.line)
+    parents: list[int] = []
+    for number, line in enumerate(lines, 1):
+        words = line.split()
+        text = words[1] if len(words) > 1 else "-1"
+        if not words or not text.removeprefix("-").isdecimal() or not -1 <= int(text[:9]) < len(parents):
+            section.fail(
+                f"tree={option.value}: line {number} is {line[:40]!r}, expected a name and the number of its parent, -1 or"
+                f" below {len(parents)}",
+                option.line,
+            )
+        parents.append(int(text))
+    if len(parents) != classes or parents[0] != -1:
+        section.fail(f"tree={option.value} has {len(parents):,} classes, the layer {classes:,}", option.line)
+    return tuple(parents)
