@@ -16,7 +16,7 @@ from ...onnx_node import from_node, is_plugin_node, node_attributes
 from ...plugin import Plugin
 from ..base import Arrays, Availability, BuildOptions, Engine, ExecutionContext
 from ..plugin_runner import PluginRunner
-from .ops import COORDINATES, OPS, ROUNDINGS
+from .ops import KNOWN_VALUES, OPS
 from .windows import convolve
 
 if TYPE_CHECKING:
@@ -25,18 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["ReferenceEngine"]
 
 Array = npt.NDArray[Any]
-_UNSUPPORTED: dict[
-    str, dict[str, tuple[str, ...]]
-] = {  # attribute values that change the meaning and are not computed here
-    "Resize": {
-        "mode": ("nearest",),
-        "coordinate_transformation_mode": COORDINATES,
-        "nearest_mode": ROUNDINGS,
-        "keep_aspect_ratio_policy": ("stretch",),
-    },
-    "Pad": {"mode": ("constant",)},
-}
-_OLDEST_OPSET = 13  # before it, Softmax meant something else, and axes were attributes
+_OLDEST_OPSET = 13  # before it, Softmax meant something else
 
 
 @dataclass(frozen=True)
@@ -97,7 +86,7 @@ class ReferenceEngine(Engine):
                 continue
             plugin = from_node(node) if is_plugin_node(node) else None
             if plugin is None:
-                _check_operator(node, attributes)
+                _check_operator(node, attributes, self._constants)
             if node.op_type == "Split":
                 attributes.setdefault("num_outputs", len(node.output))
             uses.subtract(node.input)
@@ -165,25 +154,37 @@ def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
     return inliner.inline_selected_functions(model, sorted(functions))  # type: ignore[no-any-return]
 
 
-def _check_operator(node: onnx.NodeProto, attributes: dict[str, Any]) -> None:
+def _check_operator(node: onnx.NodeProto, attributes: dict[str, Any], constants: Arrays) -> None:
     where = f"engine 'reference': node {node.name or node.output[0]!r}"
-    if node.domain not in ("", "ai.onnx") or (node.op_type not in OPS and node.op_type != "DequantizeLinear"):
+    elsewhere = 'Do: engine="cpu" or engine="onnxruntime"'
+    if node.domain not in ("", "ai.onnx") or node.op_type not in OPS:
         near = difflib.get_close_matches(node.op_type, OPS, n=3)
         raise BuildError(
             f"{where}: operator {node.domain + '::' if node.domain else ''}{node.op_type} is not known"
             + (f"; near: {', '.join(near)}" if near else "")
-            + '.\nDo: engine="cpu" or engine="onnxruntime", or write it as a plugin: @plugin(namespace=...)',
+            + f".\n{elsewhere}, or write it as a plugin: @plugin(namespace=...)",
             node=node.name,
             op_type=node.op_type,
         )
-    for name, accepted in _UNSUPPORTED.get(node.op_type, {}).items():
+    for name, known in KNOWN_VALUES.get(node.op_type, {}).items():
         value = attributes.get(name)
-        if value is not None and value not in accepted:
+        if value is not None and value not in known:
             raise BuildError(
-                f"{where}: {node.op_type} with {name}={value!r} is not computed here; it knows {', '.join(accepted)}"
+                f"{where}: {node.op_type} with {name}={value!r} is not computed here; "
+                + (f"it knows {', '.join(map(str, known))}" if known else f"it knows {node.op_type} without {name}")
+                + f".\n{elsewhere}",
+                node=node.name,
+                op_type=node.op_type,
             )
     if node.op_type == "MaxPool" and len(node.output) > 1:
-        raise BuildError(f"{where}: the second output of MaxPool, the indices, is not computed here")
+        raise BuildError(
+            f"{where}: the second output of MaxPool, the indices, is not computed here.\n{elsewhere}", node=node.name
+        )
+    if node.op_type == "Dropout" and any(name and constants.get(name, np.True_).any() for name in node.input[2:]):
+        raise BuildError(
+            f"{where}: Dropout with training_mode is random, and is not computed here.\nDo: export the model for inference",
+            node=node.name,
+        )
 
 
 def _constant(node: onnx.NodeProto, attributes: dict[str, Any]) -> Array:

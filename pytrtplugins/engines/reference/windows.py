@@ -1,35 +1,32 @@
-"""Operators that slide a window over an image: convolution and pooling, by copying the windows out and reducing them."""
+"""Operators that slide a window over an image: convolution, its transpose, and pooling, one place in the window at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["WINDOW_OPS", "convolve"]
+__all__ = ["WINDOW_OPS", "convolve", "convolve_transposed"]
 
 Array = npt.NDArray[Any]
 Attributes = Mapping[str, Any]
 
 
 def windows(x: Array, kernel: Sequence[int], a: Attributes, fill: float) -> Array:
-    """Every window of an image: [N, C, H, W] → [N, C, kh, kw, oh, ow], the border filled with ``fill``."""
-    strides, dilations = a.get("strides", [1, 1]), a.get("dilations", [1, 1])
-    reach = [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=True)]
+    """Every window of an image: [N, C, H, W] → [N, C, kh, kw, oh, ow], the border filled with ``fill``.
+
+    So it is with one spatial axis or three.
+    """
+    strides, dilations = _steps(a, kernel)
+    reach = _reach(kernel, dilations)
     pads = _pads(x.shape[2:], reach, strides, a)
-    sizes = [size + low + high for size, low, high in zip(x.shape[2:], pads[:2], pads[2:], strict=True)]
-    x = np.pad(x, [(0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])], constant_values=x.dtype.type(fill))
-    out = [(size - r) // step + 1 for size, r, step in zip(sizes, reach, strides, strict=True)]
-    n, c = x.shape[:2]
-    result = np.empty((n, c, *kernel, *out), x.dtype)
-    for i in range(kernel[0]):
-        for j in range(kernel[1]):
-            y0, x0 = i * dilations[0], j * dilations[1]
-            result[:, :, i, j] = x[
-                :, :, y0 : y0 + out[0] * strides[0] : strides[0], x0 : x0 + out[1] * strides[1] : strides[1]
-            ]
+    x = np.pad(x, [(0, 0), (0, 0), *_border(pads)], constant_values=x.dtype.type(fill))
+    out = [(size - r) // step + 1 for size, r, step in zip(x.shape[2:], reach, strides, strict=True)]
+    result = np.empty((*x.shape[:2], *kernel, *out), x.dtype)
+    for place in np.ndindex(*kernel):
+        result[(slice(None), slice(None), *place)] = x[_under(place, out, strides, dilations)]
     return result
 
 
@@ -45,73 +42,126 @@ def convolve(x: Array, weight: Array, a: Attributes, fill: float = 0.0) -> Array
     Returns:
         [N, M, oh, ow], float64, no bias.
     """
-    groups = a.get("group", 1)
+    groups, kernel = a.get("group", 1), weight.shape[2:]
+    rows = weight.reshape(groups, weight.shape[0] // groups, -1).astype(np.float64)
     outputs = []
     for image in x:  # one image at a time bounds the memory for the windows
-        views = windows(image[None], weight.shape[2:], a, fill)[0]
-        oh, ow = views.shape[3:]
-        columns = views.reshape(groups, -1, oh * ow).astype(np.float64)
-        rows = weight.reshape(groups, weight.shape[0] // groups, -1).astype(np.float64)
-        outputs.append(np.matmul(rows, columns).reshape(weight.shape[0], oh, ow))
+        views = windows(image[None], kernel, a, fill)[0]
+        out = views.shape[1 + len(kernel) :]
+        columns = views.reshape(groups, rows.shape[2], -1).astype(np.float64)
+        outputs.append(np.matmul(rows, columns).reshape(weight.shape[0], *out))
     return np.stack(outputs)
 
 
+def convolve_transposed(x: Array, weight: Array, a: Attributes) -> Array:
+    """What `convolve` reads of a place, written there: sums of products in float64.
+
+    Args:
+        x: [N, C, H, W].
+        weight: [C, M / groups, kh, kw].
+        a: The ONNX attributes of ConvTranspose.
+
+    Returns:
+        [N, M, oh, ow], float64, no bias.
+    """
+    groups, kernel, dims = a.get("group", 1), weight.shape[2:], x.shape[2:]
+    strides, dilations = _steps(a, kernel)
+    pads, extra = a.get("pads", [0] * 2 * len(kernel)), a.get("output_padding", [0] * len(kernel))
+    whole = [(d - 1) * s + r + e for d, s, r, e in zip(dims, strides, _reach(kernel, dilations), extra, strict=True)]
+    columns = x.reshape(len(x), groups, x.shape[1] // groups, -1).astype(np.float64)
+    rows = weight.reshape(groups, x.shape[1] // groups, weight.shape[1], *kernel).astype(np.float64)
+    result = np.zeros((len(x), groups * weight.shape[1], *whole))
+    for place in np.ndindex(*kernel):
+        part = np.matmul(rows[(..., *place)].swapaxes(1, 2), columns)
+        result[_under(place, dims, strides, dilations)] += part.reshape(*result.shape[:2], *dims)
+    inside: Any = (..., *(slice(low, size - high) for (low, high), size in zip(_border(pads), whole, strict=True)))
+    cropped: Array = result[inside]
+    return cropped
+
+
+def _steps(a: Attributes, kernel: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
+    """Strides and dilations."""
+    ones = [1] * len(kernel)
+    return a.get("strides", ones), a.get("dilations", ones)
+
+
+def _reach(kernel: Sequence[int], dilations: Sequence[int]) -> list[int]:
+    return [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=True)]
+
+
+def _under(place: Sequence[int], out: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Any:
+    """Index of the pixels that lie under one place of the window, for all its positions."""
+    begins = [p * d for p, d in zip(place, dilations, strict=True)]
+    return (..., *(slice(b, b + (n - 1) * s + 1, s) for b, n, s in zip(begins, out, strides, strict=True)))
+
+
 def _pads(dims: Sequence[int], reach: Sequence[int], strides: Sequence[int], a: Attributes) -> list[int]:
-    kind = a.get("auto_pad", "NOTSET")
-    pads = list(a.get("pads", [0, 0, 0, 0]))
+    """Pixels to add on the low side of each axis, then on the high side of each."""
+    kind, rank = a.get("auto_pad", "NOTSET"), len(dims)
+    pads = list(a.get("pads", [0] * 2 * rank))
     if kind in ("SAME_UPPER", "SAME_LOWER"):
         total = [max((-(-d // s) - 1) * s + r - d, 0) for d, r, s in zip(dims, reach, strides, strict=True)]
         low = [t // 2 if kind == "SAME_UPPER" else t - t // 2 for t in total]
         pads = [*low, *(t - small for t, small in zip(total, low, strict=True))]
     if a.get("ceil_mode", 0):  # enough on the high side for a last, partial window that starts inside
-        for axis in range(2):
-            size = dims[axis] + pads[axis] + pads[axis + 2]
+        for axis in range(rank):
+            size = dims[axis] + pads[axis] + pads[axis + rank]
             count = -(-(size - reach[axis]) // strides[axis]) + 1
             if (count - 1) * strides[axis] >= dims[axis] + pads[axis]:
                 count -= 1
-            pads[axis + 2] += max((count - 1) * strides[axis] + reach[axis] - size, 0)
+            pads[axis + rank] += max((count - 1) * strides[axis] + reach[axis] - size, 0)
     return pads
 
 
+def _border(pads: Sequence[int]) -> list[tuple[int, int]]:
+    """ONNX's order of pads as NumPy's."""
+    rank = len(pads) // 2
+    return list(zip(pads[:rank], pads[rank:], strict=True))
+
+
+def _with_bias(sums: Array, bias: Array | None, dtype: np.dtype[Any]) -> Array:
+    per_filter = (-1, *[1] * (sums.ndim - 2))
+    return (sums if bias is None else sums + bias.reshape(per_filter)).astype(dtype)
+
+
 def _conv(a: Attributes, x: Array, weight: Array, bias: Array | None = None) -> Array:
-    y = convolve(x, weight, a)
-    return (y if bias is None else y + bias.reshape(-1, 1, 1)).astype(x.dtype)
+    return _with_bias(convolve(x, weight, a), bias, x.dtype)
+
+
+def _conv_transpose(a: Attributes, x: Array, weight: Array, bias: Array | None = None) -> Array:
+    return _with_bias(convolve_transposed(x, weight, a), bias, x.dtype)
+
+
+def _over_windows(kernel: Sequence[int]) -> tuple[int, ...]:
+    return tuple(range(2, 2 + len(kernel)))
 
 
 def _max_pool(a: Attributes, x: Array) -> Array:
-    lowest = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
-    result: Array = windows(x, a["kernel_shape"], a, lowest).max(axis=(2, 3))
+    lowest = (np.iinfo if x.dtype.kind in "iu" else np.finfo)(x.dtype).min  # onnxruntime's and darknet's border
+    kernel = a["kernel_shape"]
+    result: Array = windows(x, kernel, a, lowest).max(axis=_over_windows(kernel))
     return result
 
 
 def _average_pool(a: Attributes, x: Array) -> Array:
-    total = windows(x.astype(np.float64), a["kernel_shape"], a, 0.0).sum(axis=(2, 3))
-    counted = np.ones_like(x[:1, :1], np.float64)
-    if a.get("count_include_pad", 0):
-        dilations = a.get("dilations", [1, 1])
-        reach = [(size - 1) * step + 1 for size, step in zip(a["kernel_shape"], dilations, strict=True)]
-        pads = _pads(x.shape[2:], reach, a.get("strides", [1, 1]), {**a, "ceil_mode": 0})
-        counted = np.pad(counted, [(0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])], constant_values=1.0)
-        a = {**a, "pads": [0, 0, 0, 0], "auto_pad": "NOTSET"}
-    result: Array = (total / windows(counted, a["kernel_shape"], a, 0.0).sum(axis=(2, 3))).astype(x.dtype)
+    """A border that counts is that of ``pads``, and never what ceil_mode adds to it."""
+    kernel, dims = a["kernel_shape"], x.shape[2:]
+    strides, dilations = _steps(a, kernel)
+    reach = _reach(kernel, dilations)
+    plain, whole = (_pads(dims, reach, strides, {**a, "ceil_mode": mode}) for mode in (0, a.get("ceil_mode", 0)))
+    added = [wide - narrow for wide, narrow in zip(whole, plain, strict=True)]
+    steps = {"strides": strides, "dilations": dilations}
+    counted = np.pad(np.ones(dims), _border(plain), constant_values=a.get("count_include_pad", 0))[None, None]
+    over = _over_windows(kernel)
+    total = windows(x.astype(np.float64), kernel, {**steps, "pads": whole}, 0.0).sum(axis=over)
+    result: Array = (total / windows(counted, kernel, {**steps, "pads": added}, 0.0).sum(axis=over)).astype(x.dtype)
     return result
 
 
-def _global_average(a: Attributes, x: Array) -> Array:
-    result: Array = x.astype(np.float64).mean(axis=tuple(range(2, x.ndim)), keepdims=True).astype(x.dtype)
-    return result
-
-
-def _global_max(a: Attributes, x: Array) -> Array:
-    result: Array = x.max(axis=tuple(range(2, x.ndim)), keepdims=True)
-    return result
-
-
-WINDOW_OPS: dict[str, Any] = {
+WINDOW_OPS: dict[str, Callable[..., Any]] = {
     "AveragePool": _average_pool,
     "Conv": _conv,
-    "GlobalAveragePool": _global_average,
-    "GlobalMaxPool": _global_max,
+    "ConvTranspose": _conv_transpose,
     "MaxPool": _max_pool,
 }
 """Name of an operator → function (attributes, *inputs) → output."""

@@ -1,0 +1,137 @@
+"""Operators that compute each element of their result from one element of every input."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..._optional import require
+
+__all__ = ["ELEMENTWISE_OPS"]
+
+Array = npt.NDArray[Any]
+Attributes = Mapping[str, Any]
+
+
+def _in_double(function: Callable[[Array], Array]) -> Callable[..., Array]:
+    """An operator of one input that is computed in float64."""
+
+    def run(a: Attributes, x: Array) -> Array:
+        return function(x.astype(np.float64)).astype(x.dtype)
+
+    return run
+
+
+def _binary(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
+    def run(a: Attributes, x: Array, y: Array) -> Array:
+        return function(x, y)
+
+    return run
+
+
+def _many(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
+    def run(a: Attributes, first: Array, *rest: Array) -> Array:
+        for value in rest:
+            first = function(first, value)
+        return first
+
+    return run
+
+
+def _divide(x: Array, y: Array) -> Array:
+    """Integers are divided as in C: towards zero."""
+    if x.dtype.kind == "f":
+        return x / y
+    rounded_down = (x % y != 0) & ((x < 0) != (y < 0))
+    return np.asarray(x // y + rounded_down, x.dtype)
+
+
+def _mod(a: Attributes, x: Array, y: Array) -> Array:
+    """The sign is the divisor's; with ``fmod`` it is the dividend's, as in C."""
+    return np.asarray(np.fmod(x, y) if a.get("fmod", 0) else np.mod(x, y))
+
+
+def _clip(a: Attributes, x: Array, low: Array | None = None, high: Array | None = None) -> Array:
+    x = x if low is None else np.maximum(x, low)
+    return x if high is None else np.minimum(x, high)
+
+
+def _cast(a: Attributes, x: Array) -> Array:
+    return x.astype(require("onnx.helper", extra="onnx").tensor_dtype_to_np_dtype(a["to"]))
+
+
+def _leaky(a: Attributes, x: Array) -> Array:
+    return np.where(x < 0, x * x.dtype.type(a.get("alpha", 0.01)), x)
+
+
+def _elu(a: Attributes, x: Array) -> Array:
+    wide = x.astype(np.float64)
+    return np.where(wide < 0, a.get("alpha", 1.0) * np.expm1(np.minimum(wide, 0)), wide).astype(x.dtype)
+
+
+def _selu(a: Attributes, x: Array) -> Array:
+    wide, alpha = x.astype(np.float64), a.get("alpha", 1.6732632423543772)
+    y: Array = a.get("gamma", 1.0507009873554805) * np.where(wide > 0, wide, alpha * np.expm1(np.minimum(wide, 0)))
+    return y.astype(x.dtype)
+
+
+def _hard_sigmoid(a: Attributes, x: Array) -> Array:
+    wide: Array = a.get("alpha", 0.2) * x.astype(np.float64) + a.get("beta", 0.5)
+    return np.clip(wide, 0, 1).astype(x.dtype)
+
+
+def _erf(x: Array) -> Array:
+    return np.asarray(np.frompyfunc(math.erf, 1, 1)(x), np.float64)
+
+
+ELEMENTWISE_OPS: dict[str, Callable[..., Any]] = {
+    "Abs": lambda a, x: np.abs(x),
+    "Add": _binary(np.add),
+    "And": _binary(np.logical_and),
+    "Cast": _cast,
+    "Ceil": lambda a, x: np.ceil(x),
+    "Clip": _clip,
+    "Div": _binary(_divide),
+    "Dropout": lambda a, x, *_: [x, np.ones(x.shape, np.bool_)],
+    "Elu": _elu,
+    "Equal": _binary(np.equal),
+    "Erf": _in_double(_erf),
+    "Exp": _in_double(np.exp),
+    "Floor": lambda a, x: np.floor(x),
+    "Greater": _binary(np.greater),
+    "GreaterOrEqual": _binary(np.greater_equal),
+    "HardSigmoid": _hard_sigmoid,
+    "HardSwish": _in_double(lambda x: x * np.clip(x / 6 + 0.5, 0, 1)),
+    "Identity": lambda a, x: x,
+    "LeakyRelu": _leaky,
+    "Less": _binary(np.less),
+    "LessOrEqual": _binary(np.less_equal),
+    "Log": _in_double(np.log),
+    "Max": _many(np.maximum),
+    "Min": _many(np.minimum),
+    "Mish": _in_double(lambda x: x * np.tanh(np.logaddexp(x, 0))),
+    "Mod": _mod,
+    "Mul": _binary(np.multiply),
+    "Neg": lambda a, x: -x,
+    "Not": lambda a, x: np.logical_not(x),
+    "Or": _binary(np.logical_or),
+    "PRelu": lambda a, x, slope: np.where(x < 0, x * slope, x),
+    "Pow": lambda a, x, y: np.power(x.astype(np.float64), y).astype(x.dtype),
+    "Reciprocal": lambda a, x: np.reciprocal(x),
+    "Relu": lambda a, x: np.maximum(x, x.dtype.type(0)),
+    "Round": lambda a, x: np.rint(x),
+    "Selu": _selu,
+    "Sigmoid": _in_double(lambda x: 1 / (1 + np.exp(-x))),
+    "Sign": lambda a, x: np.sign(x),
+    "Softplus": _in_double(lambda x: np.logaddexp(x, 0)),
+    "Sqrt": _in_double(np.sqrt),
+    "Sub": _binary(np.subtract),
+    "Sum": _many(np.add),
+    "Tanh": _in_double(np.tanh),
+    "Where": lambda a, condition, x, y: np.where(condition, x, y),
+}
+"""Name of an operator → function (attributes, *inputs) → output, or a list of outputs."""

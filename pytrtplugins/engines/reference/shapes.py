@@ -1,0 +1,152 @@
+"""Operators that move values and compute none: each element of the result is one of an input's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["COORDINATES", "ROUNDINGS", "SHAPE_OPS"]
+
+Array = npt.NDArray[Any]
+Attributes = Mapping[str, Any]
+
+
+def _concat(a: Attributes, *values: Array) -> Array:
+    return np.concatenate(values, axis=a["axis"])
+
+
+def _reshape(a: Attributes, x: Array, shape: Array) -> Array:
+    sizes = [x.shape[k] if size == 0 and not a.get("allowzero") else int(size) for k, size in enumerate(shape)]
+    return x.reshape(sizes)
+
+
+def _transpose(a: Attributes, x: Array) -> Array:
+    return np.ascontiguousarray(np.transpose(x, a.get("perm")))
+
+
+_PLACES: dict[str, Callable[[Array, Any, int, int], Array]] = {  # (index, factor, old size, new size) → place in x
+    "asymmetric": lambda index, factor, old, new: index / factor,
+    "half_pixel": lambda index, factor, old, new: (index + np.float32(0.5)) / factor - np.float32(0.5),
+    "align_corners": lambda index, factor, old, new: index * np.float32(old - 1) / np.float32(max(new - 1, 1)),
+}
+_NEAREST: dict[str, Callable[[Array], Array]] = {
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round_prefer_floor": lambda place: np.ceil(place - np.float32(0.5)),
+    "round_prefer_ceil": lambda place: np.floor(place + np.float32(0.5)),
+}
+COORDINATES, ROUNDINGS = tuple(_PLACES), tuple(_NEAREST)
+
+
+def _resize(
+    a: Attributes, x: Array, roi: Array | None = None, scales: Array | None = None, sizes: Array | None = None
+) -> Array:
+    """To the nearest pixel; the places are float32, as in onnxruntime, which lets ties be ties within rounding."""
+    place = _PLACES[a.get("coordinate_transformation_mode", "half_pixel")]
+    nearest = _NEAREST[a.get("nearest_mode", "round_prefer_floor")]
+    for k, axis in enumerate(a.get("axes", range(x.ndim))):
+        old = x.shape[axis]
+        if sizes is None:
+            factor = np.float32(1 if scales is None else scales[k])
+            new = int(np.float32(old) * factor)
+        else:
+            new = int(sizes[k])
+            factor = np.float32(new) / np.float32(old)
+        if factor != 1:
+            places = nearest(place(np.arange(new, dtype=np.float32), factor, old, new))
+            x = np.take(x, np.clip(places, 0, old - 1).astype(np.int64), axis=axis)
+    return x
+
+
+def _slice(
+    a: Attributes, x: Array, starts: Array, ends: Array, axes: Array | None = None, steps: Array | None = None
+) -> Array:
+    where = range(len(starts)) if axes is None else axes
+    by = [1] * len(starts) if steps is None else steps
+    index = [slice(None)] * x.ndim
+    for axis, *bounds in zip(where, starts, ends, by, strict=True):
+        index[axis] = _clamped(x.shape[axis], *(int(bound) for bound in bounds))
+    return x[tuple(index)]
+
+
+def _clamped(size: int, start: int, end: int, step: int) -> slice:
+    """ONNX moves a start that lies outside to the nearest element; NumPy finds nothing from there downwards."""
+    low, high = (0, size) if step > 0 else (-1, size - 1)
+    first = min(max(start + size * (start < 0), 0), high)
+    last = min(max(end + size * (end < 0), low), high)
+    return slice(first, None if last < 0 else last, step)
+
+
+def _split(a: Attributes, x: Array, sizes: Array | None = None) -> list[Array]:
+    axis = a.get("axis", 0)
+    count = a.get("num_outputs", 1)
+    parts = [-(-x.shape[axis] // count)] * (count - 1) if sizes is None else list(sizes[:-1])
+    return np.split(x, np.cumsum(parts), axis=axis)
+
+
+def _squeeze(a: Attributes, x: Array, axes: Array | None = None) -> Array:
+    return np.squeeze(x, None if axes is None else tuple(int(axis) for axis in axes))
+
+
+def _unsqueeze(a: Attributes, x: Array, axes: Array) -> Array:
+    return np.expand_dims(x, tuple(int(axis) for axis in axes))
+
+
+def _flatten(a: Attributes, x: Array) -> Array:
+    axis = a.get("axis", 1)
+    return x.reshape(int(np.prod(x.shape[:axis], dtype=np.int64)), -1)
+
+
+def _space_to_depth(a: Attributes, x: Array) -> Array:
+    n, c, h, w = x.shape
+    s = a["blocksize"]
+    return x.reshape(n, c, h // s, s, w // s, s).transpose(0, 3, 5, 1, 2, 4).reshape(n, c * s * s, h // s, w // s)
+
+
+def _depth_to_space(a: Attributes, x: Array) -> Array:
+    n, c, h, w = x.shape
+    s = a["blocksize"]
+    if a.get("mode", "DCR") == "DCR":
+        blocks = x.reshape(n, s, s, c // s**2, h, w).transpose(0, 3, 4, 1, 5, 2)
+    else:
+        blocks = x.reshape(n, c // s**2, s, s, h, w).transpose(0, 1, 4, 2, 5, 3)
+    return blocks.reshape(n, c // s**2, h * s, w * s)
+
+
+def _pad(a: Attributes, x: Array, pads: Array, value: Array | None = None, axes: Array | None = None) -> Array:
+    """With a constant; negative numbers cut."""
+    where = list(range(x.ndim)) if axes is None else [int(axis) for axis in axes]
+    width = np.zeros((x.ndim, 2), np.int64)
+    width[where] = pads.reshape(2, -1).T
+    x = np.pad(x, np.maximum(width, 0), constant_values=0 if value is None else value.item())
+    return x[tuple(slice(max(-low, 0), size + min(high, 0)) for (low, high), size in zip(width, x.shape, strict=True))]
+
+
+def _constant_of_shape(a: Attributes, shape: Array) -> Array:
+    value = a.get("value", np.zeros(1, np.float32))
+    return np.full([int(size) for size in shape], value.item(), value.dtype)
+
+
+SHAPE_OPS: dict[str, Callable[..., Any]] = {
+    "Concat": _concat,
+    "ConstantOfShape": _constant_of_shape,
+    "DepthToSpace": _depth_to_space,
+    "Expand": lambda a, x, shape: np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(int(s) for s in shape))),
+    "Flatten": _flatten,
+    "Gather": lambda a, x, index: np.take(x, index, axis=a.get("axis", 0)),
+    "Pad": _pad,
+    "Reshape": _reshape,
+    "Resize": _resize,
+    "Shape": lambda a, x: np.array(x.shape[a.get("start", 0) : a.get("end")], np.int64),
+    "Slice": _slice,
+    "SpaceToDepth": _space_to_depth,
+    "Split": _split,
+    "Squeeze": _squeeze,
+    "Tile": lambda a, x, repeats: np.tile(x, repeats),
+    "Transpose": _transpose,
+    "Unsqueeze": _unsqueeze,
+}
+"""Name of an operator → function (attributes, *inputs) → output, or a list of outputs."""

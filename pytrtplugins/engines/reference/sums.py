@@ -1,0 +1,114 @@
+"""Operators that sum: matrix products, reductions and normalizations.
+
+Sums are taken in float64 and rounded to float32 once, so the results are nearer to the true ones than those of an engine
+that sums in float32. Integers stay integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["SUM_OPS"]
+
+Array = npt.NDArray[Any]
+Attributes = Mapping[str, Any]
+
+
+def _wide(x: Array) -> Array:
+    return x.astype(np.float64) if x.dtype.kind == "f" else x
+
+
+def _gemm(a: Attributes, x: Array, y: Array, bias: Array | None = None) -> Array:
+    left, right = (x.T if a.get("transA") else x), (y.T if a.get("transB") else y)
+    product: Array = a.get("alpha", 1.0) * np.matmul(_wide(left), _wide(right))
+    return (product if bias is None else product + a.get("beta", 1.0) * _wide(bias)).astype(x.dtype)
+
+
+def _matmul(a: Attributes, x: Array, y: Array) -> Array:
+    return np.asarray(np.matmul(_wide(x), _wide(y)), x.dtype)
+
+
+def _einsum(a: Attributes, *values: Array) -> Array:
+    result: Array = np.einsum(a["equation"], *(_wide(value) for value in values))
+    return np.asarray(result, values[0].dtype)
+
+
+def _reduce(function: Callable[..., Array]) -> Callable[..., Array]:
+    def run(a: Attributes, x: Array, axes: Array | None = None) -> Array:
+        chosen = a.get("axes", ()) if axes is None else axes  # an attribute before opset 18, ReduceSum's before 13
+        over = tuple(int(axis) for axis in chosen) or None
+        if over is None and a.get("noop_with_empty_axes"):
+            return x
+        return np.asarray(function(_wide(x), axis=over, keepdims=bool(a.get("keepdims", 1))), x.dtype)
+
+    return run
+
+
+def _norm(order: int) -> Callable[..., Array]:
+    def norm(x: Array, **over: Any) -> Array:
+        return np.asarray(np.abs(x).sum(**over) if order == 1 else np.sqrt(np.square(x).sum(**over)))
+
+    return norm
+
+
+def _softmax(a: Attributes, x: Array) -> Array:
+    axis = a.get("axis", -1)
+    e = np.exp(x.astype(np.float64) - x.max(axis=axis, keepdims=True))
+    result: Array = (e / e.sum(axis=axis, keepdims=True)).astype(x.dtype)
+    return result
+
+
+def _batch_norm(a: Attributes, x: Array, scale: Array, bias: Array, mean: Array, variance: Array) -> Array:
+    s, b, m, v = (
+        value.astype(np.float64).reshape(1, -1, *[1] * (x.ndim - 2)) for value in (scale, bias, mean, variance)
+    )
+    result: Array = ((x - m) / np.sqrt(v + a.get("epsilon", 1e-5)) * s + b).astype(x.dtype)
+    return result
+
+
+def _lp_normalization(a: Attributes, x: Array) -> Array:
+    length = _norm(a.get("p", 2))(_wide(x), axis=a.get("axis", -1), keepdims=True)
+    return np.divide(x, length, where=length != 0, out=np.zeros(x.shape)).astype(x.dtype)
+
+
+def _lrn(a: Attributes, x: Array) -> Array:
+    """Across channels: the window reaches (size - 1) // 2 down, and the rest up."""
+    low = (a["size"] - 1) // 2
+    border = [(0, 0), (low, a["size"] - 1 - low), *[(0, 0)] * (x.ndim - 2)]
+    squares = np.pad(np.square(_wide(x)), border)
+    total = sum(squares[:, first : first + x.shape[1]] for first in range(a["size"]))
+    base = a.get("bias", 1.0) + a.get("alpha", 1e-4) / a["size"] * total
+    result: Array = (x / base ** a.get("beta", 0.75)).astype(x.dtype)
+    return result
+
+
+def _global(function: Callable[..., Array]) -> Callable[..., Array]:
+    def run(a: Attributes, x: Array) -> Array:
+        return function(_wide(x), axis=tuple(range(2, x.ndim)), keepdims=True).astype(x.dtype)
+
+    return run
+
+
+SUM_OPS: dict[str, Callable[..., Any]] = {
+    "BatchNormalization": _batch_norm,
+    "Einsum": _einsum,
+    "Gemm": _gemm,
+    "GlobalAveragePool": _global(np.mean),
+    "GlobalMaxPool": _global(np.max),
+    "LRN": _lrn,
+    "LpNormalization": _lp_normalization,
+    "MatMul": _matmul,
+    "ReduceL1": _reduce(_norm(1)),
+    "ReduceL2": _reduce(_norm(2)),
+    "ReduceMax": _reduce(np.max),
+    "ReduceMean": _reduce(np.mean),
+    "ReduceMin": _reduce(np.min),
+    "ReduceSum": _reduce(np.sum),
+    "ReduceSumSquare": _reduce(lambda x, **over: np.square(x).sum(**over)),
+    "Softmax": _softmax,
+}
+"""Name of an operator → function (attributes, *inputs) → output."""

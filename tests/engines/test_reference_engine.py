@@ -1,0 +1,162 @@
+"""What the reference engine promises beyond its operators: exact integers, and clear refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import pytrtplugins as ptp
+from pytrtplugins.errors import BuildError
+from tests.engines.operators import IMAGE, f, ints, model_of
+
+
+def int8_convolution(codes, weight, scale, scales, bias, pads):
+    """y = Conv(DQ(codes), DQ(weight)) + bias, as a model with codes as its input."""
+    constants = {
+        "s": np.float32(scale),
+        "z": np.int8(0),
+        "w": weight,
+        "sw": scales,
+        "zw": np.zeros(len(scales), np.int8),
+        "b": bias,
+    }
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s", "z"], ["dx"]),
+        helper.make_node("DequantizeLinear", ["w", "sw", "zw"], ["dw"], axis=0),
+        helper.make_node("Conv", ["dx", "dw", "b"], ["y"], pads=pads, kernel_shape=list(weight.shape[2:])),
+        helper.make_node("QuantizeLinear", ["y", "s", "z"], ["q"]),
+    ]
+    graph = helper.make_graph(
+        nodes, "int8", [helper.make_tensor_value_info("x", TensorProto.INT8, codes.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None), helper.make_tensor_value_info("q", TensorProto.INT8, None)],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+
+
+def test_int8_convolutions_add_integers_exactly():
+    rng = np.random.default_rng(3)
+    codes = rng.integers(-128, 128, (1, 3, 5, 4)).astype(np.int8)
+    weight = rng.integers(-127, 128, (2, 3, 3, 3)).astype(np.int8)
+    scales, bias = np.array([0.013, 0.07], np.float32), np.array([0.5, -1.25], np.float32)
+    padded = np.pad(codes.astype(int), [(0, 0), (0, 0), (1, 1), (1, 1)])
+    wanted = np.empty((1, 2, 5, 4), np.float32)
+    for m in range(2):
+        for i in range(5):
+            for j in range(4):
+                total = int((padded[0, :, i : i + 3, j : j + 3] * weight[m].astype(int)).sum())
+                wanted[0, m, i, j] = np.float32(total * (float(np.float32(0.02)) * float(scales[m])) + float(bias[m]))
+    model = int8_convolution(codes, weight, 0.02, scales, bias, [1] * 4)
+    with ptp.build(model, engine="reference", precision="int8").create_context() as context:
+        outputs = context.run({"x": codes})
+    np.testing.assert_array_equal(outputs["y"], wanted)
+    np.testing.assert_array_equal(outputs["q"], np.clip(np.rint(wanted / np.float32(0.02)), -128, 127).astype(np.int8))
+
+
+def test_an_unknown_operator_is_named_with_near_ones():
+    with pytest.raises(BuildError, match=r"Celu is not known; near: Selu"):
+        ptp.build(model_of("Celu", [IMAGE], {}), engine="reference")
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "attributes", "words"),
+    [
+        (
+            "Resize",
+            [IMAGE, f(0), np.array([1, 1, 2, 2], np.float32)],
+            {"mode": "linear"},
+            "mode='linear' is not computed",
+        ),
+        ("Pad", [IMAGE, ints(*[1] * 8)], {"mode": "reflect"}, "mode='reflect' is not computed here; it knows constant"),
+        (
+            "Conv",
+            [IMAGE, f(4, 4, 3, 3)],
+            {"auto_pad": "SAME"},
+            "auto_pad='SAME' is not computed here; it knows NOTSET, SAME",
+        ),
+        ("ConvTranspose", [IMAGE, f(4, 4, 3, 3)], {"auto_pad": "SAME_UPPER"}, "it knows NOTSET, VALID"),
+        (
+            "ConvTranspose",
+            [IMAGE, f(4, 4, 3, 3)],
+            {"output_shape": [8, 10]},
+            "it knows ConvTranspose without output_shape",
+        ),
+        ("LpNormalization", [IMAGE], {"p": 3}, "p=3 is not computed here; it knows 1, 2"),
+        ("Dropout", [IMAGE, np.float32(0.5), np.array(True)], {}, "training_mode is random"),
+    ],
+)
+def test_what_is_not_computed_is_refused_with_the_alternatives(op, inputs, attributes, words):
+    with pytest.raises(BuildError, match=rf"node '{op}': [\s\S]*{words}[\s\S]*\nDo: "):
+        ptp.build(model_of(op, inputs, attributes), engine="reference")
+
+
+def test_an_absent_optional_input_is_no_tensor():
+    node = helper.make_node(
+        "Resize",
+        ["x", "", "s"],
+        ["y"],
+        mode="nearest",
+        coordinate_transformation_mode="asymmetric",
+        nearest_mode="floor",
+    )
+    graph = helper.make_graph(
+        [node], "resize", [helper.make_tensor_value_info("x", TensorProto.FLOAT, IMAGE.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.array([1, 1, 2, 2], np.float32), "s")],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    with ptp.build(model, engine="reference").create_context() as context:
+        np.testing.assert_array_equal(context.run({"x": IMAGE})["y"], IMAGE.repeat(2, 2).repeat(2, 3))
+
+
+def computed(model, x, precision="fp32"):
+    with ptp.build(model, engine="reference", precision=precision).create_context() as context:
+        return context.run({model.graph.input[0].name: x})
+
+
+def test_int8_weights_with_scales_along_the_channels_are_taken_literally():
+    rng = np.random.default_rng(4)
+    codes, weight = (rng.integers(-127, 128, shape).astype(np.int8) for shape in ((1, 4, 5, 5), (4, 4, 3, 3)))
+    model = int8_convolution(
+        codes, weight, 0.02, np.array([0.01, 0.1, 1, 5], np.float32), np.zeros(4, np.float32), [1] * 4
+    )
+    del model.graph.node[1].attribute[:]
+    model.graph.node[1].attribute.append(helper.make_attribute("axis", 1))
+    wanted = ort.InferenceSession(model.SerializeToString()).run(["y"], {"x": codes})[0]
+    np.testing.assert_allclose(computed(model, codes, "int8")["y"], wanted, rtol=1e-5, atol=1e-3)
+
+
+def test_a_local_function_that_is_no_plugin_is_written_out():
+    body = helper.make_function(
+        "own", "Twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])], [helper.make_opsetid("", 18)]
+    )
+    model = model_of("Identity", [IMAGE], {})
+    model.graph.node[0].op_type, model.graph.node[0].domain = "Twice", "own"
+    model.functions.append(body)
+    model.opset_import.append(helper.make_opsetid("own", 1))
+    np.testing.assert_array_equal(computed(model, IMAGE)["y0"], IMAGE * 2)
+
+
+def test_an_old_opset_is_refused():
+    model = model_of("Softmax", [IMAGE], {})
+    model.opset_import[0].version = 11
+    with pytest.raises(BuildError, match="needs opset 13 or newer, the model has 11"):
+        ptp.build(model, engine="reference")
+
+
+def test_the_indices_of_a_max_pool_are_refused():
+    with pytest.raises(BuildError, match="indices"):
+        ptp.build(model_of("MaxPool", [IMAGE], {"kernel_shape": [2, 2]}, outputs=2), engine="reference")
+
+
+def test_infinities_are_results_like_others():
+    model = model_of("Div", [np.ones(2, np.float32), np.zeros(2, np.float32)], {})
+    assert np.isposinf(computed(model, np.ones(2, np.float32))["y0"]).all()
+
+
+def test_sums_of_integers_are_exact_beyond_what_float64_holds():
+    big = ints(2**53 + 1, -(2**53) - 3, 7)
+    with ptp.build(model_of("ReduceSum", [big], {"keepdims": 0}), engine="reference").create_context() as context:
+        assert context.run({"x0": big})["y0"] == 5

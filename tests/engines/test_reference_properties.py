@@ -1,0 +1,131 @@
+"""The reference engine's windows, slices and sizes on random attributes, against onnxruntime."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tests.engines.operators import both, f, ints
+
+
+def pairs(low, high):
+    return st.lists(st.integers(low, high), min_size=2, max_size=2)
+
+
+WINDOWS = st.fixed_dictionaries(
+    {
+        "dims": pairs(1, 7),
+        "kernel": pairs(1, 3),
+        "strides": pairs(1, 3),
+        "pads": st.lists(st.integers(0, 2), min_size=4, max_size=4),
+        "dilations": pairs(1, 2),
+        "groups": st.sampled_from([1, 2, 4]),
+    }
+)
+
+
+def room(case, dilated=True):
+    """How many pixels the padded image has beyond one window: negative where it does not fit."""
+    reach = [(k - 1) * (d if dilated else 1) + 1 for k, d in zip(case["kernel"], case["dilations"], strict=True)]
+    return [
+        d + case["pads"][k] + case["pads"][k + 2] - r for k, (d, r) in enumerate(zip(case["dims"], reach, strict=True))
+    ]
+
+
+@given(WINDOWS)
+def test_convolutions_equal_onnxruntimes(case):
+    assume(min(room(case)) >= 0)
+    weight = f(8, 4 // case["groups"], *case["kernel"])
+    attributes = {name: case[name] for name in ("strides", "pads", "dilations")} | {"group": case["groups"]}
+    (found,), (wanted,) = both("Conv", [f(2, 4, *case["dims"]), weight, f(8)], attributes)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@given(WINDOWS, pairs(0, 1))
+def test_transposed_convolutions_equal_onnxruntimes(case, extra):
+    extra = [min(e, s - 1) for e, s in zip(extra, case["strides"], strict=True)]  # less than a stride
+    attributes = {name: case[name] for name in ("strides", "pads", "dilations")} | {"group": case["groups"]}
+    whole = [(d - 1) * s + (k - 1) * step + 1 + e for d, s, k, step, e in zip(
+        case["dims"], case["strides"], case["kernel"], case["dilations"], extra, strict=True)]  # fmt: skip
+    assume(all(size > low + high for size, low, high in zip(whole, case["pads"][:2], case["pads"][2:], strict=True)))
+    weight = f(4, 6 // (1 if case["groups"] == 1 else 2), *case["kernel"])
+    (found,), (wanted,) = both(
+        "ConvTranspose", [f(2, 4, *case["dims"]), weight], {**attributes, "output_padding": extra}
+    )
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@given(WINDOWS, st.booleans())
+def test_max_pools_equal_onnxruntimes(case, ceil):
+    case["pads"] = [
+        min(p, k - 1) for p, k in zip(case["pads"], case["kernel"] * 2, strict=True)
+    ]  # as onnxruntime requires
+    assume(min(room(case)) >= 0)
+    attributes = {name: case[name] for name in ("strides", "pads", "dilations")} | {"ceil_mode": int(ceil)}
+    (found,), (wanted,) = both("MaxPool", [f(2, 3, *case["dims"])], {**attributes, "kernel_shape": case["kernel"]})
+    np.testing.assert_array_equal(found, wanted)
+
+
+@given(WINDOWS, st.booleans(), st.booleans())
+def test_average_pools_equal_onnxruntimes(case, ceil, counted):
+    case["pads"] = [min(p, k - 1) for p, k in zip(case["pads"], case["kernel"] * 2, strict=True)]
+    assume(min(room(case, dilated=False)) >= 0)
+    attributes = {"strides": case["strides"], "pads": case["pads"], "kernel_shape": case["kernel"]}
+    (found,), (wanted,) = both(
+        "AveragePool",
+        [f(2, 3, *case["dims"])],
+        {**attributes, "ceil_mode": int(ceil), "count_include_pad": int(counted)},
+    )
+    np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=2e-6)
+
+
+BOUND = st.integers(-12, 12)
+
+
+@given(
+    pairs(1, 6),
+    st.lists(st.tuples(BOUND, BOUND, st.sampled_from([-3, -2, -1, 1, 2, 3])), min_size=2, max_size=2),
+    st.booleans(),
+)
+def test_slices_equal_onnxruntimes(dims, bounds, counted_back):
+    starts, ends, steps = (ints(*column) for column in zip(*bounds, strict=True))
+    axes = ints(-1, -2) if counted_back else ints(1, 0)
+    (found,), (wanted,) = both("Slice", [f(*dims), starts, ends, axes, steps], {})
+    np.testing.assert_array_equal(found, wanted)
+
+
+@given(pairs(1, 5), st.lists(st.integers(-2, 3), min_size=4, max_size=4))
+def test_pads_that_add_and_cut_equal_onnxruntimes(dims, pads):
+    assume(all(d + min(low, 0) + min(high, 0) > 0 for d, low, high in zip(dims, pads[:2], pads[2:], strict=True)))
+    (found,), (wanted,) = both("Pad", [f(*dims), ints(*pads), np.float32(7)], {})
+    np.testing.assert_array_equal(found, wanted)
+
+
+PLACES = st.sampled_from(["asymmetric", "half_pixel", "align_corners"])
+ROUNDINGS = st.sampled_from(["floor", "ceil"])  # the others differ where a place is within rounding of a half
+
+
+@given(pairs(1, 13), pairs(1, 29), PLACES, ROUNDINGS)
+def test_resizing_to_sizes_equals_onnxruntimes(dims, wanted_dims, place, rounding):
+    attributes = {"mode": "nearest", "coordinate_transformation_mode": place, "nearest_mode": rounding}
+    x = np.arange(np.prod(dims), dtype=np.float32).reshape(1, 1, *dims)
+    (found,), (wanted,) = both("Resize", [x, None, None, ints(1, 1, *wanted_dims)], attributes)
+    np.testing.assert_array_equal(found, wanted)
+
+
+@given(pairs(1, 13), st.lists(st.floats(0.25, 4, width=32), min_size=2, max_size=2))
+def test_resizing_by_factors_equals_onnxruntimes(dims, factors):
+    wanted_dims = [int(np.float32(d) * np.float32(s)) for d, s in zip(dims, factors, strict=True)]
+    assume(min(wanted_dims) > 0 and wanted_dims != dims)  # onnxruntime copies where no dim changes, as 2 by 1.25
+    attributes = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    x = np.arange(np.prod(dims), dtype=np.float32).reshape(1, 1, *dims)
+    (found,), (wanted,) = both("Resize", [x, None, np.array([1, 1, *factors], np.float32)], attributes)
+    np.testing.assert_array_equal(found, wanted)
+
+
+@given(pairs(1, 3), st.lists(st.booleans(), min_size=2, max_size=2), *[st.integers(1, 4)] * 3)
+def test_batched_matrix_products_equal_onnxruntimes(batch, shared, rows, inner, columns):
+    other = [1 if same else size for size, same in zip(batch, shared, strict=True)]
+    (found,), (wanted,) = both("MatMul", [f(*batch, rows, inner), f(*other, inner, columns)], {})
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
