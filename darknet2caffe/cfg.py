@@ -85,11 +85,23 @@ class Section:
         return default if option is None else self._integer(option, option.value, least, most)
 
     def integers(self, key: str, *, least: int, most: int = 2**31 - 1) -> tuple[int, ...] | None:
-        """The value as ints between commas; None when the key is absent."""
+        """The value as ints between commas; None when the key is absent.
+
+        Raises:
+            CfgError: an item is no whole number, or there is a comma behind the last one or in a comment behind the
+                value: darknet counts commas, and reads 0 there.
+        """
         option = self.option(key)
         if option is None:
             return None
-        return tuple(self._integer(option, item, least, most) for item in _items(option.value))
+        numbers, comment = _uncommented(option.value), option.value[len(_uncommented(option.value)) :]
+        if numbers.endswith(",") or "," in comment:
+            self.fail(
+                f"{key}={option.value}: darknet counts the commas, and takes what stands behind the last number for 0",
+                option.line,
+                "remove the commas behind the last number",
+            )
+        return tuple(self._integer(option, item, least, most) for item in numbers.split(","))
 
     def number(self, key: str, default: float) -> float:
         """The value as a finite float; the default when the key is absent."""
@@ -99,7 +111,9 @@ class Section:
     def numbers(self, key: str) -> tuple[float, ...] | None:
         """The value as finite floats between commas; None when the key is absent."""
         option = self.option(key)
-        return None if option is None else tuple(self._number(option, item) for item in _items(option.value))
+        if option is None:
+            return None
+        return tuple(self._number(option, item) for item in _uncommented(option.value).rstrip(",").split(","))
 
     def line_of(self, key: str) -> int:
         """Line of a key, or of the section when the key is absent."""
@@ -232,10 +246,6 @@ def _warn_of_repeats(sections: Iterable[Section]) -> None:
                     "%s:%d: [%s]: %s is given again (first on line %d); the first one counts",
                     *(section.path, option.line, section.type, option.key, first[option.key]),
                 )
-
-
-def _items(value: str) -> list[str]:
-    return _uncommented(value).rstrip(",").split(",")
 
 
 def _uncommented(value: str) -> str:

@@ -171,7 +171,7 @@ def read_network(
     network = _build(cfg, *choose_dialect(cfg, dialect))
     if weights is None:
         return network
-    return replace(network, weights=read_weights(weights, network.layers, network.cfg.path))
+    return replace(network, weights=read_weights(weights, network.layers, cfg.path, network.dialect))
 
 
 def _build(cfg: Cfg, dialect: Dialect, reason: str) -> Network:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pytrtplugins.errors import WeightsError
 
-from .layers import Convolutional, Layer, PluginLayer
+from .layers import Convolutional, Dialect, Layer, PluginLayer
 
 __all__ = ["FloatArray", "Header", "Parameters", "Weights", "random_parameters", "read_weights"]
 
@@ -31,12 +31,14 @@ class Header:
     Attributes:
         major, minor, revision: Version of the format; above 1000 in the first two marks transposed connected layers.
         seen: Images that the training has seen.
+        dialect: Whose darknet reads it: the fork has a wide ``seen`` whatever stands in major and minor.
     """
 
     major: int = 0
     minor: int = 2
     revision: int = 0
     seen: int = 0
+    dialect: Dialect = field(default="pjreddie", compare=False)
 
     @property
     def transposed(self) -> bool:
@@ -46,7 +48,8 @@ class Header:
     @property
     def wide_seen(self) -> bool:
         """Whether ``seen`` has 8 bytes; older files have 4."""
-        return self.major * 10 + self.minor >= 2 and self.major < 1000 and self.minor < 1000
+        narrow = self.dialect == "pjreddie" and (self.major >= 1000 or self.minor >= 1000)
+        return self.major * 10 + self.minor >= 2 and not narrow
 
     @property
     def size_bytes(self) -> int:
@@ -90,7 +93,9 @@ class Weights:
         return b"".join([self.header.to_bytes(), *(np.ascontiguousarray(array, "<f4").tobytes() for array in arrays)])
 
 
-def read_weights(path: str | Path, layers: Sequence[Layer], cfg: str = "the cfg") -> Weights:
+def read_weights(
+    path: str | Path, layers: Sequence[Layer], cfg: str = "the cfg", dialect: Dialect = "pjreddie"
+) -> Weights:
     """Read the .weights file of a network.
 
     The file is mapped into memory, not read: arrays take no memory until they are used, and nothing is allocated
@@ -100,6 +105,7 @@ def read_weights(path: str | Path, layers: Sequence[Layer], cfg: str = "the cfg"
         path: The file.
         layers: The network's layers, which say how many numbers come in which order.
         cfg: Name of the cfg, for messages.
+        dialect: Whose darknet wrote the file.
 
     Returns:
         The header and one set of arrays per layer.
@@ -112,7 +118,7 @@ def read_weights(path: str | Path, layers: Sequence[Layer], cfg: str = "the cfg"
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
-            header = _parse_header(path, file.read(20), size)
+            header = _parse_header(path, file.read(20), size, dialect)
     except OSError as error:
         raise WeightsError(f"{path}: cannot be read: {error.strerror or error}.", path=str(path), offset=0) from error
     _check_size(path, size - header.size_bytes, header, layers, cfg)
@@ -193,12 +199,13 @@ def count_parameters(layer: Layer) -> int:
     return sum(math.prod(shape) for _, shape in layer.parameters)
 
 
-def _parse_header(path: Path, data: bytes, size: int) -> Header:
+def _parse_header(path: Path, data: bytes, size: int, dialect: Dialect) -> Header:
     if len(data) >= _VERSION.size:
-        header = Header(*_VERSION.unpack_from(data))
+        major, minor, revision = _VERSION.unpack_from(data)
+        header = Header(major, minor, revision, dialect=dialect)
         if len(data) >= header.size_bytes:
             (seen,) = struct.unpack_from("<Q" if header.wide_seen else "<i", data, _VERSION.size)
-            return Header(header.major, header.minor, header.revision, seen)
+            return replace(header, seen=seen)
     raise WeightsError(
         f"{path}: the file has {size} bytes; a darknet weights file has a header of 16 or 20.",
         path=str(path),

@@ -55,6 +55,7 @@ __all__ = [
     "Softmax",
     "Upsample",
     "YoloLayer",
+    "dims_text",
     "read_layer",
 ]
 
@@ -95,6 +96,9 @@ LAYER_TYPES: Mapping[str, type[Layer]] = {
 }
 """Section names that darknet takes (src/parser.c, string_to_layer_type) and that this package converts."""
 
+PJREDDIE_TYPES = frozenset(["deconv", "deconvolutional", "l2norm", "logistic"])
+"""Those of them that the fork does not know; it ends on them."""
+
 ALEXEYAB_TYPES: Mapping[str, type[Layer]] = {"reorg3d": Reorg3d, "sam": Sam, "scale_channels": ScaleChannels}
 """What AlexeyAB's fork adds to them."""
 
@@ -107,7 +111,10 @@ def read_layer(section: Section, place: Place) -> Layer:
     Raises:
         CfgError: the type or a value is unknown, not supported or does not fit what stands before.
     """
-    types = {**LAYER_TYPES, **(ALEXEYAB_TYPES if place.dialect == "alexeyab" else {})}
+    fork = place.dialect == "alexeyab"
+    types = {**LAYER_TYPES, **ALEXEYAB_TYPES} if fork else LAYER_TYPES
+    if fork and section.type in PJREDDIE_TYPES:
+        section.fail(f"[{section.type}] is no layer of AlexeyAB's darknet", action="convert with --dialect pjreddie")
     cls = types.get(section.type)
     if cls is None:
         known = f"Converted types: {', '.join(sorted({known.type for known in types.values()}))}"
@@ -129,22 +136,15 @@ def _check_keys(section: Section, cls: type[Layer], dialect: Dialect) -> None:
     fork = dialect == "alexeyab"
     refused = {**cls.refused, **(cls.alexeyab_refused if fork else {})}
     known = cls.keys | cls.training_keys | _TRAINING_KEYS
-    if fork:
-        known |= cls.alexeyab_keys | cls.alexeyab_training_keys
+    known |= cls.alexeyab_keys | cls.alexeyab_training_keys if fork else cls.pjreddie_keys
     for option in section.options:
         if option.key in refused:
             neutral = refused[option.key]
             if not neutral or (option.value != neutral and not _equal_numbers(section, option.key, neutral)):
                 section.fail(f"{option.key}={option.value} is not supported", option.line)
         elif option.key not in known:
-            log.warning(
-                "%s:%d: [%s]: unknown key %s=%s is ignored",
-                section.path,
-                option.line,
-                section.type,
-                option.key,
-                option.value,
-            )
+            told = (section.path, option.line, section.type, option.key, option.value)
+            log.warning("%s:%d: [%s]: unknown key %s=%s is ignored", *told)
 
 
 def _equal_numbers(section: Section, key: str, neutral: str) -> bool:

@@ -44,7 +44,10 @@ ACTIVATIONS = (
 """What src/activations.c of pjreddie/darknet knows (get_activation)."""
 
 ALEXEYAB_ACTIVATIONS = ("mish", "swish", "relu6", "hard_mish", "gelu")
-"""What AlexeyAB's fork adds, of what needs nothing but the value itself."""
+"""What AlexeyAB's fork adds, of what needs nothing but the value itself. Its CPU code gives 0 for relu6 (activate has no
+case for it, src/activations.c); the CUDA code is followed there."""
+
+_SPECIAL_ACTIVATIONS = ("mish", "swish", "hard_mish")
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,7 @@ class Layer(ABC):
 
     type: ClassVar[str]
     keys: ClassVar[frozenset[str]] = frozenset()
+    pjreddie_keys: ClassVar[frozenset[str]] = frozenset()  # keys that the fork does not read
     alexeyab_keys: ClassVar[frozenset[str]] = (
         frozenset()
     )  # keys that only the fork reads; pjreddie's darknet ignores them
@@ -213,9 +217,21 @@ def window_count(section: Section, into: int, padding: int, size: int, stride: i
     return out
 
 
-def read_activation(section: Section, place: Place, default: str) -> str:
-    """The section's activation; darknet takes an unknown one as relu, this is an error here."""
+def read_activation(section: Section, place: Place, default: str, *, special: tuple[str, ...] = ()) -> str:
+    """The section's activation; darknet takes an unknown one as relu, this is an error here.
+
+    Args:
+        section: The layer's section.
+        place: Where it stands.
+        default: Taken where the section names none.
+        special: Which of mish, swish and hard_mish the fork computes in this layer; in the others it gives 0.
+    """
     activation = section.text("activation", default)
+    if place.dialect == "alexeyab" and activation in _SPECIAL_ACTIVATIONS and activation not in special:
+        section.fail(
+            f"activation={activation}: the fork gives 0 for it in [{section.type}] (activate in src/activations.c)",
+            section.line_of("activation"),
+        )
     known = ACTIVATIONS + (ALEXEYAB_ACTIVATIONS if place.dialect == "alexeyab" else ())
     if activation not in known:
         hint = " of AlexeyAB's darknet; pjreddie's takes it as relu" if activation in ALEXEYAB_ACTIVATIONS else ""

@@ -66,13 +66,8 @@ class Convolutional(Layer):
                 section.line_of("groups"),
             )
         _check_weights(section, filters, c // groups, size)
-        if size == 1 and (stride > 1 or padding) and place.dialect == "pjreddie":
-            section.fail(
-                f"size=1 with stride={stride} padding={padding}: pjreddie's CPU code reads the wrong values (it skips"
-                " im2col for size 1), its cuDNN code the right ones, so there is no one answer",
-                section.line_of("stride"),
-                "convert with --dialect alexeyab, whose darknet convolves plainly",
-            )
+        if size == 1 and (stride > 1 or padding):
+            _check_size_one(section, place, stride, padding)
         flipped = bool(section.integer("flipped", 0))
         if flipped and groups > 1:
             section.fail(
@@ -90,7 +85,7 @@ class Convolutional(Layer):
             stride=stride,
             padding=padding,
             groups=groups,
-            activation=read_activation(section, place, "logistic"),
+            activation=read_activation(section, place, "logistic", special=("mish", "swish", "hard_mish")),
             batch_normalize=bool(section.integer("batch_normalize", 0)),
             flipped=flipped,
         )
@@ -182,6 +177,19 @@ def _window(section: Section) -> tuple[int, int, int, int]:
     if section.integer("pad", 0):
         padding = size // 2
     return section.integer("filters", 1, least=1), size, section.integer("stride", 1, least=1), padding
+
+
+def _check_size_one(section: Section, place: Place, stride: int, padding: int) -> None:
+    """Refuse what darknet's CPU code computes from the wrong values: it skips im2col for size 1, the fork for stride 1."""
+    if place.dialect == "alexeyab" and stride > 1:
+        return
+    whose = "the fork's" if place.dialect == "alexeyab" else "pjreddie's"
+    section.fail(
+        f"size=1 with stride={stride} padding={padding}: {whose} CPU code reads the wrong values (it skips im2col), its"
+        " cuDNN code the right ones, so there is no one answer",
+        section.line_of("stride" if stride > 1 else "padding"),
+        "" if stride == 1 else "convert with --dialect alexeyab, whose darknet convolves plainly",
+    )
 
 
 def _check_weights(section: Section, filters: int, channels: int, size: int) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..cfg import Section
-from ._base import MOST_ELEMENTS, Layer, Place, common_fields, read_activation
+from ._base import MOST_ELEMENTS, Layer, Place, common_fields, read_activation, window_count
 from .convolution import STATISTICS
 
 __all__ = ["Connected", "Local"]
@@ -94,7 +94,7 @@ class Local(Layer):
         filters, size = section.integer("filters", 1, least=1), section.integer("size", 1, least=1)
         stride, padding = section.integer("stride", 1, least=1), section.integer("pad", 0)
         out_h, out_w = ((into - (1 if padding else size)) // stride + 1 for into in (h, w))
-        read_h, read_w = ((into + 2 * padding - size) // stride + 1 for into in (h, w))
+        read_h, read_w = (window_count(section, into, 2 * padding, size, stride) for into in (h, w))
         if (out_h, out_w) != (read_h, read_w) or min(out_h, out_w) < 1:
             section.fail(
                 f"size={size} stride={stride} pad={padding} on {w} x {h}: darknet makes an output of {out_w} x {out_h} and"

@@ -98,6 +98,7 @@ class Shortcut(Layer):
 
     type = "shortcut"
     keys = frozenset(["from", "activation"])
+    pjreddie_keys = frozenset(["alpha", "beta"])
     alexeyab_refused: ClassVar[Mapping[str, str]] = {"weights_type": "none", "weights_normalization": "none"}
 
     activation: str
@@ -121,7 +122,7 @@ class Shortcut(Layer):
             factors = (section.number("alpha", 1.0), section.number("beta", 1.0))
         return cls(
             **common_fields(section, place, dims, (place.index - 1, *sources)),
-            activation=read_activation(section, place, "linear"),
+            activation=read_activation(section, place, "linear", special=("mish", "swish")),
             alpha=factors[0],
             beta=factors[1],
         )
@@ -136,7 +137,8 @@ def _check_sum(section: Section, place: Place, dims: Shape, source: int) -> None
     other = place.dims(source)
     where = f"layer {place.index - 1}: {dims_text(dims)}, layer {source}: {dims_text(other)}"
     if place.dialect == "alexeyab":
-        reads = place.before[source].input_dims[0] if place.before[source].inputs else other
+        # for the fork's shortcut a layer's shape is that of its input, where it is neither route nor shortcut
+        reads = other if isinstance(place.before[source], (Route, Shortcut)) else place.before[source].input_dims[0]
         if other[1:] != dims[1:]:
             section.fail(f"maps of different sizes cannot be added ({where})", section.line_of("from"))
         if reads == dims and other[0] < dims[0]:
@@ -175,7 +177,7 @@ class ScaleChannels(Layer):
         return cls(
             **common_fields(section, place, dims, (place.index - 1, source)),
             scale_wh=scale_wh,
-            activation=_plain_activation(section, place),
+            activation=read_activation(section, place, "linear"),
         )
 
 
@@ -202,7 +204,7 @@ class Sam(Layer):
             )
         return cls(
             **common_fields(section, place, dims, (place.index - 1, source)),
-            activation=_plain_activation(section, place),
+            activation=read_activation(section, place, "linear"),
         )
 
 
@@ -216,10 +218,3 @@ def _factors(section: Section, place: Place) -> tuple[int, Shape, Shape]:
         section.fail(f"layer {source} ({place.before[source].type}) is no map", section.line_of("from"))
     return source, place.dims(source), place.map_dims(section)
 
-
-def _plain_activation(section: Section, place: Place) -> str:
-    """The activation; the fork does not compute swish and mish in these layers."""
-    activation = read_activation(section, place, "linear")
-    if activation in ("swish", "mish"):
-        section.fail(f"activation={activation}: the fork does not support it here", section.line_of("activation"))
-    return activation

@@ -8,27 +8,35 @@ from typing import ClassVar
 
 from ..cfg import Section
 from ._base import Layer, Place, common_fields
+from .convolution import STATISTICS
 
 __all__ = ["Batchnorm", "L2norm", "Normalization"]
 
 
 @dataclass(frozen=True)
 class Batchnorm(Layer):
-    """``[batchnorm]``: batch normalization with a scale and no bias (src/parser.c, load_batchnorm_weights)."""
+    """``[batchnorm]``: batch normalization (src/parser.c, load_batchnorm_weights).
+
+    Attributes:
+        has_biases: Whether the file has biases: in the fork, not in pjreddie's.
+    """
 
     type = "batchnorm"
     refused: ClassVar[Mapping[str, str]] = {"dontload": "0"}
 
+    has_biases: bool = False
+
     @classmethod
     def read(cls, section: Section, place: Place) -> Batchnorm:
         """Make the layer from its section."""
-        return cls(**common_fields(section, place, place.map_dims(section)))
+        return cls(**common_fields(section, place, place.map_dims(section)), has_biases=place.dialect == "alexeyab")
 
     @property
     def parameters(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
         """Names and shapes of its parameters, in the order of the .weights file."""
         n = self.dims[0]
-        return (("scales", (n,)), ("rolling_mean", (n,)), ("rolling_variance", (n,)))
+        names = (*(["biases"] if self.has_biases else []), *STATISTICS)
+        return tuple((name, (n,)) for name in names)
 
 
 @dataclass(frozen=True)

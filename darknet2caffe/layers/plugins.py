@@ -49,10 +49,15 @@ class PluginLayer(Layer):
 
 @dataclass(frozen=True)
 class RegionLayer(PluginLayer):
-    """``[region]``: YOLOv2's head; with a tree of classes, YOLO9000's."""
+    """``[region]``: YOLOv2's head; with a tree of classes, YOLO9000's.
+
+    The fork writes the same numbers in another order, and applies the logistic to x and y when it makes boxes; the layer
+    is pjreddie's here, so that one decoder does for both.
+    """
 
     type = "region"
-    keys = frozenset(["anchors", "classes", "coords", "num", "softmax", "background", "tree"])
+    keys = frozenset(["anchors", "classes", "coords", "num", "softmax", "tree"])
+    pjreddie_keys = frozenset(["background"])
     training_keys = frozenset(
         [
             *("log", "sqrt", "max", "jitter", "rescore", "thresh", "classfix", "absolute", "random", "bias_match"),
@@ -65,15 +70,23 @@ class RegionLayer(PluginLayer):
     def make_plugin(cls, section: Section, place: Place) -> Plugin:
         """The plugin that the section describes."""
         num = section.integer("num", 1, least=1, most=10_000)
-        classes = section.integer("classes", 20)
+        classes, coords = section.integer("classes", 20), section.integer("coords", 4)
+        softmax, tree = bool(section.integer("softmax", 0)), read_tree(section, classes)
+        fork = place.dialect == "alexeyab"
+        if fork and (coords != 4 or not (softmax or tree)):
+            section.fail(
+                f"coords={coords} softmax={int(softmax)}: the fork's region is converted with 4 coords and softmax=1 or a"
+                " tree only; it leaves classes raw otherwise (src/region_layer.c, forward_region_layer)",
+                section.line_of("coords" if coords != 4 else "softmax"),
+            )
         return Region(
             anchors=_anchors(section, num),
             classes=classes,
-            coords=section.integer("coords", 4),
+            coords=coords,
             num=num,
-            softmax=bool(section.integer("softmax", 0)),
-            background=bool(section.integer("background", 0)),
-            tree=read_tree(section, classes),
+            softmax=softmax,
+            background=not fork and bool(section.integer("background", 0)),
+            tree=tree,
         )
 
     @property

@@ -20,7 +20,8 @@ class ReorgLayer(PluginLayer):
     """``[reorg]``: blocks of pixels become channels."""
 
     type = "reorg"
-    keys = frozenset(["stride", "reverse", "flatten", "extra"])
+    keys = frozenset(["stride", "reverse"])
+    pjreddie_keys = frozenset(["flatten", "extra"])
 
     @classmethod
     def make_plugin(cls, section: Section, place: Place) -> Plugin:

@@ -162,6 +162,8 @@ class Dropout(Layer):
     @classmethod
     def read(cls, section: Section, place: Place) -> Dropout:
         """Make the layer from its section."""
+        if place.index == 0:
+            section.fail("a dropout cannot be the first layer: darknet shares its output with the layer before")
         fields = common_fields(section, place, place.dims(place.index - 1))
         return cls(**fields, keeps_map=place.is_map(place.index - 1))
 

@@ -35,6 +35,7 @@ class Head:
         classes: Number of classes.
         mask: Which anchors a yolo layer uses; empty: all.
         background: A region layer without objectness.
+        new_coords: A yolo layer whose widths and heights are squares.
     """
 
     output: str
@@ -43,12 +44,15 @@ class Head:
     classes: int
     mask: tuple[int, ...] = ()
     background: bool = False
+    new_coords: bool = False
 
     def decode(self, values: Floats, size: tuple[int, int]) -> tuple[Floats, Floats]:
         """Boxes (N, B, 4) and scores (N, B, classes) of the layer's values; ``size`` is the input's (width, height)."""
         if self.type == "region":
             return decode_region(values, self.anchors, self.classes, background=self.background)
-        return decode_yolo(values, self.anchors, self.classes, mask=self.mask, size=size)
+        return decode_yolo(
+            values, self.anchors, self.classes, mask=self.mask, size=size, new_coords=self.new_coords
+        )
 
 
 def read_heads(model: onnx.ModelProto) -> tuple[Head, ...]:
@@ -122,6 +126,7 @@ def _head(entry: Mapping[str, Any]) -> Head:
             classes=int(entry["classes"]),
             mask=tuple(int(value) for value in entry.get("mask") or ()),
             background=bool(entry.get("background", False)),
+            new_coords=bool(entry.get("new_coords", False)),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ModelError(f"{where}: its fields are incomplete or wrong ({error!r}).") from error

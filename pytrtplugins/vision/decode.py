@@ -42,16 +42,23 @@ def decode_region(
 
 
 def decode_yolo(
-    output: Floats, anchors: Sequence[float], classes: int, *, mask: Sequence[int] = (), size: tuple[int, int]
+    output: Floats,
+    anchors: Sequence[float],
+    classes: int,
+    *,
+    mask: Sequence[int] = (),
+    size: tuple[int, int],
+    new_coords: bool = False,
 ) -> tuple[Floats, Floats]:
     """Boxes and scores of a yolo layer (YOLOv3 and its relatives).
 
     Args:
-        output: (N, A·(5 + classes), H, W): the layer's output, with the logistic applied.
+        output: (N, A·(5 + classes), H, W): the layer's output, with the logistic and scale_x_y applied.
         anchors: Width and height of each anchor, one after the other, in pixels of the network's input.
         classes: Number of classes.
         mask: Which anchors this layer uses; empty: all, in order.
         size: (width, height) of the network's input in pixels.
+        new_coords: Widths and heights are 4·v² times the anchor's instead of exp(v) times.
 
     Returns:
         As :func:`decode_region`.
@@ -60,7 +67,8 @@ def decode_yolo(
         UsageError: the shapes do not fit each other, or the mask names an anchor that is not there.
 
     Source:
-        pjreddie/darknet f6afaabc, src/yolo_layer.c get_yolo_box and get_yolo_detections.
+        pjreddie/darknet f6afaabc, src/yolo_layer.c get_yolo_box and get_yolo_detections; new_coords: AlexeyAB/darknet
+        59596d78, get_yolo_box.
     """
     pairs = _pairs(anchors)
     chosen = list(mask) or list(range(len(pairs)))
@@ -68,7 +76,7 @@ def decode_yolo(
         raise UsageError(f"yolo head: mask {tuple(mask)} names an anchor that is not there; there are {len(pairs)}.")
     values, priors = _split(output, pairs[chosen].ravel(), classes)
     sides: Floats = np.array(size, np.float32)
-    return _boxes(values, priors / sides), _scores(values, background=False)
+    return _boxes(values, priors / sides, squared=new_coords), _scores(values, background=False)
 
 
 def _pairs(anchors: Sequence[float] | Floats) -> Floats:
@@ -91,17 +99,17 @@ def _split(output: Floats, anchors: Sequence[float] | Floats, classes: int) -> t
     return values.reshape(n, len(priors), 5 + classes, h, w), priors
 
 
-def _boxes(values: Floats, priors: Floats) -> Floats:
+def _boxes(values: Floats, priors: Floats, *, squared: bool = False) -> Floats:
     """Boxes (N, B, 4); priors (A, 2) are widths and heights in 0..1."""
     n, _, _, height, width = values.shape
     columns, rows = np.arange(width, dtype=np.float32), np.arange(height, dtype=np.float32)[:, None]
+    sides = values[:, :, 2:4]
     with np.errstate(over="ignore"):  # a network without training may give any width
         boxes = np.stack(
             [
                 (columns + values[:, :, 0]) / np.float32(width),
                 (rows + values[:, :, 1]) / np.float32(height),
-                np.exp(values[:, :, 2]) * priors[:, 0, None, None],
-                np.exp(values[:, :, 3]) * priors[:, 1, None, None],
+                *np.moveaxis((sides**2 * 4 if squared else np.exp(sides)) * priors[:, :, None, None], 2, 0),
             ],
             axis=-1,
         )

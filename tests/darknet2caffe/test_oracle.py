@@ -57,12 +57,13 @@ def test_yolov2_voc_gives_darknets_numbers(libdarknet, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["yolov2", "darknet19", f"{YOLO_FASTEST}.cfg", f"{YOLO_FASTEST}-xl.cfg"])
 def test_larger_networks_give_darknets_numbers(libdarknet, tmp_path, name):
-    check(libdarknet, tmp_path, read_network(published(name)).with_random_weights(1), every_layer=True)
+    net = read_network(published(name), dialect="pjreddie").with_random_weights(1)
+    check(libdarknet, tmp_path, net, every_layer=True)
 
 
 @pytest.mark.parametrize("name", [YOLO_FASTEST, f"{YOLO_FASTEST}-xl"])
 def test_trained_weights_give_darknets_numbers(libdarknet, tmp_path, name):
-    net = read_network(published(f"{name}.cfg"), published(f"{name}.weights"))
+    net = read_network(published(f"{name}.cfg"), published(f"{name}.weights"), dialect="pjreddie")
     check(libdarknet, tmp_path, net, weights=SHARED / f"{name}.weights", every_layer=True)
 
 

@@ -1,0 +1,122 @@
+"""Every cfg of Debian's package darknet, converted and compared with libdarknet layer by layer.
+
+    python -m tests.darknet2caffe.table                                  print the table
+    python -m tests.darknet2caffe.table --docs docs/verification.md      print it, and write it there
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+
+from darknet2caffe import Network, read_network, write_darknet, write_onnx
+from darknet2caffe.layers import RegionLayer
+from pytrtplugins.errors import CfgError
+from tests.darknet2caffe.networks import CFGS, image, relative_error
+from tests.oracles.libdarknet import LibDarknet
+
+START, END = "<!-- table of cfgs -->", "<!-- end of the table -->"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One cfg.
+
+    Attributes:
+        name: Without suffix.
+        size: Input, width x height x channels; the reason where the cfg is refused.
+        layers: Number of layers.
+        weights: Number of weights.
+        heads: Error of each output.
+        worst: Largest error of all layers, and where.
+    """
+
+    name: str
+    size: str
+    layers: int = 0
+    weights: int = 0
+    heads: tuple[float, ...] = ()
+    worst: tuple[float, str] = (0.0, "")
+
+    def text(self) -> str:
+        if not self.layers:
+            return f"| {self.name} | refused: {self.size} | | | | |"
+        heads = ", ".join(f"{error:.1e}" for error in self.heads)
+        place = f"{self.worst[0]:.1e} ({self.worst[1]})"
+        return f"| {self.name} | {self.size} | {self.layers} | {self.weights:,} | {heads} | {place} |"
+
+
+def compare(libdarknet: LibDarknet, network: Network, folder: Path) -> tuple[dict[str, float], dict[str, float]]:
+    """Errors of the outputs and of every layer, relative to the oracle's largest magnitude; the model runs inlined.
+
+    A region with a tree is left out: the oracle's CPU code divides by a temperature of 0 there.
+    """
+    write_darknet(network, folder / "a.cfg", folder / "a.weights")
+    write_onnx(network, folder / "a.onnx", custom_layers="inline")
+    model = onnx.load(folder / "a.onnx")
+    known = {value.name for value in model.graph.output}
+    wanted = {network.tensor_name(layer.index) for layer in network.layers if layer.has_output}
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in sorted(wanted - known - {"data"}))
+    onnx.save(model, folder / "a.onnx")
+    del model
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level, options.intra_op_num_threads = 3, 2
+    session = onnxruntime.InferenceSession(str(folder / "a.onnx"), options, providers=["CPUExecutionProvider"])
+    x = image(network)
+    found = dict(zip((value.name for value in session.get_outputs()), session.run(None, {"data": x}), strict=True))
+    found["data"] = x
+    errors: dict[str, float] = {}
+    with libdarknet.load(folder / "a.cfg", folder / "a.weights") as oracle:
+        oracle.predict(x[0])
+        for layer in network.layers:
+            if layer.has_output and not (isinstance(layer, RegionLayer) and layer.plugin.fields()["tree"]):
+                tensor = found[network.tensor_name(layer.index)]
+                errors[layer.name] = relative_error(tensor, oracle.layer_output(layer.index))
+    return {layer.name: errors[layer.name] for layer in network.outputs if layer.name in errors}, errors
+
+
+def row(libdarknet: LibDarknet, path: Path) -> Row:
+    """Convert one cfg with random weights and compare it."""
+    try:
+        network = read_network(path, dialect="pjreddie").with_random_weights(1)
+    except CfgError as error:
+        return Row(path.stem, str(error).split(": ", 1)[1].split(". ")[0])
+    with tempfile.TemporaryDirectory() as folder:
+        heads, errors = compare(libdarknet, network, Path(folder))
+    c, h, w = network.dims
+    count = sum(int(np.prod(shape)) for layer in network.layers for _, shape in layer.parameters)
+    worst = max(errors, key=errors.__getitem__)
+    return Row(path.stem, f"{w} x {h} x {c}", len(network.layers), count, tuple(heads.values()), (errors[worst], worst))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--docs", type=Path, help="Markdown file in which to replace the table")
+    parser.add_argument("names", nargs="*", help="cfgs to compare, without suffix; all by default")
+    chosen = parser.parse_args(arguments)
+    paths = [CFGS / f"{name}.cfg" for name in chosen.names] or sorted(CFGS.glob("*.cfg"))
+    libdarknet = LibDarknet()
+    lines = ["| cfg | input | layers | weights | error of each output | largest error of a layer |", "|---|---|---|---|---|---|"]
+    print("\n".join(lines))
+    rows = []
+    for path in paths:
+        rows.append(row(libdarknet, path))
+        lines.append(rows[-1].text())
+        print(lines[-1], flush=True)
+    if chosen.docs:
+        before, _, rest = chosen.docs.read_text().partition(START)
+        after = rest.partition(END)[2]
+        chosen.docs.write_text("\n".join([before + START, *lines, END]) + after)
+    return int(any(row.worst[0] > 1e-4 for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
