@@ -103,7 +103,7 @@ def activate(writer: OnnxWriter, kind: str, value: str, output: str) -> None:
         operator, attributes = _OPERATORS[kind]
         writer.node(operator, [value], output, **attributes)
         return
-    op = OpBuilder(output, output)
+    op = OpBuilder(f"{output}.activation", output)  # the layer itself may have a builder of its name
     writer.finish(op, _COMPOSED[kind](op, Value(value)), output)
 
 

@@ -170,6 +170,16 @@ def test_onnxruntime_runs_the_file_when_plugins_are_written_out(custom_layers):
     assert max(map(relative_error, found, outputs(to_onnx(net), x))) < 1e-5
 
 
+@pytest.mark.parametrize("layer", ["[local]\nfilters=2\nsize=3\n", "[shortcut]\nfrom=-1\nalpha=0.5\nbeta=2\n"])
+def test_layers_of_several_operators_keep_their_names_apart_from_their_activations(layer):
+    first = "[convolutional]\nfilters=4\nactivation=linear\n" if "shortcut" in layer else ""
+    x = image(small(f"{first}{layer}activation=linear\n"))
+    (linear,), (ramp,) = (
+        outputs(to_onnx(small(f"{first}{layer}activation={kind}\n")), x) for kind in ("linear", "ramp")
+    )
+    np.testing.assert_allclose(ramp, linear * (linear > 0) + 0.1 * linear, rtol=1e-6, atol=1e-7)
+
+
 @pytest.mark.parametrize(
     "options",
     [
