@@ -109,12 +109,15 @@ class OnnxWriter:
         return output
 
     def constant(self, name: str, values: Any, dims: tuple[int, ...] | None = None) -> str:
-        """Add a constant: an array, or a function that gives a float32 one of these dims later."""
+        """Add a constant: an array, or a function that gives a float32 one of these dims later.
+
+        Small arrays are in the graph at once: they may be shapes and scales, which shape inference reads.
+        """
         if dims is not None:
             self.constants.append(Constant(name, dims, values))
             return name
         array = np.ascontiguousarray(values)
-        if array.dtype == np.float32:
+        if array.dtype == np.float32 and array.size > 64:
             self.constants.append(Constant(name, array.shape, lambda: array))
         else:
             self.graph.initializer.append(self.onnx.numpy_helper.from_array(array, name))

@@ -217,4 +217,3 @@ def _factors(section: Section, place: Place) -> tuple[int, Shape, Shape]:
     if not place.is_map(source):
         section.fail(f"layer {source} ({place.before[source].type}) is no map", section.line_of("from"))
     return source, place.dims(source), place.map_dims(section)
-

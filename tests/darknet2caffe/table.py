@@ -1,7 +1,7 @@
 """Every cfg of Debian's package darknet, converted and compared with libdarknet layer by layer.
 
-    python -m tests.darknet2caffe.table                                  print the table
-    python -m tests.darknet2caffe.table --docs docs/verification.md      print it, and write it there
+python -m tests.darknet2caffe.table                                  print the table
+python -m tests.darknet2caffe.table --docs docs/verification.md      print it, and write it there
 """
 
 from __future__ import annotations
@@ -104,7 +104,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     paths = [CFGS / f"{name}.cfg" for name in chosen.names] or sorted(CFGS.glob("*.cfg"))
     libdarknet = LibDarknet()
-    lines = ["| cfg | input | layers | weights | error of each output | largest error of a layer |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| cfg | input | layers | weights | error of each output | largest error of a layer |",
+        "|---|---|---|---|---|---|",
+    ]
     print("\n".join(lines))
     rows = []
     for path in paths:

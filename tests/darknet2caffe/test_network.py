@@ -33,7 +33,7 @@ def test_layers_that_change_nothing_have_the_tensor_of_what_they_read():
     net = network()
     assert net.tensor_name(4) == "3_convolutional"
     assert net.tensor_name(15) == net.tensor_name(10) == "9_convolutional"
-    assert read("[dropout]\n").tensor_name(0) == "data"
+    assert read("[activation]\n").tensor_name(0) == "data"
 
 
 def test_the_outputs_are_the_heads_in_order_or_the_last_layer():
@@ -75,6 +75,10 @@ def test_a_route_to_a_missing_layer_is_refused_with_its_line(numbers):
         ("[maxpool]\nsize=0\n", 6, "from 1"),
         ("[conv]\n[maxpool]\nstride=2\n[route]\nlayers=0,1\n[conv]\n", 10, "keeps none of layer 2"),
         ("[softmax]\n[maxpool]\n", 6, "keeps none of layer 0"),
+        ("[dropout]\n", 5, "cannot be the first"),
+        ("[conv]\n[route]\nlayers=-1,\n", 7, "counts the commas"),
+        ("[conv]\n[route]\nlayers=-1 # the last, not the first\n", 7, "counts the commas"),
+        ("[conv]\nsize=1\npadding=1\nmosaic=1\n", 7, "wrong values"),
         ("[cost]\n[connected]\n", 6, "leaves at zero"),
         ("[cost]\n", 5, "no layer with an output"),
         ("[conv]\n[route]\n", 6, "layers= is missing"),
@@ -195,3 +199,98 @@ def test_the_reading_of_published_networks_gives_no_warning(caplog):
         for name in names:
             read_network(published(name))
     assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("layers", "reason"),
+    [
+        ("[conv]\n[route]\nlayers=0\ngroups=1\n", "line 8: only AlexeyAB's darknet reads groups= in [route]"),
+        ("[conv]\nactivation=mish\n", "line 6: mish is an activation"),
+        ("[conv]\n[conv]\n[sam]\nfrom=0\n", r"line 7: [sam] is a layer"),
+        ("[conv]\ndilation=1\n", "line 6: only AlexeyAB's darknet reads dilation="),
+    ],
+)
+def test_auto_takes_the_forks_dialect_at_what_only_the_fork_knows_and_says_what(layers, reason):
+    net = read(layers)
+    assert net.dialect == "alexeyab"
+    assert reason in net.dialect_reason
+
+
+def test_auto_takes_pjreddies_dialect_otherwise():
+    assert (network().dialect, network().dialect_reason) == ("pjreddie", "nothing in it is AlexeyAB's alone")
+    assert read_network(network().cfg, dialect="alexeyab").dialect == "alexeyab"
+
+
+def test_an_unknown_dialect_is_refused():
+    with pytest.raises(UsageError, match="expected one of auto, pjreddie, alexeyab"):
+        read_network(network().cfg, dialect="opencv")
+
+
+@pytest.mark.parametrize(
+    ("layers", "line", "words"),
+    [
+        ("[deconv]\n", 5, "--dialect pjreddie"),
+        ("[l2norm]\n", 5, "no layer of AlexeyAB"),
+        ("[conv]\n[conv]\nfilters=2\n[crop]\ncrop_width=4\ncrop_height=4\n[shortcut]\nfrom=0\n", 12, "different sizes"),
+        ("[conv]\nfilters=3\n[conv]\nfilters=2\n[route]\nlayers=0\n[shortcut]\nfrom=1\n", 12, "read past"),
+        ("[conv]\nfilters=4\n[route]\nlayers=-1\ngroups=3\n", 9, "groups=3 must divide"),
+        ("[conv]\nfilters=4\n[route]\nlayers=-1\ngroups=2\ngroup_id=2\n", 10, "not below"),
+        ("[conv]\nfilters=2\n[conv]\nfilters=2\n[scale_channels]\nfrom=0\n", 9, "factors"),
+        ("[conv]\nfilters=2\n[conv]\nfilters=3\n[sam]\nfrom=0\n", 9, "not one shape"),
+        ("[conv]\n[conv]\n[sam]\nfrom=0\nactivation=mish\n", 9, "gives 0"),
+        ("[conv]\n[shortcut]\nfrom=0\nactivation=hard_mish\n", 8, "gives 0"),
+        ("[conv]\n[shortcut]\nfrom=0\nweights_type=per_feature\n", 8, "not supported"),
+        ("[reorg3d]\nstride=3\n", 6, "must divide"),
+        ("[reorg3d]\nstride=2\nreverse=1\n", 7, "not supported"),
+        ("[conv]\nfilters=8\n[region]\nclasses=3\nsoftmax=0\n", 9, "raw"),
+    ],
+)
+def test_what_the_fork_cannot_compute_is_refused_in_its_dialect(layers, line, words):
+    with pytest.raises(CfgError, match=words) as caught:
+        read_network(parse_cfg(NET + layers), dialect="alexeyab")
+    assert caught.value.line == line
+
+
+def test_keys_of_the_other_dialect_are_ignored_with_a_warning(caplog):
+    with caplog.at_level(logging.WARNING):
+        net = read_network(parse_cfg(NET + "[conv]\nfilters=4\n[route]\nlayers=0\ngroups=2\n"), dialect="pjreddie")
+        fork = read_network(parse_cfg(NET + "[conv]\n[shortcut]\nfrom=0\nalpha=3\n"), dialect="alexeyab")
+    assert net.layers[1].dims == (4, 8, 16)
+    assert fork.layers[1].alpha == 1
+    assert [record.getMessage().split(": ", 2)[2] for record in caplog.records] == [
+        "unknown key groups=2 is ignored",
+        "unknown key alpha=3 is ignored",
+    ]
+
+
+def test_a_cost_at_the_end_is_no_output_and_inputs_alone_make_no_map():
+    net = read_network(parse_cfg("[net]\ninputs=12\n[connected]\noutput=5\n[softmax]\n[cost]\n"))
+    assert (net.dims, net.layers[0].dims) == ((12, 1, 1), (5, 1, 1))
+    assert [layer.name for layer in net.outputs] == ["1_softmax"]
+    with pytest.raises(CfgError, match="inputs= of"):
+        read_network(parse_cfg("[net]\ninputs=12\n[conv]\n"))
+    with pytest.raises(CfgError, match="is not width x height"):
+        read_network(parse_cfg(NET + "[conv]\n").with_net(inputs=5))
+
+
+def test_a_tree_is_found_beside_the_cfg_and_checked(tmp_path):
+    (tmp_path / "a.cfg").write_text(NET + "[connected]\noutput=4\n[softmax]\ntree=a.tree\n")
+    tree = tmp_path / "a.tree"
+    tree.write_text("a -1\nb -1\nc 0\nd 0\n")
+    assert read_network(tmp_path / "a.cfg").layers[1].tree == (-1, -1, 0, 0)
+    for text, words in [
+        ("a -1\n", "has 1 classes, the layer 4"),
+        ("a 0\n", "line 1"),
+        ("a -1\nb x\n", "line 2"),
+        ("a -1\n\nb -1\n", "line 2"),
+    ]:
+        tree.write_text(text)
+        with pytest.raises(CfgError, match=words):
+            read_network(tmp_path / "a.cfg")
+
+
+def test_dense_layers_tie_the_weights_to_one_input_size():
+    net = read("[connected]\noutput=2\n")
+    assert net.with_input_size(4, 4).layers[0].input_dims == ((3, 4, 4),)
+    with pytest.raises(CfgError, match="has weights for an input of 16 x 8 only"):
+        net.with_random_weights().with_input_size(4, 4)

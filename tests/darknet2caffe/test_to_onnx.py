@@ -122,7 +122,7 @@ def test_another_input_size_is_used_and_checked():
         to_onnx(net, input_size=(36, 36))
 
 
-@pytest.mark.parametrize("layers", ["[conv]\n[dropout]\n", "[conv]\n[conv]\n[route]\nlayers=0\n", "[dropout]\n"])
+@pytest.mark.parametrize("layers", ["[conv]\n[dropout]\n", "[conv]\n[conv]\n[route]\nlayers=0\n", "[activation]\n"])
 def test_a_last_layer_that_changes_nothing_is_still_an_output(layers):
     net = small(layers)
     model = to_onnx(net)
