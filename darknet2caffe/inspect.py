@@ -3,19 +3,46 @@
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytrtplugins._optional import require
 
-from .layers import Convolutional, Layer, Maxpool, PluginLayer, ReorgLayer, Route, Shape, Shortcut, Upsample
+from .layers import (
+    IMAGE,
+    Activation,
+    Convolutional,
+    Deconvolutional,
+    Detection,
+    Extra,
+    Flatten,
+    Layer,
+    Local,
+    Maxpool,
+    Normalization,
+    PluginLayer,
+    RegionLayer,
+    Reorg3d,
+    ReorgLayer,
+    Route,
+    Sam,
+    ScaleChannels,
+    Shortcut,
+    Softmax,
+    Upsample,
+    YoloLayer,
+    dims_text,
+)
 from .network import Network
 from .weights import count_parameters
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["Row", "rows", "table"]
+__all__ = ["Row", "describe", "rows", "table", "weights_line"]
+
+_WITH_FILTERS = (Convolutional, Deconvolutional, Local)
 
 
 @dataclass(frozen=True)
@@ -27,8 +54,9 @@ class Row:
         type: Section name.
         filters: Number of filters, where the layer has some.
         size: Window and stride, or the layers that it reads.
-        input: Width x height x channels that it reads; the first input's where there are several.
-        output: Width x height x channels that it gives.
+        input: Width x height x channels that it reads: the first input's where there are several, a shortcut's added
+            map as in darknet's table; one number where darknet keeps no map.
+        output: Width x height x channels that it gives, or how many values.
         bflops: Billions of operations, as darknet counts them.
         parameters: Numbers in the .weights file.
     """
@@ -49,10 +77,10 @@ def rows(network: Network) -> list[Row]:
         Row(
             layer.index,
             layer.type,
-            str(layer.filters) if isinstance(layer, Convolutional) else "",
+            str(layer.filters) if isinstance(layer, _WITH_FILTERS) else "",
             describe(layer),
-            _dims(layer.input_dims[0]),
-            _dims(layer.dims),
+            _output(network, layer.inputs[-1] if isinstance(layer, Shortcut) else layer.inputs[0]),
+            _output(network, layer.index),
             layer.bflops,
             count_parameters(layer),
         )
@@ -63,10 +91,11 @@ def rows(network: Network) -> list[Row]:
 def table(network: Network) -> Table:
     """The rows as a rich table, with totals."""
     rich = require("rich.table", extra="cli", package="rich", feature="printing a table")
-    c, h, w = network.dims
+    text = require("rich.text", extra="cli", package="rich")
     entries = rows(network)
+    outputs = ", ".join(layer.name for layer in network.outputs)
     result: Table = rich.Table(
-        title=f"{network.name}: {w} x {h} x {c} → {', '.join(layer.name for layer in network.outputs)}",
+        title=text.Text(f"{network.name}: {dims_text(network.dims)} → {outputs}"),
         title_justify="left",
         box=None,
         show_footer=True,
@@ -104,30 +133,36 @@ def describe(layer: Layer) -> str:
     return ""
 
 
-@describe.register
-def _(layer: Convolutional) -> str:
+@describe.register(Convolutional)
+@describe.register(Deconvolutional)
+@describe.register(Local)
+@describe.register(Maxpool)
+def _(layer: Convolutional | Deconvolutional | Local | Maxpool) -> str:
     text = f"{layer.size} x {layer.size} / {layer.stride}"
-    return text if layer.groups == 1 else f"{text}, {layer.groups} groups"
-
-
-@describe.register
-def _(layer: Maxpool) -> str:
-    return f"{layer.size} x {layer.size} / {layer.stride}"
+    groups = getattr(layer, "groups", 1)
+    return text if groups == 1 else f"{text}, {groups} groups"
 
 
 @describe.register
 def _(layer: Route) -> str:
-    return "layers " + " ".join(map(str, layer.inputs))
+    text = _named(layer, " ")
+    return text if layer.groups == 1 else f"{text}, part {layer.group_id + 1} of {layer.groups}"
 
 
 @describe.register
 def _(layer: Shortcut) -> str:
-    return "layers " + " + ".join(map(str, layer.inputs))
+    return _named(layer, " + ")
+
+
+@describe.register(ScaleChannels)
+@describe.register(Sam)
+def _(layer: ScaleChannels | Sam) -> str:
+    return _named(layer, " x ")
 
 
 @describe.register
 def _(layer: Upsample) -> str:
-    return f"x {layer.stride}"
+    return f"{'/' if layer.reverse else 'x'} {layer.stride}"
 
 
 @describe.register
@@ -137,10 +172,55 @@ def _(layer: ReorgLayer) -> str:
 
 
 @describe.register
+def _(layer: Reorg3d) -> str:
+    return f"/ {layer.stride}"
+
+
+@describe.register
+def _(layer: Flatten) -> str:
+    return "channels first" if layer.reverse else "channels last"
+
+
+@describe.register
+def _(layer: Extra) -> str:
+    return f"{layer.extra} zeros more"
+
+
+@describe.register
+def _(layer: Normalization) -> str:
+    return f"{layer.size} channels"
+
+
+@describe.register
+def _(layer: Activation) -> str:
+    return "" if layer.activation == layer.type else layer.activation
+
+
+@describe.register
+def _(layer: Softmax) -> str:
+    if layer.tree:
+        return f"tree of {len(layer.tree)}"
+    return "" if layer.groups == 1 else f"{layer.groups} groups"
+
+
+@describe.register(Detection)
+def _(layer: Detection) -> str:
+    return f"{layer.classes} classes"
+
+
+@describe.register(RegionLayer)
+@describe.register(YoloLayer)
 def _(layer: PluginLayer) -> str:
     return f"{layer.plugin.fields()['classes']} classes"
 
 
-def _dims(dims: Shape) -> str:
-    c, h, w = dims
+def _named(layer: Layer, separator: str) -> str:
+    return f"layer{'s' * (len(layer.inputs) > 1)} {separator.join(map(str, layer.inputs))}"
+
+
+def _output(network: Network, index: int) -> str:
+    """Dims of a layer's output, or of the image, as darknet prints them."""
+    if index != IMAGE and not network.layers[index].is_map:
+        return str(math.prod(network.layers[index].dims))
+    c, h, w = network.dims if index == IMAGE else network.layers[index].dims
     return f"{w:4d} x{h:4d} x{c:4d}"

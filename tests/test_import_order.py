@@ -25,7 +25,8 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 ENGINES = {"reference", "cpu", "onnxruntime", "null", "cudnn", "tensorrt"}
 NATIVE = {"pytrtplugins.engines.cpu.plugin_op"}  # subclasses a heavy package's class; imported when first used
 HEAVY = ["onnx", "onnx_ir", "onnxruntime", "openvino", "cv2", "PIL", "rich", "typer", "matplotlib", "pycocotools", "pooch", "torch",
-         "tqdm", "google.protobuf", "skimage", "cupy", "tensorrt", "pycuda"]  # fmt: skip
+         "tqdm", "google.protobuf", "skimage", "cupy", "tensorrt", "pycuda",
+         "drawsvg"]  # fmt: skip
 
 
 def python_files(package):
