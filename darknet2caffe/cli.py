@@ -8,15 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pytrtplugins._files import write_atomic
 from pytrtplugins._optional import require
 from pytrtplugins._terminal import exit_on_error
 from pytrtplugins.errors import MissingExtraError, UsageError
 
+from .graph import open_svg, write_svg
 from .inspect import table, weights_line
+from .layers import Shape
 from .network import Network, read_network
 from .to_caffe import to_caffe
-from .to_onnx import BatchSize, CustomLayers, to_onnx
+from .to_onnx import BatchSize, CustomLayers, write_onnx
 
 try:
     typer = require("typer", extra="cli", feature="the command darknet2caffe")
@@ -39,6 +40,8 @@ Examples:
   darknet2caffe yolov2-voc.cfg yolov2-voc.weights --caffe yolov2-voc
 
   darknet2caffe inspect yolov2-voc.cfg yolov2-voc.weights
+
+  darknet2caffe inspect yolov2-voc.cfg --graph yolov2-voc.svg
 """
 
 
@@ -78,6 +81,23 @@ class BnEpsChoice(str, enum.Enum):
     GPU = "darknet-gpu"
 
 
+class Dialect(str, enum.Enum):
+    """Values of ``--dialect``."""
+
+    AUTO = "auto"
+    PJREDDIE = "pjreddie"
+    ALEXEYAB = "alexeyab"
+
+
+DialectOption = Annotated[
+    Dialect,
+    typer.Option(
+        help="Whose darknet the cfg is for: pjreddie's, or AlexeyAB's fork, where the two disagree (docs/darknet.md)."
+        " auto takes the fork's where the cfg has something that only the fork knows, and says what."
+    ),
+]
+
+
 @app.command()  # type: ignore[untyped-decorator]
 def convert(
     cfg: Annotated[Path, typer.Argument(metavar="CFG", help="The network's .cfg.")],
@@ -93,12 +113,14 @@ def convert(
         ActivationChoice, typer.Option(help="Replace leaky by relu, or relu by leaky; both change the results.")
     ] = ActivationChoice.AS_IS,
     bn_eps: Annotated[
-        BnEpsChoice,
+        BnEpsChoice | None,
         typer.Option(
             help="Whose batch normalization to follow: darknet's CPU code, sqrt(v) + 1e-6, or its CUDA code,"
-            " sqrt(v + 1e-5), with which most published weights were trained."
+            " sqrt(v + 1e-5), with which most published weights were trained. By default that of the dialect's CPU code:"
+            " darknet-cpu for pjreddie's, darknet-gpu for the fork's."
         ),
-    ] = BnEpsChoice.CPU,
+    ] = None,
+    dialect: DialectOption = Dialect.AUTO,
     input_size: Annotated[
         str | None, typer.Option(metavar="WxH", help="Input size instead of the cfg's, such as 608x608.")
     ] = None,
@@ -109,6 +131,10 @@ def convert(
     ] = False,
     inline: Annotated[
         bool, typer.Option("--inline", help="Write them as standard operators: any ONNX runtime runs the file.")
+    ] = False,
+    external_data: Annotated[
+        bool,
+        typer.Option("--external-data", help="Put the weights into OUT.onnx.data; always so from 2 GiB on."),
     ] = False,
 ) -> None:
     """Convert a network to ONNX (-o), caffe (--caffe), or both.
@@ -123,21 +149,22 @@ def convert(
     if caffe is not None and images == "dynamic":
         raise UsageError("--batch dynamic: caffe files need a number")
     size = None if input_size is None else _parse_size(input_size)
-    network = read_network(cfg, weights)
+    network = read_network(cfg, weights, dialect=dialect.value)
+    _say_dialect(network)
     options: dict[str, Any] = {
         "fold": fold,
         "activation": activation.value,
-        "bn_eps": bn_eps.value,
+        "bn_eps": None if bn_eps is None else bn_eps.value,
         "input_size": size,
         "batch": images,
     }
     if output is not None:
         custom_layers: CustomLayers = "functions" if functions else "inline" if inline else "nodes"
-        model = to_onnx(network, custom_layers=custom_layers, **options)
         _check_folder(output)
-        write_atomic(output, model.SerializeToString())
-        outputs = ", ".join(f"{value.name} {_dims(value)}" for value in model.graph.output)
-        print(f"{output}: {_dims(model.graph.input[0])} → {outputs}")
+        files = write_onnx(network, output, custom_layers=custom_layers, external_data=external_data or None, **options)
+        sized = network if size is None else network.with_input_size(*size)
+        outputs = ", ".join(f"{layer.name} {_dims(images, layer.dims)}" for layer in sized.outputs)
+        print(f"{', '.join(map(str, files))}: {_dims(images, sized.dims)} → {outputs}")
     if caffe is not None:
         _check_folder(caffe)
         for path in to_caffe(network, caffe, **options):
@@ -151,17 +178,39 @@ def inspect(
     input_size: Annotated[
         str | None, typer.Option(metavar="WxH", help="Input size instead of the cfg's, such as 608x608.")
     ] = None,
+    graph: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE.svg|open", help="Draw the network too: save the picture, or open it in the browser."
+        ),
+    ] = None,
+    dialect: DialectOption = Dialect.AUTO,
 ) -> None:
     """Show a network's layers as darknet does, and check that the weights fit.
 
-    Example: darknet2caffe inspect yolov2-voc.cfg yolov2-voc.weights
+    For example:
+
+      darknet2caffe inspect yolov2-voc.cfg yolov2-voc.weights
+
+      darknet2caffe inspect yolov2-voc.cfg --graph yolov2-voc.svg
+
+      darknet2caffe inspect yolov2-voc.cfg --graph open
     """
-    network = read_network(cfg)
+    if graph is not None:
+        _check_graph(graph)
+    network = read_network(cfg, dialect=dialect.value)
+    _say_dialect(network)
     if input_size is not None:
         network = network.with_input_size(*_parse_size(input_size))
     _print_table(network)
     if weights is not None:
-        print(weights_line(read_network(network.cfg, weights)))
+        print(weights_line(read_network(network.cfg, weights, dialect=network.dialect)))
+    if graph == "open":
+        path, shown = open_svg(network)
+        print(path if shown else f"{path}: open it by hand, no browser was found")
+    elif graph is not None:
+        write_svg(network, graph)
+        print(graph)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -181,6 +230,17 @@ def _print_table(network: Network) -> None:
     console = require("rich.console", extra="cli", package="rich").Console
     width = None if sys.stdout.isatty() else 120
     console(width=width, highlight=False).print(table(network))
+
+
+def _check_graph(text: str) -> None:
+    if text == "open":
+        return
+    if Path(text).suffix.lower() != ".svg":
+        raise UsageError(
+            f"--graph {text}: expected a name that ends in .svg, the one format that is drawn, or the word open.\n"
+            f"Do: --graph {Path(text).with_suffix('.svg') if Path(text).name else 'network.svg'}, or --graph open"
+        )
+    _check_folder(Path(text))
 
 
 def _parse_size(text: str) -> tuple[int, int]:
@@ -205,5 +265,10 @@ def _check_folder(path: Path) -> None:
         raise UsageError(f"{path}: the folder does not exist.\nDo: mkdir -p {path.parent}")
 
 
-def _dims(value: Any) -> str:
-    return " x ".join(dim.dim_param or str(dim.dim_value) for dim in value.type.tensor_type.shape.dim)
+def _dims(images: BatchSize, dims: Shape) -> str:
+    return " x ".join(map(str, ("N" if images == "dynamic" else images, *dims)))
+
+
+def _say_dialect(network: Network) -> None:
+    """What ``--dialect auto`` chose, and why."""
+    print(f"dialect: {network.dialect} ({network.dialect_reason})")

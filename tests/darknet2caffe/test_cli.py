@@ -8,8 +8,9 @@ from pathlib import Path
 import onnx
 import pytest
 
-from darknet2caffe import write_darknet
+from darknet2caffe import read_network, write_darknet
 from darknet2caffe.cli import main
+from darknet2caffe.graph import draw_svg
 from tests.darknet2caffe.networks import network
 
 ROOT = Path(__file__).parents[2]
@@ -62,7 +63,7 @@ def test_caffe_files_are_written(tmp_path, capsys):
     text = "[net]\nwidth=8\nheight=8\nchannels=3\n[conv]\nfilters=4\n[maxpool]\nsize=2\nstride=2\n"
     write_darknet(network(text), tmp_path / "b.cfg", tmp_path / "b.weights")
     assert run(tmp_path / "b.cfg", tmp_path / "b.weights", "--caffe", tmp_path / "b") == 0
-    assert capsys.readouterr().out.split() == [str(tmp_path / "b.prototxt"), str(tmp_path / "b.caffemodel")]
+    assert capsys.readouterr().out.split()[-2:] == [str(tmp_path / "b.prototxt"), str(tmp_path / "b.caffemodel")]
     assert (tmp_path / "b.caffemodel").stat().st_size > 4 * 16
 
 
@@ -77,6 +78,48 @@ def test_inspect_prints_darknets_table(files, capsys):
 def test_inspect_needs_no_weights(files, capsys):
     assert run("inspect", files[0], "--input-size", "64x32") == 0
     assert "64 x  32 x   3" in capsys.readouterr().out
+
+
+def test_inspect_saves_a_picture(files, tmp_path, capsys):
+    assert run("inspect", *files, "--graph", tmp_path / "a.svg", "--input-size", "64x32") == 0
+    picture = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert picture == draw_svg(read_network(files[0]).with_input_size(64, 32))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == str(tmp_path / "a.svg")
+    assert lines[-2].endswith("fits exactly, all finite")
+
+
+@pytest.mark.parametrize(("shown", "words"), [(True, "a.svg"), (False, "a.svg: open it by hand, no browser was found")])
+def test_inspect_opens_a_picture(files, tmp_path, monkeypatch, capsys, shown, words):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("webbrowser.open", lambda address: shown)
+    assert run("inspect", files[0], "--graph", "open") == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith("/" + words)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("a.png", r"--graph a\.png: expected a name that ends in \.svg.*\nDo: --graph a\.svg, or --graph open"),
+        ("a", r"--graph a: expected"),
+        (".", r"Do: --graph network\.svg"),
+        ("absent/a.svg", "folder does not exist"),
+    ],
+)
+def test_a_picture_that_cannot_be_had_is_refused_before_anything_is_read(tmp_path, monkeypatch, capsys, name, words):
+    monkeypatch.chdir(tmp_path)
+    assert run("inspect", "absent.cfg", "--graph", name) == 2
+    message = capsys.readouterr().err
+    assert message.startswith("UsageError: ")
+    assert re.search(words, message)
+    assert not list(tmp_path.iterdir())
+
+
+def test_help_of_inspect_teaches_the_picture(capsys):
+    assert run("inspect", "--help") == 0
+    output = capsys.readouterr().out
+    assert "darknet2caffe inspect yolov2-voc.cfg --graph yolov2-voc.svg" in output
+    assert "darknet2caffe inspect yolov2-voc.cfg --graph open" in output
 
 
 def test_help_teaches_with_examples(capsys):
@@ -136,3 +179,16 @@ def test_the_module_runs_or_says_what_to_install(missing, words):
     assert words in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     assert (done.returncode == 0) == (not missing)
+
+
+def test_the_dialect_is_said_with_its_reason_and_can_be_chosen(files, capsys):
+    assert run("inspect", files[0]) == 0
+    assert "dialect: pjreddie (nothing in it is AlexeyAB's alone)" in capsys.readouterr().out
+    assert run(*files, "-o", files[0].with_suffix(".onnx"), "--dialect", "alexeyab") == 0
+    assert "dialect: alexeyab (as asked for)" in capsys.readouterr().out
+
+
+def test_weights_can_be_written_beside_the_model(files, capsys):
+    assert run(*files, "-o", files[0].with_suffix(".onnx"), "--external-data") == 0
+    assert files[0].with_suffix(".onnx.data").stat().st_size > files[0].with_suffix(".onnx").stat().st_size
+    assert "a.onnx.data" in capsys.readouterr().out
