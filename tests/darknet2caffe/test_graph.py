@@ -11,7 +11,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from darknet2caffe import read_network
@@ -63,6 +63,7 @@ def networks(draw):
     return read_network(parse_cfg("\n".join(sections)))
 
 
+@settings(max_examples=40)
 @given(networks())
 def test_every_layer_is_drawn_once_and_every_edge(net):
     picture = draw_svg(net)
@@ -70,6 +71,7 @@ def test_every_layer_is_drawn_once_and_every_edge(net):
     assert edges(picture) == read_edges(net)
 
 
+@settings(max_examples=40)
 @given(networks())
 def test_curves_in_one_lane_never_share_a_stretch(net):
     curves = lay_out(net)
@@ -80,6 +82,7 @@ def test_curves_in_one_lane_never_share_a_stretch(net):
                 assert curve.targets[-1] <= other.source or other.targets[-1] <= curve.source
 
 
+@settings(max_examples=40)
 @given(networks())
 def test_no_curve_crosses_a_box_and_all_is_inside_the_picture(net):
     picture = draw_svg(net)
