@@ -30,6 +30,7 @@ FloatArray = npt.NDArray[np.float32]
 
 _SHIM = r"""
 #include "darknet.h"
+#include <stdlib.h>
 
 #ifdef __SSE__
 /* Debian builds the library with -Ofast, so loading it makes the thread flush denormal numbers to zero: take that back. */
@@ -40,13 +41,43 @@ __attribute__((constructor)) static void keep_denormals(void) { _mm_setcsr(_mm_g
 static float *give(image im, int *w, int *h, int *c) { *w = im.w; *h = im.h; *c = im.c; return im.data; }
 static image take(float *data, int w, int h, int c) { image im; im.w = w; im.h = h; im.c = c; im.data = data; return im; }
 
+/* What make_*_layer of the CPU build forgets, or asks too little of: nothing here changes what is computed.
+   [batchnorm] has no x to copy its input to (batchnorm_layer.c); [deconvolutional] has 0 groups, by which loading its
+   weights divides (parser.c, load_convolutional_weights); [local] counts its workspace in floats where bytes are meant
+   (local_layer.c). */
+static void mend(network *net) {
+    size_t workspace = 0, needed = 0;
+    int i;
+    for (i = 0; i < net->n; ++i) {
+        layer *l = net->layers + i;
+        size_t own = l->workspace_size;
+        if (own > workspace) workspace = own;
+        if (l->type == LOCAL) own *= sizeof(float);
+        if (own > needed) needed = own;
+        if (l->type == BATCHNORM && !l->x) l->x = calloc((size_t)l->batch * l->outputs, sizeof(float));
+        if (l->type == DECONVOLUTIONAL && !l->groups) l->groups = 1;
+    }
+    if (needed > workspace) {
+        free(net->workspace);
+        net->workspace = calloc(1, needed);
+    }
+}
+
 network *shim_load(char *cfg, char *weights) {
-    network *net = load_network(cfg, weights, 0);
+    network *net = load_network(cfg, 0, 0);
+    mend(net);
+    if (weights) load_weights(net, weights);
     set_batch_network(net, 1);
     return net;
 }
-void shim_free(network *net) { free_network(net); }
-void shim_input(network *net, int *chw) { chw[0] = net->c; chw[1] = net->h; chw[2] = net->w; }
+void shim_free(network *net) {
+    free(net->workspace); /* free_network forgets it */
+    free_network(net);
+}
+void shim_input(network *net, int *chw) { /* a net with only inputs= has no map */
+    int map = net->c * net->h * net->w;
+    chw[0] = map ? net->c : net->inputs; chw[1] = map ? net->h : 1; chw[2] = map ? net->w : 1;
+}
 int shim_layers(network *net) { return net->n; }
 int shim_outputs(network *net) { return get_network_output_layer(net).outputs; }
 void shim_layer(network *net, int i, int *facts) {
