@@ -9,7 +9,7 @@ import platform
 from pathlib import Path
 from typing import Any
 
-MARKERS = "<!-- {name}: written by `python -m benchmarks` -->", "<!-- end of {name} -->"
+MARKERS = "<!-- {name}: written by a command -->", "<!-- end of {name} -->"
 PACKAGES = ("pytrtplugins", "openvino", "onnxruntime", "opencv-python-headless", "numpy", "onnx")
 
 
@@ -96,10 +96,14 @@ def write(record_path: Path, name: str, docs: Path) -> None:
     image = docs / "images" / f"benchmark-{name}.png"
     image.parent.mkdir(parents=True, exist_ok=True)
     chart(record, image)
-    page = docs / "benchmarks.md"
+    put_section(docs / "benchmarks.md", name, f"{table(record)}\n\n![latency](images/{image.name})")
+
+
+def put_section(page: Path, name: str, body: str) -> None:
+    """Put text between a section's markers, at the end of the page where it has none yet."""
     text = page.read_text() if page.exists() else "# Benchmarks\n"
     begin, end = (marker.format(name=name) for marker in MARKERS)
-    section = f"{begin}\n\n{table(record)}\n\n![latency](images/{image.name})\n\n{end}"
+    section = f"{begin}\n\n{body}\n\n{end}"
     if begin in text and end in text:
         text = text[: text.index(begin)] + section + text[text.index(end) + len(end) :]
     else:

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from darknet2caffe import read_network, to_onnx, write_darknet
-from tests.darknet2caffe.networks import SHARED, image, network, published, relative_error, run
+from pytrtplugins.errors import CfgError
+from tests.darknet2caffe.networks import CFGS, SHARED, image, network, published, relative_error, run
+from tests.darknet2caffe.table import row
 
 TOLERANCE = 1e-4  # of the largest magnitude: darknet adds up thousands of products in another order
 YOLO_FASTEST = "data/pretrained/yolo-fastest-1.1"
@@ -45,6 +47,24 @@ def test_other_input_sizes_give_darknets_numbers(libdarknet, tmp_path, size):
     check(libdarknet, tmp_path, network(seed=3).with_input_size(*size), every_layer=True)
 
 
+SMALL = ["cifar", "cifar.test", "darknet", "go", "jnet-conv", "tiny", "writing"]
+RECURRENT = ["gru", "rnn", "rnn.train"]
+LARGE = sorted(path.stem for path in CFGS.glob("*.cfg") if path.stem not in (*SMALL, *RECURRENT))
+
+
+@pytest.mark.parametrize("name", [*SMALL, *(pytest.param(name, marks=pytest.mark.slow) for name in LARGE)])
+def test_every_layer_of_a_published_network_gives_darknets_numbers(libdarknet, name):
+    found = row(libdarknet, published(name))
+    assert found.layers > 1
+    assert found.worst[0] < TOLERANCE
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_networks_are_refused_by_name(name):
+    with pytest.raises(CfgError, match=r"\[(rnn|gru)\]: recurrent layers are not converted"):
+        read_network(published(name))
+
+
 @pytest.mark.parametrize("name", ["yolov2-tiny", "yolov2-tiny-voc", "yolov3-tiny"])
 def test_tiny_networks_give_darknets_numbers(libdarknet, tmp_path, name):
     check(libdarknet, tmp_path, read_network(published(name)).with_random_weights(1), every_layer=True)
@@ -55,7 +75,7 @@ def test_yolov2_voc_gives_darknets_numbers(libdarknet, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["yolov2", "darknet19", f"{YOLO_FASTEST}.cfg", f"{YOLO_FASTEST}-xl.cfg"])
+@pytest.mark.parametrize("name", [f"{YOLO_FASTEST}.cfg", f"{YOLO_FASTEST}-xl.cfg"])
 def test_larger_networks_give_darknets_numbers(libdarknet, tmp_path, name):
     net = read_network(published(name), dialect="pjreddie").with_random_weights(1)
     check(libdarknet, tmp_path, net, every_layer=True)
