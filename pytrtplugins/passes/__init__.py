@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ._base import Pass, PassResult, to_ir, to_proto
 from .eliminate import Eliminate
+from .float_pads import FloatPads
 from .fold import FoldBatchNorm
 from .prepare import load_model, prepare
 from .quantize import Quantize, quantize, quantized_tensors
@@ -11,6 +12,7 @@ from .unsigned import UnsignedActivations
 
 __all__ = [
     "Eliminate",
+    "FloatPads",
     "FoldBatchNorm",
     "Pass",
     "PassResult",

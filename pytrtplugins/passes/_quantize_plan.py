@@ -252,7 +252,8 @@ def _mark(nodes: list[ir.Node], float_layers: Mapping[str, str]) -> _Marks:
         elif node.domain == "" and node.op_type == "Add":
             indices = _residual_inputs(node, marks, float_layers)
         else:
-            indices = _copied_inputs(node) if any(output in marks.wanted for output in node.outputs) else ()
+            wanted = any(output in marks.wanted for output in node.outputs)
+            indices = _copied_inputs(node) if wanted and not _gives_output(node) else ()
             if indices:
                 marks.copying.add(node)
         if indices:
@@ -284,6 +285,11 @@ def _residual_inputs(node: ir.Node, marks: _Marks, float_layers: Mapping[str, st
         if fused and len(value.uses()) == 1 and not value.is_graph_output():
             return (1 - index,)
     return (0, 1)
+
+
+def _gives_output(node: ir.Node) -> bool:
+    """Whether an output of the model would be copied from rounded values, with a scale that it may share with larger ones."""
+    return any(output.is_graph_output() for output in node.outputs)
 
 
 def _copied_inputs(node: ir.Node) -> tuple[int, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import openvino as ov
 import pytest
 from onnx import TensorProto, helper, numpy_helper
@@ -18,17 +17,12 @@ from pytrtplugins.errors import CalibrationError, CalibrationTableError, Precisi
 from pytrtplugins.layers import Reorg
 from pytrtplugins.passes import prepare, quantize
 from tests.engines.networks import Affine, conv_net, photo
+from tests.engines.operators import literal, relative
 
 
 def exact(model: onnx.ModelProto, feeds):
     """The Q/DQ model, taken literally: onnxruntime without optimizations computes in float between Q and DQ."""
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return ort.InferenceSession(inline_plugins(model).SerializeToString(), options).run(None, feeds)
-
-
-def relative(actual, wanted):
-    return float(np.linalg.norm(actual - wanted) / np.linalg.norm(wanted))
+    return literal(inline_plugins(model), feeds)
 
 
 def concat_net(seed=0) -> tuple[onnx.ModelProto, CalibrationTable]:

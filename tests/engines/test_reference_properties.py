@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnxruntime as ort
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -71,6 +72,8 @@ def test_max_pools_equal_onnxruntimes(case, ceil):
 def test_average_pools_equal_onnxruntimes(case, ceil, counted):
     case["pads"] = [min(p, k - 1) for p, k in zip(case["pads"], case["kernel"] * 2, strict=True)]
     assume(min(room(case, dilated=False)) >= 0)
+    if ort.__version__.startswith("1.23."):
+        ceil = ceil and not counted  # it counts what ceil_mode adds, too
     attributes = {"strides": case["strides"], "pads": case["pads"], "kernel_shape": case["kernel"]}
     (found,), (wanted,) = both(
         "AveragePool",

@@ -245,6 +245,17 @@ def test_outputs_and_float_readers_keep_the_float_tensor():
     assert [output.name for output in quantized.graph.output] == ["a_leaky", "gate", "c_leaky"]
 
 
+def test_an_output_of_the_model_is_never_copied_from_rounded_values():
+    net = Net()
+    small = net.add("Softmax", [net.conv("data", "a", 6)], "small", axis=1)
+    turned = net.add("Transpose", [small], "turned", perm=[0, 1, 3, 2])
+    net.conv(net.conv(net.add("Concat", ["a_leaky", turned], "cat", 12, axis=1), "b"), "c")
+    model = net.model("turned", "c_leaky")
+    quantized = quantize(model, ones(model))
+    assert producers(quantized)["turned"].input[0] == "small"
+    assert list(producers(quantized)["cat"].input) == ["a_leaky_dequantized", "turned_dequantized"]
+
+
 def test_around_activations_their_inputs_are_quantized_too():
     model = tiny_yolo()
     scales = dict.fromkeys(ones(model), 0.01) | {"a": 0.02, "b": 0}
