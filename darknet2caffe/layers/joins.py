@@ -51,7 +51,8 @@ class Route(Layer):
             channels, size = sum(shape[0] for shape in shapes), shapes[0][1:]
         else:
             channels, size = sum(map(math.prod, shapes)), (1, 1)
-        if groups > 1 and (len(sizes) > 1 or any(shape[0] % groups for shape in shapes)):
+        joined_flat = len(sources) > 1 and (len(sizes) > 1 or not all(maps))
+        if groups > 1 and (joined_flat or any(shape[0] % groups for shape in shapes)):
             section.fail(
                 f"groups={groups} must divide the channels of each input, which must be maps of one size"
                 f" ({', '.join(f'layer {s}: {dims_text(dims)}' for s, dims in zip(sources, shapes, strict=True))})",

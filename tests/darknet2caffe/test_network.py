@@ -235,6 +235,7 @@ def test_an_unknown_dialect_is_refused():
         ("[conv]\nfilters=3\n[conv]\nfilters=2\n[route]\nlayers=0\n[shortcut]\nfrom=1\n", 12, "read past"),
         ("[conv]\nfilters=4\n[route]\nlayers=-1\ngroups=3\n", 9, "groups=3 must divide"),
         ("[conv]\nfilters=4\n[route]\nlayers=-1\ngroups=2\ngroup_id=2\n", 10, "not below"),
+        ("[conv]\nfilters=4\n[softmax]\n[route]\nlayers=-1,-1\ngroups=2\n", 10, "groups=2 must divide"),
         ("[conv]\nfilters=2\n[conv]\nfilters=2\n[scale_channels]\nfrom=0\n", 9, "factors"),
         ("[conv]\nfilters=2\n[conv]\nfilters=3\n[sam]\nfrom=0\n", 9, "not one shape"),
         ("[conv]\n[conv]\n[sam]\nfrom=0\nactivation=mish\n", 9, "gives 0"),
