@@ -30,7 +30,7 @@ class FoldBatchNorm(Pass):
         pairs = [
             (node.inputs[0].producer(), node)
             for node in model.graph
-            if _is(node, "BatchNormalization") and node.inputs[0]
+            if _is(node, "BatchNormalization") and node.inputs[0] and not node.attributes.get_int("training_mode", 0)
         ]
         modified = False
         for conv, norm in pairs:

@@ -12,6 +12,7 @@ from onnx import helper
 import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.engines import calibrate
+from pytrtplugins.engines.cpu_features import cpu_features
 from pytrtplugins.engines.int8 import safe_weight_levels
 from pytrtplugins.passes import UnsignedActivations, quantize, to_ir, to_proto
 from tests.engines.operators import ints, literal, relative
@@ -277,6 +278,8 @@ def test_every_engine_gives_the_quantized_models_numbers(engine_name, make):
 @pytest.mark.parametrize("make", [pads_of_copied_values, averages_of_copied_values], ids=lambda make: make.__name__)
 def test_openvino_still_makes_borders_in_8_bits_wrongly(make):
     """When this fails, OpenVINO is mended: the pass that makes them in float may go, after measuring again."""
+    if "amx-int8" in cpu_features():
+        pytest.skip("not tried with AMX, with which OpenVINO 2026.4 computes Concat rightly, too")
     model, x, _, table = calibrated(make)
     quantized = quantize(model, table, weight_levels=safe_weight_levels())
     unsigned = to_ir(quantized)

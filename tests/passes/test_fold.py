@@ -127,6 +127,11 @@ def test_a_batch_norm_with_a_computed_scale_stays():
     assert kinds(fold(model([double, conv(), late], arrays()))[0]) == ["Add", "Conv", "BatchNormalization"]
 
 
+def test_a_batch_norm_that_trains_stays():
+    network = model([conv(), norm(training_mode=1)], arrays())
+    assert kinds(fold(network)[0]) == ["Conv", "BatchNormalization"]
+
+
 def test_weights_that_two_convolutions_share_are_folded_for_each():
     nodes = [
         conv(), norm(), helper.make_node("Conv", ["x", "w", "b"], ["other"], "other"),
