@@ -117,7 +117,7 @@ class Shortcut(Layer):
         for source in sources:
             if not place.is_map(source):
                 section.fail(f"layer {source} ({place.before[source].type}) is no map", section.line_of("from"))
-            _check_sum(section, place, dims, source)
+            _check_sum(section, place, dims, source, alone=len(sources) == 1)
         factors = (1.0, 1.0)
         if place.dialect == "pjreddie":
             factors = (section.number("alpha", 1.0), section.number("beta", 1.0))
@@ -133,7 +133,7 @@ class Shortcut(Layer):
         return max(1, other[2] // self.dims[2]), max(1, self.dims[2] // other[2])
 
 
-def _check_sum(section: Section, place: Place, dims: Shape, source: int) -> None:
+def _check_sum(section: Section, place: Place, dims: Shape, source: int, *, alone: bool) -> None:
     """Refuse what darknet ends on, or reads past a map for."""
     other = place.dims(source)
     where = f"layer {place.index - 1}: {dims_text(dims)}, layer {source}: {dims_text(other)}"
@@ -142,7 +142,7 @@ def _check_sum(section: Section, place: Place, dims: Shape, source: int) -> None
         reads = other if isinstance(place.before[source], (Route, Shortcut)) else place.before[source].input_dims[0]
         if other[1:] != dims[1:]:
             section.fail(f"maps of different sizes cannot be added ({where})", section.line_of("from"))
-        if reads == dims and other[0] < dims[0]:
+        if alone and reads == dims and other[0] < dims[0]:
             section.fail(f"the fork would read past the added map ({where})", section.line_of("from"))
     elif other[2] // dims[2] != other[1] // dims[1] or dims[2] // other[2] != dims[1] // other[1]:
         section.fail(

@@ -13,7 +13,7 @@ from pytrtplugins.layers import Region, Yolo
 from pytrtplugins.plugin import Plugin
 
 from ..cfg import Section
-from ._base import Layer, Place, common_fields
+from ._base import Dialect, Layer, Place, common_fields
 from .tree import read_tree
 
 __all__ = ["PluginLayer", "RegionLayer", "YoloLayer"]
@@ -80,7 +80,7 @@ class RegionLayer(PluginLayer):
                 section.line_of("coords" if coords != 4 else "softmax"),
             )
         return Region(
-            anchors=_anchors(section, num),
+            anchors=_anchors(section, num, place.dialect),
             classes=classes,
             coords=coords,
             num=num,
@@ -120,7 +120,7 @@ class YoloLayer(PluginLayer):
         mask = section.integers("mask", least=0, most=num - 1)
         fork = place.dialect == "alexeyab"
         return Yolo(
-            anchors=_anchors(section, num),
+            anchors=_anchors(section, num, place.dialect),
             mask=tuple(range(num)) if mask is None else mask,
             classes=section.integer("classes", 20),
             scale_x_y=section.number("scale_x_y", 1.0) if fork else 1.0,
@@ -133,10 +133,11 @@ class YoloLayer(PluginLayer):
         return True
 
 
-def _anchors(section: Section, num: int) -> tuple[float, ...]:
+def _anchors(section: Section, num: int, dialect: Dialect) -> tuple[float, ...]:
+    """Pairs of width and height; 0.5 is darknet's default, with which the fork fills up, and it leaves out what is too much."""
     anchors = section.numbers("anchors")
-    if anchors is None:
-        return (0.5,) * (2 * num)  # darknet's default
+    if anchors is None or (dialect == "alexeyab" and len(anchors) != 2 * num):
+        return (*(anchors or ()), *(0.5,) * (2 * num))[: 2 * num]
     if len(anchors) != 2 * num:
         section.fail(f"num={num} needs {2 * num} anchor values, found {len(anchors)}", section.line_of("anchors"))
     return anchors
