@@ -86,6 +86,7 @@ class Extra(Layer):
     @classmethod
     def read(cls, section: Section, place: Place) -> Extra:
         """Make the layer from its section."""
+        section.integer("stride", 1, least=1)  # not used, and darknet divides by it
         extra = section.integer("extra", 0, least=1)
         count = math.prod(place.map_dims(section)) + extra
         return cls(**common_fields(section, place, (count, 1, 1)), extra=extra)
