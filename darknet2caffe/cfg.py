@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 
 MAX_FILE_BYTES = 1 << 20  # the longest published cfg has 40 kB; this only stops a weights file given as a cfg
 MAX_SECTIONS = 10_000
+MOST_FLOAT = 3.4028234e38  # of float32
 _INT = re.compile(r"[+-]?[0-9]{1,18}")
 _FLOAT = re.compile(r"[+-]?([0-9]{1,40}\.?[0-9]{0,40}|\.[0-9]{1,40})([eE][+-]?[0-9]{1,3})?")
 
@@ -143,8 +144,8 @@ class Section:
     def _number(self, option: Option, text: str) -> float:
         text = _uncommented(text)
         value = float(text) if _FLOAT.fullmatch(text) else math.nan
-        if not math.isfinite(value):
-            self.fail(f"{option.key}={option.value}: expected a number, found {text[:40]!r}", option.line)
+        if not abs(value) <= MOST_FLOAT:
+            self.fail(f"{option.key}={option.value}: expected a float32 number, found {text[:40]!r}", option.line)
         return value
 
 

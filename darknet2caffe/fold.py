@@ -60,7 +60,7 @@ def folded_weights(parameters: Parameters, bn_eps: str, *, axis: int = 0) -> Flo
     rows = max(1, _BLOCK * len(weights) // max(1, weights.size))
     for start in range(0, len(weights), rows):
         block = slice(start, start + rows)
-        folded[block] = weights[block] * factor[block]
+        folded[block] = _float32(weights[block] * factor[block], "weights")
     return folded
 
 
@@ -69,7 +69,7 @@ def folded_bias(parameters: Parameters, bn_eps: str) -> FloatArray:
     if "scales" not in parameters:
         return parameters["biases"]
     shifted = parameters["biases"] - parameters["rolling_mean"].astype(np.float64) * _factor(parameters, bn_eps)
-    return shifted.astype(np.float32)
+    return _float32(shifted, "biases")
 
 
 def batch_norm_form(parameters: Parameters, bn_eps: str) -> tuple[FloatArray, float]:
@@ -77,7 +77,19 @@ def batch_norm_form(parameters: Parameters, bn_eps: str) -> tuple[FloatArray, fl
     if bn_eps == "darknet-gpu":
         return parameters["rolling_variance"], 1e-5
     epsilon = 1e-12  # the square of 1e-6, so that a variance of 0 stays 0
-    return np.maximum(_deviation(parameters, bn_eps) ** 2 - epsilon, 0).astype(np.float32), epsilon
+    return _float32(np.maximum(_deviation(parameters, bn_eps) ** 2 - epsilon, 0), "variances"), epsilon
+
+
+def _float32(values: npt.NDArray[np.float64], what: str) -> FloatArray:
+    """The values, rounded once."""
+    with np.errstate(over="ignore"):
+        rounded: FloatArray = values.astype(np.float32)
+    if not np.isfinite(rounded).all():
+        raise UsageError(
+            f"batch normalization: {what} of up to {np.abs(values).max():.2e} come out of the fold, and float32 ends at"
+            f" {np.finfo(np.float32).max:.2e}.\nDo: check the weights; or convert with fold=False (--no-fold)."
+        )
+    return rounded
 
 
 def _factor(parameters: Parameters, bn_eps: str) -> npt.NDArray[np.float64]:
