@@ -30,20 +30,29 @@ _MESSAGES: dict[str, list[tuple[str, int, str]]] = {
         ("kernel_size", 4, "*uint32"),
         ("group", 5, "uint32"),
         ("stride", 6, "*uint32"),
+        ("kernel_h", 11, "uint32"),
+        ("kernel_w", 12, "uint32"),
     ],
     "PoolingParameter": [
         ("pool", 1, "PoolMethod"),
         ("kernel_size", 2, "uint32"),
         ("stride", 3, "uint32"),
         ("pad", 4, "uint32"),
+        ("pad_h", 9, "uint32"),
+        ("pad_w", 10, "uint32"),
         ("global_pooling", 12, "bool"),
     ],
     "ConcatParameter": [("axis", 2, "int32")],
-    "EltwiseParameter": [("operation", 1, "EltwiseOp")],
+    "EltwiseParameter": [("operation", 1, "EltwiseOp"), ("coeff", 2, "*float")],
+    "ELUParameter": [("alpha", 1, "float")],
+    "InnerProductParameter": [("num_output", 1, "uint32"), ("bias_term", 2, "bool")],
+    "PowerParameter": [("power", 1, "float"), ("scale", 2, "float"), ("shift", 3, "float")],
+    "ReshapeParameter": [("shape", 1, "BlobShape")],
+    "SliceParameter": [("slice_point", 2, "*uint32"), ("axis", 3, "int32")],
     "ReLUParameter": [("negative_slope", 1, "float")],
     "SoftmaxParameter": [("axis", 2, "int32")],
     "BatchNormParameter": [("use_global_stats", 1, "bool"), ("eps", 3, "float")],
-    "ScaleParameter": [("bias_term", 4, "bool")],
+    "ScaleParameter": [("axis", 1, "int32"), ("bias_term", 4, "bool")],
     "LayerParameter": [
         ("name", 1, "string"),
         ("type", 2, "string"),
@@ -53,17 +62,22 @@ _MESSAGES: dict[str, list[tuple[str, int, str]]] = {
         ("concat_param", 104, "ConcatParameter"),
         ("convolution_param", 106, "ConvolutionParameter"),
         ("eltwise_param", 110, "EltwiseParameter"),
+        ("inner_product_param", 117, "InnerProductParameter"),
         ("pooling_param", 121, "PoolingParameter"),
+        ("power_param", 122, "PowerParameter"),
         ("relu_param", 123, "ReLUParameter"),
         ("softmax_param", 125, "SoftmaxParameter"),
+        ("slice_param", 126, "SliceParameter"),
+        ("reshape_param", 133, "ReshapeParameter"),
         ("batch_norm_param", 139, "BatchNormParameter"),
+        ("elu_param", 140, "ELUParameter"),
         ("scale_param", 142, "ScaleParameter"),
         ("input_param", 143, "InputParameter"),
     ],
 }
 _ENUMS = {"PoolMethod": ["MAX", "AVE", "STOCHASTIC"], "EltwiseOp": ["PROD", "SUM", "MAX"]}
 _FIRST_PLUGIN_FIELD = 1001  # far above caffe's own numbers and those of its forks
-_KINDS = {bool: "bool", int: "int32", float: "float", str: "string"}
+_KINDS = {bool: "bool", int: "int64", float: "float", str: "string"}
 
 
 def parameter_name(plugin: type[Plugin]) -> str:

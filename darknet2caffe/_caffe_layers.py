@@ -1,0 +1,366 @@
+"""One function per layer type, each writing the layers of caffe that compute one layer of darknet."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+
+from pytrtplugins.layers import sibling_groups
+
+from ._caffe_activations import activate, before_activation
+from ._caffe_shortcut import add_maps
+from ._caffe_writer import CaffeWriter, corner
+from .caffe_schema import parameter_name
+from .fold import batch_norm_form, folded_bias, folded_weights
+from .layers import (
+    Activation,
+    Avgpool,
+    Batchnorm,
+    Connected,
+    Convolutional,
+    Crop,
+    Deconvolutional,
+    Detection,
+    Extra,
+    Flatten,
+    L2norm,
+    Layer,
+    Local,
+    Maxpool,
+    Normalization,
+    PluginLayer,
+    Reorg3d,
+    Route,
+    Sam,
+    ScaleChannels,
+    Shortcut,
+    Softmax,
+    Upsample,
+)
+from .weights import Parameters
+
+__all__ = ["write_layer"]
+
+MOST_PIECES = 4096
+"""Into how many pieces a blob is cut at most: each is a blob of its own in caffe."""
+
+
+@functools.singledispatch
+def write_layer(layer: Layer, writer: CaffeWriter) -> None:
+    """Add the layers for one layer of darknet; its result is the blob ``layer.name``."""
+    writer.refuse(layer, "there is no layer of caffe for it")
+
+
+@write_layer.register(Convolutional)
+@write_layer.register(Deconvolutional)
+def _(layer: Convolutional | Deconvolutional, writer: CaffeWriter) -> None:
+    parameters, result = writer.network.parameters(layer), before_activation(layer, writer)
+    plain = isinstance(layer, Convolutional)
+    target = writer.layer("Convolution" if plain else "Deconvolution", writer.bottoms(layer), result, name=layer.name)
+    convolution = target.convolution_param
+    convolution.num_output = layer.filters
+    if isinstance(layer, Convolutional):
+        convolution.group = layer.groups
+    convolution.pad.append(layer.padding)
+    convolution.kernel_size.append(layer.size)
+    convolution.stride.append(layer.stride)
+    convolution.bias_term = _weights(layer, writer, parameters, axis=0 if plain else 1)
+    if not convolution.bias_term:
+        _normalize(layer, writer, parameters, result, result)
+    activate(layer, writer, result)
+
+
+@write_layer.register
+def _(layer: Connected, writer: CaffeWriter) -> None:
+    """Caffe's result has two axes; what follows reads a map."""
+    parameters, result = writer.network.parameters(layer), before_activation(layer, writer)
+    product = writer.layer("InnerProduct", writer.bottoms(layer), f"{layer.name}.product", name=layer.name)
+    product.inner_product_param.num_output = layer.output
+    product.inner_product_param.bias_term = _weights(layer, writer, parameters)
+    writer.reshape(f"{layer.name}.product", result, [0, *layer.dims])
+    if not product.inner_product_param.bias_term:
+        _normalize(layer, writer, parameters, result, result)
+    activate(layer, writer, result)
+
+
+@write_layer.register
+def _(layer: Local, writer: CaffeWriter) -> None:
+    """Windows as channels by a convolution with ones; then places as channels, each a group of a convolution."""
+    parameters, (value,), name = writer.network.parameters(layer), writer.bottoms(layer), layer.name
+    (n, h, w), channels, values = layer.dims, layer.input_dims[0][0], layer.size**2
+    ones = np.tile(np.eye(values, dtype=np.float32).reshape(values, 1, layer.size, layer.size), (channels, 1, 1, 1))
+    windows = writer.layer("Convolution", [value], f"{name}.windows").convolution_param
+    windows.num_output, windows.group, windows.bias_term = channels * values, channels, False
+    windows.pad.append(layer.padding)
+    windows.kernel_size.append(layer.size)
+    windows.stride.append(layer.stride)
+    writer.array(ones)
+    _transpose(layer, writer, f"{name}.windows", f"{name}.columns", channels * values, h * w)
+    writer.reshape(f"{name}.columns", f"{name}.places", [0, -1, 1, 1])
+    product = writer.layer("Convolution", [f"{name}.places"], f"{name}.product", name=name).convolution_param
+    product.num_output, product.group, product.bias_term = h * w * n, h * w, True
+    product.kernel_size.append(1)
+    writer.blob((h * w * n, channels * values, 1, 1), lambda: parameters["weights"])
+    writer.array(parameters["biases"].reshape(n, h * w).T.reshape(-1))
+    _transpose(layer, writer, f"{name}.product", f"{name}.filters", h * w, n)
+    result = before_activation(layer, writer)
+    writer.reshape(f"{name}.filters", result, [0, *layer.dims])
+    activate(layer, writer, result)
+
+
+@write_layer.register
+def _(layer: Batchnorm, writer: CaffeWriter) -> None:
+    _normalize(layer, writer, writer.network.parameters(layer), writer.bottoms(layer)[0], layer.name)
+
+
+@write_layer.register
+def _(layer: L2norm, writer: CaffeWriter) -> None:
+    """Times the sum of the squares to the power of -1/2; a convolution with ones adds up, and one repeats the sum."""
+    (value,), name = writer.bottoms(layer), layer.name
+    writer.power(value, f"{name}.squares", power=2)
+    writer.mix(f"{name}.squares", f"{name}.sum", np.ones((1, layer.dims[0]), np.float32))
+    writer.power(f"{name}.sum", f"{name}.sum", power=-0.5)
+    writer.mix(f"{name}.sum", f"{name}.factors", np.ones((layer.dims[0], 1), np.float32))
+    writer.product([value, f"{name}.factors"], name)
+
+
+@write_layer.register
+def _(layer: Normalization, writer: CaffeWriter) -> None:
+    """The sums of squares are a convolution with darknet's window as its matrix; caffe's LRN has another window."""
+    (value,), name = writer.bottoms(layer), layer.name
+    writer.power(value, f"{name}.squares", power=2)
+    matrix = np.array(layer.window(), np.float32) * np.float32(layer.alpha)
+    writer.mix(f"{name}.squares", f"{name}.factors", matrix, np.full(layer.dims[0], layer.kappa, np.float32))
+    writer.power(f"{name}.factors", f"{name}.factors", power=-layer.beta)
+    writer.product([value, f"{name}.factors"], name)
+
+
+@write_layer.register
+def _(layer: Activation, writer: CaffeWriter) -> None:
+    activate(layer, writer, writer.bottoms(layer)[0])
+
+
+@write_layer.register
+def _(layer: Maxpool, writer: CaffeWriter) -> None:
+    """With as much padding as puts darknet's windows among caffe's, which rounds up; what caffe has more is cut off.
+
+    The last window begins inside the map (`Maxpool.read`), so caffe has it too with darknet's padding at the low side; only
+    with stride 1, where nothing is rounded, an odd padding has one more at the high side.
+    """
+    name, pad = layer.name, layer.pads[0]
+    first = layer.padding % 2 if layer.stride == 1 else 0
+    pooled = [_caffe_pooled(into, pad + first, layer) for into in layer.input_dims[0][1:]]
+    cut = [axis for axis in (2, 3) if (first, layer.dims[axis - 1]) != (0, pooled[axis - 2])]
+    result = f"{name}.pooled" if cut else name
+    pooling = writer.layer("Pooling", writer.bottoms(layer), result, name=name).pooling_param
+    pooling.pool, pooling.kernel_size, pooling.stride, pooling.pad = 0, layer.size, layer.stride, pad + first
+    for axis in cut:
+        top = name if axis == cut[-1] else f"{name}.rows"
+        result = writer.slice(result, top, axis, first, first + layer.dims[axis - 1], pooled[axis - 2])
+
+
+@write_layer.register
+def _(layer: Avgpool, writer: CaffeWriter) -> None:
+    pooling = writer.layer("Pooling", writer.bottoms(layer), layer.name).pooling_param
+    pooling.pool, pooling.global_pooling = 1, True
+
+
+@write_layer.register
+def _(layer: Upsample, writer: CaffeWriter) -> None:
+    """Repeating values is a deconvolution with ones, channel by channel; sums of blocks are means times their size."""
+    (value,), size = writer.bottoms(layer), layer.stride
+    if not layer.reverse:
+        kernel = np.full((size, size), layer.scale, np.float32)
+        writer.depthwise("Deconvolution", value, layer.name, kernel, layer.dims[0], size)
+        return
+    pooling = writer.layer("Pooling", [value], layer.name).pooling_param
+    pooling.pool, pooling.kernel_size, pooling.stride = 1, size, size
+    if layer.scale * size**2 != 1:
+        writer.power(layer.name, layer.name, scale=layer.scale * size**2)
+
+
+@write_layer.register
+def _(layer: Crop, writer: CaffeWriter) -> None:
+    (value,), (_, h, w), (_, height, width) = writer.bottoms(layer), layer.input_dims[0], layer.dims
+    rows = layer.name if w == width else f"{layer.name}.rows"
+    cropped = writer.slice(value, rows, 2, layer.top, layer.top + height, h)
+    cropped = writer.slice(cropped, layer.name, 3, layer.left, layer.left + width, w)
+    if not layer.noadjust:
+        writer.power(cropped, layer.name, scale=2, shift=-1)
+    elif cropped == value:
+        writer.identity(value, layer.name)
+
+
+@write_layer.register
+def _(layer: Flatten, writer: CaffeWriter) -> None:
+    c, h, w = layer.input_dims[0]
+    rows, columns = (h * w, c) if layer.reverse else (c, h * w)
+    _transpose(layer, writer, writer.bottoms(layer)[0], f"{layer.name}.transposed", rows, columns)
+    writer.reshape(f"{layer.name}.transposed", layer.name, [0, *layer.dims])
+
+
+@write_layer.register
+def _(layer: Extra, writer: CaffeWriter) -> None:
+    """A deconvolution whose window is 1 at its begin and 0 behind it leaves zeros after the last value."""
+    (value,), name = writer.bottoms(layer), layer.name
+    writer.reshape(value, f"{name}.row", [0, 1, 1, -1])
+    writer.depthwise("Deconvolution", f"{name}.row", f"{name}.longer", corner(1, layer.extra + 1), 1, 1)
+    writer.reshape(f"{name}.longer", name, [0, *layer.dims])
+
+
+@write_layer.register
+def _(layer: Reorg3d, writer: CaffeWriter) -> None:
+    """Each place of a block is picked from all blocks by a convolution that is 1 there and 0 elsewhere."""
+    (value,), (c, _, _), s = writer.bottoms(layer), layer.input_dims[0], layer.stride
+    places = [f"{layer.name}.place{k}" for k in range(s * s)]
+    for k, place in enumerate(places):
+        writer.depthwise("Convolution", value, place, corner(s, s, k // s, k % s), c, s)
+    writer.layer("Concat", places, layer.name).concat_param.axis = 1
+
+
+@write_layer.register
+def _(layer: Route, writer: CaffeWriter) -> None:
+    parts, name = writer.bottoms(layer), layer.name
+    if layer.is_flat:
+        flat = [f"{name}.flat{number}" for number in range(len(parts))]
+        for part, top in zip(parts, flat, strict=True):
+            writer.reshape(part, top, [0, -1, 1, 1])
+        parts = flat
+    elif layer.groups > 1:
+        sizes = [dims[0] for dims in layer.input_dims]
+        tops = [name if len(parts) == 1 else f"{name}.group{number}" for number in range(len(parts))]
+        for number, (size, top) in enumerate(zip(sizes, tops, strict=True)):
+            begin = layer.group_id * size // layer.groups
+            parts[number] = writer.slice(parts[number], top, 1, begin, begin + size // layer.groups, size)
+        if len(parts) == 1:
+            return
+    writer.layer("Concat", parts, name).concat_param.axis = 1
+
+
+@write_layer.register
+def _(layer: Shortcut, writer: CaffeWriter) -> None:
+    result, (value, *others) = before_activation(layer, writer), writer.bottoms(layer)
+    for number, (other, dims) in enumerate(zip(others, layer.input_dims[1:], strict=True)):
+        top = result if number == len(others) - 1 else f"{layer.name}.sum{number}"
+        add_maps(layer, writer, value, other, dims, top, f"{layer.name}.{number}")
+        value = top
+    activate(layer, writer, result)
+
+
+@write_layer.register
+def _(layer: ScaleChannels, writer: CaffeWriter) -> None:
+    (factors, value), result = writer.bottoms(layer), before_activation(layer, writer)
+    if layer.scale_wh:
+        writer.mix(factors, f"{layer.name}.factors", np.ones((layer.dims[0], 1), np.float32))
+        writer.product([value, f"{layer.name}.factors"], result)
+    else:
+        writer.reshape(factors, f"{layer.name}.factors", [0, layer.dims[0]])
+        writer.layer("Scale", [value, f"{layer.name}.factors"], result, name=layer.name).scale_param.axis = 0
+    activate(layer, writer, result)
+
+
+@write_layer.register
+def _(layer: Sam, writer: CaffeWriter) -> None:
+    result = before_activation(layer, writer)
+    writer.product(writer.bottoms(layer), result)
+    activate(layer, writer, result)
+
+
+@write_layer.register
+def _(layer: Softmax, writer: CaffeWriter) -> None:
+    (value,), name = writer.bottoms(layer), layer.name
+    if layer.temperature != 1:
+        writer.power(value, f"{name}.tempered", scale=1 / layer.temperature)
+        value = f"{name}.tempered"
+    flat = layer.dims[1:] == (1, 1)
+    if layer.groups == 1 and flat and not layer.tree:
+        writer.layer("Softmax", [value], name).softmax_param.axis = 1
+        return
+    writer.reshape(value, f"{name}.grouped", [0, -1] if layer.tree else [0, layer.groups, -1])
+    if layer.tree:
+        _softmax_siblings(layer, writer, f"{name}.grouped", f"{name}.softmax")
+    else:
+        writer.layer("Softmax", [f"{name}.grouped"], f"{name}.softmax").softmax_param.axis = 2
+    writer.reshape(f"{name}.softmax", name, [0, *layer.dims])
+
+
+@write_layer.register
+def _(layer: Detection, writer: CaffeWriter) -> None:
+    """The classes of all cells come first."""
+    (value,), name, cells = writer.bottoms(layer), layer.name, layer.side**2
+    total = math.prod(layer.dims)
+    writer.reshape(value, f"{name}.flat", [0, -1])
+    parts = [f"{name}.flat"]
+    if cells * layer.classes < total:
+        parts = writer.cut(f"{name}.flat", f"{name}.part", 1, [cells * layer.classes])
+    writer.reshape(parts[0], f"{name}.cells", [0, cells, layer.classes])
+    writer.layer("Softmax", [f"{name}.cells"], f"{name}.softmax").softmax_param.axis = 2
+    writer.reshape(f"{name}.softmax", f"{name}.classes", [0, -1])
+    writer.layer("Concat", [f"{name}.classes", *parts[1:]], f"{name}.joined").concat_param.axis = 1
+    writer.reshape(f"{name}.joined", name, [0, *layer.dims])
+
+
+@write_layer.register
+def _(layer: PluginLayer, writer: CaffeWriter) -> None:
+    plugin = layer.plugin
+    target = writer.layer(plugin.plugin_key().name, writer.bottoms(layer), layer.name)
+    parameters = getattr(target, parameter_name(type(plugin)))
+    for name, value in plugin.fields().items():
+        if isinstance(value, tuple):
+            getattr(parameters, name).extend(value)
+        else:
+            setattr(parameters, name, value)
+
+
+def _weights(
+    layer: Convolutional | Deconvolutional | Connected, writer: CaffeWriter, parameters: Parameters, axis: int = 0
+) -> bool:
+    """Weights for the last layer, and the bias unless batch normalization follows; returns whether there is a bias."""
+    shape, bn_eps = dict(layer.parameters)["weights"], writer.options.bn_eps
+    if layer.batch_normalize and not writer.options.fold:
+        writer.blob(shape, lambda: parameters["weights"])
+        return False
+    writer.blob(shape, lambda: folded_weights(parameters, bn_eps, axis=axis))
+    writer.array(folded_bias(parameters, bn_eps))
+    return True
+
+
+def _normalize(layer: Layer, writer: CaffeWriter, parameters: Parameters, bottom: str, top: str) -> None:
+    """BatchNorm, and Scale in place."""
+    variance, epsilon = batch_norm_form(parameters, writer.options.bn_eps)
+    norm = writer.layer("BatchNorm", [bottom], top, name=f"{layer.name}.norm")
+    norm.batch_norm_param.use_global_stats, norm.batch_norm_param.eps = True, epsilon
+    writer.array(parameters["rolling_mean"], variance, np.ones(1, np.float32))
+    scale = writer.layer("Scale", [top], top, name=f"{layer.name}.scale")
+    scale.scale_param.bias_term = "biases" in parameters
+    writer.array(parameters["scales"], *([parameters["biases"]] if "biases" in parameters else []))
+
+
+def _transpose(layer: Layer, writer: CaffeWriter, bottom: str, top: str, rows: int, columns: int) -> None:
+    """The values as a matrix, transposed: its columns are cut out and joined."""
+    if columns > MOST_PIECES:
+        writer.refuse(layer, f"caffe has no layer that transposes, and {columns:,} columns are too many to cut out")
+    writer.reshape(bottom, f"{top}.matrix", [0, rows, columns])
+    pieces = writer.cut(f"{top}.matrix", f"{top}.column", 2, range(1, columns)) if columns > 1 else [f"{top}.matrix"]
+    writer.layer("Concat", pieces, top).concat_param.axis = 1
+
+
+def _caffe_pooled(into: int, pad: int, layer: Maxpool) -> int:
+    """Caffe's output size, rounded up (BVLC/caffe, src/caffe/layers/pooling_layer.cpp, Reshape)."""
+    out = -(-(into + 2 * pad - layer.size) // layer.stride) + 1
+    return out - 1 if pad and (out - 1) * layer.stride >= into + pad else out
+
+
+def _softmax_siblings(layer: Softmax, writer: CaffeWriter, value: str, top: str) -> None:
+    """One softmax for each group of siblings."""
+    groups = sibling_groups(layer.tree)
+    if len(groups) > MOST_PIECES:
+        writer.refuse(layer, f"its tree has {len(groups):,} groups of siblings, a Softmax for each is too many")
+    pieces = [value]
+    if len(groups) > 1:
+        pieces = writer.cut(value, f"{layer.name}.group", 1, [begin for begin, _ in groups[1:]])
+    for piece in pieces:
+        writer.layer("Softmax", [piece], f"{piece}.softmax").softmax_param.axis = 1
+    writer.layer("Concat", [f"{piece}.softmax" for piece in pieces], top).concat_param.axis = 1

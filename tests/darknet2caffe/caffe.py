@@ -1,0 +1,35 @@
+"""OpenCV's caffe importer, as an oracle for written files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from google.protobuf import text_format
+
+from darknet2caffe import Network, to_caffe
+from darknet2caffe.caffe_schema import messages
+from pytrtplugins.layers import Region, Reorg, Yolo
+
+PLUGINS = (Region, Reorg, Yolo)
+
+
+def read_prototxt(path: Path) -> Any:
+    """The file as caffe's own messages."""
+    return text_format.Parse(path.read_text(), messages(PLUGINS)["NetParameter"]())
+
+
+def run_opencv(text: Path, binary: Path, x: Any, blob: str) -> np.ndarray[Any, Any]:
+    """A blob's values; in OpenCV a blob has the name of the last layer that writes it."""
+    net = cv2.dnn.readNetFromCaffe(str(text), str(binary))
+    net.setInput(x, "data")
+    writer = [layer for layer in read_prototxt(text).layer if blob in layer.top][-1]
+    (values,) = net.forwardAndRetrieve([writer.name])
+    return np.asarray(values[list(writer.top).index(blob)])
+
+
+def opencv(network: Network, prefix: Path, x: Any, **options: Any) -> np.ndarray[Any, Any]:
+    """Write the network and let OpenCV compute its last output."""
+    return run_opencv(*to_caffe(network, prefix, **options), x, network.outputs[-1].name)
