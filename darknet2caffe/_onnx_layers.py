@@ -222,9 +222,7 @@ def _(layer: Shortcut, writer: OnnxWriter) -> None:
     op, (x, *others) = writer.builder(layer)
     made = x
     if layer.alpha != 1:
-        touched = np.where(_touched(layer, layer.input_dims[1]), layer.alpha, 1.0).astype(np.float32)
-        factors = touched[None] if touched.min() != touched.max() else np.array(layer.alpha, np.float32)
-        made = op.Mul(made, Value(writer.constant(f"{layer.name}.alpha", factors)))
+        made = op.Mul(made, _alpha(op, layer, writer))
     for number, (other, dims) in enumerate(zip(others, layer.input_dims[1:], strict=True)):
         added = _fitted(op, layer, writer, other, dims, f"{layer.name}.mask{number}")
         made = op.Add(made, op.Mul(added, layer.beta) if layer.beta != 1 else added)
@@ -321,13 +319,37 @@ def _repeat(writer: OnnxWriter, value: str, stride: int, output: str) -> None:
     writer.node("Resize", [value, "", scales], output, **nearest)
 
 
-def _touched(layer: Shortcut, other: Shape) -> Any:
-    """Which values of the output a shortcut adds to: bool (C, H, W)."""
-    touched = np.zeros(layer.dims, bool)
+def _alpha(op: OpBuilder, layer: Shortcut, writer: OnnxWriter) -> Value | float:
+    """The factor of each value of the layer before: ``alpha`` where something is added, 1 elsewhere."""
+    other = layer.input_dims[1]
     _, sample = layer.steps(other)
+    if sample == 1 and all(mine <= added for mine, added in zip(layer.dims, other, strict=True)):
+        return layer.alpha
     c, h, w = map(min, layer.dims, other)
-    touched[:c, : h * sample : sample, : w * sample : sample] = True
-    return touched
+    masks = _masks(
+        layer,
+        writer,
+        f"{layer.name}.alpha",
+        (layer.dims[0], 1, c),
+        (layer.dims[1], sample, h),
+        (layer.dims[2], sample, w),
+    )
+    touched = op.Mul(op.Mul(masks[0], masks[1]), masks[2])
+    factor: Value = op.Add(
+        op.Mul(touched, layer.alpha),
+        op.Sub(Value(writer.constant(f"{layer.name}.one", np.ones(1, np.float32))), touched),
+    )
+    return factor
+
+
+def _masks(layer: Shortcut, writer: OnnxWriter, name: str, *axes: tuple[int, int, int]) -> list[Value]:
+    """One constant per axis, the last ones of (N, C, H, W): 1 at the first ``count`` of every ``step``-th place, else 0."""
+    masks = []
+    for axis, (length, step, count) in enumerate(axes, 4 - len(axes)):
+        mask = np.zeros([length if k == axis else 1 for k in range(4)], np.float32)
+        mask.reshape(-1)[: count * step : step] = 1
+        masks.append(Value(writer.constant(f"{name}.{'nchw'[axis]}", mask)))
+    return masks
 
 
 def _fitted(op: OpBuilder, layer: Shortcut, writer: OnnxWriter, x: Value, dims: Shape, mask: str) -> Value:
@@ -342,9 +364,8 @@ def _fitted(op: OpBuilder, layer: Shortcut, writer: OnnxWriter, x: Value, dims: 
         scales = np.array([1, 1, sample, sample], np.float32)
         nearest = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
         made = op.Resize(made, None, scales, **nearest)
-        first = np.zeros((1, 1, h * sample, w * sample), np.float32)
-        first[:, :, ::sample, ::sample] = 1
-        made = op.Mul(made, Value(writer.constant(mask, first)))
+        rows, columns = _masks(layer, writer, mask, (h * sample, sample, h), (w * sample, sample, w))
+        made = op.Mul(op.Mul(made, rows), columns)
     missing = [0, layer.dims[0] - c, layer.dims[1] - h * sample, layer.dims[2] - w * sample]
     if any(missing):
         made = op.Pad(made, [0, 0, 0, 0, *missing])

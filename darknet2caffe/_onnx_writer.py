@@ -85,12 +85,14 @@ class OnnxWriter:
         helper, network, graph = self.onnx.helper, self.network, self.graph
         graph.name = network.name
         graph.input.append(self._value(INPUT_NAME, network.dims))
+        outputs = network.outputs
+        last = {layer.index for layer in outputs}
         for layer in network.layers:
             if not layer.is_identity:
                 write_layer(layer, self)
-                if layer not in network.outputs:
+                if layer.index not in last:
                     graph.value_info.append(self._value(layer.name, layer.dims))
-        for layer in network.outputs:
+        for layer in outputs:
             if layer.is_identity:
                 self.node("Identity", [network.tensor_name(layer.index)], layer.name)
             graph.output.append(self._value(layer.name, layer.dims))

@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 
 MAX_FILE_BYTES = 1 << 20  # the longest published cfg has 40 kB; this only stops a weights file given as a cfg
 MAX_SECTIONS = 10_000
+MOST_TEXT = 1000  # characters of a message
 MOST_FLOAT = 3.4028234e38  # of float32
 _INT = re.compile(r"[+-]?[0-9]{1,18}")
 _FLOAT = re.compile(r"[+-]?([0-9]{1,40}\.?[0-9]{0,40}|\.[0-9]{1,40})([eE][+-]?[0-9]{1,3})?")
@@ -70,6 +71,14 @@ class Section:
                     "remove one of the two lines",
                 )
         return found[0] if found else None
+
+    @property
+    def first_options(self) -> tuple[Option, ...]:
+        """The options that count: the first of each key."""
+        first: dict[str, Option] = {}
+        for option in self.options:
+            first.setdefault(option.key, option)
+        return tuple(first.values())
 
     def text(self, key: str, default: str) -> str:
         """The value as text; the default when the key is absent."""
@@ -124,7 +133,7 @@ class Section:
         """Raise a `CfgError` that names file, line, section and problem."""
         line = self.line if line is None else line
         ending = f"\nDo: {action}." if action else ""
-        raise CfgError(f"{self.path}:{line}: [{self.type}]: {problem}.{ending}", path=self.path, line=line)
+        raise CfgError(f"{self.path}:{line}: [{self.type}]: {_short(problem)}.{ending}", path=self.path, line=line)
 
     def with_values(self, **values: int) -> Section:
         """The same section with other numbers for some keys; absent keys are added."""
@@ -241,12 +250,19 @@ def parse_cfg(text: str, path: str = "<cfg>") -> Cfg:
 def _warn_of_repeats(sections: Iterable[Section]) -> None:
     for section in sections:
         first: dict[str, int] = {}
+        told: set[str] = set()
         for option in section.options:
-            if first.setdefault(option.key, option.line) != option.line:
+            if first.setdefault(option.key, option.line) != option.line and option.key not in told:
+                told.add(option.key)
                 log.warning(
                     "%s:%d: [%s]: %s is given again (first on line %d); the first one counts",
                     *(section.path, option.line, section.type, option.key, first[option.key]),
                 )
+
+
+def _short(problem: str) -> str:
+    """The problem without the middle of a value that fills pages."""
+    return problem if len(problem) <= MOST_TEXT else f"{problem[: MOST_TEXT // 2]} ... {problem[-MOST_TEXT // 2 :]}"
 
 
 def _uncommented(value: str) -> str:

@@ -176,7 +176,7 @@ def read_network(
 
 def _build(cfg: Cfg, dialect: Dialect, reason: str) -> Network:
     known = _NET_KEYS | (ALEXEYAB_NET_KEYS if dialect == "alexeyab" else frozenset())
-    for option in cfg.net.options:
+    for option in cfg.net.first_options:
         if option.key not in known:
             log.warning("%s:%d: [net]: unknown key %s=%s is ignored", cfg.path, option.line, option.key, option.value)
     dims, is_map = _input_dims(cfg)

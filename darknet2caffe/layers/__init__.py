@@ -137,7 +137,7 @@ def _check_keys(section: Section, cls: type[Layer], dialect: Dialect) -> None:
     refused = {**cls.refused, **(cls.alexeyab_refused if fork else {})}
     known = cls.keys | cls.training_keys | _TRAINING_KEYS
     known |= cls.alexeyab_keys | cls.alexeyab_training_keys if fork else cls.pjreddie_keys
-    for option in section.options:
+    for option in section.first_options:
         if option.key in refused:
             neutral = refused[option.key]
             if not neutral or (option.value != neutral and not _equal_numbers(section, option.key, neutral)):

@@ -6,11 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+import numpy.typing as npt
+
 from ..cfg import Section
 from ._base import Layer, Place, common_fields
 from .convolution import STATISTICS
 
 __all__ = ["Batchnorm", "L2norm", "Normalization"]
+
+
+MOST_CHANNELS = 2048  # of [normalization], whose sums are written as a matrix
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,8 @@ class Normalization(Layer):
         """Make the layer from its section."""
         dims = place.map_dims(section)
         size = section.integer("size", 5, least=1)
+        if dims[0] > MOST_CHANNELS:
+            section.fail(f"it is converted for up to {MOST_CHANNELS:,} channels, found {dims[0]:,}")
         if size // 2 > dims[0]:
             section.fail(
                 f"size={size}: half of it is more than the {dims[0]} channels, and darknet reads past them",
@@ -91,17 +99,16 @@ class Normalization(Layer):
             kappa=section.number("kappa", 1.0),
         )
 
-    def window(self) -> list[list[int]]:
+    def window(self) -> npt.NDArray[np.int8]:
         """How often each channel's square counts in each channel's sum: rows are sums; 1, 0 or -1."""
         channels = self.dims[0]
-        row = [1 if k < self.size // 2 else 0 for k in range(channels)]
-        rows = [row]
+        rows = np.zeros((channels, channels), np.int8)
+        rows[0, : self.size // 2] = 1
         for k in range(1, channels):
-            row = list(row)
+            rows[k] = rows[k - 1]
             leaves, enters = k - (self.size - 1) // 2 - 1, k + self.size // 2
             if leaves >= 0:
-                row[leaves] -= 1
+                rows[k, leaves] -= 1
             if enters < channels:
-                row[enters] += 1
-            rows.append(row)
+                rows[k, enters] += 1
         return rows
