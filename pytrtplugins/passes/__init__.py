@@ -8,9 +8,11 @@ from .float_pads import FloatPads
 from .fold import FoldBatchNorm
 from .prepare import load_model, prepare
 from .quantize import Quantize, quantize, quantized_tensors
+from .repeated_pairs import DropRepeatedPairs
 from .unsigned import UnsignedActivations
 
 __all__ = [
+    "DropRepeatedPairs",
     "Eliminate",
     "FloatPads",
     "FoldBatchNorm",

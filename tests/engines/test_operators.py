@@ -11,9 +11,11 @@ from onnx import helper
 
 import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
+from pytrtplugins.decompose import inline_plugins
 from pytrtplugins.engines import calibrate
 from pytrtplugins.engines.cpu_features import cpu_features
 from pytrtplugins.engines.int8 import safe_weight_levels
+from pytrtplugins.layers import Reorg
 from pytrtplugins.passes import UnsignedActivations, quantize, to_ir, to_proto
 from tests.engines.operators import ints, literal, relative
 from tests.passes.nets import Net
@@ -231,11 +233,19 @@ def classes_joined_with_larger_values():
     return net.finish(net.op("Concat", x, classes, channels=16, axis=1), classes)
 
 
+def moved_by_a_plugin():
+    net = Chain(batch=1)
+    x = net.op("Mul", "data", net.random.uniform(0.5, 1.5, (1, 3, 1, 1)).astype(np.float32))
+    x = net.plugin(Reorg(2), net.op("Concat", x, x, x, x, channels=12, axis=1), "reorg")
+    x = net.op("Gemm", net.op("Flatten", x, channels=768), net.weights(64, 768), transB=1)
+    return net.finish(net.op("Reshape", x, ints(0, 1, 8, 8), channels=1))
+
+
 NETWORKS = [
     transposed_convolution, normalized_transposed_convolution, fully_connected, matrix_product, locally_connected, slices,
     centre_crop, pads, pads_of_copied_values, averages_of_copied_values, split_and_concat, zeros_behind, gather, resizes, averages,
     squeeze_and_excitation, norms, unequal_shortcuts, activations, composed_activations, shuffled_channels, groups_of_classes,
-    joined_values, classes_joined_with_larger_values,
+    joined_values, classes_joined_with_larger_values, moved_by_a_plugin,
 ]  # fmt: skip
 networks = pytest.mark.parametrize("make", NETWORKS, ids=[make.__name__ for make in NETWORKS])
 
@@ -246,7 +256,12 @@ def calibrated(make):
     model = make()
     batch = model.graph.input[0].type.tensor_type.shape.dim[0].dim_value or 2
     x = np.random.default_rng(1).standard_normal((batch, 3, 8, 8)).astype(np.float32)
-    return model, x, literal(model, {"data": x}), calibrate(model, MinMaxCalibrator([{"data": x}]), progress=False)
+    return (
+        model,
+        x,
+        literal(inline_plugins(model), {"data": x}),
+        calibrate(model, MinMaxCalibrator([{"data": x}]), progress=False),
+    )
 
 
 def run(engine, x):
@@ -268,7 +283,7 @@ def test_every_engine_gives_the_quantized_models_numbers(engine_name, make):
     model, x, wanted, table = calibrated(make)
     engine = ptp.build(model, engine=engine_name, precision="int8", calibration=table)
     assert "QuantizeLinear" in {node.op_type for node in engine.model.graph.node}
-    exact = literal(engine.model, {"data": x})
+    exact = literal(inline_plugins(engine.model), {"data": x})
     limit = 1e-5 if engine_name == "reference" else 0.01  # the others round single values to the next code
     for found, quantized, want in zip(run(engine, x), exact, wanted, strict=True):
         assert relative(found, quantized) < limit
@@ -288,3 +303,19 @@ def test_openvino_still_makes_borders_in_8_bits_wrongly(make):
     network = core.read_model(to_proto(unsigned).SerializeToString(), b"")
     found = core.compile_model(network, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})({0: x})[0]
     assert relative(found, literal(quantized, {"data": x})[0]) > 0.05
+
+
+def test_values_that_are_quantized_twice_do_not_end_the_process():
+    """OpenVINO 2026.4 ends with a segmentation fault at this graph as it stands."""
+    net = Chain(batch=1)
+    x = net.op("Concat", "data", "data", channels=6, axis=1)
+    for _ in range(2):
+        codes = [net.constant(f"{x}_scale", np.float32(0.02)), net.constant(f"{x}_zero", np.int8(0))]
+        x = net.op("DequantizeLinear", net.op("QuantizeLinear", x, *codes), *codes)
+    steps = np.clip(np.rint(net.weights(32, 384) * 400), -64, 64).astype(np.int8)
+    scales = [np.full(32, 0.01, np.float32), np.zeros(32, np.int8)]
+    weights = net.op("DequantizeLinear", net.constant("steps", steps), *scales, axis=0, channels=32)
+    model = net.model(net.op("Gemm", net.op("Flatten", x), weights, transB=1))
+    x = np.random.default_rng(2).standard_normal((1, 3, 8, 8)).astype(np.float32)
+    (found,) = run(ptp.build(model, engine="cpu", precision="int8"), x)
+    assert relative(found, literal(model, {"data": x})[0]) < 1e-5

@@ -14,7 +14,7 @@ from ..._optional import require
 from ...decompose import inline_plugins
 from ...errors import BuildError, MissingExtraError, UnavailableError
 from ...onnx_node import from_node, is_plugin_node
-from ...passes import FloatPads, UnsignedActivations, to_ir, to_proto
+from ...passes import DropRepeatedPairs, FloatPads, UnsignedActivations, to_ir, to_proto
 from ..base import Arrays, Availability, BuildOptions, ExecutionContext
 from ..cpu_features import cpu_features, default_threads, describe_cpu
 from ..host import HostEngine
@@ -108,7 +108,7 @@ class CpuEngine(HostEngine):
         model = inline_plugins(self.model)
         left = [node for node in model.graph.node if is_plugin_node(node)]
         ir_model = to_ir(model)
-        changes = [step(ir_model).modified for step in (UnsignedActivations(), FloatPads())]
+        changes = [step(ir_model).modified for step in (DropRepeatedPairs(), UnsignedActivations(), FloatPads())]
         if any(changes):
             model = to_proto(ir_model)
             left = [node for node in model.graph.node if is_plugin_node(node)]

@@ -1,0 +1,65 @@
+"""Values that are quantized already are quantized again with the same scale: the second time goes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from .._optional import require
+from ._base import Pass, PassResult
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["DropRepeatedPairs"]
+
+_MOVING = ("Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
+
+
+class DropRepeatedPairs(Pass):
+    """Remove Q/DQ behind Q/DQ of the same scale and zero point, where only values have moved between them.
+
+    `Quantize` writes such pairs around plugins. Where a plugin's decomposition takes its place they have no use, and
+    OpenVINO (2026.4) ends with a segmentation fault at some of them: behind a Concat in float, before a matrix product.
+    """
+
+    name: ClassVar[str] = "drop-repeated-pairs"
+
+    def call(self, model: ir.Model) -> PassResult:
+        """Remove in place."""
+        modified = False
+        for quantize in [node for node in model.graph if _is(node, "QuantizeLinear")]:
+            value, codes = quantize.inputs[0], _codes(quantize)
+            origin = _origin(value)
+            if value is None or origin is None or codes is None or _codes(origin) != codes:
+                continue
+            for reader in [use.node for use in quantize.outputs[0].uses()]:
+                after = reader.outputs[0]
+                if _is(reader, "DequantizeLinear") and _codes(reader) == codes and not after.is_graph_output():
+                    after.replace_all_uses_with(value)
+                    modified = True
+        if modified:
+            require("onnx_ir.passes.common", extra="onnx").RemoveUnusedNodesPass()(model)
+        return PassResult(model, modified)
+
+
+def _is(node: ir.Node, *op_types: str) -> bool:
+    return node.op_type in op_types and node.domain == ""
+
+
+def _origin(value: ir.Value | None) -> ir.Node | None:
+    """The DequantizeLinear that gave the values, past the nodes that moved them; None if they were computed."""
+    node = None if value is None else value.producer()
+    while node is not None and _is(node, *_MOVING):
+        node = None if node.inputs[0] is None else node.inputs[0].producer()
+    return node if node is not None and _is(node, "DequantizeLinear") else None
+
+
+def _codes(node: ir.Node) -> tuple[Any, ...] | None:
+    """Scale, zero point and its type, where they are one constant each for all values; None otherwise."""
+    constant = require("onnx_ir", extra="onnx", feature="passes").convenience.get_const_tensor
+    found = [None if value is None else constant(value) for value in node.inputs[1:3]]
+    arrays = [tensor.numpy() for tensor in found if tensor is not None]
+    if len(arrays) != 2 or any(array.size != 1 for array in arrays):
+        return None
+    scale, zero = arrays
+    return scale.item(), zero.item(), zero.dtype.name
