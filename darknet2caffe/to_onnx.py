@@ -13,6 +13,7 @@ from pytrtplugins.errors import UsageError
 from ._onnx_activations import LEAKY_SLOPE, chosen_activation
 from ._onnx_layers import write_layer
 from ._onnx_writer import Constant, OnnxWriter, Options
+from ._wire import length_delimited
 from .fold import BnEps, check_bn_eps
 from .network import Network
 
@@ -170,8 +171,7 @@ def _rewritten(writer: OnnxWriter, custom_layers: str) -> onnx.ModelProto:
 def _stream(file: IO[bytes], model: onnx.ModelProto, constants: Sequence[Constant]) -> None:
     """Write the model with its constants inside: a protobuf message whose longest field is never in memory as a whole.
 
-    On the wire a message is its fields one after the other, and a field of bytes is tag, length, bytes
-    (protobuf.dev/programming-guides/encoding); ModelProto.graph is field 7, GraphProto.initializer 5,
+    On the wire a message is its fields one after the other; ModelProto.graph is field 7, GraphProto.initializer 5,
     TensorProto.raw_data 9.
     """
     graph = model.graph.SerializeToString()
@@ -179,22 +179,13 @@ def _stream(file: IO[bytes], model: onnx.ModelProto, constants: Sequence[Constan
     tensor = type(model.graph.initializer.add())
     model.ClearField("graph")
     heads = [tensor(name=c.name, dims=c.dims, data_type=1).SerializeToString() for c in constants]
-    starts = [head + _field(9, constant.size_bytes) for head, constant in zip(heads, constants, strict=True)]
+    starts = [head + length_delimited(9, constant.size_bytes) for head, constant in zip(heads, constants, strict=True)]
     sizes = [len(start) + constant.size_bytes for start, constant in zip(starts, constants, strict=True)]
-    total = len(graph) + sum(len(_field(5, size)) + size for size in sizes)
-    file.write(model.SerializeToString() + _field(7, total) + graph)
+    total = len(graph) + sum(len(length_delimited(5, size)) + size for size in sizes)
+    file.write(model.SerializeToString() + length_delimited(7, total) + graph)
     for constant, start, size in zip(constants, starts, sizes, strict=True):
-        file.write(_field(5, size) + start)
+        file.write(length_delimited(5, size) + start)
         file.write(constant.data().data)
-
-
-def _field(number: int, size: int) -> bytes:
-    """Tag and length of a field of bytes."""
-    varint = bytearray()
-    while size > 127:
-        varint.append(size & 127 | 128)
-        size >>= 7
-    return bytes([number << 3 | 2, *varint, size])
 
 
 def _write_external(file: IO[bytes], model: onnx.ModelProto, constants: Sequence[Constant], location: str) -> None:

@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 
 from darknet2caffe import read_network, to_onnx, write_onnx
-from darknet2caffe.to_onnx import _field
+from darknet2caffe._wire import length_delimited
 from pytrtplugins.errors import UsageError
 from tests.darknet2caffe.networks import image, network
 
@@ -100,6 +100,6 @@ def test_a_file_above_2_gib_is_written_and_runs(tmp_path):
 def test_lengths_are_protobufs_varints(size):
     from google.protobuf.internal import decoder
 
-    data = _field(9, size)
+    data = length_delimited(9, size)
     assert data[0] == 9 << 3 | 2
     assert decoder._DecodeVarint(data, 1) == (size, len(data))
