@@ -177,7 +177,9 @@ def test_int8_without_scales_says_how_to_make_them(pytrt, relu):
     assert "Do: pytrt calibrate" in err
 
 
-def test_evaluate_prints_a_table_and_writes_json(pytrt, photos, tmp_path):
+@pytest.fixture
+def labelled(photos, tmp_path):
+    """The photos as a data set."""
     data = tmp_path / "set"
     (data / "labels").mkdir(parents=True)
     photos.rename(data / "images")
@@ -185,11 +187,27 @@ def test_evaluate_prints_a_table_and_writes_json(pytrt, photos, tmp_path):
     (data / "labels" / "astronaut.txt").write_text("1 0.4 0.5 0.8 1\n")
     (data / "classes.txt").write_text("cat\nperson\n")
     (data / "val.txt").write_text("images/chelsea.png\nimages/astronaut.png\n")
-    code, out, err = pytrt("evaluate", CFG, "--data", data, "--json", "figures.json")
+    return data
+
+
+def test_evaluate_prints_a_table_writes_json_and_draws_curves(pytrt, labelled, tmp_path):
+    code, out, err = pytrt("evaluate", CFG, "--data", labelled, "--json", "figures.json", "--plot", "curves.svg")
     assert (code, err) == (0, "")
     figures = json.loads((tmp_path / "figures.json").read_text())
     assert figures["map50"] > 0.9
     assert re.search(rf"all\s+2\s+\d+\s+{figures['map50']:.3f}", out)
+    picture = (tmp_path / "curves.svg").read_text()  # matplotlib writes each text as a comment, too
+    assert f"<!-- mAP50 {figures['map50']:.3f}: 2 photos, 2 objects of 2 classes -->" in picture
+    assert "<!-- yolov2-animals.cfg, " in picture
+
+
+def test_evaluate_without_the_names_of_the_classes_asks_for_them(pytrt, labelled, tmp_path):
+    for suffix in (".cfg", ".weights"):
+        (tmp_path / f"net{suffix}").write_bytes(CFG.with_suffix(suffix).read_bytes())
+    code, _, err = pytrt("evaluate", "net.cfg", "--data", labelled)
+    assert code == 2
+    assert "Detector: class 0, class 1" in err
+    assert "--names FILE" in err
 
 
 def test_check_plugin_passes_a_good_one(pytrt, tmp_path):
@@ -240,6 +258,8 @@ def test_a_wrong_plugin_name_is_a_clear_error(pytrt, tmp_path, target, text):
         (["build", "relu.onnx", "-o", "nowhere/out.engine"], "mkdir -p"),
         (["calibrate", "relu.onnx", "--calibration", "nowhere"], "NoDataError"),
         (["evaluate", "relu.onnx", "--data", "nowhere"], "no such folder"),
+        (["evaluate", "relu.onnx", "--data", ".", "--plot", "curves.gif"], "Known: .png .svg .pdf."),
+        (["evaluate", "relu.onnx", "--data", ".", "--plot", "nowhere/curves.png"], "mkdir -p"),
         (["inspect", "relu.onnx", "--plugins", "nosuchmodule_"], "cannot be imported"),
     ],
 )

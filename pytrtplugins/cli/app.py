@@ -103,7 +103,10 @@ CalibrationModeOption = Annotated[
         help="How calibration photos are fitted. The grey bars of letterbox mislead entropy: give it stretch."
     ),
 ]
-ModeOption = Annotated[Mode, typer.Option(help="How photos are fitted into the network's input.")]
+ModeOption = Annotated[
+    Mode,
+    typer.Option(help="How photos are fitted into the network's input. AlexeyAB's darknet trains with stretch."),
+]
 JsonOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the results as JSON.")]
 
 
@@ -281,15 +284,22 @@ def evaluate(
     ] = None,
     limit: Annotated[int | None, typer.Option(metavar="N", help="Use only the first photos.", min=1)] = None,
     json: JsonOption = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw precision over recall: .png, .svg or .pdf.")
+    ] = None,
     plugins: PluginsOption = None,
 ) -> None:
     """Measure a detector's average precision on labelled photos (pycocotools).
 
-    Example: pytrt evaluate samples/models/yolov2-animals.cfg --data voc12-animals/ --precision int8
+    Examples: pytrt evaluate samples/models/yolov2-animals.cfg --data voc12-animals/ --precision int8
+
+    pytrt evaluate yolo-fastest-1.1.cfg --names coco.names --data coco/ --mode stretch --plot curves.png
     """
     loading.import_plugins(plugins or [])
     if json:
         _check_folder(json)
+    if plot:
+        models.check_curves_path(plot)
     labelled = models.YoloData(data)
     built = loading.open_engine(
         model, weights=weights, engine=engine, precision=precision.value, cache=cache, threads=threads
@@ -308,6 +318,8 @@ def evaluate(
     if json:
         facts = {"model": str(model), "engine": built.name, "precision": built.precision, **result.to_dict()}
         json.write_text(json_module.dumps(facts, indent=2) + "\n")
+    if plot:
+        models.draw_curves(result, plot, title=f"{model.name}, {built.name}, {built.precision}")
 
 
 def _detector(engine: Any, model: Path, names: Path | None, mode: Mode) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .._terminal import exit_on_error
+from .curves import check_curves_path, draw_curves
 from .dataset import YoloData
 from .download import DownloadError, download
 from .evaluate import ClassResult, Evaluation, evaluate
@@ -22,7 +23,9 @@ __all__ = [
     "Timings",
     "YoloData",
     "Yolov2",
+    "check_curves_path",
     "download",
+    "draw_curves",
     "evaluate",
     "exit_on_error",
     "find_pictures",

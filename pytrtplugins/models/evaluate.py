@@ -7,7 +7,7 @@ import io
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,6 +20,8 @@ from ..vision import Detection
 from .dataset import YoloData
 
 __all__ = ["ClassResult", "Detector", "Evaluation", "evaluate"]
+
+_RECALLS = 101  # COCO's
 
 
 class Detector(Protocol):
@@ -45,6 +47,8 @@ class ClassResult:
         ap: Mean of the average precision at IoU 0.5, 0.55, ... 0.95.
         objects: How many the labels name.
         detections: How many were reported, whatever their score.
+        precision_at_50: Highest precision at IoU 0.5 with a recall of at least 0.00, 0.01, ... 1.00: 101 values, 0 where the
+            recall is not reached; ap50 is their mean. Empty where the photos hold no such object.
     """
 
     name: str
@@ -52,6 +56,7 @@ class ClassResult:
     ap: float
     objects: int
     detections: int
+    precision_at_50: tuple[float, ...] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,15 @@ class Evaluation:
     photos: int
     seconds: float
     ignored: tuple[str, ...] = ()
+
+    @property
+    def precision_at_50(self) -> npt.NDArray[np.float64]:
+        """Precision over recall at IoU 0.5: (101 recalls from 0 to 1, classes); NaN for classes without an object.
+
+        The mean over the recalls is each class's ap50, and map50 the mean of these. :func:`draw_curves` draws it.
+        """
+        missing = (float("nan"),) * _RECALLS
+        return np.array([row.precision_at_50 or missing for row in self.classes], np.float64).reshape(-1, _RECALLS).T
 
     def to_dict(self) -> dict[str, Any]:
         """The figures as values for JSON; NaN becomes None."""
@@ -178,7 +192,8 @@ def _match_classes(names: Sequence[str], classes: Sequence[str], class_map: Mapp
     if not known:
         raise UsageError(
             f"evaluate: the detector and the data share no class.\nDetector: {', '.join(names[:20])}.\nData: {', '.join(classes[:20])}.\n"
-            "Do: give the detector the right names, or evaluate(..., class_map={'name in the data': 'name of the detector'})"
+            "Do: give the detector the right names (pytrt: --names FILE), or say which are the same: "
+            "class_map={'name in the data': 'name of the detector'} (pytrt: --class-map DATA=MODEL)"
         )
     return known
 
@@ -212,7 +227,8 @@ def _evaluation(
         values = precision[:, :, column]
         objects, detections = (sum(entry["category_id"] == kind + 1 for entry in part) for part in (truths, results))
         ap50, ap = (float(values[0].mean()), float(values.mean())) if objects else (float("nan"), float("nan"))
-        rows.append(ClassResult(data.classes[kind], ap50, ap, objects, detections))
+        curve = tuple(values[0].tolist()) if objects else ()
+        rows.append(ClassResult(data.classes[kind], ap50, ap, objects, detections, curve))
     present = [row for row in rows if row.objects]
     mean50, mean = (
         (float(np.mean([row.ap50 for row in present])), float(np.mean([row.ap for row in present])))

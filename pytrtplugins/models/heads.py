@@ -50,9 +50,7 @@ class Head:
         """Boxes (N, B, 4) and scores (N, B, classes) of the layer's values; ``size`` is the input's (width, height)."""
         if self.type == "region":
             return decode_region(values, self.anchors, self.classes, background=self.background)
-        return decode_yolo(
-            values, self.anchors, self.classes, mask=self.mask, size=size, new_coords=self.new_coords
-        )
+        return decode_yolo(values, self.anchors, self.classes, mask=self.mask, size=size, new_coords=self.new_coords)
 
 
 def read_heads(model: onnx.ModelProto) -> tuple[Head, ...]:

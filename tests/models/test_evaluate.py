@@ -74,6 +74,31 @@ def test_a_false_alarm_above_all_halves_the_precision(data):
     assert evaluate(Scripted(reports), data).classes[1].ap50 == pytest.approx(0.5)
 
 
+def test_curves_hold_precision_at_101_recalls_and_their_means_are_the_figures(data):
+    reports = perfect()
+    reports["a"] = []  # one cat of two
+    reports["c"] = [(1, 0.99, (0.0, 0.0, 50.0, 50.0))]  # a false dog above all
+    result = evaluate(Scripted(reports), data)
+    cat, dog = result.precision_at_50.T
+    np.testing.assert_allclose(cat, np.where(np.arange(101) <= 50, 1, 0))
+    np.testing.assert_allclose(dog, np.full(101, 0.5))
+    assert result.precision_at_50.mean(0).tolist() == pytest.approx([row.ap50 for row in result.classes])
+    assert result.precision_at_50.mean() == pytest.approx(result.map50)
+
+
+def test_a_class_without_objects_has_no_curve(data):
+    result = evaluate(Scripted(perfect()), data, limit=1)
+    assert result.classes[1].precision_at_50 == ()
+    assert result.precision_at_50.shape == (101, 2)
+    assert np.isnan(result.precision_at_50).all(0).tolist() == [False, True]
+
+
+def test_two_evaluations_with_the_same_figures_are_equal(data):
+    first, second = (evaluate(Scripted(perfect()), data) for _ in range(2))
+    assert first.classes == second.classes
+    assert len(repr(first)) < 1000
+
+
 def test_a_shifted_box_counts_at_iou_50_only(data):
     reports = perfect()
     x1, y1, x2, y2 = corners(TRUTH["b"][0])
@@ -101,8 +126,10 @@ def test_names_that_differ_can_be_mapped(data):
 
 
 def test_nothing_in_common_is_refused(data):
-    with pytest.raises(UsageError, match="share no class"):
+    with pytest.raises(UsageError, match="share no class") as caught:
         evaluate(Scripted({}, names=("bird", "plane")), data)
+    assert "Do: " in str(caught.value)
+    assert "--names" in str(caught.value)
 
 
 def test_a_map_of_unknown_classes_is_refused(data):
@@ -136,6 +163,7 @@ def test_figures_are_json_even_where_a_class_has_no_object(data):
     result = evaluate(Scripted(perfect()), data, limit=1)
     values = json.loads(json.dumps(result.to_dict(), allow_nan=False))
     assert [row["ap50"] for row in values["classes"]] == [pytest.approx(1), None]
+    assert [len(row["precision_at_50"]) for row in values["classes"]] == [101, 0]
     assert values["map50"] == pytest.approx(1)
 
 

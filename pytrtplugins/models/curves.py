@@ -1,0 +1,120 @@
+"""Precision over recall as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .._files import atomic_path
+from .._optional import require
+from ..errors import NoDataError, UsageError
+from .evaluate import ClassResult, Evaluation
+
+__all__ = ["check_curves_path", "draw_curves"]
+
+_SUFFIXES = (".png", ".svg", ".pdf")
+_COLORS = [f"C{number}" for number in (0, 1, 2, 3, 4, 5, 6, 9)]  # matplotlib's, without those near the others' grey
+_LONGEST_NAME, _LONGEST_TITLE = 24, 72
+
+
+def draw_curves(result: Evaluation, path: str | Path, *, title: str = "") -> None:
+    """Draw precision over recall at IoU 0.5: a line per class, and their mean in black, the area below which is mAP50.
+
+    Classes have a colour and a name where there are at most eight; of more, the eight with the most objects, and the
+    others are thin and grey. A line ends where it falls to 0, at the first recall that its class does not reach. Classes
+    without an object have none.
+
+    Args:
+        result: What :func:`evaluate` found.
+        path: The picture; the suffix chooses .png, .svg or .pdf.
+        title: What was measured, such as ``"yolov2-voc.onnx, cpu, fp32"``; stands above the figures.
+
+    Raises:
+        UsageError: the suffix is another, or the folder does not exist.
+        NoDataError: no class has an object.
+        MissingExtraError: matplotlib is missing.
+    """
+    path = check_curves_path(path)
+    # the most frequent first; the sort is stable, so that equal ones keep the data's order
+    present = sorted((row for row in result.classes if row.objects), key=lambda row: -row.objects)
+    if not present:
+        raise NoDataError("precision over recall: the photos hold no object of a class that the detector knows.")
+    figure = require("matplotlib.figure", extra="cli", feature="a plot").Figure(figsize=(9, 5), layout="constrained")
+    axes = figure.subplots()
+    lines = [*_draw_classes(axes, present), _draw_mean(axes, present)]
+    axes.set(xlabel="recall", ylabel="precision", xlim=(0, 1), ylim=(0, 1.02))
+    axes.set_xticks(np.arange(11) / 10)
+    axes.set_yticks(np.arange(11) / 10)
+    axes.grid(color="0.9", linestyle=":")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_title(_title(result, present, title), loc="left", fontsize=11)
+    figure.legend(
+        handles=lines[::-1], loc="outside right upper", frameon=False, fontsize=9, title="AP50  class (objects)"
+    )
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, format=path.suffix[1:].lower(), dpi=120)
+
+
+def check_curves_path(path: str | Path) -> Path:
+    """Give back a path that :func:`draw_curves` can write to; asked before the evaluation, which takes its time.
+
+    Raises:
+        UsageError: the suffix is not .png, .svg or .pdf, or the folder does not exist.
+        MissingExtraError: matplotlib is missing.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in _SUFFIXES:
+        raise UsageError(
+            f"plot {str(path)!r}: unknown suffix {path.suffix!r}. Known: {' '.join(_SUFFIXES)}.", path=path
+        )
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise UsageError(f"plot {str(path)!r}: the folder {folder} does not exist.\nDo: mkdir -p {folder}", path=path)
+    require("matplotlib", extra="cli", feature="a plot")
+    return path
+
+
+def _draw_classes(axes: Any, present: Sequence[ClassResult]) -> Iterator[Any]:
+    """Draw a line per class; gives those that the legend names, last the first in it."""
+    named, others = present[: len(_COLORS)], present[len(_COLORS) :]
+    grey = [_draw_line(axes, row.precision_at_50, color="0.7", linewidth=0.6, zorder=1) for row in others]
+    if grey:
+        grey[0].set_label(f"{len(grey)} other{'s' if len(grey) > 1 else ''}")
+        yield grey[0]
+    for row, color in reversed(list(zip(named, _COLORS, strict=False))):
+        line = _draw_line(axes, row.precision_at_50, color=color, linewidth=1.4, zorder=2)
+        line.set_label(f"{row.ap50:.3f}  {_plain(row.name, _LONGEST_NAME)} ({row.objects:,})")
+        yield line
+
+
+def _draw_mean(axes: Any, present: Sequence[ClassResult]) -> Any:
+    mean = np.mean([row.precision_at_50 for row in present], axis=0)
+    line = _draw_line(axes, mean, color="black", linewidth=2.6, zorder=3)
+    line.set(label=f"{mean.mean():.3f}  mean of {len(present)}", gid="mean")
+    return line
+
+
+def _draw_line(axes: Any, precision: Sequence[float] | npt.NDArray[np.float64], **style: Any) -> Any:
+    """One curve, down to the first recall that is not reached and no further."""
+    reached = int(np.count_nonzero(precision))  # precision never rises again: pycocotools gives its envelope
+    recalls = np.linspace(0, 1, len(precision))
+    return axes.plot(recalls[: reached + 1], precision[: reached + 1], **style)[0]
+
+
+def _title(result: Evaluation, present: Sequence[ClassResult], title: str) -> str:
+    facts = (
+        f"mAP50 {result.map50:.3f}: {result.photos:,} photos, {sum(row.objects for row in present):,} objects of "
+        f"{len(present)} class{'es' if len(present) > 1 else ''}"
+    )
+    return f"{_plain(title, _LONGEST_TITLE)}\n{facts}" if title else facts
+
+
+def _plain(text: str, length: int) -> str:
+    """Text that matplotlib does not take for mathematics, shortened."""
+    text = text if len(text) <= length else text[: length - 3] + "..."
+    return text.replace("$", r"\$")
