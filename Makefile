@@ -1,6 +1,7 @@
 # make demo    set up everything, then find the animals on a photo with YOLOv2 in INT8
 # make test    set up everything, then run the tests
 # make lint    style and types        make bench   the benchmarks, with table and chart in docs/
+# make test-tensorrt    plugins in the plugin registries of TensorRT 10 and 11
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV ?= .venv
@@ -9,7 +10,11 @@ READY := $(VENV)/.ready
 # scikit-image brings the first two; the third is Debian's, where its package darknet is installed
 PHOTOS ?= chelsea astronaut $(wildcard /usr/share/darknet/data/dog.jpg)
 
-.PHONY: demo test test-minimal test-slow lint bench clean
+# NVIDIA's plugin registry as it is on PyPI: packages that run engines, about 100 MB each, one environment per version
+TENSORRT ?= 10.16.1.11 11.4.0.106
+TENSORRT_READY := $(TENSORRT:%=$(VENV)-tensorrt-%/.ready)
+
+.PHONY: demo test test-minimal test-tensorrt tensorrt test-slow lint bench clean
 .DELETE_ON_ERROR:
 
 demo: $(READY)
@@ -24,6 +29,14 @@ test-minimal:
 	rm -rf build/minimal && $(PYTHON) -m venv build/minimal
 	build/minimal/bin/python -m pip install --quiet --disable-pip-version-check .
 	cd build && minimal/bin/python -W error ../tests/minimal_install.py
+
+test-tensorrt: $(TENSORRT_READY)
+	@for version in $(TENSORRT); do for substrate in lean stubs; do \
+	  echo "TensorRT $$version, $$substrate:"; \
+	  TENSORRT_SUBSTRATE=$$substrate $(VENV)-tensorrt-$$version/bin/python -m pytest -q tests/engines/tensorrt || exit 1; \
+	done; done
+
+tensorrt: $(TENSORRT_READY)
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
@@ -43,5 +56,11 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
+$(VENV)-tensorrt-%/.ready:
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check numpy onnx onnx-ir pytest hypothesis tensorrt-lean-cu13==$*
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps tensorrt-cu13-bindings==$*
+	@touch $@
+
 clean:
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-tensorrt-* build *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -14,7 +14,7 @@ from .registry import lookup, registered
 from .tensor import DType, SymbolicDim, TensorDesc
 
 if TYPE_CHECKING:
-    from . import calibration, engines, layers, models, passes, testing, vision
+    from . import calibration, engines, layers, models, passes, tensorrt, testing, vision
     from .check import check_plugin
     from .engines import build, load_engine
 
@@ -37,6 +37,7 @@ __all__ = [
     "passes",
     "plugin",
     "registered",
+    "tensorrt",
     "testing",
     "vision",
 ]

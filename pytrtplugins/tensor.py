@@ -188,12 +188,14 @@ class TensorDesc:
         dims: Sizes from the outermost axis in; symbolic where only known at run time.
         dtype: Element type.
         layout: ``"linear"`` is row-major, NCHW for images; ``"nhwc"`` has the channels innermost.
+        scale: Value of one step, for int8 tensors whose scale the engine knows; None elsewhere.
     """
 
     name: str
     dims: Dims
     dtype: DType = DType.FLOAT32
     layout: str = "linear"
+    scale: float | None = None
 
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype}[{', '.join(map(str, self.dims))}]"

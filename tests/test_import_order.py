@@ -17,7 +17,7 @@ LAYERS = [
     ["layers", "calibration", "vision"],
     ["passes"],
     ["engines"],
-    ["check", "testing"],
+    ["check", "tensorrt", "testing"],
     ["models"],
     ["cli"],
 ]
@@ -25,7 +25,7 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 ENGINES = {"reference", "cpu", "onnxruntime", "null", "cudnn", "tensorrt"}
 NATIVE = {"pytrtplugins.engines.cpu.plugin_op"}  # subclasses a heavy package's class; imported when first used
 HEAVY = ["onnx", "onnx_ir", "onnxruntime", "openvino", "cv2", "PIL", "rich", "typer", "matplotlib", "pycocotools", "pooch", "torch",
-         "tqdm", "google.protobuf", "skimage", "cupy", "tensorrt", "pycuda",
+         "tqdm", "google.protobuf", "skimage", "cupy", "tensorrt", "tensorrt_lean", "tensorrt_dispatch", "pycuda",
          "drawsvg"]  # fmt: skip
 
 

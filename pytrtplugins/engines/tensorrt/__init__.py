@@ -1,0 +1,1 @@
+"""TensorRT 10 and 11."""

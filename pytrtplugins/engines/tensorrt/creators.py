@@ -1,0 +1,159 @@
+"""Creators, and TensorRT's plugin registry, which finds them by name, version and namespace."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import Any
+
+from ... import registry
+from ...errors import RegistryError, UnavailableError, UsageError
+from ...plugin import Plugin
+from ...registry import PluginKey
+from ._api import Api, load
+from .collected import guarded
+from .host import PluginHost
+from .plugin_fields import declared_fields, from_fields
+from .plugin_v2 import v2_class
+from .plugin_v3 import v3_class
+
+__all__ = ["creator", "register", "unregister"]
+
+_registered: dict[PluginKey, Any] = {}  # TensorRT does not keep creators alive
+_lock = threading.Lock()
+
+
+def creator(cls: type[Plugin], *, interface: str = "v3") -> Any:
+    """Make TensorRT's creator of a plugin class, without registering it.
+
+    Args:
+        cls: The plugin.
+        interface: ``"v3"``, or ``"v2"`` for IPluginV2DynamicExt in TensorRT 10.
+
+    Returns:
+        An ``IPluginCreatorV3One`` or ``IPluginCreator``.
+
+    Raises:
+        MissingExtraError: TensorRT is not installed.
+        UnavailableError: this TensorRT does not have the interface.
+        UsageError: there is no such interface.
+    """
+    api = load()
+    if interface not in ("v3", "v2"):
+        raise UsageError(f"interface: expected 'v3' or 'v2', found {interface!r}", interface=interface)
+    if interface == "v2" and not api.has_v2:
+        raise UnavailableError(
+            f"TensorRT {api.version}: IPluginV2DynamicExt is deprecated, and offered here for TensorRT 10 only.\n"
+            'Do: leave out interface="v2"'
+        )
+    factory = _v3_creator(api) if interface == "v3" else _v2_creator(api)
+    return factory(cls)
+
+
+def register(cls: type[Plugin], *, interface: str = "v3") -> Any:
+    """Make a plugin class known to TensorRT: to its ONNX parser, and to engines that are loaded.
+
+    Registering a class again changes nothing; a class that was defined anew takes its predecessor's place.
+
+    Args:
+        cls: The plugin.
+        interface: ``"v3"``, or ``"v2"`` for IPluginV2DynamicExt in TensorRT 10.
+
+    Returns:
+        The creator in TensorRT's registry.
+
+    Raises:
+        RegistryError: somebody else's creator has the name, version and namespace.
+        MissingExtraError: TensorRT is not installed.
+        UnavailableError: this TensorRT does not have the interface.
+    """
+    key = cls.plugin_key()
+    with _lock:
+        known = _registered.get(key)
+        if known is not None and known.cls is cls and known.interface == interface:
+            return known
+        made = creator(cls, interface=interface)
+        plugins = load().trt.get_plugin_registry()
+        if known is not None:
+            plugins.deregister_creator(known)
+            del _registered[key]
+        if plugins.get_creator(key.name, key.version, key.namespace) is not None or not plugins.register_creator(
+            made, key.namespace
+        ):
+            raise RegistryError(
+                f"plugin {key}: TensorRT's registry has a creator of this key that another library registered.\n"
+                f'Do: give the class another version, @plugin(namespace="{key.namespace}", version="2"), or another namespace',
+                key=key,
+            )
+        _registered[key] = made
+        return made
+
+
+def unregister(cls: type[Plugin]) -> None:
+    """Take a plugin class out of TensorRT's registry; nothing happens if it is not there."""
+    with _lock:
+        known = _registered.pop(cls.plugin_key(), None)
+        if known is not None:
+            load().trt.get_plugin_registry().deregister_creator(known)
+
+
+def register_key(key: PluginKey) -> Any:
+    """Register the class of a key.
+
+    Raises:
+        RegistryError: no class has the key.
+    """
+    return register(registry.lookup(*key))
+
+
+@functools.cache
+def _v3_creator(api: Api) -> type:
+    base, adapter = api.trt.IPluginCreatorV3One, v3_class(api)
+
+    class Creator(base):  # type: ignore[misc, valid-type]
+        """Makes IPluginV3 objects of one plugin class."""
+
+        interface = "v3"
+
+        def __init__(self, cls: type[Plugin]) -> None:
+            base.__init__(self)
+            _announce(self, api, cls)
+
+        @guarded
+        def create_plugin(self, name: str, field_collection: Any, phase: Any) -> Any:
+            return adapter(PluginHost(api, *from_fields(self.cls, field_collection)))
+
+    return Creator
+
+
+@functools.cache
+def _v2_creator(api: Api) -> type:
+    base, adapter = api.trt.IPluginCreator, v2_class(api)
+
+    class Creator(base):  # type: ignore[misc, valid-type]
+        """Makes IPluginV2DynamicExt objects of one plugin class."""
+
+        interface = "v2"
+
+        def __init__(self, cls: type[Plugin]) -> None:
+            base.__init__(self)
+            _announce(self, api, cls)
+
+        @guarded
+        def create_plugin(self, name: str, field_collection: Any) -> Any:
+            return adapter(PluginHost(api, *from_fields(self.cls, field_collection)))
+
+        @guarded
+        def deserialize_plugin(self, name: str, serialized_plugin: bytes) -> Any:
+            return adapter(PluginHost(api, self.cls.deserialize(bytes(serialized_plugin))))
+
+    return Creator
+
+
+def _announce(made: Any, api: Api, cls: type[Plugin]) -> None:
+    """Set what the registry reads; without a namespace it would crash."""
+    made.cls = cls
+    namespace, made.name, made.plugin_version = cls.plugin_key()
+    made.plugin_namespace = namespace
+    made.declared = declared_fields(api, cls)  # kept: the C++ half has a pointer to it
+    made.field_names = made.declared

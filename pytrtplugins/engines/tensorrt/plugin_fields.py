@@ -1,0 +1,191 @@
+"""A plugin ↔ TensorRT's ``PluginField`` objects.
+
+Every field of a plugin that they can hold is one of them: float → FLOAT32, int and bool → INT32, text → CHAR, tuples
+of numbers → vectors. What they cannot hold (arrays, whose shape is lost; tuples of text; empty values; numbers beyond
+32 bits; text with a zero byte) travels as the plugin's serialized bytes (docs/format.md) in Base64, in one more field.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import functools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import FieldError, SerializationError
+from ...fields import MISSING, FieldSpec
+from ...plugin import Plugin
+from ._api import Api
+
+__all__ = ["EXTRAS", "Extras", "declared_fields", "field_collection", "from_fields", "needs_bytes", "to_fields"]
+
+EXTRAS = ("pytrtplugins_serialized", "pytrtplugins_outputs", "pytrtplugins_scales")
+"""Names of the fields that are none of the plugin's own."""
+
+_SERIALIZED, _OUTPUTS, _SCALES = EXTRAS
+_IGNORED = ("plugin_namespace", "plugin_version", "name")  # attributes of the ONNX node that a parser may pass on
+_KINDS: dict[type, tuple[str, type]] = {
+    bool: ("INT32", np.int32),
+    int: ("INT32", np.int32),
+    float: ("FLOAT32", np.float32),
+    str: ("CHAR", np.int8),
+}
+_INT32 = np.iinfo(np.int32)
+
+Items = list[tuple[str, str, npt.NDArray[Any]]]
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What a plugin in TensorRT needs beside its fields.
+
+    Attributes:
+        outputs: How many outputs its node has; 0 if unknown.
+        scales: Value of one int8 step of each input, then of each output; empty if unknown.
+    """
+
+    outputs: int = 0
+    scales: tuple[float, ...] = ()
+
+
+@functools.cache
+def _collection_class(api: Api) -> type:
+    trt = api.trt
+
+    class FieldCollection(trt.PluginFieldCollection_):  # type: ignore[misc, name-defined]
+        """A field collection that owns the memory into which TensorRT's pointers point."""
+
+        def __init__(self, items: Items) -> None:
+            self._arrays = [np.ascontiguousarray(array).reshape(-1) for _, _, array in items]
+            self._fields = [
+                trt.PluginField(name, array, getattr(trt.PluginFieldType, kind))
+                for (name, kind, _), array in zip(items, self._arrays, strict=True)
+            ]
+            self._vector = trt.PluginFieldCollection(self._fields)
+            super().__init__(self._vector)
+
+    return FieldCollection
+
+
+def field_collection(api: Api, items: Items) -> Any:
+    """Name, type and values of fields as TensorRT's ``PluginFieldCollection_``.
+
+    TensorRT holds pointers only: keep the object as long as TensorRT may read it.
+    """
+    return _collection_class(api)(items)
+
+
+def declared_fields(api: Api, cls: type[Plugin]) -> Any:
+    """The fields that a creator announces, without values; a parser passes on no others."""
+    items = [(spec.name, *_KINDS[spec.kind]) for spec in cls.field_specs() if _is_plain(spec)]
+    items += [(_SERIALIZED, "CHAR", np.int8), (_OUTPUTS, "INT32", np.int32), (_SCALES, "FLOAT32", np.float32)]
+    return field_collection(api, [(name, kind, np.empty(0, dtype)) for name, kind, dtype in items])
+
+
+def to_fields(api: Api, plugin: Plugin, extras: Extras) -> Any:
+    """A plugin as fields from which `from_fields` makes it again."""
+    items = [
+        _item(spec, value)
+        for spec, value in zip(plugin.field_specs(), plugin.fields().values(), strict=True)
+        if _fits(spec, value)
+    ]
+    if needs_bytes(plugin):
+        items.append((_SERIALIZED, "CHAR", np.frombuffer(base64.b64encode(plugin.serialize()), np.int8)))
+    if extras.outputs:
+        items.append((_OUTPUTS, "INT32", np.array([extras.outputs], np.int32)))
+    if extras.scales:
+        items.append((_SCALES, "FLOAT32", np.array(extras.scales, np.float32)))
+    return field_collection(api, items)
+
+
+def from_fields(cls: type[Plugin], collection: Iterable[Any]) -> tuple[Plugin, Extras]:
+    """Make the plugin that fields describe: those of `to_fields`, or a parser's. Missing ones have their defaults.
+
+    Raises:
+        FieldError: a field is unknown, has a wrong value, or is missing and has no default.
+        SerializationError: the serialized bytes are damaged or another plugin's.
+    """
+    values = {field.name: _value(field) for field in collection}
+    outputs, scales, data = (values.pop(name, None) for name in (_OUTPUTS, _SCALES, _SERIALIZED))
+    extras = Extras(
+        int(np.reshape(outputs, -1)[0]) if outputs is not None and np.size(outputs) else 0,
+        tuple(float(scale) for scale in np.reshape(scales, -1)) if scales is not None else (),
+    )
+    if data:
+        try:
+            return cls.deserialize(base64.b64decode(data, validate=True)), extras
+        except binascii.Error as error:
+            raise SerializationError(f"{cls.__name__}: field {_SERIALIZED} is not Base64: {error}") from error
+    specs = {spec.name: spec for spec in cls.field_specs()}
+    unknown = [name for name in values if name not in specs and name not in _IGNORED]
+    if unknown:
+        raise FieldError(
+            f"{cls.plugin_key()}: unknown fields {unknown}; the class declares {list(specs) or 'none'}", name=unknown[0]
+        )
+    missing = [name for name, spec in specs.items() if spec.default is MISSING and name not in values]
+    if missing:
+        raise FieldError(
+            f"{cls.plugin_key()}: field {missing[0]!r} is missing and has no default; given: {list(values) or 'none'}.\n"
+            "Causes: (1) the ONNX node lacks the attribute; (2) it is an array or a tuple of text, which TensorRT's "
+            'parser does not pass on.\nDo: pytrtplugins.build(model, engine="tensorrt"), which passes on every field',
+            name=missing[0],
+        )
+    return cls(**{name: _given(spec, values[name], cls) for name, spec in specs.items() if name in values}), extras
+
+
+def needs_bytes(plugin: Plugin) -> bool:
+    """Whether a field of the plugin has a value that ``PluginField`` objects cannot hold."""
+    return not all(
+        _fits(spec, value) for spec, value in zip(plugin.field_specs(), plugin.fields().values(), strict=True)
+    )
+
+
+def _is_plain(spec: FieldSpec) -> bool:
+    return spec.kind is not np.ndarray and not (spec.kind is str and spec.is_tuple)
+
+
+def _fits(spec: FieldSpec, value: Any) -> bool:
+    if not _is_plain(spec) or (value in ("", ()) and not isinstance(value, (bool, int, float))):
+        return False
+    if spec.kind is str:
+        return "\0" not in value
+    items = value if spec.is_tuple else (value,)
+    return spec.kind is not int or all(_INT32.min <= item <= _INT32.max for item in items)
+
+
+def _item(spec: FieldSpec, value: Any) -> tuple[str, str, npt.NDArray[Any]]:
+    kind, dtype = _KINDS[spec.kind]
+    if spec.kind is str:
+        return spec.name, kind, np.frombuffer(value.encode(), np.int8)
+    return spec.name, kind, np.array(value if spec.is_tuple else [value], dtype)
+
+
+def _value(field: Any) -> Any:
+    """A field's value, copied: an array, or the bytes of text."""
+    try:
+        data = field.data
+    except AttributeError as error:
+        raise FieldError(f"field {field.name!r}: its type {field.type} cannot be read", name=field.name) from error
+    return bytes(data).rstrip(b"\0") if field.type.name == "CHAR" else np.array(data)
+
+
+def _given(spec: FieldSpec, value: Any, cls: type[Plugin]) -> Any:
+    """A field's value in the form that the class's constructor takes."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError as error:
+            raise FieldError(f"{cls.__name__}.{spec.name}: not UTF-8: {value!r}", name=spec.name) from error
+    if spec.kind is np.ndarray:
+        return value
+    items = value.reshape(-1).tolist()
+    if spec.is_tuple:
+        return tuple(items)
+    if len(items) != 1:
+        raise FieldError(f"{cls.__name__}.{spec.name}: expected one value, found {len(items)}", name=spec.name)
+    return items[0]

@@ -1,0 +1,170 @@
+"""Plugins as users write them."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+import pytrtplugins as ptp
+from pytrtplugins.tensor import DType, SymbolicDim, check_equal
+
+
+@ptp.plugin(namespace="test.tensorrt")
+class Scale(ptp.Plugin):
+    """Element-wise, with an attribute."""
+
+    factor: float = 2.0
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        return x * x.dtype.type(self.factor)
+
+
+@ptp.plugin(namespace="test.tensorrt")
+class MeanAndRest(ptp.Plugin):
+    """Two outputs, and an enqueue of its own that needs workspace."""
+
+    def output_dims(self, x):
+        n, c, h, w = x
+        return (n, c), (n, c, h * w)
+
+    def compute(self, x):
+        flat = x.reshape(*x.shape[:2], -1)
+        mean = flat.mean(2, dtype=np.float32).astype(x.dtype)
+        return mean, flat - mean[:, :, None]
+
+    def workspace_size(self, inputs, outputs):
+        n, c = outputs[0].dims
+        return 4 * n * c
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        (x,), (mean, rest) = inputs, outputs
+        sums = workspace.view(np.float32).reshape(mean.shape)
+        np.sum(x, (2, 3), np.float32, out=sums)
+        np.divide(sums, x.shape[2] * x.shape[3], out=sums)
+        mean[...] = sums
+        np.subtract(x.reshape(rest.shape), mean[:, :, None], out=rest)
+
+
+@ptp.plugin(namespace="test.tensorrt")
+class NonZero(ptp.Plugin):
+    """The size of its output depends on the values of its input."""
+
+    def output_dims(self, x):
+        return (len(x), SymbolicDim("count"))
+
+    def compute(self, x):
+        return np.stack(np.nonzero(x)).astype(np.int64)
+
+    def output_dtypes(self, x):
+        return DType.INT64
+
+
+@ptp.plugin(namespace="test.tensorrt")
+class Everything(ptp.Plugin):
+    """A field of every type."""
+
+    required: int
+    flag: bool = True
+    number: int = 3
+    ratio: float = 0.1
+    text: str = "edge"
+    flags: tuple[bool, ...] = (True, False)
+    numbers: tuple[int, ...] = (1, -2)
+    ratios: tuple[float, ...] = (0.5,)
+    texts: tuple[str, ...] = ("a", "b")
+    table: np.ndarray = np.zeros((2, 2), np.float32)
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        return x + x.dtype.type(self.required)
+
+
+@ptp.plugin(namespace="test.tensorrt")
+class Weighted(ptp.Plugin):
+    """Adds two tensors of one shape; INT8 with scales of its own."""
+
+    int8: ClassVar[str] = "requantize"
+
+    def output_dims(self, x, y):
+        if x != y:
+            raise ptp.tensor.DimsError(f"expected equal dims, found {x} and {y}")
+        return x
+
+    def compute(self, x, y):
+        return x + y
+
+    def configure(self, inputs, outputs):
+        self.scales = [desc.scale for desc in (*inputs, *outputs)]
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        x, y = inputs
+        a, b, c = self.scales
+        if outputs[0].dtype == np.int8:
+            outputs[0][...] = np.clip(np.rint((x * np.float32(a) + y * np.float32(b)) / np.float32(c)), -128, 127)
+        else:
+            np.add(x, y, out=outputs[0])
+
+
+@ptp.plugin(namespace="test.tensorrt")
+class TwoWays(ptp.Plugin):
+    """Two tactics, which tell what was used."""
+
+    tactics: ClassVar[tuple[str, ...]] = ("slow", "fast")
+    tactic: ClassVar[str] = "slow"
+    used: ClassVar[list[str]] = []
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        return x + 0
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        TwoWays.used.append(self.tactic)
+        outputs[0][...] = inputs[0]
+
+
+@ptp.plugin(namespace="test.tensorrt")
+class Counting(ptp.Plugin):
+    """State of its own in each context."""
+
+    log: ClassVar[list[Any]] = []
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        return x + 0
+
+    def configure(self, inputs, outputs):
+        Counting.log.append(("configure", inputs[0].dims))
+
+    def initialize(self):
+        self.runs = 0
+        Counting.log.append("initialize")
+
+    def terminate(self):
+        Counting.log.append(("terminate", self.runs))
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        self.runs += 1
+        outputs[0][...] = self.runs
+
+
+@ptp.plugin(namespace="test.tensorrt")
+class ThirdOfChannels(ptp.Plugin):
+    """A rule on a dim that TensorRT knows, and arithmetic of every kind on one that it does not."""
+
+    def output_dims(self, x):
+        n, c = x
+        check_equal(c % 3, 0, "channels modulo 3")
+        return (n * 2 + 1 - n % 4, (n + c) // 2, c // 3)
+
+    def compute(self, x):
+        return np.zeros(self.output_dims(x.shape), x.dtype)
