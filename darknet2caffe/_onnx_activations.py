@@ -27,7 +27,8 @@ _OPERATORS: Mapping[str, tuple[str, dict[str, Any]]] = {
 
 
 def _loggy(op: OpBuilder, x: Value) -> Value:
-    return _value(op.Sub(op.Mul(op.Sigmoid(x), 2.0), 1.0))
+    """2 / (1 + e^-x) - 1 is the tanh of half of x, which keeps its digits near 0."""
+    return _value(op.Tanh(op.Mul(x, 0.5)))
 
 
 def _ramp(op: OpBuilder, x: Value) -> Value:
