@@ -7,6 +7,7 @@ network, or one of our errors, within 2 s of processor time, and within 64 MB an
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import resource
 import signal
@@ -32,6 +33,7 @@ MOST_TIMES_FILE = 3
 _MOST_WEIGHTS = 2_000_000  # of networks that are converted without a weights file
 
 _PUBLISHED = ("yolov2-tiny", "yolov1", "yolov3-tiny", "yolo9000", "alexnet", "resnext50", "jnet-conv", "writing")
+_LARGE = ("yolov3-tiny",)  # read with 35 MB of weights
 _VALUES = (
     *("", "0", "-1", "1", "2", "3", "7", "64", "65536", "1000000", "999999999", "2147483647", "2147483648", "9" * 20),
     *(
@@ -71,7 +73,7 @@ class Mutation:
     origin: str
     cfg: bytes
     weights: bytes | None
-    files: tuple[tuple[str, str], ...] = ()
+    files: tuple[tuple[str, bytes], ...] = ()
     dialect: DialectChoice = "auto"
 
 
@@ -94,30 +96,44 @@ def mutations(draw: st.DrawFn) -> Mutation:
     origin, case, has_weights = draw(_origins())
     dialect: DialectChoice = draw(st.sampled_from(["auto", "auto", "pjreddie", "alexeyab"]))
     cfg, weights = case.text.replace("{folder}/", "").encode(), _weights(case) if has_weights else None
-    if weights is not None and draw(st.booleans()):
+    files = [(name, text.encode()) for name, text in case.files]
+    damaged = draw(
+        st.sampled_from(["cfg", "cfg", *["weights"] * (weights is not None), *["file"] * bool(files), "all"])
+    )
+    if weights is not None and damaged in ("weights", "all"):
         weights = _damaged_bytes(draw, weights, dense_until=200)
-        if draw(st.integers(0, 3)):
-            return Mutation(origin, cfg, weights, case.files, dialect)
-    for _ in range(draw(st.integers(1, 4))):
-        cfg = _damaged_bytes(draw, cfg) if draw(st.integers(0, 3)) == 0 else _damaged_lines(draw, cfg)
-    return Mutation(origin, cfg, weights, case.files, dialect)
+    if files and damaged in ("file", "all"):
+        files = [(name, _damaged(draw, text)) for name, text in files]
+    if damaged in ("cfg", "all"):
+        cfg = _damaged(draw, cfg)
+    return Mutation(origin, cfg, weights, tuple(files), dialect)
 
 
 def _origins() -> st.SearchStrategy[tuple[str, Case, bool]]:
     published = [name for name in _PUBLISHED if (CFGS / f"{name}.cfg").exists()]
+    large = [name for name in _LARGE if (CFGS / f"{name}.cfg").exists()]
     drawn = st.tuples(st.just("drawn"), cases(3, 12), st.booleans())
     fixed = st.tuples(st.just("all layers"), st.just(Case(ALL_LAYERS)), st.booleans())
     if not published:
         return drawn | fixed
-    read = st.sampled_from(published).map(lambda name: (name, Case((CFGS / f"{name}.cfg").read_text()), False))
+    names = st.sampled_from([*[(name, False) for name in published], *((name, True) for name in large)])
+    read = names.map(lambda given: (given[0], Case((CFGS / f"{given[0]}.cfg").read_text()), given[1]))
     return drawn | fixed | drawn | read
 
 
+@functools.lru_cache(maxsize=4)
 def _weights(case: Case) -> bytes:
     """Random weights that fit; none for networks whose tree is not there yet."""
     kept = "\n".join(line for line in case.text.split("\n") if not line.strip().startswith("tree"))
     network = read_network(parse_cfg(kept)).with_random_weights(case.seed)
     return b"" if network.weights is None else network.weights.to_bytes()
+
+
+def _damaged(draw: st.DrawFn, text: bytes) -> bytes:
+    """Up to four damages."""
+    for _ in range(draw(st.integers(1, 4))):
+        text = _damaged_bytes(draw, text) if draw(st.integers(0, 3)) == 0 else _damaged_lines(draw, text)
+    return text
 
 
 def _damaged_bytes(draw: st.DrawFn, data: bytes, dense_until: int = 0) -> bytes:
@@ -165,7 +181,7 @@ def attempt(mutation: Mutation, folder: Path) -> Outcome:
         Exception: whatever is none of our errors.
     """
     for name, text in mutation.files:
-        (folder / name).write_text(text)
+        (folder / name).write_bytes(text)
     cfg, weights = folder / "mutation.cfg", folder / "mutation.weights"
     cfg.write_bytes(mutation.cfg)
     size = len(mutation.cfg)
