@@ -11,7 +11,9 @@ from __future__ import annotations
 import logging
 
 from .cfg import Cfg, read_cfg
+from .from_caffe import from_caffe
 from .network import Network, read_network
+from .plugin_factory import PluginFactory
 from .to_caffe import to_caffe
 from .to_onnx import to_onnx, write_onnx
 from .weights import Weights, read_weights
@@ -20,7 +22,9 @@ from .write import write_darknet
 __all__ = [
     "Cfg",
     "Network",
+    "PluginFactory",
     "Weights",
+    "from_caffe",
     "read_cfg",
     "read_network",
     "read_weights",

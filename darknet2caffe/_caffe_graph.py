@@ -1,0 +1,194 @@
+"""The ONNX graph that is made of a caffe network, and the layers that it is made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from pytrtplugins._optional import require
+from pytrtplugins.errors import ModelError
+
+from ._onnx_writer import IR_VERSION, OPSET
+from .prototxt import Message
+from .weights import FloatArray
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["CONVERTERS", "CaffeGraph", "CaffeLayer", "Dims", "Value", "converts"]
+
+MOST_ELEMENTS = 2**31 - 1
+"""Caffe counts the values of a blob in a C int (src/caffe/blob.cpp, Reshape)."""
+
+Dims = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Value:
+    """A blob at one point of the network: the tensor that holds it, and its dims."""
+
+    name: str
+    dims: Dims
+
+
+@dataclass
+class CaffeLayer:
+    """One layer of a prototxt.
+
+    Attributes:
+        name: Its name.
+        type: Its type.
+        message: Its fields.
+        bottom_names: The blobs that it reads.
+        tops: The blobs that it writes.
+        blobs: Its weights.
+        bottoms: What it reads, once the layers before are converted.
+        outputs: Tensor of each top.
+        wanted: Which tops anybody reads.
+        scale: The Scale layer that is one operator with this BatchNorm.
+        weighted: Whether its weights were asked for.
+    """
+
+    name: str
+    type: str
+    message: Message
+    bottom_names: list[str]
+    tops: list[str]
+    blobs: Sequence[FloatArray] = ()
+    bottoms: list[Value] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+    wanted: list[bool] = field(default_factory=list)
+    scale: CaffeLayer | None = None
+    weighted: bool = False
+
+    def fail(self, problem: str, action: str = "", line: int | None = None) -> NoReturn:
+        """Raise the error for this layer.
+
+        Raises:
+            ModelError: always; ``.path``, ``.line`` and ``.layer`` say where.
+        """
+        problem = f"layer {self.name!r} ({self.type}): {problem}"
+        self.message.fail(problem, line=line, action=action, layer=self.name)
+
+    def parameters(self, name: str) -> Message:
+        """The layer's own parameters."""
+        return self.message.message(name)
+
+    def axis(self, given: int, rank: int) -> int:
+        """An axis counted from the begin; caffe takes negative ones from the end."""
+        if not -rank <= given < rank:
+            self.fail(f"axis {given} of {rank} axes")
+        return given % rank
+
+    def arrays(self, *shapes: Dims) -> Sequence[FloatArray]:
+        """Its blobs, which must be as many, of these shapes; older files put dims of 1 in front."""
+        self.weighted = True
+        if len(self.blobs) != len(shapes):
+            have = f"{len(self.blobs)} blobs" if self.blobs else "no blobs"
+            self.fail(
+                f"it needs {len(shapes)} blobs, {' and '.join(map(str, shapes))}; the .caffemodel has {have} for it"
+            )
+        for number, (blob, shape) in enumerate(zip(self.blobs, shapes, strict=True)):
+            if _stripped(blob.shape) != _stripped(shape):
+                self.fail(f"blob {number} of the .caffemodel has the shape {blob.shape}, expected {shape}")
+        return [blob.reshape(shape) for blob, shape in zip(self.blobs, shapes, strict=True)]
+
+    def result(self, dims: Sequence[int], top: int = 0) -> Value:
+        """The value of a top, with its dims checked."""
+        if min(dims, default=1) < 1 or math.prod(dims) > MOST_ELEMENTS:
+            self.fail(
+                f"its output would be {' x '.join(f'{dim:,}' for dim in dims)}; each must be at least 1, and all"
+                f" together at most {MOST_ELEMENTS:,}"
+            )
+        return Value(self.outputs[top], tuple(dims))
+
+
+Converter = Callable[[CaffeLayer, "CaffeGraph"], list[Value]]
+
+
+@dataclass(frozen=True)
+class Registered:
+    """How a layer type is converted, and how many blobs it may read and write; None: one or more."""
+
+    convert: Converter
+    bottoms: int | None
+    tops: int | None
+
+
+CONVERTERS: dict[str, Registered] = {}
+"""Layer type → how it is converted."""
+
+
+def converts(*types: str, bottoms: int | None = 1, tops: int | None = 1) -> Callable[[Converter], Converter]:
+    """Register the function that converts layers of these types."""
+
+    def register(convert: Converter) -> Converter:
+        for layer_type in types:
+            CONVERTERS[layer_type] = Registered(convert, bottoms, tops)
+        return convert
+
+    return register
+
+
+class CaffeGraph:
+    """Nodes and constants of the model.
+
+    Args:
+        name: The network's name.
+        taken: Names that tensors may not get: those of the blobs.
+    """
+
+    def __init__(self, name: str, taken: set[str]) -> None:
+        self.onnx = require("onnx", extra="onnx", feature="writing ONNX")
+        self.model: onnx.ModelProto = self.onnx.ModelProto(ir_version=IR_VERSION, producer_name="darknet2caffe")
+        self.graph = self.model.graph
+        self.graph.name = name
+        self.taken = set(taken)
+        self.bytes = 0
+
+    def unique(self, name: str) -> str:
+        """The name, with a number where it is taken."""
+        made, number = name, 1
+        while made in self.taken:
+            number += 1
+            made = f"{name}.{number}"
+        self.taken.add(made)
+        return made
+
+    def node(self, operator: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
+        """Add one operator; it has its output's name."""
+        self.graph.node.append(self.onnx.helper.make_node(operator, inputs, [output], name=output, **attributes))
+        return output
+
+    def constant(self, name: str, values: Any) -> str:
+        """Add a constant; returns its name."""
+        array = np.ascontiguousarray(values)
+        self.bytes += array.nbytes
+        if self.bytes > MOST_ELEMENTS - 2**20:
+            raise ModelError(
+                f"{self.graph.name}: the weights have 2 GiB and more, which no ONNX model in memory can hold."
+            )
+        name = self.unique(name)
+        self.graph.initializer.append(self.onnx.numpy_helper.from_array(array, name))
+        return name
+
+    def info(self, value: Value, name: str = "") -> Any:
+        """Name, type and dims of a tensor."""
+        return self.onnx.helper.make_tensor_value_info(name or value.name, self.onnx.TensorProto.FLOAT, value.dims)
+
+    def finish(self) -> onnx.ModelProto:
+        """The model, with the operator sets that its nodes are of."""
+        domains = sorted({node.domain for node in self.graph.node} - {""})
+        versions = {"": OPSET} | dict.fromkeys(domains, 1)
+        self.model.opset_import.extend(self.onnx.helper.make_opsetid(*version) for version in versions.items())
+        return self.model
+
+
+def _stripped(shape: Sequence[int]) -> tuple[int, ...]:
+    """A shape without the ones in front."""
+    first = next((axis for axis, dim in enumerate(shape) if dim != 1), len(shape))
+    return tuple(shape[first:])
