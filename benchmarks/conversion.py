@@ -68,8 +68,9 @@ def table(network: Network) -> str:
         size = (folder / "a.weights").stat().st_size
         rounds = [{label: run(command, folder) for label, command in COMMANDS.items()} for _ in range(ROUNDS)]
     lines = [
-        f"{cpuinfo.get_cpu_info()['brand_raw']}, {os.cpu_count()} cores, Python {platform.python_version()}. {network.name}.weights, random,"
-        f" {size / 1e6:.0f} MB; error of the converted network's head {error:.1e}. {ROUNDS} rounds, commands in turn.",
+        f"{cpuinfo.get_cpu_info()['brand_raw']}, {os.cpu_count()} cores, Python {platform.python_version()}. "
+        f"{network.name}.weights, random, {size / 1e6:.0f} MB; error of the converted network's head {error:.1e}. "
+        f"{ROUNDS} rounds, commands in turn.",
         "",
         "| whole process | median s | min s | peak memory MB | memory / weights file |",
         "|---|---|---|---|---|",

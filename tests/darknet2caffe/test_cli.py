@@ -69,7 +69,9 @@ def test_caffe_files_are_written(tmp_path, capsys):
 
 def test_a_layer_that_caffe_lacks_is_named_and_nothing_is_written(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    write_darknet(network("[net]\nwidth=8\nheight=8\nchannels=3\n[activation]\nactivation=stair\n"), "b.cfg", "b.weights")
+    write_darknet(
+        network("[net]\nwidth=8\nheight=8\nchannels=3\n[activation]\nactivation=stair\n"), "b.cfg", "b.weights"
+    )
     assert run("b.cfg", "b.weights", "--caffe", "b") == 2
     assert "layer 0 (activation" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["b.cfg", "b.weights"]
