@@ -164,8 +164,8 @@ def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
     kernel = _pair(layer, p, "kernel", None)
     p.finish(_IGNORED)
     sizes = list(zip(x.dims[2:], pad, kernel, stride, strict=True))
-    if any(p and p >= k for _, p, k, _ in sizes) or any(i + 2 * p < k for i, p, k, _ in sizes):
-        layer.fail(f"a window of {kernel} with padding {pad} does not fit the map of {x.dims[2:]}")
+    if any(p and p >= k for _, p, k, _ in sizes):
+        layer.fail(f"padding {pad} is as large as the window {kernel}, which caffe refuses")
     out = [_pooled(*size, up=up) for size in sizes]
     high = [max(0, (o - 1) * s + k - p - i) for o, (i, p, k, s) in zip(out, sizes, strict=True)]
     if any((o - 1) * s - p >= i for o, (i, p, _, s) in zip(out, sizes, strict=True)):

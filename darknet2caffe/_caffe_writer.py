@@ -49,17 +49,16 @@ class CaffeWriter:
         network = self.network
         data = self.layer("Input", [], INPUT_NAME)
         data.input_param.shape.add(dim=[self.options.batch, *network.dims])
+        read = {network.tensor_name(index) for layer in network.layers for index in layer.inputs}
+        read |= {layer.name for layer in network.outputs}
         for layer in network.layers:
             if not layer.is_identity:
                 write_layer(layer, self)
+                if layer.name not in read:
+                    self.silence(layer.name)
         for layer in network.outputs:
             if layer.is_identity:
                 self.identity(network.tensor_name(layer.index), layer.name)
-        read = {name for layer in self.net.layer for name in layer.bottom if name not in layer.top}
-        read |= {layer.name for layer in network.outputs}
-        dead = [layer.name for layer in network.layers if not layer.is_identity and layer.name not in read]
-        if dead:
-            self.layer("Silence", dead, name="silence")
 
     def refuse(self, layer: Layer, reason: str) -> NoReturn:
         """Raise the error for a layer that caffe cannot express."""
@@ -88,6 +87,10 @@ class CaffeWriter:
         """Give the last layer blobs."""
         for array in arrays:
             self.blob(array.shape, lambda array=array: array)  # type: ignore[misc]
+
+    def silence(self, blob: str) -> None:
+        """Say that nobody reads a blob; one at a time, since OpenCV 4 crashes on a Silence of two."""
+        self.layer("Silence", [blob], name=f"{blob}.silence")
 
     def identity(self, bottom: str, top: str) -> None:
         """Another name for a blob: its first power."""
@@ -119,7 +122,9 @@ class CaffeWriter:
         target = self.layer("Slice", [bottom], *tops, name=f"{top}.slice").slice_param
         target.axis = axis
         target.slice_point.extend(point for point in (begin, end) if 0 < point < size)
-        self.layer("Silence", [name for name in tops if name != top], name=f"{top}.silence")
+        for name in tops:
+            if name != top:
+                self.silence(name)
         return top
 
     def cut(self, bottom: str, top: str, axis: int, points: Sequence[int]) -> list[str]:

@@ -73,6 +73,14 @@ class RegionLayer(PluginLayer):
         classes, coords = section.integer("classes", 20), section.integer("coords", 4)
         softmax, tree = bool(section.integer("softmax", 0)), read_tree(section, classes)
         fork = place.dialect == "alexeyab"
+        background = 0 if fork else section.integer("background", 0)
+        if background not in (0, 1) and softmax and not tree:
+            section.fail(
+                f"background={background}: darknet would take its softmax over {classes} + {background} values of a box"
+                f" that has {classes} + 1 (src/region_layer.c, forward_region_layer)",
+                section.line_of("background"),
+                "set background to 0 or 1",
+            )
         if fork and (coords != 4 or not (softmax or tree)):
             section.fail(
                 f"coords={coords} softmax={int(softmax)}: the fork's region is converted with 4 coords and softmax=1 or a"
@@ -85,7 +93,7 @@ class RegionLayer(PluginLayer):
             coords=coords,
             num=num,
             softmax=softmax,
-            background=not fork and bool(section.integer("background", 0)),
+            background=bool(background),
             tree=tree,
         )
 

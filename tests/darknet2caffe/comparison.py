@@ -107,8 +107,12 @@ def _with_weights(network: Network, case: Case, path: Path) -> Network:
     """The network with the weights of a file that was written with the case's header."""
     network = network.with_random_weights(case.seed)
     header = Header(*case.header, seen=case.seed)
-    given = network.with_weights([network.parameters(layer) for layer in network.layers], header)
-    path.write_bytes(given.weights.to_bytes())  # type: ignore[union-attr]
+    arrays = [dict(network.parameters(layer)) for layer in network.layers]
+    for given in arrays:
+        if "rolling_variance" in given and case.seed % 2:  # so small that the epsilon counts
+            given |= {"rolling_variance": given["rolling_variance"] * 1e-4, "scales": given["scales"] * 0.01}
+    written = network.with_weights(arrays, header)
+    path.write_bytes(written.weights.to_bytes())  # type: ignore[union-attr]
     return read_network(network.cfg, path, dialect="pjreddie")
 
 
@@ -120,12 +124,18 @@ def _check_shapes(network: Network, oracle: DarknetRun) -> None:
 
 
 def _broken(network: Network, oracle: DarknetRun) -> set[int]:
-    """Layers with NaN or infinity, such as an l2norm of zeros, and all that read them: each build goes on otherwise."""
+    """Layers with NaN, infinity or undefined values, and all that read them: each build goes on otherwise."""
     broken: set[int] = set()
     for layer in network.layers:
-        if not broken.isdisjoint(layer.inputs) or not np.isfinite(oracle.outputs[layer.index]).all():
+        out = oracle.outputs[layer.index]
+        if not broken.isdisjoint(layer.inputs) or not np.isfinite(out).all() or _undefined(layer, out).any():
             broken.add(layer.index)
     return broken
+
+
+def _undefined(layer: Layer, out: FloatArray) -> FloatArray:
+    """Where darknet casts a float to an int beyond its range (activations.h, stair_activate)."""
+    return (getattr(layer, "activation", "") == "stair") & (np.abs(out) >= 2**30)
 
 
 def _result(
@@ -146,6 +156,7 @@ def _result(
     error = whole = None
     if np.isfinite(magnitude):
         given = expected if layer.is_identity else alone[name]  # what it reads is what it gives
+        expected = np.where(_undefined(layer, expected), given.reshape(expected.shape), expected)
         error = _relative(given, expected, floor)
         if not error <= ALONE:
             raise MismatchError(f"{layer.name} alone differs by {error:.2e}: {_where(given, expected)}")

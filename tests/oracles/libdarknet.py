@@ -31,6 +31,7 @@ FloatArray = npt.NDArray[np.float32]
 _SHIM = r"""
 #include "darknet.h"
 #include <stdlib.h>
+#include <string.h>
 
 #ifdef __SSE__
 /* Debian builds the library with -Ofast, so loading it makes the thread flush denormal numbers to zero: take that back. */
@@ -45,21 +46,26 @@ static image take(float *data, int w, int h, int c) { image im; im.w = w; im.h =
    [batchnorm] has no x to copy its input to (batchnorm_layer.c); [deconvolutional] has 0 groups, by which loading its
    weights divides (parser.c, load_convolutional_weights); [local] counts its workspace in floats where bytes are meant
    (local_layer.c). */
+static size_t workspace_size(network *net, int mended) {
+    size_t most = 0;
+    int i;
+    for (i = 0; i < net->n; ++i) {
+        size_t own = net->layers[i].workspace_size;
+        if (mended && net->layers[i].type == LOCAL) own *= sizeof(float);
+        if (own > most) most = own;
+    }
+    return most;
+}
 static void mend(network *net) {
-    size_t workspace = 0, needed = 0;
     int i;
     for (i = 0; i < net->n; ++i) {
         layer *l = net->layers + i;
-        size_t own = l->workspace_size;
-        if (own > workspace) workspace = own;
-        if (l->type == LOCAL) own *= sizeof(float);
-        if (own > needed) needed = own;
         if (l->type == BATCHNORM && !l->x) l->x = calloc((size_t)l->batch * l->outputs, sizeof(float));
         if (l->type == DECONVOLUTIONAL && !l->groups) l->groups = 1;
     }
-    if (needed > workspace) {
+    if (workspace_size(net, 1) > workspace_size(net, 0)) {
         free(net->workspace);
-        net->workspace = calloc(1, needed);
+        net->workspace = calloc(1, workspace_size(net, 1));
     }
 }
 
@@ -85,7 +91,11 @@ void shim_layer(network *net, int i, int *facts) {
     facts[0] = l->out_c; facts[1] = l->out_h; facts[2] = l->out_w; facts[3] = l->outputs; facts[4] = l->type;
 }
 float *shim_layer_output(network *net, int i) { return net->layers[i].output; }
-float *shim_predict(network *net, float *input) { return network_predict(net, input); }
+float *shim_predict(network *net, float *input) {
+    /* gemm_cpu multiplies what is there by 0 (gemm.c): a NaN that the image before left would stay */
+    if (net->workspace) memset(net->workspace, 0, workspace_size(net, 1));
+    return network_predict(net, input);
+}
 
 float *shim_load_image(char *path, int *w, int *h, int *c) { return give(load_image_color(path, 0, 0), w, h, c); }
 float *shim_letterbox(float *data, int w, int h, int c, int to_w, int to_h) {
