@@ -103,7 +103,7 @@ def test_a_route_to_a_missing_layer_is_refused_with_its_line(numbers):
         ("[reorg]\nflatten=1\nextra=4\n", 7, "copies more values"),
         ("[conv]\nfilters=75\n[region]\nclasses=20\nnum=5\n", 7, "layer 1"),
         ("[conv]\nfilters=8\n[region]\nclasses=3\nanchors=1,2,3\n", 9, "2 anchor values"),
-        ("[conv]\nfilters=9\n[region]\nclasses=4\nsoftmax=1\nbackground=11\n", 10, "4 + 11 values"),
+        ("[conv]\nfilters=9\n[region]\nclasses=4\nsoftmax=1\nbackground=11\n", 10, r"4 \+ 11 values"),
         ("[conv]\nfilters=8\n[yolo]\nclasses=3\nmask=1\n", 9, "from 0 to 0"),
         ("[conv]\nfilters=8\n[yolo]\nclasses=3\nembedding_layer=1\n", 9, "not supported"),
     ],
