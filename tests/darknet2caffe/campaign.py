@@ -8,7 +8,6 @@ Nothing is written, unless --save names a folder for the networks and files that
 from __future__ import annotations
 
 import argparse
-import pickle
 import re
 import sys
 import tempfile
@@ -153,12 +152,11 @@ def _each(
 
 
 def _save(failures: Sequence[Any], folder: Path) -> None:
-    """Write what failed: the text, the traceback, and the example itself."""
+    """Write what failed: the traceback, the example and its text."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, (example, told) in enumerate(failures):
         text = example.text if isinstance(example, Case) else example.cfg.decode(errors="replace")
         (folder / f"{number}.txt").write_text(f"{told}\n{example!r}\n\n{text}")
-        (folder / f"{number}.pickle").write_bytes(pickle.dumps(example))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

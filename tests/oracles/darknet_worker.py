@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
+import io
 import os
-import pickle
 import subprocess
 import sys
 import threading
@@ -67,18 +67,19 @@ class DarknetWorker:
         timer = threading.Timer(_LIMIT_SECONDS, process.kill)
         timer.start()
         try:
-            _send(process.stdin, (str(cfg), weights and str(weights), images))
-            answer = pickle.load(process.stdout)  # type: ignore[arg-type]
-        except (EOFError, BrokenPipeError, pickle.UnpicklingError) as error:
+            _send(process.stdin, cfg=str(cfg), weights=str(weights or ""), images=images)
+            answer = _receive(process.stdout)
+        except (EOFError, BrokenPipeError) as error:
             status = process.wait()
             self.close()
             raise DarknetCrashError(f"darknet ended with status {status} on {cfg}") from error
         finally:
             timer.cancel()
-        if isinstance(answer, Exception):
-            raise answer
-        run: DarknetRun = answer
-        return run
+        if "error" in answer:
+            raise RuntimeError(str(answer["error"]))
+        layers = range(len(answer) // 2)
+        shapes = tuple(tuple(map(int, answer[f"shape{index}"])) for index in layers)
+        return DarknetRun(shapes, tuple(answer[f"output{index}"] for index in layers))
 
     def close(self) -> None:
         """End the process; a second call does nothing."""
@@ -96,11 +97,28 @@ def _start() -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
-def _send(stream: IO[bytes] | None, message: Any) -> None:
+def _send(stream: IO[bytes] | None, **arrays: Any) -> None:
+    """One message: its length in eight bytes, then an .npz of its arrays."""
     if stream is None:
         raise ValueError("the process has no pipe")
-    pickle.dump(message, stream, protocol=pickle.HIGHEST_PROTOCOL)
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    stream.write(len(buffer.getbuffer()).to_bytes(8, "little"))
+    stream.write(buffer.getbuffer())
     stream.flush()
+
+
+def _receive(stream: IO[bytes] | None) -> dict[str, Any]:
+    """The other end of `_send`; EOFError when the sender has ended."""
+    if stream is None:
+        raise ValueError("the process has no pipe")
+    header = stream.read(8)
+    length = int.from_bytes(header, "little")
+    message = stream.read(length)
+    if len(header) < 8 or len(message) < length:
+        raise EOFError("the message ends early")
+    with np.load(io.BytesIO(message), allow_pickle=False) as arrays:
+        return dict(arrays)
 
 
 def _predict(library: LibDarknet, cfg: str, weights: str | None, images: FloatArray) -> DarknetRun:
@@ -124,11 +142,13 @@ def serve() -> None:
     library = LibDarknet()
     while True:
         try:
-            request = pickle.load(sys.stdin.buffer)
+            request = _receive(sys.stdin.buffer)
         except EOFError:
             return
         try:
-            answer: Any = _predict(library, *request)
+            run = _predict(library, str(request["cfg"]), str(request["weights"]) or None, request["images"])
         except Exception as error:  # the other process raises it
-            answer = error
-        _send(answers, answer)
+            _send(answers, error=f"{type(error).__name__}: {error}")
+            continue
+        shapes = {f"shape{index}": np.array(shape, np.int64) for index, shape in enumerate(run.shapes)}
+        _send(answers, **shapes, **{f"output{index}": out for index, out in enumerate(run.outputs)})
