@@ -94,6 +94,10 @@ CacheOption = Annotated[
 PluginsOption = Annotated[
     list[str] | None, typer.Option(metavar="MODULE", help="Module or file with plugins of the model; may be repeated.")
 ]
+SettingsOption = Annotated[
+    list[str] | None,
+    typer.Option("--setting", metavar="NAME=VALUE", help="The engine's own setting, such as batch=1,8,16; repeatable."),
+]
 NamesOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Class names, one a line; default: MODEL with .names, if it exists.")
 ]
@@ -151,11 +155,14 @@ def build(
     cache: CacheOption = None,
     threads: ThreadsOption = None,
     mode: CalibrationModeOption = Mode.LETTERBOX,
+    settings: SettingsOption = None,
     plugins: PluginsOption = None,
 ) -> None:
     """Build an engine and save it, so that it starts faster the next time.
 
-    Example: pytrt build yolov2.onnx --precision int8 --cache yolov2.cache -o yolov2.engine
+    Examples: pytrt build yolov2.onnx --precision int8 --cache yolov2.cache -o yolov2.engine
+
+    pytrt build yolov2.onnx --engine tensorrt --precision fp16 --setting batch=1,8,16 -o yolov2.engine
     """
     _check_folder(output)
     loading.import_plugins(plugins or [])
@@ -169,6 +176,7 @@ def build(
         cache=cache,
         threads=threads,
         mode=mode.value,
+        settings=loading.read_settings(settings or []),
     )
     built.save(output)
     tables.print_engine(built, str(output))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
+import json
 import sys
 import traceback
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -41,6 +43,7 @@ __all__ = [
     "open_engine",
     "open_model",
     "read_inputs",
+    "read_settings",
 ]
 
 ALGORITHMS: dict[str, type[Calibrator]] = {
@@ -90,6 +93,7 @@ def open_engine(
     cache: Path | None = None,
     threads: int | None = None,
     mode: str = "letterbox",
+    settings: Mapping[str, Any] | None = None,
 ) -> Engine:
     """Load a saved engine, or build one from an ONNX file or a .cfg.
 
@@ -102,6 +106,7 @@ def open_engine(
         cache: Calibration cache for INT8; by default the model's name with ``.cache``.
         threads: CPU threads.
         mode: How calibration photos are fitted into the input.
+        settings: The engine's own settings.
 
     Raises:
         UsageError: INT8 is asked for and there is nothing to take its scales from.
@@ -119,7 +124,7 @@ def open_engine(
                 cache=cache,
             )
         calibrator = make_calibrator("minmax", calibration, cache, mode=mode)
-    return build(model, engine=engine, precision=precision, calibration=calibrator, threads=threads)
+    return build(model, engine=engine, precision=precision, calibration=calibrator, threads=threads, settings=settings)
 
 
 def make_calibrator(
@@ -200,6 +205,26 @@ def read_inputs(pairs: Sequence[str], engine: Engine) -> dict[str, npt.NDArray[A
             dims = [dim if isinstance(dim, int) else 1 for dim in desc.dims]
             given[desc.name] = rng.random(dims, dtype=np.float32).astype(desc.dtype.numpy)
     return given
+
+
+def read_settings(pairs: Sequence[str]) -> dict[str, Any]:
+    """Settings written as ``name=value``: numbers, lists such as ``1,8,16``, JSON, or text.
+
+    Raises:
+        UsageError: one has another form.
+    """
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not (name and equals):
+            raise UsageError(f"--setting {pair}: expected NAME=VALUE, such as batch=1,8,16.")
+        for form in (text, f"[{text}]"):
+            with contextlib.suppress(ValueError):
+                found[name] = json.loads(form)
+                break
+        else:
+            found[name] = text
+    return found
 
 
 def _has_scales(model: onnx.ModelProto) -> bool:

@@ -6,7 +6,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import onnx
     from typing_extensions import Self
 
+    from ..calibration import CalibrationTable, Calibrator
+
 __all__ = ["Availability", "BuildOptions", "Engine", "ExecutionContext"]
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -39,11 +41,13 @@ class BuildOptions:
         precision: Arithmetic of the layers: ``"fp32"``, ``"bf16"``, ``"fp16"`` or ``"int8"``.
         threads: Threads of one run; None: all cores that the process may use.
         device: The engine's own name for a device, such as ``"CPU"``; None: its default.
+        settings: The engine's own settings, by name; JSON values.
     """
 
     precision: str = "fp32"
     threads: int | None = None
     device: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.threads is not None and not (type(self.threads) is int and 1 <= self.threads <= _MOST_THREADS):
@@ -96,9 +100,11 @@ class Engine(ABC):
 
     name: ClassVar[str]
     precisions: ClassVar[tuple[str, ...]] = ("fp32",)
+    settings: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, model: onnx.ModelProto, options: BuildOptions) -> None:
         self.check_precision(options.precision)
+        self.check_settings(options.settings)
         self.model, self.options = model, options
         initializers = {tensor.name for tensor in model.graph.initializer}
         self.inputs = tuple(_describe(info) for info in model.graph.input if info.name not in initializers)
@@ -131,6 +137,36 @@ class Engine(ABC):
                 precision=precision,
                 engine=cls.name,
             )
+
+    @classmethod
+    def check_settings(cls, settings: Mapping[str, Any]) -> None:
+        """Require settings that the engine has.
+
+        Raises:
+            UsageError: it does not have one of them.
+        """
+        unknown = [name for name in settings if name not in cls.settings]
+        if unknown:
+            raise UsageError(
+                f"engine {cls.name!r} has no setting {unknown[0]!r}; it has {', '.join(cls.settings) or 'none'}",
+                setting=unknown[0],
+            )
+
+    @classmethod
+    def calibrated(
+        cls, model: onnx.ModelProto, options: BuildOptions, calibration: Calibrator | CalibrationTable | str | Path
+    ) -> Engine | None:
+        """Build in INT8 from a float model, with the library's own calibration; None: the engine takes Q/DQ."""
+        return None
+
+    @classmethod
+    def restore(cls, model: onnx.ModelProto, options: BuildOptions, payload: bytes) -> Engine:
+        """Make the engine of an engine file; ``payload`` is what `payload` gave when it was saved."""
+        return cls(model, options)
+
+    def payload(self) -> bytes:
+        """What the library has made of the model, to be saved beside it; empty: it is made again from the model."""
+        return b""
 
     @classmethod
     def quantize_options(cls) -> dict[str, Any]:
@@ -171,7 +207,7 @@ class Engine(ABC):
             "options": asdict(self.options),
             "requirements": self.requirements(),
         }
-        write_engine_file(path, metadata, self.model.SerializeToString(deterministic=True))
+        write_engine_file(path, metadata, self.model.SerializeToString(deterministic=True), self.payload())
 
     @staticmethod
     def load(path: str | Path) -> Engine:

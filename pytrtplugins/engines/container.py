@@ -15,31 +15,34 @@ from ..errors import EngineFileError
 __all__ = ["FORMAT", "read_engine_file", "write_engine_file"]
 
 FORMAT = 1
-_METADATA, _MODEL = "metadata.json", "model.onnx"
+_METADATA, _MODEL, _PAYLOAD = "metadata.json", "model.onnx", "engine.plan"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-def write_engine_file(path: str | Path, metadata: Mapping[str, Any], model: bytes) -> None:
+def write_engine_file(path: str | Path, metadata: Mapping[str, Any], model: bytes, payload: bytes = b"") -> None:
     """Write an engine file, whole or not at all. The same engine gives the same bytes.
 
     Args:
         path: Where to write.
         metadata: JSON values; the format version and the model's digest are added.
         model: The serialized ONNX model.
+        payload: What the engine's library has made of it, for engines that save that; empty: no such entry.
     """
-    whole = {"format": FORMAT, **metadata, "model_sha256": sha256_hex(model)}
+    entries = {_MODEL: model, **({_PAYLOAD: payload} if payload else {})}
+    digests = {f"{Path(name).stem}_sha256": sha256_hex(data) for name, data in entries.items()}
+    text = json.dumps({"format": FORMAT, **metadata, **digests}, indent=2, sort_keys=True)
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for name, data in ((_METADATA, json.dumps(whole, indent=2, sort_keys=True).encode()), (_MODEL, model)):
+        for name, data in {_METADATA: text.encode(), **entries}.items():
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), data)
     write_atomic(path, buffer.getvalue())
 
 
-def read_engine_file(path: str | Path) -> tuple[dict[str, Any], bytes]:
+def read_engine_file(path: str | Path) -> tuple[dict[str, Any], bytes, bytes]:
     """Read and check an engine file.
 
     Returns:
-        The metadata, and the serialized ONNX model.
+        The metadata, the serialized ONNX model, and the library's payload, empty where there is none.
 
     Raises:
         EngineFileError: it is damaged, no engine file, or of another format version. ``.path`` says which.
@@ -50,13 +53,12 @@ def read_engine_file(path: str | Path) -> tuple[dict[str, Any], bytes]:
     try:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
-            if [entry.filename for entry in entries] != [_METADATA, _MODEL]:
-                raise _error(
-                    path, f"expected the entries {_METADATA} and {_MODEL}, found {[e.filename for e in entries][:5]}"
-                )
+            names = [entry.filename for entry in entries]
+            if names not in ([_METADATA, _MODEL], [_METADATA, _MODEL, _PAYLOAD]):
+                raise _error(path, f"expected the entries {_METADATA} and {_MODEL}, found {names[:5]}")
             if any(entry.compress_type != zipfile.ZIP_STORED or entry.file_size > length for entry in entries):
                 raise _error(path, "an entry is compressed or claims to be larger than the file")
-            metadata, model = (archive.read(entry) for entry in entries)
+            metadata, *data = (archive.read(entry) for entry in entries)
         facts = json.loads(metadata)
     except (zipfile.BadZipFile, ValueError, NotImplementedError, RuntimeError, EOFError, OSError) as error:
         if isinstance(error, EngineFileError):
@@ -65,9 +67,10 @@ def read_engine_file(path: str | Path) -> tuple[dict[str, Any], bytes]:
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         found = facts.get("format") if isinstance(facts, dict) else facts
         raise _error(path, f"format version {found!r}, expected {FORMAT}")
-    if facts.get("model_sha256") != sha256_hex(model):
-        raise _error(path, "the model's digest is not the one in the metadata: the file is damaged")
-    return facts, model
+    for name, content in zip(names[1:], data, strict=True):
+        if facts.get(f"{Path(name).stem}_sha256") != sha256_hex(content):
+            raise _error(path, f"the digest of {name} is not the one in the metadata: the file is damaged")
+    return facts, data[0], data[1] if len(data) > 1 else b""
 
 
 def _error(path: Path, problem: str) -> EngineFileError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,10 +36,11 @@ _log = logging.getLogger(__name__)
 _CLASSES = {  # in the order in which "auto" prefers them
     "cpu": ("cpu", "CpuEngine"),
     "onnxruntime": ("onnxruntime", "OnnxruntimeEngine"),
+    "tensorrt": ("tensorrt", "TensorrtEngine"),
     "reference": ("reference", "ReferenceEngine"),
     "null": ("null", "NullEngine"),
 }
-_NEVER_AUTO = {"null"}
+_NEVER_AUTO = {"null", "tensorrt"}
 
 
 def names() -> tuple[str, ...]:
@@ -74,6 +76,7 @@ def build(
     calibration: Calibrator | CalibrationTable | str | Path | None = None,
     threads: int | None = None,
     device: str | None = None,
+    settings: Mapping[str, Any] | None = None,
     progress: bool = True,
 ) -> Engine:
     """Make a network ready to run.
@@ -86,6 +89,7 @@ def build(
             path of a calibration cache.
         threads: Threads of one run; by default all cores that the process may use.
         device: The engine's own name for a device.
+        settings: The engine's own settings, such as ``{"batch": (1, 8, 16)}`` for TensorRT.
         progress: Show a progress bar while calibrating, if the output is a terminal.
 
     Returns:
@@ -98,12 +102,16 @@ def build(
         CalibrationError: INT8 without a calibration, or with one that belongs to another network.
         ModelError: the file is no usable ONNX model.
     """
-    options = BuildOptions(precision, threads, device)
+    options = BuildOptions(precision, threads, device, dict(settings or {}))
     cls = _available_class(engine)
     cls.check_precision(precision)
+    cls.check_settings(options.settings)
     prepared = prepare(load_model(model))
     if precision == "int8":
         if not _has_qdq(prepared):
+            calibrated = None if calibration is None else cls.calibrated(prepared, options, calibration)
+            if calibrated is not None:
+                return calibrated
             prepared = _quantized(prepared, calibration, cls, options, progress)
         elif calibration is not None:
             _log.warning("the model holds Q/DQ nodes already; the calibration is not used")
@@ -123,7 +131,7 @@ def load_engine(path: str | Path) -> Engine:
         RegistryError: it has a plugin that is not registered.
         UnavailableError: its engine cannot be used here.
     """
-    metadata, data = read_engine_file(path)
+    metadata, data, payload = read_engine_file(path)
     again = f"\nDo: pytrt build MODEL.onnx -o {path}"
     try:
         options = BuildOptions(**metadata["options"])
@@ -133,7 +141,7 @@ def load_engine(path: str | Path) -> Engine:
         reason = cls.check_requirements(dict(metadata["requirements"]))
         model = require("onnx", extra="onnx", feature="loading an engine").ModelProto.FromString(data)
         if not reason:
-            return cls(model, options)
+            return cls.restore(model, options, payload)
     except (MissingExtraError, RegistryError, UnavailableError):
         raise
     except Exception as error:  # whatever a forged file leads to

@@ -61,15 +61,15 @@ def test_a_damaged_file_is_refused_and_nothing_else_is_raised(engine_file, tmp_p
     path = tmp_path / "damaged.engine"
     path.write_bytes(changed)
     try:
-        metadata, model = read_engine_file(path)
+        found = read_engine_file(path)
     except EngineFileError as error:
         assert "Do: pytrt build" in str(error)  # noqa: PT017
     else:  # a byte that zip itself does not care about, such as a time stamp
-        assert (metadata, model) == read_engine_file(engine_file)
+        assert found == read_engine_file(engine_file)
 
 
 def rewritten(source, target, change, compression=zipfile.ZIP_STORED):
-    metadata, model = read_engine_file(source)
+    metadata, model, _ = read_engine_file(source)
     with zipfile.ZipFile(target, "w", compression) as archive:
         archive.writestr("metadata.json", json.dumps({**metadata, **change}))
         archive.writestr("model.onnx", model)
@@ -99,7 +99,7 @@ def test_metadata_that_does_not_fit_is_refused(engine_file, tmp_path, change):
 
 @pytest.mark.parametrize("damage", ["empty", "unknown operator", "missing tensor"])
 def test_a_model_that_does_not_build_is_refused(engine_file, tmp_path, damage):
-    metadata, data = read_engine_file(engine_file)
+    metadata, data, _ = read_engine_file(engine_file)
     model = onnx.ModelProto.FromString(data)
     if damage == "empty":
         model = onnx.ModelProto()
@@ -114,7 +114,7 @@ def test_a_model_that_does_not_build_is_refused(engine_file, tmp_path, damage):
 
 
 def test_an_engine_file_with_an_unknown_plugin_names_it(engine_file, tmp_path):
-    metadata, data = read_engine_file(engine_file)
+    metadata, data, _ = read_engine_file(engine_file)
     model = onnx.ModelProto.FromString(data)
     model.graph.node[2].op_type = "Afine"
     facts = {name: value for name, value in metadata.items() if name not in ("format", "model_sha256")}

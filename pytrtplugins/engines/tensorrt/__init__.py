@@ -1,1 +1,5 @@
 """TensorRT 10 and 11."""
+
+from .engine import TensorrtEngine
+
+__all__ = ["TensorrtEngine"]

@@ -1,0 +1,147 @@
+"""ONNX → TensorRT's serialized engine."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..._files import write_atomic
+from ...errors import BuildError
+from ..base import BuildOptions
+from ._api import Api
+from .collected import ErrorLog, collecting
+from .logger import make_logger
+from .settings import Range, Settings
+
+if TYPE_CHECKING:
+    import onnx
+
+    from .device import Device
+
+__all__ = ["build_plan"]
+
+_log = logging.getLogger(__name__)
+
+
+def build_plan(
+    api: Api,
+    model: onnx.ModelProto,
+    options: BuildOptions,
+    settings: Settings,
+    ranges: dict[str, Range],
+    device: Device,
+    calibrator: Callable[[], Any] | None = None,
+) -> bytes:
+    """Build.
+
+    Args:
+        api: The full TensorRT package.
+        model: In the parser's form, in the types that it is to compute in; its plugins are registered.
+        options: How to build.
+        settings: TensorRT's own settings.
+        ranges: Least, usual and largest dims of inputs with free ones.
+        device: The GPU.
+        calibrator: Makes TensorRT's calibrator, for implicit quantization.
+
+    Raises:
+        BuildError: TensorRT cannot parse or build the model; the message holds what it said.
+        Exception: what a plugin raised, as it raised it.
+    """
+    trt = api.trt
+    with device.cupy.cuda.Device(device.index), collecting(ErrorLog()) as errors:
+        logger = make_logger(api)
+        builder = trt.Builder(logger)
+        network = builder.create_network(api.network_flags(typed=calibrator is None))
+        _parse(api, model, network, logger, errors)
+        config = builder.create_builder_config()
+        _configure(api, config, options, settings)
+        profile = _add_profile(api, builder, config, ranges)
+        bridge = None if calibrator is None else _calibrate(api, config, profile, calibrator)
+        cache = _load_timing_cache(api, config, settings, device)
+        plan = builder.build_serialized_network(network, config)
+        errors.check()
+        if bridge is not None:
+            bridge.check()
+        if plan is None:
+            raise BuildError(f"TensorRT {api.version} cannot build the model:\n{logger.text()}", engine="tensorrt")
+        _keep_timing_cache(config, cache)
+        return bytes(plan)
+
+
+def timing_cache_path(api: Api, settings: Settings, device: Device) -> Path | None:
+    """The file of measured times; None if none is kept."""
+    if settings.timing_cache is not None:
+        return Path(settings.timing_cache) if settings.timing_cache else None
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pytrtplugins"
+    return base / f"tensorrt-{api.version}-{device.name.replace(' ', '-')}.timing"
+
+
+def _parse(api: Api, model: onnx.ModelProto, network: Any, logger: Any, errors: ErrorLog) -> None:
+    parser = api.trt.OnnxParser(network, logger)
+    api.allow_plugins_with_standard_names(parser)
+    if not parser.parse(model.SerializeToString()):
+        errors.check()
+        found = [parser.get_error(index) for index in range(parser.num_errors)]
+        texts = [f"node {error.node()} {error.node_name()!r}: {error.desc()}" for error in found]
+        raise BuildError(
+            "TensorRT's parser cannot read the model:\n" + ("\n".join(texts) or logger.text()), engine="tensorrt"
+        )
+
+
+def _configure(api: Api, config: Any, options: BuildOptions, settings: Settings) -> None:
+    trt = api.trt
+    if settings.workspace_bytes is not None:
+        config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, settings.workspace_bytes)
+    if settings.level is not None:
+        config.builder_optimization_level = settings.level
+    if options.precision == "fp32":
+        config.clear_flag(trt.BuilderFlag.TF32)  # it is on by default, and rounds to 10 bits
+    if settings.version_compatible:
+        config.set_flag(trt.BuilderFlag.VERSION_COMPATIBLE)
+    config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED  # layers keep their names
+
+
+def _add_profile(api: Api, builder: Any, config: Any, ranges: dict[str, Range]) -> Any:
+    if not ranges:
+        return None
+    profile = builder.create_optimization_profile()
+    for name, shapes in ranges.items():
+        profile.set_shape(name, *(api.trt.Dims(list(dims)) for dims in shapes))
+    if config.add_optimization_profile(profile) < 0:
+        raise BuildError(f"TensorRT refuses the ranges of dims {ranges}", engine="tensorrt")
+    return profile
+
+
+def _calibrate(api: Api, config: Any, profile: Any, calibrator: Callable[[], Any]) -> Any:
+    """Implicit quantization: TensorRT 10 chooses int8 or float16 for each layer."""
+    bridge = calibrator()
+    for flag in ("INT8", "FP16"):
+        config.set_flag(getattr(api.trt.BuilderFlag, flag))
+    config.int8_calibrator = bridge
+    if profile is not None and not config.set_calibration_profile(profile):
+        raise BuildError("TensorRT refuses the ranges of dims for calibration", engine="tensorrt")
+    return bridge
+
+
+def _load_timing_cache(api: Api, config: Any, settings: Settings, device: Device) -> Path | None:
+    path = timing_cache_path(api, settings, device)
+    if path is None:
+        return None
+    data = path.read_bytes() if path.is_file() else b""
+    if not config.set_timing_cache(config.create_timing_cache(data), ignore_mismatch=False):
+        _log.warning("%s: TensorRT does not take this timing cache; it is made anew", path)
+        config.set_timing_cache(config.create_timing_cache(b""), ignore_mismatch=False)
+    return path
+
+
+def _keep_timing_cache(config: Any, path: Path | None) -> None:
+    if path is None:
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, bytes(config.get_timing_cache().serialize()))
+    except OSError as error:  # the engine is built all the same
+        _log.warning("%s: the timing cache cannot be written: %s", path, error)

@@ -1,0 +1,52 @@
+"""The GPU, through CuPy: only this file and `memory` know it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..._optional import require
+from ...errors import UnavailableError
+
+__all__ = ["Device", "find_device"]
+
+
+@dataclass(frozen=True)
+class Device:
+    """One GPU.
+
+    Attributes:
+        index: CUDA's number of it.
+        name: Its name, such as ``"NVIDIA H200"``.
+        capability: Its compute capability, such as ``"9.0"``.
+        cupy: The package.
+    """
+
+    index: int
+    name: str
+    capability: str
+    cupy: Any
+
+    def __str__(self) -> str:
+        return f"{self.name}, compute capability {self.capability}"
+
+
+def find_device(name: str | None = None) -> Device:
+    """The GPU of a name such as ``"cuda:1"``; None is the first.
+
+    Raises:
+        MissingExtraError: CuPy is not installed.
+        UnavailableError: there is no such GPU.
+    """
+    cupy = require("cupy", extra="tensorrt", feature="engine 'tensorrt'")
+    try:
+        count = int(cupy.cuda.runtime.getDeviceCount())
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise UnavailableError(f"no NVIDIA GPU can be used: {error}") from error
+    names = [f"cuda:{index}" for index in range(count)]
+    wanted = names[0] if name in (None, "cuda") and names else name
+    if wanted not in names:
+        raise UnavailableError(f"device {wanted!r} is unknown; there are: {', '.join(names) or 'none'}", device=name)
+    index = names.index(wanted)
+    facts = cupy.cuda.runtime.getDeviceProperties(index)
+    return Device(index, facts["name"].decode(), f"{facts['major']}.{facts['minor']}", cupy)

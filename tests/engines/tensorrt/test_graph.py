@@ -1,0 +1,144 @@
+"""What TensorRT's parser is given computes what the model computes."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import pytrtplugins as ptp
+from pytrtplugins.calibration import CalibrationTable
+from pytrtplugins.engines.tensorrt.graph import parser_form, plugin_keys, written_out
+from pytrtplugins.engines.tensorrt.plugin_fields import EXTRAS
+from pytrtplugins.passes import prepare, quantize
+from tests.engines.networks import Affine, Halves, conv_net, photo
+
+from .user_plugins import Everything
+
+
+@ptp.plugin(namespace="test.tensorrt")
+class Swap(ptp.Plugin):
+    """Moves values only, so int8 passes through."""
+
+    int8 = "pass_through"
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        return x[:, ::-1] + 0
+
+
+@ptp.plugin(namespace="test.tensorrt")
+class Composed(ptp.Plugin):
+    """Has a decomposition, and no enqueue of its own."""
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        return x + x
+
+    def decompose(self, op, x):
+        return op.Add(x, x)
+
+
+@ptp.plugin(namespace="test.tensorrt")
+class Accelerated(Composed):
+    """Has both."""
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        np.add(inputs[0], inputs[0], out=outputs[0])
+
+
+def opened(model):
+    """The model without what only TensorRT's parser reads."""
+    for node in model.graph.node:
+        kept = [attribute for attribute in node.attribute if attribute.name not in EXTRAS]
+        del node.attribute[:]
+        node.attribute.extend(kept)
+    return model
+
+
+def run(model, x, **options):
+    with ptp.build(model, engine="reference", **options).create_context() as context:
+        return context.run({"data": x})["y"]
+
+
+def quantized(*plugins):
+    model = prepare(conv_net(*plugins))
+    infos = (*model.graph.input, *model.graph.value_info, *model.graph.output)
+    return quantize(model, CalibrationTable({info.name: 0.01 for info in infos}), float_last=False)
+
+
+def kinds(model):
+    return Counter(node.op_type for node in model.graph.node)
+
+
+def test_a_plugin_between_scales_gets_and_gives_int8_and_nothing_else_changes():
+    model = quantized(Swap())
+    form = parser_form(written_out(model))
+    assert kinds(form)["QuantizeLinear"] == kinds(model)["QuantizeLinear"] - 1
+    (node,) = [node for node in form.graph.node if node.op_type == "Swap"]
+    assert {item.name: list(item.floats) for item in node.attribute if item.floats} == {
+        EXTRAS[2]: [np.float32(0.01), np.float32(0.01)]
+    }
+    makers = {name: item.op_type for item in form.graph.node for name in item.output}
+    readers = [item.op_type for item in form.graph.node if node.output[0] in item.input]
+    assert (makers[node.input[0]], readers) == ("QuantizeLinear", ["DequantizeLinear"])
+    onnx.checker.check_model(opened(form))
+    np.testing.assert_array_equal(run(form, photo(), precision="int8"), run(model, photo(), precision="int8"))
+
+
+def test_a_plugin_that_stays_in_float_keeps_its_scales_around_it():
+    form = parser_form(written_out(quantized(Affine(3.0))))
+    (node,) = [node for node in form.graph.node if node.op_type == "Affine"]
+    assert EXTRAS[2] not in [attribute.name for attribute in node.attribute]
+
+
+def test_a_plugin_whose_result_is_wanted_in_float_too_stays_in_float():
+    model = quantized(Swap())
+    (node,) = [node for node in model.graph.node if node.op_type == "Swap"]
+    model.graph.output.append(helper.make_tensor_value_info(node.output[0], TensorProto.FLOAT, [1, 8, 8, 8]))
+    form = parser_form(written_out(model))
+    assert kinds(form) == kinds(model)
+
+
+def test_decompositions_are_written_out_unless_the_plugin_is_faster():
+    form = written_out(prepare(conv_net(Composed(), Accelerated())))
+    assert kinds(form)["Add"] == 1
+    assert [str(key) for key in plugin_keys(form)] == ["test.tensorrt::Accelerated version 1"]
+
+
+def test_several_outputs_and_what_attributes_cannot_carry_are_written_for_the_creator():
+    model = conv_net(Everything(required=2**40, number=5))
+    model.graph.node.append(Halves().as_node(["y"], ["low", "high"], "halves"))
+    model.opset_import.append(helper.make_opsetid("test.engines", 1))
+    model.graph.output.append(helper.make_tensor_value_info("high", TensorProto.FLOAT, None))
+    form = parser_form(written_out(prepare(model)))
+    found = {
+        node.op_type: {item.name: helper.get_attribute_value(item) for item in node.attribute}
+        for node in form.graph.node
+    }
+    assert found["Halves"][EXTRAS[1]] == 2
+    assert set(found["Everything"]) == {"plugin_namespace", "plugin_version", EXTRAS[0], EXTRAS[1]}
+
+
+def test_local_functions_of_plugins_are_left_out():
+    from pytrtplugins.decompose import add_functions
+
+    model = add_functions(conv_net(Accelerated()))
+    assert model.functions
+    assert not parser_form(written_out(prepare(model))).functions
+
+
+@pytest.mark.parametrize("batch", [1, "N"])
+def test_the_models_own_numbers_stay(batch):
+    model = prepare(conv_net(Accelerated(), Composed(), Affine(3.0), batch=batch))
+    before = model.SerializeToString()
+    form = opened(parser_form(written_out(model)))
+    np.testing.assert_allclose(run(form, photo()), run(model, photo()), rtol=1e-6)
+    assert model.SerializeToString() == before

@@ -1,0 +1,142 @@
+"""A model in half precision computes the same within that precision."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import pytrtplugins as ptp
+from pytrtplugins.engines.tensorrt.half import to_half
+from pytrtplugins.errors import BuildError, PrecisionError
+from pytrtplugins.passes import prepare
+from pytrtplugins.tensor import DType
+from tests.engines.networks import Affine, conv_net, photo
+
+onnxruntime = pytest.importorskip("onnxruntime")
+
+
+@ptp.plugin(namespace="test.tensorrt")
+class FloatOnly(ptp.Plugin):
+    """Takes float32 and nothing else."""
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        assert x.dtype == np.float32
+        return x * np.float32(2)
+
+    def supports_format(self, position, descs):
+        return descs[position].dtype == DType.FLOAT32
+
+
+def run(model, inputs):
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(None, inputs)
+
+
+def net(nodes, constants, dims=(1, 4, 6, 6), outputs=("y",)):
+    return prepare(
+        helper.make_model(
+            helper.make_graph(
+                nodes,
+                "net",
+                [helper.make_tensor_value_info("x", TensorProto.FLOAT, dims)],
+                [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
+                [numpy_helper.from_array(array, name) for name, array in constants.items()],
+            ),
+            opset_imports=[helper.make_opsetid("", 18)],
+            ir_version=10,
+        )
+    )
+
+
+def types_of(model):
+    inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True)
+    return {info.name: info.type.tensor_type.elem_type for info in inferred.graph.value_info}
+
+
+def test_every_tensor_inside_is_half_and_the_numbers_agree():
+    model = prepare(conv_net(batch="N"))
+    half = to_half(model, DType.FLOAT16)
+    onnx.checker.check_model(half, full_check=True)
+    assert set(types_of(half).values()) == {TensorProto.FLOAT16}
+    (expected,), (found,) = run(model, {"data": photo(2)}), run(half, {"data": photo(2)})
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, rtol=5e-3, atol=5e-3)
+
+
+def test_bfloat16_is_written_with_right_types():
+    half = to_half(prepare(conv_net()), DType.BFLOAT16)
+    half.opset_import[
+        0
+    ].version = 22  # the first in which convolutions have this type; TensorRT's parser takes it in any
+    onnx.checker.check_model(half, full_check=True)
+    assert set(types_of(half).values()) == {TensorProto.BFLOAT16}
+    weight = next(tensor for tensor in half.graph.initializer if tensor.name.startswith("w1"))
+    original = next(tensor for tensor in conv_net().graph.initializer if tensor.name == "w1")
+    np.testing.assert_allclose(
+        numpy_helper.to_array(weight).astype(np.float32), numpy_helper.to_array(original), rtol=2**-8
+    )
+
+
+def test_sizes_stay_float_and_constants_change():
+    nodes = [
+        helper.make_node("Resize", ["x", "", "scales"], ["r"], "resize", mode="nearest"),
+        helper.make_node("Constant", [], ["two"], value_float=2.0),
+        helper.make_node("Mul", ["r", "two"], ["m"]),
+        helper.make_node("Shape", ["m"], ["shape"]),
+        helper.make_node("ConstantOfShape", ["shape"], ["ones"], value=numpy_helper.from_array(np.float32([1]), "one")),
+        helper.make_node("Cast", ["shape"], ["sizes"], to=TensorProto.FLOAT),
+        helper.make_node("ReduceMax", ["sizes"], ["most"], keepdims=0),
+        helper.make_node("Add", ["m", "ones"], ["a"]),
+        helper.make_node("Mul", ["a", "most"], ["y"]),
+        helper.make_node("Sigmoid", ["a"], ["z"]),
+    ]
+    model = net(nodes, {"scales": np.float32([1, 1, 2, 2])}, outputs=("y", "z", "a"))
+    half = to_half(model, DType.FLOAT16)
+    onnx.checker.check_model(half, full_check=True)
+    x = np.random.default_rng(0).random((1, 4, 6, 6), dtype=np.float32)
+    for expected, found in zip(run(model, {"x": x}), run(half, {"x": x}), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=2e-3)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_a_plugin_that_takes_only_float32_gets_casts_around_it(last):
+    model = conv_net(Affine(3.0), FloatOnly())
+    if last:
+        model.graph.output[0].name = "p1"
+        del model.graph.node[-1]
+    model = prepare(model)
+    half = to_half(model, DType.FLOAT16)
+    with ptp.build(half, engine="reference").create_context() as context:
+        found = next(iter(context.run({"data": photo()}).values()))
+    with ptp.build(model, engine="reference").create_context() as context:
+        expected = next(iter(context.run({"data": photo()}).values()))
+    np.testing.assert_allclose(found, expected, rtol=5e-3, atol=2e-2)
+
+
+def test_a_number_beyond_float16_is_refused_with_the_alternatives():
+    model = net([helper.make_node("Mul", ["x", "big"], ["y"])], {"big": np.float32([1e6])})
+    with pytest.raises(PrecisionError, match=r"'big' holds 1e\+06, beyond float16.\nDo: precision=\"bf16\""):
+        to_half(model, DType.FLOAT16)
+    to_half(model, DType.BFLOAT16)
+
+
+def test_subgraphs_are_refused():
+    body = helper.make_graph(
+        [helper.make_node("Neg", ["x"], ["n"])], "b", [], [helper.make_tensor_value_info("n", TensorProto.FLOAT, None)]
+    )
+    graph = net([helper.make_node("Relu", ["x"], ["y"])], {"yes": np.array(True)})
+    graph.graph.node.append(helper.make_node("If", ["yes"], ["z"], "choice", then_branch=body, else_branch=body))
+    with pytest.raises(BuildError, match="'choice': If holds a subgraph"):
+        to_half(graph, DType.FLOAT16)
+
+
+def test_the_models_own_bytes_stay():
+    model = prepare(conv_net())
+    before = model.SerializeToString()
+    to_half(model, DType.FLOAT16)
+    assert model.SerializeToString() == before
