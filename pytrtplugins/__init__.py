@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from . import calibration, engines, layers, models, passes, tensorrt, testing, vision
     from .check import check_plugin
     from .engines import build, load_engine
+    from .graph import Graph, load_onnx
 
 __version__ = "0.1.0"
 
 __all__ = [
     "DType",
+    "Graph",
     "Plugin",
     "PytrtpluginsError",
     "SymbolicDim",
@@ -32,6 +34,7 @@ __all__ = [
     "engines",
     "layers",
     "load_engine",
+    "load_onnx",
     "lookup",
     "models",
     "passes",
@@ -42,7 +45,13 @@ __all__ = [
     "vision",
 ]
 
-_LAZY = {"build": "engines", "load_engine": "engines", "check_plugin": "check"}
+_LAZY = {
+    "build": "engines",
+    "load_engine": "engines",
+    "check_plugin": "check",
+    "Graph": "graph",
+    "load_onnx": "graph",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._optional import require
+from ._proto import copy_of, has_shape, info_dims, weight_info, without_data
 from .errors import DimsError, ModelError
 from .onnx_node import from_node, is_plugin_node
-from .tensor import Dim, Dims, DType, SymbolicDim, is_concrete
+from .tensor import Dims, DType, is_concrete
 
 if TYPE_CHECKING:
     import onnx
@@ -102,24 +103,26 @@ def infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
         DimsError: a plugin refuses the dims of its inputs.
         RegistryError: a plugin is not registered.
     """
-    light = _without_data(model)
+    light = without_data(model)
     waiting = [node for node in light.graph.node if is_plugin_node(node)]
+    constants = {tensor.name: weight_info(tensor) for tensor in light.graph.initializer}
     while True:
         light = _infer(light)
-        known = {info.name: info for info in (*light.graph.value_info, *light.graph.input, *light.graph.output)}
-        ready = [node for node in waiting if all(_known(known, name) for name in node.input if name)]
+        infos = (*light.graph.value_info, *light.graph.input, *light.graph.output)
+        known = constants | {info.name: info for info in infos}
+        ready = [node for node in waiting if all(has_shape(known, name) for name in node.input if name)]
         if not ready:
             break
         for node in ready:
             _set_plugin_outputs(light.graph, node, known)
         waiting = [node for node in waiting if not any(node is item for item in ready)]
-    full = _copy(model)
+    full = copy_of(model)
     del full.graph.value_info[:]
     outputs = {info.name for info in full.graph.output}
     produced = {name for node in full.graph.node for name in node.output}
     full.graph.value_info.extend(info for name, info in known.items() if name in produced and name not in outputs)
     for info in full.graph.output:
-        if _known(known, info.name):
+        if has_shape(known, info.name):
             info.type.CopyFrom(known[info.name].type)
     return full
 
@@ -138,7 +141,7 @@ def inline_plugins(model: onnx.ModelProto, only: Iterable[str] | None = None) ->
     """
     names = None if only is None else set(only)
     if not any(is_plugin_node(node) for node in model.graph.node):
-        return _copy(model)
+        return copy_of(model)
     full = infer_shapes(model)
     dims = _all_dims(full)
     nodes: list[onnx.NodeProto] = []
@@ -152,11 +155,11 @@ def inline_plugins(model: onnx.ModelProto, only: Iterable[str] | None = None) ->
         prefixes.add(prefix)
         body = _decomposed(plugin, node, [dims[name] for name in node.input], prefix, required=names is not None)
         nodes.extend([node] if body is None else body)
-    copies = [_copy_node(node) for node in nodes]
+    copies = [copy_of(node) for node in nodes]
     del full.graph.node[:]
     full.graph.node.extend(copies)
     used = {(node.domain, node.op_type) for node in full.graph.node}
-    functions = [_copy_node(function) for function in full.functions if (function.domain, function.name) in used]
+    functions = [copy_of(function) for function in full.functions if (function.domain, function.name) in used]
     del full.functions[:]
     full.functions.extend(functions)
     _drop_unused_domains(full)
@@ -237,7 +240,7 @@ def _set_plugin_outputs(graph: onnx.GraphProto, node: onnx.NodeProto, known: Map
     onnx = require("onnx", extra="onnx", feature=_FEATURE)
     plugin = from_node(node)
     try:
-        dims = plugin.all_output_dims([_dims_of(known[name]) for name in node.input])
+        dims = plugin.all_output_dims([info_dims(known[name]) for name in node.input])
     except DimsError as error:
         raise DimsError(f"node {node.name or node.op_type!r}: {error}", node=node.name, **error.facts) from error
     if len(dims) != len(node.output):
@@ -247,8 +250,8 @@ def _set_plugin_outputs(graph: onnx.GraphProto, node: onnx.NodeProto, known: Map
     outputs = {info.name: info for info in graph.output}
     made = {info.name for info in graph.value_info}
     for name, shape, dtype in zip(node.output, dims, dtypes, strict=True):
-        if name in known and _known(known, name):
-            _check_agreement(f"node {node.name or node.op_type!r}", name, shape, _dims_of(known[name]))
+        if name in known and has_shape(known, name):
+            _check_agreement(f"node {node.name or node.op_type!r}", name, shape, info_dims(known[name]))
         kind = onnx.helper.np_dtype_to_tensor_dtype(dtype.numpy)
         info = onnx.helper.make_tensor_value_info(name, kind, [d if isinstance(d, int) else str(d) for d in shape])
         if name in outputs:
@@ -276,43 +279,10 @@ def _infer(model: onnx.ModelProto) -> onnx.ModelProto:
         raise ModelError(f"shapes cannot be inferred: {error}") from error
 
 
-def _without_data(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with large initializers as inputs: shape inference copies the model, and stops at 2 GB."""
-    onnx = require("onnx", extra="onnx", feature=_FEATURE)
-    light = onnx.ModelProto()
-    for field, value in model.ListFields():
-        if field.name not in ("graph", "functions"):
-            _assign(light, field, value)
-    plugins = {(node.domain, node.op_type) for node in model.graph.node if is_plugin_node(node)}
-    light.functions.extend(item for item in model.functions if (item.domain, item.name) not in plugins)
-    graph = model.graph
-    for field, value in graph.ListFields():
-        if field.name != "initializer":
-            _assign(light.graph, field, value)
-    names = {info.name for info in graph.input}
-    for tensor in graph.initializer:
-        if int(np.prod(tensor.dims, dtype=np.int64)) <= 64:
-            light.graph.initializer.append(tensor)
-        elif tensor.name not in names:
-            light.graph.input.append(
-                onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
-            )
-    return light  # type: ignore[no-any-return]
-
-
-def _assign(target: Any, field: Any, value: Any) -> None:
-    if getattr(field, "is_repeated", None) if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED:
-        getattr(target, field.name).extend(value)
-    elif field.message_type is not None:
-        getattr(target, field.name).CopyFrom(value)
-    else:
-        setattr(target, field.name, value)
-
-
 def _all_dims(model: onnx.ModelProto) -> dict[str, Dims]:
     graph = model.graph
     dims = {
-        info.name: _dims_of(info)
+        info.name: info_dims(info)
         for info in (*graph.input, *graph.value_info, *graph.output)
         if info.type.HasField("tensor_type")
     }
@@ -320,39 +290,14 @@ def _all_dims(model: onnx.ModelProto) -> dict[str, Dims]:
     return dims
 
 
-def _dims_of(info: onnx.ValueInfoProto) -> Dims:
-    def dim(index: int, proto: Any) -> Dim:
-        if proto.HasField("dim_value"):
-            return int(proto.dim_value)
-        return SymbolicDim(proto.dim_param or f"{info.name}.{index}")
-
-    return tuple(dim(index, proto) for index, proto in enumerate(info.type.tensor_type.shape.dim))
-
-
-def _known(infos: Mapping[str, onnx.ValueInfoProto], name: str) -> bool:
-    return name in infos and infos[name].type.tensor_type.HasField("shape")
-
-
 def _dtype(kind: int) -> DType:
     helper = require("onnx.helper", extra="onnx", feature=_FEATURE)
     return DType.of(helper.tensor_dtype_to_np_dtype(kind))
 
 
-def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
-    twin = type(model)()
-    twin.CopyFrom(model)
-    return twin
-
-
-def _copy_node(proto: Any) -> Any:
-    twin = type(proto)()
-    twin.CopyFrom(proto)
-    return twin
-
-
 def _drop_unused_domains(model: onnx.ModelProto) -> None:
     used = {node.domain for node in model.graph.node} | {function.domain for function in model.functions} | {""}
-    kept = [_copy_node(item) for item in model.opset_import if item.domain in used]
+    kept = [copy_of(item) for item in model.opset_import if item.domain in used]
     del model.opset_import[:]
     model.opset_import.extend(kept)
 

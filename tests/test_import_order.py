@@ -12,12 +12,13 @@ import pytest
 ROOT = Path(__file__).parents[1]
 LAYERS = [
     ["errors", "_optional", "_files", "_envelope", "_terminal", "tensor"],
-    ["fields"],
-    ["plugin", "registry", "onnx_node", "decompose"],
+    ["fields", "cuda"],
+    ["plugin", "registry", "onnx_node", "_proto", "decompose", "native"],
+    ["graph"],
     ["layers", "calibration", "vision"],
     ["passes"],
     ["engines"],
-    ["check", "tensorrt", "testing"],
+    ["check", "export", "tensorrt", "testing"],
     ["models"],
     ["cli"],
 ]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .._optional import require
 from ..decompose import infer_shapes
-from ..errors import ModelError
+from ..graph import Graph, read_onnx
 from ._base import to_ir, to_proto
 from .eliminate import Eliminate
 from .fold import FoldBatchNorm
@@ -18,31 +17,19 @@ if TYPE_CHECKING:
 __all__ = ["load_model", "prepare"]
 
 
-def load_model(model: str | Path | onnx.ModelProto) -> onnx.ModelProto:
+def load_model(model: str | Path | onnx.ModelProto | Graph) -> onnx.ModelProto:
     """Read an ONNX file, or take a model as it is.
 
     Raises:
         ModelError: the file is no ONNX model.
         FileNotFoundError: there is no such file.
     """
-    onnx = require("onnx", extra="onnx", feature="reading ONNX models")
-    if not isinstance(model, (str, Path)):
-        return model
-    path = Path(model)
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file; expected an ONNX model")
-    try:
-        loaded = onnx.load(path)
-    except Exception as error:  # protobuf raises types of its own
-        raise ModelError(
-            f"{path}: not an ONNX model ({error}).\nDo: darknet2caffe CFG WEIGHTS -o {path}", path=path
-        ) from error
-    if not loaded.graph.node:
-        raise ModelError(f"{path}: the model has no nodes.\nDo: darknet2caffe CFG WEIGHTS -o {path}", path=path)
-    return loaded  # type: ignore[no-any-return]
+    if isinstance(model, (str, Path)):
+        return read_onnx(model)[0]
+    return model.model if isinstance(model, Graph) else model
 
 
-def prepare(model: str | Path | onnx.ModelProto) -> onnx.ModelProto:
+def prepare(model: str | Path | onnx.ModelProto | Graph) -> onnx.ModelProto:
     """Fold batch norms, eliminate what does nothing, and add all shapes. The same model gives the same names.
 
     Args:

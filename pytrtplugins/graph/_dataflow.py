@@ -1,0 +1,100 @@
+"""Who reads what in an ONNX graph."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["bodies", "constants", "downstream", "in_order", "reads", "rename_reads", "walk", "without_dead"]
+
+
+def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs inside a node: branches of an If, bodies of a Loop or Scan."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def walk(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """The nodes, and those of the graphs inside them."""
+    for node in nodes:
+        yield node
+        for body in bodies(node):
+            yield from walk(body.node)
+
+
+def reads(node: onnx.NodeProto) -> set[str]:
+    """The tensors that a node needs: its inputs, and what the graphs inside it take from around them."""
+    return {name for name in node.input if name}.union(*map(_captured, bodies(node)))
+
+
+def constants(graph: onnx.GraphProto) -> set[str]:
+    """Initializers, and what is computed from constants alone."""
+    found = {tensor.name for tensor in graph.initializer}
+    for node in graph.node:
+        if node.op_type == "Constant" or (reads(node) and reads(node) <= found):
+            found.update(node.output)
+    return found
+
+
+def rename_reads(node: onnx.NodeProto, old: str, new: str) -> None:
+    """Let a node, and the graphs inside it, read another tensor."""
+    node.input[:] = [new if name == old else name for name in node.input]
+    for body in bodies(node):
+        if old in _captured(body):
+            for inner in body.node:
+                rename_reads(inner, old, new)
+            for info in body.output:
+                info.name = new if info.name == old else info.name
+
+
+def in_order(nodes: Sequence[onnx.NodeProto]) -> tuple[list[onnx.NodeProto], list[onnx.NodeProto]]:
+    """The nodes, each behind those whose outputs it reads, else as they were; and those that wait for each other."""
+    missing = {name for node in nodes for name in node.output}
+    done: list[onnx.NodeProto] = []
+    waiting = list(nodes)
+    while waiting:
+        later = []
+        for node in waiting:
+            if missing.isdisjoint(reads(node)):
+                done.append(node)
+                missing.difference_update(node.output)
+            else:
+                later.append(node)
+        if len(later) == len(waiting):
+            break
+        waiting = later
+    return done, waiting
+
+
+def downstream(nodes: Iterable[onnx.NodeProto], names: Iterable[str]) -> set[str]:
+    """The tensors, and all that is computed from them; the nodes stand in order."""
+    found = set(names)
+    for node in nodes:
+        if not found.isdisjoint(reads(node)):
+            found.update(name for name in node.output if name)
+    return found
+
+
+def without_dead(
+    nodes: Sequence[onnx.NodeProto], loose: Iterable[str], outputs: Collection[str]
+) -> list[onnx.NodeProto]:
+    """The nodes less those that made only ``loose`` tensors and what led to them, which nothing reads any more."""
+    kept, loose = list(nodes), set(loose)
+    while True:
+        needed = set(outputs).union(*map(reads, kept))
+        dead = [node for node in kept if not loose.isdisjoint(node.output) and needed.isdisjoint(node.output)]
+        if not dead:
+            return kept
+        loose.update(*map(reads, dead))
+        kept = [node for node in kept if not any(node is item for item in dead)]
+
+
+def _captured(body: onnx.GraphProto) -> set[str]:
+    read = {info.name for info in body.output}.union(*map(reads, body.node))
+    made = {item.name for item in (*body.input, *body.initializer)}
+    return read.difference(made, *(node.output for node in body.node))
