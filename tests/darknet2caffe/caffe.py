@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,3 +34,16 @@ def run_opencv(text: Path, binary: Path, x: Any, blob: str) -> np.ndarray[Any, A
 def opencv(network: Network, prefix: Path, x: Any, **options: Any) -> np.ndarray[Any, Any]:
     """Write the network and let OpenCV compute its last output."""
     return run_opencv(*to_caffe(network, prefix, **options), x, network.outputs[-1].name)
+
+
+def write_caffe(folder: Path, text: str, **weights: Sequence[Any]) -> tuple[Path, Path]:
+    """A prototxt, and a caffemodel with these blobs of layers."""
+    (folder / "net.prototxt").write_text(text)
+    net = messages(())["NetParameter"]()
+    for name, arrays in weights.items():
+        layer = net.layer.add(name=name)
+        for array in arrays:
+            array = np.asarray(array, np.float32)
+            layer.blobs.add(data=array.tobytes()).shape.dim.extend(array.shape)
+    (folder / "net.caffemodel").write_bytes(net.SerializeToString())
+    return folder / "net.prototxt", folder / "net.caffemodel"

@@ -13,9 +13,10 @@ import onnxruntime
 import pytest
 from onnx import helper
 
-from darknet2caffe import Network, read_cfg, read_network
+from darknet2caffe import Network, read_cfg, read_network, write_darknet
 from darknet2caffe.cfg import parse_cfg
 from pytrtplugins.onnx_node import from_node, is_plugin_node
+from tests.oracles.libdarknet import LibDarknet
 
 CFGS = Path("/usr/share/darknet/cfg")
 SHARED = Path(os.environ.get("PYTRTPLUGINS_SHARED", Path(__file__).parents[3] / "shared"))
@@ -145,6 +146,16 @@ def first_layers(path: Path, count: int) -> Network:
     """The network up to and including layer ``count - 1``."""
     cfg = read_cfg(path)
     return read_network(replace(cfg, sections=cfg.sections[: count + 1]))
+
+
+def darknet_output(
+    libdarknet: LibDarknet, network: Network, folder: Path, x: np.ndarray[Any, Any]
+) -> np.ndarray[Any, Any]:
+    """What libdarknet's last output is for the first image."""
+    write_darknet(network, folder / "a.cfg", folder / "a.weights")
+    with libdarknet.load(folder / "a.cfg", folder / "a.weights") as oracle:
+        oracle.predict(x[0])
+        return oracle.layer_output(network.outputs[-1].index)
 
 
 def image(network: Network, batch: int = 1, seed: int = 0) -> np.ndarray[Any, Any]:

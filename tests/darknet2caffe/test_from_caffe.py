@@ -1,24 +1,20 @@
-"""caffe files read back: the same network as `to_onnx` gives, and networks of others as OpenCV computes them."""
+"""caffe files read back: the same network as `to_onnx` gives, with its plugins."""
 
 from __future__ import annotations
 
 import json
-import logging
 
 import numpy as np
 import onnx
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from darknet2caffe import read_network, to_caffe, to_onnx
-from darknet2caffe.caffe_schema import messages
 from darknet2caffe.from_caffe import from_caffe
 from darknet2caffe.plugin_factory import PluginFactory, RegistryFactory
 from pytrtplugins import Plugin, plugin
-from pytrtplugins.errors import ModelError, RegistryError, UsageError
+from pytrtplugins.errors import RegistryError
 from pytrtplugins.models.heads import read_heads
-from tests.darknet2caffe.caffe import run_opencv
+from tests.darknet2caffe.caffe import write_caffe
 from tests.darknet2caffe.networks import SHARED, image, network, published, relative_error, run
 from tests.darknet2caffe.test_to_caffe import ACTIVATIONS, EXPRESSIBLE, FORK_ACTIVATIONS, FORK_LAYERS, LAYERS, small
 
@@ -138,9 +134,6 @@ def test_every_layer_of_a_large_network_gives_the_same_numbers(tmp_path):
         assert relative_error(got[name], wanted[name]) < 1e-6, name
 
 
-# -- plugins ---------------------------------------------------------------------------------------------------
-
-
 def test_the_registered_plugins_are_created_for_their_layer_types(tmp_path):
     net = small(HEADS)
     model = round_trip(net, tmp_path)
@@ -180,21 +173,8 @@ layer {
 """
 
 
-def write(folder, text, **weights):
-    """A prototxt, and a caffemodel with these blobs of layers."""
-    (folder / "net.prototxt").write_text(text)
-    net = messages(())["NetParameter"]()
-    for name, arrays in weights.items():
-        layer = net.layer.add(name=name)
-        for array in arrays:
-            array = np.asarray(array, np.float32)
-            layer.blobs.add(data=array.tobytes()).shape.dim.extend(array.shape)
-    (folder / "net.caffemodel").write_bytes(net.SerializeToString())
-    return folder / "net.prototxt", folder / "net.caffemodel"
-
-
 def test_a_plugin_of_the_layers_type_is_created_with_its_parameters(tmp_path):
-    files = write(tmp_path, SHUFFLED % ("ShuffleChannel", 'group: 3 names: "a" whole: true'))
+    files = write_caffe(tmp_path, SHUFFLED % ("ShuffleChannel", 'group: 3 names: "a" whole: true'))
     model = from_caffe(*files)
     x = np.arange(24, dtype=np.float32).reshape(1, 6, 2, 2)
     expected = ShuffleChannel(3, ("a",), True)
@@ -217,7 +197,7 @@ def test_a_factory_of_ones_own_is_asked_first(tmp_path):
 
     assert isinstance(Shuffles(), PluginFactory)
     for layer_type in ("Shuffle", "Reorg", "ReLU"):
-        files = write(
+        files = write_caffe(
             tmp_path, SHUFFLED % (layer_type, "groups: 2 groups: 3 way: DOWN inner { a: 1 }"), shuffle=[[1, 2]]
         )
         model = from_caffe(*files, plugin_factory=Shuffles())
@@ -251,377 +231,3 @@ def test_two_plugins_of_one_name_are_not_chosen_from():
         factory.create_plugin("TwiceNamed", {})
     with pytest.raises(RegistryError, match="NeverNamed"):
         factory.create_plugin("NeverNamed", {})
-
-
-# -- networks of others ----------------------------------------------------------------------------------------
-
-HEADER = 'name: "other" input: "data" input_shape { dim: 2 dim: 4 dim: 7 dim: 6 }\n'
-R = np.random.default_rng(5)
-
-
-def w(*shape):
-    return R.normal(0, 0.5, shape).astype(np.float32)
-
-
-CONVOLUTION = 'layer { name: "a" type: "Convolution" bottom: "data" top: "a" convolution_param { %s } }'
-POOLING = 'layer { name: "a" type: "Pooling" bottom: "data" top: "a" pooling_param { %s } }'
-OTHERS = {
-    "kernel_h, pad_w and dilation": (
-        CONVOLUTION
-        % "num_output: 3 kernel_h: 3 kernel_w: 2 pad_h: 1 pad_w: 0 stride: 2 weight_filler { type: 'xavier' }",
-        {"a": [w(3, 4, 3, 2), w(3)]},
-    ),
-    "kernel_size twice": (
-        CONVOLUTION % "num_output: 4 kernel_size: [3, 1] dilation: 2 group: 2 bias_term: false engine: CAFFE",
-        {"a": [w(4, 2, 3, 1)]},
-    ),
-    "a bias with old dims": (CONVOLUTION % "num_output: 3 kernel_size: 1", {"a": [w(3, 4, 1, 1), w(1, 1, 1, 3)]}),
-    "deconvolution in groups": (
-        CONVOLUTION.replace("Convolution", "Deconvolution") % "num_output: 6 group: 2 kernel_size: 3 stride: 2 pad: 1",
-        {"a": [w(4, 3, 3, 3), w(6)]},
-    ),
-    "deconvolution by channel": (
-        CONVOLUTION.replace("Convolution", "Deconvolution")
-        % "num_output: 4 group: 4 kernel_size: 4 stride: 2 pad: 1 bias_term: false",
-        {"a": [w(4, 1, 4, 4)]},
-    ),
-    "inner product of a map": (
-        'layer { name: "a" type: "InnerProduct" bottom: "data" top: "a" inner_product_param { num_output: 5 } }',
-        {"a": [w(1, 1, 5, 168), w(5)]},
-    ),
-    "max pooling rounds up": (POOLING % "kernel_size: 3 stride: 2", {}),
-    "max pooling with padding": (POOLING % "pool: MAX kernel_size: 3 stride: 2 pad: 1", {}),
-    "mean pooling rounds up": (POOLING % "pool: AVE kernel_size: 2 stride: 2", {}),
-    "mean pooling with padding": (POOLING % "pool: AVE kernel_size: 3 stride: 1 pad: 1", {}),
-    "mean pooling with padding below": (POOLING % "pool: 1 kernel_h: 3 kernel_w: 2 stride_h: 2 stride_w: 2 pad: 1", {}),
-    "global pooling": (POOLING % "pool: MAX global_pooling: true", {}),
-    "lrn": (
-        'layer { name: "a" type: "LRN" bottom: "data" top: "a" lrn_param { local_size: 3 alpha: 2 beta: .6 } }',
-        {},
-    ),
-    "prelu": ('layer { name: "a" type: "PReLU" bottom: "data" top: "a" }', {"a": [w(4)]}),
-    "batch norm with a factor": (
-        'layer { name: "a" type: "BatchNorm" bottom: "data" top: "a" param { lr_mult: 0 } }',
-        {"a": [w(4), abs(w(4)), [0.25]]},
-    ),
-    "batch norm and scale apart": (
-        'layer { name: "n" type: "BatchNorm" bottom: "data" top: "n" batch_norm_param { eps: 0.1 } }'
-        'layer { name: "s" type: "Scale" bottom: "n" top: "a" scale_param { bias_term: true } }',
-        {"n": [w(4), abs(w(4)), [1]], "s": [w(4), w(4)]},
-    ),
-    "scale without bias": ('layer { name: "s" type: "Scale" bottom: "data" top: "a" }', {"s": [w(4)]}),
-    "eltwise of three": (
-        'layer { name: "r" type: "ReLU" bottom: "data" top: "r" }'
-        'layer { name: "t" type: "TanH" bottom: "data" top: "t" }'
-        'layer { name: "a" type: "Eltwise" bottom: "data" bottom: "r" bottom: "t" top: "a"'
-        " eltwise_param { operation: SUM coeff: 1 coeff: -.5 coeff: 2 } }",
-        {},
-    ),
-    "eltwise max": (
-        'layer { name: "r" type: "Sigmoid" bottom: "data" top: "r" }'
-        'layer { name: "a" type: "Eltwise" bottom: "data" bottom: "r" top: "a" eltwise_param { operation: MAX } }',
-        {},
-    ),
-    "slice without points": (
-        'layer { name: "s" type: "Slice" bottom: "data" top: "x" top: "y" }'
-        'layer { name: "a" type: "Concat" bottom: "y" bottom: "x" top: "a" }',
-        {},
-    ),
-    "split, in place and dropout": (
-        'layer { name: "s" type: "Split" bottom: "data" top: "x" top: "y" }'
-        'layer { name: "p" type: "Power" bottom: "y" top: "z" power_param { scale: 2 shift: .5 power: 2 } }'
-        'layer { name: "r" type: "ReLU" bottom: "z" top: "z" relu_param { negative_slope: 0.2 } }'
-        'layer { name: "d" type: "Dropout" bottom: "z" top: "z" dropout_param { dropout_ratio: .5 } }'
-        'layer { name: "b" type: "BNLL" bottom: "z" top: "z" }'
-        'layer { name: "a" type: "Eltwise" bottom: "x" bottom: "z" top: "a" }',
-        {},
-    ),
-    "layers of training": (
-        'layer { name: "r" type: "ELU" bottom: "data" top: "a" elu_param { alpha: .3 } include { phase: TEST } }'
-        'layer { name: "l" type: "SoftmaxWithLoss" bottom: "a" top: "loss" include { phase: TRAIN } }'
-        'layer { name: "m" type: "Accuracy" bottom: "a" top: "accuracy" exclude { phase: TEST } }',
-        {},
-    ),
-    "flatten and softmax": (
-        'layer { name: "f" type: "Flatten" bottom: "data" top: "f" flatten_param { axis: 2 } }'
-        'layer { name: "a" type: "Softmax" bottom: "f" top: "a" softmax_param { axis: -1 } }',
-        {},
-    ),
-    "reshape of some axes": (
-        'layer { name: "a" type: "Reshape" bottom: "data" top: "a"'
-        " reshape_param { shape { dim: 3 dim: -1 } axis: 2 num_axes: 2 } }",
-        {},
-    ),
-}
-
-
-@pytest.mark.parametrize("name", OTHERS)
-def test_networks_of_others_give_the_numbers_of_opencv(tmp_path, name):
-    text, weights = OTHERS[name]
-    files = write(tmp_path, HEADER + text, **weights)
-    x = R.normal(0, 1, (2, 4, 7, 6)).astype(np.float32)
-    model = from_caffe(*files)
-    onnx.checker.check_model(model, full_check=True)
-    assert [value.name for value in model.graph.output] == ["a"]
-    expected = _opencv(files, x)
-    found = run(model, x)["a"]
-    assert found.shape == expected.shape
-    assert relative_error(found, expected) < 1e-5
-
-
-def _opencv(files, x):
-    """OpenCV's importer knows no ``include`` rules, so a copy goes without layers of training."""
-    import cv2
-
-    text = "\n".join(line for line in files[0].read_text().replace("}layer", "}\nlayer").splitlines() if "TRAIN" not in line
-                     and "exclude" not in line)  # fmt: skip
-    net = cv2.dnn.readNetFromCaffe(np.frombuffer(text.encode(), np.uint8), np.fromfile(files[1], np.uint8))
-    net.setInput(x, "data")
-    return net.forward()
-
-
-def test_inner_products_may_be_transposed_and_scales_come_from_blobs(tmp_path):
-    text = (
-        'layer { name: "g" type: "InnerProduct" bottom: "data" top: "g"'
-        " inner_product_param { num_output: 4 transpose: true } }"
-        'layer { name: "a" type: "Scale" bottom: "data" bottom: "g" top: "a" scale_param { axis: 0 bias_term: true } }'
-    )
-    matrix, bias, shift = w(168, 4), w(4), w(2, 4)
-    x = R.normal(0, 1, (2, 4, 7, 6)).astype(np.float32)
-    model = from_caffe(*write(tmp_path, HEADER + text, g=[matrix, bias], a=[shift]))
-    factors = x.reshape(2, 168) @ matrix + bias
-    expected = x * factors[:, :, None, None] + shift[:, :, None, None]
-    np.testing.assert_allclose(run(model, x)["a"], expected, rtol=1e-4, atol=1e-5)
-
-
-def test_the_old_header_gives_the_input(tmp_path):
-    text = 'input: "data" input_dim: 1 input_dim: 2 input_dim: 3 input_dim: 4\nlayer{name:"a" type:"ReLU" bottom:"data" top:"a"}'
-    model = from_caffe(*write(tmp_path, text))
-    assert [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim] == [1, 2, 3, 4]
-    assert model.graph.name == "net"
-
-
-def test_a_blob_that_is_changed_in_place_is_read_as_it_was_at_that_point(tmp_path):
-    text = HEADER + (
-        'layer { name: "p" type: "Power" bottom: "data" top: "x" power_param { shift: 1 } }'
-        'layer { name: "s" type: "Power" bottom: "x" top: "early" power_param { scale: 3 } }'
-        'layer { name: "q" type: "Power" bottom: "x" top: "x" power_param { scale: 2 } }'
-        'layer { name: "r" type: "Power" bottom: "x" top: "x" power_param { shift: 5 } }'
-        'layer { name: "d" type: "ReLU" bottom: "data" top: "data" }'
-    )
-    x = R.normal(0, 1, (2, 4, 7, 6)).astype(np.float32)
-    model = from_caffe(*write(tmp_path, text))
-    onnx.checker.check_model(model, full_check=True)
-    assert [value.name for value in model.graph.output] == ["data.ReLU", "x", "early"]
-    got = run(model, x)
-    np.testing.assert_allclose(got["early"], 3 * (x + 1), rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(got["x"], 2 * (x + 1) + 5, rtol=1e-6)
-    np.testing.assert_array_equal(got["data.ReLU"], np.maximum(x, 0))
-
-
-def test_outputs_can_be_chosen(tmp_path):
-    text, weights = OTHERS["split, in place and dropout"]
-    files = write(tmp_path, HEADER + text, **weights)
-    model = from_caffe(*files, outputs=["z", "data", "z"])
-    onnx.checker.check_model(model, full_check=True)
-    assert [value.name for value in model.graph.output] == ["z", "data.output"]
-    for wrong in (["nothing"], []):
-        with pytest.raises(UsageError, match="there are data, x, y, z, a"):
-            from_caffe(*files, outputs=wrong)
-
-
-def test_a_silenced_piece_can_be_an_output(tmp_path):
-    net = small(LAYERS["crop of rows"])
-    files = to_caffe(net, tmp_path / "a")
-    x = image(net)
-    model = from_caffe(*files, outputs=["0_crop", "0_crop.after"])
-    np.testing.assert_array_equal(run(model, x)["0_crop.after"], x[:, :, 7:])
-    np.testing.assert_array_equal(run_opencv(*files, x, "0_crop"), x[:, :, 1:7])
-
-
-def test_weights_that_no_layer_has_are_told_of(tmp_path, caplog):
-    text, _ = OTHERS["eltwise max"]
-    with caplog.at_level(logging.WARNING):
-        from_caffe(*write(tmp_path, HEADER + text, loss=[[1.0]]))
-    assert "weights of layers that the network has not: loss" in caplog.text
-
-
-# -- what is refused -------------------------------------------------------------------------------------------
-
-RELU = 'layer { name: "a" type: "ReLU" bottom: "data" top: "a" %s }'
-WRONG = {
-    "expected a number that float32": RELU % "relu_param { negative_slope: MAX }",
-    "the field clip is not supported": RELU % "relu_param { clip: 6 }",
-    "the field slope is not supported": RELU % "slope: 6",
-    "neither caffe nor a registered plugin": 'layer { name: "a" type: "Permute" bottom: "data" top: "a" }',
-    "which no layer before it writes": 'layer { name: "a" type: "ReLU" bottom: "b" top: "a" }',
-    "a layer before it has written": f"{RELU % ''} {RELU % ''}",
-    "it writes a blob twice": 'layer { name: "a" type: "Slice" bottom: "data" top: "a" top: "a" }',
-    "it reads 2 blobs, expected 1": 'layer { name: "a" type: "ReLU" bottom: "data" bottom: "data" top: "a" }',
-    "it reads 0 blobs, expected one or more": 'layer { name: "a" type: "Concat" top: "a" }',
-    "the .caffemodel has no blobs for it": CONVOLUTION % "num_output: 2 kernel_size: 1",
-    "is as large as the window": POOLING % "kernel_size: 2 pad: 2",
-    "each must be at least 1": POOLING % "kernel_size: 9 stride: 2",
-    "its last window lies outside": POOLING % "kernel_size: 1 stride: 5",
-    "its output would be": CONVOLUTION % "num_output: 2 kernel_size: 1 stride: 1 pad: 2147483647",
-    "one does not divide the other": CONVOLUTION % "num_output: 2 kernel_size: 1 group: 3",
-    "kernel_size is missing": CONVOLUTION % "num_output: 2",
-    "not both": CONVOLUTION % "num_output: 2 kernel_size: 1 kernel_h: 2 kernel_w: 1",
-    "num_output is there 2 times": CONVOLUTION % "num_output: 2 num_output: 2",
-    "a whole number from 0": CONVOLUTION % "num_output: -2",
-    "one of MAX, AVE": POOLING % "pool: MIN kernel_size: 2",
-    "true or false": POOLING % 'global_pooling: "true"',
-    "use_global_stats": 'layer { name: "a" type: "BatchNorm" bottom: "data" top: "a" batch_norm_param'
-    " { use_global_stats: false } }",
-    "does not cut 4 values": 'layer { name: "a" type: "Slice" bottom: "data" top: "a" top: "b" slice_param'
-    " { slice_point: 9 } }",
-    "which do not fit": 'layer { name: "a" type: "Reshape" bottom: "data" top: "a" reshape_param { shape { dim: 5 } } }',
-    "axis 4 of 4 axes": 'layer { name: "a" type: "Softmax" bottom: "data" top: "a" softmax_param { axis: 4 } }',
-    "only axis: 1": 'layer { name: "a" type: "InnerProduct" bottom: "data" top: "a" inner_product_param'
-    " { num_output: 1 axis: 2 } }",
-    "of one shape": 'layer { name: "b" type: "Flatten" bottom: "data" top: "b" }'
-    'layer { name: "a" type: "Eltwise" bottom: "data" bottom: "b" top: "a" }',
-    "different numbers of axes": 'layer { name: "b" type: "Flatten" bottom: "data" top: "b" }'
-    'layer { name: "a" type: "Concat" bottom: "data" bottom: "b" top: "a" }',
-    "unknown parameters": 'layer { name: "a" type: "Reorg" bottom: "data" top: "a" reorg_param { steps: 2 } }',
-    "expected at least 1": 'layer { name: "a" type: "Reorg" bottom: "data" top: "a" reorg_param { stride: 0 } }',
-    "expected int": 'layer { name: "a" type: "Reorg" bottom: "data" top: "a" reorg_param { stride: { a: 1 } } }',
-    "height": 'layer { name: "a" type: "Reorg" bottom: "data" top: "a" reorg_param { stride: 2 } }',
-    "it writes 2 blobs": 'layer { name: "a" type: "ShuffleChannel" bottom: "data" top: "a" top: "b" }',
-    "of caffe's old form": 'layers { name: "a" type: RELU bottom: "data" top: "a" }',
-    "each of another name": 'layer { name: "a" type: "Input" top: "data" input_param { shape { dim: 1 } } }',
-    "it has no layers": "",
-    "a text in quotes": "layer { name: a }",
-    "fields in braces": "layer: 4",
-    "the field stage is not supported": RELU % 'include { stage: "x" }',
-}
-
-
-@pytest.mark.parametrize("message", WRONG)
-def test_what_is_not_converted_is_refused_with_its_line(tmp_path, message):
-    files = write(tmp_path, HEADER + WRONG[message])
-    with pytest.raises(ModelError, match="(?s)" + message.replace(".", r"\.")) as caught:
-        from_caffe(*files)
-    assert caught.value.path == str(files[0])
-    assert 1 <= caught.value.line <= 2
-    assert str(caught.value).startswith(f"{files[0]}:{caught.value.line}: ")
-
-
-def test_an_unknown_type_says_what_to_do(tmp_path):
-    files = write(tmp_path, HEADER + WRONG["neither caffe nor a registered plugin"])
-    with pytest.raises(ModelError, match=r"layer 'a' \(Permute\).*Convolution.*\nDo: register a plugin") as caught:
-        from_caffe(*files)
-    assert caught.value.layer == "a"
-
-
-def test_weights_of_another_shape_are_refused(tmp_path):
-    text = CONVOLUTION % "num_output: 2 kernel_size: 1"
-    for blobs in ([w(2, 4, 1, 2), w(2)], [w(2, 4, 1, 1)], [w(2, 4, 1, 1), w(2), w(2)], [w(4, 2, 1, 1), w(2)]):
-        with pytest.raises(ModelError, match=r"layer 'a' \(Convolution\).*\(2, 4, 1, 1\)"):
-            from_caffe(*write(tmp_path, HEADER + text, a=blobs))
-    with pytest.raises(ModelError, match="layers of this type do not have"):
-        from_caffe(*write(tmp_path, HEADER + RELU % "", a=[w(2)]))
-
-
-def test_a_negative_variance_is_refused(tmp_path):
-    text = 'layer { name: "a" type: "BatchNorm" bottom: "data" top: "a" }'
-    for factor, variance in ((1, -1), (1e-40, 1e30), (-1, 1)):
-        with pytest.raises(ModelError, match="variance"):
-            from_caffe(*write(tmp_path, HEADER + text, a=[w(4), [variance] * 4, [factor]]))
-
-
-def test_a_factory_that_makes_no_plugin_is_refused(tmp_path):
-    class Wrong:
-        def is_plugin(self, layer_type):
-            return True
-
-        def create_plugin(self, layer_type, parameters):
-            return "no plugin"
-
-    with pytest.raises(ModelError, match="which is no plugin"):
-        from_caffe(*write(tmp_path, HEADER + RELU % ""), plugin_factory=Wrong())
-
-
-# -- damaged files ---------------------------------------------------------------------------------------------
-
-_VALUES = st.sampled_from(
-    [
-        *("0", "-1", "1", "2", "7", "999999999", "2147483647", "99999999999999999999", "x", "nan", "inf", "1e39", "-0"),
-        *('"a"', '"data"', "{", "}", "[1,2]", "true", "MAX", "TRAIN", "0x7fffffff"),
-    ]
-)
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    """Texts and weights of networks that have all layers between them."""
-    folder = tmp_path_factory.mktemp("written")
-    nets = [network(), small(HEADS), small(EXPRESSIBLE), *(small(layers) for layers in LAYERS.values())]
-    files = [
-        to_caffe(net, folder / "a", fold=number % 2 == 0) and (folder / "a") for number, net in enumerate(nets[:0])
-    ]
-    for number, net in enumerate(nets):
-        text, binary = to_caffe(net, folder / "a", fold=number % 2 == 0)
-        files.append((text.read_text(), binary.read_bytes()))
-    return folder, files
-
-
-@settings(max_examples=300, deadline=2000, suppress_health_check=[HealthCheck.too_slow])
-@given(data=st.data())
-def test_a_damaged_prototxt_gives_a_network_or_an_error_with_its_line(written, data):
-    folder, files = written
-    text, binary = data.draw(st.sampled_from(files), "file")
-    lines = text.splitlines()
-    for _ in range(data.draw(st.integers(1, 4))):
-        place, other = (data.draw(st.integers(0, len(lines) - 1)) for _ in range(2))
-        match data.draw(st.sampled_from(["double", "drop", "swap", "value", "value", "copy", "character", "cut"])):
-            case "double":
-                lines.insert(other, lines[place])
-            case "drop" if len(lines) > 1:
-                del lines[place]
-            case "swap":
-                lines[place], lines[other] = lines[other], lines[place]
-            case "value":
-                lines[place] = lines[place].partition(":")[0] + ": " + data.draw(_VALUES)
-            case "copy":
-                lines[place] = lines[place].partition(":")[0] + ":" + lines[other].partition(":")[2]
-            case "character" if lines[place]:
-                at = data.draw(st.integers(0, len(lines[place]) - 1))
-                lines[place] = lines[place][:at] + data.draw(st.characters(codec="utf-8")) + lines[place][at + 1 :]
-            case "cut":
-                lines = lines[: place + 1]
-    (folder / "b.prototxt").write_text("\n".join(lines), encoding="utf-8")
-    (folder / "b.caffemodel").write_bytes(binary)
-    try:
-        model = from_caffe(folder / "b.prototxt", folder / "b.caffemodel")
-    except ModelError as error:
-        line = error.line
-    else:
-        line = 1
-        assert model.graph.node
-        assert model.graph.output
-    assert 1 <= line <= len(lines) + 1
-
-
-@settings(max_examples=200, deadline=2000, suppress_health_check=[HealthCheck.too_slow])
-@given(data=st.data())
-def test_a_damaged_caffemodel_gives_a_network_or_an_error_with_the_place(written, data):
-    folder, files = written
-    text, binary = data.draw(st.sampled_from(files), "file")
-    damaged = bytearray(binary[: data.draw(st.integers(0, len(binary)))] if data.draw(st.booleans()) else binary)
-    for _ in range(data.draw(st.integers(0, 3))):
-        if damaged:
-            most = len(damaged) - 1 if data.draw(st.booleans()) else min(len(damaged) - 1, 300)
-            damaged[data.draw(st.integers(0, most))] = data.draw(st.integers(0, 255))
-    damaged += data.draw(st.binary(max_size=30))
-    (folder / "b.prototxt").write_text(text, encoding="utf-8")
-    (folder / "b.caffemodel").write_bytes(damaged)
-    try:
-        model = from_caffe(folder / "b.prototxt", folder / "b.caffemodel")
-    except ModelError as error:
-        place = error.offset if "offset" in error.facts else 0
-    else:
-        place = 0
-        for tensor in model.graph.initializer:
-            assert np.isfinite(onnx.numpy_helper.to_array(tensor)).all()
-    assert 0 <= place <= len(damaged)

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from darknet2caffe import read_network, to_caffe, to_onnx, write_darknet
+from darknet2caffe import read_network, to_caffe, to_onnx
 from darknet2caffe.caffe_schema import messages
 from darknet2caffe.cfg import parse_cfg
 from darknet2caffe.weights import Header, Weights
 from pytrtplugins.errors import UsageError
 from tests.darknet2caffe.caffe import PLUGINS, opencv, read_prototxt, run_opencv
-from tests.darknet2caffe.networks import first_layers, image, published, relative_error, run
+from tests.darknet2caffe.networks import darknet_output, first_layers, image, published, relative_error, run
 
 NET = "[net]\nwidth=12\nheight=8\nchannels=4\n"
 EXPRESSIBLE = """
@@ -113,13 +113,6 @@ def small(layers: str, dialect: str = "auto"):
 def last_output(network, x, **options):
     model = to_onnx(network, **options)
     return run(model, x)[model.graph.output[-1].name]
-
-
-def darknet_output(libdarknet, net, folder, x):
-    write_darknet(net, folder / "a.cfg", folder / "a.weights")
-    with libdarknet.load(folder / "a.cfg", folder / "a.weights") as oracle:
-        oracle.predict(x[0])
-        return oracle.layer_output(net.outputs[-1].index)
 
 
 @pytest.mark.parametrize("fold", [True, False])
