@@ -29,6 +29,8 @@ from .container import read_engine_file
 if TYPE_CHECKING:
     import onnx
 
+    from ..graph import Graph
+
 __all__ = ["availability", "build", "engine_class", "load_engine", "names"]
 
 _log = logging.getLogger(__name__)
@@ -69,7 +71,7 @@ def availability() -> tuple[Availability, ...]:
 
 
 def build(
-    model: str | Path | onnx.ModelProto,
+    model: str | Path | onnx.ModelProto | Graph,
     *,
     engine: str = "auto",
     precision: str = "fp32",
@@ -82,7 +84,7 @@ def build(
     """Make a network ready to run.
 
     Args:
-        model: An ONNX file or model. With Q/DQ nodes inside, it is taken as it is.
+        model: An ONNX file, a model, or a graph. With Q/DQ nodes inside, it is taken as it is.
         engine: Name of an engine, or ``"auto"``: the first that this machine has.
         precision: ``"fp32"``, ``"int8"``, or what else the engine has.
         calibration: For INT8: a calibrator (its cache is used if it fits, else it calibrates and writes it), a table, or the
@@ -138,6 +140,7 @@ def load_engine(path: str | Path) -> Engine:
         engine_class(metadata["engine"])  # a file names one engine, never "auto"
         cls = _available_class(metadata["engine"])
         cls.check_precision(options.precision)
+        again = f"\nDo: pytrt build MODEL.onnx --engine {cls.name} --precision {options.precision} -o {path}"
         reason = cls.check_requirements(dict(metadata["requirements"]))
         model = require("onnx", extra="onnx", feature="loading an engine").ModelProto.FromString(data)
         if not reason:
