@@ -14,14 +14,16 @@ from .registry import lookup, registered
 from .tensor import DType, SymbolicDim, TensorDesc
 
 if TYPE_CHECKING:
-    from . import calibration, engines, layers, models, passes, tensorrt, testing, vision
+    from . import calibration, cuda, engines, layers, models, passes, tensorrt, testing, vision
     from .check import check_plugin
+    from .cuda import CudaKernel
     from .engines import build, load_engine
     from .graph import Graph, load_onnx
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "CudaKernel",
     "DType",
     "Graph",
     "Plugin",
@@ -31,6 +33,7 @@ __all__ = [
     "build",
     "calibration",
     "check_plugin",
+    "cuda",
     "engines",
     "layers",
     "load_engine",
@@ -46,6 +49,7 @@ __all__ = [
 ]
 
 _LAZY = {
+    "CudaKernel": "cuda",
     "build": "engines",
     "load_engine": "engines",
     "check_plugin": "check",

@@ -5,6 +5,7 @@
     │  ├─ DimsError             also ValueError      a shape that the plugin does not accept
     │  ├─ FieldError            also ValueError      a typed attribute with a wrong name, type or value
     │  ├─ RegistryError         also LookupError     a plugin key that is unknown or already taken
+    │  ├─ KernelError           also ValueError      a CUDA kernel that does not compile, or is launched wrongly
     │  ├─ SerializationError    also ValueError      bytes that are not a serialized plugin
     │  └─ ConformanceError      also AssertionError  check_plugin found a defect
     ├─ EngineError
@@ -40,6 +41,7 @@ __all__ = [
     "FieldError",
     "FormatError",
     "ImageError",
+    "KernelError",
     "MissingExtraError",
     "ModelError",
     "NoDataError",
@@ -87,6 +89,10 @@ class FieldError(PluginError, ValueError):
 
 class RegistryError(PluginError, LookupError):
     """A plugin key that is unknown, or taken by another class."""
+
+
+class KernelError(PluginError, ValueError):
+    """A CUDA kernel that does not compile, or is launched with wrong arguments; ``.path`` and ``.line`` say where."""
 
 
 class SerializationError(PluginError, ValueError):

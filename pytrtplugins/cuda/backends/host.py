@@ -1,0 +1,94 @@
+"""Kernels on a CPU: the same source, compiled by a C++ compiler, one thread of the grid after the other."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...errors import UnavailableError
+from ..cache import cached_file
+from ..record import Constant
+from ..signature import C_TYPES, Parameter
+from ..source import KERNELS, CompileUnit, compile_error
+
+__all__ = ["available", "load"]
+
+Launch = Callable[[tuple[int, int, int], tuple[int, int, int], Sequence[Any]], None]
+_FLAGS = ("-x", "c++", "-std=c++17", "-O2", "-fPIC", "-shared", "-ffp-contract=off", "-fwrapv", "-w")
+
+
+@functools.cache
+def _compiler() -> tuple[str, str]:
+    """Path and version of the C++ compiler; empty where there is none."""
+    path = shutil.which("g++") or shutil.which("clang++") or ""
+    if not path:
+        return "", ""
+    version = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+    return path, version.partition("\n")[0]
+
+
+def available() -> bool:
+    """Whether kernels can be compiled for this CPU."""
+    return bool(_compiler()[0])
+
+
+def load(unit: CompileUnit) -> Launch:
+    """Compile a kernel, or find it in the cache.
+
+    Returns:
+        Runs it: grid, block, one value for each parameter.
+
+    Raises:
+        UnavailableError: there is no C++ compiler, or the kernel needs what the host does not have.
+        KernelError: the kernel does not compile.
+    """
+    path, version = _compiler()
+    if not path:
+        raise UnavailableError(
+            f"kernel {unit.signature.name}: the arrays are NumPy's, and a kernel runs on a CPU through a C++ compiler, which "
+            "is not installed.\nDo: apt-get install g++"
+        )
+    if "extern __shared__" in unit.source:
+        raise UnavailableError(f"kernel {unit.signature.name} uses dynamic shared memory: it runs on a GPU only")
+    code, options = unit.host_code(), [option for option in unit.options if option.startswith(("-D", "-I"))]
+
+    def compile_to(target: Path) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder) / "kernel.cpp"
+            source.write_text(code, encoding="utf-8")
+            command = [path, *_FLAGS, *options, f"-I{KERNELS / 'host'}", str(source), "-o", str(target)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise compile_error(unit, done.stderr, f"{version}, for the CPU")
+
+    library = ctypes.CDLL(str(cached_file([code, *options, *_FLAGS, version], ".so", compile_to)))
+    function = library.pytrt_launch
+    function.restype = None
+    function.argtypes = [ctypes.POINTER(ctypes.c_uint)] * 2 + [
+        _ctype(parameter) for parameter in unit.signature.parameters
+    ]
+
+    def launch(grid: tuple[int, int, int], block: tuple[int, int, int], values: Sequence[Any]) -> None:
+        function((ctypes.c_uint * 3)(*grid), (ctypes.c_uint * 3)(*block), *map(_value, values))
+
+    return launch
+
+
+def _ctype(parameter: Parameter) -> Any:
+    if parameter.pointer:
+        return ctypes.c_void_p
+    return np.ctypeslib.as_ctypes_type(np.dtype(C_TYPES[parameter.type]))
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, Constant):
+        value = value.array
+    return value.ctypes.data if isinstance(value, np.ndarray) else value

@@ -1,0 +1,207 @@
+// CUDA's names for a C++ compiler, so that a kernel's source runs on a CPU: one thread after the other, block by block.
+// A kernel with __syncthreads needs PYTRT_HOST_BARRIERS: the threads of a block are then fibers that wait for each other.
+// Launches of one library run one at a time, since blockIdx and __shared__ variables are its globals.
+#ifndef PYTRT_HOST_SHIM_H
+#define PYTRT_HOST_SHIM_H
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+
+#ifdef PYTRT_HOST_BARRIERS
+#include <ucontext.h>
+
+#include <memory>
+#include <vector>
+#endif
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __constant__ static
+#define __shared__ static
+
+struct uint3 { unsigned x, y, z; };
+struct dim3 {
+    unsigned x, y, z;
+    constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+struct alignas(8) int2 { int x, y; };
+struct alignas(16) int4 { int x, y, z, w; };
+struct alignas(8) uint2 { unsigned x, y; };
+struct alignas(16) uint4 { unsigned x, y, z, w; };
+struct alignas(8) float2 { float x, y; };
+struct alignas(16) float4 { float x, y, z, w; };
+
+inline int2 make_int2(int x, int y) { return {x, y}; }
+inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
+inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+inline float2 make_float2(float x, float y) { return {x, y}; }
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+
+// float16: storage, and conversion with rounding to even.
+struct __half {
+    uint16_t bits;
+
+    __half() = default;
+    __half(float value) {
+        uint32_t word;
+        std::memcpy(&word, &value, 4);
+        uint32_t const sign = (word >> 16) & 0x8000u, magnitude = word & 0x7FFFFFFFu;
+        if (magnitude > 0x7F800000u) {
+            bits = static_cast<uint16_t>(sign | 0x7E00u);  // NaN
+        } else if (magnitude >= 0x477FF000u) {
+            bits = static_cast<uint16_t>(sign | 0x7C00u);  // rounds beyond the largest: infinity
+        } else if (magnitude >= 0x38800000u) {
+            uint32_t const rounded = magnitude + 0xFFFu + ((magnitude >> 13) & 1u);
+            bits = static_cast<uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
+        } else {  // below the normal range: a float adds 0.5 and rounds at the right bit
+            float shifted;
+            std::memcpy(&shifted, &magnitude, 4);
+            shifted += 0.5f;
+            std::memcpy(&word, &shifted, 4);
+            bits = static_cast<uint16_t>(sign | (word - 0x3F000000u));
+        }
+    }
+    operator float() const {
+        uint32_t const sign = (bits & 0x8000u) << 16, exponent = (bits >> 10) & 31u, mantissa = bits & 0x3FFu;
+        uint32_t word = sign | (exponent == 31 ? 0x7F800000u : (exponent + 112u) << 23) | (mantissa << 13);
+        float value;
+        if (exponent == 0) {
+            value = static_cast<float>(mantissa) * 5.9604644775390625e-8f;  // 2^-24
+            std::memcpy(&word, &value, 4);
+            word |= sign;
+        }
+        std::memcpy(&value, &word, 4);
+        return value;
+    }
+};
+typedef __half half;
+
+inline float __half2float(__half value) { return value; }
+inline __half __float2half(float value) { return value; }
+inline __half __float2half_rn(float value) { return value; }
+
+// Without contraction into fused products (-ffp-contract=off) these are the plain operators.
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fsub_rn(float a, float b) { return a - b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fdiv_rn(float a, float b) { return a / b; }
+inline float __fsqrt_rn(float a) { return std::sqrt(a); }
+inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
+inline float __expf(float a) { return std::exp(a); }
+inline int __float2int_rn(float a) { return static_cast<int>(std::nearbyint(a)); }
+inline int __float2int_rz(float a) { return static_cast<int>(a); }
+
+template <typename T> inline T __ldg(T const* address) { return *address; }
+inline int min(int a, int b) { return a < b ? a : b; }
+inline int max(int a, int b) { return a < b ? b : a; }
+inline long long min(long long a, long long b) { return a < b ? a : b; }
+inline long long max(long long a, long long b) { return a < b ? b : a; }
+inline float min(float a, float b) { return std::fmin(a, b); }
+inline float max(float a, float b) { return std::fmax(a, b); }
+
+// One thread runs at a time, so that these need no lock.
+template <typename T> inline T atomicAdd(T* address, T value) { T const old = *address; *address = old + value; return old; }
+template <typename T> inline T atomicMax(T* address, T value) { T const old = *address; if (old < value) *address = value; return old; }
+template <typename T> inline T atomicMin(T* address, T value) { T const old = *address; if (value < old) *address = value; return old; }
+template <typename T> inline T atomicExch(T* address, T value) { T const old = *address; *address = value; return old; }
+inline void __threadfence() {}
+
+static uint3 threadIdx, blockIdx;
+static dim3 blockDim, gridDim;
+static constexpr int warpSize = 32;
+
+namespace pytrt_host {
+
+inline std::mutex& turn() {
+    static std::mutex one_at_a_time;
+    return one_at_a_time;
+}
+
+#ifdef PYTRT_HOST_BARRIERS
+struct Fiber {
+    ucontext_t context;
+    std::unique_ptr<char[]> stack;
+    bool done;
+};
+static ucontext_t scheduler;
+static Fiber* running;
+static void (*body_of_fiber)(void*);
+static void* argument_of_fiber;
+
+static void fiber_main() {
+    body_of_fiber(argument_of_fiber);
+    running->done = true;
+    swapcontext(&running->context, &scheduler);
+}
+
+template <typename Body>
+void run_block(Body& body, std::vector<Fiber>& fibers) {
+    constexpr size_t stack_bytes = 64 << 10;
+    body_of_fiber = [](void* pointer) { (*static_cast<Body*>(pointer))(); };
+    argument_of_fiber = &body;
+    for (Fiber& fiber : fibers) {
+        if (!fiber.stack) fiber.stack.reset(new char[stack_bytes]);
+        getcontext(&fiber.context);
+        fiber.context.uc_stack.ss_sp = fiber.stack.get();
+        fiber.context.uc_stack.ss_size = stack_bytes;
+        fiber.context.uc_link = &scheduler;
+        fiber.done = false;
+        makecontext(&fiber.context, fiber_main, 0);
+    }
+    for (bool left = true; left;) {
+        left = false;
+        for (size_t index = 0; index < fibers.size(); ++index) {
+            if (fibers[index].done) continue;
+            unsigned const flat = static_cast<unsigned>(index);
+            threadIdx = {flat % blockDim.x, flat / blockDim.x % blockDim.y, flat / (blockDim.x * blockDim.y)};
+            running = &fibers[index];
+            swapcontext(&scheduler, &running->context);
+            left = left || !running->done;
+        }
+    }
+}
+#endif
+
+// Call body() once for each thread of the grid.
+template <typename Body>
+void run(dim3 grid, dim3 block, Body body) {
+    std::lock_guard<std::mutex> const lock(turn());
+    gridDim = grid;
+    blockDim = block;
+#ifdef PYTRT_HOST_BARRIERS
+    std::vector<Fiber> fibers(static_cast<size_t>(block.x) * block.y * block.z);
+#endif
+    for (blockIdx.z = 0; blockIdx.z < grid.z; ++blockIdx.z) {
+        for (blockIdx.y = 0; blockIdx.y < grid.y; ++blockIdx.y) {
+            for (blockIdx.x = 0; blockIdx.x < grid.x; ++blockIdx.x) {
+#ifdef PYTRT_HOST_BARRIERS
+                run_block(body, fibers);
+#else
+                for (threadIdx.z = 0; threadIdx.z < block.z; ++threadIdx.z) {
+                    for (threadIdx.y = 0; threadIdx.y < block.y; ++threadIdx.y) {
+                        for (threadIdx.x = 0; threadIdx.x < block.x; ++threadIdx.x) body();
+                    }
+                }
+#endif
+            }
+        }
+    }
+}
+
+}  // namespace pytrt_host
+
+#ifdef PYTRT_HOST_BARRIERS
+inline void __syncthreads() {
+    uint3 const mine = threadIdx;
+    swapcontext(&pytrt_host::running->context, &pytrt_host::scheduler);
+    threadIdx = mine;
+}
+#endif
+
+#endif  // PYTRT_HOST_SHIM_H
