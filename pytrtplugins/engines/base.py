@@ -41,7 +41,7 @@ class BuildOptions:
         precision: Arithmetic of the layers: ``"fp32"``, ``"bf16"``, ``"fp16"`` or ``"int8"``.
         threads: Threads of one run; None: all cores that the process may use.
         device: The engine's own name for a device, such as ``"CPU"``; None: its default.
-        settings: The engine's own settings, by name; JSON values.
+        settings: The engine's own settings, by name; values of JSON, and paths, which become texts.
     """
 
     precision: str = "fp32"
@@ -50,6 +50,10 @@ class BuildOptions:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.settings, Mapping):
+            raise UsageError(f"settings: expected values by name, found {self.settings!r}")
+        values = {name: str(value) if isinstance(value, Path) else value for name, value in self.settings.items()}
+        object.__setattr__(self, "settings", values)
         if self.threads is not None and not (type(self.threads) is int and 1 <= self.threads <= _MOST_THREADS):
             raise UsageError(
                 f"threads: expected a whole number from 1 to {_MOST_THREADS}, found {self.threads!r}",

@@ -13,7 +13,7 @@ from ...errors import BuildError
 from ..base import BuildOptions
 from ._api import Api
 from .collected import ErrorLog, collecting
-from .logger import make_logger
+from .logger import Messages, make
 from .settings import Range, Settings
 
 if TYPE_CHECKING:
@@ -50,12 +50,11 @@ def build_plan(
         BuildError: TensorRT cannot parse or build the model; the message holds what it said.
         Exception: what a plugin raised, as it raised it.
     """
-    trt = api.trt
     with device.cupy.cuda.Device(device.index), collecting(ErrorLog()) as errors:
-        logger = make_logger(api)
-        builder = trt.Builder(logger)
+        said = Messages(api)
+        builder = make(api, "Builder")
         network = builder.create_network(api.network_flags(typed=calibrator is None))
-        _parse(api, model, network, logger, errors)
+        _parse(api, model, network, said, errors)
         config = builder.create_builder_config()
         _configure(api, config, options, settings)
         profile = _add_profile(api, builder, config, ranges)
@@ -66,7 +65,7 @@ def build_plan(
         if bridge is not None:
             bridge.check()
         if plan is None:
-            raise BuildError(f"TensorRT {api.version} cannot build the model:\n{logger.text()}", engine="tensorrt")
+            raise BuildError(f"TensorRT {api.version} cannot build the model:\n{said.text()}", engine="tensorrt")
         _keep_timing_cache(config, cache)
         return bytes(plan)
 
@@ -79,15 +78,16 @@ def timing_cache_path(api: Api, settings: Settings, device: Device) -> Path | No
     return base / f"tensorrt-{api.version}-{device.name.replace(' ', '-')}.timing"
 
 
-def _parse(api: Api, model: onnx.ModelProto, network: Any, logger: Any, errors: ErrorLog) -> None:
-    parser = api.trt.OnnxParser(network, logger)
+def _parse(api: Api, model: onnx.ModelProto, network: Any, said: Messages, errors: ErrorLog) -> None:
+    """Fill the network, which keeps the parser alive: that owns the weights."""
+    parser = make(api, "OnnxParser", network)
     api.allow_plugins_with_standard_names(parser)
     if not parser.parse(model.SerializeToString()):
         errors.check()
         found = [parser.get_error(index) for index in range(parser.num_errors)]
         texts = [f"node {error.node()} {error.node_name()!r}: {error.desc()}" for error in found]
         raise BuildError(
-            "TensorRT's parser cannot read the model:\n" + ("\n".join(texts) or logger.text()), engine="tensorrt"
+            "TensorRT's parser cannot read the model:\n" + ("\n".join(texts) or said.text()), engine="tensorrt"
         )
 
 
@@ -131,17 +131,19 @@ def _load_timing_cache(api: Api, config: Any, settings: Settings, device: Device
     if path is None:
         return None
     data = path.read_bytes() if path.is_file() else b""
-    if not config.set_timing_cache(config.create_timing_cache(data), ignore_mismatch=False):
+    known = config.create_timing_cache(data)  # None: it is damaged
+    if known is None or not config.set_timing_cache(known, ignore_mismatch=False):
         _log.warning("%s: TensorRT does not take this timing cache; it is made anew", path)
         config.set_timing_cache(config.create_timing_cache(b""), ignore_mismatch=False)
     return path
 
 
 def _keep_timing_cache(config: Any, path: Path | None) -> None:
-    if path is None:
+    cache = None if path is None else config.get_timing_cache()
+    if path is None or cache is None:
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, bytes(config.get_timing_cache().serialize()))
+        write_atomic(path, bytes(cache.serialize()))
     except OSError as error:  # the engine is built all the same
         _log.warning("%s: the timing cache cannot be written: %s", path, error)

@@ -7,24 +7,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
 from ...calibration import CalibrationTable, Calibrator
 from ...errors import BuildError, EngineError, UnavailableError
 from ...passes import quantized_tensors
 from ...registry import PluginKey
 from ...tensor import DType
-from ..base import Arrays, Availability, BuildOptions, Engine, ExecutionContext
+from ..base import Availability, BuildOptions, Engine, ExecutionContext
 from ..calibrate import float_tensors, network_digest
 from . import _api
 from .builder import build_plan
 from .calibration import CalibrationSource, make_calibrator
 from .collected import ErrorLog, collecting
+from .context import TensorrtContext
 from .creators import register_key
 from .device import find_device
 from .graph import parser_form, plugin_keys, written_out
 from .half import to_half
-from .logger import make_logger
+from .logger import Messages, make
 from .settings import NAMES, Settings
 
 if TYPE_CHECKING:
@@ -62,16 +61,16 @@ class TensorrtEngine(Engine):
         plan: bytes | None = None,
     ) -> None:
         super().__init__(model, options)
-        self._api = _api.load()
+        self.api = _api.load()
         self._settings = Settings.read(options.settings)
-        self._device = find_device(options.device)
-        self._errors = ErrorLog()
+        self.device = find_device(options.device)
+        self.errors = ErrorLog()
         self._form = written_out(model)
         self._keys = plugin_keys(self._form)
         for key in self._keys:
             register_key(key)
         self.plan = self._build(calibration) if plan is None else plan
-        self._logger, self._runtime, self._engine = self._deserialize()
+        self._runtime, self.cuda_engine = self._deserialize()
 
     @classmethod
     def availability(cls) -> Availability:
@@ -116,10 +115,10 @@ class TensorrtEngine(Engine):
     def requirements(self) -> dict[str, Any]:
         """TensorRT's version, the GPU, and the plugins that must be registered."""
         return {
-            "tensorrt": self._api.version,
+            "tensorrt": self.api.version,
             "version_compatible": self._settings.version_compatible,
-            "device": self._device.name,
-            "compute_capability": self._device.capability,
+            "device": self.device.name,
+            "compute_capability": self.device.capability,
             "plugins": [list(key) for key in self._keys],
         }
 
@@ -130,11 +129,11 @@ class TensorrtEngine(Engine):
         Raises:
             RegistryError: it names a plugin that is not registered.
         """
-        here, built = _api.load().version, str(requirements.get("tensorrt"))
-        major = built.partition(".")[0] == here.partition(".")[0]
-        newer = _numbers(here) >= _numbers(built)
-        if built != here and not (requirements.get("version_compatible") is True and major and newer):
-            return f"it was built with TensorRT {built}; here is {here}"
+        api = _api.load()
+        compatible = requirements.get("version_compatible") is True
+        reason = _version_problem(api, str(requirements.get("tensorrt")), compatible)
+        if reason:
+            return reason
         device = find_device()
         if requirements.get("compute_capability") != device.capability:
             return (
@@ -152,7 +151,7 @@ class TensorrtEngine(Engine):
         return TensorrtContext(self)
 
     def _build(self, source: CalibrationSource | None) -> bytes:
-        self._api.require_builder()
+        self.api.require_builder()
         form = self._form
         if self.precision in _HALF:
             form = to_half(form, _HALF[self.precision])
@@ -160,76 +159,46 @@ class TensorrtEngine(Engine):
         calibrator = None
         if source is not None:
             batch = next(iter(ranges.values()))[1][0] if ranges else int(self.inputs[0].dims[0])
-            calibrator = functools.partial(make_calibrator, self._api, source, batch, self._device)
-        return build_plan(self._api, parser_form(form), self.options, self._settings, ranges, self._device, calibrator)
+            calibrator = functools.partial(make_calibrator, self.api, source, batch, self.device)
+        return build_plan(self.api, parser_form(form), self.options, self._settings, ranges, self.device, calibrator)
 
-    def _deserialize(self) -> tuple[Any, Any, Any]:
+    def _deserialize(self) -> tuple[Any, Any]:
         """The runtime, and its engine; every creator that the engine names is registered already."""
-        logger = make_logger(self._api)
-        with self._device.cupy.cuda.Device(self._device.index), collecting(self._errors):
-            runtime = self._api.trt.Runtime(logger)
+        said = Messages(self.api)
+        with self.device.cupy.cuda.Device(self.device.index), collecting(self.errors):
+            runtime = make(self.api, "Runtime")
             if self._settings.version_compatible:
                 runtime.engine_host_code_allowed = True
             engine = runtime.deserialize_cuda_engine(self.plan)
         if engine is None:
-            raise BuildError(f"TensorRT {self._api.version} cannot load the engine:\n{logger.text()}", engine=self.name)
-        return logger, runtime, engine
+            raise BuildError(f"TensorRT {self.api.version} cannot load the engine: {said.text()}", engine=self.name)
+        self._check_bindings(engine)
+        return runtime, engine
+
+    def _check_bindings(self, engine: Any) -> None:
+        """Require inputs and outputs of the model's names and types, on the GPU."""
+        for desc in (*self.inputs, *self.outputs):
+            if engine.get_tensor_mode(desc.name) == self.api.trt.TensorIOMode.NONE:
+                raise BuildError(f"the engine has no tensor {desc.name!r}: it is another model's", engine=self.name)
+            dtype = self.api.dtype(engine.get_tensor_dtype(desc.name))
+            if dtype != desc.dtype:
+                raise BuildError(f"tensor {desc.name!r}: TensorRT made it {dtype}, the model {desc.dtype}")
+            if engine.is_shape_inference_io(desc.name):
+                raise BuildError(
+                    f"tensor {desc.name!r} holds sizes of other tensors, which TensorRT wants in the CPU's memory.\n"
+                    "Do: make the sizes constants of the model"
+                )
 
 
-class TensorrtContext(ExecutionContext):
-    """One of TensorRT's execution contexts, with a stream and buffers of its own."""
-
-    engine: TensorrtEngine
-
-    def __init__(self, engine: TensorrtEngine) -> None:
-        super().__init__(engine)
-        self._cupy, self._where = engine._device.cupy, engine._device.index
-        with self._cupy.cuda.Device(self._where), collecting(engine._errors):
-            self._context = engine._engine.create_execution_context()
-            self._stream = self._cupy.cuda.Stream(non_blocking=True)
-        if self._context is None:
-            raise EngineError(f"{engine!r}: TensorRT cannot make a context:\n{engine._logger.text()}")
-        self._buffers: dict[str, Any] = {}
-
-    def _run(self, inputs: Arrays) -> Arrays:
-        with self._cupy.cuda.Device(self._where), self._stream, collecting(ErrorLog()) as errors:
-            for name, array in inputs.items():
-                if self._buffer(name, array.shape, array.dtype) and not self._context.set_input_shape(
-                    name, array.shape
-                ):
-                    raise EngineError(f"input {name!r}: TensorRT refuses dims {array.shape}: {self._said()}")
-                self._buffers[name].set(array, stream=self._stream)
-            for desc in self.engine.outputs:
-                dims = tuple(self._context.get_tensor_shape(desc.name))
-                errors.check()
-                if any(dim < 0 for dim in dims):
-                    raise EngineError(f"output {desc.name!r}: TensorRT cannot tell its dims: {dims}; {self._said()}")
-                self._buffer(desc.name, dims, desc.dtype.numpy)
-            if not self._context.execute_async_v3(self._stream.ptr):
-                errors.check()
-                raise EngineError(f"{self.engine!r}: the run failed: {self._said()}")
-            found = {desc.name: self._buffers[desc.name].get(stream=self._stream) for desc in self.engine.outputs}
-            self._stream.synchronize()
-        return found
-
-    def _buffer(self, name: str, dims: tuple[int, ...], dtype: Any) -> bool:
-        """Have a buffer of these dims; whether it is a new one."""
-        held = self._buffers.get(name)
-        if held is not None and held.shape == tuple(dims):
-            return False
-        self._stream.synchronize()  # the last run may still read the old one
-        self._buffers[name] = self._cupy.empty(dims, np.dtype(dtype))
-        if not self._context.set_tensor_address(name, int(self._buffers[name].data.ptr)):
-            raise EngineError(f"tensor {name!r}: TensorRT refuses the buffer: {self._said()}")
-        return True
-
-    def _said(self) -> str:
-        return str(self.engine._logger.text())
-
-    def _close(self) -> None:
-        self._stream.synchronize()
-        self._buffers.clear()
-        del self._context
+def _version_problem(api: _api.Api, built: str, compatible: bool) -> str:
+    """Why this TensorRT cannot load an engine of another; empty when it can."""
+    here = api.version
+    same_major = built.partition(".")[0] == here.partition(".")[0]
+    if built != here and not (compatible and same_major and _numbers(here) >= _numbers(built)):
+        return f"it was built with TensorRT {built}; here is {here}"
+    if not api.builds and not compatible:
+        return f"it was built without the setting version_compatible=true, which {api.name} needs"
+    return ""
 
 
 def _dims(info: onnx.ValueInfoProto) -> tuple[int | str, ...]:

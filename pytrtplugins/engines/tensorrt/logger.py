@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import logging
+from collections import deque
 from typing import Any
 
+from ...errors import UnavailableError
 from ._api import Api
 
-__all__ = ["make_logger"]
+__all__ = ["Messages", "make", "the_logger"]
 
 _log = logging.getLogger(__name__)
 _LEVELS = {
@@ -18,11 +20,17 @@ _LEVELS = {
     "INFO": logging.INFO,
     "VERBOSE": logging.DEBUG,
 }
-_KEPT = 20
+_KEPT = 100
+_SHOWN = 20
 
 
 @functools.cache
-def _logger_class(api: Api) -> type:
+def the_logger(api: Api) -> Any:
+    """The logger of every builder, parser and runtime.
+
+    There is one a process: TensorRT's registry and parser write to the first that it is given, whichever object is at
+    work, and hold no reference to it.
+    """
     base = api.trt.ILogger
 
     class Logger(base):  # type: ignore[misc, valid-type]
@@ -30,21 +38,47 @@ def _logger_class(api: Api) -> type:
 
         def __init__(self) -> None:
             base.__init__(self)
-            self.errors: list[str] = []
+            self.count = 0
+            self.errors: deque[tuple[int, str]] = deque(maxlen=_KEPT)
 
         def log(self, severity: Any, msg: str) -> None:
             level = _LEVELS.get(severity.name, logging.INFO)
             if level == logging.ERROR:
-                self.errors = [*self.errors, msg][-_KEPT:]
+                self.count += 1
+                self.errors.append((self.count, msg))
             _log.log(level, "TensorRT: %s", msg)
 
-        def text(self) -> str:
-            """The errors, one a line."""
-            return "\n".join(dict.fromkeys(self.errors)) or "TensorRT gave no reason"
-
-    return Logger
+    return Logger()
 
 
-def make_logger(api: Api) -> Any:
-    """A logger for a builder or a runtime; keep it as long as they live."""
-    return _logger_class(api)()
+class Messages:
+    """The errors that TensorRT writes from now on.
+
+    TensorRT does not say to what a message belongs: those of another build in the same process are among them.
+    """
+
+    def __init__(self, api: Api) -> None:
+        self._logger = the_logger(api)
+        self._start = self._logger.count
+
+    def text(self) -> str:
+        """The last of them, one a line."""
+        found = dict.fromkeys(text for number, text in tuple(self._logger.errors) if number > self._start)
+        return "\n".join([*found][-_SHOWN:]) or "TensorRT gave no reason"
+
+
+def make(api: Api, name: str, *args: Any) -> Any:
+    """One of the objects that TensorRT makes for a logger: ``"Builder"``, ``"OnnxParser"`` or ``"Runtime"``.
+
+    Raises:
+        UnavailableError: it cannot be made; the message holds what TensorRT said.
+    """
+    said = Messages(api)
+    try:
+        return getattr(api.trt, name)(*args, the_logger(api))
+    except TypeError as error:  # the bindings' answer to a null pointer
+        raise UnavailableError(
+            f"{api.name} {api.version} cannot make its {name}: {said.text()}\n"
+            "Causes: (1) the driver is older than this TensorRT's CUDA needs; (2) this TensorRT does not support the GPU.\n"
+            "Do: nvidia-smi, and compare driver, CUDA version and GPU with TensorRT's support matrix"
+        ) from error

@@ -9,14 +9,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pytrtplugins.engines.tensorrt import _api
+from pytrtplugins.engines.tensorrt import _api, engine
 from pytrtplugins.engines.tensorrt.memory import HostMemory, use_memory
 from pytrtplugins.errors import EngineError
 
+from .checked import CheckedModule
+from .checked import HostMemory as Serialized
 from .driver import Driver
+from .fake_gpu import fake_device
+from .player import Player
 from .stubs import load_stubs
 
 SUBSTRATE = os.environ.get("TENSORRT_SUBSTRATE", "lean")
@@ -55,3 +61,34 @@ def v3(api: _api.Api) -> Iterator[Driver]:
     """TensorRT's part, for IPluginV3."""
     with use_memory(HostMemory()):
         yield Driver(api, "v3")
+
+
+@pytest.fixture
+def tensorrt(api: _api.Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """A package whose calls are checked; ``.answers`` is what TensorRT would say."""
+    if not api.builds:
+        pytest.skip("the lean package has no builder: TENSORRT_SUBSTRATE=stubs")
+    answers = {
+        "OnnxParser.num_errors": 0,
+        "Builder.build_serialized_network": Serialized(b"plan"),
+        "ICudaEngine.get_tensor_dtype": lambda name: api.trt.DataType.FLOAT,
+        "ICudaEngine.get_tensor_mode": lambda name: api.trt.TensorIOMode.INPUT,
+        "ICudaEngine.is_shape_inference_io": False,
+        "IExecutionContext.get_tensor_shape": lambda name: api.trt.Dims([1, 4, 8, 8]),
+    }
+    checked = _api.Api(CheckedModule(api.trt, answers))
+    checked.answers, checked.calls, checked.made = answers, checked.trt.calls, checked.trt.made
+    monkeypatch.setattr(_api, "load", lambda: checked)
+    monkeypatch.setattr(engine, "find_device", lambda name=None: fake_device())
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return checked
+
+
+@pytest.fixture
+def player(tensorrt: Any, api: _api.Api) -> Iterator[Player]:
+    """TensorRT's part, for whole networks."""
+    played = Player(api)
+    played.owner = tensorrt.trt
+    tensorrt.answers |= played.answers()
+    with use_memory(HostMemory()):
+        yield played

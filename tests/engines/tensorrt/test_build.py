@@ -1,0 +1,143 @@
+"""ONNX to a serialized engine, with every call of TensorRT's held against its real signatures.
+
+What TensorRT would build is not shown here: that needs its builder and a GPU.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+
+import onnx
+import pytest
+
+import pytrtplugins as ptp
+from pytrtplugins.engines.tensorrt.creators import unregister
+from pytrtplugins.engines.tensorrt.logger import the_logger
+from pytrtplugins.errors import BuildError, UnavailableError, UsageError
+from tests.engines.networks import Affine, conv_net
+
+from .builds import build, parsed
+
+
+def test_a_model_is_parsed_built_and_loaded(tensorrt):
+    built = build(conv_net(Affine(3.0)))
+    assert built.plan == b"plan"
+    flags = 0 if tensorrt.major == 11 else 1 << int(tensorrt.trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
+    assert tensorrt.network_flags(typed=True) == flags
+    assert Counter(tensorrt.calls)["IBuilderConfig.clear_flag"] == 1  # TF32
+    assert "OnnxParser.set_flag" in tensorrt.calls
+    assert tensorrt.calls.index("OnnxParser.parse") < tensorrt.calls.index("Builder.build_serialized_network")
+    assert "IBuilderConfig.add_optimization_profile" not in tensorrt.calls
+    assert str(built.inputs[0]) == "data: float32[1, 3, 8, 8]"
+
+
+def test_every_plugin_of_the_model_is_registered_before_it_is_parsed(tensorrt):
+    unregister(Affine)
+    key = Affine.plugin_key()
+
+    def parse(model):
+        assert tensorrt.trt.get_plugin_registry().get_creator(key.name, key.version, key.namespace) is not None
+        return True
+
+    tensorrt.answers["OnnxParser.parse"] = parse
+    build(conv_net(Affine(3.0)))
+
+
+def test_the_parser_sees_plugins_with_all_they_need_and_decompositions_of_the_others(tensorrt):
+    models = parsed(tensorrt)
+    build(conv_net(Affine(3.0), ptp.layers.Reorg(stride=1)))
+    nodes = {node.op_type: node for node in models[0].graph.node}
+    attributes = {item.name: onnx.helper.get_attribute_value(item) for item in nodes["Affine"].attribute}
+    assert attributes == {
+        "factor": 3.0,
+        "plugin_namespace": b"test.engines",
+        "plugin_version": b"1",
+        "pytrtplugins_outputs": 1,
+    }
+
+
+def test_a_free_batch_becomes_a_profile(tensorrt):
+    shapes = []
+    tensorrt.answers["IOptimizationProfile.set_shape"] = lambda name, *dims: shapes.append((name, *map(tuple, dims)))
+    build(conv_net(batch="N"), settings={"batch": (1, 4, 16), "workspace_bytes": 1 << 28, "level": 5})
+    assert shapes == [("data", (1, 3, 8, 8), (4, 3, 8, 8), (16, 3, 8, 8))]
+    assert tensorrt.made["IBuilderConfig"][0].builder_optimization_level == 5
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"batch": (4, 1, 16)}, "batch: expected least, usual and largest size"),
+        ({"batch": "many"}, "found 'many'"),
+        ({"level": 9}, "level: expected 0 to 5"),
+        ({"workspace_bytes": -1}, "workspace_bytes"),
+        ({"quantization": "magic"}, "explicit or implicit"),
+        ({"speed": 3}, "no setting 'speed'; it has batch, shapes"),
+        ({"shapes": {"data": [[1], [2], [3]]}}, "three growing shapes that fit data"),
+        ({"shapes": {"picture": [[1], [2], [3]]}}, "'picture' is no input; there are data"),
+    ],
+)
+def test_wrong_settings_are_usage_errors(tensorrt, settings, words):
+    with pytest.raises(UsageError, match=words):
+        build(conv_net(batch="N"), settings=settings)
+
+
+def test_free_axes_other_than_the_batch_need_a_range(tensorrt):
+    model = conv_net(batch="N")
+    model.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "H"
+    with pytest.raises(UsageError, match=r"range for its free axes \[0, 2\][\s\S]*Do: settings="):
+        build(model)
+    ranges = [(1, 3, 8, 8), (2, 3, 16, 8), (4, 3, 32, 8)]
+    build(model, settings={"shapes": {"data": ranges}})
+
+
+def test_what_the_parser_says_is_in_the_error(tensorrt):
+    tensorrt.answers.update({"OnnxParser.parse": False, "OnnxParser.num_errors": 1})
+    tensorrt.answers |= {
+        "ParserError.node": 3,
+        "ParserError.node_name": "conv2",
+        "ParserError.desc": "no importer for operator Conf",
+    }
+    with pytest.raises(BuildError, match="node 3 'conv2': no importer for operator Conf"):
+        build(conv_net())
+
+
+def test_what_the_builder_logs_is_in_the_error_and_in_the_log(tensorrt, caplog):
+    severity, logger = tensorrt.trt.ILogger.Severity, the_logger(tensorrt)
+    logger.log(severity.ERROR, "an older build's")
+
+    def build_serialized_network(network, config):
+        logger.log(severity.ERROR, "no implementation of conv1")
+        logger.log(severity.INFO, "tried 12 kernels")
+
+    tensorrt.answers["Builder.build_serialized_network"] = build_serialized_network
+    with caplog.at_level(logging.INFO), pytest.raises(BuildError, match="no implementation of conv1") as caught:
+        build(conv_net())
+    assert "older" not in str(caught.value)
+    assert "tried 12 kernels" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["Builder", "OnnxParser", "Runtime"])
+def test_what_tensorrt_cannot_make_is_unavailable_with_what_it_said(tensorrt, name, monkeypatch):
+    def null(*args):
+        the_logger(tensorrt).log(tensorrt.trt.ILogger.Severity.ERROR, "CUDA initialization failure with error: 35")
+        raise TypeError("pybind11::init(): factory function returned nullptr")
+
+    monkeypatch.setattr(tensorrt.trt, name, null, raising=False)
+    with pytest.raises(
+        UnavailableError, match=rf"cannot make its {name}: CUDA init.*35\nCauses: [\s\S]*Do: nvidia-smi"
+    ):
+        build(conv_net())
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_half_precision_is_written_into_the_model(tensorrt, precision):
+    models = parsed(tensorrt)
+    build(conv_net(Affine(3.0)), precision=precision)
+    kind = {"fp16": onnx.TensorProto.FLOAT16, "bf16": onnx.TensorProto.BFLOAT16}[precision]
+    graph = models[0].graph
+    assert {tensor.data_type for tensor in graph.initializer} == {kind}
+    floats = [info.type.tensor_type.elem_type for info in (*graph.input, *graph.output)]
+    assert floats == [onnx.TensorProto.FLOAT] * 2
+    assert "IBuilderConfig.clear_flag" not in tensorrt.calls

@@ -1,0 +1,165 @@
+"""Whole networks, from ONNX to a run, with TensorRT played on a CPU: plugins live in their adapters all the way."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import pytrtplugins as ptp
+from pytrtplugins.engines.tensorrt.creators import unregister
+from pytrtplugins.errors import BuildError, DimsError, PluginError
+from pytrtplugins.passes import prepare, quantize
+from tests.engines.networks import Affine, conv_net, photo
+
+from .builds import build, table_of
+
+
+class UsersOwnError(Exception):
+    """What only the user's code raises."""
+
+
+@ptp.plugin(namespace="test.tensorrt")
+class Turn(ptp.Plugin):
+    """Moves values only, so int8 passes through."""
+
+    int8: ClassVar[str] = "pass_through"
+    axes: tuple[int, ...] = (0, 1, 3, 2)
+
+    def output_dims(self, x):
+        return tuple(x[axis] for axis in self.axes)
+
+    def compute(self, x):
+        return x.transpose(self.axes) + 0
+
+
+MIDDLE = Affine(3.0), Turn(), Turn(axes=(0, 2, 1, 3))
+
+
+@ptp.plugin(namespace="test.tensorrt")
+class Fragile(ptp.Plugin):
+    """Breaks where a test says."""
+
+    breaks: ClassVar[str] = ""
+    answers: ClassVar[dict[str, object]] = {}
+
+    def broken(self, method, value):
+        if self.breaks == method:
+            raise UsersOwnError(f"from {method}")
+        return self.answers.get(method, value)
+
+    def validate(self):
+        self.broken("validate", None)
+
+    def output_dims(self, x):
+        return self.broken("output_dims", x)
+
+    def output_dtypes(self, x):
+        return self.broken("output_dtypes", x)
+
+    def supports_format(self, position, descs):
+        return self.broken("supports_format", super().supports_format(position, descs))
+
+    def workspace_size(self, inputs, outputs):
+        return self.broken("workspace_size", 16)
+
+    def configure(self, inputs, outputs):
+        self.broken("configure", None)
+
+    def initialize(self):
+        self.broken("initialize", None)
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        self.broken("enqueue", None)
+        super().enqueue(inputs, outputs, workspace, stream)
+
+    def compute(self, x):
+        return x + x
+
+
+@pytest.fixture
+def fragile(monkeypatch):
+    """Set where `Fragile` breaks, or what it answers, at a given time."""
+
+    def set_(breaks="", **answers):
+        monkeypatch.setattr(Fragile, "breaks", breaks)
+        monkeypatch.setattr(Fragile, "answers", answers)
+
+    return set_
+
+
+def run(engine, x):
+    with engine.create_context() as context:
+        return context.run({"data": x})["y"]
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-5), ("fp16", 2e-2)])
+def test_a_network_computes_what_the_reference_computes(player, precision, tolerance):
+    model = conv_net(*MIDDLE, batch="N")
+    engine = build(model, precision=precision)
+    with engine.create_context() as context, ptp.build(model, engine="reference").create_context() as reference:
+        for n in (1, 3, 3):
+            x = photo(n)
+            expected, found = reference.run({"data": x})["y"], context.run({"data": x})["y"]
+            np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+            assert found.dtype == np.float32
+    kind = {"fp32": "float32", "fp16": "float16"}[precision]
+    assert player.enqueued[-3:] == [("Affine", kind), ("Turn", kind), ("Turn", kind)]
+
+
+def test_an_int8_network_runs_moving_plugins_on_int8_and_the_others_in_float(player):
+    model = prepare(conv_net(*MIDDLE))
+    model = quantize(model, table_of(model), float_last=False)
+    expected = run(ptp.build(model, engine="reference", precision="int8"), photo())
+    np.testing.assert_array_equal(run(build(model, precision="int8"), photo()), expected)
+    assert player.enqueued == [("Affine", "float32"), ("Turn", "int8"), ("Turn", "int8")]
+
+
+def test_a_saved_engine_computes_the_same_from_the_fields_that_it_holds(player, tmp_path):
+    model = conv_net(Affine(7.0), batch="N")
+    built = build(model)
+    built.save(tmp_path / "x.engine")
+    unregister(Affine)
+    loaded = ptp.load_engine(tmp_path / "x.engine")
+    assert loaded.plan == built.plan
+    np.testing.assert_array_equal(run(loaded, photo(2)), run(built, photo(2)))
+
+
+DURING_BUILDS = ["validate", "output_dims", "output_dtypes", "supports_format", "workspace_size"]
+DURING_RUNS = ["configure", "initialize", "enqueue"]
+
+
+@pytest.mark.parametrize("method", DURING_BUILDS + DURING_RUNS)
+def test_what_a_plugin_raises_in_tensorrt_is_raised_by_build_as_it_was_raised(player, fragile, method):
+    player.before_parse = lambda: fragile(method)
+    with pytest.raises(UsersOwnError, match=f"from {method}") as caught:
+        build(conv_net(Fragile()))
+    assert any(entry.name == "broken" for entry in caught.traceback)
+
+
+@pytest.mark.parametrize("method", DURING_RUNS)
+def test_what_a_plugin_raises_in_a_run_is_raised_by_run_and_the_next_run_works(player, fragile, method):
+    engine = build(conv_net(Fragile(), batch="N"))
+    with engine.create_context() as context:
+        fragile(method)
+        with pytest.raises(UsersOwnError, match=f"from {method}"):
+            context.run({"data": photo()})
+        fragile()
+        np.testing.assert_array_equal(context.run({"data": photo()})["y"], run(engine, photo()))
+
+
+@pytest.mark.parametrize(
+    ("answers", "kind", "words"),
+    [
+        ({"output_dims": (1, -4)}, DimsError, "ints of at least 0"),
+        ({"output_dims": ((1, 8), (1, 8))}, DimsError, "gives 2 outputs; it was said to have 1"),
+        ({"output_dtypes": "float64"}, PluginError, "'float64' is not supported"),
+        ({"workspace_size": -1}, PluginError, "must give a number of bytes, found -1"),
+        ({"supports_format": False}, BuildError, "cannot build the model"),
+    ],
+)
+def test_a_bad_plugin_is_named_by_build(player, fragile, answers, kind, words):
+    player.before_parse = lambda: fragile(**answers)
+    with pytest.raises(kind, match=words):
+        build(conv_net(Fragile()))
