@@ -94,6 +94,21 @@ inline float __fdiv_rn(float a, float b) { return a / b; }
 inline float __fsqrt_rn(float a) { return std::sqrt(a); }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 inline float __expf(float a) { return std::exp(a); }
+inline float __double2float_rn(double a) { return static_cast<float>(a); }
+inline float __double2float_rz(double a) {
+    float const near = static_cast<float>(a);
+    return std::fabs(static_cast<double>(near)) > std::fabs(a) ? std::nextafter(near, 0.0f) : near;
+}
+inline int __float_as_int(float a) {
+    int bits;
+    std::memcpy(&bits, &a, 4);
+    return bits;
+}
+inline float __int_as_float(int a) {
+    float value;
+    std::memcpy(&value, &a, 4);
+    return value;
+}
 inline int __float2int_rn(float a) { return static_cast<int>(std::nearbyint(a)); }
 inline int __float2int_rz(float a) { return static_cast<int>(a); }
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..cuda import Constant, CudaKernel
 from ..errors import FieldError
 from ..plugin import Plugin, plugin
-from ..tensor import Array, Dims, check_equal, check_rank
+from ..tensor import Array, Dims, DType, TensorDesc, check_equal, check_rank
 from ._activations import Part, compute_parts, decompose_parts, sibling_groups
+from ._kernels import HEAD, head_slots, launch_head, same_layout
 
 if TYPE_CHECKING:
     from ..decompose import OpBuilder, Value
@@ -32,9 +35,9 @@ class Region(Plugin):
         tree (tuple of int): parent of each class, -1 for a root, as in darknet's ``tree=`` file: one softmax per group
             of siblings, which stand side by side. Empty: no tree.
     Inputs:
-        x: [N, num·(coords + 1 + classes), H, W], float32 or float16, linear layout, raw values.
+        x: [N, num·(coords + 1 + classes), H, W], float32 or float16, linear or NHWC layout, raw values.
     Outputs:
-        y: dims and dtype of x, [anchor][coords, objectness, classes][H][W]: logistic of x, y and objectness; w and h
+        y: dims, dtype and layout of x, [anchor][coords, objectness, classes][H][W]: logistic of x, y and objectness; w and h
             raw; class probabilities.
     INT8: stays in float. Workspace: 0 bytes. Tactics: one.
 
@@ -56,6 +59,10 @@ class Region(Plugin):
     softmax: bool = False
     background: bool = False
     tree: tuple[int, ...] = ()
+
+    kernel: ClassVar[CudaKernel] = HEAD
+    _nhwc = False
+    _slots: Constant | None = None
 
     def validate(self) -> None:
         """Check the fields against each other."""
@@ -86,6 +93,21 @@ class Region(Plugin):
     def compute(self, x: Array) -> Array:
         """Apply each activation to its part."""
         return compute_parts(x, self.entries, self.parts())
+
+    def supports_format(self, position: int, descs: Sequence[TensorDesc]) -> bool:
+        """Linear or NHWC, float32 or float16, the same for both."""
+        return same_layout(position, descs, (DType.FLOAT32, DType.FLOAT16))
+
+    def configure(self, inputs: Sequence[TensorDesc], outputs: Sequence[TensorDesc]) -> None:
+        """Learn the layout, and make the kernel's table."""
+        self._nhwc = inputs[0].layout == "nhwc"
+        self._slots = head_slots(self.parts())
+
+    def enqueue(self, inputs: Sequence[Array], outputs: Sequence[Array], workspace: Array | None, stream: Any) -> None:
+        """One kernel: head.cu."""
+        (x,), (y,) = inputs, outputs
+        slots = self._slots or head_slots(self.parts())
+        launch_head(x, y, slots, self.entries, nhwc=self._nhwc, stream=stream)
 
     def decompose(self, op: OpBuilder, x: Value) -> Any:
         """One 4-D tensor per anchor: Split, Sigmoid or Softmax on each part, Concat."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from ..errors import FieldError
+from ..cuda import CudaKernel
+from ..errors import DimsError, FieldError
 from ..plugin import Plugin, plugin
-from ..tensor import Array, Dims, array_namespace, check_divisible, check_rank
+from ..tensor import Array, Dims, DType, SymbolicDim, TensorDesc, array_namespace, check_divisible, check_rank
+from ._kernels import KERNELS, same_layout
 
 if TYPE_CHECKING:
     from ..decompose import OpBuilder, Value
@@ -27,9 +30,9 @@ class Reorg(Plugin):
         reverse (bool): channels into blocks of pixels: the k-th C/s² channels are the k-th pixels of the blocks. This
             is darknet's reverse; it undoes the forward form of SpaceToDepth, not darknet's own forward form.
     Inputs:
-        x: [N, C, H, W], float32, float16 or int8, linear layout, any unit.
+        x: [N, C, H, W], float32, float16 or int8, linear or NHWC layout, any unit.
     Outputs:
-        y: [N, C·s², H/s, W/s], or [N, C/s², H·s, W·s] with reverse; dtype and unit of x. A permutation: no value changes.
+        y: [N, C·s², H/s, W/s], or [N, C/s², H·s, W·s] with reverse; dtype, layout and unit of x. A permutation: no value changes.
     INT8: passes through with x's scale. Workspace: 0 bytes. Tactics: one.
 
     Raises:
@@ -47,6 +50,9 @@ class Reorg(Plugin):
     reverse: bool = False
 
     int8: ClassVar[str] = "pass_through"
+    kernel: ClassVar[CudaKernel] = CudaKernel.from_file(KERNELS / "reorg.cu", "reorg")
+    kernel_nhwc: ClassVar[CudaKernel] = CudaKernel.from_file(KERNELS / "reorg.cu", "reorg_nhwc")
+    _nhwc = False
 
     def validate(self) -> None:
         """Require a stride of at least 1."""
@@ -71,6 +77,29 @@ class Reorg(Plugin):
         blocks, order, shape = self._steps(*x.shape)
         y = xp.reshape(xp.transpose(xp.reshape(x, blocks), order), shape)
         return cast(Array, y.copy() if xp.may_share_memory(x, y) else y)
+
+    def supports_format(self, position: int, descs: Sequence[TensorDesc]) -> bool:
+        """Linear or NHWC, the same for both."""
+        return same_layout(position, descs, (DType.FLOAT32, DType.FLOAT16, DType.INT8))
+
+    def configure(self, inputs: Sequence[TensorDesc], outputs: Sequence[TensorDesc]) -> None:
+        """Learn the layout."""
+        self._nhwc = inputs[0].layout == "nhwc"
+        _, c, h, w = inputs[0].dims
+        size = c * h * w
+        if not isinstance(size, SymbolicDim) and size >= 2**31:
+            raise DimsError(f"{self!r}: one image has {size} values; the kernel takes fewer than 2^31", found=size)
+
+    def enqueue(self, inputs: Sequence[Array], outputs: Sequence[Array], workspace: Array | None, stream: Any) -> None:
+        """One kernel: reorg.cu."""
+        (x,), (y,) = inputs, outputs
+        n, c, h, w = x.shape
+        s, vector = self.stride, 16 // x.dtype.itemsize
+        maps = c // (s * s)
+        kernel = self.kernel_nhwc if self._nhwc else self.kernel
+        values = c * h * w if self._nhwc else maps * h * w
+        threads = ((values + (vector - 1)) // vector, 1 if self._nhwc else s, n)
+        kernel.launch(x, y, maps, h, w, s, self.reverse, threads=threads, stream=stream)
 
     def decompose(self, op: OpBuilder, x: Value) -> Any:
         """Reshape, Transpose, Reshape."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..cuda import Constant, CudaKernel
 from ..errors import FieldError
 from ..plugin import Plugin, plugin
-from ..tensor import Array, Dims, check_equal, check_rank
+from ..tensor import Array, Dims, DType, TensorDesc, check_equal, check_rank
 from ._activations import Part, compute_parts, decompose_parts
+from ._kernels import HEAD, head_slots, launch_head, same_layout
 
 if TYPE_CHECKING:
     from ..decompose import OpBuilder, Value
@@ -30,9 +33,9 @@ class Yolo(Plugin):
         new_coords (bool): the values come from a logistic convolution already, and w and h are squared by the decoder
             (the fork's YOLOv4-csp and later): no logistic here.
     Inputs:
-        x: [N, len(mask)·(5 + classes), H, W], float32 or float16, linear layout, raw values.
+        x: [N, len(mask)·(5 + classes), H, W], float32 or float16, linear or NHWC layout, raw values.
     Outputs:
-        y: dims and dtype of x, [anchor][x, y, w, h, objectness, classes][H][W]: logistic of all but w and h, which stay
+        y: dims, dtype and layout of x, [anchor][x, y, w, h, objectness, classes][H][W]: logistic of all but w and h, which stay
             raw; with new_coords no logistic at all.
     INT8: stays in float. Workspace: 0 bytes. Tactics: one.
 
@@ -52,6 +55,10 @@ class Yolo(Plugin):
     classes: int = 20
     scale_x_y: float = 1.0
     new_coords: bool = False
+
+    kernel: ClassVar[CudaKernel] = HEAD
+    _nhwc = False
+    _slots: Constant | None = None
 
     def validate(self) -> None:
         """Check the fields against each other."""
@@ -76,6 +83,21 @@ class Yolo(Plugin):
     def compute(self, x: Array) -> Array:
         """Apply each activation to its part."""
         return compute_parts(x, self.entries, self.parts(), self._xy())
+
+    def supports_format(self, position: int, descs: Sequence[TensorDesc]) -> bool:
+        """Linear or NHWC, float32 or float16, the same for both."""
+        return same_layout(position, descs, (DType.FLOAT32, DType.FLOAT16))
+
+    def configure(self, inputs: Sequence[TensorDesc], outputs: Sequence[TensorDesc]) -> None:
+        """Learn the layout, and make the kernel's table."""
+        self._nhwc = inputs[0].layout == "nhwc"
+        self._slots = head_slots(self.parts(), scaled=self._xy() != (1.0, 0.0))
+
+    def enqueue(self, inputs: Sequence[Array], outputs: Sequence[Array], workspace: Array | None, stream: Any) -> None:
+        """One kernel: head.cu."""
+        (x,), (y,) = inputs, outputs
+        slots = self._slots or head_slots(self.parts(), scaled=self._xy() != (1.0, 0.0))
+        launch_head(x, y, slots, self.entries, nhwc=self._nhwc, stream=stream, first=self._xy())
 
     def decompose(self, op: OpBuilder, x: Value) -> Any:
         """One 4-D tensor per anchor: Split, Sigmoid on two parts, Concat."""
