@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ...cuda import launches_kernels
+from ...cuda.prepare import recorded_launches
 from ...errors import DimsError, PluginError
 from ...plugin import Plugin
 from ...tensor import DType, SymbolicDim, TensorDesc, evaluate_dims
@@ -53,10 +55,10 @@ class PluginHost:
         self.errors = current() if errors is None else errors
         self.num_outputs = extras.outputs or count_outputs(plugin)
         self._initialized = False
-        self._prepared: Any = None
         self._workspace_bytes = 0
         self._shapes: tuple[Sequence[TensorDesc], Sequence[TensorDesc]] = ((), ())
         self._calls: dict[tuple[int, ...], _Call] = {}
+        self._computes = type(plugin).enqueue is Plugin.enqueue
 
     def clone(self) -> PluginHost:
         """A host with a clone of the plugin, not yet initialized."""
@@ -142,15 +144,9 @@ class PluginHost:
         if not self._initialized:
             self.plugin.initialize()
             self._initialized = True
+            self._rehearse(ins, outs)
         self._shapes = ins, outs
         self._calls.clear()
-
-    def prepare_if_new(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """`prepare`, unless the dims, types and layouts are those of the last call."""
-        found = tuple((tuple(desc.dims), desc.type) for desc in (*inputs, *outputs))
-        if found != self._prepared:
-            self.prepare(inputs, outputs)
-            self._prepared = found
 
     def enqueue(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int, stream: int) -> None:
         """Queue the plugin's work; the arrays over the same addresses are made once."""
@@ -161,6 +157,8 @@ class PluginHost:
             if len(self._calls) >= _KEPT_CALLS:
                 self._calls.clear()
             self._calls[key] = call
+        if self._computes:
+            self._check_not_captured(call.handle)
         with call.stream:
             self.plugin.enqueue(call.inputs, call.outputs, call.workspace, call.handle)
 
@@ -168,10 +166,22 @@ class PluginHost:
         """Terminate the plugin, if it was initialized."""
         self._calls.clear()
         if self._initialized:
-            self._initialized, self._prepared = False, None
+            self._initialized = False
             self.plugin.terminate()
 
     # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _rehearse(self, inputs: Sequence[TensorDesc], outputs: Sequence[TensorDesc]) -> None:
+        """Have the kernels compiled that `enqueue` will launch, so that no enqueue waits for a compiler."""
+        if self._computes:
+            current_memory().rehearse(self.plugin, inputs)
+        elif launches_kernels(type(self.plugin)):
+            try:
+                launches = recorded_launches(self.plugin.clone(), inputs, outputs, self._workspace_bytes)
+            except Exception:  # it does more than to launch kernels: they are compiled when they are first used
+                return
+            for launch in launches:
+                launch.prepare()
 
     def _bind(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int, stream: int) -> _Call:
         if not self._initialized:
@@ -211,6 +221,14 @@ class PluginHost:
         dtype = self.api.dtype(desc.type) or DType.FLOAT32  # of a tensor whose turn has not come in `supports`
         scale = (known_scale or desc.scale or None) if dtype is DType.INT8 else None
         return TensorDesc(name, dims, dtype, self.api.layout(desc), scale if scale is None or scale > 0 else None)
+
+    def _check_not_captured(self, stream: Any) -> None:
+        if stream is not None and stream.is_capturing():
+            raise PluginError(
+                f"{self.plugin!r}: it has no enqueue of its own, and cannot run while a CUDA graph is captured: the arrays "
+                "between its operations would not be there any more when the graph runs.\n"
+                "Do: write an enqueue that launches a CudaKernel, or run without a CUDA graph"
+            )
 
     def _check_agreed(self, inputs: Sequence[TensorDesc], outputs: Sequence[TensorDesc]) -> None:
         dims = self.plugin.all_output_dims([desc.dims for desc in inputs])

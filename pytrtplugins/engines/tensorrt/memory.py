@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from ..._optional import require
-from ...tensor import DType
+from ...plugin import Plugin
+from ...tensor import DType, TensorDesc, evaluate_dims
 
 __all__ = ["DeviceMemory", "HostMemory", "Memory", "current_memory", "use_memory"]
 
@@ -25,6 +26,9 @@ class Memory(Protocol):
 
     def stream(self, handle: int) -> Any:
         """The stream of a handle; it is also a context manager that makes it the current one."""
+
+    def rehearse(self, plugin: Plugin, inputs: Sequence[TensorDesc]) -> None:
+        """Have what `compute` needs compiled, for inputs of these dims and types."""
 
 
 class DeviceMemory:
@@ -49,6 +53,12 @@ class DeviceMemory:
         """CuPy's object for the CUDA stream."""
         return self._cupy.cuda.ExternalStream(handle)
 
+    def rehearse(self, plugin: Plugin, inputs: Sequence[TensorDesc]) -> None:
+        """Compute once with zeros: CuPy compiles the kernels of operations when they are first used."""
+        zeros = [self._cupy.zeros(evaluate_dims(desc.dims, {}), desc.dtype.numpy) for desc in inputs]
+        with contextlib.suppress(Exception):  # values that the plugin does not take; a real run says what is wrong
+            plugin.compute(*zeros)
+
 
 class HostMemory:
     """This process's own: NumPy arrays. For tests, in which the addresses are those of NumPy arrays."""
@@ -65,6 +75,9 @@ class HostMemory:
     def stream(self, handle: int) -> Any:
         """None: there are no streams on a CPU."""
         return contextlib.nullcontext()
+
+    def rehearse(self, plugin: Plugin, inputs: Sequence[TensorDesc]) -> None:
+        """NumPy has nothing to compile."""
 
 
 _memory: list[Memory] = []

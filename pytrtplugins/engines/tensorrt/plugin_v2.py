@@ -27,6 +27,7 @@ def v2_class(api: Api) -> type:
             self.plugin_type, self.plugin_version, self.plugin_namespace = name, version, namespace
             self.num_outputs = host.num_outputs
             self.host, self.errors = host, host.errors
+            self._dims: list[tuple[int, ...]] | None = None  # of the inputs, when the plugin was configured
 
         @guarded
         def get_output_datatype(self, index: int, input_types: Sequence[Any]) -> Any:
@@ -43,9 +44,10 @@ def v2_class(api: Api) -> type:
         @guarded
         def configure_plugin(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
             """Where dims are still free, the plugin is configured when they are numbers: in `enqueue`."""
-            descs = [[desc.desc for desc in side] for side in (inputs, outputs)]
-            if all(dim >= 0 for side in descs for desc in side for dim in tuple(desc.dims)):
-                self.host.prepare_if_new(*descs)
+            ins, outs = ([desc.desc for desc in side] for side in (inputs, outputs))
+            self._dims = None
+            if all(dim >= 0 for desc in (*ins, *outs) for dim in tuple(desc.dims)):
+                self._prepare(ins, outs)
 
         @guarded
         def get_workspace_size(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> int:
@@ -61,7 +63,8 @@ def v2_class(api: Api) -> type:
             workspace: int,
             stream: int,
         ) -> None:
-            self.host.prepare_if_new(input_desc, output_desc)
+            if [desc.dims for desc in input_desc] != self._dims:
+                self._prepare(input_desc, output_desc)
             self.host.enqueue(inputs, outputs, workspace, stream)
 
         @guarded
@@ -74,9 +77,14 @@ def v2_class(api: Api) -> type:
 
         @guarded
         def terminate(self) -> None:
+            self._dims = None
             self.host.close()
 
         def destroy(self) -> None:
             self.terminate()
+
+        def _prepare(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+            self.host.prepare(inputs, outputs)
+            self._dims = [tuple(desc.dims) for desc in inputs]
 
     return PluginV2
