@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ._files import read_onnx
+from ._files import read_onnx, write_onnx
 from .editor import Graph, NodeInfo, load_onnx
 
-__all__ = ["Graph", "NodeInfo", "load_onnx", "read_onnx"]
+__all__ = ["Graph", "NodeInfo", "load_onnx", "read_onnx", "write_onnx"]

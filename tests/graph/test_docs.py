@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +74,7 @@ def folder(tmp_path, monkeypatch):
         onnx.save(model, tmp_path / name)
     (tmp_path / "mylayers.py").write_text(LAYERS)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "mylayers", raising=False)
     monkeypatch.syspath_prepend(tmp_path)
 
 

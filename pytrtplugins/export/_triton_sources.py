@@ -1,0 +1,168 @@
+"""What Triton is to serve: an ONNX model for onnxruntime, or a TensorRT plan; and whether it can."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._optional import require
+from .._proto import info_dims
+from ..decompose import inline_plugins
+from ..engines.container import read_engine_file
+from ..engines.tensorrt.settings import Settings
+from ..errors import EngineFileError, ModelError, PluginError, UsageError
+from ..graph import Graph, write_onnx
+from ..graph._dataflow import walk
+from ..onnx_node import from_node, is_plugin_node
+from ..registry import lookup
+from ..tensor import DType, SymbolicDim, TensorDesc
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["Source", "from_engine_file", "from_onnx", "from_plan"]
+
+_KNOWN_DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft")
+_ENTRY_OF_OPERATORS = b"RegisterCustomOps"  # what onnxruntime calls in a library of operators
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is served.
+
+    Attributes:
+        model: The ONNX model, with the shapes of its outputs: what onnxruntime runs, or what the plan was made from.
+        plan: TensorRT's serialized engine; None: onnxruntime runs the model.
+        most_batch: For how many the plan was built, if known.
+        needs: What the server must have.
+        version_compatible: Whether the plan is for other versions of TensorRT too.
+    """
+
+    model: onnx.ModelProto
+    plan: bytes | None = None
+    most_batch: int | None = None
+    needs: tuple[str, ...] = ()
+    version_compatible: bool = False
+
+    @property
+    def backend(self) -> str:
+        """Triton's name for what runs it."""
+        return "onnxruntime" if self.plan is None else "tensorrt"
+
+    def write(self, folder: Path) -> None:
+        """Write the model under the name that Triton looks for."""
+        if self.plan is None:
+            write_onnx(self.model, folder / "model.onnx", external_data=False)
+        else:
+            (folder / "model.plan").write_bytes(self.plan)
+
+
+def from_onnx(model: onnx.ModelProto, libraries: Sequence[str | Path] = ()) -> Source:
+    """A model for onnxruntime: its plugins are written out.
+
+    Raises:
+        ModelError: a plugin has no decomposition, or nobody knows an operator, and no library is given.
+        RegistryError: nobody has registered a plugin.
+        UsageError: a library is none of onnxruntime's.
+    """
+    for library in libraries:
+        if _ENTRY_OF_OPERATORS not in Path(library).read_bytes():
+            raise UsageError(
+                f"library {str(library)!r} has no function RegisterCustomOps: it is no library of operators for onnxruntime.\n"
+                "Do: pytrt build MODEL --engine tensorrt -o FILE.engine, if it holds TensorRT plugins, and export that",
+                path=library,
+            )
+    inlined = Graph(inline_plugins(model)).model  # with the shapes of all outputs
+    functions = {(function.domain, function.name) for function in inlined.functions}
+    for node in walk(inlined.graph.node):
+        if libraries or node.domain in _KNOWN_DOMAINS or (node.domain, node.op_type) in functions:
+            continue
+        raise ModelError(
+            f"node {node.name or node.output[0]!r} ({node.domain}::{node.op_type}): {_why_not(node)}, so onnxruntime in "
+            "Triton, which has no Python, cannot run it.\n"
+            "Do: pytrt build MODEL --engine tensorrt -o FILE.engine && pytrt export-triton FILE.engine --library LIB.so",
+            node=node.name,
+        )
+    return Source(inlined)
+
+
+def from_plan(model: onnx.ModelProto, path: Path, libraries: Sequence[str | Path]) -> Source:
+    """A plan that other tools have made from a model.
+
+    Raises:
+        UsageError: there is no such file, or the model has plugins and no library is given.
+    """
+    if not path.is_file():
+        raise UsageError(f"plan {str(path)!r}: no such file", path=path)
+    functions = {(function.domain, function.name) for function in model.functions}  # TensorRT can do with those
+    keys = {(node.domain, node.op_type) for node in walk(model.graph.node) if is_plugin_node(node)}
+    _check_libraries(keys - functions, libraries)
+    return Source(
+        Graph(model).model, path.read_bytes(), needs=("the TensorRT version and the GPU that the plan was made with",)
+    )
+
+
+def from_engine_file(path: Path, libraries: Sequence[str | Path]) -> Source:
+    """A saved engine: TensorRT's plan, or the ONNX model that another engine runs.
+
+    Raises:
+        EngineFileError: it is damaged.
+        UsageError: a plan has plugins and no library is given.
+    """
+    metadata, data, payload = read_engine_file(path)
+    model = require("onnx", extra="onnx", feature="reading an engine").ModelProto.FromString(data)
+    if metadata.get("engine") != "tensorrt":
+        return from_onnx(model, libraries)
+    try:
+        if not payload:
+            raise ValueError("it holds no serialized engine")
+        facts = dict(metadata["requirements"])
+        keys = {(str(namespace), str(name)) for namespace, name, _ in facts["plugins"]}
+        most = _most_batch(model, metadata["options"]["settings"])
+        compatible = facts["version_compatible"] is True
+        versions = f"{facts['tensorrt']} or a newer one of that major version" if compatible else facts["tensorrt"]
+        needs = (
+            f"TensorRT {versions}",
+            f"a GPU of compute capability {facts['compute_capability']} ({facts['device']})",
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise EngineFileError(f"{path}: it is damaged ({error}).\nDo: pytrt build again", path=path) from error
+    _check_libraries(keys, libraries)
+    return Source(model, payload, most, needs, compatible)
+
+
+def _most_batch(model: onnx.ModelProto, settings: Mapping[str, Any]) -> int | None:
+    """The largest first axis that all free inputs were built for."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    inputs = [info for info in model.graph.input if info.name not in weights]
+    descs = [TensorDesc(info.name, info_dims(info), DType.FLOAT32) for info in inputs]
+    ranges = Settings.read(settings).ranges(descs)
+    sizes = [ranges[desc.name][2][0] for desc in descs if desc.dims and isinstance(desc.dims[0], SymbolicDim)]
+    return min(sizes, default=None)
+
+
+def _check_libraries(plugins: set[tuple[str, str]], libraries: Sequence[str | Path]) -> None:
+    if plugins and not libraries:
+        names = sorted(plugins)
+        namespace, name = names[0]
+        try:
+            cls: Any = lookup(namespace, name)
+            target = f"{cls.__module__}:{cls.__qualname__}"
+        except PluginError:
+            target = f"MODULE:{name}"
+        raise UsageError(
+            f"the plan has plugins ({', '.join('::'.join(key) for key in names)}), and Triton has no Python: it needs a library "
+            f"with them.\nDo: pytrt export-plugin {target} -o lib{name.lower()}.so, then --library lib{name.lower()}.so",
+            plugins=names,
+        )
+
+
+def _why_not(node: onnx.NodeProto) -> str:
+    if not is_plugin_node(node):
+        return "it is no operator of ONNX, and no plugin"
+    plugin = from_node(node)
+    if not plugin.has_decomposition():
+        return f"{plugin!r} has no decompose method"
+    return f"{plugin!r} cannot be written out before all its dims are known"

@@ -1,0 +1,95 @@
+"""docs/triton.md does what it says."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytrtplugins.cli import main
+
+onnx = pytest.importorskip("onnx")
+
+from tests.export.triton_server import parse, serve  # noqa: E402
+from tests.graph.networks import network, node  # noqa: E402
+
+TEXT = (Path(__file__).parents[2] / "docs" / "triton.md").read_text("utf-8")
+(COMMAND,) = re.findall(r"^```sh\npytrt (.*?)\n```", TEXT, re.MULTILINE)
+PRINTED, REFUSED = re.findall(r"^```text\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
+(CONFIG,) = re.findall(r"^```pbtxt\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
+LAYERS = '''
+"""Layers of the page."""
+import pytrtplugins as ptp
+
+@ptp.plugin(namespace="mycompany")
+class ChannelShuffle(ptp.Plugin):
+    groups: int = 2
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        n, c, h, w = x.shape
+        return x.reshape(n, self.groups, c // self.groups, h, w).swapaxes(1, 2).reshape(n, c, h, w)
+
+    def decompose(self, op, x):
+        _, c, h, w = x.dims
+        split = op.Transpose(op.Reshape(x, [0, self.groups, c // self.groups, h, w]), perm=[0, 2, 1, 3, 4])
+        return op.Reshape(split, [0, c, h, w])
+
+@ptp.plugin(namespace="mycompany")
+class Halve(ptp.Plugin):
+    def output_dims(self, x):
+        return x[0], x[1] // 2, x[2], x[3]
+
+    def compute(self, x):
+        return x[:, ::2]
+'''
+
+
+def model(op_type, **attributes):
+    attributes |= {"domain": "mycompany", "plugin_namespace": "mycompany", "plugin_version": "1"}
+    return network([node("Relu", "x", "a", "relu"), node(op_type, "a", "y", "custom", **attributes)], ("N", 8, 16, 16))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The folder that the page speaks of."""
+    onnx.save(model("ChannelShuffle", groups=4), tmp_path / "model.onnx")
+    (tmp_path / "mylayers.py").write_text(LAYERS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "mylayers", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def run(command, code):
+    with pytest.raises(SystemExit) as end:
+        main(shlex.split(command))
+    assert end.value.code == code
+
+
+def test_its_command_writes_and_prints_what_it_shows(folder, capsys):
+    run(COMMAND, 0)
+    size = f"{(folder / 'models' / 'model' / '1' / 'model.onnx').stat().st_size:,} bytes"  # that of onnx's version
+    assert capsys.readouterr().out.replace(size, "N bytes") == re.sub(r"(onnx: )[\d,]+", r"\1N", PRINTED)
+    assert (folder / "models" / "model" / "config.pbtxt").read_text() == CONFIG
+    config, _ = serve(folder / "models" / "model")
+    assert config == parse(CONFIG)
+    onnx.save(model("Halve"), folder / "model.onnx")
+    run(f"{COMMAND} --version 2", 2)
+    assert capsys.readouterr().err.split() == REFUSED.split()
+
+
+def test_it_names_every_option(capsys):
+    run("export-triton --help", 0)
+    options = set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out)) - {
+        "--help",
+        "--output",
+        "--weights",
+        "--name",
+    }
+    assert {option for option in options if option not in TEXT} == set()
