@@ -12,7 +12,7 @@ from .._optional import require
 from ..errors import UsageError
 from .image import Image, check_image
 
-__all__ = ["MODES", "Letterboxed", "letterbox", "resize_darknet"]
+__all__ = ["MODES", "Letterboxed", "letterbox", "placement", "resize_darknet"]
 
 Floats = npt.NDArray[np.float32]
 
@@ -81,14 +81,32 @@ def letterbox(image: Image, size: tuple[int, int], mode: str = "letterbox") -> L
         raise UsageError(f"letterbox: size: expected (width, height), both at least 1, found {size}.", size=size)
     width, height = size
     old_height, old_width = image.shape[:2]
-    new_width, new_height = size if mode == "stretch" else _inner_size((old_width, old_height), size)
-    x, y = (width - new_width) // 2, (height - new_height) // 2
+    (new_width, new_height), (x, y), offset = placement((old_width, old_height), (width, height), mode)
     data = np.full((3, height, width), _GREY, np.float32)
     resize: Callable[[Image, int, int], Floats] = resize_darknet if mode == "darknet" else _resize_opencv
     data[:, y : y + new_height, x : x + new_width] = resize(image, new_width, new_height)
-    # darknet draws at whole pixels but maps boxes back by halves (correct_region_boxes in its src/region_layer.c)
-    offset = ((width - new_width) / 2, (height - new_height) / 2) if mode == "darknet" else (float(x), float(y))
     return Letterboxed(data, (new_width / old_width, new_height / old_height), offset, (old_width, old_height))
+
+
+def placement(
+    old: tuple[int, int], size: tuple[int, int], mode: str
+) -> tuple[tuple[int, int], tuple[int, int], tuple[float, float]]:
+    """Where a photo stands in a network's input.
+
+    Args:
+        old: (width, height) of the photo.
+        size: (width, height) of the input.
+        mode: One of `MODES`.
+
+    Returns:
+        (width, height) there; its upper left corner; and the offset for the way back.
+    """
+    width, height = size
+    inner = size if mode == "stretch" else _inner_size(old, size)
+    x, y = (width - inner[0]) // 2, (height - inner[1]) // 2
+    # darknet draws at whole pixels but maps boxes back by halves (correct_region_boxes in its src/region_layer.c)
+    halves = ((width - inner[0]) / 2, (height - inner[1]) / 2)
+    return inner, (x, y), halves if mode == "darknet" else (float(x), float(y))
 
 
 def resize_darknet(image: Image, width: int, height: int) -> Floats:

@@ -1,0 +1,130 @@
+"""Letterbox, decoding and suppression as kernels, against their NumPy forms."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytrtplugins import errors
+from pytrtplugins.cuda.backends import host as host_backend
+from pytrtplugins.layers import Region, Yolo
+from pytrtplugins.vision import decode_region, decode_yolo, letterbox, nms, resize_darknet
+from pytrtplugins.vision.kernels import decode_into, head_priors, letterbox_into, nms_into
+
+pytestmark = pytest.mark.skipif(not host_backend.available(), reason="no C++ compiler (apt-get install g++)")
+
+photo_side, input_side = st.integers(1, 70), st.integers(1, 50)
+
+
+def photo(width, height, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3)).astype(np.uint8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(width=photo_side, height=photo_side, out_w=input_side, out_h=input_side, nhwc=st.booleans())
+def test_letterbox_has_the_bits_of_darknets_rule(width, height, out_w, out_h, nhwc):
+    image = photo(width, height, width)
+    output = np.full((3, out_h, out_w), np.nan, np.float32)
+    found, expected = letterbox_into(image, output, nhwc=nhwc), letterbox(image, (out_w, out_h), "darknet")
+    planes = output.reshape(out_h, out_w, 3).transpose(2, 0, 1) if nhwc else output
+    np.testing.assert_array_equal(planes, expected.data, strict=True)
+    assert (found.scale, found.offset, found.original_size) == (expected.scale, expected.offset, expected.original_size)
+
+
+def test_stretch_fills_the_whole_input():
+    image, output = photo(37, 50), np.empty((3, 24, 32), np.float32)
+    letterbox_into(image, output, mode="stretch")
+    np.testing.assert_array_equal(output, resize_darknet(image, 32, 24))
+
+
+def test_every_byte_becomes_its_share_of_255():
+    image = np.repeat(np.arange(256, dtype=np.uint8)[None, :, None], 3, 2)
+    output = np.empty((3, 1, 256), np.float32)
+    letterbox_into(image, output)
+    np.testing.assert_array_equal(output[0, 0], (np.arange(256) / 255).astype(np.float32))
+
+
+@pytest.mark.parametrize("nhwc", [False, True])
+def test_letterbox_rounds_to_half_and_to_int8(nhwc):
+    image, exact = photo(50, 31), letterbox(photo(50, 31), (40, 40), "darknet").data
+    half, small = np.empty((3, 40, 40), np.float16), np.empty((3, 40, 40), np.int8)
+    step = 0.5 / 127  # so that the brighter half saturates
+    letterbox_into(image, half, nhwc=nhwc)
+    letterbox_into(image, small, step=step, nhwc=nhwc)
+    exact = np.ascontiguousarray(exact.transpose(1, 2, 0)).reshape(3, 40, 40) if nhwc else exact
+    np.testing.assert_array_equal(half, exact.astype(np.float16))
+    np.testing.assert_array_equal(small, np.clip(np.rint(exact / np.float32(step)), -128, 127).astype(np.int8))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    n=st.integers(1, 2), anchors=st.integers(1, 3), classes=st.integers(1, 6), h=st.integers(1, 5), w=st.integers(1, 5),
+    kind=st.sampled_from(["region", "background", "yolo", "new_coords"]), nhwc=st.booleans(),
+    dtype=st.sampled_from(["float32", "float16"]), threshold=st.sampled_from([0.0, 0.2]),
+)  # fmt: skip
+def test_decoding_gives_the_boxes_and_scores_of_numpy(n, anchors, classes, h, w, kind, nhwc, dtype, threshold):
+    rng = np.random.default_rng(h * w)
+    x = rng.standard_normal((n, anchors * (5 + classes), h, w)).astype(dtype)
+    pairs = tuple(float(value) for value in rng.uniform(0.5, 9, 2 * anchors))
+    if kind in ("region", "background"):
+        output = Region(classes=classes, num=anchors, softmax=True).compute(x)
+        expected, priors = (
+            decode_region(output, pairs, classes, background=kind == "background"),
+            head_priors(pairs, (w, h)),
+        )
+    else:
+        output = Yolo(anchors=pairs, mask=tuple(range(anchors)), classes=classes).compute(x)
+        size = (32 * w, 32 * h)
+        expected = decode_yolo(output, pairs, classes, size=size, new_coords=kind == "new_coords")
+        priors = head_priors(pairs, size)
+    boxes = np.full((n, anchors * h * w, 4), np.nan, np.float32)
+    scores = np.full((n, classes, anchors * h * w), np.nan, np.float32)
+    given_output = np.ascontiguousarray(output.transpose(0, 2, 3, 1)).reshape(output.shape) if nhwc else output
+    decode_into(given_output, boxes, scores, priors, background=kind == "background", new_coords=kind == "new_coords",
+                score_threshold=threshold, nhwc=nhwc)  # fmt: skip
+    np.testing.assert_array_equal(boxes[..., :2], expected[0][..., :2])
+    np.testing.assert_allclose(
+        boxes[..., 2:], expected[0][..., 2:], rtol=1e-6
+    )  # NumPy's float exp may be off by 2 units
+    wanted = np.where(expected[1] >= np.float32(threshold), expected[1], 0)
+    np.testing.assert_array_equal(scores, wanted.transpose(0, 2, 1))
+
+
+@settings(max_examples=40, deadline=None)
+@given(n=st.integers(1, 2), count=st.integers(1, 300), classes=st.integers(1, 3), threshold=st.sampled_from([0.0, 0.45, 1.0]),
+       keep=st.floats(0.05, 1))  # fmt: skip
+def test_suppression_keeps_what_numpy_keeps(n, count, classes, threshold, keep):
+    rng = np.random.default_rng(count)
+    boxes = np.concatenate([rng.uniform(0, 1, (n, count, 2)), rng.uniform(0.05, 0.5, (n, count, 2))], 2).astype(
+        np.float32
+    )
+    ranks = rng.permuted(np.tile(np.arange(1, count + 1), (n, classes, 1)), axis=2)
+    scores = (ranks / (count + 1)).astype(np.float32)  # all different: NumPy's form breaks ties by the class before
+    scores[rng.uniform(size=scores.shape) > keep] = 0
+    expected = np.stack([nms(boxes[i], scores[i].T, threshold).T for i in range(n)])
+    nms_into(boxes, scores, threshold)
+    np.testing.assert_array_equal(scores, expected)
+
+
+def test_of_equal_scores_the_earlier_box_wins():
+    boxes = np.tile(np.array([0.5, 0.5, 0.2, 0.2], np.float32), (1, 40, 1))
+    scores = np.full((1, 2, 40), 0.5, np.float32)
+    scores[0, 1, :7] = 0.25
+    nms_into(boxes, scores)
+    assert [np.flatnonzero(scores[0, k]).tolist() for k in (0, 1)] == [[0], [7]]
+
+
+def test_arrays_of_other_dims_are_refused():
+    boxes, scores = np.zeros((1, 8, 4), np.float32), np.zeros((1, 3, 9), np.float32)
+    with pytest.raises(errors.UsageError, match=r"expected boxes \(1, 9, 4\)"):
+        nms_into(boxes, scores)
+    with pytest.raises(errors.UsageError, match="from 0 to 1"):
+        nms_into(np.zeros((1, 9, 4), np.float32), scores, 1.5)
+    with pytest.raises(errors.UsageError, match=r"needs boxes \(1, 8, 4\) and scores \(1, 3, 8\)"):
+        decode_into(np.zeros((1, 16, 2, 2), np.float32), boxes, scores, head_priors((1, 1, 2, 2), (2, 2)))
+    with pytest.raises(errors.UsageError, match="expected darknet or stretch"):
+        letterbox_into(photo(4, 4), np.zeros((3, 4, 4), np.float32), mode="letterbox")
+    with pytest.raises(errors.UsageError, match=r"an output \(3, H, W\)"):
+        letterbox_into(photo(4, 4), np.zeros((4, 4, 3), np.float32))
