@@ -55,7 +55,7 @@ class PluginHost:
         self.errors = current() if errors is None else errors
         self.num_outputs = extras.outputs or count_outputs(plugin)
         self._initialized = False
-        self._workspace_bytes = 0
+        self.workspace_bytes = 0
         self._shapes: tuple[Sequence[TensorDesc], Sequence[TensorDesc]] = ((), ())
         self._calls: dict[tuple[int, ...], _Call] = {}
         self._computes = type(plugin).enqueue is Plugin.enqueue
@@ -140,7 +140,7 @@ class PluginHost:
         ins, outs = self._split(inputs, outputs)
         self._check_agreed(ins, outs)
         self.plugin.configure(ins, outs)
-        self._workspace_bytes = self.plugin.workspace_size(ins, outs)
+        self.workspace_bytes = self.plugin.workspace_size(ins, outs)
         if not self._initialized:
             self.plugin.initialize()
             self._initialized = True
@@ -177,7 +177,7 @@ class PluginHost:
             current_memory().rehearse(self.plugin, inputs)
         elif launches_kernels(type(self.plugin)):
             try:
-                launches = recorded_launches(self.plugin.clone(), inputs, outputs, self._workspace_bytes)
+                launches = recorded_launches(self.plugin.clone(), inputs, outputs, self.workspace_bytes)
             except Exception:  # it does more than to launch kernels: they are compiled when they are first used
                 return
             for launch in launches:
@@ -194,7 +194,7 @@ class PluginHost:
             )
             for addresses, descs in zip((inputs, outputs), self._shapes, strict=True)
         ]
-        size = self._workspace_bytes
+        size = self.workspace_bytes
         scratch = memory.view(workspace, (size,), DType.UINT8) if size else None
         queue = memory.stream(stream)
         return _Call(arrays[0], arrays[1], scratch, queue, queue if hasattr(queue, "ptr") else None)

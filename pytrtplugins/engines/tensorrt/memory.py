@@ -31,6 +31,16 @@ class Memory(Protocol):
         """Have what `compute` needs compiled, for inputs of these dims and types."""
 
 
+class _Handle:
+    """A stream's address, in the form that libraries exchange streams in."""
+
+    def __init__(self, address: int) -> None:
+        self._address = address
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._address
+
+
 class DeviceMemory:
     """A GPU's: CuPy arrays, without a copy.
 
@@ -51,7 +61,7 @@ class DeviceMemory:
 
     def stream(self, handle: int) -> Any:
         """CuPy's object for the CUDA stream."""
-        return self._cupy.cuda.ExternalStream(handle)
+        return self._cupy.cuda.Stream.from_external(_Handle(handle))
 
     def rehearse(self, plugin: Plugin, inputs: Sequence[TensorDesc]) -> None:
         """Compute once with zeros: CuPy compiles the kernels of operations when they are first used."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import pytrtplugins as ptp
+from benchmarks.tensorrt_enqueue import main as benchmark
 from pytrtplugins.cuda import CudaKernel
 from pytrtplugins.engines.tensorrt.memory import DeviceMemory, HostMemory, use_memory
 from pytrtplugins.errors import PluginError
@@ -149,6 +151,13 @@ def test_a_plugin_without_an_enqueue_refuses_to_be_captured_in_a_cuda_graph(driv
         driver.enqueue(own, [X], [X + 0], 0)
 
 
+def test_cupy_takes_tensorrts_stream():
+    pytest.importorskip("cupy")
+    stream = DeviceMemory().stream(7)
+    assert stream.ptr == 7
+    assert callable(stream.is_capturing)
+
+
 def test_arrays_over_the_same_addresses_are_made_once(driver):
     with use_memory(Streaming()) as memory:
         attached = driver.attach(driver.create(Counting()))
@@ -173,3 +182,16 @@ def test_new_dims_are_seen_without_a_call_that_tells_them(api):
             out = x + 0
             driver.enqueue(attached, [x], [out], 0, changed=False)
             np.testing.assert_array_equal(out, 3 * x)
+
+
+def test_the_benchmark_of_enqueue_compares_and_times(api, capsys, tmp_path):
+    assert benchmark(["--calls", "20", "--limit", "100000", "--json", str(tmp_path / "times.json")]) == 0
+    results = json.loads((tmp_path / "times.json").read_text())
+    assert [(found["plugin"], found["interface"]) for found in results[:3]] == [
+        ("Nothing()", "v3"),
+        ("Twice()", "v3"),
+        ("Twins()", "v3"),
+    ]
+    assert {found["interface"] for found in results} == {"v3", *(["v2"] if api.has_v2 else [])}
+    assert "Twins()" in capsys.readouterr().out
+    assert benchmark(["--calls", "20", "--limit", "0.000001"]) == 1
