@@ -11,6 +11,7 @@ import ctypes
 import json
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,7 @@ class Player:
         """What it says, for `checked.CheckedModule`."""
         return {
             "OnnxParser.parse": self._parse,
+            "OnnxParser.parse_from_file": lambda model: self._parse(Path(model).read_bytes()),
             "Builder.build_serialized_network": self._build,
             "Runtime.deserialize_cuda_engine": self._deserialize,
             "ICudaEngine.create_execution_context": self._create_context,
