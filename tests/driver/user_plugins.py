@@ -1,0 +1,118 @@
+"""Plugins as users write them; user_plugins.cpp has the same in C++."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import pytrtplugins as ptp
+from pytrtplugins.tensor import DType, SymbolicDim, check_rank
+
+
+@ptp.plugin(namespace="test.driver")
+class Scale(ptp.Plugin):
+    """Element-wise, with an attribute."""
+
+    factor: float = 2.0
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        return x * x.dtype.type(self.factor)
+
+
+@ptp.plugin(namespace="test.driver")
+class MeanAndRest(ptp.Plugin):
+    """Two outputs, the mean of each channel and what differs from it; the sums lie in the workspace."""
+
+    def output_dims(self, x):
+        check_rank(x, 4, "MeanAndRest")
+        n, c, h, w = x
+        return (n, c), (n, c, h * w)
+
+    def compute(self, x):
+        flat = x.reshape(*x.shape[:2], -1)
+        mean = flat.mean(2, dtype=np.float32).astype(x.dtype)
+        return mean, flat - mean[:, :, None]
+
+    def workspace_size(self, inputs, outputs):
+        n, c = outputs[0].dims
+        return 4 * n * c
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        (x,), (mean, rest) = inputs, outputs
+        sums = workspace.view(np.float32).reshape(mean.shape)
+        np.sum(x, (2, 3), np.float32, out=sums)
+        np.divide(sums, x.shape[2] * x.shape[3], out=sums)
+        mean[...] = sums
+        np.subtract(x.reshape(rest.shape), mean[:, :, None], out=rest)
+
+
+@ptp.plugin(namespace="test.driver")
+class NonZero(ptp.Plugin):
+    """The size of its output depends on the values of its input."""
+
+    def output_dims(self, x):
+        return (len(x), SymbolicDim("count"))
+
+    def compute(self, x):
+        return np.stack(np.nonzero(x)).astype(np.int64)
+
+    def output_dtypes(self, x):
+        return DType.INT64
+
+
+@ptp.plugin(namespace="test.driver")
+class Everything(Scale):
+    """A field of every type."""
+
+    flag: bool = True
+    number: int = 3
+    text: str = "edge"
+    flags: tuple[bool, ...] = (True, False)
+    numbers: tuple[int, ...] = (1, -2)
+    ratios: tuple[float, ...] = (0.5,)
+    texts: tuple[str, ...] = ("a", "b")
+    table: np.ndarray = np.zeros(0, np.float32)
+
+
+@ptp.plugin(namespace="test.driver")
+class Faulty(ptp.Plugin):
+    """Raises where it is told to."""
+
+    where: str = ""
+
+    def fail(self, method):
+        if method == self.where:
+            raise IndexError(f"wrong in {method}")
+
+    def validate(self):
+        self.fail("validate")
+
+    def output_dims(self, x):
+        self.fail("output_dims")
+        return x
+
+    def output_dtypes(self, x):
+        self.fail("output_dtypes")
+        return x
+
+    def supports_format(self, position, descs):
+        self.fail("supports_format")
+        return super().supports_format(position, descs)
+
+    def workspace_size(self, inputs, outputs):
+        self.fail("workspace_size")
+        return 0
+
+    def configure(self, inputs, outputs):
+        self.fail("configure")
+
+    def initialize(self):
+        self.fail("initialize")
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        self.fail("enqueue")
+
+    def compute(self, x):
+        return x + 0
