@@ -29,6 +29,7 @@ __all__ = [
     "inputs_unchanged",
     "int8_pass_through",
     "not_contiguous",
+    "poisoned",
     "round_trip",
     "symbolic_dims",
 ]
@@ -262,7 +263,7 @@ def run_enqueue(case: Case, poison: int, inputs: Sequence[Any] | None = None) ->
     plugin = case.plugin.clone()
     descs = case.descs()
     given = case.inputs() if inputs is None else list(inputs)
-    outputs = [_poisoned(desc.dims, desc.dtype.numpy, poison) for desc in descs[1]]
+    outputs = [poisoned(desc.dims, desc.dtype.numpy, poison) for desc in descs[1]]
     plugin.configure(*descs)
     size = int(plugin.workspace_size(*descs))
     workspace = np.full(size, 0xAA, np.uint8) if size else None
@@ -274,7 +275,8 @@ def run_enqueue(case: Case, poison: int, inputs: Sequence[Any] | None = None) ->
     return outputs
 
 
-def _poisoned(shape: Any, dtype: Any, poison: int) -> Any:
+def poisoned(shape: Any, dtype: Any, poison: int) -> Any:
+    """An array full of values that no plugin writes by chance."""
     if dtype == np.bool_:
         return np.full(shape, bool(poison))
     floating = dtype.kind not in "iu"

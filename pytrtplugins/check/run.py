@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import MissingExtraError, UnavailableError, UsageError
 from ..plugin import Plugin
-from . import models, rules
+from . import device, models, rules
 from .cases import Case, find_cases, given_cases, make_plugin, shrink, variants
 from .report import Entry, Report
 
@@ -35,6 +35,7 @@ _OTHERS: dict[str, Rule] = {
     "clone": rules.clones,
     "enqueue writes all": rules.enqueue_coverage,
     "enqueue": rules.enqueue,
+    "enqueue on the GPU": device.enqueue_on_gpu,
     "int8 pass-through": rules.int8_pass_through,
     "ONNX node": models.node,
     "decomposition": models.decomposition,
@@ -43,6 +44,7 @@ _NEEDS = {
     "damaged bytes": ("serialization",),
     "enqueue writes all": ("clone", "input unchanged"),
     "enqueue": ("clone", "input unchanged", "enqueue writes all"),
+    "enqueue on the GPU": ("clone", "input unchanged"),
     "decomposition": ("ONNX node",),
 }
 _ENGINE_NEEDS = ("clone", "input unchanged", "enqueue", "enqueue writes all", "ONNX node", "decomposition")
@@ -136,6 +138,8 @@ def _few(cases: list[Case]) -> list[Case]:
 def _does_not_apply(plugin: Plugin, name: str) -> str:
     if name == "decomposition" and not plugin.has_decomposition():
         return "the plugin has no decompose"
+    if name == "enqueue on the GPU" and not device.has_enqueue(plugin):
+        return "the plugin has no enqueue"
     if name == "int8 pass-through" and plugin.int8 != "pass_through":
         return f"int8 is {plugin.int8!r}"
     return ""

@@ -97,8 +97,8 @@ class PycudaDriver:
         try:
             self.cuda.init()
             if self.cuda.Context.get_current() is None:
-                self.cuda.Device(0).retain_primary_context().push()
-        except self.cuda.Error as error:
+                require("pycuda.autoprimaryctx", extra="pycuda", package="pycuda", feature="backend 'pycuda'")
+        except (self.cuda.Error, RuntimeError) as error:
             raise UnavailableError(f"no NVIDIA GPU can be used: {error}") from error
 
     def device(self) -> int:

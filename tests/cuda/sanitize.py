@@ -1,0 +1,78 @@
+"""Run the kernels under NVIDIA's compute-sanitizer: ``python -m tests.cuda.sanitize``, on a machine with a GPU.
+
+Each tool first has to find a fault that is there, in a kernel made for it; then it must find none in the package's kernels,
+on the shapes of test_gpu.py. Arrays come from cudaMalloc one by one, so that no pool hides an access beyond the end.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+FAULTS = {
+    "memcheck": "__global__ void fault(float* y, const float* x, int n) { y[n + threadIdx.x] = x[threadIdx.x]; }",
+    "racecheck": """__global__ void fault(float* y, const float* x, int n) {
+        __shared__ float tile[64];
+        tile[threadIdx.x] = x[threadIdx.x];
+        y[threadIdx.x] = tile[n - 1 - threadIdx.x];
+    }""",
+    "initcheck": "__global__ void fault(float* y, const float* x, int n) { if (y[threadIdx.x] > 1) y[0] = x[0]; }",
+    "synccheck": """__global__ void fault(float* y, const float* x, int n) {
+        if (threadIdx.x < n / 2) __syncthreads();
+        y[threadIdx.x] = x[threadIdx.x];
+    }""",
+}
+_FOUND = 9
+_TESTS = "bits_of_compute or detection_on_the_gpu or queued_on_the_stream or constant_is_copied"
+
+
+def main() -> int:
+    """Run all tools; 0 when each found the fault and nothing else."""
+    wrong = 0
+    for tool in FAULTS:
+        for subject in ("fault", "kernels"):
+            command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", str(_FOUND), "--print-limit", "3"]
+            command += ["--padding", "64"] if tool == "memcheck" else []
+            done = subprocess.run(
+                [*command, sys.executable, "-m", "tests.cuda.sanitize", subject, tool],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            expected = _FOUND if subject == "fault" else 0
+            right = done.returncode == expected
+            said = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: .*|\d+ passed.*", done.stdout)
+            print(
+                f"{tool:10} {subject:8} {'as it should be' if right else f'WRONG, exit code {done.returncode}'}: {'; '.join(said)}"
+            )
+            if not right:
+                print(done.stdout[-6000:], done.stderr[-2000:])
+                wrong = 1
+    return wrong
+
+
+def _fault(tool: str) -> int:
+    import cupy
+
+    from pytrtplugins.cuda import CudaKernel
+
+    cupy.cuda.set_allocator(None)
+    x, y = cupy.zeros(64, "float32"), cupy.empty(64, "float32")
+    CudaKernel.from_source(FAULTS[tool], "fault").launch(y, x, 64, threads=64, block=64)
+    cupy.cuda.Device().synchronize()
+    return 0
+
+
+def _kernels() -> int:
+    import cupy
+    import pytest
+
+    cupy.cuda.set_allocator(None)
+    return int(pytest.main(["-q", "-p", "no:cacheprovider", "tests/cuda/test_gpu.py", "-k", _TESTS]))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 1:
+        sys.exit(main())
+    sys.exit(_fault(sys.argv[2]) if sys.argv[1] == "fault" else _kernels())
