@@ -2,6 +2,7 @@
 # make test    set up everything, then run the tests
 # make lint    style and types        make bench   the benchmarks, with table and chart in docs/
 # make test-tensorrt    plugins in the plugin registries of TensorRT 10 and 11
+# make test-triton      exported models in a real Triton server, on the CPU
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV ?= .venv
@@ -14,7 +15,7 @@ PHOTOS ?= chelsea astronaut $(wildcard /usr/share/darknet/data/dog.jpg)
 TENSORRT ?= 10.16.1.11 11.4.0.106
 TENSORRT_READY := $(TENSORRT:%=$(VENV)-tensorrt-%/.ready)
 
-.PHONY: demo test test-minimal test-tensorrt tensorrt test-slow lint bench clean
+.PHONY: demo test test-minimal test-tensorrt test-triton tensorrt test-slow lint bench clean
 .DELETE_ON_ERROR:
 
 demo: $(READY)
@@ -35,6 +36,9 @@ test-tensorrt: $(TENSORRT_READY)
 	  echo "TensorRT $$version, $$substrate:"; \
 	  TENSORRT_SUBSTRATE=$$substrate $(VENV)-tensorrt-$$version/bin/python -m pytest -q tests/engines/tensorrt || exit 1; \
 	done; done
+
+test-triton: $(READY) $(VENV)-triton/.ready
+	TRITON_VENV=$(VENV)-triton $(BIN)/python -m pytest -q tests/export/test_triton_server.py
 
 tensorrt: $(TENSORRT_READY)
 
@@ -62,5 +66,12 @@ $(VENV)-tensorrt-%/.ready:
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps tensorrt-cu13-bindings==$*
 	@touch $@
 
+# Triton's core is in the wheel of PyTriton (55 MB); its Python backend wants NumPy 1
+$(VENV)-triton/.ready:
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check 'numpy<2' onnxruntime
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps nvidia-pytriton
+	@touch $@
+
 clean:
-	rm -rf $(VENV) $(VENV)-tensorrt-* build *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-tensorrt-* $(VENV)-triton build *.egg-info .pytest_cache .mypy_cache .ruff_cache
