@@ -129,7 +129,7 @@ def python_time(rounds: int = 20000) -> dict[str, float]:
 
 
 def main() -> int:
-    """Measure; 1 where a linear case with rows of whole 16 bytes stays below the goal."""
+    """Measure; 1 where a linear case stays below the goal."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.reorg_bandwidth", description=__doc__)
     parser.add_argument("--megabytes", type=int, default=512, help="size of the tensors (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=20)
@@ -142,8 +142,8 @@ def main() -> int:
     overhead = python_time()
     if arguments.json:
         arguments.json.write_text(json.dumps({"reorg": rows, "enqueue_us": overhead}, indent=1) + "\n")
-    slow = [row for row in rows if row["layout"] == "linear" and row["image"] != "26 x 26" and row["share"] < _ENOUGH]
-    print(f"{len(slow)} of the aligned linear cases below {_ENOUGH:.0%} of the copy's bandwidth")
+    slow = [row for row in rows if row["layout"] == "linear" and row["share"] < _ENOUGH]
+    print(f"{len(slow)} of the linear cases below {_ENOUGH:.0%} of the copy's bandwidth")
     return 1 if slow else 0
 
 

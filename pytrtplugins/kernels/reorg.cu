@@ -4,42 +4,98 @@
 // plane (by, bx) of the deep tensor, m = (k * H + h) * W + w, lies at ((k * H + h) * s + by) * W * s + w * s + bx of the
 // wide one. Forward reads wide and writes deep; reverse reads deep and writes wide.
 //
-// A thread moves 16 bytes of each of the s planes (by, 0..s-1): on the deep side one 16-byte access for each, on the wide
-// side s of them side by side, so that both sides are whole lines of memory for a warp. Where rows, planes or pointers
-// are not multiples of 16 bytes, a block moves the same values one by one, neighbouring threads neighbouring values.
+// A thread moves 16 bytes of each of the s planes (by, 0..s-1): on the deep side one 16-byte access for each; on the wide
+// side as many values side by side as rows allow (all s * 16 bytes where 16 bytes of values divide w), so that a warp uses
+// whole lines of memory on both sides. Other strides, and planes or pointers that are no multiple of 16 bytes: a block moves
+// the same values one by one, neighbouring threads neighbouring values.
 //
 // threads = (ceil(plane / (16 / sizeof(T))), s, N)
 
-template <typename T, int S>
-__device__ __forceinline__ void move_vectors(const T* __restrict__ from, T* __restrict__ to, long long deep,
-                                             long long wide, long long plane, bool reverse) {
-    constexpr int V = 16 / sizeof(T);
-    union Lines {
+template <int Bytes> struct Word;
+template <> struct Word<1> { typedef signed char type; };
+template <> struct Word<2> { typedef short type; };
+template <> struct Word<4> { typedef int type; };
+template <> struct Word<8> { typedef int2 type; };
+template <> struct Word<16> { typedef int4 type; };
+
+// Rows of the wide side hold runs of U * S values. `wide`: place of the first value there, in column `column`.
+template <typename T, int S, int U>
+__device__ __forceinline__ void move_runs(const T* __restrict__ from, T* __restrict__ to, long long deep, long long wide,
+                                          int column, int w, long long plane, bool reverse) {
+    constexpr int V = 16 / sizeof(T), runs = V / U, run_bytes = U * S * static_cast<int>(sizeof(T));
+    constexpr int word_bytes = run_bytes < 16 ? run_bytes : 16, words = run_bytes / word_bytes;
+    typedef typename Word<word_bytes>::type Piece;
+    union Wide {
+        Piece words[S * 16 / word_bytes];
+        T values[S * V];
+    } rows;
+    union Deep {
         int4 words[S];
         T values[S * V];
-    } in, out;
+    } planes;
+    long long starts[runs];
+#pragma unroll
+    for (int run = 0; run < runs; ++run) {
+        starts[run] = wide;
+        wide += U * S;
+        column += U;
+        if (column == w) {
+            column = 0;
+            wide += static_cast<long long>(S - 1) * S * w;
+        }
+    }
     if (!reverse) {
 #pragma unroll
-        for (int j = 0; j < S; ++j) in.words[j] = reinterpret_cast<const int4*>(from + wide)[j];
+        for (int run = 0; run < runs; ++run) {
+#pragma unroll
+            for (int j = 0; j < words; ++j) {
+                rows.words[run * words + j] = reinterpret_cast<const Piece*>(from + starts[run])[j];
+            }
+        }
 #pragma unroll
         for (int i = 0; i < V; ++i) {
 #pragma unroll
-            for (int bx = 0; bx < S; ++bx) out.values[bx * V + i] = in.values[i * S + bx];
+            for (int bx = 0; bx < S; ++bx) planes.values[bx * V + i] = rows.values[i * S + bx];
         }
 #pragma unroll
-        for (int bx = 0; bx < S; ++bx) *reinterpret_cast<int4*>(to + deep + bx * plane) = out.words[bx];
+        for (int bx = 0; bx < S; ++bx) *reinterpret_cast<int4*>(to + deep + bx * plane) = planes.words[bx];
     } else {
 #pragma unroll
-        for (int bx = 0; bx < S; ++bx) in.words[bx] = *reinterpret_cast<const int4*>(from + deep + bx * plane);
+        for (int bx = 0; bx < S; ++bx) planes.words[bx] = *reinterpret_cast<const int4*>(from + deep + bx * plane);
 #pragma unroll
         for (int i = 0; i < V; ++i) {
 #pragma unroll
-            for (int bx = 0; bx < S; ++bx) out.values[i * S + bx] = in.values[bx * V + i];
+            for (int bx = 0; bx < S; ++bx) rows.values[i * S + bx] = planes.values[bx * V + i];
         }
 #pragma unroll
-        for (int j = 0; j < S; ++j) reinterpret_cast<int4*>(to + wide)[j] = out.words[j];
+        for (int run = 0; run < runs; ++run) {
+#pragma unroll
+            for (int j = 0; j < words; ++j) {
+                reinterpret_cast<Piece*>(to + starts[run])[j] = rows.words[run * words + j];
+            }
+        }
     }
 }
+
+// move_runs with the longest runs that divide w.
+template <typename T, int S, int U>
+struct Longest {
+    __device__ __forceinline__ static void move(const T* from, T* to, long long deep, long long wide, int column, int w,
+                                                long long plane, bool reverse) {
+        if (w % U == 0) {
+            move_runs<T, S, U>(from, to, deep, wide, column, w, plane, reverse);
+        } else {
+            Longest<T, S, U / 2>::move(from, to, deep, wide, column, w, plane, reverse);
+        }
+    }
+};
+template <typename T, int S>
+struct Longest<T, S, 1> {
+    __device__ __forceinline__ static void move(const T* from, T* to, long long deep, long long wide, int column, int w,
+                                                long long plane, bool reverse) {
+        move_runs<T, S, 1>(from, to, deep, wide, column, w, plane, reverse);
+    }
+};
 
 // x: the input; y: the output; n images of `maps` = C / s2 maps of h x w (the input's dims); s: the stride.
 template <typename T>
@@ -50,16 +106,16 @@ __global__ void reorg(const T* __restrict__ x, T* __restrict__ y, int maps, int 
     const long long image = static_cast<long long>(blockIdx.z) * s * s * plane;
     const long long deep = image + static_cast<long long>(by) * s * plane;  // of value 0 of plane (by, 0)
     const unsigned first = blockIdx.x * blockDim.x * V;
-    const bool vectors = w % V == 0 && s <= 4 && s != 3
+    const bool vectors = plane % V == 0 && (s == 1 || s == 2 || s == 4)
                          && ((reinterpret_cast<unsigned long long>(x) | reinterpret_cast<unsigned long long>(y)) & 15) == 0;
     if (vectors) {
         const unsigned m = first + threadIdx.x * V;
         if (m >= plane) return;
-        const unsigned row = m / w;
-        const long long wide = image + ((static_cast<long long>(row) * s + by) * w + (m - row * w)) * s;
-        if (s == 1) move_vectors<T, 1>(x, y, deep + m, wide, plane, reverse);
-        if (s == 2) move_vectors<T, 2>(x, y, deep + m, wide, plane, reverse);
-        if (s == 4) move_vectors<T, 4>(x, y, deep + m, wide, plane, reverse);
+        const unsigned row = m / w, column = m - row * w;
+        const long long wide = image + ((static_cast<long long>(row) * s + by) * w + column) * s;
+        if (s == 1) *reinterpret_cast<int4*>(y + deep + m) = *reinterpret_cast<const int4*>(x + deep + m);
+        if (s == 2) Longest<T, 2, V>::move(x, y, deep + m, wide, column, w, plane, reverse);
+        if (s == 4) Longest<T, 4, V>::move(x, y, deep + m, wide, column, w, plane, reverse);
         return;
     }
     for (int i = 0; i < V; ++i) {
