@@ -111,7 +111,7 @@ def export_triton(
         source.write(inside)
         for library in libraries:
             shutil.copyfile(library, inside / Path(library).name)
-    write_atomic(folder / "config.pbtxt", config.encode())
+        write_atomic(folder / "config.pbtxt", config.encode())  # before the version, which is never without it
     files = (folder / "config.pbtxt", *sorted((folder / str(version)).iterdir()))
     return TritonModel(files, config, _start(at.parents[1], source, served), source.needs)
 
