@@ -1,7 +1,8 @@
 # make demo    set up everything, then find the animals on a photo with YOLOv2 in INT8
 # make test    set up everything, then run the tests
 # make lint    style and types        make bench   the benchmarks, with table and chart in docs/
-# make test-tensorrt    plugins in the plugin registries of TensorRT 10 and 11
+# make test-tensorrt    plugins in the plugin registries of TensorRT 10 and 11; with TENSORRT_INCLUDE=/path/to/10:/path/to/11,
+#                       the headers that NVIDIA publishes, driven from C++ too
 # make test-triton      exported models in a real Triton server, on the CPU
 SHELL := /bin/bash
 PYTHON ?= python3
@@ -35,7 +36,9 @@ test-tensorrt: $(TENSORRT_READY)
 	@for version in $(TENSORRT); do for substrate in lean stubs; do \
 	  echo "TensorRT $$version, $$substrate:"; \
 	  TENSORRT_SUBSTRATE=$$substrate $(VENV)-tensorrt-$$version/bin/python -m pytest -q tests/engines/tensorrt || exit 1; \
-	done; done
+	done; \
+	  $(VENV)-tensorrt-$$version/bin/python -m pytest -q tests/driver || exit 1; \
+	done
 
 test-triton: $(READY) $(VENV)-triton/.ready
 	TRITON_VENV=$(VENV)-triton $(BIN)/python -m pytest -q tests/export/test_triton_server.py

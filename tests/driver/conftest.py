@@ -33,23 +33,55 @@ def header_version(folder: Path) -> tuple[int, int]:
     return int(numbers["MAJOR"]), int(numbers["MINOR"])
 
 
-def find_headers(major: int) -> Path:
-    """The folder of headers of a major version; skips where there is none."""
+def find_headers(major: int) -> tuple[Path | None, str]:
+    """The folder of headers of a major version, and why there is none."""
     folders = [Path(folder) for folder in os.environ.get("TENSORRT_INCLUDE", "").split(":") if folder]
     if not folders:
-        pytest.skip(f"TensorRT's headers are not here. {HEADERS}")
+        return None, f"TensorRT's headers are not here. {HEADERS}"
     for folder in folders:
         if header_version(folder)[0] == major:
-            return folder
-    pytest.skip(f"none of {list(map(str, folders))} has headers of TensorRT {major}. {HEADERS}")
+            return folder, ""
+    return None, f"none of {list(map(str, folders))} has headers of TensorRT {major}. {HEADERS}"
 
 
-def build_driver(headers: Path, *options: str, target: str = "all") -> Path:
-    """Compile the driver and the libraries; the folder where they lie."""
+def find_api() -> tuple[_api.Api | None, str]:
+    """TensorRT's package, and why there is none."""
+    try:
+        return _api.load(), ""
+    except EngineError as error:
+        return None, f"{str(error).splitlines()[0]} Do: make test-tensorrt"
+
+
+def missing() -> str:
+    """Why the driver cannot be built; empty when it can."""
+    found, reason = find_api()
+    if found is None:
+        return reason
     for tool in ("cmake", "g++"):
         if shutil.which(tool) is None:
-            pytest.skip(f"no {tool}. Do: apt-get install cmake g++")
-    build = ROOT / "build" / f"driver-{'.'.join(map(str, header_version(headers)))}"
+            return f"no {tool}. Do: apt-get install cmake g++"
+    return find_headers(found.major)[1]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where the driver cannot be built, skip one test of each file for all that need it, with the reason."""
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        needs = {"api", "request"} & set(getattr(item, "fixturenames", ()))
+        if needs and item.path.parent == Path(__file__).parent:
+            files.setdefault(item.path, []).append(item)
+    reason = missing() if files else ""
+    if reason:
+        for first, *others in files.values():
+            first.add_marker(pytest.mark.skip(reason=f"{len(others) + 1} tests: {reason}"))
+            config.hook.pytest_deselected(items=others)
+        left_out = {id(item) for _, *others in files.values() for item in others}
+        items[:] = [item for item in items if id(item) not in left_out]
+
+
+def build_driver(headers: Path, *options: str, suffix: str = "", target: str = "all") -> Path:
+    """Compile the driver and the libraries; the folder where they lie."""
+    build = ROOT / "build" / f"driver-{'.'.join(map(str, header_version(headers)))}{suffix}"
     settings = [f"-DTENSORRT_INCLUDE={headers}", "-DPYTRTPLUGINS_BRIDGE=OFF", "-DPYTRTPLUGINS_DRIVER=ON", *options]
     warnings = "-DCMAKE_CXX_FLAGS=-Werror"
     for command in (["-S", ROOT, "-B", build, *settings, warnings], ["--build", build, "--target", target, "-j2"]):
@@ -60,10 +92,7 @@ def build_driver(headers: Path, *options: str, target: str = "all") -> Path:
 
 @pytest.fixture(scope="session")
 def api() -> _api.Api:
-    try:
-        return _api.load()
-    except EngineError as error:
-        pytest.skip(f"{str(error).splitlines()[0]} Do: make test-tensorrt")
+    return _api.load()
 
 
 def runtime_library(api: _api.Api) -> Path:
@@ -74,8 +103,13 @@ def runtime_library(api: _api.Api) -> Path:
 
 
 @pytest.fixture(scope="session")
-def built(api) -> Path:
-    return build_driver(find_headers(api.major), "-DPYTRTPLUGINS_TENSORRT_HOST=ON")
+def headers(api) -> Path:
+    return find_headers(api.major)[0]
+
+
+@pytest.fixture(scope="session")
+def built(headers) -> Path:
+    return build_driver(headers, "-DPYTRTPLUGINS_TENSORRT_HOST=ON")
 
 
 @pytest.fixture(scope="session")

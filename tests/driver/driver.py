@@ -76,11 +76,31 @@ class Built:
     tactics: list[int]
 
 
+class Place:
+    """Where the arrays lie: in this process; NumPy's."""
+
+    stream = 0
+
+    def array(self, values: np.ndarray) -> Any:
+        """A copy of values there."""
+        return values.copy()
+
+    def numpy(self, array: Any) -> np.ndarray:
+        """A copy of an array here."""
+        return np.array(array)
+
+    def address(self, array: Any) -> int:
+        return array.ctypes.data
+
+    def synchronize(self) -> None:
+        """Wait for what is queued."""
+
+
 class Driver:
     """One TensorRT: its package, its registry, and the libraries that the driver's build made."""
 
-    def __init__(self, folder: Path, api: Api, runtime: Path) -> None:
-        self.folder, self.api = folder, api
+    def __init__(self, folder: Path, api: Api, runtime: Path, place: Place | None = None) -> None:
+        self.folder, self.api, self.place = folder, api, place or Place()
         self._library = ctypes.CDLL(str(folder / "libtensorrt_driver.so"))
         for name, kind in RESULTS.items():
             self._function(name).restype = kind
@@ -267,17 +287,28 @@ class Driver:
 
     def execute(self, plugin: Any, arrays: Sequence[np.ndarray], outputs: Sequence[np.ndarray], workspace: int,
                 tactic: int = 0, *, aside: bool = False) -> None:  # fmt: skip
-        """One execution context on arrays of the process, run twice."""
+        """One execution context, run twice on copies of the arrays."""
+        place = self.place
+        scratch = place.array(np.full(workspace + 1, 0xA5, np.uint8))
+        sides = [[place.array(array) for array in side] for side in (arrays, outputs)]
+        context, tensors = self.attach(plugin, arrays, outputs, tactic)
+        place.synchronize()
+        addresses = [[place.address(array) for array in side] for side in sides]
+        self.enqueue(context, tensors, *addresses, place.address(scratch), place.stream, times=2, aside=aside)
+        place.synchronize()
+        for array, found in zip(outputs, sides[1], strict=True):
+            array[...] = place.numpy(found)
+        self.destroy(context)
+
+    def attach(self, plugin: Any, arrays: Sequence[np.ndarray], outputs: Sequence[np.ndarray], tactic: int = 0) -> Any:
+        """The plugin of an execution context that is ready for these arrays, and their descriptions."""
         context = self.made("attach", plugin)
-        scratch = np.full(workspace + 1, 0xA5, np.uint8)
         tensors = self.tensors(
             *([self.tensor(array.shape, DType.of(array)) for array in side] for side in (arrays, outputs))
         )
-        addresses = [[array.ctypes.data for array in side] for side in (arrays, outputs)]
         self.checked("set_tactic", context, c_int32(tactic))
         self.checked("shape_change", context, byref(tensors))
-        self.enqueue(context, tensors, *addresses, scratch.ctypes.data, times=2, aside=aside)
-        self.destroy(context)
+        return context, tensors
 
     def run(self, plugin: Plugin, built: Built, arrays: Sequence[np.ndarray], **options: Any) -> list[np.ndarray]:
         """What a runtime does with a layer of an engine file."""

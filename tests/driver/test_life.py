@@ -136,22 +136,15 @@ def test_a_context_runs_in_a_thread_that_python_does_not_know(driver, language):
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_contexts_of_one_engine_have_dims_of_their_own(driver, language):
-    small, large = array((2, 3)), array((4, 3))
+    inputs = [array((2, 3)), array((4, 3))]
+    outputs = [np.zeros_like(x) for x in inputs]
     with driver.offered(Scale, language):
         made = driver.create(Scale, driver.items(Scale(factor=3)), 1)
-        contexts = [driver.made("attach", made) for _ in range(2)]
-        calls = []
-        for context, x in zip(contexts, (small, large), strict=True):
-            y = np.zeros_like(x)
-            tensors = driver.tensors(*[[driver.tensor(x.shape, DType.FLOAT32)]] * 2)
-            driver.checked("set_tactic", context, c_int32(0))
-            driver.checked("shape_change", context, byref(tensors))
-            calls.append((context, tensors, [x.ctypes.data], [y.ctypes.data], x, y))
-        for context, tensors, ins, outs, _, _ in calls:
-            driver.enqueue(context, tensors, ins, outs, 0)
-        for *_, x, y in calls:
+        attached = [driver.attach(made, [x], [y]) for x, y in zip(inputs, outputs, strict=True)]
+        for (context, tensors), x, y in zip(attached, inputs, outputs, strict=True):
+            driver.enqueue(context, tensors, [x.ctypes.data], [y.ctypes.data], 0)
             np.testing.assert_array_equal(y, x * 3)
-        driver.destroy(*contexts, made)
+        driver.destroy(*(context for context, _ in attached), made)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
