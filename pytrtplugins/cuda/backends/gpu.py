@@ -35,6 +35,13 @@ class Driver(Protocol):
         """Address of a constant's copy on the current GPU, made once."""
 
 
+class _Stream:
+    """What CuPy's launch needs of a stream."""
+
+    def __init__(self, address: int) -> None:
+        self.ptr = address
+
+
 class CupyDriver:
     """CuPy, with NVRTC or nvcc as the compiler.
 
@@ -66,11 +73,10 @@ class CupyDriver:
         module = cuda.Module()
         module.load(code)
         function = module.get_function(find_symbol(code, unit.signature.name, unit.label))
-        external = cuda.ExternalStream
 
         def launch(grid: Grid, block: Grid, values: Sequence[Any], shared_bytes: int, stream: Any) -> None:
             if stream is not None and not hasattr(stream, "ptr"):
-                stream = external(stream_handle(stream))
+                stream = _Stream(stream_handle(stream))
             function(grid, block, values, shared_bytes, stream)
 
         return launch
