@@ -36,6 +36,7 @@ class Player:
 
     Attributes:
         before_parse: Called first; a test breaks plugins here, which the passes before have met whole.
+        model: What the parser was given, or the plan holds.
         enqueued: Name and dtype of the first input of each plugin that ran.
     """
 
@@ -62,8 +63,8 @@ class Player:
 
     def _parse(self, data: bytes) -> bool:
         self.before_parse()
-        self._model = onnx.ModelProto.FromString(data)
-        self._made = {node.name: self._create(node) for node in self._model.graph.node if is_plugin_node(node)}
+        self.model = onnx.ModelProto.FromString(data)
+        self._made = {node.name: self._create(node) for node in self.model.graph.node if is_plugin_node(node)}
         return None not in self._made.values()
 
     def _create(self, node: onnx.NodeProto) -> Any:
@@ -80,11 +81,11 @@ class Player:
             return self._time(self._made[node.name], arrays)
 
         try:
-            self._run_network({info.name: _random(info) for info in self._model.graph.input}, life)
+            self._run_network({info.name: _random(info) for info in self.model.graph.input}, life)
             saved = {name: [*_key(made), _saved(made.get_fields_to_serialize())] for name, made in self._made.items()}
         except Exception:
             return None
-        model = base64.b64encode(self._model.SerializeToString()).decode()
+        model = base64.b64encode(self.model.SerializeToString()).decode()
         return HostMemory(json.dumps({"model": model, "plugins": saved}).encode())
 
     def _time(self, made: Any, arrays: list[np.ndarray]) -> list[np.ndarray]:
@@ -104,7 +105,7 @@ class Player:
 
     def _deserialize(self, plan: bytes) -> Any:
         held = json.loads(plan)
-        self._model = onnx.ModelProto.FromString(base64.b64decode(held["model"]))
+        self.model = onnx.ModelProto.FromString(base64.b64decode(held["model"]))
         self._loaded: dict[str, Any] = {}
         for node, (namespace, name, version, items) in held["plugins"].items():
             found = self.trt.get_plugin_registry().get_creator(name, version, namespace)
@@ -125,7 +126,7 @@ class Player:
         return True
 
     def _shape(self, name: str) -> Any:
-        reference = ReferenceEngine(_opened(self._model), BuildOptions())
+        reference = ReferenceEngine(_opened(self.model), BuildOptions())
         sizes = {
             dim.name: size
             for desc in reference.inputs
@@ -163,8 +164,8 @@ class Player:
         return outputs
 
     def _run_network(self, inputs: dict[str, np.ndarray], life: Callable[..., list[np.ndarray]]) -> dict[str, Any]:
-        quantized = any(node.op_type == "QuantizeLinear" for node in self._model.graph.node)
-        reference = ReferenceEngine(_opened(self._model), BuildOptions("int8" if quantized else "fp32"))
+        quantized = any(node.op_type == "QuantizeLinear" for node in self.model.graph.node)
+        reference = ReferenceEngine(_opened(self.model), BuildOptions("int8" if quantized else "fp32"))
         with reference.create_context() as context:
             context._runners = {  # type: ignore[attr-defined]
                 id(step): _Runner(step.node, life) for step in reference._steps if step.plugin is not None

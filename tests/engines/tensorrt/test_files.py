@@ -102,7 +102,7 @@ def test_a_package_that_only_runs_engines_needs_version_compatible_ones(api, mon
     monkeypatch.setattr(engine, "find_device", lambda name=None: fake_device())
     requirements = {"tensorrt": api.version, "compute_capability": "9.0", "plugins": []}
     reason = engine.TensorrtEngine.check_requirements(requirements)
-    assert reason == "it was built without the setting version_compatible=true, which tensorrt_lean needs"
+    assert reason == f"it was built without the setting version_compatible=true, which {api.name} needs"
     assert engine.TensorrtEngine.check_requirements({**requirements, "version_compatible": True}) == ""
 
 

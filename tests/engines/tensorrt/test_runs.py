@@ -109,9 +109,7 @@ def test_a_package_that_only_runs_engines_cannot_build(api, monkeypatch):
         pytest.skip("the full package")
     monkeypatch.setattr(engine, "find_device", lambda name=None: fake_device())
     (found,) = [item for item in availability() if item.name == "tensorrt"]
-    assert found.details.startswith(
-        f"tensorrt_lean {api.version}, which runs engines and cannot build them, on Test GPU"
-    )
+    assert found.details.startswith(f"{api.name} {api.version}, which runs engines and cannot build them, on Test GPU")
     with pytest.raises(UnavailableError, match=r"cannot build them[\s\S]*Do: pip install"):
         build(conv_net())
 
