@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
-
-import numpy as np
-import numpy.typing as npt
 
 from .. import __version__
 from .._files import sha256_hex
 from .._optional import require
-from ..errors import BindingError, EngineError, PrecisionError, UsageError
-from ..tensor import Array, DType, SymbolicDim, TensorDesc
+from ..errors import PrecisionError, UsageError
+from ..tensor import DType, SymbolicDim, TensorDesc
 from .container import write_engine_file
+from .context import Arrays, ExecutionContext
 
 if TYPE_CHECKING:
     import onnx
-    from typing_extensions import Self
 
     from ..calibration import CalibrationTable, Calibrator
 
-__all__ = ["Availability", "BuildOptions", "Engine", "ExecutionContext"]
+__all__ = ["Arrays", "Availability", "BuildOptions", "Engine", "ExecutionContext"]
 
-Arrays = dict[str, npt.NDArray[Any]]
 _MOST_THREADS = 4096
 
 
@@ -224,124 +217,6 @@ class Engine(ABC):
         """Name, precision, inputs and outputs."""
         inputs, outputs = (", ".join(map(str, descs)) for descs in (self.inputs, self.outputs))
         return f"<{self.name} engine, {self.precision}: {inputs} -> {outputs}>"
-
-
-class ExecutionContext(ABC):
-    """The state of one thread's runs of an engine. Close it, or use it in a ``with`` block.
-
-    Subclasses fill in `_run`, and `_close` where there is something to release.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self._busy = threading.Lock()
-        self._executor: ThreadPoolExecutor | None = None
-        self._closed = False
-
-    @abstractmethod
-    def _run(self, inputs: Arrays) -> Arrays:
-        """Run once; inputs are checked, contiguous arrays. The outputs belong to the caller from then on."""
-
-    def _close(self) -> None:
-        """Release what the context holds."""
-        return
-
-    def run(self, inputs: Mapping[str, Array]) -> Arrays:
-        """Run the network once.
-
-        Args:
-            inputs: One array for each input of the engine, by name, of exactly its dtype; free dims may have any size,
-                the same wherever they have the same name.
-
-        Returns:
-            One new array for each output, by name.
-
-        Raises:
-            BindingError: names, dims or dtypes do not fit.
-            EngineError: the context is closed, or another thread is running it.
-            Exception: what a plugin raised, as it raised it.
-        """
-        self._check_open()
-        arrays = self._check(inputs)
-        if not self._busy.acquire(blocking=False):
-            raise EngineError(
-                f"{self.engine!r}: another thread is running this context.\nDo: make one context per thread."
-            )
-        try:
-            self._check_open()  # it may have been closed since
-            return self._run(arrays)
-        finally:
-            self._busy.release()
-
-    def run_async(self, inputs: Mapping[str, Array]) -> Future[Arrays]:
-        """Queue a run behind those queued before it, and return at once; ``.result()`` waits for the outputs.
-
-        The inputs must not change until then. Do not mix it with `run` while runs are queued.
-        """
-        self._check_open()
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(1, thread_name_prefix=f"{self.engine.name}-context")
-        return self._executor.submit(self.run, inputs)
-
-    def close(self) -> None:
-        """Wait for queued runs and for a run in another thread, and release the context; more calls do nothing."""
-        if self._executor is not None:
-            self._executor.shutdown()
-        with self._busy:
-            if not self._closed:
-                self._closed = True
-                self._close()
-
-    def __enter__(self) -> Self:
-        """The context itself."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close it."""
-        self.close()
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise EngineError(f"{self.engine!r}: the context is closed.\nDo: engine.create_context()")
-
-    def _check(self, inputs: Mapping[str, Array]) -> Arrays:
-        expected = {desc.name: desc for desc in self.engine.inputs}
-        if inputs.keys() != expected.keys():
-            raise BindingError(
-                f"{self.engine!r}: expected arrays for {sorted(expected)}, found {sorted(inputs)}",
-                expected=sorted(expected),
-                found=sorted(inputs),
-            )
-        free: dict[SymbolicDim, int] = {}
-        return {name: self._checked(desc, inputs[name], free) for name, desc in expected.items()}
-
-    def _checked(self, desc: TensorDesc, value: Array, free: dict[SymbolicDim, int]) -> npt.NDArray[Any]:
-        try:
-            array = np.asarray(value)
-        except TypeError as error:
-            raise BindingError(
-                f"input {desc.name!r}: expected a NumPy array, found {type(value).__name__}: {error}"
-            ) from error
-        if array.dtype.name != desc.dtype.value:
-            raise BindingError(
-                f"input {desc.name!r}: expected {desc.dtype}, found {array.dtype}.\nDo: array.astype(numpy.{desc.dtype})",
-                expected=desc.dtype,
-                found=array.dtype,
-            )
-        fits = len(array.shape) == len(desc.dims) and all(
-            free.setdefault(dim, size) == size if isinstance(dim, SymbolicDim) else dim == size
-            for dim, size in zip(desc.dims, array.shape, strict=True)
-        )
-        if not fits:
-            bound = f" with {', '.join(f'{dim}={size}' for dim, size in free.items())}" if free else ""
-            raise BindingError(
-                f"input {desc.name!r}: expected dims ({', '.join(map(str, desc.dims))}){bound}, found {array.shape}",
-                expected=desc.dims,
-                found=array.shape,
-            )
-        return np.ascontiguousarray(array).reshape(array.shape)
 
 
 def _describe(info: onnx.ValueInfoProto) -> TensorDesc:

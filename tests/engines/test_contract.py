@@ -67,6 +67,33 @@ def test_a_dynamic_batch_takes_any_size(engine_name):
             np.testing.assert_allclose(y[-1:], expected(photo(size)[-1:], 3.0), rtol=1e-5, atol=1e-5)
 
 
+def test_outputs_are_written_into_arrays_that_the_caller_gives(engine_name):
+    engine = ptp.build(conv_net(Affine(3.0)), engine=engine_name)
+    with engine.create_context() as context:
+        y = np.zeros((1, 4, 8, 8), np.float32)
+        assert context.run({"data": photo()}, {"y": y})["y"] is y
+        np.testing.assert_allclose(y, expected(photo(), 3.0), rtol=1e-5, atol=1e-5)
+        other = np.zeros((1, 8, 4, 8), np.float32).swapaxes(1, 2)
+        assert context.run_async({"data": photo()}, {"y": other}).result()["y"] is other
+        np.testing.assert_array_equal(other, y)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "words"),
+    [
+        ({"z": np.zeros(1)}, "no output is named 'z'"),
+        ({"y": np.zeros((1, 4, 8, 8))}, "output 'y': expected float32, found float64"),
+        ({"y": np.zeros((1, 4, 8), np.float32)}, r"output 'y': its dims are \(1, 4, 8, 8\)"),
+        ({"y": [0.0]}, "output 'y': expected a writable NumPy array, found list"),
+        ({"y": np.broadcast_to(np.float32(0), (1, 4, 8, 8))}, "expected a writable NumPy array"),
+    ],
+)
+def test_given_outputs_that_do_not_fit_are_refused(engine_name, outputs, words):
+    engine = ptp.build(conv_net(), engine=engine_name)
+    with engine.create_context() as context, pytest.raises(BindingError, match=words):
+        context.run({"data": photo()}, outputs)
+
+
 def test_what_a_plugin_raises_reaches_the_caller_as_it_was_raised(engine_name):
     engine = ptp.build(conv_net(Failing()), engine=engine_name)
     with engine.create_context() as context, pytest.raises(OutOfPaperError, match="negative") as caught:

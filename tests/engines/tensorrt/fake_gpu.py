@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,10 +27,38 @@ class DeviceArray(np.ndarray):
         return np.array(self)
 
 
+class Outside:
+    """An array of another library's on the GPU."""
+
+    def __init__(self, values: np.ndarray, stream: int | None = None, order: str = "C") -> None:
+        self.values = np.array(values, order=order)  # type: ignore[call-overload]
+        self._stream = stream
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        values = self.values
+        return {
+            "data": (values.ctypes.data, False),
+            "typestr": values.dtype.str,
+            "shape": values.shape,
+            "strides": values.strides,
+            "stream": self._stream,
+            "version": 3,
+        }
+
+
+class Viewed:
+    """CuPy's array over memory that it does not own."""
+
+    def __init__(self, dims: tuple[int, ...], dtype: np.dtype[Any], memory: Any) -> None:
+        self.shape, self.dtype, self.data = dims, dtype, memory
+
+
 class Stream(nullcontext):  # type: ignore[type-arg]
     """A stream that is always done."""
 
     ptr = 77
+    waited: ClassVar[list[Any]] = []
 
     def __init__(self, non_blocking: bool) -> None:
         super().__init__()
@@ -39,12 +67,27 @@ class Stream(nullcontext):  # type: ignore[type-arg]
     def synchronize(self) -> None:
         pass
 
+    def record(self) -> str:
+        return "an event"
+
+    def wait_event(self, event: Any) -> None:
+        self.waited.append(event)
+
 
 def fake_device(capability: str = "9.0") -> Device:
     """A GPU of this compute capability."""
-    cuda = SimpleNamespace(Device=lambda index: nullcontext(), Stream=Stream)
+    runtime = SimpleNamespace(streamSynchronize=Stream.waited.append)
+    cuda = SimpleNamespace(
+        Device=lambda index: nullcontext(),
+        Stream=Stream,
+        get_current_stream=lambda: Stream(non_blocking=True),
+        runtime=runtime,
+        UnownedMemory=lambda address, size, owner: SimpleNamespace(ptr=address, owner=owner),
+        MemoryPointer=lambda memory, offset: memory,
+    )
     cupy = SimpleNamespace(
         cuda=cuda,
+        ndarray=Viewed,
         asarray=lambda array: np.array(array).view(DeviceArray),
         empty=lambda dims, dtype: np.empty(dims, dtype).view(DeviceArray),
     )

@@ -1,0 +1,199 @@
+"""The state of one thread's runs of an engine: what goes in and what comes out, checked."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import BindingError, EngineError
+from ..tensor import Array, SymbolicDim, TensorDesc
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from .base import Engine
+
+__all__ = ["Arrays", "ExecutionContext", "check_dtype"]
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+class ExecutionContext(ABC):
+    """The state of one thread's runs of an engine. Close it, or use it in a ``with`` block.
+
+    Subclasses fill in `_run`, and `_close` where there is something to release.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._busy = threading.Lock()
+        self._executor: ThreadPoolExecutor | None = None
+        self._closed = False
+
+    @abstractmethod
+    def _run(self, inputs: Arrays) -> Arrays:
+        """Run once; inputs are checked, contiguous arrays. The outputs belong to the caller from then on."""
+
+    def _close(self) -> None:
+        """Release what the context holds."""
+        return
+
+    def _run_into(self, inputs: Arrays, outputs: Mapping[str, Array]) -> Arrays:
+        """Run once, into arrays that the caller gives for some outputs; a context that writes them itself overrides it."""
+        found = self._run(inputs)
+        for name, target in outputs.items():
+            self._check_dims(name, target, found[name].shape)
+            np.copyto(target, found[name])
+            found[name] = target
+        return found
+
+    def run(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array] | None = None) -> Arrays:
+        """Run the network once.
+
+        Args:
+            inputs: One array for each input of the engine, by name, of exactly its dtype; free dims may have any size,
+                the same wherever they have the same name.
+            outputs: Arrays to write, for any of the outputs, by name, of exactly their dtype and dims.
+
+        Returns:
+            One array for each output, by name: the given one, or a new one.
+
+        Raises:
+            BindingError: names, dims or dtypes do not fit; dims of given outputs may be found wrong only after the run.
+            EngineError: the context is closed, or another thread is running it.
+            Exception: what a plugin raised, as it raised it.
+        """
+        self._check_open()
+        arrays, targets = self._check(inputs), self._check_targets(outputs or {})
+        if not self._busy.acquire(blocking=False):
+            raise EngineError(
+                f"{self.engine!r}: another thread is running this context.\nDo: make one context per thread."
+            )
+        try:
+            self._check_open()  # it may have been closed since
+            return self._run_into(arrays, targets)
+        finally:
+            self._busy.release()
+
+    def run_async(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array] | None = None) -> Future[Arrays]:
+        """Queue a run behind those queued before it, and return at once; ``.result()`` waits for the outputs.
+
+        Neither inputs nor outputs must change until then. Do not mix it with `run` while runs are queued.
+        """
+        self._check_open()
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(1, thread_name_prefix=f"{self.engine.name}-context")
+        return self._executor.submit(self.run, inputs, outputs)
+
+    def close(self) -> None:
+        """Wait for queued runs and for a run in another thread, and release the context; more calls do nothing."""
+        if self._executor is not None:
+            self._executor.shutdown()
+        with self._busy:
+            if not self._closed:
+                self._closed = True
+                self._close()
+
+    def __enter__(self) -> Self:
+        """The context itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise EngineError(f"{self.engine!r}: the context is closed.\nDo: engine.create_context()")
+
+    def _check(self, inputs: Mapping[str, Array]) -> Arrays:
+        expected = {desc.name: desc for desc in self.engine.inputs}
+        if inputs.keys() != expected.keys():
+            raise BindingError(
+                f"{self.engine!r}: expected arrays for {sorted(expected)}, found {sorted(inputs)}",
+                expected=sorted(expected),
+                found=sorted(inputs),
+            )
+        free: dict[SymbolicDim, int] = {}
+        return {name: self._checked(desc, inputs[name], free) for name, desc in expected.items()}
+
+    def _check_targets(self, outputs: Mapping[str, Array]) -> dict[str, Array]:
+        known = {desc.name: desc for desc in self.engine.outputs}
+        unknown = sorted(outputs.keys() - known.keys())
+        if unknown:
+            raise BindingError(
+                f"{self.engine!r}: no output is named {unknown[0]!r}", expected=sorted(known), found=unknown
+            )
+        return {name: self._target(known[name], value) for name, value in outputs.items()}
+
+    def _target(self, desc: TensorDesc, value: Array) -> Array:
+        """An array to write as this engine takes it, of the output's dtype.
+
+        Raises:
+            BindingError: it is no such array.
+        """
+        if not (isinstance(value, np.ndarray) and value.flags.writeable):
+            raise BindingError(f"output {desc.name!r}: expected a writable NumPy array, found {type(value).__name__}")
+        check_dtype("output", desc, value)
+        return value
+
+    def _check_dims(self, name: str, target: Array, dims: tuple[int, ...]) -> None:
+        if tuple(target.shape) != dims:
+            raise BindingError(
+                f"output {name!r}: its dims are {dims}, those of the given array {tuple(target.shape)}",
+                expected=dims,
+                found=tuple(target.shape),
+            )
+
+    def _array(self, desc: TensorDesc, value: Array) -> Any:
+        """An input as this engine takes it: contiguous, with dtype and shape, still to be checked.
+
+        Raises:
+            BindingError: it is no array.
+        """
+        try:
+            array = np.asarray(value)
+        except TypeError as error:
+            raise BindingError(
+                f"input {desc.name!r}: expected a NumPy array, found {type(value).__name__}: {error}"
+            ) from error
+        return np.ascontiguousarray(array).reshape(array.shape)
+
+    def _checked(self, desc: TensorDesc, value: Array, free: dict[SymbolicDim, int]) -> Any:
+        array = self._array(desc, value)
+        check_dtype("input", desc, array)
+        fits = len(array.shape) == len(desc.dims) and all(
+            free.setdefault(dim, size) == size if isinstance(dim, SymbolicDim) else dim == size
+            for dim, size in zip(desc.dims, array.shape, strict=True)
+        )
+        if not fits:
+            bound = f" with {', '.join(f'{dim}={size}' for dim, size in free.items())}" if free else ""
+            raise BindingError(
+                f"input {desc.name!r}: expected dims ({', '.join(map(str, desc.dims))}){bound}, found {array.shape}",
+                expected=desc.dims,
+                found=array.shape,
+            )
+        return array
+
+
+def check_dtype(what: str, desc: TensorDesc, array: Any) -> None:
+    """Require the dtype of a tensor.
+
+    Raises:
+        BindingError: the array has another.
+    """
+    if array.dtype.name != desc.dtype.value:
+        raise BindingError(
+            f"{what} {desc.name!r}: expected {desc.dtype}, found {array.dtype}.\nDo: array.astype(numpy.{desc.dtype})",
+            expected=desc.dtype,
+            found=array.dtype,
+        )
