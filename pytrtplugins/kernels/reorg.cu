@@ -6,8 +6,9 @@
 //
 // A thread moves 16 bytes of each of the s planes (by, 0..s-1): on the deep side one 16-byte access for each; on the wide
 // side as many values side by side as rows allow (all s * 16 bytes where 16 bytes of values divide w), so that a warp uses
-// whole lines of memory on both sides. Other strides, and planes or pointers that are no multiple of 16 bytes: a block moves
-// the same values one by one, neighbouring threads neighbouring values.
+// whole lines of memory on both sides. Where runs of the wide side are shorter than 16 bytes and written, neighbouring threads
+// write neighbouring runs instead. Other strides, and planes or pointers that are no multiple of 16 bytes: a block moves the
+// same values one by one, neighbouring threads neighbouring values.
 //
 // threads = (ceil(plane / (16 / sizeof(T))), s, N)
 
@@ -77,6 +78,72 @@ __device__ __forceinline__ void move_runs(const T* __restrict__ from, T* __restr
     }
 }
 
+// Reverse, run by run: thread t of a block moves the runs t, t + blockDim.x, ... of the block's values first..first + 16 bytes
+// * blockDim.x of each plane. `deep` and `wide` belong to value 0 of plane (by, 0) and of row 0.
+template <typename T, int S, int U>
+__device__ __forceinline__ void write_runs(const T* __restrict__ from, T* __restrict__ to, long long deep, long long wide,
+                                           unsigned first, unsigned w, unsigned plane) {
+    constexpr int runs = 16 / sizeof(T) / U, at_once = runs < 4 ? runs : 4;
+    typedef typename Word<U * sizeof(T)>::type In;
+    typedef typename Word<U * S * sizeof(T)>::type Out;
+    union Planes {
+        In words[S];
+        T values[S * U];
+    } planes[at_once];
+    union Row {
+        Out word;
+        T values[S * U];
+    } run;
+    unsigned m = first + threadIdx.x * U;
+    unsigned row = m / w, column = m - row * w;
+    const unsigned step = blockDim.x * U, rows = step / w, columns = step - rows * w;
+#pragma unroll 1
+    for (int done = 0; done < runs; done += at_once) {
+#pragma unroll
+        for (int i = 0; i < at_once; ++i) {
+#pragma unroll
+            for (int bx = 0; bx < S; ++bx) {
+                if (m + i * step >= plane) continue;
+                planes[i].words[bx] = *reinterpret_cast<const In*>(from + deep + static_cast<long long>(bx) * plane + m + i * step);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < at_once; ++i) {
+            if (m >= plane) return;
+#pragma unroll
+            for (int k = 0; k < U * S; ++k) run.values[k] = planes[i].values[k % S * U + k / S];
+            *reinterpret_cast<Out*>(to + wide + (static_cast<long long>(row) * S * w + column) * S) = run.word;
+            m += step;
+            row += rows;
+            column += columns;
+            if (column >= w) {
+                column -= w;
+                ++row;
+            }
+        }
+    }
+}
+
+// write_runs where runs are short, with the longest that divide w.
+template <typename T, int S, int U>
+struct Short {
+    __device__ __forceinline__ static bool write(const T* from, T* to, long long deep, long long wide, unsigned first, unsigned w,
+                                                 unsigned plane) {
+        if (w % (2 * U) == 0) return false;  // there are longer ones
+        if (w % U == 0) {
+            write_runs<T, S, U>(from, to, deep, wide, first, w, plane);
+            return true;
+        }
+        return Short<T, S, U / 2>::write(from, to, deep, wide, first, w, plane);
+    }
+};
+template <typename T, int S>
+struct Short<T, S, 0> {
+    __device__ __forceinline__ static bool write(const T*, T*, long long, long long, unsigned, unsigned, unsigned) {
+        return false;
+    }
+};
+
 // move_runs with the longest runs that divide w.
 template <typename T, int S, int U>
 struct Longest {
@@ -109,6 +176,9 @@ __global__ void reorg(const T* __restrict__ x, T* __restrict__ y, int maps, int 
     const bool vectors = plane % V == 0 && (s == 1 || s == 2 || s == 4)
                          && ((reinterpret_cast<unsigned long long>(x) | reinterpret_cast<unsigned long long>(y)) & 15) == 0;
     if (vectors) {
+        const long long row0 = image + static_cast<long long>(by) * w * s;
+        if (reverse && s == 2 && Short<T, 2, V / 4>::write(x, y, deep, row0, first, w, plane)) return;
+        if (reverse && s == 4 && Short<T, 4, V / 8>::write(x, y, deep, row0, first, w, plane)) return;
         const unsigned m = first + threadIdx.x * V;
         if (m >= plane) return;
         const unsigned row = m / w, column = m - row * w;
@@ -136,11 +206,44 @@ __global__ void reorg(const T* __restrict__ x, T* __restrict__ y, int maps, int 
 
 // The same on tensors whose channels lie innermost: [N, H, W, C] in memory, dims still named as above.
 //
-// Reverse is then a move of whole groups of C / s2 neighbouring channels; forward of all C, where s2 divides H, since value
-// m of a plane lies H * W values behind value m - H * W / s2 in the wide tensor. A thread moves 16 bytes of such a group.
+// Reverse is then a move of whole groups of C / s2 neighbouring channels, 16 bytes for a thread. Forward: value m of a plane
+// lies `period` channels behind value m - period * H * W / s2 of the wide tensor, in the same pixel, where s2 divides
+// period * H. So 16 bytes of the output come from `period` pixels, from every period-th channel of the same 16 bytes there.
 // Elsewhere a block moves values one by one, neighbouring threads neighbouring channels of the output.
 //
 // threads = (ceil(C * H * W / (16 / sizeof(T))), 1, N)
+
+// x: an image; the channels from `channel` on of block (by, bx) of output pixel `pixel`.
+template <typename T, int P>
+__device__ __forceinline__ void gather(const T* __restrict__ x, T* __restrict__ y, unsigned channel, unsigned pixel, unsigned by,
+                                       unsigned bx, unsigned width, unsigned stride, unsigned area, unsigned out_area,
+                                       unsigned in_channels) {
+    constexpr int V = 16 / sizeof(T);
+    union Line {
+        int4 word;
+        T values[V];
+    } in[P], out;
+    unsigned shift[P];
+#pragma unroll
+    for (int r = 0; r < P; ++r) {
+        const unsigned m = (channel + r) * out_area + pixel, row = m / width;
+        const unsigned flat = ((row * stride + by) * width + (m - row * width)) * stride + bx;
+        const unsigned found = flat / area;
+        shift[r] = found - channel;
+        in[r].word = *reinterpret_cast<const int4*>(x + static_cast<long long>(flat - found * area) * in_channels + channel);
+    }
+#pragma unroll
+    for (int i = 0; i < V; ++i) {
+        T value = in[i % P].values[i / P * P];
+#pragma unroll
+        for (int d = 1; d < P; ++d) {
+            if (shift[i % P] == static_cast<unsigned>(d)) value = in[i % P].values[i / P * P + d];
+        }
+        out.values[i] = value;
+    }
+    *reinterpret_cast<int4*>(y) = out.word;
+}
+
 template <typename T>
 __global__ void reorg_nhwc(const T* __restrict__ x, T* __restrict__ y, int maps, int h, int w, int s, bool reverse) {
     constexpr unsigned V = 16 / sizeof(T);
@@ -151,23 +254,26 @@ __global__ void reorg_nhwc(const T* __restrict__ x, T* __restrict__ y, int maps,
     const unsigned first = blockIdx.x * blockDim.x * V;
     x += static_cast<long long>(blockIdx.z) * total;
     y += static_cast<long long>(blockIdx.z) * total;
-    const bool vectors = group % V == 0 && (reverse || h % s2 == 0)
+    unsigned period = 1;
+    while (!reverse && h * period % s2) ++period;
+    const bool vectors = group % V == 0 && (period == 1 || period == 2 || period == 4)
                          && ((reinterpret_cast<unsigned long long>(x) | reinterpret_cast<unsigned long long>(y)) & 15) == 0;
     if (vectors) {
         const unsigned place = first + threadIdx.x * V;
         if (place >= total) return;
         const unsigned pixel = place / out_channels, channel = place - pixel * out_channels;
-        unsigned from;
         if (reverse) {
             const unsigned row = pixel / (width * stride), column = pixel - row * width * stride;
-            from = ((row / stride) * width + column / stride) * in_channels
-                   + ((row % stride) * stride + column % stride) * maps + channel;
-        } else {
-            const unsigned block = channel / in_channels, row = pixel / width, by = block / stride;
-            from = (((row * stride + by) * width + (pixel - row * width)) * stride + (block - by * stride)) * in_channels
-                   + (channel - block * in_channels);
+            const unsigned from = ((row / stride) * width + column / stride) * in_channels
+                                  + ((row % stride) * stride + column % stride) * maps + channel;
+            *reinterpret_cast<int4*>(y + place) = *reinterpret_cast<const int4*>(x + from);
+            return;
         }
-        *reinterpret_cast<int4*>(y + place) = *reinterpret_cast<const int4*>(x + from);
+        const unsigned block = channel / in_channels, by = block / stride, bx = block - by * stride;
+        const unsigned inner = channel - block * in_channels;
+        if (period == 1) gather<T, 1>(x, y + place, inner, pixel, by, bx, width, stride, area, out_area, in_channels);
+        if (period == 2) gather<T, 2>(x, y + place, inner, pixel, by, bx, width, stride, area, out_area, in_channels);
+        if (period == 4) gather<T, 4>(x, y + place, inner, pixel, by, bx, width, stride, area, out_area, in_channels);
         return;
     }
     for (unsigned i = 0; i < V; ++i) {

@@ -19,7 +19,7 @@ FAULTS = {
     }""",
     "initcheck": "__global__ void fault(float* y, const float* x, int n) { if (y[threadIdx.x] > 1) y[0] = x[0]; }",
     "synccheck": """__global__ void fault(float* y, const float* x, int n) {
-        if (threadIdx.x < n / 2) __syncthreads();
+        if (threadIdx.x < n - 1) __syncthreads();
         y[threadIdx.x] = x[threadIdx.x];
     }""",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -11,7 +12,8 @@ import pytest
 
 from pytrtplugins.cuda import gpu_reason
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "cuda.md").read_text()
+ROOT = Path(__file__).parents[2]
+GUIDE = (ROOT / "docs" / "cuda.md").read_text()
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", GUIDE, re.DOTALL)
 CUDA, PYTHON, ERROR = (next(text for kind, text in BLOCKS if kind == wanted) for wanted in ("cuda", "python", ""))
 
@@ -21,8 +23,14 @@ def run(tmp_path):
     def run(cuda, program):
         (tmp_path / "shuffle.cu").write_text(cuda)
         (tmp_path / "layer.py").write_text(program)
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
         return subprocess.run(
-            [sys.executable, tmp_path / "layer.py"], capture_output=True, text=True, cwd="/", check=False
+            [sys.executable, tmp_path / "layer.py"],
+            capture_output=True,
+            text=True,
+            cwd="/",
+            env=environment,
+            check=False,
         )
 
     return run

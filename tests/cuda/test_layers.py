@@ -67,7 +67,7 @@ def test_reorg_moves_each_value_where_compute_does(n, maps, h, w, stride, revers
 @pytest.mark.parametrize("dtype", [*FLOATS, "int8"])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_reorg_of_yolov2_and_of_more_than_one_block(dtype, reverse, layout):
-    for dims in ((2, 64, 26, 26), (1, 256, 32, 64)):
+    for dims in ((2, 64, 26, 26), (1, 256, 32, 64), (1, 64, 10, 24)):
         x = values(dims, dtype, 3)
         same_bits(run(Reorg(stride=2, reverse=reverse), x, layout), Reorg(stride=2, reverse=reverse).compute(x))
 
