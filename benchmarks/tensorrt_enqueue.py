@@ -187,8 +187,10 @@ class DeviceArrays(Arrays):
         expected = [self.numpy(array) for array in outputs]
         with self._stream:
             self._stream.begin_capture()
-            call()
-            graph = self._stream.end_capture()
+            try:
+                call()
+            finally:
+                graph = self._stream.end_capture()
             for array in outputs:
                 array.fill(0)
             graph.launch(self._stream)
