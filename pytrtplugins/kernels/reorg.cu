@@ -78,12 +78,11 @@ __device__ __forceinline__ void move_runs(const T* __restrict__ from, T* __restr
     }
 }
 
-// Reverse, run by run: thread t of a block moves the runs t, t + blockDim.x, ... of the block's values first..first + 16 bytes
-// * blockDim.x of each plane. `deep` and `wide` belong to value 0 of plane (by, 0) and of row 0.
+// Reverse, in the wide tensor's order: the grid's blocks cover it one after the other, and neighbouring threads write
+// neighbouring runs of U * S values, so that lines of memory are written whole though they hold several short rows.
 template <typename T, int S, int U>
-__device__ __forceinline__ void write_runs(const T* __restrict__ from, T* __restrict__ to, long long deep, long long wide,
-                                           unsigned first, unsigned w, unsigned plane) {
-    constexpr int runs = 16 / sizeof(T) / U, at_once = runs < 4 ? runs : 4;
+__device__ __forceinline__ void write_runs(const T* __restrict__ from, T* __restrict__ to, unsigned w, unsigned plane) {
+    constexpr int V = 16 / sizeof(T), runs = V / U, at_once = runs < 4 ? runs : 4;
     typedef typename Word<U * sizeof(T)>::type In;
     typedef typename Word<U * S * sizeof(T)>::type Out;
     union Planes {
@@ -94,54 +93,53 @@ __device__ __forceinline__ void write_runs(const T* __restrict__ from, T* __rest
         Out word;
         T values[S * U];
     } run;
-    unsigned m = first + threadIdx.x * U;
-    unsigned row = m / w, column = m - row * w;
-    const unsigned step = blockDim.x * U, rows = step / w, columns = step - rows * w;
+    const unsigned length = w * S, total = plane * S * S, step = blockDim.x * U * S;
+    unsigned place = (blockIdx.x * S + blockIdx.y) * blockDim.x * V * S + threadIdx.x * U * S;
+    unsigned line = place / length, column = place - line * length;
+    const unsigned lines = step / length, columns = step - lines * length;
 #pragma unroll 1
     for (int done = 0; done < runs; done += at_once) {
+        const unsigned begin = place;
 #pragma unroll
         for (int i = 0; i < at_once; ++i) {
+            const T* const source = from + static_cast<long long>(line % S * S) * plane + line / S * w + column / S;
 #pragma unroll
             for (int bx = 0; bx < S; ++bx) {
-                if (m + i * step >= plane) continue;
-                planes[i].words[bx] = *reinterpret_cast<const In*>(from + deep + static_cast<long long>(bx) * plane + m + i * step);
+                if (place < total) planes[i].words[bx] = *reinterpret_cast<const In*>(source + static_cast<long long>(bx) * plane);
+            }
+            place += step;
+            line += lines;
+            column += columns;
+            if (column >= length) {
+                column -= length;
+                ++line;
             }
         }
 #pragma unroll
         for (int i = 0; i < at_once; ++i) {
-            if (m >= plane) return;
+            if (begin + i * step >= total) return;
 #pragma unroll
             for (int k = 0; k < U * S; ++k) run.values[k] = planes[i].values[k % S * U + k / S];
-            *reinterpret_cast<Out*>(to + wide + (static_cast<long long>(row) * S * w + column) * S) = run.word;
-            m += step;
-            row += rows;
-            column += columns;
-            if (column >= w) {
-                column -= w;
-                ++row;
-            }
+            *reinterpret_cast<Out*>(to + begin + i * step) = run.word;
         }
     }
 }
 
-// write_runs where runs are short, with the longest that divide w.
+// write_runs where runs are shorter than 16 bytes, with the longest that divide w.
 template <typename T, int S, int U>
 struct Short {
-    __device__ __forceinline__ static bool write(const T* from, T* to, long long deep, long long wide, unsigned first, unsigned w,
-                                                 unsigned plane) {
+    __device__ __forceinline__ static bool write(const T* from, T* to, unsigned w, unsigned plane) {
         if (w % (2 * U) == 0) return false;  // there are longer ones
         if (w % U == 0) {
-            write_runs<T, S, U>(from, to, deep, wide, first, w, plane);
+            write_runs<T, S, U>(from, to, w, plane);
             return true;
         }
-        return Short<T, S, U / 2>::write(from, to, deep, wide, first, w, plane);
+        return Short<T, S, U / 2>::write(from, to, w, plane);
     }
 };
 template <typename T, int S>
 struct Short<T, S, 0> {
-    __device__ __forceinline__ static bool write(const T*, T*, long long, long long, unsigned, unsigned, unsigned) {
-        return false;
-    }
+    __device__ __forceinline__ static bool write(const T*, T*, unsigned, unsigned) { return false; }
 };
 
 // move_runs with the longest runs that divide w.
@@ -176,9 +174,8 @@ __global__ void reorg(const T* __restrict__ x, T* __restrict__ y, int maps, int 
     const bool vectors = plane % V == 0 && (s == 1 || s == 2 || s == 4)
                          && ((reinterpret_cast<unsigned long long>(x) | reinterpret_cast<unsigned long long>(y)) & 15) == 0;
     if (vectors) {
-        const long long row0 = image + static_cast<long long>(by) * w * s;
-        if (reverse && s == 2 && Short<T, 2, V / 4>::write(x, y, deep, row0, first, w, plane)) return;
-        if (reverse && s == 4 && Short<T, 4, V / 8>::write(x, y, deep, row0, first, w, plane)) return;
+        if (reverse && s == 2 && Short<T, 2, V / 4>::write(x + image, y + image, w, plane)) return;
+        if (reverse && s == 4 && Short<T, 4, V / 8>::write(x + image, y + image, w, plane)) return;
         const unsigned m = first + threadIdx.x * V;
         if (m >= plane) return;
         const unsigned row = m / w, column = m - row * w;
@@ -245,7 +242,8 @@ __device__ __forceinline__ void gather(const T* __restrict__ x, T* __restrict__ 
 }
 
 template <typename T>
-__global__ void reorg_nhwc(const T* __restrict__ x, T* __restrict__ y, int maps, int h, int w, int s, bool reverse) {
+__global__ void __launch_bounds__(256, 8)
+reorg_nhwc(const T* __restrict__ x, T* __restrict__ y, int maps, int h, int w, int s, bool reverse) {
     constexpr unsigned V = 16 / sizeof(T);
     const unsigned width = w, stride = s, s2 = stride * stride, area = static_cast<unsigned>(h) * width;
     const unsigned plane = maps * area, total = plane * s2, in_channels = maps * s2;
@@ -271,7 +269,11 @@ __global__ void reorg_nhwc(const T* __restrict__ x, T* __restrict__ y, int maps,
         }
         const unsigned block = channel / in_channels, by = block / stride, bx = block - by * stride;
         const unsigned inner = channel - block * in_channels;
-        if (period == 1) gather<T, 1>(x, y + place, inner, pixel, by, bx, width, stride, area, out_area, in_channels);
+        if (period == 1) {
+            const unsigned row = pixel / width;
+            const unsigned from = (((row * stride + by) * width + (pixel - row * width)) * stride + bx) * in_channels + inner;
+            *reinterpret_cast<int4*>(y + place) = *reinterpret_cast<const int4*>(x + from);
+        }
         if (period == 2) gather<T, 2>(x, y + place, inner, pixel, by, bx, width, stride, area, out_area, in_channels);
         if (period == 4) gather<T, 4>(x, y + place, inner, pixel, by, bx, width, stride, area, out_area, in_channels);
         return;

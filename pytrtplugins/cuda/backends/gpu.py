@@ -124,7 +124,7 @@ class PycudaDriver:
             if stream is not None and not isinstance(stream, self.cuda.Stream):
                 _require_default(stream)
                 stream = None
-            numbers = [value.astype(np.uint8) if value.dtype.kind == "b" else value for value in values]
+            numbers = [_number(value) for value in values]
             function(*numbers, grid=grid, block=block, shared=shared_bytes, stream=stream)
 
         launch.module = module  # type: ignore[attr-defined]  # keeps it loaded
@@ -136,6 +136,13 @@ class PycudaDriver:
         if key not in constant.copies:
             constant.copies[key] = self.cuda.to_device(constant.array)
         return int(constant.copies[key])
+
+
+def _number(value: Any) -> Any:
+    """PyCUDA packs NumPy's numbers, but not its bool."""
+    if isinstance(value, int):
+        return np.uint64(value)  # an address
+    return value.astype(np.uint8) if value.dtype.kind == "b" else value
 
 
 def _require_default(stream: Any) -> None:
