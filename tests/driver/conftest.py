@@ -83,7 +83,9 @@ def build_driver(headers: Path, *options: str, suffix: str = "", target: str = "
     """Compile the driver and the libraries; the folder where they lie."""
     build = ROOT / "build" / f"driver-{'.'.join(map(str, header_version(headers)))}{suffix}"
     settings = [f"-DTENSORRT_INCLUDE={headers}", "-DPYTRTPLUGINS_BRIDGE=OFF", "-DPYTRTPLUGINS_DRIVER=ON", *options]
-    warnings = "-DCMAKE_CXX_FLAGS=-Werror"
+    warnings = (
+        "-DCMAKE_CXX_FLAGS=-Werror -Wno-error=maybe-uninitialized"  # a guess about kernels, which is wrong at times
+    )
     for command in (["-S", ROOT, "-B", build, *settings, warnings], ["--build", build, "--target", target, "-j2"]):
         done = subprocess.run(["cmake", *map(str, command)], capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -36,10 +37,9 @@ assert {(c.name, c.plugin_namespace) for c in api.trt.get_plugin_registry().all_
 """
 
 
-def start(script, *arguments):
-    done = subprocess.run(
-        [sys.executable, "-c", script, *map(str, arguments)], capture_output=True, text=True, cwd=ROOT
-    )
+def start(script, *arguments, **environment):
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env={**os.environ, **environment})
     assert done.returncode == 0, done.stderr
     return done.stderr
 
@@ -47,6 +47,13 @@ def start(script, *arguments):
 @pytest.mark.parametrize("times", [1, 2])
 def test_the_plain_form_registers_itself_when_it_is_loaded(api, built, times):
     start(SCRIPT, built, runtime_library(api), times)
+
+
+def test_the_plain_form_loads_tensorrt_where_it_comes_first(api, built):
+    script = f"import ctypes, sys; ctypes.CDLL(sys.argv[1]); import {api.name} as trt; print(" \
+             "trt.get_plugin_registry().get_creator('Reorg', '1', 'darknet').name, file=sys.stderr)"  # fmt: skip
+    folder = runtime_library(api).parent
+    assert start(script, built / "libpytrtplugins.so", LD_LIBRARY_PATH=str(folder)) == "Reorg\n"
 
 
 def test_the_plain_form_says_when_there_is_no_tensorrt(built):

@@ -13,8 +13,8 @@ from pytrtplugins.errors import DimsError
 from pytrtplugins.layers import Region, Reorg, Yolo
 from pytrtplugins.tensor import DType
 
-from .driver import CHW32, FP8, HWC, Refused
-from .user_plugins import Everything, MeanAndRest, NonZero, Scale
+from .driver import CHW32, FP8, HWC, RUNTIME, Refused
+from .user_plugins import Everything, MeanAndRest, NonZero, Rescale, Scale
 
 IN_CPP = (Reorg, Region, Scale, MeanAndRest, Everything, NonZero)
 TABLE = np.arange(6, dtype=np.int64).reshape(2, 3)
@@ -139,7 +139,7 @@ def test_contexts_of_one_engine_have_dims_of_their_own(driver, language):
     inputs = [array((2, 3)), array((4, 3))]
     outputs = [np.zeros_like(x) for x in inputs]
     with driver.offered(Scale, language):
-        made = driver.create(Scale, driver.items(Scale(factor=3)), 1)
+        made = driver.create(Scale, driver.items(Scale(factor=3)), RUNTIME)
         attached = [driver.attach(made, [x], [y]) for x, y in zip(inputs, outputs, strict=True)]
         for (context, tensors), x, y in zip(attached, inputs, outputs, strict=True):
             driver.enqueue(context, tensors, [x.ctypes.data], [y.ctypes.data], 0)
@@ -166,9 +166,42 @@ def test_dims_that_do_not_agree_are_refused_before_they_are_used(driver, languag
             driver.checked("shape_change", made, byref(wrong))
 
 
-def test_channels_innermost_are_told_from_row_major(driver):
-    nhwc = driver.tensor((1, 4, 2, 2), DType.FLOAT32, layout=HWC)
-    with driver.offered(Region, "c++"):
-        made = driver.create(Region, driver.items(Region(classes=1, num=1)))
-        assert not driver.accepts(made, driver.tensors([nhwc], [nhwc]))
+@pytest.mark.parametrize(("plugin", "dims"), CASES[:3], ids=repr)
+def test_channels_may_lie_innermost(driver, plugin, dims):
+    x = array(dims)
+    (expected,) = plugin.all_outputs([x])
+    memory = np.ascontiguousarray(x.transpose(0, 2, 3, 1))
+    out = np.zeros(expected.transpose(0, 2, 3, 1).shape, np.float32)
+    descs = [driver.tensor(shape, DType.FLOAT32, layout=HWC) for shape in (x.shape, expected.shape)]
+    tensors = driver.tensors(descs[:1], descs[1:])
+    mixed = driver.tensors(descs[:1], [driver.tensor(expected.shape, DType.FLOAT32)])
+    with driver.offered(type(plugin), "c++"):
+        made = driver.create(type(plugin), driver.items(plugin), RUNTIME)
+        assert driver.accepts(made, tensors)
+        assert not driver.accepts(made, mixed)
+        driver.checked("shape_change", made, byref(tensors))
+        driver.enqueue(made, tensors, [memory.ctypes.data], [out.ctypes.data], 0)
         driver.destroy(made)
+    np.testing.assert_allclose(out.transpose(0, 3, 1, 2), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_the_scales_of_the_network_reach_a_plugin_that_needs_them(driver):
+    items = [("pytrtplugins_scales", "FLOAT32", np.array([0.5, 0.25], np.float32))]
+    x, y = np.array([[10, -20, 127]], np.int8), np.zeros((1, 3), np.int8)
+    tensors = driver.tensors(*[[driver.tensor(x.shape, DType.INT8)]] * 2)
+    with driver.offered(Rescale, "c++"):
+        saved = driver.save(driver.create(Rescale, items))
+        made = driver.create(Rescale, saved, RUNTIME)
+        driver.checked("shape_change", made, byref(tensors))
+        driver.enqueue(made, tensors, [x.ctypes.data], [y.ctypes.data], 0)
+        driver.destroy(made)
+        foreign = driver.tensors(
+            [driver.tensor(x.shape, DType.INT8, scale=0.5)], [driver.tensor(x.shape, DType.INT8, scale=1.0)]
+        )
+        made = driver.create(Rescale, [], RUNTIME)
+        z = np.zeros_like(y)
+        driver.checked("shape_change", made, byref(foreign))
+        driver.enqueue(made, foreign, [x.ctypes.data], [z.ctypes.data], 0)
+        driver.destroy(made)
+    assert y.tolist() == [[20, -40, 127]]
+    assert z.tolist() == [[5, -10, 63]]

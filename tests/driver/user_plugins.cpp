@@ -1,6 +1,7 @@
 // The plugins of user_plugins.py in C++, and one that throws where it is told to.
 #include <pytrtplugins/tensorrt.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 using namespace pytrtplugins;
@@ -100,6 +101,23 @@ public:
     }
 };
 PYTRTPLUGINS_REGISTER(Everything, "test.driver", "1")
+
+// INT8 with scales of its own.
+class Rescale : public Here {
+public:
+    Int8 int8() const override { return Int8::kREQUANTIZE; }
+    std::vector<Dims> outputDims(std::vector<Dims> const& inputs) const override { return inputs; }
+    void enqueue(TensorDesc const* inputDescs, TensorDesc const* outputDescs, void const* const* inputs,
+                 void* const* outputs, void*, Stream) override {
+        int8_t const* x = static_cast<int8_t const*>(inputs[0]);
+        float const ratio = inputDescs[0].scale / outputDescs[0].scale;
+        for (int64_t i = volume(inputDescs[0].dims); i-- > 0;) {
+            float const value = std::min(127.0f, std::max(-128.0f, static_cast<float>(x[i]) * ratio));
+            static_cast<int8_t*>(outputs[0])[i] = static_cast<int8_t>(value);
+        }
+    }
+};
+PYTRTPLUGINS_REGISTER(Rescale, "test.driver", "1")
 
 // Throws where it is told to.
 class Faulty : public Scale {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 import pytrtplugins as ptp
@@ -74,6 +76,19 @@ class Everything(Scale):
     ratios: tuple[float, ...] = (0.5,)
     texts: tuple[str, ...] = ("a", "b")
     table: np.ndarray = np.zeros(0, np.float32)
+
+
+@ptp.plugin(namespace="test.driver")
+class Rescale(ptp.Plugin):
+    """INT8 with scales of its own."""
+
+    int8: ClassVar[str] = "requantize"
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        return x + 0
 
 
 @ptp.plugin(namespace="test.driver")

@@ -108,6 +108,7 @@ public:
             for (int32_t i = 0; i <= position; ++i) {  // the others are not chosen yet
                 tensors[static_cast<size_t>(i)] = readDesc(descs[i].desc, descs[i].desc.dims, "d" + std::to_string(i));
             }
+            setScales(tensors, 0, tensors.size());
             if (!mPlugin->supportsFormat(position, tensors)) return false;
             if (position < nbInputs) return true;
             std::vector<DType> types;
@@ -148,6 +149,8 @@ public:
             auto const dims = [](Desc const& desc) -> nvinfer1::Dims const& { return desc.dims; };
             std::vector<TensorDesc> ins = readDescs(inputs, nbInputs, "input", dims);
             std::vector<TensorDesc> outs = readDescs(outputs, nbOutputs, "output", dims);
+            setScales(ins, 0, ins.size() + outs.size());
+            setScales(outs, ins.size(), ins.size() + outs.size());
             checkAgreed(ins, outs);
             mPlugin->configure(ins, outs);
             if (!mInitialized) {
@@ -189,6 +192,14 @@ private:
     template <typename Result, typename Call>
     Result run(char const* where, Result failure, Call&& call) const noexcept {
         return guarded(mPlugin->key(), where, failure, std::forward<Call>(call));
+    }
+
+    // The network's scales go before those of TensorRT, which knows them in implicit quantization only.
+    void setScales(std::vector<TensorDesc>& descs, size_t first, size_t count) const {
+        for (size_t i = 0; mExtras.scales.size() == count && i < descs.size(); ++i) {
+            float const known = mExtras.scales[first + i];
+            if (descs[i].dtype == DType::kINT8 && known != 0.0f) descs[i].scale = known;
+        }
     }
 
     // Require that the outputs have the dims and types that the plugin gives for these inputs.

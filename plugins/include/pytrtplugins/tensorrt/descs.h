@@ -62,7 +62,8 @@ inline TensorDesc readDesc(nvinfer1::PluginTensorDesc const& desc, nvinfer1::Dim
     if (!layout) {
         throw PluginError("plugins cannot take tensors of TensorFormat " + std::to_string(static_cast<int32_t>(desc.format)));
     }
-    return {readDims(dims, name), requireType(desc.type), *layout};
+    float const scale = desc.type == nvinfer1::DataType::kINT8 ? desc.scale : 0.0f;
+    return {readDims(dims, name), requireType(desc.type), *layout, scale};
 }
 
 inline nvinfer1::PluginTensorDesc const& plain(nvinfer1::PluginTensorDesc const& desc) { return desc; }
