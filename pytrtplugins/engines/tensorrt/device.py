@@ -44,9 +44,9 @@ def find_device(name: str | None = None) -> Device:
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise UnavailableError(f"no NVIDIA GPU can be used: {error}") from error
     names = [f"cuda:{index}" for index in range(count)]
-    wanted = names[0] if name in (None, "cuda") and names else name
+    wanted = "cuda:0" if name in (None, "cuda") else name
     if wanted not in names:
-        raise UnavailableError(f"device {wanted!r} is unknown; there are: {', '.join(names) or 'none'}", device=name)
+        raise UnavailableError(f"device {wanted!r} is not here; there are: {', '.join(names) or 'none'}", device=name)
     index = names.index(wanted)
     facts = cupy.cuda.runtime.getDeviceProperties(index)
     return Device(index, facts["name"].decode(), f"{facts['major']}.{facts['minor']}", cupy)

@@ -74,6 +74,7 @@ def test_a_free_batch_becomes_a_profile(tensorrt):
         ({"workspace_bytes": -1}, "workspace_bytes"),
         ({"quantization": "magic"}, "explicit or implicit"),
         ({"speed": 3}, "no setting 'speed'; it has batch, shapes"),
+        ({"shapes": 3}, r"shapes: expected name: \[least"),
         ({"shapes": {"data": [[1], [2], [3]]}}, "three growing shapes that fit data"),
         ({"shapes": {"picture": [[1], [2], [3]]}}, "'picture' is no input; there are data"),
     ],
@@ -116,6 +117,30 @@ def test_what_the_builder_logs_is_in_the_error_and_in_the_log(tensorrt, caplog):
         build(conv_net())
     assert "older" not in str(caught.value)
     assert "tried 12 kernels" in caplog.text
+
+
+def test_a_version_compatible_engine_is_built_and_loaded_as_one(tensorrt):
+    flags, runtimes = [], tensorrt.made
+    tensorrt.answers["IBuilderConfig.set_flag"] = flags.append
+    build(conv_net())
+    assert (flags, runtimes["Runtime"][-1].set_) == ([], {})
+    build(conv_net(), settings={"version_compatible": True})
+    assert flags == [tensorrt.trt.BuilderFlag.VERSION_COMPATIBLE]
+    assert runtimes["Runtime"][-1].set_ == {"engine_host_code_allowed": True}
+
+
+def test_a_range_that_tensorrt_refuses_is_a_build_error(tensorrt):
+    tensorrt.answers["IBuilderConfig.add_optimization_profile"] = -1
+    with pytest.raises(BuildError, match=r"refuses the ranges of dims \{'data': "):
+        build(conv_net(batch="N"))
+
+
+def test_the_workspace_and_the_search_are_limited_as_told(tensorrt):
+    limits = []
+    tensorrt.answers["IBuilderConfig.set_memory_pool_limit"] = lambda pool, size: limits.append((pool, size))
+    build(conv_net(), settings={"workspace_bytes": 1 << 28, "level": 2})
+    assert limits == [(tensorrt.trt.MemoryPoolType.WORKSPACE, 1 << 28)]
+    assert tensorrt.made["IBuilderConfig"][-1].builder_optimization_level == 2
 
 
 @pytest.mark.parametrize("name", ["Builder", "OnnxParser", "Runtime"])

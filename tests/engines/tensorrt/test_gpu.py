@@ -14,7 +14,7 @@ from .driver import Driver
 from .user_plugins import Scale
 
 REASON = gpu_reason()
-pytestmark = pytest.mark.skipif(bool(REASON), reason=REASON.partition("\n")[0] or "a GPU")
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(bool(REASON), reason=REASON.partition("\n")[0] or "a GPU")]
 
 
 @pytest.fixture
