@@ -64,10 +64,8 @@ def v3(api: _api.Api) -> Iterator[Driver]:
 
 
 @pytest.fixture
-def tensorrt(api: _api.Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """A package whose calls are checked; ``.answers`` is what TensorRT would say."""
-    if not api.builds:
-        pytest.skip("the lean package has no builder: TENSORRT_SUBSTRATE=stubs")
+def runtime(api: _api.Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """A package whose calls are checked; ``.answers`` is what TensorRT would say. It may be one that builds nothing."""
     answers = {
         "OnnxParser.num_errors": 0,
         "Builder.build_serialized_network": Serialized(b"plan"),
@@ -76,12 +74,20 @@ def tensorrt(api: _api.Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
         "ICudaEngine.is_shape_inference_io": False,
         "IExecutionContext.get_tensor_shape": lambda name: api.trt.Dims([1, 4, 8, 8]),
     }
-    checked = _api.Api(CheckedModule(api.trt, answers))
+    checked: Any = _api.Api(CheckedModule(api.trt, answers))  # type: ignore[arg-type]
     checked.answers, checked.calls, checked.made = answers, checked.trt.calls, checked.trt.made
     monkeypatch.setattr(_api, "load", lambda: checked)
     monkeypatch.setattr(engine, "find_device", lambda name=None: fake_device())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return checked
+
+
+@pytest.fixture
+def tensorrt(runtime: Any) -> Any:
+    """The same, of the package that builds."""
+    if not runtime.builds:
+        pytest.skip("the lean package has no builder: TENSORRT_SUBSTRATE=stubs")
+    return runtime
 
 
 @pytest.fixture

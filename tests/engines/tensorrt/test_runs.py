@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from pytrtplugins.engines import availability
+from pytrtplugins.engines.base import BuildOptions
 from pytrtplugins.engines.tensorrt import device, engine
 from pytrtplugins.engines.tensorrt.collected import current
 from pytrtplugins.engines.tensorrt.creators import creator
-from pytrtplugins.errors import EngineError, MissingExtraError, UnavailableError
+from pytrtplugins.errors import BuildError, EngineError, MissingExtraError, UnavailableError
+from pytrtplugins.passes import prepare
 from tests.engines.networks import Affine, OutOfPaperError, conv_net, photo
 
 from .builds import build
@@ -43,6 +45,32 @@ def test_a_run_binds_by_name_and_sets_shapes_when_they_change(tensorrt):
             y = context.run({"data": photo(n)})["y"]
             np.testing.assert_array_equal(y, np.resize(photo(n), (n, 4, 8, 8)))
     assert shapes == [(1, 3, 8, 8), (2, 3, 8, 8)]
+
+
+def test_every_call_of_a_run_is_there_in_packages_that_only_run(runtime):
+    written = []
+    runtime.answers |= {
+        "IExecutionContext.get_tensor_shape": lambda name: runtime.trt.Dims([2, 4, 8, 8]),
+        "IExecutionContext.execute_async_v3": lambda stream_handle: written.append(stream_handle) or True,
+    }
+    options = BuildOptions(settings={"version_compatible": True})
+    loaded = engine.TensorrtEngine.restore(prepare(conv_net(Affine(3.0), batch="N")), options, b"plan")
+    with loaded.create_context() as context:
+        assert context.run({"data": photo(2)})["y"].shape == (2, 4, 8, 8)
+    assert written == [77]
+    assert {call.partition(".")[0] for call in runtime.calls} == {"Runtime", "ICudaEngine", "IExecutionContext"}
+
+
+def test_dims_that_tensorrt_cannot_tell_are_an_error(runtime):
+    runtime.answers["IExecutionContext.get_tensor_shape"] = lambda name: runtime.trt.Dims([-1, 4, 8, 8])
+    loaded = engine.TensorrtEngine.restore(prepare(conv_net()), BuildOptions(), b"plan")
+    with loaded.create_context() as context, pytest.raises(EngineError, match=r"cannot tell its dims, \(-1, 4, 8, 8\)"):
+        context.run({"data": photo()})
+
+
+def test_a_file_without_a_plan_is_no_engine(runtime):
+    with pytest.raises(BuildError, match="holds no serialized engine"):
+        engine.TensorrtEngine.restore(prepare(conv_net()), BuildOptions(), b"")
 
 
 def test_what_a_plugin_raises_during_a_run_is_raised_by_run(tensorrt):
