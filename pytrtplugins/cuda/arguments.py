@@ -11,10 +11,12 @@ import numpy as np
 from ..errors import KernelError
 from ..tensor import SymbolicDim
 from .bindings import DeviceArray, device_array, is_device_array
-from .record import Constant, SymbolicArray
+from .record import Constant, SymbolicArray, SymbolicNumber
 from .signature import C_TYPES, ELEMENT_TYPES, Parameter, Signature
 
 __all__ = ["bind", "is_array", "spread"]
+
+_SYMBOLIC = {"i": "whole number", "f": "number with a fraction", "b": "truth value"}
 
 
 def is_array(value: Any) -> bool:
@@ -109,6 +111,10 @@ def _number(signature: Signature, parameter: Parameter, value: Any) -> Any:
     kind = np.dtype(C_TYPES[parameter.type])
     if is_array(value) or value is None or isinstance(value, str):
         raise _wrong(signature, parameter, f"expected a number, found {type(value).__name__}")
+    if isinstance(value, SymbolicNumber):
+        if value.kind == kind.kind or (value.kind == "i" and kind.kind in "uf"):
+            return value
+        raise _wrong(signature, parameter, f"expected {parameter.type}, found a symbolic {_SYMBOLIC[value.kind]}")
     if kind.kind == "b":
         if isinstance(value, (bool, np.bool_)):
             return bool(value)

@@ -16,7 +16,7 @@ from ..tensor import Dim, DType, SymbolicDim
 from .arguments import bind, spread
 from .backends import gpu, host, nvcc
 from .bindings import DeviceArray
-from .record import Constant, LaunchRecord, record
+from .record import Constant, LaunchRecord, SymbolicNumber, record
 from .signature import C_TYPES, ELEMENT_TYPES, Signature, parse_signature
 from .source import CompileUnit
 
@@ -80,6 +80,7 @@ class CudaKernel:
         self.source, self.name, self.label, self.options, self.backend = source, name, label, tuple(options), backend
         self.signature: Signature = parse_signature(source, name, label)
         self._loaded: dict[Any, Callable[..., None]] = {}
+        self._failed: dict[Any, KernelError] = {}
         self._plans: dict[Any, _Plan] = {}
         self._lock = threading.Lock()
 
@@ -274,9 +275,15 @@ class CudaKernel:
         backend = "host" if place == "host" else self._gpu_backend()
         key = (backend, element, 0 if backend == "host" else gpu.driver(backend).device())
         with self._lock:
+            if key in self._failed:
+                raise self._failed[key]  # compiling it again would take as long and say the same
             if key not in self._loaded:
                 unit = CompileUnit(self.source, self.label, self.signature, element, self.options)
-                self._loaded[key] = host.load(unit) if backend == "host" else gpu.driver(backend).load(unit)
+                try:
+                    self._loaded[key] = host.load(unit) if backend == "host" else gpu.driver(backend).load(unit)
+                except KernelError as error:
+                    self._failed[key] = error.with_traceback(None)
+                    raise
             return self._loaded[key]
 
 
@@ -286,7 +293,9 @@ _Three = tuple[int, int, int]
 
 def _three(sizes: Sizes, what: str) -> tuple[Dim, Dim, Dim]:
     given = tuple(sizes) if isinstance(sizes, (tuple, list)) else (sizes,)
-    if not 1 <= len(given) <= 3 or not all(isinstance(size, (int, np.integer, SymbolicDim)) for size in given):
+    if not 1 <= len(given) <= 3 or not all(
+        isinstance(size, (int, np.integer, SymbolicDim, SymbolicNumber)) for size in given
+    ):
         raise KernelError(f"{what}: expected one to three whole numbers, found {sizes!r}")
     x, y, z = (*given, 1, 1)[:3]
     return x, y, z

@@ -30,7 +30,17 @@ from ..tensor import Dim, Dims, DType
 if TYPE_CHECKING:
     from .kernel import CudaKernel
 
-__all__ = ["Constant", "LaunchRecord", "SymbolicArray", "record", "record_launches"]
+__all__ = ["Constant", "LaunchRecord", "SymbolicArray", "SymbolicNumber", "record", "record_launches"]
+
+
+class SymbolicNumber:
+    """Base of numbers that only an exporter knows; a recorded launch takes them where it takes plain ones.
+
+    Attributes:
+        kind: ``"i"`` for a whole number, ``"f"`` for one with a fraction, ``"b"`` for a truth value.
+    """
+
+    kind: str
 
 
 class Constant:

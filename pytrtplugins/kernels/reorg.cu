@@ -82,7 +82,7 @@ __device__ __forceinline__ void move_runs(const T* __restrict__ from, T* __restr
 // neighbouring runs of U * S values, so that lines of memory are written whole though they hold several short rows.
 template <typename T, int S, int U>
 __device__ __forceinline__ void write_runs(const T* __restrict__ from, T* __restrict__ to, unsigned w, unsigned plane) {
-    constexpr int V = 16 / sizeof(T), runs = V / U, at_once = runs < 4 ? runs : 4;
+    constexpr int V = 16 / sizeof(T), runs = V / U, at_once = runs < 16 / S ? runs : 16 / S;
     typedef typename Word<U * sizeof(T)>::type In;
     typedef typename Word<U * S * sizeof(T)>::type Out;
     union Planes {

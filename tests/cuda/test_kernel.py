@@ -152,6 +152,16 @@ def test_a_compile_error_shows_the_line_of_the_source(host):
     assert (caught.value.line, caught.value.path) == (3, "f.cu")
 
 
+def test_what_does_not_compile_is_compiled_once(host, monkeypatch):
+    kernel, calls = CudaKernel.from_source("__global__ void f(float* x) { x[0] = foo; }", "f"), []
+    load = host_backend.load
+    monkeypatch.setattr(host_backend, "load", lambda unit: (calls.append(unit), load(unit))[1])
+    for _ in range(3):
+        with pytest.raises(errors.KernelError, match="does not compile"):
+            kernel.launch(np.zeros(1, np.float32), threads=1)
+    assert len(calls) == 1
+
+
 def test_dynamic_shared_memory_needs_a_gpu(host):
     kernel = CudaKernel.from_source(
         "__global__ void f(float* x) { extern __shared__ float tile[]; x[0] = tile[0]; }", "f"

@@ -1,0 +1,72 @@
+"""What counts as an array on a GPU, told without one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytrtplugins import errors
+from pytrtplugins.cuda import CudaKernel, device_array, is_device_array
+from tests.cuda.conftest import AFFINE
+
+
+class OnGpu:
+    """Claims that a NumPy array lies on a GPU."""
+
+    def __init__(self, array):
+        self.__cuda_array_interface__ = {**array.__array_interface__, "strides": array.strides, "version": 3}
+
+
+class DeviceAllocation:
+    """As PyCUDA's: an address and nothing else."""
+
+    def __int__(self):
+        return 4096
+
+
+DeviceAllocation.__module__ = "pycuda._driver"
+
+
+@given(shape=st.lists(st.integers(0, 3), max_size=4), axes=st.randoms(), step=st.integers(1, 2))
+def test_an_array_is_contiguous_exactly_where_numpy_says_so(shape, axes, step):
+    order = list(range(len(shape)))
+    axes.shuffle(order)
+    array = np.zeros(shape, np.float16).transpose(order)[..., ::step] if shape else np.zeros((), np.float16)
+    found = device_array(OnGpu(array))
+    assert (found.contiguous, found.shape, found.dtype) == (array.flags.c_contiguous, array.shape, array.dtype)
+    assert found.address == array.__array_interface__["data"][0]
+
+
+def test_an_array_without_strides_is_contiguous():
+    array = OnGpu(np.zeros((2, 3), np.int8))
+    array.__cuda_array_interface__["strides"] = None
+    assert device_array(array).contiguous
+
+
+def test_pycudas_allocation_has_an_address_and_no_dims():
+    found = device_array(DeviceAllocation())
+    assert (found.address, found.dtype, found.shape, found.contiguous) == (4096, None, None, True)
+
+
+@pytest.mark.parametrize("value", [np.zeros(3), np.float32(1), [1, 2], 7, None, "x"])
+def test_what_lies_elsewhere_is_no_array_on_a_gpu(value):
+    assert not is_device_array(value)
+    with pytest.raises(errors.BindingError, match="no array on a GPU"):
+        device_array(value)
+
+
+def test_arguments_on_a_gpu_are_checked_before_the_gpu_is_asked():
+    kernel = CudaKernel.from_source(AFFINE, "affine")
+    x, y = OnGpu(np.zeros(4, np.float32)), OnGpu(np.zeros(4, np.float16))
+    with pytest.raises(
+        errors.KernelError, match=r"`T\* y`: expected an array of float32 as the first one is, found float16"
+    ):
+        kernel.launch(x, y, 4, 1, False, threads=4)
+    with pytest.raises(
+        errors.KernelError, match=r"different places \(y: host, x: device\)|different places \(x: device, y: host\)"
+    ):
+        kernel.launch(x, np.zeros(4, np.float32), 4, 1, False, threads=4)
+    with pytest.raises(errors.KernelError, match="no array says what T is"):
+        kernel.launch(DeviceAllocation(), DeviceAllocation(), 4, 1, False, threads=4)

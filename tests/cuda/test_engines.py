@@ -1,0 +1,72 @@
+"""Plugins with kernels in the engines of a CPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pytrtplugins import Plugin, plugin
+from pytrtplugins.cuda import CudaKernel, launches_kernels
+from pytrtplugins.cuda.backends import host as host_backend
+from pytrtplugins.engines.plugin_runner import PluginRunner
+from pytrtplugins.layers import Region, Reorg, Yolo
+
+TWICE = """template <typename T> __global__ void twice(const T* x, T* y, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i] + x[i];
+}"""
+
+
+@plugin(namespace="test.cuda")
+class Twice(Plugin):
+    kernel = CudaKernel.from_source(TWICE, "twice")
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        return x + x
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        (x,), (y,) = inputs, outputs
+        self.kernel.launch(x, y, x.size, threads=x.size, stream=stream)
+
+
+@plugin(namespace="test.cuda")
+class Written(Plugin):
+    """Queues its work without a kernel."""
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        return x + x
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        np.add(inputs[0], inputs[0], out=outputs[0])
+        self.written = True
+
+
+def test_plugins_with_kernels_are_told_from_others():
+    assert [cls for cls in (Twice, Written, Reorg, Region, Yolo) if launches_kernels(cls)] == [
+        Twice,
+        Reorg,
+        Region,
+        Yolo,
+    ]
+
+
+@pytest.mark.parametrize("made", [Twice(), Reorg(stride=2), Region(classes=2)])
+def test_on_a_cpu_a_plugin_with_kernels_computes_and_needs_no_compiler(made, monkeypatch):
+    monkeypatch.setattr(host_backend, "_compiler", lambda: ("", ""))
+    x = np.random.default_rng(0).standard_normal((2, 28 if isinstance(made, Reorg) else 7, 4, 4)).astype(np.float32)
+    runner = PluginRunner(made, "node")
+    np.testing.assert_array_equal(runner.run([x])[0], made.compute(x))
+    runner.close()
+
+
+def test_on_a_cpu_another_plugin_is_enqueued():
+    runner = PluginRunner(Written(), "node")
+    x = np.ones((1, 3), np.float32)
+    np.testing.assert_array_equal(runner.run([x])[0], 2 * x)
+    assert runner.plugin.written
