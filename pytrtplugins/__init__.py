@@ -37,9 +37,11 @@ __all__ = [
     "engines",
     "layers",
     "load_engine",
+    "load_library",
     "load_onnx",
     "lookup",
     "models",
+    "native",
     "passes",
     "plugin",
     "registered",
@@ -55,6 +57,7 @@ _LAZY = {
     "check_plugin": "check",
     "Graph": "graph",
     "load_onnx": "graph",
+    "load_library": "native",
 }
 
 

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS = [
     ["errors", "_optional", "_files", "_envelope", "_terminal", "tensor"],
     ["fields", "cuda"],
-    ["plugin", "registry", "onnx_node", "_proto", "decompose", "native"],
+    ["plugin", "registry", "onnx_node", "_proto", "decompose", "native", "_native_build"],
     ["graph"],
     ["layers", "calibration", "vision"],
     ["passes"],

@@ -1,0 +1,253 @@
+"""Plugins written in C++, as Plugin classes; and plugins written in Python, for callers in C++.
+
+A library registers its classes with the macro of ``pytrtplugins/plugin.h`` (`include_dir` says where that is) and links
+nothing. The joint between the languages, ``pytrtplugins._native``, is optional: ``python -m pytrtplugins.native`` builds it
+where a C++ compiler and Python's headers are.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import numpy as np
+
+from . import _native_build
+from .errors import PluginError, UnavailableError
+from .plugin import Plugin, plugin
+from .tensor import Array, DType, TensorDesc, array_namespace
+
+if TYPE_CHECKING:
+    from . import _native
+
+__all__ = ["NativeLibrary", "NativePlugin", "as_native", "available", "include_dir", "layers", "load_library"]
+
+_TYPES: dict[str, Any] = {
+    "bool": bool,
+    "int": int,
+    "float": float,
+    "str": str,
+    "tuple[bool, ...]": tuple[bool, ...],
+    "tuple[int, ...]": tuple[int, ...],
+    "tuple[float, ...]": tuple[float, ...],
+    "tuple[str, ...]": tuple[str, ...],
+    "numpy.ndarray": np.ndarray,
+}
+_libraries: dict[Path, NativeLibrary] = {}
+
+
+def available() -> bool:
+    """Whether this installation has the native part."""
+    return importlib.util.find_spec("pytrtplugins._native") is not None
+
+
+def include_dir() -> Path:
+    """The folder to give to a compiler: ``g++ -std=c++17 -shared -fPIC -I <this> acme.cpp -o libacme.so``.
+
+    Raises:
+        UnavailableError: the package was installed without the headers.
+    """
+    return _native_build.source_dir() / "plugins" / "include"
+
+
+def load_library(path: str | os.PathLike[str]) -> NativeLibrary:
+    """Load a shared library and make a Plugin class of each plugin that it registers.
+
+    The classes are registered like any other: `check_plugin`, engines and models know them. Loading a library again
+    gives the same classes; it stays loaded until the process ends.
+
+    Args:
+        path: The library, ``libacme.so``.
+
+    Returns:
+        The library; its classes are attributes: ``load_library("libacme.so").ChannelShuffle(groups=4)``.
+
+    Raises:
+        UnavailableError: this installation has no native part.
+        PluginError: the file cannot be loaded, has no plugins, or was compiled for another version of the interface.
+        RegistryError: another class has a plugin's key.
+    """
+    native, found = _module(), Path(path).resolve()
+    if found not in _libraries:
+        entries = native.load(str(found))
+        if not entries:
+            raise PluginError(f"library {found} has no plugins.\nDo: write PYTRTPLUGINS_REGISTER below each class.")
+        _libraries[found] = NativeLibrary(found, tuple(_class(entry, found.stem) for entry in entries))
+    return _libraries[found]
+
+
+def layers() -> NativeLibrary:
+    """The package's own layers in C++, under the namespace ``native``: ``layers().Reorg(stride=2)``.
+
+    They run the kernels of the Python ones, on a CPU without Python's lock; on a GPU where the native part was built with
+    CUDA's nvcc.
+
+    Raises:
+        UnavailableError: this installation has no native part.
+    """
+    _module()
+    return load_library(Path(__file__).parent / "lib" / "libpytrtplugins_layers.so")
+
+
+def as_native(plugin: Plugin, outputs: int = 1) -> _native.Handle:
+    """A plugin behind the C++ interface, for callers in C++.
+
+    Args:
+        plugin: Any plugin; one from a library gives a clone of its own C++ object.
+        outputs: How many outputs a Python plugin has.
+
+    Returns:
+        A handle; ``handle.address`` is a ``pytrtplugins::Plugin*`` that lives as long as the handle. It is called from any
+        thread, with or without Python's lock. Exceptions arrive as the C++ classes of ``errors.h``.
+    """
+    if isinstance(plugin, NativePlugin):
+        return plugin.handle.clone()
+    return cast("_native.Handle", _module().wrap(plugin.clone(), outputs))
+
+
+class NativeLibrary:
+    """A loaded library of plugins.
+
+    Attributes:
+        path: The file.
+        plugins: Its Plugin classes, in the order of registration.
+    """
+
+    def __init__(self, path: Path, plugins: tuple[type[NativePlugin], ...]) -> None:
+        self.path, self.plugins = path, plugins
+
+    def __getattr__(self, name: str) -> type[NativePlugin]:
+        classes: dict[str, type[NativePlugin]] = {cls.__name__: cls for cls in self.__dict__.get("plugins", ())}
+        if name not in classes:
+            raise AttributeError(f"{self.__dict__.get('path')} has no plugin {name!r}; it has {', '.join(classes)}")
+        return classes[name]
+
+    def __repr__(self) -> str:
+        return f"NativeLibrary({self.path.name}: {', '.join(cls.__name__ for cls in self.plugins)})"
+
+
+class NativePlugin(Plugin):
+    """Base of the classes that `load_library` makes: each method calls the C++ object, without Python's lock."""
+
+    _entry: ClassVar[Any]
+    _layouts: tuple[str, ...] = ()
+
+    @property
+    def handle(self) -> _native.Handle:
+        """The C++ object."""
+        return cast("_native.Handle", self.__dict__["_handle"])
+
+    def validate(self) -> None:
+        """Make the C++ object, which checks the fields."""
+        self._handle = self._entry.make(self.fields())
+
+    @property
+    def num_inputs(self) -> int | None:
+        """How many inputs the plugin takes; None for any number."""
+        count = self.handle.num_inputs
+        return None if count < 0 else count
+
+    def output_dims(self, *inputs: Any) -> Any:
+        """``outputDims``."""
+        dims = self.handle.output_dims(list(inputs))
+        return dims[0] if len(dims) == 1 else tuple(dims)
+
+    def output_dtypes(self, *inputs: Any) -> Any:
+        """``outputType`` of each output."""
+        return tuple(self.handle.output_types(list(inputs)))
+
+    def supports_format(self, position: int, descs: Sequence[TensorDesc]) -> bool:
+        """``supportsFormat``."""
+        chosen = descs[: position + 1]
+        if any(desc.layout not in ("linear", "nhwc") for desc in chosen):
+            return False
+        return self.handle.supports_format(position, [*chosen, *(descs[position] for _ in descs[position + 1 :])])
+
+    def configure(self, inputs: Sequence[TensorDesc], outputs: Sequence[TensorDesc]) -> None:
+        """``configure``."""
+        self._layouts = tuple(desc.layout for desc in (*inputs, *outputs))
+        self.handle.configure(inputs, outputs)
+
+    def workspace_size(self, inputs: Sequence[TensorDesc], outputs: Sequence[TensorDesc]) -> int:
+        """``workspaceSize``."""
+        return self.handle.workspace_size(inputs, outputs)
+
+    def initialize(self) -> None:
+        """``initialize``."""
+        self.handle.initialize()
+
+    def enqueue(self, inputs: Sequence[Array], outputs: Sequence[Array], workspace: Array | None, stream: Any) -> None:
+        """``enqueue``, on the arrays' own memory."""
+        queue = int(getattr(stream, "ptr", stream) or 0)
+        self.handle.enqueue(inputs, outputs, self._layouts, _address(workspace), queue)
+
+    def terminate(self) -> None:
+        """``terminate``."""
+        self.handle.terminate()
+
+    def compute(self, *inputs: Array) -> Any:
+        """The whole life of a clone, on contiguous copies where the inputs are not contiguous."""
+        xp = array_namespace(inputs[0])
+        arrays = [xp.asarray(array, order="C") for array in inputs]
+        dims = self.all_output_dims([array.shape for array in arrays])
+        dtypes = self.all_output_dtypes([DType.of(array) for array in arrays], len(dims))
+        outputs = [xp.empty(shape, dtype.numpy) for shape, dtype in zip(dims, dtypes, strict=True)]
+        if xp is np:
+            _module().run(self.handle, arrays, outputs)
+        else:
+            self._run_on_gpu(xp, arrays, outputs)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def _run_on_gpu(self, xp: Any, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        mine = self.clone()
+        ins, outs = (
+            [TensorDesc(f"{kind}{index}", array.shape, DType.of(array)) for index, array in enumerate(arrays)]
+            for kind, arrays in (("input", inputs), ("output", outputs))
+        )
+        mine.configure(ins, outs)
+        size = mine.workspace_size(ins, outs)
+        mine.initialize()
+        try:
+            workspace = xp.empty(size, xp.uint8) if size else None
+            mine.enqueue(inputs, outputs, workspace, xp.cuda.get_current_stream())
+        finally:
+            mine.terminate()
+
+
+def _class(entry: _native.Entry, library: str) -> type[NativePlugin]:
+    namespace, name, version = entry.key
+    declared = entry.fields()
+    body = {
+        **{field: default for field, _, default in declared},
+        "__annotations__": {field: _TYPES[kind] for field, kind, _ in declared},
+        "__doc__": entry.description or f"{name} of {library}, written in C++.",
+        "__module__": library,
+        "_entry": entry,
+        "int8": entry.int8,
+    }
+    return plugin(namespace=namespace, version=version)(type(name, (NativePlugin,), body))
+
+
+def _address(array: Array | None) -> int:
+    if array is None:
+        return 0
+    interface = getattr(array, "__cuda_array_interface__", None) or array.__array_interface__
+    return int(interface["data"][0])
+
+
+def _module() -> Any:
+    if not available():
+        raise UnavailableError(
+            "plugins in C++: this installation has no native part.\nDo: "
+            + " and then ".join([*_native_build.missing(), _native_build.COMMAND])
+        )
+    return importlib.import_module("pytrtplugins._native")
+
+
+if __name__ == "__main__":
+    sys.exit(_native_build.main(sys.argv[1:]))

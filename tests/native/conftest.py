@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import pytrtplugins as ptp
+from pytrtplugins import _native_build, native
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="session")
+def built():
+    """The native part; it may lack only where it cannot be built."""
+    if lacking := _native_build.missing():
+        pytest.skip(f"plugins in C++ cannot be built here. Do: {' and then '.join(lacking)}")
+    assert native.available(), "the native part can be built here, but is not. Do: make native"
+
+
+@pytest.fixture(scope="session")
+def compile_library(built, tmp_path_factory):
+    """Compile C++ sources into a shared library, as a user would."""
+
+    def compile_(name, *sources, options=()):
+        library = tmp_path_factory.mktemp("native") / f"lib{name}.so"
+        command = [
+            "g++",
+            "-std=c++17",
+            "-O1",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-shared",
+            "-fPIC",
+            f"-I{native.include_dir()}",
+        ]
+        subprocess.run([*command, *options, *map(str, sources), "-o", str(library)], check=True)
+        return library
+
+    return compile_
+
+
+@pytest.fixture(scope="session")
+def acme_path(compile_library):
+    return compile_library("acme", HERE / "acme.cpp")
+
+
+@pytest.fixture(scope="session")
+def acme(acme_path):
+    return ptp.load_library(acme_path)
+
+
+@pytest.fixture(scope="session")
+def layers(built):
+    """The package's layers in C++."""
+    return native.layers()
