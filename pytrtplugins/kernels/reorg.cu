@@ -82,7 +82,7 @@ __device__ __forceinline__ void move_runs(const T* __restrict__ from, T* __restr
 // neighbouring runs of U * S values, so that lines of memory are written whole though they hold several short rows.
 template <typename T, int S, int U>
 __device__ __forceinline__ void write_runs(const T* __restrict__ from, T* __restrict__ to, unsigned w, unsigned plane) {
-    constexpr int V = 16 / sizeof(T), runs = V / U, at_once = runs < 16 / S ? runs : 16 / S;
+    constexpr int V = 16 / sizeof(T), runs = V / U, at_once = runs < 4 ? runs : 4;
     typedef typename Word<U * sizeof(T)>::type In;
     typedef typename Word<U * S * sizeof(T)>::type Out;
     union Planes {
@@ -164,7 +164,8 @@ struct Longest<T, S, 1> {
 
 // x: the input; y: the output; n images of `maps` = C / s2 maps of h x w (the input's dims); s: the stride.
 template <typename T>
-__global__ void reorg(const T* __restrict__ x, T* __restrict__ y, int maps, int h, int w, int s, bool reverse) {
+__global__ void __launch_bounds__(256, 5)  // more threads at a time hide more latency; int8 needs the limit
+reorg(const T* __restrict__ x, T* __restrict__ y, int maps, int h, int w, int s, bool reverse) {
     constexpr int V = 16 / sizeof(T);
     const unsigned plane = static_cast<unsigned>(maps) * h * w;
     const int by = blockIdx.y;
