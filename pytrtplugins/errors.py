@@ -6,6 +6,7 @@
     │  ├─ FieldError            also ValueError      a typed attribute with a wrong name, type or value
     │  ├─ RegistryError         also LookupError     a plugin key that is unknown or already taken
     │  ├─ KernelError           also ValueError      a CUDA kernel that does not compile, or is launched wrongly
+    │  ├─ ExportError           also ValueError      a plugin that cannot be turned into C++
     │  ├─ SerializationError    also ValueError      bytes that are not a serialized plugin
     │  └─ ConformanceError      also AssertionError  check_plugin found a defect
     ├─ EngineError
@@ -38,6 +39,7 @@ __all__ = [
     "DimsError",
     "EngineError",
     "EngineFileError",
+    "ExportError",
     "FieldError",
     "FormatError",
     "ImageError",
@@ -93,6 +95,10 @@ class RegistryError(PluginError, LookupError):
 
 class KernelError(PluginError, ValueError):
     """A CUDA kernel that does not compile, or is launched with wrong arguments; ``.path`` and ``.line`` say where."""
+
+
+class ExportError(PluginError, ValueError):
+    """A plugin that cannot be turned into C++; ``.path`` and ``.line`` say where in its code the reason stands."""
 
 
 class SerializationError(PluginError, ValueError):

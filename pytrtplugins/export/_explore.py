@@ -1,0 +1,175 @@
+"""Every way through a function, by the answers to the questions that it asks about traced values."""
+
+from __future__ import annotations
+
+import linecache
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ..errors import DimsError, ExportError, FieldError, KernelError, PluginError
+from ._values import Expr, answering, parts_of
+
+__all__ = ["Fork", "Given", "Refused", "Tree", "Unreachable", "explore", "leaves", "user_line"]
+
+_MOST_PATHS = 512
+_PACKAGE = Path(__file__).parents[1]
+_NOT_THE_USERS = ("numpy", "cupy", "contextlib.py", "functools.py")
+
+
+@dataclass(frozen=True)
+class Given:
+    """The function returned this."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The function raised: the kind of error (``"DimsError"``) and its message, texts and expressions."""
+
+    error: str
+    message: tuple[str | Expr, ...]
+
+
+@dataclass(frozen=True)
+class Unreachable:
+    """A way that is never gone, since an earlier method raises there."""
+
+
+@dataclass(frozen=True)
+class Fork:
+    """Go on by the answer to a question."""
+
+    question: Expr
+    yes: Tree
+    no: Tree
+
+
+Tree: TypeAlias = Given | Refused | Unreachable | Fork
+
+
+class OtherError(Exception):
+    """The function raised something that is no refusal of a plugin's; ``cause`` is it, ``line`` where."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause, self.line = cause, user_line(cause)
+
+
+def leaves(tree: Tree) -> list[Tree]:
+    """The ends of all ways."""
+    return [*leaves(tree.yes), *leaves(tree.no)] if isinstance(tree, Fork) else [tree]
+
+
+def explore(function: Callable[[], Any], what: str) -> Tree:
+    """Run a function once for each way through it.
+
+    Args:
+        function: Called without arguments; it must do the same each time.
+        what: What is run, for messages: ``"Reorg.enqueue"``.
+
+    Raises:
+        ExportError: it needs a traced value as a number, it does not do the same each time, or has too many ways.
+        OtherError: it raised an exception that is none of a plugin's.
+    """
+    return _Explorer(function, what).grow([])
+
+
+class _Explorer:
+    def __init__(self, function: Callable[[], Any], what: str) -> None:
+        self._function, self._what, self._runs = function, what, 0
+
+    def grow(self, begin: list[tuple[Expr, bool]]) -> Tree:
+        path, tree = self._run(begin)
+        for place in reversed(range(len(begin), len(path))):
+            question, answer = path[place]
+            other = self.grow([*path[:place], (question, not answer)])
+            tree = _fork(question, tree, other) if answer else _fork(question, other, tree)
+        return tree
+
+    def _run(self, begin: list[tuple[Expr, bool]]) -> tuple[list[tuple[Expr, bool]], Tree]:
+        self._runs += 1
+        if self._runs > _MOST_PATHS:
+            raise ExportError(
+                f"{self._what} branches in more than {_MOST_PATHS} ways.\n"
+                "Do: give the fields on which it branches their values in the export, --set NAME=VALUE"
+            )
+        path: list[tuple[Expr, bool]] = []
+        answers: dict[Expr, bool] = {}
+
+        def answer(question: Expr) -> bool:
+            if question not in answers:
+                place = len(path)
+                if place < len(begin) and begin[place][0] != question:
+                    raise ExportError(
+                        f"{self._what} does not do the same each time: it asks something else than in the run before.\n"
+                        "Do: let it depend on fields, dims and types alone"
+                    )
+                answers[question] = begin[place][1] if place < len(begin) else False
+                path.append((question, answers[question]))
+            return answers[question]
+
+        with answering(answer):
+            try:
+                return path, Given(self._function())
+            except _Unreachable:
+                return path, Unreachable()
+            except ExportError as error:
+                raise _located(error, self._what) from error
+            except KernelError as error:
+                raise _located(ExportError(str(error)), self._what, error) from error
+            except PluginError as error:
+                kind = next(kind.__name__ for kind in (DimsError, FieldError, PluginError) if isinstance(error, kind))
+                return path, Refused(kind, parts_of(str(error)))
+            except Exception as error:
+                raise OtherError(error) from error
+
+
+class _Unreachable(Exception):
+    """Ends a way that is never gone."""
+
+
+def unreachable_where_refused(function: Callable[[], Any]) -> Any:
+    """Call a function that an earlier method has called already: where it raises, the way ends."""
+    try:
+        return function()
+    except (ExportError, KernelError):
+        raise
+    except PluginError:
+        raise _Unreachable from None
+
+
+def _fork(question: Expr, yes: Tree, no: Tree) -> Tree:
+    if yes == no or isinstance(no, Unreachable):
+        return yes
+    return no if isinstance(yes, Unreachable) else Fork(question, yes, no)
+
+
+def user_line(error: BaseException) -> tuple[str, int, str] | None:
+    """File, number and text of the line of the user's code where an exception began."""
+    found = None
+    for frame in traceback.extract_tb(error.__traceback__):
+        path = Path(frame.filename)
+        inside = path.is_relative_to(_PACKAGE) and not path.is_relative_to(_PACKAGE / "layers")
+        if not inside and not any(part in frame.filename for part in _NOT_THE_USERS):
+            found = frame.filename, frame.lineno or 0, linecache.getline(frame.filename, frame.lineno or 0).strip()
+    return found
+
+
+_ARRAYS = "only launch kernels in enqueue: in an export arrays have dims and a type, but no values"
+_NUMBERS = "let it depend on fields, dims and types alone, or give fields their values, --set NAME=VALUE"
+
+
+def _located(error: ExportError, what: str, origin: BaseException | None = None) -> ExportError:
+    """The error with the method and the line of the user's code."""
+    line = user_line(origin or error)
+    message, _, action = str(error).partition("\nDo: ")
+    where, facts = "", {}
+    if line is not None:
+        path, number, text = line
+        where, facts = f"\n{path}:{number}\n    {text}", {"path": path, "line": number}
+    action = action or (_NUMBERS if origin is None else _ARRAYS)
+    return ExportError(f"{what} cannot be exported: {message.rstrip('.')}.{where}\nDo: {action}", **facts)

@@ -1,0 +1,156 @@
+"""Expressions and trees of questions in C++."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ._explore import Fork, Given, Refused, Tree
+from ._values import Expr
+
+__all__ = ["Scope", "block", "float_literal", "int_literal", "text_literal"]
+
+_INDENT = "    "
+
+
+def text_literal(text: str) -> str:
+    """A string literal: what JSON writes, with bytes beyond ASCII as octal numbers, which end by themselves."""
+    quoted = json.dumps(text, ensure_ascii=False)
+    plain = re.sub(r"\\u([0-9a-f]{4})", lambda match: chr(int(match[1], 16)), quoted)
+    return "".join(
+        char if 32 <= ord(char) < 127 else "".join(f"\\{byte:03o}" for byte in char.encode()) for char in plain
+    ).replace("??", "?\\?")
+
+
+def int_literal(value: int) -> str:
+    """A literal of 64 bits."""
+    return "(-9223372036854775807 - 1)" if value == -(2**63) else str(value)
+
+
+def float_literal(value: float, suffix: str = "") -> str:
+    """A literal with the fewest digits that give the same number; ``suffix`` is ``"f"`` for a float."""
+    kind = "float" if suffix else "double"
+    if math.isnan(value):
+        return f"std::numeric_limits<{kind}>::quiet_NaN()"
+    if math.isinf(value):
+        return f"{'-' if value < 0 else ''}std::numeric_limits<{kind}>::infinity()"
+    text = str(np.float32(value)) if suffix else repr(float(value))
+    return f"{text if '.' in text or 'e' in text else text + '.0'}{suffix}"
+
+
+@dataclass(frozen=True)
+class Scope:
+    """How a method names its inputs' dims: ``Scope("inputs[{}].dims")``."""
+
+    dims: str
+
+    def whole(self, expr: Expr) -> str:
+        """A whole number, as a Dim."""
+        op, args = expr.op, expr.args
+        if op == "const":
+            return f"Dim({int_literal(args[0])})"
+        if op == "field":
+            return f"Dim({args[0]}_)"
+        if op == "dim":
+            return f"{self.dims.format(args[0])}[{args[1]}]"
+        if op == "volume":
+            return f"size({self.dims.format(args[0])})"
+        if op in ("ceil", "floor"):
+            return f"Dim(static_cast<int64_t>(std::{op}({self.real(args[0])})))"
+        symbol = {"//": "/"}.get(op, op)
+        left, right = args
+        if left.op == "const" and right.op != "const":
+            return f"({int_literal(left.args[0])} {symbol} {self.whole(right)})"
+        if right.op == "const" and left.op != "const":
+            return f"({self.whole(left)} {symbol} {int_literal(right.args[0])})"
+        return f"({self.whole(left)} {symbol} {self.whole(right)})"
+
+    def real(self, expr: Expr) -> str:
+        """A number with a fraction, as a double."""
+        op, args = expr.op, expr.args
+        if expr.kind != "f":
+            return (
+                f"static_cast<double>({self.whole(expr)}.value())" if op != "const" else float_literal(float(args[0]))
+            )
+        if op == "const":
+            return float_literal(args[0])
+        if op == "field":
+            return f"static_cast<double>({args[0]}_)"
+        left, right = map(self.real, args)
+        if op == "//":
+            return f"std::floor({left} / {right})"
+        return f"floorMod({left}, {right})" if op == "%" else f"({left} {op} {right})"
+
+    def truth(self, expr: Expr) -> str:
+        """A truth value, as a bool; what a symbolic dim would decide is an error."""
+        op, args = expr.op, expr.args
+        if op == "const":
+            return "true" if args[0] else "false"
+        if op == "field":
+            return f"{args[0]}_"
+        if op == "not":
+            return f"!({self.truth(args[0])})"
+        left, right = args
+        if left.kind == "s":
+            return f"{self.text(left)} {op} {self.text(right)}"
+        if "f" in (left.kind, right.kind):
+            return f"{self.real(left)} {op} {self.real(right)}"
+        return f"{self._value(left)} {op} {self._value(right)}"
+
+    def refused(self, question: Expr, answer: bool) -> str:
+        """Whether a question is known to have this answer."""
+        left, right = question.args if len(question.args) == 2 else (question, question)
+        if left.kind == right.kind == "i":
+            name = "isLess" if question.op == "<" else "isEqual"
+            return f"{name}({self.whole(left)}, {self.whole(right)}) == Truth::{'kYES' if answer else 'kNO'}"
+        return self.truth(question) if answer else f"!({self.truth(question)})"
+
+    def text(self, expr: Expr) -> str:
+        """A text, as a std::string."""
+        return f"std::string({text_literal(expr.args[0])})" if expr.op == "const" else f"{expr.args[0]}_"
+
+    def message(self, parts: tuple[str | Expr, ...]) -> str:
+        """The message of an error, as a std::string."""
+        shown = {"i": self.whole, "f": self.real, "b": self.truth, "s": self.text}
+        pieces = [text_literal(part) if isinstance(part, str) else f"show({shown[part.kind](part)})" for part in parts]
+        if not parts or isinstance(parts[0], str):
+            pieces[:1] = [f"std::string({pieces[0]})" if pieces else "std::string()"]
+        return " + ".join(pieces)
+
+    def _value(self, expr: Expr) -> str:
+        if expr.op == "const":
+            return int_literal(expr.args[0])
+        return f"{expr.args[0]}_" if expr.op == "field" else f"{self.whole(expr)}.value()"
+
+
+def block(tree: Tree, scope: Scope, end: Callable[[Any], list[str]], depth: int) -> list[str]:
+    """The lines of a tree; each way ends in what ``end`` writes for its value, or in a throw."""
+    lines: list[str] = []
+    indent = _INDENT * depth
+    while isinstance(tree, Fork):
+        short = tree.yes if isinstance(tree.yes, Refused) else tree.no if isinstance(tree.no, Refused) else None
+        if short is not None:
+            lines.append(f"{indent}if ({scope.refused(tree.question, short is tree.yes)}) {{")
+            lines += [f"{indent}{_INDENT}{line}" for line in _throw(short, scope)]
+            lines.append(f"{indent}}}")
+            tree = tree.no if short is tree.yes else tree.yes
+            continue
+        lines.append(f"{indent}if ({scope.truth(tree.question)}) {{")
+        lines += block(tree.yes, scope, end, depth + 1)
+        lines.append(f"{indent}}}")
+        tree = tree.no
+    if isinstance(tree, Given):
+        return lines + [f"{indent}{line}" for line in end(tree.value)]
+    if isinstance(tree, Refused):
+        return lines + [f"{indent}{line}" for line in _throw(tree, scope)]
+    return lines
+
+
+def _throw(tree: Refused, scope: Scope) -> list[str]:
+    return [f"throw pytrtplugins::{tree.error}({scope.message(tree.message)});"]

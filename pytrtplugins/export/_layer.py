@@ -1,0 +1,381 @@
+"""A traced plugin → its class in C++, on the interface of plugin.h."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ..cuda.signature import C_TYPES
+from ..errors import ExportError
+from ..fields import MISSING, FieldSpec, format_value
+from ..tensor import DType
+from ._explore import Fork, Given, Tree
+from ._expressions import Scope, block, float_literal, int_literal, text_literal
+from ._traced import Case, Launch, Pointer, TracedPlugin
+from ._values import Expr
+
+__all__ = ["layer_class"]
+
+_RULE = Scope("inputs[{}]")
+_DESCS = Scope("inputs[{}].dims")
+_WORK = Scope("inputDescs[{}].dims")
+_IN_OUT = "std::vector<TensorDesc> const& inputs, std::vector<TensorDesc> const& outputs"
+_TYPES: dict[type, str] = {bool: "bool", int: "int64_t", float: "float", str: "std::string"}
+K = TypeVar("K")
+
+
+def layer_class(traced: TracedPlugin) -> str:
+    """The text of the class, its tables and its registration."""
+    key = traced.plugin.plugin_key()
+    methods = [
+        _fields(traced),
+        _validate(traced),
+        _facts(traced),
+        _output_dims(traced),
+        _output_type(traced),
+        _supports_format(traced),
+        _configure(traced),
+        _workspace(traced),
+        _enqueue(traced),
+    ]
+    body = "\n".join(line for method in methods if method for line in [*method, ""])
+    return (
+        f"{_format_table(traced)}\n"
+        f"class {key.name} : public pytrtplugins::Plugin {{\npublic:\n{body.rstrip()}\n}};\n\n"
+        f"PYTRTPLUGINS_REGISTER({key.name}, {text_literal(key.namespace)}, {text_literal(key.version)})\n"
+    )
+
+
+def _format_table(traced: TracedPlugin) -> str:
+    rows = [
+        "    {" + ", ".join(f"{{{_dtype(dtype)}, Layout::k{layout.upper()}}}" for dtype, layout in one) + "},"
+        for one in traced.formats
+    ]
+    tensors = traced.inputs + traced.outputs
+    return "\n".join(
+        [
+            "// Accepted types and layouts of the inputs and outputs.",
+            f"Format const kFormats[][{tensors}] = {{",
+            *rows,
+            "};",
+            "",
+        ]
+    )
+
+
+def _dtype(dtype: DType) -> str:
+    return f"DType::k{dtype.value.upper()}"
+
+
+# -- fields ------------------------------------------------------------------------------------------------------------
+
+
+def _fields(traced: TracedPlugin) -> list[str]:
+    members = [
+        f"    {_member_type(spec)} {spec.name}_{_initial(traced.fixed.get(spec.name, spec.default), spec)};"
+        for spec in traced.specs
+    ]
+    visits = [f"        visit({text_literal(spec.name)}, {spec.name}_);" for spec in traced.specs]
+    unused = "" if visits else "/*visit*/"
+    return [*members, "", f"    void fields(FieldVisitor& {unused or 'visit'}) override {{", *visits, "    }"]
+
+
+def _member_type(spec: FieldSpec) -> str:
+    if spec.kind is np.ndarray:
+        return "Array"
+    return f"std::vector<{_TYPES[spec.kind]}>" if spec.is_tuple else _TYPES[spec.kind]
+
+
+def _initial(value: Any, spec: FieldSpec) -> str:
+    if value is MISSING:
+        return "" if spec.is_tuple or spec.kind in (str, np.ndarray) else " = {}"
+    return f" = {_literal(value, spec)}"
+
+
+def _literal(value: Any, spec: FieldSpec) -> str:
+    if spec.kind is np.ndarray:
+        data = value.astype(value.dtype.newbyteorder("<")).tobytes()
+        return f'Array{{"{value.dtype.name}", {{{", ".join(map(str, value.shape))}}}, {{{", ".join(map(str, data))}}}}}'
+    write: dict[type, Callable[[Any], str]] = {
+        bool: lambda item: "true" if item else "false",
+        int: int_literal,
+        float: lambda item: float_literal(item, "f"),
+        str: text_literal,
+    }
+    if spec.is_tuple:
+        return f"{_member_type(spec)}{{{', '.join(write[spec.kind](item) for item in value)}}}"
+    return write[spec.kind](value)
+
+
+def _validate(traced: TracedPlugin) -> list[str]:
+    lines = []
+    for spec in traced.specs:
+        if spec.name in traced.fixed:
+            value = traced.fixed[spec.name]
+            reason = f"{traced.name}.{spec.name}: this library was exported for {format_value(value)} alone"
+            lines.append(
+                f"        if (!({spec.name}_ == {_literal(value, spec)})) throw FieldError({text_literal(reason)});"
+            )
+    lines += block(traced.validate, _RULE, lambda value: ["return;"], 2)
+    lines = lines[:-1] if lines[-1].strip() == "return;" else lines
+    return ["    void validate() const override {", *lines, "    }"] if lines else []
+
+
+def _facts(traced: TracedPlugin) -> list[str]:
+    lines = []
+    doc = (traced.plugin.__doc__ or "").strip().partition("\n")[0]
+    if doc:
+        lines.append(f"    char const* description() const override {{ return {text_literal(doc)}; }}")
+    if traced.plugin.int8 != "float":
+        lines.append(f"    Int8 int8() const override {{ return Int8::k{traced.plugin.int8.upper()}; }}")
+    return [
+        *lines,
+        f"    int32_t nbInputs() const override {{ return {traced.inputs}; }}",
+        f"    int32_t nbOutputs() const override {{ return {traced.outputs}; }}",
+        "    bool runsOn(Device device) const override { return device == kRunsOn; }",
+    ]
+
+
+# -- rules -------------------------------------------------------------------------------------------------------------
+
+
+def _output_dims(traced: TracedPlugin) -> list[str]:
+    groups = _groups({ranks: _same_dims(tree, ranks) for ranks, tree in traced.dims.items()})
+
+    def end(outputs: Any) -> list[str]:
+        return [f"return {{{', '.join(_dims(output) for output in outputs)}}};"]
+
+    lines = []
+    for tree, members in groups:
+        text = block(tree, _RULE, end, 3)
+        lines += [f"        if ({_rank_condition(members, 'inputs[{}].size()')}) {{", *text, "        }"]
+    return [
+        "    std::vector<Dims> outputDims(std::vector<Dims> const& inputs) const override {",
+        *lines,
+        f"        refuseDims({text_literal(traced.name)}, inputs);",
+        "    }",
+    ]
+
+
+def _dims(output: Any) -> str:
+    if isinstance(output, int):
+        return f"inputs[{output}]"
+    return f"Dims{{{', '.join(map(_RULE.whole, output))}}}"
+
+
+def _same_dims(tree: Tree, ranks: tuple[int, ...]) -> Tree:
+    """The tree with an input's number in the place of dims that are its own, which is the same for all numbers of axes."""
+    if isinstance(tree, Fork):
+        return Fork(tree.question, _same_dims(tree.yes, ranks), _same_dims(tree.no, ranks))
+    if not isinstance(tree, Given):
+        return tree
+    whole = {
+        tuple(Expr("dim", (index, axis), "i") for axis in range(rank)): index
+        for index, rank in reversed(list(enumerate(ranks)))
+        if rank or len(ranks) == 1
+    }
+    return Given(tuple(whole.get(output, output) for output in tree.value))
+
+
+def _output_type(traced: TracedPlugin) -> list[str]:
+    def end(outputs: Any) -> list[str]:
+        lines: list[str] = []
+        for index, rows in enumerate(outputs):
+            lines += [f"if (index == {index}) {{", *(f"    {line}" for line in _type_rule(rows, traced)), "}"]
+        return [*lines, f"throw PluginError({text_literal(f'{traced.name}: no such output, or input types')});"]
+
+    return [
+        "    DType outputType(int32_t index, std::vector<DType> const& inputs) const override {",
+        *block(traced.types, _RULE, end, 2),
+        "    }",
+    ]
+
+
+def _type_rule(rows: Iterable[tuple[tuple[DType, ...], DType]], traced: TracedPlugin) -> list[str]:
+    rows = list(rows)
+    if len({found for _, found in rows}) == 1:
+        return [f"return {_dtype(rows[0][1])};"]
+    for index in range(traced.inputs):
+        if all(types[index] == found for types, found in rows):
+            return [f"return inputs[{index}];"]
+    used = {one[: traced.inputs] for one in traced.formats}
+    return [
+        "if ("
+        + " && ".join(f"inputs[{index}] == {_dtype(dtype)}" for index, dtype in enumerate(types))
+        + f") return {_dtype(found)};"
+        for types, found in rows
+        if types in {tuple(dtype for dtype, _ in one) for one in used}
+    ]
+
+
+def _supports_format(traced: TracedPlugin) -> list[str]:
+    def end(rows: Any) -> list[str]:
+        tensors = traced.inputs + traced.outputs
+        return [f"return matches(position, descs, kFormats[0], {tensors}, {{{', '.join(map(str, sorted(rows)))}}});"]
+
+    return [
+        "    bool supportsFormat(int32_t position, std::vector<TensorDesc> const& descs) const override {",
+        *block(traced.supports, _RULE, end, 2),
+        "    }",
+    ]
+
+
+# -- work --------------------------------------------------------------------------------------------------------------
+
+
+def _configure(traced: TracedPlugin) -> list[str]:
+    if all(tree == Given(None) for tree in traced.configure.values()):
+        return []
+    lines = _cases(traced, traced.configure, _DESCS, lambda value: ["return;"], ("inputs.data()", "outputs.data()"))
+    return [f"    void configure({_IN_OUT}) override {{", *_unused("outputs", lines), *lines, "    }"]
+
+
+def _workspace(traced: TracedPlugin) -> list[str]:
+    if all(tree == Given(Expr("const", (0,), "i")) for tree in traced.workspace.values()):
+        return []
+
+    def end(size: Any) -> list[str]:
+        return [f'return fit<size_t>({_DESCS.whole(size)}, "workspace");']
+
+    lines = _cases(traced, traced.workspace, _DESCS, end, ("inputs.data()", "outputs.data()"))
+    return [f"    size_t workspaceSize({_IN_OUT}) const override {{", *_unused("outputs", lines), *lines, "    }"]
+
+
+def _unused(name: str, lines: list[str]) -> list[str]:
+    return [] if any(name in line for line in lines) else [f"        static_cast<void>({name});"]
+
+
+def _enqueue(traced: TracedPlugin) -> list[str]:
+    names = kernel_names(traced)
+
+    def end(launches: Any) -> list[str]:
+        return [*(line for launch in launches for line in _launch(traced, launch, names)), "return;"]
+
+    lines = _cases(traced, traced.enqueue, _WORK, end, ("inputDescs", "outputDescs"))
+    prepared = [*names, *(f"constant{index}" for index in range(len(traced.constants)))]
+    return [
+        "    void initialize() override {",
+        *(f"        {name}.prepare();" for name in prepared),
+        "    }",
+        "",
+        "    void enqueue(TensorDesc const* inputDescs, TensorDesc const* outputDescs, void const* const* inputs,",
+        "                 void* const* outputs, void* workspace, Stream stream) override {",
+        *(line for name in ("outputDescs", "inputs", "workspace") for line in _unused(name, lines)),
+        *lines,
+        "    }",
+    ]
+
+
+def kernel_names(traced: TracedPlugin) -> list[str]:
+    """A variable for each kernel: ``reorg_float``."""
+    names: list[str] = []
+    for number, unit in enumerate(traced.kernels):
+        name = f"k{number}_{unit.signature.name}"
+        names.append(name if unit.element is None else f"{name}_{unit.element.strip('_').replace(' ', '_')}")
+    return names
+
+
+def _launch(traced: TracedPlugin, launch: Launch, names: list[str]) -> list[str]:
+    unit = traced.kernels[launch.kernel]
+    arguments = []
+    for parameter, argument in zip(unit.signature.parameters, launch.arguments, strict=True):
+        if isinstance(argument, Pointer):
+            arguments.append(_pointer(argument))
+        else:
+            arguments.append(_number(unit.label, parameter.type, parameter.text, argument))
+    threads = ", ".join(
+        f"{_WORK.whole(size)}.value()" if size.op != "const" else str(size.args[0]) for size in launch.threads
+    )
+    head = f"{names[launch.kernel]}(stream, Extent{{{threads}}}, Extent{{{', '.join(map(str, launch.block))}}},"
+    shared = f"{_WORK.whole(launch.shared)}.value()"
+    return [head, *(f"    {text}," for text in [shared, *arguments][:-1]), f"    {[shared, *arguments][-1]});"]
+
+
+def _pointer(pointer: Pointer) -> str:
+    base = {
+        "input": f"static_cast<char const*>(inputs[{pointer.index}])",
+        "output": f"static_cast<char*>(outputs[{pointer.index}])",
+        "workspace": "static_cast<char*>(workspace)",
+        "constant": f"constant{pointer.index}.address()",
+        "null": "static_cast<void*>(nullptr)",
+    }[pointer.role]
+    return (
+        base
+        if pointer.offset.op == "const" and not pointer.offset.args[0]
+        else f"{base} + {_WORK.whole(pointer.offset)}.value()"
+    )
+
+
+def _number(label: str, kind: str, parameter: str, argument: Expr) -> str:
+    numpy = np.dtype(C_TYPES[kind])
+    if numpy.kind == "b":
+        return f"static_cast<bool>({_WORK.truth(argument)})"
+    if numpy.kind == "f":
+        if numpy.itemsize == 2:
+            raise ExportError(f"{label}: parameter `{parameter}`: pass a float; a half cannot be exported")
+        return f"static_cast<{kind}>({_WORK.real(argument)})"
+    standard = f"{numpy.name}_t" if kind not in ("long long", "long long int", "unsigned long long") else kind
+    return f"fit<{standard}>({_WORK.whole(argument)}, {text_literal(parameter)})"
+
+
+def _cases(
+    traced: TracedPlugin,
+    trees: Mapping[Case, Tree],
+    scope: Scope,
+    end: Callable[[Any], list[str]],
+    descs: tuple[str, str],
+) -> list[str]:
+    """The lines for each format and each number of axes; the same lines are written once."""
+    groups = _groups(trees)
+    if len(groups) == 1:
+        return block(groups[0][0], scope, end, 2)
+    lines: list[str] = []
+    every = {case.format for case in trees}
+    for tree, cases in groups:
+        formats = {case.format for case in cases}
+        ranks = {number: {case.ranks for case in cases if case.format == number} for number in formats}
+        possible = {number: {case.ranks for case in trees if case.format == number} for number in every}
+        questions = [
+            f"format == {number}"
+            if ranks[number] == possible[number]
+            else f"(format == {number} && ({_rank_condition(ranks[number], scope.dims + '.size()')}))"
+            for number in sorted(formats)
+        ]
+        lines += [f"        if ({' || '.join(questions)}) {{", *block(tree, scope, end, 3), "        }"]
+    find = (
+        f"        int32_t const format = findFormat(kFormats[0], {len(traced.formats)}, {descs[0]}, {traced.inputs}, "
+        f"{descs[1]}, {traced.outputs});"
+    )
+    return [find, *lines, f"        refuseFormat({text_literal(traced.name)});"]
+
+
+def _groups(trees: Mapping[K, Tree]) -> list[tuple[Tree, list[K]]]:
+    """Keys with equal trees."""
+    groups: dict[Tree, list[K]] = {}
+    for key, tree in trees.items():
+        groups.setdefault(tree, []).append(key)
+    return list(groups.items())
+
+
+def _rank_condition(ranks: Iterable[tuple[int, ...]], size: str) -> str:
+    """Whether the inputs have one of these numbers of axes."""
+    ranks = sorted(set(ranks))
+    each = [sorted(set(one)) for one in zip(*ranks, strict=True)]
+    if len(ranks) == len(list(itertools.product(*each))):
+        return " && ".join(
+            f"{size.format(index)} == {values[0]}" if len(values) == 1 else f"({_either(size.format(index), values)})"
+            for index, values in enumerate(each)
+        )
+    return " || ".join(
+        "(" + " && ".join(f"{size.format(index)} == {rank}" for index, rank in enumerate(one)) + ")" for one in ranks
+    )
+
+
+def _either(size: str, values: list[int]) -> str:
+    if values == list(range(values[0], values[-1] + 1)):
+        low = f"{size} >= {values[0]} && " if values[0] else ""
+        return f"{low}{size} <= {values[-1]}"
+    return " || ".join(f"{size} == {value}" for value in values)

@@ -1,0 +1,349 @@
+"""Numbers that only the exported code knows: what a plugin's methods meet while they are traced.
+
+Each operation on them gives an expression. A question that decides where the code goes on (``if h % s:``) is put to the
+`explore.Explorer` that is at work, which tries both answers.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..cuda.record import SymbolicNumber
+from ..errors import ExportError
+
+__all__ = ["Expr", "Opaque", "TracedBool", "TracedFloat", "TracedInt", "TracedText", "answering", "as_expr", "parts_of"]
+
+
+@dataclass(frozen=True)
+class Expr:
+    """An operation on expressions, or a leaf.
+
+    Attributes:
+        op: ``"const"``, ``"field"``, ``"dim"``, ``"volume"``, or an operator.
+        args: Of a leaf what it names, of an operator its operands.
+        kind: ``"i"``, ``"f"``, ``"b"`` or ``"s"``: the type of the value.
+    """
+
+    op: str
+    args: tuple[Any, ...]
+    kind: str
+
+
+class _State(threading.local):
+    answer: Callable[[Expr], bool] | None = None
+    shown: list[Expr]
+
+    def __init__(self) -> None:
+        self.shown = []
+
+
+_state = _State()
+_OPEN, _CLOSE = "\ue000", "\ue001"
+
+
+class answering:
+    """Context: questions go to ``answer``, and what is shown in messages is kept."""
+
+    def __init__(self, answer: Callable[[Expr], bool]) -> None:
+        self._answer = answer
+
+    def __enter__(self) -> None:
+        self._before = (_state.answer, _state.shown)
+        _state.answer, _state.shown = self._answer, []
+
+    def __exit__(self, *exception: object) -> None:
+        _state.answer, _state.shown = self._before
+
+
+def parts_of(message: str) -> tuple[str | Expr, ...]:
+    """A message as texts and the expressions that stand between them."""
+    parts: list[str | Expr] = []
+    for piece in message.split(_OPEN):
+        number, close, text = piece.partition(_CLOSE)
+        if close:
+            parts.append(_state.shown[int(number)])
+            piece = text
+        if piece:
+            parts.append(piece)
+    return tuple(parts)
+
+
+def as_expr(value: Any) -> Expr:
+    """The expression of a traced value, or of a plain one.
+
+    Raises:
+        ExportError: it is neither.
+    """
+    if isinstance(value, _Traced):
+        return value.expr
+    if isinstance(value, np.generic):
+        value = value.item()
+    kinds = {bool: "b", int: "i", float: "f", str: "s"}
+    if type(value) not in kinds:
+        raise ExportError(f"a number is expected, found {type(value).__name__}")
+    return Expr("const", (value,), kinds[type(value)])
+
+
+def _known(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+class _Traced:
+    """Base of all values here."""
+
+    __array_ufunc__ = None  # NumPy's scalars leave operations to this class
+    what = "value"
+
+    def __init__(self, expr: Expr) -> None:
+        self.expr = expr
+
+    def _ask(self, question: Expr) -> bool:
+        if _state.answer is None:
+            raise ExportError("a traced value was used after its trace")
+        return _state.answer(question)
+
+    def __str__(self) -> str:
+        _state.shown.append(self.expr)
+        return f"{_OPEN}{len(_state.shown) - 1}{_CLOSE}"
+
+    __repr__ = __str__
+
+    def __format__(self, spec: str) -> str:
+        return str(self)
+
+    def __hash__(self) -> int:
+        return hash(self.expr)
+
+    def _refuse(self, use: str) -> NoReturn:
+        raise ExportError(f"{use} needs the {self.what} as it will be at run time")
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        self._refuse("an array")
+
+
+def _same(left: Any, right: Any) -> bool | TracedBool:
+    return TracedBool(Expr("==", (as_expr(left), as_expr(right)), "b"))
+
+
+class _Number(_Traced, SymbolicNumber):
+    """Arithmetic and comparison; the result is a float where one side is."""
+
+    def _operate(self, op: str, other: Any, swapped: bool = False) -> Any:
+        other = _known(other)
+        if isinstance(other, bool):
+            other = int(other)
+        if not isinstance(other, (int, float, _Number)):
+            return NotImplemented
+        left, right = (other, self) if swapped else (self, other)
+        return _simplified(op, left, right)
+
+    def __add__(self, other: Any) -> Any:
+        return self._operate("+", other)
+
+    def __radd__(self, other: Any) -> Any:
+        return self._operate("+", other, True)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._operate("-", other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._operate("-", other, True)
+
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(_known(other), (str, tuple, list)):
+            self._refuse("repeating a sequence")
+        return self._operate("*", other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self.__mul__(other) if isinstance(other, (str, tuple, list)) else self._operate("*", other, True)
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._operate("/", other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return self._operate("/", other, True)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self._operate("//", other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return self._operate("//", other, True)
+
+    def __mod__(self, other: Any) -> Any:
+        return self._operate("%", other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return self._operate("%", other, True)
+
+    def __pow__(self, power: Any) -> Any:
+        if not isinstance(power, int) or not 1 <= power <= 8:
+            self._refuse(f"the power {power!r}")
+        result = self
+        for _ in range(power - 1):
+            result = result * self
+        return result
+
+    def __neg__(self) -> Any:
+        return self._operate("-", 0, True)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Any:
+        return -self if self < 0 else self
+
+    def _compare(self, op: str, other: Any, swapped: bool = False, negated: bool = False) -> Any:
+        other = _known(other)
+        if not isinstance(other, (bool, int, float, _Number)):
+            return NotImplemented
+        left, right = (as_expr(int(side) if isinstance(side, bool) else side) for side in (self, other))
+        if left == right:
+            return (op == "==") != negated
+        if swapped:
+            left, right = right, left
+        return TracedBool(Expr(op, (left, right), "b"), negated)
+
+    def __eq__(self, other: object) -> Any:
+        return self._compare("==", other)
+
+    def __ne__(self, other: object) -> Any:
+        return self._compare("==", other, negated=True)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._compare("<", other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._compare("<", other, swapped=True)
+
+    def __le__(self, other: Any) -> Any:
+        return self._compare("<", other, swapped=True, negated=True)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._compare("<", other, negated=True)
+
+    def __hash__(self) -> int:
+        return hash(self.expr)
+
+    def __bool__(self) -> bool:
+        return bool(self != 0)
+
+    def __float__(self) -> float:
+        self._refuse("a float of Python")
+
+    def __int__(self) -> int:
+        self._refuse("an int of Python")
+
+
+def _simplified(op: str, left: Any, right: Any) -> Any:
+    """What an operation gives, without those that change nothing."""
+    floating = op == "/" or any(isinstance(side, (float, TracedFloat)) for side in (left, right))
+    if not floating:
+        if type(right) is int and right == (0 if op in "+-" else 1) and op != "%":
+            return left
+        if type(left) is int and left == (0 if op == "+" else 1) and op in "+*":
+            return right
+        if (type(right) is int and right == 1 and op == "%") or (op == "*" and 0 in (_plain(left), _plain(right))):
+            return 0
+    expr = Expr(op, (as_expr(left), as_expr(right)), "f" if floating else "i")
+    return TracedFloat(expr) if floating else TracedInt(expr)
+
+
+def _plain(value: Any) -> Any:
+    return value if type(value) is int else None
+
+
+class TracedInt(_Number):
+    """A whole number."""
+
+    kind, what = "i", "number"
+
+    def __index__(self) -> int:
+        self._refuse("counting, as range() and shapes of arrays do,")
+
+
+class TracedFloat(_Number):
+    """A number with a fraction."""
+
+    kind, what = "f", "number"
+
+    def __ceil__(self) -> TracedInt:
+        return TracedInt(Expr("ceil", (self.expr,), "i"))
+
+    def __floor__(self) -> TracedInt:
+        return TracedInt(Expr("floor", (self.expr,), "i"))
+
+
+class TracedBool(_Traced, SymbolicNumber):
+    """A truth value; asked for it, both answers are tried."""
+
+    kind, what = "b", "answer"
+
+    def __init__(self, expr: Expr, negated: bool = False) -> None:
+        super().__init__(Expr("not", (expr,), "b") if negated else expr)
+        self._question, self._negated = expr, negated
+
+    def __bool__(self) -> bool:
+        return self._ask(self._question) != self._negated
+
+    def __int__(self) -> int:
+        return int(bool(self))
+
+    def __index__(self) -> int:
+        return int(bool(self))
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self) == other
+
+    def __hash__(self) -> int:
+        return hash(self.expr)
+
+    def __mul__(self, other: Any) -> Any:
+        return int(self) * other
+
+    __rmul__ = __mul__
+
+    def __add__(self, other: Any) -> Any:
+        return int(self) + other
+
+    __radd__ = __add__
+
+
+class TracedText(_Traced):
+    """A text; it can be compared with others."""
+
+    what = "text"
+
+    def __eq__(self, other: object) -> Any:
+        return _same(self, other) if isinstance(other, (str, TracedText)) else NotImplemented
+
+    def __ne__(self, other: object) -> Any:
+        return not _same(self, other) if isinstance(other, (str, TracedText)) else NotImplemented
+
+    def __hash__(self) -> int:
+        self._refuse("a look-up")
+
+
+class Opaque:
+    """A value that tracing does not follow, such as a tuple's; it may be shown and handed on, no more."""
+
+    def __init__(self, what: str) -> None:
+        self.__dict__["_what"] = what
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise ExportError(f"{self.__dict__['_what']} is not known while the plugin is exported")
+
+    def __repr__(self) -> str:
+        return "…"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        self._refuse()
+
+    __len__ = __iter__ = __getitem__ = __bool__ = __eq__ = __hash__ = __contains__ = __add__ = __radd__ = _refuse
+    __mul__ = __rmul__ = __float__ = __int__ = __index__ = __array__ = __lt__ = __gt__ = __call__ = _refuse

@@ -1,0 +1,338 @@
+"""A plugin class → what its methods do, written down: trees of questions with dims, types and launches at their ends."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..cuda.record import Constant, LaunchRecord, SymbolicArray, record_launches
+from ..cuda.source import CompileUnit
+from ..errors import ExportError, FieldError, UsageError
+from ..fields import MISSING, FieldSpec
+from ..plugin import Plugin
+from ..tensor import DType, SymbolicDim, TensorDesc
+from ._explore import Fork, Given, OtherError, Tree, explore, leaves, unreachable_where_refused
+from ._traced import Case, Format, Launch, Pointer, TracedPlugin
+from ._values import Expr, Opaque, TracedBool, TracedFloat, TracedInt, TracedText, as_expr
+
+__all__ = ["trace_plugin"]
+
+LAYOUTS = ("linear", "nhwc")
+_MOST_RANK = 8
+_MOST_FORMATS = 128
+
+
+def trace_plugin(plugin: type[Plugin], fixed: Mapping[str, Any] | None = None) -> TracedPlugin:
+    """Follow each method of a plugin class through all of its branches, with fields and dims that have no values yet.
+
+    Args:
+        plugin: The class; its `enqueue` launches kernels and does nothing else.
+        fixed: Values of fields that tracing must know, such as one that says how often a loop runs.
+
+    Raises:
+        ExportError: the class does what cannot be written down; ``.path`` and ``.line`` say where.
+        UsageError: there is no such field.
+        FieldError: a value does not fit its field.
+    """
+    tracer = _Tracer(plugin, fixed or {})
+    tracer.trace_rules()
+    tracer.trace_work()
+    return tracer.traced
+
+
+class _Tracer:
+    def __init__(self, plugin: type[Plugin], fixed: Mapping[str, Any]) -> None:
+        if plugin.enqueue is Plugin.enqueue:
+            raise ExportError(
+                f"{plugin.__name__} has no enqueue of its own, so there is nothing to run where there is no Python.\n"
+                "Do: write a kernel for it, and enqueue, which launches it (docs/custom_layer.md)"
+            )
+        inputs = plugin.__new__(plugin).num_inputs
+        if inputs is None:
+            raise ExportError(f"{plugin.__name__} takes any number of inputs; an exported plugin has a fixed number")
+        self._values = _converted(plugin, fixed)
+        self.traced = TracedPlugin(plugin, self._values, inputs)
+        self._numbers: dict[tuple[int, str | None], int] = {}
+        self._constants: dict[int, int] = {}
+
+    # -- rules ---------------------------------------------------------------------------------------------------------
+
+    def trace_rules(self) -> None:
+        """Follow validate, output_dims, output_dtypes and supports_format."""
+        traced = self.traced
+        traced.validate = self._explored("validate", lambda: self._instance().validate())
+        self._trace_dims()
+        traced.types = self._explored("output_dtypes", self._types)
+        found: dict[Format, int] = {}
+
+        def formats() -> tuple[int, ...]:
+            return tuple(found.setdefault(one, len(found)) for one in self._formats())
+
+        traced.supports = self._explored("supports_format", formats)
+        traced.formats = list(found)
+        if not found:
+            raise ExportError(f"{traced.name}: supports_format accepts no types and layouts")
+
+    def _trace_dims(self) -> None:
+        first: OtherError | None = None
+        traced, most = self.traced, _MOST_RANK if self.traced.inputs <= 3 else 4
+        refused = ""
+        for ranks in itertools.product(range(most + 1), repeat=traced.inputs):
+            try:
+                tree = explore(functools.partial(self._output_dims, ranks), f"{traced.name}.output_dims")
+            except OtherError as error:
+                first = error if first is None or max(ranks) == 4 else first
+                continue
+            given = [leaf.value for leaf in leaves(tree) if isinstance(leaf, Given)]
+            if not given:
+                refused = refused or str(leaves(tree)[0])
+                continue
+            counts = {len(dims) for dims in given} | ({traced.outputs} if traced.outputs else set())
+            if len(counts) > 1:
+                raise ExportError(f"{traced.name}.output_dims gives now {min(counts)}, now {max(counts)} outputs")
+            traced.outputs = counts.pop()
+            traced.dims[ranks] = _exprs(tree)
+        if traced.dims:
+            return
+        if first is not None:
+            raise self._error("output_dims", first)
+        raise ExportError(f"{traced.name}.output_dims accepts no dims: {refused}")
+
+    def _output_dims(self, ranks: Sequence[int]) -> tuple[Any, ...]:
+        return self._dims(self._instance(), ranks)[1]
+
+    def _dims(self, plugin: Plugin, ranks: Sequence[int]) -> tuple[list[Any], tuple[Any, ...]]:
+        inputs = [
+            tuple(TracedInt(Expr("dim", (index, axis), "i")) for axis in range(rank))
+            for index, rank in enumerate(ranks)
+        ]
+        found = plugin.output_dims(*inputs)
+        several = bool(found) and isinstance(found[0], (tuple, list))
+        outputs = tuple(tuple(dims) for dims in (found if several else (found,)))
+        free = [dim for dim in itertools.chain(*outputs) if isinstance(dim, SymbolicDim)]
+        if free:
+            raise ExportError(
+                f"dim '{free[0]}' is not made of the inputs' dims: the output's size depends on the inputs' values.\n"
+                "Do: give the output its largest size, and the number of valid entries as a second output"
+            )
+        return inputs, outputs
+
+    def _types(self) -> tuple[Any, ...]:
+        every = list(itertools.product(DType, repeat=self.traced.inputs))
+        if len(every) > 5000:
+            every = [(dtype,) * self.traced.inputs for dtype in DType]
+        plugin = self._instance()
+        found = [plugin.all_output_dtypes(types, self.traced.outputs) for types in every]
+        return tuple(
+            tuple((types, outputs[index]) for types, outputs in zip(every, found, strict=True))
+            for index in range(self.traced.outputs)
+        )
+
+    def _formats(self) -> list[Format]:
+        plugin, count = self._instance(), self.traced.inputs + self.traced.outputs
+        hidden = Opaque("the dims that supports_format gets")
+        chosen: list[Format] = [()]
+        for position in range(count):
+            longer: list[Format] = []
+            for begin, dtype, layout in itertools.product(chosen, DType, LAYOUTS):
+                pairs = [*begin, (dtype, layout)]
+                pairs += [(DType.FLOAT32, "linear")] * (count - len(pairs))
+                descs = [
+                    TensorDesc(f"tensor{index}", hidden, one, kind)  # type: ignore[arg-type]
+                    for index, (one, kind) in enumerate(pairs)
+                ]
+                if plugin.supports_format(position, descs):
+                    longer.append((*begin, (dtype, layout)))
+            chosen = longer
+            if len(chosen) > _MOST_FORMATS:
+                raise ExportError(
+                    f"supports_format accepts more than {_MOST_FORMATS} combinations of types and layouts.\n"
+                    "Do: demand that the tensors have the type of the first one"
+                )
+        return [one for one in chosen if self._agrees(plugin, one)]
+
+    def _agrees(self, plugin: Plugin, one: Format) -> bool:
+        types = [dtype for dtype, _ in one]
+        inputs, outputs = types[: self.traced.inputs], types[self.traced.inputs :]
+        return plugin.all_output_dtypes(inputs, self.traced.outputs) == tuple(outputs)
+
+    # -- work ----------------------------------------------------------------------------------------------------------
+
+    def trace_work(self) -> None:
+        """Follow configure, workspace_size, initialize and enqueue, for each accepted format and number of axes."""
+        traced = self.traced
+        for number, ranks in itertools.product(range(len(traced.formats)), traced.dims):
+            layouts = [layout for _, layout in traced.formats[number]]
+            if any(layout == "nhwc" and rank != 4 for layout, rank in zip(layouts, ranks, strict=False)):
+                continue
+            case = Case(number, ranks)
+            traced.configure[case] = self._explored("configure", lambda case=case: self._configured(case)[3])
+            traced.workspace[case] = _exprs(self._explored("workspace_size", lambda case=case: self._sized(case)[-1]))
+            traced.enqueue[case] = self._explored("enqueue", lambda case=case: self._launches(case))
+        ends = [leaf for tree in traced.enqueue.values() for leaf in leaves(tree)]
+        if not any(isinstance(leaf, Given) and leaf.value for leaf in ends):
+            raise ExportError(f"{traced.name}.enqueue launches no kernel (pytrtplugins.CudaKernel)")
+
+    def _configured(self, case: Case, again: bool = False) -> tuple[Plugin, list[TensorDesc], list[TensorDesc], None]:
+        plugin = self._instance()
+        inputs, outputs = unreachable_where_refused(lambda: self._dims(plugin, case.ranks))
+        pairs = self.traced.formats[case.format]
+        descs = [
+            TensorDesc(f"tensor{index}", dims, dtype, layout, Opaque("the scale") if dtype is DType.INT8 else None)  # type: ignore[arg-type]
+            for index, (dims, (dtype, layout)) in enumerate(zip([*inputs, *outputs], pairs, strict=True))
+        ]
+        ins, outs = descs[: len(inputs)], descs[len(inputs) :]
+        if again:
+            unreachable_where_refused(lambda: plugin.configure(ins, outs))
+        else:
+            plugin.configure(ins, outs)
+        return plugin, ins, outs, None
+
+    def _sized(self, case: Case) -> tuple[Plugin, list[TensorDesc], list[TensorDesc], Any]:
+        plugin, inputs, outputs, _ = self._configured(case, again=True)
+        return plugin, inputs, outputs, plugin.workspace_size(inputs, outputs)
+
+    def _launches(self, case: Case) -> tuple[Launch, ...]:
+        plugin, inputs, outputs, size = unreachable_where_refused(lambda: self._sized(case))
+        arrays = [
+            [_Array(role, index, desc.dims, desc.dtype) for index, desc in enumerate(descs)]
+            for role, descs in (("input", inputs), ("output", outputs))
+        ]
+        workspace = None if type(size) is int and size == 0 else SymbolicArray("workspace", 0, (size,), "uint8")
+        plugin.initialize()
+        found: list[tuple[Launch, ...]] = []
+        for _ in range(2):
+            with record_launches() as records:
+                plugin.enqueue(arrays[0], arrays[1], workspace, Opaque("the stream"))
+            found.append(tuple(self._launch(record) for record in records))
+        if found[0] != found[1]:
+            raise ExportError(
+                "enqueue launches something else when it is called again.\n"
+                "Do: let it depend on fields, dims and types alone"
+            )
+        written = {
+            (argument.role, argument.index)
+            for record in found[0]
+            for parameter, argument in zip(
+                self.traced.kernels[record.kernel].signature.parameters, record.arguments, strict=True
+            )
+            if isinstance(argument, Pointer) and not parameter.const
+        }
+        missing = [index for index in range(len(outputs)) if ("output", index) not in written]
+        if missing:
+            raise ExportError(f"enqueue gives output {missing[0]} to no kernel that could write it")
+        return found[0]
+
+    def _launch(self, record: LaunchRecord) -> Launch:
+        key = (id(record.kernel), record.element)
+        if key not in self._numbers:
+            kernel = record.kernel
+            self._numbers[key] = len(self.traced.kernels)
+            self.traced.kernels.append(
+                CompileUnit(kernel.source, kernel.label, kernel.signature, record.element, kernel.options)
+            )
+        return Launch(
+            self._numbers[key],
+            tuple(self._argument(argument) for argument in record.arguments),
+            tuple(as_expr(size) for size in record.threads),
+            record.block,
+            as_expr(record.shared_bytes),
+        )
+
+    def _argument(self, argument: Any) -> Expr | Pointer:
+        zero = as_expr(0)
+        if argument is None:
+            return Pointer("null", 0, zero)
+        if isinstance(argument, SymbolicArray):
+            return Pointer(argument.role, argument.index, as_expr(argument.offset))
+        if isinstance(argument, Constant):
+            for number, known in enumerate(self.traced.constants):
+                if (known.dtype, known.shape) == (argument.dtype, argument.array.shape) and (
+                    known.tobytes() == argument.array.tobytes()
+                ):
+                    return Pointer("constant", number, zero)
+            self.traced.constants.append(np.array(argument.array))
+            return Pointer("constant", len(self.traced.constants) - 1, zero)
+        return as_expr(argument)
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _instance(self) -> Plugin:
+        """A plugin whose fields are traced, but for the fixed ones."""
+        plugin = self.traced.plugin.__new__(self.traced.plugin)
+        for spec in self.traced.specs:
+            plugin.__dict__[spec.name] = self._values.get(spec.name, _traced_field(spec))
+        return plugin
+
+    def _explored(self, method: str, function: Any) -> Tree:
+        try:
+            return explore(function, f"{self.traced.name}.{method}")
+        except OtherError as error:
+            raise self._error(method, error) from error
+
+    def _error(self, method: str, error: OtherError) -> ExportError:
+        where, facts = "", {}
+        if error.line:
+            path, number, text = error.line
+            where, facts = f"\n{path}:{number}\n    {text}", {"path": path, "line": number}
+        return ExportError(
+            f"{self.traced.name}.{method} cannot be exported: {type(error.cause).__name__}: {error.cause}{where}\n"
+            "Do: let it depend on fields, dims and types alone; in enqueue only launch kernels: arrays have no values here",
+            **facts,
+        )
+
+
+class _Array(SymbolicArray):
+    """A whole tensor knows its size without its dims, so that all numbers of axes give the same launches."""
+
+    @property
+    def size(self) -> Any:
+        whole = tuple(getattr(dim, "expr", None) for dim in self.shape)
+        if self.role == "input" and whole == tuple(Expr("dim", (self.index, axis), "i") for axis in range(self.ndim)):
+            return TracedInt(Expr("volume", (self.index,), "i"))
+        return super().size
+
+
+def _exprs(tree: Tree) -> Tree:
+    """The tree with expressions in the place of traced values."""
+    if isinstance(tree, Fork):
+        return Fork(tree.question, _exprs(tree.yes), _exprs(tree.no))
+    if not isinstance(tree, Given):
+        return tree
+    value = tree.value
+    if isinstance(value, tuple):
+        return Given(tuple(tuple(as_expr(dim) for dim in dims) for dims in value))
+    return Given(as_expr(value))
+
+
+def _traced_field(spec: FieldSpec) -> Any:
+    leaf = (spec.name,)
+    if spec.is_tuple or spec.kind is np.ndarray:
+        return Opaque(f"the value of {spec.name}")
+    kinds: dict[type, Any] = {
+        bool: lambda: TracedBool(Expr("field", leaf, "b")),
+        int: lambda: TracedInt(Expr("field", leaf, "i")),
+        float: lambda: TracedFloat(Expr("field", leaf, "f")),
+        str: lambda: TracedText(Expr("field", leaf, "s")),
+    }
+    return kinds[spec.kind]()
+
+
+def _converted(plugin: type[Plugin], fixed: Mapping[str, Any]) -> dict[str, Any]:
+    """The fixed fields' values in their stored form; one that the plugin refuses is found by making it."""
+    specs = {spec.name: spec for spec in plugin.field_specs()}
+    unknown = [name for name in fixed if name not in specs]
+    if unknown:
+        raise UsageError(f"{plugin.__name__} has no field {unknown[0]!r}. Fields: {', '.join(specs) or 'none'}.")
+    values = {name: specs[name].convert(value, plugin.__name__) for name, value in fixed.items()}
+    if all(name in values or spec.default is not MISSING for name, spec in specs.items()):
+        try:
+            plugin(**values)
+        except FieldError:
+            if len(values) == len(specs):
+                raise
+    return values

@@ -1,0 +1,47 @@
+// Kernels of layers.py.
+
+template <typename T>
+__global__ void scale(const T* x, T* y, long long n, float factor, bool inverse) {
+    const long long i = blockIdx.x * static_cast<long long>(blockDim.x) + threadIdx.x;
+    if (i >= n) return;
+    const float value = static_cast<float>(x[i]);
+    y[i] = static_cast<T>(inverse ? value / factor : value * factor);
+}
+
+// One thread for each channel of each image.
+template <typename T>
+__global__ void channel_sums(const T* x, float* sums, int channels, int area) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= channels) return;
+    float sum = 0;
+    for (int place = 0; place < area; ++place) sum += static_cast<float>(x[i * area + place]);
+    sums[i] = sum;
+}
+
+template <typename T>
+__global__ void mean_and_rest(const T* x, const float* sums, T* mean, T* rest, int n, int area) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    const T middle = static_cast<T>(sums[i / area] / static_cast<float>(area));
+    rest[i] = static_cast<T>(static_cast<float>(x[i]) - static_cast<float>(middle));
+    if (i % area == 0) mean[i / area] = middle;
+}
+
+// y = a op b, two values a thread where `pairs` says so.
+__global__ void join(const float* a, const float* b, float* y, const float* table, int n, int pairs, int kind) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int place = pairs ? 2 * i : i; place < (pairs ? 2 * i + 2 : i + 1) && place < n; ++place) {
+        y[place] = kind == 0 ? a[place] + b[place] : kind == 1 ? a[place] * b[place] : a[place] + b[place] * table[place % 3];
+    }
+}
+
+__global__ void block_sums(const float* x, float* y) {
+    __shared__ float parts[64];
+    parts[threadIdx.x] = x[blockIdx.x * 64 + threadIdx.x];
+    __syncthreads();
+    for (int half = 32; half > 0; half /= 2) {
+        if (threadIdx.x < half) parts[threadIdx.x] += parts[threadIdx.x + half];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) y[blockIdx.x] = parts[0];
+}

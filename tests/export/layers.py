@@ -1,0 +1,315 @@
+"""Plugins as users write them, with kernels: what an export must take, and what it must refuse."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import pytrtplugins as ptp
+from pytrtplugins.cuda import Constant
+from pytrtplugins.errors import DimsError, FieldError
+from pytrtplugins.tensor import DType, SymbolicDim, check_divisible, check_rank
+
+TABLE = np.array([1, -2, 0.5], np.float32)
+
+
+@ptp.plugin(namespace="test.export")
+class Scale(ptp.Plugin):
+    """Element-wise on any number of axes, with attributes."""
+
+    factor: float = 0.3
+    inverse: bool = False
+    note: tuple[int, ...] = (1, 2)
+    title: str = 'größe "x"?'
+
+    kernel = ptp.CudaKernel.from_file("layers.cu", "scale")
+
+    def validate(self):
+        if self.factor <= 0:
+            raise FieldError(f"Scale.factor: expected more than 0, found {self.factor}", name="factor")
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        wide = x.astype(np.float32)
+        factor = np.float32(self.factor)
+        return (wide / factor if self.inverse else wide * factor).astype(x.dtype)
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        (x,), (y,) = inputs, outputs
+        self.kernel.launch(x, y, x.size, self.factor, self.inverse, threads=x.size, block=128, stream=stream)
+
+
+@ptp.plugin(namespace="test.export", version="2")
+class MeanAndRest(ptp.Plugin):
+    """Two outputs, the mean of each channel and what differs from it; the sums lie behind 16 bytes of the workspace."""
+
+    sums = ptp.CudaKernel.from_file("layers.cu", "channel_sums")
+    rest = ptp.CudaKernel.from_file("layers.cu", "mean_and_rest")
+
+    def output_dims(self, x):
+        check_rank(x, 4, "MeanAndRest")
+        n, c, h, w = x
+        return (n, c), (n, c, h * w)
+
+    def compute(self, x):
+        flat = x.reshape(*x.shape[:2], x.shape[2] * x.shape[3])
+        total = np.zeros(flat.shape[:2], np.float32)
+        for place in range(flat.shape[2]):
+            total = total + flat[:, :, place].astype(np.float32)
+        mean = (total / np.float32(flat.shape[2])).astype(x.dtype)
+        return mean, (flat.astype(np.float32) - mean[:, :, None].astype(np.float32)).astype(x.dtype)
+
+    def workspace_size(self, inputs, outputs):
+        n, c = outputs[0].dims
+        return 16 + 4 * n * c
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        (x,), (mean, rest) = inputs, outputs
+        n, c, h, w = x.shape
+        sums = workspace[16:].view(np.float32)
+        self.sums.launch(x, sums, n * c, h * w, threads=n * c, stream=stream)
+        self.rest.launch(x, sums, mean, rest, x.size, h * w, threads=x.size, stream=stream)
+
+
+@ptp.plugin(namespace="test.export")
+class Join(ptp.Plugin):
+    """Two inputs; branches on a text, on dims and on what configure found, a table of numbers, a float16 that it refuses."""
+
+    kind: str = "sum"
+    step: int = 1
+
+    kernel = ptp.CudaKernel.from_file("layers.cu", "join")
+    _even = False
+
+    def validate(self):
+        if self.kind not in ("sum", "product", "table"):
+            raise FieldError(f"Join.kind: unknown: {self.kind}", name="kind")
+
+    def output_dims(self, a, b):
+        if a != b:
+            raise DimsError(f"Join: the inputs differ: {a[0]} and {b[0]}")
+        check_divisible(a[-1], self.step, "Join: width")
+        return a
+
+    def compute(self, a, b):
+        if self.kind == "table":
+            return (a.ravel() + b.ravel() * np.resize(TABLE, b.size)).reshape(a.shape)
+        return a + b if self.kind == "sum" else a * b
+
+    def supports_format(self, position, descs):
+        return descs[position].dtype is DType.FLOAT32 and descs[position].layout == "linear"
+
+    def configure(self, inputs, outputs):
+        self._even = inputs[0].dims[-1] % 2 == 0
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        (a, b), (y,) = inputs, outputs
+        kind = {"sum": 0, "product": 1}.get("sum") if self.kind == "sum" else 1 if self.kind == "product" else 2
+        pairs = bool(self._even)
+        threads = (y.size + 1) // 2 if pairs else y.size
+        table = Constant(TABLE) if kind == 2 else None
+        self.kernel.launch(a, b, y, table, y.size, pairs * 1, kind, threads=threads, stream=stream)
+
+
+@ptp.plugin(namespace="test.export")
+class BlockSums(ptp.Plugin):
+    """Threads of a block wait for each other."""
+
+    kernel = ptp.CudaKernel.from_file("layers.cu", "block_sums")
+
+    def output_dims(self, x):
+        check_rank(x, 1, "BlockSums")
+        check_divisible(x[0], 64, "BlockSums: length")
+        return (x[0] // 64,)
+
+    def compute(self, x):
+        parts = x.reshape(-1, 64)
+        while parts.shape[1] > 1:
+            half = parts.shape[1] // 2
+            parts = parts[:, :half] + parts[:, half:]
+        return parts[:, 0]
+
+    def supports_format(self, position, descs):
+        return descs[position].dtype is DType.FLOAT32 and descs[position].layout == "linear"
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        (x,), (y,) = inputs, outputs
+        self.kernel.launch(x, y, threads=x.size, block=64, stream=stream)
+
+
+@ptp.plugin(namespace="test.export")
+class Repeat(ptp.Plugin):
+    """A loop whose count is a field: it must be given in the export."""
+
+    times: int = 2
+
+    kernel = Scale.kernel
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        y = x
+        for _ in range(self.times):
+            y = y * x.dtype.type(2)
+        return y
+
+    def supports_format(self, position, descs):
+        return descs[position].dtype is DType.FLOAT32 and descs[position].layout == "linear"
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        (x,), (y,) = inputs, outputs
+        for _ in range(self.times):  # the loop
+            self.kernel.launch(x, y, x.size, 2.0, False, threads=x.size, stream=stream)
+            x = y
+
+
+@ptp.plugin(namespace="test.export")
+class NonZero(ptp.Plugin):
+    """The size of its output depends on the values of its input."""
+
+    kernel = Scale.kernel
+
+    def output_dims(self, x):
+        return (len(x), SymbolicDim("count"))
+
+    def compute(self, x):
+        return np.stack(np.nonzero(x)).astype(np.int64)
+
+    def output_dtypes(self, x):
+        return DType.INT64
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        pass
+
+
+class _Same(ptp.Plugin):
+    """Base of those that enqueue wrongly."""
+
+    kernel = Scale.kernel
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        return x.copy()
+
+    def _launch(self, x, y, factor=1.0):
+        self.kernel.launch(x, y, x.size, factor, False, threads=x.size)
+
+
+@ptp.plugin(namespace="test.export")
+class BranchesOnValues(_Same):
+    """Reads a value of its input."""
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        if inputs[0].max() > 0:
+            self._launch(inputs[0], outputs[0])
+
+
+@ptp.plugin(namespace="test.export")
+class CallsNumpy(_Same):
+    """Computes with NumPy."""
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        np.multiply(inputs[0], 2, out=outputs[0])
+
+
+@ptp.plugin(namespace="test.export")
+class AssignsElements(_Same):
+    """Writes through Python."""
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        outputs[0][...] = 0
+
+
+@ptp.plugin(namespace="test.export")
+class WaitsForTheStream(_Same):
+    """Uses the stream itself."""
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        self._launch(inputs[0], outputs[0])
+        stream.synchronize()
+
+
+@ptp.plugin(namespace="test.export")
+class CountsCalls(_Same):
+    """Does something else each time."""
+
+    _calls = 0
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        self._calls += 1
+        self._launch(inputs[0], outputs[0], float(self._calls))
+
+
+@ptp.plugin(namespace="test.export")
+class UsesTheClock(_Same):
+    """Asks something else in each run."""
+
+    answers = iter(range(10**6))
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        faster = inputs[0].size > next(self.answers)
+        self._launch(inputs[0], outputs[0], 2.0 if faster else 1.0)
+
+
+@ptp.plugin(namespace="test.export")
+class ForgetsAnOutput(_Same):
+    """Writes one output of two."""
+
+    def output_dims(self, x):
+        return x, x
+
+    def compute(self, x):
+        return x.copy(), x.copy()
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        self._launch(inputs[0], outputs[1])
+
+
+@ptp.plugin(namespace="test.export")
+class WrongArgument(_Same):
+    """Gives a kernel too little."""
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        self.kernel.launch(inputs[0], outputs[0], threads=1)
+
+
+@ptp.plugin(namespace="test.export")
+class ReadsAScale(_Same):
+    """Takes the scale of int8, which is known only at run time."""
+
+    int8 = "requantize"
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        self._launch(inputs[0], outputs[0], self._scale)
+
+    def configure(self, inputs, outputs):
+        self._scale = float(inputs[0].scale or 1)
+
+
+@ptp.plugin(namespace="test.export")
+class OnlyComputes(ptp.Plugin):
+    """Has no kernel."""
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        return x.copy()
+
+
+@ptp.plugin(namespace="test.export")
+class AnyNumber(ptp.Plugin):
+    """Any number of inputs."""
+
+    def output_dims(self, *inputs):
+        return inputs[0]
+
+    def compute(self, *inputs):
+        return sum(inputs)
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        Scale.kernel.launch(inputs[0], outputs[0], 1, 1.0, False, threads=1)
