@@ -8,10 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._files import sha256_hex
 from .._optional import require
 from ..calibration import CalibrationTable, Calibrator
-from ..calibration.sidecar import Sidecar
 from ..errors import (
     CalibrationError,
     EngineFileError,
@@ -23,7 +21,7 @@ from ..errors import (
 )
 from ..passes import load_model, prepare, quantize, quantized_tensors
 from .base import Availability, BuildOptions, Engine
-from .calibrate import calibrate, float_tensors, network_digest
+from .calibrate import calibrate, fitting_table, float_tensors, network_digest
 from .container import read_engine_file
 
 if TYPE_CHECKING:
@@ -39,6 +37,7 @@ _CLASSES = {  # in the order in which "auto" prefers them
     "cpu": ("cpu", "CpuEngine"),
     "onnxruntime": ("onnxruntime", "OnnxruntimeEngine"),
     "tensorrt": ("tensorrt", "TensorrtEngine"),
+    "cudnn": ("cudnn", "CudnnEngine"),
     "reference": ("reference", "ReferenceEngine"),
     "null": ("null", "NullEngine"),
 }
@@ -188,26 +187,16 @@ def _quantized(
             'calibration=EntropyCalibrator(ImageBatches("photos/"), cache="yolov2.cache") to make one'
         )
     quantize_options: dict[str, Any] = cls.quantize_options()
-    tensors = float_tensors(model)
     required = quantized_tensors(model, **_without_levels(quantize_options))
     if isinstance(calibration, Calibrator):
         digest = network_digest(model)
         calibration.bind({info.name: _dims(info) for info in model.graph.input})
-        table = calibration.cached_table(tensors, network=digest, required=required)
+        table = calibration.cached_table(float_tensors(model), network=digest, required=required)
         if table is None:
             table = calibrate(model, calibration, threads=options.threads, progress=progress)
             calibration.store_table(table, network=digest)
-    elif isinstance(calibration, CalibrationTable):
-        table = calibration
-        table.check_fits(tensors, required=required)
     else:
-        table = CalibrationTable.read(calibration)
-        sidecar = Sidecar.read(calibration)
-        belongs = sidecar is not None and sidecar.table == sha256_hex(Path(calibration))
-        digests = (
-            (sidecar.network, network_digest(model)) if sidecar is not None and belongs and sidecar.network else None
-        )
-        table.check_fits(tensors, required=required, path=calibration, digests=digests)
+        table = fitting_table(calibration, model, required)
     return quantize(model, table, **quantize_options)
 
 

@@ -23,7 +23,7 @@ from pytrtplugins.layers import Reorg
 from pytrtplugins.passes import prepare
 from tests.engines.networks import Affine, Failing, Halves, OutOfPaperError, Telling, conv_net, photo
 
-ENGINES_FOR_GPUS = {"tensorrt"}
+ENGINES_FOR_GPUS = {"cudnn", "tensorrt"}
 
 
 def expected(x, factor=None):

@@ -1,0 +1,225 @@
+"""One convolution as this engine runs it: the problem, its operands, and the kernel that runs on every GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ...cuda import CudaKernel
+from ...tensor import DType
+from .device import Device, Tensor
+from .format import Format
+
+__all__ = [
+    "ACTIVATIONS",
+    "FINISH",
+    "KINDS",
+    "ConvLaunch",
+    "ConvProblem",
+    "ConvProvider",
+    "DirectProvider",
+    "Operands",
+    "Scratch",
+    "epilogue_numbers",
+    "epilogue_operands",
+]
+
+_SOURCE = Path(__file__).parent / "nhwc.cu"
+_DIRECT = CudaKernel.from_file(_SOURCE, "direct")
+FINISH = CudaKernel.from_file(_SOURCE, "finish")
+KINDS = {DType.FLOAT32: 0, DType.FLOAT16: 1, DType.INT8: 2, DType.UINT8: 3}
+ACTIVATIONS = {"linear": 0, "leaky": 1, "clip": 2, "logistic": 3}
+Pair = tuple[int, int]
+Bounds = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class ConvProblem:
+    """All that the choice of a kernel depends on.
+
+    Attributes:
+        x: How the input lies.
+        y: How the output lies.
+        kernel: Height and width of the filters.
+        strides: Down and across.
+        pads: Above, left, below, right.
+        dilations: Down and across.
+        groups: Groups of channels.
+        activation: ``"linear"``, ``"leaky"``, ``"clip"`` or ``"logistic"``.
+        bounds: Slope, or lowest and highest.
+        residual: How the tensor lies that is added; None without one.
+        residual_activation: Behind the residual.
+        residual_bounds: Likewise.
+        tensor_cores: Whether float32 may be rounded to TF32.
+    """
+
+    x: Format
+    y: Format
+    kernel: Pair
+    strides: Pair
+    pads: tuple[int, int, int, int]
+    dilations: Pair
+    groups: int
+    activation: str = "linear"
+    bounds: Bounds = (0.0, 0.0)
+    residual: Format | None = None
+    residual_activation: str = "linear"
+    residual_bounds: Bounds = (0.0, 0.0)
+    tensor_cores: bool = True
+
+    @property
+    def key(self) -> str:
+        """The problem as a text, for the cache of tactics."""
+        form = f"x {self.x} y {self.y} {self.kernel} {self.strides} {self.pads} {self.dilations} groups {self.groups}"
+        residual = f" + {self.residual} {self.residual_activation}" if self.residual else ""
+        return f"{form} {self.activation} {self.bounds[0]:g}{residual}{'' if self.tensor_cores else ' strict'}"
+
+    @property
+    def filters(self) -> int:
+        """Channels of the output, padding included, as far as nothing else lies there."""
+        k = self.y.dims[1]
+        return min(self.y.pitch, -(-k // self.y.vector) * self.y.vector) if k % self.y.vector else k
+
+    @property
+    def flops(self) -> int:
+        """Floating-point or integer operations."""
+        n, k, h, w = self.y.dims
+        return 2 * n * k * h * w * self.x.dims[1] // self.groups * self.kernel[0] * self.kernel[1]
+
+
+@dataclass(frozen=True)
+class Operands:
+    """A convolution's constants.
+
+    Attributes:
+        weights: (K, C / groups, R, S), float32, or int8 codes.
+        bias: (K) float32.
+        scale: (K) float32, what sums of codes are multiplied by; None for float.
+        y_step: The output's step; 1 for float.
+        residual_step: The residual's step; 1 for float.
+        packed: Copies on the device in the forms that kernels want, by form; shared by all contexts.
+    """
+
+    weights: npt.NDArray[Any]
+    bias: npt.NDArray[np.float32]
+    scale: npt.NDArray[np.float32] | None = None
+    y_step: float = 1.0
+    residual_step: float = 1.0
+    packed: dict[Any, Any] = field(default_factory=dict)
+
+    def on_device(self, device: Device, form: Any, make: Callable[[], npt.NDArray[Any]]) -> Any:
+        """The copy in a form, made once."""
+        if form not in self.packed:
+            self.packed[form] = device.upload(np.ascontiguousarray(make()))
+        return self.packed[form]
+
+
+class Scratch:
+    """Memory that the kernels of one stream use one after the other.
+
+    Attributes:
+        memory: Bytes on the device, once `fill` was called.
+    """
+
+    def __init__(self) -> None:
+        self._plans = self._behind = 0
+        self.memory: Any = None
+
+    @property
+    def bytes(self) -> int:
+        """How much is reserved."""
+        return self._behind + self._plans
+
+    def reserve(self, size: int) -> None:
+        """Ask for so many bytes at the beginning."""
+        self._plans = max(self._plans, size)
+
+    def reserve_behind(self, size: int) -> Callable[[], int]:
+        """Ask for so many bytes behind those of `reserve`; gives where they begin, once all is reserved."""
+        self._behind = max(self._behind, size)
+        return lambda: -(-self._plans // 256) * 256
+
+    def fill(self, device: Device) -> None:
+        """Allocate what was reserved, if it is more than there is."""
+        wanted = self.bytes + 256
+        if self.memory is None or len(self.memory) < wanted:
+            self.memory = device.allocate(wanted)
+
+
+ConvLaunch = Callable[[Tensor, Tensor, "Tensor | None", Any], None]
+"""Queues the convolution: x, y, residual, stream."""
+
+
+class ConvProvider(Protocol):
+    """A family of kernels for convolutions."""
+
+    name: str
+
+    def tactics(self, problem: ConvProblem) -> Sequence[str]:
+        """Names of the kernels that can run a problem, the most promising first; empty: none can."""
+
+    def prepare(self, problem: ConvProblem, tactic: str, operands: Operands, scratch: Scratch) -> ConvLaunch:
+        """Load a kernel and pack the operands."""
+
+
+class DirectProvider:
+    """A thread for each value: right everywhere, fast only for depthwise convolutions."""
+
+    name = "direct"
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+
+    def tactics(self, problem: ConvProblem) -> Sequence[str]:
+        """One, for everything."""
+        return ["direct"]
+
+    def prepare(self, problem: ConvProblem, tactic: str, operands: Operands, scratch: Scratch) -> ConvLaunch:
+        """Weights as [r][s][c][k], the filters padded with zeros."""
+        (n, c, h, w), (_, k, oh, ow), filters = problem.x.dims, problem.y.dims, problem.filters
+        kind = problem.x.dtype.numpy
+
+        def packed() -> npt.NDArray[Any]:
+            room = [(0, 0)] * 3 + [(0, filters - k)]
+            return np.pad(operands.weights.transpose(2, 3, 1, 0), room).astype(kind)
+
+        weights = operands.on_device(self.device, ("rsck", filters, kind.name), packed)
+        scale, bias = epilogue_operands(self.device, operands)
+
+        def launch(x: Tensor, y: Tensor, residual: Tensor | None, stream: Any) -> None:
+            _DIRECT.launch(
+                x.flat, weights, scale, bias, None if residual is None else residual.flat, y.flat,
+                n, h, w, c, problem.x.pitch, oh, ow, k, filters, problem.y.pitch, problem.kernel, problem.strides,
+                problem.pads[:2], problem.dilations, problem.groups, *epilogue_numbers(problem, operands),
+                threads=n * oh * ow * filters, stream=stream,
+            )  # fmt: skip
+
+        return launch
+
+
+def epilogue_operands(device: Device, operands: Operands) -> tuple[Any, Any]:
+    """Scale and bias on the device."""
+    given = operands.scale
+    scale = None if given is None else operands.on_device(device, "scale", lambda: given)
+    return scale, operands.on_device(device, "bias", lambda: operands.bias)
+
+
+def epilogue_numbers(problem: ConvProblem, operands: Operands) -> tuple[Any, ...]:
+    """What the kernels' epilogue takes, from the activation on."""
+    residual = problem.residual
+    return (
+        ACTIVATIONS[problem.activation],
+        problem.bounds,
+        0 if residual is None else residual.pitch,
+        0 if residual is None else KINDS[residual.dtype],
+        operands.residual_step,
+        ACTIVATIONS[problem.residual_activation],
+        problem.residual_bounds,
+        KINDS[problem.y.dtype],
+        operands.y_step,
+    )

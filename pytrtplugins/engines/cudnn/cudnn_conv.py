@@ -1,0 +1,289 @@
+"""Convolutions by cuDNN: with their epilogue in one kernel where cuDNN can, else the sums alone and our epilogue behind."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..._optional import require
+from ...errors import BuildError
+from ...tensor import DType
+from .conv import FINISH, ConvLaunch, ConvProblem, Operands, Scratch, epilogue_numbers, epilogue_operands
+from .device import CudaDevice, Tensor
+from .format import Format
+
+__all__ = ["CudnnProvider", "cudnn_versions"]
+
+_X, _W, _SCALE, _BIAS, _RESIDUAL, _RESIDUAL_STEP, _STEP, _Y = range(1, 9)
+_MOST_PLANS = {"fused": 10, "plain": 4}
+
+
+def cudnn_versions() -> dict[str, str]:
+    """Versions of the frontend and of the library.
+
+    Raises:
+        MissingExtraError: the frontend is not installed, or finds no cuDNN.
+    """
+    cudnn = require("cudnn", extra="cudnn", package="nvidia-cudnn-frontend", feature="engine 'cudnn'")
+    return {"cudnn-frontend": str(cudnn.__version__), "cudnn": str(cudnn.backend_version())}
+
+
+class CudnnProvider:
+    """cuDNN's plans, through its frontend.
+
+    A tactic is ``fused:NAME`` or ``plain:NAME``, where NAME is cuDNN's own name of the plan.
+
+    Args:
+        device: The GPU.
+    """
+
+    name = "cudnn"
+
+    def __init__(self, device: CudaDevice) -> None:
+        self.cudnn: Any = require("cudnn", extra="cudnn", package="nvidia-cudnn-frontend", feature="engine 'cudnn'")
+        self.device = device
+        self._handle = self.cudnn.create_handle()
+        self._lock = threading.RLock()
+        self._graphs: dict[tuple[str, str], tuple[Any, dict[str, int]]] = {}
+
+    def tactics(self, problem: ConvProblem) -> Sequence[str]:
+        """The plans that cuDNN's heuristics name, those in one kernel first."""
+        found: list[str] = []
+        for form in ("fused", "plain"):
+            try:
+                names = self._graph(problem, form)[1]
+            except (RuntimeError, self.cudnn.cudnnGraphNotSupportedError):
+                continue
+            found += [f"{form}:{name}" for name in names]
+        return found
+
+    def prepare(self, problem: ConvProblem, tactic: str, operands: Operands, scratch: Scratch) -> ConvLaunch:
+        """Weights as [k][r][s][c], channels padded as the input's.
+
+        Raises:
+            BuildError: cuDNN has no such plan.
+        """
+        form, _, name = tactic.partition(":")
+        try:
+            graph, names = self._graph(problem, form)
+            index = names[name]
+        except (KeyError, RuntimeError, self.cudnn.cudnnGraphNotSupportedError) as error:
+            raise BuildError(f"engine 'cudnn': cuDNN has no plan {tactic!r} here: {error}", engine="cudnn") from error
+        scratch.reserve(int(graph.get_workspace_size_plan_at_index(index)))
+        weights = operands.on_device(
+            self.device,
+            ("krsc", problem.x.dtype, _filters(problem), _channels(problem)),
+            lambda: _packed(problem, operands),
+        )
+        addresses = {_W: weights.data.ptr}
+        if form == "plain":
+            return self._plain(problem, operands, graph, index, addresses, scratch)
+        kept: list[Any] = [weights]
+        for uid, form_name, values in self._epilogue(problem, operands):
+            array = operands.on_device(self.device, (form_name, _filters(problem)), lambda values=values: values)  # type: ignore[misc]
+            addresses[uid] = array.data.ptr
+            kept.append(array)
+
+        def launch(x: Tensor, y: Tensor, residual: Tensor | None, stream: Any) -> None:
+            pack = {**addresses, _X: x.flat.data.ptr, _Y: y.flat.data.ptr}
+            if residual is not None:
+                pack[_RESIDUAL] = residual.flat.data.ptr
+            self._execute(graph, index, pack, scratch, stream)
+
+        launch.kept = kept  # type: ignore[attr-defined]
+        return launch
+
+    # -- inside ----------------------------------------------------------------------------------------------------------
+
+    def _plain(
+        self,
+        problem: ConvProblem,
+        operands: Operands,
+        graph: Any,
+        index: int,
+        weights: dict[int, int],
+        scratch: Scratch,
+    ) -> ConvLaunch:
+        (n, k, oh, ow), filters = problem.y.dims, _filters(problem)
+        scale, bias = epilogue_operands(self.device, operands)
+        kind = _sums(problem).numpy
+        offset = scratch.reserve_behind(n * oh * ow * filters * kind.itemsize)
+        numbers = epilogue_numbers(problem, operands)
+
+        def launch(x: Tensor, y: Tensor, residual: Tensor | None, stream: Any) -> None:
+            begin = offset()
+            sums = scratch.memory[begin : begin + n * oh * ow * filters * kind.itemsize].view(kind)
+            pack = {**weights, _X: x.flat.data.ptr, _Y: sums.data.ptr}
+            self._execute(graph, index, pack, scratch, stream)
+            FINISH.launch(
+                sums, filters, scale, bias, None if residual is None else residual.flat, y.flat, n * oh * ow, k,
+                problem.filters, problem.y.pitch, *numbers, threads=n * oh * ow * problem.filters, stream=stream,
+            )  # fmt: skip
+
+        return launch
+
+    def _execute(self, graph: Any, index: int, pack: dict[int, int], scratch: Scratch, stream: Any) -> None:
+        with self._lock:
+            self.cudnn.set_stream(handle=self._handle, stream=stream.ptr)
+            graph.execute_plan_at_index(pack, int(scratch.memory.data.ptr), index, handle=self._handle)
+
+    def _graph(self, problem: ConvProblem, form: str) -> tuple[Any, dict[str, int]]:
+        key = (problem.key, form)
+        with self._lock:
+            if key not in self._graphs:
+                self._graphs[key] = self._build(problem, form)
+            return self._graphs[key]
+
+    def _build(self, problem: ConvProblem, form: str) -> tuple[Any, dict[str, int]]:
+        cudnn, types = self.cudnn, self.cudnn.data_type
+        if form == "fused" and not _can_fuse(problem):
+            raise RuntimeError("this epilogue is none of cuDNN's")
+        if problem.x.dtype is DType.INT8 and problem.x.pitch % 4:
+            raise RuntimeError("int8 channels must be padded")
+        integers = problem.x.dtype is DType.INT8
+        io = self._type(problem.x.dtype)
+        graph = cudnn.pygraph(
+            io_data_type=io,
+            intermediate_data_type=types.FLOAT,
+            compute_data_type=types.FLOAT,
+            handle=self._handle,
+        )
+        x, w, y_sums = self._operation(graph, problem, types.INT32 if integers else types.FLOAT)
+        del x, w
+        if form == "fused":
+            y = self._fused_epilogue(graph, problem, y_sums)
+            dense, kind = problem.y, self._type(problem.y.dtype)
+        else:
+            y, kind = y_sums, self._type(_sums(problem))
+            dense = Format(problem.y.dims, problem.y.dtype, _filters(problem))
+        n, _, h, width = problem.y.dims
+        y.set_output(True).set_uid(_Y).set_data_type(kind)
+        y.set_dim([n, _filters(problem), h, width]).set_stride(list(dense.strides))
+        graph.validate()
+        graph.build_operation_graph()
+        graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
+        if not problem.tensor_cores:
+            graph.deselect_numeric_notes([cudnn.numerical_note.TENSOR_CORE])
+        graph.check_support()
+        names: dict[str, int] = {}
+        for index in range(graph.get_execution_plan_count()):
+            if len(names) >= _MOST_PLANS[form]:
+                break
+            try:
+                graph.build_plan_at_index(index)
+                names.setdefault(str(graph.get_plan_name_at_index(index)), index)
+            except (RuntimeError, cudnn.cudnnGraphNotSupportedError):  # heuristics name plans that cannot be built
+                continue
+        return graph, names
+
+    def _operation(self, graph: Any, problem: ConvProblem, compute: Any) -> tuple[Any, Any, Any]:
+        (n, _, h, w), channels, (r, s) = problem.x.dims, _channels(problem), problem.kernel
+        io = self._type(problem.x.dtype)
+        x = graph.tensor(name="x", dim=[n, channels, h, w], stride=list(problem.x.strides), data_type=io, uid=_X)
+        per_group = channels // problem.groups
+        weights = graph.tensor(
+            name="w",
+            dim=[_filters(problem), per_group, r, s],
+            stride=[r * s * per_group, 1, s * per_group, per_group],
+            data_type=io,
+            uid=_W,
+        )
+        sums = graph.conv_fprop(
+            image=x,
+            weight=weights,
+            pre_padding=list(problem.pads[:2]),
+            post_padding=list(problem.pads[2:]),
+            stride=list(problem.strides),
+            dilation=list(problem.dilations),
+            compute_data_type=compute,
+        )
+        if problem.x.dtype is DType.INT8:
+            sums.set_data_type(self.cudnn.data_type.INT32)
+        return x, weights, sums
+
+    def _fused_epilogue(self, graph: Any, problem: ConvProblem, sums: Any) -> Any:
+        types, filters = self.cudnn.data_type, _filters(problem)
+
+        def vector(name: str, uid: int) -> Any:
+            return graph.tensor(
+                name=name, dim=[1, filters, 1, 1], stride=[filters, 1, filters, filters], data_type=types.FLOAT, uid=uid
+            )
+
+        y = sums
+        if problem.x.dtype is DType.INT8:
+            y = graph.mul(a=y, b=vector("scale", _SCALE))
+        y = self._activated(graph, graph.add(a=y, b=vector("bias", _BIAS)), problem.activation, problem.bounds)
+        if problem.residual is not None:
+            n, _, h, w = problem.y.dims
+            residual = graph.tensor(
+                name="residual",
+                dim=[n, filters, h, w],
+                stride=list(problem.residual.strides),
+                data_type=self._type(problem.residual.dtype),
+                uid=_RESIDUAL,
+            )
+            if problem.residual.dtype is DType.INT8:
+                residual = graph.mul(a=residual, b=vector("residual_step", _RESIDUAL_STEP))
+            y = self._activated(graph, graph.add(a=y, b=residual), problem.residual_activation, problem.residual_bounds)
+        if problem.y.dtype is DType.INT8:
+            y = graph.mul(a=y, b=vector("step", _STEP))
+        return y
+
+    def _activated(self, graph: Any, y: Any, activation: str, bounds: tuple[float, float]) -> Any:
+        if activation == "leaky":
+            return graph.relu(input=y, negative_slope=bounds[0]) if bounds[0] else graph.relu(input=y)
+        return y
+
+    def _epilogue(self, problem: ConvProblem, operands: Operands) -> list[tuple[int, str, npt.NDArray[np.float32]]]:
+        filters = _filters(problem)
+        found = [(_BIAS, "bias padded", _padded(operands.bias, filters))]
+        if operands.scale is not None:
+            found.append((_SCALE, "scale padded", _padded(operands.scale, filters)))
+        if problem.y.dtype is DType.INT8:
+            step = np.full(filters, 1 / operands.y_step, np.float32)
+            found.append((_STEP, "steps", step))
+        if problem.residual is not None and problem.residual.dtype is DType.INT8:
+            found.append((_RESIDUAL_STEP, "residual steps", np.full(filters, operands.residual_step, np.float32)))
+        return found
+
+    def _type(self, dtype: DType) -> Any:
+        types = self.cudnn.data_type
+        return {
+            DType.FLOAT32: types.FLOAT,
+            DType.FLOAT16: types.HALF,
+            DType.INT8: types.INT8,
+            DType.INT32: types.INT32,
+        }[dtype]
+
+
+def _can_fuse(problem: ConvProblem) -> bool:
+    simple = ("linear", "leaky")
+    return problem.activation in simple and problem.residual_activation in simple and problem.tensor_cores
+
+
+def _sums(problem: ConvProblem) -> DType:
+    """Element type of the sums alone."""
+    return DType.INT32 if problem.x.dtype is DType.INT8 else problem.x.dtype
+
+
+def _channels(problem: ConvProblem) -> int:
+    c = problem.x.dims[1]
+    return c if problem.groups > 1 or c % problem.x.vector == 0 else -(-c // problem.x.vector) * problem.x.vector
+
+
+def _filters(problem: ConvProblem) -> int:
+    return problem.y.dims[1] if problem.groups > 1 else problem.filters
+
+
+def _packed(problem: ConvProblem, operands: Operands) -> npt.NDArray[Any]:
+    k, c, _, _ = operands.weights.shape
+    room = [(0, _filters(problem) - k), (0, 0), (0, 0), (0, _channels(problem) // problem.groups - c)]
+    return np.pad(operands.weights.transpose(0, 2, 3, 1), room).astype(problem.x.dtype.numpy)
+
+
+def _padded(values: npt.NDArray[np.float32], size: int) -> npt.NDArray[np.float32]:
+    return np.pad(values, (0, size - len(values)))

@@ -1,0 +1,152 @@
+"""Where an engine's arrays live: a GPU through CuPy, or, for tests of everything but the GPU, NumPy."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ..._optional import require
+from ...errors import UnavailableError
+from ...tensor import DType
+from .format import Format
+
+__all__ = ["CudaDevice", "Device", "HostDevice", "Tensor", "tensor_at"]
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor in an arena.
+
+    Attributes:
+        flat: One-dimensional array of its element type that begins at its first value.
+        format: How it lies.
+        view: The same memory with the tensor's dims.
+    """
+
+    flat: Any
+    format: Format
+    view: Any
+
+
+class Device(Protocol):
+    """What contexts need of the place where arrays live."""
+
+    xp: Any
+    """NumPy or CuPy."""
+
+    def allocate(self, size: int) -> Any:
+        """Zeroed bytes, at an address that every kernel takes."""
+
+    def upload(self, array: npt.NDArray[Any]) -> Any:
+        """A copy on the device."""
+
+    def new_pool(self) -> Any:
+        """A store of memory for the arrays of one context, so that a captured graph can use them again."""
+
+    def allocating(self, pool: Any) -> AbstractContextManager[Any]:
+        """Within it, new arrays come from the store."""
+
+
+class HostDevice:
+    """NumPy: kernels run through a C++ compiler, for tests."""
+
+    xp: Any = np
+
+    def allocate(self, size: int) -> Any:
+        """Bytes at a multiple of 256."""
+        raw = np.zeros(size + 256, np.uint8)
+        begin = -raw.ctypes.data % 256
+        return raw[begin : begin + size]
+
+    def upload(self, array: npt.NDArray[Any]) -> Any:
+        """A copy."""
+        return array.copy()
+
+    def new_pool(self) -> Any:
+        """None."""
+        return None
+
+    def allocating(self, pool: Any) -> AbstractContextManager[Any]:
+        """Nothing changes."""
+        return nullcontext()
+
+
+class CudaDevice:
+    """A GPU, through CuPy.
+
+    Args:
+        number: Of the GPU.
+
+    Attributes:
+        model: Its name.
+        capability: Compute capability, 90 for 9.0.
+        driver: Version of the driver's CUDA, 13000 for 13.0.
+
+    Raises:
+        MissingExtraError: CuPy is not installed.
+        UnavailableError: there is no such GPU.
+    """
+
+    def __init__(self, number: int = 0) -> None:
+        self.xp: Any = require("cupy", extra="cudnn", package="cupy-cuda13x", feature="engine 'cudnn'")
+        runtime = self.xp.cuda.runtime
+        try:
+            count = int(runtime.getDeviceCount())
+        except runtime.CUDARuntimeError as error:
+            raise UnavailableError(
+                f"engine 'cudnn': no NVIDIA GPU can be used: {error}.\n"
+                'Do: nvidia-smi   (the driver lists its GPUs), or build with engine="cpu"'
+            ) from error
+        if number >= count:
+            raise UnavailableError(
+                f"engine 'cudnn': there is no GPU {number}; CUDA finds {count}.\nDo: pytrt devices", device=number
+            )
+        self.number = number
+        properties = runtime.getDeviceProperties(number)
+        self.model = str(properties["name"].decode())
+        self.capability = int(properties["major"]) * 10 + int(properties["minor"])
+        self.driver = int(runtime.driverGetVersion())
+
+    def allocate(self, size: int) -> Any:
+        """Zeroed bytes; cudaMalloc aligns to 256.
+
+        Raises:
+            UnavailableError: the GPU's memory does not suffice.
+        """
+        try:
+            return self.xp.zeros(max(size, 1), self.xp.uint8)
+        except self.xp.cuda.memory.OutOfMemoryError as error:
+            free, total = self.xp.cuda.runtime.memGetInfo()
+            raise UnavailableError(
+                f"engine 'cudnn': {size / 2**20:.0f} MiB are needed on {self.model}, {free / 2**20:.0f} of "
+                f'{total / 2**20:.0f} MiB are free.\nDo: run smaller batches, or precision="fp16" or "int8"',
+                needed=size,
+                free=free,
+            ) from error
+
+    def upload(self, array: npt.NDArray[Any]) -> Any:
+        """A copy."""
+        return self.xp.asarray(array)
+
+    def new_pool(self) -> Any:
+        """A memory pool of CuPy's."""
+        return self.xp.cuda.MemoryPool()
+
+    def allocating(self, pool: Any) -> AbstractContextManager[Any]:
+        """Within it, new arrays come from the pool."""
+        return self.xp.cuda.using_allocator(pool.malloc)  # type: ignore[no-any-return]
+
+
+def tensor_at(xp: Any, memory: Any, offset: int, form: Format) -> Tensor:
+    """The tensor at a byte of an arena."""
+    kind = DType(form.dtype).numpy
+    usable = (len(memory) - offset) // kind.itemsize * kind.itemsize
+    wanted = min(usable, form.elements * kind.itemsize)
+    flat = memory[offset : offset + wanted].view(kind)
+    strides = tuple(stride * kind.itemsize for stride in form.strides)
+    view = xp.lib.stride_tricks.as_strided(flat, form.dims, strides)
+    return Tensor(flat, form, view)

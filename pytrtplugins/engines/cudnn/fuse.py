@@ -1,0 +1,290 @@
+"""Standard operators → fused nodes of this engine's own domain: a convolution with its bias, activation and residual."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from ..._optional import require
+from ...passes import Pass, PassResult
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = [
+    "DOMAIN",
+    "FuseActivations",
+    "FuseConvolutions",
+    "FuseResiduals",
+    "MergeSiblings",
+    "is_op",
+    "scale_of",
+    "swap",
+]
+
+DOMAIN = "pytrtplugins.cudnn"
+"""Of the fused nodes. ``Conv`` reads x, weights, bias, and optionally a residual and the weights' scales; see `FuseConvolutions`."""
+
+
+class FuseConvolutions(Pass):
+    """Conv → this engine's ``Conv``, which has a bias always and no padding rule but four numbers.
+
+    Inputs: x, weights (K, C / group, R, S), bias (K), residual or nothing, scales of the weights (K) or nothing.
+    Attributes: ``strides``, ``pads`` (top, left, bottom, right), ``dilations``, ``group``; ``activation`` (``"linear"``,
+    ``"leaky"``, ``"clip"``, ``"logistic"``) with ``bounds`` (slope, or lowest and highest); the same behind the residual in
+    ``residual_activation``, ``residual_bounds``; for int8 ``x_scale``, ``residual_scale`` and ``y_scale``, 0 where the
+    tensor is float.
+    """
+
+    name: ClassVar[str] = "convolutions"
+
+    def call(self, model: ir.Model) -> PassResult:
+        """Replace in place."""
+        modified = False
+        for node in list(model.graph):
+            if is_op(node, "Conv") and _is_2d(node):
+                modified |= _fuse_convolution(model.graph, node)
+        return PassResult(model, modified)
+
+
+class FuseActivations(Pass):
+    """LeakyRelu, Relu, Clip, Sigmoid behind a convolution that nothing else reads → into it, or behind its residual."""
+
+    name: ClassVar[str] = "activations"
+
+    def call(self, model: ir.Model) -> PassResult:
+        """Fuse in place."""
+        modified = False
+        for node in list(model.graph):
+            found = _activation(node)
+            conv = node.inputs[0].producer() if node.inputs and node.inputs[0] is not None else None
+            if found is None or conv is None or not is_op(conv, "Conv", DOMAIN) or not only_read_by(conv, node):
+                continue
+            place = "residual_activation" if _has_residual(conv) else "activation"
+            if conv.attributes.get_string(place) == "linear" and not scale_of(conv, "y_scale"):
+                set_attributes(conv, {place: found[0], place.replace("activation", "bounds"): found[1]})
+                swap(model.graph, [node], conv.outputs[0])
+                modified = True
+        return PassResult(model, modified)
+
+
+class FuseResiduals(Pass):
+    """Add behind a convolution that nothing else reads, of a tensor of the same dims → into the convolution."""
+
+    name: ClassVar[str] = "residuals"
+
+    def call(self, model: ir.Model) -> PassResult:
+        """Fuse in place."""
+        modified = False
+        order = {node: index for index, node in enumerate(model.graph)}
+        for add in list(model.graph):
+            if not is_op(add, "Add") or any(value is None or constant(value) is not None for value in add.inputs):
+                continue
+            sides = [value for value in add.inputs if value is not None]
+            if sides[0].shape is None or sides[0].shape != sides[1].shape or sides[0] is sides[1]:
+                continue
+            sides.sort(key=lambda value: -order.get(value.producer(), -1))  # type: ignore[arg-type]
+            conv, residual = sides[0].producer(), sides[1]
+            if conv is None or not is_op(conv, "Conv", DOMAIN) or _has_residual(conv) or not only_read_by(conv, add):
+                continue
+            if residual.dtype != sides[0].dtype or scale_of(conv, "y_scale"):
+                continue
+            conv.resize_inputs(max(4, len(conv.inputs)))
+            conv.replace_input_with(3, residual)
+            swap(model.graph, [add], conv.outputs[0])
+            modified = True
+        return PassResult(model, modified)
+
+
+class MergeSiblings(Pass):
+    """1x1 convolutions of one tensor, of one form → one convolution, split behind it: inception blocks have them.
+
+    Together they read the tensor once, and fill the GPU better. The parts are runs of channels of the merged result, so that
+    the Split behind it costs nothing where its readers are convolutions or pools.
+    """
+
+    name: ClassVar[str] = "siblings"
+
+    def call(self, model: ir.Model) -> PassResult:
+        """Merge in place."""
+        groups: dict[Any, list[ir.Node]] = {}
+        for node in model.graph:
+            key = _sibling_key(node)
+            if key is not None:
+                groups.setdefault(key, []).append(node)
+        for nodes in groups.values():
+            if len(nodes) > 1:
+                _merge(model.graph, nodes)
+        return PassResult(model, any(len(nodes) > 1 for nodes in groups.values()))
+
+
+# -- what other files share ------------------------------------------------------------------------------------------------
+
+
+def is_op(node: ir.Node | None, op_type: str, domain: str = "") -> bool:
+    """Whether a node is of this type and domain."""
+    return node is not None and node.op_type == op_type and node.domain == domain
+
+
+def only_read_by(node: ir.Node, reader: ir.Node) -> bool:
+    """Whether a node's only output has one reader, and is no output of the model."""
+    output = node.outputs[0]
+    return [use.node for use in output.uses()] == [reader] and not output.is_graph_output()
+
+
+def constant(value: ir.Value | None) -> Any:
+    """A constant's NumPy array; None for what is computed or absent."""
+    if value is None:
+        return None
+    tensor = require("onnx_ir", extra="onnx", feature="engine 'cudnn'").convenience.get_const_tensor(value)
+    return None if tensor is None else tensor.numpy()
+
+
+def set_attributes(node: ir.Node, values: dict[str, Any]) -> None:
+    """Set attributes, of whatever kind."""
+    onnx_ir = require("onnx_ir", extra="onnx")
+    for attribute in onnx_ir.convenience.convert_attributes(values):
+        node.attributes[attribute.name] = attribute
+
+
+def scale_of(node: ir.Node, name: str) -> float:
+    """A scale among a fused node's attributes; 0 where it has none."""
+    attribute = node.attributes.get(name)
+    return 0.0 if attribute is None else attribute.as_float()
+
+
+def swap(graph: ir.Graph, nodes: Iterable[ir.Node], value: ir.Value) -> None:
+    """Let a value stand for the first output of the last of the nodes, under its name; remove the nodes, last first."""
+    nodes = list(nodes)
+    after = nodes[-1].outputs[0]
+    name, shape, kind = after.name, after.shape, after.type
+    after.replace_all_uses_with(value, replace_graph_outputs=True)
+    for node in reversed(nodes):
+        graph.remove(node, safe=True)
+    value.name, value.shape, value.type = name, shape, kind
+
+
+def add_constant(graph: ir.Graph, name: str, array: Any) -> ir.Value:
+    """A new initializer under a free name."""
+    onnx_ir = require("onnx_ir", extra="onnx")
+    while name in graph.initializers:
+        name += "_"
+    tensor = onnx_ir.tensor(np.ascontiguousarray(array), name=name)
+    value: ir.Value = onnx_ir.Value(
+        name=name, shape=tensor.shape, type=onnx_ir.TensorType(tensor.dtype), const_value=tensor
+    )
+    graph.register_initializer(value)
+    return value
+
+
+# -- inside ----------------------------------------------------------------------------------------------------------------
+
+
+def _is_2d(node: ir.Node) -> bool:
+    weights = node.inputs[1]
+    return weights is not None and weights.shape is not None and len(weights.shape) == 4
+
+
+def _weight_dims(node: ir.Node) -> tuple[int, ...]:
+    """(K, C / group, R, S)."""
+    shape = None if node.inputs[1] is None else node.inputs[1].shape
+    return () if shape is None else tuple(int(str(side)) for side in shape)
+
+
+def _has_residual(conv: ir.Node) -> bool:
+    return len(conv.inputs) > 3 and conv.inputs[3] is not None
+
+
+def _pads(node: ir.Node, kernel: tuple[int, ...], strides: list[int], dilations: list[int]) -> list[int] | None:
+    """Four numbers; None where SAME needs dims that are unknown."""
+    rule = node.attributes.get_string("auto_pad", "NOTSET")
+    if rule in ("NOTSET", "VALID"):
+        return [int(pad) for pad in node.attributes.get_ints("pads", [0] * 4)] if rule == "NOTSET" else [0] * 4
+    shape = node.inputs[0].shape if node.inputs[0] is not None else None
+    sides = [side for side in list(shape)[2:] if isinstance(side, int)] if shape is not None else []
+    if len(sides) != 2:
+        return None
+    totals = [
+        max((-(-side // stride) - 1) * stride + (size - 1) * dilation + 1 - side, 0)
+        for side, size, stride, dilation in zip(sides, kernel, strides, dilations, strict=True)
+    ]
+    less = [total // 2 for total in totals]
+    more = [total - half for total, half in zip(totals, less, strict=True)]
+    return less + more if rule == "SAME_UPPER" else more + less
+
+
+def _fuse_convolution(graph: ir.Graph, node: ir.Node) -> bool:
+    onnx_ir = require("onnx_ir", extra="onnx")
+    filters, *_, height, width = _weight_dims(node)
+    kernel = height, width
+    strides = list(node.attributes.get_ints("strides", [1, 1]))
+    dilations = list(node.attributes.get_ints("dilations", [1, 1]))
+    pads = _pads(node, kernel, strides, dilations)
+    if pads is None:
+        return False
+    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    if bias is None:
+        bias = add_constant(graph, f"{node.outputs[0].name}.bias", np.zeros(filters, np.float32))
+    attributes = {
+        "strides": strides, "pads": pads, "dilations": dilations, "group": node.attributes.get_int("group", 1),
+        "activation": "linear", "bounds": [0.0, 0.0], "residual_activation": "linear", "residual_bounds": [0.0, 0.0],
+        "x_scale": 0.0, "residual_scale": 0.0, "y_scale": 0.0,
+    }  # fmt: skip
+    made = onnx_ir.node("Conv", [node.inputs[0], node.inputs[1], bias], attributes, domain=DOMAIN, name=node.name)
+    graph.insert_before(node, made)
+    swap(graph, [node], made.outputs[0])
+    return True
+
+
+def _activation(node: ir.Node) -> tuple[str, list[float]] | None:
+    if node.domain:
+        return None
+    if node.op_type == "LeakyRelu":
+        return "leaky", [float(node.attributes.get_float("alpha", 0.01)), 0.0]
+    if node.op_type == "Relu":
+        return "leaky", [0.0, 0.0]
+    if node.op_type == "Sigmoid":
+        return "logistic", [0.0, 0.0]
+    if node.op_type == "Clip":
+        bounds = [constant(value) for value in node.inputs[1:3]]
+        if len(bounds) == 2 and all(bound is not None and bound.size == 1 for bound in bounds):
+            return "clip", [float(bound.reshape(())) for bound in bounds]
+    return None
+
+
+_FORM = ("strides", "pads", "dilations", "group", "activation", "bounds", "residual_activation", "x_scale", "y_scale")
+
+
+def _sibling_key(node: ir.Node) -> Any:
+    if not is_op(node, "Conv", DOMAIN) or _has_residual(node):
+        return None
+    weights = node.inputs[1]
+    shape = None if weights is None or weights.shape is None else tuple(weights.shape)
+    if shape is None or shape[2:] != (1, 1) or node.attributes.get_int("group", 1) != 1:
+        return None
+    form = tuple(str(node.attributes[name].value) for name in _FORM)
+    return node.inputs[0], weights.dtype, node.outputs[0].dtype, len(node.inputs), form  # type: ignore[union-attr]
+
+
+def _merge(graph: ir.Graph, nodes: list[ir.Node]) -> None:
+    onnx_ir = require("onnx_ir", extra="onnx")
+    first = nodes[0]
+    operands: list[Any] = [first.inputs[0]]
+    for place in range(1, len(first.inputs)):
+        parts = [constant(node.inputs[place]) for node in nodes]
+        name = f"{first.outputs[0].name}.merged{place}"
+        operands.append(None if parts[0] is None else add_constant(graph, name, np.concatenate(parts)))
+    sizes = [int(constant(node.inputs[1]).shape[0]) for node in nodes]
+    values = {name: attribute.value for name, attribute in first.attributes.items()}
+    merged = onnx_ir.node("Conv", operands, values, domain=DOMAIN, name=f"{first.name}.merged")
+    split_sizes = add_constant(graph, f"{first.outputs[0].name}.sizes", np.array(sizes, np.int64))
+    split = onnx_ir.node("Split", [merged.outputs[0], split_sizes], {"axis": 1}, num_outputs=len(nodes))
+    shape = first.outputs[0].shape
+    whole = merged.outputs[0]
+    whole.name, whole.type = f"{first.outputs[0].name}.merged", first.outputs[0].type
+    whole.shape = None if shape is None else onnx_ir.Shape([shape[0], sum(sizes), shape[2], shape[3]])
+    graph.insert_before(first, [merged, split])
+    for node, part in zip(nodes, split.outputs, strict=True):
+        swap(graph, [node], part)

@@ -1,0 +1,80 @@
+"""Where tensors lie: those that are never needed at the same time share memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+__all__ = ["ALIGNMENT", "Block", "Layout", "place"]
+
+ALIGNMENT = 256
+"""Bytes; what cudaMalloc gives, and more than any kernel asks."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Memory that something needs for a time.
+
+    Attributes:
+        bytes: How much.
+        first: The step that writes it first.
+        last: The last step that reads it.
+    """
+
+    bytes: int
+    first: int
+    last: int
+
+    def overlaps(self, other: Block) -> bool:
+        """Whether both are needed at the same time."""
+        return self.first <= other.last and other.first <= self.last
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where each block lies.
+
+    Attributes:
+        offsets: Block → byte where it begins.
+        bytes: Of the whole arena.
+    """
+
+    offsets: Mapping[str, int]
+    bytes: int
+
+
+def place(blocks: Mapping[str, Block], reuse: bool = True) -> Layout:
+    """Give each block a place in one arena, the largest first, each at the lowest place that is free while it is needed.
+
+    Args:
+        blocks: By name.
+        reuse: Let blocks share memory; without, each has its own.
+
+    Returns:
+        Offsets, multiples of `ALIGNMENT`.
+    """
+    placed: list[tuple[str, int]] = []
+    order = sorted(blocks, key=lambda name: (-blocks[name].bytes, blocks[name].first, name))
+    for name in order:
+        block = blocks[name]
+        taken = sorted(
+            (offset, offset + _rounded(blocks[other].bytes))
+            for other, offset in placed
+            if not reuse or block.overlaps(blocks[other])
+        )
+        placed.append((name, _lowest(taken, _rounded(block.bytes))))
+    end = max((offset + _rounded(blocks[name].bytes) for name, offset in placed), default=0)
+    return Layout(dict(placed), end)
+
+
+def _rounded(size: int) -> int:
+    return -(-max(size, 1) // ALIGNMENT) * ALIGNMENT
+
+
+def _lowest(taken: Sequence[tuple[int, int]], size: int) -> int:
+    at = 0
+    for begin, end in taken:
+        if begin - at >= size:
+            break
+        at = max(at, end)
+    return at

@@ -1,0 +1,146 @@
+// What surrounds the convolutions: formats, pooling, epilogues, and a convolution for any GPU, any groups and any type.
+//
+// A pixel's channels lie side by side; `pitch` values lie between pixels, and rows and images follow without gaps. So a
+// tensor may be a run of channels of a larger one, and channels may be padded: padding holds zeros.
+
+enum Kind { FLOAT = 0, HALF = 1, INT8 = 2, UINT8 = 3 };
+enum Activation { LINEAR = 0, LEAKY = 1, CLIP = 2, LOGISTIC = 3 };
+
+__device__ __forceinline__ float load(const void* x, long long i, int kind) {
+    if (kind == FLOAT) return static_cast<const float*>(x)[i];
+    if (kind == HALF) return static_cast<float>(static_cast<const __half*>(x)[i]);
+    if (kind == INT8) return static_cast<float>(static_cast<const int8_t*>(x)[i]);
+    return static_cast<float>(static_cast<const uint8_t*>(x)[i]);
+}
+
+// Integers: value / step, rounded to even, saturated.
+__device__ __forceinline__ void store(void* y, long long i, int kind, float value, float step) {
+    if (kind == FLOAT) {
+        static_cast<float*>(y)[i] = value;
+    } else if (kind == HALF) {
+        static_cast<__half*>(y)[i] = __half(value);
+    } else if (kind == INT8) {
+        float const code = rintf(__fdiv_rn(value, step));
+        static_cast<int8_t*>(y)[i] = static_cast<int8_t>(code < -128.0f ? -128.0f : code > 127.0f ? 127.0f : code);
+    } else {
+        float const code = rintf(__fdiv_rn(value, step));
+        static_cast<uint8_t*>(y)[i] = static_cast<uint8_t>(code < 0.0f ? 0.0f : code > 255.0f ? 255.0f : code);
+    }
+}
+
+__device__ __forceinline__ float activate(float v, int kind, float a, float b) {
+    if (kind == LEAKY) return v > 0.0f ? v : v * a;
+    if (kind == CLIP) return v < a ? a : v > b ? b : v;
+    if (kind == LOGISTIC) return 1.0f / (1.0f + expf(-v));
+    return v;
+}
+
+// Sum of an element's products → result: scale, bias, activation, residual, activation, store.
+__device__ __forceinline__ void finish_value(float sum, int k, const float* scale, const float* bias, int act, float a, float b,
+                                             const void* residual, long long at_residual, int residual_kind, float residual_step,
+                                             int act2, float a2, float b2, void* y, long long at, int kind, float step) {
+    float v = scale ? __fmul_rn(sum, scale[k]) : sum;
+    if (bias) v = __fadd_rn(v, bias[k]);
+    v = activate(v, act, a, b);
+    if (residual) v = activate(v + load(residual, at_residual, residual_kind) * residual_step, act2, a2, b2);
+    store(y, at, kind, v, step);
+}
+
+template <typename T> struct Sum { typedef float type; };
+template <> struct Sum<int8_t> { typedef int type; };
+
+// A convolution, one thread for each value of y; weights [r][s][c / groups][kp]. threads = pixels of y * kp, below 2^32.
+template <typename T>
+__global__ void direct(const T* x, const T* weights, const float* scale, const float* bias, const void* residual, void* y,
+                       int n, int h, int w, int c, int x_pitch, int oh, int ow, int k, int kp, int y_pitch, int r, int s,
+                       int stride_h, int stride_w, int pad_h, int pad_w, int dilation_h, int dilation_w, int groups,
+                       int act, float a, float b, int residual_pitch, int residual_kind, float residual_step, int act2,
+                       float a2, float b2, int kind, float step) {
+    unsigned const index = blockIdx.x * blockDim.x + threadIdx.x;
+    int const filter = static_cast<int>(index % kp), pixel = static_cast<int>(index / kp);
+    if (pixel >= n * oh * ow) return;
+    int const column = pixel % ow, row = pixel / ow % oh, image = pixel / ow / oh;
+    typename Sum<T>::type sum = 0;
+    if (filter < k) {
+        int const per_group = c / groups, first = filter / (k / groups) * per_group;
+        for (int i = 0; i < r; ++i) {
+            int const y_in = row * stride_h - pad_h + i * dilation_h;
+            if (y_in < 0 || y_in >= h) continue;
+            for (int j = 0; j < s; ++j) {
+                int const x_in = column * stride_w - pad_w + j * dilation_w;
+                if (x_in < 0 || x_in >= w) continue;
+                const T* values = x + ((static_cast<long long>(image) * h + y_in) * w + x_in) * x_pitch + first;
+                const T* factors = weights + (static_cast<long long>(i) * s + j) * per_group * kp + filter;
+                for (int channel = 0; channel < per_group; ++channel) {
+                    sum += static_cast<typename Sum<T>::type>(values[channel]) *
+                           static_cast<typename Sum<T>::type>(factors[static_cast<long long>(channel) * kp]);
+                }
+            }
+        }
+    }
+    long long const place = static_cast<long long>(pixel);
+    if (filter < k) {
+        finish_value(static_cast<float>(sum), filter, scale, bias, act, a, b, residual, place * residual_pitch + filter,
+                     residual_kind, residual_step, act2, a2, b2, y, place * y_pitch + filter, kind, step);
+    } else {
+        store(y, place * y_pitch + filter, kind, 0.0f, step);
+    }
+}
+
+// The epilogue alone, on sums that lie densely. threads = pixels * kp.
+template <typename T>
+__global__ void finish(const T* sums, int sums_pitch, const float* scale, const float* bias, const void* residual, void* y,
+                       int pixels, int k, int kp, int y_pitch, int act, float a, float b, int residual_pitch,
+                       int residual_kind, float residual_step, int act2, float a2, float b2, int kind, float step) {
+    unsigned const index = blockIdx.x * blockDim.x + threadIdx.x;
+    int const filter = static_cast<int>(index % kp), pixel = static_cast<int>(index / kp);
+    if (pixel >= pixels) return;
+    long long const place = static_cast<long long>(pixel);
+    if (filter < k) {
+        finish_value(static_cast<float>(sums[place * sums_pitch + filter]), filter, scale, bias, act, a, b, residual,
+                     place * residual_pitch + filter, residual_kind, residual_step, act2, a2, b2, y,
+                     place * y_pitch + filter, kind, step);
+    } else {
+        store(y, place * y_pitch + filter, kind, 0.0f, step);
+    }
+}
+
+// The largest value, or the mean, of each window; `c` counts padding too. threads = pixels of y * c.
+template <typename T>
+__global__ void pool(const T* x, T* y, int n, int h, int w, int c, int x_pitch, int oh, int ow, int y_pitch, int r, int s,
+                     int stride_h, int stride_w, int pad_h, int pad_w, bool mean, bool count_padding, int end_h, int end_w) {
+    unsigned const index = blockIdx.x * blockDim.x + threadIdx.x;
+    int const channel = static_cast<int>(index % c), pixel = static_cast<int>(index / c);
+    if (pixel >= n * oh * ow) return;
+    int const top = pixel / ow % oh * stride_h - pad_h, left = pixel % ow * stride_w - pad_w, image = pixel / ow / oh;
+    float sum = 0.0f, best = 0.0f;
+    int inside = 0, counted = 0;
+    for (int i = top; i < top + r; ++i) {
+        for (int j = left; j < left + s; ++j) {
+            counted += i < end_h && j < end_w;
+            if (i < 0 || i >= h || j < 0 || j >= w) continue;
+            float const value = static_cast<float>(x[((static_cast<long long>(image) * h + i) * w + j) * x_pitch + channel]);
+            best = inside == 0 || value > best || value != value ? value : best;
+            sum += value;
+            ++inside;
+        }
+    }
+    float const result = mean ? sum / static_cast<float>(count_padding ? counted : inside) : best;
+    y[static_cast<long long>(pixel) * y_pitch + channel] = static_cast<T>(result);
+}
+
+// Another type, another layout, another step: y = x * x_step / y_step. Strides count values; y's innermost axis is the
+// channel (`channels_last`), of which those from c to cp are padding, or the column. threads = values of y.
+__global__ void reformat(const void* x, int x_kind, long long xn, long long xc, long long xh, long long xw, float x_step,
+                         void* y, int y_kind, long long yn, long long yc, long long yh, long long yw, float y_step, int n,
+                         int c, int cp, int h, int w, bool channels_last) {
+    unsigned const index = blockIdx.x * blockDim.x + threadIdx.x;
+    if (index >= static_cast<unsigned>(n) * cp * h * w) return;
+    int const inner = channels_last ? cp : w, middle = channels_last ? w : h, outer = channels_last ? h : cp;
+    int const i = static_cast<int>(index % inner), m = static_cast<int>(index / inner % middle);
+    int const o = static_cast<int>(index / inner / middle % outer);
+    long long const image = static_cast<long long>(index / inner / middle / outer);
+    int const channel = channels_last ? i : o, row = channels_last ? o : m, column = channels_last ? m : i;
+    float const value = channel < c ? load(x, image * xn + channel * xc + row * xh + column * xw, x_kind) * x_step : 0.0f;
+    store(y, image * yn + channel * yc + row * yh + column * yw, y_kind, value, y_step);
+}

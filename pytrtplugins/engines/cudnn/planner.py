@@ -1,0 +1,380 @@
+"""A fused model and the dims of its inputs → a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..._optional import require
+from ...cuda import launches_kernels
+from ...errors import BuildError, PytrtpluginsError
+from ...onnx_node import from_node, is_plugin_node, node_attributes
+from ...plugin import Plugin
+from ...tensor import DType, SymbolicDim, TensorDesc, evaluate_dims
+from .format import Format, channels_last, linear
+from .fuse import DOMAIN
+from .memory import Block, Layout, place
+from .ops import OPS
+from .plan import Placed, Plan, Step
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["make_plan", "tensor_dims"]
+
+Dims = tuple[int, ...]
+_FLOATS = (DType.FLOAT32, DType.FLOAT16)
+
+
+def tensor_dims(model: onnx.ModelProto) -> dict[str, tuple[tuple[Any, ...], DType | None]]:
+    """Dims, symbolic where free, and element types of a model's tensors."""
+    helper = require("onnx.helper", extra="onnx")
+    found: dict[str, tuple[tuple[Any, ...], DType | None]] = {}
+    for info in (*model.graph.input, *model.graph.value_info, *model.graph.output):
+        tensor = info.type.tensor_type
+        if not tensor.HasField("shape"):
+            continue
+        dims = tuple(
+            int(dim.dim_value) if dim.HasField("dim_value") else SymbolicDim(dim.dim_param) if dim.dim_param else None
+            for dim in tensor.shape.dim
+        )
+        try:
+            dtype = DType.of(helper.tensor_dtype_to_np_dtype(tensor.elem_type))
+        except PytrtpluginsError:
+            dtype = None
+        found[info.name] = dims, dtype
+    return found
+
+
+def make_plan(
+    model: onnx.ModelProto, bindings: Mapping[str, int], float_type: DType, without: Collection[str] = ()
+) -> Plan:
+    """Plan a run.
+
+    Args:
+        model: What `lower` gave.
+        bindings: Sizes of the free dims.
+        float_type: Element type of float tensors inside: FLOAT32 or FLOAT16.
+        without: Steps to leave out: ``"concat"``, ``"reuse"``.
+
+    Raises:
+        BuildError: an operator is not supported, or dims cannot be told.
+        DimsError: a plugin refuses the dims.
+    """
+    return _Planner(model, bindings, float_type, frozenset(without)).plan()
+
+
+@dataclass
+class _Planner:
+    model: onnx.ModelProto
+    bindings: Mapping[str, int]
+    float_type: DType
+    without: frozenset[str]
+    steps: list[Step] = field(default_factory=list)
+    formats: dict[str, Format] = field(default_factory=dict)
+    copies: dict[tuple[str, Format], str] = field(default_factory=dict)
+    parents: dict[str, tuple[str, int]] = field(default_factory=dict)
+
+    def plan(self) -> Plan:
+        numpy_helper = require("onnx.numpy_helper", extra="onnx")
+        graph = self.model.graph
+        self.known = tensor_dims(self.model)
+        self.constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+        self.results = {info.name for info in graph.output}
+        self.readers: dict[str, int] = {}
+        for node in graph.node:
+            for name in node.input:
+                self.readers[name] = self.readers.get(name, 0) + 1
+        inputs = tuple(info.name for info in graph.input if info.name not in self.constants)
+        for name in inputs:
+            dims, dtype = self._described(name)
+            self.formats[name] = linear(dims, dtype)
+        for node in graph.node:
+            self._add(node)
+        outputs = {info.name: self._as(info.name, linear(*self._described(info.name))) for info in graph.output}
+        tensors = {name: self._placed(name) for name in self.formats}
+        layout = self._memory(tensors, inputs, tuple(outputs.values()))
+        return Plan(tuple(self.steps), tensors, self.constants, inputs, outputs, layout)
+
+    # -- nodes ---------------------------------------------------------------------------------------------------------
+
+    def _add(self, node: onnx.NodeProto) -> None:
+        attributes = node_attributes(node)
+        if node.op_type == "Constant" and not node.domain:
+            self.constants[node.output[0]] = np.asarray(next(iter(attributes.values())))
+        elif is_plugin_node(node) and node.domain != DOMAIN:
+            self._add_plugin(node)
+        elif node.domain == DOMAIN:
+            self._add_step("conv", node, attributes, self._images(node, padded=True))
+        elif node.op_type in ("MaxPool", "AveragePool") and self._is_plain_pool(node, attributes):
+            self._add_step("pool", node, attributes, self._images(node))
+        elif node.op_type in ("QuantizeLinear", "DequantizeLinear", "Cast") and self._is_plain_cast(node):
+            self._add_step("reformat", node, self._scales(node, attributes), (node.input[0],))
+        elif node.op_type == "Concat" and self._is_channel_concat(node, attributes):
+            self._add_concat(node)
+        elif node.op_type == "Split" and self._is_view_split(node, attributes):
+            self._add_views(node)
+        elif not node.domain and node.op_type in OPS and _is_supported(node.op_type, attributes):
+            self._add_step("generic", node, attributes, tuple(node.input))
+        else:
+            raise BuildError(
+                f"engine 'cudnn' does not have the operator {node.domain or 'ai.onnx'}::{node.op_type} (node "
+                f'{node.name or node.output[0]!r}).\nDo: write it as a plugin, or build with engine="cpu"',
+                engine="cudnn",
+                op=node.op_type,
+            )
+
+    def _add_step(
+        self, kind: str, node: onnx.NodeProto, attributes: Mapping[str, Any], inputs: tuple[str, ...]
+    ) -> None:
+        for name in filter(None, node.output):
+            self.formats[name] = self._natural(name)
+        self._emit(Step(kind, node.name or node.output[0], node.op_type, attributes, inputs, tuple(node.output)))
+
+    def _emit(self, step: Step) -> None:
+        self.steps.append(step)
+
+    def _images(self, node: onnx.NodeProto, padded: bool = False) -> tuple[str, ...]:
+        """The data inputs of a convolution or a pool in NHWC; the others as they are."""
+        names = list(node.input)
+        for place_of_data in (0, 3) if padded else (0,):
+            if place_of_data < len(names) and names[place_of_data]:
+                names[place_of_data] = self._as(names[place_of_data], self._natural(names[place_of_data]))
+        return tuple(names)
+
+    def _add_plugin(self, node: onnx.NodeProto) -> None:
+        plugin = from_node(node)
+        dims = [self._dims(name) for name in node.input]
+        out_dims = plugin.all_output_dims(dims)
+        chosen = self._agree(node, plugin, dims, out_dims)
+        inputs = tuple(self._as(name, form, exact=True) for name, form in zip(node.input, chosen, strict=False))
+        for name, form in zip(node.output, chosen[len(dims) :], strict=False):
+            self.formats[name] = form
+        captured = type(plugin).enqueue is not Plugin.enqueue
+        self._emit(
+            Step("plugin", node.name or node.op_type, node.op_type, {}, inputs, tuple(node.output), plugin, captured)
+        )
+
+    def _agree(self, node: onnx.NodeProto, plugin: Plugin, dims: list[Dims], out_dims: Any) -> list[Format]:
+        """The first combination of type and layout that a plugin takes, those without copies first."""
+        ends = any(name in self.results for name in node.output)
+        given = [self._dtype(name) for name in node.input]
+        floats = [DType.FLOAT32, self.float_type] if ends else [self.float_type, DType.FLOAT32]
+        layouts = ["linear", "nhwc"] if ends or not launches_kernels(type(plugin)) else ["nhwc", "linear"]
+        for layout in layouts:
+            for kind in floats:
+                dtypes = [kind if dtype in _FLOATS else dtype for dtype in given]
+                outs = plugin.all_output_dtypes(dtypes, len(out_dims))
+                forms = [
+                    _form(shape, dtype, layout)
+                    for shape, dtype in zip((*dims, *out_dims), (*dtypes, *outs), strict=True)
+                ]
+                if all(form is not None for form in forms):
+                    known = [form for form in forms if form is not None]
+                    descs = [
+                        TensorDesc(f"{node.name}.{index}", form.dims, form.dtype, "nhwc" if form.nhwc else "linear")
+                        for index, form in enumerate(known)
+                    ]
+                    if all(plugin.supports_format(index, descs) for index in range(len(descs))):
+                        return known
+        raise BuildError(
+            f"engine 'cudnn': plugin {plugin!r} (node {node.name!r}) takes none of linear and NHWC in float32, "
+            f"{self.float_type}{', int8' if DType.INT8 in given else ''}: supports_format refuses all.",
+            engine="cudnn",
+        )
+
+    def _add_concat(self, node: onnx.NodeProto) -> None:
+        """Each input into its channels; those that a step writes are written there at once."""
+        whole = node.output[0]
+        self.formats[whole] = form = self._natural(whole)
+        offset = 0
+        for index, name in enumerate(node.input):
+            channels = self._dims(name)[1]
+            part = replace(form, dims=(form.dims[0], channels, *form.dims[2:]))
+            if self._writes_in_place(name, part, offset):
+                self.formats[name] = part
+                self.parents[name] = (whole, offset * form.dtype.itemsize)
+            else:
+                target = f"{whole}.part{index}"
+                self.formats[target] = part
+                self.parents[target] = (whole, offset * form.dtype.itemsize)
+                self._emit(
+                    Step("reformat", f"{node.name or whole}.{index}", "Concat", {"part": True}, (name,), (target,))
+                )
+            offset += channels
+        self._zero_padding(node, whole, form, offset)
+
+    def _zero_padding(self, node: onnx.NodeProto, whole: str, form: Format, channels: int) -> None:
+        if form.pitch > channels:
+            self._emit(Step("zero", f"{node.name or whole}.padding", "Concat", {"from": channels}, (), (whole,)))
+
+    def _writes_in_place(self, name: str, part: Format, offset: int) -> bool:
+        form = self.formats.get(name)
+        writer = next((step for step in self.steps if name in step.outputs), None)
+        return (
+            "concat" not in self.without
+            and form is not None
+            and form.nhwc
+            and form.dtype == part.dtype
+            and name not in self.parents
+            and name not in self.results
+            and not any(step.kind == "plugin" and name in step.inputs for step in self.steps)
+            and writer is not None
+            and writer.kind in ("conv", "pool")
+            and part.dims[1] % part.vector == 0
+            and offset % part.vector == 0
+        )
+
+    def _add_views(self, node: onnx.NodeProto) -> None:
+        whole, offset = node.input[0], 0
+        form = self.formats[whole]
+        for name in node.output:
+            channels = self._dims(name)[1]
+            self.formats[name] = replace(form, dims=(form.dims[0], channels, *form.dims[2:]))
+            self.parents[name] = (whole, offset * form.dtype.itemsize)
+            offset += channels
+
+    # -- what nodes are --------------------------------------------------------------------------------------------------
+
+    def _is_plain_pool(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> bool:
+        return (
+            len(self._dims(node.input[0])) == 4
+            and len(node.output) == 1
+            and set(attributes.get("dilations", (1,))) == {1}
+            and attributes.get("auto_pad", "NOTSET") in ("NOTSET", "VALID")
+        )
+
+    def _is_plain_cast(self, node: onnx.NodeProto) -> bool:
+        types = {self._dtype(node.input[0]), self._dtype(node.output[0])}
+        if not types <= {DType.FLOAT32, DType.FLOAT16, DType.INT8, DType.UINT8} or node.input[0] in self.constants:
+            return False
+        if node.op_type == "Cast":
+            return types <= set(_FLOATS)
+        scale, zero = (self.constants.get(name) for name in (*node.input[1:], "")[:2])
+        return (
+            1 <= len(self._dims(node.input[0])) <= 4
+            and scale is not None
+            and scale.size == 1
+            and (zero is None or not zero.any())
+        )
+
+    def _scales(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        if node.op_type == "Cast":
+            return {}
+        scale = float(self.constants[node.input[1]].reshape(()))
+        return {"y_scale" if node.op_type == "QuantizeLinear" else "x_scale": scale}
+
+    def _is_channel_concat(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> bool:
+        dims = self._dims(node.output[0])
+        form = self._natural(node.output[0])
+        return (
+            len(dims) == 4
+            and attributes.get("axis") in (1, -3)
+            and form.dtype in (DType.FLOAT32, DType.FLOAT16, DType.INT8)
+            and not any(name in self.constants for name in node.input)
+        )
+
+    def _is_view_split(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> bool:
+        form = self.formats.get(node.input[0])
+        sizes = [self._dims(name)[1] for name in node.output if len(self._dims(name)) == 4]
+        return (
+            form is not None
+            and form.nhwc
+            and attributes.get("axis", 0) in (1, -3)
+            and len(sizes) == len(node.output)
+            and all(size % form.vector == 0 for size in sizes)
+        )
+
+    # -- tensors ---------------------------------------------------------------------------------------------------------
+
+    def _described(self, name: str) -> tuple[Dims, DType]:
+        if name in self.constants:
+            array = self.constants[name]
+            return tuple(array.shape), DType.of(array)
+        dims, dtype = self.known.get(name, (None, None))
+        if dims is None or dtype is None or any(dim is None for dim in dims):
+            raise BuildError(
+                f"engine 'cudnn': the dims or the type of tensor {name!r} cannot be told before the network runs.\n"
+                'Do: build with engine="cpu"',
+                engine="cudnn",
+            )
+        return evaluate_dims(dims, self.bindings), dtype
+
+    def _dims(self, name: str) -> Dims:
+        return self._described(name)[0]
+
+    def _dtype(self, name: str) -> DType:
+        return self._described(name)[1]
+
+    def _natural(self, name: str) -> Format:
+        """The form that our own kernels give and take."""
+        dims, dtype = self._described(name)
+        dtype = self.float_type if dtype in _FLOATS else dtype
+        return channels_last(dims, dtype) if len(dims) == 4 and 0 not in dims else linear(dims, dtype)
+
+    def _as(self, name: str, wanted: Format, exact: bool = False) -> str:
+        """The tensor in another form: itself, or a copy that a step makes. ``exact``: no gaps but the form's own."""
+        found = self.formats.get(name)
+        if found is None:
+            raise BuildError(f"engine 'cudnn': tensor {name!r} is a constant where a computed one is needed")
+        if found == wanted or (not exact and self._reads_strided(found, wanted)):
+            return name
+        key = (name, wanted)
+        if key not in self.copies:
+            copy = f"{name}@{wanted.dtype}{'-nhwc' if wanted.nhwc else ''}{wanted.pitch or ''}"
+            self.formats[copy] = wanted
+            self.copies[key] = copy
+            self._emit(Step("reformat", copy, "Reformat", {}, (name,), (copy,)))
+        return self.copies[key]
+
+    @staticmethod
+    def _reads_strided(found: Format, wanted: Format) -> bool:
+        """Whether a run of channels of a larger tensor serves where a tensor of its own is wanted: not for plugins."""
+        return (
+            found.nhwc
+            and wanted.nhwc
+            and found.dtype == wanted.dtype
+            and found.dims[1] % found.vector == 0
+            and found.pitch >= wanted.pitch
+        )
+
+    def _placed(self, name: str) -> Placed:
+        storage, offset = name, 0
+        while storage in self.parents:
+            storage, more = self.parents[storage]
+            offset += more
+        form, base = self.formats[name], self.formats[storage]
+        return Placed(replace(form, pitch=base.pitch) if form.nhwc else form, storage, offset)
+
+    def _memory(self, tensors: Mapping[str, Placed], inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Layout:
+        first: dict[str, int] = {tensors[name].storage: -1 for name in inputs}
+        last: dict[str, int] = {}
+        for index, step in enumerate(self.steps):
+            for name in (*step.inputs, *step.outputs):
+                if name in tensors:
+                    storage = tensors[name].storage
+                    first.setdefault(storage, index)
+                    last[storage] = index
+        end = len(self.steps)
+        ends = {tensors[name].storage for name in (*inputs, *outputs)}
+        blocks = {
+            storage: Block(self.formats[storage].bytes, begin, end if storage in ends else last.get(storage, end))
+            for storage, begin in first.items()
+        }
+        return place(blocks, reuse="reuse" not in self.without)
+
+
+def _form(dims: Dims, dtype: DType, layout: str) -> Format | None:
+    if layout == "linear":
+        return linear(dims, dtype)
+    return channels_last(dims, dtype, dense=True) if len(dims) == 4 else None
+
+
+def _is_supported(op_type: str, attributes: Mapping[str, Any]) -> bool:
+    if op_type != "Resize":
+        return True
+    nearest = attributes.get("mode", "nearest") == "nearest"
+    return nearest and bool(attributes.get("coordinate_transformation_mode", "half_pixel") == "asymmetric")

@@ -1,0 +1,222 @@
+"""A planned step → a function that queues its work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...cuda import CudaKernel
+from ...cuda.prepare import prepare_plugin
+from ...errors import BuildError
+from ...plugin import Plugin
+from ...tensor import DType, TensorDesc
+from .conv import KINDS, ConvLaunch, ConvProblem, Operands
+from .device import Device, Tensor
+from .format import Format
+from .ops import OPS
+from .plan import Plan, Step
+
+__all__ = ["Launch", "StepBuilder", "conv_operands", "conv_problem"]
+
+Launch = Callable[[Any], None]
+"""Queues a step's work on a stream."""
+
+_SOURCE = Path(__file__).parent / "nhwc.cu"
+_POOL = CudaKernel.from_file(_SOURCE, "pool")
+_REFORMAT = CudaKernel.from_file(_SOURCE, "reformat")
+_KNOWN_WHILE_PLANNED = {
+    "Reshape": (1,), "Squeeze": (1,), "Unsqueeze": (1,), "Expand": (1,), "Slice": (1, 2, 3, 4), "Split": (1,),
+    "Pad": (1, 2, 3), "ReduceMean": (1,), "ReduceSum": (1,), "ReduceMax": (1,), "ReduceMin": (1,), "ReduceL2": (1,),
+    "ReduceSumSquare": (1,), "Resize": (1, 2, 3),
+}  # fmt: skip
+
+
+def conv_problem(step: Step, plan: Plan, tensor_cores: bool) -> ConvProblem:
+    """The problem that a ``conv`` step poses."""
+    at, names = step.attributes, step.inputs
+    weights = plan.constants[names[1]]
+    residual = plan.tensors[names[3]].format if len(names) > 3 and names[3] else None
+    r, s = (int(side) for side in weights.shape[2:])
+    return ConvProblem(
+        plan.tensors[names[0]].format,
+        plan.tensors[step.outputs[0]].format,
+        (r, s),
+        (int(at["strides"][0]), int(at["strides"][1])),
+        (int(at["pads"][0]), int(at["pads"][1]), int(at["pads"][2]), int(at["pads"][3])),
+        (int(at["dilations"][0]), int(at["dilations"][1])),
+        int(at["group"]),
+        at["activation"],
+        (float(at["bounds"][0]), float(at["bounds"][1])),
+        residual,
+        at["residual_activation"],
+        (float(at["residual_bounds"][0]), float(at["residual_bounds"][1])),
+        tensor_cores,
+    )
+
+
+def conv_operands(step: Step, constants: Mapping[str, npt.NDArray[Any]]) -> Operands:
+    """Its constants."""
+    at, names = step.attributes, step.inputs
+    scale = None
+    if at["x_scale"]:
+        scale = (np.float64(at["x_scale"]) * constants[names[4]].astype(np.float64)).astype(np.float32)
+    return Operands(
+        constants[names[1]],
+        constants[names[2]].astype(np.float32),
+        scale,
+        float(np.float32(at["y_scale"])) or 1.0,
+        float(np.float32(at["residual_scale"])) or 1.0,
+    )
+
+
+@dataclass
+class StepBuilder:
+    """Makes the launches of one context and one plan.
+
+    Attributes:
+        device: Where arrays live.
+        plan: The plan.
+        tensors: The plan's tensors in memory.
+        conv: A convolution's launch, with the tactic that was chosen.
+        plugins: Plugins made so far, to be closed with the context.
+    """
+
+    device: Device
+    plan: Plan
+    tensors: Mapping[str, Tensor]
+    conv: Callable[[Step], ConvLaunch]
+    plugins: list[Plugin]
+
+    def build(self, step: Step) -> Launch:
+        """The function that queues a step."""
+        makers: dict[str, Callable[[Step], Launch]] = {
+            "conv": self._conv,
+            "pool": self._pool,
+            "reformat": self._reformat,
+            "zero": self._zero,
+            "plugin": self._plugin,
+            "generic": self._generic,
+        }
+        return makers[step.kind](step)
+
+    def _conv(self, step: Step) -> Launch:
+        launch, names = self.conv(step), step.inputs
+        x, y = self.tensors[names[0]], self.tensors[step.outputs[0]]
+        residual = self.tensors[names[3]] if len(names) > 3 and names[3] else None
+        return lambda stream: launch(x, y, residual, stream)
+
+    def _pool(self, step: Step) -> Launch:
+        x, y, at = self.tensors[step.inputs[0]], self.tensors[step.outputs[0]], step.attributes
+        (n, c, h, w), (_, _, oh, ow) = x.format.dims, y.format.dims
+        channels = c if c % y.format.vector == 0 else min(x.format.pitch, y.format.pitch)
+        pads = tuple(at.get("pads", (0, 0, 0, 0)))
+        numbers = (
+            n, h, w, channels, x.format.pitch, oh, ow, y.format.pitch, tuple(at["kernel_shape"]),
+            tuple(at.get("strides", (1, 1))), pads[:2], step.op == "AveragePool", bool(at.get("count_include_pad", 0)),
+            h + pads[2], w + pads[3],
+        )  # fmt: skip
+        threads = n * oh * ow * channels
+        return lambda stream: _POOL.launch(x.flat, y.flat, *numbers, threads=threads, stream=stream)
+
+    def _reformat(self, step: Step) -> Launch:
+        x, y = self.tensors[step.inputs[0]], self.tensors[step.outputs[0]]
+        return reformat(x, y, float(step.attributes.get("x_scale", 1.0)), float(step.attributes.get("y_scale", 1.0)))
+
+    def _zero(self, step: Step) -> Launch:
+        y, begin = self.tensors[step.outputs[0]], step.attributes["from"]
+        padding = _with_padding(self.device.xp, y)[..., begin:]
+
+        def launch(stream: Any) -> None:
+            padding[...] = 0
+
+        return launch
+
+    def _plugin(self, step: Step) -> Launch:
+        if step.plugin is None:
+            raise BuildError(f"engine 'cudnn': step {step.name!r} has no plugin")
+        plugin = step.plugin.clone()
+        inputs, outputs = ([self.tensors[name] for name in names] for names in (step.inputs, step.outputs))
+        ins, outs = (
+            [
+                TensorDesc(f"{step.name}.{kind}{index}", t.format.dims, t.format.dtype, _layout(t.format))
+                for index, t in enumerate(tensors)
+            ]
+            for kind, tensors in (("input", inputs), ("output", outputs))
+        )
+        plugin.configure(ins, outs)
+        size = plugin.workspace_size(ins, outs)
+        workspace = self.device.allocate(size) if size else None
+        plugin.initialize()
+        self.plugins.append(plugin)
+        prepare_plugin(plugin, ins, outs, size)
+        arrays = [[t.flat.reshape(t.format.dims) for t in tensors] for tensors in (inputs, outputs)]
+        return lambda stream: plugin.enqueue(arrays[0], arrays[1], workspace, stream)
+
+    def _generic(self, step: Step) -> Launch:
+        xp, function = self.device.xp, OPS[step.op]
+        kept = _KNOWN_WHILE_PLANNED.get(step.op, ())
+        operands: list[Any] = []
+        for index, name in enumerate(step.inputs):
+            if not name or name in self.tensors:
+                operands.append(self.tensors[name].view if name else None)
+            else:
+                array = self.plan.constants[name]
+                operands.append(array if index in kept else self.device.upload(array))
+        outputs = [self.tensors[name] for name in step.outputs if name]
+        dims = [output.format.dims for output in outputs]
+        paddings = [
+            _with_padding(xp, output)[..., output.format.dims[1] :]
+            for output in outputs
+            if output.format.nhwc and output.format.dims[1] % output.format.vector
+        ]
+
+        def launch(stream: Any) -> None:
+            given = [_computed_in(value) for value in operands]
+            result = function(xp, step.attributes, dims, *given)
+            results = result if isinstance(result, (list, tuple)) else [result]
+            for output, value in zip(outputs, results, strict=True):
+                output.view[...] = value
+            for padding in paddings:
+                padding[...] = 0
+
+        return launch
+
+
+def reformat(x: Tensor, y: Tensor, x_step: float = 1.0, y_step: float = 1.0) -> Launch:
+    """Another type, layout or step of the same values."""
+    image, form = _as_image(x.format), _as_image(y.format)
+    n, c, h, w = form.dims
+    padded = min(form.pitch, -(-c // form.vector) * form.vector) if form.nhwc and c % form.vector else c
+    numbers = (
+        KINDS[x.format.dtype], image.strides, x_step, y.flat, KINDS[y.format.dtype], form.strides, y_step,
+        n, c, padded, h, w, form.nhwc,
+    )  # fmt: skip
+    threads = n * padded * h * w
+    return lambda stream: _REFORMAT.launch(x.flat, *numbers, threads=threads, stream=stream)
+
+
+def _as_image(form: Format) -> Format:
+    if len(form.dims) == 4:
+        return form
+    return replace(form, dims=(1, 1, 1, form.elements))
+
+
+def _with_padding(xp: Any, tensor: Tensor) -> Any:
+    """The view (N, H, W, pitch) of an NHWC tensor, padding included."""
+    n, _, h, w = tensor.format.dims
+    pitch, size = tensor.format.pitch, tensor.format.dtype.itemsize
+    strides = tuple(stride * size for stride in (h * w * pitch, w * pitch, pitch, 1))
+    return xp.lib.stride_tricks.as_strided(tensor.flat, (n, h, w, pitch), strides)
+
+
+def _layout(form: Format) -> str:
+    return "nhwc" if form.nhwc else "linear"
+
+
+def _computed_in(value: Any) -> Any:
+    return value.astype(np.float32) if value is not None and value.dtype == DType.FLOAT16.numpy else value

@@ -1,0 +1,108 @@
+"""Which kernel runs a convolution: chosen by timing, remembered on disk by GPU, driver and problem."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..._files import sha256_hex, write_atomic
+from ...cuda.cache import cache_folder
+
+__all__ = ["FORMAT", "Choice", "TacticCache", "choose"]
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen for a problem.
+
+    Attributes:
+        provider: Family of kernels.
+        tactic: Which of them.
+        microseconds: What it took; 0 where nothing was timed.
+        rivals: How many others were timed.
+    """
+
+    provider: str
+    tactic: str
+    microseconds: float = 0.0
+    rivals: int = 0
+
+
+class TacticCache:
+    """Choices by problem, in one file for each device and set of libraries; a damaged file counts as empty.
+
+    Args:
+        device: All that times depend on beside the problem: GPU, driver, versions of libraries.
+        folder: Where to keep it; None: the user's cache folder.
+    """
+
+    def __init__(self, device: Mapping[str, str | int], folder: Path | None = None) -> None:
+        base = cache_folder().parent / "tactics" if folder is None else folder
+        self.device = dict(device)
+        text = json.dumps({"format": FORMAT, **self.device}, sort_keys=True)
+        self.path = base / f"{sha256_hex(text.encode())[:24]}.json"
+        self._choices = self._read()
+
+    def get(self, key: str) -> Choice | None:
+        """What was chosen before for a problem."""
+        return self._choices.get(key)
+
+    def put(self, choices: Mapping[str, Choice]) -> None:
+        """Remember choices, beside those that other processes have written since."""
+        self._choices = {**self._read(), **self._choices, **choices}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(self.path, encode(self._choices, self.device).encode())
+
+    def _read(self) -> dict[str, Choice]:
+        try:
+            return decode(self.path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+
+
+def encode(choices: Mapping[str, Choice], device: Mapping[str, str | int]) -> str:
+    """Choices as JSON."""
+    table = {
+        key: [choice.provider, choice.tactic, round(choice.microseconds, 3), choice.rivals]
+        for key, choice in sorted(choices.items())
+    }
+    return json.dumps({"format": FORMAT, "device": dict(device), "choices": table}, indent=1)
+
+
+def decode(text: str) -> dict[str, Choice]:
+    """Choices from JSON.
+
+    Raises:
+        ValueError: it is no such text, or of another format version.
+    """
+    data = json.loads(text)
+    if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("choices"), dict):
+        raise ValueError("no table of tactics of this format version")
+    choices = {}
+    for key, row in data["choices"].items():
+        if not (isinstance(row, list) and len(row) == 4 and all(isinstance(name, str) for name in row[:2])):
+            raise ValueError(f"problem {key!r}: expected provider, tactic, time, rivals, found {row!r}")
+        choices[str(key)] = Choice(row[0], row[1], float(row[2]), int(row[3]))
+    return choices
+
+
+def choose(candidates: Sequence[tuple[str, str]], measure: Callable[[str, str], float]) -> Choice:
+    """The fastest candidate.
+
+    Args:
+        candidates: Pairs of provider and tactic, the most promising first; the first wins a draw.
+        measure: Microseconds that one takes; infinity for one that fails or gives wrong numbers.
+
+    Raises:
+        ValueError: none works.
+    """
+    times = [measure(*candidate) for candidate in candidates]
+    best = min(range(len(times)), key=times.__getitem__, default=-1)
+    if best < 0 or not math.isfinite(times[best]):
+        raise ValueError("no kernel works")
+    return Choice(*candidates[best], times[best], len(times) - 1)

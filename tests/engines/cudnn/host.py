@@ -1,0 +1,84 @@
+"""The whole engine but the GPU: lowered, fused, planned, and run on NumPy arrays with the engine's own kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pytrtplugins.engines.cudnn.conv import DirectProvider
+from pytrtplugins.engines.cudnn.device import HostDevice
+from pytrtplugins.engines.cudnn.execution import Execution
+from pytrtplugins.engines.cudnn.lower import lower
+from pytrtplugins.engines.cudnn.planner import make_plan
+from pytrtplugins.engines.cudnn.select_conv import ConvSelector
+from pytrtplugins.tensor import DType
+
+
+class NumpyProvider:
+    """A convolution as one matrix product for each tap, with the epilogue of the kernels: fast enough for whole networks."""
+
+    name = "numpy"
+
+    def tactics(self, problem):
+        return ["taps"]
+
+    def prepare(self, problem, tactic, operands, scratch):
+        return lambda x, y, residual, stream: convolve(problem, operands, x, y, residual)
+
+
+def convolve(problem, operands, x, y, residual):
+    n, k, oh, ow = problem.y.dims
+    (r, s), (sh, sw), (top, left, bottom, right) = problem.kernel, problem.strides, problem.pads
+    values = np.pad(x.view.astype(np.float64), [(0, 0), (0, 0), (top, bottom), (left, right)])
+    weights = operands.weights.astype(x.format.dtype.numpy).astype(np.float64)
+    sums = np.zeros((n, k, oh, ow))
+    dh, dw = problem.dilations
+    for i in range(r):
+        for j in range(s):
+            part = values[:, :, i * dh : i * dh + (oh - 1) * sh + 1 : sh, j * dw : j * dw + (ow - 1) * sw + 1 : sw]
+            if problem.groups == 1:
+                sums += np.tensordot(weights[:, :, i, j], part, ([1], [1])).transpose(1, 0, 2, 3)
+            else:
+                part = part.reshape(n, problem.groups, -1, oh, ow)
+                filters = weights[:, :, i, j].reshape(problem.groups, k // problem.groups, -1)
+                sums += np.einsum("ngchw,gkc->ngkhw", part, filters).reshape(sums.shape)
+    column = (slice(None), None, None)
+    result = sums.astype(np.float32) * (1 if operands.scale is None else operands.scale[column]) + operands.bias[column]
+    result = activated(result, problem.activation, problem.bounds)
+    if residual is not None:
+        result = result + residual.view.astype(np.float32) * np.float32(operands.residual_step)
+        result = activated(result, problem.residual_activation, problem.residual_bounds)
+    if y.format.dtype is DType.INT8:
+        result = np.clip(np.rint(result / np.float32(operands.y_step)), -128, 127)
+    y.view[...] = result
+    if problem.filters > k:
+        base = np.lib.stride_tricks.as_strided
+        form, size = y.format, y.flat.itemsize
+        strides = [stride * size for stride in (oh * ow * form.pitch, form.pitch, 1)]
+        base(y.flat, (n, oh * ow, problem.filters), strides)[..., k:] = 0
+
+
+def activated(values, kind, bounds):
+    if kind == "leaky":
+        return np.where(values > 0, values, values * np.float32(bounds[0]))
+    if kind == "clip":
+        return np.clip(values, *(np.float32(bound) for bound in bounds))
+    return 1 / (1 + np.exp(-values)) if kind == "logistic" else values
+
+
+def run_on_host(model, inputs, float_type=DType.FLOAT32, without=(), direct=False):
+    """Outputs of a prepared model, and the execution."""
+    device = HostDevice()
+    providers = [DirectProvider(device)] if direct else [NumpyProvider(), DirectProvider(device)]
+    selector = ConvSelector(providers)
+    sizes = {}
+    for info in model.graph.input:
+        for dim, size in zip(info.type.tensor_type.shape.dim, inputs[info.name].shape, strict=True):
+            if dim.dim_param:
+                sizes[dim.dim_param] = size
+    plan = make_plan(lower(model, without), sizes, float_type, without)
+    execution = Execution(device, plan, selector.launch)
+    execution._arena[:] = 0x7F  # NaN in float16, 3e38 in float32: what is read without having been written shows
+    for name, array in inputs.items():
+        execution.input(name)[...] = array
+    execution.queue(None)
+    return {name: execution.output(name).copy() for name in plan.outputs}, execution

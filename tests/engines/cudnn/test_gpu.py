@@ -1,0 +1,165 @@
+"""The engine on a GPU: numbers, threads, arrays of the GPU, files."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pytrtplugins as ptp
+from darknet2caffe import read_network, to_onnx
+from pytrtplugins.engines.cudnn.lower import OPTIONAL_STEPS
+from pytrtplugins.passes import prepare, quantize
+from tests.engines.cudnn.conftest import SAMPLES
+from tests.engines.networks import Affine, Failing, OutOfPaperError, conv_net, photo
+
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
+
+BOUNDS = {"fp32": 1e-5, "tf32": 3e-3, "fp16": 4e-3}
+
+
+@pytest.fixture(scope="module")
+def animals():
+    """The shipped network, darknet-trained, and a photo's worth of numbers that it knows."""
+    base = SAMPLES / "yolov2-animals"
+    network = read_network(base.with_suffix(".cfg"), base.with_suffix(".weights"))
+    model = prepare(to_onnx(network, input_size=(224, 224), batch="dynamic"))
+    rng = np.random.default_rng(3)
+    coarse = rng.random((3, 3, 14, 14), dtype=np.float32).repeat(16, 2).repeat(16, 3)
+    return model, np.clip(coarse + 0.1 * rng.standard_normal(coarse.shape, dtype=np.float32), 0, 1)
+
+
+@pytest.fixture(scope="module")
+def wanted(animals):
+    model, x = animals
+    with ptp.build(model, engine="onnxruntime").create_context() as context:
+        return context.run({"data": x})
+
+
+def relative(found, wanted):
+    return float(np.linalg.norm(found.astype(np.float64) - wanted) / np.linalg.norm(wanted))
+
+
+@pytest.mark.parametrize("precision", list(BOUNDS))
+def test_the_shipped_network_is_right_in_each_precision(animals, wanted, precision):
+    model, x = animals
+    engine = ptp.build(model, engine="cudnn", precision=precision)
+    with engine.create_context() as context:
+        for batch in (1, 3):
+            found = context.run({"data": x[:batch]})
+            for name, value in wanted.items():
+                assert relative(found[name], value[:batch]) < BOUNDS[precision]
+
+
+def test_int8_is_the_reference_engines_but_for_rounding(animals):
+    model, x = animals
+    quantized = quantize(model, ptp.CalibrationTable.read(SAMPLES / "yolov2-animals.cache"))
+    with ptp.build(quantized, engine="reference", precision="int8").create_context() as context:
+        wanted = context.run({"data": x[:1]})
+    settings = {"float": "float32"}
+    with ptp.build(quantized, engine="cudnn", precision="int8", settings=settings).create_context() as context:
+        found = context.run({"data": x[:1]})
+    for name, value in wanted.items():
+        assert relative(found[name], value) < 0.02
+
+
+def test_four_threads_give_the_numbers_of_one_and_every_run_the_same(animals):
+    model, x = animals
+    engine = ptp.build(model, engine="cudnn", precision="fp16")
+
+    def work(number):
+        with engine.create_context() as context:
+            return [context.run({"data": x[number % 3 : number % 3 + 1]}) for _ in range(20)]
+
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(work, range(4)))
+    for number, runs in enumerate(results):
+        for name in runs[0]:
+            for run in runs:
+                np.testing.assert_array_equal(run[name], runs[0][name])
+            np.testing.assert_array_equal(runs[0][name], results[number % 3][0][name])
+
+
+def test_arrays_of_the_gpu_go_in_and_out_on_the_callers_stream(animals):
+    cupy = pytest.importorskip("cupy")
+    model, x = animals
+    engine = ptp.build(model, engine="cudnn", precision="fp16")
+    with engine.create_context() as context:
+        wanted = context.run({"data": x[:1]})
+        given = context.run({"data": cupy.asarray(x[:1])})
+        stream = cupy.cuda.Stream(non_blocking=True)
+        with stream:
+            data = cupy.asarray(x[:1])
+            outputs = {name: cupy.zeros(value.shape, np.float32) for name, value in wanted.items()}
+            context.enqueue({"data": data}, outputs, stream)
+            after = {name: array + 1 for name, array in outputs.items()}
+        stream.synchronize()
+        for name, value in wanted.items():
+            np.testing.assert_array_equal(given[name], value)
+            np.testing.assert_array_equal(cupy.asnumpy(outputs[name]), value)
+            np.testing.assert_array_equal(cupy.asnumpy(after[name]), value + 1)
+
+
+def test_torch_tensors_are_arrays_of_the_gpu(animals):
+    torch = pytest.importorskip("torch")
+    model, x = animals
+    with ptp.build(model, engine="cudnn", precision="fp16").create_context() as context:
+        wanted = context.run({"data": x[:1]})
+        found = context.run({"data": torch.from_numpy(x[:1]).cuda()})
+    for name, value in wanted.items():
+        np.testing.assert_array_equal(found[name], value)
+
+
+@pytest.mark.parametrize("step", ["activations", "concat", "reuse", "tactics", "graph"])
+def test_every_optimization_can_be_left_out(animals, wanted, step):
+    assert step in OPTIONAL_STEPS
+    model, x = animals
+    engine = ptp.build(model, engine="cudnn", precision="fp16", settings={"without": [step]})
+    with engine.create_context() as context:
+        found = context.run({"data": x[:1]})
+    for name, value in wanted.items():
+        assert relative(found[name], value[:1]) < BOUNDS["fp16"]
+
+
+def test_a_plugin_that_computes_runs_between_graphs():
+    engine = ptp.build(conv_net(Affine(3.0)), engine="cudnn")
+    with engine.create_context() as context:
+        found = [context.run({"data": photo()})["y"] for _ in range(3)]
+        segments = next(iter(context._ready.values())).execution.segments
+        assert [segment.captured for segment in segments] == [True, False, True]
+    with ptp.build(conv_net(Affine(3.0)), engine="reference").create_context() as context:
+        wanted = context.run({"data": photo()})["y"]
+    for y in found:
+        np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_what_a_plugin_raises_reaches_the_caller_and_the_context_works_on():
+    with ptp.build(conv_net(Failing()), engine="cudnn").create_context() as context:
+        with pytest.raises(OutOfPaperError, match="negative"):
+            context.run({"data": photo() - 0.5})
+        with pytest.raises(OutOfPaperError, match="negative"):
+            context.run({"data": photo() - 0.5})
+
+
+def test_an_engine_file_gives_the_same_bits_with_the_same_kernels(animals, tmp_path: Path):
+    model, x = animals
+    engine = ptp.build(model, engine="cudnn", precision="fp16")
+    engine.save(tmp_path / "animals.engine")
+    loaded = ptp.load_engine(tmp_path / "animals.engine")
+    assert loaded.tactics() == engine.tactics()
+    with engine.create_context() as one, loaded.create_context() as other:
+        for name, value in one.run({"data": x[:1]}).items():
+            np.testing.assert_array_equal(other.run({"data": x[:1]})[name], value)
+
+
+def test_many_runs_need_no_more_memory(animals):
+    cupy = pytest.importorskip("cupy")
+    model, x = animals
+    with ptp.build(model, engine="cudnn", precision="fp16").create_context() as context:
+        context.run({"data": x[:1]})
+        free = cupy.cuda.runtime.memGetInfo()[0]
+        for _ in range(2000):
+            context.run({"data": x[:1]})
+        assert cupy.cuda.runtime.memGetInfo()[0] >= free - (1 << 20)

@@ -1,0 +1,86 @@
+"""Whole networks through lowering, fusion, planning and the engine's kernels, on NumPy arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import pytrtplugins as ptp
+from pytrtplugins.calibration import MinMaxCalibrator
+from pytrtplugins.engines import calibrate
+from pytrtplugins.engines.cudnn.lower import OPTIONAL_STEPS
+from pytrtplugins.passes import prepare, quantize
+from pytrtplugins.tensor import DType
+from tests.engines.cudnn.conftest import darknet_model
+from tests.engines.cudnn.host import run_on_host
+
+NETWORKS = ["yolov2-animals.cfg", "yolov3-tiny.cfg", "resnet18.cfg", "yolov2-tiny-voc.cfg"]
+PLANNED = [name for name in OPTIONAL_STEPS if name not in ("tactics", "graph", "streams", "own-kernels")]
+
+
+def relative(found, wanted):
+    return np.linalg.norm(found.astype(np.float64) - wanted) / np.linalg.norm(wanted)
+
+
+def by_reference(model, inputs, precision="fp32"):
+    with ptp.build(model, engine="reference", precision=precision).create_context() as context:
+        return context.run(inputs)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_network_gives_the_reference_engines_numbers_in_fp32(name, tmp_path):
+    model, inputs = darknet_model(name, tmp_path, size=32)
+    found, _ = run_on_host(model, inputs)
+    for output, wanted in by_reference(model, inputs).items():
+        assert found[output].dtype == np.float32
+        assert relative(found[output], wanted) < 5e-6
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_in_fp16_it_stays_within_half_precisions_rounding(name, tmp_path):
+    model, inputs = darknet_model(name, tmp_path, size=32)
+    found, _ = run_on_host(model, inputs, DType.FLOAT16)
+    for output, wanted in by_reference(model, inputs).items():
+        assert relative(found[output], wanted) < 4e-3
+
+
+@pytest.mark.parametrize("name", ["yolov2-animals.cfg", "resnet18.cfg"])
+def test_in_int8_it_equals_the_integer_sums_of_the_reference_engine(name, tmp_path):
+    model, inputs = darknet_model(name, tmp_path, size=32)
+    table = calibrate(model, MinMaxCalibrator([inputs]), engine="onnxruntime", progress=False)
+    quantized = quantize(model, table)
+    found, execution = run_on_host(prepare(quantized), inputs)
+    kinds = [
+        execution.plan.tensors[step.inputs[0]].format.dtype for step in execution.plan.steps if step.kind == "conv"
+    ]
+    assert kinds.count(DType.INT8) >= len(kinds) - 1
+    for output, wanted in by_reference(quantized, inputs, "int8").items():
+        assert relative(found[output], wanted) < 3e-3
+
+
+@pytest.mark.parametrize("step", PLANNED)
+def test_without_a_step_the_numbers_stay(step, tmp_path):
+    model, inputs = darknet_model("yolov2-animals.cfg", tmp_path, size=32)
+    table = calibrate(model, MinMaxCalibrator([inputs]), engine="onnxruntime", progress=False)
+    quantized = prepare(quantize(model, table))
+    for net in (model, quantized):
+        full, _ = run_on_host(net, inputs)
+        less, _ = run_on_host(net, inputs, without=(step,))
+        for output, wanted in full.items():
+            np.testing.assert_allclose(less[output], wanted, rtol=2e-5, atol=2e-6)
+
+
+def test_the_direct_kernel_runs_a_whole_network(tmp_path):
+    model, inputs = darknet_model("yolov2-tiny-voc.cfg", tmp_path, size=32)
+    found, _ = run_on_host(model, inputs, direct=True)
+    for output, wanted in by_reference(model, inputs).items():
+        assert relative(found[output], wanted) < 5e-6
+
+
+def test_free_dims_take_any_batch(tmp_path):
+    model, one = darknet_model("yolov2-tiny-voc.cfg", tmp_path, size=32, batch="dynamic")
+    many = {"data": np.concatenate([one["data"] + shift for shift in (0, 1, 2)]).astype(np.float32)}
+    found, _ = run_on_host(model, many)
+    alone, _ = run_on_host(model, {"data": many["data"][2:]})
+    for output, value in found.items():
+        np.testing.assert_allclose(value[2:], alone[output], rtol=1e-5, atol=1e-6)
