@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from .._files import sha256_hex
 from .._optional import require
 from ..calibration import CalibrationTable, Calibrator
+from ..calibration.sidecar import Sidecar
 from ..errors import MissingExtraError, UsageError
 from ..passes import load_model, prepare
 from .base import BuildOptions
@@ -21,7 +23,7 @@ from .base import BuildOptions
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["calibrate", "float_tensors", "network_digest"]
+__all__ = ["calibrate", "fitting_table", "float_tensors", "network_digest"]
 
 
 def calibrate(
@@ -69,6 +71,30 @@ def calibrate(
                     calibrator.observe(name, array)
             advance(count)
     return calibrator.compute_table()
+
+
+def fitting_table(
+    calibration: CalibrationTable | str | Path, model: onnx.ModelProto, required: Sequence[str]
+) -> CalibrationTable:
+    """A table, or that of a cache file, once it is known to be this network's.
+
+    Args:
+        calibration: A table, or the path of a calibration cache.
+        model: A prepared model.
+        required: Tensors without which it cannot be quantized.
+
+    Raises:
+        CalibrationTableError: it is broken, or was made for another network.
+    """
+    tensors = float_tensors(model)
+    if isinstance(calibration, CalibrationTable):
+        calibration.check_fits(tensors, required=required)
+        return calibration
+    table, sidecar = CalibrationTable.read(calibration), Sidecar.read(calibration)
+    belongs = sidecar is not None and sidecar.table == sha256_hex(Path(calibration))
+    digests = (sidecar.network, network_digest(model)) if sidecar is not None and belongs and sidecar.network else None
+    table.check_fits(tensors, required=required, path=calibration, digests=digests)
+    return table
 
 
 def float_tensors(model: onnx.ModelProto) -> tuple[str, ...]:

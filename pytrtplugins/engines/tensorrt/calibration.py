@@ -13,10 +13,14 @@ import numpy.typing as npt
 
 from ...calibration import CalibrationTable, Calibrator
 from ...errors import CalibrationError, NoDataError
+from ...passes import quantized_tensors
+from ..calibrate import fitting_table, float_tensors, network_digest
 from ._api import Api
 from .collected import guarded
 
 if TYPE_CHECKING:
+    import onnx
+
     from .device import Device
 
 __all__ = ["CalibrationSource", "make_calibrator"]
@@ -29,30 +33,21 @@ class CalibrationSource:
 
     Args:
         calibration: A calibrator, a table, or the path of a cache.
-        tensors: Names of the network's float tensors.
-        required: Those without which it cannot be quantized.
-        network: Digest of the network.
+        model: The prepared model.
 
     Raises:
         CalibrationTableError: a table is broken or was made for another network.
     """
 
-    def __init__(
-        self,
-        calibration: Calibrator | CalibrationTable | str | Path,
-        tensors: Sequence[str],
-        required: Sequence[str],
-        network: str,
-    ) -> None:
+    def __init__(self, calibration: Calibrator | CalibrationTable | str | Path, model: onnx.ModelProto) -> None:
         self.calibrator = calibration if isinstance(calibration, Calibrator) else None
-        self._network = network
-        if self.calibrator is not None:
-            self.table = self.calibrator.cached_table(tensors, network=network, required=required)
-            self.algorithm = self.calibrator.get_algorithm() if self.table is None else self.table.algorithm
+        self._network, required = network_digest(model), quantized_tensors(model)
+        if isinstance(calibration, Calibrator):
+            self.table = calibration.cached_table(float_tensors(model), network=self._network, required=required)
+            self.algorithm = calibration.get_algorithm() if self.table is None else self.table.algorithm
         else:
-            table = calibration if isinstance(calibration, CalibrationTable) else CalibrationTable.read(calibration)  # type: ignore[arg-type]
-            table.check_fits(tensors, required=required)
-            self.table, self.algorithm = table, table.algorithm
+            self.table = fitting_table(calibration, model, required)
+            self.algorithm = self.table.algorithm
 
     def images(self) -> Iterator[Mapping[str, npt.NDArray[Any]]]:
         """One image at a time, each input with a batch of 1."""

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...calibration import CalibrationTable, Calibrator
 from ...errors import BuildError, EngineError, UnavailableError
-from ...passes import quantized_tensors
 from ...registry import PluginKey
 from ...tensor import DType
 from ..base import Availability, BuildOptions, Engine, ExecutionContext
-from ..calibrate import float_tensors, network_digest
 from . import _api
 from .builder import build_plan
 from .calibration import CalibrationSource, make_calibrator
@@ -97,9 +95,7 @@ class TensorrtEngine(Engine):
             return None
         if isinstance(calibration, Calibrator):
             calibration.bind({info.name: _dims(info) for info in model.graph.input})
-        tensors = float_tensors(model)
-        source = CalibrationSource(calibration, tensors, quantized_tensors(model), network_digest(model))
-        return cls(model, options, calibration=source)
+        return cls(model, options, calibration=CalibrationSource(calibration, model))
 
     @classmethod
     def restore(cls, model: onnx.ModelProto, options: BuildOptions, payload: bytes) -> Engine:
@@ -117,6 +113,7 @@ class TensorrtEngine(Engine):
         return {
             "tensorrt": self.api.version,
             "version_compatible": self._settings.version_compatible,
+            "cuda": f"cuda:{self.device.index}",
             "device": self.device.name,
             "compute_capability": self.device.capability,
             "plugins": [list(key) for key in self._keys],
@@ -134,7 +131,7 @@ class TensorrtEngine(Engine):
         reason = _version_problem(api, str(requirements.get("tensorrt")), compatible)
         if reason:
             return reason
-        device = find_device()
+        device = find_device(requirements.get("cuda"))
         if requirements.get("compute_capability") != device.capability:
             return (
                 f"it was built for {requirements.get('device')} (compute capability "

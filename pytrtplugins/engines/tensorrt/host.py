@@ -102,6 +102,8 @@ class PluginHost:
         tensors = self._descs(descs, num_inputs)
         if not self.plugin.supports_format(position, tensors):
             return False
+        if self._computes and tensors[position].layout != "linear":
+            return False  # compute gets arrays, whose order is that of their axes
         if position < num_inputs:
             return True
         inputs = [desc.dtype for desc in tensors[:num_inputs]]

@@ -116,6 +116,14 @@ def test_a_plugin_that_the_engine_names_and_nobody_registered_is_named(tensorrt)
         engine.TensorrtEngine.check_requirements(requirements)
 
 
+def test_an_engine_is_checked_on_the_gpu_that_it_was_built_for(runtime, monkeypatch):
+    asked = []
+    monkeypatch.setattr(engine, "find_device", lambda name=None: asked.append(name) or fake_device())
+    requirements = {"tensorrt": runtime.version, "version_compatible": True, "compute_capability": "9.0", "plugins": []}
+    assert engine.TensorrtEngine.check_requirements({**requirements, "cuda": "cuda:1"}) == ""
+    assert asked == ["cuda:1"]
+
+
 @pytest.mark.parametrize("plugins", [None, "Affine", [1], [["a", "b"]], [["a", "b", 3]]])
 def test_forged_requirements_are_refused(tensorrt, plugins):
     requirements = {"tensorrt": tensorrt.version, "compute_capability": "9.0", "plugins": plugins}

@@ -195,9 +195,8 @@ def test_a_layout_with_channels_innermost_reaches_a_plugin_that_takes_it(driver)
     if not hasattr(driver.trt, "TensorFormat"):
         pytest.skip("the lean package has no TensorFormat")
 
-    @ptp.plugin(namespace="test.tensorrt")
     class Interleaved(ptp.Plugin):
-        """Takes NHWC only."""
+        """Takes NHWC only, and computes, which knows the order of axes alone."""
 
         def output_dims(self, x):
             return x
@@ -208,7 +207,14 @@ def test_a_layout_with_channels_innermost_reaches_a_plugin_that_takes_it(driver)
         def supports_format(self, position, descs):
             return descs[position].layout == "nhwc" and descs[position].dtype == DType.FLOAT16
 
-    made = driver.create(Interleaved())
+    class Enqueuing(Interleaved):
+        """Takes NHWC, and knows what it gets."""
+
+        def enqueue(self, inputs, outputs, workspace, stream):
+            outputs[0][...] = inputs[0]
+
     dims = (1, 4, 2, 2)
-    assert driver.accepts(made, [driver.desc(dims, DType.FLOAT16, layout="HWC")] * 2, 1)
-    assert not driver.accepts(made, [driver.desc(dims, DType.FLOAT16)] * 2, 1)
+    for cls, taken in ((Interleaved, False), (Enqueuing, True)):
+        made = driver.create(ptp.plugin(namespace="test.tensorrt")(cls)())
+        assert driver.accepts(made, [driver.desc(dims, DType.FLOAT16, layout="HWC")] * 2, 1) == taken
+        assert not driver.accepts(made, [driver.desc(dims, DType.FLOAT16)] * 2, 1)

@@ -131,6 +131,14 @@ def test_too_few_images_for_one_batch_are_no_data(ten):
         )
 
 
+def test_a_cache_whose_sidecar_names_another_network_is_refused(ten, tmp_path):
+    calibrator = MinMaxCalibrator(cache=tmp_path / "x.cache")
+    model = prepare(conv_net())
+    calibrator.store_table(table_of(model, "MinMaxCalibration"), network="of another network")
+    with pytest.raises(CalibrationTableError, match="another network"):
+        build(model, precision="int8", calibration=tmp_path / "x.cache", settings=IMPLICIT)
+
+
 def test_a_table_of_another_network_is_refused_before_the_build(ten):
     with pytest.raises(CalibrationTableError, match="another network"):
         build(conv_net(), precision="int8", calibration=CalibrationTable({"elsewhere": 1.0}), settings=IMPLICIT)
