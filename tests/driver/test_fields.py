@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytrtplugins.engines.tensorrt.creators import register, unregister
-from pytrtplugins.layers import Region, Reorg
+from pytrtplugins.layers import Region, Reorg, Yolo
 
 from .driver import Refused
 from .user_plugins import Everything, Scale
@@ -46,6 +46,7 @@ def test_cpp_writes_the_fields_that_it_read_as_python_does(in_cpp, **values):
 
 @pytest.mark.parametrize("plugin", [
     Everything(texts=(), table=np.zeros(3)), Scale(), Reorg(stride=3, reverse=True), Region(), Region(anchors=(1, 2), num=1),
+    Yolo(anchors=(1, 2), mask=(0,), scale_x_y=1.1),
     Everything(texts=("a",), text="a\0")], ids=repr)  # fmt: skip
 def test_both_languages_write_the_same_fields(driver, plugin):
     saved = []
@@ -57,7 +58,7 @@ def test_both_languages_write_the_same_fields(driver, plugin):
     assert_same_items(*saved)
 
 
-@pytest.mark.parametrize("cls", [Everything, Reorg, Region])
+@pytest.mark.parametrize("cls", [Everything, Reorg, Region, Yolo])
 def test_both_creators_announce_the_same_fields(driver, cls):
     register(cls)
     declared = driver.declared(cls)
@@ -105,3 +106,8 @@ def test_wrong_fields_are_refused_with_the_reason(in_cpp, items, reason):
 def test_fields_that_fit_the_types_and_not_each_other_are_refused(driver):
     with driver.offered(Reorg, "c++"), pytest.raises(Refused, match="stride: expected at least 1, found 0"):
         driver.create(Reorg, [("stride", "INT32", np.zeros(1, np.int32))])
+
+
+def test_fields_without_a_default_are_required(driver):
+    with driver.offered(Yolo, "c++"), pytest.raises(Refused, match=r"Yolo\.mask: expected indices of the 0 anchors"):
+        driver.create(Yolo, [])

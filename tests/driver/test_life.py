@@ -16,7 +16,7 @@ from pytrtplugins.tensor import DType
 from .driver import CHW32, FP8, HWC, RUNTIME, Refused
 from .user_plugins import Everything, MeanAndRest, NonZero, Rescale, Scale
 
-IN_CPP = (Reorg, Region, Scale, MeanAndRest, Everything, NonZero)
+IN_CPP = (Reorg, Region, Yolo, Scale, MeanAndRest, Everything, NonZero)
 TABLE = np.arange(6, dtype=np.int64).reshape(2, 3)
 CASES = [
     (Reorg(stride=2), (2, 8, 4, 6)),
@@ -24,6 +24,8 @@ CASES = [
     (Region(classes=3, num=2, softmax=True, anchors=(1, 2, 3, 4)), (2, 16, 3, 5)),
     (Region(classes=4, num=2, tree=(-1, -1, 0, 0)), (1, 18, 2, 2)),
     (Yolo(anchors=(1, 2, 3, 4), mask=(0, 1), classes=3), (1, 16, 3, 3)),
+    (Yolo(anchors=(1, 2, 3, 4), mask=(1,), classes=2, scale_x_y=1.05, new_coords=True), (2, 7, 3, 2)),
+    (Yolo(anchors=(1, 2, 3, 4), mask=(1,), classes=2, scale_x_y=1.2), (2, 7, 3, 2)),
     (Scale(factor=0.3), (2, 3, 4)),
     (MeanAndRest(), (3, 4, 5, 2)),
     (Everything(number=2**40, texts=("x", ""), table=TABLE, numbers=(), text="größe"), (2, 2)),
@@ -166,7 +168,7 @@ def test_dims_that_do_not_agree_are_refused_before_they_are_used(driver, languag
             driver.checked("shape_change", made, byref(wrong))
 
 
-@pytest.mark.parametrize(("plugin", "dims"), CASES[:3], ids=repr)
+@pytest.mark.parametrize(("plugin", "dims"), CASES[:5], ids=repr)
 def test_channels_may_lie_innermost(driver, plugin, dims):
     x = array(dims)
     (expected,) = plugin.all_outputs([x])
