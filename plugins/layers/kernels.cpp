@@ -26,7 +26,7 @@ void launchHead(TensorDesc const& desc, void const* x, void* y, HeadTable const&
     headOn(desc, x, y, table, Device::kCPU, stream.handle);
 }
 
-void HeadTable::add(Kind kind, int begin, int end) {
+void HeadTable::add(int32_t kind, int begin, int end) {
     if (kind == kSOFTMAX && begin < end) mSlots.insert(mSlots.end(), {kind, begin, end});
     for (int entry = begin; kind != kSOFTMAX && entry < end; ++entry) {
         mSlots.insert(mSlots.end(), {kind, entry, entry + 1});

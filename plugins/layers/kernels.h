@@ -28,20 +28,27 @@ void launchReorg(TensorDesc const& desc, void const* x, void* y, int stride, boo
 // head.cu's table: what is done to which entries of a box.
 class HeadTable {
 public:
-    enum Kind : int32_t { kAS_IS, kLOGISTIC, kSOFTMAX };
+    enum Kind : int32_t { kAS_IS, kLOGISTIC, kSOFTMAX, kSTRETCHED = 4 };  // the last goes with the first two
 
-    explicit HeadTable(int entries) : mEntries(entries) {}
+    explicit HeadTable(int entries, float factor = 1.0f, float summand = 0.0f)
+        : mEntries(entries), mFactor(factor), mSummand(summand) {}
 
-    void add(Kind kind, int begin, int end);
+    void add(int32_t kind, int begin, int end);
     void upload();  // for a GPU, where there is one; copies of the table share what is there
 
     int entries() const { return mEntries; }
+    float factor() const { return mFactor; }  // of the stretched entries
+    float summand() const { return mSummand; }
     int count() const { return static_cast<int>(mSlots.size() / 3); }
     int32_t const* on(Device device) const;
-    bool operator==(HeadTable const& other) const { return mEntries == other.mEntries && mSlots == other.mSlots; }
+    bool operator==(HeadTable const& other) const {
+        return mEntries == other.mEntries && mFactor == other.mFactor && mSummand == other.mSummand
+               && mSlots == other.mSlots;
+    }
 
 private:
     int mEntries;
+    float mFactor, mSummand;
     std::vector<int32_t> mSlots;
     std::shared_ptr<int32_t const> mUploaded;
 };

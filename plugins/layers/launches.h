@@ -54,7 +54,8 @@ void headOf(TensorDesc const& desc, void const* from, void* to, HeadTable const&
     bool const nhwc = desc.layout == Layout::kNHWC;
     PytrtThreads const threads = nhwc ? pytrt_dims(rows, area, images) : pytrt_dims(area, rows, images);
     PYTRT_LAUNCH(head<T>, threads, dim3(64, 4), queue, static_cast<T const*>(from), static_cast<T*>(to), slots,
-                 table.count(), static_cast<int>(boxes), table.entries(), static_cast<int>(area), nhwc, 1.0f, 0.0f);
+                 table.count(), static_cast<int>(boxes), table.entries(), static_cast<int>(area), nhwc, table.factor(),
+                 table.summand());
 }
 
 inline void headOn(TensorDesc const& desc, void const* x, void* y, HeadTable const& table, Device device, Queue queue) {
