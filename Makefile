@@ -1,5 +1,6 @@
 # make demo    set up everything, then find the animals on a photo with YOLOv2 in INT8
 # make test    set up everything, then run the tests
+# make native  plugins in C++: what joins them and Python, and the package's own layers
 # make lint    style and types        make bench   the benchmarks, with table and chart in docs/
 # make test-tensorrt    plugins in the plugin registries of TensorRT 10 and 11; with TENSORRT_INCLUDE=/path/to/10:/path/to/11,
 #                       the headers that NVIDIA publishes, driven from C++ too
@@ -16,16 +17,20 @@ PHOTOS ?= chelsea astronaut $(wildcard /usr/share/darknet/data/dog.jpg)
 TENSORRT ?= 10.16.1.11 11.4.0.106
 TENSORRT_READY := $(TENSORRT:%=$(VENV)-tensorrt-%/.ready)
 
-.PHONY: demo test test-minimal test-tensorrt test-triton tensorrt test-slow lint bench clean
+.PHONY: demo test native test-minimal test-tensorrt test-triton tensorrt test-slow lint bench clean
 .DELETE_ON_ERROR:
 
 demo: $(READY)
 	$(BIN)/python samples/yolov2.py --int8 --output predictions.png $(PHOTOS)
 
 test: $(READY)
+	@$(BIN)/python -m pytrtplugins.native --if-possible
 	@command -v cc >/dev/null || echo "No C compiler: comparisons with darknet are skipped. Do: apt-get install g++"
 	@test -e /usr/lib/darknet/libdarknet.so || echo "No libdarknet: comparisons with it are skipped. Do: apt-get install darknet"
 	$(BIN)/python -m pytest -m "not slow"
+
+native: $(READY)
+	$(BIN)/python -m pytrtplugins.native
 
 test-minimal:
 	rm -rf build/minimal && $(PYTHON) -m venv build/minimal
