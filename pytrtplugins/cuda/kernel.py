@@ -159,10 +159,12 @@ class CudaKernel:
         """
         self.prepare_element(self._element(dtype))
 
-    def prepare_element(self, element: str | None) -> None:
-        """The same, by the C type that stands for T."""
+    def prepare_element(self, element: str | None, constants: Iterable[Constant] = ()) -> None:
+        """The same, by the C type that stands for T; ``constants`` are copied to the GPU."""
         if self.backend != "host" and not gpu.gpu_reason(self._gpu_backend()):
             self._load("device", element)
+            for constant in constants:
+                gpu.driver(self._gpu_backend()).upload(constant)
 
     def compile(self, dtype: DType | str | None = None, *, architecture: str = "sm_75", form: str = "cubin") -> bytes:
         """Compile with nvcc, for any GPU and without one.

@@ -176,8 +176,8 @@ class LaunchRecord:
         return x, y, z
 
     def prepare(self) -> None:
-        """Compile the kernel for the current GPU, if there is one."""
-        self.kernel.prepare_element(self.element)
+        """Compile the kernel for the current GPU, if there is one, and copy its constants there."""
+        self.kernel.prepare_element(self.element, [value for value in self.arguments if isinstance(value, Constant)])
 
 
 class _Recorders(threading.local):
