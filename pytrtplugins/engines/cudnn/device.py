@@ -129,8 +129,10 @@ class CudaDevice:
             ) from error
 
     def upload(self, array: npt.NDArray[Any]) -> Any:
-        """A copy."""
-        return self.xp.asarray(array)
+        """A copy, complete when this returns."""
+        copy = self.xp.asarray(array)
+        self.xp.cuda.get_current_stream().synchronize()
+        return copy
 
     def new_pool(self) -> Any:
         """A memory pool of CuPy's."""

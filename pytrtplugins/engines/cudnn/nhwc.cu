@@ -144,3 +144,44 @@ __global__ void reformat(const void* x, int x_kind, long long xn, long long xc, 
     float const value = channel < c ? load(x, image * xn + channel * xc + row * xh + column * xw, x_kind) * x_step : 0.0f;
     store(y, image * yn + channel * yc + row * yh + column * yw, y_kind, value, y_step);
 }
+
+template <typename T> struct alignas(16) Vector { T values[16 / sizeof(T)]; };
+
+// The largest value of each window, 16 bytes of channels a thread. threads = pixels of y * c / (16 / sizeof(T)).
+template <typename T>
+__global__ void max_pool(const T* x, T* y, int n, int h, int w, int c, int x_pitch, int oh, int ow, int y_pitch, int r, int s,
+                         int stride_h, int stride_w, int pad_h, int pad_w) {
+    constexpr int lanes = 16 / sizeof(T);
+    unsigned const index = blockIdx.x * blockDim.x + threadIdx.x, runs = static_cast<unsigned>(c) / lanes;
+    int const channel = static_cast<int>(index % runs) * lanes, pixel = static_cast<int>(index / runs);
+    if (pixel >= n * oh * ow) return;
+    int const top = pixel / ow % oh * stride_h - pad_h, left = pixel % ow * stride_w - pad_w, image = pixel / ow / oh;
+    Vector<T> best;
+    bool first = true;
+    for (int i = max(top, 0); i < min(top + r, h); ++i) {
+        for (int j = max(left, 0); j < min(left + s, w); ++j) {
+            Vector<T> const found = *reinterpret_cast<const Vector<T>*>(
+                x + ((static_cast<long long>(image) * h + i) * w + j) * x_pitch + channel);
+            for (int lane = 0; lane < lanes; ++lane) {
+                float const value = static_cast<float>(found.values[lane]);
+                if (first || value > static_cast<float>(best.values[lane]) || value != value) best.values[lane] = found.values[lane];
+            }
+            first = false;
+        }
+    }
+    *reinterpret_cast<Vector<T>*>(y + static_cast<long long>(pixel) * y_pitch + channel) = best;
+}
+
+// Photos: planes of float32 → pixels of up to 16 bytes, channels from c on zero. threads = n * area.
+template <typename T>
+__global__ void pixels(const float* x, T* y, int n, int c, int area, float step) {
+    unsigned const index = blockIdx.x * blockDim.x + threadIdx.x;
+    if (index >= static_cast<unsigned>(n) * area) return;
+    constexpr int lanes = 16 / sizeof(T), kind = sizeof(T) == 4 ? FLOAT : sizeof(T) == 2 ? HALF : INT8;
+    const float* planes = x + static_cast<long long>(index / area) * c * area + index % area;
+    Vector<T> pixel;
+    for (int lane = 0; lane < lanes; ++lane) {
+        store(pixel.values, lane, kind, lane < c ? planes[static_cast<long long>(lane) * area] : 0.0f, step);
+    }
+    *reinterpret_cast<Vector<T>*>(y + static_cast<long long>(index) * lanes) = pixel;
+}

@@ -160,9 +160,9 @@ class ConvSelector:
         """
         problem = conv_problem(step, plan, self.tensor_cores)
         with self._lock:
-            operands = self._operands.get(step.name)
+            operands = self._operands.get(step.outputs[0])
             if operands is None:
-                operands = self._operands[step.name] = conv_operands(step, plan.constants)
+                operands = self._operands[step.outputs[0]] = conv_operands(step, plan.constants)
             choice = self._choice(problem, operands, step)
             provider = next((each for each in self.providers if each.name == choice.provider), None)
             if provider is None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...cuda import CudaKernel
+from ...cuda import CudaKernel, launches_kernels
 from ...cuda.prepare import prepare_plugin
 from ...errors import BuildError
 from ...plugin import Plugin
@@ -28,6 +28,8 @@ Launch = Callable[[Any], None]
 
 _SOURCE = Path(__file__).parent / "nhwc.cu"
 _POOL = CudaKernel.from_file(_SOURCE, "pool")
+_MAX_POOL = CudaKernel.from_file(_SOURCE, "max_pool")
+_PIXELS = CudaKernel.from_file(_SOURCE, "pixels")
 _REFORMAT = CudaKernel.from_file(_SOURCE, "reformat")
 _KNOWN_WHILE_PLANNED = {
     "Reshape": (1,), "Squeeze": (1,), "Unsqueeze": (1,), "Expand": (1,), "Slice": (1, 2, 3, 4), "Split": (1,),
@@ -115,6 +117,14 @@ class StepBuilder:
         (n, c, h, w), (_, _, oh, ow) = x.format.dims, y.format.dims
         channels = c if c % y.format.vector == 0 else min(x.format.pitch, y.format.pitch)
         pads = tuple(at.get("pads", (0, 0, 0, 0)))
+        aligned = all(form.pitch % form.vector == 0 and channels % form.vector == 0 for form in (x.format, y.format))
+        if aligned and step.op == "MaxPool":
+            few = (
+                n, h, w, channels, x.format.pitch, oh, ow, y.format.pitch, tuple(at["kernel_shape"]),
+                tuple(at.get("strides", (1, 1))), pads[:2],
+            )  # fmt: skip
+            runs = n * oh * ow * channels // x.format.vector
+            return lambda stream: _MAX_POOL.launch(x.flat, y.flat, *few, threads=runs, stream=stream)
         numbers = (
             n, h, w, channels, x.format.pitch, oh, ow, y.format.pitch, tuple(at["kernel_shape"]),
             tuple(at.get("strides", (1, 1))), pads[:2], step.op == "AveragePool", bool(at.get("count_include_pad", 0)),
@@ -153,7 +163,8 @@ class StepBuilder:
         workspace = self.device.allocate(size) if size else None
         plugin.initialize()
         self.plugins.append(plugin)
-        prepare_plugin(plugin, ins, outs, size)
+        if launches_kernels(type(plugin)):
+            prepare_plugin(plugin, ins, outs, size)
         arrays = [[t.flat.reshape(t.format.dims) for t in tensors] for tensors in (inputs, outputs)]
         return lambda stream: plugin.enqueue(arrays[0], arrays[1], workspace, stream)
 
@@ -191,6 +202,8 @@ def reformat(x: Tensor, y: Tensor, x_step: float = 1.0, y_step: float = 1.0) -> 
     """Another type, layout or step of the same values."""
     image, form = _as_image(x.format), _as_image(y.format)
     n, c, h, w = form.dims
+    if x.format.dtype is DType.FLOAT32 and not image.nhwc and form.pitch == form.vector and x_step == 1.0:
+        return lambda stream: _PIXELS.launch(x.flat, y.flat, n, c, h * w, y_step, threads=n * h * w, stream=stream)
     padded = min(form.pitch, -(-c // form.vector) * form.vector) if form.nhwc and c % form.vector else c
     numbers = (
         KINDS[x.format.dtype], image.strides, x_step, y.flat, KINDS[y.format.dtype], form.strides, y_step,
