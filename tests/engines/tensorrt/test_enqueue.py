@@ -34,7 +34,7 @@ class Asked(CudaKernel):
 
     elements: ClassVar[list[str | None]] = []
 
-    def prepare_element(self, element):
+    def prepare_element(self, element, *constants):
         self.elements.append(element)
 
 
