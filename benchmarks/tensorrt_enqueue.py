@@ -159,7 +159,9 @@ class DeviceArrays(Arrays):
         return DeviceMemory()
 
     def array(self, values: Any) -> Any:
-        return self._cupy.asarray(values)
+        array = self._cupy.asarray(values)
+        self._cupy.cuda.get_current_stream().synchronize()  # the copy is queued there, and kernels on another stream
+        return array
 
     def address(self, array: Any) -> int:
         return int(array.data.ptr)

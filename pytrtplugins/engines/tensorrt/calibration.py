@@ -101,6 +101,7 @@ def make_calibrator(api: Api, source: CalibrationSource, batch: int, device: Dev
             arrays = [np.concatenate([_image(image, name) for image in images]) for name in names]
             with device.cupy.cuda.Device(device.index):
                 self._held = [device.cupy.asarray(np.ascontiguousarray(array)) for array in arrays]
+                device.cupy.cuda.get_current_stream().synchronize()  # TensorRT reads on streams of its own
             self.batches += 1
             return [int(array.data.ptr) for array in self._held]
 
