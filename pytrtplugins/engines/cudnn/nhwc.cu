@@ -10,7 +10,7 @@ __device__ __forceinline__ float load(const void* x, long long i, int kind) {
     if (kind == FLOAT) return static_cast<const float*>(x)[i];
     if (kind == HALF) return static_cast<float>(static_cast<const __half*>(x)[i]);
     if (kind == INT8) return static_cast<float>(static_cast<const int8_t*>(x)[i]);
-    return static_cast<float>(static_cast<const uint8_t*>(x)[i]);
+    return static_cast<float>(static_cast<const unsigned char*>(x)[i]);
 }
 
 // Integers: value / step, rounded to even, saturated.
@@ -24,7 +24,7 @@ __device__ __forceinline__ void store(void* y, long long i, int kind, float valu
         static_cast<int8_t*>(y)[i] = static_cast<int8_t>(code < -128.0f ? -128.0f : code > 127.0f ? 127.0f : code);
     } else {
         float const code = rintf(__fdiv_rn(value, step));
-        static_cast<uint8_t*>(y)[i] = static_cast<uint8_t>(code < 0.0f ? 0.0f : code > 255.0f ? 255.0f : code);
+        static_cast<unsigned char*>(y)[i] = static_cast<unsigned char>(code < 0.0f ? 0.0f : code > 255.0f ? 255.0f : code);
     }
 }
 

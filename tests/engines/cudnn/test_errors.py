@@ -1,0 +1,113 @@
+"""What cannot be run or built, said in words, without a GPU."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import pytrtplugins as ptp
+from pytrtplugins.engines.base import BuildOptions
+from pytrtplugins.engines.cudnn import CudnnEngine
+from pytrtplugins.engines.cudnn.conv import ConvProblem
+from pytrtplugins.engines.cudnn.engine import _batches, _device_number, _float_type
+from pytrtplugins.engines.cudnn.format import channels_last
+from pytrtplugins.engines.cudnn.lower import lower
+from pytrtplugins.engines.cudnn.planner import make_plan
+from pytrtplugins.errors import BuildError, PrecisionError, UnavailableError, UsageError
+from pytrtplugins.passes import prepare
+from pytrtplugins.tensor import DType
+from tests.passes.nets import Net
+
+HIDDEN = """
+import sys
+for name in sys.argv[1:]:
+    sys.modules[name] = None
+import pytrtplugins as ptp
+from pytrtplugins.engines.cudnn import CudnnEngine
+print(CudnnEngine.availability().reason)
+try:
+    ptp.build("no.onnx", engine="cudnn")
+except ptp.errors.UnavailableError as error:
+    print(error)
+"""
+
+
+def test_without_cupy_the_reason_says_what_to_install():
+    done = subprocess.run([sys.executable, "-c", HIDDEN, "cupy"], capture_output=True, text=True, check=True)
+    assert done.stdout.count("'cupy-cuda13x'") == 2
+    assert done.stdout.count('Do: pip install "pytrtplugins[cudnn]"') == 2
+
+
+def test_a_machine_without_the_engine_refuses_to_build_with_the_reason():
+    reason = CudnnEngine.availability().reason
+    if not reason:
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(UnavailableError, match="engine 'cudnn' cannot be used here"):
+        ptp.build(Net().model("data"), engine="cudnn")
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp8"])
+def test_a_precision_that_it_lacks_is_refused_with_those_that_it_has(precision):
+    with pytest.raises(PrecisionError, match="it has fp32, tf32, fp16, int8"):
+        CudnnEngine.check_precision(precision)
+
+
+@pytest.mark.parametrize(
+    ("settings", "check"),
+    [
+        ({"batch": 0}, _batches),
+        ({"batch": [1, "8"]}, _batches),
+        ({"batch": []}, _batches),
+        ({"float": "int8"}, _float_type),
+    ],
+)
+def test_wrong_settings_are_usage_errors(settings, check):
+    with pytest.raises(UsageError, match=next(iter(settings))):
+        check(BuildOptions("int8", settings=settings))
+
+
+def test_settings_have_the_values_that_they_say():
+    assert _batches(BuildOptions()) == (1,)
+    assert _batches(BuildOptions(settings={"batch": [1, 8]})) == (1, 8)
+    assert _float_type(BuildOptions("int8")) is DType.FLOAT16
+    assert _float_type(BuildOptions("int8", settings={"float": "float32"})) is DType.FLOAT32
+    assert _float_type(BuildOptions("fp16")) is DType.FLOAT16
+    assert _float_type(BuildOptions("tf32")) is DType.FLOAT32
+
+
+def test_devices_are_cuda_with_a_number():
+    assert [_device_number(name) for name in (None, "cuda", "cuda:0", "cuda:3")] == [0, 0, 0, 3]
+    for name in ("CPU", "cuda:x", "gpu"):
+        with pytest.raises(UnavailableError, match="Do: pytrt devices"):
+            _device_number(name)
+
+
+def test_an_operator_that_it_lacks_is_named_with_its_node():
+    net = Net()
+    model = prepare(net.model(net.add("LpNormalization", [net.conv("data", "a")], "odd", axis=1)))
+    with pytest.raises(BuildError, match=r"ai\.onnx::LpNormalization \(node 'odd'\)[\s\S]*Do: write it as a plugin"):
+        make_plan(lower(model), {"N": 1}, DType.FLOAT32)
+
+
+def test_interpolation_is_refused_rather_than_rounded():
+    net = Net()
+    scales = net.constant("scales", np.array([1, 1, 2, 2], np.float32))
+    model = prepare(net.model(net.add("Resize", [net.conv("data", "a"), "", scales], "big", mode="linear")))
+    with pytest.raises(BuildError, match="Resize"):
+        make_plan(lower(model), {"N": 1}, DType.FLOAT32)
+
+
+def test_a_problems_key_tells_apart_what_needs_other_kernels():
+    x, y = channels_last((1, 32, 8, 8), DType.FLOAT16), channels_last((1, 64, 8, 8), DType.FLOAT16)
+    base = ConvProblem(x, y, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1)
+    others = [
+        ConvProblem(channels_last((8, 32, 8, 8), DType.FLOAT16), y, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1),
+        ConvProblem(x, y, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1, "leaky", (0.1, 0.0)),
+        ConvProblem(x, y, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1, residual=y),
+        ConvProblem(x, y, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1, tensor_cores=False),
+    ]
+    assert len({problem.key for problem in (base, *others)}) == 5
+    assert base.flops == 2 * 64 * 8 * 8 * 32 * 9

@@ -1,0 +1,163 @@
+"""Lowering and fusion: what becomes of standard operators, and that the numbers stay."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import pytrtplugins as ptp
+from pytrtplugins.calibration import MinMaxCalibrator
+from pytrtplugins.engines import calibrate
+from pytrtplugins.engines.cudnn.fuse import DOMAIN
+from pytrtplugins.engines.cudnn.lower import OPTIONAL_STEPS, check_without, lower
+from pytrtplugins.errors import UsageError
+from pytrtplugins.onnx_node import node_attributes
+from pytrtplugins.passes import prepare, quantize
+from pytrtplugins.tensor import DType
+from tests.engines.cudnn.host import run_on_host
+from tests.passes.nets import Net, Swap
+
+
+def counted(model):
+    return Counter(node.op_type for node in model.graph.node)
+
+
+def convolutions(model):
+    return {node.output[0]: node_attributes(node) for node in model.graph.node if node.domain == DOMAIN}
+
+
+def same_numbers(model, inputs, without=(), room=2e-5):
+    """Runs the model lowered and as it was."""
+    prepared = prepare(model)
+    found, execution = run_on_host(prepared, inputs, without=without)
+    with ptp.build(prepared, engine="reference").create_context() as context:
+        for name, wanted in context.run(inputs).items():
+            np.testing.assert_allclose(found[name], wanted, rtol=room, atol=room)
+    return execution
+
+
+def data(channels=3, size=8, batch=1):
+    return {"data": np.random.default_rng(2).standard_normal((batch, channels, size, size), dtype=np.float32)}
+
+
+def inception():
+    """A block of three branches whose first 1x1 convolutions read one tensor."""
+    net = Net(channels=8)
+    branches = [net.conv("data", "one", 16, kernel=1)]
+    branches.append(net.conv(net.conv("data", "reduce3", 8, kernel=1), "three", 24, kernel=3))
+    branches.append(net.conv(net.conv("data", "reduce5", 16, kernel=1), "five", 8, kernel=5))
+    return net.model(net.conv(net.add("Concat", branches, "joined", 48, axis=1), "last", 8, kernel=1))
+
+
+def residual_block(behind="Relu"):
+    net = Net(channels=8)
+    first = net.conv("data", "first", 8)
+    second = net.conv(first, "second", 8, leaky=False)
+    added = net.add("Add", [second, first], "added")
+    return net.model(net.conv(net.add(behind, [added], "acted") if behind else added, "last", 4, leaky=False))
+
+
+def test_a_convolution_takes_its_activation_and_keeps_the_tensors_name():
+    net = Net()
+    lowered = lower(prepare(net.model(net.conv(net.conv("data", "a"), "b", leaky=False))))
+    assert counted(lowered) == {"Conv": 2}
+    found = convolutions(lowered)
+    assert list(found) == ["a_leaky", "b"]
+    assert found["a_leaky"]["activation"] == "leaky"
+    assert found["a_leaky"]["bounds"] == pytest.approx([0.1, 0.0])
+    assert found["b"]["activation"] == "linear"
+
+
+@pytest.mark.parametrize(
+    ("op", "operands", "kind"), [("Relu", (), "leaky"), ("Sigmoid", (), "logistic"), ("Clip", (0.0, 6.0), "clip")]
+)
+def test_other_activations_are_fused_too(op, operands, kind):
+    net = Net()
+    names = [net.constant(f"bound{index}", np.float32(value)) for index, value in enumerate(operands)]
+    model = net.model(net.add(op, [net.conv("data", "a", leaky=False), *names], "acted"))
+    assert convolutions(lower(prepare(model)))["acted"]["activation"] == kind
+    same_numbers(model, data())
+
+
+def test_what_something_else_reads_is_not_fused_away():
+    net = Net()
+    plain = net.conv("data", "plain", leaky=False)
+    acted = net.add("Relu", [plain], "acted")
+    model = net.model(acted, plain)
+    assert counted(lower(prepare(model))) == {"Conv": 1, "Relu": 1}
+    same_numbers(model, data())
+
+
+@pytest.mark.parametrize("behind", ["Relu", "Sigmoid", None])
+def test_a_residual_and_what_stands_behind_it_go_into_the_convolution(behind):
+    model = residual_block(behind)
+    lowered = lower(prepare(model))
+    assert counted(lowered) == {"Conv": 3}
+    block = next(node for node in lowered.graph.node if len(node.input) > 3 and node.input[3])
+    assert block.input[3] == "first_leaky"
+    same_numbers(model, data(8))
+
+
+def test_siblings_become_one_convolution_whose_parts_are_views():
+    model = inception()
+    lowered = lower(prepare(model))
+    assert counted(lowered)["Conv"] == counted(lower(prepare(model), ["siblings"]))["Conv"] - 2
+    execution = same_numbers(model, data(8))
+    kinds = Counter(step.kind for step in execution.plan.steps)
+    assert kinds["conv"] == 4
+    parts = [execution.plan.tensors[name] for name in ("reduce3_leaky", "reduce5_leaky")]
+    assert len({part.storage for part in parts}) == 1
+    assert [part.format.pitch for part in parts] == [40, 40]
+
+
+def test_convolutions_that_differ_in_form_are_no_siblings():
+    net = Net(channels=8)
+    a, b = net.conv("data", "a", 8, kernel=1), net.conv("data", "b", 8, kernel=1, leaky=False)
+    model = net.model(net.add("Concat", [a, b], "joined", 16, axis=1))
+    assert counted(lower(prepare(model)))["Conv"] == 2
+    same_numbers(model, data(8))
+
+
+@pytest.mark.parametrize("float_type", [DType.FLOAT32, DType.FLOAT16])
+def test_producers_write_into_the_concats_memory(float_type):
+    model = prepare(inception())
+    full, execution = run_on_host(model, data(8), float_type)
+    less, copying = run_on_host(model, data(8), float_type, without=("concat",))
+    assert sum(step.op == "Concat" for step in execution.plan.steps) == 1  # the merged convolution's part
+    assert sum(step.op == "Concat" for step in copying.plan.steps) == 3
+    for name, value in full.items():
+        np.testing.assert_array_equal(value, less[name])
+
+
+def test_int8_takes_in_scales_and_moves_codes():
+    net = Net(channels=8)
+    first = net.conv("data", "first", 8)
+    pooled = net.add("MaxPool", [first], "pooled", kernel_shape=[2, 2], strides=[2, 2])
+    swapped = net.plugin(Swap(), pooled, "swapped")
+    model = prepare(net.model(net.conv(net.conv(swapped, "second", 8), "last", 4, leaky=False)))
+    inputs = data(8)
+    quantized = quantize(model, calibrate(model, MinMaxCalibrator([inputs]), engine="reference", progress=False))
+    lowered = lower(prepare(quantized))
+    assert counted(lowered) == {"QuantizeLinear": 1, "Conv": 3, "MaxPool": 1, "Swap": 1}
+    found, execution = run_on_host(prepare(quantized), inputs)
+    kinds = [execution.plan.tensors[name].format.dtype for name in ("pooled", "swapped")]
+    assert kinds == [DType.INT8, DType.INT8]
+    with ptp.build(quantized, engine="reference", precision="int8").create_context() as context:
+        for name, wanted in context.run(inputs).items():
+            np.testing.assert_allclose(found[name], wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_every_step_that_can_be_left_out_is_known_and_others_are_refused():
+    assert check_without(OPTIONAL_STEPS) == set(OPTIONAL_STEPS)
+    with pytest.raises(UsageError, match="'fusion' is unknown; there are dead-layers") as caught:
+        check_without(["fusion"])
+    assert caught.value.step == "fusion"
+
+
+def test_lowering_does_not_change_the_model_that_it_gets():
+    model = prepare(inception())
+    before = model.SerializeToString(deterministic=True)
+    lower(model)
+    assert model.SerializeToString(deterministic=True) == before
