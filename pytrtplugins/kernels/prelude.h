@@ -15,6 +15,8 @@ typedef int int32_t;
 typedef unsigned int uint32_t;
 typedef long long int64_t;
 typedef unsigned long long uint64_t;
+#else
+#include <stdint.h>
 #endif
 
 #ifndef __CUDA_FP16_H__

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pytrtplugins import Plugin, plugin
+from pytrtplugins import Plugin, check_plugin, plugin
 from pytrtplugins.cuda import CudaKernel, launches_kernels
 from pytrtplugins.cuda.backends import host as host_backend
 from pytrtplugins.engines.plugin_runner import PluginRunner
@@ -70,3 +70,11 @@ def test_on_a_cpu_another_plugin_is_enqueued():
     x = np.ones((1, 3), np.float32)
     np.testing.assert_array_equal(runner.run([x])[0], 2 * x)
     assert runner.plugin.written
+
+
+def test_without_a_compiler_check_plugin_skips_the_kernel_and_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(host_backend, "_compiler", lambda: ("", ""))
+    report = check_plugin(Twice, engines=[])
+    report.raise_if_failed()
+    assert report["enqueue"].skipped
+    assert "apt-get install g++" in report["enqueue"].detail
