@@ -129,11 +129,12 @@ class Driver:
     # -- who offers the plugins --------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def library(self, name: str) -> Iterator[None]:
-        """Open a library through TensorRT's load_library."""
-        handle = self.call("load_library", self.registry, str(self.folder / f"lib{name}.so").encode())
+    def library(self, name: str | Path) -> Iterator[None]:
+        """Open one of the build's libraries, or a file, through TensorRT's load_library."""
+        path = name if isinstance(name, Path) else self.folder / f"lib{name}.so"
+        handle = self.call("load_library", self.registry, str(path).encode())
         if not handle:
-            raise Refused("load_library", name)
+            raise Refused("load_library", str(path))
         try:
             yield
         finally:

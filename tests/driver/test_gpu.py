@@ -7,16 +7,14 @@ import shutil
 import numpy as np
 import pytest
 
-import pytrtplugins as ptp
-from pytrtplugins.cuda import CudaKernel, gpu_reason
+from pytrtplugins.cuda import gpu_reason
 from pytrtplugins.layers import Region, Reorg, Yolo
 
 from .conftest import ROOT, build_driver, runtime_library
 from .driver import RUNTIME, Driver, Place
+from .user_plugins import Bias
 
 pytestmark = pytest.mark.gpu
-BIAS = "template <typename T> __global__ void bias(const T* x, T* y, float by, int n) {" \
-       " const int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = T(float(x[i]) + by); }"  # fmt: skip
 MOST_US = 15.0
 CASES = [
     (Reorg(stride=2), (1, 64, 26, 26)),
@@ -25,24 +23,6 @@ CASES = [
     (Yolo(anchors=(1, 2, 3, 4, 5, 6), mask=(0, 1, 2), classes=80), (1, 255, 13, 13)),
 ]
 IN_BOTH = [(*case, language) for case in CASES for language in ("python", "c++")]
-
-
-@ptp.plugin(namespace="test.driver")
-class Bias(ptp.Plugin):
-    """One kernel of the user's own, with an attribute."""
-
-    by: float = 1.0
-    kernel = CudaKernel.from_source(BIAS, "bias")
-
-    def output_dims(self, x):
-        return x
-
-    def compute(self, x):
-        return x + x.dtype.type(self.by)
-
-    def enqueue(self, inputs, outputs, workspace, stream):
-        (x,), (y,) = inputs, outputs
-        self.kernel.launch(x, y, self.by, x.size, threads=x.size, stream=stream)
 
 
 class Gpu(Place):

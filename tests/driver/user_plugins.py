@@ -7,7 +7,11 @@ from typing import ClassVar
 import numpy as np
 
 import pytrtplugins as ptp
+from pytrtplugins.cuda import CudaKernel
 from pytrtplugins.tensor import DType, SymbolicDim, check_rank
+
+BIAS = "template <typename T> __global__ void bias(const T* x, T* y, float by, int n) {" \
+       " const int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = T(float(x[i]) + by); }"  # fmt: skip
 
 
 @ptp.plugin(namespace="test.driver")
@@ -131,3 +135,21 @@ class Faulty(ptp.Plugin):
 
     def compute(self, x):
         return x + 0
+
+
+@ptp.plugin(namespace="test.driver")
+class Bias(ptp.Plugin):
+    """One kernel of the user's own, with an attribute."""
+
+    by: float = 1.0
+    kernel = CudaKernel.from_source(BIAS, "bias")
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        return x + x.dtype.type(self.by)
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        (x,), (y,) = inputs, outputs
+        self.kernel.launch(x, y, self.by, x.size, threads=x.size, stream=stream)
