@@ -152,7 +152,7 @@ def _script(traced: TracedPlugin, images: list[_Image]) -> str:
     for number, image in enumerate(images):
         options = " ".join(f"'{option}'" for option in image.units[0][1].options)
         compiled.append(
-            f'    "$NVCC" -fatbin $targets --no-compress -std=c++17 -O3 -lineinfo {options} image{number}.cu '
+            f'    "$NVCC" -w -fatbin $targets --no-compress -std=c++17 -O3 -lineinfo {options} image{number}.cu '
             f"-o image{number}.fatbin"
         )
         for place, unit in image.units:

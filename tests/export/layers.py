@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 import pytrtplugins as ptp
@@ -79,6 +81,7 @@ class Join(ptp.Plugin):
     kind: str = "sum"
     step: int = 1
 
+    num_outputs: ClassVar[int] = 1  # TensorRT's adapter for Python cannot tell it from dims that must be equal
     kernel = ptp.CudaKernel.from_file("layers.cu", "join")
     _even = False
 
