@@ -50,6 +50,9 @@ class Device(Protocol):
     def allocating(self, pool: Any) -> AbstractContextManager[Any]:
         """Within it, new arrays come from the store."""
 
+    def new_streams(self, count: int) -> list[Any]:
+        """Streams for branches."""
+
 
 class HostDevice:
     """NumPy: kernels run through a C++ compiler, for tests."""
@@ -73,6 +76,10 @@ class HostDevice:
     def allocating(self, pool: Any) -> AbstractContextManager[Any]:
         """Nothing changes."""
         return nullcontext()
+
+    def new_streams(self, count: int) -> list[Any]:
+        """None: one step after the other."""
+        return []
 
 
 class CudaDevice:
@@ -141,6 +148,10 @@ class CudaDevice:
     def allocating(self, pool: Any) -> AbstractContextManager[Any]:
         """Within it, new arrays come from the pool."""
         return self.xp.cuda.using_allocator(pool.malloc)  # type: ignore[no-any-return]
+
+    def new_streams(self, count: int) -> list[Any]:
+        """Streams that do not wait for the default one."""
+        return [self.xp.cuda.Stream(non_blocking=True) for _ in range(count)]
 
 
 def tensor_at(xp: Any, memory: Any, offset: int, form: Format) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 __all__ = ["ALIGNMENT", "Block", "Layout", "place"]
@@ -43,12 +43,14 @@ class Layout:
     bytes: int
 
 
-def place(blocks: Mapping[str, Block], reuse: bool = True) -> Layout:
+def place(blocks: Mapping[str, Block], reuse: bool = True, apart: Callable[[str, str], bool] | None = None) -> Layout:
     """Give each block a place in one arena, the largest first, each at the lowest place that is free while it is needed.
 
     Args:
         blocks: By name.
         reuse: Let blocks share memory; without, each has its own.
+        apart: Whether two blocks, by name, are never needed at the same time, where steps run side by side; None: steps run
+            one after the other.
 
     Returns:
         Offsets, multiples of `ALIGNMENT`.
@@ -60,7 +62,7 @@ def place(blocks: Mapping[str, Block], reuse: bool = True) -> Layout:
         taken = sorted(
             (offset, offset + _rounded(blocks[other].bytes))
             for other, offset in placed
-            if not reuse or block.overlaps(blocks[other])
+            if not reuse or (block.overlaps(blocks[other]) if apart is None else not apart(name, other))
         )
         placed.append((name, _lowest(taken, _rounded(block.bytes))))
     end = max((offset + _rounded(blocks[name].bytes) for name, offset in placed), default=0)

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..._optional import require
+from ...errors import PytrtpluginsError
 from ...plugin import Plugin
+from ...tensor import DType, SymbolicDim
 from .format import Format
 from .memory import Layout
+from .streams import Access, Schedule
 
-__all__ = ["Placed", "Plan", "Step"]
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["Placed", "Plan", "Step", "step_accesses", "tensor_dims"]
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,7 @@ class Plan:
         inputs: Model's input → tensor, linear, that it is copied to.
         outputs: Model's output → tensor, linear, that it is copied from.
         memory: Where the storages lie.
+        schedule: Which steps run side by side.
     """
 
     steps: tuple[Step, ...]
@@ -74,3 +82,36 @@ class Plan:
     inputs: tuple[str, ...]
     outputs: Mapping[str, str]
     memory: Layout
+    schedule: Schedule
+
+
+def tensor_dims(model: onnx.ModelProto) -> dict[str, tuple[tuple[Any, ...], DType | None]]:
+    """Dims, symbolic where free, and element types of a model's tensors."""
+    helper = require("onnx.helper", extra="onnx")
+    found: dict[str, tuple[tuple[Any, ...], DType | None]] = {}
+    for info in (*model.graph.input, *model.graph.value_info, *model.graph.output):
+        tensor = info.type.tensor_type
+        if not tensor.HasField("shape"):
+            continue
+        dims = tuple(
+            int(dim.dim_value) if dim.HasField("dim_value") else SymbolicDim(dim.dim_param) if dim.dim_param else None
+            for dim in tensor.shape.dim
+        )
+        try:
+            dtype = DType.of(helper.tensor_dtype_to_np_dtype(tensor.elem_type))
+        except PytrtpluginsError:
+            dtype = None
+        found[info.name] = dims, dtype
+    return found
+
+
+def step_accesses(step: Step, tensors: Mapping[str, Placed]) -> list[Access]:
+    """What a step reads and writes."""
+    found = []
+    for names, writes in ((step.inputs, False), (step.outputs, True)):
+        for placed in (tensors[name] for name in names if name in tensors):
+            form, size = placed.format, placed.format.dtype.itemsize
+            whole = not form.nhwc or (placed.offset == 0 and form.dims[1] + form.vector > form.pitch)
+            end = 1 << 62 if whole else placed.offset + form.dims[1] * size
+            found.append(Access(placed.storage, placed.offset, end, writes))
+    return found

@@ -10,43 +10,24 @@ import numpy as np
 
 from ..._optional import require
 from ...cuda import launches_kernels
-from ...errors import BuildError, PytrtpluginsError
+from ...errors import BuildError
 from ...onnx_node import from_node, is_plugin_node, node_attributes
 from ...plugin import Plugin
-from ...tensor import DType, SymbolicDim, TensorDesc, evaluate_dims
+from ...tensor import DType, TensorDesc, evaluate_dims
 from .format import Format, channels_last, linear
 from .fuse import DOMAIN
 from .memory import Block, Layout, place
 from .ops import OPS
-from .plan import Placed, Plan, Step
+from .plan import Placed, Plan, Step, step_accesses, tensor_dims
+from .streams import Schedule, one_stream, schedule
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["make_plan", "tensor_dims"]
+__all__ = ["make_plan"]
 
 Dims = tuple[int, ...]
 _FLOATS = (DType.FLOAT32, DType.FLOAT16)
-
-
-def tensor_dims(model: onnx.ModelProto) -> dict[str, tuple[tuple[Any, ...], DType | None]]:
-    """Dims, symbolic where free, and element types of a model's tensors."""
-    helper = require("onnx.helper", extra="onnx")
-    found: dict[str, tuple[tuple[Any, ...], DType | None]] = {}
-    for info in (*model.graph.input, *model.graph.value_info, *model.graph.output):
-        tensor = info.type.tensor_type
-        if not tensor.HasField("shape"):
-            continue
-        dims = tuple(
-            int(dim.dim_value) if dim.HasField("dim_value") else SymbolicDim(dim.dim_param) if dim.dim_param else None
-            for dim in tensor.shape.dim
-        )
-        try:
-            dtype = DType.of(helper.tensor_dtype_to_np_dtype(tensor.elem_type))
-        except PytrtpluginsError:
-            dtype = None
-        found[info.name] = dims, dtype
-    return found
 
 
 def make_plan(
@@ -58,7 +39,7 @@ def make_plan(
         model: What `lower` gave.
         bindings: Sizes of the free dims.
         float_type: Element type of float tensors inside: FLOAT32 or FLOAT16.
-        without: Steps to leave out: ``"concat"``, ``"reuse"``.
+        without: Steps to leave out: ``"concat"``, ``"reuse"``, ``"streams"``.
 
     Raises:
         BuildError: an operator is not supported, or dims cannot be told.
@@ -96,8 +77,9 @@ class _Planner:
             self._add(node)
         outputs = {info.name: self._as(info.name, linear(*self._described(info.name))) for info in graph.output}
         tensors = {name: self._placed(name) for name in self.formats}
-        layout = self._memory(tensors, inputs, tuple(outputs.values()))
-        return Plan(tuple(self.steps), tensors, self.constants, inputs, outputs, layout)
+        order = self._schedule(tensors)
+        layout = self._memory(tensors, order, inputs, tuple(outputs.values()))
+        return Plan(tuple(self.steps), tensors, self.constants, inputs, outputs, layout, order)
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
@@ -349,22 +331,34 @@ class _Planner:
         form, base = self.formats[name], self.formats[storage]
         return Placed(replace(form, pitch=base.pitch) if form.nhwc else form, storage, offset)
 
-    def _memory(self, tensors: Mapping[str, Placed], inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Layout:
-        first: dict[str, int] = {tensors[name].storage: -1 for name in inputs}
-        last: dict[str, int] = {}
+    def _schedule(self, tensors: Mapping[str, Placed]) -> Schedule:
+        if "streams" in self.without or not all(step.captured for step in self.steps):
+            return one_stream(len(self.steps))
+        return schedule([step_accesses(step, tensors) for step in self.steps])
+
+    def _memory(
+        self, tensors: Mapping[str, Placed], order: Schedule, inputs: Collection[str], outputs: Collection[str]
+    ) -> Layout:
+        ends = {tensors[name].storage for name in outputs}
+        starts = {tensors[name].storage for name in inputs}
+        users: dict[str, list[int]] = {storage: [] for storage in (*starts, *ends)}
         for index, step in enumerate(self.steps):
             for name in (*step.inputs, *step.outputs):
                 if name in tensors:
-                    storage = tensors[name].storage
-                    first.setdefault(storage, index)
-                    last[storage] = index
-        end = len(self.steps)
-        ends = {tensors[name].storage for name in (*inputs, *outputs)}
+                    users.setdefault(tensors[name].storage, []).append(index)
         blocks = {
-            storage: Block(self.formats[storage].bytes, begin, end if storage in ends else last.get(storage, end))
-            for storage, begin in first.items()
+            storage: Block(self.formats[storage].bytes, min(steps, default=-1), max(steps, default=-1))
+            for storage, steps in users.items()
         }
-        return place(blocks, reuse="reuse" not in self.without)
+
+        def done_before(one: str, other: str) -> bool:
+            if one in ends or other in starts or one in starts:
+                return False
+            return all(order.ordered(i, j) for i in users[one] for j in users[other])
+
+        return place(
+            blocks, "reuse" not in self.without, lambda one, other: done_before(one, other) or done_before(other, one)
+        )
 
 
 def _form(dims: Dims, dtype: DType, layout: str) -> Format | None:

@@ -84,3 +84,28 @@ def test_free_dims_take_any_batch(tmp_path):
     alone, _ = run_on_host(model, {"data": many["data"][2:]})
     for output, value in found.items():
         np.testing.assert_allclose(value[2:], alone[output], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["yolov2-animals.cfg", "yolov3-tiny.cfg", "resnet18.cfg"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_branches_may_run_in_any_order_that_the_streams_allow(name, seed, tmp_path):
+    model, inputs = darknet_model(name, tmp_path, size=32)
+    wanted, execution = run_on_host(model, inputs)
+    order = execution.plan.schedule
+    rng, left, done, shuffled = np.random.default_rng(seed), list(range(len(execution.launches))), 0, []
+    while left:
+        ready = [step for step in left if not order.before[step] & ~done]
+        step = int(rng.choice(ready))
+        left.remove(step)
+        done |= 1 << step
+        shuffled.append(step)
+    execution._arena[:] = 0x7F
+    for input_name, array in inputs.items():
+        execution.input(input_name)[...] = array
+    for step in shuffled:
+        execution.launches[step][1](None)
+    for output, value in wanted.items():
+        np.testing.assert_array_equal(execution.output(output), value)
+    if name != "resnet18.cfg":
+        assert max(order.streams) > 0
+        assert shuffled != sorted(shuffled)

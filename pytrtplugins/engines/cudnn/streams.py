@@ -1,0 +1,102 @@
+"""Steps that do not depend on each other, side by side: which stream each goes to, and what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["Access", "Schedule", "one_stream", "schedule"]
+
+MOST_STREAMS = 4
+
+
+@dataclass(frozen=True)
+class Access:
+    """Part of a storage that a step reads or writes.
+
+    Attributes:
+        storage: Its name.
+        begin: First byte of a pixel, for a run of channels of a larger tensor.
+        end: Behind the last one.
+        writes: Whether it writes.
+    """
+
+    storage: str
+    begin: int
+    end: int
+    writes: bool
+
+    def conflicts(self, other: Access) -> bool:
+        """Whether the order of the two counts."""
+        same = self.storage == other.storage and self.begin < other.end and other.begin < self.end
+        return same and (self.writes or other.writes)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Where and after what each step runs.
+
+    Attributes:
+        streams: Stream of each step; 0 is the main one.
+        waits: Steps on other streams that each waits for.
+        before: Steps that are sure to be done before each, as bits.
+    """
+
+    streams: tuple[int, ...]
+    waits: tuple[tuple[int, ...], ...]
+    before: tuple[int, ...]
+
+    def ordered(self, first: int, second: int) -> bool:
+        """Whether one step is sure to be done when the other begins."""
+        return bool(self.before[second] >> first & 1)
+
+
+def one_stream(count: int) -> Schedule:
+    """All steps one after the other."""
+    return Schedule((0,) * count, ((),) * count, tuple((1 << index) - 1 for index in range(count)))
+
+
+def schedule(steps: Sequence[Sequence[Access]], most: int = MOST_STREAMS) -> Schedule:
+    """Spread steps over streams.
+
+    A step follows its latest predecessor where that is the last of its stream so far. Otherwise a branch begins: on a stream
+    whose last step comes before this one anyway, on a new one while there are less than ``most``, else behind the predecessor.
+
+    Args:
+        steps: What each reads and writes, in an order that is right.
+        most: How many streams there may be.
+    """
+    before: list[int] = []
+    tails: list[int] = []
+    streams: list[int] = []
+    waits: list[tuple[int, ...]] = []
+    for index, accesses in enumerate(steps):
+        needed = [earlier for earlier in range(index) if any(a.conflicts(b) for a in steps[earlier] for b in accesses)]
+        known = 0
+        for earlier in needed:
+            known |= before[earlier] | 1 << earlier
+        stream = _stream(needed, known, tails, streams, most)
+        if stream == len(tails):
+            tails.append(index)
+        else:
+            known |= before[tails[stream]] | 1 << tails[stream]
+            tails[stream] = index
+        implied = 0
+        for earlier in needed:
+            implied |= before[earlier]
+        waits.append(tuple(earlier for earlier in needed if streams[earlier] != stream and not implied >> earlier & 1))
+        streams.append(stream)
+        before.append(known)
+    return Schedule(tuple(streams), tuple(waits), tuple(before))
+
+
+def _stream(needed: Sequence[int], known: int, tails: Sequence[int], streams: Sequence[int], most: int) -> int:
+    for earlier in reversed(needed):
+        if tails[streams[earlier]] == earlier:
+            return streams[earlier]
+    for stream, tail in enumerate(tails):
+        if known >> tail & 1:
+            return stream
+    if len(tails) < most:
+        return len(tails)
+    return streams[needed[-1]] if needed else 0
