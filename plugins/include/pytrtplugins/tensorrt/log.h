@@ -9,6 +9,10 @@
 
 #include "../plugin.h"
 
+#if NV_TENSORRT_MAJOR < 10
+#error "pytrtplugins/tensorrt.h needs the headers of TensorRT 10 or 11"
+#endif
+
 namespace pytrtplugins {
 namespace tensorrt __attribute__((visibility("hidden"))) {
 
