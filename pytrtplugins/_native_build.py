@@ -78,9 +78,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--if-possible", action="store_true", help="succeed where something that the build needs is missing"
     )
+    parser.add_argument("--include", action="store_true", help="print the folder of the C++ headers instead")
     options = parser.parse_args(arguments)
     try:
-        print(build())
+        print(source_dir() / "plugins" / "include" if options.include else build())
     except UnavailableError as error:
         print(error, file=sys.stderr)
         return 0 if options.if_possible else 1

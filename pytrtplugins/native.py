@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -18,9 +19,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 
 from . import _native_build
+from ._optional import require
 from .errors import PluginError, UnavailableError
 from .plugin import Plugin, plugin
-from .tensor import Array, DType, TensorDesc, array_namespace
+from .tensor import Array, DType, TensorDesc, array_namespace, evaluate_dims
 
 if TYPE_CHECKING:
     from . import _native
@@ -217,6 +219,34 @@ class NativePlugin(Plugin):
             mine.enqueue(inputs, outputs, workspace, xp.cuda.get_current_stream())
         finally:
             mine.terminate()
+
+
+class _Queue:
+    """A CUDA stream's address, in the form that libraries exchange streams in."""
+
+    def __init__(self, address: int) -> None:
+        self._address = address
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._address
+
+
+def _enqueue_on_gpu(plugin: Plugin, inputs: Any, outputs: Any, workspace: Any, stream: int) -> None:
+    """What C++ calls with addresses on a GPU and their descriptions."""
+    cupy = require("cupy", extra="tensorrt", feature="a Python plugin, called from C++ on a GPU,")
+
+    def view(pair: tuple[int, TensorDesc]) -> Any:
+        address, desc = pair
+        dims = evaluate_dims(desc.dims, {})
+        size = math.prod(dims) * desc.dtype.itemsize
+        if not size:
+            return cupy.empty(dims, desc.dtype.numpy)
+        memory = cupy.cuda.UnownedMemory(address, size, plugin)
+        return cupy.ndarray(dims, desc.dtype.numpy, cupy.cuda.MemoryPointer(memory, 0))
+
+    queue = cupy.cuda.Stream.from_external(_Queue(stream))
+    with queue:
+        plugin.enqueue([*map(view, inputs)], [*map(view, outputs)], view(workspace) if workspace else None, queue)
 
 
 def _class(entry: _native.Entry, library: str) -> type[NativePlugin]:

@@ -113,10 +113,7 @@ void PythonPlugin::initialize() {
 
 void PythonPlugin::enqueue(TensorDesc const* inputDescs, TensorDesc const* outputDescs, void const* const* inputs,
                            void* const* outputs, void* workspace, Stream stream) {
-    if (stream.device != Device::kCPU) {
-        throw PluginError(mKey.text() + " is a Python plugin called from C++ with device memory: that is not supported.\n"
-                          "Do: run it in an engine for GPUs, or in TensorRT through pytrtplugins.tensorrt.");
-    }
+    if (stream.device == Device::kCUDA) return enqueueOnGpu(inputDescs, outputDescs, inputs, outputs, workspace, stream);
     inPython([&] {
         py::list ins, outs;
         for (size_t i = 0; i < mNbEnqueued; ++i) {
@@ -126,6 +123,22 @@ void PythonPlugin::enqueue(TensorDesc const* inputDescs, TensorDesc const* outpu
         py::object scratch = py::none();
         if (mWorkspaceBytes) scratch = arrayOver({{mWorkspaceBytes}, DType::kUINT8}, workspace, true);
         mPlugin.attr("enqueue")(ins, outs, scratch, py::none());
+    });
+}
+
+void PythonPlugin::enqueueOnGpu(TensorDesc const* inputDescs, TensorDesc const* outputDescs, void const* const* inputs,
+                                void* const* outputs, void* workspace, Stream stream) {
+    inPython([&] {
+        auto const describe = [](TensorDesc const& desc, void const* data, std::string const& name) {
+            return py::make_tuple(reinterpret_cast<uintptr_t>(data), bridge::toPython(desc, name));
+        };
+        py::list ins, outs;
+        for (size_t i = 0; i < mNbEnqueued; ++i) ins.append(describe(inputDescs[i], inputs[i], "input"));
+        for (int32_t i = 0; i < mNbOutputs; ++i) outs.append(describe(outputDescs[i], outputs[i], "output"));
+        py::object scratch = py::none();
+        if (mWorkspaceBytes) scratch = describe({{mWorkspaceBytes}, DType::kUINT8}, workspace, "workspace");
+        py::module_::import("pytrtplugins.native")
+            .attr("_enqueue_on_gpu")(mPlugin, ins, outs, scratch, reinterpret_cast<uintptr_t>(stream.handle));
     });
 }
 

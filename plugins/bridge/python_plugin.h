@@ -30,6 +30,9 @@ public:
     std::unique_ptr<Plugin> clone() const override;
 
 private:
+    void enqueueOnGpu(TensorDesc const* inputDescs, TensorDesc const* outputDescs, void const* const* inputs,
+                      void* const* outputs, void* workspace, Stream stream);
+
     pybind11::object mPlugin;
     PluginKey mKey;
     Int8 mInt8 = Int8::kFLOAT;

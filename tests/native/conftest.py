@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -36,7 +37,8 @@ def compile_library(built, tmp_path_factory):
             "-fPIC",
             f"-I{native.include_dir()}",
         ]
-        subprocess.run([*command, *options, *map(str, sources), "-o", str(library)], check=True)
+        flags = os.environ.get("CXXFLAGS", "").split()
+        subprocess.run([*command, *flags, *options, *map(str, sources), "-o", str(library)], check=True)
         return library
 
     return compile_

@@ -144,9 +144,17 @@ def test_loading_again_gives_the_same_classes(acme, acme_path):
 
 def test_each_library_has_its_own_classes(acme, compile_library, tmp_path):
     source = tmp_path / "other.cpp"
-    source.write_text(
-        (native.include_dir().parents[1] / "tests/native/acme.cpp").read_text().replace('"acme"', '"other"')
-    )
+    source.write_text("""
+        #include <pytrtplugins/plugin.h>
+        namespace acme {
+        struct Scale : pytrtplugins::Plugin {
+            std::vector<pytrtplugins::Dims> outputDims(std::vector<pytrtplugins::Dims> const& x) const override { return x; }
+            void enqueue(pytrtplugins::TensorDesc const*, pytrtplugins::TensorDesc const*, void const* const*, void* const*,
+                         void*, pytrtplugins::Stream) override {}
+        };
+        PYTRTPLUGINS_REGISTER(Scale, "other", "1")
+        }
+    """)
     other = ptp.load_library(compile_library("other", source))
     assert other.Scale.plugin_key().namespace == "other"
     assert acme.Scale.plugin_key().namespace == "acme"

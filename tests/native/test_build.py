@@ -1,0 +1,82 @@
+"""The command that builds the native part says what a machine lacks."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytrtplugins import _native_build
+from pytrtplugins.errors import BuildError, UnavailableError
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def command(tmp_path):
+    """Run the command where only the given tools are on the path."""
+
+    def command_(*arguments, **environment):
+        return subprocess.run(
+            [sys.executable, "-m", "pytrtplugins.native", *arguments],
+            env={"PATH": str(tmp_path), "PYTHONPATH": str(ROOT), **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return command_
+
+
+def test_without_a_compiler_it_says_so_and_fails(command):
+    done = command()
+    assert (done.returncode, done.stdout) == (1, "")
+    first, do = done.stderr.splitlines()
+    assert first == "plugins in C++ are not built; all else of the package works."
+    assert do.startswith("Do: apt-get install g++")
+    assert do.endswith("python -m pytrtplugins.native")
+
+
+def test_if_possible_it_says_so_and_succeeds(command):
+    done = command("--if-possible")
+    assert done.returncode == 0
+    assert "Do: apt-get install g++" in done.stderr
+
+
+def test_a_compiler_that_fails_is_an_error_even_if_possible(command, tmp_path, monkeypatch):
+    broken = tmp_path / "c++"
+    broken.write_text(f"#!{sys.executable}\nraise SystemExit('this compiler is broken')\n")
+    broken.chmod(0o755)
+    if _native_build.missing():
+        pytest.skip("the other parts of the build are missing here")
+    monkeypatch.setenv("CXX", str(broken))
+    with pytest.raises(BuildError, match="cmake"):
+        _native_build._build(ROOT, tmp_path / "build")
+
+
+def test_each_thing_that_lacks_has_its_command(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr(_native_build.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(_native_build.sysconfig, "get_paths", lambda: {"include": "/nowhere"})
+    assert _native_build.missing() == [
+        "apt-get install g++", "apt-get install python3-dev", 'pip install "pytrtplugins[native]"']  # fmt: skip
+    with pytest.raises(UnavailableError, match="python3-dev and then pip install"):
+        _native_build.build()
+
+
+def test_the_headers_folder_is_printed(command):
+    done = command("--include")
+    assert (Path(done.stdout.strip()) / "pytrtplugins" / "plugin.h").is_file()
+
+
+def test_an_installation_has_every_file_of_the_native_part():
+    section = (ROOT / "pyproject.toml").read_text().partition("[tool.setuptools.data-files]")[2].partition("\n[")[0]
+    listed = {file for pattern in re.findall(r'[\[ ]"([^"]+)"', section) for file in ROOT.glob(pattern)}
+    folders = [ROOT / "plugins" / name for name in ("bridge", "include", "layers", "tensorrt")]
+    files = {file for folder in folders for file in folder.rglob("*") if file.is_file()}
+    kernels = {file for file in (ROOT / "pytrtplugins" / "kernels").iterdir() if file.is_file()}
+    assert (files | kernels | {ROOT / "CMakeLists.txt"}) - listed == set()
