@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ..errors import DimsError, ExportError, FieldError, KernelError, PluginError
-from ._values import Expr, answering, parts_of
+from ._values import Expr, answering, parts_of, readable
 
 __all__ = ["Fork", "Given", "Refused", "Tree", "Unreachable", "explore", "leaves", "user_line"]
 
@@ -55,7 +55,7 @@ class OtherError(Exception):
     """The function raised something that is no refusal of a plugin's; ``cause`` is it, ``line`` where."""
 
     def __init__(self, cause: Exception) -> None:
-        super().__init__(str(cause))
+        super().__init__(readable(f"{type(cause).__name__}: {cause}"))
         self.cause, self.line = cause, user_line(cause)
 
 
@@ -160,16 +160,18 @@ def user_line(error: BaseException) -> tuple[str, int, str] | None:
 
 
 _ARRAYS = "only launch kernels in enqueue: in an export arrays have dims and a type, but no values"
+_LAUNCH = "correct the launch; pytrt check-plugin tries it on this machine"
 _NUMBERS = "let it depend on fields, dims and types alone, or give fields their values, --set NAME=VALUE"
 
 
 def _located(error: ExportError, what: str, origin: BaseException | None = None) -> ExportError:
     """The error with the method and the line of the user's code."""
     line = user_line(origin or error)
-    message, _, action = str(error).partition("\nDo: ")
+    message, _, action = readable(str(error)).partition("\nDo: ")
     where, facts = "", {}
     if line is not None:
         path, number, text = line
         where, facts = f"\n{path}:{number}\n    {text}", {"path": path, "line": number}
-    action = action or (_NUMBERS if origin is None else _ARRAYS)
+    if not action:
+        action = _NUMBERS if origin is None else _ARRAYS if "no values" in message else _LAUNCH
     return ExportError(f"{what} cannot be exported: {message.rstrip('.')}.{where}\nDo: {action}", **facts)

@@ -16,7 +16,18 @@ import numpy as np
 from ..cuda.record import SymbolicNumber
 from ..errors import ExportError
 
-__all__ = ["Expr", "Opaque", "TracedBool", "TracedFloat", "TracedInt", "TracedText", "answering", "as_expr", "parts_of"]
+__all__ = [
+    "Expr",
+    "Opaque",
+    "TracedBool",
+    "TracedFloat",
+    "TracedInt",
+    "TracedText",
+    "answering",
+    "as_expr",
+    "parts_of",
+    "readable",
+]
 
 
 @dataclass(frozen=True)
@@ -32,6 +43,16 @@ class Expr:
     op: str
     args: tuple[Any, ...]
     kind: str
+
+    def __str__(self) -> str:
+        if self.op == "dim":
+            return f"inputs[{self.args[0]}].shape[{self.args[1]}]"
+        if self.op == "volume":
+            return f"inputs[{self.args[0]}].size"
+        if self.op in ("const", "field"):
+            return str(self.args[0])
+        shown = [str(argument) for argument in self.args]
+        return f"({shown[0]} {self.op} {shown[1]})" if len(shown) == 2 else f"{self.op}({shown[0]})"
 
 
 class _State(threading.local):
@@ -71,6 +92,11 @@ def parts_of(message: str) -> tuple[str | Expr, ...]:
         if piece:
             parts.append(piece)
     return tuple(parts)
+
+
+def readable(message: str) -> str:
+    """A message for people: expressions as Python writes them."""
+    return "".join(map(str, parts_of(message)))
 
 
 def as_expr(value: Any) -> Expr:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..cuda.record import Constant, LaunchRecord, SymbolicArray, record_launches
 from ..cuda.source import CompileUnit
-from ..errors import ExportError, FieldError, UsageError
+from ..errors import ExportError, FieldError, KernelError, UsageError
 from ..fields import MISSING, FieldSpec
 from ..plugin import Plugin
 from ..tensor import DType, SymbolicDim, TensorDesc
@@ -22,7 +22,7 @@ from ._values import Expr, Opaque, TracedBool, TracedFloat, TracedInt, TracedTex
 __all__ = ["trace_plugin"]
 
 LAYOUTS = ("linear", "nhwc")
-_MOST_RANK = 8
+_RANKS = (4, 3, 2, 1, 5, 6, 7, 8, 0)  # the usual ones first, since messages show the first that is wrong
 _MOST_FORMATS = 128
 
 
@@ -79,13 +79,13 @@ class _Tracer:
 
     def _trace_dims(self) -> None:
         first: OtherError | None = None
-        traced, most = self.traced, _MOST_RANK if self.traced.inputs <= 3 else 4
+        traced, allowed = self.traced, _RANKS if self.traced.inputs <= 3 else _RANKS[:4]
         refused = ""
-        for ranks in itertools.product(range(most + 1), repeat=traced.inputs):
+        for ranks in itertools.product(allowed, repeat=traced.inputs):
             try:
                 tree = explore(functools.partial(self._output_dims, ranks), f"{traced.name}.output_dims")
             except OtherError as error:
-                first = error if first is None or max(ranks) == 4 else first
+                first = first or error
                 continue
             given = [leaf.value for leaf in leaves(tree) if isinstance(leaf, Given)]
             if not given:
@@ -280,7 +280,7 @@ class _Tracer:
             path, number, text = error.line
             where, facts = f"\n{path}:{number}\n    {text}", {"path": path, "line": number}
         return ExportError(
-            f"{self.traced.name}.{method} cannot be exported: {type(error.cause).__name__}: {error.cause}{where}\n"
+            f"{self.traced.name}.{method} cannot be exported: {error}{where}\n"
             "Do: let it depend on fields, dims and types alone; in enqueue only launch kernels: arrays have no values here",
             **facts,
         )
@@ -295,6 +295,11 @@ class _Array(SymbolicArray):
         if self.role == "input" and whole == tuple(Expr("dim", (self.index, axis), "i") for axis in range(self.ndim)):
             return TracedInt(Expr("volume", (self.index,), "i"))
         return super().size
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise KernelError(f"{self} has no values in an export, so there is no .{name}")
 
 
 def _exprs(tree: Tree) -> Tree:
