@@ -1,0 +1,123 @@
+"""The form for GPUs: its kernels are compiled, and its calls of CUDA's driver are what they should be, without a GPU."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytrtplugins import native
+from pytrtplugins.cuda.backends.nvcc import find_nvcc
+from pytrtplugins.errors import ExportError
+from pytrtplugins.export.plugin import export_plugin
+from pytrtplugins.layers import Reorg
+
+from .layers import Join, Scale
+
+HERE = Path(__file__).parent
+SCRIPT = """
+import importlib, sys
+import numpy as np
+from pytrtplugins.tensor import DType, TensorDesc
+
+class Device:
+    dtype = np.dtype("float32")
+
+    def __init__(self, address, shape):
+        self.shape = shape
+        self.__cuda_array_interface__ = {
+            "data": (address, False), "shape": shape, "typestr": "<f4", "version": 3, "strides": None}
+
+path, fields, shapes, output, stream = sys.argv[1], *map(eval, sys.argv[2:])
+(entry,) = importlib.import_module("pytrtplugins._native").load(path)
+made = entry.make({**{name: value for name, _, value in entry.fields()}, **fields})
+ins, outs = [TensorDesc("", shape) for shape in shapes], [TensorDesc("", output)]
+made.configure(ins, outs)
+made.initialize()
+print("ready", flush=True)
+arrays = [Device(0x10000 * (index + 1) + index + 1, shape) for index, shape in enumerate([*shapes, output])]
+for _ in range(2):
+    made.enqueue(arrays[:-1], arrays[-1:], ["linear"] * len(arrays), 0, stream)
+"""
+
+pytestmark = [
+    pytest.mark.skipif(not find_nvcc()[0], reason="nvcc is not installed. Do: install CUDA's toolkit"),
+    pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler. Do: apt-get install g++"),
+    pytest.mark.skipif(not native.available(), reason="the native part is not built. Do: make native"),
+]
+
+
+@pytest.fixture(scope="module")
+def fake_cuda(tmp_path_factory):
+    """The folder of the stand-in for CUDA's driver."""
+    folder = tmp_path_factory.mktemp("cuda")
+    subprocess.run(["g++", "-shared", "-fPIC", HERE / "fake_cuda.cpp", "-o", folder / "libcuda.so.1"], check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    def export(plugin):
+        path = tmp_path_factory.mktemp("exported") / f"lib{plugin.__name__.lower()}.so"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.delenv("TENSORRT_INCLUDE", raising=False)
+            patch.setenv("CXXFLAGS", "-O0")
+            export_plugin(plugin, path, architectures=(90,))
+        return path
+
+    return export
+
+
+def run(folder, *arguments):
+    command = [sys.executable, "-c", SCRIPT, *map(str, arguments)]
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(folder), "PYTHONPATH": str(HERE.parents[1])}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    return done.stdout.partition("ready\n"), done.stderr
+
+
+def test_kernels_are_loaded_before_and_launched_in_enqueue(fake_cuda, exported):
+    shape, output = (2, 8, 4, 6), (2, 32, 2, 3)
+    path = exported(Reorg)
+    (before, _, after), error = run(fake_cuda, path, {"stride": 2}, [shape], output, 0x77)
+    assert before == "module 1 magic ba55ed50 aligned 1\n", error
+    launch = "launch _Z5reorgIfEvPKT_PS0_iiiib grid 1 2 2 block {} 1 1 shared 0 stream 77 arguments 1 2 2 4 6 2 0"
+    (block,) = set(re.findall(r"block (\d+)", after))
+    assert after.splitlines() == [launch.format(block)] * 2
+    linked = subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout
+    assert not re.search("cuda|nvinfer|python", linked)
+
+
+def test_constants_are_copied_once_before_enqueue(fake_cuda, exported):
+    (before, _, after), error = run(fake_cuda, exported(Join), {"kind": "table"}, [(2, 3)] * 2, (2, 3), 0)
+    assert sorted(before.splitlines()) == [
+        "allocate 12",
+        "module 1 magic ba55ed50 aligned 1",
+        "upload 1100 12 bytes from 1",
+    ], error
+    assert after.count("launch _Z4join") == 2
+    assert "allocate" not in after
+
+
+def test_what_cuda_says_is_raised(fake_cuda, exported):
+    path = exported(Scale)
+    _, error = run(fake_cuda, path, {}, [(2, 3)], (2, 3), 0xBAD)
+    assert "PluginError: scale<float>: CUDA says: an illegal address (700)" in error
+    _, error = run(Path("nowhere"), path, {}, [(2, 3)], (2, 3), 0)
+    assert "libcuda.so.1 cannot be loaded: this machine has no NVIDIA driver" in error or shutil.which("nvidia-smi")
+
+
+def test_a_kernel_that_only_the_gpus_compiler_refuses_is_named(exported):
+    broken = type(
+        "Broken",
+        (Scale,),
+        {"kernel": type(Scale.kernel).from_source(Scale.kernel.source.replace("x[i]", "z[i]"), "scale")},
+    )
+    import pytrtplugins as ptp
+
+    with pytest.raises(ExportError, match=r'scale.cu\(\d+\): error: identifier "z" is undefined'):
+        exported(ptp.plugin(namespace="test.export")(broken))
