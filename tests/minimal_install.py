@@ -5,7 +5,7 @@ import importlib.metadata
 import numpy as np
 
 import pytrtplugins as ptp
-from pytrtplugins.errors import MissingExtraError
+from pytrtplugins.errors import MissingExtraError, UnavailableError
 
 installed = {distribution.metadata["Name"].lower() for distribution in importlib.metadata.distributions()}
 extra = installed - {"pytrtplugins", "numpy", "pip", "setuptools"}
@@ -40,4 +40,13 @@ except MissingExtraError as error:
         raise SystemExit(f"the message lacks the command: {error}") from error
 else:
     raise SystemExit("ONNX nodes without onnx")
+if ptp.native.available() or not (ptp.native.include_dir() / "pytrtplugins" / "plugin.h").is_file():
+    raise SystemExit("pure Python with the C++ sources was expected")
+try:
+    ptp.load_library("libacme.so")
+except UnavailableError as error:
+    if "python -m pytrtplugins.native" not in str(error):
+        raise SystemExit(f"the message lacks the command: {error}") from error
+else:
+    raise SystemExit("plugins in C++ without the native part")
 print(f"ok: import, plugin and layers work with NumPy {np.__version__} alone")
