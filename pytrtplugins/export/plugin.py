@@ -16,8 +16,9 @@ from .._files import atomic_path
 from ..cuda.backends.nvcc import find_nvcc
 from ..errors import ExportError, UnavailableError, UsageError
 from ..plugin import Plugin
+from ._nvrtc import compile_ptx, find_nvrtc
 from ._traced import TracedPlugin
-from .source import source_files
+from .source import images_of, source_files
 from .trace import trace_plugin
 
 __all__ = ["ExportedPlugin", "export_plugin"]
@@ -92,8 +93,12 @@ def export_plugin(
     environment = _environment(include, loadable, architectures, host)
     with tempfile.TemporaryDirectory() as temporary, atomic_path(Path(output)) as target:
         _write(files, Path(temporary))
+        if not host and not find_nvcc()[0]:
+            _write_ptx(traced, Path(temporary))
         _build(Path(temporary), target, environment)
     remarks = ["runs on the CPU, for tests"] if host else []
+    if not host and not find_nvcc()[0]:
+        remarks.append("the kernels are PTX, which each GPU compiles when it loads them: nvcc is not installed")
     if include is None:
         remarks.append(
             "for pytrtplugins.load_library, not for TensorRT, whose headers are not given.\n"
@@ -121,9 +126,9 @@ def _headers(given: str | Path | None) -> Path | None:
 
 def _environment(include: Path | None, loadable: bool, architectures: Sequence[int], host: bool) -> dict[str, str]:
     compiler = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("g++") or shutil.which("clang++")
-    missing = "a C++ compiler" if not compiler else "" if host or find_nvcc()[0] else "nvcc"
+    missing = "a C++ compiler" if not compiler else "" if host or find_nvcc()[0] or find_nvrtc() else "nvcc or NVRTC"
     if missing:
-        action = "apt-get install g++" if not compiler else "install CUDA's toolkit"
+        action = "apt-get install g++" if not compiler else "install CUDA's toolkit, or pip install nvidia-cuda-nvrtc"
         raise UnavailableError(
             f"export: {missing} is not installed.\nDo: {action}; or --source-only, and build the sources where it is"
         )
@@ -143,6 +148,16 @@ def _write(files: Mapping[str, str], folder: Path) -> None:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+
+
+def _write_ptx(traced: TracedPlugin, folder: Path) -> None:
+    """Compile the kernels with NVRTC; build.sh takes what is there."""
+    for number, image in enumerate(images_of(traced)):
+        unit = image.units[0][1]
+        if unit.needs_cuda_headers:
+            raise ExportError(f"{unit.label} includes headers, which only CUDA's toolkit has.\nDo: install it")
+        ptx = compile_ptx(image.device_code(), unit.label, image.options)
+        (folder / f"image{number}.fatbin").write_bytes(ptx)
 
 
 def _build(folder: Path, target: Path, environment: Mapping[str, str]) -> None:

@@ -10,7 +10,7 @@ from ..errors import ExportError
 from ._layer import kernel_names, layer_class
 from ._traced import TracedPlugin
 
-__all__ = ["source_files"]
+__all__ = ["images_of", "source_files"]
 
 _STAND_IN = """// Stands in for CUDA's header of this name: TensorRT's headers need these two names of it, and nothing of CUDA is linked.
 #pragma once
@@ -30,7 +30,13 @@ class _Image:
 
     units: tuple[tuple[int, CompileUnit], ...]  # with their places in TracedPlugin.kernels
 
+    @property
+    def options(self) -> tuple[str, ...]:
+        """For the compiler."""
+        return self.units[0][1].options
+
     def device_code(self) -> str:
+        """The text for NVRTC and nvcc."""
         first = self.units[0][1]
         head = replace(first, element=None).device_code().rstrip("\n")
         tails = [unit.device_code().rpartition("\ntemplate __global__ ") for _, unit in self.units if unit.element]
@@ -46,7 +52,7 @@ def source_files(traced: TracedPlugin) -> dict[str, str]:
     key = traced.plugin.plugin_key()
     if not re.fullmatch(r"[A-Za-z_]\w*", key.name, re.ASCII):
         raise ExportError(f"{key}: the name cannot be that of a C++ class")
-    images = _images(traced)
+    images = images_of(traced)
     files = {"plugin.cpp": _plugin(traced, images), "build.sh": _script(traced, images)}
     for number, image in enumerate(images):
         files[f"image{number}.cu"] = image.device_code()
@@ -62,7 +68,8 @@ def source_files(traced: TracedPlugin) -> dict[str, str]:
     return files
 
 
-def _images(traced: TracedPlugin) -> list[_Image]:
+def images_of(traced: TracedPlugin) -> list[_Image]:
+    """The kernels by their sources; number k is compiled from ``imagek.cu``."""
     groups: dict[tuple[str, tuple[str, ...]], list[tuple[int, CompileUnit]]] = {}
     for number, unit in enumerate(traced.kernels):
         groups.setdefault((unit.source, unit.options), []).append((number, unit))
@@ -150,10 +157,9 @@ def _script(traced: TracedPlugin, images: list[_Image]) -> str:
     key = traced.plugin.plugin_key()
     compiled = []
     for number, image in enumerate(images):
-        options = " ".join(f"'{option}'" for option in image.units[0][1].options)
+        options = " ".join(f"'{option}'" for option in image.options)
         compiled.append(
-            f'    "$NVCC" -w -fatbin $targets --no-compress -std=c++17 -O3 -lineinfo {options} image{number}.cu '
-            f"-o image{number}.fatbin"
+            f'    test -f image{number}.fatbin || "$NVCC" $nvcc_options {options} image{number}.cu -o image{number}.fatbin'
         )
         for place, unit in image.units:
             compiled.append(
@@ -191,9 +197,9 @@ if [ -n "$HOST" ]; then
         objects="$objects $kernel.o"
     done
 else
-    targets="-gencode arch=compute_75,code=compute_75"
+    nvcc_options="-w -fatbin --no-compress -std=c++17 -O3 -lineinfo -gencode arch=compute_75,code=compute_75"
     for architecture in ${{ARCHITECTURES:-80 90}}; do
-        targets="$targets -gencode arch=compute_$architecture,code=sm_$architecture"
+        nvcc_options="$nvcc_options -gencode arch=compute_$architecture,code=sm_$architecture"
     done
 {compiled}
 fi

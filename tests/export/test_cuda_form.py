@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from pytrtplugins import native
+import pytrtplugins as ptp
+from pytrtplugins import CudaKernel, native
 from pytrtplugins.cuda.backends.nvcc import find_nvcc
 from pytrtplugins.errors import ExportError
+from pytrtplugins.export import plugin as plugin_module
+from pytrtplugins.export._nvrtc import find_nvrtc
 from pytrtplugins.export.plugin import export_plugin
 from pytrtplugins.layers import Reorg
 
@@ -45,8 +48,8 @@ for _ in range(2):
     made.enqueue(arrays[:-1], arrays[-1:], ["linear"] * len(arrays), 0, stream)
 """
 
+needs_nvcc = pytest.mark.skipif(not find_nvcc()[0], reason="nvcc is not installed. Do: install CUDA's toolkit")
 pytestmark = [
-    pytest.mark.skipif(not find_nvcc()[0], reason="nvcc is not installed. Do: install CUDA's toolkit"),
     pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler. Do: apt-get install g++"),
     pytest.mark.skipif(not native.available(), reason="the native part is not built. Do: make native"),
 ]
@@ -80,6 +83,7 @@ def run(folder, *arguments):
     return done.stdout.partition("ready\n"), done.stderr
 
 
+@needs_nvcc
 def test_kernels_are_loaded_before_and_launched_in_enqueue(fake_cuda, exported):
     shape, output = (2, 8, 4, 6), (2, 32, 2, 3)
     path = exported(Reorg)
@@ -92,6 +96,7 @@ def test_kernels_are_loaded_before_and_launched_in_enqueue(fake_cuda, exported):
     assert not re.search("cuda|nvinfer|python", linked)
 
 
+@needs_nvcc
 def test_constants_are_copied_once_before_enqueue(fake_cuda, exported):
     (before, _, after), error = run(fake_cuda, exported(Join), {"kind": "table"}, [(2, 3)] * 2, (2, 3), 0)
     assert sorted(before.splitlines()) == [
@@ -103,6 +108,7 @@ def test_constants_are_copied_once_before_enqueue(fake_cuda, exported):
     assert "allocate" not in after
 
 
+@needs_nvcc
 def test_what_cuda_says_is_raised(fake_cuda, exported):
     path = exported(Scale)
     _, error = run(fake_cuda, path, {}, [(2, 3)], (2, 3), 0xBAD)
@@ -111,13 +117,25 @@ def test_what_cuda_says_is_raised(fake_cuda, exported):
     assert "libcuda.so.1 cannot be loaded: this machine has no NVIDIA driver" in error or shutil.which("nvidia-smi")
 
 
+@needs_nvcc
 def test_a_kernel_that_only_the_gpus_compiler_refuses_is_named(exported):
     broken = type(
         "Broken",
         (Scale,),
-        {"kernel": type(Scale.kernel).from_source(Scale.kernel.source.replace("x[i]", "z[i]"), "scale")},
+        {"kernel": CudaKernel.from_source(Scale.kernel.source.replace("x[i]", "z[i]"), "scale")},
     )
-    import pytrtplugins as ptp
-
     with pytest.raises(ExportError, match=r'scale.cu\(\d+\): error: identifier "z" is undefined'):
+        exported(ptp.plugin(namespace="test.export")(broken))
+
+
+@pytest.mark.skipif(find_nvrtc() is None, reason="NVRTC is not installed. Do: pip install nvidia-cuda-nvrtc")
+def test_without_nvcc_the_kernels_are_ptx_of_nvrtc(fake_cuda, exported, monkeypatch):
+    monkeypatch.setattr(plugin_module, "find_nvcc", lambda: ("", ""))
+    (before, _, after), error = run(fake_cuda, exported(Join), {"kind": "sum"}, [(2, 3)] * 2, (2, 3), 0)
+    assert "module 1 magic 2f0a2f2f aligned 1\n" in before, error  # //, new line, /: text
+    assert after.count("launch _Z4joinPKfS0_PfS0_iii grid 1 1 1") == 2
+    broken = type(
+        "BrokenPtx", (Scale,), {"kernel": CudaKernel.from_source(Scale.kernel.source.replace("x[i]", "z[i]"), "scale")}
+    )
+    with pytest.raises(ExportError, match=r'NVRTC[\s\S]*scale.cu\(\d+\): error: identifier "z" is undefined'):
         exported(ptp.plugin(namespace="test.export")(broken))
