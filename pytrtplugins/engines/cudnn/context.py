@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ..._optional import require
 from ...cuda import as_cupy
 from ...cuda.bindings import is_device_array
-from ...errors import BindingError
 from ...tensor import Array, SymbolicDim, TensorDesc
-from ..base import Arrays, ExecutionContext
+from ..context import Arrays, ExecutionContext
 from .execution import Execution
 
 if TYPE_CHECKING:
@@ -34,12 +32,20 @@ class _Ready:
         self.graph: Any = None
 
     def queue(self, stream: Any) -> None:
-        """Host to device, the network, device to host."""
-        for name, array in self.inputs.items():
-            self.execution.input(name).set(array, stream=stream)
+        """Host to device, the network, device to host; CuPy's own copies refuse to be captured."""
+        self.copy_in(self.inputs, stream)
         self.execution.queue(stream)
-        for name, array in self.outputs.items():
-            self.execution.output(name).get(stream=stream, out=array, blocking=False)
+        self.copy_out(self.outputs, stream)
+
+    def copy_in(self, arrays: Mapping[str, Any], stream: Any) -> None:
+        """Fill the inputs, from pinned memory or from the GPU."""
+        for name, array in arrays.items():
+            _copy(self.execution.device.xp, self.execution.input(name), array, stream)
+
+    def copy_out(self, arrays: Mapping[str, Any], stream: Any) -> None:
+        """Take outputs, into pinned memory or memory of the GPU."""
+        for name, array in arrays.items():
+            _copy(self.execution.device.xp, array, self.execution.output(name), stream)
 
 
 class CudnnContext(ExecutionContext):
@@ -68,23 +74,19 @@ class CudnnContext(ExecutionContext):
             BindingError: names, dims or dtypes do not fit.
         """
         self._check_open()
-        checked = self._check(inputs)
+        checked, targets = self._check(inputs), self._check_targets(outputs)
         ready = self._prepared(checked)
+        for name, target in targets.items():
+            self._check_dims(name, target, ready.execution.output(name).shape)
         runtime = self._cupy.cuda.runtime
         caller = self._cupy.cuda.get_current_stream().ptr if stream is None else _handle(stream)
         event = self._cupy.cuda.Event(disable_timing=True)
         runtime.eventRecord(event.ptr, caller)
         runtime.streamWaitEvent(self._stream.ptr, event.ptr)
-        execution = ready.execution
         with self._cupy.cuda.Device(self.engine.device.number), self._stream:
-            for name, array in checked.items():
-                _copy(execution.input(name), array)
-            execution.queue(self._stream)
-            for name in (desc.name for desc in self.engine.outputs):
-                if name not in outputs:
-                    raise BindingError(f"enqueue: no array for output {name!r}", expected=name, found=sorted(outputs))
-                made = execution.output(name)
-                _copy(as_cupy(outputs[name], made.shape, made.dtype), made)
+            ready.copy_in(checked, self._stream)
+            ready.execution.queue(self._stream)
+            ready.copy_out(targets, self._stream)
             event = self._cupy.cuda.Event(disable_timing=True)
             event.record(self._stream)
         runtime.streamWaitEvent(caller, event.ptr)
@@ -108,24 +110,42 @@ class CudnnContext(ExecutionContext):
     # -- inside ----------------------------------------------------------------------------------------------------------
 
     def _run(self, inputs: Arrays) -> Arrays:
+        return self._run_into(inputs, {})
+
+    def _run_into(self, inputs: Arrays, outputs: Mapping[str, Array]) -> Arrays:
         ready = self._prepared(inputs)
-        on_host = all(isinstance(array, np.ndarray) for array in inputs.values())
-        with self._cupy.cuda.Device(self.engine.device.number), self._stream:
-            if on_host:
-                for name, array in inputs.items():
-                    np.copyto(ready.inputs[name], array)
-                if ready.graph is not None:
-                    ready.graph.launch(self._stream)
-                else:
-                    ready.queue(self._stream)
-            else:
-                for name, array in inputs.items():
-                    _copy(ready.execution.input(name), array)
-                ready.execution.queue(self._stream)
-                for name, pinned in ready.outputs.items():
-                    ready.execution.output(name).get(stream=self._stream, out=pinned, blocking=False)
-            self._stream.synchronize()
-        return {name: pinned.copy() for name, pinned in ready.outputs.items()}
+        for name, target in outputs.items():
+            self._check_dims(name, target, ready.execution.output(name).shape)
+        shared = any(not isinstance(array, np.ndarray) for array in (*inputs.values(), *outputs.values()))
+        with self._cupy.cuda.Device(self.engine.device.number):
+            callers = self._cupy.cuda.get_current_stream()
+            with self._stream:
+                if shared:
+                    self._stream.wait_event(callers.record())
+                self._queue(ready, inputs, outputs)
+                self._stream.synchronize()
+        found: Arrays = {}
+        for name, pinned in ready.outputs.items():
+            target = outputs.get(name)
+            if target is None:
+                target = pinned.copy()
+            elif isinstance(target, np.ndarray):
+                np.copyto(target, pinned)
+            found[name] = target
+        return found
+
+    def _queue(self, ready: _Ready, inputs: Arrays, outputs: Mapping[str, Array]) -> None:
+        on_host = {name: array for name, array in inputs.items() if isinstance(array, np.ndarray)}
+        for name, array in on_host.items():
+            np.copyto(ready.inputs[name], array)
+        on_device = {name: array for name, array in outputs.items() if not isinstance(array, np.ndarray)}
+        if len(on_host) == len(inputs) and ready.graph is not None:
+            ready.graph.launch(self._stream)
+        else:
+            ready.copy_in({**inputs, **{name: ready.inputs[name] for name in on_host}}, self._stream)
+            ready.execution.queue(self._stream)
+            ready.copy_out(ready.outputs, self._stream)
+        ready.copy_out(on_device, self._stream)
 
     def _prepared(self, inputs: Arrays) -> _Ready:
         key = tuple(tuple(inputs[desc.name].shape) for desc in self.engine.inputs)
@@ -175,19 +195,22 @@ class CudnnContext(ExecutionContext):
             ready.execution.close()
         self._ready.clear()
 
-    def _checked(self, desc: TensorDesc, value: Array, free: dict[SymbolicDim, int]) -> npt.NDArray[Any]:
-        if not is_device_array(value):
-            return cast("npt.NDArray[Any]", super()._checked(desc, value, free))
-        array = as_cupy(value, None, desc.dtype)
-        super()._checked(desc, np.broadcast_to(np.zeros((), desc.dtype.numpy), array.shape), free)
-        return cast("npt.NDArray[Any]", array)
+    def _array(self, desc: TensorDesc, value: Array) -> Any:
+        return as_cupy(value, None, desc.dtype) if is_device_array(value) else super()._array(desc, value)
+
+    def _target(self, desc: TensorDesc, value: Array) -> Array:
+        return as_cupy(value, None, desc.dtype) if is_device_array(value) else super()._target(desc, value)
 
 
-def _copy(to: Any, array: Any) -> None:
+def _copy(xp: Any, to: Any, array: Any, stream: Any) -> None:
+    """Queue a copy between contiguous arrays, of which one at least is on the GPU."""
+    runtime = xp.cuda.runtime
     if isinstance(array, np.ndarray):
-        to.set(array)
+        runtime.memcpyAsync(to.data.ptr, array.ctypes.data, array.nbytes, runtime.memcpyHostToDevice, stream.ptr)
+    elif isinstance(to, np.ndarray):
+        runtime.memcpyAsync(to.ctypes.data, array.data.ptr, to.nbytes, runtime.memcpyDeviceToHost, stream.ptr)
     else:
-        to[...] = array
+        runtime.memcpyAsync(to.data.ptr, array.data.ptr, to.nbytes, runtime.memcpyDeviceToDevice, stream.ptr)
 
 
 def _handle(stream: Any) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ...cuda import CudaKernel
 from ...tensor import DType
 from .device import Device, Tensor
-from .format import Format
+from .format import Format, channels_last
 
 __all__ = [
     "ACTIVATIONS",
@@ -56,6 +56,8 @@ class ConvProblem:
         residual_activation: Behind the residual.
         residual_bounds: Likewise.
         tensor_cores: Whether float32 may be rounded to TF32.
+        pool: Whether the largest of each 2x2 pixels is written; ``y`` has half the rows and columns then.
+        element: What is multiplied, where x is an image as the user gives it, in another type or layout.
     """
 
     x: Format
@@ -71,13 +73,32 @@ class ConvProblem:
     residual_activation: str = "linear"
     residual_bounds: Bounds = (0.0, 0.0)
     tensor_cores: bool = True
+    pool: bool = False
+    element: DType | None = None
+
+    @property
+    def framed(self) -> bool:
+        """Whether there is more to it than a convolution from NHWC to NHWC."""
+        return self.pool or self.element is not None
+
+    @property
+    def plain(self) -> ConvProblem:
+        """The convolution alone."""
+        n, k, h, w = self.y.dims
+        x = self.x if self.element is None else channels_last(self.x.dims, self.element)
+        y = channels_last((n, k, 2 * h, 2 * w), self.y.dtype) if self.pool else self.y
+        return replace(self, x=x, y=y, pool=False, element=None)
 
     @property
     def key(self) -> str:
         """The problem as a text, for the cache of tactics."""
         form = f"x {self.x} y {self.y} {self.kernel} {self.strides} {self.pads} {self.dilations} groups {self.groups}"
         residual = f" + {self.residual} {self.residual_activation}" if self.residual else ""
-        return f"{form} {self.activation} {self.bounds[0]:g}{residual}{'' if self.tensor_cores else ' strict'}"
+        return f"{form} {self.activation} {self.bounds[0]:g}{residual}{'' if self.tensor_cores else ' strict'}{self._frame}"
+
+    @property
+    def _frame(self) -> str:
+        return f"{' pool' if self.pool else ''}{f' of {self.element}' if self.element else ''}"
 
     @property
     def filters(self) -> int:
@@ -102,6 +123,7 @@ class Operands:
         scale: (K) float32, what sums of codes are multiplied by; None for float.
         y_step: The output's step; 1 for float.
         residual_step: The residual's step; 1 for float.
+        x_step: The step of codes that are made of a float image.
         packed: Copies on the device in the forms that kernels want, by form; shared by all contexts.
     """
 
@@ -110,6 +132,7 @@ class Operands:
     scale: npt.NDArray[np.float32] | None = None
     y_step: float = 1.0
     residual_step: float = 1.0
+    x_step: float = 1.0
     packed: dict[Any, Any] = field(default_factory=dict)
 
     def on_device(self, device: Device, form: Any, make: Callable[[], npt.NDArray[Any]]) -> Any:
@@ -120,35 +143,37 @@ class Operands:
 
 
 class Scratch:
-    """Memory that the kernels of one stream use one after the other.
+    """Memory that the kernels of one stream use one after the other: regions by name, each as large as its largest user asks.
 
     Attributes:
-        memory: Bytes on the device, once `fill` was called.
+        bytes: How much is reserved.
     """
 
     def __init__(self) -> None:
-        self._plans = self._behind = 0
-        self.memory: Any = None
+        self._sizes: dict[str, int] = {}
+        self._memory: Any = None
 
     @property
     def bytes(self) -> int:
         """How much is reserved."""
-        return self._behind + self._plans
+        return sum(-(-size // 256) * 256 for size in self._sizes.values())
 
-    def reserve(self, size: int) -> None:
-        """Ask for so many bytes at the beginning."""
-        self._plans = max(self._plans, size)
-
-    def reserve_behind(self, size: int) -> Callable[[], int]:
-        """Ask for so many bytes behind those of `reserve`; gives where they begin, once all is reserved."""
-        self._behind = max(self._behind, size)
-        return lambda: -(-self._plans // 256) * 256
+    def region(self, name: str, size: int) -> Callable[[], Any]:
+        """Ask for bytes; gives a function that gives them, once `fill` was called."""
+        self._sizes[name] = max(self._sizes.get(name, 0), size)
+        return lambda: self._region(name)
 
     def fill(self, device: Device) -> None:
-        """Allocate what was reserved, if it is more than there is."""
-        wanted = self.bytes + 256
-        if self.memory is None or len(self.memory) < wanted:
-            self.memory = device.allocate(wanted)
+        """Allocate what was reserved."""
+        self._memory = device.allocate(self.bytes + 256)
+
+    def _region(self, name: str) -> Any:
+        begin = 0
+        for other, size in self._sizes.items():
+            if other == name:
+                break
+            begin += -(-size // 256) * 256
+        return self._memory[begin : begin + max(self._sizes[name], 1)]
 
 
 ConvLaunch = Callable[[Tensor, Tensor, "Tensor | None", Any], None]
@@ -176,8 +201,8 @@ class DirectProvider:
         self.device = device
 
     def tactics(self, problem: ConvProblem) -> Sequence[str]:
-        """One, for everything."""
-        return ["direct"]
+        """One, for every convolution from NHWC to NHWC."""
+        return [] if problem.framed else ["direct"]
 
     def prepare(self, problem: ConvProblem, tactic: str, operands: Operands, scratch: Scratch) -> ConvLaunch:
         """Weights as [r][s][c][k], the filters padded with zeros."""

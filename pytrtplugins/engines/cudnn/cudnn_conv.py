@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ from .format import Format
 __all__ = ["CudnnProvider", "cudnn_versions"]
 
 _X, _W, _SCALE, _BIAS, _RESIDUAL, _RESIDUAL_STEP, _STEP, _Y = range(1, 9)
+_Plan = tuple[Any, int, Callable[[], Any]]
+"""A graph, the number of one of its plans, and what gives its workspace."""
 _MOST_PLANS = {"fused": 10, "plain": 4}
 
 
@@ -52,6 +54,8 @@ class CudnnProvider:
 
     def tactics(self, problem: ConvProblem) -> Sequence[str]:
         """The plans that cuDNN's heuristics name, those in one kernel first."""
+        if problem.framed:
+            return []
         found: list[str] = []
         for form in ("fused", "plain"):
             try:
@@ -73,7 +77,7 @@ class CudnnProvider:
             index = names[name]
         except (KeyError, RuntimeError, self.cudnn.cudnnGraphNotSupportedError) as error:
             raise BuildError(f"engine 'cudnn': cuDNN has no plan {tactic!r} here: {error}", engine="cudnn") from error
-        scratch.reserve(int(graph.get_workspace_size_plan_at_index(index)))
+        workspace = scratch.region("cudnn", int(graph.get_workspace_size_plan_at_index(index)))
         weights = operands.on_device(
             self.device,
             ("krsc", problem.x.dtype, _filters(problem), _channels(problem)),
@@ -81,7 +85,7 @@ class CudnnProvider:
         )
         addresses = {_W: weights.data.ptr}
         if form == "plain":
-            return self._plain(problem, operands, graph, index, addresses, scratch)
+            return self._plain(problem, operands, (graph, index, workspace), addresses, scratch)
         kept: list[Any] = [weights]
         for uid, form_name, values in self._epilogue(problem, operands):
             array = operands.on_device(self.device, (form_name, _filters(problem)), lambda values=values: values)  # type: ignore[misc]
@@ -92,7 +96,7 @@ class CudnnProvider:
             pack = {**addresses, _X: x.flat.data.ptr, _Y: y.flat.data.ptr}
             if residual is not None:
                 pack[_RESIDUAL] = residual.flat.data.ptr
-            self._execute(graph, index, pack, scratch, stream)
+            self._execute((graph, index, workspace), pack, stream)
 
         launch.kept = kept  # type: ignore[attr-defined]
         return launch
@@ -100,25 +104,18 @@ class CudnnProvider:
     # -- inside ----------------------------------------------------------------------------------------------------------
 
     def _plain(
-        self,
-        problem: ConvProblem,
-        operands: Operands,
-        graph: Any,
-        index: int,
-        weights: dict[int, int],
-        scratch: Scratch,
+        self, problem: ConvProblem, operands: Operands, plan: _Plan, weights: dict[int, int], scratch: Scratch
     ) -> ConvLaunch:
         (n, k, oh, ow), filters = problem.y.dims, _filters(problem)
         scale, bias = epilogue_operands(self.device, operands)
         kind = _sums(problem).numpy
-        offset = scratch.reserve_behind(n * oh * ow * filters * kind.itemsize)
+        size = n * oh * ow * filters * kind.itemsize
+        region = scratch.region("sums", size)
         numbers = epilogue_numbers(problem, operands)
 
         def launch(x: Tensor, y: Tensor, residual: Tensor | None, stream: Any) -> None:
-            begin = offset()
-            sums = scratch.memory[begin : begin + n * oh * ow * filters * kind.itemsize].view(kind)
-            pack = {**weights, _X: x.flat.data.ptr, _Y: sums.data.ptr}
-            self._execute(graph, index, pack, scratch, stream)
+            sums = region()[:size].view(kind)
+            self._execute(plan, {**weights, _X: x.flat.data.ptr, _Y: sums.data.ptr}, stream)
             FINISH.launch(
                 sums, filters, scale, bias, None if residual is None else residual.flat, y.flat, n * oh * ow, k,
                 problem.filters, problem.y.pitch, *numbers, threads=n * oh * ow * problem.filters, stream=stream,
@@ -126,10 +123,11 @@ class CudnnProvider:
 
         return launch
 
-    def _execute(self, graph: Any, index: int, pack: dict[int, int], scratch: Scratch, stream: Any) -> None:
+    def _execute(self, plan: _Plan, pack: dict[int, int], stream: Any) -> None:
+        graph, index, workspace = plan
         with self._lock:
             self.cudnn.set_stream(handle=self._handle, stream=stream.ptr)
-            graph.execute_plan_at_index(pack, int(scratch.memory.data.ptr), index, handle=self._handle)
+            graph.execute_plan_at_index(pack, int(workspace().data.ptr), index, handle=self._handle)
 
     def _graph(self, problem: ConvProblem, form: str) -> tuple[Any, dict[str, int]]:
         key = (problem.key, form)

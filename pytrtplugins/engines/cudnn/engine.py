@@ -113,11 +113,16 @@ class CudnnEngine(Engine):
     def _selector(self, known: Mapping[str, Choice] | None) -> ConvSelector:
         direct = DirectProvider(self.device)
         providers: list[ConvProvider] = [CudnnProvider(self.device), direct]
+        if "own-kernels" not in self.without:
+            from .first_conv import FirstProvider  # where it is used, since it loads the driver
+
+            providers.insert(0, FirstProvider(self.device))
         timed = "tactics" not in self.without
         return ConvSelector(
+            self.device,
             providers,
             known,
-            TacticCache({**_facts(self.device), "without": ",".join(sorted(self.without))}) if timed else None,
+            TacticCache(_facts(self.device)) if timed else None,
             Timer(self.device, direct) if timed else None,
             tensor_cores=self.precision != "fp32",
         )

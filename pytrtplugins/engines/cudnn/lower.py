@@ -11,6 +11,7 @@ from ...decompose import infer_shapes, inline_plugins
 from ...errors import DimsError, UsageError
 from ...onnx_node import from_node, is_plugin_node
 from ...passes import Eliminate, Pass, to_ir, to_proto
+from .ends import FuseInputs, FusePools
 from .fuse import FuseActivations, FuseConvolutions, FuseResiduals, MergeSiblings
 from .scales import AbsorbInputScales, AbsorbOutputScales, FoldConstants, MoveCodes
 
@@ -30,6 +31,8 @@ _PASSES: tuple[tuple[str, type[Pass]], ...] = (
     ("activations", FuseActivations),  # behind residuals
     ("int8-epilogues", AbsorbOutputScales),
     ("siblings", MergeSiblings),
+    ("pools", FusePools),
+    ("first-layer", FuseInputs),
 )
 _NEEDED = {"convolutions", "int8", "float-weights"}
 

@@ -90,7 +90,7 @@ class _Planner:
         elif is_plugin_node(node) and node.domain != DOMAIN:
             self._add_plugin(node)
         elif node.domain == DOMAIN:
-            self._add_step("conv", node, attributes, self._images(node, padded=True))
+            self._add_step("conv", node, attributes, self._conv_inputs(node, attributes))
         elif node.op_type in ("MaxPool", "AveragePool") and self._is_plain_pool(node, attributes):
             self._add_step("pool", node, attributes, self._images(node))
         elif node.op_type in ("QuantizeLinear", "DequantizeLinear", "Cast") and self._is_plain_cast(node):
@@ -119,12 +119,15 @@ class _Planner:
     def _emit(self, step: Step) -> None:
         self.steps.append(step)
 
-    def _images(self, node: onnx.NodeProto, padded: bool = False) -> tuple[str, ...]:
-        """The data inputs of a convolution or a pool in NHWC; the others as they are."""
+    def _conv_inputs(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> tuple[str, ...]:
+        """A convolution's data in NHWC, but an image as it is."""
+        return self._images(node, (3,) if attributes["image"] else (0, 3))
+
+    def _images(self, node: onnx.NodeProto, places: tuple[int, ...] = (0,)) -> tuple[str, ...]:
         names = list(node.input)
-        for place_of_data in (0, 3) if padded else (0,):
-            if place_of_data < len(names) and names[place_of_data]:
-                names[place_of_data] = self._as(names[place_of_data], self._natural(names[place_of_data]))
+        for data in places:
+            if data < len(names) and names[data]:
+                names[data] = self._as(names[data], self._natural(names[data]))
         return tuple(names)
 
     def _add_plugin(self, node: onnx.NodeProto) -> None:

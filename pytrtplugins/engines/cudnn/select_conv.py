@@ -13,7 +13,8 @@ import numpy as np
 from ...errors import BuildError, PytrtpluginsError
 from ...tensor import DType
 from .conv import ConvLaunch, ConvProblem, ConvProvider, Operands, Scratch
-from .device import CudaDevice, Tensor, tensor_at
+from .device import CudaDevice, Device, Tensor, tensor_at
+from .framed import FramedProvider
 from .plan import Plan, Step
 from .steps import conv_operands, conv_problem
 from .tactics import Choice, TacticCache, choose
@@ -36,11 +37,16 @@ class Timer:
         self.device, self.oracle = device, oracle
         self.stream = device.xp.cuda.Stream(non_blocking=True)
 
-    def candidates(self, problem: ConvProblem, operands: Operands, providers: Sequence[ConvProvider]) -> Choice:
-        """The fastest kernel that gives right numbers."""
+    def fastest(self, problem: ConvProblem, operands: Operands, providers: Sequence[ConvProvider]) -> Choice:
+        """The fastest kernel that gives right numbers.
+
+        Raises:
+            ValueError: none does.
+        """
         with self.stream:
             tensors = self._tensors(problem)
-            wanted = self._result(self.oracle, "direct", problem, operands, tensors)
+            oracle: ConvProvider = FramedProvider(self.device, self._oracle) if problem.framed else self.oracle
+            wanted = self._result(oracle, oracle.tactics(problem)[0], problem, operands, tensors)
             by_name = {provider.name: provider for provider in providers}
             found = [(provider.name, tactic) for provider in providers for tactic in provider.tactics(problem)]
 
@@ -48,6 +54,9 @@ class Timer:
                 return self._measure(by_name[name], tactic, problem, operands, tensors, wanted)
 
             return choose(found, measure)
+
+    def _oracle(self, problem: ConvProblem, operands: Operands, scratch: Scratch) -> ConvLaunch:
+        return self.oracle.prepare(problem, self.oracle.tactics(problem)[0], operands, scratch)
 
     # -- inside ----------------------------------------------------------------------------------------------------------
 
@@ -132,7 +141,8 @@ class ConvSelector:
     """Makes the launches of an engine's convolutions.
 
     Args:
-        providers: Families of kernels; the last one can run everything.
+        device: Where arrays live.
+        providers: Families of kernels; the last one can run every convolution from NHWC to NHWC.
         known: Choices that need no timing, from an engine file.
         cache: Choices on disk.
         timer: Chooses by timing; None: the first kernel of the first family that has one.
@@ -141,6 +151,7 @@ class ConvSelector:
 
     def __init__(
         self,
+        device: Device,
         providers: Sequence[ConvProvider],
         known: Mapping[str, Choice] | None = None,
         cache: TacticCache | None = None,
@@ -148,6 +159,7 @@ class ConvSelector:
         tensor_cores: bool = True,
     ) -> None:
         self.providers, self.cache, self.timer, self.tensor_cores = list(providers), cache, timer, tensor_cores
+        self.providers.append(FramedProvider(device, self._prepare))
         self.choices: dict[str, Choice] = dict(known or {})
         self._operands: dict[str, Operands] = {}
         self._lock = threading.RLock()
@@ -163,20 +175,27 @@ class ConvSelector:
             operands = self._operands.get(step.outputs[0])
             if operands is None:
                 operands = self._operands[step.outputs[0]] = conv_operands(step, plan.constants)
-            choice = self._choice(problem, operands, step)
-            provider = next((each for each in self.providers if each.name == choice.provider), None)
-            if provider is None:
-                raise BuildError(f"engine 'cudnn': {step.name}: kernels of {choice.provider!r} are not here")
-            return provider.prepare(problem, choice.tactic, operands, scratch)
+            try:
+                return self._prepare(problem, operands, scratch)
+            except ValueError as error:
+                raise BuildError(f"engine 'cudnn': {step.name}: {error}: {problem.key}", engine="cudnn") from error
 
-    def _choice(self, problem: ConvProblem, operands: Operands, step: Step) -> Choice:
+    def _prepare(self, problem: ConvProblem, operands: Operands, scratch: Scratch) -> ConvLaunch:
+        choice = self._choice(problem, operands)
+        provider = next((each for each in self.providers if each.name == choice.provider), None)
+        if provider is None:
+            raise ValueError(f"kernels of {choice.provider!r} are not here")
+        return provider.prepare(problem, choice.tactic, operands, scratch)
+
+    def _choice(self, problem: ConvProblem, operands: Operands) -> Choice:
         key = problem.key
         if key in self.choices:
             return self.choices[key]
         found = self.cache.get(key) if self.cache is not None else None
-        if found is None:
-            found = self._first(problem) if self.timer is None else self._timed(problem, operands, step)
-            if self.cache is not None and self.timer is not None:
+        if found is None or found.provider not in {provider.name for provider in self.providers}:
+            timed = self.timer is not None
+            found = self.timer.fastest(problem, operands, self.providers) if self.timer else self._first(problem)
+            if self.cache is not None and timed:
                 self.cache.put({key: found})
         self.choices[key] = found
         return found
@@ -185,11 +204,4 @@ class ConvSelector:
         for provider in self.providers:
             for tactic in provider.tactics(problem):
                 return Choice(provider.name, tactic)
-        raise BuildError(f"engine 'cudnn': no kernel for {problem.key}", engine="cudnn")
-
-    def _timed(self, problem: ConvProblem, operands: Operands, step: Step) -> Choice:
-        assert self.timer is not None
-        try:
-            return self.timer.candidates(problem, operands, self.providers)
-        except ValueError as error:
-            raise BuildError(f"engine 'cudnn': {step.name}: {error} for {problem.key}", engine="cudnn") from error
+        raise ValueError("no kernel works")

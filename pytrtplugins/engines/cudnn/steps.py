@@ -21,7 +21,7 @@ from .format import Format
 from .ops import OPS
 from .plan import Plan, Step
 
-__all__ = ["Launch", "StepBuilder", "conv_operands", "conv_problem"]
+__all__ = ["Launch", "StepBuilder", "conv_operands", "conv_problem", "max_pool", "reformat"]
 
 Launch = Callable[[Any], None]
 """Queues a step's work on a stream."""
@@ -44,9 +44,10 @@ def conv_problem(step: Step, plan: Plan, tensor_cores: bool) -> ConvProblem:
     weights = plan.constants[names[1]]
     residual = plan.tensors[names[3]].format if len(names) > 3 and names[3] else None
     r, s = (int(side) for side in weights.shape[2:])
+    y = plan.tensors[step.outputs[0]].format
     return ConvProblem(
         plan.tensors[names[0]].format,
-        plan.tensors[step.outputs[0]].format,
+        y,
         (r, s),
         (int(at["strides"][0]), int(at["strides"][1])),
         (int(at["pads"][0]), int(at["pads"][1]), int(at["pads"][2]), int(at["pads"][3])),
@@ -58,6 +59,8 @@ def conv_problem(step: Step, plan: Plan, tensor_cores: bool) -> ConvProblem:
         at["residual_activation"],
         (float(at["residual_bounds"][0]), float(at["residual_bounds"][1])),
         tensor_cores,
+        bool(at["pool"]),
+        (DType.INT8 if at["x_scale"] else y.dtype) if at["image"] else None,
     )
 
 
@@ -73,6 +76,7 @@ def conv_operands(step: Step, constants: Mapping[str, npt.NDArray[Any]]) -> Oper
         scale,
         float(np.float32(at["y_scale"])) or 1.0,
         float(np.float32(at["residual_scale"])) or 1.0,
+        float(np.float32(at["x_scale"])) or 1.0,
     )
 
 
@@ -119,12 +123,7 @@ class StepBuilder:
         pads = tuple(at.get("pads", (0, 0, 0, 0)))
         aligned = all(form.pitch % form.vector == 0 and channels % form.vector == 0 for form in (x.format, y.format))
         if aligned and step.op == "MaxPool":
-            few = (
-                n, h, w, channels, x.format.pitch, oh, ow, y.format.pitch, tuple(at["kernel_shape"]),
-                tuple(at.get("strides", (1, 1))), pads[:2],
-            )  # fmt: skip
-            runs = n * oh * ow * channels // x.format.vector
-            return lambda stream: _MAX_POOL.launch(x.flat, y.flat, *few, threads=runs, stream=stream)
+            return max_pool(x, y, tuple(at["kernel_shape"]), tuple(at.get("strides", (1, 1))), (pads[0], pads[1]))
         numbers = (
             n, h, w, channels, x.format.pitch, oh, ow, y.format.pitch, tuple(at["kernel_shape"]),
             tuple(at.get("strides", (1, 1))), pads[:2], step.op == "AveragePool", bool(at.get("count_include_pad", 0)),
@@ -211,6 +210,21 @@ def reformat(x: Tensor, y: Tensor, x_step: float = 1.0, y_step: float = 1.0) -> 
     )  # fmt: skip
     threads = n * padded * h * w
     return lambda stream: _REFORMAT.launch(x.flat, *numbers, threads=threads, stream=stream)
+
+
+def max_pool(
+    x: Tensor,
+    y: Tensor,
+    kernel: tuple[int, ...] = (2, 2),
+    strides: tuple[int, ...] = (2, 2),
+    pads: tuple[int, int] = (0, 0),
+) -> Launch:
+    """The largest value of each window, of tensors whose channels fill 16 bytes, padding included."""
+    (n, c, h, w), (_, _, oh, ow) = x.format.dims, y.format.dims
+    channels = -(-c // x.format.vector) * x.format.vector
+    numbers = (n, h, w, channels, x.format.pitch, oh, ow, y.format.pitch, kernel, strides, pads)
+    runs = n * oh * ow * channels // x.format.vector
+    return lambda stream: _MAX_POOL.launch(x.flat, y.flat, *numbers, threads=runs, stream=stream)
 
 
 def _as_image(form: Format) -> Format:

@@ -19,7 +19,7 @@ class NumpyProvider:
     name = "numpy"
 
     def tactics(self, problem):
-        return ["taps"]
+        return [] if problem.framed else ["taps"]
 
     def prepare(self, problem, tactic, operands, scratch):
         return lambda x, y, residual, stream: convolve(problem, operands, x, y, residual)
@@ -69,7 +69,7 @@ def run_on_host(model, inputs, float_type=DType.FLOAT32, without=(), direct=Fals
     """Outputs of a prepared model, and the execution."""
     device = HostDevice()
     providers = [DirectProvider(device)] if direct else [NumpyProvider(), DirectProvider(device)]
-    selector = ConvSelector(providers)
+    selector = ConvSelector(device, providers)
     sizes = {}
     for info in model.graph.input:
         for dim, size in zip(info.type.tensor_type.shape.dim, inputs[info.name].shape, strict=True):

@@ -112,7 +112,7 @@ def test_torch_tensors_are_arrays_of_the_gpu(animals):
         np.testing.assert_array_equal(found[name], value)
 
 
-@pytest.mark.parametrize("step", ["activations", "concat", "reuse", "tactics", "graph"])
+@pytest.mark.parametrize("step", ["activations", "concat", "reuse", "tactics", "graph", "streams"])
 def test_every_optimization_can_be_left_out(animals, wanted, step):
     assert step in OPTIONAL_STEPS
     model, x = animals

@@ -139,11 +139,65 @@ def test_int8_takes_in_scales_and_moves_codes():
     model = prepare(net.model(net.conv(net.conv(swapped, "second", 8), "last", 4, leaky=False)))
     inputs = data(8)
     quantized = quantize(model, calibrate(model, MinMaxCalibrator([inputs]), engine="reference", progress=False))
-    lowered = lower(prepare(quantized))
-    assert counted(lowered) == {"QuantizeLinear": 1, "Conv": 3, "MaxPool": 1, "Swap": 1}
+    assert counted(lower(prepare(quantized))) == {"QuantizeLinear": 1, "Conv": 3, "Swap": 1}
+    unpooled = lower(prepare(quantized), ["pools"])
+    assert counted(unpooled) == {"QuantizeLinear": 1, "Conv": 3, "MaxPool": 1, "Swap": 1}
     found, execution = run_on_host(prepare(quantized), inputs)
     kinds = [execution.plan.tensors[name].format.dtype for name in ("pooled", "swapped")]
     assert kinds == [DType.INT8, DType.INT8]
+    with ptp.build(quantized, engine="reference", precision="int8").create_context() as context:
+        for name, wanted in context.run(inputs).items():
+            np.testing.assert_allclose(found[name], wanted, rtol=1e-5, atol=1e-5)
+
+
+def pooled(size=8, **pool):
+    net = Net(size=size)
+    pool = {"kernel_shape": [2, 2], "strides": [2, 2], **pool}
+    pooled = net.add("MaxPool", [net.conv("data", "first", 16)], "pooled", **pool)
+    return net.model(net.conv(pooled, "last", 8))
+
+
+def test_a_pool_goes_into_the_convolution_before_it():
+    lowered = lower(prepare(pooled()))
+    assert counted(lowered) == {"Conv": 2}
+    assert convolutions(lowered)["pooled"]["pool"] == 1
+    same_numbers(pooled(), data())
+
+
+@pytest.mark.parametrize(
+    ("size", "pool"), [(9, {}), (8, {"strides": [1, 1]}), (8, {"kernel_shape": [3, 3]}), (8, {"pads": [0, 0, 1, 1]})]
+)
+def test_other_pools_stay(size, pool):
+    model = pooled(size, **pool)
+    assert counted(lower(prepare(model)))["MaxPool"] == 1
+    same_numbers(model, data(size=size))
+
+
+def test_a_pool_of_what_something_else_reads_stays():
+    net = Net()
+    first = net.conv("data", "first", 16)
+    second = net.add("MaxPool", [first], "pooled", kernel_shape=[2, 2], strides=[2, 2])
+    model = net.model(net.conv(second, "last", 8), first)
+    assert counted(lower(prepare(model)))["MaxPool"] == 1
+    same_numbers(model, data())
+
+
+@pytest.mark.parametrize(("channels", "filters", "fused"), [(3, 16, 1), (1, 32, 1), (4, 64, 1), (5, 16, 0), (3, 24, 0)])
+def test_a_first_layer_of_few_channels_reads_the_image_itself(channels, filters, fused):
+    net = Net(channels=channels)
+    model = net.model(net.conv(net.conv("data", "first", filters), "last", 8))
+    assert convolutions(lower(prepare(model)))["first_leaky"]["image"] == fused
+    execution = same_numbers(model, data(channels))
+    assert sum(step.kind == "reformat" for step in execution.plan.steps) == 2 - fused
+
+
+def test_in_int8_the_first_layer_quantizes_the_image_on_the_way():
+    net = Net()
+    model = prepare(net.model(net.conv(net.conv(net.conv("data", "first", 16), "second", 8), "last", 4, leaky=False)))
+    inputs = data()
+    quantized = quantize(model, calibrate(model, MinMaxCalibrator([inputs]), engine="reference", progress=False))
+    assert counted(lower(prepare(quantized))) == {"Conv": 3}
+    found, _ = run_on_host(prepare(quantized), inputs)
     with ptp.build(quantized, engine="reference", precision="int8").create_context() as context:
         for name, wanted in context.run(inputs).items():
             np.testing.assert_allclose(found[name], wanted, rtol=1e-5, atol=1e-5)
