@@ -13,9 +13,11 @@ import numpy.typing as npt
 from ..._optional import require
 from ...errors import BuildError
 from ...onnx_node import from_node, is_plugin_node, node_attributes
+from ...passes.half import HALF_TYPES, to_half
 from ...plugin import Plugin
 from ..base import Arrays, Availability, BuildOptions, Engine, ExecutionContext
 from ..plugin_runner import PluginRunner
+from .half import half_type, is_half, run_wide
 from .ops import KNOWN_VALUES, OPS
 from .windows import convolve
 
@@ -54,16 +56,21 @@ class ReferenceEngine(Engine):
     Float layers sum in float64 and round to float32 once. INT8 convolutions, those whose data and weights both come from
     DequantizeLinear, add integers exactly: y = float32(sum · (scale_x · scale_w) + bias), with the product of the scales, the
     multiplication and the addition in float64. Plugins run as Python code, never through a decomposition.
+
+    FP16 and BF16 are those of a GPU: every tensor is stored in 16 bits, and layers compute in float32 or better, rounding once.
+    They serve to find what rounding does to a network; they are no faster.
     """
 
     name: ClassVar[str] = "reference"
-    precisions: ClassVar[tuple[str, ...]] = ("fp32", "int8")
+    precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16", "fp16", "int8")
 
     def __init__(self, model: onnx.ModelProto, options: BuildOptions) -> None:
         super().__init__(model, options)
         numpy_helper = require("onnx.numpy_helper", extra="onnx", feature="engine 'reference'")
         _check_opset(model)
         model = _without_functions(model)
+        if options.precision in HALF_TYPES:
+            model = to_half(model, HALF_TYPES[options.precision])
         self._constants: Arrays = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
         self._steps = self._plan(model)
 
@@ -114,14 +121,13 @@ class ReferenceContext(ExecutionContext):
             given: list[Any] = [tensors[name] if name else None for name in step.node.input]
             if step.plugin is not None:
                 outputs: Any = self._runners[id(step)].run([_dense(value) for value in given])
-            elif step.node.op_type == "DequantizeLinear":
+            elif step.node.op_type == "DequantizeLinear" and not is_half(given[1].dtype):
                 outputs = [_codes(step.attributes, *given)]
             elif step.node.op_type == "Conv" and all(isinstance(value, _Codes) for value in given[:2]):
                 outputs = [_integer_convolution(step.attributes, *given)]
             else:
                 with np.errstate(all="ignore"):  # infinities and NaN are results like others
-                    result = OPS[step.node.op_type](step.attributes, *(_dense(value) for value in given))
-                outputs = result if isinstance(result, list) else [result]
+                    outputs = _computed(step, [_dense(value) for value in given])
             tensors.update(zip(step.node.output, outputs, strict=False))  # optional outputs may be left out
             for name in step.last_use:
                 del tensors[name]
@@ -207,6 +213,14 @@ def _dense(value: Any) -> Any:
     if isinstance(value, _Codes):
         return OPS["DequantizeLinear"]({"axis": value.axis}, value.codes, value.scale, value.zero)
     return value
+
+
+def _computed(step: _Step, given: list[Any]) -> list[Any]:
+    function = OPS[step.node.op_type]
+    if half_type(given) is not None:
+        return run_wide(function, step.attributes, given, keeps_type=step.node.op_type != "Cast")
+    result = function(step.attributes, *given)
+    return result if isinstance(result, list) else [result]
 
 
 def _integer_convolution(a: dict[str, Any], x: _Codes, weight: _Codes, bias: Array | None = None) -> Array:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...calibration import CalibrationTable, Calibrator
 from ...errors import BuildError, EngineError, UnavailableError
+from ...passes.half import to_half
 from ...registry import PluginKey
 from ...tensor import DType
 from ..base import Availability, BuildOptions, Engine, ExecutionContext
@@ -20,7 +21,6 @@ from .context import TensorrtContext
 from .creators import register_key
 from .device import find_device
 from .graph import parser_form, plugin_keys, written_out
-from .half import to_half
 from .logger import Messages, make
 from .settings import NAMES, Settings
 

@@ -8,9 +8,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import pytrtplugins as ptp
-from pytrtplugins.engines.tensorrt.half import to_half
 from pytrtplugins.errors import BuildError, PrecisionError
 from pytrtplugins.passes import prepare
+from pytrtplugins.passes.half import to_half
 from pytrtplugins.tensor import DType
 from tests.engines.networks import Affine, conv_net, photo
 

@@ -1,0 +1,96 @@
+"""FP16 and BF16 on the reference engine: storage in 16 bits, sums in float32."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import pytrtplugins as ptp
+from pytrtplugins.passes import prepare
+from pytrtplugins.passes.half import to_half
+from pytrtplugins.tensor import DType
+from tests.engines.networks import Affine, conv_net, photo
+
+
+def run(model, inputs, precision):
+    with ptp.build(model, engine="reference", precision=precision).create_context() as context:
+        return context.run(inputs)
+
+
+def rounded(array, precision):
+    return array.astype(DType("float16" if precision == "fp16" else "bfloat16").numpy).astype(np.float32)
+
+
+def sum_net(weights):
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], "sum")]
+    graph = helper.make_graph(
+        nodes,
+        "sum",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, len(weights)])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(weights, "w")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_a_result_is_that_of_rounded_inputs_and_weights_rounded_once(precision):
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(1, 500)).astype(np.float32), rng.normal(size=(500, 3)).astype(np.float32)
+    wide = rounded(x, precision).astype(np.float64) @ rounded(w, precision).astype(np.float64)
+    np.testing.assert_array_equal(
+        run(sum_net(w), {"x": x}, precision)["y"], rounded(wide.astype(np.float32), precision)
+    )
+
+
+def test_sums_are_not_taken_in_float16():
+    x = np.ones((1, 5000), np.float32)
+    found = run(sum_net(np.ones((5000, 1), np.float32)), {"x": x}, "fp16")["y"]
+    assert found.item() == 5000  # in float16, 2048 + 1 is 2048
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_what_is_too_large_overflows_as_the_type_does(precision):
+    found = run(sum_net(np.full((4, 1), 30000, np.float32)), {"x": np.ones((1, 4), np.float32)}, precision)["y"]
+    assert found.item() == (np.inf if precision == "fp16" else 119808)
+
+
+def test_plugins_and_activations_compute_on_half_numbers():
+    exact, half = (run(conv_net(Affine(3.0)), {"data": photo()}, name)["y"] for name in ("fp32", "fp16"))
+    assert half.dtype == np.float32
+    assert 0 < np.abs(half - exact).max() < 0.02
+
+
+def test_a_layer_that_is_kept_and_its_neighbour_exchange_float32():
+    model = prepare(conv_net())
+    mixed = to_half(model, DType.FLOAT16, keep=["conv1", "leaky1", "conv2"])
+    np.testing.assert_array_equal(
+        run(mixed, {"data": photo()}, "fp16")["y"], run(model, {"data": photo()}, "fp32")["y"]
+    )
+    assert not any(node.op_type == "Cast" for node in mixed.graph.node)
+
+
+def test_half_weights_of_a_layer_in_float32_are_rounded_and_widened():
+    model = prepare(conv_net())
+    mixed = to_half(model, DType.FLOAT16, keep=["conv1", "leaky1", "conv2"], half_weights=["conv2"])
+    kinds = {tensor.name: tensor.data_type for tensor in mixed.graph.initializer}
+    assert kinds == {"w1": TensorProto.FLOAT, "b1": TensorProto.FLOAT, "w2_float16": TensorProto.FLOAT16}
+    w2 = next(tensor for tensor in model.graph.initializer if tensor.name == "w2")
+    w2.CopyFrom(numpy_helper.from_array(rounded(numpy_helper.to_array(w2), "fp16"), "w2"))
+    np.testing.assert_array_equal(
+        run(mixed, {"data": photo()}, "fp16")["y"], run(model, {"data": photo()}, "fp32")["y"]
+    )
+
+
+def test_a_written_model_stays_as_it_is():
+    mixed = to_half(prepare(conv_net()), DType.FLOAT16, keep=["conv2"])
+    assert to_half(mixed, DType.FLOAT16).SerializeToString() == mixed.SerializeToString()
+    onnx.checker.check_model(mixed, full_check=True)
+
+
+def test_weights_beyond_float16_become_infinite_where_that_is_wanted():
+    model = prepare(sum_net(np.float32([[1e6]])))
+    half = to_half(model, DType.FLOAT16, refuse_overflow=False)
+    assert run(half, {"x": np.ones((1, 1), np.float32)}, "fp16")["y"].item() == np.inf
