@@ -45,3 +45,11 @@ __global__ void block_sums(const float* x, float* y) {
     }
     if (threadIdx.x == 0) y[blockIdx.x] = parts[0];
 }
+
+__global__ void write_numbers(long long* y, double* z, long long a, long long b, long long c, long long d, long long e, long long f,
+                              float g, float h, double i, bool j, unsigned char k) {
+    if (threadIdx.x != 0) return;
+    const long long whole[] = {a, b, c, d, e, f, j, k};
+    for (int place = 0; place < 8; ++place) y[place] = whole[place];
+    z[0] = g, z[1] = h, z[2] = i;
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import numpy as np
@@ -139,6 +140,51 @@ class BlockSums(ptp.Plugin):
     def enqueue(self, inputs, outputs, workspace, stream):
         (x,), (y,) = inputs, outputs
         self.kernel.launch(x, y, threads=x.size, block=64, stream=stream)
+
+
+@ptp.plugin(namespace="test.export")
+class Numbers(ptp.Plugin):
+    """Python's arithmetic, done by the exported code: the kernel writes down what it was given."""
+
+    a: int = 7
+    b: int = -3
+    x: float = 0.3
+    flag: bool = False
+    text: str = "one"
+
+    kernel = ptp.CudaKernel.from_file("layers.cu", "write_numbers")
+
+    def output_dims(self, shape):
+        check_rank(shape, 2, "Numbers")
+        return (8,), (3,)
+
+    def output_dtypes(self, shape):
+        return DType.INT64, DType.INT64  # the second one holds doubles
+
+    def supports_format(self, position, descs):
+        wanted = DType.INT64 if position else DType.FLOAT32
+        return descs[position].dtype is wanted and descs[position].layout == "linear"
+
+    def numbers(self, dims):
+        """Everything that stands in an expression."""
+        n, m = dims
+        a, b, x = self.a, self.b, self.x
+        largest = max(a, b, n) if self.flag or a > 0 else min(a, b, n)
+        kind = {1: 10, 2: 20}[1 if self.text == "one" else 2] if self.text in ("one", "two") else 30
+        return (
+            a // b - n * m, a % b + (-a) // n, -(-a // m) * abs(b), largest + kind, math.ceil(x * a / b) + math.floor(x + n),
+            (a + b) ** 3 - (m - 1) * (2 - a), x * a - 0.25, x // 0.7 + b % 0.9, (a / b if a != b else 1) * x - n,
+            (a <= b) != self.flag, (n * 2 + m) % 256,
+        )  # fmt: skip
+
+    def compute(self, shape):
+        *whole, g, h, i, j, k = self.numbers(shape.shape)
+        wide = np.array([np.float32(g), np.float32(h), i], np.float64)
+        return np.array([*whole, j, k], np.int64), wide.view(np.int64)
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        y, z = outputs
+        self.kernel.launch(y, z.view(np.float64), *self.numbers(inputs[0].shape), threads=1, stream=stream)
 
 
 @ptp.plugin(namespace="test.export")

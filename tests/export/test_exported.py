@@ -12,7 +12,7 @@ from pytrtplugins.errors import DimsError, FieldError
 from pytrtplugins.layers import Region, Reorg
 from pytrtplugins.tensor import DType, TensorDesc
 
-from .layers import BlockSums, Join, MeanAndRest, Repeat, Scale
+from .layers import BlockSums, Join, MeanAndRest, Numbers, Repeat, Scale
 
 REGION = {
     "classes": 3,
@@ -82,6 +82,15 @@ def test_two_outputs_and_a_workspace(export, dims, dtype):
 @pytest.mark.parametrize("dims", [(7,), (3, 6), (2, 3, 5), (1, 2, 3, 4)])
 def test_branches_on_texts_dims_and_state_are_kept(export, kind, dims):
     check(export(Join), Join(kind), array(dims), array(dims, seed=1))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    a=st.integers(-1000, 1000), b=st.integers(-50, 50).filter(bool), x=st.floats(-100, 100, width=32), flag=st.booleans(),
+    text=st.sampled_from(["one", "two", "three"]), n=st.integers(1, 9), m=st.integers(1, 9),
+)  # fmt: skip
+def test_arithmetic_is_pythons(export, a, b, x, flag, text, n, m):
+    check(export(Numbers), Numbers(a, b, x, flag, text), np.zeros((n, m), np.float32))
 
 
 def test_threads_that_wait_for_each_other(export):

@@ -172,3 +172,39 @@ def test_literals_are_read_by_cpp_as_they_are_meant():
     assert float_literal(1e20, "f") == "1e+20f"
     assert "infinity" in float_literal(-math.inf, "f")
     assert "quiet_NaN" in float_literal(math.nan)
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+def command(capsys, *words):
+    from pytrtplugins.cli import main
+
+    with pytest.raises(SystemExit) as end:
+        main(["export-plugin", *words])
+    return end.value.code, capsys.readouterr()
+
+
+def test_the_command_gives_fields_their_values(tmp_path, capsys):
+    values = ["classes=3", "num=2", "softmax=true", "anchors=1,2,3,4", "coords=4", "background=false", "tree="]
+    words = [word for value in values for word in ("--set", value)]
+    code, shown = command(capsys, "pytrtplugins.layers:Region", "-o", str(tmp_path / "region"), "--source-only", *words)
+    assert (code, shown.err) == (0, "")
+    assert shown.out.splitlines()[:3] == [
+        f"{tmp_path / 'region'}: darknet::Region version 1, source",
+        "types:   float32, float32; float32 nhwc, float32 nhwc; float16, float16; float16 nhwc, float16 nhwc",
+        "kernels: head<float>, head<__half>",
+    ]
+    assert "Region.anchors: this library was exported for (1.0, 2.0, 3.0, 4.0) alone" in (
+        tmp_path / "region" / "plugin.cpp"
+    ).read_text("utf-8")
+
+
+def test_the_command_refuses_without_a_traceback(tmp_path, capsys):
+    code, shown = command(capsys, "pytrtplugins.layers:Region", "-o", str(tmp_path / "region"), "--source-only")
+    assert code == 2
+    assert "the value of anchors is not known" in shown.err.replace("\n", " ")
+    code, shown = command(capsys, "pytrtplugins.layers:Reorg", "-o", str(tmp_path / "reorg"), "--set", "stride")
+    assert code == 2
+    assert "--set stride: expected FIELD=VALUE" in shown.err
+    assert not list(tmp_path.iterdir())
