@@ -19,7 +19,7 @@ from ..errors import (
     UnavailableError,
     UsageError,
 )
-from ..passes import load_model, prepare, quantize, quantized_tensors
+from ..passes import Precisions, load_model, prepare, quantize, quantized_tensors
 from .base import Availability, BuildOptions, Engine
 from .calibrate import calibrate, fitting_table, float_tensors, network_digest
 from .container import read_engine_file
@@ -73,7 +73,7 @@ def build(
     model: str | Path | onnx.ModelProto | Graph,
     *,
     engine: str = "auto",
-    precision: str = "fp32",
+    precision: str | Path | Precisions = "fp32",
     calibration: Calibrator | CalibrationTable | str | Path | None = None,
     threads: int | None = None,
     device: str | None = None,
@@ -85,7 +85,8 @@ def build(
     Args:
         model: An ONNX file, a model, or a graph. With Q/DQ nodes inside, it is taken as it is.
         engine: Name of an engine, or ``"auto"``: the first that this machine has.
-        precision: ``"fp32"``, ``"int8"``, or what else the engine has.
+        precision: ``"fp32"``, ``"int8"``, or what else the engine has; or the path of a precision file (``.yaml``) that says it
+            layer by layer, or what such a file holds. For INT8 it brings its scales with it.
         calibration: For INT8: a calibrator (its cache is used if it fits, else it calibrates and writes it), a table, or the
             path of a calibration cache.
         threads: Threads of one run; by default all cores that the process may use.
@@ -101,13 +102,18 @@ def build(
         PrecisionError: it does not have the precision.
         BuildError: it cannot run the model.
         CalibrationError: INT8 without a calibration, or with one that belongs to another network.
+        FormatError: a precision file that is damaged, or belongs to another network.
         ModelError: the file is no usable ONNX model.
     """
+    given, table = precision, _precisions(precision)
+    precision = str(precision) if table is None else table.precision
     options = BuildOptions(precision, threads, device, dict(settings or {}))
     cls = _available_class(engine)
     cls.check_precision(precision)
     cls.check_settings(options.settings)
     prepared = prepare(load_model(model))
+    if table is not None:
+        return cls(_with_precisions(prepared, table, cls, calibration, given), options)
     if precision == "int8":
         if not _has_qdq(prepared):
             calibrated = None if calibration is None else cls.calibrated(prepared, options, calibration)
@@ -167,6 +173,26 @@ def _available_class(name: str) -> type[Engine]:
             return engine_class(candidate)
         reasons.append(f"{candidate}: {found.reason}")
     raise UnavailableError("no engine can be used here:\n" + "\n".join(reasons))
+
+
+def _precisions(precision: str | Path | Precisions) -> Precisions | None:
+    """The precisions that a caller gives layer by layer; None: one name for all."""
+    if isinstance(precision, Precisions):
+        return precision
+    is_file = isinstance(precision, Path) or precision.endswith((".yaml", ".yml"))
+    return Precisions.read(precision) if is_file else None
+
+
+def _with_precisions(
+    model: onnx.ModelProto, table: Precisions, cls: type[Engine], calibration: Any, source: object
+) -> onnx.ModelProto:
+    if calibration is not None:
+        raise UsageError("a precision file holds its own scales: give precision or calibration, not both")
+    path = source if isinstance(source, (str, Path)) else "precisions"
+    if _has_qdq(model):
+        raise PrecisionError(f"{path}: the model holds Q/DQ nodes already.\nDo: give the float model")
+    table.check_fits(model, network_digest(model), path)
+    return table.apply(model, **(cls.quantize_options() if table.precision == "int8" else {}))
 
 
 def _has_qdq(model: onnx.ModelProto) -> bool:

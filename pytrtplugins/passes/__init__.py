@@ -6,6 +6,8 @@ from ._base import Pass, PassResult, to_ir, to_proto
 from .eliminate import Eliminate
 from .float_pads import FloatPads
 from .fold import FoldBatchNorm
+from .half import to_half
+from .precisions import LayerPrecision, Precisions, layer_names
 from .prepare import load_model, prepare
 from .quantize import Quantize, quantize, quantized_tensors
 from .repeated_pairs import DropRepeatedPairs
@@ -16,14 +18,18 @@ __all__ = [
     "Eliminate",
     "FloatPads",
     "FoldBatchNorm",
+    "LayerPrecision",
     "Pass",
     "PassResult",
+    "Precisions",
     "Quantize",
     "UnsignedActivations",
+    "layer_names",
     "load_model",
     "prepare",
     "quantize",
     "quantized_tensors",
+    "to_half",
     "to_ir",
     "to_proto",
 ]

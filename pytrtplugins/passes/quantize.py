@@ -39,6 +39,7 @@ def quantize(
     float_last: bool = True,
     around_activations: bool = False,
     weight_levels: int = _LEVELS,
+    per_tensor: Collection[str] = (),
 ) -> onnx.ModelProto:
     """Write Q/DQ nodes into a float model; see `Quantize` for where.
 
@@ -50,6 +51,7 @@ def quantize(
         float_last: Keep the last layers, before the heads, in float.
         around_activations: Quantize between a layer and its activation function too; see `Quantize`, 1.
         weight_levels: Largest int8 weight, 2..127. Give 64 for CPUs without VNNI; see `Quantize`, 2.
+        per_tensor: Names of layers whose weights have one scale for all output channels.
 
     Returns:
         The model with Q/DQ. Which layers stayed in float, and why, is logged, and noted as JSON in its metadata under
@@ -67,6 +69,7 @@ def quantize(
         float_last=float_last,
         around_activations=around_activations,
         weight_levels=weight_levels,
+        per_tensor=per_tensor,
     )
     return to_proto(run(to_ir(model)).model)
 
@@ -142,10 +145,12 @@ class Quantize(Pass):
         float_last: bool = True,
         around_activations: bool = False,
         weight_levels: int = _LEVELS,
+        per_tensor: Collection[str] = (),
     ) -> None:
         if not _FEWEST <= weight_levels <= _LEVELS:
             raise UsageError(f"quantize: weight_levels: expected {_FEWEST}..{_LEVELS}, found {weight_levels}.")
         self.weight_levels = weight_levels
+        self.per_tensor = frozenset(per_tensor)
         self.table = table
         self.exclude = tuple(exclude)
         self.float_first = float_first
@@ -162,7 +167,7 @@ class Quantize(Pass):
             float_last=self.float_last,
             around_activations=self.around_activations,
         )
-        _Writer(model.graph, self.weight_levels).write(plan)
+        _Writer(model.graph, self.weight_levels, self.per_tensor).write(plan)
         for name, why in plan.float_layers.items():
             _log.info("quantize: %s stays in float: %s", name, why)
         model.metadata_props[FLOAT_LAYERS] = json.dumps(dict(plan.float_layers))
@@ -175,9 +180,9 @@ class Quantize(Pass):
 
 
 def quantize_weights(
-    weights: npt.NDArray[np.float32], axis: int, levels: int = _LEVELS
+    weights: npt.NDArray[np.float32], axis: int, levels: int = _LEVELS, *, shared: bool = False
 ) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
-    """Round weights to int8 with one scale for each index of an axis.
+    """Round weights to int8 with one scale for each index of an axis; ``shared``: the largest of them for all.
 
     Returns:
         The int8 weights in -levels..levels, and the float32 scales. A channel of zeros has the scale 1.
@@ -185,6 +190,8 @@ def quantize_weights(
     others = tuple(k for k in range(weights.ndim) if k != axis)
     scales = (np.abs(weights).max(axis=others, initial=0).astype(np.float64) / levels).astype(np.float32)
     scales[scales < np.finfo(np.float32).tiny] = 1  # too small to divide by: such weights round to 0
+    if shared:
+        scales[:] = np.float32(float(np.abs(weights).max(initial=0)) / levels) or 1
     shape = [-1 if k == axis else 1 for k in range(weights.ndim)]
     steps = np.rint(weights / scales.reshape(shape))
     return np.clip(steps, -levels, levels).astype(np.int8), scales
@@ -193,8 +200,8 @@ def quantize_weights(
 class _Writer:
     """Puts the nodes of a plan into a graph."""
 
-    def __init__(self, graph: ir.Graph, weight_levels: int) -> None:
-        self._weight_levels = weight_levels
+    def __init__(self, graph: ir.Graph, weight_levels: int, per_tensor: Collection[str]) -> None:
+        self._weight_levels, self._per_tensor = weight_levels, per_tensor
         self._ir = require("onnx_ir", extra="onnx", feature="the quantize pass")
         self._graph = graph
         self._taken = {value.name for value in graph.inputs} | set(graph.initializers)
@@ -230,10 +237,11 @@ class _Writer:
 
     def _quantize_weights(self, node: ir.Node) -> None:
         weight, axis = input_of(node, 1), weight_axis(node)
-        key = ("weights", weight, axis)
+        shared = str(node.name or node.outputs[0].name) in self._per_tensor
+        key = ("weights", weight, axis, shared)
         if key not in self._constants:
             tensor: Any = constant(weight)  # a constant: the plan saw to it
-            steps, scales = quantize_weights(tensor.numpy(), axis, self._weight_levels)
+            steps, scales = quantize_weights(tensor.numpy(), axis, self._weight_levels, shared=shared)
             operands = [
                 self._constant(f"{weight.name}_int8", steps),
                 self._constant(f"{weight.name}_scale", scales),

@@ -1,0 +1,219 @@
+"""Which layers compute in which precision: a file, and the model that it makes of a float model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._files import write_atomic
+from .._optional import require
+from ..calibration.table import CalibrationTable
+from ..errors import CalibrationTableError, FormatError, UsageError
+from .half import HALF_TYPES, label, to_half
+from .quantize import quantize
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["LayerPrecision", "Precisions", "layer_names"]
+
+FORMAT = 1
+_BASES = (*HALF_TYPES, "int8")
+_STRATEGIES = ("pin", "half-weights", "per-channel", "calibrator")
+
+
+@dataclass(frozen=True)
+class LayerPrecision:
+    """How one layer computes, and why.
+
+    Attributes:
+        precision: ``"fp32"``, or the network's own where only the strategy is another.
+        strategy: ``"pin"``: in float32. ``"half-weights"``: in float32, its constants stored in half. ``"per-channel"``: int8
+            with a scale for each output channel of its weights. ``"calibrator"``: int8 with other scales of its inputs.
+        reason: Why, in words.
+        error_before: The layer's error without this; 1 is the tolerance.
+        error_after: Its error with it.
+        latency_us: What it costs in a run.
+    """
+
+    precision: str
+    strategy: str = "pin"
+    reason: str = ""
+    error_before: float | None = None
+    error_after: float | None = None
+    latency_us: float | None = None
+
+
+@dataclass(frozen=True)
+class Precisions:
+    """Precision of a network, layer by layer: what ``precision.yaml`` holds.
+
+    Attributes:
+        precision: That of all layers that are not named: ``"fp16"``, ``"bf16"`` or ``"int8"``.
+        network: Digest of the prepared model; see `pytrtplugins.engines.calibrate.network_digest`.
+        names: Names of all its layers.
+        layers: Name of a layer → what is other about it.
+        scales: For int8: tensor → scale.
+        algorithm: What chose most of the scales.
+        per_tensor: For int8: whether the weights of a layer share one scale.
+        facts: What else the search noted: tolerance, engine, seed, errors, latencies.
+    """
+
+    precision: str
+    network: str
+    names: tuple[str, ...]
+    layers: Mapping[str, LayerPrecision] = field(default_factory=dict)
+    scales: Mapping[str, float] = field(default_factory=dict)
+    algorithm: str = "EntropyCalibration2"
+    per_tensor: bool = False
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.precision not in _BASES:
+            raise UsageError(f"precision: expected {', '.join(_BASES)}, found {self.precision!r}")
+        unknown = [name for name in self.layers if name not in self.names]
+        if unknown:
+            raise UsageError(f"precisions: the network has no layer {unknown[0]!r}", name=unknown[0])
+        for name, layer in self.layers.items():
+            if layer.strategy not in _STRATEGIES or layer.precision not in ("fp32", self.precision):
+                raise UsageError(
+                    f"precisions: layer {name!r}: expected precision fp32 or {self.precision}, and a strategy of "
+                    f"{', '.join(_STRATEGIES)}; found {layer.precision!r} and {layer.strategy!r}",
+                    name=name,
+                )
+
+    def pinned(self) -> tuple[str, ...]:
+        """Names of the layers that compute in float32."""
+        return tuple(name for name, layer in self.layers.items() if layer.precision == "fp32")
+
+    def apply(self, model: onnx.ModelProto, **options: Any) -> onnx.ModelProto:
+        """Write a prepared float model with these precisions: Cast nodes, or Q/DQ nodes.
+
+        Args:
+            model: It is not changed.
+            options: Further options of `quantize` that an engine needs.
+
+        Raises:
+            PrecisionError: a weight of a layer in float16 is beyond it.
+            CalibrationTableError: scales are missing.
+        """
+        if self.precision != "int8":
+            narrow = [name for name, layer in self.layers.items() if layer.strategy == "half-weights"]
+            return to_half(model, HALF_TYPES[self.precision], keep=self.pinned(), half_weights=narrow)
+        others = [name for name, layer in self.layers.items() if layer.strategy == "per-channel"]
+        shared = [name for name in self.names if name not in others] if self.per_tensor else []
+        table = CalibrationTable(self.scales, self.algorithm)
+        return quantize(model, table, exclude=self.pinned(), per_tensor=shared, **options)
+
+    def check_fits(self, model: onnx.ModelProto, digest: str, path: str | Path = "precisions") -> None:
+        """Refuse another network.
+
+        Args:
+            model: A prepared model.
+            digest: Its digest.
+            path: Where the precisions came from, for the message.
+
+        Raises:
+            FormatError: with ``.only_in_file`` and ``.only_in_network``.
+        """
+        if digest == self.network:
+            return
+        found = layer_names(model)
+        only_in_file = tuple(name for name in self.names if name not in found)
+        only_in_network = tuple(name for name in found if name not in self.names)
+        names = (
+            f"Only in the file: {_some(only_in_file)}. Only in the network: {_some(only_in_network)}."
+            if only_in_file or only_in_network
+            else f"All {len(found):,} names of layers agree: the weights or attributes differ."
+        )
+        raise FormatError(
+            f"{path} was made for another network (file: model {self.network[:8]}; this network: model {digest[:8]}).\n{names}\n"
+            f"Do: pytrt precision search MODEL --precision {self.precision} -o {path}",
+            path=path,
+            only_in_file=only_in_file,
+            only_in_network=only_in_network,
+        )
+
+    def write(self, path: str | Path) -> None:
+        """Write the file, whole or not at all."""
+        yaml = require("yaml", extra="onnx", package="pyyaml", feature="precision files")
+        values = {"format": FORMAT, **asdict(self)}
+        values["layers"] = {
+            name: {key: value for key, value in layer.items() if value is not None and value != ""}
+            for name, layer in values["layers"].items()
+        }
+        values["names"] = list(self.names)
+        text = yaml.safe_dump(_plain(values), sort_keys=False, allow_unicode=True, width=120)
+        write_atomic(path, text.encode())
+
+    @classmethod
+    def read(cls, path: str | Path) -> Precisions:
+        """Read a file.
+
+        Raises:
+            FormatError: it is damaged, or of another format version; ``.path`` says which.
+            FileNotFoundError: there is no such file.
+        """
+        yaml = require("yaml", extra="onnx", package="pyyaml", feature="precision files")
+        data = Path(path).read_bytes()
+        try:
+            values = yaml.safe_load(data)
+            if not isinstance(values, dict) or values.get("format") != FORMAT:
+                found = values.get("format") if isinstance(values, dict) else type(values).__name__
+                raise UsageError(f"expected format {FORMAT}, found {found!r}")
+            return cls._from_values(values)
+        except (yaml.YAMLError, UsageError, TypeError, ValueError, RecursionError) as error:
+            raise FormatError(
+                f"{path}: not a usable precision file: {error}.\nDo: pytrt precision search MODEL --precision fp16 -o {path}",
+                path=Path(path),
+            ) from error
+
+    @classmethod
+    def _from_values(cls, values: dict[str, Any]) -> Precisions:
+        known = {item.name for item in fields(cls)}
+        unknown = [key for key in values if key not in known | {"format"}]
+        if unknown:
+            raise UsageError(f"unknown key {unknown[0]!r}")
+        kinds = {"layers": dict, "scales": dict, "facts": dict, "names": list, "network": str, "precision": str,
+                 "per_tensor": bool, "algorithm": str}  # fmt: skip
+        for key, kind in kinds.items():
+            if key in values and not isinstance(values[key], kind):
+                raise UsageError(f"{key}: expected {kind.__name__}, found {values[key]!r}")
+        made = {key: value for key, value in values.items() if key != "format"}
+        made["names"] = tuple(str(name) for name in made["names"])
+        made["layers"] = {str(name): LayerPrecision(**layer) for name, layer in made.get("layers", {}).items()}
+        made["scales"] = {str(name): float(scale) for name, scale in made.get("scales", {}).items()}
+        for name, layer in made["layers"].items():
+            for key in ("error_before", "error_after", "latency_us"):
+                if not isinstance(getattr(layer, key), (int, float, type(None))):
+                    raise UsageError(f"layer {name!r}: {key}: expected a number, found {getattr(layer, key)!r}")
+        try:
+            CalibrationTable(made["scales"])
+        except CalibrationTableError as error:
+            raise UsageError(str(error)) from error
+        return cls(**made)
+
+
+def layer_names(model: onnx.ModelProto) -> tuple[str, ...]:
+    """Names of the layers of a model in their order, constants left out."""
+    return tuple(label(node) for node in model.graph.node if node.op_type != "Constant")
+
+
+def _plain(value: Any) -> Any:
+    """Values as YAML's safe writer takes them; numbers rounded to what matters, scales to float32's digits."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, bool) or value is None or isinstance(value, (int, str)):
+        return value
+    number = float(value)
+    return number if not math.isfinite(number) else float(f"{number:.9g}")  # 9 digits hold a float32
+
+
+def _some(names: tuple[str, ...], shown: int = 3) -> str:
+    quoted = ", ".join(repr(name) for name in names[:shown]) or "none"
+    return quoted if len(names) <= shown else f"{quoted} (and {len(names) - shown} more)"

@@ -1,0 +1,158 @@
+"""Precision files: what they hold comes back, makes a model, and fits one network."""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import numpy_helper
+
+import pytrtplugins as ptp
+from pytrtplugins.engines.calibrate import network_digest
+from pytrtplugins.errors import FormatError, PytrtpluginsError, UsageError
+from pytrtplugins.passes import LayerPrecision, Precisions, layer_names, prepare, quantize
+from tests.engines.networks import conv_net
+from tests.passes.nets import calibrated, constants, tiny_yolo
+from tests.passes.nets import photo as photos
+
+
+def photo(model):
+    return photos(model, batch=1)
+
+
+def precisions(model, precision="fp16", layers=None, **more):
+    model = prepare(model)
+    return Precisions(precision, network_digest(model), layer_names(model), layers or {}, **more)
+
+
+def run(engine, x):
+    with engine.create_context() as context:
+        return next(iter(context.run({"data": x}).values()))
+
+
+def int8_precisions(model, layers=None, **more):
+    table = calibrated(prepare(model))
+    return precisions(model, "int8", layers, scales={name: float(scale) for name, scale in table.items()}, **more)
+
+
+def test_a_file_comes_back_as_it_was_written(tmp_path):
+    layers = {
+        "conv2": LayerPrecision("fp32", "pin", "own error 3.1", float("inf"), 0.25, 12.5),
+        "leaky1": LayerPrecision("fp32"),
+    }
+    written = precisions(conv_net(), layers=layers, facts={"seed": 3, "tolerance": "cosine=0.999"})
+    written.write(tmp_path / "precision.yaml")
+    assert Precisions.read(tmp_path / "precision.yaml") == written
+
+
+def test_scales_keep_every_bit(tmp_path):
+    scales = {f"t{k}": float(np.float32(v)) for k, v in enumerate(np.random.default_rng(0).lognormal(0, 9, 300))}
+    Precisions("int8", "0", ("a",), scales=scales).write(tmp_path / "p.yaml")
+    found = Precisions.read(tmp_path / "p.yaml").scales
+    assert [np.float32(found[name]) for name in scales] == [np.float32(value) for value in scales.values()]
+
+
+def test_build_follows_a_file_on_the_reference_engine(tmp_path):
+    model = conv_net()
+    everything = {name: LayerPrecision("fp32") for name in layer_names(prepare(model))}
+    precisions(model, layers=everything).write(tmp_path / "precision.yaml")
+    exact = run(ptp.build(model, engine="reference"), photo(model))
+    pinned = ptp.build(model, engine="reference", precision=tmp_path / "precision.yaml")
+    assert pinned.precision == "fp16"
+    np.testing.assert_array_equal(run(pinned, photo(model)), exact)
+    assert (run(ptp.build(model, engine="reference", precision=precisions(model)), photo(model)) != exact).any()
+
+
+def test_an_engine_file_keeps_the_precisions(tmp_path):
+    model = conv_net()
+    made = ptp.build(model, engine="reference", precision=precisions(model, layers={"conv2": LayerPrecision("fp32")}))
+    made.save(tmp_path / "net.engine")
+    np.testing.assert_array_equal(run(ptp.load_engine(tmp_path / "net.engine"), photo(model)), run(made, photo(model)))
+
+
+@pytest.mark.parametrize("engine", ["reference", "cpu", "onnxruntime"])
+def test_an_int8_file_brings_its_scales_to_every_engine(engine):
+    model = tiny_yolo()
+    x = photo(model)[:1]
+    exact = run(ptp.build(model, engine=engine), x)
+    layers = {name: LayerPrecision("fp32") for name in layer_names(prepare(model))}
+    pinned = run(ptp.build(model, engine=engine, precision=int8_precisions(model, layers)), x)
+    rounded = run(ptp.build(model, engine=engine, precision=int8_precisions(model)), x)
+    np.testing.assert_allclose(pinned, exact, rtol=1e-5, atol=1e-5)
+    assert np.abs(rounded - exact).max() > 1e-3
+
+
+def test_weights_share_a_scale_except_where_the_file_says_per_channel():
+    model = prepare(tiny_yolo())
+    table = int8_precisions(model, {"b": LayerPrecision("int8", "per-channel")}, per_tensor=True)
+    found = constants(table.apply(model))
+    assert len(set(found["d_w_scale"].tolist())) == 1
+    assert len(set(found["b_w_scale"].tolist())) == len(found["b_w_scale"]) > 1
+    exact = constants(model)["d_w"]
+    assert found["d_w_scale"][0] == np.float32(np.abs(exact).max() / 127)
+    again = constants(quantize(model, calibrated(model)))
+    assert len(set(again["d_w_scale"].tolist())) > 1
+
+
+def test_another_network_is_refused_with_the_names_that_differ():
+    table = precisions(conv_net(), layers={"conv2": LayerPrecision("fp32")})
+    with pytest.raises(FormatError, match=r"Only in the file: 'conv1'.*Only in the network: 'a'") as caught:
+        ptp.build(tiny_yolo(), engine="reference", precision=table)
+    assert caught.value.only_in_file == ("conv1", "leaky1", "conv2")
+    with pytest.raises(FormatError, match=r"All 3 names of layers agree: the weights or attributes differ"):
+        ptp.build(conv_net(seed=5), engine="reference", precision=table)
+
+
+def test_a_missing_scale_and_a_second_calibration_are_refused():
+    model = tiny_yolo()
+    with pytest.raises(PytrtpluginsError, match="data"):
+        ptp.build(model, engine="reference", precision=precisions(model, "int8"))
+    with pytest.raises(UsageError, match="not both"):
+        ptp.build(model, engine="reference", precision=int8_precisions(model), calibration=calibrated(prepare(model)))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "expected format 1, found 'NoneType'"),
+        ("[1]", "found 'list'"),
+        ("format: 2", "expected format 1, found 2"),
+        ("format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nmore: 1", "unknown key 'more'"),
+        ("format: 1\nprecision: fp8\nnetwork: a\nnames: [x]", "found 'fp8'"),
+        ("format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nlayers: {y: {precision: fp32}}", "no layer 'y'"),
+        ("format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nlayers: {x: {precision: int8}}", "found 'int8'"),
+        ("format: 1\nprecision: int8\nnetwork: a\nnames: [x]\nscales: {t: -1}", "scale of 't'"),
+        ("!!python/object/apply:os.system ['true']", "could not determine a constructor"),
+        ("a: &a [*a]", "expected format 1"),
+    ],
+)
+def test_a_damaged_file_is_refused(tmp_path, text, message):
+    path = tmp_path / "precision.yaml"
+    path.write_text(text)
+    with pytest.raises(FormatError, match=message) as caught:
+        Precisions.read(path)
+    assert caught.value.path == path
+    assert "Do: pytrt precision search" in str(caught.value)
+
+
+@given(data=st.binary(max_size=200))
+def test_whatever_the_bytes_only_our_errors_come_out(tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("hostile") / "precision.yaml"
+    path.write_bytes(b"format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\n" + data)
+    with contextlib.suppress(FormatError):
+        Precisions.read(path)
+
+
+def test_a_pinned_layer_reads_and_gives_float32_in_the_model():
+    model = prepare(conv_net())
+    written = precisions(model, layers={"conv2": LayerPrecision("fp32")}).apply(model)
+    weights = {tensor.name: tensor.data_type for tensor in written.graph.initializer}
+    assert weights["w2"] == onnx.TensorProto.FLOAT
+    assert weights["w1_float16"] == onnx.TensorProto.FLOAT16
+    np.testing.assert_array_equal(
+        numpy_helper.to_array(next(t for t in written.graph.initializer if t.name == "w2")), constants(model)["w2"]
+    )
