@@ -114,9 +114,11 @@ class CudnnEngine(Engine):
         direct = DirectProvider(self.device)
         providers: list[ConvProvider] = [CudnnProvider(self.device), direct]
         if "own-kernels" not in self.without:
-            from .first_conv import FirstProvider  # where it is used, since it loads the driver
+            from .first_conv import FirstProvider  # where they are used, since they load the driver
+            from .own_conv import OwnProvider
 
-            providers.insert(0, FirstProvider(self.device))
+            own = [OwnProvider(self.device, "hopper"), OwnProvider(self.device, "mma", most=6)]
+            providers = [FirstProvider(self.device), *own, *providers]
         timed = "tactics" not in self.without
         return ConvSelector(
             self.device,
