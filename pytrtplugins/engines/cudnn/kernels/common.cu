@@ -1,0 +1,196 @@
+// What the convolution kernels share: their arguments, which pixel a row of a tile is, and the way from sums to memory.
+//
+// Constants that the compiler is given: ELEMENT, OUT, RESIDUAL (a Kind, or NONE), PATCH, POOL, TILE_M, DEPTH.
+typedef unsigned int u32;
+typedef unsigned long long u64;
+enum Kind { NONE = -1, FLOAT = 0, HALF = 1, INT8 = 2 };
+
+constexpr int ELEMENT_BYTES = ELEMENT == HALF ? 2 : 1;
+constexpr int OUT_BYTES = OUT == FLOAT ? 4 : OUT == HALF ? 2 : 1;
+template <int KIND> struct SumOf { typedef float type; };
+template <> struct SumOf<INT8> { typedef int type; };
+typedef typename SumOf<ELEMENT>::type Sum;
+
+struct ConvArgs {
+    const char* x;
+    const char* weights;
+    const float* scale;  // of each filter, the output's step divided out
+    const float* bias;
+    const char* residual;
+    char* y;
+    int h, w, channel_bytes, x_pitch;  // pitches count bytes
+    int oh, ow, pixels;                // of y before pool and reorg
+    int kernel_w, units, chunks;       // units = taps * chunks; a chunk is DEPTH bytes of channels
+    int stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
+    int filters, y_pitch, residual_pitch;
+    int tiles_n, patches_h, patches_w;
+    int reorg;   // darknet's reorg with this stride on the way out; 0: none
+    int vector;  // whether 16 bytes of y can be written at once
+    float slope, residual_scale, residual_slope;
+};
+
+// Programmatic dependent launch: the next kernel may start early, and waits before it touches what others wrote.
+__device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+__device__ __forceinline__ void wait_for_inputs() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
+__device__ __forceinline__ u32 shared_address(const void* p) { return static_cast<u32>(__cvta_generic_to_shared(p)); }
+
+// Rows of bytes in shared memory without bank conflicts: 16-byte pieces change places within 8 rows, as TMA does it.
+__device__ __forceinline__ u32 swizzle(u32 offset) { return offset ^ (((offset >> 7) & (DEPTH / 16 - 1)) << 4); }
+
+// A tile's rows: successive pixels of y, or a patch of 8 columns.
+struct Tile {
+    int first;            // pixel, where PATCH is 0
+    int image, top, left;
+
+    __device__ __forceinline__ Tile(const ConvArgs& a, int index) {
+        if (PATCH) {
+            first = 0;
+            image = index / (a.patches_h * a.patches_w);
+            int const rest = index - image * (a.patches_h * a.patches_w);
+            top = rest / a.patches_w * (TILE_M / 8);
+            left = rest % a.patches_w * 8;
+        } else {
+            first = index * TILE_M;
+            image = first / (a.oh * a.ow);
+            int const rest = first - image * (a.oh * a.ow);
+            top = rest / a.ow;
+            left = rest % a.ow;
+        }
+    }
+
+    // The pixel of a row, counted over all images; -1 outside.
+    __device__ __forceinline__ int pixel(const ConvArgs& a, int row) const {
+        if (!PATCH) return first + row < a.pixels ? first + row : -1;
+        int const y = top + row / 8, x = left + row % 8;
+        return y < a.oh && x < a.ow ? (image * a.oh + y) * a.ow + x : -1;
+    }
+};
+
+__device__ __forceinline__ float activate(float v, float slope) { return fmaxf(v, v * slope); }
+
+__device__ __forceinline__ int round_even(float v) {
+    int r;
+    asm("cvt.rni.s32.f32 %0, %1;" : "=r"(r) : "f"(v));
+    return r;
+}
+
+// Two floats as halves, four as saturated int8.
+__device__ __forceinline__ u32 halves(float low, float high) {
+    u32 r;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+    return r;
+}
+__device__ __forceinline__ u32 codes(float a, float b, float c, float d) {
+    u32 high, r;
+    asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;" : "=r"(high) : "r"(round_even(d)), "r"(round_even(c)), "r"(0));
+    asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(round_even(b)), "r"(round_even(a)), "r"(high));
+    return r;
+}
+
+__device__ __forceinline__ float half_bits(unsigned short bits) {
+    float v;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(bits));
+    return v;
+}
+
+__device__ __forceinline__ void store_one(char* to, float v) {
+    if (OUT == FLOAT) *reinterpret_cast<float*>(to) = v;
+    if (OUT == HALF) *reinterpret_cast<unsigned short*>(to) = static_cast<unsigned short>(halves(v, 0.0f));
+    if (OUT == INT8) *to = static_cast<char>(codes(v, 0.0f, 0.0f, 0.0f));
+}
+
+// COUNT successive filters of a pixel to memory; COUNT is 4 or more.
+template <int COUNT> __device__ __forceinline__ void store_run(char* to, const float (&v)[COUNT]) {
+    constexpr int WORDS = COUNT * OUT_BYTES / 4;
+    u32 words[WORDS];
+#pragma unroll
+    for (int i = 0; i < WORDS; ++i) {
+        if (OUT == FLOAT) words[i] = __float_as_uint(v[i]);
+        if (OUT == HALF) words[i] = halves(v[2 * i % COUNT], v[(2 * i + 1) % COUNT]);
+        if (OUT == INT8) words[i] = codes(v[4 * i % COUNT], v[(4 * i + 1) % COUNT], v[(4 * i + 2) % COUNT], v[(4 * i + 3) % COUNT]);
+    }
+    if (WORDS == 1) *reinterpret_cast<u32*>(to) = words[0];
+    if (WORDS == 2) *reinterpret_cast<uint2*>(to) = make_uint2(words[0], words[1 % WORDS]);
+#pragma unroll
+    for (int i = 0; i + 4 <= WORDS; i += 4) {
+        reinterpret_cast<uint4*>(to)[i / 4] = make_uint4(words[i], words[(i + 1) % WORDS], words[(i + 2) % WORDS], words[(i + 3) % WORDS]);
+    }
+}
+
+__device__ __forceinline__ float load_residual(const ConvArgs& a, int pixel, int filter) {
+    const char* from = a.residual + static_cast<long long>(pixel) * a.residual_pitch;
+    if (RESIDUAL == FLOAT) return reinterpret_cast<const float*>(from)[filter];
+    if (RESIDUAL == HALF) return half_bits(reinterpret_cast<const unsigned short*>(from)[filter]);
+    return static_cast<float>(reinterpret_cast<const signed char*>(from)[filter]);
+}
+
+// Where darknet's reorg puts a value: the image's channels are read again as channels of s * s fewer, larger planes.
+__device__ __forceinline__ char* reorg_place(const ConvArgs& a, int pixel, int filter) {
+    int const s = a.reorg, plane = a.oh * a.ow, image = pixel / plane, source = filter * plane + pixel % plane;
+    int const j = source % s, column = source / s % a.ow, line = source / (s * a.ow);
+    int const i = line % s, row = line / s % a.oh, channel = line / s / a.oh;
+    int const target = (((i * s + j) * (a.filters / (s * s)) + channel) * a.oh + row) * a.ow + column;
+    int const small = plane / (s * s);
+    return a.y + static_cast<long long>(image * small + target % small) * a.y_pitch + target / small * OUT_BYTES;
+}
+
+// COUNT successive filters of a pixel, activated: residual, then memory. `pixel` counts pixels of what is written.
+template <int COUNT> __device__ __forceinline__ void write_run(const ConvArgs& a, int pixel, int filter, float (&v)[COUNT]) {
+    if (RESIDUAL != NONE) {
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) {
+            if (filter + i < a.filters) {
+                v[i] = activate(fmaf(load_residual(a, pixel, filter + i), a.residual_scale, v[i]), a.residual_slope);
+            }
+        }
+    }
+    char* const to = a.y + static_cast<long long>(pixel) * a.y_pitch + filter * OUT_BYTES;
+    if (a.vector && filter + COUNT <= a.filters) {
+        store_run(to, v);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+        if (filter + i < a.filters) store_one(a.reorg ? reorg_place(a, pixel, filter + i) : to + i * OUT_BYTES, v[i]);
+    }
+}
+
+// Filters that a thread holds side by side, of COLUMNS that four threads share: see packing.py.
+template <int COLUMNS> __device__ constexpr int run_of() {
+    return COLUMNS / 4 < 16 / ELEMENT_BYTES ? COLUMNS / 4 : 16 / ELEMENT_BYTES;
+}
+
+// Two rows (`row` and `row + 8`) of a tile's COLUMNS filters, as the matrix instructions leave them in a thread:
+// sums[4 * block + 2 * half + i]. `scale` and `bias` begin at the first of the columns, whose filter is `filter`.
+template <int COLUMNS>
+__device__ __forceinline__ void write_rows(const ConvArgs& a, const Tile& tile, int row, int filter, const float* scale,
+                                           const float* bias, const Sum (&sums)[COLUMNS / 2]) {
+    constexpr int RUN = run_of<COLUMNS>();
+    int const quarter = threadIdx.x & 3, upper = tile.pixel(a, row), lower = tile.pixel(a, row + 8);
+#pragma unroll
+    for (int first = 0; first < COLUMNS / 4; first += RUN) {
+        int const at = first * 4 + quarter * RUN;
+        float v[2][RUN];
+#pragma unroll
+        for (int i = 0; i < RUN; ++i) {
+            int const block = (first + i) / 2, odd = i & 1;
+            float const factor = scale[at + i], offset = bias[at + i];
+            v[0][i] = activate(fmaf(static_cast<float>(sums[4 * block + odd]), factor, offset), a.slope);
+            v[1][i] = activate(fmaf(static_cast<float>(sums[4 * block + 2 + odd]), factor, offset), a.slope);
+        }
+        if (POOL) {  // the rows are two lines of a patch, and the neighbour in a line is four threads away
+#pragma unroll
+            for (int i = 0; i < RUN; ++i) {
+                v[0][i] = fmaxf(v[0][i], v[1][i]);
+                v[0][i] = fmaxf(v[0][i], __shfl_xor_sync(0xffffffffu, v[0][i], 4));
+            }
+            int const y = tile.top + row / 8, x = tile.left + row % 8;
+            int const pooled = (tile.image * (a.oh / 2) + y / 2) * (a.ow / 2) + x / 2;
+            if (lower >= 0 && x % 2 == 0) write_run(a, pooled, filter + at, v[0]);
+        } else {
+            if (upper >= 0) write_run(a, upper, filter + at, v[0]);
+            if (lower >= 0) write_run(a, lower, filter + at, v[1]);
+        }
+    }
+}

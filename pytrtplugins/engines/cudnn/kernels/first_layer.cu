@@ -1,0 +1,162 @@
+// A network's first convolution: 3x3 over at most 4 channels, any layout and type, with its 2x2 pool where POOL is 1.
+//
+// A block casts or quantizes its part of the image into shared memory, 4 channels a pixel, and 8 warps multiply it on the
+// matrix units: K is 12 taps (9 and 3 empty ones) of 4 channels. Constants: ELEMENT, OUT (HALF or INT8), POOL, FILTERS (a
+// multiple of 16, at most 64), X (Kind of the image, 3 for uint8), DEPENDENT.
+
+typedef unsigned int u32;
+enum Kind { FLOAT = 0, HALF = 1, INT8 = 2, UINT8 = 3 };
+constexpr int BLOCK_W = 32, BLOCK_H = 16, PATCH_W = BLOCK_W + 2, PATCH_H = BLOCK_H + 2, BLOCKS = FILTERS / 8;
+constexpr int RUN = FILTERS / 4, OUT_BYTES = OUT == HALF ? 2 : 1;
+
+struct FirstArgs {
+    const char* x;
+    const uint2* weights;  // [filter][12 taps] of 4 channels, see pack_first
+    const float* scale;
+    const float* bias;
+    char* y;
+    long long x_image, x_channel, x_row, x_column;  // in values
+    int channels, h, w, y_pitch;                    // y_pitch in bytes
+    float x_scale, x_step, slope;                   // a value counts x_scale; for INT8 codes are value / x_step
+};
+
+template <int KIND> struct Pixels;
+template <> struct Pixels<HALF> {
+    typedef uint2 type;  // 4 halves
+    typedef float sum;
+};
+template <> struct Pixels<INT8> {
+    typedef u32 type;  // 4 codes
+    typedef int sum;
+};
+typedef Pixels<ELEMENT>::type Pixel;
+typedef Pixels<ELEMENT>::sum Sum;
+
+__device__ __forceinline__ u32 halves(float low, float high) {
+    u32 r;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+    return r;
+}
+__device__ __forceinline__ u32 codes(float a, float b, float c, float d) {
+    int const i = __float2int_rn(a), j = __float2int_rn(b), k = __float2int_rn(c), l = __float2int_rn(d);
+    u32 high, r;
+    asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;" : "=r"(high) : "r"(l), "r"(k), "r"(0));
+    asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(j), "r"(i), "r"(high));
+    return r;
+}
+__device__ __forceinline__ float load(const char* x, long long i) {
+    if (X == FLOAT) return reinterpret_cast<const float*>(x)[i];
+    if (X == INT8) return static_cast<float>(reinterpret_cast<const signed char*>(x)[i]);
+    if (X == UINT8) return static_cast<float>(reinterpret_cast<const unsigned char*>(x)[i]);
+    float v;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(reinterpret_cast<const unsigned short*>(x)[i]));
+    return v;
+}
+__device__ __forceinline__ void pack(const float (&v)[4], uint2& pixel) { pixel = make_uint2(halves(v[0], v[1]), halves(v[2], v[3])); }
+__device__ __forceinline__ void pack(const float (&v)[4], u32& pixel) { pixel = codes(v[0], v[1], v[2], v[3]); }
+
+// 8 filters of 16 pixels: taps q, q + 4 and q + 8 in thread q of four; an odd pixel's products behind an even one's.
+__device__ __forceinline__ void step(float (&d)[4], uint2 even, uint2 odd, uint2 w) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(even.x), "r"(odd.x), "r"(even.y), "r"(odd.y), "r"(w.x), "r"(w.y));
+}
+__device__ __forceinline__ void multiply(float (&d)[4], const uint2 (&even)[3], const uint2 (&odd)[3], const uint2 (&w)[3]) {
+#pragma unroll
+    for (int t = 0; t < 3; ++t) step(d, even[t], odd[t], w[t]);
+}
+__device__ __forceinline__ void multiply(int (&d)[4], const u32 (&even)[3], const u32 (&odd)[3], const u32 (&w)[3]) {
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+        : "r"(even[0]), "r"(odd[0]), "r"(even[1]), "r"(odd[1]), "r"(w[0]), "r"(w[1]));
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+        : "r"(even[2]), "r"(odd[2]), "r"(w[2]));
+}
+
+__device__ __forceinline__ float activate(float v, float slope) { return fmaxf(v, v * slope); }
+
+__device__ __forceinline__ void store(const FirstArgs& a, long long pixel, int quarter, const float (&v)[RUN]) {
+    u32* const to = reinterpret_cast<u32*>(a.y + pixel * a.y_pitch + quarter * RUN * OUT_BYTES);
+#pragma unroll
+    for (int i = 0; i < RUN * OUT_BYTES / 4; ++i) {
+        to[i] = OUT == HALF ? halves(v[2 * i % RUN], v[(2 * i + 1) % RUN])
+                            : codes(v[4 * i % RUN], v[(4 * i + 1) % RUN], v[(4 * i + 2) % RUN], v[(4 * i + 3) % RUN]);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256) first_layer(const __grid_constant__ FirstArgs a) {
+    __shared__ __align__(16) Pixel patch[PATCH_H * PATCH_W + 1];
+    int const lane = threadIdx.x & 31, quarter = lane & 3, group = lane >> 2, warp = threadIdx.x / 32;
+    int const left = blockIdx.x * BLOCK_W, top = blockIdx.y * BLOCK_H, image = blockIdx.z;
+    const Pixel* weights = reinterpret_cast<const Pixel*>(a.weights);
+    Pixel w[BLOCKS][3];
+    float scale[RUN], bias[RUN];
+#pragma unroll
+    for (int block = 0; block < BLOCKS; ++block) {
+#pragma unroll
+        for (int t = 0; t < 3; ++t) w[block][t] = weights[(8 * block + group) * 12 + quarter + 4 * t];
+    }
+#pragma unroll
+    for (int i = 0; i < RUN; ++i) {
+        scale[i] = a.scale[quarter * RUN + i];
+        bias[i] = a.bias[quarter * RUN + i];
+    }
+#if DEPENDENT
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+    for (int i = threadIdx.x; i < PATCH_H * PATCH_W; i += 256) {
+        int const y = top + i / PATCH_W - 1, x = left + i % PATCH_W - 1;
+        float v[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+        if (y >= 0 && y < a.h && x >= 0 && x < a.w) {
+#pragma unroll
+            for (int c = 0; c < 4; ++c) {
+                if (c >= a.channels) continue;
+                v[c] = load(a.x, image * a.x_image + c * a.x_channel + y * a.x_row + x * a.x_column) * a.x_scale;
+                if (ELEMENT == INT8) v[c] = __fdiv_rn(v[c], a.x_step);
+            }
+        }
+        pack(v, patch[i]);
+    }
+    __syncthreads();
+    // Tap t is right * 1 + down * 3; a thread's third tap is 8 in thread 0, and nothing in the others.
+    int const near = quarter / 3 * PATCH_W + quarter % 3, far = (quarter + 4) / 3 * PATCH_W + (quarter + 4) % 3;
+#pragma unroll
+    for (int part = 0; part < BLOCK_W / 16; ++part) {
+        int const x = part * 16 + 2 * group, y = warp * 2;
+        float best[RUN];
+#pragma unroll
+        for (int line = 0; line < 2; ++line) {
+            const Pixel* p = patch + (y + line) * PATCH_W + x;
+            Pixel even[3] = {p[near], p[far], Pixel()}, odd[3] = {p[near + 1], p[far + 1], Pixel()};
+            if (quarter == 0) even[2] = p[2 * PATCH_W + 2], odd[2] = p[2 * PATCH_W + 3];
+            float v[2][RUN];
+#pragma unroll
+            for (int block = 0; block < BLOCKS; ++block) {
+                Sum d[4] = {0, 0, 0, 0};
+                multiply(d, even, odd, w[block]);
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    int const held = 2 * block + i % 2;
+                    v[i / 2][held] = activate(fmaf(static_cast<float>(d[i]), scale[held], bias[held]), a.slope);
+                }
+            }
+            long long const row = static_cast<long long>(image) * a.h + top + y + line;
+            if (POOL) {
+#pragma unroll
+                for (int i = 0; i < RUN; ++i) {
+                    float const widest = fmaxf(v[0][i], v[1][i]);
+                    best[i] = line == 0 ? widest : fmaxf(best[i], widest);
+                }
+            } else if (top + y + line < a.h) {
+                if (left + x < a.w) store(a, row * a.w + left + x, quarter, v[0]);
+                if (left + x + 1 < a.w) store(a, row * a.w + left + x + 1, quarter, v[1]);
+            }
+        }
+        if (POOL && top + y < a.h && left + x < a.w) {
+            long long const row = static_cast<long long>(image) * (a.h / 2) + (top + y) / 2;
+            store(a, row * (a.w / 2) + (left + x) / 2, quarter, best);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+"""Weights as the kernels want them: tiles in the order of the work, each as it lies in shared memory.
+
+A tile of weights is ``tile_n`` rows (filters) of ``depth`` bytes: one tap's run of channels. Its 16-byte pieces change
+places within 8 rows (`swizzled`), so that neither copies nor matrix instructions meet bank conflicts. Filters are permuted
+(`filter_order`), because a matrix instruction leaves columns 2q, 2q + 1 of each 8 in thread q of four: with the
+permutation, a thread holds filters that lie side by side in memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .shape import ConvShape
+from .tactics import Tactic
+
+__all__ = ["filter_order", "pack_filters", "pack_weights", "swizzled"]
+
+
+def filter_order(columns: int, itemsize: int, count: int) -> npt.NDArray[np.int64]:
+    """The filter that each row of packed weights holds.
+
+    Args:
+        columns: Filters that four threads share.
+        itemsize: Bytes of an input value: a thread's run of filters has 16 bytes of them at most.
+        count: Rows, a multiple of ``columns``.
+    """
+    run = min(columns // 4, 16 // itemsize)  # as run_of in common.cu
+    row = np.arange(count)
+    column = row % columns
+    quarter, held = column % 8 // 2, column // 8 * 2 + column % 2  # thread of four; its how-manieth value
+    order: npt.NDArray[np.int64] = row - column + held // run * run * 4 + quarter * run + held % run
+    return order
+
+
+def swizzled(depth: int, rows: int) -> npt.NDArray[np.int64]:
+    """Where each byte of rows of ``depth`` bytes lies in shared memory."""
+    offset = np.arange(rows * depth)
+    places: npt.NDArray[np.int64] = offset ^ (((offset >> 7) & (depth // 16 - 1)) << 4)
+    return places
+
+
+def pack_weights(shape: ConvShape, tactic: Tactic, weights: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """Weights (K, C, R, S) → bytes: [tile of filters][tap][chunk of channels][filter][byte], padded with zeros.
+
+    Args:
+        shape: The problem.
+        tactic: The sizes.
+        weights: float32 values, or int8 codes.
+    """
+    kind, (tiles, chunks) = shape.x_type.numpy, (tactic.tiles(shape)[1], tactic.chunks(shape))
+    per_chunk = tactic.depth // kind.itemsize
+    k, c = weights.shape[:2]
+    padded = np.zeros((tiles * tactic.tile_n, shape.taps, chunks * per_chunk), kind)
+    padded[:k, :, :c] = weights.transpose(0, 2, 3, 1).reshape(k, shape.taps, c)
+    ordered = padded[filter_order(tactic.columns, kind.itemsize, len(padded))]
+    blocks = ordered.reshape(tiles, tactic.tile_n, shape.taps, chunks, per_chunk).transpose(0, 2, 3, 1, 4)
+    flat = np.ascontiguousarray(blocks).view(np.uint8).reshape(-1, tactic.tile_n * tactic.depth)
+    packed = np.empty_like(flat)
+    packed[:, swizzled(tactic.depth, tactic.tile_n)] = flat
+    return packed.reshape(-1)
+
+
+def pack_filters(
+    values: npt.NDArray[np.float32] | None, tactic: Tactic, shape: ConvShape, fill: float
+) -> npt.NDArray[np.float32]:
+    """One number for each filter, padded to whole tiles; None: all are ``fill``."""
+    padded = np.full(tactic.tiles(shape)[1] * tactic.tile_n, 0.0 if values is not None else fill, np.float32)
+    if values is not None:
+        padded[: len(values)] = values
+    return padded

@@ -1,0 +1,231 @@
+"""The sizes that a convolution kernel can be compiled for: data, chosen among by timing."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import dataclass, replace
+
+from .shape import KIND, ConvShape
+
+__all__ = ["SHARED_BYTES", "Tactic", "hopper_tactics", "mma_tactics"]
+
+SHARED_BYTES = {80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}
+"""KiB of shared memory that a block may have, by compute capability; 99 where not listed."""
+_NAME = re.compile(r"m(\d+)n(\d+)k(\d+)u(\d+)s(\d+)x(\d+)(p?)")
+
+
+@dataclass(frozen=True)
+class Tactic:
+    """One set of sizes.
+
+    Attributes:
+        family: ``"hopper"`` or ``"mma"``.
+        tile_m: Pixels of a tile.
+        tile_n: Filters of a tile.
+        depth: Bytes of channels in a unit: 32, 64 or 128.
+        units: Units in a stage.
+        stages: Stages of the ring.
+        split: Blocks that share a tile's sum, each a part of K.
+        patch: Whether a tile's pixels are a patch of 8 columns rather than successive ones.
+    """
+
+    family: str
+    tile_m: int
+    tile_n: int
+    depth: int
+    units: int = 1
+    stages: int = 4
+    split: int = 1
+    patch: bool = False
+
+    @property
+    def name(self) -> str:
+        """All of it in a word: ``"m128n64k128u1s4x1p"``."""
+        return f"m{self.tile_m}n{self.tile_n}k{self.depth}u{self.units}s{self.stages}x{self.split}{'p' if self.patch else ''}"
+
+    @classmethod
+    def parse(cls, family: str, name: str) -> Tactic:
+        """The tactic of a name.
+
+        Raises:
+            ValueError: it is none.
+        """
+        match = _NAME.fullmatch(name)
+        if match is None:
+            raise ValueError(f"{name!r} is no tactic of {family!r}")
+        m, n, depth, units, stages, split = (int(group) for group in match.groups()[:6])
+        return cls(family, m, n, depth, units, stages, split, bool(match[7]))
+
+    @property
+    def warps(self) -> tuple[int, int]:
+        """How many warps divide the tile's pixels and its filters among them; ``"mma"`` only."""
+        return (self.tile_m // 32, 2) if self.tile_n >= 64 else (self.tile_m // 32, 1)
+
+    @property
+    def columns(self) -> int:
+        """Filters that one warp, or one group of four, computes: weights are permuted within them."""
+        return self.tile_n if self.family == "hopper" else self.tile_n // self.warps[1]
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.tile_m * 2 + 32 if self.family == "hopper" else self.warps[0] * self.warps[1] * 32
+
+    @property
+    def shared_bytes(self) -> int:
+        """Dynamic shared memory: the ring, or what a cluster exchanges after it; 1 KiB to align it."""
+        ring = self.stages * self.units * (self.tile_m + self.tile_n) * self.depth
+        exchange = self.tile_m * self.tile_n * 4 if self.split > 1 else 0
+        return max(ring, exchange) + 1024
+
+    def tiles(self, shape: ConvShape) -> tuple[int, int]:
+        """How many tiles cover the pixels and the filters."""
+        rows = -(-shape.pixels // self.tile_m)
+        if self.patch:
+            rows = shape.n * -(-shape.oh // (self.tile_m // 8)) * -(-shape.ow // 8)
+        return rows, -(-shape.k // self.tile_n)
+
+    def chunks(self, shape: ConvShape) -> int:
+        """Units of a tap."""
+        return -(-shape.channel_bytes // self.depth)
+
+    def definitions(self, shape: ConvShape) -> dict[str, int]:
+        """What the kernel is compiled with."""
+        common = {
+            "ELEMENT": KIND[shape.x_type],
+            "OUT": KIND[shape.y_type],
+            "RESIDUAL": -1 if shape.residual_type is None else KIND[shape.residual_type],
+            "PATCH": int(self.patch),
+            "POOL": int(shape.pool),
+            "TILE_M": self.tile_m,
+            "TILE_N": self.tile_n,
+            "DEPTH": self.depth,
+            "STAGES": self.stages,
+        }
+        if self.family == "mma":
+            return {**common, "WARPS_M": self.warps[0], "WARPS_N": self.warps[1]}
+        pairs = self.shared_bytes + 8 * self.tile_n <= 113 * 1024 and self.tile_m <= 128 and self.tile_n <= 128
+        return {
+            **common,
+            "WARPGROUPS": self.tile_m // 64,
+            "UNITS": self.units,
+            "SPLIT": self.split,
+            "MIN_BLOCKS": 2 if pairs else 1,
+        }
+
+
+def _depths(shape: ConvShape) -> list[int]:
+    """Bytes of channels in a unit that waste least, the widest first."""
+    return [depth for depth in (128, 64, 32) if shape.channel_bytes % depth == 0][:1] or [
+        64 if shape.channel_bytes > 32 else 32
+    ]
+
+
+def _forms(shape: ConvShape) -> list[bool]:
+    """Whether to try successive pixels, patches, or both."""
+    if shape.pool:
+        return [True]
+    return [False, True] if shape.strides == (1, 1) and shape.oh % 8 == 0 and shape.ow % 8 == 0 else [False]
+
+
+def hopper_tactics(shape: ConvShape, multiprocessors: int = 132, most: int = 24) -> list[Tactic]:
+    """Tactics of ``conv_hopper.cu`` for a problem, the most promising first.
+
+    Args:
+        shape: The problem.
+        multiprocessors: Of the GPU.
+        most: How many at most.
+    """
+    if shape.problem() or (shape.pool and shape.strides != (1, 1)) or max(*shape.pads, *shape.dilations) > 64:
+        return []
+    found = []
+    for depth, patch, tile_m, tile_n in itertools.product(
+        _depths(shape), _forms(shape), (64, 128, 192, 256), (32, 64, 128, 256)
+    ):
+        if (tile_n > 32 and tile_n >= 2 * max(shape.k, 32)) or tile_m * tile_n > 128 * 256:
+            continue
+        all_units = shape.taps * -(-shape.channel_bytes // depth)
+        for units, split in itertools.product((1, 2, 3, 9), (1, 2, 4, 8)):
+            steps = all_units // units
+            if all_units % units or units * depth > 384 or (units > 2 and depth == 128):
+                continue
+            sizes = Tactic("hopper", tile_m, tile_n, depth, units, 1, split, patch)
+            rows, columns = sizes.tiles(shape)
+            if split > 1 and (shape.pool or steps < 2 * split or rows * columns >= multiprocessors):
+                continue
+            found += _with_stages(sizes, steps // split)
+    found.sort(key=lambda tactic: _cost(tactic, shape, multiprocessors))
+    return _varied(found, most)
+
+
+def _varied(tactics: list[Tactic], most: int) -> list[Tactic]:
+    """The first ones, and of the rest those that differ in more than units and stages."""
+    kept = tactics[: most // 3]
+    seen = {(tactic.tile_m, tactic.tile_n, tactic.split, tactic.patch) for tactic in kept}
+    for tactic in tactics[most // 3 :]:
+        key = tactic.tile_m, tactic.tile_n, tactic.split, tactic.patch
+        if len(kept) < most and key not in seen:
+            kept.append(tactic)
+            seen.add(key)
+    return kept
+
+
+def _with_stages(tactic: Tactic, steps: int) -> list[Tactic]:
+    """The deepest ring that lets two blocks share a multiprocessor, and the deepest that fits at all."""
+    found = []
+    for room in (113 * 1024, 227 * 1024):
+        rings = [replace(tactic, stages=stages) for stages in (2, 3, 4, 6, 8) if stages <= max(2, steps)]
+        fitting = [ring for ring in rings if ring.shared_bytes + 16 * ring.stages + 8 * ring.tile_n <= room]
+        found += [ring for ring in fitting[-1:] if ring not in found]
+    return found
+
+
+def _cost(tactic: Tactic, shape: ConvShape, multiprocessors: int) -> float:
+    """A rough model of the time, to try promising tactics first: waves of blocks, bytes that each fetches, a start."""
+    tiles_m, tiles_n = tactic.tiles(shape)
+    blocks = tiles_m * tiles_n * tactic.split
+    resident = max(1, min(2, 227 * 1024 // (tactic.shared_bytes + 2048))) if tactic.threads <= 288 else 1
+    waves = -(-blocks // (multiprocessors * resident))
+    sharing = min(resident, -(-blocks // multiprocessors))
+    units = shape.taps * tactic.chunks(shape) / tactic.split
+    fetched = units * (tactic.tile_m + tactic.tile_n) * tactic.depth / 45.0
+    rate = 4096.0 if tactic.tile_n >= 128 else 3000.0  # bytes * filters * 64 rows in a cycle
+    multiplied = units * tactic.tile_m * tactic.tile_n * tactic.depth / (rate * 2)
+    latency = 900.0 + (700.0 if tactic.split > 1 else 0.0) + units / tactic.units * (40.0 + 400.0 / tactic.stages)
+    small = 2.0 if tactic.depth == 32 and tactic.units == 1 else 1.0
+    return waves * max(max(fetched, multiplied) * sharing * small, latency) + 500.0
+
+
+def mma_tactics(shape: ConvShape, capability: int = 80, most: int = 12) -> list[Tactic]:
+    """Tactics of ``conv_mma.cu`` for a problem, the most promising first.
+
+    Args:
+        shape: The problem.
+        capability: Compute capability, 86 for 8.6.
+        most: How many at most.
+    """
+    if shape.problem() or capability < 80 or (shape.pool and shape.strides != (1, 1)):
+        return []
+    room = SHARED_BYTES.get(capability, 99) * 1024
+    found = []
+    for depth, patch, (tile_m, tile_n), stages in itertools.product(
+        {*_depths(shape), min(64, *_depths(shape))}, _forms(shape)[-1:], _MMA_TILES, (2, 3, 4)
+    ):
+        tactic = Tactic("mma", tile_m, tile_n, depth, 1, stages, 1, patch)
+        fits = tactic.shared_bytes + 8 * tile_n <= room and (tile_n <= 32 or tile_n < 2 * shape.k)
+        even = tile_m % (tactic.threads * 16 // depth) == 0 and tile_n * depth // 16 % tactic.threads == 0
+        if fits and even:
+            found.append(tactic)
+    found.sort(key=lambda tactic: (_mma_cost(tactic, shape), tactic.name))
+    return found[:most]
+
+
+_MMA_TILES = [(64, 32), (64, 64), (128, 32), (128, 64), (128, 128), (256, 64)]
+
+
+def _mma_cost(tactic: Tactic, shape: ConvShape) -> float:
+    tiles_m, tiles_n = tactic.tiles(shape)
+    waves = -(-tiles_m * tiles_n // 160)
+    work = tactic.tile_m * tactic.tile_n / 60.0 + tactic.tile_m + tactic.tile_n
+    return waves * work * (1.0 + 0.4 / tactic.stages) * (1.0 if tactic.depth == 128 else 1.1)
