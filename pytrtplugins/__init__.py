@@ -14,7 +14,7 @@ from .registry import lookup, registered
 from .tensor import DType, SymbolicDim, TensorDesc
 
 if TYPE_CHECKING:
-    from . import calibration, cuda, engines, layers, models, passes, tensorrt, testing, vision
+    from . import calibration, cuda, engines, layers, models, passes, precision, tensorrt, testing, vision
     from .check import check_plugin
     from .cuda import CudaKernel
     from .engines import build, load_engine
@@ -44,6 +44,7 @@ __all__ = [
     "native",
     "passes",
     "plugin",
+    "precision",
     "registered",
     "tensorrt",
     "testing",

@@ -18,7 +18,7 @@ LAYERS = [
     ["layers", "calibration", "vision"],
     ["passes"],
     ["engines"],
-    ["check", "export", "tensorrt", "testing"],
+    ["check", "export", "precision", "tensorrt", "testing"],
     ["models"],
     ["cli"],
 ]

@@ -1,0 +1,110 @@
+"""What can be done about a layer, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ..calibration import CalibrationTable
+from ..passes import LayerPrecision, Precisions
+from .submodels import Layer, sources
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["Intervention", "interventions", "modelled_us"]
+
+_GIGABYTES, _WEIGHTED = 200.0, ("Conv", "ConvTranspose", "Gemm", "MatMul")
+_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1}
+
+
+@dataclass(frozen=True)
+class Intervention:
+    """One thing to try.
+
+    Attributes:
+        name: What it is, in words.
+        layers: Layers that change → how.
+        scales: Tensors that get another scale.
+    """
+
+    name: str
+    layers: Mapping[str, LayerPrecision]
+    scales: Mapping[str, float]
+
+    def apply(self, precisions: Precisions) -> Precisions:
+        """The precisions with it."""
+        return replace(
+            precisions, layers={**precisions.layers, **self.layers}, scales={**precisions.scales, **self.scales}
+        )
+
+
+def interventions(
+    precisions: Precisions,
+    layer: Layer,
+    layers: list[Layer],
+    model: onnx.ModelProto,
+    tables: Mapping[str, CalibrationTable],
+) -> list[Intervention]:
+    """Everything that can be tried at a layer and has not been: the cheap first.
+
+    Args:
+        precisions: As they are.
+        layer: The layer that is out of tolerance.
+        layers: All layers.
+        model: The float model.
+        tables: For int8: name of a calibrator → its scales.
+    """
+    base, found = precisions.precision, []
+    pinned = set(precisions.pinned())
+    fresh = layer.name not in pinned
+    if base == "int8" and fresh:
+        weighted = layer.node.op_type in _WEIGHTED
+        held = precisions.layers.get(layer.name)
+        if precisions.per_tensor and weighted and (held is None or held.strategy != "per-channel"):
+            found.append(_one("scales per channel", layer, LayerPrecision(base, "per-channel")))
+        read = [tensor for name in layer.inputs for tensor in sources(model, name)]
+        for algorithm, table in tables.items():
+            scales = {name: float(table[name]) for name in read if name in table and name in precisions.scales}
+            if any(precisions.scales[name] != scale for name, scale in scales.items()):
+                choice = held or LayerPrecision(base, "calibrator")
+                found.append(Intervention(f"scales of {algorithm}", {layer.name: choice}, scales))
+    if base != "int8" and fresh and layer.node.op_type in _WEIGHTED:
+        found.append(_one("float32 with half weights", layer, LayerPrecision("fp32", "half-weights")))
+    if fresh:
+        found.append(_one("pin", layer, LayerPrecision("fp32", "pin")))
+    parents = [member for member in layers if set(member.outputs) & set(layer.inputs) and member.name not in pinned]
+    if parents:
+        changed = {member.name: LayerPrecision("fp32", "pin", f"read by {layer.name}") for member in parents}
+        if fresh:
+            changed[layer.name] = LayerPrecision("fp32", "pin")
+        found.append(Intervention("pin with parents" if fresh else "pin parents", changed, {}))
+    return found
+
+
+def modelled_us(precisions: Precisions, layers: list[Layer], model: onnx.ModelProto) -> float:
+    """Microseconds of a run on a device that is bound by its memory: 200 GB/s for tensors and weights.
+
+    It is the same on every machine, which a measured time is not; a device that is bound by arithmetic gives the same order.
+    """
+    pinned = set(precisions.pinned())
+    sizes = {tensor.name: 4 * _elements(tensor.dims) for tensor in model.graph.initializer}
+    total = 0.0
+    for layer in layers:
+        width = _BYTES["fp32" if layer.name in pinned else precisions.precision] / _BYTES["fp32"]
+        narrow = layer.name in pinned and precisions.layers[layer.name].strategy == "half-weights"
+        weights = 0.5 if narrow else width
+        total += layer.bytes * width + weights * sum(sizes.get(name, 0) for name in layer.node.input)
+    return total / _GIGABYTES / 1e3
+
+
+def _elements(dims: object) -> int:
+    count = 1
+    for dim in dims:  # type: ignore[attr-defined]  # protobuf's repeated field
+        count *= int(dim)
+    return count
+
+
+def _one(name: str, layer: Layer, choice: LayerPrecision) -> Intervention:
+    return Intervention(name, {layer.name: choice}, {})

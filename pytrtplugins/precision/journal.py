@@ -1,0 +1,56 @@
+"""What a search has measured already, in a file: after an interruption nothing is measured twice."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from .._files import write_atomic
+
+__all__ = ["Journal"]
+
+_log = logging.getLogger(__name__)
+
+
+class Journal:
+    """Results by key. A search takes the same way again, and finds here what it did before.
+
+    Args:
+        path: The file; None: nothing is kept.
+        identity: What the results depend on: network, data, tolerance, options. A file of another search starts anew.
+    """
+
+    def __init__(self, path: Path | None, identity: Mapping[str, Any]) -> None:
+        self.path, self._identity = path, json.loads(json.dumps(dict(identity)))
+        self._results: dict[str, Any] = {}
+        if path is None or not path.is_file():
+            return
+        try:
+            held = json.loads(path.read_text())
+            if held["identity"] == self._identity:
+                self._results = dict(held["results"])
+                _log.info("%s: %d results of an interrupted search are used", path, len(self._results))
+            else:
+                _log.warning("%s belongs to another search; it is begun anew", path)
+        except (ValueError, KeyError, TypeError):
+            _log.warning("%s is damaged; it is begun anew", path)
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def get(self, key: str, measure: Callable[[], Any]) -> Any:
+        """The result of a key; it is measured, and kept, where it is new. Results are values of JSON."""
+        if key not in self._results:
+            self._results[key] = json.loads(json.dumps(measure()))
+            if self.path is not None:
+                text = json.dumps({"identity": self._identity, "results": self._results})
+                write_atomic(self.path, text.encode())
+        return self._results[key]
+
+    def close(self) -> None:
+        """The search is done: the file goes."""
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)

@@ -1,0 +1,176 @@
+"""What each layer adds to the error of a network, and what it inherits."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..calibration import Histogram
+from ..passes import Precisions
+from .network import Network, Sample
+from .submodels import Layer, in_groups, sources
+from .tolerance import Tolerance
+
+__all__ = ["LayerError", "Measurer", "inf_to_text"]
+
+_BINS = 64
+_LEVELS = 127
+_HALF_RANGE = {"fp16": 65504.0, "bf16": 3.3895313892515355e38}
+
+
+@dataclass(frozen=True)
+class LayerError:
+    """Errors of one layer; 1 is the tolerance.
+
+    Attributes:
+        name: The layer.
+        op_type: Its operator.
+        own: Its error when it runs alone on float32's inputs.
+        total: Its error in the network: its own, and what it inherits.
+        amax: Largest |x| of its outputs in float32.
+        clipped: Share of the values that the precision cannot represent, being too large.
+        histogram: Counts of |x| in 64 bins of equal width from 0 to ``histogram_range``.
+        histogram_range: Upper end of the last bin.
+        limit: Largest |x| that the precision represents there.
+    """
+
+    name: str
+    op_type: str
+    own: float
+    total: float
+    amax: float = 0.0
+    clipped: float = 0.0
+    histogram: tuple[int, ...] = field(default=(), repr=False)
+    histogram_range: float = 0.0
+    limit: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Values for JSON."""
+        return {key: inf_to_text(value) for key, value in vars(self).items()}
+
+
+def inf_to_text(value: Any) -> Any:
+    """A number as JSON has it: infinity and NaN as text."""
+    return str(value) if isinstance(value, float) and not np.isfinite(value) else value
+
+
+class Measurer:
+    """Measures the layers of a network on the same samples, with bounded memory.
+
+    Args:
+        network: The network.
+        samples: Inputs, one image each.
+        tolerance: The unit of errors.
+        limit_bytes: Tensors of so many bytes are held at a time; the network runs again for the next ones.
+    """
+
+    def __init__(self, network: Network, samples: Sequence[Sample], tolerance: Tolerance, limit_bytes: int) -> None:
+        self.network, self.samples, self.tolerance, self.limit_bytes = network, samples, tolerance, limit_bytes
+        self._own: dict[str, float] = {}
+
+    def layers(self, precisions: Precisions, advance: Callable[[int], None] | None = None) -> list[LayerError]:
+        """Errors of every layer: the network runs whole in both precisions, and each layer alone."""
+        found: list[LayerError] = []
+        for group in in_groups(self.network.layers, self.limit_bytes):
+            found += self._group(precisions, group)
+            if advance is not None:
+                advance(len(group))
+        return found
+
+    def tensors(self, precisions: Precisions, names: Sequence[str]) -> dict[str, float]:
+        """Errors of tensors in the network."""
+        errors = dict.fromkeys(names, 0.0)
+        with ExitStack() as stack:
+            reference = stack.enter_context(self.network.reference(names).create_context())
+            candidate = stack.enter_context(self.network.candidate(precisions, names).create_context())
+            for sample in self.samples:
+                expected, found = reference.run(dict(sample)), candidate.run(dict(sample))
+                for name in names:
+                    errors[name] = max(errors[name], self.tolerance.error(found[name], expected[name]))
+        return errors
+
+    def _group(self, precisions: Precisions, group: list[Layer]) -> list[LayerError]:
+        inputs = {info.name for info in self.network.model.graph.input}
+        taps = list(dict.fromkeys(name for layer in group for name in layer.outputs))
+        alone = {layer.name: self.network.alone(precisions, layer) for layer in group}
+        keys = {name: _digest(part) for name, part in alone.items() if part is not None}
+        new = [layer for layer in group if layer.name in keys and keys[layer.name] not in self._own]
+        reads = {layer.name: [info.name for info in _model(alone, layer).graph.input] for layer in new}
+        wanted = list(dict.fromkeys([*taps, *(name for names in reads.values() for name in names)]))
+        totals, own = dict.fromkeys(taps, 0.0), dict.fromkeys((layer.name for layer in new), 0.0)
+        histograms = {layer.name: Histogram() for layer in group}
+        with ExitStack() as stack:
+            tapped = [name for name in wanted if name not in inputs]
+            reference = stack.enter_context(self.network.reference(tapped).create_context())
+            candidate = stack.enter_context(self.network.candidate(precisions, taps).create_context())
+            engines = {layer.name: self.network.build(precisions.precision, _model(alone, layer)) for layer in new}
+            contexts = {name: stack.enter_context(engine.create_context()) for name, engine in engines.items()}
+            for sample in self.samples:
+                expected = {**sample, **reference.run(dict(sample))}
+                found = candidate.run(dict(sample))
+                for name in taps:
+                    totals[name] = max(totals[name], self.tolerance.error(found[name], expected[name]))
+                for layer in new:
+                    given = {
+                        desc.name: np.asarray(expected[desc.name], desc.dtype.numpy)
+                        for desc in engines[layer.name].inputs
+                    }
+                    result = contexts[layer.name].run(given)
+                    own[layer.name] = max(own[layer.name], self._worst(result, expected, layer.outputs))
+                for layer in group:
+                    histograms[layer.name].add(_finite(expected[layer.outputs[0]]))
+        for layer in new:
+            self._own[keys[layer.name]] = own[layer.name]
+        return [
+            self._error(precisions, layer, self._own.get(keys.get(layer.name, ""), 0.0), totals, histograms[layer.name])
+            for layer in group
+        ]
+
+    def _worst(self, found: Mapping[str, Any], expected: Mapping[str, Any], names: Iterable[str]) -> float:
+        return max(self.tolerance.error(found[name], expected[name]) for name in names)
+
+    def _error(
+        self, precisions: Precisions, layer: Layer, own: float, totals: Mapping[str, float], histogram: Histogram
+    ) -> LayerError:
+        limit = self._limit(precisions, layer)
+        edges = histogram.width * np.arange(len(histogram.counts))
+        beyond = int(histogram.counts[edges >= limit].sum()) if histogram.maximum > limit > 0 else 0
+        return LayerError(
+            layer.name,
+            layer.node.op_type,
+            own,
+            max(totals[name] for name in layer.outputs),
+            histogram.maximum,
+            beyond / max(histogram.count, 1),
+            tuple(histogram.counts.reshape(_BINS, -1).sum(axis=1).tolist()),
+            histogram.range,
+            limit,
+        )
+
+    def _limit(self, precisions: Precisions, layer: Layer) -> float:
+        """Largest |x| of the layer's output that the precision represents; 0: it stays in float32."""
+        if layer.name in precisions.pinned():
+            return 0.0
+        if precisions.precision != "int8":
+            return _HALF_RANGE[precisions.precision]
+        names = sources(self.network.model, layer.outputs[0])
+        return _LEVELS * max((precisions.scales.get(name, 0.0) for name in names), default=0.0)
+
+
+def _model(parts: Mapping[str, Any], layer: Layer) -> Any:
+    return parts[layer.name]
+
+
+def _digest(part: Any) -> str:
+    return hashlib.sha256(part.SerializeToString(deterministic=True)).hexdigest()
+
+
+def _finite(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    finite: npt.NDArray[Any] = values[np.isfinite(values)]
+    return finite

@@ -1,0 +1,116 @@
+"""A network that the search builds again and again: in float32, and with precisions, whole or in parts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..engines.base import BuildOptions, Engine
+from ..engines.calibrate import network_digest
+from ..engines.select import _available_class
+from ..passes import Precisions, load_model, prepare, to_half
+from ..passes.half import HALF_TYPES
+from .submodels import Layer, find_layers, layer_alone, with_outputs
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["Network", "Sample"]
+
+Sample = Mapping[str, npt.NDArray[Any]]
+_RUNS = 5
+
+
+class Network:
+    """A float model and the engine that it is for.
+
+    Attributes:
+        model: The prepared float model.
+        layers: Its layers.
+        digest: Its digest.
+        outputs: Names of its outputs.
+
+    Args:
+        model: Path or model without Q/DQ.
+        engine: Name of the engine.
+        threads: Threads of one run.
+        device: The engine's own name for a device.
+        settings: The engine's own settings.
+    """
+
+    def __init__(
+        self,
+        model: str | Path | onnx.ModelProto,
+        engine: str = "auto",
+        *,
+        threads: int | None = None,
+        device: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.engine = _available_class(engine)
+        self.model = prepare(load_model(model))
+        self.layers = find_layers(self.model)
+        self.digest = network_digest(self.model)
+        self.outputs = tuple(info.name for info in self.model.graph.output)
+        self.known = {info.name for info in self.model.graph.input} | {
+            name for layer in self.layers for name in layer.outputs
+        }
+        self._options: dict[str, Any] = {"threads": threads, "device": device, "settings": dict(settings or {})}
+        self._written: tuple[Precisions, onnx.ModelProto] | None = None
+
+    def reference(self, outputs: Sequence[str] = ()) -> Engine:
+        """The engine in float32.
+
+        Args:
+            outputs: Tensors to give; none: the model's outputs.
+        """
+        return self._built("fp32", with_outputs(self.model, outputs) if outputs else self.model)
+
+    def candidate(self, precisions: Precisions, outputs: Sequence[str] = ()) -> Engine:
+        """The engine with precisions; the tensors that it gives are float32."""
+        base = self.quantized(precisions)
+        return self._built(
+            precisions.precision, self._typed(precisions, with_outputs(base, outputs) if outputs else base)
+        )
+
+    def alone(self, precisions: Precisions, layer: Layer) -> onnx.ModelProto | None:
+        """One layer as it stands in the network with precisions, as a model of its own."""
+        part = layer_alone(self.quantized(precisions), layer, self.known)
+        return None if part is None else self._typed(precisions, part)
+
+    def build(self, precision: str, model: onnx.ModelProto) -> Engine:
+        """An engine of a model that is written already."""
+        return self._built(precision, model)
+
+    def quantized(self, precisions: Precisions) -> onnx.ModelProto:
+        """The model with Q/DQ for int8; the float model for half precisions, which are written last."""
+        if precisions.precision != "int8":
+            return self.model
+        if self._written is None or self._written[0] != precisions:
+            self._written = (precisions, precisions.apply(self.model, **self.engine.quantize_options()))
+        return self._written[1]
+
+    def latency_us(self, engine: Engine, sample: Sample) -> float:
+        """Shortest time of a few runs, in microseconds."""
+        times = []
+        with engine.create_context() as context:
+            for _ in range(_RUNS + 1):
+                started = time.perf_counter()
+                context.run(dict(sample))
+                times.append(time.perf_counter() - started)
+        return 1e6 * float(np.min(times[1:]))
+
+    def _typed(self, precisions: Precisions, model: onnx.ModelProto) -> onnx.ModelProto:
+        if precisions.precision == "int8":
+            return model
+        narrow = [name for name, layer in precisions.layers.items() if layer.strategy == "half-weights"]
+        dtype = HALF_TYPES[precisions.precision]
+        return to_half(model, dtype, keep=precisions.pinned(), half_weights=narrow, refuse_overflow=False)
+
+    def _built(self, precision: str, model: onnx.ModelProto) -> Engine:
+        return self.engine(model, BuildOptions(precision, **self._options))

@@ -1,0 +1,373 @@
+"""The search: the earliest layer out of tolerance, what helps there most per microsecond, until the outputs hold."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ..calibration import CalibrationTable
+from ..engines.base import Engine
+from ..errors import NoDataError, UsageError
+from ..passes import LayerPrecision, Precisions, layer_names
+from .interventions import Intervention, interventions, modelled_us
+from .journal import Journal
+from .measure import LayerError, Measurer
+from .network import Network, Sample
+from .submodels import Layer
+from .tolerance import MapTolerance, Tolerance
+
+__all__ = ["Budget", "SearchResult", "Step", "search"]
+
+_log = logging.getLogger(__name__)
+_WORST = 1e12  # errors are compared up to here; infinity is no better or worse than this
+_HELPS = 0.9  # an intervention must leave less than this part of the error
+_LEAST_COST = 1e-3  # part of the latency: below it, costs are noise
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How far a search may go.
+
+    Attributes:
+        max_runs: Most evaluations of the network over all samples.
+        max_latency_ratio: Largest latency, relative to the network with every layer in low precision.
+    """
+
+    max_runs: int = 200
+    max_latency_ratio: float = math.inf
+
+    def __post_init__(self) -> None:
+        if self.max_runs < 1 or not self.max_latency_ratio >= 1:
+            raise UsageError(f"budget: expected max_runs >= 1 and max_latency_ratio >= 1, found {self}")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One layer that was found, and what was done.
+
+    Attributes:
+        layer: Its name.
+        own: Its own error, before.
+        action: The intervention that was kept; "" where none helped.
+        tried: (intervention, error of the layer or of the outputs with it, microseconds that it costs) of all that were tried.
+        final: Error of the outputs afterwards.
+        latency_us: Latency afterwards.
+    """
+
+    layer: str
+    own: float
+    action: str
+    tried: tuple[tuple[str, float, float], ...]
+    final: float
+    latency_us: float
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """What a search found.
+
+    Attributes:
+        precisions: The table, ready to be written, or given to `pytrtplugins.build`.
+        offenders: Names of the layers that were out of tolerance by themselves, in the order of their treatment.
+        steps: What was done.
+        before: Errors of all layers with every layer in low precision.
+        after: The same with the precisions.
+        final_before: Error of the outputs with every layer in low precision; 1 is the tolerance.
+        final: Error of the outputs with the precisions.
+        latency_before_us: Latency with every layer in low precision.
+        latency_us: With the precisions.
+        latency_fp32_us: In float32.
+        runs: Evaluations that were made.
+        holds: Whether the outputs are within tolerance.
+        reason: Why the search ended.
+    """
+
+    precisions: Precisions
+    offenders: tuple[str, ...]
+    steps: tuple[Step, ...]
+    before: tuple[LayerError, ...]
+    after: tuple[LayerError, ...]
+    final_before: float
+    final: float
+    latency_before_us: float
+    latency_us: float
+    latency_fp32_us: float
+    runs: int
+    holds: bool
+    reason: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def search(
+    network: Network,
+    samples: Sequence[Sample],
+    tolerance: Tolerance,
+    precision: str,
+    *,
+    tables: Mapping[str, CalibrationTable] | None = None,
+    per_tensor: bool = False,
+    judge: Callable[[Engine], float] | None = None,
+    budget: Budget | None = None,
+    latency: str = "modelled",
+    journal: Path | None = None,
+    identity: Mapping[str, Any] | None = None,
+    limit_bytes: int = 256 << 20,
+    advance: Callable[[str], None] | None = None,
+) -> SearchResult:
+    """Find the layers that must not be in low precision.
+
+    Every layer is looked at in the network and alone, on the inputs that float32 gives it. The earliest that is out of
+    tolerance alone is treated: each intervention is tried, and the one that lessens its error most per microsecond is
+    kept. Where no layer is out of tolerance alone and the outputs still are, the layer with the largest own error is next. In
+    the end every intervention is taken back once: those without which the outputs hold too go.
+
+    Args:
+        network: The network.
+        samples: Inputs, one image each.
+        tolerance: What is tolerated.
+        precision: ``"fp16"``, ``"bf16"`` or ``"int8"``.
+        tables: For int8: name of a calibrator → its scales; the first is the one to start with.
+        per_tensor: For int8: start with one scale for all weights of a layer.
+        judge: Gives the error of an engine where it is not that of its outputs, such as lost mAP50 in units of the tolerance.
+        budget: How far it may go.
+        latency: ``"modelled"``: bytes moved, the same everywhere; ``"measured"``: on this machine.
+        journal: File that keeps what was measured until the search is done.
+        identity: What the samples are, for the journal.
+        limit_bytes: Memory for tensors that are compared at a time.
+        advance: Told of every evaluation, for a progress bar.
+
+    Raises:
+        UsageError: arguments that contradict each other.
+        NoDataError: no samples.
+    """
+    if not samples:
+        raise NoDataError("precision search: no samples to compare the precisions on.")
+    if isinstance(tolerance, MapTolerance) != (judge is not None):
+        raise UsageError("precision search: map50 needs labelled photos, and other tolerances take none")
+    if latency not in ("modelled", "measured"):
+        raise UsageError(f"latency: expected modelled or measured, found {latency!r}")
+    if precision == "int8" and not tables:
+        raise UsageError("precision search: int8 needs the scales of a calibrator in tables")
+    network.engine.check_precision(precision)
+    first = next(iter((tables or {}).items()), ("", None))
+    start = Precisions(
+        precision,
+        network.digest,
+        layer_names(network.model),
+        scales={} if first[1] is None else {name: float(scale) for name, scale in first[1].items()},
+        algorithm="EntropyCalibration2" if first[1] is None else first[1].algorithm,
+        per_tensor=per_tensor,
+    )
+    facts = {
+        "network": network.digest, "engine": network.engine.name, "precision": precision, "tolerance": str(tolerance),
+        "latency": latency, "per_tensor": per_tensor, "samples": len(samples), **(identity or {}),
+    }  # fmt: skip
+    held = Journal(journal, {**facts, "scales": {k: v.header for k, v in (tables or {}).items()}, "limit": limit_bytes})
+    run = _Search(network, samples, tolerance, start, tables or {}, judge, budget or Budget(), latency, held, advance)
+    run.measurer.limit_bytes = limit_bytes
+    result = run.run(facts)
+    held.close()
+    return result
+
+
+class _BudgetSpentError(Exception):
+    """No evaluation is left."""
+
+
+class _Search:
+    """The state of one search."""
+
+    def __init__(
+        self,
+        network: Network,
+        samples: Sequence[Sample],
+        tolerance: Tolerance,
+        start: Precisions,
+        tables: Mapping[str, CalibrationTable],
+        judge: Callable[[Engine], float] | None,
+        budget: Budget,
+        latency: str,
+        journal: Journal,
+        advance: Callable[[str], None] | None,
+    ) -> None:
+        self.network, self.samples, self.tolerance, self.tables = network, samples, tolerance, tables
+        self.judge, self.budget, self.latency, self.journal, self.advance = judge, budget, latency, journal, advance
+        self.measurer = Measurer(network, samples, tolerance, 0)
+        self.now, self.runs = start, 0
+        self.steps: list[Step] = []
+        self.offenders: list[str] = []
+        self.exhausted: set[str] = set()
+
+    def run(self, facts: Mapping[str, Any]) -> SearchResult:
+        start = self.now
+        before = self._layers(start)
+        final_before, _ = self._evaluate(start)
+        final, errors, reason = final_before, before, ""
+        try:
+            while final > 1:
+                layer, alone = self._next(errors)
+                if layer is None:
+                    reason = "no layer is left that anything helps"
+                    break
+                final = self._treat(layer, errors, final, alone)
+                errors = self._layers(self.now)
+            if final <= 1:
+                final = self._give_back(final)
+        except _BudgetSpentError:
+            reason = f"{self.budget.max_runs} evaluations are spent"
+            final, _ = self._evaluate(self.now, counted=False)
+        after = self._layers(self.now, counted=False)
+        fp32 = self._latency(self.now, exact=True)
+        latency = self._latency(self.now)
+        table = replace(self.now, facts={**facts, "error_before": final_before, "error": final,
+                                         "latency_us": latency, "runs": self.runs})  # fmt: skip
+        return SearchResult(
+            table, tuple(self.offenders), tuple(self.steps), tuple(before), tuple(after), final_before, final,
+            self._latency(start), latency, fp32, self.runs, final <= 1, reason or "the outputs hold", facts,
+        )  # fmt: skip
+
+    def _next(self, errors: Sequence[LayerError]) -> tuple[Layer | None, bool]:
+        """The layer to treat, and whether it is out of tolerance alone."""
+        by_name = {layer.name: layer for layer in self.network.layers}
+        usable = [
+            error for error in errors
+            if error.name not in self.exhausted and not (by_name[error.name].copies and self.now.precision == "int8")
+        ]  # fmt: skip
+        for error in usable:
+            if error.own > 1:
+                return by_name[error.name], True
+        open_ones = [error for error in usable if error.own > 0 and error.name not in self.now.pinned()]
+        worst = max(open_ones, key=lambda error: error.own, default=None)
+        return (None, False) if worst is None else (by_name[worst.name], False)
+
+    def _treat(self, layer: Layer, errors: Sequence[LayerError], final: float, alone: bool) -> float:
+        own, total = next((error.own, error.total) for error in errors if error.name == layer.name)
+        if alone:
+            self.offenders.append(layer.name)
+        before = total if alone else final
+        cost_before = self._latency(self.now)
+        limit = self.budget.max_latency_ratio * self._latency(replace(self.now, layers={}))
+        tried: list[tuple[str, float, float]] = []
+        best: tuple[float, Intervention, float, float, float] | None = None
+        for option in interventions(self.now, layer, self.network.layers, self.network.model, self.tables):
+            changed = option.apply(self.now)
+            cost = self._latency(changed)
+            if cost > limit:
+                tried.append((f"{option.name}: beyond the budget", math.nan, cost - cost_before))
+                continue
+            outcome, at_layer = self._evaluate(changed, layer)
+            after = at_layer if alone else outcome
+            tried.append((option.name, after, cost - cost_before))
+            if _capped(after) > _HELPS * _capped(before):
+                continue
+            help_ = math.log(_capped(before) / max(_capped(after), 1e-6))
+            worth = help_ / max(cost - cost_before, _LEAST_COST * cost_before)
+            holds = after <= 1 or outcome <= 1
+            if best is None or (holds, worth) > (best[3] <= 1 or best[4] <= 1, best[0]):
+                best = (worth, option, cost, after, outcome)
+        if best is None:
+            self.exhausted.add(layer.name)
+            self.steps.append(Step(layer.name, own, "", tuple(tried), final, cost_before))
+            return final
+        _, option, cost, after, outcome = best
+        self._keep(option, layer, before, after, cost - cost_before, own if alone else None)
+        self.steps.append(Step(layer.name, own, option.name, tuple(tried), outcome, cost))
+        _log.info("%s: %s, error %.3g -> %.3g, outputs %.3g", layer.name, option.name, before, after, outcome)
+        return outcome
+
+    def _keep(
+        self, option: Intervention, layer: Layer, before: float, after: float, cost: float, own: float | None
+    ) -> None:
+        why = (
+            f"own error {own:.4g} of the tolerance"
+            if own is not None
+            else "largest own error where the outputs are off"
+        )
+        noted = {
+            name: replace(
+                choice,
+                reason=choice.reason if name != layer.name else f"{why}; {option.name}",
+                error_before=before,
+                error_after=after,
+                latency_us=cost / len(option.layers),
+            )
+            for name, choice in option.layers.items()
+        }
+        self.now = replace(option, layers=noted).apply(self.now)
+
+    def _give_back(self, final: float) -> float:
+        """Take interventions back, the last first, where the outputs hold without them."""
+        for name in reversed(list(self.now.layers)):
+            if self.now.layers[name].precision != "fp32":
+                continue
+            without = replace(self.now, layers={key: value for key, value in self.now.layers.items() if key != name})
+            outcome, _ = self._evaluate(without)
+            if outcome <= 1:
+                _log.info("%s: not needed after all", name)
+                self.now, final = without, outcome
+        return final
+
+    def _evaluate(
+        self, precisions: Precisions, layer: Layer | None = None, counted: bool = True
+    ) -> tuple[float, float]:
+        """Error of the outputs, and of a layer's outputs."""
+        at = () if layer is None else layer.outputs
+
+        def measure() -> list[float]:
+            names = list(dict.fromkeys([*at, *(() if self.judge is not None else self.network.outputs)]))
+            errors = self.measurer.tensors(precisions, names) if names else {}
+            outcome = (
+                self.judge(self.network.candidate(precisions))
+                if self.judge is not None
+                else max(errors[name] for name in self.network.outputs)
+            )
+            return [outcome, max((errors[name] for name in at), default=0.0)]
+
+        outcome, at_layer = self._counted("evaluate", f"{_key(precisions)} {at}", measure, counted)
+        return float(outcome), float(at_layer)
+
+    def _layers(self, precisions: Precisions, counted: bool = True) -> list[LayerError]:
+        def measure() -> list[dict[str, Any]]:
+            return [error.to_dict() for error in self.measurer.layers(precisions)]
+
+        rows = self._counted("layers", _key(precisions), measure, counted)
+        numbers = ("own", "total", "amax", "clipped")
+        return [
+            LayerError(**{**row, **{key: float(row[key]) for key in numbers}, "histogram": tuple(row["histogram"])})
+            for row in rows
+        ]
+
+    def _counted(self, kind: str, key: str, measure: Callable[[], Any], counted: bool) -> Any:
+        if counted:
+            if self.runs >= self.budget.max_runs:
+                raise _BudgetSpentError
+            self.runs += 1
+        if self.advance is not None:
+            self.advance(f"{len(self.now.layers)} layers treated")
+        return self.journal.get(f"{kind} {key}", measure)
+
+    def _latency(self, precisions: Precisions, exact: bool = False) -> float:
+        if exact:
+            every = {name: LayerPrecision("fp32") for name in precisions.names}
+            precisions = replace(precisions, layers=every)
+        if self.latency == "modelled":
+            return modelled_us(precisions, self.network.layers, self.network.model)
+
+        def measure() -> float:
+            engine = self.network.reference() if exact else self.network.candidate(precisions)
+            return self.network.latency_us(engine, self.samples[0])
+
+        return float(self.journal.get(f"latency {exact} {_key(precisions)}", measure))
+
+
+def _capped(error: float) -> float:
+    return min(error, _WORST) if error == error else _WORST
+
+
+def _key(precisions: Precisions) -> str:
+    layers = sorted((name, layer.precision, layer.strategy) for name, layer in precisions.layers.items())
+    return repr((layers, sorted(precisions.scales.items()), precisions.per_tensor))

@@ -1,0 +1,163 @@
+"""Parts of a model: with other outputs, or one layer alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .._optional import require
+from ..engines.calibrate import float_tensors
+from ..passes.half import label
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["Layer", "find_layers", "in_groups", "layer_alone", "sources", "with_outputs"]
+
+_COPYING = ("Concat", "DepthToSpace", "Dropout", "Expand", "Flatten", "Identity", "MaxPool", "Reshape", "Resize", "Slice",
+            "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze")  # fmt: skip
+
+
+class Layer:
+    """A node that gives float tensors which depend on the input.
+
+    Attributes:
+        name: The node's name.
+        node: The node.
+        inputs: Tensors that it reads, constants left out.
+        outputs: Float tensors that it gives.
+        bytes: Size of both together, for one image.
+        copies: Whether its values are copied, never computed.
+    """
+
+    def __init__(self, node: Any, inputs: tuple[str, ...], outputs: tuple[str, ...], size: int) -> None:
+        self.name, self.node, self.inputs, self.outputs, self.bytes = label(node), node, inputs, outputs, size
+        self.copies = node.op_type in _COPYING and node.domain == ""
+
+
+def find_layers(model: onnx.ModelProto) -> list[Layer]:
+    """The layers of a prepared model, in its order, which is topological."""
+    infos = _infos(model)
+    floats = set(float_tensors(model))
+    given = {info.name for info in model.graph.input} - {tensor.name for tensor in model.graph.initializer}
+    dynamic, found = set(given), []
+    for node in model.graph.node:
+        inputs = tuple(dict.fromkeys(name for name in node.input if name in dynamic))
+        if not inputs:
+            continue
+        dynamic.update(name for name in node.output if name)
+        outputs = tuple(name for name in node.output if name in floats)
+        if outputs:
+            found.append(Layer(node, inputs, outputs, sum(_size(infos.get(name)) for name in (*inputs, *outputs))))
+    return found
+
+
+def in_groups(layers: Iterable[Layer], limit_bytes: int) -> Iterator[list[Layer]]:
+    """Neighbouring layers, together no larger than the limit, or one alone that is larger."""
+    group: list[Layer] = []
+    for layer in layers:
+        if group and sum(member.bytes for member in group) + layer.bytes > limit_bytes:
+            yield group
+            group = []
+        group.append(layer)
+    if group:
+        yield group
+
+
+def with_outputs(model: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:
+    """The model with these outputs, and without the nodes that they do not need."""
+    infos = _infos(model)
+    return _cut(model, names, [info.name for info in model.graph.input], infos)
+
+
+def layer_alone(model: onnx.ModelProto, layer: Layer, known: Collection[str]) -> onnx.ModelProto | None:
+    """One layer with what quantizes its inputs and weights; None where it does not stand in the model.
+
+    Args:
+        model: The float model, or what `quantize` has made of it.
+        layer: A layer of the float model.
+        known: Tensors of the float model; the part begins at those.
+    """
+    producers = {name: node for node in model.graph.node for name in node.output}
+    if any(name not in producers for name in layer.outputs):
+        return None
+    inputs: list[str] = []
+    ahead = [name for output in layer.outputs for name in producers[output].input]
+    seen = set(ahead)
+    while ahead:
+        name = ahead.pop(0)
+        if name in known and not _on_codes(producers.get(name), producers):
+            inputs.append(name)
+            continue
+        more = [before for before in producers[name].input if before not in seen] if name in producers else []
+        seen.update(more)
+        ahead += more
+    return _cut(model, layer.outputs, list(dict.fromkeys(inputs)), _infos(model))
+
+
+def sources(model: onnx.ModelProto, name: str) -> tuple[str, ...]:
+    """The computed tensors whose values a tensor holds, past nodes that only copy."""
+    producers = {output: node for node in model.graph.node for output in node.output}
+    constants = {tensor.name for tensor in model.graph.initializer}
+    found: list[str] = []
+    ahead = [name]
+    while ahead:
+        tensor = ahead.pop()
+        node = producers.get(tensor)
+        if node is not None and node.op_type in _COPYING and node.domain == "":
+            count = len(node.input) if node.op_type == "Concat" else 1
+            ahead += [item for item in node.input[:count] if item not in constants]
+        else:
+            found.append(tensor)
+    return tuple(found)
+
+
+def _on_codes(node: Any, producers: dict[str, Any]) -> bool:
+    """Whether a node copies values that were just dequantized: they are those of the layer before, in int8."""
+    if node is None or node.op_type not in _COPYING or node.domain != "":
+        return False
+    before = producers.get(node.input[0])
+    return before is not None and (before.op_type == "DequantizeLinear" or _on_codes(before, producers))
+
+
+def _cut(
+    model: onnx.ModelProto, outputs: Sequence[str], inputs: Sequence[str], infos: dict[str, Any]
+) -> onnx.ModelProto:
+    producers = {name: index for index, node in enumerate(model.graph.node) for name in node.output}
+    wanted: set[int] = set()
+    stop = set(inputs)
+    ahead = [name for name in outputs if name not in stop]
+    while ahead:
+        index = producers.get(ahead.pop())
+        if index is not None and index not in wanted:
+            wanted.add(index)
+            ahead += [name for name in model.graph.node[index].input if name and name not in stop]
+    part = type(model)()
+    part.ir_version = model.ir_version
+    part.opset_import.extend(model.opset_import)
+    part.functions.extend(model.functions)
+    part.metadata_props.extend(model.metadata_props)
+    part.graph.name = model.graph.name
+    part.graph.node.extend(node for index, node in enumerate(model.graph.node) if index in wanted)
+    read = {name for node in part.graph.node for name in node.input}
+    made = {name for node in part.graph.node for name in node.output}
+    part.graph.initializer.extend(tensor for tensor in model.graph.initializer if tensor.name in read)
+    part.graph.input.extend(infos[name] for name in inputs if name in infos)
+    part.graph.output.extend(infos[name] for name in outputs)
+    part.graph.value_info.extend(info for name, info in infos.items() if name in made and name not in outputs)
+    return part
+
+
+def _infos(model: onnx.ModelProto) -> dict[str, Any]:
+    return {info.name: info for info in (*model.graph.input, *model.graph.value_info, *model.graph.output)}
+
+
+def _size(info: Any) -> int:
+    """Bytes of a tensor; free dims count 1."""
+    if info is None:
+        return 0
+    helper = require("onnx.helper", extra="onnx")
+    tensor = info.type.tensor_type
+    items = math.prod(max(dim.dim_value, 1) for dim in tensor.shape.dim)
+    return int(items * helper.tensor_dtype_to_np_dtype(tensor.elem_type).itemsize)

@@ -1,0 +1,139 @@
+"""How far a network in low precision may be from float32."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import UsageError
+
+__all__ = ["CosineTolerance", "ElementTolerance", "MapTolerance", "Tolerance", "parse_tolerance"]
+
+Array = npt.NDArray[Any]
+_EXAMPLES = "atol=1e-3,rtol=1e-2,stat=median, cosine=0.999, or map50=0.005"
+_STATS = ("max", "median")
+
+
+@dataclass(frozen=True)
+class ElementTolerance:
+    """|found - expected| <= atol + rtol * |expected|, for the worst element or for the median one.
+
+    Attributes:
+        atol: Absolute, in the tensor's unit.
+        rtol: Relative to the expected element.
+        stat: ``"max"`` or ``"median"``.
+    """
+
+    atol: float = 1e-3
+    rtol: float = 1e-2
+    stat: str = "max"
+
+    def error(self, found: Array, expected: Array) -> float:
+        """How many times the tolerance a tensor is off; 1 is just tolerated."""
+        a, b = (np.asarray(value, np.float64).ravel() for value in (found, expected))
+        if not _finite_where(a, b):
+            return float("inf")
+        with np.errstate(invalid="ignore", divide="ignore"):
+            excess = np.where(a == b, 0.0, np.abs(a - b) / (self.atol + self.rtol * np.abs(b)))
+        usable = excess[np.isfinite(b)]
+        if not usable.size:
+            return 0.0
+        return float(usable.max() if self.stat == "max" else np.median(usable))
+
+    def __str__(self) -> str:
+        """As it is typed."""
+        return f"atol={self.atol:g},rtol={self.rtol:g},stat={self.stat}"
+
+
+@dataclass(frozen=True)
+class CosineTolerance:
+    """The cosine of the angle between found and expected tensor, image by image.
+
+    Attributes:
+        cosine: The smallest that is tolerated, below 1.
+    """
+
+    cosine: float = 0.999
+
+    def error(self, found: Array, expected: Array) -> float:
+        """How many times 1 - cosine is more than tolerated."""
+        a, b = (np.asarray(value, np.float64).ravel() for value in (found, expected))
+        if not _finite_where(a, b):
+            return float("inf")
+        usable = np.isfinite(b)
+        a, b = a[usable], b[usable]
+        lengths = np.linalg.norm(a), np.linalg.norm(b)
+        if min(lengths) == 0:
+            return 0.0 if max(lengths) == 0 else float(1 / (1 - self.cosine))
+        angle = np.linalg.norm(a / lengths[0] - b / lengths[1])  # no cancellation: 1 - cos = angle² / 2
+        return float(angle**2 / 2 / (1 - self.cosine))
+
+    def __str__(self) -> str:
+        """As it is typed."""
+        return f"cosine={self.cosine:g}"
+
+
+@dataclass(frozen=True)
+class MapTolerance:
+    """Loss of mean average precision at IoU 0.5 on labelled photos; single tensors are looked at by their cosine.
+
+    Attributes:
+        drop: The largest that is tolerated, such as 0.005.
+        tensors: For the tensors inside the network.
+    """
+
+    drop: float = 0.005
+    tensors: CosineTolerance = CosineTolerance()
+
+    def error(self, found: Array, expected: Array) -> float:
+        """Of one tensor."""
+        return self.tensors.error(found, expected)
+
+    def __str__(self) -> str:
+        """As it is typed."""
+        return f"map50={self.drop:g}"
+
+
+Tolerance = ElementTolerance | CosineTolerance | MapTolerance
+
+
+def parse_tolerance(text: str) -> Tolerance:
+    """Read a tolerance as it is typed.
+
+    Raises:
+        UsageError: it has another form, or numbers that make no sense.
+
+    Example:
+        >>> parse_tolerance("rtol=0.1,stat=median")
+        ElementTolerance(atol=0.001, rtol=0.1, stat='median')
+        >>> str(parse_tolerance("map50=0.005"))
+        'map50=0.005'
+    """
+    values: dict[str, str] = {}
+    for part in text.split(","):
+        name, equals, value = part.strip().partition("=")
+        if not equals or name in values:
+            raise UsageError(f"tolerance {text!r}: expected {_EXAMPLES}")
+        values[name] = value
+    stat = values.pop("stat", "max")
+    try:
+        numbers = {name: float(value) for name, value in values.items()}
+    except ValueError as error:
+        raise UsageError(f"tolerance {text!r}: {error}; expected {_EXAMPLES}") from error
+    known = numbers.keys()
+    if known == {"cosine"} and -1 <= numbers["cosine"] < 1:
+        return CosineTolerance(numbers["cosine"])
+    if known == {"map50"} and 0 < numbers["map50"] < 1:
+        return MapTolerance(numbers["map50"])
+    good = bool(known) and known <= {"atol", "rtol"} and all(0 <= value < np.inf for value in numbers.values())
+    if not good or sum(numbers.values()) == 0 or stat not in _STATS:
+        raise UsageError(f"tolerance {text!r}: expected {_EXAMPLES}")
+    return ElementTolerance(**numbers, stat=stat)
+
+
+def _finite_where(found: Array, expected: Array) -> bool:
+    """Whether every element is a number where the expected one is."""
+    return bool(np.isfinite(found[np.isfinite(expected)]).all())

@@ -1,0 +1,201 @@
+"""The search names the layer with the planted defect, that layer alone, and what to do about it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import pytrtplugins as ptp
+from pytrtplugins.calibration import MinMaxCalibrator
+from pytrtplugins.engines import calibrate
+from pytrtplugins.errors import NoDataError, PrecisionError, UsageError
+from pytrtplugins.precision import Budget, Network, parse_tolerance, search
+from tests.precision.planted import cancelling, chain, outlier_activations, outlier_weights, overflowing, samples
+
+COSINE = parse_tolerance("cosine=0.9995")
+
+
+def scales(model):
+    return {"minmax": calibrate(model, MinMaxCalibrator(samples(model)), engine="reference", progress=False)}
+
+
+def run(model, precision="fp16", tolerance=COSINE, engine="reference", **more):
+    return search(Network(model, engine), samples(model), tolerance, precision, **more)
+
+
+def run_int8(model, tolerance, **more):
+    return run(model, "int8", parse_tolerance(tolerance), tables=scales(model), **more)
+
+
+def outputs(engine, x):
+    with engine.create_context() as context:
+        return context.run(x)["head"]
+
+
+def test_weights_that_overflow_float16():
+    result = run(overflowing())
+    assert result.offenders == ("conv3",)
+    assert result.holds
+    assert result.final_before == np.inf
+    assert {name: layer.strategy for name, layer in result.precisions.layers.items()} == {"conv3": "pin"}
+    assert result.steps[0].own == np.inf
+    assert [name for name, error, _ in result.steps[0].tried if error <= 1] == ["pin", "pin with parents"]
+
+
+def test_a_cancellation_after_a_residual_addition():
+    result = run(cancelling())
+    assert result.offenders == ("add",)
+    assert result.holds
+    assert set(result.precisions.layers) == {"left", "right", "add"}
+    assert result.steps[0].action == "pin with parents"
+    alone = {error.name: error.own for error in result.before}
+    assert alone["add"] > 1
+    assert max(own for name, own in alone.items() if name != "add") < 1
+    behind = {error.name: error.total for error in result.before}
+    assert min(behind["scaled"], behind["after"]) > 1  # they inherit it, and are not named
+
+
+def test_an_outlier_among_weights_that_share_a_scale():
+    result = run_int8(outlier_weights(), "cosine=0.99", per_tensor=True)
+    assert result.offenders == ("conv3",)
+    assert result.holds
+    assert {name: layer.strategy for name, layer in result.precisions.layers.items()} == {"conv3": "per-channel"}
+
+
+def test_an_outlier_channel_among_activations():
+    result = run_int8(outlier_activations(), "cosine=0.99")
+    assert result.offenders == ("conv3",)
+    assert result.holds
+    assert {name: layer.strategy for name, layer in result.precisions.layers.items()} == {"conv3": "pin"}
+
+
+def test_a_sound_network_needs_nothing():
+    result = run(chain())
+    assert result.holds
+    assert (result.offenders, result.steps, dict(result.precisions.layers)) == ((), (), {})
+    assert result.latency_us < result.latency_fp32_us
+
+
+def test_errors_that_add_up_are_met_at_the_largest_contributor_and_what_is_not_needed_is_given_back():
+    model = chain()
+    worst = run(model).final_before * (1 - 0.9995)
+    result = run(model, tolerance=parse_tolerance(f"cosine={1 - worst / 2:.12f}"))
+    assert result.final_before == pytest.approx(2, rel=1e-3)
+    assert result.holds
+    assert result.final <= 1
+    pinned = set(result.precisions.layers)
+    assert 0 < len(pinned) < len(result.before)
+    for name in pinned:  # each is needed
+        fewer = {key: value for key, value in result.precisions.layers.items() if key != name}
+        again = Network(model, "reference")
+        engine = again.candidate(type(result.precisions)("fp16", again.digest, result.precisions.names, fewer))
+        exact = again.reference()
+        off = max(
+            parse_tolerance(f"cosine={1 - worst / 2:.12f}").error(outputs(engine, x), outputs(exact, x))
+            for x in samples(model)
+        )
+        assert off > 1, name
+
+
+def test_the_result_is_what_build_makes_of_its_file(tmp_path):
+    model = overflowing()
+    result = run(model)
+    result.precisions.write(tmp_path / "precision.yaml")
+    engine = ptp.build(model, engine="reference", precision=tmp_path / "precision.yaml")
+    exact = ptp.build(model, engine="reference")
+    errors = [COSINE.error(outputs(engine, x), outputs(exact, x)) for x in samples(model)]
+    assert max(errors) == pytest.approx(result.final, rel=1e-9)
+
+
+def test_bounded_memory_changes_no_result():
+    model = cancelling()
+    whole, parts = run(model), run(model, limit_bytes=1)
+    assert whole.before == parts.before
+    assert whole.precisions.layers == parts.precisions.layers
+
+
+def test_two_searches_are_equal():
+    model = outlier_weights()
+    first, second = (run_int8(model, "cosine=0.99", per_tensor=True) for _ in range(2))
+    assert first == second
+
+
+def test_an_interrupted_search_goes_on_where_it_stopped(tmp_path):
+    model, path = cancelling(), tmp_path / "journal.json"
+    whole = run(model)
+    calls = []
+
+    def stop(text):
+        calls.append(text)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(model, journal=path, advance=stop)
+    assert path.exists()
+    network = Network(model, "reference")
+    built, candidate = [], network.candidate
+    network.candidate = lambda *given: built.append(given) or candidate(*given)
+    again = search(network, samples(model), COSINE, "fp16", journal=path)
+    assert again == whole
+    assert not path.exists()
+    fresh = Network(model, "reference")
+    all_built, fresh_candidate = [], fresh.candidate
+    fresh.candidate = lambda *given: all_built.append(given) or fresh_candidate(*given)
+    search(fresh, samples(model), COSINE, "fp16")
+    assert 0 < len(built) < len(all_built)
+
+
+def test_the_budget_ends_a_search_with_what_it_has():
+    result = run(cancelling(), budget=Budget(max_runs=3))
+    assert not result.holds
+    assert result.reason == "3 evaluations are spent"
+    assert result.runs == 3
+
+
+def test_what_costs_too_much_is_not_done():
+    result = run(cancelling(), budget=Budget(max_latency_ratio=1.0))
+    assert not result.holds
+    assert dict(result.precisions.layers) == {}
+    assert "beyond the budget" in result.steps[0].tried[-1][0]
+
+
+def test_the_judge_decides_where_there_is_one():
+    model = overflowing()
+    seen = []
+
+    def judge(engine):
+        x = samples(model)[0]
+        seen.append(engine.precision)
+        return 0.5 if np.isfinite(outputs(engine, x)).all() else 9.0
+
+    result = run(model, tolerance=parse_tolerance("map50=0.005"), judge=judge)
+    assert result.offenders == ("conv3",)
+    assert (result.final_before, result.final) == (9.0, 0.5)
+    assert set(seen) == {"fp16"}
+
+
+def test_on_the_cpu_engine_int8_is_searched_too():
+    model = outlier_activations()
+    result = run(model, "int8", parse_tolerance("cosine=0.99"), engine="cpu", tables=scales(model))
+    assert result.offenders == ("conv3",)
+    assert result.holds
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"precision": "fp8"}, PrecisionError),
+        ({"precision": "int8"}, UsageError),
+        ({"tolerance": parse_tolerance("map50=0.005")}, UsageError),
+        ({"latency": "guessed"}, UsageError),
+    ],
+)
+def test_what_cannot_be_searched_is_refused(change, error):
+    with pytest.raises(error):
+        run(chain(), **change)
+
+
+def test_no_samples_are_refused():
+    with pytest.raises(NoDataError):
+        search(Network(chain(), "reference"), [], COSINE, "fp16")
