@@ -1,11 +1,9 @@
 // darknet's region: the head of YOLOv2. The rules are those of pytrtplugins/layers/region.py.
-#include <pytrtplugins/plugin.h>
-
-#include "kernels.h"
+#include "head.h"
 
 namespace pytrtplugins::layers {
 
-class Region : public Plugin {
+class Region : public Head {
 public:
     std::vector<float> anchors;
     int64_t classes = 20, coords = 4, num = 1;
@@ -51,31 +49,10 @@ public:
         return {inputs[0]};
     }
 
-    bool supportsFormat(int32_t position, std::vector<TensorDesc> const& descs) const override {
-        return sameLayout(position, descs, {DType::kFLOAT32, DType::kFLOAT16});
-    }
-
-    bool runsOn(Device device) const override { return device == Device::kCPU || kHasCuda; }
-
-    void configure(std::vector<TensorDesc> const&, std::vector<TensorDesc> const&) override {
-        HeadTable made = table();
-        if (!(made == mTable)) mTable = std::move(made);  // else what is uploaded stays
-    }
-
-    void initialize() override { mTable.upload(); }
-
-    void enqueue(TensorDesc const* inputDescs, TensorDesc const*, void const* const* inputs, void* const* outputs, void*,
-                 Stream stream) override {
-        launchHead(inputDescs[0], inputs[0], outputs[0], mTable, stream);
-    }
-
 private:
-    HeadTable mTable{1};
-
     int64_t entries() const { return coords + 1 + classes; }
 
-    // What is applied to which entries of a box.
-    HeadTable table() const {
+    HeadTable table() const override {
         int const c = static_cast<int>(coords), end = static_cast<int>(entries());
         HeadTable table(end);
         table.add(HeadTable::kLOGISTIC, 0, 2);

@@ -1,11 +1,9 @@
 // darknet's yolo: the head of YOLOv3 and YOLOv4. The rules are those of pytrtplugins/layers/yolo.py.
-#include <pytrtplugins/plugin.h>
-
-#include "kernels.h"
+#include "head.h"
 
 namespace pytrtplugins::layers {
 
-class Yolo : public Plugin {
+class Yolo : public Head {
 public:
     std::vector<float> anchors;
     std::vector<int64_t> mask;
@@ -40,29 +38,8 @@ public:
         return {inputs[0]};
     }
 
-    bool supportsFormat(int32_t position, std::vector<TensorDesc> const& descs) const override {
-        return sameLayout(position, descs, {DType::kFLOAT32, DType::kFLOAT16});
-    }
-
-    bool runsOn(Device device) const override { return device == Device::kCPU || kHasCuda; }
-
-    void configure(std::vector<TensorDesc> const&, std::vector<TensorDesc> const&) override {
-        HeadTable made = table();
-        if (!(made == mTable)) mTable = std::move(made);  // else what is uploaded stays
-    }
-
-    void initialize() override { mTable.upload(); }
-
-    void enqueue(TensorDesc const* inputDescs, TensorDesc const*, void const* const* inputs, void* const* outputs, void*,
-                 Stream stream) override {
-        launchHead(inputDescs[0], inputs[0], outputs[0], mTable, stream);
-    }
-
 private:
-    HeadTable mTable{1};
-
-    // What is applied to which entries of a box.
-    HeadTable table() const {
+    HeadTable table() const override {
         int const end = static_cast<int>(5 + classes);
         int32_t const activation = newCoords ? HeadTable::kAS_IS : HeadTable::kLOGISTIC;
         HeadTable table(end, scaleXY, static_cast<float>(-0.5 * (static_cast<double>(scaleXY) - 1)));
