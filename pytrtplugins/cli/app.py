@@ -48,6 +48,7 @@ class Precision(str, Enum):
     """Values of ``--precision``."""
 
     FP32 = "fp32"
+    TF32 = "tf32"
     BF16 = "bf16"
     FP16 = "fp16"
     INT8 = "int8"

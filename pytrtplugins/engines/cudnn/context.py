@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from ...cuda.bindings import is_device_array
 from ...tensor import Array, SymbolicDim, TensorDesc
 from ..context import Arrays, ExecutionContext
 from .execution import Execution
+from .plan import Plan
 
 if TYPE_CHECKING:
     from .engine import CudnnEngine
@@ -91,21 +92,38 @@ class CudnnContext(ExecutionContext):
             event.record(self._stream)
         runtime.streamWaitEvent(caller, event.ptr)
 
-    def kernel_times(self, inputs: Mapping[str, Array], runs: int = 20) -> list[tuple[str, str, float]]:
-        """Time of each step, one by one: name, kind, and microseconds of the fastest of some runs."""
+    def step_times(self, inputs: Mapping[str, Array], runs: int = 20) -> tuple[float, list[float], Plan]:
+        """Microseconds of a whole run on the GPU, of each step alone, and the plan that has the steps."""
         ready = self._prepared(self._check(inputs))
-        cuda, times = self._cupy.cuda, list[tuple[str, str, float]]()
-        with self._stream, self.engine.device.allocating(ready.execution._pool):
-            for step, launch in ready.execution.launches:
-                begin, end, spans = cuda.Event(), cuda.Event(), []
-                for _ in range(runs):
-                    begin.record(self._stream)
-                    launch(self._stream)
-                    end.record(self._stream)
-                    end.synchronize()
-                    spans.append(1e3 * cuda.get_elapsed_time(begin, end))
-                times.append((step.name, step.kind, min(spans)))
-        return times
+        execution, stream = ready.execution, self._stream
+        with self._cupy.cuda.Device(self.engine.device.number), stream, execution.allocating():
+            whole = self._time(lambda: execution.queue(stream), runs)
+            times = []
+            for step, launch in execution.launches:
+                if step.captured:
+                    with self.engine.capturing:
+                        stream.synchronize()
+                        stream.begin_capture()
+                        try:
+                            for _ in range(runs):
+                                launch(stream)
+                        finally:
+                            graph = stream.end_capture()
+                    times.append(self._time(lambda graph=graph: graph.launch(stream), 3) / runs)  # type: ignore[misc]
+                else:
+                    times.append(self._time(lambda launch=launch: launch(stream), runs))  # type: ignore[misc]
+        return whole, times, execution.plan
+
+    def _time(self, queue: Callable[[], object], runs: int) -> float:
+        """Microseconds on the GPU of one of some runs, queued one behind the other."""
+        queue()
+        begin, end = self._cupy.cuda.Event(), self._cupy.cuda.Event()
+        begin.record(self._stream)
+        for _ in range(runs):
+            queue()
+        end.record(self._stream)
+        end.synchronize()
+        return 1e3 * float(self._cupy.cuda.get_elapsed_time(begin, end)) / runs
 
     # -- inside ----------------------------------------------------------------------------------------------------------
 

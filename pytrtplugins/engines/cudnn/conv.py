@@ -109,7 +109,7 @@ class ConvProblem:
     @property
     def flops(self) -> int:
         """Floating-point or integer operations."""
-        n, k, h, w = self.y.dims
+        n, k, h, w = self.plain.y.dims
         return 2 * n * k * h * w * self.x.dims[1] // self.groups * self.kernel[0] * self.kernel[1]
 
 

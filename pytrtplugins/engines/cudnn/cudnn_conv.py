@@ -22,6 +22,7 @@ _X, _W, _SCALE, _BIAS, _RESIDUAL, _RESIDUAL_STEP, _STEP, _Y = range(1, 9)
 _Plan = tuple[Any, int, Callable[[], Any]]
 """A graph, the number of one of its plans, and what gives its workspace."""
 _MOST_PLANS = {"fused": 10, "plain": 4}
+_MOST_INT8_PLANS = {"fused": 3, "plain": 1}  # slow to build, and seldom the fastest
 
 
 def cudnn_versions() -> dict[str, str]:
@@ -168,8 +169,9 @@ class CudnnProvider:
             graph.deselect_numeric_notes([cudnn.numerical_note.TENSOR_CORE])
         graph.check_support()
         names: dict[str, int] = {}
+        most = (_MOST_INT8_PLANS if integers else _MOST_PLANS)[form]
         for index in range(graph.get_execution_plan_count()):
-            if len(names) >= _MOST_PLANS[form]:
+            if len(names) >= most:
                 break
             try:
                 graph.build_plan_at_index(index)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from ...plugin import Plugin
@@ -106,15 +107,19 @@ class Execution:
         """The array that an output is copied from."""
         return self.tensors[self.plan.outputs[name]].view
 
+    def allocating(self) -> AbstractContextManager[Any]:
+        """Within it, new arrays come from this execution's own store."""
+        return self.device.allocating(self._pool)
+
     def queue(self, stream: Any) -> None:
         """Queue the whole run."""
-        with self.device.allocating(self._pool):
+        with self.allocating():
             for segment in self.segments:
                 segment.queue(stream)
 
     def capture(self, stream: Any) -> None:
         """Make a graph of each segment that may be captured; its steps run once before, so that all is loaded."""
-        with self.device.allocating(self._pool):
+        with self.allocating():
             for segment in self.segments:
                 if segment.captured and segment.graph is None:
                     segment.queue(stream)

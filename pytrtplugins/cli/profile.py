@@ -1,0 +1,61 @@
+"""The command ``pytrt profile``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+
+from .._optional import require
+from ..errors import UsageError
+from . import loading
+from .app import CacheOption, ModelArgument, PluginsOption, Precision, PrecisionOption, WeightsOption, app
+
+typer = require("typer", extra="cli", feature="the command pytrt")
+
+__all__ = ["command"]
+
+
+@app.command("profile")  # type: ignore[untyped-decorator]
+def command(
+    model: ModelArgument,
+    weights: WeightsOption = None,
+    precision: PrecisionOption = Precision.FP16,
+    cache: CacheOption = None,
+    batch: Annotated[
+        int, typer.Option(metavar="N", help="Images of a run, where the model leaves that free.", min=1)
+    ] = 1,
+    trace: Annotated[
+        Path | None, typer.Option(metavar="FILE.json", help="Write a trace for chrome://tracing or Perfetto.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw a bar chart: .png, .svg or .pdf.")] = None,
+    plugins: PluginsOption = None,
+) -> None:
+    """Time a network's layers on an NVIDIA GPU, with engine cudnn: which kernel runs each, and how near to the GPU's limits.
+
+    Examples: pytrt profile yolov2.onnx --precision fp16 --plot layers.png
+
+    pytrt profile yolov2.engine --batch 8 --trace layers.json
+    """
+    from ..engines.cudnn.context import CudnnContext
+    from ..engines.cudnn.profile import profile
+
+    loading.import_plugins(plugins or [])
+    engine = loading.open_engine(model, weights=weights, engine="cudnn", precision=precision.value, cache=cache)
+    with engine.create_context() as context:
+        if not isinstance(context, CudnnContext):
+            raise UsageError(f"{model}: engine {engine.name!r} tells no times of layers.\nDo: pytrt profile MODEL.onnx")
+        rng = np.random.default_rng(0)
+        inputs = {
+            desc.name: rng.random([side if isinstance(side, int) else batch for side in desc.dims]).astype(
+                desc.dtype.numpy
+            )
+            for desc in engine.inputs
+        }
+        found = profile(context, inputs)
+    print(found.table)
+    if trace is not None:
+        found.write_trace(trace)
+    if plot is not None:
+        found.draw(plot, f"{model.name}, {precision.value}: {found.microseconds:.0f} µs")
