@@ -1,6 +1,7 @@
 // What the convolution kernels share: their arguments, which pixel a row of a tile is, and the way from sums to memory.
 //
-// Constants that the compiler is given: ELEMENT, OUT, RESIDUAL (a Kind, or NONE), PATCH, POOL, TILE_M, DEPTH.
+// Constants that the compiler is given: ELEMENT, OUT, RESIDUAL (a Kind, or NONE), PATCH, POOL, REORG (darknet's reorg
+// with this stride on the way to memory; 0: none), TILE_M, DEPTH.
 typedef unsigned int u32;
 typedef unsigned long long u64;
 enum Kind { NONE = -1, FLOAT = 0, HALF = 1, INT8 = 2 };
@@ -24,8 +25,7 @@ struct ConvArgs {
     int stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
     int filters, y_pitch, residual_pitch;
     int tiles_n, patches_h, patches_w;
-    int reorg;   // darknet's reorg with this stride on the way out; 0: none
-    int vector;  // whether 16 bytes of y can be written at once
+    int vector;                         // whether 16 bytes of y can be written at once
     float slope, residual_scale, residual_slope;
 };
 
@@ -125,14 +125,16 @@ __device__ __forceinline__ float load_residual(const ConvArgs& a, int pixel, int
     return static_cast<float>(reinterpret_cast<const signed char*>(from)[filter]);
 }
 
-// Where darknet's reorg puts a value: the image's channels are read again as channels of s * s fewer, larger planes.
+// Where darknet's reorg puts a value: the image's channels are read again as channels of s * s fewer, larger planes. `s`
+// divides rows and columns, so that s rows of a channel are one line of such a plane.
 __device__ __forceinline__ char* reorg_place(const ConvArgs& a, int pixel, int filter) {
-    int const s = a.reorg, plane = a.oh * a.ow, image = pixel / plane, source = filter * plane + pixel % plane;
-    int const j = source % s, column = source / s % a.ow, line = source / (s * a.ow);
-    int const i = line % s, row = line / s % a.oh, channel = line / s / a.oh;
-    int const target = (((i * s + j) * (a.filters / (s * s)) + channel) * a.oh + row) * a.ow + column;
-    int const small = plane / (s * s);
-    return a.y + static_cast<long long>(image * small + target % small) * a.y_pitch + target / small * OUT_BYTES;
+    constexpr int s = REORG > 0 ? REORG : 1;
+    int const plane = a.oh * a.ow, image = pixel / plane, rest = pixel % plane, y = rest / a.ow, x = rest % a.ow;
+    int const along = y % s * a.ow + x, j = along % s, column = along / s;
+    int const line = filter * (a.oh / s) + y / s, i = line % s, row = line / s % a.oh, channel = line / s / a.oh;
+    int const place = row * a.ow + column, small = plane / (s * s);
+    int const target = ((i * s + j) * (a.filters / (s * s)) + channel) * s * s + place / small;
+    return a.y + static_cast<long long>(image * small + place % small) * a.y_pitch + target * OUT_BYTES;
 }
 
 // COUNT successive filters of a pixel, activated: residual, then memory. `pixel` counts pixels of what is written.
@@ -152,13 +154,37 @@ template <int COUNT> __device__ __forceinline__ void write_run(const ConvArgs& a
     }
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) {
-        if (filter + i < a.filters) store_one(a.reorg ? reorg_place(a, pixel, filter + i) : to + i * OUT_BYTES, v[i]);
+        if (filter + i < a.filters) store_one(REORG ? reorg_place(a, pixel, filter + i) : to + i * OUT_BYTES, v[i]);
     }
 }
 
 // Filters that a thread holds side by side, of COLUMNS that four threads share: see packing.py.
 template <int COLUMNS> __device__ constexpr int run_of() {
     return COLUMNS / 4 < 16 / ELEMENT_BYTES ? COLUMNS / 4 : 16 / ELEMENT_BYTES;
+}
+
+__device__ __forceinline__ float larger(float a, float b) { return fmaxf(a, b); }
+__device__ __forceinline__ int larger(int a, int b) { return max(a, b); }
+
+// A run of filters of two rows, which are two lines of a patch: the largest of both and of the neighbours in the line,
+// four threads away. Sums are compared, since scales are positive; each of the two threads finishes half of the run.
+template <int RUN>
+__device__ __forceinline__ void pool_rows(const ConvArgs& a, const Tile& tile, int row, int filter, int at, const float* scale,
+                                          const float* bias, const Sum* sums) {
+    constexpr int HALF_RUN = RUN / 2;
+    int const right = threadIdx.x >> 2 & 1, mine = at + right * HALF_RUN;
+    float v[HALF_RUN];
+#pragma unroll
+    for (int i = 0; i < HALF_RUN; ++i) {
+        int const j = i + HALF_RUN;  // the sums of filters i and j
+        Sum const low = larger(sums[i / 2 * 4 + i % 2], sums[i / 2 * 4 + 2 + i % 2]);
+        Sum const high = larger(sums[j / 2 * 4 + j % 2], sums[j / 2 * 4 + 2 + j % 2]);
+        Sum const other = __shfl_xor_sync(0xffffffffu, right ? low : high, 4);
+        v[i] = activate(fmaf(static_cast<float>(larger(right ? high : low, other)), scale[mine + i], bias[mine + i]), a.slope);
+    }
+    int const y = tile.top + row / 8, x = tile.left + row % 8;
+    int const pooled = (tile.image * (a.oh / 2) + y / 2) * (a.ow / 2) + x / 2;
+    if (y < a.oh && x < a.ow) write_run(a, pooled, filter + mine, v);
 }
 
 // Two rows (`row` and `row + 8`) of a tile's COLUMNS filters, as the matrix instructions leave them in a thread:
@@ -171,6 +197,10 @@ __device__ __forceinline__ void write_rows(const ConvArgs& a, const Tile& tile, 
 #pragma unroll
     for (int first = 0; first < COLUMNS / 4; first += RUN) {
         int const at = first * 4 + quarter * RUN;
+        if (POOL) {
+            pool_rows<RUN>(a, tile, row, filter, at, scale, bias, &sums[2 * first]);
+            continue;
+        }
         float v[2][RUN];
 #pragma unroll
         for (int i = 0; i < RUN; ++i) {
@@ -179,18 +209,7 @@ __device__ __forceinline__ void write_rows(const ConvArgs& a, const Tile& tile, 
             v[0][i] = activate(fmaf(static_cast<float>(sums[4 * block + odd]), factor, offset), a.slope);
             v[1][i] = activate(fmaf(static_cast<float>(sums[4 * block + 2 + odd]), factor, offset), a.slope);
         }
-        if (POOL) {  // the rows are two lines of a patch, and the neighbour in a line is four threads away
-#pragma unroll
-            for (int i = 0; i < RUN; ++i) {
-                v[0][i] = fmaxf(v[0][i], v[1][i]);
-                v[0][i] = fmaxf(v[0][i], __shfl_xor_sync(0xffffffffu, v[0][i], 4));
-            }
-            int const y = tile.top + row / 8, x = tile.left + row % 8;
-            int const pooled = (tile.image * (a.oh / 2) + y / 2) * (a.ow / 2) + x / 2;
-            if (lower >= 0 && x % 2 == 0) write_run(a, pooled, filter + at, v[0]);
-        } else {
-            if (upper >= 0) write_run(a, upper, filter + at, v[0]);
-            if (lower >= 0) write_run(a, lower, filter + at, v[1]);
-        }
+        if (upper >= 0) write_run(a, upper, filter + at, v[0]);
+        if (lower >= 0) write_run(a, lower, filter + at, v[1]);
     }
 }

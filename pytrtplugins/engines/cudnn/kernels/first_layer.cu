@@ -76,8 +76,18 @@ __device__ __forceinline__ void multiply(int (&d)[4], const u32 (&even)[3], cons
 
 __device__ __forceinline__ float activate(float v, float slope) { return fmaxf(v, v * slope); }
 
-__device__ __forceinline__ void store(const FirstArgs& a, long long pixel, int quarter, const float (&v)[RUN]) {
+__device__ __forceinline__ float larger(float a, float b) { return fmaxf(a, b); }
+__device__ __forceinline__ int larger(int a, int b) { return max(a, b); }
+
+// A thread's quarter of a pixel's filters.
+__device__ __forceinline__ void store(const FirstArgs& a, long long pixel, int quarter, const float* scale, const float* bias,
+                                      const Sum (&sums)[RUN]) {
     u32* const to = reinterpret_cast<u32*>(a.y + pixel * a.y_pitch + quarter * RUN * OUT_BYTES);
+    float v[RUN];
+#pragma unroll
+    for (int i = 0; i < RUN; ++i) {
+        v[i] = activate(fmaf(static_cast<float>(sums[i]), scale[quarter * RUN + i], bias[quarter * RUN + i]), a.slope);
+    }
 #pragma unroll
     for (int i = 0; i < RUN * OUT_BYTES / 4; ++i) {
         to[i] = OUT == HALF ? halves(v[2 * i % RUN], v[(2 * i + 1) % RUN])
@@ -85,28 +95,29 @@ __device__ __forceinline__ void store(const FirstArgs& a, long long pixel, int q
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256) first_layer(const __grid_constant__ FirstArgs a) {
+extern "C" __global__ void __launch_bounds__(256, FILTERS <= 32 ? 3 : 1) first_layer(const __grid_constant__ FirstArgs a) {
     __shared__ __align__(16) Pixel patch[PATCH_H * PATCH_W + 1];
+    __shared__ float scale[FILTERS], bias[FILTERS];
     int const lane = threadIdx.x & 31, quarter = lane & 3, group = lane >> 2, warp = threadIdx.x / 32;
     int const left = blockIdx.x * BLOCK_W, top = blockIdx.y * BLOCK_H, image = blockIdx.z;
     const Pixel* weights = reinterpret_cast<const Pixel*>(a.weights);
     Pixel w[BLOCKS][3];
-    float scale[RUN], bias[RUN];
 #pragma unroll
     for (int block = 0; block < BLOCKS; ++block) {
 #pragma unroll
         for (int t = 0; t < 3; ++t) w[block][t] = weights[(8 * block + group) * 12 + quarter + 4 * t];
     }
-#pragma unroll
-    for (int i = 0; i < RUN; ++i) {
-        scale[i] = a.scale[quarter * RUN + i];
-        bias[i] = a.bias[quarter * RUN + i];
+    if (threadIdx.x < FILTERS) {
+        scale[threadIdx.x] = a.scale[threadIdx.x];
+        bias[threadIdx.x] = a.bias[threadIdx.x];
     }
 #if DEPENDENT
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
-    for (int i = threadIdx.x; i < PATCH_H * PATCH_W; i += 256) {
+#pragma unroll
+    for (int part = 0; part < (PATCH_H * PATCH_W + 255) / 256; ++part) {  // unrolled: all loads are under way together
+        int const i = part * 256 + threadIdx.x;
         int const y = top + i / PATCH_W - 1, x = left + i % PATCH_W - 1;
         float v[4] = {0.0f, 0.0f, 0.0f, 0.0f};
         if (y >= 0 && y < a.h && x >= 0 && x < a.w) {
@@ -117,7 +128,7 @@ extern "C" __global__ void __launch_bounds__(256) first_layer(const __grid_const
                 if (ELEMENT == INT8) v[c] = __fdiv_rn(v[c], a.x_step);
             }
         }
-        pack(v, patch[i]);
+        if (i < PATCH_H * PATCH_W) pack(v, patch[i]);
     }
     __syncthreads();
     // Tap t is right * 1 + down * 3; a thread's third tap is 8 in thread 0, and nothing in the others.
@@ -125,38 +136,35 @@ extern "C" __global__ void __launch_bounds__(256) first_layer(const __grid_const
 #pragma unroll
     for (int part = 0; part < BLOCK_W / 16; ++part) {
         int const x = part * 16 + 2 * group, y = warp * 2;
-        float best[RUN];
+        Sum best[RUN];
 #pragma unroll
         for (int line = 0; line < 2; ++line) {
             const Pixel* p = patch + (y + line) * PATCH_W + x;
             Pixel even[3] = {p[near], p[far], Pixel()}, odd[3] = {p[near + 1], p[far + 1], Pixel()};
             if (quarter == 0) even[2] = p[2 * PATCH_W + 2], odd[2] = p[2 * PATCH_W + 3];
-            float v[2][RUN];
+            Sum sums[2][RUN];
 #pragma unroll
             for (int block = 0; block < BLOCKS; ++block) {
                 Sum d[4] = {0, 0, 0, 0};
                 multiply(d, even, odd, w[block]);
 #pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    int const held = 2 * block + i % 2;
-                    v[i / 2][held] = activate(fmaf(static_cast<float>(d[i]), scale[held], bias[held]), a.slope);
-                }
+                for (int i = 0; i < 4; ++i) sums[i / 2][2 * block + i % 2] = d[i];
             }
-            long long const row = static_cast<long long>(image) * a.h + top + y + line;
             if (POOL) {
 #pragma unroll
                 for (int i = 0; i < RUN; ++i) {
-                    float const widest = fmaxf(v[0][i], v[1][i]);
-                    best[i] = line == 0 ? widest : fmaxf(best[i], widest);
+                    Sum const wider = larger(sums[0][i], sums[1][i]);
+                    best[i] = line == 0 ? wider : larger(best[i], wider);
                 }
             } else if (top + y + line < a.h) {
-                if (left + x < a.w) store(a, row * a.w + left + x, quarter, v[0]);
-                if (left + x + 1 < a.w) store(a, row * a.w + left + x + 1, quarter, v[1]);
+                long long const row = static_cast<long long>(image) * a.h + top + y + line;
+                if (left + x < a.w) store(a, row * a.w + left + x, quarter, scale, bias, sums[0]);
+                if (left + x + 1 < a.w) store(a, row * a.w + left + x + 1, quarter, scale, bias, sums[1]);
             }
         }
         if (POOL && top + y < a.h && left + x < a.w) {
             long long const row = static_cast<long long>(image) * (a.h / 2) + (top + y) / 2;
-            store(a, row * (a.w / 2) + (left + x) / 2, quarter, best);
+            store(a, row * (a.w / 2) + (left + x) / 2, quarter, scale, bias, best);
         }
     }
 }

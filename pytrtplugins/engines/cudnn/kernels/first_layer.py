@@ -35,7 +35,7 @@ class FirstShape:
         element: float16 or int8, what is multiplied.
         y_pitch: Values between pixels of y, NHWC; with its type a multiple of 4 bytes.
         y_type: float16 or int8.
-        pool: Whether the largest of each 2x2 pixels is written.
+        pool: Whether the largest of each 2x2 pixels is written; scales must be positive.
         slope: max(v, slope * v) is the activation.
         x_scale: What a value of x is multiplied by.
         x_step: The step of int8 codes; for ``element`` int8.

@@ -12,14 +12,14 @@ from .shape import ConvShape
 from .source import compile_cubin
 from .tactics import Tactic
 
-__all__ = ["Addresses", "ConvArgs", "ConvKernel", "conv_arguments"]
+__all__ = ["Addresses", "ConvArgs", "ConvKernel", "conv_arguments", "im2col_corners"]
 
 
 _POINTERS = ("x", "weights", "scale", "bias", "residual", "y")
 _INTS = (
     *("h", "w", "channel_bytes", "x_pitch", "oh", "ow", "pixels", "kernel_w", "units", "chunks"),
     *("stride_h", "stride_w", "pad_h", "pad_w", "dilation_h", "dilation_w", "filters", "y_pitch", "residual_pitch"),
-    *("tiles_n", "patches_h", "patches_w", "reorg", "vector"),
+    *("tiles_n", "patches_h", "patches_w", "vector"),
 )
 _FLOATS = ("slope", "residual_scale", "residual_slope")
 
@@ -64,7 +64,7 @@ def conv_arguments(shape: ConvShape, tactic: Tactic, at: Addresses, residual_sca
         shape.h, shape.w, shape.channel_bytes, shape.x_pitch * shape.x_type.itemsize,
         shape.oh, shape.ow, shape.pixels, shape.kernel[1], shape.taps * chunks, chunks,
         *shape.strides, *shape.pads, *shape.dilations, shape.k, shape.y_pitch * size, residual,
-        tactic.tiles(shape)[1], -(-shape.oh // (tactic.tile_m // 8)), -(-shape.ow // 8), shape.reorg,
+        tactic.tiles(shape)[1], -(-shape.oh // (tactic.tile_m // 8)), -(-shape.ow // 8),
         int(not shape.reorg and shape.y_pitch * size % 16 == 0 and at.y % 16 == 0),
         shape.slope, residual_scale, shape.residual_slope,
     )  # fmt: skip
@@ -112,6 +112,16 @@ class ConvKernel:
         return self._maps[address]
 
 
+def im2col_corners(shape: ConvShape) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Where a filter's first tap goes: from which column and row, and to which, counted from x's last pixel."""
+    lower = -shape.pads[1], -shape.pads[0]
+    upper = (
+        (shape.ow - 1) * shape.strides[1] + lower[0] - (shape.w - 1),
+        (shape.oh - 1) * shape.strides[0] + lower[1] - (shape.h - 1),
+    )
+    return lower, upper
+
+
 def _tensor_map(shape: ConvShape, tactic: Tactic, address: int) -> TensorMap:
     size = shape.x_type.itemsize
     if address % 16:
@@ -123,13 +133,9 @@ def _tensor_map(shape: ConvShape, tactic: Tactic, address: int) -> TensorMap:
     strides = (pitch, pitch * shape.w, pitch * shape.w * shape.h)
     if tactic.patch:
         return patch_map(address, size, sizes, strides, tactic.depth, tactic.tile_m // 8)
-    lower = -shape.pads[1], -shape.pads[0]
-    last = (
-        (shape.ow - 1) * shape.strides[1] + lower[0] - (shape.w - 1),
-        (shape.oh - 1) * shape.strides[0] + lower[1] - (shape.h - 1),
-    )
+    lower, upper = im2col_corners(shape)
     steps = shape.strides[1], shape.strides[0]
-    return im2col_map(address, size, sizes, strides, tactic.depth, tactic.tile_m, lower, last, steps)
+    return im2col_map(address, size, sizes, strides, tactic.depth, tactic.tile_m, lower, upper, steps)
 
 
 @functools.cache

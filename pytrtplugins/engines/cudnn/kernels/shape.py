@@ -39,7 +39,7 @@ class ConvShape:
         residual_type: Type of what is added after the activation; None: nothing is.
         residual_pitch: Its values between pixels.
         residual_slope: The activation after the residual.
-        pool: Whether the largest of each 2x2 pixels is written.
+        pool: Whether the largest of each 2x2 pixels is written; scales must be positive.
         reorg: Stride of darknet's reorg on the way to memory; 0: none.
     """
 
