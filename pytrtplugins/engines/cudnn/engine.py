@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import MissingExtraError, UnavailableError, UsageError
-from ...tensor import DType, SymbolicDim
-from ..base import Availability, BuildOptions, Engine, ExecutionContext
+from ...tensor import Array, DType, SymbolicDim
+from ..base import Availability, BuildOptions, Engine
+from ..context import Arrays, ExecutionContext
 from .context import CudnnContext
 from .conv import ConvProvider, DirectProvider
 from .cudnn_conv import CudnnProvider, cudnn_versions
@@ -17,6 +18,7 @@ from .execution import Execution
 from .lower import check_without, lower
 from .planner import make_plan
 from .select_conv import ConvSelector, Timer
+from .stream import stream
 from .tactics import Choice, TacticCache, decode, encode
 
 if TYPE_CHECKING:
@@ -102,6 +104,16 @@ class CudnnEngine(Engine):
         plan = make_plan(self.lowered, sizes, self.float_type, self.without)
         with self.device.xp.cuda.Device(self.device.number):
             return Execution(self.device, plan, self.selector.launch)
+
+    def stream(
+        self,
+        source: Iterable[Any],
+        *,
+        prepare: Callable[[Any], Mapping[str, Array]] | None = None,
+        slots: int = 2,
+    ) -> Iterator[Arrays]:
+        """Run over an iterable so that reading, copies and the network overlap; see `pytrtplugins.engines.cudnn.stream.stream`."""
+        return stream(self, source, prepare=prepare, slots=slots)
 
     def tactics(self) -> list[tuple[str, Choice]]:
         """Each convolution's problem and what was chosen for it."""
