@@ -12,7 +12,7 @@ from typing import Any
 
 from ....errors import KernelError, UnavailableError
 
-__all__ = ["Function", "Module", "TensorMap", "im2col_map", "patch_map"]
+__all__ = ["Function", "Module", "TensorMap", "current_context", "im2col_map", "patch_map"]
 
 _CLUSTER, _EARLY = 4, 6  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, …_PROGRAMMATIC_STREAM_SERIALIZATION
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -60,6 +60,19 @@ def _call(name: str, *arguments: Any) -> None:
         raise KernelError(
             f"engine 'cudnn': {name} gives error {code} ({(text.value or b'?').decode()})", path=name, line=None
         )
+
+
+def current_context() -> int:
+    """The thread's current context, so that what is loaded into one is not taken for another's.
+
+    Raises:
+        UnavailableError: there is none yet.
+    """
+    context = ctypes.c_void_p()
+    _call("cuCtxGetCurrent", ctypes.byref(context))
+    if not context.value:
+        raise UnavailableError("engine 'cudnn': this thread has no CUDA context.\nDo: cupy.cuda.Device(0).use()")
+    return context.value
 
 
 class Function:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....tensor import DType
-from .driver import Function, Module
+from .driver import Function, Module, current_context
 from .packing import filter_order
 from .source import compile_cubin
 
@@ -105,7 +105,7 @@ class FirstKernel:
 
     def __init__(self, shape: FirstShape, capability: int) -> None:
         self.shape, self.capability = shape, capability
-        self._function = _function(tuple(sorted(shape.definitions().items())), capability)
+        self._function = _function(current_context(), tuple(sorted(shape.definitions().items())), capability)
         self.grid = (-(-shape.w // 32), -(-shape.h // 16), shape.n)
 
     def launch(self, x: int, weights: int, scale: int, bias: int, y: int, stream: int, early: bool = True) -> None:
@@ -119,6 +119,6 @@ class FirstKernel:
 
 
 @functools.cache
-def _function(definitions: tuple[tuple[str, int], ...], capability: int) -> Function:
+def _function(context: int, definitions: tuple[tuple[str, int], ...], capability: int) -> Function:
     constants = {**dict(definitions), "DEPENDENT": int(capability >= 90)}
     return Function(Module(compile_cubin("first_layer.cu", constants, str(capability))), "first_layer", 0)

@@ -7,7 +7,7 @@ import functools
 from dataclasses import dataclass
 
 from ....errors import KernelError
-from .driver import Function, Module, TensorMap, im2col_map, patch_map
+from .driver import Function, Module, TensorMap, current_context, im2col_map, patch_map
 from .shape import ConvShape
 from .source import compile_cubin
 from .tactics import Tactic
@@ -85,7 +85,11 @@ class ConvKernel:
     def __init__(self, shape: ConvShape, tactic: Tactic, capability: int) -> None:
         self.shape, self.tactic, self.capability = shape, tactic, capability
         self._function = _function(
-            tactic.family, tuple(sorted(tactic.definitions(shape).items())), capability, tactic.shared_bytes
+            current_context(),
+            tactic.family,
+            tuple(sorted(tactic.definitions(shape).items())),
+            capability,
+            tactic.shared_bytes,
         )
         rows, columns = tactic.tiles(shape)
         self.grid = (rows * columns * tactic.split, 1, 1)
@@ -139,7 +143,9 @@ def _tensor_map(shape: ConvShape, tactic: Tactic, address: int) -> TensorMap:
 
 
 @functools.cache
-def _function(family: str, definitions: tuple[tuple[str, int], ...], capability: int, shared_bytes: int) -> Function:
+def _function(
+    context: int, family: str, definitions: tuple[tuple[str, int], ...], capability: int, shared_bytes: int
+) -> Function:
     architecture = "90a" if family == "hopper" else str(capability)
     constants = dict(definitions)
     if family == "mma":

@@ -7,7 +7,7 @@ import functools
 from dataclasses import dataclass
 
 from ....tensor import DType
-from .driver import Function, Module
+from .driver import Function, Module, current_context
 from .shape import KIND
 from .source import compile_cubin
 
@@ -61,7 +61,11 @@ class PoolKernel:
     """
 
     def __init__(self, shape: PoolShape, capability: int) -> None:
-        self.shape, self.capability, self._function = shape, capability, _function(shape.dtype, capability)
+        self.shape, self.capability, self._function = (
+            shape,
+            capability,
+            _function(current_context(), shape.dtype, capability),
+        )
 
     def launch(self, x: int, y: int, stream: int, early: bool = True) -> None:
         """Queue it: addresses at multiples of 16 bytes."""
@@ -73,6 +77,6 @@ class PoolKernel:
 
 
 @functools.cache
-def _function(dtype: DType, capability: int) -> Function:
+def _function(context: int, dtype: DType, capability: int) -> Function:
     constants = {"ELEMENT": KIND[dtype], "DEPENDENT": int(capability >= 90)}
     return Function(Module(compile_cubin("pool.cu", constants, str(capability))), "pool", 0)

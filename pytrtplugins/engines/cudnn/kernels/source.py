@@ -6,10 +6,12 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from ...._optional import require
 from ....cuda.backends.nvcc import find_nvcc
 from ....cuda.cache import cached_file
-from ....errors import KernelError, UnavailableError
+from ....errors import KernelError, MissingExtraError, UnavailableError
 
 __all__ = ["compile_cubin", "kernel_text", "wgmma_text"]
 
@@ -60,8 +62,8 @@ def compile_cubin(file: str, definitions: Mapping[str, int], architecture: str) 
     """
     text = kernel_text(file, definitions)
     try:
-        from cupy.cuda import nvrtc
-    except ImportError:
+        nvrtc: Any = require("cupy.cuda.nvrtc", extra="cudnn", package="cupy-cuda13x", feature="engine 'cudnn'")
+    except MissingExtraError:
         return _with_nvcc(file, text, architecture)
     version = ".".join(map(str, nvrtc.getVersion()))
     options = (f"--gpu-architecture=sm_{architecture}", "--std=c++17", "-lineinfo")
