@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from .compare import Comparison, TensorDifference, compare
 from .measure import LayerError, Measurer
 from .network import Network
+from .report import read_report, to_dict, write_html, write_json
 from .search import Budget, SearchResult, Step, search
 from .tolerance import CosineTolerance, ElementTolerance, MapTolerance, parse_tolerance
 
 __all__ = [
     "Budget",
+    "Comparison",
     "CosineTolerance",
     "ElementTolerance",
     "LayerError",
@@ -17,6 +20,12 @@ __all__ = [
     "Network",
     "SearchResult",
     "Step",
+    "TensorDifference",
+    "compare",
     "parse_tolerance",
+    "read_report",
     "search",
+    "to_dict",
+    "write_html",
+    "write_json",
 ]

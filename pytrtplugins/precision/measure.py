@@ -52,7 +52,8 @@ class LayerError:
 
     def to_dict(self) -> dict[str, Any]:
         """Values for JSON."""
-        return {key: inf_to_text(value) for key, value in vars(self).items()}
+        values = {key: inf_to_text(value) for key, value in vars(self).items()}
+        return {**values, "histogram": list(self.histogram)}
 
 
 def inf_to_text(value: Any) -> Any:

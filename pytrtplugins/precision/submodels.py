@@ -7,13 +7,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._optional import require
-from ..engines.calibrate import float_tensors
 from ..passes.half import label
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Layer", "find_layers", "in_groups", "layer_alone", "sources", "with_outputs"]
+__all__ = ["Layer", "find_layers", "floating_tensors", "in_groups", "layer_alone", "sources", "with_outputs"]
 
 _COPYING = ("Concat", "DepthToSpace", "Dropout", "Expand", "Flatten", "Identity", "MaxPool", "Reshape", "Resize", "Slice",
             "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze")  # fmt: skip
@@ -39,7 +38,7 @@ class Layer:
 def find_layers(model: onnx.ModelProto) -> list[Layer]:
     """The layers of a prepared model, in its order, which is topological."""
     infos = _infos(model)
-    floats = set(float_tensors(model))
+    floats = floating_tensors(model)
     given = {info.name for info in model.graph.input} - {tensor.name for tensor in model.graph.initializer}
     dynamic, found = set(given), []
     for node in model.graph.node:
@@ -51,6 +50,13 @@ def find_layers(model: onnx.ModelProto) -> list[Layer]:
         if outputs:
             found.append(Layer(node, inputs, outputs, sum(_size(infos.get(name)) for name in (*inputs, *outputs))))
     return found
+
+
+def floating_tensors(model: onnx.ModelProto) -> set[str]:
+    """Names of the tensors of a model with shapes that hold float32, float16 or bfloat16 numbers."""
+    types = require("onnx", extra="onnx").TensorProto
+    kinds = (types.FLOAT, types.FLOAT16, types.BFLOAT16)
+    return {name for name, info in _infos(model).items() if info.type.tensor_type.elem_type in kinds}
 
 
 def in_groups(layers: Iterable[Layer], limit_bytes: int) -> Iterator[list[Layer]]:

@@ -1,0 +1,281 @@
+"""The commands ``pytrt precision search``, ``pytrt precision report`` and ``pytrt compare``."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+from .. import models, precision
+from .._optional import require
+from ..engines.base import Engine
+from ..errors import MissingExtraError, NoDataError, UsageError
+from ..precision.scales import ALGORITHMS, make_tables
+from . import loading
+from .app import EngineOption, Mode, ModelArgument, NamesOption, PluginsOption, ThreadsOption, WeightsOption, app
+from .samples import read_samples
+
+typer = require("typer", extra="cli", feature="the command pytrt")
+
+__all__ = ["command"]
+
+
+class Low(str, Enum):
+    """Values of ``--precision``."""
+
+    FP16 = "fp16"
+    BF16 = "bf16"
+    INT8 = "int8"
+
+
+class Latency(str, Enum):
+    """Values of ``--latency``."""
+
+    MODELLED = "modelled"
+    MEASURED = "measured"
+
+
+class Algorithm(str, Enum):
+    """Values of ``--algorithm``."""
+
+    MINMAX = "minmax"
+    ENTROPY = "entropy"
+    PERCENTILE = "percentile"
+
+
+command: Any = typer.Typer(
+    help="Find the layers that must not be in low precision, and see why.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(command, name="precision")
+
+DataOption = Annotated[
+    list[Path],
+    typer.Option(metavar="DIR|TAR", help="Photos; .npz files; or, for map50, labelled photos in the YOLO layout."),
+]
+LimitOption = Annotated[int, typer.Option(metavar="N", help="Samples on which tensors are compared.", min=1)]
+SeedOption = Annotated[int, typer.Option(metavar="N", help="Chooses the samples.", min=0)]
+ModeOption = Annotated[Mode, typer.Option(help="How photos are fitted into the network's input.")]
+ToleranceOption = Annotated[
+    str, typer.Option(metavar="T", help="atol=1e-3,rtol=1e-2,stat=median|max, cosine=0.999, or map50=0.005.")
+]
+
+
+@command.command("search")  # type: ignore[untyped-decorator]
+def search(
+    model: ModelArgument,
+    data: DataOption,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.yaml", help="Precision file to write.")],
+    low: Annotated[Low, typer.Option("--precision", help="The low precision.")] = Low.FP16,
+    tolerance: ToleranceOption = "cosine=0.999",
+    engine: EngineOption = "auto",
+    weights: WeightsOption = None,
+    names: NamesOption = None,
+    threads: ThreadsOption = None,
+    split: Annotated[str, typer.Option(help="For map50: the list of photos that are evaluated.")] = "val.txt",
+    photos: Annotated[
+        int | None, typer.Option(metavar="N", help="For map50: evaluate the first N photos only.", min=1)
+    ] = None,
+    limit: LimitOption = 4,
+    seed: SeedOption = 0,
+    mode: ModeOption = Mode.LETTERBOX,
+    algorithm: Annotated[Algorithm, typer.Option(help="For int8: what the search begins with.")] = Algorithm.MINMAX,
+    calibration: Annotated[
+        int, typer.Option(metavar="N", help="For int8: photos of --data to calibrate with.", min=1)
+    ] = 50,
+    per_tensor: Annotated[
+        bool, typer.Option("--per-tensor", help="For int8: begin with one scale for all weights of a layer.")
+    ] = False,
+    max_latency_ratio: Annotated[
+        float, typer.Option(metavar="R", help="Largest latency, relative to every layer in low precision.", min=1)
+    ] = math.inf,
+    max_runs: Annotated[int, typer.Option(metavar="N", help="Most evaluations of the network.", min=1)] = 200,
+    latency: Annotated[
+        Latency, typer.Option(help="Bytes moved, the same everywhere; or measured here.")
+    ] = Latency.MODELLED,
+    plugins: PluginsOption = None,
+) -> None:
+    """Find the few layers to keep in float32, and write them into a file that every engine follows.
+
+    Beside the file stands FILE.json with all figures, for `pytrt precision report`. An interrupted search goes on where it stopped.
+
+    Examples: pytrt precision search net.onnx --engine reference --precision fp16 --data photos/ -o precision.yaml
+
+    pytrt precision search yolov2.onnx --precision int8 --data voc/ --tolerance map50=0.005 -o precision.yaml
+    """
+    loading.import_plugins(plugins or [])
+    if not output.absolute().parent.is_dir() or output.suffix not in (".yaml", ".yml"):
+        raise UsageError(f"--output {output}: expected a file .yaml in a folder that exists")
+    wanted = precision.parse_tolerance(tolerance)
+    network = precision.Network(loading.open_model(model, weights), engine, threads=threads)
+    inputs = network.reference().inputs
+    options: dict[str, Any] = {"seed": seed, "mode": mode.value}
+    samples = read_samples(data, inputs, limit=limit, **options, split=_train(data, split))
+    tables = {}
+    if low is Low.INT8:
+        given = read_samples(data, inputs, limit=calibration, **options, split=_train(data, split))
+        order = [algorithm.value, *(name for name in ALGORITHMS if name != algorithm.value)]
+        tables = make_tables(network.model, given, order, engine=engine, threads=threads)
+    judge = None
+    if isinstance(wanted, precision.MapTolerance):
+        judge = _judge(network, data, split, wanted, names or _beside(model), mode, photos)
+    with _progress() as advance:
+        result = precision.search(
+            network,
+            samples,
+            wanted,
+            low.value,
+            tables=tables,
+            per_tensor=per_tensor,
+            judge=judge,
+            budget=precision.Budget(max_runs, max_latency_ratio),
+            latency=latency.value,
+            journal=output.with_suffix(".journal"),
+            identity={"data": [str(path) for path in data], "calibration": calibration if tables else 0, **options},
+            advance=advance,
+        )
+    result.precisions.write(output)
+    precision.write_json(result, output.with_suffix(".json"))
+    _print(result, output)
+    if not result.holds:
+        raise typer.Exit(1)
+
+
+@command.command("report")  # type: ignore[untyped-decorator]
+def report(
+    figures: Annotated[Path, typer.Argument(metavar="FILE.json", help="What the search wrote beside FILE.yaml.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.html", help="Page to write.")],
+) -> None:
+    """Draw what a search saw: errors layer by layer, ranges, latency against accuracy.
+
+    Example: pytrt precision report precision.json -o precision.html
+    """
+    path = figures.with_suffix(".json") if figures.suffix in (".yaml", ".yml") else figures
+    if not path.is_file():
+        raise UsageError(f"{path}: no such file. It stands beside what `pytrt precision search -o` wrote", path=path)
+    precision.write_html(precision.read_report(path), output)
+    print(f"{output}: {output.stat().st_size:,} bytes")
+
+
+@app.command("compare")  # type: ignore[untyped-decorator]
+def compare(
+    first: Annotated[Path, typer.Argument(metavar="A", help="ONNX file, saved engine, or darknet's .cfg; expected.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="Another, or the same for another engine.")],
+    engine: Annotated[str, typer.Option("--engine", help="Engine of A.")] = "reference",
+    other_engine: Annotated[str, typer.Option("--engine-b", help="Engine of B.")] = "auto",
+    precision_a: Annotated[str, typer.Option(help="Precision of A: a name, or a precision file.")] = "fp32",
+    precision_b: Annotated[str, typer.Option(help="Precision of B.")] = "fp32",
+    cache: Annotated[Path | None, typer.Option(metavar="FILE", help="Calibration cache for int8.")] = None,
+    data: Annotated[
+        list[Path] | None, typer.Option(metavar="DIR|TAR", help="Photos or .npz files; random numbers without it.")
+    ] = None,
+    tolerance: ToleranceOption = "atol=1e-3,rtol=1e-2",
+    limit: LimitOption = 1,
+    seed: SeedOption = 0,
+    mode: ModeOption = Mode.LETTERBOX,
+    plugins: PluginsOption = None,
+) -> None:
+    """Compare every tensor of two engines or models; name the first that differs. Exit code 1 if one does.
+
+    Example: pytrt compare net.onnx net.onnx --engine-b cpu
+    """
+    loading.import_plugins(plugins or [])
+    wanted = precision.parse_tolerance(tolerance)
+    one = _opened(first, engine, precision_a, cache)
+    other = _opened(second, other_engine, precision_b, cache)
+    options: dict[str, Any] = {"limit": limit, "seed": seed, "mode": mode.value}
+    samples = read_samples(data, one.inputs, **options) if data else [loading.read_inputs([], one)]
+    result = precision.compare(one, other, samples, wanted)
+    print(result)
+    for text, missing in (("A", result.only_in_first), ("B", result.only_in_second)):
+        if missing:
+            shown = ", ".join(map(repr, missing[:3]))
+            print(f"only in {text}: {shown}{f' (and {len(missing) - 3} more)' if len(missing) > 3 else ''}")
+    if result.first_difference is not None:
+        raise typer.Exit(1)
+
+
+def _opened(path: Path, engine: str, name: str, cache: Path | None) -> Engine:
+    if not name.endswith((".yaml", ".yml")):
+        return loading.open_engine(path, engine=engine, precision=name, cache=cache)
+    from ..engines import build
+
+    return build(loading.open_model(path), engine=engine, precision=name)
+
+
+def _judge(
+    network: precision.Network,
+    data: list[Path],
+    split: str,
+    tolerance: precision.MapTolerance,
+    names: Path | None,
+    mode: Mode,
+    photos: int | None,
+) -> Callable[[Engine], float]:
+    labelled = models.YoloData(data)
+
+    def measured(engine: Engine) -> float:
+        with models.Yolov2(engine, names, mode=mode.value) as detector:
+            return models.evaluate(detector, labelled, split, limit=photos, progress=False).map50
+
+    expected = measured(network.reference())
+    if math.isnan(expected):
+        raise NoDataError(f"{split}: no object that the network knows is labelled there")
+    return lambda engine: max(0.0, expected - measured(engine)) / tolerance.drop
+
+
+def _train(data: list[Path], split: str) -> str:
+    """The list that tensors are compared and calibrated on: not the one that is evaluated, where there is another."""
+    if len(data) > 1 or data[0].is_file() or (data[0] / "classes.txt").is_file():
+        held = models.YoloData(data)
+        try:
+            return "train.txt" if held.photos("train.txt") else split
+        except NoDataError:
+            return split
+    return split
+
+
+def _beside(model: Path) -> Path | None:
+    beside = model.with_suffix(".names")
+    return beside if beside.is_file() else None
+
+
+def _print(result: precision.SearchResult, output: Path) -> None:
+    for name, layer in result.precisions.layers.items():
+        print(f"{name}: {layer.precision}, {layer.strategy}: {layer.reason}")
+    if not result.precisions.layers:
+        print("every layer computes in low precision")
+    state = "the outputs hold" if result.holds else f"the outputs do NOT hold: {result.reason}"
+    print(
+        f"{state}: error {result.final_before:.3g} -> {result.final:.3g} of the tolerance; latency "
+        f"{result.latency_before_us:.4g} -> {result.latency_us:.4g} us (float32: {result.latency_fp32_us:.4g}); {result.runs} runs"
+    )
+    print(f"{output}\nDo: pytrt precision report {output.with_suffix('.json')} -o {output.with_suffix('.html')}")
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """A line of rich's on a terminal; nothing elsewhere."""
+    try:
+        rich = require("rich.progress", extra="cli") if sys.stderr.isatty() else None
+    except MissingExtraError:
+        rich = None
+    if rich is None:
+        yield lambda text: None
+        return
+    console = require("rich.console", extra="cli").Console(stderr=True)
+    columns = (rich.SpinnerColumn(), rich.TextColumn("{task.description}"), rich.TextColumn("run {task.completed}"),
+               rich.TimeElapsedColumn())  # fmt: skip
+    with rich.Progress(*columns, console=console) as bar:
+        task = bar.add_task("searching", total=None)
+
+        def advance(text: str) -> None:
+            bar.update(task, description=f"searching: {text}", advance=1)
+
+        yield advance

@@ -1,0 +1,83 @@
+"""Folders and files → inputs of a network, one image each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..calibration import ImageBatches
+from ..errors import NoDataError, UsageError
+from ..models import YoloData
+from ..tensor import TensorDesc
+from ..vision import letterbox
+
+__all__ = ["read_samples"]
+
+Sample = dict[str, npt.NDArray[Any]]
+
+
+def read_samples(
+    data: Sequence[Path], inputs: Sequence[TensorDesc], *, limit: int, seed: int, mode: str, split: str = "train.txt"
+) -> list[Sample]:
+    """Inputs from a folder of .npz files, of photos, or from labelled photos in the YOLO layout.
+
+    Args:
+        data: The folder; or folders and tars of labelled photos.
+        inputs: Inputs of the network.
+        limit: So many are taken, chosen by the seed.
+        seed: Of the choice.
+        mode: How photos are fitted into the network's input.
+        split: The list of photos in labelled data.
+
+    Raises:
+        NoDataError: there is nothing usable.
+        UsageError: the arrays of a file do not fit the network.
+    """
+    arrays = sorted(data[0].rglob("*.npz")) if len(data) == 1 and data[0].is_dir() else []
+    if arrays:
+        chosen = _choose(arrays, limit, seed)
+        return [_arrays(path, inputs) for path in chosen]
+    name, size = _image_input(inputs)
+    if len(data) > 1 or data[0].is_file() or (data[0] / "classes.txt").is_file():
+        labelled = YoloData(data)
+        photos = _choose(labelled.photos(split), limit, seed)
+        return [
+            {name: np.asarray(letterbox(labelled.image(photo), size, mode=mode).data, np.float32)[None]}
+            for photo in photos
+        ]
+    batches = ImageBatches(data[0], size, batch=1, mode=mode, input_name=name, limit=limit, shuffle_seed=seed)
+    return [dict(batch) for batch in batches]
+
+
+def _choose(items: Sequence[Any], limit: int, seed: int) -> list[Any]:
+    """So many of them, in their order."""
+    if not items:
+        raise NoDataError("no samples were found")
+    order = np.random.default_rng(seed).permutation(len(items))[:limit]
+    return [items[index] for index in sorted(order)]
+
+
+def _arrays(path: Path, inputs: Sequence[TensorDesc]) -> Sample:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            found = {name: file[name] for name in file.files}
+    except (ValueError, OSError, EOFError) as error:
+        raise UsageError(f"{path}: not a .npz file of arrays: {error}") from error
+    names = [desc.name for desc in inputs]
+    if set(found) != set(names):
+        raise UsageError(f"{path}: expected arrays for the inputs {names}, found {sorted(found)}")
+    return {desc.name: np.asarray(found[desc.name], desc.dtype.numpy) for desc in inputs}
+
+
+def _image_input(inputs: Sequence[TensorDesc]) -> tuple[str, tuple[int, int]]:
+    dims = inputs[0].dims if len(inputs) == 1 else ()
+    if len(dims) != 4 or not isinstance(dims[2], int) or not isinstance(dims[3], int):
+        raise UsageError(
+            "photos fit a network with one input of dims (N, 3, H, W); this one has "
+            f"{', '.join(map(str, inputs))}.\nDo: give a folder of .npz files with an array for each input"
+        )
+    return inputs[0].name, (dims[3], dims[2])

@@ -1,0 +1,232 @@
+"""What a search saw, as JSON and as a page with plots."""
+
+from __future__ import annotations
+
+import html
+import io
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .._files import write_atomic
+from .._optional import require
+from ..errors import FormatError
+from .measure import inf_to_text
+from .search import SearchResult
+
+__all__ = ["read_report", "to_dict", "write_html", "write_json"]
+
+FORMAT = 1
+_SMALLEST, _LARGEST = 1e-6, 1e6  # errors are drawn between these
+_MOST_HISTOGRAMS = 6
+_STYLE = """body{font:15px/1.45 system-ui,sans-serif;max-width:1040px;margin:2em auto;padding:0 1em;color:#222}
+table{border-collapse:collapse;margin:1em 0}td,th{border-bottom:1px solid #ddd;padding:.25em .7em;text-align:right}
+td:first-child,th:first-child,td.text,th.text{text-align:left}svg{max-width:100%;height:auto}code{background:#f3f3f3}"""
+
+
+def to_dict(result: SearchResult) -> dict[str, Any]:
+    """The figures of a search as values for JSON; infinite ones are text."""
+    numbers = ("final_before", "final", "latency_before_us", "latency_us", "latency_fp32_us", "runs", "holds", "reason")
+    return {
+        "format": FORMAT,
+        "facts": dict(result.facts),
+        **{name: inf_to_text(getattr(result, name)) for name in numbers},
+        "offenders": list(result.offenders),
+        "layers": {
+            name: {key: inf_to_text(value) for key, value in vars(layer).items()}
+            for name, layer in result.precisions.layers.items()
+        },
+        "steps": [
+            {
+                **{key: inf_to_text(value) for key, value in vars(step).items()},
+                "tried": [[name, inf_to_text(error), cost] for name, error, cost in step.tried],
+            }
+            for step in result.steps
+        ],
+        "before": [error.to_dict() for error in result.before],
+        "after": [error.to_dict() for error in result.after],
+    }
+
+
+def write_json(result: SearchResult, path: str | Path) -> None:
+    """Write the figures, whole or not at all."""
+    write_atomic(path, (json.dumps(to_dict(result), indent=1) + "\n").encode())
+
+
+def read_report(path: str | Path) -> dict[str, Any]:
+    """Read what `write_json` wrote.
+
+    Raises:
+        FormatError: it is something else.
+        FileNotFoundError: there is no such file.
+    """
+    try:
+        data = json.loads(Path(path).read_bytes())
+        rows = [*data["before"], *data["after"]]
+        good = data["format"] == FORMAT and all({"name", "own", "total", "histogram"} <= row.keys() for row in rows)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FormatError(f"{path}: not the figures of a precision search: {error!r}", path=Path(path)) from error
+    if not good:
+        raise FormatError(f"{path}: not the figures of a precision search, format {FORMAT}", path=Path(path))
+    return dict(data)
+
+
+def write_html(data: Mapping[str, Any], path: str | Path) -> None:
+    """Write a page: the layers that were treated, and three plots. It needs no other file, and no network.
+
+    Args:
+        data: What `to_dict` or `read_report` gives.
+        path: The page.
+
+    Raises:
+        MissingExtraError: matplotlib is missing.
+    """
+    facts = data["facts"]
+    title = f"{facts.get('precision')} on engine {facts.get('engine')}, {facts.get('tolerance')}"
+    state = "The outputs hold" if data["holds"] else f"<b>The outputs do not hold</b>: {html.escape(data['reason'])}"
+    parts = [
+        f"<h1>{html.escape(title)}</h1>",
+        f"<p>{state}: error {_number(data['final_before'])} of the tolerance before, {_number(data['final'])} after. Latency "
+        f"{_number(data['latency_before_us'])} µs before, {_number(data['latency_us'])} µs after, "
+        f"{_number(data['latency_fp32_us'])} µs in float32 ({html.escape(str(facts.get('latency')))}). "
+        f"{data['runs']} evaluations on {facts.get('samples')} samples.</p>",
+        "<h2>Layers that are treated</h2>",
+        _layers_table(data),
+        "<h2>Error of each layer, in the order of the network</h2>",
+        _svg((11, 5.4), lambda figure: _draw_errors(figure, data)),
+        "<h2>Values of the layers against what the precision holds</h2>",
+        _svg((11, 3.2), lambda figure: _draw_ranges(figure, data["before"])),
+        _svg((11, 5.2), lambda figure: _draw_histograms(figure, data)),
+        "<h2>Latency against accuracy</h2>",
+        _svg((8, 4.2), lambda figure: _draw_front(figure, data)),
+        "<h2>What was tried</h2>",
+        _steps_table(data),
+    ]
+    page = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title><style>{_STYLE}</style>'
+    write_atomic(path, (page + "\n".join(parts) + "</html>\n").encode())
+
+
+def _layers_table(data: Mapping[str, Any]) -> str:
+    if not data["layers"]:
+        return "<p>None: every layer computes in low precision.</p>"
+    rows = [
+        (name, layer["precision"], layer["strategy"], _number(layer["error_before"]), _number(layer["error_after"]),
+         _number(layer["latency_us"]), layer["reason"])
+        for name, layer in data["layers"].items()
+    ]  # fmt: skip
+    return _table(("layer", "precision", "strategy", "error before", "after", "µs", "reason"), rows)
+
+
+def _steps_table(data: Mapping[str, Any]) -> str:
+    rows = [
+        (step["layer"], _number(step["own"]), name, _number(error), _number(cost), "kept" if name == step["action"] else "")
+        for step in data["steps"]
+        for name, error, cost in step["tried"]
+    ]  # fmt: skip
+    head = ("layer", "own error", "intervention", "error with it", "µs more", "")
+    return _table(head, rows) if rows else "<p>Nothing.</p>"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    cells = "".join(f"<th>{html.escape(item)}</th>" for item in head)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(str(item))}</td>" for item in row) + "</tr>" for row in rows)
+    return f"<table><tr>{cells}</tr>{body}</table>"
+
+
+def _draw_errors(figure: Any, data: Mapping[str, Any]) -> None:
+    axes = figure.subplots()
+    names = [row["name"] for row in data["before"]]
+    places = np.arange(len(names))
+    for key, rows, color, style in (
+        ("own", data["before"], "C3", "o"),
+        ("total", data["before"], "0.55", "-"),
+        ("total", data["after"], "C0", "-"),
+    ):
+        values = [_drawn(row[key]) for row in rows]
+        when = "after" if rows is data["after"] else "before"
+        text = "own, alone on float32's inputs" if key == "own" else f"in the network, {when}"
+        axes.plot(places[: len(values)], values, style, color=color, label=text, markersize=5)
+    axes.axhline(1, color="black", linewidth=1, linestyle=":")
+    axes.annotate("tolerance", (0, 1), xytext=(2, 3), textcoords="offset points", fontsize=8)
+    axes.set_yscale("log")
+    axes.set_ylabel("error, in units of the tolerance")
+    step = max(1, len(names) // 40)
+    axes.set_xticks(places[::step], [_plain(name) for name in names[::step]], rotation=90, fontsize=7)
+    axes.legend(frameon=False, fontsize=9)
+
+
+def _draw_ranges(figure: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+    axes = figure.subplots()
+    places = np.arange(len(rows))
+    limits = [float(row["limit"]) or math.nan for row in rows]
+    axes.plot(
+        places, [max(float(row["amax"]), 1e-9) for row in rows], "o", color="C0", markersize=4, label="largest |x|"
+    )
+    axes.plot(places, limits, "_", color="C3", markersize=9, label="largest that the precision holds")
+    axes.set_yscale("log")
+    axes.set(xlabel="layer", ylabel="|x|")
+    clipped = axes.twinx()
+    clipped.bar(places, [100 * float(row["clipped"]) for row in rows], color="C1", alpha=0.4, label="clipped, %")
+    clipped.set_ylabel("clipped values, %")
+    clipped.set_ylim(bottom=0)
+    figure.legend(loc="outside upper center", ncols=3, frameon=False, fontsize=9)
+
+
+def _draw_histograms(figure: Any, data: Mapping[str, Any]) -> None:
+    """Of the layers with the largest own errors."""
+    chosen = sorted(data["before"], key=lambda row: -_drawn(row["own"]))[:_MOST_HISTOGRAMS]
+    grid = figure.subplots(2, 3, squeeze=False).ravel()
+    for axes, row in zip(grid, chosen, strict=False):
+        counts, top = np.array(row["histogram"], float), float(row["histogram_range"])
+        width = top / len(counts)
+        axes.bar((np.arange(len(counts)) + 0.5) * width, counts, width, color="0.6")
+        axes.set_yscale("symlog")
+        if 0 < float(row["limit"]) <= 2 * top:
+            axes.axvline(float(row["limit"]), color="C3")
+        axes.set_title(
+            f"{_plain(row['name'])}: own error {_number(row['own'])}, clipped {float(row['clipped']):.3%}", fontsize=8
+        )
+        axes.tick_params(labelsize=7)
+    for axes in grid[len(chosen) :]:
+        axes.set_visible(False)
+
+
+def _draw_front(figure: Any, data: Mapping[str, Any]) -> None:
+    axes = figure.subplots()
+    way = [(float(data["latency_before_us"]), data["final_before"])]
+    way += [(float(step["latency_us"]), step["final"]) for step in data["steps"] if step["action"]]
+    way.append((float(data["latency_us"]), data["final"]))
+    axes.plot([x for x, _ in way], [_drawn(y) for _, y in way], "o-", color="C0", label="the search's way")
+    axes.plot([float(data["latency_fp32_us"])], [_SMALLEST], "s", color="black", label="float32")
+    axes.axhline(1, color="black", linewidth=1, linestyle=":")
+    axes.set_yscale("log")
+    axes.set(xlabel="latency, µs", ylabel="error of the outputs")
+    axes.legend(frameon=False, fontsize=9)
+
+
+def _svg(size: tuple[float, float], draw: Callable[[Any], None]) -> str:
+    matplotlib = require("matplotlib", extra="cli", feature="a report")
+    figure = require("matplotlib.figure", extra="cli", feature="a report").Figure(figsize=size, layout="constrained")
+    draw(figure)
+    buffer = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": "pytrtplugins", "svg.fonttype": "none"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    text = buffer.getvalue()
+    return text[text.index("<svg") :]
+
+
+def _drawn(value: Any) -> float:
+    number = float(value)
+    return _LARGEST if number != number else min(max(number, _SMALLEST), _LARGEST)
+
+
+def _number(value: Any) -> str:
+    return "–" if value is None else f"{float(value):.4g}"
+
+
+def _plain(text: str, length: int = 28) -> str:
+    return (text if len(text) <= length else f"…{text[1 - length :]}").replace("$", r"\$")

@@ -1,0 +1,84 @@
+"""The scales of several calibrators from one run over the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy.typing as npt
+
+from ..calibration import CalibrationTable, Calibrator, EntropyCalibrator, MinMaxCalibrator, PercentileCalibrator
+from ..engines import calibrate
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["ALGORITHMS", "make_tables"]
+
+ALGORITHMS: dict[str, type[Calibrator]] = {
+    "minmax": MinMaxCalibrator,
+    "entropy": EntropyCalibrator,
+    "percentile": PercentileCalibrator,
+}
+"""Name → calibrator."""
+
+
+class _Several(Calibrator):
+    """Shows every tensor to several calibrators."""
+
+    algorithm = "MinMaxCalibration"
+
+    def __init__(self, parts: Sequence[Calibrator], batches: Iterable[Any]) -> None:
+        self.parts = parts
+        super().__init__(batches)
+
+    def bind(self, inputs: Mapping[str, Sequence[Any]]) -> None:
+        super().bind(inputs)
+        for part in self.parts:
+            part.bind(inputs)
+
+    def reset(self) -> None:
+        for part in self.parts:
+            part.reset()
+
+    def observed(self) -> tuple[str, ...]:
+        return self.parts[0].observed()
+
+    def amax_of(self, name: str) -> float:
+        return self.parts[0].amax_of(name)
+
+    def _observe(self, name: str, array: npt.NDArray[Any]) -> None:
+        for part in self.parts:
+            part.observe(name, array)
+
+
+def make_tables(
+    model: onnx.ModelProto,
+    batches: Iterable[Any],
+    algorithms: Sequence[str] = tuple(ALGORITHMS),
+    *,
+    engine: str = "auto",
+    threads: int | None = None,
+    progress: bool = True,
+) -> dict[str, CalibrationTable]:
+    """Calibrate once, with several algorithms.
+
+    Args:
+        model: A model without Q/DQ.
+        batches: Batches such as `ImageBatches`, or samples.
+        algorithms: Their names; the order is that of the result.
+        engine: Engine that runs the network in float32.
+        threads: Threads of one run.
+        progress: Show a progress bar if the output is a terminal.
+
+    Raises:
+        UsageError: an algorithm is unknown.
+        NoDataError: there are no batches.
+    """
+    unknown = [name for name in algorithms if name not in ALGORITHMS]
+    if unknown or not algorithms:
+        raise UsageError(f"algorithms: expected some of {', '.join(ALGORITHMS)}, found {list(algorithms)}")
+    parts = [ALGORITHMS[name]() for name in algorithms]
+    calibrate(model, _Several(parts, batches), engine=engine, threads=threads, progress=progress)
+    return {name: part.compute_table() for name, part in zip(algorithms, parts, strict=True)}

@@ -1,0 +1,121 @@
+"""`pytrt precision search`, `pytrt precision report`, `pytrt compare`."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import onnx
+import pytest
+
+import pytrtplugins as ptp
+from pytrtplugins.cli import main
+from pytrtplugins.passes import Precisions
+from pytrtplugins.vision import save_image
+from tests.precision.planted import cancelling, chain, outlier_weights, samples
+
+
+@pytest.fixture
+def pytrt(tmp_path, monkeypatch, capsys):
+    """Run the command in an empty folder; gives exit code, standard output and standard error."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words):
+        code = 0
+        try:
+            main([str(word) for word in words])
+        except SystemExit as end:
+            code = end.code or 0
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return code, captured.out, captured.err
+
+    return run
+
+
+def write(folder, model, count=2):
+    onnx.save(model, folder / "net.onnx")
+    (folder / "data").mkdir()
+    for number, sample in enumerate(samples(model, count)):
+        np.savez(folder / "data" / f"{number}.npz", **sample)
+
+
+def test_a_search_writes_a_file_that_build_follows_and_a_page(pytrt, tmp_path):
+    write(tmp_path, cancelling())
+    code, out, _ = pytrt(
+        "precision", "search", "net.onnx", "--engine", "reference", "--data", "data", "--tolerance", "cosine=0.9995",
+        "-o", "precision.yaml",
+    )  # fmt: skip
+    assert code == 0
+    assert "add: fp32, pin: own error" in out
+    assert "the outputs hold: error 25.6 ->" in out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "net.onnx", "precision.json", "precision.yaml"]
+    assert set(Precisions.read("precision.yaml").layers) == {"left", "right", "add"}
+    assert json.loads((tmp_path / "precision.json").read_text())["offenders"] == ["add"]
+    assert ptp.build("net.onnx", engine="reference", precision="precision.yaml").precision == "fp16"
+    code, out, _ = pytrt("precision", "report", "precision.yaml", "-o", "precision.html")
+    assert code == 0
+    assert "<svg" in (tmp_path / "precision.html").read_text()
+    compared = ("compare", "net.onnx", "net.onnx", "--engine-b", "reference", "--tolerance", "cosine=0.9995")
+    code, out, _ = pytrt(*compared, "--precision-b", "fp16")
+    assert (code, out.splitlines()[0][:25]) == (1, "first difference: 'add', ")
+    code, out, _ = pytrt(*compared, "--precision-b", "precision.yaml")
+    assert (code, out[:16]) == (0, "9 tensors agree;")
+
+
+def test_int8_is_searched_on_photos(pytrt, tmp_path):
+    onnx.save(outlier_weights(), tmp_path / "net.onnx")
+    (tmp_path / "photos").mkdir()
+    rng = np.random.default_rng(0)
+    for number in range(3):
+        save_image(rng.integers(0, 256, (12, 14, 3)).astype(np.uint8), tmp_path / "photos" / f"{number}.png")
+    code, out, _ = pytrt(
+        "precision", "search", "net.onnx", "--engine", "reference", "--precision", "int8", "--data", "photos",
+        "--tolerance", "cosine=0.99", "--per-tensor", "--limit", "2", "-o", "p.yaml",
+    )  # fmt: skip
+    assert code == 0
+    assert "conv3: int8, per-channel: own error" in out
+    assert ptp.build("net.onnx", engine="cpu", precision="p.yaml").precision == "int8"
+
+
+def test_exit_code_1_where_the_budget_is_too_small(pytrt, tmp_path):
+    write(tmp_path, cancelling(), 1)
+    code, out, _ = pytrt(
+        "precision", "search", "net.onnx", "--engine", "reference", "--data", "data", "--tolerance", "cosine=0.9995",
+        "--max-runs", "2", "-o", "p.yaml",
+    )  # fmt: skip
+    assert code == 1
+    assert "the outputs do NOT hold: 2 evaluations are spent" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-o", "p.txt"], "expected a file .yaml"),
+        (["-o", "p.yaml", "--tolerance", "psnr=3"], "expected atol=1e-3"),
+        (["-o", "p.yaml", "--engine", "cpu"], "has no precision 'fp16'"),
+        (["-o", "p.yaml", "--data", "nothing"], "nothing"),
+        (["-o", "p.yaml", "--data", "bad"], r"expected arrays for the inputs ['data'], found ['other']"),
+    ],
+)
+def test_what_is_wrong_is_said(pytrt, tmp_path, words, message):
+    write(tmp_path, chain(), 1)
+    (tmp_path / "bad").mkdir()
+    np.savez(tmp_path / "bad" / "x.npz", other=np.zeros(1))
+    given = words if "--data" in words else [*words, "--data", "data"]
+    given = given if "--engine" in words else [*given, "--engine", "reference"]
+    code, _, err = pytrt("precision", "search", "net.onnx", *given)
+    assert code == 2
+    assert message in err
+
+
+def test_a_report_without_figures_is_refused(pytrt):
+    code, _, err = pytrt("precision", "report", "p.yaml", "-o", "p.html")
+    assert code == 2
+    assert "p.json: no such file" in err
+
+
+def test_compare_takes_random_inputs_without_data(pytrt, tmp_path):
+    onnx.save(chain(), tmp_path / "net.onnx")
+    code, out, _ = pytrt("compare", "net.onnx", "net.onnx", "--engine-b", "cpu")
+    assert (code, out[:17]) == (0, "11 tensors agree;")

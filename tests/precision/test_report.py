@@ -1,0 +1,70 @@
+"""The page and the JSON say what the search found."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from pytrtplugins.errors import FormatError
+from pytrtplugins.precision import Network, parse_tolerance, read_report, search, to_dict, write_html, write_json
+from tests.precision.planted import cancelling, chain, overflowing, samples
+
+pytest.importorskip("matplotlib")
+
+
+def found(model):
+    return search(Network(model, "reference"), samples(model, 1), parse_tolerance("cosine=0.9995"), "fp16")
+
+
+def test_the_json_holds_every_layer_and_comes_back(tmp_path):
+    result = found(overflowing())
+    write_json(result, tmp_path / "report.json")
+    text = (tmp_path / "report.json").read_text()
+    json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    data = read_report(tmp_path / "report.json")
+    assert data == to_dict(result)
+    assert [row["name"] for row in data["before"]] == [layer.name for layer in result.before]
+    assert data["offenders"] == ["conv3"]
+    assert float(data["final_before"]) == float("inf")
+    assert sum(data["before"][0]["histogram"]) == 800
+
+
+def test_the_page_names_the_layers_and_draws_four_plots(tmp_path):
+    result = found(cancelling())
+    write_html(to_dict(result), tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+
+    class Tags(HTMLParser):
+        seen: list[str]
+
+        def handle_starttag(self, tag, attrs):
+            self.seen.append(tag)
+
+    tags = Tags()
+    tags.seen = []
+    tags.feed(page)
+    assert tags.seen.count("svg") == 4
+    assert tags.seen.count("table") == 2
+    for name in ("add", "left", "right"):
+        assert f"<td>{name}</td>" in page
+    assert "pin with parents" in page
+    assert not re.search(r'(src|href)="https?:', page)
+    write_html(to_dict(result), tmp_path / "again.html")
+    assert (tmp_path / "again.html").read_text() == page
+
+
+def test_a_network_that_needs_nothing_has_a_page_too(tmp_path):
+    write_html(to_dict(found(chain())), tmp_path / "report.html")
+    assert "every layer computes in low precision" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"format": 2, "before": [], "after": []}', '{"format": 1, "before": [1], "after": []}']
+)
+def test_another_file_is_refused(tmp_path, text):
+    (tmp_path / "x.json").write_text(text)
+    with pytest.raises(FormatError, match=r"x\.json: not the figures of a precision search"):
+        read_report(tmp_path / "x.json")
