@@ -6,17 +6,17 @@
 //
 // A thread moves 16 bytes of each of the s planes (by, 0..s-1): on the deep side one 16-byte access for each; on the wide
 // side as many values side by side as rows allow (all s * 16 bytes where 16 bytes of values divide w), so that a warp uses
-// whole lines of memory on both sides. Where runs of the wide side are shorter than 16 bytes and written, neighbouring threads
-// write neighbouring runs instead. Other strides, and planes or pointers that are no multiple of 16 bytes: a block moves the
-// same values one by one, neighbouring threads neighbouring values.
+// whole lines of memory on both sides. Where runs of the wide side are shorter than 16 bytes and written, a thread gathers
+// 16 bytes of the wide side instead. Other strides, and planes or pointers that are no multiple of 16 bytes: a block moves
+// the same values one by one, neighbouring threads neighbouring values.
 //
 // threads = (ceil(plane / (16 / sizeof(T))), s, N)
 
 template <int Bytes> struct Word;
 template <> struct Word<1> { typedef signed char type; };
 template <> struct Word<2> { typedef short type; };
-template <> struct Word<4> { typedef int type; };
-template <> struct Word<8> { typedef int2 type; };
+template <> struct Word<4> { typedef unsigned type; };
+template <> struct Word<8> { typedef unsigned long long type; };
 template <> struct Word<16> { typedef int4 type; };
 
 // Rows of the wide side hold runs of U * S values. `wide`: place of the first value there, in column `column`.
@@ -78,68 +78,58 @@ __device__ __forceinline__ void move_runs(const T* __restrict__ from, T* __restr
     }
 }
 
-// Reverse, in the wide tensor's order: the grid's blocks cover it one after the other, and neighbouring threads write
-// neighbouring runs of U * S values, so that lines of memory are written whole though they hold several short rows.
+// Reverse, in the wide tensor's order: a thread writes S times 16 bytes, each from K values of S planes, read U at a time.
+// These stand in one row of the wide tensor, or the last of them in the next one: w >= K, a multiple of U.
 template <typename T, int S, int U>
-__device__ __forceinline__ void write_runs(const T* __restrict__ from, T* __restrict__ to, unsigned w, unsigned plane) {
-    constexpr int V = 16 / sizeof(T), runs = V / U, at_once = runs < 4 ? runs : 4;
-    typedef typename Word<U * sizeof(T)>::type In;
-    typedef typename Word<U * S * sizeof(T)>::type Out;
+__device__ __forceinline__ void gather(const T* __restrict__ x, T* __restrict__ y, unsigned w, unsigned plane) {
+    constexpr unsigned V = 16 / sizeof(T), K = V / S;
+    typedef typename Word<U * sizeof(T)>::type Piece;
     union Planes {
-        In words[S];
-        T values[S * U];
-    } planes[at_once];
-    union Row {
-        Out word;
-        T values[S * U];
-    } run;
-    const unsigned length = w * S, total = plane * S * S, step = blockDim.x * U * S;
-    unsigned place = (blockIdx.x * S + blockIdx.y) * blockDim.x * V * S + threadIdx.x * U * S;
-    unsigned line = place / length, column = place - line * length;
-    const unsigned lines = step / length, columns = step - lines * length;
-#pragma unroll 1
-    for (int done = 0; done < runs; done += at_once) {
-        const unsigned begin = place;
+        Piece words[V / U];
+        T values[V];
+    } planes[S];
+    union Line {
+        int4 word;
+        T values[V];
+    } line;
+    const unsigned length = w * S, total = plane * S * S, step = blockDim.x * V;
+    const unsigned begin = (blockIdx.x * S + blockIdx.y) * step * S + threadIdx.x * V;
 #pragma unroll
-        for (int i = 0; i < at_once; ++i) {
-            const T* const source = from + static_cast<long long>(line % S * S) * plane + line / S * w + column / S;
+    for (int i = 0; i < S; ++i) {
+        const unsigned place = begin + i * step, row = place / length, next = row + 1, column = (place - row * length) / S;
+        if (place >= total) break;
+        const T* const here = x + (row % S * S * plane + row / S * w + column);
+        const T* const there = x + (next % S * S * plane + next / S * w) - (w - column);
 #pragma unroll
-            for (int bx = 0; bx < S; ++bx) {
-                if (place < total) planes[i].words[bx] = *reinterpret_cast<const In*>(source + static_cast<long long>(bx) * plane);
-            }
-            place += step;
-            line += lines;
-            column += columns;
-            if (column >= length) {
-                column -= length;
-                ++line;
-            }
+        for (unsigned k = 0; k < K; k += U) {
+            const T* const from = (column + k < w ? here : there) + k;
+#pragma unroll
+            for (int bx = 0; bx < S; ++bx) planes[i].words[(bx * K + k) / U] = *reinterpret_cast<const Piece*>(from + bx * plane);
         }
+    }
 #pragma unroll
-        for (int i = 0; i < at_once; ++i) {
-            if (begin + i * step >= total) return;
+    for (int i = 0; i < S; ++i) {
+        const unsigned place = begin + i * step;
+        if (place >= total) return;
 #pragma unroll
-            for (int k = 0; k < U * S; ++k) run.values[k] = planes[i].values[k % S * U + k / S];
-            *reinterpret_cast<Out*>(to + begin + i * step) = run.word;
-        }
+        for (unsigned k = 0; k < V; ++k) line.values[k] = planes[i].values[k % S * K + k / S];
+        *reinterpret_cast<int4*>(y + place) = line.word;
     }
 }
 
-// write_runs where runs are shorter than 16 bytes, with the longest that divide w.
+// gather with the largest U that divides w, where that is less than K.
 template <typename T, int S, int U>
 struct Short {
-    __device__ __forceinline__ static bool write(const T* from, T* to, unsigned w, unsigned plane) {
-        if (w % (2 * U) == 0) return false;  // there are longer ones
-        if (w % U == 0) {
-            write_runs<T, S, U>(from, to, w, plane);
-            return true;
-        }
-        return Short<T, S, U / 2>::write(from, to, w, plane);
+    __device__ __forceinline__ static bool move(const T* x, T* y, unsigned w, unsigned plane) {
+        if (w % (2 * U) == 0) return false;
+        if (w % U) return Short<T, S, U / 2>::move(x, y, w, plane);
+        gather<T, S, U>(x, y, w, plane);
+        return true;
     }
 };
 template <typename T, int S>
 struct Short<T, S, 0> {
-    __device__ __forceinline__ static bool write(const T*, T*, unsigned, unsigned) { return false; }
+    __device__ __forceinline__ static bool move(const T*, T*, unsigned, unsigned) { return false; }
 };
 
 // move_runs with the longest runs that divide w.
@@ -175,8 +165,8 @@ reorg(const T* __restrict__ x, T* __restrict__ y, int maps, int h, int w, int s,
     const bool vectors = plane % V == 0 && (s == 1 || s == 2 || s == 4)
                          && ((reinterpret_cast<unsigned long long>(x) | reinterpret_cast<unsigned long long>(y)) & 15) == 0;
     if (vectors) {
-        if (reverse && s == 2 && Short<T, 2, V / 4>::write(x + image, y + image, w, plane)) return;
-        if (reverse && s == 4 && Short<T, 4, V / 8>::write(x + image, y + image, w, plane)) return;
+        if (reverse && s == 2 && w >= V / 2 && Short<T, 2, V / 4>::move(x + image, y + image, w, plane)) return;
+        if (reverse && s == 4 && w >= V / 4 && Short<T, 4, V / 8>::move(x + image, y + image, w, plane)) return;
         const unsigned m = first + threadIdx.x * V;
         if (m >= plane) return;
         const unsigned row = m / w, column = m - row * w;
@@ -204,42 +194,39 @@ reorg(const T* __restrict__ x, T* __restrict__ y, int maps, int h, int w, int s,
 
 // The same on tensors whose channels lie innermost: [N, H, W, C] in memory, dims still named as above.
 //
-// Reverse is then a move of whole groups of C / s2 neighbouring channels, 16 bytes for a thread. Forward: value m of a plane
-// lies `period` channels behind value m - period * H * W / s2 of the wide tensor, in the same pixel, where s2 divides
-// period * H. So 16 bytes of the output come from `period` pixels, from every period-th channel of the same 16 bytes there.
-// Elsewhere a block moves values one by one, neighbouring threads neighbouring channels of the output.
+// Where s2 divides H, and in reverse, this is a move of whole groups of neighbouring channels, twice 16 bytes for a thread.
+// With s = 2 and H no multiple of 4, the H * W / s2 values of a plane are an odd number of half rows: the even channels of a
+// group of the output stand in one row of pixels and the odd ones in the row above or below, where another group has the
+// other channels. `exchange` reads and writes both. Elsewhere a block moves values one by one, neighbouring threads
+// neighbouring channels of the output.
 //
-// threads = (ceil(C * H * W / (16 / sizeof(T))), 1, N)
+// threads = (ceil(C * H * W / (32 / sizeof(T))), 1, N)
 
-// x: an image; the channels from `channel` on of block (by, bx) of output pixel `pixel`.
-template <typename T, int P>
-__device__ __forceinline__ void gather(const T* __restrict__ x, T* __restrict__ y, unsigned channel, unsigned pixel, unsigned by,
-                                       unsigned bx, unsigned width, unsigned stride, unsigned area, unsigned out_area,
-                                       unsigned in_channels) {
-    constexpr int V = 16 / sizeof(T);
-    union Line {
+// 16 bytes of column `column` in the rows of pixels 2 * pair + 1 and 2 * pair + 2. The last row goes with row 0: the even
+// channels of both make one group, and the odd ones the other.
+template <typename T>
+__device__ __forceinline__ void exchange(const T* __restrict__ x, T* __restrict__ y, unsigned pair, unsigned column,
+                                         unsigned channel, unsigned channels, unsigned h, unsigned w) {
+    constexpr unsigned V = 16 / sizeof(T);
+    union Group {
         int4 word;
         T values[V];
-    } in[P], out;
-    unsigned shift[P];
+    } upper, lower, one, other;
+    const bool last = 2 * pair + 2 == h;
+    const unsigned below = last ? 0 : pair + 1, right = column / 2;
+    const unsigned first = below / 2 * w + right, second = last ? h / 4 * w + right : pair / 2 * w + w / 2 + right;
+    upper.word = *reinterpret_cast<const int4*>(x + ((2 * pair + 1) * w + column) * channels + channel);
+    lower.word = *reinterpret_cast<const int4*>(x + (2 * below * w + column) * channels + channel);
 #pragma unroll
-    for (int r = 0; r < P; ++r) {
-        const unsigned m = (channel + r) * out_area + pixel, row = m / width;
-        const unsigned flat = ((row * stride + by) * width + (m - row * width)) * stride + bx;
-        const unsigned found = flat / area;
-        shift[r] = found - channel;
-        in[r].word = *reinterpret_cast<const int4*>(x + static_cast<long long>(flat - found * area) * in_channels + channel);
+    for (unsigned i = 0; i < V; i += 2) {
+        one.values[i] = lower.values[i];
+        one.values[i + 1] = last ? upper.values[i] : upper.values[i + 1];
+        other.values[i] = last ? lower.values[i + 1] : upper.values[i];
+        other.values[i + 1] = last ? upper.values[i + 1] : lower.values[i + 1];
     }
-#pragma unroll
-    for (int i = 0; i < V; ++i) {
-        T value = in[i % P].values[i / P * P];
-#pragma unroll
-        for (int d = 1; d < P; ++d) {
-            if (shift[i % P] == static_cast<unsigned>(d)) value = in[i % P].values[i / P * P + d];
-        }
-        out.values[i] = value;
-    }
-    *reinterpret_cast<int4*>(y) = out.word;
+    const unsigned to = column % 2 * channels + channel, by = last ? 1 : pair % 2;
+    *reinterpret_cast<int4*>(y + (4 * first + below % 2 * 2) * channels + to) = one.word;
+    *reinterpret_cast<int4*>(y + (4 * second + by * 2) * channels + to) = other.word;
 }
 
 template <typename T>
@@ -250,36 +237,43 @@ reorg_nhwc(const T* __restrict__ x, T* __restrict__ y, int maps, int h, int w, i
     const unsigned plane = maps * area, total = plane * s2, in_channels = maps * s2;
     const unsigned out_area = reverse ? area * s2 : area / s2, out_channels = total / out_area;
     const unsigned group = reverse ? maps : in_channels;
-    const unsigned first = blockIdx.x * blockDim.x * V;
+    const unsigned step = blockDim.x * V, first = blockIdx.x * 2 * step;
     x += static_cast<long long>(blockIdx.z) * total;
     y += static_cast<long long>(blockIdx.z) * total;
-    unsigned period = 1;
-    while (!reverse && h * period % s2) ++period;
-    const bool vectors = group % V == 0 && (period == 1 || period == 2 || period == 4)
+    const bool whole = reverse || h % s2 == 0;
+    const bool vectors = group % V == 0 && (whole || stride == 2)
                          && ((reinterpret_cast<unsigned long long>(x) | reinterpret_cast<unsigned long long>(y)) & 15) == 0;
+    if (vectors && !whole) {
+        const unsigned place = (blockIdx.x * blockDim.x + threadIdx.x) * V, pixel = place / in_channels, pair = pixel / width;
+        if (2 * pair >= static_cast<unsigned>(h)) return;
+        return exchange(x, y, pair, pixel - pair * width, place - pixel * in_channels, in_channels, h, width);
+    }
     if (vectors) {
-        const unsigned place = first + threadIdx.x * V;
-        if (place >= total) return;
-        const unsigned pixel = place / out_channels, channel = place - pixel * out_channels;
-        if (reverse) {
-            const unsigned row = pixel / (width * stride), column = pixel - row * width * stride;
-            const unsigned from = ((row / stride) * width + column / stride) * in_channels
-                                  + ((row % stride) * stride + column % stride) * maps + channel;
-            *reinterpret_cast<int4*>(y + place) = *reinterpret_cast<const int4*>(x + from);
-            return;
+        int4 words[2];
+#pragma unroll
+        for (unsigned i = 0; i < 2; ++i) {
+            const unsigned place = first + i * step + threadIdx.x * V;
+            if (place >= total) break;
+            const unsigned pixel = place / out_channels, channel = place - pixel * out_channels;
+            const unsigned line = reverse ? width * stride : width, row = pixel / line, column = pixel - row * line;
+            unsigned from;
+            if (reverse) {
+                from = ((row / stride) * width + column / stride) * in_channels
+                       + ((row % stride) * stride + column % stride) * maps + channel;
+            } else {
+                const unsigned block = channel / in_channels, by = block / stride, bx = block - by * stride;
+                from = (((row * stride + by) * width + column) * stride + bx) * in_channels + channel - block * in_channels;
+            }
+            words[i] = *reinterpret_cast<const int4*>(x + from);
         }
-        const unsigned block = channel / in_channels, by = block / stride, bx = block - by * stride;
-        const unsigned inner = channel - block * in_channels;
-        if (period == 1) {
-            const unsigned row = pixel / width;
-            const unsigned from = (((row * stride + by) * width + (pixel - row * width)) * stride + bx) * in_channels + inner;
-            *reinterpret_cast<int4*>(y + place) = *reinterpret_cast<const int4*>(x + from);
+#pragma unroll
+        for (unsigned i = 0; i < 2; ++i) {
+            const unsigned place = first + i * step + threadIdx.x * V;
+            if (place < total) *reinterpret_cast<int4*>(y + place) = words[i];
         }
-        if (period == 2) gather<T, 2>(x, y + place, inner, pixel, by, bx, width, stride, area, out_area, in_channels);
-        if (period == 4) gather<T, 4>(x, y + place, inner, pixel, by, bx, width, stride, area, out_area, in_channels);
         return;
     }
-    for (unsigned i = 0; i < V; ++i) {
+    for (unsigned i = 0; i < 2 * V; ++i) {
         const unsigned place = first + i * blockDim.x + threadIdx.x;
         if (place >= total) return;
         const unsigned pixel = place / out_channels, channel = place - pixel * out_channels;

@@ -97,8 +97,8 @@ class Reorg(Plugin):
         s, vector = self.stride, 16 // x.dtype.itemsize
         maps = c // (s * s)
         kernel = self.kernel_nhwc if self._nhwc else self.kernel
-        values = c * h * w if self._nhwc else maps * h * w
-        threads = ((values + (vector - 1)) // vector, 1 if self._nhwc else s, n)
+        values, each = (c * h * w, 2 * vector) if self._nhwc else (maps * h * w, vector)
+        threads = ((values + (each - 1)) // each, 1 if self._nhwc else s, n)
         kernel.launch(x, y, maps, h, w, s, self.reverse, threads=threads, stream=stream)
 
     def decompose(self, op: OpBuilder, x: Value) -> Any:

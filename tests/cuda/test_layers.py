@@ -72,6 +72,22 @@ def test_reorg_of_yolov2_and_of_more_than_one_block(dtype, reverse, layout):
         same_bits(run(Reorg(stride=2, reverse=reverse), x, layout), Reorg(stride=2, reverse=reverse).compute(x))
 
 
+@pytest.mark.parametrize("dtype", [*FLOATS, "int8"])
+@pytest.mark.parametrize(
+    ("stride", "dims"), [(2, (2, 64, 13, 13)), (2, (1, 64, 24, 27)), (4, (1, 256, 9, 13))], ids=str
+)
+def test_reorg_writes_short_rows_of_more_than_one_block(stride, dims, dtype):
+    x = values(dims, dtype, 4)
+    same_bits(run(Reorg(stride=stride, reverse=True), x), Reorg(stride=stride, reverse=True).compute(x))
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, "int8"])
+@pytest.mark.parametrize("height", [2, 6, 22, 26])
+def test_reorg_exchanges_channels_of_two_rows_where_4_does_not_divide_the_height(height, dtype):
+    x = values((2, 32, height, 10), dtype, 5)
+    same_bits(run(Reorg(stride=2), x, "nhwc"), Reorg(stride=2).compute(x))
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     n=st.integers(1, 2), num=st.integers(1, 3), classes=st.integers(0, 7), coords=st.integers(2, 5), softmax=st.booleans(),
