@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..._optional import require
 from ...passes import Pass, PassResult
 from .fuse import DOMAIN, constant, is_op, only_read_by, scale_of, set_attributes, swap
 
@@ -57,6 +58,8 @@ class FuseInputs(Pass):
                 modified = True
             elif producer is not None and is_op(producer, "QuantizeLinear") and only_read_by(producer, node):
                 modified |= _read_through(model.graph, producer, node)
+            elif producer is not None and is_op(producer, "Cast") and only_read_by(producer, node):
+                modified |= _read_before_cast(model.graph, producer, node)
         return PassResult(model, modified)
 
 
@@ -108,4 +111,15 @@ def _read_through(graph: ir.Graph, quantize: ir.Node, conv: ir.Node) -> bool:
     conv.replace_input_with(0, x)
     set_attributes(conv, {"image": 1})
     graph.remove(quantize, safe=True)
+    return True
+
+
+def _read_before_cast(graph: ir.Graph, cast: ir.Node, conv: ir.Node) -> bool:
+    """Let a convolution of float16 read the float32 input, and round it on the way."""
+    x, types = cast.inputs[0], require("onnx_ir", extra="onnx").DataType
+    if x is None or not x.is_graph_input() or (x.dtype, cast.outputs[0].dtype) != (types.FLOAT, types.FLOAT16):
+        return False
+    conv.replace_input_with(0, x)
+    set_attributes(conv, {"image": 1})
+    graph.remove(cast, safe=True)
     return True

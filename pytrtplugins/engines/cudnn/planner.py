@@ -38,7 +38,8 @@ def make_plan(
     Args:
         model: What `lower` gave.
         bindings: Sizes of the free dims.
-        float_type: Element type of float tensors inside: FLOAT32 or FLOAT16.
+        float_type: Element type of float tensors inside: FLOAT32 or FLOAT16. A model that holds float16 itself says for each
+            tensor what it is.
         without: Steps to leave out: ``"concat"``, ``"reuse"``, ``"streams"``.
 
     Raises:
@@ -65,6 +66,7 @@ class _Planner:
         self.known = tensor_dims(self.model)
         self.constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
         self.results = {info.name for info in graph.output}
+        self.typed = any(dtype is DType.FLOAT16 for _, dtype in self.known.values())
         self.readers: dict[str, int] = {}
         for node in graph.node:
             for name in node.input:
@@ -147,7 +149,8 @@ class _Planner:
         """The first combination of type and layout that a plugin takes, those without copies first."""
         ends = any(name in self.results for name in node.output)
         given = [self._dtype(name) for name in node.input]
-        floats = [DType.FLOAT32, self.float_type] if ends else [self.float_type, DType.FLOAT32]
+        own = next((dtype for dtype in given if dtype in _FLOATS), self.float_type) if self.typed else self.float_type
+        floats = [DType.FLOAT32, own] if ends and not self.typed else [own, DType.FLOAT32]
         layouts = ["linear", "nhwc"] if ends or not launches_kernels(type(plugin)) else ["nhwc", "linear"]
         for layout in layouts:
             for kind in floats:
@@ -297,7 +300,7 @@ class _Planner:
     def _natural(self, name: str) -> Format:
         """The form that our own kernels give and take."""
         dims, dtype = self._described(name)
-        dtype = self.float_type if dtype in _FLOATS else dtype
+        dtype = self.float_type if dtype in _FLOATS and not self.typed else dtype
         return channels_last(dims, dtype) if len(dims) == 4 and 0 not in dims else linear(dims, dtype)
 
     def _as(self, name: str, wanted: Format, exact: bool = False) -> str:

@@ -15,6 +15,7 @@ from pytrtplugins.engines.cudnn.lower import OPTIONAL_STEPS, check_without, lowe
 from pytrtplugins.errors import UsageError
 from pytrtplugins.onnx_node import node_attributes
 from pytrtplugins.passes import prepare, quantize
+from pytrtplugins.passes.half import to_half
 from pytrtplugins.tensor import DType
 from tests.engines.cudnn.host import run_on_host
 from tests.passes.nets import Net, Swap
@@ -201,6 +202,23 @@ def test_in_int8_the_first_layer_quantizes_the_image_on_the_way():
     with ptp.build(quantized, engine="reference", precision="int8").create_context() as context:
         for name, wanted in context.run(inputs).items():
             np.testing.assert_allclose(found[name], wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_a_model_that_says_its_types_keeps_them_layer_by_layer():
+    net = Net()
+    second = net.conv(net.conv("data", "first", 16), "second", 8)
+    model = prepare(net.model(net.conv(net.plugin(Swap(), second, "swapped"), "last", 4, leaky=False)))
+    inputs = data()
+    typed = to_half(model, DType.FLOAT16, keep=["second", "second_leaky"])
+    found, execution = run_on_host(prepare(typed), inputs)
+    convs = [step for step in execution.plan.steps if step.kind == "conv"]
+    kinds = [execution.plan.tensors[step.outputs[0]].format.dtype for step in convs]
+    assert kinds == [DType.FLOAT16, DType.FLOAT32, DType.FLOAT16]
+    assert convs[0].inputs[0] == "data"
+    with ptp.build(model, engine="reference").create_context() as context:
+        for name, wanted in context.run(inputs).items():
+            assert found[name].dtype == np.float32
+            assert 0 < np.abs(found[name] - wanted).max() < 5e-3 * np.abs(wanted).max()
 
 
 def test_every_step_that_can_be_left_out_is_known_and_others_are_refused():
