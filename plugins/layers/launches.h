@@ -25,7 +25,8 @@ void reorgOf(TensorDesc const& desc, void const* from, void* to, int s, bool rev
     int64_t const images = desc.dims[0].value(), maps = desc.dims[1].value() / (s * s);
     int const h = static_cast<int>(desc.dims[2].value()), w = static_cast<int>(desc.dims[3].value());
     bool const nhwc = desc.layout == Layout::kNHWC;
-    int64_t const vector = 16 / sizeof(T), values = maps * h * w * (nhwc ? s * s : 1);
+    // a thread moves 16 bytes, in NHWC two pieces of 16
+    int64_t const vector = (nhwc ? 32 : 16) / sizeof(T), values = maps * h * w * (nhwc ? s * s : 1);
     T const* const x = static_cast<T const*>(from);
     T* const y = static_cast<T*>(to);
     int const count = static_cast<int>(maps);
