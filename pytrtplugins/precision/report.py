@@ -146,7 +146,7 @@ def _draw_errors(figure: Any, data: Mapping[str, Any]) -> None:
         ("total", data["before"], "0.55", "-"),
         ("total", data["after"], "C0", "-"),
     ):
-        values = [_drawn(row[key]) for row in rows]
+        values = [_drawn(row[key]) if float(row[key]) else math.nan for row in rows]
         when = "after" if rows is data["after"] else "before"
         text = "own, alone on float32's inputs" if key == "own" else f"in the network, {when}"
         axes.plot(places[: len(values)], values, style, color=color, label=text, markersize=5)
