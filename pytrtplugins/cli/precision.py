@@ -10,12 +10,12 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
-from .. import models, precision
+from .. import engines, models, precision
 from .._optional import require
 from ..engines.base import Engine
 from ..errors import MissingExtraError, NoDataError, UsageError
 from ..precision.scales import ALGORITHMS, make_tables
-from . import loading
+from . import loading, tables
 from .app import EngineOption, Mode, ModelArgument, NamesOption, PluginsOption, ThreadsOption, WeightsOption, app
 from .samples import read_samples
 
@@ -117,11 +117,11 @@ def search(
     inputs = network.reference().inputs
     options: dict[str, Any] = {"seed": seed, "mode": mode.value}
     samples = read_samples(data, inputs, limit=limit, **options, split=_train(data, split))
-    tables = {}
+    scales = {}
     if low is Low.INT8:
         given = read_samples(data, inputs, limit=calibration, **options, split=_train(data, split))
         order = [algorithm.value, *(name for name in ALGORITHMS if name != algorithm.value)]
-        tables = make_tables(network.model, given, order, engine=engine, threads=threads)
+        scales = make_tables(network.model, given, order, engine=engine, threads=threads)
     judge = None
     if isinstance(wanted, precision.MapTolerance):
         judge = _judge(network, data, split, wanted, names or _beside(model), mode, photos)
@@ -131,13 +131,13 @@ def search(
             samples,
             wanted,
             low.value,
-            tables=tables,
+            tables=scales,
             per_tensor=per_tensor,
             judge=judge,
             budget=precision.Budget(max_runs, max_latency_ratio),
             latency=latency.value,
             journal=output.with_suffix(".journal"),
-            identity={"data": [str(path) for path in data], "calibration": calibration if tables else 0, **options},
+            identity={"data": [str(path) for path in data], "calibration": calibration if scales else 0, **options},
             advance=advance,
         )
     result.precisions.write(output)
@@ -145,6 +145,28 @@ def search(
     _print(result, output)
     if not result.holds:
         raise typer.Exit(1)
+
+
+@command.command("build")  # type: ignore[untyped-decorator]
+def build(
+    model: ModelArgument,
+    file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="What the search wrote.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Engine file to write.")],
+    engine: EngineOption = "auto",
+    weights: WeightsOption = None,
+    threads: ThreadsOption = None,
+    plugins: PluginsOption = None,
+) -> None:
+    """Build an engine that follows a precision file; `pytrt run` and `pytrt evaluate` take it.
+
+    Example: pytrt precision build net.onnx precision.yaml --engine reference -o net.engine
+    """
+    loading.import_plugins(plugins or [])
+    if not file.is_file():
+        raise UsageError(f"{file}: no such file.\nDo: pytrt precision search {model} -o {file}", path=file)
+    built = engines.build(loading.open_model(model, weights), engine=engine, precision=file, threads=threads)
+    built.save(output)
+    tables.print_engine(built, str(output))
 
 
 @command.command("report")  # type: ignore[untyped-decorator]
@@ -204,9 +226,7 @@ def compare(
 def _opened(path: Path, engine: str, name: str, cache: Path | None) -> Engine:
     if not name.endswith((".yaml", ".yml")):
         return loading.open_engine(path, engine=engine, precision=name, cache=cache)
-    from ..engines import build
-
-    return build(loading.open_model(path), engine=engine, precision=name)
+    return engines.build(loading.open_model(path), engine=engine, precision=name)
 
 
 def _judge(

@@ -56,6 +56,14 @@ def test_a_search_writes_a_file_that_build_follows_and_a_page(pytrt, tmp_path):
     code, out, _ = pytrt("precision", "report", "precision.yaml", "-o", "precision.html")
     assert code == 0
     assert "<svg" in (tmp_path / "precision.html").read_text()
+    code, out, _ = pytrt(
+        "precision", "build", "net.onnx", "precision.yaml", "--engine", "reference", "-o", "net.engine"
+    )
+    assert code == 0
+    assert "fp16" in out
+    assert ptp.load_engine("net.engine").precision == "fp16"
+    code, _, err = pytrt("precision", "build", "net.onnx", "other.yaml", "-o", "net.engine")
+    assert (code, "other.yaml: no such file" in err) == (2, True)
     compared = ("compare", "net.onnx", "net.onnx", "--engine-b", "reference", "--tolerance", "cosine=0.9995")
     code, out, _ = pytrt(*compared, "--precision-b", "fp16")
     assert (code, out.splitlines()[0][:25]) == (1, "first difference: 'add', ")
