@@ -70,7 +70,7 @@ $(READY): pyproject.toml
 
 $(VENV)-tensorrt-%/.ready:
 	$(PYTHON) -m venv $(@D)
-	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check numpy onnx onnx-ir typer rich pytest hypothesis tensorrt-lean-cu13==$*
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check numpy onnx onnx-ir pyyaml typer rich pytest hypothesis tensorrt-lean-cu13==$*
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps tensorrt-cu13-bindings==$*
 	@touch $@
 
