@@ -17,9 +17,10 @@ from .device import CudaDevice
 from .execution import Execution
 from .lower import check_without, lower
 from .planner import make_plan
-from .select_conv import ConvSelector, Timer
+from .select_conv import ConvSelector
 from .stream import stream
 from .tactics import Choice, TacticCache, decode, encode
+from .timer import Timer
 
 if TYPE_CHECKING:
     import onnx

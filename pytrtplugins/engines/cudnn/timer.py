@@ -1,0 +1,134 @@
+"""Times convolution kernels on a GPU, and rejects those whose results are wrong."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...errors import PytrtpluginsError
+from ...tensor import DType
+from .conv import ConvLaunch, ConvProblem, ConvProvider, Operands, Scratch
+from .device import CudaDevice, Tensor, tensor_at
+from .framed import FramedProvider
+from .tactics import Choice, choose
+
+__all__ = ["Timer"]
+
+_REPEATS, _LAUNCHES = 16, 3
+_TOLERANCE = {DType.FLOAT32: 2e-3, DType.FLOAT16: 2e-3, DType.INT8: 2e-3}
+
+
+class Timer:
+    """Times kernels on a GPU, and holds their results against those of the direct kernel.
+
+    Args:
+        device: The GPU.
+        oracle: The kernel whose results count as right.
+    """
+
+    def __init__(self, device: CudaDevice, oracle: ConvProvider) -> None:
+        self.device, self.oracle = device, oracle
+        self.stream = device.xp.cuda.Stream(non_blocking=True)
+
+    def fastest(self, problem: ConvProblem, operands: Operands, providers: Sequence[ConvProvider]) -> Choice:
+        """The fastest kernel that gives right numbers.
+
+        Raises:
+            ValueError: none does.
+        """
+        with self.stream:
+            tensors = self._tensors(problem)
+            oracle: ConvProvider = FramedProvider(self.device, self._oracle) if problem.framed else self.oracle
+            wanted = self._result(oracle, oracle.tactics(problem)[0], problem, operands, tensors)
+            by_name = {provider.name: provider for provider in providers}
+            found = [(provider.name, tactic) for provider in providers for tactic in provider.tactics(problem)]
+
+            def measure(name: str, tactic: str) -> float:
+                return self._measure(by_name[name], tactic, problem, operands, tensors, wanted)
+
+            return choose(found, measure)
+
+    def _oracle(self, problem: ConvProblem, operands: Operands, scratch: Scratch) -> ConvLaunch:
+        return self.oracle.prepare(problem, self.oracle.tactics(problem)[0], operands, scratch)
+
+    # -- inside ----------------------------------------------------------------------------------------------------------
+
+    def _tensors(self, problem: ConvProblem) -> list[Tensor | None]:
+        xp, made = self.device.xp, list[Tensor | None]()
+        for form in (problem.x, problem.y, problem.residual):
+            if form is None:
+                made.append(None)
+                continue
+            tensor = tensor_at(xp, self.device.allocate(form.bytes + 256), 0, form)
+            tensor.flat.fill(0)  # padding
+            values = _scattered(xp, form.dims)
+            tensor.view[...] = xp.rint(values * 127) if form.dtype is DType.INT8 else values
+            made.append(tensor)
+        return made
+
+    def _result(
+        self, provider: ConvProvider, tactic: str, problem: ConvProblem, operands: Operands, tensors: Any
+    ) -> Any:
+        scratch = Scratch()
+        launch = provider.prepare(problem, tactic, operands, scratch)
+        scratch.fill(self.device)
+        tensors[1].flat.fill(77)
+        launch(tensors[0], tensors[1], tensors[2], self.stream)
+        self.stream.synchronize()
+        return tensors[1].view.astype(np.float32)
+
+    def _measure(
+        self,
+        provider: ConvProvider,
+        tactic: str,
+        problem: ConvProblem,
+        operands: Operands,
+        tensors: Any,
+        wanted: Any,
+    ) -> float:
+        try:
+            found = self._result(provider, tactic, problem, operands, tensors)
+            if not self._agrees(problem, found, wanted):
+                return math.inf
+            scratch = Scratch()
+            launch = provider.prepare(problem, tactic, operands, scratch)
+            scratch.fill(self.device)
+            return self._time(launch, tensors)
+        except (RuntimeError, PytrtpluginsError):  # libraries raise at what they cannot do after all
+            return math.inf
+
+    def _agrees(self, problem: ConvProblem, found: Any, wanted: Any) -> bool:
+        xp = self.device.xp
+        if problem.y.dtype is DType.INT8:
+            wrong = float((found != wanted).mean())
+            return wrong < 0.002 and float(xp.abs(found - wanted).max()) <= 1
+        error = float(xp.linalg.norm(found - wanted) / xp.maximum(xp.linalg.norm(wanted), 1e-30))
+        return error < _TOLERANCE[problem.y.dtype]
+
+    def _time(self, launch: ConvLaunch, tensors: Any) -> float:
+        cuda = self.device.xp.cuda
+        self.stream.begin_capture()
+        try:
+            for _ in range(_REPEATS):
+                launch(tensors[0], tensors[1], tensors[2], self.stream)
+        finally:
+            graph = self.stream.end_capture()
+        graph.launch(self.stream)
+        events = [cuda.Event() for _ in range(_LAUNCHES + 1)]
+        events[0].record(self.stream)
+        for event in events[1:]:
+            graph.launch(self.stream)
+            event.record(self.stream)
+        self.stream.synchronize()
+        spans = [float(cuda.get_elapsed_time(a, b)) for a, b in itertools.pairwise(events)]
+        return 1e3 * min(spans) / _REPEATS
+
+
+def _scattered(xp: Any, dims: tuple[int, ...]) -> Any:
+    """Numbers from -1 to 1 without order; no random numbers, which would need one library more."""
+    index = xp.arange(math.prod(dims), dtype=np.int64) % 65521
+    return (2 * ((index * 7919 + 104729) % 65521).astype(np.float32) / 65521 - 1).reshape(dims)
