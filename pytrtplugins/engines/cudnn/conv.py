@@ -58,6 +58,7 @@ class ConvProblem:
         tensor_cores: Whether float32 may be rounded to TF32.
         pool: Whether the largest of each 2x2 pixels is written; ``y`` has half the rows and columns then.
         element: What is multiplied, where x is an image as the user gives it, in another type or layout.
+        reorg: Stride of darknet's reorg behind it; ``y`` has that many times fewer rows and columns then. 0: none.
     """
 
     x: Format
@@ -75,19 +76,26 @@ class ConvProblem:
     tensor_cores: bool = True
     pool: bool = False
     element: DType | None = None
+    reorg: int = 0
+
+    @property
+    def reshaped(self) -> bool:
+        """Whether y is not what the convolution alone would write: pooled, reorganized, or linear."""
+        return self.pool or self.reorg > 0 or not self.y.nhwc
 
     @property
     def framed(self) -> bool:
         """Whether there is more to it than a convolution from NHWC to NHWC."""
-        return self.pool or self.element is not None
+        return self.reshaped or self.element is not None
 
     @property
     def plain(self) -> ConvProblem:
-        """The convolution alone."""
-        n, k, h, w = self.y.dims
+        """The convolution alone; what reorg reads has no padding."""
+        (n, k, h, w), s = self.y.dims, 2 if self.pool else self.reorg or 1
         x = self.x if self.element is None else channels_last(self.x.dims, self.element)
-        y = channels_last((n, k, 2 * h, 2 * w), self.y.dtype) if self.pool else self.y
-        return replace(self, x=x, y=y, pool=False, element=None)
+        dims = (n, k // s**2 if self.reorg else k, h * s, w * s)
+        y = channels_last(dims, self.y.dtype, dense=self.reorg > 0) if self.reshaped else self.y
+        return replace(self, x=x, y=y, pool=False, element=None, reorg=0)
 
     @property
     def key(self) -> str:
@@ -98,12 +106,15 @@ class ConvProblem:
 
     @property
     def _frame(self) -> str:
-        return f"{' pool' if self.pool else ''}{f' of {self.element}' if self.element else ''}"
+        behind = " pool" if self.pool else f" reorg {self.reorg}" if self.reorg else ""
+        return f"{behind}{f' of {self.element}' if self.element else ''}"
 
     @property
     def filters(self) -> int:
         """Channels of the output, padding included, as far as nothing else lies there."""
         k = self.y.dims[1]
+        if not self.y.nhwc or self.reorg:
+            return self.plain.y.dims[1]
         return min(self.y.pitch, -(-k // self.y.vector) * self.y.vector) if k % self.y.vector else k
 
     @property

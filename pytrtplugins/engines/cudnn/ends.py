@@ -1,17 +1,19 @@
-"""What stands around convolutions: the pool behind one, and the network's input before the first."""
+"""What stands around convolutions: the pool or reorg behind one, and the network's input before the first."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..._optional import require
+from ...layers import Reorg
+from ...onnx_node import from_node, is_plugin_node
 from ...passes import Pass, PassResult
 from .fuse import DOMAIN, constant, is_op, only_read_by, scale_of, set_attributes, swap
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["FuseInputs", "FusePools"]
+__all__ = ["FuseInputs", "FusePools", "FuseReorgs"]
 
 _MOST_CHANNELS = 4
 _FILTERS = (16, 32, 48, 64)
@@ -33,8 +35,31 @@ class FusePools(Pass):
             conv = node.inputs[0].producer() if is_op(node, "MaxPool") and node.inputs[0] is not None else None
             if conv is None or not is_op(conv, "Conv", DOMAIN) or not only_read_by(conv, node):
                 continue
-            if _halves(node) and not _falls(conv) and not (len(conv.inputs) > 3 and conv.inputs[3] is not None):
+            if _halves(node) and not _falls(conv) and not _has_residual(conv):
                 set_attributes(conv, {"pool": 1})
+                swap(model.graph, [node], conv.outputs[0])
+                modified = True
+        return PassResult(model, modified)
+
+
+class FuseReorgs(Pass):
+    """darknet's reorg behind a convolution that nothing else reads → into it: a permutation on the way to memory.
+
+    Where a concat follows, the values are written there at once; the plugin would have to be given memory without gaps.
+    """
+
+    name: ClassVar[str] = "reorg"
+
+    def call(self, model: ir.Model) -> PassResult:
+        """Fuse in place."""
+        modified = False
+        for node in list(model.graph):
+            conv = node.inputs[0].producer() if node.inputs and node.inputs[0] is not None else None
+            if conv is None or not is_op(conv, "Conv", DOMAIN) or not only_read_by(conv, node):
+                continue
+            stride = _reorg_stride(node)
+            if stride and not conv.attributes.get_int("pool", 0) and not _has_residual(conv):
+                set_attributes(conv, {"reorg": stride})
                 swap(model.graph, [node], conv.outputs[0])
                 modified = True
         return PassResult(model, modified)
@@ -79,6 +104,17 @@ def _halves(pool: ir.Node) -> bool:
     )
 
 
+def _reorg_stride(node: ir.Node) -> int:
+    """The stride of a forward reorg; 0 for other nodes."""
+    proto = require("onnx_ir", extra="onnx").to_proto(node)
+    plugin = from_node(proto) if node.op_type == "Reorg" and is_plugin_node(proto) else None
+    return plugin.stride if isinstance(plugin, Reorg) and not plugin.reverse else 0
+
+
+def _has_residual(conv: ir.Node) -> bool:
+    return len(conv.inputs) > 3 and conv.inputs[3] is not None
+
+
 def _falls(conv: ir.Node) -> bool:
     """Whether the activation is one that falls somewhere."""
     slopes = list(conv.attributes.get_floats("bounds", [0.0]))
@@ -96,7 +132,7 @@ def _is_first(conv: ir.Node) -> bool:
         and [list(at.get_ints(name, [0])) for name in ("strides", "dilations", "pads")] == [[1, 1], [1, 1], [1] * 4]
         and at.get_int("group", 1) == 1
         and at.get_string("activation", "linear") in ("linear", "leaky")
-        and not (len(conv.inputs) > 3 and conv.inputs[3] is not None)
+        and not _has_residual(conv)
     )
 
 

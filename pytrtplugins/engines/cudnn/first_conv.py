@@ -30,7 +30,9 @@ class FirstProvider:
         if problem.element not in (DType.FLOAT16, DType.INT8) or self.device.capability < _OLDEST:
             return []
         form = (problem.kernel, problem.strides, problem.pads, problem.dilations, problem.groups)
-        if form != ((3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1) or problem.residual is not None:
+        if form != ((3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1) or problem.residual is not None or problem.reorg:
+            return []
+        if not problem.y.nhwc:
             return []
         return [] if problem.activation not in ("linear", "leaky") or _shape(problem, 1.0).problem() else ["first"]
 

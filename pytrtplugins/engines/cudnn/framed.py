@@ -1,19 +1,22 @@
-"""A convolution with its image and its pool from kernels that do less: through memory that all layers share."""
+"""A convolution with what stands around it from kernels that do less: through memory that all layers share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...layers import Reorg
+from ...tensor import TensorDesc
 from .conv import ConvLaunch, ConvProblem, Operands, Scratch
 from .device import Device, Tensor, tensor_at
+from .format import Format, channels_last
 from .steps import max_pool, reformat
 
 __all__ = ["FramedProvider"]
 
 
 class FramedProvider:
-    """Reformat, convolve, pool: what every fused kernel has to be faster than.
+    """Reformat, convolve, pool or reorg, reformat: what every fused kernel has to be faster than.
 
     Args:
         device: Where arrays live.
@@ -26,14 +29,15 @@ class FramedProvider:
         self.device, self._prepare = device, prepare
 
     def tactics(self, problem: ConvProblem) -> Sequence[str]:
-        """One, for problems with an image or a pool."""
+        """One, for problems with anything around the convolution."""
         return ["steps"] if problem.framed else []
 
     def prepare(self, problem: ConvProblem, tactic: str, operands: Operands, scratch: Scratch) -> ConvLaunch:
         """The steps, one after the other."""
         plain, xp = problem.plain, self.device.xp
         image = scratch.region("image", plain.x.bytes) if problem.element is not None else None
-        whole = scratch.region("unpooled", plain.y.bytes) if problem.pool else None
+        whole = scratch.region("whole", plain.y.bytes) if problem.reshaped else None
+        finish = self._finish(problem, scratch)
         convolve = self._prepare(plain, operands, scratch)
 
         def launch(x: Tensor, y: Tensor, residual: Tensor | None, stream: Any) -> None:
@@ -43,6 +47,28 @@ class FramedProvider:
                 reformat(x, inner_x, y_step=operands.x_step)(stream)
             convolve(inner_x, inner_y, residual, stream)
             if whole is not None:
-                max_pool(inner_y, y)(stream)
+                finish(inner_y, y, stream)
 
         return launch
+
+    def _finish(self, problem: ConvProblem, scratch: Scratch) -> Callable[[Tensor, Tensor, Any], None]:
+        """From the convolution's output to what is wanted."""
+        if problem.pool:
+            return lambda whole, y, stream: max_pool(whole, y)(stream)
+        if not problem.reorg:
+            return lambda whole, y, stream: reformat(whole, y)(stream)
+        plugin, moved = Reorg(stride=problem.reorg), channels_last(problem.y.dims, problem.y.dtype, dense=True)
+        plugin.configure([_desc(problem.plain.y)], [_desc(moved)])
+        region = scratch.region("moved", moved.bytes)
+
+        def reorg(whole: Tensor, y: Tensor, stream: Any) -> None:
+            inner = tensor_at(self.device.xp, region(), 0, moved)
+            x, z = (tensor.flat.reshape(tensor.format.dims) for tensor in (whole, inner))
+            plugin.enqueue([x], [z], None, stream)
+            reformat(inner, y)(stream)
+
+        return reorg
+
+
+def _desc(form: Format) -> TensorDesc:
+    return TensorDesc("", form.dims, form.dtype, "nhwc")

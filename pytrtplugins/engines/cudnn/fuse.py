@@ -34,9 +34,9 @@ class FuseConvolutions(Pass):
     Inputs: x, weights (K, C / group, R, S), bias (K), residual or nothing, scales of the weights (K) or nothing.
     Attributes: ``strides``, ``pads`` (top, left, bottom, right), ``dilations``, ``group``; ``activation`` (``"linear"``,
     ``"leaky"``, ``"clip"``, ``"logistic"``) with ``bounds`` (slope, or lowest and highest); the same behind the residual in
-    ``residual_activation``, ``residual_bounds``; ``pool`` 1: the largest of each 2x2 pixels behind all that; ``image`` 1: x is
-    the network's input, float32 and linear; for int8 ``x_scale``, ``residual_scale`` and ``y_scale``, 0 where the
-    tensor is float.
+    ``residual_activation``, ``residual_bounds``; ``pool`` 1: the largest of each 2x2 pixels behind all that; ``reorg``: stride
+    of darknet's reorg behind all that, or 0; ``image`` 1: x is the network's input, float32 and linear; for int8
+    ``x_scale``, ``residual_scale`` and ``y_scale``, 0 where the tensor is float.
     """
 
     name: ClassVar[str] = "convolutions"
@@ -231,7 +231,7 @@ def _fuse_convolution(graph: ir.Graph, node: ir.Node) -> bool:
     attributes = {
         "strides": strides, "pads": pads, "dilations": dilations, "group": node.attributes.get_int("group", 1),
         "activation": "linear", "bounds": [0.0, 0.0], "residual_activation": "linear", "residual_bounds": [0.0, 0.0],
-        "x_scale": 0.0, "residual_scale": 0.0, "y_scale": 0.0, "pool": 0, "image": 0,
+        "x_scale": 0.0, "residual_scale": 0.0, "y_scale": 0.0, "pool": 0, "reorg": 0, "image": 0,
     }  # fmt: skip
     made = onnx_ir.node("Conv", [node.inputs[0], node.inputs[1], bias], attributes, domain=DOMAIN, name=node.name)
     graph.insert_before(node, made)
@@ -266,6 +266,7 @@ _FORM = (
     "x_scale",
     "y_scale",
     "pool",
+    "reorg",
 )
 
 

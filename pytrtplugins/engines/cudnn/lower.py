@@ -11,7 +11,7 @@ from ...decompose import infer_shapes, inline_plugins
 from ...errors import DimsError, UsageError
 from ...onnx_node import from_node, is_plugin_node
 from ...passes import Eliminate, Pass, to_ir, to_proto
-from .ends import FuseInputs, FusePools
+from .ends import FuseInputs, FusePools, FuseReorgs
 from .fuse import FuseActivations, FuseConvolutions, FuseResiduals, MergeSiblings
 from .scales import AbsorbInputScales, AbsorbOutputScales, FoldConstants, MoveCodes
 
@@ -32,12 +32,14 @@ _PASSES: tuple[tuple[str, type[Pass]], ...] = (
     ("int8-epilogues", AbsorbOutputScales),
     ("siblings", MergeSiblings),
     ("pools", FusePools),
+    ("reorg", FuseReorgs),
     ("first-layer", FuseInputs),
 )
 _NEEDED = {"convolutions", "int8", "float-weights"}
 
 OPTIONAL_STEPS = (
     *dict.fromkeys(name for name, _ in _PASSES if name not in _NEEDED),
+    "outputs",  # convolutions write the layout that the network's outputs have
     "concat",  # producers write into the concat's memory
     "reuse",  # tensors share memory by liveness
     "tactics",  # kernels chosen by timing

@@ -104,9 +104,8 @@ def conv_shape(problem: ConvProblem) -> ConvShape | None:
         return None
     if problem.activation not in _SLOPES or problem.residual_activation not in _SLOPES or not x.nhwc:
         return None
-    (n, c, h, w), (_, _, oh, ow) = x.dims, y.dims
+    (n, c, h, w), (_, _, oh, ow) = x.dims, problem.plain.y.dims
     channels = -(-c // x.vector) * x.vector
-    twice = 2 if problem.pool else 1
     slopes = [
         bounds[0] if kind == "leaky" else 1.0
         for kind, bounds in (
@@ -115,7 +114,8 @@ def conv_shape(problem: ConvProblem) -> ConvShape | None:
         )
     ]
     return ConvShape(
-        n, h, w, channels, x.pitch, problem.filters, oh * twice, ow * twice, y.pitch, problem.kernel, problem.strides,
+        n, h, w, channels, x.pitch, problem.filters, oh, ow, y.pitch, problem.kernel, problem.strides,
         problem.pads[:2], problem.dilations, x.dtype, y.dtype, slopes[0], None if residual is None else residual.dtype,
         0 if residual is None else residual.pitch, slopes[1], problem.pool,
+        problem.reorg, not y.nhwc,
     )  # fmt: skip

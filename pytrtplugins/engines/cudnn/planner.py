@@ -40,7 +40,7 @@ def make_plan(
         bindings: Sizes of the free dims.
         float_type: Element type of float tensors inside: FLOAT32 or FLOAT16. A model that holds float16 itself says for each
             tensor what it is.
-        without: Steps to leave out: ``"concat"``, ``"reuse"``, ``"streams"``.
+        without: Steps to leave out: ``"outputs"``, ``"concat"``, ``"reuse"``, ``"streams"``.
 
     Raises:
         BuildError: an operator is not supported, or dims cannot be told.
@@ -78,6 +78,8 @@ class _Planner:
         for node in graph.node:
             self._add(node)
         outputs = {info.name: self._as(info.name, linear(*self._described(info.name))) for info in graph.output}
+        if "outputs" not in self.without:
+            self._write_linear(set(outputs.values()))
         tensors = {name: self._placed(name) for name in self.formats}
         order = self._schedule(tensors)
         layout = self._memory(tensors, order, inputs, tuple(outputs.values()))
@@ -224,6 +226,19 @@ class _Planner:
             self.formats[name] = replace(form, dims=(form.dims[0], channels, *form.dims[2:]))
             self.parents[name] = (whole, offset * form.dtype.itemsize)
             offset += channels
+
+    def _write_linear(self, results: Collection[str]) -> None:
+        """Convolutions of float16 or codes, whose output is only made linear float32 → they write that themselves."""
+        writers = {name: step for step in self.steps if step.kind == "conv" for name in step.outputs}
+        for copy in [step for step in self.steps if step.op == "Reformat" and step.inputs[0] in writers]:
+            name, target = copy.inputs[0], copy.outputs[0]
+            conv, form = writers[name], self.formats[target]
+            alone = sum(name in step.inputs for step in self.steps) == 1 and name not in {*self.parents, *results}
+            narrow = self.formats[conv.inputs[0]].dtype in (DType.FLOAT16, DType.INT8) and not conv.attributes["reorg"]
+            if alone and narrow and form.dtype is DType.FLOAT32 and not form.nhwc and not conv.attributes["image"]:
+                self.steps[self.steps.index(conv)] = replace(conv, outputs=(target,))
+                self.steps.remove(copy)
+                del self.formats[name]
 
     # -- what nodes are --------------------------------------------------------------------------------------------------
 

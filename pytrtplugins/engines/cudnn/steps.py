@@ -61,6 +61,7 @@ def conv_problem(step: Step, plan: Plan, tensor_cores: bool) -> ConvProblem:
         tensor_cores,
         bool(at["pool"]),
         (DType.INT8 if at["x_scale"] else y.dtype) if at["image"] else None,
+        int(at["reorg"]),
     )
 
 

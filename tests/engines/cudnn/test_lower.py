@@ -13,6 +13,7 @@ from pytrtplugins.engines import calibrate
 from pytrtplugins.engines.cudnn.fuse import DOMAIN
 from pytrtplugins.engines.cudnn.lower import OPTIONAL_STEPS, check_without, lower
 from pytrtplugins.errors import UsageError
+from pytrtplugins.layers import Reorg
 from pytrtplugins.onnx_node import node_attributes
 from pytrtplugins.passes import prepare, quantize
 from pytrtplugins.passes.half import to_half
@@ -233,3 +234,45 @@ def test_lowering_does_not_change_the_model_that_it_gets():
     before = model.SerializeToString(deterministic=True)
     lower(model)
     assert model.SerializeToString(deterministic=True) == before
+
+
+def passthrough(reverse=False, channels=16):
+    """darknet's passthrough: reorg of one tensor joins another in a concat."""
+    net = Net(channels=8, size=12)
+    side = net.conv("data", "side", channels, kernel=1)
+    moved = net.plugin(Reorg(stride=2, reverse=reverse), side, "moved")
+    net.channels[moved] = 4 * channels
+    down = net.add("MaxPool", [net.conv("data", "main", 8)], "down", kernel_shape=[2, 2], strides=[2, 2])
+    return net.model(net.conv(net.add("Concat", [moved, down], "joined", 4 * channels + 8, axis=1), "last", 5))
+
+
+@pytest.mark.parametrize("float_type", [DType.FLOAT32, DType.FLOAT16])
+@pytest.mark.parametrize("channels", [16, 4])
+def test_reorg_is_part_of_the_convolution_before_it_and_writes_into_the_concat(channels, float_type):
+    model, inputs = prepare(passthrough(channels=channels)), data(8, 12)
+    assert convolutions(lower(model))["moved"]["reorg"] == 2
+    found, execution = run_on_host(model, inputs, float_type)
+    assert {step.kind for step in execution.plan.steps} <= {"conv", "reformat"}
+    assert not [step for step in execution.plan.steps if step.op == "Concat"]
+    apart, other = run_on_host(model, inputs, float_type, without=("reorg",))
+    assert [step.op for step in other.plan.steps if step.kind == "plugin"] == ["Reorg"]
+    np.testing.assert_array_equal(found["last_leaky"], apart["last_leaky"])
+
+
+def test_the_last_convolution_of_half_precision_writes_the_linear_output_itself():
+    net = Net(channels=8)
+    model, inputs = prepare(net.model(net.conv(net.conv("data", "first", 8), "last", 5))), data(8)
+    found, execution = run_on_host(model, inputs, DType.FLOAT16)
+    copied, copying = run_on_host(model, inputs, DType.FLOAT16, without=("outputs",))
+    assert [step.kind for step in execution.plan.steps] == ["reformat", "conv", "conv"]
+    assert [step.kind for step in copying.plan.steps] == ["reformat", "conv", "conv", "reformat"]
+    np.testing.assert_allclose(found["last_leaky"], copied["last_leaky"], rtol=1e-3, atol=1e-6)
+    assert (found["last_leaky"] != copied["last_leaky"]).any(), "the output is not rounded to half"
+
+
+def test_a_convolution_that_others_read_too_keeps_its_layout():
+    net = Net(channels=8)
+    first = net.conv("data", "first", 8)
+    model = prepare(net.model(first, net.conv(first, "last", 5)))
+    _, execution = run_on_host(model, data(8), DType.FLOAT16)
+    assert [step.kind for step in execution.plan.steps] == ["reformat", "conv", "conv", "reformat"]

@@ -206,6 +206,7 @@ def test_yolov2s_convolutions_have_tactics_that_fit(x_type, n):
         ({"slope": 1.5}, "slopes"),
         ({"pool": True, "oh": 5}, "odd size"),
         ({"reorg": 3}, "reorg"),
+        ({"reorg": 2, "linear": True}, "linear"),
         ({"residual_type": HALF, "residual_pitch": 16, "pool": True}, "residual"),
     ],
 )

@@ -27,6 +27,8 @@ SHAPES = [
     square(2, 14, 128, 128, 3, INT8, slope=0.0, residual_type=INT8, residual_pitch=160),
     square(1, 20, 64, 64, 3, HALF, slope=0.0, residual_type=HALF, residual_pitch=64),
     dataclasses.replace(square(2, 12, 96, 33, 1, INT8), y_type=DType.FLOAT32),
+    dataclasses.replace(square(2, 13, 96, 33, 1, HALF, linear=True), y_type=DType.FLOAT32),
+    dataclasses.replace(square(2, 16, 64, 40, 3, INT8, linear=True, pool=True, slope=0.1), y_type=DType.FLOAT32),
 ]
 
 
@@ -99,13 +101,17 @@ def test_a_convolution_is_the_definitions_and_nothing_else_is_written(gpu, shape
     for tactic in tactics:
         packed = cupy.asarray(pack_weights(shape, tactic, weights))
         factors, offsets = (cupy.asarray(pack_filters(values, tactic, shape, 1.0)) for values in (scale, bias))
-        y = cupy.full((*expected.shape[:3], shape.y_pitch), 77, shape.y_type.numpy)
+        room = expected.shape[3] if shape.linear else shape.y_pitch
+        y = cupy.full((*expected.shape[:3], room), 77, shape.y_type.numpy)
         cupy.cuda.get_current_stream().synchronize()
         added = 0 if residual is None else arrays["residual"].data.ptr
         at = Addresses(arrays["x"].data.ptr, packed.data.ptr, factors.data.ptr, offsets.data.ptr, y.data.ptr, added)
         ConvKernel(shape, tactic, capability).launch(at, stream.ptr, 0.37)
         stream.synchronize()
         found = y.get()
+        if shape.linear:
+            n, oh, ow, k = expected.shape
+            found = found.reshape(n, k, oh, ow).transpose(0, 2, 3, 1)
         assert agrees(found[..., : expected.shape[3]], expected, shape.y_type), tactic.name
         assert (found[..., expected.shape[3] :] == 77).all(), tactic.name
 

@@ -1,7 +1,7 @@
 // What the convolution kernels share: their arguments, which pixel a row of a tile is, and the way from sums to memory.
 //
 // Constants that the compiler is given: ELEMENT, OUT, RESIDUAL (a Kind, or NONE), PATCH, POOL, REORG (darknet's reorg
-// with this stride on the way to memory; 0: none), TILE_M, DEPTH.
+// with this stride on the way to memory; 0: none), LINEAR (y is [image][filter][pixel]), TILE_M, DEPTH.
 typedef unsigned int u32;
 typedef unsigned long long u64;
 enum Kind { NONE = -1, FLOAT = 0, HALF = 1, INT8 = 2 };
@@ -137,6 +137,12 @@ __device__ __forceinline__ char* reorg_place(const ConvArgs& a, int pixel, int f
     return a.y + static_cast<long long>(image * small + place % small) * a.y_pitch + target * OUT_BYTES;
 }
 
+// Where a value lies in [image][filter][pixel].
+__device__ __forceinline__ char* linear_place(const ConvArgs& a, int pixel, int filter) {
+    int const plane = POOL ? a.oh / 2 * (a.ow / 2) : a.oh * a.ow, image = pixel / plane;
+    return a.y + ((static_cast<long long>(image) * a.filters + filter) * plane + pixel % plane) * OUT_BYTES;
+}
+
 // COUNT successive filters of a pixel, activated: residual, then memory. `pixel` counts pixels of what is written.
 template <int COUNT> __device__ __forceinline__ void write_run(const ConvArgs& a, int pixel, int filter, float (&v)[COUNT]) {
     if (RESIDUAL != NONE) {
@@ -154,7 +160,8 @@ template <int COUNT> __device__ __forceinline__ void write_run(const ConvArgs& a
     }
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) {
-        if (filter + i < a.filters) store_one(REORG ? reorg_place(a, pixel, filter + i) : to + i * OUT_BYTES, v[i]);
+        if (filter + i >= a.filters) continue;
+        store_one(REORG ? reorg_place(a, pixel, filter + i) : LINEAR ? linear_place(a, pixel, filter + i) : to + i * OUT_BYTES, v[i]);
     }
 }
 

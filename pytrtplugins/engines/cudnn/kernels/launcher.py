@@ -65,7 +65,7 @@ def conv_arguments(shape: ConvShape, tactic: Tactic, at: Addresses, residual_sca
         shape.oh, shape.ow, shape.pixels, shape.kernel[1], shape.taps * chunks, chunks,
         *shape.strides, *shape.pads, *shape.dilations, shape.k, shape.y_pitch * size, residual,
         tactic.tiles(shape)[1], -(-shape.oh // (tactic.tile_m // 8)), -(-shape.ow // 8),
-        int(not shape.reorg and shape.y_pitch * size % 16 == 0 and at.y % 16 == 0),
+        int(not (shape.reorg or shape.linear) and shape.y_pitch * size % 16 == 0 and at.y % 16 == 0),
         shape.slope, residual_scale, shape.residual_slope,
     )  # fmt: skip
 

@@ -41,6 +41,7 @@ class ConvShape:
         residual_slope: The activation after the residual.
         pool: Whether the largest of each 2x2 pixels is written; scales must be positive.
         reorg: Stride of darknet's reorg on the way to memory; 0: none.
+        linear: y is [n][k][row][column] without gaps, not NHWC.
     """
 
     n: int
@@ -64,6 +65,7 @@ class ConvShape:
     residual_slope: float = 1.0
     pool: bool = False
     reorg: int = 0
+    linear: bool = False
 
     @property
     def pixels(self) -> int:
@@ -97,6 +99,8 @@ class ConvShape:
             return "a residual of another form than y"
         if self.pool and (self.oh % 2 or self.ow % 2 or self.reorg):
             return "a pool of an odd size"
+        if self.linear and self.reorg:
+            return "a linear reorg"
         if self.reorg and (self.oh % self.reorg or self.ow % self.reorg or self.k % self.reorg**2):
             return "a reorg that does not fit"
         return ""

@@ -99,6 +99,7 @@ class Tactic:
             "PATCH": int(self.patch),
             "POOL": int(shape.pool),
             "REORG": shape.reorg,
+            "LINEAR": int(shape.linear),
             "TILE_M": self.tile_m,
             "TILE_N": self.tile_n,
             "DEPTH": self.depth,
