@@ -16,7 +16,17 @@ from ..engines.base import Engine
 from ..errors import MissingExtraError, NoDataError, UsageError
 from ..precision.scales import ALGORITHMS, make_tables
 from . import loading, tables
-from .app import EngineOption, Mode, ModelArgument, NamesOption, PluginsOption, ThreadsOption, WeightsOption, app
+from .app import (
+    EngineOption,
+    Mode,
+    ModelArgument,
+    NamesOption,
+    PluginsOption,
+    SettingsOption,
+    ThreadsOption,
+    WeightsOption,
+    app,
+)
 from .samples import read_samples
 
 typer = require("typer", extra="cli", feature="the command pytrt")
@@ -99,6 +109,7 @@ def search(
     latency: Annotated[
         Latency, typer.Option(help="Bytes moved, the same everywhere; or measured here.")
     ] = Latency.MODELLED,
+    settings: SettingsOption = None,
     plugins: PluginsOption = None,
 ) -> None:
     """Find the few layers to keep in float32, and write them into a file that every engine follows.
@@ -113,15 +124,16 @@ def search(
     if not output.absolute().parent.is_dir() or output.suffix not in (".yaml", ".yml"):
         raise UsageError(f"--output {output}: expected a file .yaml in a folder that exists")
     wanted = precision.parse_tolerance(tolerance)
-    network = precision.Network(loading.open_model(model, weights), engine, threads=threads)
+    given = loading.read_settings(settings or [])
+    network = precision.Network(loading.open_model(model, weights), engine, threads=threads, settings=given)
     inputs = network.reference().inputs
     options: dict[str, Any] = {"seed": seed, "mode": mode.value}
     samples = read_samples(data, inputs, limit=limit, **options, split=_train(data, split))
     scales = {}
     if low is Low.INT8:
-        given = read_samples(data, inputs, limit=calibration, **options, split=_train(data, split))
+        calibrated_on = read_samples(data, inputs, limit=calibration, **options, split=_train(data, split))
         order = [algorithm.value, *(name for name in ALGORITHMS if name != algorithm.value)]
-        scales = make_tables(network.model, given, order, engine=engine, threads=threads)
+        scales = make_tables(network.model, calibrated_on, order, engine=engine, threads=threads)
     judge = None
     if isinstance(wanted, precision.MapTolerance):
         judge = _judge(network, data, split, wanted, names or _beside(model), mode, photos)
@@ -137,7 +149,12 @@ def search(
             budget=precision.Budget(max_runs, max_latency_ratio),
             latency=latency.value,
             journal=output.with_suffix(".journal"),
-            identity={"data": [str(path) for path in data], "calibration": calibration if scales else 0, **options},
+            identity={
+                "data": [str(path) for path in data],
+                "calibration": calibration if scales else 0,
+                "settings": given,
+                **options,
+            },
             advance=advance,
         )
     result.precisions.write(output)

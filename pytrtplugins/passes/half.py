@@ -82,6 +82,7 @@ class _Halver:
         self._dtype, self._model, self._graph = dtype, model, model.graph
         self._keep, self._half_weights, self._refuse = keep, half_weights, refuse
         infos = (*self._graph.input, *self._graph.value_info, *self._graph.output)
+        self._infos = {info.name: info for info in infos}
         self._floats = {info.name for info in infos if info.type.tensor_type.elem_type == self._float}
         self._outputs = {info.name for info in self._graph.output}
         self._lift_constants()
@@ -138,6 +139,7 @@ class _Halver:
         inner = name
         if kind == self._kind and name in self._outputs:
             inner = self._name(f"{name}_{self._dtype}")
+            self._describe(name, inner, kind)
             self._helper_cast(inner, self._float, name)
             self._forms[name, self._float] = name
         self._forms[name, kind] = inner
@@ -192,11 +194,19 @@ class _Halver:
 
     def _cast(self, name: str, kind: int) -> str:
         output = self._name(f"{name}_{'float32' if kind == self._float else self._dtype}")
+        self._describe(name, output, kind)
         return self._helper_cast(name, kind, output)
 
     def _helper_cast(self, name: str, kind: int, output: str) -> str:
         self._nodes.append(self._helper.make_node("Cast", [name], [output], self._name(f"{output}_Cast"), to=kind))
         return output
+
+    def _describe(self, name: str, form: str, kind: int) -> None:
+        """Note the dims of a tensor for another form of it: engines that plan ahead read them."""
+        if name in self._infos:
+            info = self._graph.value_info.add()
+            info.CopyFrom(self._infos[name])
+            info.name, info.type.tensor_type.elem_type = form, kind
 
     def _name(self, name: str) -> str:
         unique, number = name, 2

@@ -73,10 +73,12 @@ class Network:
 
     def candidate(self, precisions: Precisions, outputs: Sequence[str] = ()) -> Engine:
         """The engine with precisions; the tensors that it gives are float32."""
+        return self._built(precisions.precision, self.written(precisions, outputs))
+
+    def written(self, precisions: Precisions, outputs: Sequence[str] = ()) -> onnx.ModelProto:
+        """The model with precisions, with Cast nodes or Q/DQ: what the engine gets."""
         base = self.quantized(precisions)
-        return self._built(
-            precisions.precision, self._typed(precisions, with_outputs(base, outputs) if outputs else base)
-        )
+        return self._typed(precisions, with_outputs(base, outputs) if outputs else base)
 
     def alone(self, precisions: Precisions, layer: Layer) -> onnx.ModelProto | None:
         """One layer as it stands in the network with precisions, as a model of its own."""

@@ -13,7 +13,7 @@ from ...onnx_node import from_node, is_plugin_node
 from ...passes import Eliminate, Pass, to_ir, to_proto
 from .ends import FuseInputs, FusePools, FuseReorgs
 from .fuse import FuseActivations, FuseConvolutions, FuseResiduals, MergeSiblings
-from .scales import AbsorbInputScales, AbsorbOutputScales, FoldConstants, MoveCodes
+from .scales import AbsorbInputScales, AbsorbOutputScales, FoldCasts, FoldConstants, MoveCodes
 
 if TYPE_CHECKING:
     import onnx
@@ -22,6 +22,7 @@ __all__ = ["OPTIONAL_STEPS", "check_without", "lower"]
 
 _PASSES: tuple[tuple[str, type[Pass]], ...] = (
     ("dead-layers", Eliminate),
+    ("constant-casts", FoldCasts),
     ("int8-moves", MoveCodes),
     ("convolutions", FuseConvolutions),
     ("int8", AbsorbInputScales),
@@ -35,7 +36,7 @@ _PASSES: tuple[tuple[str, type[Pass]], ...] = (
     ("reorg", FuseReorgs),
     ("first-layer", FuseInputs),
 )
-_NEEDED = {"convolutions", "int8", "float-weights"}
+_NEEDED = {"constant-casts", "convolutions", "int8", "float-weights"}
 
 OPTIONAL_STEPS = (
     *dict.fromkeys(name for name, _ in _PASSES if name not in _NEEDED),

@@ -12,6 +12,7 @@ from ..._optional import require
 from ...cuda import launches_kernels
 from ...errors import BuildError
 from ...onnx_node import from_node, is_plugin_node, node_attributes
+from ...passes.half import WRITTEN
 from ...plugin import Plugin
 from ...tensor import DType, TensorDesc, evaluate_dims
 from .format import Format, channels_last, linear
@@ -66,7 +67,8 @@ class _Planner:
         self.known = tensor_dims(self.model)
         self.constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
         self.results = {info.name for info in graph.output}
-        self.typed = any(dtype is DType.FLOAT16 for _, dtype in self.known.values())
+        written = any(entry.key == WRITTEN for entry in self.model.metadata_props)
+        self.typed = written or any(dtype is DType.FLOAT16 for _, dtype in self.known.values())
         self.readers: dict[str, int] = {}
         for node in graph.node:
             for name in node.input:

@@ -15,7 +15,7 @@ from .fuse import DOMAIN, add_constant, constant, is_op, only_read_by, scale_of,
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["AbsorbInputScales", "AbsorbOutputScales", "FoldConstants", "MoveCodes"]
+__all__ = ["AbsorbInputScales", "AbsorbOutputScales", "FoldCasts", "FoldConstants", "MoveCodes"]
 
 _MOVING = ("Concat", "Flatten", "MaxPool", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze")
 
@@ -84,6 +84,27 @@ class FoldConstants(Pass):
         if modified:
             _remove_unused(model)
         return PassResult(model, modified)
+
+
+class FoldCasts(Pass):
+    """Cast of a constant → a constant: weights that are stored in half and computed with in float32."""
+
+    name: ClassVar[str] = "constant-casts"
+
+    def call(self, model: ir.Model) -> PassResult:
+        """Fold in place."""
+        folded = []
+        for node in [node for node in model.graph if is_op(node, "Cast")]:
+            values, output = constant(node.inputs[0]), node.outputs[0]
+            if values is None or output.is_graph_output():
+                continue
+            kind = require("onnx_ir", extra="onnx").DataType(node.attributes.get_int("to"))
+            cast = add_constant(model.graph, f"{output.name}.values", values.astype(kind.numpy()))
+            output.replace_all_uses_with(cast)
+            folded.append(node)
+        if folded:
+            _remove_unused(model)
+        return PassResult(model, bool(folded))
 
 
 class AbsorbOutputScales(Pass):

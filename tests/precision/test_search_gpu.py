@@ -1,0 +1,87 @@
+"""The search on a GPU: engine cudnn names the layers with the planted defects."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import pytrtplugins as ptp
+from pytrtplugins.calibration import MinMaxCalibrator
+from pytrtplugins.engines import calibrate
+from pytrtplugins.engines.cudnn import CudnnEngine
+from pytrtplugins.precision import Network, parse_tolerance, search
+from tests.precision.planted import cancelling, chain, outlier_activations, outlier_weights, overflowing, samples
+
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
+
+COSINE = parse_tolerance("cosine=0.9995")
+QUICK = {"without": ["tactics", "graph"]}  # the search builds many small engines: none of them is tuned
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    """Skips with the reason where engine cudnn cannot be used."""
+    reason = CudnnEngine.availability().reason
+    if reason:
+        pytest.skip(reason)
+
+
+def run(model, precision="fp16", tolerance=COSINE, **more):
+    return search(Network(model, "cudnn", settings=QUICK), samples(model), tolerance, precision, **more)
+
+
+def run_int8(model, **more):
+    table = calibrate(model, MinMaxCalibrator(samples(model)), engine="cudnn", progress=False)
+    return run(model, "int8", parse_tolerance("cosine=0.99"), tables={"minmax": table}, **more)
+
+
+def outputs(engine, x):
+    with engine.create_context() as context:
+        return context.run(x)["head"]
+
+
+@pytest.mark.parametrize(
+    ("make", "offenders", "layers"),
+    [(overflowing, ("conv3",), {"conv3"}), (cancelling, ("add",), {"left", "right", "add"}), (chain, (), set())],
+)
+def test_in_float16_the_planted_layer_is_named(make, offenders, layers):
+    result = run(make())
+    assert result.offenders == offenders
+    assert result.holds
+    assert set(result.precisions.layers) == layers
+
+
+def test_in_int8_an_outlier_among_weights_gets_scales_per_channel():
+    result = run_int8(outlier_weights(), per_tensor=True)
+    assert result.offenders == ("conv3",)
+    assert result.holds
+    assert {name: layer.strategy for name, layer in result.precisions.layers.items()} == {"conv3": "per-channel"}
+
+
+def test_in_int8_an_outlier_channel_is_kept_in_float():
+    result = run_int8(outlier_activations())
+    assert result.offenders == ("conv3",)
+    assert result.holds
+    assert {name: layer.strategy for name, layer in result.precisions.layers.items()} == {"conv3": "pin"}
+
+
+@pytest.mark.parametrize("make", [overflowing, cancelling])
+def test_a_tuned_engine_that_follows_the_file_holds_too(make, tmp_path):
+    model = make()
+    run(model).precisions.write(tmp_path / "precision.yaml")
+    engine = ptp.build(model, engine="cudnn", precision=tmp_path / "precision.yaml")
+    exact = ptp.build(model, engine="reference")
+    assert max(COSINE.error(outputs(engine, x), outputs(exact, x)) for x in samples(model)) <= 1
+
+
+def test_fused_layers_are_no_less_exact_than_layers_one_by_one():
+    """Why there is no intervention that takes fused layers apart: it only adds a rounding in between."""
+    model = chain(12)
+    exact = ptp.build(model, engine="cudnn")
+    apart = {"without": ["activations", "residuals", "pools", "siblings", "first-layer"]}
+    errors = []
+    for settings in ({}, apart):
+        engine = ptp.build(model, engine="cudnn", precision="fp16", settings=settings)
+        found = [np.linalg.norm(outputs(engine, x) - outputs(exact, x)) for x in samples(model, 8)]
+        errors.append(float(np.mean(found)))
+    assert errors[0] < errors[1]
