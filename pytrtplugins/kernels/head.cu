@@ -19,6 +19,13 @@ __device__ __forceinline__ void store(__half* y, double value) {
     *y = __half(near);
 }
 
+// The exponentials of a softmax are needed twice: floats wait for the sum where the results will be, halves are made again.
+__device__ __forceinline__ float power(float number) { return __double2float_rn(exp(static_cast<double>(number))); }
+__device__ __forceinline__ void keep(float* y, float value) { *y = value; }
+__device__ __forceinline__ void keep(__half*, float) {}
+__device__ __forceinline__ float kept(const float* y, float) { return *y; }
+__device__ __forceinline__ float kept(const __half*, float number) { return power(number); }
+
 template <typename T>
 __global__ void head(const T* __restrict__ x, T* __restrict__ y, const int* __restrict__ slots, int slot_count,
                      int boxes, int entries, int area, bool nhwc, float factor, float summand) {
@@ -39,7 +46,9 @@ __global__ void head(const T* __restrict__ x, T* __restrict__ y, const int* __re
         largest = static_cast<float>(x[begin * step]);
         for (int e = begin + 1; e < end; ++e) largest = fmaxf(largest, static_cast<float>(x[e * step]));
         for (int e = begin; e < end; ++e) {
-            total = __fadd_rn(total, __double2float_rn(exp(static_cast<double>(static_cast<float>(x[e * step]) - largest))));
+            const float value = power(static_cast<float>(x[e * step]) - largest);
+            total = __fadd_rn(total, value);
+            keep(y + e * step, value);
         }
         share = __fdiv_rn(1.0f, total);
     }
@@ -50,7 +59,7 @@ __global__ void head(const T* __restrict__ x, T* __restrict__ y, const int* __re
         if ((kind & 3) == 1) {
             store(to, 1.0 / (1.0 + exp(-static_cast<double>(number))));
         } else if ((kind & 3) == 2) {
-            *to = T(__fmul_rn(__double2float_rn(exp(static_cast<double>(number - largest))), share));
+            *to = T(__fmul_rn(kept(to, number - largest), share));
         } else {
             *to = value;
         }

@@ -91,6 +91,8 @@ class CudaDevice:
     Attributes:
         model: Its name.
         capability: Compute capability, 90 for 9.0.
+        multiprocessors: How many it has.
+        cache: Bytes of its second-level cache.
         driver: Version of the driver's CUDA, 13000 for 13.0.
 
     Raises:
@@ -116,6 +118,8 @@ class CudaDevice:
         properties = runtime.getDeviceProperties(number)
         self.model = str(properties["name"].decode())
         self.capability = int(properties["major"]) * 10 + int(properties["minor"])
+        self.multiprocessors = int(properties["multiProcessorCount"])
+        self.cache = int(properties["l2CacheSize"])
         self.driver = int(runtime.driverGetVersion())
 
     def allocate(self, size: int) -> Any:

@@ -39,7 +39,7 @@ class FirstProvider:
     def prepare(self, problem: ConvProblem, tactic: str, operands: Operands, scratch: Scratch) -> ConvLaunch:
         """Scales and biases divided by the output's step."""
         shape = _shape(problem, operands.x_step)
-        kernel = FirstKernel(shape, self.device.capability)
+        kernel = FirstKernel(shape, self.device.capability, self.device.multiprocessors)
         ones = np.ones(shape.k, np.float32)
         given = ones if operands.scale is None else operands.scale
         step = np.float32(operands.y_step)

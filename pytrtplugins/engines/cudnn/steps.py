@@ -19,6 +19,7 @@ from .conv import KINDS, ConvLaunch, ConvProblem, Operands
 from .device import Device, Tensor
 from .format import Format
 from .ops import OPS
+from .own_pool import own_pool
 from .plan import Plan, Step
 
 __all__ = ["Launch", "StepBuilder", "conv_operands", "conv_problem", "max_pool", "reformat"]
@@ -124,7 +125,9 @@ class StepBuilder:
         pads = tuple(at.get("pads", (0, 0, 0, 0)))
         aligned = all(form.pitch % form.vector == 0 and channels % form.vector == 0 for form in (x.format, y.format))
         if aligned and step.op == "MaxPool":
-            return max_pool(x, y, tuple(at["kernel_shape"]), tuple(at.get("strides", (1, 1))), (pads[0], pads[1]))
+            sizes = tuple(at["kernel_shape"]), tuple(at.get("strides", (1, 1)))
+            own: Launch | None = None if any(pads) else own_pool(self.device, x, y, *sizes)
+            return own or max_pool(x, y, *sizes, (pads[0], pads[1]))
         numbers = (
             n, h, w, channels, x.format.pitch, oh, ow, y.format.pitch, tuple(at["kernel_shape"]),
             tuple(at.get("strides", (1, 1))), pads[:2], step.op == "AveragePool", bool(at.get("count_include_pad", 0)),

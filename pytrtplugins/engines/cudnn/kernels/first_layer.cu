@@ -1,13 +1,15 @@
 // A network's first convolution: 3x3 over at most 4 channels, any layout and type, with its 2x2 pool where POOL is 1.
 //
-// A block casts or quantizes its part of the image into shared memory, 4 channels a pixel, and 8 warps multiply it on the
-// matrix units: K is 12 taps (9 and 3 empty ones) of 4 channels. Constants: ELEMENT, OUT (HALF or INT8), POOL, FILTERS (a
-// multiple of 16, at most 64), X (Kind of the image, 3 for uint8), DEPENDENT.
+// A block casts or quantizes a tile of the image into shared memory, 4 channels a pixel, and 8 warps multiply it on the
+// matrix units: K is 12 taps (9 and 3 empty ones) of 4 channels. A block does every gridDim.x-th tile; the next one's values
+// are on their way while it multiplies. Constants: ELEMENT, OUT (HALF or INT8), POOL, FILTERS (a multiple of 16, at most
+// 64), CHANNELS (1 to 4), X (Kind of the image, 3 for uint8), DEPENDENT.
 
 typedef unsigned int u32;
 enum Kind { FLOAT = 0, HALF = 1, INT8 = 2, UINT8 = 3 };
 constexpr int BLOCK_W = 32, BLOCK_H = 16, PATCH_W = BLOCK_W + 2, PATCH_H = BLOCK_H + 2, BLOCKS = FILTERS / 8;
-constexpr int RUN = FILTERS / 4, OUT_BYTES = OUT == HALF ? 2 : 1;
+constexpr int RUN = FILTERS / 4, OUT_BYTES = OUT == HALF ? 2 : 1, WORDS = RUN * OUT_BYTES / 4;
+constexpr int PIXELS = PATCH_H * PATCH_W, PARTS = (PIXELS + 255) / 256;
 
 struct FirstArgs {
     const char* x;
@@ -16,7 +18,8 @@ struct FirstArgs {
     const float* bias;
     char* y;
     long long x_image, x_channel, x_row, x_column;  // in values
-    int channels, h, w, y_pitch;                    // y_pitch in bytes
+    int h, w, tiles_w, tiles_h, tiles;
+    int y_pitch, vector;  // y_pitch in bytes; vector: whether y may be written 16 bytes at a time
     float x_scale, x_step, slope;                   // a value counts x_scale; for INT8 codes are value / x_step
 };
 
@@ -84,53 +87,71 @@ __device__ __forceinline__ void store(const FirstArgs& a, long long pixel, int q
                                       const Sum (&sums)[RUN]) {
     u32* const to = reinterpret_cast<u32*>(a.y + pixel * a.y_pitch + quarter * RUN * OUT_BYTES);
     float v[RUN];
+    u32 words[WORDS];
 #pragma unroll
     for (int i = 0; i < RUN; ++i) {
         v[i] = activate(fmaf(static_cast<float>(sums[i]), scale[quarter * RUN + i], bias[quarter * RUN + i]), a.slope);
     }
 #pragma unroll
-    for (int i = 0; i < RUN * OUT_BYTES / 4; ++i) {
-        to[i] = OUT == HALF ? halves(v[2 * i % RUN], v[(2 * i + 1) % RUN])
-                            : codes(v[4 * i % RUN], v[(4 * i + 1) % RUN], v[(4 * i + 2) % RUN], v[(4 * i + 3) % RUN]);
+    for (int i = 0; i < WORDS; ++i) {
+        words[i] = OUT == HALF ? halves(v[2 * i % RUN], v[(2 * i + 1) % RUN])
+                               : codes(v[4 * i % RUN], v[(4 * i + 1) % RUN], v[(4 * i + 2) % RUN], v[(4 * i + 3) % RUN]);
+    }
+    if (WORDS % 4 == 0 && a.vector) {
+#pragma unroll
+        for (int i = 0; i + 4 <= WORDS; i += 4) {
+            reinterpret_cast<uint4*>(to)[i / 4] = make_uint4(words[i], words[(i + 1) % WORDS], words[(i + 2) % WORDS], words[(i + 3) % WORDS]);
+        }
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < WORDS; ++i) to[i] = words[i];
+}
+
+struct Place {
+    int image, top, left;
+
+    __device__ __forceinline__ Place(const FirstArgs& a, int tile) {
+        int const row = tile / a.tiles_w;
+        image = row / a.tiles_h;
+        top = (row - image * a.tiles_h) * BLOCK_H;
+        left = (tile - row * a.tiles_w) * BLOCK_W;
+    }
+};
+
+// A thread's pixels of a tile and of its border; 0 outside of the image.
+__device__ __forceinline__ void fetch(const FirstArgs& a, int tile, float (&v)[PARTS][CHANNELS]) {
+    Place const place(a, tile);
+    long long const image = place.image * a.x_image;
+#pragma unroll
+    for (int part = 0; part < PARTS; ++part) {
+        int const i = part * 256 + threadIdx.x;
+        int const y = place.top + i / PATCH_W - 1, x = place.left + i % PATCH_W - 1;
+        bool const inside = y >= 0 && y < a.h && x >= 0 && x < a.w && i < PIXELS;
+        long long const pixel = image + y * a.x_row + x * a.x_column;
+#pragma unroll
+        for (int c = 0; c < CHANNELS; ++c) v[part][c] = inside ? load(a.x, pixel + c * a.x_channel) : 0.0f;
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256, FILTERS <= 32 ? 3 : 1) first_layer(const __grid_constant__ FirstArgs a) {
-    __shared__ __align__(16) Pixel patch[PATCH_H * PATCH_W + 1];
-    __shared__ float scale[FILTERS], bias[FILTERS];
-    int const lane = threadIdx.x & 31, quarter = lane & 3, group = lane >> 2, warp = threadIdx.x / 32;
-    int const left = blockIdx.x * BLOCK_W, top = blockIdx.y * BLOCK_H, image = blockIdx.z;
-    const Pixel* weights = reinterpret_cast<const Pixel*>(a.weights);
-    Pixel w[BLOCKS][3];
+__device__ __forceinline__ void cast(const FirstArgs& a, const float (&v)[PARTS][CHANNELS], Pixel* patch) {
 #pragma unroll
-    for (int block = 0; block < BLOCKS; ++block) {
-#pragma unroll
-        for (int t = 0; t < 3; ++t) w[block][t] = weights[(8 * block + group) * 12 + quarter + 4 * t];
-    }
-    if (threadIdx.x < FILTERS) {
-        scale[threadIdx.x] = a.scale[threadIdx.x];
-        bias[threadIdx.x] = a.bias[threadIdx.x];
-    }
-#if DEPENDENT
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-#pragma unroll
-    for (int part = 0; part < (PATCH_H * PATCH_W + 255) / 256; ++part) {  // unrolled: all loads are under way together
+    for (int part = 0; part < PARTS; ++part) {
         int const i = part * 256 + threadIdx.x;
-        int const y = top + i / PATCH_W - 1, x = left + i % PATCH_W - 1;
-        float v[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-        if (y >= 0 && y < a.h && x >= 0 && x < a.w) {
+        float values[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
-            for (int c = 0; c < 4; ++c) {
-                if (c >= a.channels) continue;
-                v[c] = load(a.x, image * a.x_image + c * a.x_channel + y * a.x_row + x * a.x_column) * a.x_scale;
-                if (ELEMENT == INT8) v[c] = __fdiv_rn(v[c], a.x_step);
-            }
+        for (int c = 0; c < CHANNELS; ++c) {
+            values[c] = v[part][c] * a.x_scale;
+            if (ELEMENT == INT8) values[c] = __fdiv_rn(values[c], a.x_step);
         }
-        if (i < PATCH_H * PATCH_W) pack(v, patch[i]);
+        if (i < PIXELS) pack(values, patch[i]);
     }
-    __syncthreads();
+}
+
+// A warp's two lines of a tile.
+__device__ __forceinline__ void convolve(const FirstArgs& a, const Place& place, const Pixel* patch, const Pixel (&w)[BLOCKS][3],
+                                         const float* scale, const float* bias) {
+    int const lane = threadIdx.x & 31, quarter = lane & 3, group = lane >> 2, warp = threadIdx.x / 32;
     // Tap t is right * 1 + down * 3; a thread's third tap is 8 in thread 0, and nothing in the others.
     int const near = quarter / 3 * PATCH_W + quarter % 3, far = (quarter + 4) / 3 * PATCH_W + (quarter + 4) % 3;
 #pragma unroll
@@ -156,15 +177,45 @@ extern "C" __global__ void __launch_bounds__(256, FILTERS <= 32 ? 3 : 1) first_l
                     Sum const wider = larger(sums[0][i], sums[1][i]);
                     best[i] = line == 0 ? wider : larger(best[i], wider);
                 }
-            } else if (top + y + line < a.h) {
-                long long const row = static_cast<long long>(image) * a.h + top + y + line;
-                if (left + x < a.w) store(a, row * a.w + left + x, quarter, scale, bias, sums[0]);
-                if (left + x + 1 < a.w) store(a, row * a.w + left + x + 1, quarter, scale, bias, sums[1]);
+            } else if (place.top + y + line < a.h) {
+                long long const row = static_cast<long long>(place.image) * a.h + place.top + y + line;
+                if (place.left + x < a.w) store(a, row * a.w + place.left + x, quarter, scale, bias, sums[0]);
+                if (place.left + x + 1 < a.w) store(a, row * a.w + place.left + x + 1, quarter, scale, bias, sums[1]);
             }
         }
-        if (POOL && top + y < a.h && left + x < a.w) {
-            long long const row = static_cast<long long>(image) * (a.h / 2) + (top + y) / 2;
-            store(a, row * (a.w / 2) + (left + x) / 2, quarter, scale, bias, best);
+        if (POOL && place.top + y < a.h && place.left + x < a.w) {
+            long long const row = static_cast<long long>(place.image) * (a.h / 2) + (place.top + y) / 2;
+            store(a, row * (a.w / 2) + (place.left + x) / 2, quarter, scale, bias, best);
         }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256, FILTERS <= 32 ? 3 : 1) first_layer(const __grid_constant__ FirstArgs a) {
+    __shared__ __align__(16) Pixel patches[2][PIXELS + 1];
+    __shared__ float scale[FILTERS], bias[FILTERS];
+    int const lane = threadIdx.x & 31;
+    const Pixel* weights = reinterpret_cast<const Pixel*>(a.weights);
+    Pixel w[BLOCKS][3];
+#pragma unroll
+    for (int block = 0; block < BLOCKS; ++block) {
+#pragma unroll
+        for (int t = 0; t < 3; ++t) w[block][t] = weights[(8 * block + (lane >> 2)) * 12 + (lane & 3) + 4 * t];
+    }
+    if (threadIdx.x < FILTERS) {
+        scale[threadIdx.x] = a.scale[threadIdx.x];
+        bias[threadIdx.x] = a.bias[threadIdx.x];
+    }
+#if DEPENDENT
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+    float values[PARTS][CHANNELS];
+    fetch(a, blockIdx.x, values);
+    int turn = 0;
+    for (int tile = blockIdx.x; tile < a.tiles; tile += gridDim.x, turn ^= 1) {
+        cast(a, values, patches[turn]);
+        __syncthreads();  // who is here has left the other patch behind
+        if (tile + gridDim.x < a.tiles) fetch(a, tile + gridDim.x, values);
+        convolve(a, Place(a, tile), patches[turn], w, scale, bias);
     }
 }

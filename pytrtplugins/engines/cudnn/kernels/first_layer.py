@@ -75,6 +75,7 @@ class FirstShape:
             "OUT": _X_KINDS[self.y_type],
             "POOL": int(self.pool),
             "FILTERS": self.k,
+            "CHANNELS": self.c,
             "X": _X_KINDS[self.x_type],
         }
 
@@ -83,7 +84,7 @@ class _Args(ctypes.Structure):
     _fields_ = [
         *[(name, ctypes.c_void_p) for name in ("x", "weights", "scale", "bias", "y")],
         *[(name, ctypes.c_longlong) for name in ("x_image", "x_channel", "x_row", "x_column")],
-        *[(name, ctypes.c_int) for name in ("channels", "h", "w", "y_pitch")],
+        *[(name, ctypes.c_int) for name in ("h", "w", "tiles_w", "tiles_h", "tiles", "y_pitch", "vector")],
         *[(name, ctypes.c_float) for name in ("x_scale", "x_step", "slope")],
     ]
 
@@ -101,19 +102,21 @@ class FirstKernel:
     Args:
         shape: The problem.
         capability: The GPU's compute capability, 90 for 9.0; 80 at least.
+        multiprocessors: Of the GPU: as many blocks run as it holds.
     """
 
-    def __init__(self, shape: FirstShape, capability: int) -> None:
+    def __init__(self, shape: FirstShape, capability: int, multiprocessors: int = 132) -> None:
         self.shape, self.capability = shape, capability
         self._function = _function(current_context(), tuple(sorted(shape.definitions().items())), capability)
-        self.grid = (-(-shape.w // 32), -(-shape.h // 16), shape.n)
+        self._tiles = -(-shape.w // 32), -(-shape.h // 16), -(-shape.w // 32) * -(-shape.h // 16) * shape.n
+        self.grid = (min(self._tiles[2], multiprocessors * (3 if shape.k <= 32 else 1)), 1, 1)
 
     def launch(self, x: int, weights: int, scale: int, bias: int, y: int, stream: int, early: bool = True) -> None:
         """Queue it: addresses of the image, of `pack_first`'s bytes, of (K) scales and biases, and of the output."""
-        shape = self.shape
+        shape, pitch = self.shape, self.shape.y_pitch * self.shape.y_type.itemsize
         arguments = _Args(
-            x, weights, scale, bias, y, *shape.x_strides, shape.c, shape.h, shape.w,
-            shape.y_pitch * shape.y_type.itemsize, shape.x_scale, shape.x_step, shape.slope,
+            x, weights, scale, bias, y, *shape.x_strides, shape.h, shape.w, *self._tiles, pitch,
+            int(pitch % 16 == 0 and y % 16 == 0), shape.x_scale, shape.x_step, shape.slope,
         )  # fmt: skip
         self._function.launch(self.grid, 256, [arguments], stream, early=early and self.capability >= 90)
 
