@@ -208,7 +208,7 @@ def read_inputs(pairs: Sequence[str], engine: Engine) -> dict[str, npt.NDArray[A
 
 
 def read_settings(pairs: Sequence[str]) -> dict[str, Any]:
-    """Settings written as ``name=value``: numbers, lists such as ``1,8,16``, JSON, or text.
+    """Settings written as ``name=value``: numbers, lists such as ``1,8,16``, JSON, text, or words such as ``tactics,graph``.
 
     Raises:
         UsageError: one has another form.
@@ -223,7 +223,7 @@ def read_settings(pairs: Sequence[str]) -> dict[str, Any]:
                 found[name] = json.loads(form)
                 break
         else:
-            found[name] = text
+            found[name] = text.split(",") if "," in text else text
     return found
 
 

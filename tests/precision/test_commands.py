@@ -10,6 +10,7 @@ import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.cli import main
+from pytrtplugins.cli.loading import read_settings
 from pytrtplugins.passes import Precisions
 from pytrtplugins.vision import save_image
 from tests.precision.planted import cancelling, chain, outlier_weights, samples
@@ -115,6 +116,17 @@ def test_what_is_wrong_is_said(pytrt, tmp_path, words, message):
     code, _, err = pytrt("precision", "search", "net.onnx", *given)
     assert code == 2
     assert message in err
+
+
+def test_settings_reach_the_engine_and_words_become_a_list(pytrt, tmp_path):
+    write(tmp_path, chain(), 1)
+    given = ("precision", "search", "net.onnx", "--engine", "reference", "--data", "data", "-o", "p.yaml")
+    code, _, err = pytrt(*given, "--setting", "without=tactics,graph")
+    assert code == 2
+    assert "without" in err
+    assert read_settings(["without=tactics,graph", "batch=1,8", "float=float32"]) == {
+        "without": ["tactics", "graph"], "batch": [1, 8], "float": "float32",
+    }  # fmt: skip
 
 
 def test_a_report_without_figures_is_refused(pytrt):

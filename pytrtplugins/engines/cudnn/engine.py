@@ -52,7 +52,7 @@ class CudnnEngine(Engine):
         self, model: onnx.ModelProto, options: BuildOptions, known: Mapping[str, Choice] | None = None
     ) -> None:
         super().__init__(model, options)
-        self.without = check_without(tuple(options.settings.get("without", ())))
+        self.without = check_without(options.settings.get("without", ()))
         self.float_type = _float_type(options)
         self.device = CudaDevice(_device_number(options.device))
         self.lowered = lower(model, self.without)

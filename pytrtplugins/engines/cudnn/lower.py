@@ -51,12 +51,13 @@ OPTIONAL_STEPS = (
 """What ``settings={"without": [...]}`` may name."""
 
 
-def check_without(without: Collection[str]) -> frozenset[str]:
-    """The steps to leave out.
+def check_without(without: str | Collection[str]) -> frozenset[str]:
+    """The steps to leave out: names, or one.
 
     Raises:
         UsageError: there is no such step.
     """
+    without = (without,) if isinstance(without, str) else without
     unknown = [name for name in without if name not in OPTIONAL_STEPS]
     if unknown:
         raise UsageError(

@@ -224,6 +224,7 @@ def test_a_model_that_says_its_types_keeps_them_layer_by_layer():
 
 def test_every_step_that_can_be_left_out_is_known_and_others_are_refused():
     assert check_without(OPTIONAL_STEPS) == set(OPTIONAL_STEPS)
+    assert check_without("graph") == {"graph"}
     with pytest.raises(UsageError, match="'fusion' is unknown; there are dead-layers") as caught:
         check_without(["fusion"])
     assert caught.value.step == "fusion"
