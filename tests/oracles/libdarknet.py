@@ -1,5 +1,6 @@
 """Debian's libdarknet through ctypes: the oracle for darknet networks.
 
+A library that was built for a GPU computes there; the headers of CUDA are then looked for in `CUDA_HOME`, or /usr/local/cuda.
 Struct layouts are never guessed: a small C shim is compiled against the library's own darknet.h and hides every struct.
 `DARKNET_LIBRARY` names another library; its darknet.h is looked for beside it, or in `DARKNET_INCLUDE`.
 
@@ -57,6 +58,7 @@ static size_t workspace_size(network *net, int mended) {
     return most;
 }
 static void mend(network *net) {
+#ifndef GPU
     int i;
     for (i = 0; i < net->n; ++i) {
         layer *l = net->layers + i;
@@ -67,17 +69,26 @@ static void mend(network *net) {
         free(net->workspace);
         net->workspace = calloc(1, workspace_size(net, 1));
     }
+#endif
 }
 
-network *shim_load(char *cfg, char *weights) {
+network *shim_load(char *cfg, char *weights, int batch) {
     network *net = load_network(cfg, 0, 0);
+    if (batch > net->batch) { /* the buffers are made for the cfg's batch */
+        free_network(net);
+        return 0;
+    }
     mend(net);
     if (weights) load_weights(net, weights);
-    set_batch_network(net, 1);
+    set_batch_network(net, batch);
     return net;
 }
 void shim_free(network *net) {
-    free(net->workspace); /* free_network forgets it */
+#ifdef GPU
+    cuda_free(net->workspace); /* free_network forgets it */
+#else
+    free(net->workspace);
+#endif
     free_network(net);
 }
 void shim_input(network *net, int *chw) { /* a net with only inputs= has no map */
@@ -90,10 +101,18 @@ void shim_layer(network *net, int i, int *facts) {
     layer *l = net->layers + i;
     facts[0] = l->out_c; facts[1] = l->out_h; facts[2] = l->out_w; facts[3] = l->outputs; facts[4] = l->type;
 }
-float *shim_layer_output(network *net, int i) { return net->layers[i].output; }
+float *shim_layer_output(network *net, int i) {
+    layer *l = net->layers + i;
+#ifdef GPU
+    cuda_pull_array(l->output_gpu, l->output, (size_t)l->outputs * l->batch);
+#endif
+    return l->output;
+}
 float *shim_predict(network *net, float *input) {
+#ifndef GPU
     /* gemm_cpu multiplies what is there by 0 (gemm.c): a NaN that the image before left would stay */
     if (net->workspace) memset(net->workspace, 0, workspace_size(net, 1));
+#endif
     return network_predict(net, input);
 }
 
@@ -157,14 +176,18 @@ class LibDarknet:
         self._shim = _declare(ctypes.CDLL(str(_compile(self.path))))
         self._libc = ctypes.CDLL(None)
 
-    def load(self, cfg: str | Path, weights: str | Path | None = None) -> DarknetNetwork:
-        """Load a network with batch 1; without weights darknet draws random ones."""
+    def load(self, cfg: str | Path, weights: str | Path | None = None, batch: int = 1) -> DarknetNetwork:
+        """Load a network for a batch, at most the cfg's own; without weights darknet draws random ones."""
         for path in (cfg, *([] if weights is None else [weights])):
             if not Path(path).is_file():
                 raise FileNotFoundError(path)
         with self.quiet():
-            pointer = self._shim.shim_load(os.fsencode(cfg), None if weights is None else os.fsencode(weights))
-        return DarknetNetwork(self, pointer)
+            pointer = self._shim.shim_load(os.fsencode(cfg), None if weights is None else os.fsencode(weights), batch)
+        if not pointer:
+            raise ValueError(
+                f"{cfg} is not for a batch of {batch}; write batch={batch} and subdivisions=1 into its [net]"
+            )
+        return DarknetNetwork(self, pointer, batch)
 
     def load_image(self, path: str | Path) -> FloatArray:
         """Darknet's own decoding of a photo: (3, H, W), 0..1, RGB."""
@@ -207,8 +230,8 @@ class LibDarknet:
 class DarknetNetwork:
     """A network inside libdarknet; use it as a context manager, or `close` it."""
 
-    def __init__(self, library: LibDarknet, pointer: int) -> None:
-        self._library, self._shim, self._net = library, library._shim, pointer
+    def __init__(self, library: LibDarknet, pointer: int, batch: int = 1) -> None:
+        self._library, self._shim, self._net, self.batch = library, library._shim, pointer, batch
         chw = (ctypes.c_int * 3)()
         self._shim.shim_input(self._net, chw)
         self.input_dims: tuple[int, int, int] = (chw[0], chw[1], chw[2])
@@ -233,14 +256,18 @@ class DarknetNetwork:
             self._shim.shim_free(self._net)
             self._net = 0
 
-    def predict(self, x: FloatArray) -> FloatArray:
-        """Run one (C, H, W) input; returns the last layer's output, flat."""
+    def predict(self, x: FloatArray, quiet: bool = True) -> FloatArray:
+        """Run one (C, H, W) input, or a (N, C, H, W) batch; returns the last layer's output, flat.
+
+        ``quiet=False`` leaves out what keeps darknet from printing, which a timing would count.
+        """
         x = np.ascontiguousarray(x, np.float32)
-        if x.shape != self.input_dims:
-            raise ValueError(f"expected an input of {self.input_dims}, found {x.shape}")
-        with self._library.quiet():
+        dims = (self.batch, *self.input_dims)
+        if x.shape != dims and (self.batch > 1 or x.shape != self.input_dims):
+            raise ValueError(f"expected an input of {dims if self.batch > 1 else self.input_dims}, found {x.shape}")
+        with self._library.quiet() if quiet else contextlib.nullcontext():
             output = self._shim.shim_predict(self._net, _pointer(x))
-        return np.ctypeslib.as_array(output, (int(self._shim.shim_outputs(self._net)),)).copy()
+        return np.ctypeslib.as_array(output, (self.batch * int(self._shim.shim_outputs(self._net)),)).copy()
 
     def layer_shape(self, index: int) -> tuple[int, ...]:
         """(C, H, W) of a layer's output, or (outputs,) where darknet keeps no map."""
@@ -249,7 +276,7 @@ class DarknetNetwork:
 
     def layer_output(self, index: int) -> FloatArray:
         """A copy of a layer's output after `predict`, flat."""
-        outputs = self._layer(index)[3]
+        outputs = self.batch * self._layer(index)[3]
         return np.ctypeslib.as_array(self._shim.shim_layer_output(self._net, index), (outputs,)).copy()
 
     def detections(
@@ -299,9 +326,9 @@ def _compile(library: Path) -> Path:
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         raise DarknetUnavailableError("no C compiler (apt install gcc)")
-    key = hashlib.sha256("\0".join([_SHIM, str(library), (include / "darknet.h").read_text()]).encode()).hexdigest()[
-        :16
-    ]
+    options = _options(library)
+    text = "\0".join([_SHIM, str(library), (include / "darknet.h").read_text(), *options])
+    key = hashlib.sha256(text.encode()).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / f"darknet-shim-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
@@ -311,7 +338,7 @@ def _compile(library: Path) -> Path:
         with tempfile.TemporaryDirectory(dir=folder) as work:
             source, built = Path(work) / "shim.c", Path(work) / "shim.so"
             source.write_text(_SHIM)
-            command = [compiler, "-shared", "-fPIC", "-O1", f"-I{include}", str(source), str(library)]
+            command = [compiler, "-shared", "-fPIC", "-O1", f"-I{include}", *options, str(source), str(library)]
             command += [f"-Wl,-rpath,{library.parent}", "-o", str(built)]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode:
@@ -322,11 +349,20 @@ def _compile(library: Path) -> Path:
     return shim
 
 
+def _options(library: Path) -> list[str]:
+    """What the library was compiled with, which decides how its structs lie."""
+    data = library.read_bytes()
+    if b"\0cuda_make_array\0" not in data:
+        return []
+    cuda = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "include"
+    return ["-DGPU", *(["-DCUDNN"] if b"\0cudnn_handle\0" in data else []), f"-I{cuda}"]
+
+
 def _declare(shim: Any) -> Any:
     floats, number, text, net = ctypes.POINTER(ctypes.c_float), ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p
     into = ctypes.POINTER(ctypes.c_int)
     signatures: dict[str, tuple[Any, list[Any]]] = {
-        "shim_load": (net, [text, text]),
+        "shim_load": (net, [text, text, number]),
         "shim_free": (None, [net]),
         "shim_input": (None, [net, into]),
         "shim_layers": (number, [net]),
