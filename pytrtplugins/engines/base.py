@@ -13,7 +13,7 @@ from .._files import sha256_hex
 from .._optional import require
 from ..errors import PrecisionError, UsageError
 from ..tensor import DType, SymbolicDim, TensorDesc
-from .container import write_engine_file
+from .container import EngineFile, write_engine_file
 from .context import Arrays, ExecutionContext
 
 if TYPE_CHECKING:
@@ -80,7 +80,6 @@ class Engine(ABC):
     Subclasses fill in `_create_context`, and raise `BuildError` in their constructor for what they cannot run.
 
     Attributes:
-        model: The ONNX model as built, after all passes.
         options: How it was built.
         inputs: Name, dims and dtype of each input; dims are symbolic where they are free.
         outputs: The same of each output.
@@ -102,7 +101,7 @@ class Engine(ABC):
     def __init__(self, model: onnx.ModelProto, options: BuildOptions) -> None:
         self.check_precision(options.precision)
         self.check_settings(options.settings)
-        self.model, self.options = model, options
+        self._model, self.options = model, options
         initializers = {tensor.name for tensor in model.graph.initializer}
         self.inputs = tuple(_describe(info) for info in model.graph.input if info.name not in initializers)
         self.outputs = tuple(_describe(info) for info in model.graph.output)
@@ -157,9 +156,9 @@ class Engine(ABC):
         return None
 
     @classmethod
-    def restore(cls, model: onnx.ModelProto, options: BuildOptions, payload: bytes) -> Engine:
-        """Make the engine of an engine file; ``payload`` is what `payload` gave when it was saved."""
-        return cls(model, options)
+    def restore(cls, file: EngineFile, options: BuildOptions) -> Engine:
+        """Make the engine of an engine file, which holds the model and what `payload` gave when it was saved."""
+        return cls(file.model(), options)
 
     def payload(self) -> bytes:
         """What the library has made of the model, to be saved beside it; empty: it is made again from the model."""
@@ -180,6 +179,11 @@ class Engine(ABC):
         return ""
 
     # -- what callers use --------------------------------------------------------------------------------------------
+
+    @property
+    def model(self) -> onnx.ModelProto:
+        """The ONNX model as built, after all passes."""
+        return self._model
 
     @property
     def precision(self) -> str:

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import struct
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from .._files import sha256_hex, write_atomic
+from .._optional import require
 from ..errors import EngineFileError
 
-__all__ = ["FORMAT", "read_engine_file", "write_engine_file"]
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["FORMAT", "EngineFile", "read_engine_file", "write_engine_file"]
 
 FORMAT = 1
 _METADATA, _MODEL, _PAYLOAD = "metadata.json", "model.onnx", "engine.plan"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
+_LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, lengths of the name and of what is behind it
 
 
 def write_engine_file(path: str | Path, metadata: Mapping[str, Any], model: bytes, payload: bytes = b"") -> None:
@@ -38,39 +47,106 @@ def write_engine_file(path: str | Path, metadata: Mapping[str, Any], model: byte
     write_atomic(path, buffer.getvalue())
 
 
-def read_engine_file(path: str | Path) -> tuple[dict[str, Any], bytes, bytes]:
-    """Read and check an engine file.
+@dataclass(frozen=True)
+class EngineFile:
+    """An engine file whose metadata are checked; the rest is read and checked when it is asked for.
 
-    Returns:
-        The metadata, the serialized ONNX model, and the library's payload, empty where there is none.
+    Attributes:
+        path: Of the file.
+        metadata: JSON values.
+    """
+
+    path: Path
+    metadata: dict[str, Any]
+    _names: tuple[str, ...]
+
+    def model(self) -> onnx.ModelProto:
+        """The ONNX model.
+
+        Raises:
+            EngineFileError: it is damaged, or was changed since the file was opened.
+        """
+        proto = require("onnx", extra="onnx", feature="loading an engine").ModelProto
+        data = self._read(_MODEL)
+        try:
+            return cast("onnx.ModelProto", proto.FromString(data))
+        except Exception as error:  # protobuf's own
+            raise _error(self.path, f"{_MODEL} is no ONNX model ({error})") from error
+
+    def payload(self) -> bytes:
+        """What the engine's library had made of the model; empty where there is none.
+
+        Raises:
+            EngineFileError: it is damaged, or was changed since the file was opened.
+        """
+        return self._read(_PAYLOAD) if _PAYLOAD in self._names else b""
+
+    def _read(self, name: str) -> bytes:
+        with _opened(self.path) as (archive, file):
+            data = _stored(self.path, file, archive.getinfo(name))
+        if self.metadata.get(f"{Path(name).stem}_sha256") != sha256_hex(data):
+            raise _error(self.path, f"the digest of {name} is not the one in the metadata: the file is damaged")
+        return data
+
+
+def read_engine_file(path: str | Path) -> EngineFile:
+    """Open an engine file.
 
     Raises:
-        EngineFileError: it is damaged, no engine file, or of another format version. ``.path`` says which.
+        EngineFileError: it is no engine file, or of another format version. ``.path`` says which.
         FileNotFoundError: there is no such file.
     """
     path = Path(path)
-    length = path.stat().st_size
-    try:
-        with zipfile.ZipFile(path) as archive:
-            entries = archive.infolist()
-            names = [entry.filename for entry in entries]
-            if names not in ([_METADATA, _MODEL], [_METADATA, _MODEL, _PAYLOAD]):
-                raise _error(path, f"expected the entries {_METADATA} and {_MODEL}, found {names[:5]}")
-            if any(entry.compress_type != zipfile.ZIP_STORED or entry.file_size > length for entry in entries):
-                raise _error(path, "an entry is compressed or claims to be larger than the file")
-            metadata, *data = (archive.read(entry) for entry in entries)
-        facts = json.loads(metadata)
-    except (zipfile.BadZipFile, ValueError, NotImplementedError, RuntimeError, EOFError, OSError) as error:
-        if isinstance(error, EngineFileError):
-            raise
-        raise _error(path, str(error) or type(error).__name__) from error
+    with _opened(path) as (archive, _):
+        entries = archive.infolist()
+        names = [entry.filename for entry in entries]
+        if names not in ([_METADATA, _MODEL], [_METADATA, _MODEL, _PAYLOAD]):
+            raise _error(path, f"expected the entries {_METADATA} and {_MODEL}, found {names[:5]}")
+        facts = json.loads(archive.read(entries[0]))
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         found = facts.get("format") if isinstance(facts, dict) else facts
         raise _error(path, f"format version {found!r}, expected {FORMAT}")
-    for name, content in zip(names[1:], data, strict=True):
-        if facts.get(f"{Path(name).stem}_sha256") != sha256_hex(content):
-            raise _error(path, f"the digest of {name} is not the one in the metadata: the file is damaged")
-    return facts, data[0], data[1] if len(data) > 1 else b""
+    return EngineFile(path, facts, tuple(names))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[zipfile.ZipFile, BinaryIO]]:
+    """The file as an archive; what a damaged one leads to becomes an `EngineFileError`."""
+    with open(path, "rb") as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                length = path.stat().st_size
+                if any(
+                    each.compress_type != zipfile.ZIP_STORED or each.file_size > length for each in archive.infolist()
+                ):
+                    raise _error(path, "an entry is compressed or claims to be larger than the file")
+                yield archive, file
+        except EngineFileError:
+            raise
+        except (
+            zipfile.BadZipFile,
+            ValueError,
+            KeyError,
+            NotImplementedError,
+            RuntimeError,
+            EOFError,
+            OSError,
+            OverflowError,
+        ) as error:
+            raise _error(path, str(error) or type(error).__name__) from error
+
+
+def _stored(path: Path, file: BinaryIO, entry: zipfile.ZipInfo) -> bytes:
+    """An entry's bytes as they lie in the file; without zip's checksum, which takes as long as the digest and says less."""
+    file.seek(entry.header_offset)
+    header = file.read(_LOCAL_HEADER.size).ljust(_LOCAL_HEADER.size, b"\0")
+    signature, name_bytes, extra_bytes = _LOCAL_HEADER.unpack(header)
+    name = file.read(name_bytes)
+    file.seek(extra_bytes, os.SEEK_CUR)
+    data = file.read(entry.file_size)
+    if signature != b"PK\3\4" or name != entry.filename.encode() or len(data) != entry.file_size:
+        raise _error(path, f"{entry.filename} is not where the archive says")
+    return data
 
 
 def _error(path: Path, problem: str) -> EngineFileError:

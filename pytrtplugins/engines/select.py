@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._optional import require
 from ..calibration import CalibrationTable, Calibrator
 from ..errors import (
     CalibrationError,
@@ -138,7 +137,8 @@ def load_engine(path: str | Path) -> Engine:
         RegistryError: it has a plugin that is not registered.
         UnavailableError: its engine cannot be used here.
     """
-    metadata, data, payload = read_engine_file(path)
+    file = read_engine_file(path)
+    metadata = file.metadata
     again = f"\nDo: pytrt build MODEL.onnx -o {path}"
     try:
         options = BuildOptions(**metadata["options"])
@@ -147,10 +147,9 @@ def load_engine(path: str | Path) -> Engine:
         cls.check_precision(options.precision)
         again = f"\nDo: pytrt build MODEL.onnx --engine {cls.name} --precision {options.precision} -o {path}"
         reason = cls.check_requirements(dict(metadata["requirements"]))
-        model = require("onnx", extra="onnx", feature="loading an engine").ModelProto.FromString(data)
         if not reason:
-            return cls.restore(model, options, payload)
-    except (MissingExtraError, RegistryError, UnavailableError):
+            return cls.restore(file, options)
+    except (EngineFileError, MissingExtraError, RegistryError, UnavailableError):
         raise
     except Exception as error:  # whatever a forged file leads to
         raise EngineFileError(f"{path}: it cannot be loaded: {error}.{again}", path=Path(path)) from error

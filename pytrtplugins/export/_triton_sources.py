@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._optional import require
 from .._proto import info_dims
 from ..decompose import inline_plugins
 from ..engines.container import read_engine_file
@@ -111,8 +110,8 @@ def from_engine_file(path: Path, libraries: Sequence[str | Path]) -> Source:
         EngineFileError: it is damaged.
         UsageError: a plan has plugins and no library is given.
     """
-    metadata, data, payload = read_engine_file(path)
-    model = require("onnx", extra="onnx", feature="reading an engine").ModelProto.FromString(data)
+    file = read_engine_file(path)
+    metadata, model, payload = file.metadata, file.model(), file.payload()
     if metadata.get("engine") != "tensorrt":
         return from_onnx(model, libraries)
     try:

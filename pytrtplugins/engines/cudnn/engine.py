@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ...errors import MissingExtraError, UnavailableError, UsageError
 from ...tensor import Array, DType, SymbolicDim
 from ..base import Availability, BuildOptions, Engine
+from ..container import EngineFile
 from ..context import Arrays, ExecutionContext
 from .context import CudnnContext
 from .conv import ConvProvider, DirectProvider
@@ -76,9 +77,9 @@ class CudnnEngine(Engine):
         )
 
     @classmethod
-    def restore(cls, model: onnx.ModelProto, options: BuildOptions, payload: bytes) -> Engine:
+    def restore(cls, file: EngineFile, options: BuildOptions) -> Engine:
         """Make the engine of an engine file, with the tactics chosen when it was built."""
-        return cls(model, options, decode(payload.decode()))
+        return cls(file.model(), options, decode(file.payload().decode()))
 
     def payload(self) -> bytes:
         """The chosen tactics."""

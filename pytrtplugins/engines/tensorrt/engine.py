@@ -13,6 +13,7 @@ from ...passes.half import to_half
 from ...registry import PluginKey
 from ...tensor import DType
 from ..base import Availability, BuildOptions, Engine, ExecutionContext
+from ..container import EngineFile
 from . import _api
 from .builder import build_plan
 from .calibration import CalibrationSource, make_calibrator
@@ -98,11 +99,12 @@ class TensorrtEngine(Engine):
         return cls(model, options, calibration=CalibrationSource(calibration, model))
 
     @classmethod
-    def restore(cls, model: onnx.ModelProto, options: BuildOptions, payload: bytes) -> Engine:
+    def restore(cls, file: EngineFile, options: BuildOptions) -> Engine:
         """Load the serialized engine of an engine file."""
+        payload = file.payload()
         if not payload:
             raise BuildError("the file holds no serialized engine", engine=cls.name)
-        return cls(model, options, plan=payload)
+        return cls(file.model(), options, plan=payload)
 
     def payload(self) -> bytes:
         """The serialized engine, as TensorRT's own tools load it."""

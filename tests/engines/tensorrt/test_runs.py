@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -47,6 +48,11 @@ def test_a_run_binds_by_name_and_sets_shapes_when_they_change(tensorrt):
     assert shapes == [(1, 3, 8, 8), (2, 3, 8, 8)]
 
 
+def saved(model, plan):
+    """An engine file with these contents."""
+    return SimpleNamespace(model=lambda: model, payload=lambda: plan)
+
+
 def test_every_call_of_a_run_is_there_in_packages_that_only_run(runtime):
     written = []
     runtime.answers |= {
@@ -54,7 +60,7 @@ def test_every_call_of_a_run_is_there_in_packages_that_only_run(runtime):
         "IExecutionContext.execute_async_v3": lambda stream_handle: written.append(stream_handle) or True,
     }
     options = BuildOptions(settings={"version_compatible": True})
-    loaded = engine.TensorrtEngine.restore(prepare(conv_net(Affine(3.0), batch="N")), options, b"plan")
+    loaded = engine.TensorrtEngine.restore(saved(prepare(conv_net(Affine(3.0), batch="N")), b"plan"), options)
     with loaded.create_context() as context:
         assert context.run({"data": photo(2)})["y"].shape == (2, 4, 8, 8)
     assert written == [77]
@@ -63,14 +69,14 @@ def test_every_call_of_a_run_is_there_in_packages_that_only_run(runtime):
 
 def test_dims_that_tensorrt_cannot_tell_are_an_error(runtime):
     runtime.answers["IExecutionContext.get_tensor_shape"] = lambda name: runtime.trt.Dims([-1, 4, 8, 8])
-    loaded = engine.TensorrtEngine.restore(prepare(conv_net()), BuildOptions(), b"plan")
+    loaded = engine.TensorrtEngine.restore(saved(prepare(conv_net()), b"plan"), BuildOptions())
     with loaded.create_context() as context, pytest.raises(EngineError, match=r"cannot tell its dims, \(-1, 4, 8, 8\)"):
         context.run({"data": photo()})
 
 
 def test_a_file_without_a_plan_is_no_engine(runtime):
     with pytest.raises(BuildError, match="holds no serialized engine"):
-        engine.TensorrtEngine.restore(prepare(conv_net()), BuildOptions(), b"")
+        engine.TensorrtEngine.restore(saved(prepare(conv_net()), b""), BuildOptions())
 
 
 def test_what_a_plugin_raises_during_a_run_is_raised_by_run(tensorrt):
