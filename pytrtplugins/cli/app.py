@@ -44,16 +44,6 @@ Examples:
 """
 
 
-class Precision(str, Enum):
-    """Values of ``--precision``."""
-
-    FP32 = "fp32"
-    TF32 = "tf32"
-    BF16 = "bf16"
-    FP16 = "fp16"
-    INT8 = "int8"
-
-
 class Mode(str, Enum):
     """Values of ``--mode``."""
 
@@ -84,7 +74,14 @@ WeightsOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="darknet's weights; default: beside the .cfg.")
 ]
 EngineOption = Annotated[str, typer.Option(help="auto, or a name that `pytrt devices` lists.")]
-PrecisionOption = Annotated[Precision, typer.Option(help="Precision of the arithmetic.")]
+PrecisionOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME|FILE.yaml",
+        callback=loading.check_precision,
+        help=f"{', '.join(loading.PRECISIONS)}; or a file of `pytrt precision search`, layer by layer.",
+    ),
+]
 ThreadsOption = Annotated[
     int | None, typer.Option(metavar="N", help="CPU threads; default: the engine decides.", min=1)
 ]
@@ -151,7 +148,7 @@ def build(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Engine file to write.")],
     weights: WeightsOption = None,
     engine: EngineOption = "auto",
-    precision: PrecisionOption = Precision.FP32,
+    precision: PrecisionOption = "fp32",
     calibration: PhotosOption = None,
     cache: CacheOption = None,
     threads: ThreadsOption = None,
@@ -164,6 +161,8 @@ def build(
     Examples: pytrt build yolov2.onnx --precision int8 --cache yolov2.cache -o yolov2.engine
 
     pytrt build yolov2.onnx --engine tensorrt --precision fp16 --setting batch=1,8,16 -o yolov2.engine
+
+    pytrt build yolov2.onnx --precision precision.yaml -o yolov2.engine
     """
     _check_folder(output)
     loading.import_plugins(plugins or [])
@@ -172,7 +171,7 @@ def build(
         model,
         weights=weights,
         engine=engine,
-        precision=precision.value,
+        precision=precision,
         calibration=calibration,
         cache=cache,
         threads=threads,
@@ -190,7 +189,7 @@ def run(
     photos: Annotated[list[Path] | None, typer.Argument(metavar="[PHOTO]...", help="Photos, folders, videos.")] = None,
     weights: WeightsOption = None,
     engine: EngineOption = "auto",
-    precision: PrecisionOption = Precision.FP32,
+    precision: PrecisionOption = "fp32",
     cache: CacheOption = None,
     threads: ThreadsOption = None,
     names: NamesOption = None,
@@ -218,7 +217,7 @@ def run(
         _check_folder(path)
     found = models.find_pictures(photos) if photos else None
     built = loading.open_engine(
-        model, weights=weights, engine=engine, precision=precision.value, cache=cache, threads=threads
+        model, weights=weights, engine=engine, precision=precision, cache=cache, threads=threads
     )
     if found is None:
         _run_arrays(built, inputs or [], save, repeat)
@@ -281,7 +280,7 @@ def evaluate(
     weights: WeightsOption = None,
     names: NamesOption = None,
     engine: EngineOption = "auto",
-    precision: PrecisionOption = Precision.FP32,
+    precision: PrecisionOption = "fp32",
     cache: CacheOption = None,
     threads: ThreadsOption = None,
     threshold: Annotated[float, typer.Option(help="Lowest score that is looked at, 0..1.", min=0, max=1)] = 0.005,
@@ -311,7 +310,7 @@ def evaluate(
         models.check_curves_path(plot)
     labelled = models.YoloData(data)
     built = loading.open_engine(
-        model, weights=weights, engine=engine, precision=precision.value, cache=cache, threads=threads
+        model, weights=weights, engine=engine, precision=precision, cache=cache, threads=threads
     )
     result = models.evaluate(
         _detector(built, model, names, mode),

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALGORITHMS",
+    "PRECISIONS",
+    "check_precision",
     "import_plugin",
     "import_plugins",
     "is_engine_file",
@@ -51,6 +53,30 @@ ALGORITHMS: dict[str, type[Calibrator]] = {
     "minmax": MinMaxCalibrator,
     "percentile": PercentileCalibrator,
 }
+
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "int8")
+"""Names of precisions; an engine has some of them."""
+
+_PRECISION_FILES = (".yaml", ".yml")
+
+
+def check_precision(text: str) -> str:
+    """A precision's name, or the path of a precision file, as it was typed.
+
+    Raises:
+        UsageError: it is neither, or there is no such file.
+    """
+    if text in PRECISIONS:
+        return text
+    if not text.endswith(_PRECISION_FILES):
+        raise UsageError(f"--precision {text}: expected {', '.join(PRECISIONS)}, or a precision file (.yaml).")
+    if not Path(text).is_file():
+        raise UsageError(
+            f"--precision {text}: no such file. Looked for: {Path(text).absolute()}\n"
+            f"Do: pytrt precision search MODEL --data PHOTOS -o {text}",
+            path=Path(text),
+        )
+    return text
 
 
 def is_engine_file(path: Path) -> bool:
@@ -101,7 +127,7 @@ def open_engine(
         path: Engine file, ONNX file or darknet's .cfg.
         weights: darknet's weights.
         engine: Name of the engine.
-        precision: ``"fp32"``, ``"fp16"`` or ``"int8"``.
+        precision: One of `PRECISIONS`, or the path of a precision file, which brings its scales with it.
         calibration: Folder of photos for INT8.
         cache: Calibration cache for INT8; by default the model's name with ``.cache``.
         threads: CPU threads.
@@ -109,10 +135,18 @@ def open_engine(
         settings: The engine's own settings.
 
     Raises:
-        UsageError: INT8 is asked for and there is nothing to take its scales from.
+        UsageError: INT8 is asked for and there is nothing to take its scales from; or a precision file for what is built already.
     """
     if is_engine_file(path):
+        if precision.endswith(_PRECISION_FILES):
+            raise UsageError(
+                f"{path} is built already; {precision} says how to build.\n"
+                f"Do: pytrt build MODEL --precision {precision} -o {path}",
+                path=path,
+            )
         return load_engine(path)
+    if precision.endswith(_PRECISION_FILES) and (calibration or cache):
+        raise UsageError(f"{precision} holds its own scales: leave out --cache and --calibration.")
     model = open_model(path, weights)
     calibrator = None
     if precision == "int8" and not _has_scales(model):

@@ -10,12 +10,12 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
-from .. import engines, models, precision
+from .. import models, precision
 from .._optional import require
 from ..engines.base import Engine
 from ..errors import MissingExtraError, NoDataError, UsageError
 from ..precision.scales import ALGORITHMS, make_tables
-from . import loading, tables
+from . import loading
 from .app import (
     EngineOption,
     Mode,
@@ -74,6 +74,10 @@ SeedOption = Annotated[int, typer.Option(metavar="N", help="Chooses the samples.
 ModeOption = Annotated[Mode, typer.Option(help="How photos are fitted into the network's input.")]
 ToleranceOption = Annotated[
     str, typer.Option(metavar="T", help="atol=1e-3,rtol=1e-2,stat=median|max, cosine=0.999, or map50=0.005.")
+]
+ComparedPrecisionOption = Annotated[
+    str,
+    typer.Option(metavar="NAME|FILE.yaml", callback=loading.check_precision, help="A precision, or a precision file."),
 ]
 
 
@@ -164,28 +168,6 @@ def search(
         raise typer.Exit(1)
 
 
-@command.command("build")  # type: ignore[untyped-decorator]
-def build(
-    model: ModelArgument,
-    file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="What the search wrote.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Engine file to write.")],
-    engine: EngineOption = "auto",
-    weights: WeightsOption = None,
-    threads: ThreadsOption = None,
-    plugins: PluginsOption = None,
-) -> None:
-    """Build an engine that follows a precision file; `pytrt run` and `pytrt evaluate` take it.
-
-    Example: pytrt precision build net.onnx precision.yaml --engine reference -o net.engine
-    """
-    loading.import_plugins(plugins or [])
-    if not file.is_file():
-        raise UsageError(f"{file}: no such file.\nDo: pytrt precision search {model} -o {file}", path=file)
-    built = engines.build(loading.open_model(model, weights), engine=engine, precision=file, threads=threads)
-    built.save(output)
-    tables.print_engine(built, str(output))
-
-
 @command.command("report")  # type: ignore[untyped-decorator]
 def report(
     figures: Annotated[Path, typer.Argument(metavar="FILE.json", help="What the search wrote beside FILE.yaml.")],
@@ -208,8 +190,8 @@ def compare(
     second: Annotated[Path, typer.Argument(metavar="B", help="Another, or the same for another engine.")],
     engine: Annotated[str, typer.Option("--engine", help="Engine of A.")] = "reference",
     other_engine: Annotated[str, typer.Option("--engine-b", help="Engine of B.")] = "auto",
-    precision_a: Annotated[str, typer.Option(help="Precision of A: a name, or a precision file.")] = "fp32",
-    precision_b: Annotated[str, typer.Option(help="Precision of B.")] = "fp32",
+    precision_a: ComparedPrecisionOption = "fp32",
+    precision_b: ComparedPrecisionOption = "fp32",
     cache: Annotated[Path | None, typer.Option(metavar="FILE", help="Calibration cache for int8.")] = None,
     data: Annotated[
         list[Path] | None, typer.Option(metavar="DIR|TAR", help="Photos or .npz files; random numbers without it.")
@@ -226,8 +208,10 @@ def compare(
     """
     loading.import_plugins(plugins or [])
     wanted = precision.parse_tolerance(tolerance)
-    one = _opened(first, engine, precision_a, cache)
-    other = _opened(second, other_engine, precision_b, cache)
+    one, other = (
+        loading.open_engine(path, engine=name, precision=kind, cache=cache if kind == "int8" else None)
+        for path, name, kind in ((first, engine, precision_a), (second, other_engine, precision_b))
+    )
     options: dict[str, Any] = {"limit": limit, "seed": seed, "mode": mode.value}
     samples = read_samples(data, one.inputs, **options) if data else [loading.read_inputs([], one)]
     result = precision.compare(one, other, samples, wanted)
@@ -238,12 +222,6 @@ def compare(
             print(f"only in {text}: {shown}{f' (and {len(missing) - 3} more)' if len(missing) > 3 else ''}")
     if result.first_difference is not None:
         raise typer.Exit(1)
-
-
-def _opened(path: Path, engine: str, name: str, cache: Path | None) -> Engine:
-    if not name.endswith((".yaml", ".yml")):
-        return loading.open_engine(path, engine=engine, precision=name, cache=cache)
-    return engines.build(loading.open_model(path), engine=engine, precision=name)
 
 
 def _judge(

@@ -10,7 +10,7 @@ import numpy as np
 from .._optional import require
 from ..errors import UsageError
 from . import loading
-from .app import CacheOption, ModelArgument, PluginsOption, Precision, PrecisionOption, WeightsOption, app
+from .app import CacheOption, ModelArgument, PluginsOption, PrecisionOption, WeightsOption, app
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
@@ -21,7 +21,7 @@ __all__ = ["command"]
 def command(
     model: ModelArgument,
     weights: WeightsOption = None,
-    precision: PrecisionOption = Precision.FP16,
+    precision: PrecisionOption = "fp16",
     cache: CacheOption = None,
     batch: Annotated[
         int, typer.Option(metavar="N", help="Images of a run, where the model leaves that free.", min=1)
@@ -42,7 +42,7 @@ def command(
     from ..engines.cudnn.profile import profile
 
     loading.import_plugins(plugins or [])
-    engine = loading.open_engine(model, weights=weights, engine="cudnn", precision=precision.value, cache=cache)
+    engine = loading.open_engine(model, weights=weights, engine="cudnn", precision=precision, cache=cache)
     with engine.create_context() as context:
         if not isinstance(context, CudnnContext):
             raise UsageError(f"{model}: engine {engine.name!r} tells no times of layers.\nDo: pytrt profile MODEL.onnx")
@@ -58,4 +58,4 @@ def command(
     if trace is not None:
         found.write_trace(trace)
     if plot is not None:
-        found.draw(plot, f"{model.name}, {precision.value}: {found.microseconds:.0f} µs")
+        found.draw(plot, f"{model.name}, {engine.precision}: {found.microseconds:.0f} µs")

@@ -45,7 +45,7 @@ class ElementTolerance:
 
     def __str__(self) -> str:
         """As it is typed."""
-        return f"atol={self.atol:g},rtol={self.rtol:g},stat={self.stat}"
+        return f"atol={self.atol!r},rtol={self.rtol!r},stat={self.stat}"
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class CosineTolerance:
 
     def __str__(self) -> str:
         """As it is typed."""
-        return f"cosine={self.cosine:g}"
+        return f"cosine={self.cosine!r}"
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class MapTolerance:
 
     def __str__(self) -> str:
         """As it is typed."""
-        return f"map50={self.drop:g}"
+        return f"map50={self.drop!r}"
 
 
 Tolerance = ElementTolerance | CosineTolerance | MapTolerance

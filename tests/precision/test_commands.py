@@ -58,13 +58,13 @@ def test_a_search_writes_a_file_that_build_follows_and_a_page(pytrt, tmp_path):
     assert code == 0
     assert "<svg" in (tmp_path / "precision.html").read_text()
     code, out, _ = pytrt(
-        "precision", "build", "net.onnx", "precision.yaml", "--engine", "reference", "-o", "net.engine"
+        "build", "net.onnx", "--precision", "precision.yaml", "--engine", "reference", "-o", "net.engine"
     )
     assert code == 0
     assert "fp16" in out
     assert ptp.load_engine("net.engine").precision == "fp16"
-    code, _, err = pytrt("precision", "build", "net.onnx", "other.yaml", "-o", "net.engine")
-    assert (code, "other.yaml: no such file" in err) == (2, True)
+    code, _, err = pytrt("run", "net.onnx", "--precision", "precision.yaml", "--engine", "reference")
+    assert (code, "engine reference, fp16" in err) == (0, True)
     compared = ("compare", "net.onnx", "net.onnx", "--engine-b", "reference", "--tolerance", "cosine=0.9995")
     code, out, _ = pytrt(*compared, "--precision-b", "fp16")
     assert (code, out.splitlines()[0][:25]) == (1, "first difference: 'add', ")
@@ -95,6 +95,38 @@ def test_exit_code_1_where_the_budget_is_too_small(pytrt, tmp_path):
     )  # fmt: skip
     assert code == 1
     assert "the outputs do NOT hold: 2 evaluations are spent" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ("build", "net.onnx", "--precision", "fp8", "-o", "x"),
+            "--precision fp8: expected fp32, tf32, bf16, fp16, int8, or",
+        ),
+        (("build", "net.onnx", "--precision", "other.yaml", "-o", "x"), "--precision other.yaml: no such file"),
+        (("run", "net.engine", "--precision", "p.yaml"), "net.engine is built already"),
+        (("build", "net.onnx", "--precision", "p.yaml", "--cache", "p.yaml", "-o", "x"), "p.yaml holds its own scales"),
+        (("evaluate", "net.onnx", "--precision", "p.yaml", "--data", "data"), "not a usable precision file"),
+        (("profile", "net.onnx", "--precision", "fp8"), "--precision fp8: expected"),
+        (("compare", "net.onnx", "net.onnx", "--precision-a", "q.yaml"), "--precision q.yaml: no such file"),
+    ],
+)
+def test_a_precision_that_cannot_be_followed_is_refused(pytrt, tmp_path, words, message):
+    onnx.save(chain(), tmp_path / "net.onnx")
+    ptp.build("net.onnx", engine="reference").save("net.engine")
+    (tmp_path / "p.yaml").write_text("format: 0\n")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "classes.txt").write_text("cat\n")
+    code, _, err = pytrt(*words)
+    assert code == 2
+    assert message in " ".join(err.split())
+
+
+def test_the_help_names_all_precisions(pytrt):
+    _, out, _ = pytrt("build", "--help")
+    assert "NAME|FILE.yaml" in out
+    assert "fp32, tf32, bf16, fp16, int8" in " ".join(out.replace("│", " ").split())
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_other_texts_are_refused_with_an_example(text):
         parse_tolerance(text)
 
 
-@pytest.mark.parametrize("text", ["atol=0.5,rtol=0.25,stat=median", "cosine=0.99", "map50=0.01"])
+@pytest.mark.parametrize("text", ["atol=0.5,rtol=0.25,stat=median", "cosine=0.99", "cosine=0.9999998", "map50=0.01"])
 def test_a_tolerance_is_written_as_it_is_typed(text):
     assert str(parse_tolerance(text)) == text
     assert parse_tolerance(str(parse_tolerance(text))) == parse_tolerance(text)
