@@ -6,13 +6,14 @@ from .decode import decode_region, decode_yolo
 from .detection import Detection
 from .draw import class_color, draw
 from .image import check_image, check_picture_path, decode_image, load_image, save_image
-from .letterbox import MODES, Letterboxed, letterbox, resize_darknet
+from .letterbox import MODES, Letterboxed, Placement, letterbox, place_photo, resize_darknet
 from .nms import nms
 
 __all__ = [
     "MODES",
     "Detection",
     "Letterboxed",
+    "Placement",
     "check_image",
     "check_picture_path",
     "class_color",
@@ -23,6 +24,7 @@ __all__ = [
     "letterbox",
     "load_image",
     "nms",
+    "place_photo",
     "resize_darknet",
     "save_image",
 ]

@@ -105,11 +105,12 @@ def _boxes(values: Floats, priors: Floats, *, squared: bool = False) -> Floats:
     columns, rows = np.arange(width, dtype=np.float32), np.arange(height, dtype=np.float32)[:, None]
     sides = values[:, :, 2:4]
     with np.errstate(over="ignore"):  # a network without training may give any width
+        factors = sides**2 * 4 if squared else np.exp(sides.astype(np.float64)).astype(np.float32)
         boxes = np.stack(
             [
                 (columns + values[:, :, 0]) / np.float32(width),
                 (rows + values[:, :, 1]) / np.float32(height),
-                *np.moveaxis((sides**2 * 4 if squared else np.exp(sides)) * priors[:, :, None, None], 2, 0),
+                *np.moveaxis(factors * priors[:, :, None, None], 2, 0),
             ],
             axis=-1,
         )

@@ -1,4 +1,4 @@
-"""Before and behind the network, on the arrays' own device: letterbox, decoding, suppression as CUDA kernels.
+"""Before and behind the network, on the arrays' own device: letterbox, decoding, suppression, the best boxes as CUDA kernels.
 
 What they write has the dims of the NumPy functions, into arrays that the caller gives: nothing is allocated, nothing waited
 for. On NumPy arrays they run through a C++ compiler, for tests.
@@ -15,46 +15,90 @@ import numpy as np
 from ..cuda import Constant, CudaKernel
 from ..errors import UsageError
 from ..tensor import Array
-from .letterbox import Letterboxed, placement
+from .letterbox import Placement, place_photo
 
-__all__ = ["decode_into", "head_priors", "letterbox_into", "nms_into"]
+__all__ = [
+    "best_into",
+    "decode_into",
+    "fetch_into",
+    "head_priors",
+    "letterbox_batch_into",
+    "letterbox_into",
+    "nms_into",
+    "resize_rule",
+]
 
 _FOLDER = Path(__file__).parents[1] / "kernels"
+_FETCH = CudaKernel.from_file(_FOLDER / "fetch.cu", "fetch")
 _LETTERBOX = CudaKernel.from_file(_FOLDER / "letterbox.cu", "letterbox")
 _DECODE = CudaKernel.from_file(_FOLDER / "decode.cu", "decode")
 _NMS = CudaKernel.from_file(_FOLDER / "nms.cu", "nms")
+_BEST = CudaKernel.from_file(_FOLDER / "best.cu", "best")
+_FETCHING = 64 * 256  # threads that keep a bus busy, 16 bytes each
+_RANKING = 32 * 256
 
 
 def letterbox_into(
-    image: Array, output: Array, *, mode: str = "darknet", nhwc: bool = False, step: float = 1.0, stream: Any = None
-) -> Letterboxed:
-    """Fit a photo into a network's input, with the bits of `letterbox` in mode ``"darknet"``.
+    image: Array, output: Array, *, mode: str = "letterbox", nhwc: bool = False, step: float = 1.0, stream: Any = None
+) -> Placement:
+    """Fit a photo into a network's input, with the bits of `letterbox`.
 
     Args:
         image: (H, W, 3) uint8, RGB.
         output: (3, H, W) float32, float16 or int8; written.
-        mode: ``"darknet"``, or ``"stretch"`` for the whole input, resized by the same rule.
+        mode: One of `MODES`.
         nhwc: The output's memory has the channels innermost.
         step: Value of one step, for int8.
         stream: CUDA stream; None: the current one.
 
     Raises:
-        UsageError: the mode is another, or the output has other dims.
+        UsageError: the mode is unknown, or the output has other dims.
     """
-    if mode not in ("darknet", "stretch"):
-        raise UsageError(f"letterbox_into: mode: expected darknet or stretch, found {mode!r}.", mode=mode)
     if len(output.shape) != 3 or output.shape[0] != 3 or len(image.shape) != 3 or image.shape[2] != 3:
         raise UsageError(
             f"letterbox_into: expected a photo (H, W, 3) and an output (3, H, W), found {image.shape}, {output.shape}."
         )
     (height, width), (out_h, out_w) = image.shape[:2], output.shape[1:]
-    (new_w, new_h), corner, offset = placement((width, height), (out_w, out_h), mode)
-    steps = _step(width, new_w), _step(height, new_h)
+    placement = place_photo((width, height), (out_w, out_h), mode)
     _LETTERBOX.launch(
-        image, output, width, height, out_w, out_h, new_w, new_h, corner, steps, nhwc, step,
+        image, output, None, width, height, placement.inner, placement.corner, resize_rule(mode), out_w, out_h, nhwc, step,
         threads=(out_w, out_h), block=(32, 8), stream=stream,
     )  # fmt: skip
-    return Letterboxed(output, (new_w / width, new_h / height), offset, (width, height))
+    return placement
+
+
+def resize_rule(mode: str) -> int:
+    """Number of a mode's rule in letterbox.cu."""
+    return 0 if mode == "darknet" else 1
+
+
+def letterbox_batch_into(photos: Array, places: Array, output: Array, *, stream: Any = None) -> None:
+    """Fit photos of any sizes into a batch, where their numbers lie in memory, so that a captured graph serves all sizes.
+
+    Args:
+        photos: uint8, one dimension: the photos' bytes.
+        places: (N, 8) int32: begin in ``photos`` in units of 16 bytes, width, height, width and height in the input, left,
+            top, `resize_rule`.
+        output: (N, 3, H, W) float32, float16; written.
+        stream: CUDA stream; None: the current one.
+    """
+    n, _, out_h, out_w = output.shape
+    _LETTERBOX.launch(
+        photos, output, places, 0, 0, 0, 0, 0, 0, 0, out_w, out_h, False, 1.0,
+        threads=(out_w, out_h, n), block=(32, 8), stream=stream,
+    )  # fmt: skip
+
+
+def fetch_into(staged: Array, bytes_: Array, counts: Array, *, stream: Any = None) -> None:
+    """Copy what the host has staged, and set counters to 0.
+
+    Args:
+        staged: uint8; its first four bytes are how many units of 16 bytes are copied. On a GPU: pinned memory.
+        bytes_: uint8, as many at least; written.
+        counts: int32, one for each photo; written.
+        stream: CUDA stream; None: the current one.
+    """
+    _FETCH.launch(staged, bytes_, counts, len(counts), threads=_FETCHING, stream=stream)
 
 
 def head_priors(anchors: Sequence[float], sides: tuple[int, int], mask: Sequence[int] = ()) -> Constant:
@@ -78,7 +122,8 @@ def decode_into(
     *,
     background: bool = False,
     new_coords: bool = False,
-    score_threshold: float = 0.0,
+    score_threshold: float | Array = 0.0,
+    first: int = 0,
     nhwc: bool = False,
     stream: Any = None,
 ) -> None:
@@ -86,12 +131,13 @@ def decode_into(
 
     Args:
         output: (N, A·(5 + classes), H, W), float32 or float16.
-        boxes: (N, B, 4) float32, B = A·H·W; written: centre x, centre y, width, height in 0..1 of the network's input.
+        boxes: (N, B, 4) float32; written: centre x, centre y, width, height in 0..1 of the network's input.
         scores: (N, classes, B) float32; written: the classes stand before the boxes here.
         priors: Of `head_priors`.
         background: As for `decode_region`.
         new_coords: As for `decode_yolo`.
-        score_threshold: Scores below become 0.
+        score_threshold: Scores that are not above become 0. An array of one float32: read when the kernel runs.
+        first: Number of the layer's first box among B, where several layers share the arrays; it has A·H·W boxes.
         nhwc: The output's memory has the channels innermost.
         stream: CUDA stream; None: the current one.
 
@@ -99,28 +145,38 @@ def decode_into(
         UsageError: the shapes do not fit each other.
     """
     n, c, h, w = output.shape
-    anchors = len(priors.array)
+    anchors, total = len(priors.array), boxes.shape[1]
     classes = c // anchors - 5
-    count = anchors * h * w
-    wanted = (n, count, 4), (n, classes, count)
-    if c % anchors or (tuple(boxes.shape), tuple(scores.shape)) != wanted:
+    wanted = (n, total, 4), (n, classes, total)
+    if c % anchors or (tuple(boxes.shape), tuple(scores.shape)) != wanted or not 0 <= first <= total - anchors * h * w:
         raise UsageError(
-            f"decode_into: an output {tuple(output.shape)} with {anchors} anchors needs boxes {wanted[0]} and scores "
-            f"{wanted[1]}, found {tuple(boxes.shape)} and {tuple(scores.shape)}."
+            f"decode_into: an output {tuple(output.shape)} with {anchors} anchors needs boxes (N, B, 4) and scores (N, "
+            f"{classes}, B) with B at least {first + anchors * h * w}, found {tuple(boxes.shape)} and {tuple(scores.shape)}."
         )
     _DECODE.launch(
-        output, priors, boxes, scores, anchors, classes, h, w, nhwc, background, new_coords, score_threshold,
+        output, priors, boxes, scores, *_limit(score_threshold, first, total, anchors, classes, h, w, nhwc, background, new_coords),
         threads=(h * w, anchors * (1 + classes), n), block=(64, 4), stream=stream,
     )  # fmt: skip
 
 
-def nms_into(boxes: Array, scores: Array, iou_threshold: float = 0.45, *, stream: Any = None) -> None:
-    """Suppress overlapping boxes, class by class, as `nms` does: of equal scores the earlier box wins.
+def nms_into(
+    boxes: Array,
+    scores: Array,
+    iou_threshold: float | Array = 0.45,
+    *,
+    found: Array | None = None,
+    counts: Array | None = None,
+    stream: Any = None,
+) -> None:
+    """Suppress overlapping boxes, class by class, as `nms` does.
 
     Args:
         boxes: (N, B, 4) float32: centre x, centre y, width, height.
-        scores: (N, classes, B) float32; what is suppressed becomes 0.
-        iou_threshold: Overlap above which the box with the lower score is suppressed, 0..1.
+        scores: (N, classes, B) float32; what is suppressed becomes negative.
+        iou_threshold: Overlap above which the box with the lower score is suppressed, 0..1. An array of one float32: read
+            when the kernel runs.
+        found: (N, classes·B) uint64; written: what stays, for `best_into`.
+        counts: (N,) int32, all 0; written: how many stay.
         stream: CUDA stream; None: the current one.
 
     Raises:
@@ -131,10 +187,37 @@ def nms_into(boxes: Array, scores: Array, iou_threshold: float = 0.45, *, stream
         raise UsageError(
             f"nms_into: expected boxes {(n, count, 4)} for scores {(n, classes, count)}, found {boxes.shape}."
         )
-    if not 0 <= iou_threshold <= 1:
+    if isinstance(iou_threshold, (int, float, np.floating)) and not 0 <= iou_threshold <= 1:
         raise UsageError(f"nms_into: iou_threshold: expected a number from 0 to 1, found {iou_threshold}.")
-    _NMS.launch(boxes, scores, classes, count, iou_threshold, threads=(256, classes, n), block=256, stream=stream)
+    _NMS.launch(
+        boxes, scores, found, counts, *_limit(iou_threshold, classes, count),
+        threads=(256, classes, n), block=256, stream=stream,
+    )  # fmt: skip
 
 
-def _step(old: int, new: int) -> float:
-    return float(np.float32(old - 1) / np.float32(new - 1)) if new > 1 else 0.0
+def best_into(
+    found: Array, counts: Array, boxes: Array, rows: Array, totals: Array, classes: int, *, stream: Any = None
+) -> None:
+    """The best boxes of each image, best first; of equal scores the earlier box, then the lower class.
+
+    Args:
+        found: Of `nms_into`.
+        counts: Of `nms_into`.
+        boxes: (N, B, 4) float32.
+        rows: (N, M, 6) float32; written: class, score, centre x, centre y, width, height of the best M boxes.
+        totals: (N,) int32; written: how many rows there are.
+        classes: Number of classes.
+        stream: CUDA stream; None: the current one.
+    """
+    n, most, _ = rows.shape
+    _BEST.launch(
+        found, counts, boxes, rows, totals, found.shape[1], classes, boxes.shape[1], most,
+        threads=(min(found.shape[1], _RANKING), n), stream=stream,
+    )  # fmt: skip
+
+
+def _limit(threshold: float | Array, *numbers: Any) -> tuple[Any, ...]:
+    """A kernel's last parameters: where the threshold lies, other numbers, the threshold."""
+    return (
+        (None, *numbers, threshold) if isinstance(threshold, (int, float, np.floating)) else (threshold, *numbers, 0.0)
+    )

@@ -12,31 +12,38 @@ from .._optional import require
 from ..errors import UsageError
 from .image import Image, check_image
 
-__all__ = ["MODES", "Letterboxed", "letterbox", "placement", "resize_darknet"]
+__all__ = ["MODES", "Letterboxed", "Placement", "letterbox", "place_photo", "resize_darknet", "thin_out"]
 
 Floats = npt.NDArray[np.float32]
 
 MODES = ("letterbox", "darknet", "stretch")
 _UNIT: Floats = (np.arange(256) / 255).astype(np.float32)
 _GREY = 0.5
-_SMOOTHED_FROM = 32767  # OpenCV's resize takes sides of at most 16 bits with a sign
+_SMOOTHED_FROM = 32767
 
 
-@dataclass(frozen=True, eq=False)
-class Letterboxed:
-    """A photo fitted into a network's input, with the way back.
+@dataclass(frozen=True)
+class Placement:
+    """Where a photo stands in a network's input, and the way back.
 
     Fields:
-        data: (3, H, W) float32, RGB, 0..1; 0.5 where the photo does not reach.
-        scale: Network pixels per photo pixel, (x, y).
-        offset: Where the photo's upper left corner lies in the input, (x, y), in network pixels.
-        original_size: (width, height) of the photo in pixels.
+        size: (width, height) of the input, in network pixels.
+        original_size: (width, height) of the photo, in its own pixels.
+        inner: (width, height) of the photo in the input.
+        corner: Its upper left corner there, (x, y).
+        offset: Where that corner lies for the way back, (x, y), in network pixels.
     """
 
-    data: Floats
-    scale: tuple[float, float]
-    offset: tuple[float, float]
+    size: tuple[int, int]
     original_size: tuple[int, int]
+    inner: tuple[int, int]
+    corner: tuple[int, int]
+    offset: tuple[float, float]
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """Network pixels per photo pixel, (x, y)."""
+        return self.inner[0] / self.original_size[0], self.inner[1] / self.original_size[1]
 
     def to_image(self, boxes: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
         """Map boxes of the network's input to the photo.
@@ -47,14 +54,45 @@ class Letterboxed:
         Returns:
             (B, 4) x1, y1, x2, y2 in pixels of the photo, clipped to it.
         """
-        height, width = self.data.shape[1:]
-        size, scale = np.array([width, height], np.float64), np.array(self.scale)
+        size, scale = np.array(self.size, np.float64), np.array(self.scale)
         values = np.asarray(boxes, np.float64).reshape(-1, 4)
         centre = (values[:, :2] * size - self.offset) / scale
         half = values[:, 2:] * size / scale / 2
         corners = np.stack([centre - half, centre + half], 1)
         clipped: npt.NDArray[np.float64] = np.clip(corners, 0, np.array(self.original_size, np.float64))
         return clipped.reshape(-1, 4)
+
+
+@dataclass(frozen=True, eq=False)
+class Letterboxed:
+    """A photo fitted into a network's input.
+
+    Fields:
+        data: (3, H, W) float32, RGB, 0..1; 0.5 where the photo does not reach.
+        placement: Where the photo stands in it.
+    """
+
+    data: Floats
+    placement: Placement
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """Network pixels per photo pixel, (x, y)."""
+        return self.placement.scale
+
+    @property
+    def offset(self) -> tuple[float, float]:
+        """Where the photo's upper left corner lies in the input, (x, y), in network pixels."""
+        return self.placement.offset
+
+    @property
+    def original_size(self) -> tuple[int, int]:
+        """(width, height) of the photo in pixels."""
+        return self.placement.original_size
+
+    def to_image(self, boxes: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
+        """Map boxes of the network's input to the photo; see `Placement.to_image`."""
+        return self.placement.to_image(boxes)
 
 
 def letterbox(image: Image, size: tuple[int, int], mode: str = "letterbox") -> Letterboxed:
@@ -75,22 +113,15 @@ def letterbox(image: Image, size: tuple[int, int], mode: str = "letterbox") -> L
         UsageError: the size or the mode make no sense.
     """
     image = check_image(image)
-    if mode not in MODES:
-        raise UsageError(f"letterbox: mode: expected one of {', '.join(MODES)}, found {mode!r}.", mode=mode)
-    if len(size) != 2 or min(size) < 1:
-        raise UsageError(f"letterbox: size: expected (width, height), both at least 1, found {size}.", size=size)
-    width, height = size
-    old_height, old_width = image.shape[:2]
-    (new_width, new_height), (x, y), offset = placement((old_width, old_height), (width, height), mode)
-    data = np.full((3, height, width), _GREY, np.float32)
+    placement = place_photo((image.shape[1], image.shape[0]), size, mode)
+    (x, y), (new_width, new_height) = placement.corner, placement.inner
+    data = np.full((3, size[1], size[0]), _GREY, np.float32)
     resize: Callable[[Image, int, int], Floats] = resize_darknet if mode == "darknet" else _resize_opencv
     data[:, y : y + new_height, x : x + new_width] = resize(image, new_width, new_height)
-    return Letterboxed(data, (new_width / old_width, new_height / old_height), offset, (old_width, old_height))
+    return Letterboxed(data, placement)
 
 
-def placement(
-    old: tuple[int, int], size: tuple[int, int], mode: str
-) -> tuple[tuple[int, int], tuple[int, int], tuple[float, float]]:
+def place_photo(old: tuple[int, int], size: tuple[int, int], mode: str = "letterbox") -> Placement:
     """Where a photo stands in a network's input.
 
     Args:
@@ -98,15 +129,27 @@ def placement(
         size: (width, height) of the input.
         mode: One of `MODES`.
 
-    Returns:
-        (width, height) there; its upper left corner; and the offset for the way back.
+    Raises:
+        UsageError: the size or the mode make no sense.
     """
+    if mode not in MODES:
+        raise UsageError(f"letterbox: mode: expected one of {', '.join(MODES)}, found {mode!r}.", mode=mode)
+    if len(size) != 2 or min(size) < 1:
+        raise UsageError(f"letterbox: size: expected (width, height), both at least 1, found {size}.", size=size)
     width, height = size
     inner = size if mode == "stretch" else _inner_size(old, size)
     x, y = (width - inner[0]) // 2, (height - inner[1]) // 2
     # darknet draws at whole pixels but maps boxes back by halves (correct_region_boxes in its src/region_layer.c)
     halves = ((width - inner[0]) / 2, (height - inner[1]) / 2)
-    return inner, (x, y), halves if mode == "darknet" else (float(x), float(y))
+    return Placement(size, old, inner, (x, y), halves if mode == "darknet" else (float(x), float(y)))
+
+
+def thin_out(image: Image) -> Image:
+    """Every n-th line and column of a photo that is too large for OpenCV's resize, which takes sides below 2^15."""
+    height, width = image.shape[:2]
+    if max(width, height) <= _SMOOTHED_FROM:
+        return image
+    return image[:: -(-height // _SMOOTHED_FROM), :: -(-width // _SMOOTHED_FROM)]
 
 
 def resize_darknet(image: Image, width: int, height: int) -> Floats:
@@ -150,9 +193,7 @@ def _corner_weights(old: int, new: int) -> tuple[npt.NDArray[np.int64], npt.NDAr
 
 def _resize_opencv(image: Image, width: int, height: int) -> Floats:
     cv2 = require("cv2", extra="vision", package="opencv-python-headless", feature="letterbox")
-    old_height, old_width = image.shape[:2]
-    if max(old_width, old_height) > _SMOOTHED_FROM:  # thin every line or column out first
-        image = image[:: -(-old_height // _SMOOTHED_FROM), :: -(-old_width // _SMOOTHED_FROM)]
+    image = thin_out(image)
     shrinks = width < image.shape[1] or height < image.shape[0]
     resized = cv2.resize(
         np.ascontiguousarray(image), (width, height), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
