@@ -19,12 +19,45 @@ __device__ __forceinline__ void store(__half* y, double value) {
     *y = __half(near);
 }
 
-// The exponentials of a softmax are needed twice: floats wait for the sum where the results will be, halves are made again.
-__device__ __forceinline__ float power(float number) { return __double2float_rn(exp(static_cast<double>(number))); }
-__device__ __forceinline__ void keep(float* y, float value) { *y = value; }
-__device__ __forceinline__ void keep(__half*, float) {}
-__device__ __forceinline__ float kept(const float* y, float) { return *y; }
-__device__ __forceinline__ float kept(const __half*, float number) { return power(number); }
+// v := e^v for some v <= 0, in double, rounded. On a device they are worked on together, without exp()'s branches, since one
+// alone waits for its own last step all the time. The doubles are as near to e^v as exp()'s: v = k ln 2 + r with
+// |r| <= ln 2 / 2, and Taylor's series for e^r.
+constexpr int BATCH = 5;
+
+__device__ __forceinline__ void powers(float (&v)[BATCH]) {
+#ifdef __CUDA_ARCH__
+    const double terms[] = {1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040,
+                            1.0 / 720,       1.0 / 120,      1.0 / 24,      1.0 / 6,      0.5,         1.0,      1.0};
+    double r[BATCH], sum[BATCH];
+    int k[BATCH];
+#pragma unroll
+    for (int i = 0; i < BATCH; ++i) {
+        const double x = fmax(static_cast<double>(v[i]), -150.0);  // below, the float is 0
+        k[i] = __double2int_rn(x * 1.4426950408889634);
+        r[i] = fma(static_cast<double>(k[i]), -1.9082149292705877e-10, fma(static_cast<double>(k[i]), -0.6931471803691238, x));
+        sum[i] = 1.0 / 6227020800.0;
+    }
+#pragma unroll
+    for (int term = 0; term < 13; ++term) {
+#pragma unroll
+        for (int i = 0; i < BATCH; ++i) sum[i] = fma(sum[i], r[i], terms[term]);
+    }
+#pragma unroll
+    for (int i = 0; i < BATCH; ++i) {
+        v[i] = __double2float_rn(sum[i] * __longlong_as_double(static_cast<long long>(1023 + k[i]) << 52));
+    }
+#else
+    for (float& value : v) value = __double2float_rn(exp(static_cast<double>(value)));
+#endif
+}
+
+// Values e .. e + BATCH - 1 of a softmax's exponentials; 0 from `end` on.
+template <typename T>
+__device__ __forceinline__ void exponentials(const T* x, long long step, int e, int end, float largest, float (&v)[BATCH]) {
+#pragma unroll
+    for (int i = 0; i < BATCH; ++i) v[i] = e + i < end ? static_cast<float>(x[(e + i) * step]) - largest : -150.0f;
+    powers(v);
+}
 
 template <typename T>
 __global__ void head(const T* __restrict__ x, T* __restrict__ y, const int* __restrict__ slots, int slot_count,
@@ -40,29 +73,36 @@ __global__ void head(const T* __restrict__ x, T* __restrict__ y, const int* __re
                              + static_cast<long long>(cell) * (nhwc ? channels : 1);
     x += origin;
     y += origin;
-    float largest = 0, share = 0;
     if ((kind & 3) == 2) {
-        float total = 0;
-        largest = static_cast<float>(x[begin * step]);
+        float largest = static_cast<float>(x[begin * step]), total = 0, v[BATCH];
+#pragma unroll 5
         for (int e = begin + 1; e < end; ++e) largest = fmaxf(largest, static_cast<float>(x[e * step]));
+        for (int e = begin; e < end; e += BATCH) {
+            exponentials(x, step, e, end, largest, v);
+#pragma unroll
+            for (int i = 0; i < BATCH; ++i) total = __fadd_rn(total, v[i]);
+        }
+        const float share = __fdiv_rn(1.0f, total);
+        for (int e = begin; e < end; e += BATCH) {
+            exponentials(x, step, e, end, largest, v);
+#pragma unroll
+            for (int i = 0; i < BATCH; ++i) {
+                if (e + i < end) y[(e + i) * step] = T(__fmul_rn(v[i], share));
+            }
+        }
+    } else {
         for (int e = begin; e < end; ++e) {
-            const float value = power(static_cast<float>(x[e * step]) - largest);
-            total = __fadd_rn(total, value);
-            keep(y + e * step, value);
+            const T value = x[e * step];
+            if (kind & 1) {
+                store(y + e * step, 1.0 / (1.0 + exp(-static_cast<double>(static_cast<float>(value)))));
+            } else {
+                y[e * step] = value;
+            }
         }
-        share = __fdiv_rn(1.0f, total);
     }
-    for (int e = begin; e < end; ++e) {
-        const T value = x[e * step];
-        T* const to = y + e * step;
-        const float number = static_cast<float>(value);
-        if ((kind & 3) == 1) {
-            store(to, 1.0 / (1.0 + exp(-static_cast<double>(number))));
-        } else if ((kind & 3) == 2) {
-            *to = T(__fmul_rn(kept(to, number - largest), share));
-        } else {
-            *to = value;
+    if (kind & 4) {
+        for (int e = begin; e < end; ++e) {
+            y[e * step] = T(__fadd_rn(__fmul_rn(static_cast<float>(y[e * step]), factor), summand));
         }
-        if (kind & 4) *to = T(__fadd_rn(__fmul_rn(static_cast<float>(*to), factor), summand));
     }
 }

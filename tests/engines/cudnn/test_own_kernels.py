@@ -146,8 +146,9 @@ def test_the_copy_engines_box_has_the_outputs_places(data):
     assert len(rows) == out
 
 
-def test_reorg_on_the_way_to_memory_is_darknets():
-    s, oh, ow, k, images = 2, 6, 10, 8, 2
+@pytest.mark.parametrize(("s", "oh", "ow", "k"), [(2, 6, 10, 8), (2, 26, 26, 8), (3, 6, 9, 18), (4, 8, 4, 16)])
+def test_reorg_on_the_way_to_memory_is_darknets(s, oh, ow, k):
+    images = 2
     y = np.random.default_rng(0).standard_normal((images, k, oh, ow)).astype(np.float32)
     written = np.zeros((images * oh * ow // s**2, k * s**2), np.float32)
     for pixel in range(images * oh * ow):
@@ -157,11 +158,11 @@ def test_reorg_on_the_way_to_memory_is_darknets():
             row_in, x = rest // ow, rest % ow
             along = row_in % s * ow + x
             j, column = along % s, along // s
-            line = f * (oh // s) + row_in // s
-            i, row, channel = line % s, line // s % oh, line // s // oh
-            place, small = row * ow + column, plane // (s * s)
-            target = ((i * s + j) * (k // (s * s)) + channel) * s * s + place // small
-            written[image * small + place % small, target] = y[image, f, row_in, x]
+            line, small = f % (s * s) * (oh // s) + row_in // s, plane // (s * s)
+            i, row = line % s, line // s
+            place, quarter = row * ow + column, sum(row * ow + column >= part * small for part in range(1, s * s))
+            target = ((i * s + j) * (k // (s * s)) + f // (s * s)) * s * s + quarter
+            written[image * small + place - quarter * small, target] = y[image, f, row_in, x]
     expected = Reorg(stride=s).compute(y).transpose(0, 2, 3, 1).reshape(written.shape)
     np.testing.assert_array_equal(written, expected)
 

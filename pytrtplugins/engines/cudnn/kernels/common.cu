@@ -126,15 +126,19 @@ __device__ __forceinline__ float load_residual(const ConvArgs& a, int pixel, int
 }
 
 // Where darknet's reorg puts a value: the image's channels are read again as channels of s * s fewer, larger planes. `s`
-// divides rows and columns, so that s rows of a channel are one line of such a plane.
+// divides rows and columns, so that s rows of a channel are one line of such a plane, and s * s channels are one plane.
 __device__ __forceinline__ char* reorg_place(const ConvArgs& a, int pixel, int filter) {
     constexpr int s = REORG > 0 ? REORG : 1;
     int const plane = a.oh * a.ow, image = pixel / plane, rest = pixel % plane, y = rest / a.ow, x = rest % a.ow;
     int const along = y % s * a.ow + x, j = along % s, column = along / s;
-    int const line = filter * (a.oh / s) + y / s, i = line % s, row = line / s % a.oh, channel = line / s / a.oh;
-    int const place = row * a.ow + column, small = plane / (s * s);
-    int const target = ((i * s + j) * (a.filters / (s * s)) + channel) * s * s + place / small;
-    return a.y + static_cast<long long>(image * small + place % small) * a.y_pitch + target * OUT_BYTES;
+    int const line = filter % (s * s) * (a.oh / s) + y / s, i = line % s, row = line / s;
+    int const small = plane / (s * s);
+    int place = row * a.ow + column, quarter = 0;
+#pragma unroll
+    for (int part = 1; part < s * s; ++part) quarter += place >= part * small;
+    place -= quarter * small;
+    int const target = ((i * s + j) * (a.filters / (s * s)) + filter / (s * s)) * s * s + quarter;
+    return a.y + static_cast<long long>(image * small + place) * a.y_pitch + target * OUT_BYTES;
 }
 
 // Where a value lies in [image][filter][pixel].
