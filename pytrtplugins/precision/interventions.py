@@ -39,6 +39,12 @@ class Intervention:
             precisions, layers={**precisions.layers, **self.layers}, scales={**precisions.scales, **self.scales}
         )
 
+    def parts(self) -> tuple[Intervention, ...]:
+        """What can be taken back by itself: each layer, or all of the scales."""
+        if self.scales:
+            return (self,)
+        return tuple(replace(self, layers={name: choice}) for name, choice in self.layers.items())
+
 
 def interventions(
     precisions: Precisions,
@@ -71,7 +77,7 @@ def interventions(
                 choice = held or LayerPrecision(base, "calibrator")
                 found.append(Intervention(f"scales of {algorithm}", {layer.name: choice}, scales))
     if base != "int8" and fresh and layer.node.op_type in _WEIGHTED:
-        found.append(_one("float32 with half weights", layer, LayerPrecision("fp32", "half-weights")))
+        found.append(_one("float32 sums, half weights", layer, LayerPrecision("fp32", "half-weights")))
     if fresh:
         found.append(_one("pin", layer, LayerPrecision("fp32", "pin")))
     parents = [member for member in layers if set(member.outputs) & set(layer.inputs) and member.name not in pinned]

@@ -36,6 +36,7 @@ def to_dict(result: SearchResult) -> dict[str, Any]:
         "facts": dict(result.facts),
         **{name: inf_to_text(getattr(result, name)) for name in numbers},
         "offenders": list(result.offenders),
+        "taken_back": [list(pair) for pair in result.taken_back],
         "layers": {
             name: {key: inf_to_text(value) for key, value in vars(layer).items()}
             for name, layer in result.precisions.layers.items()
@@ -105,6 +106,7 @@ def write_html(data: Mapping[str, Any], path: str | Path) -> None:
         _svg((8, 4.2), lambda figure: _draw_front(figure, data)),
         "<h2>What was tried</h2>",
         _steps_table(data),
+        _taken_back(data),
     ]
     page = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title><style>{_STYLE}</style>'
     write_atomic(path, (page + "\n".join(parts) + "</html>\n").encode())
@@ -129,6 +131,11 @@ def _steps_table(data: Mapping[str, Any]) -> str:
     ]  # fmt: skip
     head = ("layer", "own error", "intervention", "error with it", "µs more", "")
     return _table(head, rows) if rows else "<p>Nothing.</p>"
+
+
+def _taken_back(data: Mapping[str, Any]) -> str:
+    pairs = [html.escape(f"{layer} ({name})") for layer, name in data["taken_back"]]
+    return f"<p>Taken back in the end, since the outputs hold without: {', '.join(pairs)}.</p>" if pairs else ""
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

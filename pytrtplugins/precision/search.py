@@ -74,6 +74,7 @@ class SearchResult:
         precisions: The table, ready to be written, or given to `pytrtplugins.build`.
         offenders: Names of the layers that were out of tolerance by themselves, in the order of their treatment.
         steps: What was done.
+        taken_back: (layer, intervention) that the outputs hold without after all.
         before: Errors of all layers with every layer in low precision.
         after: The same with the precisions.
         final_before: Error of the outputs with every layer in low precision; 1 is the tolerance.
@@ -89,6 +90,7 @@ class SearchResult:
     precisions: Precisions
     offenders: tuple[str, ...]
     steps: tuple[Step, ...]
+    taken_back: tuple[tuple[str, str], ...]
     before: tuple[LayerError, ...]
     after: tuple[LayerError, ...]
     final_before: float
@@ -123,7 +125,7 @@ def search(
     Every layer is looked at in the network and alone, on the inputs that float32 gives it. The earliest that is out of
     tolerance alone is treated: each intervention is tried, and the one that lessens its error most per microsecond is
     kept. Where no layer is out of tolerance alone and the outputs still are, the layer with the largest own error is next. In
-    the end every intervention is taken back once: those without which the outputs hold too go.
+    the end every intervention is taken back once, scales too: those without which the outputs hold go.
 
     Args:
         network: The network.
@@ -197,7 +199,9 @@ class _Search:
         self.network, self.samples, self.tolerance, self.tables = network, samples, tolerance, tables
         self.judge, self.budget, self.latency, self.journal, self.advance = judge, budget, latency, journal, advance
         self.measurer = Measurer(network, samples, tolerance, 0)
-        self.now, self.runs = start, 0
+        self.start, self.now, self.runs = start, start, 0
+        self.kept: list[Intervention] = []  # in parts that can be taken back
+        self.taken_back: list[tuple[str, str]] = []
         self.steps: list[Step] = []
         self.offenders: list[str] = []
         self.exhausted: set[str] = set()
@@ -216,7 +220,7 @@ class _Search:
                 final = self._treat(layer, errors, final, alone)
                 errors = self._layers(self.now)
             if final <= 1:
-                final = self._give_back(final)
+                final = self._take_back(final)
         except _BudgetSpentError:
             reason = f"{self.budget.max_runs} evaluations are spent"
             final, _ = self._evaluate(self.now, counted=False)
@@ -226,8 +230,8 @@ class _Search:
         table = replace(self.now, facts={**facts, "error_before": final_before, "error": final,
                                          "latency_us": latency, "runs": self.runs})  # fmt: skip
         return SearchResult(
-            table, tuple(self.offenders), tuple(self.steps), tuple(before), tuple(after), final_before, final,
-            self._latency(start), latency, fp32, self.runs, final <= 1, reason or "the outputs hold", facts,
+            table, tuple(self.offenders), tuple(self.steps), tuple(self.taken_back), tuple(before), tuple(after),
+            final_before, final, self._latency(start), latency, fp32, self.runs, final <= 1, reason or "the outputs hold", facts,
         )  # fmt: skip
 
     def _next(self, errors: Sequence[LayerError]) -> tuple[Layer | None, bool]:
@@ -246,7 +250,7 @@ class _Search:
 
     def _treat(self, layer: Layer, errors: Sequence[LayerError], final: float, alone: bool) -> float:
         own, total = next((error.own, error.total) for error in errors if error.name == layer.name)
-        if alone:
+        if alone and layer.name not in self.offenders:
             self.offenders.append(layer.name)
         before = total if alone else final
         cost_before = self._latency(self.now)
@@ -297,18 +301,20 @@ class _Search:
             )
             for name, choice in option.layers.items()
         }
-        self.now = replace(option, layers=noted).apply(self.now)
+        self.kept += replace(option, layers=noted).parts()
+        self.now = _applied(self.start, self.kept)
 
-    def _give_back(self, final: float) -> float:
+    def _take_back(self, final: float) -> float:
         """Take interventions back, the last first, where the outputs hold without them."""
-        for name in reversed(list(self.now.layers)):
-            if self.now.layers[name].precision != "fp32":
-                continue
-            without = replace(self.now, layers={key: value for key, value in self.now.layers.items() if key != name})
-            outcome, _ = self._evaluate(without)
+        for part in reversed(self.kept):
+            fewer = [other for other in self.kept if other is not part]
+            without = _applied(self.start, fewer)
+            outcome = final if _key(without) == _key(self.now) else self._evaluate(without)[0]
             if outcome <= 1:
-                _log.info("%s: not needed after all", name)
-                self.now, final = without, outcome
+                (layer,) = part.layers
+                _log.info("%s: %s: not needed after all", layer, part.name)
+                self.taken_back.append((layer, part.name))
+                self.kept, self.now, final = fewer, without, outcome
         return final
 
     def _evaluate(
@@ -362,6 +368,12 @@ class _Search:
             return self.network.latency_us(engine, self.samples[0])
 
         return float(self.journal.get(f"latency {exact} {_key(precisions)}", measure))
+
+
+def _applied(start: Precisions, kept: Sequence[Intervention]) -> Precisions:
+    for part in kept:
+        start = part.apply(start)
+    return start
 
 
 def _capped(error: float) -> float:

@@ -8,6 +8,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import pytrtplugins as ptp
+from pytrtplugins.engines.reference.half_sums import matmul_half
+from pytrtplugins.errors import UsageError
 from pytrtplugins.passes import prepare
 from pytrtplugins.passes.half import to_half
 from pytrtplugins.tensor import DType
@@ -94,3 +96,31 @@ def test_weights_beyond_float16_become_infinite_where_that_is_wanted():
     model = prepare(sum_net(np.float32([[1e6]])))
     half = to_half(model, DType.FLOAT16, refuse_overflow=False)
     assert run(half, {"x": np.ones((1, 1), np.float32)}, "fp16")["y"].item() == np.inf
+
+
+def test_sums_in_float16_are_rounded_after_every_sixteen_products():
+    rng = np.random.default_rng(0)
+    left, right = rng.normal(size=(3, 40)), rng.normal(size=(40, 5))
+    expected = np.zeros((3, 5), np.float16)
+    for first in (0, 16, 32):
+        expected = (expected + left[:, first : first + 16] @ right[first : first + 16]).astype(np.float16)
+    np.testing.assert_array_equal(matmul_half(left, right), expected)
+
+
+def test_sums_are_float16_where_the_setting_says_so():
+    """2,048 + 1 + 1: float16 has no odd numbers there."""
+    x = np.zeros((1, 48), np.float32)
+    x[:, :16], x[:, 16], x[:, 32] = 128, 1, 1
+    found = {}
+    for sums in ("float32", "float16"):
+        engine = ptp.build(
+            sum_net(np.ones((48, 1), np.float32)), engine="reference", precision="fp16", settings={"sums": sums}
+        )
+        with engine.create_context() as context:
+            found[sums] = context.run({"x": x})["y"].item()
+    assert found == {"float32": 2050, "float16": 2048}
+
+
+def test_other_sums_are_refused():
+    with pytest.raises(UsageError, match="sums: expected float32 or float16, found 'bf16'"):
+        ptp.build(conv_net(), engine="reference", precision="fp16", settings={"sums": "bf16"})

@@ -65,6 +65,20 @@ def outlier_activations():
     return prepare(model)
 
 
+def long_sums():
+    """Six channels that conv3 reads cancel in its sums, where they are thousands of times what the other two leave."""
+    model = chain()
+    for name in ("conv2_w", "conv2_b"):
+        edit(model, name, lambda array: array.__setitem__(slice(3, 6), array[:3]))
+
+    def plant(w):
+        w[:, :3] *= 5000
+        w[:, 3:6] = -w[:, :3]
+
+    edit(model, "conv3_w", plant)
+    return prepare(model)
+
+
 def cancelling():
     """left and right nearly cancel in add: what remains is a thousandth of either."""
     net = Net(size=10, seed=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -85,6 +86,20 @@ def test_int8_is_searched_on_photos(pytrt, tmp_path):
     assert code == 0
     assert "conv3: int8, per-channel: own error" in out
     assert ptp.build("net.onnx", engine="cpu", precision="p.yaml").precision == "int8"
+
+
+def test_the_seed_chooses_the_samples_and_a_journal_of_another_seed_is_not_used(pytrt, tmp_path):
+    write(tmp_path, cancelling(), 6)
+    common = ("precision", "search", "net.onnx", "--engine", "reference", "--data", "data", "--tolerance", "cosine=0.9995",
+              "--limit", "2")  # fmt: skip
+    for name, seed in (("one", 1), ("again", 1), ("other", 2)):
+        assert pytrt(*common, "--seed", seed, "-o", f"{name}.yaml")[0] == 0
+    one, again, other = (Path(f"{name}.json").read_text() for name in ("one", "again", "other"))
+    assert one == again
+    assert one != other
+    Path("other.journal").write_text(json.dumps({"identity": {"seed": 1}, "results": {"layers": []}}))
+    assert pytrt(*common, "--seed", 2, "-o", "other.yaml")[0] == 0
+    assert Path("other.json").read_text() == other
 
 
 def test_exit_code_1_where_the_budget_is_too_small(pytrt, tmp_path):

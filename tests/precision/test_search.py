@@ -6,11 +6,19 @@ import numpy as np
 import pytest
 
 import pytrtplugins as ptp
-from pytrtplugins.calibration import MinMaxCalibrator
+from pytrtplugins.calibration import CalibrationTable, MinMaxCalibrator
 from pytrtplugins.engines import calibrate
 from pytrtplugins.errors import NoDataError, PrecisionError, UsageError
 from pytrtplugins.precision import Budget, Network, parse_tolerance, search
-from tests.precision.planted import cancelling, chain, outlier_activations, outlier_weights, overflowing, samples
+from tests.precision.planted import (
+    cancelling,
+    chain,
+    long_sums,
+    outlier_activations,
+    outlier_weights,
+    overflowing,
+    samples,
+)
 
 COSINE = parse_tolerance("cosine=0.9995")
 
@@ -19,8 +27,8 @@ def scales(model):
     return {"minmax": calibrate(model, MinMaxCalibrator(samples(model)), engine="reference", progress=False)}
 
 
-def run(model, precision="fp16", tolerance=COSINE, engine="reference", **more):
-    return search(Network(model, engine), samples(model), tolerance, precision, **more)
+def run(model, precision="fp16", tolerance=COSINE, engine="reference", settings=None, **more):
+    return search(Network(model, engine, settings=settings), samples(model), tolerance, precision, **more)
 
 
 def run_int8(model, tolerance, **more):
@@ -53,6 +61,46 @@ def test_a_cancellation_after_a_residual_addition():
     assert max(own for name, own in alone.items() if name != "add") < 1
     behind = {error.name: error.total for error in result.before}
     assert min(behind["scaled"], behind["after"]) > 1  # they inherit it, and are not named
+
+
+def test_sums_that_cancel_are_taken_in_float32_where_the_engine_sums_in_float16():
+    result = run(long_sums(), settings={"sums": "float16"})
+    assert result.offenders == ("conv3",)
+    assert result.holds
+    assert {name: layer.strategy for name, layer in result.precisions.layers.items()} == {"conv3": "half-weights"}
+    assert dict(run(long_sums()).precisions.layers) == {}  # with sums in float32 nothing is wrong
+
+
+def test_what_helps_most_per_microsecond_is_kept():
+    (step,) = run(long_sums(), settings={"sums": "float16"}).steps
+    tried = {name: (error, cost) for name, error, cost in step.tried}
+    assert set(tried) == {"float32 sums, half weights", "pin", "pin with parents"}
+    assert all(error <= 1 for error, _ in tried.values())
+    assert tried["pin with parents"][0] <= tried["pin"][0] < tried[step.action][0]  # others help more,
+    assert tried[step.action][1] < tried["pin"][1] < tried["pin with parents"][1]  # and cost more
+
+
+def test_scales_that_are_not_needed_are_given_back_too():
+    """conv2 and conv4 are out of tolerance with coarse scales; the outputs hold once conv4's are good."""
+    model = chain()
+    good = scales(model)["minmax"]
+    coarse = CalibrationTable(
+        {**good, "conv1_leaky": good["conv1_leaky"] * 16, "conv3_leaky": good["conv3_leaky"] * 100}
+    )
+    exact = [outputs(ptp.build(model, engine="reference"), x) for x in samples(model)]
+
+    def judge(engine):
+        loose = parse_tolerance("cosine=0.995")
+        return max(loose.error(outputs(engine, x), y) for x, y in zip(samples(model), exact, strict=True))
+
+    tables = {"coarse": coarse, "minmax": good}
+    result = run(model, "int8", parse_tolerance("map50=0.005"), tables=tables, judge=judge)
+    assert result.offenders[:2] == ("conv2", "conv4")
+    assert [step.action for step in result.steps[:2]] == ["scales of minmax"] * 2
+    assert result.holds
+    assert ("conv2", "scales of minmax") in result.taken_back
+    assert set(result.precisions.layers) == {"conv4"}
+    assert result.precisions.scales == {**coarse, "conv3_leaky": good["conv3_leaky"]}
 
 
 def test_an_outlier_among_weights_that_share_a_scale():

@@ -11,13 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ..._optional import require
-from ...errors import BuildError
+from ...errors import BuildError, UsageError
 from ...onnx_node import from_node, is_plugin_node, node_attributes
 from ...passes.half import HALF_TYPES, to_half
 from ...plugin import Plugin
 from ..base import Arrays, Availability, BuildOptions, Engine, ExecutionContext
 from ..plugin_runner import PluginRunner
 from .half import half_type, is_half, run_wide
+from .half_sums import HALF_SUM_OPS
 from .ops import KNOWN_VALUES, OPS
 from .windows import convolve
 
@@ -59,13 +60,21 @@ class ReferenceEngine(Engine):
 
     FP16 and BF16 are those of a GPU: every tensor is stored in 16 bits, and layers compute in float32 or better, rounding once.
     They serve to find what rounding does to a network; they are no faster.
+
+    Settings: ``sums``, ``"float32"`` by default; ``"float16"``: convolutions and matrix products of float16 numbers sum in float16,
+    as GPU kernels may that do not ask for more.
     """
 
     name: ClassVar[str] = "reference"
     precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16", "fp16", "int8")
+    settings: ClassVar[tuple[str, ...]] = ("sums",)
 
     def __init__(self, model: onnx.ModelProto, options: BuildOptions) -> None:
         super().__init__(model, options)
+        sums = options.settings.get("sums", "float32")
+        if sums not in ("float32", "float16"):
+            raise UsageError(f"engine 'reference': sums: expected float32 or float16, found {sums!r}", setting="sums")
+        self._float16_ops = {**OPS, **HALF_SUM_OPS} if sums == "float16" else OPS
         numpy_helper = require("onnx.numpy_helper", extra="onnx", feature="engine 'reference'")
         _check_opset(model)
         model = _without_functions(model)
@@ -127,11 +136,19 @@ class ReferenceContext(ExecutionContext):
                 outputs = [_integer_convolution(step.attributes, *given)]
             else:
                 with np.errstate(all="ignore"):  # infinities and NaN are results like others
-                    outputs = _computed(step, [_dense(value) for value in given])
+                    outputs = self._computed(step, [_dense(value) for value in given])
             tensors.update(zip(step.node.output, outputs, strict=False))  # optional outputs may be left out
             for name in step.last_use:
                 del tensors[name]
         return {desc.name: np.array(_dense(tensors[desc.name])) for desc in self.engine.outputs}
+
+    def _computed(self, step: _Step, given: list[Any]) -> list[Any]:
+        name, half = step.node.op_type, half_type(given)
+        if half is not None:
+            function = (self.engine._float16_ops if half == np.float16 else OPS)[name]
+            return run_wide(function, step.attributes, given, keeps_type=name != "Cast")
+        result = OPS[name](step.attributes, *given)
+        return result if isinstance(result, list) else [result]
 
     def _close(self) -> None:
         for runner in self._runners.values():
@@ -213,14 +230,6 @@ def _dense(value: Any) -> Any:
     if isinstance(value, _Codes):
         return OPS["DequantizeLinear"]({"axis": value.axis}, value.codes, value.scale, value.zero)
     return value
-
-
-def _computed(step: _Step, given: list[Any]) -> list[Any]:
-    function = OPS[step.node.op_type]
-    if half_type(given) is not None:
-        return run_wide(function, step.attributes, given, keeps_type=step.node.op_type != "Cast")
-    result = function(step.attributes, *given)
-    return result if isinstance(result, list) else [result]
 
 
 def _integer_convolution(a: dict[str, Any], x: _Codes, weight: _Codes, bias: Array | None = None) -> Array:

@@ -22,14 +22,14 @@ def _wide(x: Array) -> Array:
     return x.astype(np.float64) if x.dtype.kind == "f" else x
 
 
-def _gemm(a: Attributes, x: Array, y: Array, bias: Array | None = None) -> Array:
+def _gemm(a: Attributes, x: Array, y: Array, bias: Array | None = None, matmul: Any = np.matmul) -> Array:
     left, right = (x.T if a.get("transA") else x), (y.T if a.get("transB") else y)
-    product: Array = a.get("alpha", 1.0) * np.matmul(_wide(left), _wide(right))
+    product: Array = a.get("alpha", 1.0) * matmul(_wide(left), _wide(right))
     return (product if bias is None else product + a.get("beta", 1.0) * _wide(bias)).astype(x.dtype)
 
 
-def _matmul(a: Attributes, x: Array, y: Array) -> Array:
-    return np.asarray(np.matmul(_wide(x), _wide(y)), x.dtype)
+def _matmul(a: Attributes, x: Array, y: Array, matmul: Any = np.matmul) -> Array:
+    return np.asarray(matmul(_wide(x), _wide(y)), x.dtype)
 
 
 def _einsum(a: Attributes, *values: Array) -> Array:

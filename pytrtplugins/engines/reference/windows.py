@@ -30,7 +30,9 @@ def windows(x: Array, kernel: Sequence[int], a: Attributes, fill: float) -> Arra
     return result
 
 
-def convolve(x: Array, weight: Array, a: Attributes, fill: float = 0.0) -> Array:
+def convolve(
+    x: Array, weight: Array, a: Attributes, fill: float = 0.0, matmul: Callable[[Array, Array], Array] = np.matmul
+) -> Array:
     """Sums of products in float64: exact for integers below 2⁵³, and for float32 rounded once, at the end.
 
     Args:
@@ -38,6 +40,7 @@ def convolve(x: Array, weight: Array, a: Attributes, fill: float = 0.0) -> Array
         weight: [M, C / groups, kh, kw].
         a: The ONNX attributes of Conv.
         fill: Value of the border, the zero point where x holds codes.
+        matmul: The product of matrices in float64.
 
     Returns:
         [N, M, oh, ow], float64, no bias.
@@ -49,7 +52,7 @@ def convolve(x: Array, weight: Array, a: Attributes, fill: float = 0.0) -> Array
         views = windows(image[None], kernel, a, fill)[0]
         out = views.shape[1 + len(kernel) :]
         columns = views.reshape(groups, rows.shape[2], -1).astype(np.float64)
-        outputs.append(np.matmul(rows, columns).reshape(weight.shape[0], *out))
+        outputs.append(matmul(rows, columns).reshape(weight.shape[0], *out))
     return np.stack(outputs)
 
 
@@ -124,8 +127,8 @@ def _with_bias(sums: Array, bias: Array | None, dtype: np.dtype[Any]) -> Array:
     return (sums if bias is None else sums + bias.reshape(per_filter)).astype(dtype)
 
 
-def _conv(a: Attributes, x: Array, weight: Array, bias: Array | None = None) -> Array:
-    return _with_bias(convolve(x, weight, a), bias, x.dtype)
+def _conv(a: Attributes, x: Array, weight: Array, bias: Array | None = None, matmul: Any = np.matmul) -> Array:
+    return _with_bias(convolve(x, weight, a, matmul=matmul), bias, x.dtype)
 
 
 def _conv_transpose(a: Attributes, x: Array, weight: Array, bias: Array | None = None) -> Array:
