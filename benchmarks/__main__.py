@@ -1,15 +1,18 @@
-"""Run the benchmarks and write docs/benchmarks.md with its chart."""
+"""Run the benchmarks and write docs/benchmarks.md with its charts."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from .report import write
+from . import report
+from .gpu import report as gpu_report
 
 ROOT = Path(__file__).parents[1]
 
@@ -21,29 +24,51 @@ def main() -> int:
         description=__doc__,
         epilog="BENCHMARK_THREADS sets the number of threads; DARKNET_LIBRARY the darknet to race; BENCHMARK_CFG the network.",
     )
-    parser.add_argument(
-        "--name", default="this-machine", help="heading of the table in docs/benchmarks.md (default: %(default)s)"
-    )
+    parser.add_argument("--gpu", action="store_true", help="race engine cudnn and its peers on this machine's GPU")
+    parser.add_argument("--name", help="heading of the tables in docs/benchmarks.md (default: this-machine, gpu)")
     parser.add_argument(
         "--docs", type=Path, default=ROOT / "docs", help="folder of benchmarks.md (default: %(default)s)"
     )
-    parser.add_argument("-k", default="", metavar="WORDS", help="only runners that match, as in pytest -k")
+    parser.add_argument("-k", default="", metavar="WORDS", help="only rows that match, as in pytest -k")
+    parser.add_argument(
+        "--seconds", type=float, help="with --gpu: begin no row later; the record says which were left out"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="keep the record in this file too")
+    parser.add_argument(
+        "--record", type=Path, nargs="+", metavar="FILE",
+        help="run nothing: write the report of such files, made perhaps on another machine; with --gpu several are joined",
+    )  # fmt: skip
     arguments = parser.parse_args()
+    name = arguments.name or ("gpu" if arguments.gpu else "this-machine")
     with tempfile.TemporaryDirectory() as folder:
-        record = Path(folder) / "record.json"
-        options = [
-            str(ROOT / "benchmarks"),
-            f"--benchmark-json={record}",
-            "--benchmark-columns=median,min,rounds",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-        ]
-        code = pytest.main([*options, *(["-k", arguments.k] if arguments.k else [])])
-        if record.exists() and record.stat().st_size:
-            write(record, arguments.name, arguments.docs)
-            print(f"written: {arguments.docs / 'benchmarks.md'}")
-    return int(code)
+        records, code = arguments.record, 0
+        if not records:
+            records = [Path(folder) / "record.json"]
+            code = run(records[0], arguments.gpu, arguments.k, arguments.seconds)
+            if not records[0].exists() or not records[0].stat().st_size:
+                return code
+            if arguments.json:
+                shutil.copyfile(records[0], arguments.json)
+        (gpu_report if arguments.gpu else report).write(records, name, arguments.docs)
+    print(f"written: {arguments.docs / 'benchmarks.md'}")
+    return code
+
+
+def run(record: Path, gpu: bool, words: str, seconds: float | None) -> int:
+    """Run the rows; gives pytest's exit code."""
+    if seconds is not None:
+        os.environ["BENCHMARK_SECONDS"] = str(seconds)
+    options = [
+        str(ROOT / "benchmarks" / ("gpu" if gpu else "test_yolov2.py")),
+        f"--benchmark-json={record}",
+        "--benchmark-columns=median,min,rounds",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-W",
+        "default",
+    ]
+    return int(pytest.main([*options, *(["-k", words] if words else [])]))
 
 
 if __name__ == "__main__":

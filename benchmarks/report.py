@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import math
 import platform
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,9 +91,9 @@ def chart(record: dict[str, Any], path: Path) -> None:
     pyplot.close(figure)
 
 
-def write(record_path: Path, name: str, docs: Path) -> None:
-    """Put the table between its markers in docs/benchmarks.md, and the chart into docs/images."""
-    record = json.loads(record_path.read_text())
+def write(records: Sequence[Path], name: str, docs: Path) -> None:
+    """Put the table of the first record between its markers in docs/benchmarks.md, and the chart into docs/images."""
+    record = json.loads(records[0].read_text())
     image = docs / "images" / f"benchmark-{name}.png"
     image.parent.mkdir(parents=True, exist_ok=True)
     chart(record, image)

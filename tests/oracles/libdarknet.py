@@ -167,6 +167,9 @@ class LibDarknet:
     Args:
         library: Path of libdarknet.so; by default `DARKNET_LIBRARY`, then Debian's.
 
+    Attributes:
+        on_gpu: Whether it was built for a GPU.
+
     Raises:
         DarknetUnavailableError: it cannot be used on this machine.
     """
@@ -174,6 +177,7 @@ class LibDarknet:
     def __init__(self, library: str | Path | None = None) -> None:
         self.path = Path(library or os.environ.get("DARKNET_LIBRARY", DEFAULT_LIBRARY)).resolve()
         self._shim = _declare(ctypes.CDLL(str(_compile(self.path))))
+        self.on_gpu = bool(_options(self.path))
         self._libc = ctypes.CDLL(None)
 
     def load(self, cfg: str | Path, weights: str | Path | None = None, batch: int = 1) -> DarknetNetwork:

@@ -1,0 +1,93 @@
+"""Small networks that have what YOLOv2 lacks: branches of 1x1 convolutions, a residual addition, layers that do nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from pytrtplugins.decompose import infer_shapes
+
+
+class _Net:
+    def __init__(self, channels: int, side: int) -> None:
+        self.random, self.nodes, self.arrays = np.random.default_rng(0), [], []
+        self.channels = {"x": channels}
+        self.input = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", channels, side, side])
+
+    def conv(self, x: str, filters: int, size: int = 1, relu: bool = True) -> str:
+        """A convolution that keeps the size; its weights keep the values' size too."""
+        inputs = self.channels[x] * size**2
+        weights = self.random.standard_normal((filters, self.channels[x], size, size)) * (2 / inputs) ** 0.5
+        name = f"conv{len(self.nodes)}"
+        self.arrays += [
+            numpy_helper.from_array(weights.astype(np.float32), f"{name}.w"),
+            numpy_helper.from_array(self.random.standard_normal(filters).astype(np.float32) / 10, f"{name}.b"),
+        ]
+        y = self.node("Conv", [x, f"{name}.w", f"{name}.b"], filters, kernel_shape=[size] * 2, pads=[size // 2] * 4)
+        return self.node("Relu", [y], filters) if relu else y
+
+    def node(self, kind: str, inputs: list[str], channels: int, **attributes: object) -> str:
+        """Any node; gives its output's name."""
+        output = f"{kind.lower()}{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, inputs, [output], output, **attributes))
+        self.channels[output] = channels
+        return output
+
+    def model(self, output: str) -> onnx.ModelProto:
+        """The whole, with all shapes."""
+        found = helper.make_tensor_value_info(output, TensorProto.FLOAT, None)
+        graph = helper.make_graph(self.nodes, "block", [self.input], [found], self.arrays)
+        return infer_shapes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+
+
+def inception() -> onnx.ModelProto:
+    """GoogLeNet's first inception block, 192 x 28 x 28."""
+    net = _Net(192, 28)
+    pooled = net.node("MaxPool", ["x"], 192, kernel_shape=[3, 3], strides=[1, 1], pads=[1, 1, 1, 1])
+    parts = [
+        net.conv("x", 64),
+        net.conv(net.conv("x", 96), 128, 3),
+        net.conv(net.conv("x", 16), 32, 5),
+        net.conv(pooled, 32),
+    ]
+    return net.model(net.node("Concat", parts, 256, axis=1))
+
+
+def bottleneck() -> onnx.ModelProto:
+    """ResNet-50's second bottleneck block, 256 x 56 x 56."""
+    net = _Net(256, 56)
+    narrow = net.conv(net.conv(net.conv("x", 64), 64, 3), 256, relu=False)
+    return net.model(net.node("Relu", [net.node("Add", [narrow, "x"], 256)], 256))
+
+
+def idle() -> onnx.ModelProto:
+    """The same with identities behind its convolutions, as training leaves them."""
+    net = _Net(256, 56)
+    x = net.node("Identity", [net.conv("x", 64)], 64)
+    x = net.node("Identity", [net.conv(x, 64, 3)], 64)
+    narrow = net.node("Identity", [net.conv(x, 256, relu=False)], 256)
+    return net.model(net.node("Relu", [net.node("Add", [narrow, "x"], 256)], 256))
+
+
+@dataclass(frozen=True)
+class Block:
+    """A network.
+
+    Attributes:
+        model: Makes it.
+        dims: Of its input, for one image.
+    """
+
+    model: Callable[[], onnx.ModelProto]
+    dims: tuple[int, ...]
+
+
+BLOCKS = {
+    "inception block": Block(inception, (1, 192, 28, 28)),
+    "bottleneck": Block(bottleneck, (1, 256, 56, 56)),
+    "bottleneck with identities": Block(idle, (1, 256, 56, 56)),
+}

@@ -1,0 +1,98 @@
+"""What the race shares: the GPU, the network, the baseline of each batch, the time limit, and what the record says of all rows."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from pytrtplugins.engines import availability
+
+from .ceilings import machine
+from .clock import Clock
+from .runners import BASELINE, Running
+from .subject import Subject, make_subject
+
+_BEGUN = time.monotonic()
+_FACTS, _LEFT_OUT = pytest.StashKey[dict[str, Any]](), pytest.StashKey[list[str]]()
+Baselines = Callable[[str, Callable[[], Running]], Running]
+
+
+@pytest.fixture(scope="session")
+def cupy(pytestconfig: pytest.Config) -> Any:
+    reason = next(each.reason for each in availability() if each.name == "cudnn")
+    if reason:
+        pytest.skip(reason)
+    return pytest.importorskip("cupy")
+
+
+@pytest.fixture(scope="session")
+def clock(cupy: Any, pytestconfig: pytest.Config) -> Clock:
+    """The clock; the machine is measured with it first."""
+    made = Clock(cupy)
+    pytestconfig.stash[_FACTS] = machine(cupy, made)
+    return made
+
+
+@pytest.fixture(scope="session")
+def subject(cupy: Any, tmp_path_factory: pytest.TempPathFactory) -> Subject:
+    try:
+        return make_subject(tmp_path_factory.mktemp("yolov2"))
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def baselines() -> Iterator[Baselines]:
+    """What rounds are paired with: made once by name, closed at the end."""
+    made: dict[str, Running] = {}
+
+    def find(name: str, make: Callable[[], Running]) -> Running:
+        if name not in made:
+            made[name] = make()
+        return made[name]
+
+    yield find
+    for running in made.values():
+        running.close()
+
+
+@pytest.fixture
+def baseline(subject: Subject, clock: Clock, baselines: Baselines) -> Callable[[int], Running]:
+    """The race's baseline for a batch."""
+    return lambda batch: baselines(f"race {batch}", lambda: BASELINE.make(subject, clock, batch))
+
+
+@pytest.fixture(autouse=True)
+def in_time() -> None:
+    """Skip what would begin after the limit."""
+    limit = float(os.environ.get("BENCHMARK_SECONDS", "inf"))
+    if time.monotonic() - _BEGUN > limit:
+        pytest.skip(f"the limit of {limit:.0f} s was reached")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_LEFT_OUT] = []
+    config.pluginmanager.register(_LeftOut(config.stash[_LEFT_OUT]))
+
+
+class _LeftOut:
+    """Notes the rows without figures, with the reason."""
+
+    def __init__(self, rows: list[str]) -> None:
+        self.rows = rows
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        row = report.nodeid.partition("[")[2].rstrip("]")
+        if report.skipped and isinstance(report.longrepr, tuple):
+            self.rows.append(f"{row}: {report.longrepr[2].removeprefix('Skipped: ')}")
+        elif report.failed:
+            self.rows.append(f"{row}: {report.longreprtext.strip().splitlines()[-1]}")
+
+
+def pytest_benchmark_update_json(config: pytest.Config, benchmarks: list[Any], output_json: dict[str, Any]) -> None:
+    output_json["gpu"] = config.stash.get(_FACTS, {})
+    output_json["left_out"] = config.stash[_LEFT_OUT]

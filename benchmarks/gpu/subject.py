@@ -1,0 +1,99 @@
+"""The network, its photos, and what every runner has to find on them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+import pytrtplugins as ptp
+from darknet2caffe import read_network, to_onnx, write_darknet
+from pytrtplugins.calibration import CalibrationTable, MinMaxCalibrator
+from pytrtplugins.engines import availability, calibrate
+from pytrtplugins.models.heads import Head, read_heads
+from pytrtplugins.passes import prepare
+from pytrtplugins.vision import nms
+
+CFG = Path("/usr/share/darknet/cfg/yolov2-voc.cfg")
+SIZE = (416, 416)
+BATCHES = (1, 8, 32)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is raced.
+
+    Attributes:
+        folder: With yolov2-voc.cfg and .weights, darknet's files.
+        model: The network as ONNX, with plugin nodes, for any batch.
+        one: The same for one image.
+        table: Scales for INT8.
+        photos: As many as the largest batch, (N, 3, H, W) float32 in 0..1.
+        head: The region layer's values for them, from a CPU.
+        layer: What decodes them.
+        threshold: Score that some boxes exceed, none of them by a hair.
+    """
+
+    folder: Path
+    model: onnx.ModelProto
+    one: onnx.ModelProto
+    table: CalibrationTable = field(repr=False)
+    photos: np.ndarray = field(repr=False)
+    head: np.ndarray = field(repr=False)
+    layer: Head
+    threshold: float
+
+    def boxes(self, head: np.ndarray) -> np.ndarray:
+        """Rows of image, class, score, and the box in 0..1, after suppression, the best first in each image."""
+        boxes, scores = self.layer.decode(np.asarray(head, np.float32).reshape(-1, *self.head.shape[1:]), SIZE)
+        rows = []
+        for image, (places, values) in enumerate(zip(boxes, scores, strict=True)):
+            kept = nms(places, np.where(values > self.threshold, values, 0).astype(np.float32))
+            rows += [(image, k, kept[b, k], *places[b]) for b, k in np.argwhere(kept)]
+        return np.array(sorted(rows, key=lambda row: (row[0], -row[2])), np.float32).reshape(-1, 7)
+
+    def same_boxes(self, head: np.ndarray) -> bool:
+        """Whether a head of the first images gives the same boxes as the CPU's: classes, scores and corners."""
+        found, wanted = self.boxes(head), self.boxes(self.head[: np.size(head) // self.head[0].size])
+        return found.shape == wanted.shape and all(_is_in(row, wanted) for row in found)
+
+
+def make_subject(folder: Path) -> Subject:
+    """Draw weights and photos, calibrate, and compute the head on the CPU.
+
+    Raises:
+        FileNotFoundError: there is no cfg.
+    """
+    cfg = Path(os.environ.get("BENCHMARK_CFG", CFG))
+    if not cfg.exists():
+        raise FileNotFoundError(f"{cfg} is missing (apt-get install darknet, or set BENCHMARK_CFG)")
+    network = read_network(cfg).with_random_weights(seed=0)
+    write_darknet(network, folder / "yolov2-voc.cfg", folder / "yolov2-voc.weights")
+    coarse = np.random.default_rng(1).random((max(BATCHES), 3, 13, 13), dtype=np.float32)
+    photos = np.ascontiguousarray(np.kron(coarse, np.ones((1, 1, 32, 32), np.float32)))
+    one = prepare(to_onnx(network))
+    cpu = next(each.name for each in availability() if not each.reason and each.name != "cudnn")
+    batches = [{"data": photo[None]} for photo in photos[:4]]
+    table = calibrate(one, MinMaxCalibrator(batches), engine=cpu, progress=False)
+    with ptp.build(one, engine=cpu).create_context() as context:
+        heads = [next(iter(context.run({"data": photo[None]}).values())) for photo in photos]
+    head, layer = np.concatenate(heads), read_heads(one)[0]
+    model = prepare(to_onnx(network, batch="dynamic"))
+    return Subject(folder, model, one, table, photos, head, layer, threshold(layer.decode(head, SIZE)[1]))
+
+
+def threshold(scores: np.ndarray, least: int = 100, most: int = 400) -> float:
+    """The middle of the widest gap between the best scores, so that rounding moves no box over it."""
+    best = np.sort(scores.ravel())[::-1][least:most].astype(np.float64)
+    at = int(np.argmax(best[:-1] - best[1:]))
+    return float(best[at] + best[at + 1]) / 2
+
+
+def _is_in(row: np.ndarray, rows: Sequence[np.ndarray] | np.ndarray) -> bool:
+    same = np.asarray(rows)
+    same = same[(same[:, 0] == row[0]) & (same[:, 1] == row[1])]
+    return bool(np.isclose(same[:, 2:], row[2:], rtol=1e-3, atol=1e-3).all(1).any())

@@ -1,0 +1,63 @@
+"""Each optimization of engine `cudnn`: the same network with it and without it, batch 1."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pytrtplugins.engines import BuildOptions
+from pytrtplugins.engines.cudnn import CudnnEngine
+from pytrtplugins.engines.cudnn.lower import OPTIONAL_STEPS
+
+from .blocks import BLOCKS
+from .clock import Clock
+from .conftest import Baselines
+from .runners import Running, ours, running
+from .subject import Subject
+
+YOLO = "YOLOv2"
+SHOWN_ON = {
+    "dead-layers": ("bottleneck with identities", "fp16"),
+    "residuals": ("bottleneck", "fp16"),
+    "siblings": ("inception block", "fp16"),
+    "int8-moves": (YOLO, "int8"),
+    "int8-epilogues": (YOLO, "int8"),
+}
+"""Where a step has something to do, if not on YOLOv2 in FP16."""
+SLOW = ("activations", "own-kernels", "int8-epilogues")
+"""Left out, they give every convolution a new problem, for which kernels have to be chosen: last."""
+STEPS = sorted(OPTIONAL_STEPS, key=lambda step: (step in SLOW, OPTIONAL_STEPS.index(step)))
+pytestmark = pytest.mark.filterwarnings("default")  # of other people's libraries
+
+TOLERANCE = {"fp16": 5e-3, "int8": 0.05}
+HOST_ROUNDS = 10
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_step(step: str, subject: Subject, clock: Clock, baselines: Baselines, benchmark) -> None:
+    name, precision = SHOWN_ON.get(step, (YOLO, "fp16"))
+    x = subject.photos[:1] if name == YOLO else np.random.default_rng(0).random(BLOCKS[name].dims, dtype=np.float32)
+
+    def build(*without: str) -> Running:
+        if name == YOLO:
+            return ours(precision, without)(subject, clock, 1)
+        options = BuildOptions(precision, settings={"without": without})
+        return running(
+            lambda: CudnnEngine(BLOCKS[name].model(), options), 1, clock
+        )  # as it is: build() would prepare it
+
+    key = "race 1" if (name, precision) == (YOLO, "fp16") else f"{name} {precision}"
+    whole, less = baselines(key, build), build(step)
+    try:
+        wanted, found = whole.run(x), less.run(x)
+        error = float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))
+        assert error < TOLERANCE[precision], f"without {step} it computes something else: relative error {error:.2e}"
+        times, before = clock.gpu(less.queue, whole.queue), clock.gpu(whole.queue)
+        benchmark.pedantic(less.run, (x,), rounds=HOST_ROUNDS, warmup_rounds=1)
+        benchmark.extra_info.update(
+            kind="step", step=step, network=name, precision=precision.upper(), error=error, ratio=times.ratio,
+            gpu_us=before.median, without_us=times.median, kernels=whole.kernels, without_kernels=less.kernels,
+            bytes=whole.bytes, without_bytes=less.bytes,
+        )  # fmt: skip
+    finally:
+        less.close()
