@@ -134,11 +134,14 @@ class CudnnEngine(Engine):
             own = [OwnProvider(self.device, "hopper"), OwnProvider(self.device, "mma", most=6)]
             providers = [FirstProvider(self.device), *own, *providers]
         timed = "tactics" not in self.without
+        facts = _facts(self.device)
+        if "own-kernels" in self.without:
+            facts["without"] = "own-kernels"  # a choice among fewer does not take the place of one among all
         return ConvSelector(
             self.device,
             providers,
             known,
-            TacticCache(_facts(self.device)) if timed else None,
+            TacticCache(facts) if timed else None,
             Timer(self.device, direct) if timed else None,
             tensor_cores=self.precision != "fp32",
         )
