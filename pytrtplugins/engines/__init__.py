@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from .base import Availability, BuildOptions, Engine, ExecutionContext
 from .calibrate import calibrate
+from .detection import Boxes, DetectionContext, Timings
 from .select import availability, build, load_engine, names
 
 __all__ = [
     "Availability",
+    "Boxes",
     "BuildOptions",
+    "DetectionContext",
     "Engine",
     "ExecutionContext",
+    "Timings",
     "availability",
     "build",
     "calibrate",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,11 +15,14 @@ from ..errors import PrecisionError, UsageError
 from ..tensor import DType, SymbolicDim, TensorDesc
 from .container import EngineFile, write_engine_file
 from .context import Arrays, ExecutionContext
+from .detection import DetectionContext
+from .host_detection import HostDetection
 
 if TYPE_CHECKING:
     import onnx
 
     from ..calibration import CalibrationTable, Calibrator
+    from ..vision import Head
 
 __all__ = ["Arrays", "Availability", "BuildOptions", "Engine", "ExecutionContext"]
 
@@ -198,6 +201,12 @@ class Engine(ABC):
     def create_context(self) -> ExecutionContext:
         """Make the state for one thread's runs; a context manager."""
         return self._create_context()
+
+    def create_detection_context(
+        self, heads: Sequence[Head], size: tuple[int, int], mode: str = "letterbox", most: int = 200
+    ) -> DetectionContext:
+        """Make the state for one thread's runs from photos to boxes; see `DetectionContext`."""
+        return HostDetection(self, heads, size, mode, most)
 
     def save(self, path: str | Path) -> None:
         """Write an engine file (docs/format.md), whole or not at all."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from .._terminal import exit_on_error
+from ..engines.detection import Timings
+from ..vision import Head
 from .curves import check_curves_path, draw_curves
 from .dataset import YoloData
 from .download import DownloadError, download
 from .evaluate import ClassResult, Evaluation, evaluate
-from .heads import Head, read_heads
+from .heads import read_heads
 from .options import Options, parse_options
 from .pictures import Picture, PictureWriter, find_pictures, read_pictures
-from .yolov2 import Timings, Yolov2, read_names
+from .yolov2 import Yolov2, read_names
 
 __all__ = [
     "ClassResult",

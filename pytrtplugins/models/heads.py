@@ -1,56 +1,22 @@
-"""What a detector needs to know of a network: input size, and its region and yolo layers."""
+"""What a detector needs to know of a model: input size, and its region and yolo layers."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-import numpy.typing as npt
 
 from ..errors import ModelError
 from ..onnx_node import node_attributes
-from ..vision import decode_region, decode_yolo
+from ..vision import Head
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Head", "read_heads", "read_input_size"]
+__all__ = ["read_heads", "read_input_size"]
 
-Floats = npt.NDArray[np.float32]
 _METADATA = "darknet.net"
 _TYPES = ("region", "yolo")
-
-
-@dataclass(frozen=True)
-class Head:
-    """One region or yolo layer.
-
-    Fields:
-        output: Name of the tensor with its values.
-        type: ``"region"`` or ``"yolo"``.
-        anchors: Width and height of each anchor, in grid cells (region) or input pixels (yolo).
-        classes: Number of classes.
-        mask: Which anchors a yolo layer uses; empty: all.
-        background: A region layer without objectness.
-        new_coords: A yolo layer whose widths and heights are squares.
-    """
-
-    output: str
-    type: str
-    anchors: tuple[float, ...]
-    classes: int
-    mask: tuple[int, ...] = ()
-    background: bool = False
-    new_coords: bool = False
-
-    def decode(self, values: Floats, size: tuple[int, int]) -> tuple[Floats, Floats]:
-        """Boxes (N, B, 4) and scores (N, B, classes) of the layer's values; ``size`` is the input's (width, height)."""
-        if self.type == "region":
-            return decode_region(values, self.anchors, self.classes, background=self.background)
-        return decode_yolo(values, self.anchors, self.classes, mask=self.mask, size=size, new_coords=self.new_coords)
 
 
 def read_heads(model: onnx.ModelProto) -> tuple[Head, ...]:

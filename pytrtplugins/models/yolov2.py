@@ -4,43 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 import numpy.typing as npt
 
+from ..engines.detection import Boxes, Timings
 from ..errors import BindingError, UsageError
-from ..vision import MODES, Detection, Letterboxed, check_image, letterbox, load_image, nms
+from ..vision import MODES, Detection, Head, load_image
 from .heads import read_heads, read_input_size
 
 if TYPE_CHECKING:
     from ..engines.base import Engine
 
-__all__ = ["Timings", "Yolov2", "read_names"]
+__all__ = ["Yolov2", "read_names"]
 
-Floats = npt.NDArray[np.float32]
 Photo = str | Path | npt.NDArray[np.uint8]
-
-
-@dataclass(frozen=True)
-class Timings:
-    """Milliseconds that the last call took, all its photos together; reading files is part of the preprocess."""
-
-    preprocess_ms: float
-    network_ms: float
-    postprocess_ms: float
-
-    @property
-    def total_ms(self) -> float:
-        """Sum of the three."""
-        return self.preprocess_ms + self.network_ms + self.postprocess_ms
-
-    def __str__(self) -> str:
-        """As printed by the samples."""
-        return f"preprocess {self.preprocess_ms:.1f} ms, network {self.network_ms:.1f} ms, postprocess {self.postprocess_ms:.1f} ms"
 
 
 class Yolov2:
@@ -53,6 +34,12 @@ class Yolov2:
         engine: A built engine.
         names: Names of the classes: a file with one a line (darknet's .names) or a list. None: ``class 0``, ``class 1``, ...
         mode: How photos are fitted into the input; see :func:`pytrtplugins.vision.letterbox`.
+        most: Most detections of a photo: the best.
+
+    Attributes:
+        timings: How long the last call took, all its photos together. Reading files is part of the preprocess. Engines that
+            do all of it on a GPU count copying the photo to pinned memory as preprocess, and everything up to the boxes as
+            network.
 
     Raises:
         ModelError: the engine's model has no region or yolo layer at its outputs.
@@ -66,22 +53,30 @@ class Yolov2:
     """
 
     def __init__(
-        self, engine: Engine, names: str | Path | Sequence[str] | None = None, *, mode: str = "letterbox"
+        self,
+        engine: Engine,
+        names: str | Path | Sequence[str] | None = None,
+        *,
+        mode: str = "letterbox",
+        most: int = 200,
     ) -> None:
         if mode not in MODES:
             raise UsageError(f"Yolov2: mode: expected one of {', '.join(MODES)}, found {mode!r}.", mode=mode)
         self.engine = engine
-        self.mode = mode
-        self.heads = read_heads(engine.model)
-        self.names = read_names(names, self.heads[0].classes)
-        self._input_name, self._batch, self.size = _read_input(engine)
-        self._context = engine.create_context()
-        self._timings = Timings(0.0, 0.0, 0.0)
+        heads = read_heads(engine.model)
+        self.names = read_names(names, heads[0].classes)
+        self.context = engine.create_detection_context(heads, _read_size(engine), mode, most)
+        self.timings = Timings()
 
     @property
-    def timings(self) -> Timings:
-        """How long the last call took."""
-        return self._timings
+    def heads(self) -> tuple[Head, ...]:
+        """The network's region and yolo layers."""
+        return self.context.heads
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(width, height) of the network's input."""
+        return self.context.size
 
     @overload
     def __call__(
@@ -104,7 +99,7 @@ class Yolov2:
 
         Args:
             source: Path of a photo, or a uint8 array (H, W, 3) in RGB; or a list of them.
-            score_threshold: Lowest score that is reported, 0..1.
+            score_threshold: Scores above it are reported, 0..1.
             iou_threshold: Overlap above which the weaker of two boxes of a class is dropped, 0..1.
 
         Returns:
@@ -114,9 +109,6 @@ class Yolov2:
             ImageError: a photo cannot be read.
             UsageError: a threshold is outside 0..1.
         """
-        for name, value in (("score_threshold", score_threshold), ("iou_threshold", iou_threshold)):
-            if not 0 <= value <= 1:
-                raise UsageError(f"Yolov2: {name}: expected a number from 0 to 1, found {value}.")
         if isinstance(source, (str, Path, np.ndarray)):
             return self._detect([source], score_threshold, iou_threshold)[0]
         return self._detect(list(source), score_threshold, iou_threshold)
@@ -127,7 +119,7 @@ class Yolov2:
 
     def close(self) -> None:
         """Release the engine's context; the detector cannot be used afterwards."""
-        self._context.close()
+        self.context.close()
 
     def __enter__(self) -> Yolov2:
         return self
@@ -143,41 +135,24 @@ class Yolov2:
 
     def _detect(self, photos: Sequence[Photo], score_threshold: float, iou_threshold: float) -> list[list[Detection]]:
         found: list[list[Detection]] = []
-        spent = np.zeros(3)
-        for chunk in _chunks(photos, self._batch):
+        spent = Timings()
+        for chunk in _chunks(photos, self.context.batch):
             start = time.perf_counter()
-            boxed = [self._preprocess(photo) for photo in chunk]
-            data = _stack(boxed, self._batch)
-            ready = time.perf_counter()
-            outputs = self._context.run({self._input_name: data})
+            images = [load_image(photo) if isinstance(photo, (str, Path)) else photo for photo in chunk]
+            read = time.perf_counter()
+            boxes = self.context.detect(images, score_threshold=score_threshold, iou_threshold=iou_threshold)
             done = time.perf_counter()
-            found += self._postprocess(outputs, boxed, score_threshold, iou_threshold)
-            spent += np.diff([start, ready, done, time.perf_counter()])
-        self._timings = Timings(*(1000 * spent).tolist())
+            found += map(self._named, boxes)
+            reading, naming = 1000 * (read - start), 1000 * (time.perf_counter() - done)
+            spent += self.context.timings + Timings(reading, 0.0, naming)
+        self.timings = spent
         return found
 
-    def _preprocess(self, photo: Photo) -> Letterboxed:
-        image = load_image(photo) if isinstance(photo, (str, Path)) else check_image(photo)
-        return letterbox(image, self.size, self.mode)
-
-    def _postprocess(
-        self, outputs: dict[str, Any], boxed: Sequence[Letterboxed], score_threshold: float, iou_threshold: float
-    ) -> list[list[Detection]]:
-        parts = [head.decode(outputs[head.output], self.size) for head in self.heads]
-        boxes = np.concatenate([part[0] for part in parts], axis=1)
-        scores = np.concatenate([part[1] for part in parts], axis=1)
-        scores = np.where(scores > score_threshold, scores, np.float32(0))
-        return [self._select(boxes[i], scores[i], photo, iou_threshold) for i, photo in enumerate(boxed)]
-
-    def _select(self, boxes: Floats, scores: Floats, photo: Letterboxed, iou_threshold: float) -> list[Detection]:
-        """Suppress and name what is left of one photo."""
-        likely = scores.any(axis=1)
-        boxes, scores = boxes[likely], nms(boxes[likely], scores[likely], iou_threshold)
-        corners = photo.to_image(boxes)
-        chosen = sorted(zip(*scores.nonzero(), strict=True), key=lambda item: -scores[item])
+    def _named(self, boxes: Boxes) -> list[Detection]:
+        corners = boxes.placement.to_image(boxes.places).tolist()
         return [
-            Detection(self.names[k], int(k), float(scores[row, k]), tuple(float(value) for value in corners[row]))  # type: ignore[arg-type]
-            for row, k in chosen
+            Detection(self.names[k], k, score, (x1, y1, x2, y2))
+            for k, score, (x1, y1, x2, y2) in zip(boxes.classes.tolist(), boxes.scores.tolist(), corners, strict=True)
         ]
 
 
@@ -210,8 +185,8 @@ def read_names(names: str | Path | Iterable[str] | None, classes: int) -> tuple[
     return result
 
 
-def _read_input(engine: Engine) -> tuple[str, int, tuple[int, int]]:
-    """Name, photos per run, and (width, height) of the engine's input."""
+def _read_size(engine: Engine) -> tuple[int, int]:
+    """(width, height) of the engine's input, which is one batch of RGB images."""
     if len(engine.inputs) != 1:
         raise BindingError(f"Yolov2: expected an engine with one input, found {[desc.name for desc in engine.inputs]}.")
     desc = engine.inputs[0]
@@ -224,19 +199,9 @@ def _read_input(engine: Engine) -> tuple[str, int, tuple[int, int]]:
         raise BindingError(
             f"Yolov2: input {desc.name!r}: its height and width are free and not in the model's metadata: {desc.dims}."
         )
-    return desc.name, dims[0] if isinstance(dims[0], int) else 1, (width, height)
+    return width, height
 
 
 def _chunks(photos: Sequence[Photo], size: int) -> Iterator[Sequence[Photo]]:
     for start in range(0, len(photos), size):
         yield photos[start : start + size]
-
-
-def _stack(boxed: Sequence[Letterboxed], batch: int) -> Floats:
-    """The photos as one batch, filled up with grey where the engine's batch is larger."""
-    if len(boxed) == batch == 1:
-        return boxed[0].data[None]
-    data: Floats = np.full((batch, *boxed[0].data.shape), 0.5, np.float32)
-    for row, photo in zip(data, boxed, strict=False):
-        row[...] = photo.data
-    return data

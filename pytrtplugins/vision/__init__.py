@@ -5,6 +5,7 @@ from __future__ import annotations
 from .decode import decode_region, decode_yolo
 from .detection import Detection
 from .draw import class_color, draw
+from .heads import Head
 from .image import check_image, check_picture_path, decode_image, load_image, save_image
 from .letterbox import MODES, Letterboxed, Placement, letterbox, place_photo, resize_darknet
 from .nms import nms
@@ -12,6 +13,7 @@ from .nms import nms
 __all__ = [
     "MODES",
     "Detection",
+    "Head",
     "Letterboxed",
     "Placement",
     "check_image",

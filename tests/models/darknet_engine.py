@@ -7,6 +7,7 @@ import json
 import numpy as np
 from onnx import TensorProto, helper
 
+from pytrtplugins.engines.host_detection import HostDetection
 from pytrtplugins.tensor import SymbolicDim, TensorDesc
 
 
@@ -38,6 +39,9 @@ class FunctionEngine:
 
     def create_context(self):
         return self
+
+    def create_detection_context(self, *arguments):
+        return HostDetection(self, *arguments)
 
     def close(self):
         self.closed = True

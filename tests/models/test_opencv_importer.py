@@ -15,6 +15,7 @@ from darknet2caffe import read_network, to_onnx
 from darknet2caffe.cli import main as darknet2caffe
 from pytrtplugins import build
 from pytrtplugins.cli import main as pytrt
+from pytrtplugins.engines.host_detection import HostDetection
 from pytrtplugins.models import Head, YoloData, Yolov2, evaluate
 from pytrtplugins.vision import letterbox, load_image
 
@@ -49,6 +50,9 @@ class OpencvEngine:
     def create_context(self):
         return self
 
+    def create_detection_context(self, heads, *arguments):
+        return HostDetection(self, self.heads, *arguments)
+
     def run(self, inputs):
         (data,) = inputs.values()
         self.net.setInput(data)
@@ -74,9 +78,7 @@ def photos(shared):
 
 def opencv_detector(cv2, shared, name, mode):
     engine = OpencvEngine(cv2, *darknet_files(shared, name))
-    detector = Yolov2(engine, shared / "pretrained" / "coco.names", mode=mode)
-    detector.heads = engine.heads
-    return detector
+    return Yolov2(engine, shared / "pretrained" / "coco.names", mode=mode)
 
 
 def map50_of_pytrt(shared, name, mode, folder, limit):

@@ -44,6 +44,9 @@ class Device(Protocol):
     def upload(self, array: npt.NDArray[Any]) -> Any:
         """A copy on the device."""
 
+    def pinned(self, size: int) -> tuple[npt.NDArray[np.uint8], Any]:
+        """Bytes of the host that kernels read and write too: as the host sees them, and as kernels do."""
+
     def new_pool(self) -> Any:
         """A store of memory for the arrays of one context, so that a captured graph can use them again."""
 
@@ -68,6 +71,11 @@ class HostDevice:
     def upload(self, array: npt.NDArray[Any]) -> Any:
         """A copy."""
         return array.copy()
+
+    def pinned(self, size: int) -> tuple[npt.NDArray[np.uint8], Any]:
+        """The same bytes twice."""
+        memory = self.allocate(size)
+        return memory, memory
 
     def new_pool(self) -> Any:
         """None."""
@@ -144,6 +152,13 @@ class CudaDevice:
         copy = self.xp.asarray(array)
         self.xp.cuda.get_current_stream().synchronize()
         return copy
+
+    def pinned(self, size: int) -> tuple[npt.NDArray[np.uint8], Any]:
+        """Page-locked memory, at one address for both."""
+        host = require("cupyx", extra="cudnn", package="cupy-cuda13x").zeros_pinned(size, np.uint8)
+        cuda = self.xp.cuda
+        memory = cuda.UnownedMemory(host.ctypes.data, size, host, self.number)
+        return host, self.xp.ndarray((size,), np.uint8, cuda.MemoryPointer(memory, 0))
 
     def new_pool(self) -> Any:
         """A memory pool of CuPy's."""

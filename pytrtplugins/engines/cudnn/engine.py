@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import MissingExtraError, UnavailableError, UsageError
@@ -11,9 +11,11 @@ from ...tensor import Array, DType, SymbolicDim
 from ..base import Availability, BuildOptions, Engine
 from ..container import EngineFile
 from ..context import Arrays, ExecutionContext
+from ..detection import DetectionContext
 from .context import CudnnContext
 from .conv import ConvProvider, DirectProvider
 from .cudnn_conv import CudnnProvider, cudnn_versions
+from .detection import CudnnDetection
 from .device import CudaDevice
 from .execution import Execution
 from .lower import check_without, lower
@@ -25,6 +27,8 @@ from .timer import Timer
 
 if TYPE_CHECKING:
     import onnx
+
+    from ...vision import Head
 
 __all__ = ["CudnnEngine"]
 
@@ -43,6 +47,7 @@ class CudnnEngine(Engine):
         lowered: The fused model.
         without: Optimizations that were left out.
         selector: Which kernel runs which convolution.
+        batches: For which kernels are chosen while building.
     """
 
     name: ClassVar[str] = "cudnn"
@@ -59,9 +64,10 @@ class CudnnEngine(Engine):
         self.lowered = lower(model, self.without)
         self.capturing = threading.Lock()
         self.selector = self._selector(known)
-        for batch in _batches(options):
+        self.batches = _batches(options)
+        for batch in self.batches:
             free = {dim.name for desc in self.inputs for dim in desc.dims if isinstance(dim, SymbolicDim)}
-            if free or batch == _batches(options)[0]:
+            if free or batch == self.batches[0]:
                 self.execution(dict.fromkeys(free, batch)).close()
 
     @classmethod
@@ -116,6 +122,12 @@ class CudnnEngine(Engine):
     ) -> Iterator[Arrays]:
         """Run over an iterable so that reading, copies and the network overlap; see `pytrtplugins.engines.cudnn.stream.stream`."""
         return stream(self, source, prepare=prepare, slots=slots)
+
+    def create_detection_context(
+        self, heads: Sequence[Head], size: tuple[int, int], mode: str = "letterbox", most: int = 200
+    ) -> DetectionContext:
+        """Make the state for one thread's runs from photo bytes to boxes, all of it on the GPU, in one launch."""
+        return CudnnDetection(self, heads, size, mode, most)
 
     def tactics(self) -> list[tuple[str, Choice]]:
         """Each convolution's problem and what was chosen for it."""

@@ -65,8 +65,8 @@ def activated(values, kind, bounds):
     return 1 / (1 + np.exp(-values)) if kind == "logistic" else values
 
 
-def run_on_host(model, inputs, float_type=DType.FLOAT32, without=(), direct=False):
-    """Outputs of a prepared model, and the execution."""
+def host_execution(model, inputs, float_type=DType.FLOAT32, without=(), direct=False):
+    """A prepared model's execution for inputs of these dims."""
     device = HostDevice()
     providers = [DirectProvider(device)] if direct else [NumpyProvider(), DirectProvider(device)]
     selector = ConvSelector(device, providers)
@@ -78,7 +78,13 @@ def run_on_host(model, inputs, float_type=DType.FLOAT32, without=(), direct=Fals
     plan = make_plan(lower(model, without), sizes, float_type, without)
     execution = Execution(device, plan, selector.launch)
     execution._arena[:] = 0x7F  # NaN in float16, 3e38 in float32: what is read without having been written shows
+    return execution
+
+
+def run_on_host(model, inputs, float_type=DType.FLOAT32, without=(), direct=False):
+    """Outputs of a prepared model, and the execution."""
+    execution = host_execution(model, inputs, float_type, without, direct)
     for name, array in inputs.items():
         execution.input(name)[...] = array
     execution.queue(None)
-    return {name: execution.output(name).copy() for name in plan.outputs}, execution
+    return {name: execution.output(name).copy() for name in execution.plan.outputs}, execution

@@ -1,0 +1,99 @@
+"""From photo bytes to boxes in one launch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...tensor import SymbolicDim
+from ...vision import Head
+from ..detection import Boxes, DetectionContext, Photo, Timings
+from .photo_run import PhotoRun
+
+if TYPE_CHECKING:
+    from .engine import CudnnEngine
+
+__all__ = ["CudnnDetection"]
+
+
+class CudnnDetection(DetectionContext):
+    """Letterbox, network, decoding and suppression as one CUDA graph, for photos of any size; of boxes the best come back.
+
+    The host copies the photo to pinned memory, launches the graph, and waits. A batch that is free has a graph for each of
+    the engine's setting ``batch``; photos take the smallest that holds them. A plugin that cannot be captured runs between
+    launches, as in every context of this engine.
+    """
+
+    engine: CudnnEngine
+
+    def __init__(
+        self,
+        engine: CudnnEngine,
+        heads: Sequence[Head],
+        size: tuple[int, int],
+        mode: str = "letterbox",
+        most: int = 200,
+    ) -> None:
+        super().__init__(engine, heads, size, mode, most)
+        self._cupy: Any = engine.device.xp
+        dims = engine.inputs[0].dims
+        self._batches = (dims[0],) if isinstance(dims[0], int) else tuple(sorted(set(engine.batches)))
+        self._runs: dict[int, PhotoRun] = {}
+        with self._cupy.cuda.Device(engine.device.number):
+            self._stream = self._cupy.cuda.Stream(non_blocking=True)
+
+    @property
+    def batch(self) -> int:
+        """The model's batch; where that is free the largest of the setting ``batch``."""
+        return self._batches[-1]
+
+    def _detect(self, photos: Sequence[Photo], score_threshold: float, iou_threshold: float) -> list[Boxes]:
+        start = time.perf_counter()
+        with self._cupy.cuda.Device(self.engine.device.number), self._stream:
+            run = self._run(len(photos))
+            placements = run.stage(photos, score_threshold, iou_threshold)
+            staged = time.perf_counter()
+            self._launch(run)
+            self._stream.synchronize()
+        done = time.perf_counter()
+        found = run.boxes(placements)
+        spent = staged - start, done - staged, time.perf_counter() - done
+        self.timings = Timings(*(1000 * seconds for seconds in spent))
+        return found
+
+    def _launch(self, run: PhotoRun) -> None:
+        if run.graph is not None:
+            run.graph.launch(self._stream)
+            return
+        with self.engine.capturing:
+            run.queue(self._stream)  # once before it is captured, so that all is loaded
+            segments = run.execution.segments
+            if "graph" in self.engine.without or len(segments) != 1 or not segments[0].captured:
+                return
+            self._stream.synchronize()
+            self._stream.begin_capture()
+            try:
+                run.queue(self._stream)
+            finally:
+                run.graph = self._stream.end_capture()
+            run.graph.upload(self._stream)
+
+    def _run(self, photos: int) -> PhotoRun:
+        batch = next(batch for batch in self._batches if batch >= photos)
+        if batch not in self._runs:
+            desc = self.engine.inputs[0]
+            sizes = {
+                dim.name: size
+                for dim, size in zip(desc.dims, (batch, 3, self.size[1], self.size[0]), strict=True)
+                if isinstance(dim, SymbolicDim)
+            }
+            execution = self.engine.execution(sizes)
+            self._runs[batch] = PhotoRun(execution, desc.name, self.heads, self.mode, self.most)
+        return self._runs[batch]
+
+    def _close(self) -> None:
+        self._stream.synchronize()
+        for run in self._runs.values():
+            run.execution.close()
+        self._runs.clear()

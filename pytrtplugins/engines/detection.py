@@ -1,0 +1,160 @@
+"""From photos to boxes: what an engine does for a detector beside running its network."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import EngineError, UsageError
+from ..vision import Head, Placement, check_image
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from .base import Engine
+
+__all__ = ["Boxes", "DetectionContext", "Photo", "Timings"]
+
+Photo = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Milliseconds that something took."""
+
+    preprocess_ms: float = 0.0
+    network_ms: float = 0.0
+    postprocess_ms: float = 0.0
+
+    @property
+    def total_ms(self) -> float:
+        """Sum of the three."""
+        return self.preprocess_ms + self.network_ms + self.postprocess_ms
+
+    def __add__(self, other: Timings) -> Timings:
+        """Both, one after the other."""
+        return Timings(
+            self.preprocess_ms + other.preprocess_ms,
+            self.network_ms + other.network_ms,
+            self.postprocess_ms + other.postprocess_ms,
+        )
+
+    def __str__(self) -> str:
+        """As printed by the samples."""
+        return f"preprocess {self.preprocess_ms:.1f} ms, network {self.network_ms:.1f} ms, postprocess {self.postprocess_ms:.1f} ms"
+
+
+@dataclass(frozen=True, eq=False)
+class Boxes:
+    """What a network found on one photo, best first.
+
+    Fields:
+        classes: (B,) int64.
+        scores: (B,) float32.
+        places: (B, 4) float32: centre x, centre y, width, height in 0..1 of the network's input.
+        placement: Where the photo stood in the input.
+    """
+
+    classes: npt.NDArray[np.int64]
+    scores: npt.NDArray[np.float32]
+    places: npt.NDArray[np.float32]
+    placement: Placement
+
+
+class DetectionContext(ABC):
+    """The state of one thread's runs from photos to boxes. Close it, or use it in a ``with`` block.
+
+    Subclasses fill in `_detect`, which sets ``timings``, and `_close`.
+
+    Args:
+        engine: Whose network is run; it has one input.
+        heads: Its region and yolo layers.
+        size: (width, height) of the network's input.
+        mode: How photos are fitted into it; see `pytrtplugins.vision.letterbox`.
+        most: Most boxes of a photo.
+
+    Attributes:
+        heads: The layers.
+        size: (width, height) of the input.
+        timings: How long the last `detect` took.
+    """
+
+    def __init__(
+        self, engine: Engine, heads: Sequence[Head], size: tuple[int, int], mode: str = "letterbox", most: int = 200
+    ) -> None:
+        self.engine, self.heads, self.size, self.mode, self.most = engine, tuple(heads), size, mode, most
+        self.timings = Timings()
+        self._busy = threading.Lock()
+        self._closed = False
+
+    @property
+    @abstractmethod
+    def batch(self) -> int:
+        """Most photos of one run."""
+
+    @abstractmethod
+    def _detect(self, photos: Sequence[Photo], score_threshold: float, iou_threshold: float) -> list[Boxes]:
+        """Run once on 1 to `batch` checked photos."""
+
+    @abstractmethod
+    def _close(self) -> None:
+        """Release what the context holds."""
+
+    def detect(
+        self, photos: Sequence[Photo], *, score_threshold: float = 0.5, iou_threshold: float = 0.45
+    ) -> list[Boxes]:
+        """Find objects on photos, in one run of the network.
+
+        Args:
+            photos: 1 to `batch` uint8 arrays (H, W, 3), RGB, each of any size.
+            score_threshold: Scores above it are reported, 0..1.
+            iou_threshold: Overlap above which the weaker of two boxes of a class is dropped, 0..1.
+
+        Returns:
+            For each photo its boxes, at most as many as the context was made for: the best.
+
+        Raises:
+            UsageError: a threshold is outside 0..1, or there are no photos or too many.
+            ImageError: an array is not a photo.
+            EngineError: the context is closed, or another thread is running it.
+        """
+        for name, value in (("score_threshold", score_threshold), ("iou_threshold", iou_threshold)):
+            if not 0 <= value <= 1:
+                raise UsageError(f"detect: {name}: expected a number from 0 to 1, found {value}.")
+        if not 1 <= len(photos) <= self.batch:
+            raise UsageError(f"detect: expected 1 to {self.batch} photos, found {len(photos)}.")
+        checked = [check_image(photo) for photo in photos]
+        if not self._busy.acquire(blocking=False):
+            raise EngineError(
+                f"{self.engine!r}: another thread is running this context.\nDo: make one context per thread."
+            )
+        try:
+            if self._closed:
+                raise EngineError(f"{self.engine!r}: the context is closed.\nDo: engine.create_detection_context(...)")
+            return self._detect(checked, score_threshold, iou_threshold)
+        finally:
+            self._busy.release()
+
+    def close(self) -> None:
+        """Wait for a run in another thread, and release the context; more calls do nothing."""
+        with self._busy:
+            if not self._closed:
+                self._closed = True
+                self._close()
+
+    def __enter__(self) -> Self:
+        """The context itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
