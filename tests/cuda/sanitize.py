@@ -1,7 +1,11 @@
-"""Run the kernels under NVIDIA's compute-sanitizer: ``python -m tests.cuda.sanitize``, on a machine with a GPU.
+"""Run the kernels under NVIDIA's compute-sanitizer, on a machine with a GPU.
 
-Each tool first has to find a fault that is there, in a kernel made for it; then it must find none in the package's kernels,
-on the shapes of test_gpu.py. Arrays come from cudaMalloc one by one, so that no pool hides an access beyond the end.
+    python -m tests.cuda.sanitize [plugins] [convolutions] [engine]
+
+Each tool first has to find a fault that is there, in a kernel made for it; then it must find none in the kernels of plugins
+and of vision, in the convolutions of engine cudnn, and in a whole network on that engine, on the shapes of their tests.
+Arrays come from cudaMalloc one by one, so that no pool hides an access beyond the end. Tests run once before, by
+themselves, so that the tools do not meet compilers.
 """
 
 from __future__ import annotations
@@ -24,14 +28,22 @@ FAULTS = {
     }""",
 }
 _FOUND = 9
+_ENGINE = "tests/engines/cudnn"
 _TESTS = "bits_of_compute or detection_on_the_gpu or queued_on_the_stream or constant_is_copied"
+SUBJECTS = {
+    "plugins": ["tests/cuda/test_gpu.py", "-k", _TESTS],
+    "convolutions": [f"{_ENGINE}/test_own_kernels_gpu.py"],
+    "engine": [f"{_ENGINE}/test_gpu.py", "-k", "left_out and tactics"],  # kernels of ours where there are any
+}
 
 
-def main() -> int:
+def main(subjects: list[str]) -> int:
     """Run all tools; 0 when each found the fault and nothing else."""
     wrong = 0
+    for subject in subjects:
+        subprocess.run([sys.executable, "-m", "tests.cuda.sanitize", subject, "none"], check=True, capture_output=True)
     for tool in FAULTS:
-        for subject in ("fault", "kernels"):
+        for subject in ("fault", *subjects):
             command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", str(_FOUND), "--print-limit", "3"]
             command += ["--padding", "64"] if tool == "memcheck" else []
             done = subprocess.run(
@@ -44,7 +56,7 @@ def main() -> int:
             right = done.returncode == expected
             said = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: .*|\d+ passed.*", done.stdout)
             print(
-                f"{tool:10} {subject:8} {'as it should be' if right else f'WRONG, exit code {done.returncode}'}: {'; '.join(said)}"
+                f"{tool:10} {subject:12} {'as it should be' if right else f'WRONG, exit code {done.returncode}'}: {'; '.join(said)}"
             )
             if not right:
                 print(done.stdout[-6000:], done.stderr[-2000:])
@@ -64,15 +76,15 @@ def _fault(tool: str) -> int:
     return 0
 
 
-def _kernels() -> int:
+def _tests(subject: str) -> int:
     import cupy
     import pytest
 
     cupy.cuda.set_allocator(None)
-    return int(pytest.main(["-q", "-p", "no:cacheprovider", "tests/cuda/test_gpu.py", "-k", _TESTS]))
+    return int(pytest.main(["-q", "-p", "no:cacheprovider", *SUBJECTS[subject]]))
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 1:
-        sys.exit(main())
-    sys.exit(_fault(sys.argv[2]) if sys.argv[1] == "fault" else _kernels())
+    if sys.argv[-1] in (*FAULTS, "none"):
+        sys.exit(_fault(sys.argv[2]) if sys.argv[1] == "fault" else _tests(sys.argv[1]))
+    sys.exit(main(sys.argv[1:] or list(SUBJECTS)))

@@ -113,11 +113,11 @@ def test_torch_tensors_are_arrays_of_the_gpu(animals):
         np.testing.assert_array_equal(found[name], value)
 
 
-@pytest.mark.parametrize("step", ["activations", "concat", "reuse", "tactics", "graph", "streams"])
+@pytest.mark.parametrize("step", OPTIONAL_STEPS)
 def test_every_optimization_can_be_left_out(animals, wanted, step):
-    assert step in OPTIONAL_STEPS
     model, x = animals
-    engine = ptp.build(model, engine="cudnn", precision="fp16", settings={"without": [step]})
+    without = sorted({step, "tactics"})  # no search for each
+    engine = ptp.build(model, engine="cudnn", precision="fp16", settings={"without": without})
     with engine.create_context() as context:
         found = context.run({"data": x[:1]})
     for name, value in wanted.items():
@@ -161,6 +161,6 @@ def test_many_runs_need_no_more_memory(animals):
     with ptp.build(model, engine="cudnn", precision="fp16").create_context() as context:
         context.run({"data": x[:1]})
         free = cupy.cuda.runtime.memGetInfo()[0]
-        for _ in range(2000):
+        for _ in range(10_000):
             context.run({"data": x[:1]})
         assert cupy.cuda.runtime.memGetInfo()[0] >= free - (1 << 20)
