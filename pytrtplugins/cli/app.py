@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import operator
 import sys
 import time
 from enum import Enum
@@ -42,6 +43,9 @@ Examples:
 
   pytrt check-plugin mylayers:ChannelShuffle
 """
+
+
+_MOST_EVALUATED = 1000  # boxes of a photo; pycocotools takes 100 of each class
 
 
 class Mode(str, Enum):
@@ -313,7 +317,7 @@ def evaluate(
         model, weights=weights, engine=engine, precision=precision, cache=cache, threads=threads
     )
     result = models.evaluate(
-        _detector(built, model, names, mode),
+        _detector(built, model, names, mode, most=_MOST_EVALUATED),
         labelled,
         split,
         score_threshold=threshold,
@@ -330,9 +334,9 @@ def evaluate(
         models.draw_curves(result, plot, title=f"{model.name}, {built.name}, {built.precision}")
 
 
-def _detector(engine: Any, model: Path, names: Path | None, mode: Mode) -> Any:
+def _detector(engine: Any, model: Path, names: Path | None, mode: Mode, most: int = 200) -> Any:
     beside = model.with_suffix(".names")
-    return models.Yolov2(engine, names or (beside if beside.is_file() else None), mode=mode.value)
+    return models.Yolov2(engine, names or (beside if beside.is_file() else None), mode=mode.value, most=most)
 
 
 def _detect(detector: Any, found: list[Path], output: Path | None, **thresholds: float) -> list[dict[str, Any]]:
@@ -340,8 +344,8 @@ def _detect(detector: Any, found: list[Path], output: Path | None, **thresholds:
     writer = models.PictureWriter(output, several=len(found) > 1) if output else None
     results = []
     try:
-        for picture in models.read_pictures(found):
-            boxes = detector(picture.image, **thresholds)
+        pictures = models.read_pictures(found)
+        for picture, boxes in detector.stream(pictures, image=operator.attrgetter("image"), **thresholds):
             print(f"{picture.name}: {detector.timings}", *boxes, sep="\n")
             if writer:
                 writer.write(picture, boxes)

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -71,7 +71,8 @@ class Boxes:
 class DetectionContext(ABC):
     """The state of one thread's runs from photos to boxes. Close it, or use it in a ``with`` block.
 
-    Subclasses fill in `_detect`, which sets ``timings``, and `_close`.
+    Subclasses fill in `_detect`, which sets ``timings``, and `_close`. ``side_by_side`` is how many of them keep the engine's
+    device busy where there are many photos.
 
     Args:
         engine: Whose network is run; it has one input.
@@ -85,6 +86,8 @@ class DetectionContext(ABC):
         size: (width, height) of the input.
         timings: How long the last `detect` took.
     """
+
+    side_by_side: ClassVar[int] = 1
 
     def __init__(
         self, engine: Engine, heads: Sequence[Head], size: tuple[int, int], mode: str = "letterbox", most: int = 200
@@ -141,6 +144,10 @@ class DetectionContext(ABC):
             return self._detect(checked, score_threshold, iou_threshold)
         finally:
             self._busy.release()
+
+    def another(self) -> DetectionContext:
+        """A context of its own of the same kind, such as for another thread."""
+        return type(self)(self.engine, self.heads, self.size, self.mode, self.most)
 
     def close(self) -> None:
         """Wait for a run in another thread, and release the context; more calls do nothing."""

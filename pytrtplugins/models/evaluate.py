@@ -6,10 +6,10 @@ import contextlib
 import io
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,11 @@ from .._optional import require
 from ..errors import UsageError
 from ..vision import Detection
 from .dataset import YoloData
+from .yolov2 import Yolov2
 
 __all__ = ["ClassResult", "Detector", "Evaluation", "evaluate"]
 
+Item = TypeVar("Item")
 _RECALLS = 101  # COCO's
 
 
@@ -145,16 +147,23 @@ def evaluate(
     results: list[dict[str, Any]] = []
     images: list[dict[str, Any]] = []
     started = time.perf_counter()
-    for number, photo in enumerate(_bar(photos, progress), 1):
+    sizes: dict[str, tuple[int, int]] = {}
+
+    def read(photo: str) -> npt.NDArray[np.uint8]:
         image = data.image(photo)
-        height, width = image.shape[:2]
+        sizes[photo] = image.shape[:2]
+        return image
+
+    looked = _detections(detector, photos, read, score_threshold=score_threshold, iou_threshold=iou_threshold)
+    for number, (photo, detections) in enumerate(_bar(looked, len(photos), progress), 1):
+        height, width = sizes[photo]
         images.append({"id": number, "width": width, "height": height})
         for kind, x, y, w, h in data.boxes(photo):
             if int(kind) in known.values():
                 truths.append(
                     _entry(number, int(kind), ((x - w / 2) * width, (y - h / 2) * height, w * width, h * height))
                 )
-        for found in detector(image, score_threshold=score_threshold, iou_threshold=iou_threshold):
+        for found in detections:
             if found.class_id in known:
                 x1, y1, x2, y2 = found.xyxy
                 results.append(_entry(number, known[found.class_id], (x1, y1, x2 - x1, y2 - y1), score=found.score))
@@ -239,12 +248,22 @@ def _evaluation(
     return Evaluation(mean50, mean, tuple(rows), photos, seconds, ignored)
 
 
-def _bar(photos: Sequence[str], progress: bool) -> Iterable[str]:
+def _detections(
+    detector: Detector, photos: Sequence[str], read: Callable[[str], npt.NDArray[np.uint8]], **thresholds: float
+) -> Iterator[tuple[str, list[Detection]]]:
+    if isinstance(detector, Yolov2):
+        yield from detector.stream(photos, image=read, **thresholds)
+    else:
+        for photo in photos:
+            yield photo, detector(read(photo), **thresholds)
+
+
+def _bar(items: Iterable[Item], total: int, progress: bool) -> Iterable[Item]:
     if not progress or not sys.stderr.isatty():
-        return photos
+        return items
     console = require("rich.console", extra="cli", package="rich", feature="a progress bar").Console(stderr=True)
     track = require("rich.progress", extra="cli", package="rich").track
-    bar: Iterable[str] = track(photos, description="evaluating", console=console)
+    bar: Iterable[Item] = track(items, description="evaluating", console=console, total=total)
     return bar
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .._ahead import map_ahead
 from .._optional import require
 from ..errors import ImageError
 from ..vision import Detection, check_picture_path, draw, load_image, save_image
@@ -22,6 +24,7 @@ __all__ = ["Picture", "PictureWriter", "find_pictures", "read_pictures"]
 PHOTO_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 VIDEO_SUFFIXES = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm")
 DARKNET_DATA = Path("/usr/share/darknet/data")
+_MOST_READERS = 16
 _log = logging.getLogger(__name__)
 
 
@@ -66,7 +69,7 @@ def find_pictures(sources: Iterable[str | Path], folders: Iterable[str | Path] =
 
 
 def read_pictures(paths: Iterable[Path]) -> Iterator[Picture]:
-    """Read photos and the frames of videos, one at a time.
+    """Read photos and the frames of videos, in order; a few photos are read ahead in threads.
 
     A photo that cannot be read does not keep the others from being seen: it is logged as a warning, and named at the end.
 
@@ -75,13 +78,16 @@ def read_pictures(paths: Iterable[Path]) -> Iterator[Picture]:
     """
     broken: list[ImageError] = []
     count = 0
-    for path in paths:
+    threads = min(_MOST_READERS, os.cpu_count() or 1)
+    for path, found in map_ahead(_read_photo, paths, threads=threads, ahead=threads + 1):
         count += 1
         try:
-            if path.suffix.lower() in VIDEO_SUFFIXES:
+            if isinstance(found, ImageError):
+                raise found
+            if found is None:
                 yield from _read_video(path)
             else:
-                yield Picture(path, load_image(path))
+                yield found
         except ImageError as error:
             broken.append(error)
             if count > 1:
@@ -200,6 +206,16 @@ def _places(source: Path, folders: Sequence[Path]) -> list[Path]:
         names = [source.name] if source.suffix else [f"{source.name}.png", f"{source.name}.jpg"]
         here += [Path(folder) / "data" / name for name in names]
     return list(dict.fromkeys(here))
+
+
+def _read_photo(path: Path) -> tuple[Path, Picture | ImageError | None]:
+    """A photo, or what is wrong with it; None for a video."""
+    if path.suffix.lower() in VIDEO_SUFFIXES:
+        return path, None
+    try:
+        return path, Picture(path, load_image(path))
+    except ImageError as error:
+        return path, error
 
 
 def _read_video(path: Path) -> Iterator[Picture]:

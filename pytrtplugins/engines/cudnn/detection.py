@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...tensor import SymbolicDim
 from ...vision import Head
@@ -26,6 +26,7 @@ class CudnnDetection(DetectionContext):
     """
 
     engine: CudnnEngine
+    side_by_side: ClassVar[int] = 2  # one copies a photo while the other's is looked at
 
     def __init__(
         self,

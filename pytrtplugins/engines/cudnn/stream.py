@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from ..._ahead import map_in_contexts
 from ...tensor import Array
 from ..base import Engine
 from ..context import Arrays, ExecutionContext
@@ -39,44 +37,9 @@ def stream(
     Raises:
         Exception: what the source, ``prepare`` or a run raised, at its item's turn; results before it are given first.
     """
-    contexts = _Contexts(engine)
-    waiting: deque[Future[Arrays]] = deque()
-    executor = ThreadPoolExecutor(max(1, slots), thread_name_prefix=f"{engine.name}-stream")
 
-    def work(item: Any) -> Arrays:
-        return contexts.mine().run(item if prepare is None else prepare(item))
+    def work(context: ExecutionContext, item: Any) -> Arrays:
+        return context.run(item if prepare is None else prepare(item))
 
-    try:
-        for item in source:
-            waiting.append(executor.submit(work, item))
-            if len(waiting) >= max(1, slots):
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        for future in waiting:
-            future.cancel()
-        executor.shutdown()
-        contexts.close()
-
-
-class _Contexts:
-    """A context for each thread that asks for one."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self._local = threading.local()
-        self._lock = threading.Lock()
-        self._all: list[ExecutionContext] = []
-
-    def mine(self) -> ExecutionContext:
-        found: ExecutionContext | None = getattr(self._local, "context", None)
-        if found is None:
-            found = self._local.context = self.engine.create_context()
-            with self._lock:
-                self._all.append(found)
-        return found
-
-    def close(self) -> None:
-        for context in self._all:
-            context.close()
+    contexts = (engine.create_context() for _ in range(max(1, slots)))
+    yield from map_in_contexts(work, source, contexts=contexts)
