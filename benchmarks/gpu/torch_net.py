@@ -38,6 +38,8 @@ class TorchNet(torch.nn.Module):
                 fact = float(found["alpha"])
             elif node.op_type == "MaxPool":
                 fact = int(found["kernel_shape"][0]), int(found["strides"][0]), int(found["pads"][0])
+                if len(set(found["pads"])) > 1:
+                    raise ValueError(f"{node.name}: PyTorch pads a pool on both sides, this one has {found['pads']}")
             elif node.op_type != "Concat":
                 raise ValueError(f"{node.op_type} is not part of this network")
             inputs = tuple(name for name in node.input if name not in arrays)

@@ -1,0 +1,20 @@
+"""Each optimization is shown on a network where it has something to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.gpu.blocks import BLOCKS
+from benchmarks.gpu.test_steps import SHOWN_ON, SLOW, STEPS, YOLO
+from pytrtplugins.engines.cudnn.lower import OPTIONAL_STEPS, lower
+
+
+def test_all_steps_have_a_row():
+    assert sorted(STEPS) == sorted(OPTIONAL_STEPS)
+    assert {*SHOWN_ON, *SLOW} <= set(OPTIONAL_STEPS)
+
+
+@pytest.mark.parametrize("step", [step for step, (network, _) in SHOWN_ON.items() if network != YOLO])
+def test_without_the_step_its_network_has_more_nodes(step):
+    model = BLOCKS[SHOWN_ON[step][0]].model()
+    assert len(lower(model, (step,)).graph.node) > len(lower(model).graph.node)
