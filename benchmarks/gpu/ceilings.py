@@ -38,7 +38,7 @@ def machine(cupy: Any, clock: Clock) -> dict[str, Any]:
     found["ceilings"] = {
         **{f"{name} TOP/s": _matmul(cupy, clock, *kind) for name, kind in _kinds(cupy).items()},
         "copy GB/s": _copy(cupy, clock),
-        "launch us": _launch(cupy, clock),
+        "launch µs": _launch(cupy, clock),
     }
     return {**found, "processor": processor(), **_clocks(cupy, clock)}
 

@@ -36,7 +36,7 @@ def floors(
     operations: int, moved: int, precision: str, ceilings: Mapping[str, float], launches: int | None
 ) -> tuple[float, float, float | None]:
     """Microseconds that arithmetic, memory and launches alone would take at the measured ceilings."""
-    alone = None if launches is None else launches * ceilings["launch us"]
+    alone = None if launches is None else launches * ceilings["launch µs"]
     return operations / ceilings[f"{precision} TOP/s"] / 1e6, moved / ceilings["copy GB/s"] / 1e3, alone
 
 

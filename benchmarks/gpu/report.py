@@ -40,7 +40,10 @@ def machine(record: dict[str, Any]) -> str:
     """GPU, driver, clocks and versions, and the measured ceilings."""
     gpu = record["gpu"]
     versions = ", ".join(f"{name} {version}" for name, version in gpu["versions"].items())
-    ceilings = ", ".join(f"{name} {value:,.1f}" for name, value in gpu["ceilings"].items())
+    ceilings = ", ".join(
+        f"{what} {value:,.{2 if value < 10 else 0}f} {unit}"
+        for what, _, unit, value in ((*name.rpartition(" "), value) for name, value in gpu["ceilings"].items())
+    )
     clocks = f"SM {gpu['clocks.sm']} of {gpu['clocks.max.sm']}, memory {gpu['clocks.mem']}, limit {gpu['power.limit']}"
     return (
         f"{gpu['gpu']}, driver {gpu['driver_version']}, CUDA {gpu['cuda']}, cuDNN {gpu['cudnn']}, cudnn-frontend "
@@ -129,7 +132,7 @@ def chart(record: dict[str, Any], path: Path) -> None:
         whole = axes.barh(labels, [row["host_us"] for row in shown], color="lightgray", height=0.8)
         axes.bar_label(whole, [_label(row) for row in shown], fontsize=8)
         axes.barh(labels, [row["gpu_us"] or 0 for row in shown], color=[color(row) for row in shown], height=0.5)
-        axes.set_xlim(right=axes.get_xlim()[1] * 1.35)
+        axes.set_xlim(right=axes.get_xlim()[1] * 1.45)
         axes.set_ylabel(f"batch {batch}")
         axes.tick_params(labelsize=8)
         axes.spines[["top", "right"]].set_visible(False)

@@ -20,6 +20,6 @@ def test_a_bottlenecks_cost_is_that_of_its_three_convolutions():
 
 
 def test_floors_are_work_over_ceilings():
-    ceilings = {"FP16 TOP/s": 500.0, "copy GB/s": 2000.0, "launch us": 0.5}
+    ceilings = {"FP16 TOP/s": 500.0, "copy GB/s": 2000.0, "launch µs": 0.5}
     assert floors(10**12, 4 * 10**9, "FP16", ceilings, 30) == pytest.approx((2000.0, 2000.0, 15.0))
     assert floors(10**12, 4 * 10**9, "FP16", ceilings, None)[2] is None

@@ -36,7 +36,7 @@ def record():
         "gpu": "NVIDIA H200", "driver_version": "580.1", "cuda": "13.0", "cudnn": "91900", "cudnn-frontend": "1.15.0",
         "versions": {"torch": "2.11.0"}, "processor": "a Xeon", "clocks.sm": "1980 MHz", "clocks.max.sm": "1980 MHz",
         "clocks.mem": "3201 MHz", "power.limit": "700 W",
-        "ceilings": {"FP16 TOP/s": 700.0, "INT8 TOP/s": 1400.0, "TF32 TOP/s": 350.0, "copy GB/s": 4000.0, "launch us": 0.7},
+        "ceilings": {"FP16 TOP/s": 700.0, "INT8 TOP/s": 1400.0, "TF32 TOP/s": 350.0, "copy GB/s": 4000.0, "launch µs": 0.7},
     }  # fmt: skip
     return {
         "gpu": gpu,
@@ -90,7 +90,15 @@ def test_steps_with_the_largest_effect_come_first(record):
 
 def test_the_machine_is_named_with_versions_clocks_and_ceilings(record):
     text = report.machine(record)
-    for part in ("NVIDIA H200", "driver 580.1", "torch 2.11.0", "SM 1980 MHz", "FP16 TOP/s 700.0", "2026-11-21"):
+    for part in (
+        "NVIDIA H200",
+        "driver 580.1",
+        "torch 2.11.0",
+        "SM 1980 MHz",
+        "FP16 700 TOP/s",
+        "launch 0.70 µs",
+        "2026-11-21",
+    ):
         assert part in text
 
 
