@@ -23,6 +23,7 @@ __all__ = ["read_report", "to_dict", "write_html", "write_json"]
 FORMAT = 1
 _SMALLEST, _LARGEST = 1e-6, 1e6  # errors are drawn between these
 _MOST_HISTOGRAMS = 6
+_ROW = {"name", "own", "total", "histogram"}
 _STYLE = """body{font:15px/1.45 system-ui,sans-serif;max-width:1040px;margin:2em auto;padding:0 1em;color:#222}
 table{border-collapse:collapse;margin:1em 0}td,th{border-bottom:1px solid #ddd;padding:.25em .7em;text-align:right}
 td:first-child,th:first-child,td.text,th.text{text-align:left}svg{max-width:100%;height:auto}code{background:#f3f3f3}"""
@@ -68,7 +69,8 @@ def read_report(path: str | Path) -> dict[str, Any]:
     try:
         data = json.loads(Path(path).read_bytes())
         rows = [*data["before"], *data["after"]]
-        good = data["format"] == FORMAT and all({"name", "own", "total", "histogram"} <= row.keys() for row in rows)
+        whole = {"facts", "layers", "steps", "taken_back"} <= data.keys()
+        good = whole and data["format"] == FORMAT and all(_ROW <= row.keys() for row in rows)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise FormatError(f"{path}: not the figures of a precision search: {error!r}", path=Path(path)) from error
     if not good:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pytrtplugins.engines.cudnn.steps import conv_problem
 from pytrtplugins.passes import LayerPrecision, Precisions, layer_names
 from pytrtplugins.precision import Network, parse_tolerance
 from tests.engines.cudnn.host import run_on_host
@@ -48,3 +49,12 @@ def test_a_pinned_layer_alone_computes_in_float32():
     found, execution = run_on_host(network.alone(precisions, layer), {"left": left, "right": right})
     np.testing.assert_array_equal(found["add"], left + right)
     assert "float16" not in {str(placed.format.dtype) for placed in execution.plan.tensors.values()}
+
+
+def test_float32_convolutions_of_a_float16_network_are_not_rounded_to_tf32():
+    network = Network(chain(), "reference")
+    precisions = Precisions("fp16", network.digest, layer_names(network.model), {"conv3": LayerPrecision("fp32")})
+    _, execution = run_on_host(network.written(precisions), samples(network.model, 1)[0])
+    steps = [step for step in execution.plan.steps if step.kind == "conv"]
+    exact = {step.name: not conv_problem(step, execution.plan, tf32=False).tensor_cores for step in steps}
+    assert exact == {name: name == "conv3" for name in ("conv1", "conv2", "conv3", "conv4", "conv5", "head")}

@@ -155,7 +155,7 @@ class CudnnEngine(Engine):
             known,
             TacticCache(facts) if timed else None,
             Timer(self.device, direct) if timed else None,
-            tensor_cores=self.precision != "fp32",
+            tf32=self.precision == "tf32",
         )
 
 

@@ -148,7 +148,7 @@ def _kernel(context: CudnnContext, step: Step, plan: Plan) -> str:
     if step.kind != "conv":
         return ""
     selector = context.engine.selector
-    problem = conv_problem(step, plan, selector.tensor_cores)
+    problem = conv_problem(step, plan, selector.tf32)
     names: Sequence[str] = [
         f"{choice.provider} {choice.tactic}"
         for key in (problem.key, problem.plain.key)

@@ -26,7 +26,7 @@ class ConvSelector:
         known: Choices that need no timing, from an engine file.
         cache: Choices on disk.
         timer: Chooses by timing; None: the first kernel of the first family that has one.
-        tensor_cores: Whether float32 may be rounded to TF32.
+        tf32: Whether float32 may be rounded to TF32.
     """
 
     def __init__(
@@ -36,9 +36,9 @@ class ConvSelector:
         known: Mapping[str, Choice] | None = None,
         cache: TacticCache | None = None,
         timer: Timer | None = None,
-        tensor_cores: bool = True,
+        tf32: bool = True,
     ) -> None:
-        self.providers, self.cache, self.timer, self.tensor_cores = list(providers), cache, timer, tensor_cores
+        self.providers, self.cache, self.timer, self.tf32 = list(providers), cache, timer, tf32
         self.providers.append(FramedProvider(device, self._prepare))
         self.choices: dict[str, Choice] = dict(known or {})
         self._operands: dict[str, Operands] = {}
@@ -50,7 +50,7 @@ class ConvSelector:
         Raises:
             BuildError: no kernel can run it.
         """
-        problem = conv_problem(step, plan, self.tensor_cores)
+        problem = conv_problem(step, plan, self.tf32)
         with self._lock:
             operands = self._operands.get(step.outputs[0])
             if operands is None:

@@ -39,15 +39,22 @@ _KNOWN_WHILE_PLANNED = {
 }  # fmt: skip
 
 
-def conv_problem(step: Step, plan: Plan, tensor_cores: bool) -> ConvProblem:
-    """The problem that a ``conv`` step poses."""
+def conv_problem(step: Step, plan: Plan, tf32: bool) -> ConvProblem:
+    """The problem that a ``conv`` step poses.
+
+    Args:
+        step: The step.
+        plan: Its plan.
+        tf32: Whether a convolution in float32 may round its operands to TF32.
+    """
     at, names = step.attributes, step.inputs
     weights = plan.constants[names[1]]
     residual = plan.tensors[names[3]].format if len(names) > 3 and names[3] else None
     r, s = (int(side) for side in weights.shape[2:])
-    y = plan.tensors[step.outputs[0]].format
+    x, y = plan.tensors[names[0]].format, plan.tensors[step.outputs[0]].format
+    image = (DType.INT8 if at["x_scale"] else y.dtype) if at["image"] else None
     return ConvProblem(
-        plan.tensors[names[0]].format,
+        x,
         y,
         (r, s),
         (int(at["strides"][0]), int(at["strides"][1])),
@@ -59,9 +66,9 @@ def conv_problem(step: Step, plan: Plan, tensor_cores: bool) -> ConvProblem:
         residual,
         at["residual_activation"],
         (float(at["residual_bounds"][0]), float(at["residual_bounds"][1])),
-        tensor_cores,
+        tf32 or (image or x.dtype) is not DType.FLOAT32,
         bool(at["pool"]),
-        (DType.INT8 if at["x_scale"] else y.dtype) if at["image"] else None,
+        image,
         int(at["reorg"]),
     )
 
