@@ -70,7 +70,7 @@ def read_report(path: str | Path) -> dict[str, Any]:
         data = json.loads(Path(path).read_bytes())
         rows = [*data["before"], *data["after"]]
         whole = {"facts", "layers", "steps", "taken_back"} <= data.keys()
-        good = whole and data["format"] == FORMAT and all(_ROW <= row.keys() for row in rows)
+        good = whole and data["format"] == FORMAT and all(row.keys() >= _ROW for row in rows)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise FormatError(f"{path}: not the figures of a precision search: {error!r}", path=Path(path)) from error
     if not good:
