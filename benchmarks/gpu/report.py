@@ -85,6 +85,24 @@ def race_table(record: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def photo_table(record: dict[str, Any]) -> str:
+    """From one photo's bytes to boxes, beside the network alone, as Markdown."""
+    lines = [
+        "| 768 x 576 photo to boxes, batch 1 | network alone on the GPU µs | bytes to boxes, host to host µs, median (min) "
+        "| of it the launch, until its end µs | median less the network µs |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for bench in record["benchmarks"]:
+        info, stats = bench["extra_info"], bench["stats"]
+        if info["kind"] == "photo":
+            host, least = 1e6 * stats["median"], 1e6 * stats["min"]
+            lines.append(
+                f"| {info['precision']}, {info['boxes']} boxes | {info['network_us']:,.0f} | {_pair(host, least)} "
+                f"| {info['launch_us']:,.0f} | {host - info['network_us']:,.0f} |"
+            )
+    return "\n".join(lines)
+
+
 def steps_table(record: dict[str, Any]) -> str:
     """What each optimization brings, as Markdown; the largest effect first."""
     rows = [bench["extra_info"] for bench in record["benchmarks"] if bench["extra_info"]["kind"] == "step"]
@@ -163,8 +181,8 @@ def write(records: Sequence[Path], name: str, docs: Path) -> None:
         image.parent.mkdir(parents=True, exist_ok=True)
         chart(record, image)
         parts += [race_table(record), f"![latency](images/{image.name})"]
-    if any(bench["extra_info"]["kind"] == "step" for bench in record["benchmarks"]):
-        parts.append(steps_table(record))
+    kinds = {bench["extra_info"]["kind"] for bench in record["benchmarks"]}
+    parts += [table(record) for kind, table in (("photo", photo_table), ("step", steps_table)) if kind in kinds]
     if record["left_out"]:
         parts.append("\n".join(["Left out:", "", *(f"- {text}" for text in record["left_out"])]))
     put_section(docs / "benchmarks.md", name, "\n\n".join(parts))

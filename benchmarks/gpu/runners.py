@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from .clock import Clock
 from .subject import Subject
 
 
-@dataclass
+@dataclass(frozen=True)
 class Running:
     """A network ready to run.
 
@@ -58,28 +58,20 @@ class Runner:
     most: int = 32
 
 
-def ours(precision: str, without: tuple[str, ...] = ()) -> Callable[[Subject, Clock, int], Running]:
-    """Engine ``cudnn``, perhaps without some of its steps."""
-
-    def make(subject: Subject, clock: Clock, batch: int) -> Running:
-        table = subject.table if precision == "int8" else None
-        settings = {"batch": [batch], "without": list(without)}
-        return running(
-            lambda: ptp.build(
-                subject.model, engine="cudnn", precision=precision, calibration=table, settings=settings, progress=False
-            ),
-            batch,
-            clock,
-        )
-
-    return make
+def build(subject: Subject, precision: str, batch: int, without: tuple[str, ...] = ()) -> ptp.Engine:
+    """Engine ``cudnn``, perhaps without some of its steps; the first of a problem chooses its kernels by timing."""
+    return ptp.build(
+        subject.model,
+        engine="cudnn",
+        precision=precision,
+        calibration=subject.table if precision == "int8" else None,
+        settings={"batch": [batch], "without": list(without)},
+        progress=False,
+    )
 
 
-def running(build: Callable[[], ptp.Engine], batch: int, clock: Clock) -> Running:
+def network(engine: Any, batch: int, clock: Clock) -> Running:
     """An engine ``cudnn`` whose network has one input, one output and a free batch."""
-    begin = time.perf_counter()
-    engine: Any = build()  # the first of a problem chooses its kernels by timing
-    seconds = time.perf_counter() - begin
     context, (given,), (found,) = engine.create_context(), engine.inputs, engine.outputs
     execution = engine.execution({dim.name: batch for dim in given.dims if not isinstance(dim, int)})
     if "graph" not in engine.without:
@@ -95,9 +87,20 @@ def running(build: Callable[[], ptp.Engine], batch: int, clock: Clock) -> Runnin
         lambda: execution.queue(clock.stream),
         None if None in graphs else sum(kernels(graph.graph) for graph in graphs),
         execution.plan.memory.bytes,
-        {"build_s": seconds},
-        close,
+        close=close,
     )
+
+
+def ours(precision: str, without: tuple[str, ...] = ()) -> Callable[[Subject, Clock, int], Running]:
+    """This package."""
+
+    def make(subject: Subject, clock: Clock, batch: int) -> Running:
+        begin = time.perf_counter()
+        engine = build(subject, precision, batch, without)
+        seconds = time.perf_counter() - begin
+        return replace(network(engine, batch, clock), facts={"build_s": seconds})
+
+    return make
 
 
 def pytorch(precision: str, how: str) -> Callable[[Subject, Clock, int], Running]:

@@ -12,7 +12,7 @@ from pytrtplugins.engines.cudnn.lower import OPTIONAL_STEPS
 from .blocks import BLOCKS
 from .clock import Clock
 from .conftest import Baselines
-from .runners import Running, ours, running
+from .runners import Running, network, ours
 from .subject import Subject
 
 YOLO = "YOLOv2"
@@ -42,9 +42,8 @@ def test_step(step: str, subject: Subject, clock: Clock, baselines: Baselines, b
         if name == YOLO:
             return ours(precision, without)(subject, clock, 1)
         options = BuildOptions(precision, settings={"without": without})
-        return running(
-            lambda: CudnnEngine(BLOCKS[name].model(), options), 1, clock
-        )  # as it is: build() would prepare it
+        engine = CudnnEngine(BLOCKS[name].model(), options)  # as the model is: ptp.build would prepare it
+        return network(engine, 1, clock)
 
     key = "race 1" if (name, precision) == (YOLO, "fp16") else f"{name} {precision}"
     whole, less = baselines(key, build), build(step)

@@ -30,6 +30,12 @@ def step(name, ratio, without_kernels=28):
     return {"fullname": f"benchmarks/gpu/test_steps.py::test_step[{name}]", "extra_info": info, "stats": {}}
 
 
+def photo(precision, network, host):
+    info = {"kind": "photo", "precision": precision, "boxes": 12, "network_us": network, "launch_us": host - 60}
+    name = f"benchmarks/gpu/test_photo.py::test_photo_to_boxes[{precision.lower()}]"
+    return {"fullname": name, "extra_info": info, "stats": {"median": host / 1e6, "min": (host - 5) / 1e6}}
+
+
 @pytest.fixture
 def record():
     gpu = {
@@ -49,6 +55,7 @@ def record():
             row("darknet", "TF32", 1, None, 2000.0, 5.0, kernels=None),
             row("pytrtplugins", "FP16", 8, 600.0, 900.0, 1.0),
             row("PyTorch, CUDA graph", "FP16", 8, 1400.0, 1900.0, 2.1),
+            photo("FP16", 190.0, 330.0),
             step("reuse", 1.01),
             step("graph", 2.2, without_kernels=None),
         ],
@@ -80,6 +87,10 @@ def test_floors_come_from_the_measured_ceilings(record):
 def test_what_was_not_measured_is_a_dash(record):
     line = next(line for line in report.race_table(record).splitlines() if "darknet | TF32" in line)
     assert line.startswith("| 1 | darknet | TF32 | – | – | 2,000 (1,995) | 5.00 | 1.0 | 84, 35, – | – |")
+
+
+def test_a_photos_row_says_what_the_network_is_not(record):
+    assert "| FP16, 12 boxes | 190 | 330 (325) | 270 | 140 |" in report.photo_table(record)
 
 
 def test_steps_with_the_largest_effect_come_first(record):
