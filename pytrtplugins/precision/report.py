@@ -22,11 +22,12 @@ __all__ = ["read_report", "to_dict", "write_html", "write_json"]
 
 FORMAT = 1
 _SMALLEST, _LARGEST = 1e-6, 1e6  # errors are drawn between these
-_MOST_HISTOGRAMS = 6
+_MOST_HISTOGRAMS, _MOST_NAMES = 6, 64
+_FAR = 3  # a limit so many times beyond the values is written, not drawn
 _ROW = {"name", "own", "total", "histogram"}
 _STYLE = """body{font:15px/1.45 system-ui,sans-serif;max-width:1040px;margin:2em auto;padding:0 1em;color:#222}
-table{border-collapse:collapse;margin:1em 0}td,th{border-bottom:1px solid #ddd;padding:.25em .7em;text-align:right}
-td:first-child,th:first-child,td.text,th.text{text-align:left}svg{max-width:100%;height:auto}code{background:#f3f3f3}"""
+table{border-collapse:collapse;margin:1em 0}td,th{border-bottom:1px solid #ddd;padding:.25em .7em;text-align:left}
+td.number{text-align:right;font-variant-numeric:tabular-nums}svg{max-width:100%;height:auto}"""
 
 
 def to_dict(result: SearchResult) -> dict[str, Any]:
@@ -96,14 +97,14 @@ def write_html(data: Mapping[str, Any], path: str | Path) -> None:
         f"<p>{state}: error {_number(data['final_before'])} of the tolerance before, {_number(data['final'])} after. Latency "
         f"{_number(data['latency_before_us'])} µs before, {_number(data['latency_us'])} µs after, "
         f"{_number(data['latency_fp32_us'])} µs in float32 ({html.escape(str(facts.get('latency')))}). "
-        f"{data['runs']} evaluations on {facts.get('samples')} samples.</p>",
+        f"{data['runs']} evaluations; tensors compared on {facts.get('samples')} sample{'s' * (facts.get('samples') != 1)}.</p>",
         "<h2>Layers that are treated</h2>",
         _layers_table(data),
         "<h2>Error of each layer, in the order of the network</h2>",
         _svg((11, 5.4), lambda figure: _draw_errors(figure, data)),
         "<h2>Values of the layers against what the precision holds</h2>",
-        _svg((11, 3.2), lambda figure: _draw_ranges(figure, data["before"])),
-        _svg((11, 5.2), lambda figure: _draw_histograms(figure, data)),
+        _svg((11, 4.4), lambda figure: _draw_ranges(figure, data["before"])),
+        _svg((11, 5.8), lambda figure: _draw_histograms(figure, data)),
         "<h2>Latency against accuracy</h2>",
         _svg((8, 4.2), lambda figure: _draw_front(figure, data)),
         "<h2>What was tried</h2>",
@@ -127,11 +128,11 @@ def _layers_table(data: Mapping[str, Any]) -> str:
 
 def _steps_table(data: Mapping[str, Any]) -> str:
     rows = [
-        (step["layer"], _number(step["own"]), name, _number(error), _number(cost), "kept" if name == step["action"] else "")
-        for step in data["steps"]
+        (number, step["layer"], _number(step["own"]), name, _number(error), _number(cost), "kept" if name == step["action"] else "")
+        for number, step in enumerate(data["steps"], 1)
         for name, error, cost in step["tried"]
     ]  # fmt: skip
-    head = ("layer", "own error", "intervention", "error with it", "µs more", "")
+    head = ("step", "layer", "own error", "intervention", "error with it", "µs more", "")
     return _table(head, rows) if rows else "<p>Nothing.</p>"
 
 
@@ -142,14 +143,21 @@ def _taken_back(data: Mapping[str, Any]) -> str:
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     cells = "".join(f"<th>{html.escape(item)}</th>" for item in head)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(str(item))}</td>" for item in row) + "</tr>" for row in rows)
+    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     return f"<table><tr>{cells}</tr>{body}</table>"
+
+
+def _cell(item: Any) -> str:
+    try:
+        float(item)
+    except ValueError:
+        return f"<td>{html.escape(str(item))}</td>"
+    return f'<td class="number">{item}</td>'
 
 
 def _draw_errors(figure: Any, data: Mapping[str, Any]) -> None:
     axes = figure.subplots()
-    names = [row["name"] for row in data["before"]]
-    places = np.arange(len(names))
+    places = np.arange(len(data["before"]))
     for key, rows, color, style in (
         ("own", data["before"], "C3", "o"),
         ("total", data["before"], "0.55", "-"),
@@ -159,29 +167,28 @@ def _draw_errors(figure: Any, data: Mapping[str, Any]) -> None:
         when = "after" if rows is data["after"] else "before"
         text = "own, alone on float32's inputs" if key == "own" else f"in the network, {when}"
         axes.plot(places[: len(values)], values, style, color=color, label=text, markersize=5)
-    axes.axhline(1, color="black", linewidth=1, linestyle=":")
-    axes.annotate("tolerance", (0, 1), xytext=(2, 3), textcoords="offset points", fontsize=8)
+    _draw_tolerance(axes)
     axes.set_yscale("log")
     axes.set_ylabel("error, in units of the tolerance")
-    step = max(1, len(names) // 40)
-    axes.set_xticks(places[::step], [_plain(name) for name in names[::step]], rotation=90, fontsize=7)
-    axes.legend(frameon=False, fontsize=9)
+    _name_layers(axes, data["before"])
+    figure.legend(loc="outside upper center", ncols=3, frameon=False, fontsize=9)
 
 
 def _draw_ranges(figure: Any, rows: Sequence[Mapping[str, Any]]) -> None:
     axes = figure.subplots()
     places = np.arange(len(rows))
     limits = [float(row["limit"]) or math.nan for row in rows]
-    axes.plot(
-        places, [max(float(row["amax"]), 1e-9) for row in rows], "o", color="C0", markersize=4, label="largest |x|"
-    )
+    largest = [float(row["amax"]) or math.nan for row in rows]
+    axes.plot(places, largest, "o", color="C0", markersize=4, label="largest |x| in float32")
     axes.plot(places, limits, "_", color="C3", markersize=9, label="largest that the precision holds")
     axes.set_yscale("log")
-    axes.set(xlabel="layer", ylabel="|x|")
+    axes.set_ylabel("|x|, in the tensor's own unit")
+    _name_layers(axes, rows)
     clipped = axes.twinx()
-    clipped.bar(places, [100 * float(row["clipped"]) for row in rows], color="C1", alpha=0.4, label="clipped, %")
+    shares = [100 * float(row["clipped"]) for row in rows]
+    clipped.bar(places, shares, color="C1", alpha=0.4, label="clipped values")
     clipped.set_ylabel("clipped values, %")
-    clipped.set_ylim(bottom=0)
+    clipped.set_ylim(0, max(1.0, 1.1 * max(shares, default=0.0)))
     figure.legend(loc="outside upper center", ncols=3, frameon=False, fontsize=9)
 
 
@@ -190,31 +197,63 @@ def _draw_histograms(figure: Any, data: Mapping[str, Any]) -> None:
     chosen = sorted(data["before"], key=lambda row: -_drawn(row["own"]))[:_MOST_HISTOGRAMS]
     grid = figure.subplots(2, 3, squeeze=False).ravel()
     for axes, row in zip(grid, chosen, strict=False):
-        counts, top = np.array(row["histogram"], float), float(row["histogram_range"])
-        width = top / len(counts)
-        axes.bar((np.arange(len(counts)) + 0.5) * width, counts, width, color="0.6")
+        counts, limit = np.array(row["histogram"], float), float(row["limit"])
+        width = float(row["histogram_range"]) / len(counts)
+        used = int(np.flatnonzero(counts)[-1]) + 1 if counts.any() else 1
+        axes.bar((np.arange(used) + 0.5) * width, counts[:used], width, color="0.6")
         axes.set_yscale("symlog")
-        if 0 < float(row["limit"]) <= 2 * top:
-            axes.axvline(float(row["limit"]), color="C3")
+        if 0 < limit <= _FAR * used * width:
+            axes.axvline(limit, color="C3")
+        elif limit:
+            axes.annotate(
+                f"holds up to {limit:.4g}", (0.97, 0.9), xycoords="axes fraction", ha="right", color="C3", fontsize=8
+            )
         axes.set_title(
-            f"{_plain(row['name'])}: own error {_number(row['own'])}, clipped {float(row['clipped']):.3%}", fontsize=8
+            f"{_plain(row['name'])}\nown error {_number(row['own'])}, clipped {float(row['clipped']):.2%}", fontsize=8
         )
+        axes.set_xlabel("|x|", fontsize=8)
         axes.tick_params(labelsize=7)
+    for axes in grid[::3]:
+        axes.set_ylabel("values", fontsize=8)
     for axes in grid[len(chosen) :]:
         axes.set_visible(False)
 
 
 def _draw_front(figure: Any, data: Mapping[str, Any]) -> None:
+    """The numbers are those of the steps."""
     axes = figure.subplots()
-    way = [(float(data["latency_before_us"]), data["final_before"])]
-    way += [(float(step["latency_us"]), step["final"]) for step in data["steps"] if step["action"]]
-    way.append((float(data["latency_us"]), data["final"]))
-    axes.plot([x for x, _ in way], [_drawn(y) for _, y in way], "o-", color="C0", label="the search's way")
-    axes.plot([float(data["latency_fp32_us"])], [_SMALLEST], "s", color="black", label="float32")
-    axes.axhline(1, color="black", linewidth=1, linestyle=":")
+    way = [("start", data["latency_before_us"], data["final_before"])]
+    way += [
+        (str(number), step["latency_us"], step["final"])
+        for number, step in enumerate(data["steps"], 1)
+        if step["action"]
+    ]
+    way.append(("end", data["latency_us"], data["final"]))
+    errors = [_drawn(error) for _, _, error in way]
+    axes.plot([float(latency) for _, latency, _ in way], errors, "o-", color="C0", label="the search's way")
+    for index, ((text, latency, _), error) in enumerate(zip(way, errors, strict=True)):
+        end = index == len(way) - 1
+        axes.annotate(
+            text, (float(latency), error), xytext=(5, -11 if end else 5), textcoords="offset points", fontsize=8
+        )
+    axes.plot([float(data["latency_fp32_us"])], [min(*errors, 1) / 10], "s", color="black", label="float32: no error")
+    _draw_tolerance(axes)
     axes.set_yscale("log")
-    axes.set(xlabel="latency, µs", ylabel="error of the outputs")
-    axes.legend(frameon=False, fontsize=9)
+    axes.set(xlabel="latency, µs", ylabel="error of the outputs,\nin units of the tolerance")
+    axes.margins(0.08, 0.12)
+    axes.legend(frameon=False, fontsize=9, loc="upper right")
+
+
+def _draw_tolerance(axes: Any) -> None:
+    axes.axhline(1, color="black", linewidth=1, linestyle=":")
+    axes.annotate("tolerance", (1, 1), xycoords=("axes fraction", "data"), xytext=(-4, 3), textcoords="offset points",
+                  ha="right", fontsize=8)  # fmt: skip
+
+
+def _name_layers(axes: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+    step = max(1, math.ceil(len(rows) / _MOST_NAMES))
+    axes.set_xticks(range(0, len(rows), step), [_plain(row["name"]) for row in rows[::step]], rotation=90, fontsize=7)
+    axes.set_xlim(-1, len(rows))
 
 
 def _svg(size: tuple[float, float], draw: Callable[[Any], None]) -> str:
