@@ -47,7 +47,7 @@ def engine():
     base = SAMPLES / "yolov2-animals"
     network = read_network(base.with_suffix(".cfg"), base.with_suffix(".weights"))
     model = to_onnx(network, input_size=(224, 224), batch="dynamic")
-    return ptp.build(model, engine="cudnn", precision="fp16", settings={"batch": [1, 3]})
+    return ptp.build(model, engine="cudnn", precision="fp16", settings={"batch": [1, 3], "without": ["tactics"]})
 
 
 def contexts(engine, mode="letterbox", most=200):
