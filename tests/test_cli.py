@@ -86,7 +86,9 @@ def test_the_help_teaches_with_examples():
     assert "pytrt check-plugin mylayers:ChannelShuffle" in result.output
 
 
-@pytest.mark.parametrize("command", ["devices", "inspect", "build", "run", "calibrate", "check-plugin", "evaluate"])
+@pytest.mark.parametrize(
+    "command", ["devices", "inspect", "build", "run", "calibrate", "check-plugin", "equalize", "evaluate"]
+)
 def test_each_command_explains_itself_with_an_example(command):
     result = CliRunner().invoke(app, [command, "--help"])
     assert result.exit_code == 0
@@ -169,6 +171,18 @@ def test_a_calibration_is_kept_and_used_by_a_build(pytrt, photos, tmp_path):
         pytrt("run", "net.engine", photos / "chelsea.png", "--names", CFG.with_suffix(".names"))[1],
         re.MULTILINE,
     )
+
+
+def test_an_equalized_network_is_calibrated_and_finds_the_same(pytrt, photos, tmp_path):
+    code, out, err = pytrt("equalize", CFG, "--calibration", photos, "-o", "net.onnx")
+    assert (code, out, err) == (0, "net.onnx\n", "")
+    code, _, err = pytrt("build", "net.onnx", "--precision", "int8", "--calibration", photos, "-o", "net.engine")
+    assert code == 0, err
+    names = CFG.with_suffix(".names")
+    for model in ("net.onnx", "net.engine"):
+        assert re.search(
+            r"^cat: \d\d%$", pytrt("run", model, photos / "chelsea.png", "--names", names)[1], re.MULTILINE
+        )
 
 
 def test_int8_without_scales_says_how_to_make_them(pytrt, relu):
@@ -257,6 +271,7 @@ def test_a_wrong_plugin_name_is_a_clear_error(pytrt, tmp_path, target, text):
         (["run", "relu.onnx", "--save", "nowhere/out.npz"], "mkdir -p"),
         (["build", "relu.onnx", "-o", "nowhere/out.engine"], "mkdir -p"),
         (["calibrate", "relu.onnx", "--calibration", "nowhere"], "NoDataError"),
+        (["equalize", "relu.onnx", "--calibration", ".", "-o", "out.engine"], "expected a file .onnx"),
         (["evaluate", "relu.onnx", "--data", "nowhere"], "no such folder"),
         (["evaluate", "relu.onnx", "--data", ".", "--plot", "curves.gif"], "Known: .png .svg .pdf."),
         (["evaluate", "relu.onnx", "--data", ".", "--plot", "nowhere/curves.png"], "mkdir -p"),

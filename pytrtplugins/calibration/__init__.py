@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .batches import ImageBatches
 from .calibrator import Calibrator
+from .channels import ChannelMaximaCalibrator
 from .entropy import EntropyCalibrator
 from .histogram import Histogram
 from .minmax import MinMaxCalibrator
@@ -13,6 +14,7 @@ from .table import CalibrationTable
 __all__ = [
     "CalibrationTable",
     "Calibrator",
+    "ChannelMaximaCalibrator",
     "EntropyCalibrator",
     "Histogram",
     "ImageBatches",

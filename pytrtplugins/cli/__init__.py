@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         SystemExit: always; code 0, or 1 where a check failed, or 2 after an error.
     """
     try:
-        from . import export_plugin, export_triton, precision, profile  # noqa: F401  they add their commands
+        from . import equalize, export_plugin, export_triton, precision, profile  # noqa: F401  they add their commands
         from .app import app
     except MissingExtraError as error:
         sys.exit(f"MissingExtraError: {error}")

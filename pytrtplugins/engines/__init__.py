@@ -5,6 +5,7 @@ from __future__ import annotations
 from .base import Availability, BuildOptions, Engine, ExecutionContext
 from .calibrate import calibrate
 from .detection import Boxes, DetectionContext, Timings
+from .equalize import equalize
 from .select import availability, build, load_engine, names
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "availability",
     "build",
     "calibrate",
+    "equalize",
     "load_engine",
     "names",
 ]

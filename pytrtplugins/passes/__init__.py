@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ._base import Pass, PassResult, to_ir, to_proto
 from .eliminate import Eliminate
+from .equalization import CrossLayerEqualization
 from .float_pads import FloatPads
 from .fold import FoldBatchNorm
 from .half import to_half
@@ -14,6 +15,7 @@ from .repeated_pairs import DropRepeatedPairs
 from .unsigned import UnsignedActivations
 
 __all__ = [
+    "CrossLayerEqualization",
     "DropRepeatedPairs",
     "Eliminate",
     "FloatPads",

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from pytrtplugins.calibration import ChannelMaximaCalibrator
+from pytrtplugins.passes import CrossLayerEqualization, quantize, to_ir, to_proto
+
+from .nets import Net, calibrated, constants, photo, run, sqnr
+
+
+def spread(model, tensor, factors):
+    """Make the channels of a convolution's result as different as the factors."""
+    for constant in model.graph.initializer:
+        if constant.name in (f"{tensor}_w", f"{tensor}_b"):
+            array = numpy_helper.to_array(constant)
+            scaled = array * np.reshape(factors, (-1, *[1] * (array.ndim - 1)))
+            constant.CopyFrom(numpy_helper.from_array(scaled.astype(np.float32), constant.name))
+    return model
+
+
+def channels(model):
+    calibrator = ChannelMaximaCalibrator()
+    for name, value in {"data": photo(model), **run(model, photo(model))}.items():
+        calibrator.observe(name, value)
+    return calibrator.channels
+
+
+def equalize(model, maxima=None):
+    ir_model = to_ir(model)
+    result = CrossLayerEqualization(channels(model) if maxima is None else maxima)(ir_model)
+    return to_proto(ir_model), result
+
+
+def mobile(between=(), group=8, ratio=1.5):
+    """Convolution, depthwise convolution, convolution; the first two with channels of very different ranges."""
+    net = Net()
+    x = net.conv("data", "a", 8)
+    for op in between:
+        attributes = {"kernel_shape": [2, 2], "strides": [2, 2]} if op == "MaxPool" else {}
+        inputs = [x, net.constant("slope", np.full((8, 1, 1), 0.3, np.float32))] if op == "PRelu" else [x]
+        x = net.add(op, inputs, f"a_{op}", **attributes)
+    b = net.conv(x, "b", 8, group=group)
+    c = net.conv(b, "c", 8, kernel=1)
+    model = net.model(net.conv(c, "d", 4, kernel=1, leaky=False))
+    return spread(spread(model, "a", ratio ** np.arange(-4, 4)), "b", ratio ** np.arange(4, -4, -1))
+
+
+@pytest.mark.parametrize("group", [1, 8])
+@pytest.mark.parametrize("between", [(), ("MaxPool",), ("Relu", "Identity"), ("PRelu", "MaxPool")])
+def test_the_network_computes_the_same_in_float(between, group):
+    model = mobile(between, group)
+    equalized, result = equalize(model)
+    assert {("a", "b"), ("b", "c")} <= set(result.pairs)
+    expected, actual = run(model, photo(model, 7), ["d"])["d"], run(equalized, photo(model, 7), ["d"])["d"]
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
+def test_factors_are_powers_of_two():
+    model = mobile()
+    equalized, _ = equalize(model)
+    before, after = constants(model), constants(equalized)
+    for name in ("a_w", "a_b", "b_w"):
+        exponents = np.log2(after[name] / before[name])
+        np.testing.assert_array_equal(exponents, np.rint(exponents))
+
+
+def test_int8_loses_less():
+    model = mobile(ratio=3.0)
+    equalized, _ = equalize(model)
+    x = photo(model, 7)
+    expected = run(model, x, ["d"])["d"]
+    plain, better = (run(quantize(m, calibrated(m)), x, ["d"])["d"] for m in (model, equalized))
+    assert sqnr(expected, better) > sqnr(expected, plain) + 6
+
+
+def test_channels_before_a_depthwise_convolution_get_ranges_within_a_factor_of_two():
+    equalized, _ = equalize(mobile())
+    maxima = channels(equalized)["a_leaky"]
+    assert maxima.min() > 0.5 * maxima.max()
+
+
+@pytest.mark.parametrize("tensor", ["a_leaky", "b_leaky", "c_leaky"])
+def test_no_tensor_gets_a_larger_range(tensor):
+    model = mobile()
+    equalized, _ = equalize(model)
+    assert channels(equalized)[tensor].max() <= channels(model)[tensor].max()
+
+
+def test_a_channel_that_calibration_hardly_saw_is_enlarged_by_32_at_most():
+    model = mobile()
+    maxima = channels(model)
+    maxima["a_leaky"] = maxima["a_leaky"] * np.where(np.arange(8) == 2, 1e-6, 1)
+    equalized, _ = equalize(model, maxima)
+    ratio = constants(equalized)["a_w"][2] / constants(model)["a_w"][2]
+    np.testing.assert_array_equal(ratio, 32)
+
+
+def test_channels_that_were_0_throughout_keep_their_weights():
+    model = mobile()
+    maxima = channels(model)
+    maxima["a_leaky"] = maxima["a_leaky"] * (np.arange(8) != 2)
+    equalized, _ = equalize(model, maxima)
+    np.testing.assert_array_equal(constants(equalized)["a_w"][2], constants(model)["a_w"][2])
+
+
+def test_tensors_without_maxima_are_left_alone():
+    _, result = equalize(mobile(), {})
+    assert not result.modified
+    assert result.pairs == ()
+
+
+def second_reader(net, x):
+    return net.add("Add", [net.conv(x, "left", 8), net.conv(x, "right", 8)], "sum")
+
+
+def route(net, x):
+    return net.conv(net.add("Concat", [x, x], "route", 16, axis=1), "b", 8)
+
+
+def residual(net, x):
+    return net.add("Add", [net.conv(x, "b", 8), x], "sum")
+
+
+def grouped(net, x):
+    return net.conv(x, "b", 8, group=2)
+
+
+def sigmoid(net, x):
+    return net.conv(net.add("Sigmoid", [x], "s"), "b", 8)
+
+
+@pytest.mark.parametrize("build", [second_reader, route, residual, grouped, sigmoid])
+def test_what_is_not_one_convolution_behind_another_is_left_alone(build):
+    net = Net()
+    model = net.model(net.conv(build(net, net.conv("data", "a", 8)), "d", 4, leaky=False))
+    equalized, result = equalize(spread(model, "a", 4.0 ** np.arange(-4, 4)))
+    assert all(first != "a" for first, _ in result.pairs)
+    np.testing.assert_array_equal(constants(equalized)["a_w"], constants(model)["a_w"])
+
+
+def test_a_tensor_that_is_an_output_is_left_alone():
+    model = mobile()
+    model.graph.output.append(next(info for info in model.graph.value_info if info.name == "a_leaky"))
+    _, result = equalize(model)
+    assert "a" not in [first for first, _ in result.pairs]
+
+
+def test_weights_that_two_layers_share_are_left_alone():
+    model = mobile()
+    shared = next(node for node in model.graph.node if node.name == "c")
+    copy = onnx.NodeProto()
+    copy.CopyFrom(shared)
+    copy.name, copy.input[0], copy.output[0] = "copy", "a_leaky", "copy"
+    model.graph.node.append(copy)
+    _, result = equalize(model)
+    assert result.pairs == ()
