@@ -86,9 +86,7 @@ def test_the_help_teaches_with_examples():
     assert "pytrt check-plugin mylayers:ChannelShuffle" in result.output
 
 
-@pytest.mark.parametrize(
-    "command", ["devices", "inspect", "build", "run", "calibrate", "check-plugin", "equalize", "evaluate"]
-)
+@pytest.mark.parametrize("command", ["devices", "inspect", "build", "run", "calibrate", "check-plugin", "evaluate"])
 def test_each_command_explains_itself_with_an_example(command):
     result = CliRunner().invoke(app, [command, "--help"])
     assert result.exit_code == 0
