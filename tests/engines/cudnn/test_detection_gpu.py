@@ -150,7 +150,7 @@ def test_two_contexts_in_threads_give_the_boxes_of_one(engine):
 
 def test_several_yolo_layers_and_a_context_without_a_graph(tmp_path):
     model, _ = darknet_model("yolov3-tiny.cfg", tmp_path)
-    for without in ([], ["graph"]):
+    for without in (["tactics"], ["tactics", "graph"]):
         engine = ptp.build(model, engine="cudnn", precision="fp16", settings={"without": without})
         heads = read_heads(engine.model)
         with (

@@ -10,10 +10,12 @@ import pytest
 
 import pytrtplugins as ptp
 from darknet2caffe import read_network, to_onnx
-from pytrtplugins.calibration import CalibrationTable
+from pytrtplugins.calibration import CalibrationTable, MinMaxCalibrator
+from pytrtplugins.engines import calibrate
 from pytrtplugins.engines.cudnn.lower import OPTIONAL_STEPS
 from pytrtplugins.passes import prepare, quantize
-from tests.engines.cudnn.conftest import SAMPLES
+from tests.engines.cudnn.conftest import SAMPLES, darknet_model
+from tests.engines.cudnn.layers import assert_right, layers_of
 from tests.engines.networks import Affine, Failing, OutOfPaperError, conv_net, photo
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
@@ -53,6 +55,29 @@ def test_the_shipped_network_is_right_in_each_precision(animals, wanted, precisi
             found = context.run({"data": x[:batch]})
             for name, value in wanted.items():
                 assert relative(found[name], value[:batch]) < BOUNDS[precision]
+
+
+@pytest.mark.parametrize("without", [[], ["own-kernels"]], ids=["own", "cudnn"])
+@pytest.mark.parametrize("weights", ["trained", "random"])
+@pytest.mark.parametrize("precision", [*BOUNDS, "int8"])
+def test_every_layer_is_right_by_itself(animals, precision, weights, without, tmp_path):
+    model, x = animals
+    if weights == "random":
+        model, inputs = darknet_model("yolov2-animals.cfg", tmp_path, size=224, batch="dynamic")
+        x = inputs["data"]
+    if precision == "int8":
+        table = CalibrationTable.read(SAMPLES / "yolov2-animals.cache")
+        if weights == "random":
+            table = calibrate(model, MinMaxCalibrator([{"data": x[:1]}]), engine="onnxruntime", progress=False)
+        model = quantize(model, table)
+    settings = {"without": ["reuse", "tactics", *without]}
+    engine = ptp.build(model, engine="cudnn", precision=precision, settings=settings)
+    with engine.create_context() as context:
+        context.run({"data": x[:1]})
+        layers = list(layers_of(next(iter(context._ready.values())).execution, tf32=precision == "tf32"))
+    assert len(layers) > 10
+    for layer in layers:
+        assert_right(layer, precision)
 
 
 def test_int8_is_the_reference_engines_but_for_rounding(animals):

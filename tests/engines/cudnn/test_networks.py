@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ from pytrtplugins.passes import prepare, quantize
 from pytrtplugins.tensor import DType
 from tests.engines.cudnn.conftest import darknet_model
 from tests.engines.cudnn.host import run_on_host
+from tests.engines.cudnn.layers import assert_right, layers_of
 
 NETWORKS = ["yolov2-animals.cfg", "yolov3-tiny.cfg", "resnet18.cfg", "yolov2-tiny-voc.cfg"]
 PLANNED = [name for name in OPTIONAL_STEPS if name not in ("tactics", "graph", "streams", "own-kernels")]
@@ -109,3 +112,19 @@ def test_branches_may_run_in_any_order_that_the_streams_allow(name, seed, tmp_pa
     if name != "resnet18.cfg":
         assert max(order.streams) > 0
         assert shuffled != sorted(shuffled)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
+def test_the_direct_kernel_computes_every_layer_by_its_definition(precision, tmp_path):
+    model, inputs = darknet_model("yolov2-tiny-voc.cfg", tmp_path, size=32)
+    if precision == "int8":
+        table = calibrate(model, MinMaxCalibrator([inputs]), engine="onnxruntime", progress=False)
+        model = prepare(quantize(model, table))
+    float_type = DType.FLOAT32 if precision == "fp32" else DType.FLOAT16
+    _, execution = run_on_host(model, inputs, float_type, without=("reuse",), direct=True)
+    layers = list(layers_of(execution))
+    assert len(layers) == 9
+    for layer in layers:
+        assert_right(layer, precision)
+    with pytest.raises(AssertionError):
+        assert_right(replace(layers[3], found=layers[3].found * 1.01 + 1), precision)

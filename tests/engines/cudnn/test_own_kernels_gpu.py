@@ -116,6 +116,31 @@ def test_a_convolution_is_the_definitions_and_nothing_else_is_written(gpu, shape
         assert (found[..., expected.shape[3] :] == 77).all(), tactic.name
 
 
+@pytest.mark.parametrize("family", ["hopper", "mma"])
+@pytest.mark.parametrize(("side", "c", "kernel"), [(13, 1024, 3), (26, 512, 1), (10, 80, 3)])
+def test_sums_of_codes_are_the_integers(gpu, family, side, c, kernel):
+    cupy, capability = gpu
+    if family == "hopper" and capability != 90:
+        pytest.skip(f"compute capability {capability}: wgmma is Hopper's")
+    shape = dataclasses.replace(square(1, side, c, 64, kernel, INT8), y_type=DType.FLOAT32)  # holds integers up to 2^24
+    random = np.random.default_rng(7)
+    x = random.integers(-127, 128, (1, side, side, c)).astype(np.int8)
+    weights = (random.integers(-127, 128, (64, c, kernel, kernel)) // (8 if kernel == 3 else 1)).astype(np.int8)
+    expected = convolution(shape, x.astype(np.float64), weights).astype(np.int64)
+    assert abs(expected).max() < 2**24
+    one, zero, on_gpu = np.ones(64, np.float32), np.zeros(64, np.float32), cupy.asarray(x)
+    tactics = hopper_tactics(shape, most=6) if family == "hopper" else mma_tactics(shape, capability, 3)
+    assert tactics
+    for tactic in tactics:
+        arrays = [pack_weights(shape, tactic, weights), *(pack_filters(v, tactic, shape, 1.0) for v in (one, zero))]
+        packed, factors, offsets = (cupy.asarray(array) for array in arrays)
+        y = cupy.full((shape.pixels, 64), np.nan, np.float32)
+        stream = cupy.cuda.get_current_stream()
+        at = Addresses(on_gpu.data.ptr, packed.data.ptr, factors.data.ptr, offsets.data.ptr, y.data.ptr)
+        ConvKernel(shape, tactic, capability).launch(at, stream.ptr)
+        np.testing.assert_array_equal(y.get().astype(np.int64), expected, tactic.name)
+
+
 @pytest.mark.parametrize("pool", [True, False])
 @pytest.mark.parametrize("element", [HALF, INT8])
 def test_the_first_layer_takes_the_image_as_it_is(gpu, element, pool):
