@@ -15,7 +15,7 @@ from tests.precision.planted import cancelling, chain, outlier_activations, outl
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 
 COSINE = parse_tolerance("cosine=0.9995")
-QUICK = {"without": ["tactics", "graph"]}  # the search builds many small engines: none of them is tuned
+QUICK = {"without": ["tactics", "graph", "own-kernels", "cudnn-kernels"]}  # many small engines: none of them is tuned
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +66,11 @@ def test_in_int8_an_outlier_channel_is_kept_in_float():
 
 
 @pytest.mark.parametrize("make", [overflowing, cancelling])
-def test_a_tuned_engine_that_follows_the_file_holds_too(make, tmp_path):
+def test_an_engine_of_the_usual_kernels_that_follows_the_file_holds_too(make, tmp_path):
     model = make()
     run(model).precisions.write(tmp_path / "precision.yaml")
-    engine = ptp.build(model, engine="cudnn", precision=tmp_path / "precision.yaml")
+    settings = {"without": "tactics"}  # no search for each layer
+    engine = ptp.build(model, engine="cudnn", precision=tmp_path / "precision.yaml", settings=settings)
     exact = ptp.build(model, engine="reference")
     assert max(COSINE.error(outputs(engine, x), outputs(exact, x)) for x in samples(model)) <= 1
 
@@ -77,10 +78,11 @@ def test_a_tuned_engine_that_follows_the_file_holds_too(make, tmp_path):
 def test_fused_layers_are_no_less_exact_than_layers_one_by_one():
     """Why there is no intervention that takes fused layers apart: it only adds a rounding in between."""
     model = chain(12)
-    exact = ptp.build(model, engine="cudnn")
-    apart = {"without": ["activations", "residuals", "pools", "siblings", "first-layer"]}
+    exact = ptp.build(model, engine="reference")
+    fusing = ["activations", "residuals", "pools", "siblings", "first-layer"]
     errors = []
-    for settings in ({}, apart):
+    for without in ([], fusing):
+        settings = {"without": [*QUICK["without"], *without]}
         engine = ptp.build(model, engine="cudnn", precision="fp16", settings=settings)
         found = [np.linalg.norm(outputs(engine, x) - outputs(exact, x)) for x in samples(model, 8)]
         errors.append(float(np.mean(found)))

@@ -138,7 +138,9 @@ class CudnnEngine(Engine):
 
     def _selector(self, known: Mapping[str, Choice] | None) -> ConvSelector:
         direct = DirectProvider(self.device)
-        providers: list[ConvProvider] = [CudnnProvider(self.device), direct]
+        providers: list[ConvProvider] = [direct]
+        if "cudnn-kernels" not in self.without:
+            providers = [CudnnProvider(self.device), direct]
         if "own-kernels" not in self.without:
             from .first_conv import FirstProvider  # where they are used, since they load the driver
             from .own_conv import OwnProvider
@@ -147,8 +149,10 @@ class CudnnEngine(Engine):
             providers = [FirstProvider(self.device), *own, *providers]
         timed = "tactics" not in self.without
         facts = _facts(self.device)
-        if "own-kernels" in self.without:
-            facts["without"] = "own-kernels"  # a choice among fewer does not take the place of one among all
+        if missing := self.without & {"own-kernels", "cudnn-kernels"}:
+            facts["without"] = ",".join(
+                sorted(missing)
+            )  # a choice among fewer does not take the place of one among all
         return ConvSelector(
             self.device,
             providers,

@@ -45,6 +45,7 @@ OPTIONAL_STEPS = (
     "reuse",  # tensors share memory by liveness
     "tactics",  # kernels chosen by timing
     "own-kernels",
+    "cudnn-kernels",  # without either: a plain kernel, slow to run, nothing to build
     "streams",  # independent branches side by side
     "graph",  # one CUDA graph a run
 )
