@@ -139,6 +139,18 @@ def test_torch_tensors_are_arrays_of_the_gpu(animals):
         np.testing.assert_array_equal(found[name], value)
 
 
+def test_pycuda_arrays_are_arrays_of_the_gpu(animals):
+    pytest.importorskip("pycuda.autoprimaryctx", reason="PyCUDA is not installed")
+    from pycuda import gpuarray
+
+    model, x = animals
+    with ptp.build(model, engine="cudnn", precision="fp16", settings=QUICK).create_context() as context:
+        wanted = context.run({"data": x[:1]})
+        found = context.run({"data": gpuarray.to_gpu(x[:1])})
+    for name, value in wanted.items():
+        np.testing.assert_array_equal(found[name], value)
+
+
 @pytest.mark.parametrize("step", OPTIONAL_STEPS)
 def test_every_optimization_can_be_left_out(animals, wanted, step):
     model, x = animals
