@@ -218,7 +218,6 @@ RUNNERS = (
     Runner("PyTorch, CUDA graph", "TF32", pytorch("TF32", "graph")),
     Runner(NAME, "FP32", ours("fp32")),
     Runner("PyTorch, CUDA graph", "FP32", pytorch("FP32", "graph")),
-    Runner("PyTorch", "FP32", pytorch("FP32", "eager")),
     Runner("onnxruntime, CUDA", "TF32", onnxruntime),
     Runner("PyTorch, max-autotune", "FP16", pytorch("FP16", "compile")),
 )

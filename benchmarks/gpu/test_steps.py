@@ -24,7 +24,7 @@ SHOWN_ON = {
     "int8-epilogues": (YOLO, "int8"),
 }
 """Where a step has something to do, if not on YOLOv2 in FP16."""
-SLOW = ("activations", "own-kernels", "int8-epilogues")
+SLOW = ("activations", "int8-epilogues", "own-kernels", "cudnn-kernels")
 """Left out, they give every convolution a new problem, for which kernels have to be chosen: last."""
 STEPS = sorted(OPTIONAL_STEPS, key=lambda step: (step in SLOW, OPTIONAL_STEPS.index(step)))
 pytestmark = pytest.mark.filterwarnings("default")  # of other people's libraries
