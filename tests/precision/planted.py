@@ -79,6 +79,15 @@ def long_sums():
     return prepare(model)
 
 
+def large_values(factor):
+    """What conv2 gives is so many times as large as elsewhere, and conv3's weights are small in turn."""
+    model = chain()
+    for name in ("conv2_w", "conv2_b"):
+        edit(model, name, lambda array: array.__imul__(factor))
+    edit(model, "conv3_w", lambda w: w.__imul__(1 / factor))
+    return prepare(model)
+
+
 def cancelling():
     """left and right nearly cancel in add: what remains is a thousandth of either."""
     net = Net(size=10, seed=1)

@@ -13,6 +13,7 @@ from pytrtplugins.precision import Budget, Network, parse_tolerance, search
 from tests.precision.planted import (
     cancelling,
     chain,
+    large_values,
     long_sums,
     outlier_activations,
     outlier_weights,
@@ -48,6 +49,17 @@ def test_weights_that_overflow_float16():
     assert {name: layer.strategy for name, layer in result.precisions.layers.items()} == {"conv3": "pin"}
     assert result.steps[0].own == np.inf
     assert [name for name, error, _ in result.steps[0].tried if error <= 1] == ["pin", "pin with parents"]
+
+
+def test_values_that_overflow_float16():
+    result = run(large_values(1e5))
+    assert result.offenders[0] == "conv2"
+    assert result.holds
+    assert set(result.precisions.layers) == {"conv2", "conv2_leaky"}
+
+
+def test_large_values_alone_are_no_reason_for_float32():
+    assert dict(run(large_values(1e4)).precisions.layers) == {}
 
 
 def test_a_cancellation_after_a_residual_addition():
