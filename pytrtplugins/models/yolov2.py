@@ -206,6 +206,8 @@ class Yolov2:
         return found, context.timings + Timings(postprocess_ms=1000 * (time.perf_counter() - start))
 
     def _named(self, boxes: Boxes) -> list[Detection]:
+        if not len(boxes.scores):
+            return []
         corners = boxes.placement.to_image(boxes.places).tolist()
         return [
             Detection(self.names[k], k, score, (x1, y1, x2, y2))

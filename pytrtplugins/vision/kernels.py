@@ -20,7 +20,6 @@ from .letterbox import Placement, place_photo
 __all__ = [
     "best_into",
     "decode_into",
-    "fetch_into",
     "head_priors",
     "letterbox_batch_into",
     "letterbox_into",
@@ -29,12 +28,10 @@ __all__ = [
 ]
 
 _FOLDER = Path(__file__).parents[1] / "kernels"
-_FETCH = CudaKernel.from_file(_FOLDER / "fetch.cu", "fetch")
 _LETTERBOX = CudaKernel.from_file(_FOLDER / "letterbox.cu", "letterbox")
 _DECODE = CudaKernel.from_file(_FOLDER / "decode.cu", "decode")
 _NMS = CudaKernel.from_file(_FOLDER / "nms.cu", "nms")
 _BEST = CudaKernel.from_file(_FOLDER / "best.cu", "best")
-_FETCHING = 64 * 256  # threads that keep a bus busy, 16 bytes each
 _RANKING = 32 * 256
 
 
@@ -87,18 +84,6 @@ def letterbox_batch_into(photos: Array, places: Array, output: Array, *, stream:
         photos, output, places, 0, 0, 0, 0, 0, 0, 0, out_w, out_h, False, 1.0,
         threads=(out_w, out_h, n), block=(32, 8), stream=stream,
     )  # fmt: skip
-
-
-def fetch_into(staged: Array, bytes_: Array, counts: Array, *, stream: Any = None) -> None:
-    """Copy what the host has staged, and set counters to 0.
-
-    Args:
-        staged: uint8; its first four bytes are how many units of 16 bytes are copied. On a GPU: pinned memory.
-        bytes_: uint8, as many at least; written.
-        counts: int32, one for each photo; written.
-        stream: CUDA stream; None: the current one.
-    """
-    _FETCH.launch(staged, bytes_, counts, len(counts), threads=_FETCHING, stream=stream)
 
 
 def head_priors(anchors: Sequence[float], sides: tuple[int, int], mask: Sequence[int] = ()) -> Constant:

@@ -14,7 +14,6 @@ from pytrtplugins.vision import MODES, decode_region, decode_yolo, letterbox, nm
 from pytrtplugins.vision.kernels import (
     best_into,
     decode_into,
-    fetch_into,
     head_priors,
     letterbox_batch_into,
     letterbox_into,
@@ -66,16 +65,6 @@ def test_photos_of_a_batch_have_sizes_of_their_own():
     for image, data, mode in zip(images, output, MODES, strict=False):
         np.testing.assert_array_equal(data, letterbox(image, size, mode).data)
     assert (output[3] == 0.5).all()  # no photo there
-
-
-def test_staged_bytes_are_fetched_and_counters_begin_anew():
-    staged = np.random.default_rng(0).integers(0, 256, 70_000).astype(np.uint8)
-    staged[:4].view(np.int32)[0] = 69_984 // 16
-    copy, counts = np.zeros(70_000, np.uint8), np.array([3, 4], np.int32)
-    fetch_into(staged, copy, counts)
-    np.testing.assert_array_equal(copy[:69_984], staged[:69_984])
-    assert not copy[69_984:].any()
-    assert not counts.any()
 
 
 def test_every_byte_becomes_its_share_of_255():

@@ -20,7 +20,7 @@ __all__ = ["CudnnDetection"]
 class CudnnDetection(DetectionContext):
     """Letterbox, network, decoding and suppression as one CUDA graph, for photos of any size; of boxes the best come back.
 
-    The host copies the photo to pinned memory, launches the graph, and waits. A batch that is free has a graph for each of
+    The host copies the photo by way of pinned memory, launches the graph, and waits. A batch that is free has a graph for each of
     the engine's setting ``batch``; photos take the smallest that holds them. A plugin that cannot be captured runs between
     launches, as in every context of this engine.
     """
@@ -53,13 +53,13 @@ class CudnnDetection(DetectionContext):
         start = time.perf_counter()
         with self._cupy.cuda.Device(self.engine.device.number), self._stream:
             run = self._run(len(photos))
-            placements = run.stage(photos, score_threshold, iou_threshold)
-            staged = time.perf_counter()
+            placements = run.send(photos, score_threshold, iou_threshold, self._stream)
+            sent = time.perf_counter()
             self._launch(run)
             self._stream.synchronize()
         done = time.perf_counter()
         found = run.boxes(placements)
-        spent = staged - start, done - staged, time.perf_counter() - done
+        spent = sent - start, done - sent, time.perf_counter() - done
         self.timings = Timings(*(1000 * seconds for seconds in spent))
         return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -47,6 +48,9 @@ class Device(Protocol):
     def pinned(self, size: int) -> tuple[npt.NDArray[np.uint8], Any]:
         """Bytes of the host that kernels read and write too: as the host sees them, and as kernels do."""
 
+    def copier(self, host: npt.NDArray[np.uint8], memory: Any) -> Callable[[int, int, Any], None]:
+        """What queues a copy of bytes begin..end-1 of pinned memory to the same place on the device: begin, end, stream."""
+
     def new_pool(self) -> Any:
         """A store of memory for the arrays of one context, so that a captured graph can use them again."""
 
@@ -76,6 +80,14 @@ class HostDevice:
         """The same bytes twice."""
         memory = self.allocate(size)
         return memory, memory
+
+    def copier(self, host: npt.NDArray[np.uint8], memory: Any) -> Callable[[int, int, Any], None]:
+        """A plain copy."""
+
+        def copy(begin: int, end: int, stream: Any) -> None:
+            memory[begin:end] = host[begin:end]
+
+        return copy
 
     def new_pool(self) -> Any:
         """None."""
@@ -159,6 +171,15 @@ class CudaDevice:
         cuda = self.xp.cuda
         memory = cuda.UnownedMemory(host.ctypes.data, size, host, self.number)
         return host, self.xp.ndarray((size,), np.uint8, cuda.MemoryPointer(memory, 0))
+
+    def copier(self, host: npt.NDArray[np.uint8], memory: Any) -> Callable[[int, int, Any], None]:
+        """An asynchronous copy."""
+        runtime, source, target = self.xp.cuda.runtime, host.ctypes.data, memory.data.ptr
+
+        def copy(begin: int, end: int, stream: Any) -> None:
+            runtime.memcpyAsync(target + begin, source + begin, end - begin, runtime.memcpyHostToDevice, stream.ptr)
+
+        return copy
 
     def new_pool(self) -> Any:
         """A memory pool of CuPy's."""

@@ -1,4 +1,4 @@
-"""The launches from staged photos to boxes, around a network's own."""
+"""The launches from photos to boxes, around a network's own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...vision import Head, Placement
-from ...vision.kernels import best_into, decode_into, fetch_into, head_priors, letterbox_batch_into, nms_into
+from ...vision.kernels import best_into, decode_into, head_priors, letterbox_batch_into, nms_into
 from ..detection import Boxes, Photo
 from .execution import Execution
 from .staging import Staging
@@ -50,23 +50,23 @@ class PhotoRun:
         self._places = xp.zeros((n, total, 4), np.float32)
         self._scores = xp.zeros((n, classes, total), np.float32)
         self._found = xp.zeros((n, classes * total), np.uint64)
-        self._counts = xp.zeros(n, np.int32)
         rows, totals = device.pinned(n * most * 24), device.pinned(n * 4)
         self._rows, self._totals = rows[0].view(np.float32).reshape(n, most, 6), totals[0].view(np.int32)
         self._written = rows[1].view(np.float32).reshape(n, most, 6), totals[1].view(np.int32)
 
-    def stage(self, photos: Sequence[Photo], score_threshold: float, iou_threshold: float) -> list[Placement]:
-        """Write photos and thresholds where the launches read them."""
-        placements, new = self._staging.fill(photos, self._size, self._mode, score_threshold, iou_threshold)
+    def send(
+        self, photos: Sequence[Photo], score_threshold: float, iou_threshold: float, stream: Any
+    ) -> list[Placement]:
+        """Queue the copies of photos and thresholds to where the launches read them."""
+        placements, new = self._staging.send(photos, self._size, self._mode, score_threshold, iou_threshold, stream)
         if new:
             self.graph = None
         return placements
 
     def queue(self, stream: Any) -> None:
-        """Queue everything: bytes to the device, letterbox, network, decoding, suppression, the best boxes."""
+        """Queue everything else: letterbox, network, decoding, suppression, the best boxes."""
         staging, classes = self._staging, self._scores.shape[1]
-        fetch_into(staging.reachable, staging.fetched, self._counts, stream=stream)
-        letterbox_batch_into(staging.fetched, staging.places, self._data, stream=stream)
+        letterbox_batch_into(staging.bytes, staging.places, self._data, stream=stream)
         self.execution.queue(stream)
         for head, values, priors, first in self._heads:
             decode_into(
@@ -74,9 +74,9 @@ class PhotoRun:
                 score_threshold=staging.score_threshold, first=first, stream=stream,
             )  # fmt: skip
         nms_into(
-            self._places, self._scores, staging.iou_threshold, found=self._found, counts=self._counts, stream=stream
+            self._places, self._scores, staging.iou_threshold, found=self._found, counts=staging.counts, stream=stream
         )
-        best_into(self._found, self._counts, self._places, *self._written, classes, stream=stream)
+        best_into(self._found, staging.counts, self._places, *self._written, classes, stream=stream)
 
     def boxes(self, placements: Sequence[Placement]) -> list[Boxes]:
         """What the last run found, once it is done."""

@@ -1,7 +1,8 @@
-"""Memory that the host fills and kernels read: photos of any size, and the numbers that change from run to run."""
+"""Photos on their way to the device, and the numbers that change from run to run."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,41 +18,46 @@ __all__ = ["Staging"]
 
 _UNIT = 16
 _LEAST = 1 << 20
+_CHUNK = 1 << 19  # bytes; one is on the bus while the next is written
+
+_placed = functools.lru_cache(maxsize=256)(place_photo)
 
 
 class Staging:
-    """A header and photos behind it, in pinned memory and, once it was fetched, in the device's own.
+    """A header and photos behind it: in pinned memory, which the host fills, and on the device, which kernels read.
 
-    The header: how many units of 16 bytes are in use (int32), 4 bytes unused, the score's and the overlap's threshold
-    (float32); then for each photo the eight int32 of letterbox.cu. Photos begin at multiples of 16 bytes. Since all that
-    changes lies in memory, one captured graph serves every run until the memory grows.
+    The header: both thresholds (float32), for each photo how many boxes are left (int32, 0), and from the next multiple of
+    16 bytes on for each photo the eight int32 of letterbox.cu. Photos begin at multiples of 16 bytes. Since all that changes
+    lies in memory, one captured graph serves every run until the memory grows.
 
     Args:
         device: Where kernels run.
         photos: Most photos of a run.
 
     Attributes:
-        reachable: The pinned memory as kernels see it, uint8.
-        fetched: The device's memory, as large.
-        places: In it: (photos, 8) int32.
+        bytes: All of it on the device, uint8.
         score_threshold: In it: one float32.
         iou_threshold: In it: one float32.
+        counts: In it: (photos,) int32.
+        places: In it: (photos, 8) int32.
     """
 
     def __init__(self, device: Device, photos: int) -> None:
         self._device, self._photos = device, photos
-        self._header = _UNIT + 32 * photos
+        self._rows_begin = _rounded(8 + 4 * photos)
+        self._header = self._rows_begin + 32 * photos
         self._grow(_LEAST)
 
-    def fill(
+    def send(
         self,
         photos: Sequence[Photo],
         size: tuple[int, int],
         mode: str,
         score_threshold: float,
         iou_threshold: float,
+        stream: Any,
     ) -> tuple[list[Placement], bool]:
-        """Write the header and the photos.
+        """Write header and photos, and queue their copies to the device, piece by piece while the next one is written.
 
         Args:
             photos: Each (H, W, 3) uint8; as many as there is room for, or less.
@@ -59,36 +65,49 @@ class Staging:
             mode: How photos are fitted.
             score_threshold: 0..1.
             iou_threshold: 0..1.
+            stream: Where the copies are queued; the last run must be done.
 
         Returns:
             Where each photo will stand, and whether the memory is another than before, for which a graph must be captured.
         """
-        placements = [place_photo((photo.shape[1], photo.shape[0]), size, mode) for photo in photos]
+        placements = [_placed((photo.shape[1], photo.shape[0]), size, mode) for photo in photos]
         if mode != "darknet":
             photos = [thin_out(photo) for photo in photos]
-        ends = self._header + np.cumsum([_rounded(photo.size) for photo in photos])
-        grows = int(ends[-1]) > len(self._host)
+        begins, end = [], self._header
+        for photo in photos:
+            begins.append(end)
+            end += _rounded(photo.size)
+        grows = end > len(self._host)
         if grows:
-            self._grow(int(ends[-1]))
-        self._host[:4].view(np.int32)[0] = ends[-1] // _UNIT
-        self._host[8:16].view(np.float32)[:] = score_threshold, iou_threshold
-        rows = self._host[_UNIT : self._header].view(np.int32).reshape(-1, 8)
-        rows[len(photos) :] = 0
-        for row, photo, placement, end in zip(rows, photos, placements, ends.tolist(), strict=False):
-            height, width = photo.shape[:2]
-            begin = end - _rounded(photo.size)
-            row[:] = begin // _UNIT, width, height, *placement.inner, *placement.corner, resize_rule(mode)
-            np.copyto(self._host[begin : begin + photo.size].reshape(photo.shape), photo)
+            self._grow(end)
+        self._thresholds[:] = score_threshold, iou_threshold
+        self._rows[len(photos) :] = 0
+        rule = resize_rule(mode)
+        for row, photo, placement, begin in zip(self._rows, photos, placements, begins, strict=False):
+            row[:] = begin // _UNIT, photo.shape[1], photo.shape[0], *placement.inner, *placement.corner, rule
+        sent = 0
+        for photo, begin in zip(photos, begins, strict=True):
+            target = self._host[begin : begin + photo.size].reshape(photo.shape)
+            lines = max(1, _CHUNK // (3 * photo.shape[1]))
+            for top in range(0, len(photo), lines):
+                target[top : top + lines] = photo[top : top + lines]
+                written = begin + 3 * photo.shape[1] * min(top + lines, len(photo))
+                if written - sent >= _CHUNK or written + _UNIT > end:
+                    self._copy(sent, written, stream)
+                    sent = written
         return placements, grows
 
     def _grow(self, least: int) -> None:
         """Memory of the next power of two."""
         size = 1 << (least - 1).bit_length()
-        self._host, self.reachable = self._device.pinned(size)
-        self.fetched: Any = self._device.allocate(size)
-        self.score_threshold = self.fetched[8:12].view(np.float32)
-        self.iou_threshold = self.fetched[12:16].view(np.float32)
-        self.places = self.fetched[_UNIT : self._header].view(np.int32).reshape(self._photos, 8)
+        self._host, _ = self._device.pinned(size)
+        self.bytes: Any = self._device.allocate(size)
+        self._copy = self._device.copier(self._host, self.bytes)
+        self._thresholds = self._host[:8].view(np.float32)
+        self._rows = self._host[self._rows_begin : self._header].view(np.int32).reshape(self._photos, 8)
+        self.score_threshold, self.iou_threshold = (self.bytes[at : at + 4].view(np.float32) for at in (0, 4))
+        self.counts = self.bytes[8 : 8 + 4 * self._photos].view(np.int32)
+        self.places = self.bytes[self._rows_begin : self._header].view(np.int32).reshape(self._photos, 8)
 
 
 def _rounded(size: int) -> int:

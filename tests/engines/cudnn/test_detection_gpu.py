@@ -43,7 +43,7 @@ def photo(size, seed=0):
 
 @pytest.fixture(scope="module")
 def engine():
-    """The shipped network in FP16."""
+    """The shipped network in FP16, with the first kernels that fit: which they are makes no difference here."""
     base = SAMPLES / "yolov2-animals"
     network = read_network(base.with_suffix(".cfg"), base.with_suffix(".weights"))
     model = to_onnx(network, input_size=(224, 224), batch="dynamic")

@@ -73,7 +73,7 @@ def test_boxes_are_those_of_the_plain_path(model, batch, mode):
     seen = 0
     for chunk in (photos[start : start + batch] for start in range(0, len(photos), batch)):
         for thresholds in ((0.0, 0.3), (0.3, 0.6), (1.0, 0.45)):
-            placements = run.stage(chunk, *thresholds)
+            placements = run.send(chunk, *thresholds, None)
             run.queue(None)
             found = run.boxes(placements)
             wanted = plain.detect(chunk, score_threshold=thresholds[0], iou_threshold=thresholds[1])
@@ -86,26 +86,44 @@ def test_boxes_are_those_of_the_plain_path(model, batch, mode):
     assert seen > 50
 
 
+def sent(staging, photos, mode="letterbox"):
+    """Whether the memory is new, and what the letterbox kernel will read: each photo's row and its pixels."""
+    _, new = staging.send(photos, (32, 16), mode, 0.25, 0.5, None)
+    rows = staging.places.tolist()
+    return new, [
+        (row, staging.bytes[16 * row[0] :][: 3 * row[1] * row[2]].reshape(row[2], row[1], 3)) for row in rows if row[1]
+    ]
+
+
+@pytest.mark.parametrize("sizes", [[(100, 100)], [(700, 900), (1, 1), (900, 701)], [(1, 1)], [(3, 1), (5, 7)]])
+def test_every_byte_arrives(sizes):
+    staging, photos = Staging(HostDevice(), 3), [photo(size, number) for number, size in enumerate(sizes)]
+    staging.bytes[:] = 0xAA
+    _, arrived = sent(staging, photos)
+    for (_, pixels), image in zip(arrived, photos, strict=True):
+        np.testing.assert_array_equal(pixels, image)
+    assert (float(staging.score_threshold[0]), float(staging.iou_threshold[0])) == (0.25, 0.5)
+    assert not staging.counts.any()
+
+
 def test_a_graph_serves_all_photos_until_the_memory_grows():
     staging = Staging(HostDevice(), 2)
     sides = [(100, 100), (3, 5), (500, 600), (1, 1), (768, 400)]
-    assert [staging.fill([photo(side)], (32, 16), "letterbox", 0.5, 0.45)[1] for side in sides] == [False] * 5
-    assert staging.fill([photo((800, 700)), photo((10, 10))], (32, 16), "letterbox", 0.5, 0.45)[1]
-    assert len(staging.reachable) == len(staging.fetched) == 1 << 21
-    assert not staging.fill([photo((800, 800))], (32, 16), "letterbox", 0.5, 0.45)[1]
+    assert [sent(staging, [photo(side)])[0] for side in sides] == [False] * 5
+    assert sent(staging, [photo((800, 700)), photo((10, 10))])[0]
+    assert len(staging.bytes) == 1 << 21
+    assert not sent(staging, [photo((800, 800))])[0]
 
 
-def test_a_photo_with_alpha_or_upside_down_is_staged_as_it_looks():
-    staging, image = Staging(HostDevice(), 1), np.zeros((5, 7, 4), np.uint8)
+def test_a_photo_with_alpha_or_upside_down_arrives_as_it_looks():
+    image = np.zeros((5, 7, 4), np.uint8)
     image[...] = np.arange(4)
-    staging.fill([image[::-1, :, :3]], (32, 16), "letterbox", 0.5, 0.45)
-    begin = 16 * int(staging.reachable[16:48].view(np.int32)[0])
-    np.testing.assert_array_equal(staging.reachable[begin : begin + 105], np.tile([0, 1, 2], 35))
+    _, [(_, pixels)] = sent(Staging(HostDevice(), 1), [image[::-1, :, :3]])
+    np.testing.assert_array_equal(pixels, image[..., :3])
 
 
 def test_a_photo_too_large_for_opencv_is_thinned_out():
     staging = Staging(HostDevice(), 1)
-    staging.fill([photo((40_000, 2))], (32, 16), "letterbox", 0.5, 0.45)
-    assert staging.reachable[16:48].view(np.int32)[1:3].tolist() == [20_000, 2]
-    staging.fill([photo((40_000, 2))], (32, 16), "darknet", 0.5, 0.45)
-    assert staging.reachable[16:48].view(np.int32)[1:3].tolist() == [40_000, 2]
+    for mode, width in (("letterbox", 20_000), ("darknet", 40_000)):
+        _, [(row, _)] = sent(staging, [photo((40_000, 2))], mode)
+        assert row[1:3] == [width, 2]
