@@ -12,7 +12,8 @@ from darknet2caffe import read_network, to_onnx
 from pytrtplugins.engines.host_detection import HostDetection
 from pytrtplugins.models import read_heads
 from pytrtplugins.vision import MODES
-from tests.engines.cudnn.conftest import SAMPLES, darknet_model
+from tests.engines.cudnn.conftest import SAMPLES
+from tests.engines.cudnn.test_photo_run import NETWORKS
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 
@@ -73,8 +74,8 @@ def test_boxes_are_those_of_the_plain_path_on_photos_of_any_size(engine, mode):
     seen = 0
     with detection, plain:
         for number, size in enumerate(SIZES):
+            image = [photo(size, number)]
             for score, iou in THRESHOLDS:
-                image = [photo(size, number)]
                 wanted = plain.detect(image, score_threshold=score, iou_threshold=iou)
                 assert_equal(detection.detect(image, score_threshold=score, iou_threshold=iou), wanted)
                 seen += len(wanted[0].scores)
@@ -148,20 +149,19 @@ def test_two_contexts_in_threads_give_the_boxes_of_one(engine):
             assert_equal(found, alone)
 
 
-def test_several_yolo_layers_and_a_context_without_a_graph(tmp_path):
-    model, _ = darknet_model("yolov3-tiny.cfg", tmp_path)
-    for without in (["tactics"], ["tactics", "graph"]):
-        engine = ptp.build(model, engine="cudnn", precision="fp16", settings={"without": without})
-        heads = read_heads(engine.model)
-        with (
-            engine.create_detection_context(heads, (96, 96)) as detection,
-            HostDetection(engine, heads, (96, 96)) as plain,
-        ):
-            image = [photo((300, 200))]
-            for _ in range(2):
-                found = detection.detect(image, score_threshold=0.2)
-                assert_equal(found, plain.detect(image, score_threshold=0.2))
-            assert len(found[0].scores)
+@pytest.mark.parametrize("name", list(NETWORKS))
+@pytest.mark.parametrize("without", [["tactics"], ["tactics", "graph"]])
+def test_several_layers_and_a_context_without_a_graph(name, without, tmp_path):
+    cfg = tmp_path / "net.cfg"
+    cfg.write_text(f"[net]\nwidth=96\nheight=64\nchannels=3\n{NETWORKS[name]}")
+    model = to_onnx(read_network(cfg).with_random_weights(1))
+    engine = ptp.build(model, engine="cudnn", precision="fp16", settings={"without": without})
+    heads, image = read_heads(engine.model), [photo((300, 200))]
+    with engine.create_detection_context(heads, (96, 64)) as detection, HostDetection(engine, heads, (96, 64)) as plain:
+        for _ in range(2):
+            found = detection.detect(image, score_threshold=0.2)
+            assert_equal(found, plain.detect(image, score_threshold=0.2))
+        assert len(found[0].scores)
 
 
 def test_many_runs_need_no_more_memory(engine):
