@@ -1,120 +1,156 @@
-"""Measure what FP16 and INT8 cost in mAP50, by calibrator, number of photos and weights; write the tables of docs/accuracy.md."""
+"""Measure what FP16 and INT8 cost in mAP50, by calibrator, photos, weights and equalization; write the tables of docs/accuracy.md."""
 
 from __future__ import annotations
 
 import argparse
+import functools
+import multiprocessing
+import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from darknet2caffe import read_network, to_onnx
+from pytrtplugins.calibration import CalibrationTable
+from pytrtplugins.cli.loading import read_settings
 from pytrtplugins.engines import Engine, build
 from pytrtplugins.engines.calibrate import network_digest
-from pytrtplugins.models import YoloData, Yolov2, evaluate
-from pytrtplugins.passes import Precisions, layer_names, prepare
-from pytrtplugins.precision.scales import make_tables
-from pytrtplugins.vision import letterbox
+from pytrtplugins.engines.select import engine_class
+from pytrtplugins.models import Yolov2, evaluate
+from pytrtplugins.passes import Precisions, layer_names
 
-ROOT = Path(__file__).parents[1]
+from .networks import NAMES, ROOT, float_model, input_of, network, samples
+from .tables import ALGORITHMS, Source, make_tables
+
 BEGIN, END = "<!-- begin {} -->", "<!-- end {} -->"
-MODES = {"minmax": "letterbox", "percentile": "letterbox", "entropy": "stretch"}  # why: calibration.ImageBatches
+COMPARED = 50  # photos with which weights and equalization are compared
+SIGNAL = 16  # photos of which the noise is measured
 
 
 @dataclass(frozen=True)
-class Case:
-    """A network and the photos that it is judged on."""
+class Setup:
+    """What is the same in all rows of a network."""
 
     name: str
-    cfg: Path
-    names: Path
-    data: Path
-    mode: str
+    shared: Path
+    folder: Path
+    engine: str
+    settings: tuple[str, ...]
+    limit: int | None
+    half: int
 
 
 @dataclass(frozen=True)
 class Row:
-    """One measured configuration."""
+    """One configuration."""
 
     precision: str
-    calibrator: str
-    photos: str
-    weights: str
+    engine: str
+    channels: str = "–"
+    calibrator: str = "–"
+    photos: int = 0
+    weights: str = "–"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What it gave: mAP50, that of FP32 on the same photos, and the signal to noise of the outputs in dB."""
+
     map50: float
+    exact: float
+    sqnr: float
 
 
-def cases(shared: Path) -> dict[str, Case]:
-    """The networks by name."""
-    models, data = ROOT / "samples" / "models", shared / "data"
-    pretrained = data / "pretrained"
-    return {
-        "yolov2-animals": Case(
-            "yolov2-animals", models / "yolov2-animals.cfg", models / "yolov2-animals.names", data / "voc12-animals", "letterbox"
-        ),
-        "yolo-fastest-xl": Case(
-            "yolo-fastest-xl", pretrained / "yolo-fastest-1.1-xl.cfg", pretrained / "coco.names", data / "coco-small", "stretch"
-        ),
-    }  # fmt: skip
-
-
-def samples(data: YoloData, count: int, size: tuple[int, int], name: str, mode: str) -> Iterator[dict[str, np.ndarray]]:
-    """The first photos of a shuffled training list, one a batch."""
-    photos = data.photos("train.txt")
-    order = np.random.default_rng(0).permutation(len(photos))[:count]
-    for index in order:
-        yield {name: np.asarray(letterbox(data.image(photos[index]), size, mode=mode).data, np.float32)[None]}
-
-
-def measure(case: Case, calibration: YoloData, counts: list[int], limit: int | None, half: int) -> Iterator[Row]:
-    """Every configuration of a network, one after the other."""
-    model = prepare(to_onnx(read_network(case.cfg, case.cfg.with_suffix(".weights"))))
-    data = YoloData(case.data)
-
-    def judged(engine: Engine, photos: int | None = limit) -> float:
-        with Yolov2(engine, case.names, mode=case.mode) as detector:
-            return evaluate(detector, data, limit=photos, progress=False).map50
-
-    exact = build(model, engine="cpu")
-    yield Row("FP32", "–", "–", "–", judged(exact))
-    if half:
-        yield Row("FP32", "–", "–", f"first {half} photos", judged(exact, half))
-        for precision in ("fp16", "bf16"):
-            engine = build(model, engine="reference", precision=precision)
-            yield Row(precision.upper(), "–", "–", f"first {half} photos", judged(engine, half))
-    desc = exact.inputs[0]
-    size = (int(desc.dims[3]), int(desc.dims[2]))
+def rows(setup: Setup, counts: Sequence[int]) -> Iterator[Row]:
+    """Every configuration of a network."""
+    yield Row("fp32", setup.engine)
+    for precision in ("fp16", "bf16"):
+        held = precision == "fp16" and precision in engine_class(setup.engine).precisions
+        if held or setup.half:
+            yield Row(precision, setup.engine if held else "reference")
     for count in counts:
-        tables = {}
-        for mode in sorted(set(MODES.values())):
-            wanted = [name for name, needs in MODES.items() if needs == mode]
-            tables |= make_tables(
-                model, samples(calibration, count, size, desc.name, mode), wanted, engine="cpu", progress=False
-            )
-        for name, table in sorted(tables.items()):
-            scales = {tensor: float(scale) for tensor, scale in table.items()}
-            for per_tensor in (False, True) if count == 50 else (False,):
-                precisions = Precisions(
-                    "int8", network_digest(model), layer_names(model), scales=scales, per_tensor=per_tensor
-                )
-                engine = build(model, engine="cpu", precision=precisions)
-                yield Row("INT8", name, str(count), "per tensor" if per_tensor else "per channel", judged(engine))
+        for calibrator in ALGORITHMS:
+            yield Row("int8", setup.engine, "as trained", calibrator, count, "per channel")
+            if count == COMPARED:
+                yield Row("int8", setup.engine, "as trained", calibrator, count, "per tensor")
+                yield Row("int8", setup.engine, "equalized", calibrator, count, "per channel")
 
 
-def table(rows: list[Row]) -> str:
+def measure(setup: Setup, row: Row) -> Result:
+    """Build and evaluate."""
+    engine = _engine(setup, row)
+    limit = setup.half if row.engine != setup.engine else setup.limit
+    exact = _exact(setup, limit)
+    return Result(_map50(setup, engine, limit), exact, _sqnr(setup, engine))
+
+
+def _engine(setup: Setup, row: Row) -> Engine:
+    model = float_model(setup.name, setup.shared)
+    settings = read_settings(setup.settings) if row.engine == setup.engine else {}
+    if row.precision != "int8":
+        return build(model, engine=row.engine, precision=row.precision, settings=settings)
+    source = Source(setup.name, setup.shared, setup.folder, equalized=row.channels == "equalized")
+    model = source.model()
+    table = CalibrationTable.read(source.path(row.calibrator, row.photos))
+    scales = {tensor: float(scale) for tensor, scale in table.items()}
+    shared = row.weights == "per tensor"
+    precisions = Precisions("int8", network_digest(model), layer_names(model), scales=scales, per_tensor=shared)
+    return build(model, engine=row.engine, precision=precisions, settings=settings)
+
+
+def _map50(setup: Setup, engine: Engine, limit: int | None) -> float:
+    found = network(setup.name, setup.shared)
+    with Yolov2(engine, found.classes, mode=found.mode) as detector:
+        return evaluate(detector, found.photos, limit=limit, progress=False).map50
+
+
+@functools.cache
+def _exact(setup: Setup, limit: int | None) -> float:
+    return _map50(setup, _engine(setup, Row("fp32", setup.engine)), limit)
+
+
+def _sqnr(setup: Setup, engine: Engine) -> float:
+    expected = _exact_outputs(setup)
+    signal = noise = 0.0
+    for wanted, given in zip(expected, _outputs(setup, engine), strict=True):
+        signal += float((wanted**2).sum())
+        noise += float(((wanted - given) ** 2).sum())
+    return 10 * float(np.log10(signal / noise)) if noise else float("inf")
+
+
+@functools.cache
+def _exact_outputs(setup: Setup) -> list[Any]:
+    return _outputs(setup, _engine(setup, Row("fp32", setup.engine)))
+
+
+def _outputs(setup: Setup, engine: Engine) -> list[Any]:
+    """All outputs of each photo in one array, as float64."""
+    found = network(setup.name, setup.shared)
+    name, size = input_of(float_model(setup.name, setup.shared))
+    photos = found.photos.photos("val.txt")[:SIGNAL]
+    with engine.create_context() as context:
+        return [
+            np.concatenate([np.asarray(value, np.float64).ravel() for value in context.run(sample).values()])
+            for sample in samples(found.photos, photos, size, name, found.mode)
+        ]
+
+
+def table(found: dict[Row, Result], half: int) -> str:
     """The rows as Markdown."""
-    exact = rows[0].map50
-    lines = ["| precision | calibrator | photos | weights | mAP50 | against FP32 |", "|---|---|---:|---|---:|---:|"]
-    for row in rows:
-        if row.precision == "FP32":
-            exact = row.map50
-        if row.precision == "INT8":
-            exact = rows[0].map50
-        lines.append(
-            f"| {row.precision} | {row.calibrator} | {row.photos} | {row.weights} | {row.map50:.4f} | {row.map50 - exact:+.4f} |"
-        )
+    head = ("precision", "engine", "channels", "calibrator", "photos", "weights", "mAP50", "against FP32", "SQNR, dB")
+    lines = ["| " + " | ".join(head) + " |", "|---|---|---|---|---:|---|---:|---:|---:|"]
+    engine = next(iter(found)).engine
+    for row, result in found.items():
+        few = f" (first {half})" if row.engine != engine else ""
+        cells = (row.precision.upper(), row.engine + few, row.channels, row.calibrator, row.photos or "–", row.weights)
+        figures = (f"{result.map50:.4f}", f"{result.map50 - result.exact:+.4f}", f"{result.sqnr:.1f}")
+        figures = figures if row.precision != "fp32" else (figures[0], "–", "–")
+        lines.append("| " + " | ".join(map(str, (*cells, *figures))) + " |")
     return "\n".join(lines)
 
 
@@ -129,31 +165,52 @@ def write(path: Path, name: str, text: str) -> None:
 
 
 def main() -> None:
-    """Parse arguments, measure, write."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description=__doc__)
-    parser.add_argument(
-        "--shared", type=Path, default=ROOT.parent / "shared", help="folder with data/ (default: %(default)s)"
-    )
-    parser.add_argument("--networks", default="yolov2-animals,yolo-fastest-xl", help="(default: %(default)s)")
-    parser.add_argument("--photos", default="5,10,50,200,1000", help="calibration photos (default: %(default)s)")
-    parser.add_argument("--limit", type=int, default=None, help="evaluate the first photos only")
-    parser.add_argument(
-        "--half", type=int, default=40, help="photos for FP16 and BF16 in NumPy; 0: leave out (default: %(default)s)"
-    )
-    parser.add_argument("--docs", type=Path, default=ROOT / "docs" / "accuracy.md", help="page with the tables")
-    given = parser.parse_args()
-    known = cases(given.shared)
-    calibration = YoloData(given.shared / "data" / "voc12-animals")
+    """Parse arguments, calibrate, measure, write."""
+    given = _arguments()
     counts = [int(count) for count in given.photos.split(",")]
-    for name in given.networks.split(","):
-        started, rows = time.perf_counter(), []
-        for row in measure(known[name], calibration, counts, given.limit, given.half):
-            rows.append(row)
-            print(name, row, f"{time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
-        number = "all" if given.limit is None else f"the first {given.limit}"
-        write(
-            given.docs, name, f"{table(rows)}\n\nOn {number} photos of the list; {time.perf_counter() - started:.0f} s."
-        )
+    given.tables.mkdir(parents=True, exist_ok=True)
+    fields = (given.engine, tuple(given.setting), given.limit, given.half)
+    setups = [Setup(name, given.shared, given.tables, *fields) for name in given.networks.split(",")]
+    started = time.perf_counter()
+    with ProcessPoolExecutor(given.processes, multiprocessing.get_context("spawn")) as pool:
+        for setup in setups:
+            source = Source(setup.name, setup.shared, setup.folder)
+            make_tables(source, counts, pool)
+            if COMPARED in counts:
+                make_tables(Source(setup.name, setup.shared, setup.folder, equalized=True), [COMPARED], pool)
+        print(f"calibrated: {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
+        if given.only_tables:
+            return
+        wanted = {setup.name: list(rows(setup, counts)) for setup in setups}
+        futures = {pool.submit(measure, setup, row): (setup, row) for setup in setups for row in wanted[setup.name]}
+        found: dict[str, dict[Row, Result]] = {setup.name: {} for setup in setups}
+        for future in as_completed(futures):
+            setup, row = futures[future]
+            found[setup.name][row] = future.result()
+            print(
+                setup.name, row, future.result(), f"{time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True
+            )
+            if len(found[setup.name]) == len(wanted[setup.name]):
+                ordered = {row: found[setup.name][row] for row in wanted[setup.name]}
+                number = "all photos" if setup.limit is None else f"the first {setup.limit} photos"
+                write(given.docs, setup.name, f"{table(ordered, setup.half)}\n\nOn {number} of the list.")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description=__doc__)
+    add = parser.add_argument
+    add("--shared", type=Path, default=ROOT.parent / "shared", help="folder with data/ (default: %(default)s)")
+    add("--networks", default=",".join(NAMES), help="(default: %(default)s)")
+    add("--photos", default="5,10,50,200,1000", help="calibration photos (default: %(default)s)")
+    add("--limit", type=int, default=None, help="evaluate the first photos only")
+    add("--engine", default="cpu", help="what computes: cpu, cudnn, reference ... (default: %(default)s)")
+    add("--setting", action="append", default=[], metavar="NAME=VALUE", help="of the engine; may be repeated")
+    add("--half", type=int, default=16, help="photos for FP16 and BF16 in NumPy; 0: leave out (default: %(default)s)")
+    add("--processes", type=int, default=os.cpu_count(), help="that calibrate and evaluate (default: %(default)s)")
+    add("--tables", type=Path, default=ROOT / "build" / "accuracy", help="folder of calibration tables, kept")
+    add("--only-tables", action="store_true", help="calibrate, and end")
+    add("--docs", type=Path, default=ROOT / "docs" / "accuracy.md", help="page with the tables")
+    return parser.parse_args()
 
 
 if __name__ == "__main__":
