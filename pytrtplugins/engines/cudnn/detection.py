@@ -66,19 +66,23 @@ class CudnnDetection(DetectionContext):
     def _launch(self, run: PhotoRun) -> None:
         if run.graph is not None:
             run.graph.launch(self._stream)
-            return
-        with self.engine.capturing:
-            run.queue(self._stream)  # once before it is captured, so that all is loaded
-            segments = run.execution.segments
-            if "graph" in self.engine.without or len(segments) != 1 or not segments[0].captured:
-                return
-            self._stream.synchronize()
-            self._stream.begin_capture()
-            try:
-                run.queue(self._stream)
-            finally:
-                run.graph = self._stream.end_capture()
-            run.graph.upload(self._stream)
+        elif not self._one_graph(run):
+            run.queue(self._stream)
+        else:
+            with self.engine.capturing:
+                run.queue(self._stream)  # once before it is captured, so that all is loaded
+                self._stream.synchronize()
+                self._stream.begin_capture()
+                try:
+                    run.queue(self._stream)
+                finally:
+                    run.graph = self._stream.end_capture()
+                run.graph.upload(self._stream)
+
+    def _one_graph(self, run: PhotoRun) -> bool:
+        """Whether a run can be captured as a whole."""
+        segments = run.execution.segments
+        return "graph" not in self.engine.without and len(segments) == 1 and segments[0].captured
 
     def _run(self, photos: int) -> PhotoRun:
         batch = next(batch for batch in self._batches if batch >= photos)
@@ -89,8 +93,11 @@ class CudnnDetection(DetectionContext):
                 for dim, size in zip(desc.dims, (batch, 3, self.size[1], self.size[0]), strict=True)
                 if isinstance(dim, SymbolicDim)
             }
-            execution = self.engine.execution(sizes)
-            self._runs[batch] = PhotoRun(execution, desc.name, self.heads, self.mode, self.most)
+            run = PhotoRun(self.engine.execution(sizes), desc.name, self.heads, self.mode, self.most)
+            if "graph" not in self.engine.without and not self._one_graph(run):
+                with self.engine.capturing:
+                    run.execution.capture(self._stream)  # its parts
+            self._runs[batch] = run
         return self._runs[batch]
 
     def _close(self) -> None:
