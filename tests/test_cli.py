@@ -94,10 +94,12 @@ def test_each_command_explains_itself_with_an_example(command):
 
 
 def test_devices_lists_every_engine(pytrt):
-    from pytrtplugins.engines import names
+    from pytrtplugins.engines import auto_engine, names
 
     code, out, err = pytrt("devices")
     assert (code, err) == (0, "")
+    assert re.search(rf"^\s*{auto_engine()}\s+yes, auto\b", out, re.MULTILINE)
+    assert out.count("yes, auto") == 1
     assert all(re.search(rf"^\s*{name}\s+(yes|no)\b", out, re.MULTILINE) for name in names())
 
 

@@ -122,7 +122,7 @@ def devices() -> None:
 
     Example: pytrt devices
     """
-    tables.print_devices(engines.availability())
+    tables.print_devices(engines.availability(), engines.auto_engine())
 
 
 @app.command()  # type: ignore[untyped-decorator]
@@ -168,6 +168,8 @@ def build(
 
     pytrt build yolov2.onnx --precision precision.yaml -o yolov2.engine
     """
+    from ..engines.cudnn import CudnnEngine
+
     _check_folder(output)
     loading.import_plugins(plugins or [])
     started = time.perf_counter()
@@ -184,6 +186,8 @@ def build(
     )
     built.save(output)
     tables.print_engine(built, str(output))
+    if isinstance(built, CudnnEngine):
+        tables.print_kernels(built.tactics())
     print(f"built in {time.perf_counter() - started:.1f} s, {output.stat().st_size:,} bytes")
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import onnx
 
     from ..engines.base import Availability, Engine
+    from ..engines.cudnn.select_conv import LayerKernel
     from ..models import Evaluation
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "print_engine",
     "print_error",
     "print_evaluation",
+    "print_kernels",
     "print_model",
     "print_outputs",
 ]
@@ -42,11 +44,11 @@ def print_error(kind: str, message: str) -> None:
     console(error=True).print(f"[bold red]{escape(kind)}[/]: {escape(message)}", soft_wrap=True)
 
 
-def print_devices(engines: Iterable[Availability]) -> None:
-    """One row per engine: whether it can be used here, and why not."""
+def print_devices(engines: Iterable[Availability], auto: str) -> None:
+    """One row per engine: whether it can be used here, and why not; ``auto`` is the one that ``auto`` takes."""
     rows = []
     for engine in engines:
-        can = "[green]yes[/]" if engine.available else "[red]no[/]"
+        can = ("[green]yes, auto[/]" if engine.name == auto else "[green]yes[/]") if engine.available else "[red]no[/]"
         rows.append((engine.name, can, _escape(engine.reason or engine.details)))
     _print_table(("engine", "available", "details"), rows)
 
@@ -86,6 +88,17 @@ def print_engine(engine: Engine, name: str) -> None:
     rows = [("input", desc.name, str(desc.dtype), _dims(desc.dims)) for desc in engine.inputs]
     rows += [("output", desc.name, str(desc.dtype), _dims(desc.dims)) for desc in engine.outputs]
     _print_table(("", "name", "type", "dims"), rows)
+
+
+def print_kernels(kernels: Iterable[LayerKernel]) -> None:
+    """One row per convolution that differs: its layers, the kernel that was chosen, its time, and how many it beat."""
+    rows = []
+    for row in kernels:
+        choice, layers = row.choice, [*row.layers[:3], *([f"and {len(row.layers) - 3} more"] if row.layers[3:] else [])]
+        time = f"{choice.microseconds:.2f}" if choice.microseconds else ""
+        kernel = f"{choice.provider} {choice.tactic}" if choice.tactic != choice.provider else choice.provider
+        rows.append((_escape(", ".join(layers)), _escape(row.problem), _escape(kernel), time, str(choice.rivals)))
+    _print_table(("layers", "convolution", "kernel", "µs", "rivals"), rows)
 
 
 def print_outputs(outputs: Mapping[str, Any]) -> None:

@@ -1,10 +1,12 @@
-"""Compiled kernels on disk, so that each is compiled once per machine."""
+"""What takes long to find out, on disk: compiled kernels, each compiled once per machine."""
 
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import tempfile
+import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -12,22 +14,30 @@ from .._files import atomic_path, sha256_hex
 
 __all__ = ["cache_folder", "cached_file"]
 
+_log = logging.getLogger(__name__)
+_locks: dict[Path, threading.Lock] = {}
+
 
 @functools.cache
-def cache_folder() -> Path:
-    """Where compiled kernels are kept: the user's cache folder, or one of this process where that cannot be written."""
+def cache_folder(kind: str = "kernels") -> Path:
+    """A folder of the user's cache, or one of this process where that cannot be written.
+
+    Args:
+        kind: What is kept in it.
+    """
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = base / "pytrtplugins" / "kernels"
+    folder = base / "pytrtplugins" / kind
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryFile(dir=folder):
             return folder
-    except OSError:
-        return Path(tempfile.mkdtemp(prefix="pytrtplugins-kernels-"))
+    except OSError as error:
+        _log.warning("%s cannot be written (%s): what is kept there is made again by every process", folder, error)
+        return Path(tempfile.mkdtemp(prefix=f"pytrtplugins-{kind}-"))
 
 
 def cached_file(parts: Iterable[str], suffix: str, compile_to: Callable[[Path], None]) -> Path:
-    """The file that ``compile_to`` writes for these parts; made only where the cache lacks it.
+    """The file that ``compile_to`` writes for these parts; made only where the cache lacks it, by one thread.
 
     Args:
         parts: All that the result depends on: source, options, architecture, compiler and its version.
@@ -37,6 +47,8 @@ def cached_file(parts: Iterable[str], suffix: str, compile_to: Callable[[Path], 
     digest = sha256_hex("\0".join(parts).encode())[:40]
     path = cache_folder() / f"{digest}{suffix}"
     if not path.exists():
-        with atomic_path(path) as temporary:
-            compile_to(temporary)
+        with _locks.setdefault(path, threading.Lock()):
+            if not path.exists():
+                with atomic_path(path) as temporary:
+                    compile_to(temporary)
     return path

@@ -6,7 +6,7 @@ from .base import Availability, BuildOptions, Engine, ExecutionContext
 from .calibrate import calibrate
 from .detection import Boxes, DetectionContext, Timings
 from .equalize import equalize
-from .select import availability, build, load_engine, names
+from .select import auto_engine, availability, build, load_engine, names
 
 __all__ = [
     "Availability",
@@ -16,6 +16,7 @@ __all__ = [
     "Engine",
     "ExecutionContext",
     "Timings",
+    "auto_engine",
     "availability",
     "build",
     "calibrate",

@@ -159,6 +159,11 @@ class Engine(ABC):
         return None
 
     @classmethod
+    def build(cls, model: onnx.ModelProto, options: BuildOptions, progress: bool = False) -> Engine:
+        """Make the engine of a prepared model; ``progress``: with a progress bar on a terminal where that takes long."""
+        return cls(model, options)
+
+    @classmethod
     def restore(cls, file: EngineFile, options: BuildOptions) -> Engine:
         """Make the engine of an engine file, which holds the model and what `payload` gave when it was saved."""
         return cls(file.model(), options)
@@ -186,6 +191,11 @@ class Engine(ABC):
     @property
     def model(self) -> onnx.ModelProto:
         """The ONNX model as built, after all passes."""
+        return self._model
+
+    @property
+    def outline(self) -> onnx.ModelProto:
+        """The model as built, to look at its nodes: in an engine that was loaded its weights may have no values."""
         return self._model
 
     @property

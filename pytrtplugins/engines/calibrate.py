@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +14,10 @@ from .._files import sha256_hex
 from .._optional import require
 from ..calibration import CalibrationTable, Calibrator
 from ..calibration.sidecar import Sidecar
-from ..errors import MissingExtraError, UsageError
+from ..errors import UsageError
 from ..passes import load_model, prepare
 from .base import BuildOptions
+from .progress import progress_bar
 
 if TYPE_CHECKING:
     import onnx
@@ -42,7 +41,7 @@ def calibrate(
     Args:
         model: Path or model without Q/DQ.
         calibrator: Gives the batches and takes the tensors.
-        engine: Engine that runs the network in float32.
+        engine: Engine that runs the network in float32; ``"auto"``: one for CPUs, where every tensor is looked at.
         threads: Threads of one run.
         progress: Show a progress bar if the output is a terminal.
 
@@ -51,17 +50,18 @@ def calibrate(
         UsageError: a batch does not have the network's inputs.
         CalibrationError: a tensor has values that are not finite.
     """
-    from .select import _available_class
+    from .select import _NEVER_AUTO, _available_class
 
     prepared = prepare(load_model(model))
     calibrator.reset()
     calibrator.bind({info.name: _dims(info) for info in prepared.graph.input})
     tapped = _tapped(prepared)
     names = [info.name for info in prepared.graph.input]
-    cls = _available_class(engine)
+    cls = _available_class(engine, never={*_NEVER_AUTO, "cudnn"})
+    paths = getattr(calibrator.batches, "paths", None)
     with (
         cls(tapped, BuildOptions("fp32", threads)).create_context() as context,
-        _progress(calibrator, progress) as advance,
+        progress_bar("calibrating", None if paths is None else len(paths), progress) as advance,
     ):
         for batch in calibrator.get_batches():
             count = _batch_size(batch, names)
@@ -69,7 +69,7 @@ def calibrate(
                 image = {name: np.ascontiguousarray(batch[name][index : index + 1]) for name in names}
                 for name, array in (*image.items(), *context.run(image).items()):
                     calibrator.observe(name, array)
-            advance(count)
+            advance(count, "")
     return calibrator.compute_table()
 
 
@@ -148,22 +148,3 @@ def _dims(info: onnx.ValueInfoProto) -> tuple[int | str, ...]:
     return tuple(
         dim.dim_value if dim.HasField("dim_value") else dim.dim_param for dim in info.type.tensor_type.shape.dim
     )
-
-
-@contextmanager
-def _progress(calibrator: Calibrator, wanted: bool) -> Iterator[Callable[[int], None]]:
-    """A bar of rich's on a terminal; nothing elsewhere, or without rich."""
-    try:
-        rich = require("rich.progress", extra="cli") if wanted and sys.stderr.isatty() else None
-    except MissingExtraError:
-        rich = None
-    if rich is None:
-        yield lambda photos: None
-        return
-    console = require("rich.console", extra="cli").Console(stderr=True)
-    paths = getattr(calibrator.batches, "paths", None)
-    total = None if paths is None else len(paths)
-    columns = (rich.TextColumn("calibrating"), rich.BarColumn(), rich.MofNCompleteColumn(), rich.TimeRemainingColumn())
-    with rich.Progress(*columns, console=console) as bar:
-        task = bar.add_task("calibrating", total=total)
-        yield lambda photos: bar.advance(task, photos)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
     from ..graph import Graph
 
-__all__ = ["availability", "build", "engine_class", "load_engine", "names"]
+__all__ = ["auto_engine", "availability", "build", "engine_class", "load_engine", "names"]
 
 _log = logging.getLogger(__name__)
 
 _CLASSES = {  # in the order in which "auto" prefers them
+    "cudnn": ("cudnn", "CudnnEngine"),
     "cpu": ("cpu", "CpuEngine"),
     "onnxruntime": ("onnxruntime", "OnnxruntimeEngine"),
     "tensorrt": ("tensorrt", "TensorrtEngine"),
-    "cudnn": ("cudnn", "CudnnEngine"),
     "reference": ("reference", "ReferenceEngine"),
     "null": ("null", "NullEngine"),
 }
-_NEVER_AUTO = {"null", "tensorrt"}
+_NEVER_AUTO = frozenset({"null", "tensorrt"})
 
 
 def names() -> tuple[str, ...]:
@@ -68,6 +68,11 @@ def availability() -> tuple[Availability, ...]:
     return tuple(engine_class(name).availability() for name in _CLASSES)
 
 
+def auto_engine(precision: str = "fp32") -> str:
+    """Name of the engine that ``"auto"`` takes here for a precision."""
+    return _available_class("auto", precision).name
+
+
 def build(
     model: str | Path | onnx.ModelProto | Graph,
     *,
@@ -83,7 +88,7 @@ def build(
 
     Args:
         model: An ONNX file, a model, or a graph. With Q/DQ nodes inside, it is taken as it is.
-        engine: Name of an engine, or ``"auto"``: the first that this machine has.
+        engine: Name of an engine, or ``"auto"``: the first that this machine has and that has the precision.
         precision: ``"fp32"``, ``"int8"``, or what else the engine has; or the path of a precision file (``.yaml``) that says it
             layer by layer, or what such a file holds. For INT8 it brings its scales with it.
         calibration: For INT8: a calibrator (its cache is used if it fits, else it calibrates and writes it), a table, or the
@@ -91,7 +96,7 @@ def build(
         threads: Threads of one run; by default all cores that the process may use.
         device: The engine's own name for a device.
         settings: The engine's own settings, such as ``{"batch": (1, 8, 16)}`` for TensorRT.
-        progress: Show a progress bar while calibrating, if the output is a terminal.
+        progress: Show a progress bar while calibrating, and while kernels are chosen, if the output is a terminal.
 
     Returns:
         The engine; ``engine.create_context()`` makes what runs it.
@@ -107,12 +112,12 @@ def build(
     given, table = precision, _precisions(precision)
     precision = str(precision) if table is None else table.precision
     options = BuildOptions(precision, threads, device, dict(settings or {}))
-    cls = _available_class(engine)
+    cls = _available_class(engine, precision)
     cls.check_precision(precision)
     cls.check_settings(options.settings)
     prepared = prepare(load_model(model))
     if table is not None:
-        return cls(_with_precisions(prepared, table, cls, calibration, given), options)
+        return cls.build(_with_precisions(prepared, table, cls, calibration, given), options, progress)
     if precision == "int8":
         if not _has_qdq(prepared):
             calibrated = None if calibration is None else cls.calibrated(prepared, options, calibration)
@@ -126,7 +131,7 @@ def build(
             f'the model holds Q/DQ nodes: it is an INT8 model, and precision={precision!r} would not change that.\nDo: precision="int8"',
             precision=precision,
         )
-    return cls(prepared, options)
+    return cls.build(prepared, options, progress)
 
 
 def load_engine(path: str | Path) -> Engine:
@@ -156,21 +161,27 @@ def load_engine(path: str | Path) -> Engine:
     raise EngineFileError(f"{path}: this engine cannot be loaded here: {reason}.{again}", path=Path(path))
 
 
-def _available_class(name: str) -> type[Engine]:
+def _available_class(name: str, precision: str = "fp32", never: Collection[str] = _NEVER_AUTO) -> type[Engine]:
+    """An engine that can be used here; for ``"auto"`` the first, of those that have the precision if one does."""
     if name != "auto":
         cls = engine_class(name)
         reason = cls.availability().reason
         if reason:
             raise UnavailableError(f"engine {name!r} cannot be used here: {reason}", engine=name)
         return cls
-    reasons: list[str] = []
-    for candidate in _CLASSES:
-        found = engine_class(candidate).availability()
-        if found.available and candidate not in _NEVER_AUTO:
-            for reason in reasons:
-                _log.info("engine %s", reason)
-            return engine_class(candidate)
-        reasons.append(f"{candidate}: {found.reason}")
+    reasons, usable = list[str](), list[type[Engine]]()
+    for candidate in (each for each in _CLASSES if each not in never):
+        cls = engine_class(candidate)
+        reason = cls.availability().reason
+        if not reason and precision in cls.precisions:
+            for text in reasons:
+                _log.info("engine %s", text)
+            return cls
+        if not reason:
+            usable.append(cls)
+        reasons.append(f"{candidate}: {reason or f'it has no precision {precision!r}'}")
+    if usable:
+        return usable[0]  # which refuses the precision with the alternatives
     raise UnavailableError("no engine can be used here:\n" + "\n".join(reasons))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ __all__ = [
     "ACTIVATIONS",
     "FINISH",
     "KINDS",
+    "Compiles",
     "ConvLaunch",
     "ConvProblem",
     "ConvProvider",
@@ -105,6 +106,20 @@ class ConvProblem:
         return f"{form} {self.activation} {self.bounds[0]:g}{residual}{'' if self.tensor_cores else ' strict'}{self._frame}"
 
     @property
+    def title(self) -> str:
+        """The problem in words, for people."""
+        (n, c, h, w), k, (r, s) = self.x.dims, self.plain.y.dims[1], self.kernel
+        words = [f"{r}x{s}, {c} → {k} channels, {n} x {h}x{w}, {self.element or self.x.dtype} → {self.y.dtype}"]
+        words += [f"stride {self.strides[0]}"] if self.strides != (1, 1) else []
+        words += [f"{self.groups} groups"] if self.groups > 1 else []
+        words += ["image"] if self.element is not None else []
+        words += ["residual"] if self.residual is not None else []
+        words += ["pool"] if self.pool else []
+        words += ["reorg"] if self.reorg else []
+        words += ["linear"] if not self.y.nhwc else []
+        return ", ".join(words)
+
+    @property
     def _frame(self) -> str:
         behind = " pool" if self.pool else f" reorg {self.reorg}" if self.reorg else ""
         return f"{behind}{f' of {self.element}' if self.element else ''}"
@@ -129,7 +144,7 @@ class Operands:
     """A convolution's constants.
 
     Attributes:
-        weights: (K, C / groups, R, S), float32, or int8 codes.
+        load: Gives the weights: (K, C / groups, R, S), float32, or int8 codes.
         bias: (K) float32.
         scale: (K) float32, what sums of codes are multiplied by; None for float.
         y_step: The output's step; 1 for float.
@@ -138,19 +153,38 @@ class Operands:
         packed: Copies on the device in the forms that kernels want, by form; shared by all contexts.
     """
 
-    weights: npt.NDArray[Any]
+    load: Callable[[], npt.NDArray[Any]]
     bias: npt.NDArray[np.float32]
     scale: npt.NDArray[np.float32] | None = None
     y_step: float = 1.0
     residual_step: float = 1.0
     x_step: float = 1.0
-    packed: dict[Any, Any] = field(default_factory=dict)
+    packed: dict[str, Any] = field(default_factory=dict)
 
-    def on_device(self, device: Device, form: Any, make: Callable[[], npt.NDArray[Any]]) -> Any:
-        """The copy in a form, made once."""
-        if form not in self.packed:
-            self.packed[form] = device.upload(np.ascontiguousarray(make()))
-        return self.packed[form]
+    @property
+    def weights(self) -> npt.NDArray[Any]:
+        """The weights; an engine that was loaded reads them from its file."""
+        return self.load()
+
+    def on_device(self, device: Device, form: Sequence[object], size: int, make: Callable[[], npt.NDArray[Any]]) -> Any:
+        """The copy in a form, made once.
+
+        Args:
+            device: Where it lives.
+            form: All that the copy depends on beside the operands.
+            size: Its bytes.
+            make: Makes it.
+
+        Raises:
+            ValueError: it has another size, in a file that was forged.
+        """
+        name = " ".join(map(str, form))
+        if name not in self.packed:
+            self.packed[name] = device.upload(np.ascontiguousarray(make()))
+        found = self.packed[name]
+        if found.nbytes != size:
+            raise ValueError(f"the packed form {name!r} has {found.nbytes} bytes, expected {size}")
+        return found
 
 
 class Scratch:
@@ -203,6 +237,14 @@ class ConvProvider(Protocol):
         """Load a kernel and pack the operands."""
 
 
+@runtime_checkable
+class Compiles(ConvProvider, Protocol):
+    """A family whose kernels are compiled one for each tactic."""
+
+    def compile(self, problem: ConvProblem, tactic: str) -> None:
+        """Compile a tactic's kernel, so that `prepare` finds it on the disk; any thread may do that."""
+
+
 class DirectProvider:
     """A thread for each value: right everywhere, fast only for depthwise convolutions."""
 
@@ -224,7 +266,8 @@ class DirectProvider:
             room = [(0, 0)] * 3 + [(0, filters - k)]
             return np.pad(operands.weights.transpose(2, 3, 1, 0), room).astype(kind)
 
-        weights = operands.on_device(self.device, ("rsck", filters, kind.name), packed)
+        size = problem.kernel[0] * problem.kernel[1] * c // problem.groups * filters * kind.itemsize
+        weights = operands.on_device(self.device, ("rsck", filters, kind.name), size, packed)
         scale, bias = epilogue_operands(self.device, operands)
 
         def launch(x: Tensor, y: Tensor, residual: Tensor | None, stream: Any) -> None:
@@ -240,9 +283,9 @@ class DirectProvider:
 
 def epilogue_operands(device: Device, operands: Operands) -> tuple[Any, Any]:
     """Scale and bias on the device."""
-    given = operands.scale
-    scale = None if given is None else operands.on_device(device, "scale", lambda: given)
-    return scale, operands.on_device(device, "bias", lambda: operands.bias)
+    given, size = operands.scale, operands.bias.nbytes
+    scale = None if given is None else operands.on_device(device, ["scale"], size, lambda: given)
+    return scale, operands.on_device(device, ["bias"], size, lambda: operands.bias)
 
 
 def epilogue_numbers(problem: ConvProblem, operands: Operands) -> tuple[Any, ...]:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.metadata
+import importlib.util
+import itertools
+import math
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,29 +15,58 @@ import numpy as np
 import numpy.typing as npt
 
 from ..._optional import require
-from ...errors import BuildError
+from ...errors import BuildError, UnavailableError
 from ...tensor import DType
 from .conv import FINISH, ConvLaunch, ConvProblem, Operands, Scratch, epilogue_numbers, epilogue_operands
 from .device import CudaDevice, Tensor
 from .format import Format
 
-__all__ = ["CudnnProvider", "cudnn_versions"]
+__all__ = ["CudnnProvider", "check_cudnn", "cudnn_versions"]
 
 _X, _W, _SCALE, _BIAS, _RESIDUAL, _RESIDUAL_STEP, _STEP, _Y = range(1, 9)
 _Plan = tuple[Any, int, Callable[[], Any]]
 """A graph, the number of one of its plans, and what gives its workspace."""
+_Graph = tuple[Any, dict[str, list[int]]]
+"""A graph, and by name the numbers of its plans, which are not built yet, the most promising first."""
 _MOST_PLANS = {"fused": 10, "plain": 4}
 _MOST_INT8_PLANS = {"fused": 3, "plain": 1}  # slow to build, and seldom the fastest
+
+
+def check_cudnn() -> str:
+    """Require the frontend, but do not import it: that takes seconds where it finds PyTorch.
+
+    Returns:
+        Its version.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    if importlib.util.find_spec("cudnn") is None:
+        _frontend()  # which says what to install
+    try:
+        return importlib.metadata.version("nvidia-cudnn-frontend")
+    except importlib.metadata.PackageNotFoundError:
+        return "of unknown version"
 
 
 def cudnn_versions() -> dict[str, str]:
     """Versions of the frontend and of the library.
 
     Raises:
-        MissingExtraError: the frontend is not installed, or finds no cuDNN.
+        MissingExtraError: the frontend is not installed.
+        UnavailableError: it finds no cuDNN.
     """
-    cudnn = require("cudnn", extra="cudnn", package="nvidia-cudnn-frontend", feature="engine 'cudnn'")
-    return {"cudnn-frontend": str(cudnn.__version__), "cudnn": str(cudnn.backend_version())}
+    cudnn = _frontend()
+    try:
+        return {"cudnn-frontend": str(cudnn.__version__), "cudnn": str(cudnn.backend_version())}
+    except RuntimeError as error:
+        raise UnavailableError(
+            f"engine 'cudnn': NVIDIA's library cuDNN cannot be loaded ({error}).\nDo: pip install nvidia-cudnn-cu13"
+        ) from error
+
+
+def _frontend() -> Any:
+    return require("cudnn", extra="cudnn", package="nvidia-cudnn-frontend", feature="engine 'cudnn'")
 
 
 class CudnnProvider:
@@ -47,23 +81,35 @@ class CudnnProvider:
     name = "cudnn"
 
     def __init__(self, device: CudaDevice) -> None:
-        self.cudnn: Any = require("cudnn", extra="cudnn", package="nvidia-cudnn-frontend", feature="engine 'cudnn'")
         self.device = device
-        self._handle = self.cudnn.create_handle()
         self._lock = threading.RLock()
-        self._graphs: dict[tuple[str, str], tuple[Any, dict[str, int]]] = {}
+        self._graphs: dict[tuple[str, str], _Graph] = {}
+        self._built: dict[tuple[str, str, str], int] = {}
+
+    @functools.cached_property
+    def cudnn(self) -> Any:
+        """The frontend, imported where it is needed."""
+        cudnn_versions()
+        return _frontend()
+
+    @functools.cached_property
+    def _handle(self) -> Any:
+        """cuDNN's, made where it is needed: that loads its libraries."""
+        return self.cudnn.create_handle()
 
     def tactics(self, problem: ConvProblem) -> Sequence[str]:
-        """The plans that cuDNN's heuristics name, those in one kernel first."""
+        """The plans that cuDNN's heuristics name and that can be built, those in one kernel first."""
         if problem.framed:
             return []
         found: list[str] = []
+        most = _MOST_INT8_PLANS if problem.x.dtype is DType.INT8 else _MOST_PLANS
         for form in ("fused", "plain"):
             try:
                 names = self._graph(problem, form)[1]
             except (RuntimeError, self.cudnn.cudnnGraphNotSupportedError):
                 continue
-            found += [f"{form}:{name}" for name in names]
+            works = (f"{form}:{name}" for name in names if self._builds(problem, form, name))
+            found += itertools.islice(works, most[form])
         return found
 
     def prepare(self, problem: ConvProblem, tactic: str, operands: Operands, scratch: Scratch) -> ConvLaunch:
@@ -74,14 +120,15 @@ class CudnnProvider:
         """
         form, _, name = tactic.partition(":")
         try:
-            graph, names = self._graph(problem, form)
-            index = names[name]
+            graph, index = self._plan(problem, form, name)
         except (KeyError, RuntimeError, self.cudnn.cudnnGraphNotSupportedError) as error:
             raise BuildError(f"engine 'cudnn': cuDNN has no plan {tactic!r} here: {error}", engine="cudnn") from error
         workspace = scratch.region("cudnn", int(graph.get_workspace_size_plan_at_index(index)))
+        size = _filters(problem) * math.prod(problem.kernel) * _channels(problem) // problem.groups
         weights = operands.on_device(
             self.device,
             ("krsc", problem.x.dtype, _filters(problem), _channels(problem)),
+            size * problem.x.dtype.itemsize,
             lambda: _packed(problem, operands),
         )
         addresses = {_W: weights.data.ptr}
@@ -89,7 +136,12 @@ class CudnnProvider:
             return self._plain(problem, operands, (graph, index, workspace), addresses, scratch)
         kept: list[Any] = [weights]
         for uid, form_name, values in self._epilogue(problem, operands):
-            array = operands.on_device(self.device, (form_name, _filters(problem)), lambda values=values: values)  # type: ignore[misc]
+            array = operands.on_device(
+                self.device,
+                (form_name, _filters(problem)),
+                values.nbytes,
+                lambda values=values: values,  # type: ignore[misc]
+            )
             addresses[uid] = array.data.ptr
             kept.append(array)
 
@@ -130,14 +182,39 @@ class CudnnProvider:
             self.cudnn.set_stream(handle=self._handle, stream=stream.ptr)
             graph.execute_plan_at_index(pack, int(workspace().data.ptr), index, handle=self._handle)
 
-    def _graph(self, problem: ConvProblem, form: str) -> tuple[Any, dict[str, int]]:
+    def _builds(self, problem: ConvProblem, form: str, name: str) -> bool:
+        try:
+            self._plan(problem, form, name)
+        except (KeyError, RuntimeError, self.cudnn.cudnnGraphNotSupportedError):
+            return False
+        return True
+
+    def _plan(self, problem: ConvProblem, form: str, name: str) -> tuple[Any, int]:
+        """A graph and the number of its plan of a name, built."""
+        key = (problem.key, form, name)
+        with self._lock:
+            graph, names = self._graph(problem, form)
+            if key not in self._built:
+                self._built[key] = self._first_built(graph, names[name])
+            return graph, self._built[key]
+
+    def _first_built(self, graph: Any, numbers: Sequence[int]) -> int:
+        for number in numbers:
+            try:
+                graph.build_plan_at_index(number)
+            except (RuntimeError, self.cudnn.cudnnGraphNotSupportedError):  # heuristics name plans that cannot be built
+                continue
+            return number
+        raise RuntimeError("it cannot be built")
+
+    def _graph(self, problem: ConvProblem, form: str) -> _Graph:
         key = (problem.key, form)
         with self._lock:
             if key not in self._graphs:
                 self._graphs[key] = self._build(problem, form)
             return self._graphs[key]
 
-    def _build(self, problem: ConvProblem, form: str) -> tuple[Any, dict[str, int]]:
+    def _build(self, problem: ConvProblem, form: str) -> _Graph:
         cudnn, types = self.cudnn, self.cudnn.data_type
         if form == "fused" and not _can_fuse(problem):
             raise RuntimeError("this epilogue is none of cuDNN's")
@@ -167,17 +244,9 @@ class CudnnProvider:
         graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
         if not problem.tensor_cores:
             graph.deselect_numeric_notes([cudnn.numerical_note.TENSOR_CORE])
-        graph.check_support()
-        names: dict[str, int] = {}
-        most = (_MOST_INT8_PLANS if integers else _MOST_PLANS)[form]
+        names: dict[str, list[int]] = {}
         for index in range(graph.get_execution_plan_count()):
-            if len(names) >= most:
-                break
-            try:
-                graph.build_plan_at_index(index)
-                names.setdefault(str(graph.get_plan_name_at_index(index)), index)
-            except (RuntimeError, cudnn.cudnnGraphNotSupportedError):  # heuristics name plans that cannot be built
-                continue
+            names.setdefault(str(graph.get_plan_name_at_index(index)), []).append(index)
         return graph, names
 
     def _operation(self, graph: Any, problem: ConvProblem, compute: Any) -> tuple[Any, Any, Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,8 +14,12 @@ from ..._optional import require
 from ...errors import UnavailableError
 from ...tensor import DType
 from .format import Format
+from .kernels.driver import check_driver
 
 __all__ = ["CudaDevice", "Device", "HostDevice", "Tensor", "tensor_at"]
+
+_OLDEST = 75
+"""Compute capability that cuDNN 9 and the kernels of nhwc.cu need."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,9 @@ class Device(Protocol):
 
     def upload(self, array: npt.NDArray[Any]) -> Any:
         """A copy on the device."""
+
+    def download(self, array: Any) -> npt.NDArray[Any]:
+        """A copy in NumPy."""
 
     def pinned(self, size: int) -> tuple[npt.NDArray[np.uint8], Any]:
         """Bytes of the host that kernels read and write too: as the host sees them, and as kernels do."""
@@ -75,6 +82,10 @@ class HostDevice:
     def upload(self, array: npt.NDArray[Any]) -> Any:
         """A copy."""
         return array.copy()
+
+    def download(self, array: Any) -> npt.NDArray[Any]:
+        """A copy."""
+        return np.array(array)
 
     def pinned(self, size: int) -> tuple[npt.NDArray[np.uint8], Any]:
         """The same bytes twice."""
@@ -111,16 +122,17 @@ class CudaDevice:
     Attributes:
         model: Its name.
         capability: Compute capability, 90 for 9.0.
+        driver: Version of the driver's CUDA, 13000 for 13.0.
         multiprocessors: How many it has.
         cache: Bytes of its second-level cache.
-        driver: Version of the driver's CUDA, 13000 for 13.0.
 
     Raises:
         MissingExtraError: CuPy is not installed.
-        UnavailableError: there is no such GPU.
+        UnavailableError: there is no such GPU, or it is too old.
     """
 
     def __init__(self, number: int = 0) -> None:
+        check_driver()  # before CuPy is imported, which takes long
         self.xp: Any = require("cupy", extra="cudnn", package="cupy-cuda13x", feature="engine 'cudnn'")
         runtime = self.xp.cuda.runtime
         try:
@@ -138,9 +150,16 @@ class CudaDevice:
         properties = runtime.getDeviceProperties(number)
         self.model = str(properties["name"].decode())
         self.capability = int(properties["major"]) * 10 + int(properties["minor"])
+        self.driver = int(runtime.driverGetVersion())
         self.multiprocessors = int(properties["multiProcessorCount"])
         self.cache = int(properties["l2CacheSize"])
-        self.driver = int(runtime.driverGetVersion())
+        if self.capability < _OLDEST:
+            raise UnavailableError(
+                f"engine 'cudnn': GPU {number}, {self.model}, has compute capability {self.capability / 10}; it needs "
+                f'{_OLDEST / 10} or newer.\nDo: build with engine="cpu", or device="cuda:N" for another of {count} GPUs',
+                device=number,
+                capability=self.capability,
+            )
 
     def allocate(self, size: int) -> Any:
         """Zeroed bytes; cudaMalloc aligns to 256.
@@ -148,22 +167,47 @@ class CudaDevice:
         Raises:
             UnavailableError: the GPU's memory does not suffice.
         """
-        try:
+        with self.explaining_memory(size):
             return self.xp.zeros(max(size, 1), self.xp.uint8)
+
+    def upload(self, array: npt.NDArray[Any]) -> Any:
+        """A copy, complete when this returns.
+
+        Raises:
+            UnavailableError: the GPU's memory does not suffice.
+        """
+        with self.explaining_memory(array.nbytes):
+            copy = self.xp.asarray(array)
+        self.xp.cuda.get_current_stream().synchronize()
+        return copy
+
+    @contextmanager
+    def explaining_memory(self, size: int | None = None) -> Iterator[None]:
+        """Where CuPy runs out of memory within, say how much there is and what needs less.
+
+        Args:
+            size: Bytes that are asked for; None: CuPy's own message tells.
+
+        Raises:
+            UnavailableError: the GPU's memory does not suffice.
+        """
+        try:
+            yield
         except self.xp.cuda.memory.OutOfMemoryError as error:
             free, total = self.xp.cuda.runtime.memGetInfo()
+            needed = str(error) if size is None else f"{size / 2**20:.0f} MiB more are needed"
             raise UnavailableError(
-                f"engine 'cudnn': {size / 2**20:.0f} MiB are needed on {self.model}, {free / 2**20:.0f} of "
-                f'{total / 2**20:.0f} MiB are free.\nDo: run smaller batches, or precision="fp16" or "int8"',
+                f"engine 'cudnn': the memory of {self.model} does not suffice: {needed}, {free / 2**20:.0f} of "
+                f"{total / 2**20:.0f} MiB are free.\n"
+                'Do: run smaller batches, or take precision="fp16" or "int8", or keep "reuse" out of without, or end other '
+                "programs that use the GPU (nvidia-smi lists them)",
                 needed=size,
                 free=free,
             ) from error
 
-    def upload(self, array: npt.NDArray[Any]) -> Any:
-        """A copy, complete when this returns."""
-        copy = self.xp.asarray(array)
-        self.xp.cuda.get_current_stream().synchronize()
-        return copy
+    def download(self, array: Any) -> npt.NDArray[Any]:
+        """A copy in NumPy, complete when this returns."""
+        return np.asarray(self.xp.asnumpy(array))
 
     def pinned(self, size: int) -> tuple[npt.NDArray[np.uint8], Any]:
         """Page-locked memory, at one address for both."""

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy.typing as npt
+
+from ..._files import sha256_hex
+from ..._optional import require
 from ...errors import MissingExtraError, UnavailableError, UsageError
 from ...tensor import Array, DType, SymbolicDim
 from ..base import Availability, BuildOptions, Engine
@@ -14,16 +20,18 @@ from ..context import Arrays, ExecutionContext
 from ..detection import DetectionContext
 from .context import CudnnContext
 from .conv import ConvProvider, DirectProvider
-from .cudnn_conv import CudnnProvider, cudnn_versions
+from .cudnn_conv import CudnnProvider, check_cudnn, cudnn_versions
 from .detection import CudnnDetection
 from .device import CudaDevice
 from .execution import Execution
 from .lower import check_without, lower
 from .planner import make_plan
-from .select_conv import ConvSelector
+from .saved import SavedPlan
+from .select_conv import ConvSelector, LayerKernel
 from .stream import stream
-from .tactics import Choice, TacticCache, decode, encode
+from .tactics import TacticCache
 from .timer import Timer
+from .weights import outline, take_weights
 
 if TYPE_CHECKING:
     import onnx
@@ -32,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CudnnEngine"]
 
-_FORMAT = 1
+_FORMAT = 2
 
 
 class CudnnEngine(Engine):
@@ -42,9 +50,14 @@ class CudnnEngine(Engine):
     ``batch``, batches for which kernels are chosen while building (default 1); ``float``, the element type of an INT8
     engine's float layers, ``"float16"`` by default. ``device`` is ``"cuda"`` or ``"cuda:1"``.
 
+    Args:
+        model: A prepared model; of an engine file its outline.
+        options: How to build.
+        progress: Show a progress bar while kernels are chosen.
+        saved: The engine file, and what it keeps beside the model.
+
     Attributes:
         device: The GPU.
-        lowered: The fused model.
         without: Optimizations that were left out.
         selector: Which kernel runs which convolution.
         batches: For which kernels are chosen while building.
@@ -55,62 +68,98 @@ class CudnnEngine(Engine):
     settings: ClassVar[tuple[str, ...]] = ("without", "batch", "float")
 
     def __init__(
-        self, model: onnx.ModelProto, options: BuildOptions, known: Mapping[str, Choice] | None = None
+        self,
+        model: onnx.ModelProto,
+        options: BuildOptions,
+        progress: bool = False,
+        saved: tuple[EngineFile, SavedPlan] | None = None,
     ) -> None:
         super().__init__(model, options)
         self.without = check_without(options.settings.get("without", ()))
         self.float_type = _float_type(options)
         self.device = CudaDevice(_device_number(options.device))
-        self.lowered = lower(model, self.without)
+        self._file = None if saved is None else saved[0]
+        plan = None if saved is None else saved[1]
+        if plan is None:
+            self._graph = self.lowered
+            self._weights = take_weights(self._graph)
+        else:
+            self._graph = require("onnx", extra="onnx").ModelProto.FromString(plan.graph)
         self.capturing = threading.Lock()
-        self.selector = self._selector(known)
+        with self.device.xp.cuda.Device(self.device.number):
+            self.selector = self._selector(plan)
         self.batches = _batches(options)
-        for batch in self.batches:
-            free = {dim.name for desc in self.inputs for dim in desc.dims if isinstance(dim, SymbolicDim)}
-            if free or batch == self.batches[0]:
-                self.execution(dict.fromkeys(free, batch)).close()
+        free = {dim.name for desc in self.inputs for dim in desc.dims if isinstance(dim, SymbolicDim)}
+        for batch in self.batches if free else (1,):
+            self.execution(dict.fromkeys(free, batch), progress).close()
+
+    @functools.cached_property
+    def _weights(self) -> dict[str, npt.NDArray[Any]]:
+        """Weights of convolutions, by name; an engine that was loaded reads them only when a new shape needs them."""
+        return take_weights(self.lowered)
+
+    @property
+    def model(self) -> onnx.ModelProto:
+        """The ONNX model as built, after all passes; of an engine that was loaded, read from its file.
+
+        Raises:
+            EngineFileError: that file is not there any more, or was changed.
+        """
+        return self._model if self._file is None else self._file.model()
+
+    @property
+    def lowered(self) -> onnx.ModelProto:
+        """The fused model, made anew."""
+        return lower(self.model, self.without)
+
+    @classmethod
+    def build(cls, model: onnx.ModelProto, options: BuildOptions, progress: bool = False) -> Engine:
+        """Make the engine of a prepared model."""
+        return cls(model, options, progress)
 
     @classmethod
     def availability(cls) -> Availability:
         """Whether there are a GPU, CuPy and cuDNN."""
         try:
-            device, versions = CudaDevice(), cudnn_versions()
+            device, frontend = CudaDevice(), check_cudnn()
         except (MissingExtraError, UnavailableError) as error:
             return Availability(cls.name, str(error), "")
-        found = f"cuDNN {versions['cudnn']}, CuPy {device.xp.__version__} on {device.model}"
+        found = f"cudnn-frontend {frontend}, CuPy {device.xp.__version__} on {device.model}"
         return Availability(
             cls.name, "", f"{found}, driver for CUDA {device.driver // 1000}.{device.driver % 1000 // 10}"
         )
 
     @classmethod
     def restore(cls, file: EngineFile, options: BuildOptions) -> Engine:
-        """Make the engine of an engine file, with the tactics chosen when it was built."""
-        return cls(file.model(), options, decode(file.payload().decode()))
+        """Make the engine of an engine file: with the kernels chosen when it was built, and weights packed for them."""
+        plan = SavedPlan.from_bytes(file.payload())
+        model = require("onnx", extra="onnx", feature="loading an engine").ModelProto.FromString(plan.model)
+        return cls(model, options, saved=(file, plan))
 
     def payload(self) -> bytes:
-        """The chosen tactics."""
-        return encode(self.selector.choices, _facts(self.device)).encode()
+        """The lowered model, the chosen kernels, and the weights packed for them."""
+        model, graph = (each.SerializeToString(deterministic=True) for each in (outline(self._model), self._graph))
+        return SavedPlan(model, graph, self.selector.choices, self.selector.packed()).to_bytes(_facts(self.device))
 
     def requirements(self) -> dict[str, Any]:
-        """The GPU's model, the driver's major version and the format of what this engine saves."""
-        return {"gpu": self.device.model, "driver": self.device.driver // 1000, "format": _FORMAT}
+        """The GPU's model, the driver's major version, the format of what this engine saves, and its kernels."""
+        return _requirements(self.device)
 
     @classmethod
     def check_requirements(cls, requirements: Mapping[str, Any]) -> str:
         """Why an engine with these requirements cannot be loaded here; empty when it can."""
-        device = CudaDevice()
-        found = {"gpu": device.model, "driver": device.driver // 1000, "format": _FORMAT}
         wrong = [
             f"{name}: built for {requirements.get(name)!r}, here is {value!r}"
-            for name, value in found.items()
+            for name, value in _requirements(CudaDevice()).items()
             if requirements.get(name) != value
         ]
         return "; ".join(wrong)
 
-    def execution(self, sizes: Mapping[str, int]) -> Execution:
-        """Buffers and launches for inputs whose free dims have these sizes."""
-        plan = make_plan(self.lowered, sizes, self.float_type, self.without)
-        with self.device.xp.cuda.Device(self.device.number):
+    def execution(self, sizes: Mapping[str, int], progress: bool = False) -> Execution:
+        """Buffers and launches for inputs whose free dims have these sizes; kernels are chosen where they are not yet."""
+        plan = make_plan(self._graph, sizes, self.float_type, self.without)
+        with self.device.xp.cuda.Device(self.device.number), self.device.explaining_memory():
+            self.selector.choose(plan, progress)
             return Execution(self.device, plan, self.selector.launch)
 
     def stream(
@@ -129,14 +178,20 @@ class CudnnEngine(Engine):
         """Make the state for one thread's runs from photo bytes to boxes, all of it on the GPU, in one launch."""
         return CudnnDetection(self, heads, size, mode, most)
 
-    def tactics(self) -> list[tuple[str, Choice]]:
-        """Each convolution's problem and what was chosen for it."""
-        return sorted(self.selector.choices.items())
+    def tactics(self) -> list[LayerKernel]:
+        """The kernel of each convolution, one row for each that differs."""
+        return self.selector.kernels()
 
     def _create_context(self) -> ExecutionContext:
         return CudnnContext(self)
 
-    def _selector(self, known: Mapping[str, Choice] | None) -> ConvSelector:
+    def _cache(self) -> TacticCache:
+        facts = _facts(self.device)
+        if missing := self.without & {"own-kernels", "cudnn-kernels"}:  # a choice among fewer is none among all
+            facts["without"] = ",".join(sorted(missing))
+        return TacticCache(facts)
+
+    def _selector(self, plan: SavedPlan | None) -> ConvSelector:
         direct = DirectProvider(self.device)
         providers: list[ConvProvider] = [direct]
         if "cudnn-kernels" not in self.without:
@@ -148,19 +203,31 @@ class CudnnEngine(Engine):
             own = [OwnProvider(self.device, "hopper"), OwnProvider(self.device, "mma", most=6)]
             providers = [FirstProvider(self.device), *own, *providers]
         timed = "tactics" not in self.without
-        facts = _facts(self.device)
-        if missing := self.without & {"own-kernels", "cudnn-kernels"}:
-            facts["without"] = ",".join(
-                sorted(missing)
-            )  # a choice among fewer does not take the place of one among all
+        packed = plan.packed if plan is not None else {}
         return ConvSelector(
             self.device,
             providers,
-            known,
-            TacticCache(facts) if timed else None,
+            plan.choices if plan is not None else None,
+            self._cache if timed else None,
             Timer(self.device, direct) if timed else None,
             tf32=self.precision == "tf32",
+            weights=lambda name: self._weights[name],
+            packed={
+                name: {form: self.device.upload(array) for form, array in forms.items()}
+                for name, forms in packed.items()
+            },
         )
+
+
+def _requirements(device: CudaDevice) -> dict[str, Any]:
+    return {"gpu": device.model, "driver": device.driver // 1000, "format": _FORMAT, "code": _code_digest()}
+
+
+@functools.cache
+def _code_digest() -> str:
+    """Of this engine's own sources, which weights are packed for."""
+    files = sorted(path for path in Path(__file__).parent.rglob("*") if path.suffix in (".py", ".cu"))
+    return sha256_hex(b"\0".join(path.read_bytes() for path in files))[:16]
 
 
 def _facts(device: CudaDevice) -> dict[str, str | int]:

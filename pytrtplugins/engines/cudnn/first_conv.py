@@ -10,7 +10,7 @@ import numpy as np
 from ...tensor import DType
 from .conv import ConvLaunch, ConvProblem, Operands, Scratch
 from .device import CudaDevice, Tensor
-from .kernels.first_layer import FirstKernel, FirstShape, pack_first
+from .kernels.first_layer import FirstKernel, FirstShape, first_cubin, pack_first
 
 __all__ = ["FirstProvider"]
 
@@ -36,6 +36,14 @@ class FirstProvider:
             return []
         return [] if problem.activation not in ("linear", "leaky") or _shape(problem, 1.0).problem() else ["first"]
 
+    def compile(self, problem: ConvProblem, tactic: str) -> None:
+        """Compile the kernel.
+
+        Raises:
+            KernelError: it does not compile.
+        """
+        first_cubin(_shape(problem, 1.0), self.device.capability)
+
     def prepare(self, problem: ConvProblem, tactic: str, operands: Operands, scratch: Scratch) -> ConvLaunch:
         """Scales and biases divided by the output's step."""
         shape = _shape(problem, operands.x_step)
@@ -43,9 +51,12 @@ class FirstProvider:
         ones = np.ones(shape.k, np.float32)
         given = ones if operands.scale is None else operands.scale
         step = np.float32(operands.y_step)
-        weights = operands.on_device(self.device, ("first", shape.element), lambda: pack_first(shape, operands.weights))
-        scale = operands.on_device(self.device, "scale / step", lambda: given / step)
-        bias = operands.on_device(self.device, "bias / step", lambda: operands.bias / step)
+        device, size = self.device, shape.k * 12 * 4 * shape.element.itemsize
+        weights = operands.on_device(
+            device, ("first", shape.element), size, lambda: pack_first(shape, operands.weights)
+        )
+        scale = operands.on_device(device, ["scale / step"], 4 * shape.k, lambda: given / step)
+        bias = operands.on_device(device, ["bias / step"], 4 * shape.k, lambda: operands.bias / step)
 
         def launch(x: Tensor, y: Tensor, residual: Tensor | None, stream: Any) -> None:
             kernel.launch(

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import os
+import functools
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
-from ...errors import PytrtpluginsError
 from ...tensor import DType
 from .conv import ConvLaunch, ConvProblem, Operands, Scratch
 from .device import CudaDevice, Tensor
-from .kernels.launcher import Addresses, ConvKernel
+from .kernels.launcher import Addresses, ConvKernel, conv_cubin
 from .kernels.packing import pack_filters, pack_weights
 from .kernels.shape import ConvShape
-from .kernels.source import compile_cubin
 from .kernels.tactics import Tactic, hopper_tactics, mma_tactics
 
 __all__ = ["OwnProvider", "conv_shape"]
 
 _SLOPES = ("linear", "leaky")
+_ALL = 1 << 30
 
 
 class OwnProvider:
@@ -37,17 +35,18 @@ class OwnProvider:
         self.device, self.name, self.most = device, family, most
 
     def tactics(self, problem: ConvProblem) -> Sequence[str]:
-        """Sizes that fit, compiled side by side; none for float32, groups, images, and activations but linear and leaky."""
-        shape = conv_shape(problem)
-        if shape is None or shape.problem():
-            return []
-        if self.name == "hopper":
-            found = hopper_tactics(shape, most=self.most) if self.device.capability == 90 else []
-        else:
-            found = mma_tactics(shape, self.device.capability, self.most)
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            compiled = pool.map(lambda tactic: self._compiles(shape, tactic), found)
-            return [tactic.name for tactic, works in zip(found, compiled, strict=True) if works]
+        """Sizes that fit; none for float32, groups, images, and activations but linear and leaky."""
+        return [tactic.name for tactic in _fitting(self.name, self.device.capability, conv_shape(problem), self.most)]
+
+    def compile(self, problem: ConvProblem, tactic: str) -> None:
+        """Compile a size.
+
+        Raises:
+            KernelError: it does not compile.
+            ValueError: there is no such tactic.
+        """
+        sizes, shape = self._sizes(problem, tactic)
+        conv_cubin(shape, sizes, self.device.capability)
 
     def prepare(self, problem: ConvProblem, tactic: str, operands: Operands, scratch: Scratch) -> ConvLaunch:
         """Scales and biases divided by the output's step, so that sums become codes at once.
@@ -55,23 +54,29 @@ class OwnProvider:
         Raises:
             ValueError: there is no such tactic.
         """
-        sizes, shape = Tactic.parse(self.name, tactic), conv_shape(problem)
-        if shape is None:
-            raise ValueError(f"{self.name!r} cannot run {problem.key}")
+        sizes, shape = self._sizes(problem, tactic)
         kernel, step, device = (
             ConvKernel(shape, sizes, self.device.capability),
             np.float32(operands.y_step),
             self.device,
         )
         given = None if operands.scale is None else operands.scale / step
+        tiles = sizes.tiles(shape)[1]
         form = (sizes.family, sizes.tile_n, sizes.depth, sizes.columns, shape.k, shape.c)
-        weights = operands.on_device(device, form, lambda: pack_weights(shape, sizes, operands.weights))
-        filters = ("filters", sizes.tiles(shape)[1] * sizes.tile_n)
+        size = tiles * sizes.tile_n * shape.taps * sizes.chunks(shape) * sizes.depth
+        weights = operands.on_device(device, form, size, lambda: pack_weights(shape, sizes, operands.weights))
+        padded = tiles * sizes.tile_n
         scale = operands.on_device(
-            device, (*filters, "scale"), lambda: pack_filters(given, sizes, shape, float(1 / step))
+            device,
+            ("scale / step", padded),
+            4 * padded,
+            lambda: pack_filters(given, sizes, shape, float(1 / step)),
         )
         bias = operands.on_device(
-            device, (*filters, "bias"), lambda: pack_filters(operands.bias / step, sizes, shape, 0.0)
+            device,
+            ("bias / step", padded),
+            4 * padded,
+            lambda: pack_filters(operands.bias / step, sizes, shape, 0.0),
         )
         residual_scale = float(np.float32(operands.residual_step) / step)
 
@@ -85,16 +90,12 @@ class OwnProvider:
 
         return launch
 
-    def _compiles(self, shape: ConvShape, tactic: Tactic) -> bool:
-        constants = dict(tactic.definitions(shape))
-        if tactic.family == "mma":
-            constants["DEPENDENT"] = int(self.device.capability >= 90)
-        architecture = "90a" if tactic.family == "hopper" else str(self.device.capability)
-        try:
-            compile_cubin(f"conv_{tactic.family}.cu", constants, architecture)
-        except PytrtpluginsError:
-            return False
-        return True
+    def _sizes(self, problem: ConvProblem, tactic: str) -> tuple[Tactic, ConvShape]:
+        """The sizes of a tactic, which a file or the disk may name, once it is known that they fit the problem."""
+        sizes, shape = Tactic.parse(self.name, tactic), conv_shape(problem)
+        if shape is None or sizes not in _fitting(self.name, self.device.capability, shape, _ALL):
+            raise ValueError(f"kernels of {self.name!r} do not have the tactic {tactic!r}")
+        return sizes, shape
 
 
 def conv_shape(problem: ConvProblem) -> ConvShape | None:
@@ -119,3 +120,12 @@ def conv_shape(problem: ConvProblem) -> ConvShape | None:
         0 if residual is None else residual.pitch, slopes[1], problem.pool,
         problem.reorg, not y.nhwc,
     )  # fmt: skip
+
+
+@functools.lru_cache(4096)
+def _fitting(family: str, capability: int, shape: ConvShape | None, most: int) -> Sequence[Tactic]:
+    if shape is None or shape.problem():
+        return []
+    if family == "mma":
+        return mma_tactics(shape, capability, most)
+    return hopper_tactics(shape, most=most) if capability == 90 else []

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..._optional import require
 from ...cuda import launches_kernels
 from ...errors import BuildError
 from ...onnx_node import from_node, is_plugin_node, node_attributes
@@ -21,6 +20,7 @@ from .memory import Block, Layout, place
 from .ops import OPS
 from .plan import Placed, Plan, Step, step_accesses, tensor_dims
 from .streams import Schedule, one_stream, schedule
+from .weights import read_constants
 
 if TYPE_CHECKING:
     import onnx
@@ -62,10 +62,9 @@ class _Planner:
     parents: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     def plan(self) -> Plan:
-        numpy_helper = require("onnx.numpy_helper", extra="onnx")
         graph = self.model.graph
         self.known = tensor_dims(self.model)
-        self.constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+        self.constants = read_constants(self.model)
         self.results = {info.name for info in graph.output}
         written = any(entry.key == WRITTEN for entry in self.model.metadata_props)
         self.typed = written or any(dtype is DType.FLOAT16 for _, dtype in self.known.values())

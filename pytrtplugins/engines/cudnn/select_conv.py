@@ -1,12 +1,22 @@
-"""The kernel of each convolution of an engine: from its table, from the disk, or by timing."""
+"""The kernel of each convolution of an engine: from its file, from the disk, or by timing."""
 
 from __future__ import annotations
 
+import functools
+import logging
+import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
 
-from ...errors import BuildError
-from .conv import ConvLaunch, ConvProblem, ConvProvider, Operands, Scratch
+import numpy.typing as npt
+
+from ...errors import BuildError, KernelError
+from ..progress import progress_bar
+from .conv import Compiles, ConvLaunch, ConvProblem, ConvProvider, Operands, Scratch
 from .device import Device
 from .framed import FramedProvider
 from .plan import Plan, Step
@@ -14,7 +24,24 @@ from .steps import conv_operands, conv_problem
 from .tactics import Choice, TacticCache
 from .timer import Timer
 
-__all__ = ["ConvSelector"]
+__all__ = ["ConvSelector", "LayerKernel"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LayerKernel:
+    """What runs a convolution.
+
+    Attributes:
+        layers: Names of the layers that are this convolution.
+        problem: What it computes, in words.
+        choice: The kernel.
+    """
+
+    layers: tuple[str, ...]
+    problem: str
+    choice: Choice
 
 
 class ConvSelector:
@@ -24,9 +51,14 @@ class ConvSelector:
         device: Where arrays live.
         providers: Families of kernels; the last one can run every convolution from NHWC to NHWC.
         known: Choices that need no timing, from an engine file.
-        cache: Choices on disk.
+        cache: Gives the choices on disk, when one is needed that is not known.
         timer: Chooses by timing; None: the first kernel of the first family that has one.
         tf32: Whether float32 may be rounded to TF32.
+        weights: Gives weights by name; None: plans hold them.
+        packed: Operands on the device, by convolution and form, from an engine file.
+
+    Attributes:
+        choices: What was chosen, by problem.
     """
 
     def __init__(
@@ -34,15 +66,43 @@ class ConvSelector:
         device: Device,
         providers: Sequence[ConvProvider],
         known: Mapping[str, Choice] | None = None,
-        cache: TacticCache | None = None,
+        cache: Callable[[], TacticCache] | None = None,
         timer: Timer | None = None,
         tf32: bool = True,
+        weights: Callable[[str], npt.NDArray[Any]] | None = None,
+        packed: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        self.providers, self.cache, self.timer, self.tf32 = list(providers), cache, timer, tf32
+        self.providers, self.timer, self.tf32 = list(providers), timer, tf32
+        self._open_cache = cache
         self.providers.append(FramedProvider(device, self._prepare))
         self.choices: dict[str, Choice] = dict(known or {})
+        self._device, self._weights, self._packed = device, weights, dict(packed or {})
+        self._from_disk = set[str]()
+        self._layers: dict[str, tuple[ConvProblem, list[str]]] = {}
         self._operands: dict[str, Operands] = {}
         self._lock = threading.RLock()
+
+    def choose(self, plan: Plan, progress: bool = False) -> None:
+        """Choose kernels for all convolutions of a plan, and compile what that needs side by side.
+
+        Args:
+            plan: The plan.
+            progress: Show a progress bar while kernels are timed, if the output is a terminal.
+
+        Raises:
+            BuildError: no kernel can run one of them.
+        """
+        with self._lock:
+            wanted = {problem.key: (problem, step) for step in plan.steps for problem in self._problems(step, plan)}
+            unknown = [(problem, step) for key, (problem, step) in wanted.items() if self._known(key) is None]
+            with _compiling(self._jobs([problem for problem, _ in wanted.values()])):
+                shown = progress and bool(unknown) and self.timer is not None
+                with progress_bar("choosing kernels", len(unknown), shown) as advance:
+                    for number, (problem, step) in enumerate(unknown):
+                        advance(int(number > 0), problem.title)
+                        with _named(step, problem):
+                            self._choice(problem, self._operands_of(step, plan))
+                    advance(int(bool(unknown)), "")
 
     def launch(self, step: Step, plan: Plan, scratch: Scratch) -> ConvLaunch:
         """The launch of a step, for one context.
@@ -51,37 +111,132 @@ class ConvSelector:
             BuildError: no kernel can run it.
         """
         problem = conv_problem(step, plan, self.tf32)
+        with self._lock, _named(step, problem):
+            layers = self._layers.setdefault(problem.key, (problem, []))[1]
+            if step.name not in layers:
+                layers.append(step.name)
+            return self._prepare(problem, self._operands_of(step, plan), scratch)
+
+    def kernels(self) -> list[LayerKernel]:
+        """What runs the convolutions that were prepared, one row for each that differs, in the network's order."""
+        rows: dict[str, LayerKernel] = {}
+        for problem, layers in self._layers.values():
+            for each in (problem, problem.plain):
+                choice = self.choices[each.key]
+                before = rows[each.key].layers if each.key in rows else ()
+                rows[each.key] = LayerKernel(
+                    (*before, *(name for name in layers if name not in before)), each.title, choice
+                )
+                if choice.provider != FramedProvider.name:
+                    break
+        return list(rows.values())
+
+    def packed(self) -> dict[str, dict[str, npt.NDArray[Any]]]:
+        """Copies of the operands as they lie on the device, by convolution and form."""
         with self._lock:
-            operands = self._operands.get(step.outputs[0])
-            if operands is None:
-                operands = self._operands[step.outputs[0]] = conv_operands(step, plan.constants)
-            try:
-                return self._prepare(problem, operands, scratch)
-            except ValueError as error:
-                raise BuildError(f"engine 'cudnn': {step.name}: {error}: {problem.key}", engine="cudnn") from error
+            held = {**self._packed, **{name: operands.packed for name, operands in self._operands.items()}}
+            return {
+                name: {form: self._device.download(array).reshape(-1) for form, array in forms.items()}
+                for name, forms in held.items()
+            }
+
+    @functools.cached_property
+    def cache(self) -> TacticCache | None:
+        """Choices on disk."""
+        return None if self._open_cache is None else self._open_cache()
+
+    # -- inside ----------------------------------------------------------------------------------------------------------
+
+    def _problems(self, step: Step, plan: Plan) -> list[ConvProblem]:
+        """The problem of a step; before one with an image or a pool the convolution alone, which it may be made of."""
+        if step.kind != "conv":
+            return []
+        problem = conv_problem(step, plan, self.tf32)
+        known = self._known(problem.key)
+        parts = problem.framed and (known is None or known.provider == FramedProvider.name)
+        return [problem.plain, problem] if parts else [problem]
+
+    def _operands_of(self, step: Step, plan: Plan) -> Operands:
+        name = step.outputs[0]
+        if name not in self._operands:
+            made = conv_operands(step, plan.constants, self._weights)
+            self._operands[name] = replace(made, packed=dict(self._packed.pop(name, {})))
+        return self._operands[name]
 
     def _prepare(self, problem: ConvProblem, operands: Operands, scratch: Scratch) -> ConvLaunch:
         choice = self._choice(problem, operands)
+        try:
+            return self._provider(choice).prepare(problem, choice.tactic, operands, scratch)
+        except (BuildError, KernelError, ValueError) as error:
+            if problem.key not in self._from_disk:
+                raise
+            _log.info("engine 'cudnn': %s, chosen before, does not work any more: %s", choice, error)
+        self._from_disk.remove(problem.key)
+        choice = self._keep(problem.key, self._searched(problem, operands))
+        return self._provider(choice).prepare(problem, choice.tactic, operands, scratch)
+
+    def _provider(self, choice: Choice) -> ConvProvider:
         provider = next((each for each in self.providers if each.name == choice.provider), None)
         if provider is None:
             raise ValueError(f"kernels of {choice.provider!r} are not here")
-        return provider.prepare(problem, choice.tactic, operands, scratch)
+        return provider
+
+    def _known(self, key: str) -> Choice | None:
+        if key not in self.choices and self.cache is not None:
+            found = self.cache.get(key)
+            if found is not None and any(found.provider == provider.name for provider in self.providers):
+                self._from_disk.add(key)
+                self.choices[key] = found
+        return self.choices.get(key)
 
     def _choice(self, problem: ConvProblem, operands: Operands) -> Choice:
-        key = problem.key
-        if key in self.choices:
-            return self.choices[key]
-        found = self.cache.get(key) if self.cache is not None else None
-        if found is None or found.provider not in {provider.name for provider in self.providers}:
-            timed = self.timer is not None
-            found = self.timer.fastest(problem, operands, self.providers) if self.timer else self._first(problem)
-            if self.cache is not None and timed:
-                self.cache.put({key: found})
-        self.choices[key] = found
-        return found
+        known = self._known(problem.key)
+        return self._keep(problem.key, self._searched(problem, operands)) if known is None else known
 
-    def _first(self, problem: ConvProblem) -> Choice:
+    def _keep(self, key: str, choice: Choice) -> Choice:
+        self.choices[key] = choice
+        if self.cache is not None and self.timer is not None:
+            self.cache.put({key: choice})
+        return choice
+
+    def _searched(self, problem: ConvProblem, operands: Operands) -> Choice:
+        if self.timer is not None:  # what rivals pack goes when the choice is made
+            return self.timer.fastest(problem, replace(operands, packed={}), self.providers)
         for provider in self.providers:
             for tactic in provider.tactics(problem):
                 return Choice(provider.name, tactic)
         raise ValueError("no kernel works")
+
+    def _jobs(self, problems: Sequence[ConvProblem]) -> Iterator[Callable[[], None]]:
+        """What compiles kernels: of known choices theirs, else, where they will be timed, all candidates."""
+        for problem in problems:
+            known = self._known(problem.key)
+            for provider in self.providers:
+                if not isinstance(provider, Compiles) or (known is None and self.timer is None):
+                    continue
+                if known is None:
+                    yield from (
+                        functools.partial(provider.compile, problem, tactic) for tactic in provider.tactics(problem)
+                    )
+                elif known.provider == provider.name:
+                    yield functools.partial(provider.compile, problem, known.tactic)
+
+
+@contextmanager
+def _compiling(jobs: Iterator[Callable[[], None]]) -> Iterator[None]:
+    """Run jobs on all cores while the block runs; what they raise shows where their kernel is used."""
+    pool = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="pytrtplugins-compile")
+    try:
+        for job in jobs:
+            pool.submit(job)
+        yield
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _named(step: Step, problem: ConvProblem) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise BuildError(f"engine 'cudnn': {step.name}: {error}: {problem.key}", engine="cudnn") from error

@@ -73,14 +73,16 @@ def conv_problem(step: Step, plan: Plan, tf32: bool) -> ConvProblem:
     )
 
 
-def conv_operands(step: Step, constants: Mapping[str, npt.NDArray[Any]]) -> Operands:
-    """Its constants."""
+def conv_operands(
+    step: Step, constants: Mapping[str, npt.NDArray[Any]], weights: Callable[[str], npt.NDArray[Any]] | None = None
+) -> Operands:
+    """Its constants; ``weights`` gives by name those that the plan leaves out."""
     at, names = step.attributes, step.inputs
     scale = None
     if at["x_scale"]:
         scale = (np.float64(at["x_scale"]) * constants[names[4]].astype(np.float64)).astype(np.float32)
     return Operands(
-        constants[names[1]],
+        lambda: (weights or constants.__getitem__)(names[1]),
         constants[names[2]].astype(np.float32),
         scale,
         float(np.float32(at["y_scale"])) or 1.0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from ...cuda.cache import cache_folder
 __all__ = ["FORMAT", "Choice", "TacticCache", "choose"]
 
 FORMAT = 1
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class TacticCache:
     """
 
     def __init__(self, device: Mapping[str, str | int], folder: Path | None = None) -> None:
-        base = cache_folder().parent / "tactics" if folder is None else folder
+        base = cache_folder("tactics") if folder is None else folder
         self.device = dict(device)
         text = json.dumps({"format": FORMAT, **self.device}, sort_keys=True)
         self.path = base / f"{sha256_hex(text.encode())[:24]}.json"
@@ -55,8 +57,11 @@ class TacticCache:
     def put(self, choices: Mapping[str, Choice]) -> None:
         """Remember choices, beside those that other processes have written since."""
         self._choices = {**self._read(), **self._choices, **choices}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(self.path, encode(self._choices, self.device).encode())
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(self.path, encode(self._choices, self.device).encode())
+        except OSError as error:
+            _log.warning("chosen kernels cannot be kept in %s (%s): they will be chosen again", self.path, error)
 
     def _read(self) -> dict[str, Choice]:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -29,20 +30,24 @@ class Layer:
     magnitude: np.ndarray | None
 
 
-def layers_of(execution, tf32=True):
-    """The convolutions of an execution that has run, and whose tensors share no memory (``without=["reuse"]``)."""
+def layers_of(execution, tf32=True, weights=None):
+    """The convolutions of an execution that has run, and whose tensors share no memory (``without=["reuse"]``).
+
+    ``weights`` gives those that an engine's plans leave out, by name.
+    """
     host = HostDevice()
     selector = ConvSelector(host, [NumpyProvider(), DirectProvider(host)])
     for step in execution.plan.steps:
         if step.kind != "conv":
             continue
-        problem, operands = conv_problem(step, execution.plan, tf32), conv_operands(step, execution.plan.constants)
+        problem = conv_problem(step, execution.plan, tf32)
+        operands = conv_operands(step, execution.plan.constants, weights)
         names = [step.inputs[0], step.inputs[3] if len(step.inputs) > 3 else ""]
         x, residual = (on_host(execution.tensors[name]) if name else None for name in names)
         found, magnitude = on_host(execution.tensors[step.outputs[0]]), None
         wanted = computed(selector, problem, operands, x, residual)
         if found.format.dtype is not DType.INT8:
-            positive = replace(operands, weights=np.abs(operands.weights), bias=np.abs(operands.bias), packed={})
+            positive = replace(operands, load=partial(np.abs, operands.weights), bias=np.abs(operands.bias), packed={})
             sizes = [None if tensor is None else absolute(tensor) for tensor in (x, residual)]
             magnitude = computed(selector, problem, positive, *sizes)
         yield Layer(step.name, problem.element or problem.x.dtype, found.view, wanted, magnitude)

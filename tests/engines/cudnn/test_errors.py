@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.engines.base import BuildOptions
-from pytrtplugins.engines.cudnn import CudnnEngine
+from pytrtplugins.engines.cudnn import CudnnEngine, device
 from pytrtplugins.engines.cudnn.conv import ConvProblem
+from pytrtplugins.engines.cudnn.cudnn_conv import cudnn_versions
+from pytrtplugins.engines.cudnn.device import CudaDevice
 from pytrtplugins.engines.cudnn.engine import _batches, _device_number, _float_type
 from pytrtplugins.engines.cudnn.format import channels_last
+from pytrtplugins.engines.cudnn.kernels import driver
 from pytrtplugins.engines.cudnn.lower import lower
 from pytrtplugins.engines.cudnn.planner import make_plan
 from pytrtplugins.errors import BuildError, PrecisionError, UnavailableError, UsageError
@@ -26,7 +30,8 @@ import sys
 for name in sys.argv[1:]:
     sys.modules[name] = None
 import pytrtplugins as ptp
-from pytrtplugins.engines.cudnn import CudnnEngine
+from pytrtplugins.engines.cudnn import CudnnEngine, device
+device.check_driver = lambda: None
 print(CudnnEngine.availability().reason)
 try:
     ptp.build("no.onnx", engine="cudnn")
@@ -39,6 +44,95 @@ def test_without_cupy_the_reason_says_what_to_install():
     done = subprocess.run([sys.executable, "-c", HIDDEN, "cupy"], capture_output=True, text=True, check=True)
     assert done.stdout.count("'cupy-cuda13x'") == 2
     assert done.stdout.count('Do: pip install "pytrtplugins[cudnn]"') == 2
+
+
+def fake_cupy(capability=(9, 0), count=1):
+    """What `CudaDevice` asks of CuPy, with a GPU of 1 GiB that is full."""
+    runtime = SimpleNamespace(
+        CUDARuntimeError=RuntimeError,
+        getDeviceCount=lambda: count,
+        driverGetVersion=lambda: 13000,
+        memGetInfo=lambda: (1 << 20, 1 << 30),
+        getDeviceProperties=lambda number: {
+            "name": b"NVIDIA Test", "major": capability[0], "minor": capability[1], "multiProcessorCount": 4, "l2CacheSize": 1,
+        },
+    )  # fmt: skip
+
+    def full(*_):
+        raise MemoryError("out of memory")
+
+    memory = SimpleNamespace(OutOfMemoryError=MemoryError)
+    return SimpleNamespace(
+        cuda=SimpleNamespace(runtime=runtime, memory=memory), zeros=full, asarray=full, uint8=np.uint8
+    )
+
+
+@pytest.fixture
+def cupy(monkeypatch):
+    """A machine with the driver and a CuPy of the test's making."""
+
+    def install(**given):
+        monkeypatch.setattr(device, "check_driver", lambda: None)
+        monkeypatch.setattr(device, "require", lambda *_, **__: fake_cupy(**given))
+
+    return install
+
+
+def test_without_a_driver_nobody_is_told_to_install_cupy(monkeypatch):
+    def missing(name):
+        raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setattr(driver, "_library", driver._library.__wrapped__)
+    monkeypatch.setattr(driver.ctypes, "CDLL", missing)
+    reason = CudnnEngine.availability().reason
+    assert "NVIDIA's driver is not here" in reason
+    assert 'Do: build with engine="cpu"' in reason
+    assert "pip" not in reason
+
+
+def test_a_gpu_that_is_too_old_is_named_with_what_to_do(cupy):
+    cupy(capability=(6, 1))
+    with pytest.raises(UnavailableError, match=r"NVIDIA Test, has compute capability 6\.1; it needs 7\.5") as caught:
+        CudaDevice()
+    assert 'Do: build with engine="cpu"' in str(caught.value)
+    assert caught.value.capability == 61
+
+
+def test_a_gpu_that_is_not_there_is_named(cupy):
+    cupy(count=2)
+    with pytest.raises(UnavailableError, match=r"there is no GPU 2; CUDA finds 2\.\nDo: pytrt devices"):
+        CudaDevice(2)
+
+
+def test_where_memory_does_not_suffice_the_message_says_how_much_is_missing_and_what_needs_less(cupy):
+    cupy()
+    gpu = CudaDevice()
+    for take in (lambda: gpu.allocate(3 << 20), lambda: gpu.upload(np.zeros(3 << 20, np.uint8))):
+        with pytest.raises(
+            UnavailableError, match=r"NVIDIA Test does not suffice: 3 MiB more.* 1 of 1024 MiB"
+        ) as caught:
+            take()
+        assert "Do: run smaller batches" in str(caught.value)
+        assert (caught.value.needed, caught.value.free) == (3 << 20, 1 << 20)
+    with pytest.raises(UnavailableError, match="does not suffice: out of memory"), gpu.explaining_memory():
+        gpu.xp.zeros(1)
+
+
+def test_without_cudnns_frontend_the_reason_says_what_to_install(cupy, monkeypatch):
+    cupy()
+    monkeypatch.setitem(sys.modules, "cudnn", None)
+    reason = CudnnEngine.availability().reason
+    assert "'nvidia-cudnn-frontend'" in reason
+    assert 'Do: pip install "pytrtplugins[cudnn]"' in reason
+
+
+def test_without_cudnn_itself_the_error_says_what_to_install(monkeypatch):
+    def missing():
+        raise RuntimeError("libcudnn.so.9 not found")
+
+    monkeypatch.setitem(sys.modules, "cudnn", SimpleNamespace(__version__="1.16.0", backend_version=missing))
+    with pytest.raises(UnavailableError, match=r"cuDNN cannot be loaded .*\nDo: pip install nvidia-cudnn-cu13"):
+        cudnn_versions()
 
 
 def test_a_machine_without_the_engine_refuses_to_build_with_the_reason():

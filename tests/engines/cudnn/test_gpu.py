@@ -74,7 +74,8 @@ def test_every_layer_is_right_by_itself(animals, precision, weights, without, tm
     engine = ptp.build(model, engine="cudnn", precision=precision, settings=settings)
     with engine.create_context() as context:
         context.run({"data": x[:1]})
-        layers = list(layers_of(next(iter(context._ready.values())).execution, tf32=precision == "tf32"))
+        execution = next(iter(context._ready.values())).execution
+        layers = list(layers_of(execution, tf32=precision == "tf32", weights=engine._weights.__getitem__))
     assert len(layers) > 10
     for layer in layers:
         assert_right(layer, precision)
@@ -182,16 +183,50 @@ def test_what_a_plugin_raises_reaches_the_caller_and_the_context_works_on():
             context.run({"data": photo() - 0.5})
 
 
-def test_an_engine_file_gives_the_same_bits_with_the_kernels_that_were_chosen(animals, wanted, tmp_path: Path):
-    model, x = animals
-    engine = ptp.build(model, engine="cudnn", precision="fp16")
-    engine.save(tmp_path / "animals.engine")
-    loaded = ptp.load_engine(tmp_path / "animals.engine")
-    assert loaded.tactics() == engine.tactics()
-    with engine.create_context() as one, loaded.create_context() as other:
-        for name, value in one.run({"data": x[:1]}).items():
-            assert relative(value, wanted[name][:1]) < BOUNDS["fp16"]
-            np.testing.assert_array_equal(other.run({"data": x[:1]})[name], value)
+@pytest.fixture(scope="module")
+def saved(animals, tmp_path_factory):
+    """The shipped network as built and as a file, in FP16 and INT8."""
+    model, _ = animals
+    quantized = quantize(model, CalibrationTable.read(SAMPLES / "yolov2-animals.cache"))
+    found = {}
+    for precision, each in (("fp16", model), ("int8", quantized)):
+        engine = ptp.build(each, engine="cudnn", precision=precision, settings={"batch": [1, 2]})
+        path = tmp_path_factory.mktemp("engines") / f"{precision}.engine"
+        engine.save(path)
+        found[precision] = engine, path
+    return found
+
+
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_an_engine_file_gives_the_same_bits_with_the_same_kernels(animals, saved, precision):
+    x = animals[1]
+    engine, path = saved[precision]
+    loaded, again = ptp.load_engine(path), ptp.load_engine(path)
+    assert loaded.tactics() == again.tactics() == engine.tactics()
+    assert (loaded.inputs, loaded.outputs) == (engine.inputs, engine.outputs)
+    for batch in (1, 2):
+        with engine.create_context() as context:
+            wanted = context.run({"data": x[:batch]})
+        for other in (loaded, again):
+            with other.create_context() as context:
+                for _ in range(2):
+                    for name, value in context.run({"data": x[:batch]}).items():
+                        np.testing.assert_array_equal(value, wanted[name])
+
+
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_a_loaded_engine_saves_what_it_was_loaded_from(saved, tmp_path: Path, precision):
+    _, path = saved[precision]
+    ptp.load_engine(path).save(tmp_path / "again.engine")
+    assert (tmp_path / "again.engine").read_bytes() == path.read_bytes()
+
+
+def test_a_loaded_engine_reads_its_weights_for_a_new_shape(animals, saved, wanted):
+    _, path = saved["fp16"]
+    with ptp.load_engine(path).create_context() as context:
+        found = context.run({"data": animals[1]})
+    for name, value in wanted.items():
+        assert relative(found[name], value) < BOUNDS["fp16"]
 
 
 def test_many_runs_need_no_more_memory(animals):

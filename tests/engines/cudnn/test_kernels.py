@@ -67,7 +67,10 @@ def test_the_direct_kernel_equals_sums_in_float64(problem, seed):
     scale = rng.uniform(1e-4, 1e-3, k).astype(np.float32) if codes else None
     steps = (0.05, 0.02) if codes else (1.0, 1.0)
     operands = Operands(
-        weights if codes else weights.astype(np.float32), rng.standard_normal(k).astype(np.float32), scale, *steps
+        lambda: weights if codes else weights.astype(np.float32),
+        rng.standard_normal(k).astype(np.float32),
+        scale,
+        *steps,
     )
     x, y, wanted = filled(problem.x, seed), filled(problem.y, 1), filled(problem.y, 2)
     residual = None if problem.residual is None else filled(problem.residual, 3)

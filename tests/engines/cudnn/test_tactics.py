@@ -56,3 +56,11 @@ def test_the_text_tells_the_device_and_reads_back():
     text = encode(choices, DEVICE)
     assert "NVIDIA H200" in text
     assert decode(text) == choices
+
+
+def test_a_cache_that_cannot_be_written_is_said_and_the_choice_is_kept(tmp_path, caplog):
+    (tmp_path / "file").write_text("no folder")
+    cache = TacticCache(DEVICE, tmp_path / "file")
+    cache.put({"p": Choice("cudnn", "fused:x")})
+    assert cache.get("p") == Choice("cudnn", "fused:x")
+    assert "they will be chosen again" in caplog.text

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 from collections.abc import Sequence
 from typing import Any
 
 from ....errors import KernelError, UnavailableError
 
-__all__ = ["Function", "Module", "TensorMap", "current_context", "im2col_map", "patch_map"]
+__all__ = ["Function", "Module", "TensorMap", "check_driver", "current_context", "im2col_map", "patch_map"]
 
 _CLUSTER, _EARLY = 4, 6  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, …_PROGRAMMATIC_STREAM_SERIALIZATION
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -45,11 +46,21 @@ class TensorMap(ctypes.Structure):
 @functools.cache
 def _library() -> Any:
     try:
-        return ctypes.CDLL("libcuda.so.1")
+        return ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
     except OSError as error:
         raise UnavailableError(
-            f"engine 'cudnn': NVIDIA's driver is not here ({error}).\nDo: nvidia-smi   (the driver lists its GPUs)"
+            f"engine 'cudnn': NVIDIA's driver is not here ({error}).\n"
+            'Do: build with engine="cpu", or install the driver for an NVIDIA GPU; nvidia-smi lists them then'
         ) from error
+
+
+def check_driver() -> None:
+    """Require NVIDIA's driver.
+
+    Raises:
+        UnavailableError: it is not installed.
+    """
+    _library()
 
 
 def _call(name: str, *arguments: Any) -> None:

@@ -15,7 +15,7 @@ from .driver import Function, Module, current_context
 from .packing import filter_order
 from .source import compile_cubin
 
-__all__ = ["FirstKernel", "FirstShape", "pack_first"]
+__all__ = ["FirstKernel", "FirstShape", "first_cubin", "pack_first"]
 
 _X_KINDS = {DType.FLOAT32: 0, DType.FLOAT16: 1, DType.INT8: 2, DType.UINT8: 3}
 
@@ -107,7 +107,7 @@ class FirstKernel:
 
     def __init__(self, shape: FirstShape, capability: int, multiprocessors: int = 132) -> None:
         self.shape, self.capability = shape, capability
-        self._function = _function(current_context(), tuple(sorted(shape.definitions().items())), capability)
+        self._function = _function(current_context(), _definitions(shape), capability)
         self._tiles = -(-shape.w // 32), -(-shape.h // 16), -(-shape.w // 32) * -(-shape.h // 16) * shape.n
         self.grid = (min(self._tiles[2], multiprocessors * (3 if shape.k <= 32 else 1)), 1, 1)
 
@@ -121,7 +121,24 @@ class FirstKernel:
         self._function.launch(self.grid, 256, [arguments], stream, early=early and self.capability >= 90)
 
 
+def first_cubin(shape: FirstShape, capability: int) -> bytes:
+    """The compiled kernel; from the disk where it was compiled before. Any thread may ask.
+
+    Raises:
+        KernelError: it does not compile.
+    """
+    return _cubin(_definitions(shape), capability)
+
+
+def _definitions(shape: FirstShape) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(shape.definitions().items()))
+
+
+def _cubin(definitions: tuple[tuple[str, int], ...], capability: int) -> bytes:
+    constants = {**dict(definitions), "DEPENDENT": int(capability >= 90)}
+    return compile_cubin("first_layer.cu", constants, str(capability))
+
+
 @functools.cache
 def _function(context: int, definitions: tuple[tuple[str, int], ...], capability: int) -> Function:
-    constants = {**dict(definitions), "DEPENDENT": int(capability >= 90)}
-    return Function(Module(compile_cubin("first_layer.cu", constants, str(capability))), "first_layer", 0)
+    return Function(Module(_cubin(definitions, capability)), "first_layer", 0)

@@ -12,7 +12,7 @@ from .shape import ConvShape
 from .source import compile_cubin
 from .tactics import Tactic
 
-__all__ = ["Addresses", "ConvArgs", "ConvKernel", "conv_arguments", "im2col_corners"]
+__all__ = ["Addresses", "ConvArgs", "ConvKernel", "conv_arguments", "conv_cubin", "im2col_corners"]
 
 
 _POINTERS = ("x", "weights", "scale", "bias", "residual", "y")
@@ -87,7 +87,7 @@ class ConvKernel:
         self._function = _function(
             current_context(),
             tactic.family,
-            tuple(sorted(tactic.definitions(shape).items())),
+            _definitions(shape, tactic),
             capability,
             tactic.shared_bytes,
         )
@@ -142,12 +142,29 @@ def _tensor_map(shape: ConvShape, tactic: Tactic, address: int) -> TensorMap:
     return im2col_map(address, size, sizes, strides, tactic.depth, tactic.tile_m, lower, upper, steps)
 
 
-@functools.cache
-def _function(
-    context: int, family: str, definitions: tuple[tuple[str, int], ...], capability: int, shared_bytes: int
-) -> Function:
+def conv_cubin(shape: ConvShape, tactic: Tactic, capability: int) -> bytes:
+    """The compiled kernel; from the disk where it was compiled before. Any thread may ask.
+
+    Raises:
+        KernelError: it does not compile.
+    """
+    return _cubin(tactic.family, _definitions(shape, tactic), capability)
+
+
+def _definitions(shape: ConvShape, tactic: Tactic) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(tactic.definitions(shape).items()))
+
+
+def _cubin(family: str, definitions: tuple[tuple[str, int], ...], capability: int) -> bytes:
     architecture = "90a" if family == "hopper" else str(capability)
     constants = dict(definitions)
     if family == "mma":
         constants["DEPENDENT"] = int(capability >= 90)
-    return Function(Module(compile_cubin(f"conv_{family}.cu", constants, architecture)), f"conv_{family}", shared_bytes)
+    return compile_cubin(f"conv_{family}.cu", constants, architecture)
+
+
+@functools.cache
+def _function(
+    context: int, family: str, definitions: tuple[tuple[str, int], ...], capability: int, shared_bytes: int
+) -> Function:
+    return Function(Module(_cubin(family, definitions, capability)), f"conv_{family}", shared_bytes)

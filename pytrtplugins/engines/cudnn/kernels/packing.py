@@ -54,13 +54,12 @@ def pack_weights(shape: ConvShape, tactic: Tactic, weights: npt.NDArray[Any]) ->
     per_chunk = tactic.depth // kind.itemsize
     k, c = weights.shape[:2]
     padded = np.zeros((tiles * tactic.tile_n, shape.taps, chunks * per_chunk), kind)
-    padded[:k, :, :c] = weights.transpose(0, 2, 3, 1).reshape(k, shape.taps, c)
-    ordered = padded[filter_order(tactic.columns, kind.itemsize, len(padded))]
-    blocks = ordered.reshape(tiles, tactic.tile_n, shape.taps, chunks, per_chunk).transpose(0, 2, 3, 1, 4)
-    flat = np.ascontiguousarray(blocks).view(np.uint8).reshape(-1, tactic.tile_n * tactic.depth)
-    packed = np.empty_like(flat)
-    packed[:, swizzled(tactic.depth, tactic.tile_n)] = flat
-    return packed.reshape(-1)
+    padded[:k, :, :c] = weights.astype(kind, copy=False).reshape(k, c, shape.taps).transpose(0, 2, 1)
+    ordered = padded[filter_order(tactic.columns, kind.itemsize, len(padded))].view("V16")  # 16 bytes at a time: fast
+    blocks = ordered.reshape(tiles, tactic.tile_n, shape.taps, chunks, -1).transpose(0, 2, 3, 1, 4)
+    flat = np.ascontiguousarray(blocks).reshape(-1, tactic.tile_n * tactic.depth // 16)
+    places = swizzled(tactic.depth, tactic.tile_n)[::16] // 16  # an exchange: its own inverse
+    return np.take(flat, places, axis=1).view(np.uint8).reshape(-1)
 
 
 def pack_filters(

@@ -1,0 +1,182 @@
+"""Engine files of the whole engine but its contexts, on NumPy arrays: built, saved, loaded, damaged."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import pytrtplugins as ptp
+from pytrtplugins.engines.container import read_engine_file, write_engine_file
+from pytrtplugins.engines.cudnn import engine as module
+from pytrtplugins.engines.cudnn.device import HostDevice
+from pytrtplugins.errors import EngineFileError
+from tests.passes.nets import Net
+
+SETTINGS = {"without": ["own-kernels", "cudnn-kernels", "tactics"], "batch": [1, 2]}
+
+
+class Modules:
+    """NumPy, with the little of CuPy that the engine asks for itself."""
+
+    __version__ = "14.2"
+    cuda = SimpleNamespace(Device=lambda number: nullcontext())
+
+    def __getattr__(self, name):
+        return getattr(np, name)
+
+
+class Device(HostDevice):
+    """A GPU that is none."""
+
+    xp = Modules()
+    model, capability, driver, multiprocessors, cache = "NVIDIA Test", 90, 13000, 132, 1 << 20
+
+    def __init__(self, number=0):
+        self.number = number
+
+    def explaining_memory(self, size=None):
+        return nullcontext()
+
+
+@pytest.fixture(scope="module")
+def machine():
+    """A machine with that GPU."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "CudaDevice", Device)
+        patch.setattr(module, "check_cudnn", lambda: "1.16.0")
+        patch.setattr(module, "cudnn_versions", lambda: {"cudnn-frontend": "1.16.0", "cudnn": "91900"})
+        yield patch
+
+
+@pytest.fixture(scope="module")
+def built(machine, tmp_path_factory):
+    net = Net()
+    y = net.conv(net.add("MaxPool", [net.conv("data", "a", channels=24)], "p", kernel_shape=[2, 2]), "b", channels=40)
+    engine = ptp.build(net.model(y), engine="cudnn", precision="fp16", settings=SETTINGS, progress=False)
+    path = tmp_path_factory.mktemp("engine") / "net.engine"
+    engine.save(path)
+    return engine, path
+
+
+def run(engine, batch):
+    x = np.random.default_rng(batch).random((batch, 3, 8, 8), dtype=np.float32)
+    execution = engine.execution({"N": batch})
+    execution.input("data")[...] = x
+    execution.queue(None)
+    return {name: execution.output(name).copy() for name in execution.plan.outputs}
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def test_a_loaded_engine_gives_the_same_bits_without_reading_the_model(built, machine):
+    engine, path = built
+    loaded, again = ptp.load_engine(path), ptp.load_engine(path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(loaded._file), "model", lambda self: pytest.fail("the model was read"))
+        for batch in (1, 2):
+            wanted = run(engine, batch)
+            assert all(same(run(each, batch), wanted) for each in (loaded, again, loaded))
+        assert (loaded.inputs, loaded.outputs, loaded.options) == (engine.inputs, engine.outputs, engine.options)
+        assert loaded.tactics() == engine.tactics()
+        assert [node.op_type for node in loaded.outline.graph.node] == [
+            node.op_type for node in engine.model.graph.node
+        ]
+
+
+def test_what_a_loaded_engine_reads_is_the_model_that_was_built(built):
+    engine, path = built
+    loaded = ptp.load_engine(path)
+    assert loaded.model == engine.model
+    assert loaded.model_digest == engine.model_digest
+    assert loaded.lowered == engine.lowered
+
+
+def test_a_form_that_the_file_lacks_is_packed_from_the_model(built, tmp_path):
+    engine, path = built
+    file = read_engine_file(path)
+    plan = module.SavedPlan.from_bytes(file.payload())
+    nothing = module.SavedPlan(plan.model, plan.graph, plan.choices, {}).to_bytes({})
+    facts = {name: value for name, value in file.metadata.items() if name != "format" and "sha256" not in name}
+    write_engine_file(tmp_path / "net.engine", facts, file.model().SerializeToString(deterministic=True), nothing)
+    assert same(run(ptp.load_engine(tmp_path / "net.engine"), 2), run(engine, 2))
+
+
+def test_a_loaded_engine_is_saved_as_it_was(built, tmp_path):
+    ptp.load_engine(built[1]).save(tmp_path / "again.engine")
+    assert (tmp_path / "again.engine").read_bytes() == built[1].read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("gpu", "NVIDIA L4", "gpu: built for 'NVIDIA L4', here is 'NVIDIA Test'"),
+        ("driver", 12, "driver: built for 12, here is 13"),
+        ("format", 1, "format: built for 1, here is 2"),
+        ("code", "0", "code: built for '0'"),
+    ],
+)
+def test_a_file_of_another_machine_or_version_is_refused_with_the_command_that_rebuilds(
+    built, tmp_path, name, value, said
+):
+    path = tmp_path / "other.engine"
+    with zipfile.ZipFile(built[1]) as old, zipfile.ZipFile(path, "w") as new:
+        for entry in old.namelist():
+            data = old.read(entry)
+            if entry == "metadata.json":
+                facts = json.loads(data)
+                facts["requirements"][name] = value
+                data = json.dumps(facts).encode()
+            new.writestr(entry, data)
+    with pytest.raises(EngineFileError) as caught:
+        ptp.load_engine(path)
+    assert said in str(caught.value)
+    assert f"Do: pytrt build MODEL.onnx --engine cudnn --precision fp16 -o {path}" in str(caught.value)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_a_damaged_file_is_refused_or_gives_the_same_bits(built, tmp_path, data):
+    engine, path = built
+    whole = path.read_bytes()
+    position = data.draw(st.integers(0, len(whole) - 1))
+    kind = data.draw(st.sampled_from(["flip", "cut", "insert"]))
+    changed = {
+        "flip": whole[:position] + bytes([whole[position] ^ data.draw(st.integers(1, 255))]) + whole[position + 1 :],
+        "cut": whole[:position],
+        "insert": whole[:position] + b"\0" + whole[position:],
+    }[kind]
+    damaged = tmp_path / "damaged.engine"
+    damaged.write_bytes(changed)
+    try:
+        found = run(ptp.load_engine(damaged), 1)
+    except EngineFileError as error:
+        assert "Do: pytrt build" in str(error)  # noqa: PT017
+    else:  # a byte of the model, which nobody has read, or one that zip does not care about
+        assert same(found, run(engine, 1))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_a_forged_plan_of_the_right_digest_is_refused_or_runs(built, tmp_path, data):
+    _, path = built
+    file = read_engine_file(path)
+    payload = file.payload()
+    header = 8 + int.from_bytes(payload[:8], "little")
+    position = data.draw(st.integers(0, header - 1))
+    changed = payload[:position] + bytes([data.draw(st.integers(0, 255))]) + payload[position + 1 :]
+    facts = {name: value for name, value in file.metadata.items() if name != "format" and "sha256" not in name}
+    forged = tmp_path / "forged.engine"
+    write_engine_file(forged, facts, file.model().SerializeToString(deterministic=True), changed)
+    try:
+        run(ptp.load_engine(forged), 1)
+    except EngineFileError as error:
+        assert "Do: pytrt build" in str(error)  # noqa: PT017
