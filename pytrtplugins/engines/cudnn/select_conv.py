@@ -92,17 +92,22 @@ class ConvSelector:
         Raises:
             BuildError: no kernel can run one of them.
         """
+        convolutions = [step for step in plan.steps if step.kind == "conv"]
         with self._lock:
-            wanted = {problem.key: (problem, step) for step in plan.steps for problem in self._problems(step, plan)}
+            if self.timer is None:  # so that only what is taken is compiled
+                for step in convolutions:
+                    self._choose(conv_problem(step, plan, self.tf32), step, plan)
+            wanted = {problem.key: (problem, step) for step in convolutions for problem in self._problems(step, plan)}
             unknown = [(problem, step) for key, (problem, step) in wanted.items() if self._known(key) is None]
-            with _compiling(self._jobs([problem for problem, _ in wanted.values()])):
-                shown = progress and bool(unknown) and self.timer is not None
-                with progress_bar("choosing kernels", len(unknown), shown) as advance:
-                    for number, (problem, step) in enumerate(unknown):
-                        advance(int(number > 0), problem.title)
-                        with _named(step, problem):
-                            self._choice(problem, self._operands_of(step, plan))
-                    advance(int(bool(unknown)), "")
+            shown = progress and bool(unknown) and self.timer is not None
+            with (
+                _compiling(self._jobs([problem for problem, _ in wanted.values()])),
+                progress_bar("choosing kernels", len(unknown), shown) as advance,
+            ):
+                for problem, step in unknown:
+                    advance(0, problem.title)
+                    self._choose(problem, step, plan)
+                    advance(1, "")
 
     def launch(self, step: Step, plan: Plan, scratch: Scratch) -> ConvLaunch:
         """The launch of a step, for one context.
@@ -149,8 +154,6 @@ class ConvSelector:
 
     def _problems(self, step: Step, plan: Plan) -> list[ConvProblem]:
         """The problem of a step; before one with an image or a pool the convolution alone, which it may be made of."""
-        if step.kind != "conv":
-            return []
         problem = conv_problem(step, plan, self.tf32)
         known = self._known(problem.key)
         parts = problem.framed and (known is None or known.provider == FramedProvider.name)
@@ -180,6 +183,10 @@ class ConvSelector:
         if provider is None:
             raise ValueError(f"kernels of {choice.provider!r} are not here")
         return provider
+
+    def _choose(self, problem: ConvProblem, step: Step, plan: Plan) -> None:
+        with _named(step, problem):
+            self._choice(problem, self._operands_of(step, plan))
 
     def _known(self, key: str) -> Choice | None:
         if key not in self.choices and self.cache is not None:
@@ -224,14 +231,16 @@ class ConvSelector:
 
 @contextmanager
 def _compiling(jobs: Iterator[Callable[[], None]]) -> Iterator[None]:
-    """Run jobs on all cores while the block runs; what they raise shows where their kernel is used."""
+    """Run jobs on all cores while the block runs, and to their end; what they raise shows where their kernel is used."""
     pool = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="pytrtplugins-compile")
     try:
         for job in jobs:
             pool.submit(job)
         yield
-    finally:
+    except BaseException:
         pool.shutdown(cancel_futures=True)
+        raise
+    pool.shutdown()
 
 
 @contextmanager

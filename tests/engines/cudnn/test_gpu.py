@@ -190,7 +190,7 @@ def saved(animals, tmp_path_factory):
     quantized = quantize(model, CalibrationTable.read(SAMPLES / "yolov2-animals.cache"))
     found = {}
     for precision, each in (("fp16", model), ("int8", quantized)):
-        engine = ptp.build(each, engine="cudnn", precision=precision, settings={"batch": [1, 2]})
+        engine = ptp.build(each, engine="cudnn", precision=precision, settings={"batch": [1, 2], **QUICK})
         path = tmp_path_factory.mktemp("engines") / f"{precision}.engine"
         engine.save(path)
         found[precision] = engine, path
