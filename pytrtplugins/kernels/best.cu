@@ -11,7 +11,8 @@ __global__ void best(const unsigned long long* __restrict__ found, const int* __
                      const float* __restrict__ boxes, float* __restrict__ rows, int* __restrict__ total, int capacity,
                      int classes, int boxes_per_image, int most) {
     const long long image = blockIdx.y;
-    const int count = counts[image], first = blockIdx.x * blockDim.x + threadIdx.x, step = gridDim.x * blockDim.x;
+    const int count = min(counts[image], capacity), first = blockIdx.x * blockDim.x + threadIdx.x;
+    const int step = gridDim.x * blockDim.x;
     found += image * capacity;
     for (int i = first; i < count; i += step) {
         const unsigned long long own = found[i];

@@ -89,8 +89,11 @@ __global__ void nms(const float* __restrict__ boxes, float* scores, unsigned lon
         if (last < 0) return;
         if (thread == 0 && found) {
             const unsigned place = static_cast<unsigned>(last) * classes + kind;
-            found[image * classes * count + atomicAdd(counts + image, 1)] =
-                static_cast<unsigned long long>(__float_as_int(last_score)) << 32 | (0xFFFFFFFFu - place);
+            const int room = classes * count, next = atomicAdd(counts + image, 1);
+            if (next < room) {  // always, if the counters were 0
+                found[image * room + next] =
+                    static_cast<unsigned long long>(__float_as_int(last_score)) << 32 | (0xFFFFFFFFu - place);
+            }
         }
         const float4 kept = places[last];
         for (int i = thread; i < count; i += 256) {

@@ -52,11 +52,15 @@ class HostEngine:
         return {name: self.execution.output(name).copy() for name in self.execution.plan.outputs}
 
 
+def detection_model(name, folder):
+    cfg = folder / "net.cfg"
+    cfg.write_text(f"[net]\nwidth=32\nheight=16\nchannels=3\n{NETWORKS[name]}")
+    return prepare(to_onnx(read_network(cfg).with_random_weights(1), batch="dynamic"))
+
+
 @pytest.fixture(params=list(NETWORKS))
 def model(request, tmp_path):
-    cfg = tmp_path / "net.cfg"
-    cfg.write_text(f"[net]\nwidth=32\nheight=16\nchannels=3\n{NETWORKS[request.param]}")
-    return prepare(to_onnx(read_network(cfg).with_random_weights(1), batch="dynamic"))
+    return detection_model(request.param, tmp_path)
 
 
 def executed(model, batch):
