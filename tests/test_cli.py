@@ -287,3 +287,22 @@ def test_what_goes_wrong_is_said_without_a_traceback_and_ends_with_2(pytrt, relu
 
 def test_an_unknown_option_ends_with_2(pytrt):
     assert pytrt("run", "--nonsense")[0] == 2
+
+
+def test_the_table_of_kernels_says_which_layer_runs_by_what(capsys):
+    from pytrtplugins.cli.tables import print_kernels
+    from pytrtplugins.engines.cudnn.select_conv import LayerKernel
+    from pytrtplugins.engines.cudnn.tactics import Choice
+
+    layers = tuple(f"conv{index}" for index in range(5))
+    print_kernels(
+        [
+            LayerKernel(layers, "3x3, 8 → 8 channels", Choice("hopper", "m64n64k128u1s4x1", 2.125, 18)),
+            LayerKernel(("last",), "1x1, 8 → 5 channels", Choice("direct", "direct")),
+        ]
+    )
+    out = capsys.readouterr().out
+    assert re.search(
+        r"conv0, conv1, conv2, and 2 more\s+3x3, 8 → 8 channels\s+hopper m64n64k128u1s4x1\s+2\.1\d\s+18", out
+    )
+    assert re.search(r"last\s+1x1, 8 → 5 channels\s+direct\s+0\s*$", out, re.MULTILINE)

@@ -40,6 +40,7 @@ _CLASSES = {  # in the order in which "auto" prefers them
     "reference": ("reference", "ReferenceEngine"),
     "null": ("null", "NullEngine"),
 }
+_SLOW = "reference"  # only where there is no other
 _NEVER_AUTO = frozenset({"null", "tensorrt"})
 
 
@@ -173,7 +174,7 @@ def _available_class(name: str, precision: str = "fp32", never: Collection[str] 
     for candidate in (each for each in _CLASSES if each not in never):
         cls = engine_class(candidate)
         reason = cls.availability().reason
-        if not reason and precision in cls.precisions:
+        if not reason and precision in cls.precisions and candidate != _SLOW:
             for text in reasons:
                 _log.info("engine %s", text)
             return cls
