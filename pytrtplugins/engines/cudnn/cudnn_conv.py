@@ -220,6 +220,8 @@ class CudnnProvider:
             raise RuntimeError("this epilogue is none of cuDNN's")
         if problem.x.dtype is DType.INT8 and problem.x.pitch % 4:
             raise RuntimeError("int8 channels must be padded")
+        if problem.x.dtype is DType.INT8 and problem.groups > 1:
+            raise RuntimeError("cuDNN has no int8 convolutions of groups")
         integers = problem.x.dtype is DType.INT8
         io = self._type(problem.x.dtype)
         graph = cudnn.pygraph(

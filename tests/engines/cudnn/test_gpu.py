@@ -17,6 +17,7 @@ from pytrtplugins.passes import prepare, quantize
 from tests.engines.cudnn.conftest import SAMPLES, darknet_model
 from tests.engines.cudnn.layers import assert_right, layers_of
 from tests.engines.networks import Affine, Failing, OutOfPaperError, conv_net, photo
+from tests.passes.nets import Net
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 
@@ -77,6 +78,29 @@ def test_every_layer_is_right_by_itself(animals, precision, weights, without, tm
         execution = next(iter(context._ready.values())).execution
         layers = list(layers_of(execution, tf32=precision == "tf32", weights=engine._weights.__getitem__))
     assert len(layers) > 10
+    for layer in layers:
+        assert_right(layer, precision)
+
+
+@pytest.mark.parametrize("without", [[], ["own-kernels"]], ids=["own", "cudnn"])
+@pytest.mark.parametrize("precision", [*BOUNDS, "int8"])
+def test_every_layer_of_a_mobile_network_is_right_by_itself(precision, without):
+    net = Net(channels=3, size=32)
+    x = net.conv("data", "first", 16, kernel=5)
+    for index in range(2):  # inverted residuals: fewer channels than 16 bytes hold, groups of one, an addition
+        wide = net.conv(net.conv(x, f"narrow{index}", 8, kernel=1, leaky=False), f"wide{index}", 48, kernel=1)
+        depthwise = net.conv(wide, f"depthwise{index}", 48, group=48)
+        x = net.add("Add", [net.conv(depthwise, f"back{index}", 16, kernel=1, leaky=False), x], f"sum{index}")
+    model = prepare(net.model(net.conv(net.conv(x, "grouped", 32, group=4), "last", 24, kernel=1, leaky=False)))
+    inputs = {"data": np.random.default_rng(1).standard_normal((1, 3, 32, 32), dtype=np.float32)}
+    if precision == "int8":
+        table = calibrate(model, MinMaxCalibrator([inputs]), engine="onnxruntime", progress=False)
+        model = quantize(model, table)
+    settings = {"without": ["reuse", "tactics", *without]}
+    with ptp.build(model, engine="cudnn", precision=precision, settings=settings).create_context() as context:
+        context.run(inputs)
+        layers = list(layers_of(next(iter(context._ready.values())).execution, tf32=precision == "tf32"))
+    assert len(layers) == 11
     for layer in layers:
         assert_right(layer, precision)
 
