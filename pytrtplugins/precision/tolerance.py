@@ -33,15 +33,14 @@ class ElementTolerance:
 
     def error(self, found: Array, expected: Array) -> float:
         """How many times the tolerance a tensor is off; 1 is just tolerated."""
-        a, b = (np.asarray(value, np.float64).ravel() for value in (found, expected))
-        if not _finite_where(a, b):
+        a, b = _comparable(found, expected)
+        if not np.isfinite(a).all():
             return float("inf")
+        if not b.size:
+            return 0.0
         with np.errstate(invalid="ignore", divide="ignore"):
             excess = np.where(a == b, 0.0, np.abs(a - b) / (self.atol + self.rtol * np.abs(b)))
-        usable = excess[np.isfinite(b)]
-        if not usable.size:
-            return 0.0
-        return float(usable.max() if self.stat == "max" else np.median(usable))
+        return float(excess.max() if self.stat == "max" else np.median(excess))
 
     def __str__(self) -> str:
         """As it is typed."""
@@ -60,11 +59,9 @@ class CosineTolerance:
 
     def error(self, found: Array, expected: Array) -> float:
         """How many times 1 - cosine is more than tolerated."""
-        a, b = (np.asarray(value, np.float64).ravel() for value in (found, expected))
-        if not _finite_where(a, b):
+        a, b = _comparable(found, expected)
+        if not np.isfinite(a).all():
             return float("inf")
-        usable = np.isfinite(b)
-        a, b = a[usable], b[usable]
         lengths = np.linalg.norm(a), np.linalg.norm(b)
         if min(lengths) == 0:
             return 0.0 if max(lengths) == 0 else float(1 / (1 - self.cosine))
@@ -134,6 +131,8 @@ def parse_tolerance(text: str) -> Tolerance:
     return ElementTolerance(**numbers, stat=stat)
 
 
-def _finite_where(found: Array, expected: Array) -> bool:
-    """Whether every element is a number where the expected one is."""
-    return bool(np.isfinite(found[np.isfinite(expected)]).all())
+def _comparable(found: Array, expected: Array) -> tuple[Array, Array]:
+    """Both as float64 where the expected elements are numbers."""
+    a, b = (np.asarray(value, np.float64).ravel() for value in (found, expected))
+    usable = np.isfinite(b)
+    return (a, b) if usable.all() else (a[usable], b[usable])
