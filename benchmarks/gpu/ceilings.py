@@ -21,7 +21,7 @@ _COPIED = 1 << 30
 _CHAIN = 32
 _QUERY = ("driver_version", "clocks.sm", "clocks.mem", "clocks.max.sm", "power.limit")
 _INT32 = 10  # CUDA_R_32I, which CuPy does not name
-_PACKAGES = ("cupy-cuda13x", "torch", "nvidia-cudnn-frontend", "onnxruntime-gpu", "numpy")
+_PACKAGES = ("cupy-cuda13x", "torch", "onnxruntime-gpu", "numpy")
 
 
 def machine(cupy: Any, clock: Clock) -> dict[str, Any]:

@@ -79,6 +79,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_LeftOut(config.stash[_LEFT_OUT]))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long to make ready comes last, so that a time limit leaves out little."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
+
+
 class _LeftOut:
     """Notes the rows without figures, with the reason."""
 

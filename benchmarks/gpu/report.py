@@ -45,8 +45,10 @@ def machine(record: dict[str, Any]) -> str:
         for what, _, unit, value in ((*name.rpartition(" "), value) for name, value in gpu["ceilings"].items())
     )
     clocks = f"SM {gpu['clocks.sm']} of {gpu['clocks.max.sm']}, memory {gpu['clocks.mem']}, limit {gpu['power.limit']}"
+    number = int(gpu["cudnn"])
+    cudnn = f"{number // 10000}.{number % 10000 // 100}.{number % 100}"
     return (
-        f"{gpu['gpu']}, driver {gpu['driver_version']}, CUDA {gpu['cuda']}, cuDNN {gpu['cudnn']}, cudnn-frontend "
+        f"{gpu['gpu']}, driver {gpu['driver_version']}, CUDA {gpu['cuda']}, cuDNN {cudnn}, cudnn-frontend "
         f"{gpu['cudnn-frontend']}, {versions}, Python {record['machine_info']['python_version']}, on {gpu['processor']}; "
         f"{record['datetime'].partition('T')[0]}. Clocks under load: {clocks}. Measured in the same run: {ceilings}."
     )

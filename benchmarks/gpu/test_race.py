@@ -17,7 +17,12 @@ pytestmark = pytest.mark.filterwarnings("default")  # of other people's librarie
 
 TOLERANCE = {"FP32": 1e-4, "TF32": 5e-3, "FP16": 5e-3, "INT8": 0.15}
 """Of the head, relative L2; INT8 of random weights, so no more than a check that the right network ran."""
-CASES = [(runner, batch) for batch in BATCHES for runner in RUNNERS if batch <= runner.most]
+CASES = [
+    pytest.param(runner, batch, marks=[pytest.mark.slow] * runner.slow)
+    for batch in BATCHES
+    for runner in RUNNERS
+    if batch <= runner.most
+]
 HOST_ROUNDS = 30
 
 

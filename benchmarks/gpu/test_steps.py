@@ -25,15 +25,15 @@ SHOWN_ON = {
 }
 """Where a step has something to do, if not on YOLOv2 in FP16."""
 SLOW = ("activations", "int8-epilogues", "own-kernels", "cudnn-kernels")
-"""Left out, they give every convolution a new problem, for which kernels have to be chosen: last."""
-STEPS = sorted(OPTIONAL_STEPS, key=lambda step: (step in SLOW, OPTIONAL_STEPS.index(step)))
+"""Left out, they give every convolution a new problem, for which kernels have to be chosen."""
+STEPS = [pytest.param(step, marks=[pytest.mark.slow] * (step in SLOW)) for step in OPTIONAL_STEPS]
 pytestmark = pytest.mark.filterwarnings("default")  # of other people's libraries
 
 TOLERANCE = {"fp16": 5e-3, "int8": 0.05}
 HOST_ROUNDS = 10
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", STEPS, ids=OPTIONAL_STEPS)
 def test_step(step: str, subject: Subject, clock: Clock, baselines: Baselines, benchmark) -> None:
     name, precision = SHOWN_ON.get(step, (YOLO, "fp16"))
     x = subject.photos[:1] if name == YOLO else np.random.default_rng(0).random(BLOCKS[name].dims, dtype=np.float32)

@@ -104,6 +104,7 @@ def test_the_machine_is_named_with_versions_clocks_and_ceilings(record):
     for part in (
         "NVIDIA H200",
         "driver 580.1",
+        "cuDNN 9.19.0",
         "torch 2.11.0",
         "SM 1980 MHz",
         "FP16 700 TOP/s",
