@@ -17,7 +17,10 @@ __global__ void best(const unsigned long long* __restrict__ found, const int* __
     for (int i = first; i < count; i += step) {
         const unsigned long long own = found[i];
         int better = 0;
-        for (int j = 0; j < count && better < most; ++j) better += found[j] > own;
+        for (int j = 0; j < count && better < most; j += 32) {  // 32 at a time, so that their loads do not wait for each other
+            const int end = min(j + 32, count);
+            for (int k = j; k < end; ++k) better += found[k] > own;
+        }
         if (better >= most) continue;
         const unsigned place = 0xFFFFFFFFu - static_cast<unsigned>(own), box = place / classes;
         const float* const from = boxes + (image * boxes_per_image + box) * 4;

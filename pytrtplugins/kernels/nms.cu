@@ -10,9 +10,12 @@
 // float, operation by operation.
 //
 // A block does one class of one image: it finds the best box that is left, which stays, and suppresses what overlaps with
-// it, until none is left. A thread writes the scores of its own boxes only; others read them without their sign.
+// it while it looks for the next one, until none is left. Up to NEAR boxes are kept in shared memory meanwhile. A thread
+// writes the scores of its own boxes only; other blocks read them without their sign.
 //
 // threads = (256, classes, N), block = 256
+
+constexpr int NEAR = 2048;
 
 // NumPy's maximum and minimum: one that is no number wins.
 __device__ __forceinline__ float larger(float a, float b) { return a >= b || a != a ? a : b; }
@@ -49,23 +52,37 @@ struct Order {
 
 __global__ void nms(const float* __restrict__ boxes, float* scores, unsigned long long* found, int* counts,
                     const float* __restrict__ limit, int classes, int count, float threshold) {
-    __shared__ float best_score[256];
+    __shared__ float best_score[256], near_scores[NEAR];
     __shared__ int best_index[256];
+    __shared__ float4 near_places[NEAR];
     const int thread = threadIdx.x, kind = blockIdx.y;
     const long long image = blockIdx.z;
-    const float4* const places = reinterpret_cast<const float4*>(boxes) + image * count;
+    const float4* places = reinterpret_cast<const float4*>(boxes) + image * count;
     const Order order = {scores + image * classes * count, kind, count};
     float* const mine = scores + (image * classes + kind) * count;
+    float* left = mine;
     if (limit) threshold = *limit;
+    if (count <= NEAR) {
+        for (int i = thread; i < count; i += 256) near_scores[i] = mine[i];
+        left = near_scores;
+    }
     float last_score = 0;
+    float4 kept = {0, 0, 0, 0};
     int last = -1;  // the box that stayed last; -1: none yet
     for (;;) {
         float score = 0;
         int index = -1;
         for (int i = thread; i < count; i += 256) {
-            const float own = mine[i];
-            if (own > 0 && (last < 0 || order.before(last_score, last, own, i)) &&
-                (index < 0 || order.before(own, i, score, index))) {
+            const float own = left[i];
+            if (!(own > 0)) continue;
+            if (last >= 0) {
+                if (!order.before(last_score, last, own, i)) continue;
+                if (overlap(kept, places[i]) > threshold) {
+                    left[i] = -own;
+                    continue;
+                }
+            }
+            if (index < 0 || order.before(own, i, score, index)) {
                 score = own;
                 index = i;
             }
@@ -83,10 +100,15 @@ __global__ void nms(const float* __restrict__ boxes, float* scores, unsigned lon
             }
             __syncthreads();
         }
+        if (best_index[0] < 0) break;
+        if (last < 0 && left != mine) {  // the first: from now on the boxes' places are read again and again
+            for (int i = thread; i < count; i += 256) near_places[i] = places[i];
+            places = near_places;
+        }
         last_score = best_score[0];
         last = best_index[0];
         __syncthreads();
-        if (last < 0) return;
+        kept = places[last];
         if (thread == 0 && found) {
             const unsigned place = static_cast<unsigned>(last) * classes + kind;
             const int room = classes * count, next = atomicAdd(counts + image, 1);
@@ -95,10 +117,9 @@ __global__ void nms(const float* __restrict__ boxes, float* scores, unsigned lon
                     static_cast<unsigned long long>(__float_as_int(last_score)) << 32 | (0xFFFFFFFFu - place);
             }
         }
-        const float4 kept = places[last];
-        for (int i = thread; i < count; i += 256) {
-            const float own = mine[i];
-            if (own > 0 && order.before(last_score, last, own, i) && overlap(kept, places[i]) > threshold) mine[i] = -own;
-        }
+    }
+    if (left == mine) return;
+    for (int i = thread; i < count; i += 256) {
+        if (left[i] < 0) mine[i] = left[i];
     }
 }
