@@ -128,8 +128,13 @@ def search(
     if not output.absolute().parent.is_dir() or output.suffix not in (".yaml", ".yml"):
         raise UsageError(f"--output {output}: expected a file .yaml in a folder that exists")
     wanted = precision.parse_tolerance(tolerance)
-    given = loading.read_settings(settings or [])
-    network = precision.Network(loading.open_model(model, weights), engine, threads=threads, settings=given)
+    network = precision.Network(
+        loading.open_model(model, weights),
+        engine,
+        threads=threads,
+        settings=loading.read_settings(settings or []),
+        quick=latency is Latency.MODELLED,
+    )
     inputs = network.reference().inputs
     options: dict[str, Any] = {"seed": seed, "mode": mode.value}
     samples = read_samples(data, inputs, limit=limit, **options, split=_train(data, split))
@@ -156,7 +161,7 @@ def search(
             identity={
                 "data": [str(path) for path in data],
                 "calibration": calibration if scales else 0,
-                "settings": given,
+                "settings": network.settings,
                 **options,
             },
             advance=advance,

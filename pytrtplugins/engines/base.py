@@ -83,6 +83,7 @@ class Engine(ABC):
     Subclasses fill in `_create_context`, and raise `BuildError` in their constructor for what they cannot run.
 
     Attributes:
+        quick: Settings with which an engine of this kind is built fast, and runs slowly.
         options: How it was built.
         inputs: Name, dims and dtype of each input; dims are symbolic where they are free.
         outputs: The same of each output.
@@ -100,6 +101,7 @@ class Engine(ABC):
     name: ClassVar[str]
     precisions: ClassVar[tuple[str, ...]] = ("fp32",)
     settings: ClassVar[tuple[str, ...]] = ()
+    quick: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, model: onnx.ModelProto, options: BuildOptions) -> None:
         self.check_precision(options.precision)

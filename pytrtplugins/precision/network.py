@@ -34,6 +34,7 @@ class Network:
         layers: Its layers.
         digest: Its digest.
         outputs: Names of its outputs.
+        settings: The engine's settings.
 
     Args:
         model: Path or model without Q/DQ.
@@ -41,6 +42,8 @@ class Network:
         threads: Threads of one run.
         device: The engine's own name for a device.
         settings: The engine's own settings.
+        quick: Take the settings with which the engine is built fast, where ``settings`` says nothing else: many engines are built,
+            and few of them run more than a few times. For latencies that are measured: False.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class Network:
         threads: int | None = None,
         device: str | None = None,
         settings: Mapping[str, Any] | None = None,
+        quick: bool = True,
     ) -> None:
         self.engine = _available_class(engine)
         self.model = prepare(load_model(model))
@@ -60,7 +64,8 @@ class Network:
         self.known = {info.name for info in self.model.graph.input} | {
             name for layer in self.layers for name in layer.outputs
         }
-        self._options: dict[str, Any] = {"threads": threads, "device": device, "settings": dict(settings or {})}
+        self.settings = {**(self.engine.quick if quick else {}), **(settings or {})}
+        self._options: dict[str, Any] = {"threads": threads, "device": device, "settings": self.settings}
         self._written: tuple[Precisions, onnx.ModelProto] | None = None
 
     def reference(self, outputs: Sequence[str] = ()) -> Engine:

@@ -8,6 +8,7 @@ import pytest
 import pytrtplugins as ptp
 from pytrtplugins.calibration import CalibrationTable, MinMaxCalibrator
 from pytrtplugins.engines import calibrate
+from pytrtplugins.engines.reference import ReferenceEngine
 from pytrtplugins.errors import NoDataError, PrecisionError, UsageError
 from pytrtplugins.precision import Budget, Network, parse_tolerance, search
 from tests.precision.planted import (
@@ -254,6 +255,13 @@ def test_on_the_cpu_engine_int8_is_searched_too():
 def test_what_cannot_be_searched_is_refused(change, error):
     with pytest.raises(error):
         run(chain(), **change)
+
+
+def test_a_network_is_built_quickly_unless_that_is_not_wanted(monkeypatch):
+    monkeypatch.setattr(ReferenceEngine, "quick", {"sums": "float16"})
+    assert Network(chain(), "reference").settings == {"sums": "float16"}
+    assert Network(chain(), "reference", settings={"sums": "float32"}).settings == {"sums": "float32"}
+    assert Network(chain(), "reference", quick=False).settings == {}
 
 
 def test_no_samples_are_refused():

@@ -15,7 +15,6 @@ from tests.precision.planted import cancelling, chain, outlier_activations, outl
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 
 COSINE = parse_tolerance("cosine=0.9995")
-QUICK = {"without": ["tactics", "graph", "own-kernels", "cudnn-kernels"]}  # many small engines: none of them is tuned
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +26,7 @@ def gpu():
 
 
 def run(model, precision="fp16", tolerance=COSINE, **more):
-    return search(Network(model, "cudnn", settings=QUICK), samples(model), tolerance, precision, **more)
+    return search(Network(model, "cudnn"), samples(model), tolerance, precision, **more)
 
 
 def run_int8(model, **more):
@@ -82,7 +81,7 @@ def test_fused_layers_are_no_less_exact_than_layers_one_by_one():
     fusing = ["activations", "residuals", "pools", "siblings", "first-layer"]
     errors = []
     for without in ([], fusing):
-        settings = {"without": [*QUICK["without"], *without]}
+        settings = {"without": [*CudnnEngine.quick["without"], *without]}
         engine = ptp.build(model, engine="cudnn", precision="fp16", settings=settings)
         found = [np.linalg.norm(outputs(engine, x) - outputs(exact, x)) for x in samples(model, 8)]
         errors.append(float(np.mean(found)))
