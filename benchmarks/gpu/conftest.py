@@ -13,7 +13,7 @@ from pytrtplugins.engines import availability
 
 from .ceilings import machine
 from .clock import Clock
-from .runners import BASELINE, Running
+from .runners import BASELINE, Running, darknet
 from .subject import Subject, make_subject
 
 _BEGUN = time.monotonic()
@@ -64,6 +64,18 @@ def baselines() -> Iterator[Baselines]:
 def baseline(subject: Subject, clock: Clock, baselines: Baselines) -> Callable[[int], Running]:
     """The race's baseline for a batch."""
     return lambda batch: baselines(f"race {batch}", lambda: BASELINE.make(subject, clock, batch))
+
+
+@pytest.fixture(scope="session")
+def peer(subject: Subject, clock: Clock) -> Iterator[Running | None]:
+    """darknet for one photo; None where there is none."""
+    try:
+        running = darknet(subject, clock, 1)
+    except pytest.skip.Exception:
+        yield None
+        return
+    yield running
+    running.close()
 
 
 @pytest.fixture(autouse=True)

@@ -90,17 +90,18 @@ def race_table(record: dict[str, Any]) -> str:
 def photo_table(record: dict[str, Any]) -> str:
     """From one photo's bytes to boxes, beside the network alone, as Markdown."""
     lines = [
-        "| 768 x 576 photo to boxes, batch 1 | network alone on the GPU µs | bytes to boxes, host to host µs, median (min) "
-        "| of it the launch, until its end µs | median less the network µs |",
-        "|---|---:|---:|---:|---:|",
+        "| one photo to boxes | network alone on the GPU µs | bytes to boxes, host to host µs, median (min) "
+        "| of it the launch, until its end µs | median less the network µs | times darknet's speed |",
+        "|---|---:|---:|---:|---:|---:|",
     ]
     for bench in record["benchmarks"]:
         info, stats = bench["extra_info"], bench["stats"]
         if info["kind"] == "photo":
             host, least = 1e6 * stats["median"], 1e6 * stats["min"]
             lines.append(
-                f"| {info['precision']}, {info['boxes']} boxes | {info['network_us']:,.0f} | {_pair(host, least)} "
-                f"| {info['launch_us']:,.0f} | {host - info['network_us']:,.0f} |"
+                f"| {info['precision']}, {info['size'][0]} x {info['size'][1]}, {info['boxes']} boxes | {info['network_us']:,.0f} "
+                f"| {_pair(host, least)} | {info['launch_us']:,.0f} | {host - info['network_us']:,.0f} "
+                f"| {_number(info['over_darknet'], '.1f')} |"
             )
     return "\n".join(lines)
 

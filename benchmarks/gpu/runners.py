@@ -50,7 +50,7 @@ class Runner:
         precision: Of the products.
         make: Subject, clock, batch → what runs.
         most: Largest batch.
-        slow: Whether it takes long to make ready; such rows come last.
+        slow: Whether it takes a minute or more to make ready; such rows come last.
     """
 
     name: str
@@ -216,10 +216,13 @@ RUNNERS = (
     Runner("darknet", "TF32", darknet, most=8),
     Runner("PyTorch, CUDA graph", "FP16", pytorch("FP16", "graph")),
     Runner("PyTorch", "FP16", pytorch("FP16", "eager")),
-    Runner("PyTorch, CUDA graph", "TF32", pytorch("TF32", "graph"), most=1),
-    Runner("PyTorch, CUDA graph", "FP32", pytorch("FP32", "graph"), most=1),
-    Runner("onnxruntime, CUDA", "TF32", onnxruntime, most=1),
-    Runner(NAME, "TF32", ours("tf32"), most=1, slow=True),
-    Runner(NAME, "FP32", ours("fp32"), most=1, slow=True),
-    Runner("PyTorch, max-autotune", "FP16", pytorch("FP16", "compile"), most=1, slow=True),
 )
+SINGLES = (
+    Runner(NAME, "TF32", ours("tf32")),
+    Runner("PyTorch, CUDA graph", "TF32", pytorch("TF32", "graph")),
+    Runner(NAME, "FP32", ours("fp32")),
+    Runner("PyTorch, CUDA graph", "FP32", pytorch("FP32", "graph")),
+    Runner("onnxruntime, CUDA", "TF32", onnxruntime),
+    Runner("PyTorch, max-autotune", "FP16", pytorch("FP16", "compile"), slow=True),
+)
+"""Raced with batch 1 only."""
