@@ -104,6 +104,8 @@ class CudnnProvider:
         found: list[str] = []
         most = _MOST_INT8_PLANS if problem.x.dtype is DType.INT8 else _MOST_PLANS
         for form in ("fused", "plain"):
+            if found and problem.x.dtype is DType.FLOAT16:  # a pass more over the output: never the fastest there
+                break
             try:
                 names = self._graph(problem, form)[1]
             except (RuntimeError, self.cudnn.cudnnGraphNotSupportedError):
@@ -191,6 +193,8 @@ class CudnnProvider:
 
     def _plan(self, problem: ConvProblem, form: str, name: str) -> tuple[Any, int]:
         """A graph and the number of its plan of a name, built."""
+        if form not in _MOST_PLANS:
+            raise KeyError(form)
         key = (problem.key, form, name)
         with self._lock:
             graph, names = self._graph(problem, form)
