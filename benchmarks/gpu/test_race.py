@@ -11,12 +11,10 @@ import pytest
 from .clock import Clock, wall
 from .cost import cost
 from .runners import BASELINE, RUNNERS, SINGLES, Runner, Running
-from .subject import BATCHES, Subject
+from .subject import BATCHES, TOLERANCE, Subject
 
 pytestmark = pytest.mark.filterwarnings("default")  # of other people's libraries
 
-TOLERANCE = {"FP32": 1e-4, "TF32": 5e-3, "FP16": 5e-3, "INT8": 0.15}
-"""Of the head, relative L2; INT8 of random weights, so no more than a check that the right network ran."""
 CASES = [(runner, batch) for batch in BATCHES for runner in RUNNERS if batch <= runner.most]
 CASES += [pytest.param(runner, 1, marks=[pytest.mark.slow] * runner.slow) for runner in SINGLES]
 HOST_ROUNDS = 30

@@ -13,7 +13,7 @@ from .blocks import BLOCKS
 from .clock import Clock
 from .conftest import Baselines
 from .runners import Running, network, ours
-from .subject import Subject
+from .subject import TOLERANCE, Subject
 
 YOLO = "YOLOv2"
 SHOWN_ON = {
@@ -29,7 +29,6 @@ SLOW = ("activations", "int8-epilogues", "own-kernels", "cudnn-kernels")
 STEPS = [pytest.param(step, marks=[pytest.mark.slow] * (step in SLOW)) for step in OPTIONAL_STEPS]
 pytestmark = pytest.mark.filterwarnings("default")  # of other people's libraries
 
-TOLERANCE = {"fp16": 5e-3, "int8": 0.05}
 HOST_ROUNDS = 10
 
 
@@ -50,7 +49,9 @@ def test_step(step: str, subject: Subject, clock: Clock, baselines: Baselines, b
     try:
         wanted, found = whole.run(x), less.run(x)
         error = float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))
-        assert error < TOLERANCE[precision], f"without {step} it computes something else: relative error {error:.2e}"
+        assert error < TOLERANCE[precision.upper()], (
+            f"without {step} it computes something else: relative error {error:.2e}"
+        )
         times, before = clock.gpu(less.queue, whole.queue), clock.gpu(whole.queue)
         benchmark.pedantic(less.run, (x,), rounds=HOST_ROUNDS, warmup_rounds=1)
         benchmark.extra_info.update(
