@@ -129,7 +129,7 @@ class Yolov2:
         """Find objects on many photos, so that reading, copies and the network overlap: faster than one call after the other.
 
         Photos are read in threads ahead of the network, and looked at in batches as large as the engine's; on a GPU two are
-        on their way at a time. Only a few dozen photos are in memory, however many there are.
+        on their way at a time. Only a few batches of photos are in memory, however many there are.
 
         Args:
             items: Photos, or anything that ``image`` makes photos of; may be endless.
