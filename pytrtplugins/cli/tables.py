@@ -96,8 +96,7 @@ def print_kernels(kernels: Iterable[LayerKernel]) -> None:
     for row in kernels:
         choice, layers = row.choice, [*row.layers[:3], *([f"and {len(row.layers) - 3} more"] if row.layers[3:] else [])]
         time = f"{choice.microseconds:.2f}" if choice.microseconds else ""
-        kernel = f"{choice.provider} {choice.tactic}" if choice.tactic != choice.provider else choice.provider
-        rows.append((_escape(", ".join(layers)), _escape(row.problem), _escape(kernel), time, str(choice.rivals)))
+        rows.append((_escape(", ".join(layers)), _escape(row.problem), _escape(choice.title), time, str(choice.rivals)))
     _print_table(("layers", "convolution", "kernel", "µs", "rivals"), rows)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -149,9 +149,4 @@ def _kernel(context: CudnnContext, step: Step, plan: Plan) -> str:
         return ""
     selector = context.engine.selector
     problem = conv_problem(step, plan, selector.tf32)
-    names: Sequence[str] = [
-        f"{choice.provider} {choice.tactic}"
-        for key in (problem.key, problem.plain.key)
-        if (choice := selector.choices.get(key)) is not None
-    ]
-    return ": ".join(dict.fromkeys(names))
+    return ": ".join(choice.title for _, choice in selector.chosen(problem))

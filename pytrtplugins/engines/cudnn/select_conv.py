@@ -126,15 +126,17 @@ class ConvSelector:
         """What runs the convolutions that were prepared, one row for each that differs, in the network's order."""
         rows: dict[str, LayerKernel] = {}
         for problem, layers in self._layers.values():
-            for each in (problem, problem.plain):
-                choice = self.choices[each.key]
+            for each, choice in self.chosen(problem):
                 before = rows[each.key].layers if each.key in rows else ()
-                rows[each.key] = LayerKernel(
-                    (*before, *(name for name in layers if name not in before)), each.title, choice
-                )
-                if choice.provider != FramedProvider.name:
-                    break
+                names = (*before, *(name for name in layers if name not in before))
+                rows[each.key] = LayerKernel(names, each.title, choice)
         return list(rows.values())
+
+    def chosen(self, problem: ConvProblem) -> list[tuple[ConvProblem, Choice]]:
+        """What runs a problem; where that is steps, with the convolution alone behind it."""
+        choice = self.choices[problem.key]
+        parts = [problem.plain] if choice.provider == FramedProvider.name else []
+        return [(problem, choice), *((part, self.choices[part.key]) for part in parts)]
 
     def packed(self) -> dict[str, dict[str, npt.NDArray[Any]]]:
         """Copies of the operands as they lie on the device, by convolution and form."""

@@ -34,6 +34,11 @@ class Choice:
     microseconds: float = 0.0
     rivals: int = 0
 
+    @property
+    def title(self) -> str:
+        """The kernel's name, for people."""
+        return self.provider if self.tactic == self.provider else f"{self.provider} {self.tactic}"
+
 
 class TacticCache:
     """Choices by problem, in one file for each device and set of libraries; a damaged file counts as empty.

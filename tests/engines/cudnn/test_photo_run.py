@@ -99,7 +99,9 @@ def sent(staging, photos, mode="letterbox"):
     ]
 
 
-@pytest.mark.parametrize("sizes", [[(100, 100)], [(700, 900), (1, 1), (900, 701)], [(1, 1)], [(3, 1), (5, 7)], [(2000, 1500)]])
+@pytest.mark.parametrize(
+    "sizes", [[(100, 100)], [(700, 900), (1, 1), (900, 701)], [(1, 1)], [(3, 1), (5, 7)], [(2000, 1500)]]
+)
 def test_every_byte_arrives(sizes):
     staging, photos = Staging(HostDevice(), 3), [photo(size, number) for number, size in enumerate(sizes)]
     staging.bytes[:] = 0xAA

@@ -153,3 +153,14 @@ def test_choices_on_disk_are_not_asked_for_where_a_file_holds_all(plan):
     chosen.choose(plan)
     for step in convolutions(plan):
         chosen.launch(step, plan, Scratch())
+
+
+def test_what_is_made_of_steps_is_told_with_its_convolution():
+    net = Net(channels=8)
+    y = net.add("MaxPool", [net.conv("data", "a", channels=8)], "y", kernel_shape=[2, 2], strides=[2, 2])
+    pooled = make_plan(lower(prepare(net.model(y)), ["first-layer"]), {"N": 1}, DType.FLOAT16)
+    chosen = selector(Family(), LastOfAll())
+    for step in convolutions(pooled):
+        chosen.launch(step, pooled, Scratch())
+    assert [row.choice.title for row in chosen.kernels()] == ["framed steps", "family a"]
+    assert [row.layers for row in chosen.kernels()] == [("a",), ("a",)]
