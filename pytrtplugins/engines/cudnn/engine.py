@@ -104,7 +104,8 @@ class CudnnEngine(Engine):
         """The ONNX model as built, after all passes; of an engine that was loaded, read from its file.
 
         Raises:
-            EngineFileError: that file is not there any more, or was changed.
+            EngineFileError: that file was changed.
+            FileNotFoundError: it is not there any more.
         """
         return self._model if self._file is None else self._file.model()
 

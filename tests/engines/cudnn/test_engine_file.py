@@ -100,6 +100,17 @@ def test_what_a_loaded_engine_reads_is_the_model_that_was_built(built):
     assert loaded.lowered == engine.lowered
 
 
+def test_a_file_that_was_changed_behind_the_engines_back_is_not_taken_for_its_model(built, tmp_path):
+    path = tmp_path / "net.engine"
+    path.write_bytes(built[1].read_bytes())
+    loaded = ptp.load_engine(path)
+    other = ptp.build(Net().model("data"), engine="null")
+    other.save(path)
+    with pytest.raises(EngineFileError, match="the digest of model"):
+        _ = loaded.model
+    assert same(run(loaded, 1), run(built[0], 1))
+
+
 def test_a_form_that_the_file_lacks_is_packed_from_the_model(built, tmp_path):
     engine, path = built
     file = read_engine_file(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import numpy as np
@@ -164,3 +165,16 @@ def test_what_is_made_of_steps_is_told_with_its_convolution():
         chosen.launch(step, pooled, Scratch())
     assert [row.choice.title for row in chosen.kernels()] == ["framed steps", "family a"]
     assert [row.layers for row in chosen.kernels()] == [("a",), ("a",)]
+
+
+def test_a_bar_says_what_is_being_timed(plan, monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "160")
+    selector(Family(), LastOfAll()).choose(plan, progress=True)
+    shown = capsys.readouterr().err
+    assert "choosing kernels" in shown
+    assert "1/1" in shown
+    known = selector(Family(), LastOfAll())
+    known.choose(plan)
+    known.choose(plan, progress=True)
+    assert capsys.readouterr().err == ""
