@@ -181,7 +181,8 @@ class CudnnContext(ExecutionContext):
             for dim, size in zip(desc.dims, inputs[desc.name].shape, strict=True)
             if isinstance(dim, SymbolicDim)
         }
-        with self._cupy.cuda.Device(self.engine.device.number), self._stream:
+        device = self.engine.device
+        with self._cupy.cuda.Device(device.number), self._stream, device.explaining_memory():
             execution = self.engine.execution(sizes)
             names = [desc.name for desc in self.engine.inputs], [desc.name for desc in self.engine.outputs]
             ready = _Ready(execution, names, self._pinned)
