@@ -62,7 +62,7 @@ def activated(values, kind, bounds):
         return np.where(values > 0, values, values * np.float32(bounds[0]))
     if kind == "clip":
         return np.clip(values, *(np.float32(bound) for bound in bounds))
-    return 1 / (1 + np.exp(-values)) if kind == "logistic" else values
+    return 1 / (1 + np.exp(-np.maximum(values, -80))) if kind == "logistic" else values
 
 
 def host_execution(model, inputs, float_type=DType.FLOAT32, without=(), direct=False):
