@@ -124,8 +124,9 @@ def search(
 
     Every layer is looked at in the network and alone, on the inputs that float32 gives it. The earliest that is out of
     tolerance alone is treated: each intervention is tried, and the one that lessens its error most per microsecond is
-    kept. Where no layer is out of tolerance alone and the outputs still are, the layer with the largest own error is next. In
-    the end every intervention is taken back once, scales too: those without which the outputs hold go.
+    kept, or the cheapest with which the outputs hold. Where no layer is out of tolerance alone and the outputs still are,
+    the layer with the largest own error is next. In the end every intervention is taken back once, scales too: those
+    without which the outputs hold go.
 
     Args:
         network: The network.
@@ -256,7 +257,7 @@ class _Search:
         cost_before = self._latency(self.now)
         limit = self.budget.max_latency_ratio * self._latency(replace(self.now, layers={}))
         tried: list[tuple[str, float, float]] = []
-        best: tuple[float, Intervention, float, float, float] | None = None
+        best: tuple[tuple[int, float], Intervention, float, float, float] | None = None
         for option in interventions(self.now, layer, self.network.layers, self.network.model, self.tables):
             changed = option.apply(self.now)
             cost = self._latency(changed)
@@ -266,13 +267,13 @@ class _Search:
             outcome, at_layer = self._evaluate(changed, layer)
             after = at_layer if alone else outcome
             tried.append((option.name, after, cost - cost_before))
-            if _capped(after) > _HELPS * _capped(before):
+            if outcome > 1 and _capped(after) > _HELPS * _capped(before):
                 continue
             help_ = math.log(_capped(before) / max(_capped(after), 1e-6))
             worth = help_ / max(cost - cost_before, _LEAST_COST * cost_before)
-            holds = after <= 1 or outcome <= 1
-            if best is None or (holds, worth) > (best[3] <= 1 or best[4] <= 1, best[0]):
-                best = (worth, option, cost, after, outcome)
+            rank = (2, -cost) if outcome <= 1 else (int(after <= 1), worth)
+            if best is None or rank > best[0]:
+                best = (rank, option, cost, after, outcome)
         if best is None:
             self.exhausted.add(layer.name)
             self.steps.append(Step(layer.name, own, "", tuple(tried), final, cost_before))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import numpy_helper
 
 import pytrtplugins as ptp
 from pytrtplugins.calibration import CalibrationTable, MinMaxCalibrator
@@ -234,6 +235,22 @@ def test_the_judge_decides_where_there_is_one():
     assert result.offenders == ("conv3",)
     assert (result.final_before, result.final) == (9.0, 0.5)
     assert set(seen) == {"fp16"}
+
+
+def test_what_makes_the_outputs_hold_is_kept_whatever_it_does_to_the_layer():
+    """The judge is content with conv2's better scales, which help conv2 by less than a tenth."""
+    model = chain()
+    good = scales(model)["minmax"]
+    coarse = {name: {**good, "conv1_leaky": good["conv1_leaky"] * factor} for name, factor in (("a", 16), ("b", 15.8))}
+    tables = {name: CalibrationTable(held) for name, held in coarse.items()}
+
+    def judge(engine):
+        scales_read = [numpy_helper.to_array(tensor) for tensor in engine.model.graph.initializer]
+        return 0.5 if any(scale.size == 1 and scale == tables["b"]["conv1_leaky"] for scale in scales_read) else 2.0
+
+    result = run(model, "int8", parse_tolerance("map50=0.005"), tables=tables, judge=judge)
+    assert [(step.layer, step.action) for step in result.steps] == [("conv2", "scales of b")]
+    assert result.holds
 
 
 def test_on_the_cpu_engine_int8_is_searched_too():
