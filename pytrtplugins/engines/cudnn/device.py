@@ -217,11 +217,10 @@ class CudaDevice:
         return host, self.xp.ndarray((size,), np.uint8, cuda.MemoryPointer(memory, 0))
 
     def copier(self, host: npt.NDArray[np.uint8], memory: Any) -> Callable[[int, int, Any], None]:
-        """An asynchronous copy, from any thread."""
+        """An asynchronous copy."""
         runtime, source, target = self.xp.cuda.runtime, host.ctypes.data, memory.data.ptr
 
         def copy(begin: int, end: int, stream: Any) -> None:
-            runtime.setDevice(self.number)
             runtime.memcpyAsync(target + begin, source + begin, end - begin, runtime.memcpyHostToDevice, stream.ptr)
 
         return copy

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,20 +18,9 @@ __all__ = ["Staging"]
 
 _UNIT = 16
 _LEAST = 1 << 20
-_CHUNK = 1 << 19  # bytes; one is on the bus while others are written
-_HELPERS = 2
-_COPIERS = ThreadPoolExecutor(4, thread_name_prefix="pytrtplugins-staging")  # one core does not fill a bus
+_CHUNK = 1 << 19  # bytes; one is on the bus while the next is written
 
 _placed = functools.lru_cache(maxsize=256)(place_photo)
-
-
-class _Piece(NamedTuple):
-    """Lines of a photo, where they go in pinned memory, and the bytes to be sent then."""
-
-    target: Photo
-    lines: Photo
-    begin: int
-    end: int
 
 
 class Staging:
@@ -70,7 +57,7 @@ class Staging:
         iou_threshold: float,
         stream: Any,
     ) -> tuple[list[Placement], bool]:
-        """Write header and photos, and queue their copies to the device, piece by piece while others are written.
+        """Write header and photos, and queue their copies to the device, piece by piece while the next one is written.
 
         Args:
             photos: Each (H, W, 3) uint8; as many as there is room for, or less.
@@ -98,25 +85,17 @@ class Staging:
         rule = resize_rule(mode)
         for row, photo, placement, begin in zip(self._rows, photos, placements, begins, strict=False):
             row[:] = begin // _UNIT, photo.shape[1], photo.shape[0], *placement.inner, *placement.corner, rule
-        pieces = deque(_pieces(self._host, photos, begins))
-        helpers = [_COPIERS.submit(self._copy_pieces, pieces, stream) for _ in range(min(_HELPERS, len(pieces) - 1))]
-        try:
-            self._copy_pieces(pieces, stream)
-        finally:
-            for helper in helpers:
-                if not helper.cancel():  # one that has not begun has nothing left to do
-                    helper.result()
+        sent = 0
+        for photo, begin in zip(photos, begins, strict=True):
+            target = self._host[begin : begin + photo.size].reshape(photo.shape)
+            lines = max(1, _CHUNK // (3 * photo.shape[1]))
+            for top in range(0, len(photo), lines):
+                target[top : top + lines] = photo[top : top + lines]
+                written = begin + 3 * photo.shape[1] * min(top + lines, len(photo))
+                if written - sent >= _CHUNK or written + _UNIT > end:
+                    self._copy(sent, written, stream)
+                    sent = written
         return placements, grows
-
-    def _copy_pieces(self, pieces: deque[_Piece], stream: Any) -> None:
-        """Copy pieces until there are none left; other threads do the same."""
-        while True:
-            try:
-                piece = pieces.popleft()
-            except IndexError:
-                return
-            np.copyto(piece.target, piece.lines)
-            self._copy(piece.begin, piece.end, stream)
 
     def _grow(self, least: int) -> None:
         """Memory of the next power of two."""
@@ -129,19 +108,6 @@ class Staging:
         self.score_threshold, self.iou_threshold = (self.bytes[at : at + 4].view(np.float32) for at in (0, 4))
         self.counts = self.bytes[8 : 8 + 4 * self._photos].view(np.int32)
         self.places = self.bytes[self._rows_begin : self._header].view(np.int32).reshape(self._photos, 8)
-
-
-def _pieces(host: Photo, photos: Sequence[Photo], begins: Sequence[int]) -> Iterator[_Piece]:
-    """Some lines of a photo each; the first has the header before them."""
-    sent = 0
-    for photo, begin in zip(photos, begins, strict=True):
-        target = host[begin : begin + photo.size].reshape(photo.shape)
-        line = 3 * photo.shape[1]
-        lines = max(1, _CHUNK // line)
-        for top in range(0, len(photo), lines):
-            end = begin + line * min(top + lines, len(photo))
-            yield _Piece(target[top : top + lines], photo[top : top + lines], sent, end)
-            sent = end
 
 
 def _rounded(size: int) -> int:
