@@ -25,15 +25,19 @@ BOUNDS = {"fp32": 1e-5, "tf32": 3e-3, "fp16": 4e-3}
 QUICK = {"without": ["tactics"]}  # the first kernel that fits, instead of a minute's search
 
 
-@pytest.fixture(scope="module")
-def animals():
-    """The shipped network, darknet-trained, and a photo's worth of numbers that it knows."""
+def shipped(side):
+    """The shipped network, darknet-trained, and numbers as photos have them."""
     base = SAMPLES / "yolov2-animals"
     network = read_network(base.with_suffix(".cfg"), base.with_suffix(".weights"))
-    model = prepare(to_onnx(network, input_size=(224, 224), batch="dynamic"))
+    model = prepare(to_onnx(network, input_size=(side, side), batch="dynamic"))
     rng = np.random.default_rng(3)
-    coarse = rng.random((3, 3, 14, 14), dtype=np.float32).repeat(16, 2).repeat(16, 3)
+    coarse = rng.random((3, 3, side // 16, side // 16), dtype=np.float32).repeat(16, 2).repeat(16, 3)
     return model, np.clip(coarse + 0.1 * rng.standard_normal(coarse.shape, dtype=np.float32), 0, 1)
+
+
+@pytest.fixture(scope="module")
+def animals():
+    return shipped(224)
 
 
 @pytest.fixture(scope="module")
@@ -61,10 +65,10 @@ def test_the_shipped_network_is_right_in_each_precision(animals, wanted, precisi
 @pytest.mark.parametrize("without", [[], ["own-kernels"]], ids=["own", "cudnn"])
 @pytest.mark.parametrize("weights", ["trained", "random"])
 @pytest.mark.parametrize("precision", [*BOUNDS, "int8"])
-def test_every_layer_is_right_by_itself(animals, precision, weights, without, tmp_path):
-    model, x = animals
+def test_every_layer_is_right_by_itself(precision, weights, without, tmp_path):
+    model, x = shipped(96)
     if weights == "random":
-        model, inputs = darknet_model("yolov2-animals.cfg", tmp_path, size=224, batch="dynamic")
+        model, inputs = darknet_model("yolov2-animals.cfg", tmp_path, size=96, batch="dynamic")
         x = inputs["data"]
     if precision == "int8":
         table = CalibrationTable.read(SAMPLES / "yolov2-animals.cache")
