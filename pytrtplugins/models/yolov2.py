@@ -126,7 +126,7 @@ class Yolov2:
         score_threshold: float = 0.5,
         iou_threshold: float = 0.45,
     ) -> Iterator[tuple[Item, list[Detection]]]:
-        """Find objects on many photos, so that reading, copies and the network overlap: faster than one call after the other.
+        """Find objects on many photos, so that reading files, copies and the network overlap.
 
         Photos are read in threads ahead of the network, and looked at in batches as large as the engine's; on a GPU two are
         on their way at a time. Only a few batches of photos are in memory, however many there are.
