@@ -41,7 +41,8 @@ def command(
 ) -> None:
     """Rescale the channels of a network so that INT8 loses less; in float it computes the same.
 
-    The model that is written is calibrated and built as any other. Networks with depthwise convolutions gain most.
+    The model that is written is calibrated and built as any other. Networks with depthwise convolutions gain most,
+    and calibration by percentile (`pytrt calibrate --algorithm percentile`) suits it best.
 
     Example: pytrt equalize mobile.onnx --calibration photos/ -o mobile-equalized.onnx
     """
