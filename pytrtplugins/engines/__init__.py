@@ -6,6 +6,7 @@ from .base import Availability, BuildOptions, Engine, ExecutionContext
 from .calibrate import calibrate
 from .detection import Boxes, DetectionContext, Timings
 from .equalize import equalize
+from .rounding import round_weights
 from .select import auto_engine, availability, build, load_engine, names
 
 __all__ = [
@@ -23,4 +24,5 @@ __all__ = [
     "equalize",
     "load_engine",
     "names",
+    "round_weights",
 ]

@@ -12,9 +12,11 @@ from .precisions import LayerPrecision, Precisions, layer_names
 from .prepare import load_model, prepare
 from .quantize import Quantize, quantize, quantized_tensors
 from .repeated_pairs import DropRepeatedPairs
+from .rounding import AdaptiveRounding
 from .unsigned import UnsignedActivations
 
 __all__ = [
+    "AdaptiveRounding",
     "CrossLayerEqualization",
     "DropRepeatedPairs",
     "Eliminate",

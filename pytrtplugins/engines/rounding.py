@@ -1,0 +1,120 @@
+"""Run a network over photos, and round its weights so that int8 loses less."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..calibration import MinMaxCalibrator
+from ..passes import AdaptiveRounding, load_model, prepare, to_ir, to_proto
+from ..passes._quantize_plan import constant, input_of, make_plan
+from .calibrate import calibrate
+from .int8 import safe_weight_levels
+
+if TYPE_CHECKING:
+    import onnx
+    import onnx_ir as ir
+
+__all__ = ["round_weights"]
+
+_POSITIONS = 512  # of an image that a layer's Gram matrix takes
+_LARGEST = 4608  # inputs of one result: 512 channels under 3 × 3; the time grows with the third power
+
+
+def round_weights(
+    model: str | Path | onnx.ModelProto,
+    batches: Iterable[Any],
+    *,
+    levels: int | None = None,
+    engine: str = "auto",
+    threads: int | None = None,
+    progress: bool = True,
+) -> onnx.ModelProto:
+    """Give a network whose convolutions have weights that int8 holds exactly, rounded together over photos.
+
+    See `pytrtplugins.passes.AdaptiveRounding`. It pays on CPUs without VNNI, whose int8 weights have 7 bits; equalize before,
+    calibrate afterwards. Left alone: layers that stay in float, and those with more than 4,608 inputs to one result.
+
+    Args:
+        model: Path or model without Q/DQ; it is not changed.
+        batches: Batches such as `ImageBatches`; 8 photos are enough.
+        levels: Largest int8 weight, 2..127; None: that of INT8 on this CPU.
+        engine: Engine that runs the network in float32.
+        threads: Threads of one run.
+        progress: Show a progress bar if the output is a terminal.
+
+    Returns:
+        The prepared model with other weights.
+
+    Raises:
+        NoDataError: there are no batches.
+        UsageError: a batch does not have the network's inputs.
+        CalibrationError: a tensor has values that are not finite.
+
+    Example:
+        >>> model = round_weights("net.onnx", ImageBatches("photos/", limit=8))  # doctest: +SKIP
+    """
+    prepared = prepare(load_model(model))
+    rounded = to_ir(prepared)
+    calibrator = _GramCalibrator(batches, [node for node in make_plan(rounded, None).layers if _fits(node)])
+    calibrate(prepared, calibrator, engine=engine, threads=threads, progress=progress)
+    AdaptiveRounding(calibrator.grams, safe_weight_levels() if levels is None else levels)(rounded)
+    return to_proto(rounded)
+
+
+def _fits(node: ir.Node) -> bool:
+    """Whether it is a 2-D convolution of one group, or depthwise, with weights of its own."""
+    if node.op_type != "Conv" or node.attributes.get_string("auto_pad", "NOTSET") != "NOTSET":
+        return False
+    tensor = constant(input_of(node, 1))
+    if tensor is None or len(tensor.shape) != 4 or len(input_of(node, 1).uses()) != 1:
+        return False
+    filters, *inputs = tensor.numpy().shape
+    groups = node.attributes.get_int("group", 1)
+    return bool(np.prod(inputs) <= _LARGEST) and (groups == 1 or (groups == filters and inputs[0] == 1))
+
+
+class _GramCalibrator(MinMaxCalibrator):
+    """Sums the Gram matrices of what convolutions read."""
+
+    def __init__(self, batches: Iterable[Any], nodes: Sequence[ir.Node]) -> None:
+        self._nodes: dict[str, list[ir.Node]] = {}
+        for node in nodes:
+            self._nodes.setdefault(str(input_of(node, 0).name), []).append(node)
+        super().__init__(batches)
+
+    def reset(self) -> None:
+        super().reset()
+        self.grams: dict[str, npt.NDArray[np.float32]] = {}
+
+    def _observe(self, name: str, array: npt.NDArray[np.float32]) -> None:
+        super()._observe(name, array)  # refuses what is not finite
+        for node in self._nodes.get(name, ()):
+            for image in array:
+                gram, result = _gram(image, node), str(node.outputs[0].name)
+                self.grams[result] = self.grams.get(result, np.zeros_like(gram)) + gram
+
+
+def _gram(image: npt.NDArray[np.float32], node: ir.Node) -> npt.NDArray[np.float32]:
+    """(G, K, K) of one (C, H, W) image, from at most `_POSITIONS` places, evenly spread."""
+    tensor: Any = constant(input_of(node, 1))  # `_fits` saw to it
+    kernel = tensor.numpy().shape[2:]
+    top, left, bottom, right = node.attributes.get_ints("pads", (0, 0, 0, 0))
+    strides, dilations = (node.attributes.get_ints(key, (1, 1)) for key in ("strides", "dilations"))
+    spans = [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=True)]
+    padded = np.pad(image, ((0, 0), (top, bottom), (left, right)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, spans, axis=(1, 2))
+    windows = windows[:, :: strides[0], :: strides[1], :: dilations[0], :: dilations[1]]
+    rows, columns = np.divmod(np.arange(windows.shape[1] * windows.shape[2]), windows.shape[2])
+    step = -(-len(rows) // _POSITIONS)
+    seen = windows[:, rows[::step], columns[::step]]  # (C, positions, R, S)
+    if node.attributes.get_int("group", 1) == 1:
+        flat = seen.transpose(1, 0, 2, 3).reshape(1, seen.shape[1], -1)
+    else:
+        flat = seen.reshape(*seen.shape[:2], -1)
+    gram: npt.NDArray[np.float32] = (flat.transpose(0, 2, 1) @ flat) * np.float32(step)
+    return gram

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pytrtplugins.errors import UsageError
+from pytrtplugins.passes.quantize import quantize_weights
+from pytrtplugins.passes.rounding import AdaptiveRounding, _rounded, round_codes
+
+
+def inputs(count, seed=0):
+    """Rows of inputs that go together, as neighbouring pixels do."""
+    random = np.random.default_rng(seed)
+    return random.normal(size=(500, 4)) @ random.normal(size=(4, count)) + 0.1 * random.normal(size=(500, count))
+
+
+@pytest.mark.parametrize("levels", [64, 127])
+def test_results_change_less_than_by_rounding_to_nearest(levels):
+    x, steps = inputs(100), np.random.default_rng(1).uniform(-levels, levels, size=(8, 100))
+    codes = round_codes(steps, x.T @ x, levels)
+    np.testing.assert_array_equal(codes, np.rint(codes))
+    assert np.abs(codes).max() <= levels
+    assert ((x @ (steps - codes).T) ** 2).sum() < 0.5 * ((x @ (steps - np.rint(steps)).T) ** 2).sum()
+
+
+def test_inputs_that_have_nothing_in_common_are_rounded_to_nearest():
+    steps = np.random.default_rng(1).uniform(-64, 64, size=(8, 70))
+    np.testing.assert_array_equal(round_codes(steps, np.eye(70), 64), np.rint(steps))
+
+
+def test_the_best_of_two_weights_by_trying_all():
+    gram = np.array([[2.0, 1.9], [1.9, 2.0]])
+    steps = np.array([[3.4, -2.6]])
+    tried = [np.array([[a, b]]) for a in range(-8, 9) for b in range(-8, 9)]
+    best = min(tried, key=lambda codes: float(((steps - codes) @ gram * (steps - codes)).sum()))
+    np.testing.assert_array_equal(round_codes(steps, gram, 8), best)
+
+
+@pytest.mark.parametrize("groups", [1, 6])
+def test_quantize_finds_the_same_codes_and_scales_again(groups):
+    weights = (
+        np.random.default_rng(2).normal(size=(6, 12 // groups, 3, 3)).astype(np.float32)[:, : 1 if groups > 1 else 12]
+    )
+    size = weights[0].size
+    x = inputs(size)
+    gram = np.broadcast_to(x.T @ x, (groups, size, size))
+    rounded = _rounded(weights, gram, 64)
+    codes, scales = quantize_weights(rounded, 0, 64)
+    np.testing.assert_allclose(scales, quantize_weights(weights, 0, 64)[1], rtol=2e-7)
+    np.testing.assert_allclose(codes * scales.reshape(-1, 1, 1, 1), rounded, rtol=3e-7)
+    assert (rounded != weights).any()
+
+
+def test_inputs_never_seen_are_rounded_to_nearest():
+    steps = np.array([[1.4, -7.6, 8.0]])
+    np.testing.assert_array_equal(round_codes(steps, np.zeros((3, 3)), 8), [[1, -8, 8]])
+
+
+def test_a_gram_matrix_of_another_layer_is_refused():
+    with pytest.raises(UsageError, match="expected shape"):
+        round_codes(np.ones((2, 3)), np.eye(4), 127)
+
+
+def test_layers_without_a_gram_matrix_are_left_alone():
+    from pytrtplugins.passes import to_ir
+
+    from .nets import Net
+
+    net = Net()
+    model = to_ir(net.model(net.conv("data", "a", leaky=False)))
+    assert not AdaptiveRounding({})(model).modified
