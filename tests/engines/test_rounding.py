@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.engines import calibrate, round_weights
 from pytrtplugins.engines.calibrate import network_digest
+from pytrtplugins.engines.rounding import _GramCalibrator
 from pytrtplugins.errors import NoDataError
 from pytrtplugins.passes import quantize
 
@@ -44,3 +46,26 @@ def test_int8_with_few_levels_loses_less():
 def test_it_needs_photos():
     with pytest.raises(NoDataError):
         round_weights(conv_net(), [], engine="reference", progress=False)
+
+
+@pytest.mark.parametrize("attributes", [{}, {"strides": [2, 1]}, {"dilations": [2, 1]}, {"group": 3}])
+def test_gram_matrices_are_of_what_a_convolution_multiplies(attributes):
+    groups, random = attributes.get("group", 1), np.random.default_rng(0)
+    weights = random.normal(size=(3, 3 // groups, 3, 2)).astype(np.float32)
+    node = helper.make_node("Conv", ["x", "w"], ["y"], name="y", pads=[1, 0, 2, 1], **attributes)
+    graph = helper.make_graph(
+        [node],
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 9, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(weights, "w")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    x = random.normal(size=(1, 3, 9, 8)).astype(np.float32)
+    with ptp.build(model, engine="reference").create_context() as context:
+        y = context.run({"x": x})["y"]
+    calibrator = _GramCalibrator([], list(ptp.passes.to_ir(model).graph))
+    calibrator.observe("x", x)
+    rows = weights.reshape(groups, -1, weights[0].size)
+    expected = np.einsum("gfk,gkl,gfl->gf", rows, calibrator.grams["y"], rows).ravel()
+    np.testing.assert_allclose(np.square(y).sum((0, 2, 3)), expected, rtol=1e-4)
