@@ -173,8 +173,9 @@ def test_a_calibration_is_kept_and_used_by_a_build(pytrt, photos, tmp_path):
     )
 
 
-def test_an_equalized_network_is_calibrated_and_finds_the_same(pytrt, photos, tmp_path):
-    code, out, err = pytrt("equalize", CFG, "--calibration", photos, "-o", "net.onnx")
+@pytest.mark.parametrize("options", [(), ("--round-weights", "--limit", "2")])
+def test_an_equalized_network_is_calibrated_and_finds_the_same(options, pytrt, photos, tmp_path):
+    code, out, err = pytrt("equalize", CFG, "--calibration", photos, "-o", "net.onnx", *options)
     assert (code, out, err) == (0, "net.onnx\n", "")
     code, _, err = pytrt("build", "net.onnx", "--precision", "int8", "--calibration", photos, "-o", "net.engine")
     assert code == 0, err

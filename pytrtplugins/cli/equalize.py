@@ -26,6 +26,8 @@ typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["command"]
 
+_ROUNDED_WITH = 8  # photos, or fewer where the limit says so
+
 
 @app.command("equalize")  # type: ignore[untyped-decorator]
 def command(
@@ -35,6 +37,9 @@ def command(
     weights: WeightsOption = None,
     limit: Annotated[int | None, typer.Option(metavar="N", help="Use only the first photos.", min=1)] = 20,
     mode: CalibrationModeOption = Mode.LETTERBOX,
+    round_weights: Annotated[
+        bool, typer.Option("--round-weights", help="Round the weights together too; for CPUs without VNNI.")
+    ] = False,
     engine: EngineOption = "auto",
     threads: ThreadsOption = None,
     plugins: PluginsOption = None,
@@ -51,5 +56,8 @@ def command(
         raise UsageError(f"--output {output}: expected a file .onnx in a folder that exists")
     batches = ImageBatches(calibration, limit=limit, mode=mode.value)
     equalized = engines.equalize(loading.open_model(model, weights), batches, engine=engine, threads=threads)
+    if round_weights:
+        batches = ImageBatches(calibration, limit=min(limit or _ROUNDED_WITH, _ROUNDED_WITH), mode=mode.value)
+        equalized = engines.round_weights(equalized, batches, engine=engine, threads=threads)
     write_atomic(output, equalized.SerializeToString())
     print(output)
