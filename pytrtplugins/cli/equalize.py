@@ -47,7 +47,8 @@ def command(
     """Rescale the channels of a network so that INT8 loses less; in float it computes the same.
 
     The model that is written is calibrated and built as any other. Networks with depthwise convolutions gain most,
-    and calibration by percentile (`pytrt calibrate --algorithm percentile`) suits it best.
+    and calibration by percentile (`pytrt calibrate --algorithm percentile`) suits it best. With --round-weights its weights
+    are those that INT8 has on this machine, in float too: build it on a machine of the same kind.
 
     Example: pytrt equalize mobile.onnx --calibration photos/ -o mobile-equalized.onnx
     """
