@@ -31,3 +31,23 @@ def darknet_photo() -> Callable[[str], Path]:
         return DATA / name
 
     return find
+
+
+@pytest.fixture
+def pytrt(tmp_path, monkeypatch, capsys):
+    """Run the command in an empty folder; gives exit code, standard output and standard error."""
+    from pytrtplugins.cli import main
+
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words):
+        code = 0
+        try:
+            main([str(word) for word in words])
+        except SystemExit as end:
+            code = end.code or 0
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return code, captured.out, captured.err
+
+    return run

@@ -10,7 +10,6 @@ import pytest
 from onnx import TensorProto, helper
 from typer.testing import CliRunner
 
-from pytrtplugins.cli import main
 from pytrtplugins.cli.app import app
 from pytrtplugins.vision import load_image, save_image
 
@@ -41,24 +40,6 @@ class Liar(ptp.Plugin):
     def compute(self, x):
         return x[:, :1]
 """
-
-
-@pytest.fixture
-def pytrt(tmp_path, monkeypatch, capsys):
-    """Run the command in an empty folder; gives exit code, standard output and standard error."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words):
-        code = 0
-        try:
-            main([str(word) for word in words])
-        except SystemExit as end:
-            code = end.code or 0
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        return code, captured.out, captured.err
-
-    return run
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from pytrtplugins.engines import int8
 from pytrtplugins.engines.container import read_engine_file, write_engine_file
 from pytrtplugins.errors import EngineFileError, RegistryError
 from pytrtplugins.layers import Reorg
+from tests.damage import damaged
 from tests.engines.networks import Affine, conv_net, photo
 
 
@@ -55,16 +56,8 @@ def test_the_same_engine_gives_the_same_bytes(engine_file, tmp_path):
 @given(st.data())
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_damaged_file_is_refused_and_nothing_else_is_raised(engine_file, tmp_path, data):
-    whole = engine_file.read_bytes()
-    position = data.draw(st.integers(0, len(whole) - 1))
-    kind = data.draw(st.sampled_from(["flip", "cut", "insert"]))
-    changed = {
-        "flip": whole[:position] + bytes([whole[position] ^ data.draw(st.integers(1, 255))]) + whole[position + 1 :],
-        "cut": whole[:position],
-        "insert": whole[:position] + b"\0" + whole[position:],
-    }[kind]
     path = tmp_path / "damaged.engine"
-    path.write_bytes(changed)
+    path.write_bytes(damaged(data, engine_file.read_bytes()))
     try:
         found = contents(path)
     except EngineFileError as error:

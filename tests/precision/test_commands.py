@@ -10,29 +10,10 @@ import onnx
 import pytest
 
 import pytrtplugins as ptp
-from pytrtplugins.cli import main
 from pytrtplugins.cli.loading import read_settings
 from pytrtplugins.passes import Precisions
 from pytrtplugins.vision import save_image
 from tests.precision.planted import cancelling, chain, outlier_weights, samples
-
-
-@pytest.fixture
-def pytrt(tmp_path, monkeypatch, capsys):
-    """Run the command in an empty folder; gives exit code, standard output and standard error."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words):
-        code = 0
-        try:
-            main([str(word) for word in words])
-        except SystemExit as end:
-            code = end.code or 0
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        return code, captured.out, captured.err
-
-    return run
 
 
 def write(folder, model, count=2):

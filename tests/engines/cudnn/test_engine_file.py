@@ -17,6 +17,7 @@ from pytrtplugins.engines.container import read_engine_file, write_engine_file
 from pytrtplugins.engines.cudnn import engine as module
 from pytrtplugins.engines.cudnn.device import HostDevice
 from pytrtplugins.errors import EngineFileError
+from tests.damage import damaged
 from tests.passes.nets import Net
 
 SETTINGS = {"without": ["own-kernels", "cudnn-kernels", "tactics"], "batch": [1, 2]}
@@ -157,18 +158,10 @@ def test_a_file_of_another_machine_or_version_is_refused_with_the_command_that_r
 @given(st.data())
 def test_a_damaged_file_is_refused_or_gives_the_same_bits(built, tmp_path, data):
     engine, path = built
-    whole = path.read_bytes()
-    position = data.draw(st.integers(0, len(whole) - 1))
-    kind = data.draw(st.sampled_from(["flip", "cut", "insert"]))
-    changed = {
-        "flip": whole[:position] + bytes([whole[position] ^ data.draw(st.integers(1, 255))]) + whole[position + 1 :],
-        "cut": whole[:position],
-        "insert": whole[:position] + b"\0" + whole[position:],
-    }[kind]
-    damaged = tmp_path / "damaged.engine"
-    damaged.write_bytes(changed)
+    broken = tmp_path / "damaged.engine"
+    broken.write_bytes(damaged(data, path.read_bytes()))
     try:
-        found = run(ptp.load_engine(damaged), 1)
+        found = run(ptp.load_engine(broken), 1)
     except EngineFileError as error:
         assert "Do: pytrt build" in str(error)  # noqa: PT017
     else:  # a byte of the model, which nobody has read, or one that zip does not care about
