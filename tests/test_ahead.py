@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from pytrtplugins._ahead import map_ahead, map_in_contexts
+from pytrtplugins._ahead import map_ahead, map_begun, map_in_contexts
 
 
 def slow_first(number):
@@ -90,3 +90,67 @@ def test_contexts_are_closed_when_nobody_wants_more():
     assert next(results) == 0
     results.close()
     assert closed == [True]
+
+
+class Turn:
+    """A context that takes one item at a time."""
+
+    def __init__(self, log):
+        self.log, self.busy, self.closed = log, False, False
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        assert not self.busy
+        self.closed = True
+
+    def begin(self, number):
+        assert not self.busy
+        self.log.append(f"begin {number}")
+        self.busy = True
+
+        def finish():
+            self.busy = False
+            self.log.append(f"end {number}")
+            return 12 // (number - 3)
+
+        return finish
+
+
+def test_the_next_work_is_begun_before_a_result_is_given():
+    log = []
+    contexts = [Turn(log), Turn(log)]
+    results = map_begun(Turn.begin, itertools.count(4), contexts=contexts)
+    assert [next(results) for _ in range(2)] == [12, 6]
+    assert log == ["begin 4", "begin 5", "end 4", "begin 6", "end 5", "begin 7"]
+    results.close()
+    assert log[-2:] == ["end 6", "end 7"]
+    assert all(context.closed for context in contexts)
+
+
+@pytest.mark.parametrize("contexts", [1, 2, 5])
+def test_what_waiting_raises_comes_behind_the_results_before_it(contexts):
+    made = [Turn([]) for _ in range(contexts)]
+    results = map_begun(Turn.begin, range(9), contexts=made)
+    assert [next(results) for _ in range(3)] == [-4, -6, -12]
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+    assert all(context.closed for context in made)
+
+
+def test_what_begun_items_raise_comes_behind_the_results_before_it():
+    results = map_begun(Turn.begin, failing_behind(3), contexts=[Turn([]), Turn([])])
+    assert [next(results) for _ in range(3)] == [-4, -6, -12]
+    with pytest.raises(OSError, match="camera"):
+        next(results)
+
+
+def test_quick_items_stay_in_the_callers_thread():
+    def where(number):
+        return threading.current_thread() is threading.main_thread(), 12 // (number - 3)
+
+    results = map_ahead(where, range(9), threads=2, quick=lambda number: number % 2 == 1)
+    assert [next(results) for _ in range(3)] == [(False, -4), (True, -6), (False, -12)]
+    with pytest.raises(ZeroDivisionError):
+        next(results)

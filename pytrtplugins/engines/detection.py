@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar
@@ -71,8 +73,8 @@ class Boxes:
 class DetectionContext(ABC):
     """The state of one thread's runs from photos to boxes. Close it, or use it in a ``with`` block.
 
-    Subclasses fill in `_detect`, which sets ``timings``, and `_close`. ``side_by_side`` is how many of them keep the engine's
-    device busy where there are many photos.
+    Subclasses fill in `_detect`, which sets ``timings``, and `_close`; those whose device works by itself `_begin` too.
+    ``side_by_side`` is how many of them keep the engine's device busy where there are many photos.
 
     Args:
         engine: Whose network is run; it has one input.
@@ -95,6 +97,8 @@ class DetectionContext(ABC):
         self.engine, self.heads, self.size, self.mode, self.most = engine, tuple(heads), size, mode, most
         self.timings = Timings()
         self._busy = threading.Lock()
+        self._finish: Callable[[], list[Boxes]] | None = None
+        self._executor: ThreadPoolExecutor | None = None
         self._closed = False
 
     @property
@@ -109,6 +113,14 @@ class DetectionContext(ABC):
     @abstractmethod
     def _close(self) -> None:
         """Release what the context holds."""
+
+    def _begin(
+        self, photos: Sequence[Photo], score_threshold: float, iou_threshold: float
+    ) -> Callable[[], list[Boxes]]:
+        """Begin `_detect`, and give what waits for its end: in a thread, where no device works by itself."""
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(1, thread_name_prefix=f"{self.engine.name}-detection")
+        return self._executor.submit(self._detect, photos, score_threshold, iou_threshold).result
 
     def detect(
         self, photos: Sequence[Photo], *, score_threshold: float = 0.5, iou_threshold: float = 0.45
@@ -128,29 +140,78 @@ class DetectionContext(ABC):
             ImageError: an array is not a photo.
             EngineError: the context is closed, or another thread is running it.
         """
+        checked = self._check(photos, score_threshold, iou_threshold)
+        self._take()
+        try:
+            return self._detect(checked, score_threshold, iou_threshold)
+        finally:
+            self._busy.release()
+
+    def begin(
+        self, photos: Sequence[Photo], *, score_threshold: float = 0.5, iou_threshold: float = 0.45
+    ) -> Callable[[], list[Boxes]]:
+        """Begin a `detect`, such as of the next photos while boxes of others are looked at.
+
+        Args:
+            photos: As for `detect`; unchanged until the boxes are there.
+            score_threshold: As for `detect`.
+            iou_threshold: As for `detect`.
+
+        Returns:
+            What waits for the boxes and gives them, to be called once; until then the context takes nothing else.
+
+        Raises:
+            Exception: as for `detect`.
+        """
+        checked = self._check(photos, score_threshold, iou_threshold)
+        self._take()
+        try:
+            wait = self._begin(checked, score_threshold, iou_threshold)
+        except BaseException:
+            self._busy.release()
+            raise
+
+        def finish() -> list[Boxes]:
+            try:
+                return wait()
+            finally:
+                self._finish = None
+                self._busy.release()
+
+        self._finish = finish
+        return finish
+
+    def _check(self, photos: Sequence[Photo], score_threshold: float, iou_threshold: float) -> list[Photo]:
         for name, value in (("score_threshold", score_threshold), ("iou_threshold", iou_threshold)):
             if not 0 <= value <= 1:
                 raise UsageError(f"detect: {name}: expected a number from 0 to 1, found {value}.")
         if not 1 <= len(photos) <= self.batch:
             raise UsageError(f"detect: expected 1 to {self.batch} photos, found {len(photos)}.")
-        checked = [check_image(photo) for photo in photos]
+        return [check_image(photo) for photo in photos]
+
+    def _take(self) -> None:
+        """Keep other threads away, until ``_busy`` is released."""
         if not self._busy.acquire(blocking=False):
             raise EngineError(
-                f"{self.engine!r}: another thread is running this context.\nDo: make one context per thread."
+                f"{self.engine!r}: another thread is running this context, or a run that it began is not finished.\n"
+                "Do: make one context per thread."
             )
-        try:
-            if self._closed:
-                raise EngineError(f"{self.engine!r}: the context is closed.\nDo: engine.create_detection_context(...)")
-            return self._detect(checked, score_threshold, iou_threshold)
-        finally:
+        if self._closed:
             self._busy.release()
+            raise EngineError(f"{self.engine!r}: the context is closed.\nDo: engine.create_detection_context(...)")
 
     def another(self) -> DetectionContext:
         """A context of its own of the same kind, such as for another thread."""
         return type(self)(self.engine, self.heads, self.size, self.mode, self.most)
 
     def close(self) -> None:
-        """Wait for a run in another thread, and release the context; more calls do nothing."""
+        """Wait for a run that was begun or is in another thread, and release the context; more calls do nothing."""
+        finish = self._finish
+        if finish is not None:
+            with suppress(Exception):  # nobody asks for its boxes any more
+                finish()
+        if self._executor is not None:
+            self._executor.shutdown()
         with self._busy:
             if not self._closed:
                 self._closed = True

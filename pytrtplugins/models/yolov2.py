@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar, cast, overload
 import numpy as np
 import numpy.typing as npt
 
-from .._ahead import map_ahead, map_in_contexts
+from .._ahead import map_ahead, map_begun
 from ..engines.detection import Boxes, DetectionContext, Timings
 from ..errors import BindingError, UsageError
 from ..vision import MODES, Detection, Head, check_image, load_image
@@ -149,18 +149,29 @@ class Yolov2:
             photo = _read(cast(Photo, item) if image is None else image(item))
             return item, photo, 1000 * (time.perf_counter() - start)
 
-        def look(
+        def begin(
             context: DetectionContext, chunk: list[tuple[Item, Image, float]]
-        ) -> tuple[Sequence[Item], list[list[Detection]], Timings]:
+        ) -> Callable[[], tuple[Sequence[Item], list[list[Detection]], Timings]]:
             things, photos, reading = zip(*chunk, strict=True)
-            found, spent = self._look(context, photos, score_threshold, iou_threshold)
-            return things, found, spent + Timings(sum(reading))
+            boxes = context.begin(photos, score_threshold=score_threshold, iou_threshold=iou_threshold)
+
+            def finish() -> tuple[Sequence[Item], list[list[Detection]], Timings]:
+                found, spent = self._named(boxes(), context.timings)
+                return things, found, spent + Timings(sum(reading))
+
+            return finish
 
         batch, number = self.context.batch, self.context.side_by_side
         readers = min(_MOST_READERS, os.cpu_count() or 1)
-        photos = map_ahead(read, items, threads=readers, ahead=readers + batch)
+        photos = map_ahead(
+            read,
+            items,
+            threads=readers,
+            ahead=readers + batch,
+            quick=lambda item: image is None and isinstance(item, np.ndarray),
+        )
         contexts = (self.context.another() for _ in range(number))
-        for things, found, spent in map_in_contexts(look, _chunks(photos, batch), contexts=contexts, ahead=number + 1):
+        for things, found, spent in map_begun(begin, _chunks(photos, batch), contexts=contexts):
             self.timings = spent
             yield from zip(things, found, strict=True)
 
@@ -191,21 +202,19 @@ class Yolov2:
             start = time.perf_counter()
             images = [_read(photo) for photo in chunk]
             reading = 1000 * (time.perf_counter() - start)
-            more, spent = self._look(self.context, images, score_threshold, iou_threshold)
+            boxes = self.context.detect(images, score_threshold=score_threshold, iou_threshold=iou_threshold)
+            more, spent = self._named(boxes, self.context.timings)
             found += more
             self.timings += spent + Timings(reading)
         return found
 
-    def _look(
-        self, context: DetectionContext, photos: Sequence[Image], score_threshold: float, iou_threshold: float
-    ) -> tuple[list[list[Detection]], Timings]:
-        """One run."""
-        boxes = context.detect(photos, score_threshold=score_threshold, iou_threshold=iou_threshold)
+    def _named(self, boxes: Sequence[Boxes], spent: Timings) -> tuple[list[list[Detection]], Timings]:
+        """Detections of a run, and what it took with making them."""
         start = time.perf_counter()
-        found = [self._named(each) for each in boxes]
-        return found, context.timings + Timings(postprocess_ms=1000 * (time.perf_counter() - start))
+        found = [self._detections(each) for each in boxes]
+        return found, spent + Timings(postprocess_ms=1000 * (time.perf_counter() - start))
 
-    def _named(self, boxes: Boxes) -> list[Detection]:
+    def _detections(self, boxes: Boxes) -> list[Detection]:
         if not len(boxes.scores):
             return []
         corners = boxes.placement.to_image(boxes.places).tolist()

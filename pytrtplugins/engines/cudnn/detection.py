@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...tensor import SymbolicDim
@@ -50,18 +50,27 @@ class CudnnDetection(DetectionContext):
         return self._batches[-1]
 
     def _detect(self, photos: Sequence[Photo], score_threshold: float, iou_threshold: float) -> list[Boxes]:
+        return self._begin(photos, score_threshold, iou_threshold)()
+
+    def _begin(
+        self, photos: Sequence[Photo], score_threshold: float, iou_threshold: float
+    ) -> Callable[[], list[Boxes]]:
         start = time.perf_counter()
         with self._cupy.cuda.Device(self.engine.device.number), self._stream:
             run = self._run(len(photos))
             placements = run.send(photos, score_threshold, iou_threshold, self._stream)
             sent = time.perf_counter()
             self._launch(run)
+
+        def finish() -> list[Boxes]:
             self._stream.synchronize()
-        done = time.perf_counter()
-        found = run.boxes(placements)
-        spent = sent - start, done - sent, time.perf_counter() - done
-        self.timings = Timings(*(1000 * seconds for seconds in spent))
-        return found
+            done = time.perf_counter()
+            found = run.boxes(placements)
+            spent = sent - start, done - sent, time.perf_counter() - done
+            self.timings = Timings(*(1000 * seconds for seconds in spent))
+            return found
+
+        return finish
 
     def _launch(self, run: PhotoRun) -> None:
         if run.graph is not None:

@@ -144,3 +144,16 @@ def test_another_context_is_of_the_same_kind_with_memory_of_its_own(model):
         assert len(context.detect([photo((40, 30))], score_threshold=0.0)[0].scores) == 7
     assert second.mode == "stretch"
     assert len(engine.executions) == 2
+
+
+def test_a_run_that_is_begun_is_finished_by_its_owner_or_by_close(model):
+    context, image = detection(Engine(model)), [photo((40, 30))]
+    wanted = context.detect(image, score_threshold=0.2)[0].scores.tolist()
+    finish = context.begin(image, score_threshold=0.2)
+    with pytest.raises(EngineError, match="not finished"):
+        context.detect(image)
+    assert finish()[0].scores.tolist() == wanted != []
+    context.begin(image)
+    context.close()
+    with pytest.raises(EngineError, match="closed"):
+        context.begin(image)
