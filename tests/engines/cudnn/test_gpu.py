@@ -101,9 +101,11 @@ def test_every_layer_of_a_mobile_network_is_right_by_itself(precision, without):
         table = calibrate(model, MinMaxCalibrator([inputs]), engine="onnxruntime", progress=False)
         model = quantize(model, table)
     settings = {"without": ["reuse", "tactics", *without]}
-    with ptp.build(model, engine="cudnn", precision=precision, settings=settings).create_context() as context:
+    engine = ptp.build(model, engine="cudnn", precision=precision, settings=settings)
+    with engine.create_context() as context:
         context.run(inputs)
-        layers = list(layers_of(next(iter(context._ready.values())).execution, tf32=precision == "tf32"))
+        execution = next(iter(context._ready.values())).execution
+        layers = list(layers_of(execution, tf32=precision == "tf32", weights=engine._weights.__getitem__))
     assert len(layers) == 11
     for layer in layers:
         assert_right(layer, precision)
