@@ -8,7 +8,7 @@ from ..._optional import require
 from ...layers import Reorg
 from ...onnx_node import from_node, is_plugin_node
 from ...passes import Pass, PassResult
-from .fuse import DOMAIN, constant, is_op, only_read_by, scale_of, set_attributes, swap
+from .fuse import DOMAIN, constant, has_residual, is_op, only_read_by, scale_of, set_attributes, swap
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -35,7 +35,7 @@ class FusePools(Pass):
             conv = node.inputs[0].producer() if is_op(node, "MaxPool") and node.inputs[0] is not None else None
             if conv is None or not is_op(conv, "Conv", DOMAIN) or not only_read_by(conv, node):
                 continue
-            if _halves(node) and not _falls(conv) and not _has_residual(conv):
+            if _halves(node) and not _falls(conv) and not has_residual(conv):
                 set_attributes(conv, {"pool": 1})
                 swap(model.graph, [node], conv.outputs[0])
                 modified = True
@@ -58,7 +58,7 @@ class FuseReorgs(Pass):
             if conv is None or not is_op(conv, "Conv", DOMAIN) or not only_read_by(conv, node):
                 continue
             stride = _reorg_stride(node)
-            if stride and not conv.attributes.get_int("pool", 0) and not _has_residual(conv):
+            if stride and not conv.attributes.get_int("pool", 0) and not has_residual(conv):
                 set_attributes(conv, {"reorg": stride})
                 swap(model.graph, [node], conv.outputs[0])
                 modified = True
@@ -111,10 +111,6 @@ def _reorg_stride(node: ir.Node) -> int:
     return plugin.stride if isinstance(plugin, Reorg) and not plugin.reverse else 0
 
 
-def _has_residual(conv: ir.Node) -> bool:
-    return len(conv.inputs) > 3 and conv.inputs[3] is not None
-
-
 def _falls(conv: ir.Node) -> bool:
     """Whether the activation is one that falls somewhere."""
     slopes = list(conv.attributes.get_floats("bounds", [0.0]))
@@ -132,7 +128,7 @@ def _is_first(conv: ir.Node) -> bool:
         and [list(at.get_ints(name, [0])) for name in ("strides", "dilations", "pads")] == [[1, 1], [1, 1], [1] * 4]
         and at.get_int("group", 1) == 1
         and at.get_string("activation", "linear") in ("linear", "leaky")
-        and not _has_residual(conv)
+        and not has_residual(conv)
     )
 
 

@@ -18,7 +18,7 @@ __all__ = [
     "FuseActivations",
     "FuseConvolutions",
     "FuseResiduals",
-    "MergeSiblings",
+    "has_residual",
     "is_op",
     "scale_of",
     "swap",
@@ -63,7 +63,7 @@ class FuseActivations(Pass):
             conv = node.inputs[0].producer() if node.inputs and node.inputs[0] is not None else None
             if found is None or conv is None or not is_op(conv, "Conv", DOMAIN) or not only_read_by(conv, node):
                 continue
-            place = "residual_activation" if _has_residual(conv) else "activation"
+            place = "residual_activation" if has_residual(conv) else "activation"
             if conv.attributes.get_string(place) == "linear" and not scale_of(conv, "y_scale"):
                 set_attributes(conv, {place: found[0], place.replace("activation", "bounds"): found[1]})
                 swap(model.graph, [node], conv.outputs[0])
@@ -88,7 +88,7 @@ class FuseResiduals(Pass):
                 continue
             sides.sort(key=lambda value: -order.get(value.producer(), -1))  # type: ignore[arg-type]
             conv, residual = sides[0].producer(), sides[1]
-            if conv is None or not is_op(conv, "Conv", DOMAIN) or _has_residual(conv) or not only_read_by(conv, add):
+            if conv is None or not is_op(conv, "Conv", DOMAIN) or has_residual(conv) or not only_read_by(conv, add):
                 continue
             if residual.dtype != sides[0].dtype or scale_of(conv, "y_scale"):
                 continue
@@ -97,28 +97,6 @@ class FuseResiduals(Pass):
             swap(model.graph, [add], conv.outputs[0])
             modified = True
         return PassResult(model, modified)
-
-
-class MergeSiblings(Pass):
-    """1x1 convolutions of one tensor, of one form → one convolution, split behind it: inception blocks have them.
-
-    Together they read the tensor once, and fill the GPU better. The parts are runs of channels of the merged result, so that
-    the Split behind it costs nothing where its readers are convolutions or pools.
-    """
-
-    name: ClassVar[str] = "siblings"
-
-    def call(self, model: ir.Model) -> PassResult:
-        """Merge in place."""
-        groups: dict[Any, list[ir.Node]] = {}
-        for node in model.graph:
-            key = _sibling_key(node)
-            if key is not None:
-                groups.setdefault(key, []).append(node)
-        for nodes in groups.values():
-            if len(nodes) > 1:
-                _merge(model.graph, nodes)
-        return PassResult(model, any(len(nodes) > 1 for nodes in groups.values()))
 
 
 # -- what other files share ------------------------------------------------------------------------------------------------
@@ -133,6 +111,11 @@ def only_read_by(node: ir.Node, reader: ir.Node) -> bool:
     """Whether a node's only output has one reader, and is no output of the model."""
     output = node.outputs[0]
     return [use.node for use in output.uses()] == [reader] and not output.is_graph_output()
+
+
+def has_residual(conv: ir.Node) -> bool:
+    """Whether a fused convolution adds a tensor."""
+    return len(conv.inputs) > 3 and conv.inputs[3] is not None
 
 
 def constant(value: ir.Value | None) -> Any:
@@ -194,10 +177,6 @@ def _weight_dims(node: ir.Node) -> tuple[int, ...]:
     return () if shape is None else tuple(int(str(side)) for side in shape)
 
 
-def _has_residual(conv: ir.Node) -> bool:
-    return len(conv.inputs) > 3 and conv.inputs[3] is not None
-
-
 def _pads(node: ir.Node, kernel: tuple[int, ...], strides: list[int], dilations: list[int]) -> list[int] | None:
     """Four numbers; None where SAME needs dims that are unknown."""
     rule = node.attributes.get_string("auto_pad", "NOTSET")
@@ -253,51 +232,3 @@ def _activation(node: ir.Node) -> tuple[str, list[float]] | None:
         if len(bounds) == 2 and all(bound is not None and bound.size == 1 for bound in bounds):
             return "clip", [float(bound.reshape(())) for bound in bounds]
     return None
-
-
-_FORM = (
-    "strides",
-    "pads",
-    "dilations",
-    "group",
-    "activation",
-    "bounds",
-    "residual_activation",
-    "x_scale",
-    "y_scale",
-    "pool",
-    "reorg",
-)
-
-
-def _sibling_key(node: ir.Node) -> Any:
-    if not is_op(node, "Conv", DOMAIN) or _has_residual(node):
-        return None
-    weights = node.inputs[1]
-    shape = None if weights is None or weights.shape is None else tuple(weights.shape)
-    if shape is None or shape[2:] != (1, 1) or node.attributes.get_int("group", 1) != 1:
-        return None
-    form = tuple(str(node.attributes[name].value) for name in _FORM)
-    return node.inputs[0], weights.dtype, node.outputs[0].dtype, len(node.inputs), form  # type: ignore[union-attr]
-
-
-def _merge(graph: ir.Graph, nodes: list[ir.Node]) -> None:
-    onnx_ir = require("onnx_ir", extra="onnx")
-    first = nodes[0]
-    operands: list[Any] = [first.inputs[0]]
-    for place in range(1, len(first.inputs)):
-        parts = [constant(node.inputs[place]) for node in nodes]
-        name = f"{first.outputs[0].name}.merged{place}"
-        operands.append(None if parts[0] is None else add_constant(graph, name, np.concatenate(parts)))
-    sizes = [int(constant(node.inputs[1]).shape[0]) for node in nodes]
-    values = {name: attribute.value for name, attribute in first.attributes.items()}
-    merged = onnx_ir.node("Conv", operands, values, domain=DOMAIN, name=f"{first.name}.merged")
-    split_sizes = add_constant(graph, f"{first.outputs[0].name}.sizes", np.array(sizes, np.int64))
-    split = onnx_ir.node("Split", [merged.outputs[0], split_sizes], {"axis": 1}, num_outputs=len(nodes))
-    shape = first.outputs[0].shape
-    whole = merged.outputs[0]
-    whole.name, whole.type = f"{first.outputs[0].name}.merged", first.outputs[0].type
-    whole.shape = None if shape is None else onnx_ir.Shape([shape[0], sum(sizes), shape[2], shape[3]])
-    graph.insert_before(first, [merged, split])
-    for node, part in zip(nodes, split.outputs, strict=True):
-        swap(graph, [node], part)

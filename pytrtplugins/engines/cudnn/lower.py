@@ -12,8 +12,9 @@ from ...errors import DimsError, UsageError
 from ...onnx_node import from_node, is_plugin_node
 from ...passes import Eliminate, Pass, to_ir, to_proto
 from .ends import FuseInputs, FusePools, FuseReorgs
-from .fuse import FuseActivations, FuseConvolutions, FuseResiduals, MergeSiblings
+from .fuse import FuseActivations, FuseConvolutions, FuseResiduals
 from .scales import AbsorbInputScales, AbsorbOutputScales, FoldCasts, FoldConstants, MoveCodes
+from .siblings import MergeSiblings
 
 if TYPE_CHECKING:
     import onnx
@@ -31,9 +32,9 @@ _PASSES: tuple[tuple[str, type[Pass]], ...] = (
     ("residuals", FuseResiduals),
     ("activations", FuseActivations),  # behind residuals
     ("int8-epilogues", AbsorbOutputScales),
-    ("siblings", MergeSiblings),
     ("pools", FusePools),
     ("reorg", FuseReorgs),
+    ("siblings", MergeSiblings),
     ("first-layer", FuseInputs),
 )
 _NEEDED = {"constant-casts", "convolutions", "int8", "float-weights"}

@@ -20,6 +20,7 @@ from .memory import Block, Layout, place
 from .ops import OPS
 from .plan import Placed, Plan, Step, step_accesses, tensor_dims
 from .streams import Schedule, one_stream, schedule
+from .views import ChannelViews
 from .weights import read_constants
 
 if TYPE_CHECKING:
@@ -59,13 +60,13 @@ class _Planner:
     steps: list[Step] = field(default_factory=list)
     formats: dict[str, Format] = field(default_factory=dict)
     copies: dict[tuple[str, Format], str] = field(default_factory=dict)
-    parents: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     def plan(self) -> Plan:
         graph = self.model.graph
         self.known = tensor_dims(self.model)
         self.constants = read_constants(self.model)
         self.results = {info.name for info in graph.output}
+        self.views = ChannelViews(self.formats, self.steps, self.results, "concat" not in self.without)
         written = any(entry.key == WRITTEN for entry in self.model.metadata_props)
         self.typed = written or any(dtype is DType.FLOAT16 for _, dtype in self.known.values())
         self.readers: dict[str, int] = {}
@@ -81,7 +82,7 @@ class _Planner:
         outputs = {info.name: self._as(info.name, linear(*self._described(info.name))) for info in graph.output}
         if "outputs" not in self.without:
             self._write_linear(set(outputs.values()))
-        tensors = {name: self._placed(name) for name in self.formats}
+        tensors = {name: self.views.placed(name) for name in self.formats}
         order = self._schedule(tensors)
         layout = self._memory(tensors, order, inputs, tuple(outputs.values()))
         return Plan(tuple(self.steps), tensors, self.constants, inputs, outputs, layout, order)
@@ -103,7 +104,7 @@ class _Planner:
         elif node.op_type == "Concat" and self._is_channel_concat(node, attributes):
             self._add_concat(node)
         elif node.op_type == "Split" and self._is_view_split(node, attributes):
-            self._add_views(node)
+            self.views.split(node.input[0], {name: self._dims(name)[1] for name in node.output})
         elif not node.domain and node.op_type in OPS and _is_supported(node.op_type, attributes):
             self._add_step("generic", node, attributes, tuple(node.input))
         else:
@@ -178,55 +179,9 @@ class _Planner:
         )
 
     def _add_concat(self, node: onnx.NodeProto) -> None:
-        """Each input into its channels; those that a step writes are written there at once."""
         whole = node.output[0]
-        self.formats[whole] = form = self._natural(whole)
-        offset = 0
-        for index, name in enumerate(node.input):
-            channels = self._dims(name)[1]
-            part = replace(form, dims=(form.dims[0], channels, *form.dims[2:]))
-            if self._writes_in_place(name, part, offset):
-                self.formats[name] = part
-                self.parents[name] = (whole, offset * form.dtype.itemsize)
-            else:
-                target = f"{whole}.part{index}"
-                self.formats[target] = part
-                self.parents[target] = (whole, offset * form.dtype.itemsize)
-                self._emit(
-                    Step("reformat", f"{node.name or whole}.{index}", "Concat", {"part": True}, (name,), (target,))
-                )
-            offset += channels
-        self._zero_padding(node, whole, form, offset)
-
-    def _zero_padding(self, node: onnx.NodeProto, whole: str, form: Format, channels: int) -> None:
-        if form.pitch > channels:
-            self._emit(Step("zero", f"{node.name or whole}.padding", "Concat", {"from": channels}, (), (whole,)))
-
-    def _writes_in_place(self, name: str, part: Format, offset: int) -> bool:
-        form = self.formats.get(name)
-        writer = next((step for step in self.steps if name in step.outputs), None)
-        return (
-            "concat" not in self.without
-            and form is not None
-            and form.nhwc
-            and form.dtype == part.dtype
-            and name not in self.parents
-            and name not in self.results
-            and not any(step.kind == "plugin" and name in step.inputs for step in self.steps)
-            and writer is not None
-            and writer.kind in ("conv", "pool")
-            and part.dims[1] % part.vector == 0
-            and offset % part.vector == 0
-        )
-
-    def _add_views(self, node: onnx.NodeProto) -> None:
-        whole, offset = node.input[0], 0
-        form = self.formats[whole]
-        for name in node.output:
-            channels = self._dims(name)[1]
-            self.formats[name] = replace(form, dims=(form.dims[0], channels, *form.dims[2:]))
-            self.parents[name] = (whole, offset * form.dtype.itemsize)
-            offset += channels
+        parts = [(name, self._dims(name)[1]) for name in node.input]
+        self.views.concat(node.name or whole, whole, self._natural(whole), parts)
 
     def _write_linear(self, results: Collection[str]) -> None:
         """Convolutions of float16 or codes, whose output is only made linear float32 → they write that themselves."""
@@ -234,7 +189,7 @@ class _Planner:
         for copy in [step for step in self.steps if step.op == "Reformat" and step.inputs[0] in writers]:
             name, target = copy.inputs[0], copy.outputs[0]
             conv, form = writers[name], self.formats[target]
-            alone = sum(name in step.inputs for step in self.steps) == 1 and name not in {*self.parents, *results}
+            alone = sum(name in step.inputs for step in self.steps) == 1 and name not in {*self.views.names, *results}
             narrow = self.formats[conv.inputs[0]].dtype in (DType.FLOAT16, DType.INT8) and not conv.attributes["reorg"]
             if alone and narrow and form.dtype is DType.FLOAT32 and not form.nhwc and not conv.attributes["image"]:
                 self.steps[self.steps.index(conv)] = replace(conv, outputs=(target,))
@@ -344,14 +299,6 @@ class _Planner:
             and found.dims[1] % found.vector == 0
             and found.pitch >= wanted.pitch
         )
-
-    def _placed(self, name: str) -> Placed:
-        storage, offset = name, 0
-        while storage in self.parents:
-            storage, more = self.parents[storage]
-            offset += more
-        form, base = self.formats[name], self.formats[storage]
-        return Placed(replace(form, pitch=base.pitch) if form.nhwc else form, storage, offset)
 
     def _schedule(self, tensors: Mapping[str, Placed]) -> Schedule:
         if "streams" in self.without or not all(step.captured for step in self.steps):

@@ -146,8 +146,8 @@ class StepBuilder:
         return lambda stream: _POOL.launch(x.flat, y.flat, *numbers, threads=threads, stream=stream)
 
     def _reformat(self, step: Step) -> Launch:
-        x, y = self.tensors[step.inputs[0]], self.tensors[step.outputs[0]]
-        return reformat(x, y, float(step.attributes.get("x_scale", 1.0)), float(step.attributes.get("y_scale", 1.0)))
+        x, y, at = self.tensors[step.inputs[0]], self.tensors[step.outputs[0]], step.attributes
+        return reformat(x, y, float(at.get("x_scale", 1.0)), float(at.get("y_scale", 1.0)), "part" not in at)
 
     def _zero(self, step: Step) -> Launch:
         y, begin = self.tensors[step.outputs[0]], step.attributes["from"]
@@ -210,13 +210,14 @@ class StepBuilder:
         return launch
 
 
-def reformat(x: Tensor, y: Tensor, x_step: float = 1.0, y_step: float = 1.0) -> Launch:
-    """Another type, layout or step of the same values."""
+def reformat(x: Tensor, y: Tensor, x_step: float = 1.0, y_step: float = 1.0, alone: bool = True) -> Launch:
+    """Another type, layout or step of the same values; where y lies ``alone``, channels that fill 16 bytes become zero."""
     image, form = _as_image(x.format), _as_image(y.format)
     n, c, h, w = form.dims
-    if x.format.dtype is DType.FLOAT32 and not image.nhwc and form.pitch == form.vector and x_step == 1.0:
+    planes = x.format.dtype is DType.FLOAT32 and not image.nhwc and x_step == 1.0
+    if alone and planes and form.pitch == form.vector:
         return lambda stream: _PIXELS.launch(x.flat, y.flat, n, c, h * w, y_step, threads=n * h * w, stream=stream)
-    padded = min(form.pitch, -(-c // form.vector) * form.vector) if form.nhwc and c % form.vector else c
+    padded = min(form.pitch, -(-c // form.vector) * form.vector) if alone and form.nhwc and c % form.vector else c
     numbers = (
         KINDS[x.format.dtype], image.strides, x_step, y.flat, KINDS[y.format.dtype], form.strides, y_step,
         n, c, padded, h, w, form.nhwc,

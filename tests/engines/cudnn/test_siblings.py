@@ -1,0 +1,220 @@
+"""Siblings become one convolution, and concats lie over what it writes: plans, and that the numbers stay."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pytrtplugins as ptp
+from pytrtplugins.engines.cudnn.fuse import DOMAIN
+from pytrtplugins.engines.cudnn.lower import lower
+from pytrtplugins.passes import prepare
+from pytrtplugins.tensor import DType
+from tests.engines.cudnn.host import run_on_host, run_shuffled
+from tests.passes.nets import Net, Swap
+
+X = {"data": np.random.default_rng(2).standard_normal((2, 8, 8, 8), dtype=np.float32)}
+TYPES = pytest.mark.parametrize("float_type", [DType.FLOAT32, DType.FLOAT16])
+
+
+def assert_right(model, float_type=DType.FLOAT32, without=()):
+    """The reference engine's numbers, in any order of the streams; gives the plan."""
+    prepared = prepare(model)
+    found, execution = run_on_host(prepared, X, float_type, without)
+    room = 2e-5 if float_type is DType.FLOAT32 else 1e-2
+    with ptp.build(prepared, engine="reference").create_context() as context:
+        for name, wanted in context.run(X).items():
+            assert np.linalg.norm(found[name] - wanted) < room * np.linalg.norm(wanted)
+    for seed in range(3):
+        for name, again in run_shuffled(execution, X, seed)[0].items():
+            np.testing.assert_array_equal(again, found[name])
+    return execution.plan
+
+
+def convolutions(model):
+    return [node.output[0] for node in lower(prepare(model)).graph.node if node.domain == DOMAIN]
+
+
+def copies(plan):
+    return [step.name for step in plan.steps if step.op == "Concat"]
+
+
+def joined(net, parts, channels):
+    """A concat, and a convolution that reads it."""
+    return net.model(net.conv(net.add("Concat", parts, "joined", channels, axis=1), "last", 8, kernel=1))
+
+
+def inception():
+    """Three branches whose first 1x1 convolutions read one tensor; the first of them is a branch by itself."""
+    net = Net(channels=8)
+    branches = [net.conv("data", "one", 16, kernel=1)]
+    branches.append(net.conv(net.conv("data", "reduce3", 8, kernel=1), "three", 24, kernel=3))
+    branches.append(net.conv(net.conv("data", "reduce5", 16, kernel=1), "five", 8, kernel=5))
+    return joined(net, branches, 48)
+
+
+def partial(last=16):
+    """A CSP block: one of two siblings is a branch by itself, at the end."""
+    net = Net(channels=8)
+    deep = net.conv(net.conv("data", "reduce", 8, kernel=1), "deep", 24, kernel=3)
+    return joined(net, [deep, net.conv("data", "short", last, kernel=1)], 24 + last)
+
+
+def stacked():
+    """An ELAN block: both siblings, and what follows the second, all in one concat."""
+    net = Net(channels=8)
+    one, two = net.conv("data", "one", 16, kernel=1), net.conv("data", "two", 8, kernel=1)
+    three = net.conv(two, "three", 8, kernel=3)
+    four = net.conv(three, "four", 8, kernel=3)
+    return joined(net, [four, three, two, one], 40)
+
+
+@TYPES
+def test_the_siblings_that_a_concat_begins_with_come_last(float_type):
+    plan = assert_right(inception(), float_type)
+    assert convolutions(inception()) == ["reduce3_leaky.merged", "three_leaky", "five_leaky", "last_leaky"]
+    assert not copies(plan)
+    size = plan.tensors["joined"].format.dtype.itemsize
+    begins = {name: plan.tensors[name].offset // size for name in ("reduce3_leaky", "reduce5_leaky", "one_leaky")}
+    assert begins == {"reduce3_leaky": 0, "reduce5_leaky": 8, "one_leaky": 24}
+    assert plan.tensors["joined"].offset // size == 24
+    assert {plan.tensors[name].storage for name in (*begins, "joined", "three_leaky")} == {"joined.wide"}
+    assert {plan.tensors[name].format.pitch for name in (*begins, "joined", "three_leaky")} == {72}
+
+
+@TYPES
+def test_the_siblings_that_a_concat_ends_with_come_first(float_type):
+    plan = assert_right(partial(), float_type)
+    assert convolutions(partial()) == ["short_leaky.merged", "deep_leaky", "last_leaky"]
+    assert not copies(plan)
+    size = plan.tensors["joined"].format.dtype.itemsize
+    begins = {name: plan.tensors[name].offset // size for name in ("joined", "short_leaky", "reduce_leaky")}
+    assert begins == {"joined": 0, "short_leaky": 24, "reduce_leaky": 40}
+    assert plan.tensors["joined"].format.pitch == 48
+
+
+@TYPES
+def test_siblings_that_a_concat_has_all_of_need_no_wider_memory(float_type):
+    plan = assert_right(stacked(), float_type)
+    assert convolutions(stacked()) == ["two_leaky.merged", "three_leaky", "four_leaky", "last_leaky"]
+    assert not copies(plan)
+    assert plan.tensors["two_leaky.merged"].storage == "joined"
+    assert plan.tensors["joined"].format.pitch == 40
+
+
+@TYPES
+@pytest.mark.parametrize("make", [inception, partial, stacked])
+def test_without_concat_all_parts_are_copied(make, float_type):
+    parts = next(len(node.input) for node in make().graph.node if node.op_type == "Concat")
+    assert len(copies(assert_right(make(), float_type, without=("concat",)))) == parts
+
+
+def test_a_sibling_in_the_middle_of_a_concat_writes_there_by_itself():
+    net = Net(channels=8)
+    reduced = [net.conv("data", f"reduce{side}", 8, kernel=1) for side in (3, 5)]
+    deep = [net.conv(x, f"deep{side}", 8, kernel=side) for x, side in zip(reduced, (3, 5), strict=True)]
+    model = joined(net, [deep[0], net.conv("data", "middle", 16, kernel=1), deep[1]], 32)
+    assert {"reduce3_leaky.merged", "middle_leaky"} < set(convolutions(model))
+    assert not copies(assert_right(model))
+
+
+def test_a_concat_that_would_begin_within_16_bytes_keeps_its_siblings_apart():
+    net = Net(channels=8)
+    deep = net.conv(net.conv("data", "reduce", 8, kernel=1), "deep", 12, kernel=3)
+    model = joined(net, [deep, net.conv("data", "short", 16, kernel=1)], 28)
+    assert convolutions(model)[:2] == ["reduce_leaky", "deep_leaky"]
+    assert_right(model, DType.FLOAT16)
+
+
+@pytest.mark.parametrize("last", [4, 12])
+def test_channels_that_do_not_fill_16_bytes_are_no_siblings(last):
+    assert convolutions(partial(last))[0] == "reduce_leaky"
+    assert_right(partial(last), DType.FLOAT16)
+
+
+def test_convolutions_that_differ_in_form_are_no_siblings():
+    net = Net(channels=8)
+    a, b = net.conv("data", "a", 8, kernel=1), net.conv("data", "b", 8, kernel=1, leaky=False)
+    model = net.model(net.add("Concat", [a, b], "joined", 16, axis=1))
+    assert convolutions(model) == ["a_leaky", "b"]
+    assert_right(model)
+
+
+def test_what_plugins_and_outputs_want_without_gaps_is_no_sibling():
+    net = Net(channels=8)
+    names = [net.conv("data", f"c{index}", 8, kernel=1) for index in range(4)]
+    swapped = net.plugin(Swap(), names[0], "swapped")
+    last = net.conv(net.add("Concat", [swapped, *names[2:]], "joined", 24, axis=1), "last", 8)
+    assert convolutions(net.model(names[1], last))[:3] == ["c0_leaky", "c1_leaky", "c2_leaky.merged"]
+    assert_right(net.model(names[1], last))
+
+
+def test_a_pool_behind_one_of_them_goes_into_it():
+    net = Net(channels=8)
+    names = [net.conv("data", f"c{index}", 8, kernel=1) for index in range(3)]
+    pool = net.add("MaxPool", [names[0]], "pooled", kernel_shape=[2, 2], strides=[2, 2])
+    model = net.model(net.conv(pool, "small"), net.conv(names[1], "a"), net.conv(names[2], "b"))
+    assert convolutions(model)[:2] == ["pooled", "c1_leaky.merged"]
+    assert_right(model)
+
+
+@TYPES
+def test_a_split_of_the_model_shares_memory_with_a_concat_too(float_type):
+    net = Net(channels=8)
+    whole = net.conv("data", "whole", 32, kernel=1)
+    sizes = net.constant("sizes", np.array([16, 8, 8], np.int64))
+    split = net.add("Split", [whole, sizes], "kept", 16, axis=1)
+    net.nodes[-1].output.extend(["second", "third"])
+    net.channels |= {"second": 8, "third": 8}
+    deep = net.conv(net.conv("third", "deep", 8), "deeper", 8)
+    plan = assert_right(joined(net, ["second", "third", "deep_leaky", deep], 32), float_type)
+    assert split == "kept"
+    assert not copies(plan)
+    assert plan.tensors["whole_leaky"].storage == "joined.wide"
+    assert plan.tensors["joined"].format.pitch == 48
+
+
+@TYPES
+def test_an_output_of_which_parts_are_read_keeps_its_layout(float_type):
+    net = Net(channels=8)
+    whole = net.conv("data", "whole", 16, kernel=1)
+    net.add("Split", [whole, net.constant("sizes", np.array([8, 8], np.int64))], "first", 8, axis=1)
+    net.nodes[-1].output.append("second")
+    net.channels["second"] = 8
+    assert_right(net.model(whole, net.conv("first", "a"), net.conv("second", "b")), float_type)
+
+
+@st.composite
+def networks(draw):
+    """Convolutions, splits and concats of each other's tensors."""
+    net = Net(channels=8, seed=draw(st.integers(0, 3)))
+    tensors = ["data"]
+    for index in range(draw(st.integers(3, 9))):
+        kind = draw(st.sampled_from(["one", "one", "three", "split", "concat", "concat"]))
+        x = draw(st.sampled_from(tensors))
+        if kind == "concat":
+            parts = draw(st.lists(st.sampled_from(tensors), min_size=2, max_size=4))
+            channels = sum(net.channels[part] for part in parts)
+            tensors.append(net.add("Concat", parts, f"t{index}", channels, axis=1))
+        elif kind == "split" and net.channels[x] >= 16:
+            cut = 8 * draw(st.integers(1, net.channels[x] // 8 - 1)) if net.channels[x] > 8 else 8
+            sizes = [cut, net.channels[x] - cut]
+            net.add("Split", [x, net.constant(f"t{index}s", np.array(sizes, np.int64))], f"t{index}a", cut, axis=1)
+            net.nodes[-1].output.append(f"t{index}b")
+            net.channels[f"t{index}b"] = sizes[1]
+            tensors += [f"t{index}a", f"t{index}b"]
+        else:
+            channels = draw(st.sampled_from([8, 8, 16, 4]))
+            tensors.append(net.conv(x, f"t{index}", channels, kernel=3 if kind == "three" else 1))
+    read = {name for node in net.nodes for name in node.input}
+    ends = [name for name in tensors[1:] if name not in read] or tensors[-1:]
+    extra = draw(st.lists(st.sampled_from(tensors[1:]), max_size=1))
+    return net.model(*dict.fromkeys([*ends, *extra]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(networks(), st.sampled_from([DType.FLOAT32, DType.FLOAT16]), st.sampled_from([(), ("reuse",), ("outputs",)]))
+def test_any_network_of_splits_and_concats_is_right(model, float_type, without):
+    assert_right(model, float_type, without)
