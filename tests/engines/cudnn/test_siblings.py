@@ -12,6 +12,7 @@ from pytrtplugins.engines.cudnn.fuse import DOMAIN
 from pytrtplugins.engines.cudnn.lower import lower
 from pytrtplugins.passes import prepare
 from pytrtplugins.tensor import DType
+from tests.engines.cudnn.branches import inception, joined, partial, stacked
 from tests.engines.cudnn.host import run_on_host, run_shuffled
 from tests.passes.nets import Net, Swap
 
@@ -39,36 +40,6 @@ def convolutions(model):
 
 def copies(plan):
     return [step.name for step in plan.steps if step.op == "Concat"]
-
-
-def joined(net, parts, channels):
-    """A concat, and a convolution that reads it."""
-    return net.model(net.conv(net.add("Concat", parts, "joined", channels, axis=1), "last", 8, kernel=1))
-
-
-def inception():
-    """Three branches whose first 1x1 convolutions read one tensor; the first of them is a branch by itself."""
-    net = Net(channels=8)
-    branches = [net.conv("data", "one", 16, kernel=1)]
-    branches.append(net.conv(net.conv("data", "reduce3", 8, kernel=1), "three", 24, kernel=3))
-    branches.append(net.conv(net.conv("data", "reduce5", 16, kernel=1), "five", 8, kernel=5))
-    return joined(net, branches, 48)
-
-
-def partial(last=16):
-    """A CSP block: one of two siblings is a branch by itself, at the end."""
-    net = Net(channels=8)
-    deep = net.conv(net.conv("data", "reduce", 8, kernel=1), "deep", 24, kernel=3)
-    return joined(net, [deep, net.conv("data", "short", last, kernel=1)], 24 + last)
-
-
-def stacked():
-    """An ELAN block: both siblings, and what follows the second, all in one concat."""
-    net = Net(channels=8)
-    one, two = net.conv("data", "one", 16, kernel=1), net.conv("data", "two", 8, kernel=1)
-    three = net.conv(two, "three", 8, kernel=3)
-    four = net.conv(three, "four", 8, kernel=3)
-    return joined(net, [four, three, two, one], 40)
 
 
 @TYPES
