@@ -222,18 +222,21 @@ class CudnnEngine(Engine):
 
 
 def _requirements(device: CudaDevice) -> dict[str, Any]:
-    return {"gpu": device.model, "driver": device.driver // 1000, "format": _FORMAT, "code": _code_digest()}
-
-
-@functools.cache
-def _code_digest() -> str:
-    """Of this engine's own sources, which weights are packed for."""
-    files = sorted(path for path in Path(__file__).parent.rglob("*") if path.suffix in (".py", ".cu"))
-    return sha256_hex(b"\0".join(path.read_bytes() for path in files))[:16]
+    code = _digest("**/*.py", "**/*.cu")  # which weights are packed for
+    return {"gpu": device.model, "driver": device.driver // 1000, "format": _FORMAT, "code": code}
 
 
 def _facts(device: CudaDevice) -> dict[str, str | int]:
-    return {"gpu": device.model, "driver": device.driver, **cudnn_versions()}
+    kernels = _digest("*.cu", "*conv.py", "timer.py", "kernels/*")  # which choices were made among
+    return {"gpu": device.model, "driver": device.driver, **cudnn_versions(), "kernels": kernels}
+
+
+@functools.cache
+def _digest(*patterns: str) -> str:
+    """Of files of this engine's own sources."""
+    folder = Path(__file__).parent
+    files = sorted({path for pattern in patterns for path in folder.glob(pattern) if path.suffix in (".py", ".cu")})
+    return sha256_hex(b"\0".join(path.read_bytes() for path in files))[:16]
 
 
 def _float_type(options: BuildOptions) -> DType:

@@ -1,4 +1,4 @@
-"""Which kernel runs a convolution: chosen by timing, remembered on disk by GPU, driver and problem."""
+"""Which kernel runs a convolution: chosen by timing, remembered on disk by GPU, driver, kernels and problem."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TacticCache:
     """Choices by problem, in one file for each device and set of libraries; a damaged file counts as empty.
 
     Args:
-        device: All that times depend on beside the problem: GPU, driver, versions of libraries.
+        device: All that times depend on beside the problem: GPU, driver, versions of libraries and kernels.
         folder: Where to keep it; None: the user's cache folder.
     """
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import zipfile
 from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,6 +18,7 @@ import pytrtplugins as ptp
 from pytrtplugins.engines.container import read_engine_file, write_engine_file
 from pytrtplugins.engines.cudnn import engine as module
 from pytrtplugins.engines.cudnn.device import HostDevice
+from pytrtplugins.engines.cudnn.tactics import TacticCache
 from pytrtplugins.errors import EngineFileError
 from tests.damage import damaged
 from tests.passes.nets import Net
@@ -184,3 +187,27 @@ def test_a_forged_plan_of_the_right_digest_is_refused_or_runs(built, tmp_path, d
         run(ptp.load_engine(forged), 1)
     except EngineFileError as error:
         assert "Do: pytrt build" in str(error)  # noqa: PT017
+
+
+@pytest.mark.parametrize(
+    ("file", "chosen_anew"),
+    [
+        ("nhwc.cu", True),
+        ("kernels/common.cu", True),
+        ("kernels/packing.py", True),
+        ("own_conv.py", True),
+        ("lower.py", False),
+    ],
+)
+def test_choices_on_disk_are_forgotten_with_the_kernels_that_they_were_made_among(machine, tmp_path, file, chosen_anew):
+    folder = shutil.copytree(Path(module.__file__).parent, tmp_path / "cudnn")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "__file__", str(folder / "engine.py"))
+        paths = []
+        for text in ("", "// another version"):
+            with (folder / file).open("a") as source:
+                source.write(text)
+            module._digest.cache_clear()
+            paths.append(TacticCache(module._facts(Device()), tmp_path).path)
+    module._digest.cache_clear()
+    assert (paths[0] != paths[1]) == chosen_anew
