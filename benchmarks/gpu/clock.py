@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 ROUNDS, SPAN_US = 15, 4000.0
+CALLS, TURNS = 10, 6
 _MOST = 200
 
 
@@ -50,6 +51,11 @@ class Clock:
         rounds = [[self._span(each, n) for each, n in zip(functions, counts, strict=True)] for _ in range(ROUNDS)]
         return summary([each[-1] for each in rounds], [each[0] for each in rounds] if beside else None)
 
+    def copy(self, to: int, source: int, size: int) -> None:
+        """Queue a copy between addresses, of the host's pinned memory or the GPU's, on the stream."""
+        runtime = self._cupy.cuda.runtime
+        runtime.memcpyAsync(to, source, size, runtime.memcpyDefault, self.stream.ptr)
+
     def _enough(self, queue: Callable[[], object]) -> int:
         """How many runs fill a span that events measure well; the function has run before, so all is loaded."""
         self._span(queue, 2)
@@ -81,3 +87,38 @@ def wall(run: Callable[[], object]) -> float:
     begin = time.perf_counter()
     run()
     return time.perf_counter() - begin
+
+
+def in_turns(benchmark: Any, run: Callable[[], object], peers: Mapping[str, Callable[[], object]]) -> dict[str, Times]:
+    """Time a call from the host to the host beside others: a block of calls of each, then one of its own, again and again.
+
+    So each call but a block's first finds caches, clocks and threads as a loop of such calls leaves them.
+
+    Args:
+        benchmark: Of pytest-benchmark; it gets the call's own times.
+        run: The call.
+        peers: Others, by name.
+
+    Returns:
+        For each peer its own times; their ratio is a block's median over that of the call's block behind it.
+    """
+    blocks: dict[str, list[list[float]]] = {name: [] for name in peers}
+    rounds = 0
+
+    def begin_round() -> None:
+        nonlocal rounds
+        if rounds % CALLS == 0:
+            for name, peer in peers.items():
+                blocks[name].append([1e6 * wall(peer) for _ in range(CALLS)])
+        rounds += 1
+
+    benchmark.pedantic(run, setup=begin_round, rounds=CALLS * TURNS, warmup_rounds=CALLS)
+    own = [1e6 * seconds for seconds in benchmark.stats.stats.data]
+    medians = [statistics.median(own[first : first + CALLS]) for first in range(0, len(own), CALLS)]
+    return {name: _beside(theirs[-TURNS:], medians) for name, theirs in blocks.items()}
+
+
+def _beside(blocks: Sequence[Sequence[float]], own: Sequence[float]) -> Times:
+    ratios = [statistics.median(block) / median for block, median in zip(blocks, own, strict=True)]
+    calls = [time for block in blocks for time in block]
+    return Times(statistics.median(calls), min(calls), statistics.median(ratios))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,8 +13,13 @@ from pytrtplugins.engines import availability
 
 from .ceilings import machine
 from .clock import Clock
-from .runners import BASELINE, Running, darknet
+from .darknet_peer import load_darknet
+from .runners import BASELINE
+from .running import Running
 from .subject import Subject, make_subject
+
+if TYPE_CHECKING:
+    from tests.oracles.libdarknet import DarknetNetwork
 
 _BEGUN = time.monotonic()
 _FACTS, _LEFT_OUT = pytest.StashKey[dict[str, Any]](), pytest.StashKey[list[str]]()
@@ -67,15 +72,15 @@ def baseline(subject: Subject, clock: Clock, baselines: Baselines) -> Callable[[
 
 
 @pytest.fixture(scope="session")
-def peer(subject: Subject, clock: Clock) -> Iterator[Running | None]:
+def darknet(subject: Subject, clock: Clock) -> Iterator[DarknetNetwork | None]:
     """darknet for one photo; None where there is none."""
     try:
-        running = darknet(subject, clock, 1)
+        network = load_darknet(subject, 1)
     except pytest.skip.Exception:
         yield None
         return
-    yield running
-    running.close()
+    yield network
+    network.close()
 
 
 @pytest.fixture(autouse=True)
@@ -92,8 +97,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes long to make ready comes last, so that a time limit leaves out little."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
+    """What takes long to make ready comes last, the longest at the end, so that a time limit leaves out little."""
+
+    def seconds(item: pytest.Item) -> int:
+        slow = item.get_closest_marker("slow")
+        return 0 if slow is None else int(slow.args[0])
+
+    items.sort(key=seconds)
 
 
 class _LeftOut:

@@ -10,24 +10,25 @@ from typing import Any
 from benchmarks.report import put_section
 
 from .cost import floors
+from .goals import GPU, goals_table
+from .runners import DARKNET, NAME
 
-OURS = "pytrtplugins"
 PEERS = {"darknet": "tab:gray", "PyTorch": "tab:orange", "onnxruntime": "tab:blue"}
 SHADES = {"FP32": "#b7e3b7", "TF32": "#7cc77c", "FP16": "tab:green", "INT8": "#156315"}
 
 
 def join(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Records of one machine as one; a later record's rows take the place of the same rows before."""
-    rows = {bench["fullname"]: bench for record in records for bench in record["benchmarks"]}
+    benches = {bench["fullname"]: bench for record in records for bench in record["benchmarks"]}
     gpus = {record["gpu"]["gpu"] for record in records if record["gpu"]}
     if len(gpus) > 1:
         raise ValueError(f"records of different GPUs are not joined: {', '.join(sorted(gpus))}")
-    done = {_row(name) for name in rows}
+    done = {_row(name) for name in benches}
     left = dict.fromkeys(text for record in records for text in record["left_out"])
     return {
         **records[-1],
         "gpu": next(record["gpu"] for record in reversed(records) if record["gpu"]),
-        "benchmarks": list(rows.values()),
+        "benchmarks": list(benches.values()),
         "left_out": [text for text in left if text.partition(": ")[0] not in done],
     }
 
@@ -54,18 +55,26 @@ def machine(record: dict[str, Any]) -> str:
     )
 
 
-def race(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """One row per runner and batch, by batch, the slowest first."""
-    rows = []
+def rows(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """One row per test, with what pytest-benchmark measured and what follows from other rows."""
+    found = []
     for bench in record["benchmarks"]:
-        info = bench["extra_info"]
-        if info["kind"] == "race":
-            stats = bench["stats"]
-            rows.append({**info, "host_us": 1e6 * stats["median"], "host_least_us": 1e6 * stats["min"]})
-    for row in rows:
-        peers = [each for each in rows if each["runner"] == "darknet" and each["batch"] == row["batch"]]
-        row["over_darknet"] = peers[0]["host_ratio"] / row["host_ratio"] if peers else None
-    return sorted(rows, key=lambda row: (row["batch"], -row["host_us"]))
+        stats = bench["stats"]
+        found.append({**bench["extra_info"], "host_us": 1e6 * stats["median"], "host_least_us": 1e6 * stats["min"]})
+    for row in found:
+        if row["kind"] == "race":
+            same = {name: row[name] for name in ("kind", "batch", "pinned")} | {"runner": DARKNET}
+            peers = [each for each in found if all(each.get(name) == value for name, value in same.items())]
+            row["over_darknet"] = peers[0]["host_ratio"] / row["host_ratio"] if peers else None
+        elif row["kind"] == "photo":
+            row["beyond_us"] = row["host_us"] - row["network_us"]
+    return found
+
+
+def race(record: dict[str, Any], pinned: bool = False) -> list[dict[str, Any]]:
+    """The race's rows from ordinary or pinned arrays, by batch, the slowest first."""
+    found = [row for row in rows(record) if row["kind"] == "race" and row["pinned"] == pinned]
+    return sorted(found, key=lambda row: (row["batch"], -row["host_us"]))
 
 
 def race_table(record: dict[str, Any]) -> str:
@@ -87,33 +96,48 @@ def race_table(record: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def pinned_table(record: dict[str, Any]) -> str:
+    """The race with the caller's arrays in pinned memory, as Markdown."""
+    lines = [
+        "| batch | arrays in pinned memory | precision | host to host µs, median (min) | / ours FP16, ordinary arrays "
+        "| times darknet's speed |",
+        "|---:|---|---|---:|---:|---:|",
+    ]
+    for row in race(record, pinned=True):
+        lines.append(
+            f"| {row['batch']} | {row['runner']} | {row['precision']} | {_pair(row['host_us'], row['host_least_us'])} "
+            f"| {row['host_ratio']:.2f} | {_number(row['over_darknet'], '.1f')} |"
+        )
+    return "\n".join(lines)
+
+
 def photo_table(record: dict[str, Any]) -> str:
-    """From one photo's bytes to boxes, beside the network alone, as Markdown."""
+    """From one photo's bytes to boxes, beside the network alone and darknet on the same bytes, as Markdown."""
     lines = [
         "| one photo to boxes | network alone on the GPU µs | bytes to boxes, host to host µs, median (min) "
-        "| of it the launch, until its end µs | median less the network µs | times darknet's speed |",
-        "|---|---:|---:|---:|---:|---:|",
+        "| of it the launch, until its end µs | median less the network µs | darknet, the same bytes to boxes µs "
+        "| times its speed | times the speed of its network_predict |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for bench in record["benchmarks"]:
-        info, stats = bench["extra_info"], bench["stats"]
-        if info["kind"] == "photo":
-            host, least = 1e6 * stats["median"], 1e6 * stats["min"]
+    for row in rows(record):
+        if row["kind"] == "photo":
+            photo = f"{row['size'][0]} x {row['size'][1]}{', pinned' * row['pinned']}, {row['boxes']} boxes"
             lines.append(
-                f"| {info['precision']}, {info['size'][0]} x {info['size'][1]}, {info['boxes']} boxes | {info['network_us']:,.0f} "
-                f"| {_pair(host, least)} | {info['launch_us']:,.0f} | {host - info['network_us']:,.0f} "
-                f"| {_number(info['over_darknet'], '.1f')} |"
+                f"| {row['precision']}, {photo} | {row['network_us']:,.0f} | {_pair(row['host_us'], row['host_least_us'])} "
+                f"| {row['launch_us']:,.0f} | {row['beyond_us']:,.0f} | {_number(row.get('darknet_us'), ',.0f')} "
+                f"| {_number(row.get('over_darknet'), '.1f')} | {_number(row.get('over_predict'), '.1f')} |"
             )
     return "\n".join(lines)
 
 
 def steps_table(record: dict[str, Any]) -> str:
     """What each optimization brings, as Markdown; the largest effect first."""
-    rows = [bench["extra_info"] for bench in record["benchmarks"] if bench["extra_info"]["kind"] == "step"]
+    steps = [row for row in rows(record) if row["kind"] == "step"]
     lines = [
         "| step | network, batch 1 | GPU µs with | without | without / with | kernels with | without | memory MB with | without |",
         "|---|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for row in sorted(rows, key=lambda row: -row["ratio"]):
+    for row in sorted(steps, key=lambda row: -row["ratio"]):
         lines.append(
             f"| `{row['step']}` | {row['network']}, {row['precision']} | {row['gpu_us']:,.1f} | {row['without_us']:,.1f} "
             f"| {row['ratio']:.2f} | {_number(row['kernels'], 'd')} | {_number(row['without_kernels'], 'd')} "
@@ -137,9 +161,9 @@ def chart(record: dict[str, Any], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    rows = race(record)
-    batches = sorted({row["batch"] for row in rows})
-    heights = [sum(row["batch"] == batch for row in rows) for batch in batches]
+    found = race(record)
+    batches = sorted({row["batch"] for row in found})
+    heights = [sum(row["batch"] == batch for row in found) for batch in batches]
     figure, panels = pyplot.subplots(
         len(batches),
         figsize=(9, 0.36 * sum(heights) + 0.9 * len(batches) + 0.6),
@@ -148,7 +172,7 @@ def chart(record: dict[str, Any], path: Path) -> None:
         squeeze=False,
     )
     for batch, axes in zip(batches, panels[:, 0], strict=True):
-        shown = [row for row in rows if row["batch"] == batch]
+        shown = [row for row in found if row["batch"] == batch]
         labels = [f"{row['runner']}, {row['precision']}" for row in shown]
         whole = axes.barh(labels, [row["host_us"] for row in shown], color="lightgray", height=0.8)
         axes.bar_label(whole, [_label(row) for row in shown], fontsize=8)
@@ -165,7 +189,7 @@ def chart(record: dict[str, Any], path: Path) -> None:
 
 def color(row: dict[str, Any]) -> str:
     """Of a row's bar: ours green, the darker the fewer bits; each peer one colour."""
-    if row["runner"] == OURS:
+    if row["runner"] == NAME:
         return SHADES[row["precision"]]
     return next((color for name, color in PEERS.items() if row["runner"].startswith(name)), "tab:gray")
 
@@ -179,12 +203,16 @@ def write(records: Sequence[Path], name: str, docs: Path) -> None:
     """Put the tables between their markers in docs/benchmarks.md, and the chart into docs/images."""
     record = join([json.loads(path.read_text()) for path in records])
     parts = [machine(record)]
+    if record["gpu"]["gpu"] == GPU:
+        parts.append(goals_table(rows(record)))
     if race(record):
         image = docs / "images" / f"benchmark-{name}.png"
         image.parent.mkdir(parents=True, exist_ok=True)
         chart(record, image)
         parts += [race_table(record), f"![latency](images/{image.name})"]
-    kinds = {bench["extra_info"]["kind"] for bench in record["benchmarks"]}
+    if race(record, pinned=True):
+        parts.append(pinned_table(record))
+    kinds = {row["kind"] for row in rows(record)}
     parts += [table(record) for kind, table in (("photo", photo_table), ("step", steps_table)) if kind in kinds]
     if record["left_out"]:
         parts.append("\n".join(["Left out:", "", *(f"- {text}" for text in record["left_out"])]))

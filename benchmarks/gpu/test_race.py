@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from .clock import Clock, wall
+from .clock import Clock, in_turns
 from .cost import cost
-from .runners import BASELINE, RUNNERS, SINGLES, Runner, Running
+from .runners import BASELINE, RUNNERS, SINGLES
+from .running import Runner, Running
 from .subject import BATCHES, TOLERANCE, Subject
 
 pytestmark = pytest.mark.filterwarnings("default")  # of other people's libraries
 
 CASES = [(runner, batch) for batch in BATCHES for runner in RUNNERS if batch <= runner.most]
-CASES += [pytest.param(runner, 1, marks=[pytest.mark.slow] * runner.slow) for runner in SINGLES]
-HOST_ROUNDS = 30
+CASES += [pytest.param(runner, 1, marks=[pytest.mark.slow(runner.slow)] * bool(runner.slow)) for runner in SINGLES]
 
 
 @pytest.mark.parametrize(
     ("runner", "batch"),
     CASES,
-    ids=lambda each: f"{each}" if isinstance(each, int) else f"{each.name}, {each.precision}, batch",
+    ids=lambda each: f"{each}" if isinstance(each, int) else f"{each}, batch",
 )
 def test_latency(
     runner: Runner,
@@ -37,25 +36,18 @@ def test_latency(
     running = beside if runner is BASELINE else runner.make(subject, clock, batch)
     try:
         x, wanted = subject.photos[:batch], subject.head[:batch]
-        head = running.run(x)
+        placed = running.place(x)
+        head = running.run(placed)
         error = float(np.linalg.norm(head - wanted) / np.linalg.norm(wanted))
         assert error < TOLERANCE[runner.precision], f"{runner.name} computes something else: relative error {error:.2e}"
         same = subject.same_boxes(head)
         assert same or runner.precision != "FP32", f"{runner.name} finds other boxes"
         gpu = clock.gpu(running.queue, beside.queue) if running.queue else None
-        times: list[float] = []
-        benchmark.pedantic(
-            running.run,
-            (x,),
-            setup=lambda: times.append(wall(lambda: beside.run(x))),
-            rounds=HOST_ROUNDS,
-            warmup_rounds=2,
-        )
-        rounds = benchmark.stats.stats.data
+        times = in_turns(benchmark, lambda: running.run(placed), {"ours": lambda: beside.run(x)})
         needs = cost(subject.one, batch)
         benchmark.extra_info.update(
-            kind="race", runner=runner.name, precision=runner.precision, batch=batch, error=error, same_boxes=same,
-            host_ratio=statistics.median(own / other for own, other in zip(rounds, times[-len(rounds) :], strict=True)),
+            kind="race", runner=runner.name, precision=runner.precision, batch=batch, pinned=runner.pinned,
+            error=error, same_boxes=same, host_ratio=1 / times["ours"].ratio,
             gpu_us=gpu and gpu.median, gpu_least_us=gpu and gpu.least, gpu_ratio=gpu and gpu.ratio,
             kernels=running.kernels, bytes=running.bytes, operations=needs.operations, moved=needs.bytes(runner.precision),
             **(running.facts or {}),

@@ -1,4 +1,4 @@
-"""Each optimization of engine `cudnn`: the same network with it and without it, batch 1."""
+"""Each optimization of engine `cudnn`: a network with it and without it, batch 1."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pytrtplugins.engines.cudnn.lower import OPTIONAL_STEPS
 from .blocks import BLOCKS
 from .clock import Clock
 from .conftest import Baselines
-from .runners import Running, network, ours
+from .ours import network, ours
+from .running import Running
 from .subject import TOLERANCE, Subject
 
 YOLO = "YOLOv2"
@@ -26,15 +27,21 @@ SHOWN_ON = {
 """Where a step has something to do, if not on YOLOv2 in FP16."""
 SLOW = ("activations", "int8-epilogues", "own-kernels", "cudnn-kernels")
 """Left out, they give every convolution a new problem, for which kernels have to be chosen."""
-STEPS = [pytest.param(step, marks=[pytest.mark.slow] * (step in SLOW)) for step in OPTIONAL_STEPS]
+SEARCH = 30  # seconds
+CASES = [(step, *SHOWN_ON.get(step, (YOLO, "fp16"))) for step in OPTIONAL_STEPS]
+CASES += [("streams", "inception block", "fp16"), ("own-kernels", YOLO, "fp32")]
 pytestmark = pytest.mark.filterwarnings("default")  # of other people's libraries
 
 HOST_ROUNDS = 10
 
 
-@pytest.mark.parametrize("step", STEPS, ids=OPTIONAL_STEPS)
-def test_step(step: str, subject: Subject, clock: Clock, baselines: Baselines, benchmark) -> None:
-    name, precision = SHOWN_ON.get(step, (YOLO, "fp16"))
+@pytest.mark.parametrize(
+    ("step", "name", "precision"),
+    [pytest.param(*case, marks=[pytest.mark.slow(SEARCH)] * (case[0] in SLOW)) for case in CASES],
+)
+def test_step(
+    step: str, name: str, precision: str, subject: Subject, clock: Clock, baselines: Baselines, benchmark
+) -> None:
     x = subject.photos[:1] if name == YOLO else np.random.default_rng(0).random(BLOCKS[name].dims, dtype=np.float32)
 
     def build(*without: str) -> Running:
@@ -49,9 +56,7 @@ def test_step(step: str, subject: Subject, clock: Clock, baselines: Baselines, b
     try:
         wanted, found = whole.run(x), less.run(x)
         error = float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))
-        assert error < TOLERANCE[precision.upper()], (
-            f"without {step} it computes something else: relative error {error:.2e}"
-        )
+        assert error < TOLERANCE[precision.upper()], f"without {step} it computes something else: error {error:.2e}"
         times, before = clock.gpu(less.queue, whole.queue), clock.gpu(whole.queue)
         benchmark.pedantic(less.run, (x,), rounds=HOST_ROUNDS, warmup_rounds=1)
         benchmark.extra_info.update(

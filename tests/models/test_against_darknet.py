@@ -45,6 +45,15 @@ def test_the_shipped_model_sees_what_darknet_sees(animals, darknet_photo, name):
     animals.compare(darknet_photo(name), threshold=0.3)
 
 
+def test_darknet_finds_the_same_from_a_photos_bytes(animals, darknet_photo):
+    photo = load_image(darknet_photo("dog.jpg"))  # decoded by another library than darknet's own
+    rows = animals.theirs.photo_rows(photo, threshold=0.5, nms=0.45)
+    found = animals.ours(photo, score_threshold=0.5)
+    assert sorted(int(row[0]) for row in rows) == sorted(item.class_id for item in found)
+    for item in found:
+        assert min(np.abs(np.clip(row[2:], 0, [*photo.shape[1::-1]] * 2) - item.xyxy).max() for row in rows) < 1
+
+
 def test_the_photos_above_hold_enough_to_compare(animals, darknet_photo):
     assert sum(animals.compare(darknet_photo(name), 0.5) for name in ("dog.jpg", "person.jpg", "horses.jpg")) >= 6
 

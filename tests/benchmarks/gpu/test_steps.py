@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.gpu.blocks import BLOCKS
-from benchmarks.gpu.test_steps import SHOWN_ON, SLOW, STEPS, YOLO
+from benchmarks.gpu.test_steps import CASES, SHOWN_ON, SLOW, YOLO
 from pytrtplugins.engines.cudnn.lower import OPTIONAL_STEPS, lower
 
 
 def test_all_steps_have_a_row():
-    assert [step for each in STEPS for step in each.values] == list(OPTIONAL_STEPS)
+    assert {step for step, _, _ in CASES} == set(OPTIONAL_STEPS)
+    assert {name for _, name, _ in CASES} == {YOLO, *BLOCKS}
     assert {*SHOWN_ON, *SLOW} <= set(OPTIONAL_STEPS)
 
 

@@ -1,0 +1,106 @@
+"""What was to be reached on an H200, set before anything was measured, held against a record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .runners import NAME, TORCH_GRAPH, TORCH_TUNED
+
+Rows = Iterable[Mapping[str, Any]]
+GPU = "NVIDIA H200"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A limit.
+
+    Attributes:
+        what: Of what.
+        unit: Of the limit.
+        limit: The most; of times (``"x"``) the least.
+        find: Rows of a record → the figure; None where it was not measured.
+    """
+
+    what: str
+    unit: str
+    limit: float
+    find: Callable[[Rows], float | None]
+
+    @property
+    def least(self) -> bool:
+        """Whether the figure has to be at least the limit."""
+        return self.unit == "x"
+
+    def met(self, figure: float) -> bool:
+        """Whether a figure keeps to it."""
+        return figure >= self.limit if self.least else figure <= self.limit
+
+
+def goals_table(rows: Rows) -> str:
+    """All goals beside what was measured, as Markdown."""
+    rows = list(rows)
+    lines = ["| goal set beforehand | at | measured | |", "|---|---:|---:|---|"]
+    for goal in GOALS:
+        figure, form = goal.find(rows), ".2f" if goal.limit < 100 else ",.0f"
+        limit = f"{goal.limit:,g} {goal.unit}"
+        if figure is None:
+            lines.append(f"| {goal.what} | {limit} | – | not measured |")
+        else:
+            lines.append(f"| {goal.what} | {limit} | {figure:{form}} | {'met' if goal.met(figure) else 'missed'} |")
+    return "\n".join(lines)
+
+
+def _race(
+    field: str, precision: str, batch: int = 1, runner: str = NAME, pinned: bool = False
+) -> Callable[[Rows], Any]:
+    wanted = {"kind": "race", "runner": runner, "precision": precision, "batch": batch, "pinned": pinned}
+    return lambda rows: _field(field, wanted, rows)
+
+
+def _photo(field: str, precision: str, size: tuple[int, int], pinned: bool = False) -> Callable[[Rows], Any]:
+    wanted = {"kind": "photo", "precision": precision, "size": list(size), "pinned": pinned}
+    return lambda rows: _field(field, wanted, rows)
+
+
+def _field(field: str, wanted: Mapping[str, Any], rows: Rows) -> Any:
+    found = (row for row in rows if all(row.get(name) == value for name, value in wanted.items()))
+    return next((row.get(field) for row in found), None)
+
+
+def _inverse(find: Callable[[Rows], float | None]) -> Callable[[Rows], float | None]:
+    return lambda rows: None if (figure := find(rows)) is None else 1 / figure
+
+
+def _darknet(precision: str, times: float) -> list[Goal]:
+    """Goals for the speed host to host, darknet called in the same way."""
+    what, photo = f"{precision}, batch 1, times darknet's speed:", "bytes of a photo of {} x {} to boxes"
+    sizes = (768, 576), (416, 416)
+    return [
+        Goal(f"{what} NumPy to NumPy", "x", times, _race("over_darknet", precision)),
+        Goal(f"{what} arrays in pinned memory", "x", times, _race("over_darknet", precision, pinned=True)),
+        *(Goal(f"{what} {photo.format(*size)}", "x", times, _photo("over_darknet", precision, size)) for size in sizes),
+    ]
+
+
+GOALS = (
+    Goal("FP16, batch 1, on the GPU", "µs", 180, _race("gpu_us", "FP16")),
+    Goal("the same, times the speed of PyTorch's CUDA graph", "x", 2.5, _race("gpu_ratio", "FP16", 1, TORCH_GRAPH)),
+    Goal("the same, times the speed of torch.compile", "x", 2, _race("gpu_ratio", "FP16", 1, TORCH_TUNED)),
+    *_darknet("FP16", 7),
+    Goal("INT8, batch 1, on the GPU", "µs", 130, _race("gpu_us", "INT8")),
+    Goal("the same, times the speed of FP16", "x", 1, _inverse(_race("gpu_ratio", "INT8"))),
+    *_darknet("INT8", 10),
+    Goal("FP16, batch 8, on the GPU", "µs", 550, _race("gpu_us", "FP16", 8)),
+    Goal("FP16, batch 32, on the GPU", "µs", 1900, _race("gpu_us", "FP16", 32)),
+    Goal("INT8, batch 8, on the GPU", "µs", 420, _race("gpu_us", "INT8", 8)),
+    Goal("INT8, batch 32, on the GPU", "µs", 1350, _race("gpu_us", "INT8", 32)),
+    Goal("TF32, batch 1, on the GPU", "µs", 450, _race("gpu_us", "TF32")),
+    Goal("FP32, batch 1, on the GPU", "µs", 2000, _race("gpu_us", "FP32")),
+    Goal(
+        "FP16, photo of 768 x 576 to boxes, more than the network", "µs", 150, _photo("beyond_us", "FP16", (768, 576))
+    ),
+    Goal("FP16, build that times all kernels", "s", 60, lambda rows: _field("search_s", {"kind": "build"}, rows)),
+    Goal("FP16, build that finds them in the cache", "s", 3, lambda rows: _field("cached_s", {"kind": "build"}, rows)),
+)

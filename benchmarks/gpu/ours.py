@@ -1,0 +1,73 @@
+"""Engine ``cudnn``, ready to run."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytrtplugins as ptp
+
+from .ceilings import kernels
+from .clock import Clock
+from .running import Running, pinned_copy
+from .subject import Subject
+
+
+def build(subject: Subject, precision: str, batch: int, without: tuple[str, ...] = ()) -> ptp.Engine:
+    """The engine, perhaps without some of its steps; kernels are timed where that was not done before."""
+    return ptp.build(
+        subject.model,
+        engine="cudnn",
+        precision=precision,
+        calibration=subject.table if precision == "int8" else None,
+        settings={"batch": [batch], "without": list(without)},
+        progress=False,
+    )
+
+
+@functools.cache
+def whole(subject: Subject, precision: str, batch: int) -> ptp.Engine:
+    """The engine with all of its steps, built once for all rows."""
+    return build(subject, precision, batch)
+
+
+def network(engine: Any, batch: int, clock: Clock) -> Running:
+    """An engine whose network has one input, one output and a free batch."""
+    context, (given,), (found,) = engine.create_context(), engine.inputs, engine.outputs
+    execution = engine.execution({dim.name: batch for dim in given.dims if not isinstance(dim, int)})
+    if "graph" not in engine.without:
+        execution.capture(clock.stream)
+
+    def close() -> None:
+        execution.close()
+        context.close()
+
+    graphs = [segment.graph for segment in execution.segments]
+    return Running(
+        lambda x: context.run({given.name: x})[found.name],
+        lambda: execution.queue(clock.stream),
+        None if None in graphs else sum(kernels(graph.graph) for graph in graphs),
+        execution.plan.memory.bytes,
+        close=close,
+    )
+
+
+def ours(precision: str, without: tuple[str, ...] = ()) -> Callable[[Subject, Clock, int], Running]:
+    """This package."""
+
+    def make(subject: Subject, clock: Clock, batch: int) -> Running:
+        engine = build(subject, precision, batch, without) if without else whole(subject, precision, batch)
+        return network(engine, batch, clock)
+
+    return make
+
+
+def ours_pinned(precision: str) -> Callable[[Subject, Clock, int], Running]:
+    """This package, called with arrays in pinned memory."""
+
+    def make(subject: Subject, clock: Clock, batch: int) -> Running:
+        return replace(ours(precision)(subject, clock, batch), queue=None, place=pinned_copy)
+
+    return make

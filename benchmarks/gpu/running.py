@@ -1,0 +1,70 @@
+"""What is raced: a network that is ready to run, and how it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .clock import Clock
+from .subject import Subject
+
+
+@dataclass(frozen=True)
+class Running:
+    """A network ready to run.
+
+    Attributes:
+        run: Photos → head, NumPy to NumPy.
+        queue: Queues the network alone on the clock's stream: from float32 photos on the GPU to the float32 head there. None
+            where a library's interface goes from the host to the host only.
+        kernels: That one run launches; None where it is unknown.
+        bytes: Of the activations' memory; None likewise.
+        place: Photos → the same where the caller keeps them.
+        facts: What else the record keeps.
+        close: Frees it.
+    """
+
+    run: Callable[[np.ndarray], np.ndarray]
+    queue: Callable[[], object] | None = None
+    kernels: int | None = None
+    bytes: int | None = None
+    place: Callable[[np.ndarray], np.ndarray] = lambda photos: photos
+    facts: dict[str, Any] | None = None
+    close: Callable[[], object] = lambda: None
+
+
+@dataclass(frozen=True)
+class Runner:
+    """A way to run the network.
+
+    Attributes:
+        name: What stands in the table.
+        precision: Of the products.
+        make: Subject, clock, batch → what runs.
+        most: Largest batch.
+        pinned: Whether the caller keeps photos, and heads where it can, in pinned memory.
+        slow: Seconds that it takes to make ready, where those are many; such rows come last.
+    """
+
+    name: str
+    precision: str
+    make: Callable[[Subject, Clock, int], Running]
+    most: int = 32
+    pinned: bool = False
+    slow: int = 0
+
+    def __str__(self) -> str:
+        """The name of its row."""
+        return f"{self.name}, {self.precision}{', pinned' * self.pinned}"
+
+
+def pinned_copy(array: np.ndarray) -> np.ndarray:
+    """A copy in pinned memory."""
+    import cupyx
+
+    copy = cupyx.empty_pinned(array.shape, array.dtype)
+    copy[...] = array
+    return copy

@@ -1,0 +1,59 @@
+"""Calls in turns, with a clock that each call moves."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from benchmarks.gpu.clock import CALLS, TURNS, in_turns
+
+
+class Hands:
+    """A clock; what runs moves it, the more the colder it finds the caches."""
+
+    def __init__(self) -> None:
+        self.now, self.before, self.order = 0.0, "", []
+
+    def runs(self, name: str, warm: float, cold: float):
+        def run() -> None:
+            self.now += warm if self.before == name else cold
+            self.before = name
+            self.order.append(name)
+
+        return run
+
+
+class Pedantic:
+    """As much of pytest-benchmark's fixture as is used."""
+
+    def __init__(self, hands: Hands) -> None:
+        self._hands = hands
+
+    def pedantic(self, run, setup, rounds, warmup_rounds):
+        times = []
+        for _ in range(warmup_rounds + rounds):
+            setup()
+            begin = self._hands.now
+            run()
+            times.append(self._hands.now - begin)
+        self.stats = SimpleNamespace(stats=SimpleNamespace(data=times[warmup_rounds:]))
+
+
+def test_blocks_take_turns_and_a_blocks_first_call_does_not_count(monkeypatch):
+    hands = Hands()
+    monkeypatch.setattr(time, "perf_counter", lambda: hands.now)
+    benchmark = Pedantic(hands)
+    found = in_turns(benchmark, hands.runs("own", 1.0, 5.0), {"peer": hands.runs("peer", 3.0, 50.0)})
+    assert hands.order == (["peer"] * CALLS + ["own"] * CALLS) * (TURNS + 1)
+    assert sorted(set(benchmark.stats.stats.data)) == [1.0, 5.0]
+    assert found["peer"].median == pytest.approx(3e6)
+    assert found["peer"].ratio == pytest.approx(3.0)
+
+
+def test_a_call_can_run_alone():
+    hands = Hands()
+    benchmark = Pedantic(hands)
+    assert in_turns(benchmark, hands.runs("own", 1.0, 1.0), {}) == {}
+    assert len(benchmark.stats.stats.data) == CALLS * TURNS
