@@ -102,7 +102,8 @@ class ConvProblem:
     def key(self) -> str:
         """The problem as a text, for the cache of tactics."""
         form = f"x {self.x} y {self.y} {self.kernel} {self.strides} {self.pads} {self.dilations} groups {self.groups}"
-        residual = f" + {self.residual} {self.residual_activation}" if self.residual else ""
+        behind = f"{self.residual_activation} {self.residual_bounds[0]:g}"
+        residual = f" + {self.residual} {behind}" if self.residual else ""
         return f"{form} {self.activation} {self.bounds[0]:g}{residual}{'' if self.tensor_cores else ' strict'}{self._frame}"
 
     @property

@@ -248,8 +248,8 @@ class CudnnProvider:
         graph.validate()
         graph.build_operation_graph()
         graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
-        if not problem.tensor_cores:
-            graph.deselect_numeric_notes([cudnn.numerical_note.TENSOR_CORE])
+        notes = cudnn.numerical_note
+        graph.deselect_numeric_notes([notes.NONDETERMINISTIC] + ([] if problem.tensor_cores else [notes.TENSOR_CORE]))
         names: dict[str, list[int]] = {}
         for index in range(graph.get_execution_plan_count()):
             names.setdefault(str(graph.get_plan_name_at_index(index)), []).append(index)

@@ -14,8 +14,8 @@ from pytrtplugins.engines.cudnn.format import channels_last
 from pytrtplugins.errors import BuildError
 from pytrtplugins.tensor import DType
 
-PLANS = ["a", "b", "a", "c", "d"]
-"""Names as heuristics give them: two of one name."""
+PLANS = ["a", "b", "a", "c", "d", "e"]
+"""Names as heuristics give them: two of one name, and one whose results differ from run to run."""
 
 
 class Anything:
@@ -29,7 +29,10 @@ class Graph(Anything):
     """A graph; its plans 0 and 4 cannot be built."""
 
     def __init__(self, built):
-        self.built = built
+        self.built, self.barred = built, []
+
+    def deselect_numeric_notes(self, notes):
+        self.barred = notes
 
     def get_execution_plan_count(self):
         return len(PLANS)
@@ -38,7 +41,7 @@ class Graph(Anything):
         return PLANS[index]
 
     def build_plan_at_index(self, index):
-        if index in (0, 4):
+        if index in (0, 4) or (index == 5 and "nondeterministic" in self.barred):
             raise RuntimeError("not supported")
         self.built.append(index)
 
@@ -52,7 +55,7 @@ class Frontend:
     __version__ = "1.16.0"
     cudnnGraphNotSupportedError = type("cudnnGraphNotSupportedError", (Exception,), {})
     data_type = heur_mode = numerical_note = SimpleNamespace(
-        FLOAT=0, HALF=1, INT8=2, INT32=3, A=0, FALLBACK=1, TENSOR_CORE=0
+        FLOAT=0, HALF=1, INT8=2, INT32=3, A=0, FALLBACK=1, TENSOR_CORE=0, NONDETERMINISTIC="nondeterministic"
     )
 
     def __init__(self):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -197,11 +198,14 @@ def test_interpolation_is_refused_rather_than_rounded():
 def test_a_problems_key_tells_apart_what_needs_other_kernels():
     x, y = channels_last((1, 32, 8, 8), DType.FLOAT16), channels_last((1, 64, 8, 8), DType.FLOAT16)
     base = ConvProblem(x, y, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1)
+    added = replace(base, residual=y, residual_activation="leaky")
     others = [
-        ConvProblem(channels_last((8, 32, 8, 8), DType.FLOAT16), y, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1),
-        ConvProblem(x, y, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1, "leaky", (0.1, 0.0)),
-        ConvProblem(x, y, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1, residual=y),
-        ConvProblem(x, y, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1, tensor_cores=False),
+        replace(base, x=channels_last((8, 32, 8, 8), DType.FLOAT16)),
+        replace(base, activation="leaky", bounds=(0.1, 0.0)),
+        replace(base, residual=y),
+        added,
+        replace(added, residual_bounds=(0.1, 0.0)),  # cuDNN's graph has the slope in it
+        replace(base, tensor_cores=False),
     ]
-    assert len({problem.key for problem in (base, *others)}) == 5
+    assert len({problem.key for problem in (base, *others)}) == 7
     assert base.flops == 2 * 64 * 8 * 8 * 32 * 9
