@@ -10,6 +10,7 @@
 - `prepare_plugin` compiles what a plugin's `enqueue` launches, before the first one.
 - `launches_kernels` tells plugins whose `enqueue` needs a GPU or a C++ compiler.
 - `as_cupy` and `device_array` take arrays of any library on a GPU as they are.
+- `pinned_empty` makes arrays of the host that a GPU copies by itself.
 - ``pytrtplugins/kernels/`` holds the package's own kernels, and for C++ prelude.h (what a kernel's source may use),
   launch.h (``PYTRT_LAUNCH``) and host_shim.h (CUDA's names for a C++ compiler).
 
@@ -19,6 +20,7 @@
 from .backends.gpu import gpu_reason
 from .bindings import DeviceArray, as_cupy, device_array, is_device_array
 from .kernel import CudaKernel, launches_kernels
+from .pinned import pinned_empty
 from .prepare import prepare_plugin
 from .record import Constant, LaunchRecord, SymbolicArray, record_launches
 from .signature import Parameter, Signature
@@ -39,6 +41,7 @@ __all__ = [
     "gpu_reason",
     "is_device_array",
     "launches_kernels",
+    "pinned_empty",
     "prepare_plugin",
     "record_launches",
 ]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,9 @@ class ExecutionContext(ABC):
         self.engine = engine
         self._busy = threading.Lock()
         self._executor: ThreadPoolExecutor | None = None
+        self._finish: Callable[[], Arrays] | None = None
         self._closed = False
+        self._fitting: list[tuple[str, tuple[int, ...], np.dtype[Any]]] | None = None  # what the last inputs were like
 
     @abstractmethod
     def _run(self, inputs: Arrays) -> Arrays:
@@ -72,12 +75,8 @@ class ExecutionContext(ABC):
         """
         self._check_open()
         arrays, targets = self._check(inputs), self._check_targets(outputs or {})
-        if not self._busy.acquire(blocking=False):
-            raise EngineError(
-                f"{self.engine!r}: another thread is running this context.\nDo: make one context per thread."
-            )
+        self._take()
         try:
-            self._check_open()  # it may have been closed since
             return self._run_into(arrays, targets)
         finally:
             self._busy.release()
@@ -92,8 +91,26 @@ class ExecutionContext(ABC):
             self._executor = ThreadPoolExecutor(1, thread_name_prefix=f"{self.engine.name}-context")
         return self._executor.submit(self.run, inputs, outputs)
 
+    def begin(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array] | None = None) -> Callable[[], Arrays]:
+        """Begin a `run`, such as of the next inputs while outputs of others are looked at.
+
+        Args:
+            inputs: As for `run`; unchanged until the outputs are there.
+            outputs: As for `run`.
+
+        Returns:
+            What waits for the outputs and gives them, to be called once; until then the context takes nothing else.
+
+        Raises:
+            Exception: as for `run`, here or from what is returned.
+        """
+        return self.run_async(inputs, outputs).result
+
     def close(self) -> None:
-        """Wait for queued runs and for a run in another thread, and release the context; more calls do nothing."""
+        """Wait for queued runs, for one that was begun and for one in another thread, and release the context; more calls do nothing."""
+        if self._finish is not None:
+            with suppress(Exception):  # nobody asks for its outputs any more
+                self._finish()
         if self._executor is not None:
             self._executor.shutdown()
         with self._busy:
@@ -111,11 +128,47 @@ class ExecutionContext(ABC):
         """Close it."""
         self.close()
 
+    def _take(self) -> None:
+        """Keep other threads away, until ``_busy`` is released."""
+        if not self._busy.acquire(blocking=False):
+            raise EngineError(
+                f"{self.engine!r}: another thread is running this context.\nDo: make one context per thread."
+            )
+        if self._closed:  # since it was checked
+            self._busy.release()
+            self._check_open()
+
+    def _finishing(self, wait: Callable[[], Arrays]) -> Callable[[], Arrays]:
+        """What waits for a run that was begun, and lets the next one in."""
+
+        def finish() -> Arrays:
+            try:
+                return wait()
+            finally:
+                self._finish = None
+                self._busy.release()
+
+        self._finish = finish
+        return finish
+
     def _check_open(self) -> None:
         if self._closed:
             raise EngineError(f"{self.engine!r}: the context is closed.\nDo: engine.create_context()")
 
     def _check(self, inputs: Mapping[str, Array]) -> Arrays:
+        facts = [
+            (name, value.shape, value.dtype)
+            for name, value in inputs.items()
+            if type(value) is np.ndarray and value.flags.c_contiguous and value.dtype.isnative
+        ]
+        plain = len(facts) == len(inputs)
+        if plain and facts == self._fitting:
+            return dict(inputs)
+        checked = self._check_each(inputs)
+        self._fitting = facts if plain else None
+        return checked
+
+    def _check_each(self, inputs: Mapping[str, Array]) -> Arrays:
         expected = {desc.name: desc for desc in self.engine.inputs}
         if inputs.keys() != expected.keys():
             raise BindingError(
@@ -155,7 +208,7 @@ class ExecutionContext(ABC):
             )
 
     def _array(self, desc: TensorDesc, value: Array) -> Any:
-        """An input as this engine takes it: contiguous, with dtype and shape, still to be checked.
+        """An input as this engine takes it: contiguous, of the machine's byte order, with dtype and shape still to be checked.
 
         Raises:
             BindingError: it is no array.
@@ -166,7 +219,8 @@ class ExecutionContext(ABC):
             raise BindingError(
                 f"input {desc.name!r}: expected a NumPy array, found {type(value).__name__}: {error}"
             ) from error
-        return np.ascontiguousarray(array).reshape(array.shape)
+        native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+        return np.ascontiguousarray(native).reshape(array.shape)
 
     def _checked(self, desc: TensorDesc, value: Array, free: dict[SymbolicDim, int]) -> Any:
         array = self._array(desc, value)

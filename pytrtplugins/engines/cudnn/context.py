@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..._optional import require
-from ...cuda import as_cupy
+from ...cuda import as_cupy, pinned_empty
 from ...cuda.bindings import is_device_array
 from ...tensor import Array, SymbolicDim, TensorDesc
 from ..context import Arrays, ExecutionContext
@@ -24,27 +23,26 @@ _KEPT = 8
 
 
 class _Ready:
-    """An execution, its pinned memory for the host's side, and the graph of the whole way."""
+    """An execution, page-locked memory for its outputs, and the graph of the network and the copies there."""
 
-    def __init__(self, execution: Execution, names: tuple[list[str], list[str]], pinned: Any) -> None:
+    def __init__(self, execution: Execution, outputs: list[str]) -> None:
         self.execution = execution
-        self.inputs = {name: pinned(execution.input(name).shape, execution.input(name).dtype) for name in names[0]}
-        self.outputs = {name: pinned(execution.output(name).shape, execution.output(name).dtype) for name in names[1]}
+        arrays = {name: execution.output(name) for name in outputs}
+        self.outputs = {name: pinned_empty(array.shape, array.dtype) for name, array in arrays.items()}
         self.graph: Any = None
 
     def queue(self, stream: Any) -> None:
-        """Host to device, the network, device to host; CuPy's own copies refuse to be captured."""
-        self.copy_in(self.inputs, stream)
+        """The network, device to host."""
         self.execution.queue(stream)
         self.copy_out(self.outputs, stream)
 
     def copy_in(self, arrays: Mapping[str, Any], stream: Any) -> None:
-        """Fill the inputs, from pinned memory or from the GPU."""
+        """Fill inputs from the GPU."""
         for name, array in arrays.items():
             _copy(self.execution.device.xp, self.execution.input(name), array, stream)
 
     def copy_out(self, arrays: Mapping[str, Any], stream: Any) -> None:
-        """Take outputs, into pinned memory or memory of the GPU."""
+        """Take outputs, into page-locked memory or memory of the GPU."""
         for name, array in arrays.items():
             _copy(self.execution.device.xp, array, self.execution.output(name), stream)
 
@@ -57,10 +55,10 @@ class CudnnContext(ExecutionContext):
     def __init__(self, engine: CudnnEngine) -> None:
         super().__init__(engine)
         self._cupy: Any = engine.device.xp
-        self._pinned = require("cupyx", extra="cudnn", package="cupy-cuda13x").empty_pinned
         self._ready: dict[tuple[tuple[int, ...], ...], _Ready] = {}
-        with self._cupy.cuda.Device(engine.device.number):
+        with engine.device.current():
             self._stream = self._cupy.cuda.Stream(non_blocking=True)
+            self._send = engine.device.new_upload()
 
     def enqueue(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array], stream: Any = None) -> None:
         """Queue a run from arrays on the GPU to arrays on the GPU, and return at once.
@@ -84,7 +82,7 @@ class CudnnContext(ExecutionContext):
         event = self._cupy.cuda.Event(disable_timing=True)
         runtime.eventRecord(event.ptr, caller)
         runtime.streamWaitEvent(self._stream.ptr, event.ptr)
-        with self._cupy.cuda.Device(self.engine.device.number), self._stream:
+        with self.engine.device.current(), self._stream:
             ready.copy_in(checked, self._stream)
             ready.execution.queue(self._stream)
             ready.copy_out(targets, self._stream)
@@ -96,7 +94,7 @@ class CudnnContext(ExecutionContext):
         """Microseconds of a whole run on the GPU, of each step alone, and the plan that has the steps."""
         ready = self._prepared(self._check(inputs))
         execution, stream = ready.execution, self._stream
-        with self._cupy.cuda.Device(self.engine.device.number), stream, execution.allocating():
+        with self.engine.device.current(), stream, execution.allocating():
             whole = self._time(lambda: execution.queue(stream), runs)
             times = []
             for step, launch in execution.launches:
@@ -131,39 +129,45 @@ class CudnnContext(ExecutionContext):
         return self._run_into(inputs, {})
 
     def _run_into(self, inputs: Arrays, outputs: Mapping[str, Array]) -> Arrays:
+        return self._begin(inputs, outputs)()
+
+    def begin(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array] | None = None) -> Callable[[], Arrays]:
+        """Begin a `run`: all is queued when this returns, and no thread works on it."""
+        self._check_open()
+        arrays, targets = self._check(inputs), self._check_targets(outputs or {})
+        self._take()
+        try:
+            wait = self._begin(arrays, targets)
+        except BaseException:
+            self._busy.release()
+            raise
+        return self._finishing(wait)
+
+    def _begin(self, inputs: Arrays, outputs: Mapping[str, Array]) -> Callable[[], Arrays]:
         ready = self._prepared(inputs)
         for name, target in outputs.items():
             self._check_dims(name, target, ready.execution.output(name).shape)
-        shared = any(not isinstance(array, np.ndarray) for array in (*inputs.values(), *outputs.values()))
-        with self._cupy.cuda.Device(self.engine.device.number):
-            callers = self._cupy.cuda.get_current_stream()
-            with self._stream:
-                if shared:
-                    self._stream.wait_event(callers.record())
-                self._queue(ready, inputs, outputs)
-                self._stream.synchronize()
-        found: Arrays = {}
-        for name, pinned in ready.outputs.items():
-            target = outputs.get(name)
-            if target is None:
-                target = pinned.copy()
-            elif isinstance(target, np.ndarray):
-                np.copyto(target, pinned)
-            found[name] = target
-        return found
+        from_gpu = {name: array for name, array in inputs.items() if not isinstance(array, np.ndarray)}
+        to_gpu = {name: array for name, array in outputs.items() if not isinstance(array, np.ndarray)}
+        with self.engine.device.current():
+            if from_gpu or to_gpu:
+                self._stream.wait_event(self._cupy.cuda.get_current_stream().record())
+            for name, array in inputs.items():
+                if name not in from_gpu:
+                    self._send(array, ready.execution.input(name), self._stream)
+            ready.copy_in(from_gpu, self._stream)
+            if ready.graph is not None:
+                ready.graph.launch(self._stream)
+            else:
+                with self._stream:
+                    ready.queue(self._stream)
+            ready.copy_out(to_gpu, self._stream)
 
-    def _queue(self, ready: _Ready, inputs: Arrays, outputs: Mapping[str, Array]) -> None:
-        on_host = {name: array for name, array in inputs.items() if isinstance(array, np.ndarray)}
-        for name, array in on_host.items():
-            np.copyto(ready.inputs[name], array)
-        on_device = {name: array for name, array in outputs.items() if not isinstance(array, np.ndarray)}
-        if len(on_host) == len(inputs) and ready.graph is not None:
-            ready.graph.launch(self._stream)
-        else:
-            ready.copy_in({**inputs, **{name: ready.inputs[name] for name in on_host}}, self._stream)
-            ready.execution.queue(self._stream)
-            ready.copy_out(ready.outputs, self._stream)
-        ready.copy_out(on_device, self._stream)
+        def finish() -> Arrays:
+            self._stream.synchronize()
+            return {name: _taken(pinned, outputs.get(name)) for name, pinned in ready.outputs.items()}
+
+        return finish
 
     def _prepared(self, inputs: Arrays) -> _Ready:
         key = tuple(tuple(inputs[desc.name].shape) for desc in self.engine.inputs)
@@ -182,10 +186,9 @@ class CudnnContext(ExecutionContext):
             if isinstance(dim, SymbolicDim)
         }
         device = self.engine.device
-        with self._cupy.cuda.Device(device.number), self._stream, device.explaining_memory():
+        with device.current(), self._stream, device.explaining_memory():
             execution = self.engine.execution(sizes)
-            names = [desc.name for desc in self.engine.inputs], [desc.name for desc in self.engine.outputs]
-            ready = _Ready(execution, names, self._pinned)
+            ready = _Ready(execution, [desc.name for desc in self.engine.outputs])
             if "graph" in self.engine.without:
                 return ready
             with self.engine.capturing:
@@ -195,7 +198,7 @@ class CudnnContext(ExecutionContext):
         return ready
 
     def _whole(self, ready: _Ready) -> Any:
-        """One graph of the copies and the network."""
+        """One graph of the network and the copies to the host."""
         segment = ready.execution.segments[0]
         core, segment.graph = segment.graph, None
         self._stream.synchronize()
@@ -222,14 +225,21 @@ class CudnnContext(ExecutionContext):
 
 
 def _copy(xp: Any, to: Any, array: Any, stream: Any) -> None:
-    """Queue a copy between contiguous arrays, of which one at least is on the GPU."""
+    """Queue a copy from a contiguous array on the GPU to another, there or page-locked."""
     runtime = xp.cuda.runtime
-    if isinstance(array, np.ndarray):
-        runtime.memcpyAsync(to.data.ptr, array.ctypes.data, array.nbytes, runtime.memcpyHostToDevice, stream.ptr)
-    elif isinstance(to, np.ndarray):
+    if isinstance(to, np.ndarray):
         runtime.memcpyAsync(to.ctypes.data, array.data.ptr, to.nbytes, runtime.memcpyDeviceToHost, stream.ptr)
     else:
         runtime.memcpyAsync(to.data.ptr, array.data.ptr, to.nbytes, runtime.memcpyDeviceToDevice, stream.ptr)
+
+
+def _taken(found: Any, target: Any) -> Any:
+    """An output, out of memory that the next run writes: in the caller's array, or a new one."""
+    if target is None:
+        return found.copy()
+    if isinstance(target, np.ndarray):
+        np.copyto(target, found)
+    return target
 
 
 def _handle(stream: Any) -> int:

@@ -41,7 +41,7 @@ class CudnnDetection(DetectionContext):
         dims = engine.inputs[0].dims
         self._batches = (dims[0],) if isinstance(dims[0], int) else tuple(sorted(set(engine.batches)))
         self._runs: dict[int, PhotoRun] = {}
-        with self._cupy.cuda.Device(engine.device.number):
+        with engine.device.current():
             self._stream = self._cupy.cuda.Stream(non_blocking=True)
 
     @property
@@ -56,7 +56,7 @@ class CudnnDetection(DetectionContext):
         self, photos: Sequence[Photo], score_threshold: float, iou_threshold: float
     ) -> Callable[[], list[Boxes]]:
         start = time.perf_counter()
-        with self._cupy.cuda.Device(self.engine.device.number), self._stream:
+        with self.engine.device.current(), self._stream:
             run = self._run(len(photos))
             placements = run.send(photos, score_threshold, iou_threshold, self._stream)
             sent = time.perf_counter()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,8 +15,9 @@ from ...errors import UnavailableError
 from ...tensor import DType
 from .format import Format
 from .kernels.driver import check_driver
+from .upload import Upload
 
-__all__ = ["CudaDevice", "Device", "HostDevice", "Tensor", "tensor_at"]
+__all__ = ["CudaDevice", "Device", "HostDevice", "Send", "Tensor", "tensor_at"]
 
 _OLDEST = 75
 """Compute capability that cuDNN 9 and the kernels of nhwc.cu need."""
@@ -37,6 +38,13 @@ class Tensor:
     view: Any
 
 
+class Send(Protocol):
+    """What queues copies to the device."""
+
+    def __call__(self, array: npt.NDArray[Any], memory: Any, stream: Any, begin: int = 0) -> None:
+        """Copy a contiguous array to memory, from a byte on."""
+
+
 class Device(Protocol):
     """What contexts need of the place where arrays live."""
 
@@ -52,11 +60,14 @@ class Device(Protocol):
     def download(self, array: Any) -> npt.NDArray[Any]:
         """A copy in NumPy."""
 
+    def current(self) -> AbstractContextManager[Any]:
+        """Within it, work goes to this device."""
+
     def pinned(self, size: int) -> tuple[npt.NDArray[np.uint8], Any]:
         """Bytes of the host that kernels read and write too: as the host sees them, and as kernels do."""
 
-    def copier(self, host: npt.NDArray[np.uint8], memory: Any) -> Callable[[int, int, Any], None]:
-        """What queues a copy of bytes begin..end-1 of pinned memory to the same place on the device: begin, end, stream."""
+    def new_upload(self) -> Send:
+        """What queues copies of the host's arrays, for one stream at a time."""
 
     def new_pool(self) -> Any:
         """A store of memory for the arrays of one context, so that a captured graph can use them again."""
@@ -87,18 +98,22 @@ class HostDevice:
         """A copy."""
         return np.array(array)
 
+    def current(self) -> AbstractContextManager[Any]:
+        """There is no other."""
+        return nullcontext()
+
     def pinned(self, size: int) -> tuple[npt.NDArray[np.uint8], Any]:
         """The same bytes twice."""
         memory = self.allocate(size)
         return memory, memory
 
-    def copier(self, host: npt.NDArray[np.uint8], memory: Any) -> Callable[[int, int, Any], None]:
+    def new_upload(self) -> Send:
         """A plain copy."""
 
-        def copy(begin: int, end: int, stream: Any) -> None:
-            memory[begin:end] = host[begin:end]
+        def send(array: npt.NDArray[Any], memory: Any, stream: Any, begin: int = 0) -> None:
+            memory[begin : begin + array.nbytes] = array.reshape(-1).view(np.uint8)
 
-        return copy
+        return send
 
     def new_pool(self) -> Any:
         """None."""
@@ -205,6 +220,12 @@ class CudaDevice:
                 free=free,
             ) from error
 
+    def current(self) -> AbstractContextManager[Any]:
+        """Within it, it is CUDA's current GPU."""
+        if self.xp.cuda.runtime.getDevice() == self.number:
+            return nullcontext()
+        return self.xp.cuda.Device(self.number)  # type: ignore[no-any-return]
+
     def download(self, array: Any) -> npt.NDArray[Any]:
         """A copy in NumPy, complete when this returns."""
         return np.asarray(self.xp.asnumpy(array))
@@ -216,14 +237,9 @@ class CudaDevice:
         memory = cuda.UnownedMemory(host.ctypes.data, size, host, self.number)
         return host, self.xp.ndarray((size,), np.uint8, cuda.MemoryPointer(memory, 0))
 
-    def copier(self, host: npt.NDArray[np.uint8], memory: Any) -> Callable[[int, int, Any], None]:
-        """An asynchronous copy."""
-        runtime, source, target = self.xp.cuda.runtime, host.ctypes.data, memory.data.ptr
-
-        def copy(begin: int, end: int, stream: Any) -> None:
-            runtime.memcpyAsync(target + begin, source + begin, end - begin, runtime.memcpyHostToDevice, stream.ptr)
-
-        return copy
+    def new_upload(self) -> Send:
+        """Straight from page-locked arrays, in pieces from others."""
+        return Upload(self)
 
     def new_pool(self) -> Any:
         """A memory pool of CuPy's."""

@@ -1,4 +1,4 @@
-"""Photos on their way to the device, and the numbers that change from run to run."""
+"""Photos on the device, and the numbers that change from run to run."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ __all__ = ["Staging"]
 
 _UNIT = 16
 _LEAST = 1 << 20
-_CHUNK = 1 << 19  # bytes; one is on the bus while the next is written
 
 _placed = functools.lru_cache(maxsize=256)(place_photo)
 
 
 class Staging:
-    """A header and photos behind it: in pinned memory, which the host fills, and on the device, which kernels read.
+    """Memory on the device for a header and photos behind it, which kernels read.
 
     The header: both thresholds (float32), for each photo how many boxes are left (int32, 0), and from the next multiple of
     16 bytes on for each photo the eight int32 of letterbox.cu. Photos begin at multiples of 16 bytes. Since all that changes
@@ -35,7 +34,7 @@ class Staging:
         photos: Most photos of a run.
 
     Attributes:
-        bytes: All of it on the device, uint8.
+        bytes: All of it, uint8.
         score_threshold: In it: one float32.
         iou_threshold: In it: one float32.
         counts: In it: (photos,) int32.
@@ -43,9 +42,12 @@ class Staging:
     """
 
     def __init__(self, device: Device, photos: int) -> None:
-        self._device, self._photos = device, photos
+        self._device, self._photos, self._copy = device, photos, device.new_upload()
         self._rows_begin = _rounded(8 + 4 * photos)
-        self._header = self._rows_begin + 32 * photos
+        self._header, _ = device.pinned(self._rows_begin + 32 * photos)
+        self._thresholds = self._header[:8].view(np.float32)
+        self._rows = self._header[self._rows_begin :].view(np.int32).reshape(photos, 8)
+        self._written: tuple[Any, ...] = ()
         self._grow(_LEAST)
 
     def send(
@@ -57,10 +59,10 @@ class Staging:
         iou_threshold: float,
         stream: Any,
     ) -> tuple[list[Placement], bool]:
-        """Write header and photos, and queue their copies to the device, piece by piece while the next one is written.
+        """Queue copies of photos and header to the device.
 
         Args:
-            photos: Each (H, W, 3) uint8; as many as there is room for, or less.
+            photos: Each (H, W, 3) uint8; as many as there is room for, or less. Page-locked ones must not change before the copy is done.
             size: (width, height) of the network's input.
             mode: How photos are fitted.
             score_threshold: 0..1.
@@ -73,41 +75,32 @@ class Staging:
         placements = [_placed((photo.shape[1], photo.shape[0]), size, mode) for photo in photos]
         if mode != "darknet":
             photos = [thin_out(photo) for photo in photos]
-        begins, end = [], self._header
+        begins, end = [], len(self._header)
         for photo in photos:
             begins.append(end)
             end += _rounded(photo.size)
-        grows = end > len(self._host)
+        grows = end > len(self.bytes)
         if grows:
             self._grow(end)
-        self._thresholds[:] = score_threshold, iou_threshold
-        self._rows[len(photos) :] = 0
-        rule = resize_rule(mode)
-        for row, photo, placement, begin in zip(self._rows, photos, placements, begins, strict=False):
-            row[:] = begin // _UNIT, photo.shape[1], photo.shape[0], *placement.inner, *placement.corner, rule
-        sent = 0
         for photo, begin in zip(photos, begins, strict=True):
-            target = self._host[begin : begin + photo.size].reshape(photo.shape)
-            lines = max(1, _CHUNK // (3 * photo.shape[1]))
-            for top in range(0, len(photo), lines):
-                target[top : top + lines] = photo[top : top + lines]
-                written = begin + 3 * photo.shape[1] * min(top + lines, len(photo))
-                if written - sent >= _CHUNK or written + _UNIT > end:
-                    self._copy(sent, written, stream)
-                    sent = written
+            self._copy(np.ascontiguousarray(photo), self.bytes, stream, begin)
+        facts = ([photo.shape for photo in photos], begins, placements, mode, score_threshold, iou_threshold)
+        if facts != self._written:
+            self._thresholds[:] = score_threshold, iou_threshold
+            self._rows[len(photos) :] = 0
+            for row, photo, placement, begin in zip(self._rows, photos, placements, begins, strict=False):
+                place = (*placement.inner, *placement.corner, resize_rule(mode))
+                row[:] = (begin // _UNIT, photo.shape[1], photo.shape[0], *place)
+            self._written = facts
+        self._copy(self._header, self.bytes, stream)
         return placements, grows
 
     def _grow(self, least: int) -> None:
         """Memory of the next power of two."""
-        size = 1 << (least - 1).bit_length()
-        self._host, _ = self._device.pinned(size)
-        self.bytes: Any = self._device.allocate(size)
-        self._copy = self._device.copier(self._host, self.bytes)
-        self._thresholds = self._host[:8].view(np.float32)
-        self._rows = self._host[self._rows_begin : self._header].view(np.int32).reshape(self._photos, 8)
+        self.bytes: Any = self._device.allocate(1 << (least - 1).bit_length())
         self.score_threshold, self.iou_threshold = (self.bytes[at : at + 4].view(np.float32) for at in (0, 4))
         self.counts = self.bytes[8 : 8 + 4 * self._photos].view(np.int32)
-        self.places = self.bytes[self._rows_begin : self._header].view(np.int32).reshape(self._photos, 8)
+        self.places = self.bytes[self._rows_begin : len(self._header)].view(np.int32).reshape(self._photos, 8)
 
 
 def _rounded(size: int) -> int:

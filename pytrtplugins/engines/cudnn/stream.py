@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from ..._ahead import map_in_contexts
+from ..._ahead import map_begun, map_in_contexts
 from ...tensor import Array
 from ..base import Engine
 from ..context import Arrays, ExecutionContext
@@ -22,8 +22,9 @@ def stream(
 ) -> Iterator[Arrays]:
     """Run an engine over an iterable as a software pipeline: while one run computes, the next is read, prepared, copied.
 
-    Each slot has a context of its own, so a stream and pinned memory of its own: copies in, the network and copies out of
-    different slots overlap. At most ``slots`` items are taken ahead of the results.
+    Each slot has a context of its own, so a stream and page-locked memory of its own: copies in, the network and copies out of
+    different slots overlap. At most ``slots`` items are taken ahead of the results. What is prepared has threads; inputs that are
+    there already are queued by the caller's thread, since that takes less time than to wake another.
 
     Args:
         engine: Any engine; its contexts must be able to run side by side.
@@ -37,9 +38,13 @@ def stream(
     Raises:
         Exception: what the source, ``prepare`` or a run raised, at its item's turn; results before it are given first.
     """
+    contexts = (engine.create_context() for _ in range(max(1, slots)))
+    if prepare is None:
+        yield from map_begun(lambda context, item: context.begin(item), source, contexts=contexts)
+        return
+    made = prepare
 
     def work(context: ExecutionContext, item: Any) -> Arrays:
-        return context.run(item if prepare is None else prepare(item))
+        return context.run(made(item))
 
-    contexts = (engine.create_context() for _ in range(max(1, slots)))
     yield from map_in_contexts(work, source, contexts=contexts)

@@ -41,7 +41,8 @@ def test_items_are_prepared_in_other_threads(engine):
     assert 1 <= len(seen) <= 2
 
 
-def test_no_more_items_are_taken_than_there_are_slots(engine):
+@pytest.mark.parametrize("prepare", [None, dict])
+def test_no_more_items_are_taken_ahead_than_there_are_slots(engine, prepare):
     taken = []
 
     def source():
@@ -49,11 +50,12 @@ def test_no_more_items_are_taken_than_there_are_slots(engine):
             taken.append(seed)
             yield {"data": photo(seed=seed)}
 
-    results = stream(engine, source(), slots=3)
+    results = stream(engine, source(), prepare=prepare, slots=3)
     next(results)
-    assert len(taken) == 3
+    count = len(taken)
+    assert 3 <= count <= 4
     results.close()
-    assert len(taken) == 3
+    assert len(taken) == count
 
 
 def test_an_error_comes_at_its_items_turn_behind_the_results_before_it(engine):
