@@ -117,6 +117,14 @@ def test_run_shows_figures_and_saves_outputs(pytrt, relu, tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["y"], np.maximum(x, 0))
 
 
+def test_runs_side_by_side_give_the_same_outputs_and_their_rate(pytrt, relu, tmp_path):
+    np.save(tmp_path / "x.npy", x := np.array([[[-1, 2, -3], [4, -5, 6]]], np.float32))
+    code, _, err = pytrt("run", relu, "--input", "x=x.npy", "--save", "out.npz", "--repeat", 7, "--slots", 3)
+    assert code == 0
+    assert re.search(r"[\d.]+ runs a second of 7 runs, 3 at a time", err)
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["y"], np.maximum(x, 0))
+
+
 def test_run_finds_objects_on_photos(pytrt, photos, tmp_path):
     code, out, _ = pytrt("run", CFG, photos, "--output", "boxes.png", "--json", "found.json")
     assert code == 0

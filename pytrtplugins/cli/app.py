@@ -10,16 +10,13 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
-
 from darknet2caffe import cli as darknet2caffe_cli
 
 from .. import check, engines, models, passes
-from .._files import atomic_path
 from .._optional import require
 from ..engines.calibrate import network_digest
 from ..errors import UsageError
-from . import loading, tables
+from . import loading, runs, tables
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
@@ -212,6 +209,9 @@ def run(
     ] = None,
     save: Annotated[Path | None, typer.Option(metavar="FILE.npz", help="Write the outputs.")] = None,
     repeat: Annotated[int, typer.Option(metavar="N", help="Runs to time.", min=1)] = 1,
+    slots: Annotated[
+        int, typer.Option(metavar="N", help="Runs at a time; from 2 on their number a second is shown.", min=1)
+    ] = 1,
     plugins: PluginsOption = None,
 ) -> None:
     """Find objects on photos; without photos, run a model on arrays and show its outputs.
@@ -219,6 +219,8 @@ def run(
     Examples: pytrt run yolov2-voc.cfg --names voc.names dog.jpg --output boxes.png
 
     pytrt run model.onnx --input data=batch.npy --save outputs.npz --repeat 20
+
+    pytrt run yolov2.engine --repeat 1000 --slots 2
     """
     loading.import_plugins(plugins or [])
     for path in filter(None, (output, json, save)):
@@ -228,7 +230,15 @@ def run(
         model, weights=weights, engine=engine, precision=precision, cache=cache, threads=threads
     )
     if found is None:
-        _run_arrays(built, inputs or [], save, repeat)
+        arrays = loading.read_inputs(inputs or [], built)
+        if slots == 1:
+            outputs, said = runs.one_by_one(built, arrays, repeat)
+        else:
+            outputs, said = runs.side_by_side(built, arrays, repeat, slots)
+        tables.print_outputs(outputs)
+        print(f"engine {built.name}, {built.precision}: {said}", file=sys.stderr)
+        if save:
+            runs.save_arrays(save, outputs)
         return
     detector = _detector(built, model, names, mode)
     results = _detect(detector, found, output, score_threshold=threshold, iou_threshold=nms)
@@ -358,24 +368,6 @@ def _detect(detector: Any, found: list[Path], output: Path | None, **thresholds:
         if writer:
             writer.close()
     return results
-
-
-def _run_arrays(engine: Any, inputs: list[str], save: Path | None, repeat: int) -> None:
-    arrays = loading.read_inputs(inputs, engine)
-    with engine.create_context() as context:
-        outputs = context.run(arrays)
-        times = []
-        for _ in range(repeat):
-            started = time.perf_counter()
-            outputs = context.run(arrays)
-            times.append(1000 * (time.perf_counter() - started))
-    tables.print_outputs(outputs)
-    print(
-        f"engine {engine.name}, {engine.precision}: median {np.median(times):.2f} ms of {repeat} runs", file=sys.stderr
-    )
-    if save:
-        with atomic_path(save) as temporary, temporary.open("wb") as file:
-            np.savez(file, **outputs)
 
 
 def _pairs(texts: list[str]) -> dict[str, str]:

@@ -42,7 +42,9 @@ def command(
     from ..engines.cudnn.profile import profile
 
     loading.import_plugins(plugins or [])
-    engine = loading.open_engine(model, weights=weights, engine="cudnn", precision=precision, cache=cache)
+    engine = loading.open_engine(
+        model, weights=weights, engine="cudnn", precision=precision, cache=cache, settings={"batch": batch}
+    )
     with engine.create_context() as context:
         if not isinstance(context, CudnnContext):
             raise UsageError(f"{model}: engine {engine.name!r} tells no times of layers.\nDo: pytrt profile MODEL.onnx")

@@ -6,9 +6,10 @@ import json
 
 import pytest
 
-from pytrtplugins.cli import main
+from pytrtplugins.cli import loading, main
 from pytrtplugins.engines.cudnn import CudnnEngine
 from pytrtplugins.engines.cudnn.profile import Profile, StepTime, step_time
+from pytrtplugins.errors import UsageError
 from tests.engines.cudnn.conftest import darknet_model
 from tests.engines.cudnn.host import run_on_host
 
@@ -68,3 +69,16 @@ def test_without_a_gpu_the_command_says_why(tmp_path, capsys):
     assert caught.value.code == 2
     assert "engine 'cudnn' cannot be used here" in (said := capsys.readouterr().err.replace("\n", " "))
     assert "Do: " in said
+
+
+def test_kernels_are_chosen_for_the_batch_that_is_timed(monkeypatch):
+    asked = {}
+
+    def open_engine(path, **options):
+        asked.update(options)
+        raise UsageError("enough")
+
+    monkeypatch.setattr(loading, "open_engine", open_engine)
+    with pytest.raises(SystemExit):
+        main(["profile", "net.onnx", "--batch", "8"])
+    assert asked["settings"] == {"batch": 8}

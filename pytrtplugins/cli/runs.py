@@ -1,0 +1,58 @@
+"""``pytrt run`` without photos: a model on arrays, run after run or several runs at a time."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import deque
+from pathlib import Path
+
+import numpy as np
+
+from .._ahead import map_in_contexts
+from .._files import atomic_path
+from ..engines import Engine
+from ..engines.context import Arrays
+
+__all__ = ["one_by_one", "save_arrays", "side_by_side"]
+
+
+def one_by_one(engine: Engine, inputs: Arrays, repeat: int) -> tuple[Arrays, str]:
+    """Run one after the other, and once before.
+
+    Returns:
+        The outputs, and the time of a run in words.
+    """
+    with engine.create_context() as context:
+        outputs = context.run(inputs)
+        times = []
+        for _ in range(repeat):
+            started = time.perf_counter()
+            outputs = context.run(inputs)
+            times.append(1000 * (time.perf_counter() - started))
+    return outputs, f"median {np.median(times):.2f} ms of {repeat} runs"
+
+
+def side_by_side(engine: Engine, inputs: Arrays, repeat: int, slots: int) -> tuple[Arrays, str]:
+    """Run on contexts in turns, so that copies and the network of different runs overlap; once on each before.
+
+    Returns:
+        The outputs, and runs a second in words.
+    """
+    results = map_in_contexts(
+        lambda context, item: context.run(item),
+        itertools.repeat(inputs, slots + repeat),
+        contexts=(engine.create_context() for _ in range(slots)),
+    )
+    for _ in range(slots):
+        next(results)
+    started = time.perf_counter()
+    last = deque(results, maxlen=1)
+    rate = repeat / (time.perf_counter() - started)
+    return last[0], f"{rate:.1f} runs a second of {repeat} runs, {slots} at a time"
+
+
+def save_arrays(path: Path, arrays: Arrays) -> None:
+    """Write arrays as .npz."""
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
