@@ -1,0 +1,110 @@
+"""What the host adds to a network on a GPU, part by part: ``python -m benchmarks.gpu.host_split yolov2.engine``."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+import pytrtplugins as ptp
+from pytrtplugins.cuda import pinned_empty
+from pytrtplugins.errors import ModelError
+from pytrtplugins.models import Yolov2
+
+from .running import pinned_copy
+
+CALLS, WARM_UP = 200, 20
+SIZES = [(416, 416), (768, 576), (1920, 1080)]
+MANY = 600
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("engine", help="an engine file of engine cudnn")
+    engine = ptp.load_engine(parser.parse_args().engine)
+    print(f"{engine!r}\nmicroseconds: median (10 %, 90 %) of {CALLS} calls after {WARM_UP}")
+    split_run(engine)
+    try:
+        detector = Yolov2(engine)
+    except ModelError:
+        return  # no detector
+    with detector:
+        split_photos(detector)
+
+
+def split_run(engine: ptp.Engine) -> None:
+    """Arrays to arrays."""
+    rng = np.random.default_rng(0)
+    ordinary = {
+        desc.name: rng.random([dim if isinstance(dim, int) else 1 for dim in desc.dims]).astype(desc.dtype.numpy)
+        for desc in engine.inputs
+    }
+    pinned = {name: pinned_copy(array) for name, array in ordinary.items()}
+    with engine.create_context() as context:
+        outputs = context.run(ordinary)
+        given = {name: pinned_empty(array.shape, array.dtype) for name, array in outputs.items()}
+        row("network, on the GPU", [context.step_times(ordinary)[0]])
+        row("run, page-locked arrays in and out", timed(lambda: context.run(pinned, given)))
+        row("run, page-locked arrays in", timed(lambda: context.run(pinned)))
+        row("run, ordinary arrays", timed(lambda: context.run(ordinary)))
+        for name, inputs in (("page-locked", pinned), ("ordinary", ordinary)):
+            begun: list[float] = []
+
+            def in_two(inputs: dict[str, np.ndarray] = inputs, begun: list[float] = begun) -> None:
+                begin = time.perf_counter()
+                finish = context.begin(inputs)
+                begun.append(1e6 * (time.perf_counter() - begin))
+                finish()
+
+            timed(in_two)
+            row(f"  of it until all is queued, {name}", begun[WARM_UP:])
+
+
+def split_photos(detector: Yolov2) -> None:
+    """Photos to boxes."""
+    context = detector.context
+    for width, height in SIZES:
+        photo = np.random.default_rng(1).integers(0, 256, (height, width, 3)).astype(np.uint8)
+        for name, image in (("ordinary", photo), ("page-locked", pinned_copy(photo))):
+            spent: list[tuple[float, float, float]] = []
+
+            def look(image: np.ndarray = image, spent: list[tuple[float, float, float]] = spent) -> None:
+                context.detect([image])
+                times = context.timings
+                spent.append((times.preprocess_ms, times.network_ms, times.postprocess_ms))
+
+            row(f"photo {width} x {height} to boxes, {name}", timed(look))
+            sent, network, rows = 1e3 * np.median(spent[WARM_UP:], axis=0)
+            print(f"    copy {sent:.0f}, launch to end {network:.0f}, boxes to NumPy {rows:.0f}")
+    photos = [np.full((576, 768, 3), level % 256, np.uint8) for level in range(MANY)]
+    for name, look in (
+        ("one call after the other", lambda: [detector(photo) for photo in photos]),
+        ("stream", lambda: list(detector.stream(photos))),
+    ):
+        look()
+        begin = time.perf_counter()
+        look()
+        print(f"photos 768 x 576 a second, {name}: {MANY / (time.perf_counter() - begin):,.0f}")
+
+
+def timed(call: Callable[[], object]) -> list[float]:
+    """Microseconds of each call."""
+    for _ in range(WARM_UP):
+        call()
+    times = []
+    for _ in range(CALLS):
+        begin = time.perf_counter()
+        call()
+        times.append(1e6 * (time.perf_counter() - begin))
+    return times
+
+
+def row(name: str, times: list[float]) -> None:
+    least, median, most = np.percentile(times, [10, 50, 90])
+    print(f"{name:45} {median:7.1f} ({least:.1f}, {most:.1f})", flush=True)
+
+
+if __name__ == "__main__":
+    main()
