@@ -59,7 +59,7 @@ class Staging:
         iou_threshold: float,
         stream: Any,
     ) -> tuple[list[Placement], bool]:
-        """Queue copies of photos and header to the device.
+        """Queue copies of header and photos to the device.
 
         Args:
             photos: Each (H, W, 3) uint8; as many as there is room for, or less. Page-locked ones must not change before the copy is done.
@@ -82,8 +82,6 @@ class Staging:
         grows = end > len(self.bytes)
         if grows:
             self._grow(end)
-        for photo, begin in zip(photos, begins, strict=True):
-            self._copy(np.ascontiguousarray(photo), self.bytes, stream, begin)
         facts = ([photo.shape for photo in photos], begins, placements, mode, score_threshold, iou_threshold)
         if facts != self._written:
             self._thresholds[:] = score_threshold, iou_threshold
@@ -93,6 +91,8 @@ class Staging:
                 row[:] = (begin // _UNIT, photo.shape[1], photo.shape[0], *place)
             self._written = facts
         self._copy(self._header, self.bytes, stream)
+        for photo, begin in zip(photos, begins, strict=True):
+            self._copy(np.ascontiguousarray(photo), self.bytes, stream, begin)
         return placements, grows
 
     def _grow(self, least: int) -> None:
