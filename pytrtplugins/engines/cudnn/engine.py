@@ -202,7 +202,8 @@ class CudnnEngine(Engine):
             from .first_conv import FirstProvider  # where they are used, since they load the driver
             from .own_conv import OwnProvider
 
-            own = [OwnProvider(self.device, "hopper"), OwnProvider(self.device, "mma", most=6)]
+            families = (("hopper", 12), ("mma", 6), ("simt", 12))
+            own = [OwnProvider(self.device, family, most) for family, most in families]
             providers = [FirstProvider(self.device), *own, *providers]
         timed = "tactics" not in self.without
         packed = plan.packed if plan is not None else {}

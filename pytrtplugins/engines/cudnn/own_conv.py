@@ -1,4 +1,4 @@
-"""This engine's own convolution kernels as choices: Hopper's and the portable ones, with pools where they fit."""
+"""This engine's own convolution kernels as choices: Hopper's, the portable ones and float32's, with pools where they fit."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .conv import ConvLaunch, ConvProblem, Operands, Scratch
 from .device import CudaDevice, Tensor
 from .kernels.launcher import Addresses, ConvKernel, conv_cubin
 from .kernels.packing import pack_filters, pack_weights
-from .kernels.shape import ConvShape
-from .kernels.tactics import Tactic, hopper_tactics, mma_tactics
+from .kernels.shape import KIND, ConvShape
+from .kernels.tactics import Tactic, hopper_tactics, mma_tactics, simt_tactics
 
 __all__ = ["OwnProvider", "conv_shape"]
 
@@ -23,7 +23,7 @@ _ALL = 1 << 30
 
 
 class OwnProvider:
-    """One family of kernels, ``"hopper"`` or ``"mma"``; a tactic is the name of its sizes.
+    """One family of kernels, ``"hopper"``, ``"mma"`` or, for float32, ``"simt"``; a tactic is the name of its sizes.
 
     Args:
         device: The GPU.
@@ -35,7 +35,7 @@ class OwnProvider:
         self.device, self.name, self.most = device, family, most
 
     def tactics(self, problem: ConvProblem) -> Sequence[str]:
-        """Sizes that fit; none for float32, groups, images, and activations but linear and leaky."""
+        """Sizes that fit; none for TF32, groups, images that are rounded, and activations but linear and leaky."""
         return [tactic.name for tactic in _fitting(self.name, self.device.capability, conv_shape(problem), self.most)]
 
     def compile(self, problem: ConvProblem, tactic: str) -> None:
@@ -63,7 +63,7 @@ class OwnProvider:
         given = None if operands.scale is None else operands.scale / step
         tiles = sizes.tiles(shape)[1]
         form = (sizes.family, sizes.tile_n, sizes.depth, sizes.columns, shape.k, shape.c)
-        size = tiles * sizes.tile_n * shape.taps * sizes.chunks(shape) * sizes.depth
+        size = tiles * sizes.tile_n * sizes.steps(shape) * sizes.depth
         weights = operands.on_device(device, form, size, lambda: pack_weights(shape, sizes, operands.weights))
         padded = tiles * sizes.tile_n
         scale = operands.on_device(
@@ -101,9 +101,12 @@ class OwnProvider:
 def conv_shape(problem: ConvProblem) -> ConvShape | None:
     """The problem in the kernels' own terms; None where they have none for it."""
     x, y, residual = problem.x, problem.y, problem.residual
-    if problem.element is not None or problem.groups != 1 or x.dtype not in (DType.FLOAT16, DType.INT8):
+    single, image = x.dtype is DType.FLOAT32, problem.element is not None
+    if problem.groups != 1 or x.dtype not in KIND or (single and problem.tensor_cores) or x.nhwc == image:
         return None
-    if problem.activation not in _SLOPES or problem.residual_activation not in _SLOPES or not x.nhwc:
+    if image and not (single and problem.element is x.dtype and x.dims[1] <= x.vector):
+        return None
+    if problem.activation not in _SLOPES or problem.residual_activation not in _SLOPES:
         return None
     (n, c, h, w), (_, _, oh, ow) = x.dims, problem.plain.y.dims
     channels = -(-c // x.vector) * x.vector
@@ -115,10 +118,10 @@ def conv_shape(problem: ConvProblem) -> ConvShape | None:
         )
     ]
     return ConvShape(
-        n, h, w, channels, x.pitch, problem.filters, oh, ow, y.pitch, problem.kernel, problem.strides,
+        n, h, w, channels, x.pitch or 1, problem.filters, oh, ow, y.pitch, problem.kernel, problem.strides,
         problem.pads[:2], problem.dilations, x.dtype, y.dtype, slopes[0], None if residual is None else residual.dtype,
         0 if residual is None else residual.pitch, slopes[1], problem.pool,
-        problem.reorg, not y.nhwc,
+        problem.reorg, not y.nhwc, c if image else 0,
     )  # fmt: skip
 
 
@@ -128,4 +131,6 @@ def _fitting(family: str, capability: int, shape: ConvShape | None, most: int) -
         return []
     if family == "mma":
         return mma_tactics(shape, capability, most)
+    if family == "simt":
+        return simt_tactics(shape, capability, most=most)
     return hopper_tactics(shape, most=most) if capability == 90 else []

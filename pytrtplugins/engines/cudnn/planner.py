@@ -184,14 +184,14 @@ class _Planner:
         self.views.concat(node.name or whole, whole, self._natural(whole), parts)
 
     def _write_linear(self, results: Collection[str]) -> None:
-        """Convolutions of float16 or codes, whose output is only made linear float32 → they write that themselves."""
+        """Convolutions whose output is only made linear float32 → they write that themselves."""
         writers = {name: step for step in self.steps if step.kind == "conv" for name in step.outputs}
         for copy in [step for step in self.steps if step.op == "Reformat" and step.inputs[0] in writers]:
             name, target = copy.inputs[0], copy.outputs[0]
             conv, form = writers[name], self.formats[target]
             alone = sum(name in step.inputs for step in self.steps) == 1 and name not in {*self.views.names, *results}
-            narrow = self.formats[conv.inputs[0]].dtype in (DType.FLOAT16, DType.INT8) and not conv.attributes["reorg"]
-            if alone and narrow and form.dtype is DType.FLOAT32 and not form.nhwc and not conv.attributes["image"]:
+            plain = not (conv.attributes["reorg"] or conv.attributes["image"])
+            if alone and plain and form.dtype is DType.FLOAT32 and not form.nhwc:
                 self.steps[self.steps.index(conv)] = replace(conv, outputs=(target,))
                 self.steps.remove(copy)
                 del self.formats[name]

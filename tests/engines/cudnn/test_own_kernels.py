@@ -17,11 +17,11 @@ from pytrtplugins.engines.cudnn.kernels.packing import filter_order, pack_filter
 from pytrtplugins.engines.cudnn.kernels.pool import PoolShape
 from pytrtplugins.engines.cudnn.kernels.shape import ConvShape
 from pytrtplugins.engines.cudnn.kernels.source import compile_cubin, wgmma_text
-from pytrtplugins.engines.cudnn.kernels.tactics import Tactic, hopper_tactics, mma_tactics
+from pytrtplugins.engines.cudnn.kernels.tactics import SHARED_BYTES, Tactic, hopper_tactics, mma_tactics, simt_tactics
 from pytrtplugins.layers import Reorg
 from pytrtplugins.tensor import DType
 
-HALF, INT8 = DType.FLOAT16, DType.INT8
+HALF, INT8, SINGLE = DType.FLOAT16, DType.INT8, DType.FLOAT32
 YOLOV2 = [  # side, channels, filters, kernel, pool: what differs among YOLOv2-VOC's convolutions behind the first
     *[(208, 32, 64, 3, True), (104, 64, 128, 3, False), (104, 128, 64, 1, False), (104, 64, 128, 3, True)],
     *[(52, 128, 256, 3, False), (52, 256, 128, 1, False), (52, 128, 256, 3, True), (26, 256, 512, 3, False)],
@@ -42,6 +42,21 @@ ODD = [
     ConvShape(1, 8, 8, 96, 96, 65, 8, 8, 72, (3, 3), (1, 1), (2, 2), (2, 2), x_type=INT8),
     ConvShape(1, 6, 7, 32, 32, 32, 2, 3, 32, (5, 5), (1, 1), (0, 0), x_type=HALF),
 ]
+SINGLES = [
+    square(2, 5, 16, 40, 3, SINGLE),
+    square(1, 5, 12, 33, 3, SINGLE),
+    square(2, 4, 512, 64, 1, SINGLE),
+    ConvShape(2, 7, 9, 40, 44, 24, 4, 5, 24, (3, 3), (2, 2), (1, 1), x_type=SINGLE, y_type=SINGLE),
+    ConvShape(1, 8, 8, 96, 96, 65, 8, 8, 72, (3, 3), (1, 1), (2, 2), (2, 2), x_type=SINGLE, y_type=SINGLE),
+    ConvShape(1, 6, 7, 32, 32, 32, 2, 3, 32, (5, 5), (1, 1), (0, 0), x_type=SINGLE, y_type=SINGLE),
+]
+
+
+def tactics_of(family, shape, most=12, capability=90):
+    """A family's tactics."""
+    if family == "hopper":
+        return hopper_tactics(shape, most=most)
+    return {"mma": mma_tactics, "simt": simt_tactics}[family](shape, capability, most=most)
 
 
 def convolution(shape, x, weights):
@@ -104,7 +119,7 @@ def as_the_kernels_do(shape, tactic, x, packed):
 @pytest.mark.parametrize("family", ["hopper", "mma"])
 @pytest.mark.parametrize("shape", ODD, ids=lambda shape: f"{shape.x_type}-{shape.kernel}-{shape.c}-{shape.k}")
 def test_packed_weights_give_the_convolution(shape, family):
-    found = hopper_tactics(shape, most=40) if family == "hopper" else mma_tactics(shape, 80)
+    found = tactics_of(family, shape, 40, 80)
     x, weights = random_problem(shape)
     expected = convolution(shape, x, weights)
     forms = {(tactic.tile_n, tactic.depth, tactic.columns): tactic for tactic in found}
@@ -112,6 +127,62 @@ def test_packed_weights_give_the_convolution(shape, family):
     for tactic in forms.values():
         packed = pack_weights(shape, tactic, weights)
         np.testing.assert_array_equal(as_the_kernels_do(shape, tactic, x, packed), expected, tactic.name)
+
+
+def as_conv_simt_does(shape, tactic, x, packed):
+    """Sums (pixels, filters): pieces of 4 channels, of whichever tap; slices and blocks one after the other."""
+    columns, steps, pieces = tactic.tiles(shape)[1], tactic.steps(shape), tactic.depth // 16
+    places = swizzled(tactic.depth, tactic.tile_n)[::4] // 4
+    blocks = (
+        packed.view(np.float32).reshape(columns, steps, -1)[:, :, places].reshape(columns, steps, tactic.tile_n, -1, 4)
+    )
+    pixel = np.arange(shape.pixels)
+    image, row, column = pixel // (shape.oh * shape.ow), pixel // shape.ow % shape.oh, pixel % shape.ow
+    sums = np.zeros((shape.pixels, columns * tactic.tile_n))
+    for unit in range(steps):
+        for piece in range(pieces):
+            tap, channel = divmod((unit * pieces + piece) * 16, shape.channel_bytes)
+            y = row * shape.strides[0] - shape.pads[0] + tap // shape.kernel[1] * shape.dilations[0]
+            z = column * shape.strides[1] - shape.pads[1] + tap % shape.kernel[1] * shape.dilations[1]
+            inside = (tap < shape.taps) & (y >= 0) & (y < shape.h) & (z >= 0) & (z < shape.w)
+            four = x[image, y.clip(0, shape.h - 1), z.clip(0, shape.w - 1), channel // 4 : channel // 4 + 4]
+            filters = blocks[:, unit, :, piece].reshape(-1, 4).astype(np.float64)
+            sums += (four * inside[:, None]) @ filters.T
+    written = np.full((shape.pixels, shape.k), np.nan)
+    for begin in range(0, columns * tactic.tile_n, tactic.columns):
+        for quarter in range(4):
+            for held in range(8):
+                target = begin + held // 4 * 16 + quarter * 4 + held % 4
+                if target < shape.k:
+                    written[:, target] = sums[:, begin + 2 * quarter + held // 2 * 8 + held % 2]
+    return written
+
+
+@pytest.mark.parametrize("shape", SINGLES, ids=lambda shape: f"{shape.kernel}-{shape.c}-{shape.k}")
+def test_packed_float32_weights_give_the_convolution(shape):
+    x, weights = random_problem(shape)
+    expected = convolution(shape, x, weights)
+    forms = {(tactic.tile_n, tactic.depth): tactic for tactic in simt_tactics(shape, most=100)}
+    assert forms
+    for tactic in forms.values():
+        packed = pack_weights(shape, tactic, weights)
+        assert len(packed) == tactic.tiles(shape)[1] * tactic.tile_n * tactic.steps(shape) * tactic.depth
+        np.testing.assert_array_equal(as_conv_simt_does(shape, tactic, x, packed), expected, tactic.name)
+
+
+@pytest.mark.parametrize("pool", [False, True])
+@pytest.mark.parametrize("thread_m", [4, 8])
+def test_rows_of_a_float32_tile_are_each_pixel_once_and_a_threads_are_windows(thread_m, pool):
+    warp_m = 8 * thread_m
+    row = np.arange(2 * warp_m)  # pixel_of of conv_simt.cu
+    held = row % warp_m
+    pixel = row - held + (held // 32 * 8 + held % 8) * 4 + held // 8 % 4 if pool else row
+    np.testing.assert_array_equal(np.sort(pixel), row)
+    for thread in range(8):
+        windows = pixel[warp_m + thread :: 8].reshape(-1, 4)
+        if pool:
+            np.testing.assert_array_equal(windows, windows[:, :1] + np.arange(4))
+            assert not (windows[:, 0] % 4).any()
 
 
 @given(st.sampled_from([32, 64, 128, 256]), st.sampled_from([1, 2]), st.integers(1, 3))
@@ -183,6 +254,21 @@ def test_the_first_layers_weights_lie_as_its_threads_read_them(element):
             np.testing.assert_array_equal(row[tap], expected)
 
 
+@pytest.mark.parametrize("capability", [80, 86, 90, 120])
+@pytest.mark.parametrize("n", [1, 8])
+def test_yolov2s_convolutions_have_float32_tactics_that_fit(n, capability):
+    for side, c, k, kernel, pool in [(416, 4, 32, 3, True), *YOLOV2]:
+        shape = square(n, side, c, k, kernel, SINGLE, pool=pool)
+        found = simt_tactics(shape, capability)
+        assert found
+        for tactic in found:
+            assert tactic.shared_bytes + 8 * tactic.tile_n <= SHARED_BYTES[capability] * 1024
+            assert tactic.threads in (128, 256)
+            assert tactic.split == 1 or capability >= 90
+            assert not shape.pool or tactic.thread_m % 4 == 0
+            assert Tactic.parse("simt", tactic.name) == tactic
+
+
 @pytest.mark.parametrize("x_type", [HALF, INT8])
 @pytest.mark.parametrize("n", [1, 8, 32])
 def test_yolov2s_convolutions_have_tactics_that_fit(x_type, n):
@@ -202,7 +288,9 @@ def test_yolov2s_convolutions_have_tactics_that_fit(x_type, n):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"x_type": DType.FLOAT32}, "float32"),
+        ({"x_type": DType.UINT8}, "uint8"),
+        ({"planes": 3}, "3 planes of float16"),
+        ({"x_type": SINGLE, "planes": 3}, "3 planes of float32"),
         ({"c": 12}, "16 bytes"),
         ({"slope": 1.5}, "slopes"),
         ({"pool": True, "oh": 5}, "odd size"),
@@ -214,8 +302,14 @@ def test_yolov2s_convolutions_have_tactics_that_fit(x_type, n):
 def test_what_the_kernels_cannot_compute_has_no_tactics(change, reason):
     shape = dataclasses.replace(square(1, 8, 16, 16, 3, HALF), **change)
     assert reason in shape.problem()
-    assert hopper_tactics(shape) == mma_tactics(shape, 90) == []
+    assert hopper_tactics(shape) == mma_tactics(shape, 90) == simt_tactics(shape) == []
     assert mma_tactics(square(1, 8, 16, 16, 3, HALF), 75) == []
+
+
+def test_float32_and_the_others_are_different_families():
+    single, half = square(1, 8, 16, 16, 3, SINGLE), square(1, 8, 16, 16, 3, HALF)
+    assert hopper_tactics(single) == mma_tactics(single, 90) == simt_tactics(half) == simt_tactics(single, 75) == []
+    assert simt_tactics(square(1, 16, 16, 16, 13, SINGLE)) == []
 
 
 def test_first_layers_and_pools_say_what_they_cannot_do():
@@ -261,14 +355,15 @@ def test_the_matrix_instruction_names_each_register_once():
 
 
 @pytest.mark.skipif(not available(), reason="nvcc is not installed")
-@pytest.mark.parametrize("x_type", [HALF, INT8])
-@pytest.mark.parametrize("family", ["hopper", "mma"])
+@pytest.mark.parametrize(
+    ("family", "x_type"), [("hopper", HALF), ("hopper", INT8), ("mma", HALF), ("mma", INT8), ("simt", SINGLE)]
+)
 def test_kernels_compile(family, x_type, tmp_path, monkeypatch):
     monkeypatch.setitem(
         compile_cubin.__globals__, "cached_file", lambda parts, suffix, make: make(tmp_path / "k") or tmp_path / "k"
     )
     shape = square(1, 16, 64, 64, 3, x_type, pool=True)
-    tactic = (hopper_tactics(shape) if family == "hopper" else mma_tactics(shape))[0]
+    tactic = tactics_of(family, shape, capability=80)[0]
     more = {} if family == "hopper" else {"DEPENDENT": 0}
     architecture = "90a" if family == "hopper" else "80"
     cubin = compile_cubin(f"conv_{family}.cu", {**tactic.definitions(shape), **more}, architecture)

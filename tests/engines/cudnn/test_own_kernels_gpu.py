@@ -15,7 +15,7 @@ from pytrtplugins.engines.cudnn.kernels.pool import PoolKernel, PoolShape
 from pytrtplugins.engines.cudnn.kernels.tactics import hopper_tactics, mma_tactics
 from pytrtplugins.layers import Reorg
 from pytrtplugins.tensor import DType
-from tests.engines.cudnn.test_own_kernels import HALF, INT8, ODD, convolution, square
+from tests.engines.cudnn.test_own_kernels import HALF, INT8, ODD, SINGLE, SINGLES, convolution, square, tactics_of
 
 pytestmark = pytest.mark.gpu
 SHAPES = [
@@ -29,6 +29,17 @@ SHAPES = [
     dataclasses.replace(square(2, 12, 96, 33, 1, INT8), y_type=DType.FLOAT32),
     dataclasses.replace(square(2, 13, 96, 33, 1, HALF, linear=True), y_type=DType.FLOAT32),
     dataclasses.replace(square(2, 16, 64, 40, 3, INT8, linear=True, pool=True, slope=0.1), y_type=DType.FLOAT32),
+]
+SHAPES_OF_SINGLES = [
+    *SINGLES,
+    square(2, 13, 64, 96, 3, SINGLE, slope=0.1),
+    square(1, 13, 1024, 128, 3, SINGLE, slope=0.1),
+    square(1, 26, 32, 64, 3, SINGLE, pool=True, slope=0.1),
+    square(2, 24, 256, 128, 3, SINGLE, pool=True, slope=0.1),
+    dataclasses.replace(square(3, 14, 48, 40, 3, SINGLE, reorg=2), y_pitch=176),
+    square(1, 20, 64, 64, 3, SINGLE, slope=0.0, residual_type=SINGLE, residual_pitch=64),
+    square(2, 13, 96, 33, 1, SINGLE, linear=True),
+    square(2, 16, 64, 40, 3, SINGLE, linear=True, pool=True, slope=0.1),
 ]
 
 
@@ -85,8 +96,15 @@ def problem(shape):
     return x, weights, scale, bias, residual, y
 
 
-@pytest.mark.parametrize("family", ["hopper", "mma"])
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{shape.x_type}-{shape.c}-{shape.k}-{shape.kernel}")
+FAMILIES = [(family, shape) for family in ("hopper", "mma") for shape in SHAPES]
+FAMILIES += [("simt", shape) for shape in SHAPES_OF_SINGLES]
+
+
+@pytest.mark.parametrize(
+    ("family", "shape"),
+    FAMILIES,
+    ids=lambda value: value if isinstance(value, str) else f"{value.c}-{value.k}-{value.kernel}",
+)
 def test_a_convolution_is_the_definitions_and_nothing_else_is_written(gpu, shape, family):
     cupy, capability = gpu
     if family == "hopper" and capability != 90:
@@ -96,7 +114,7 @@ def test_a_convolution_is_the_definitions_and_nothing_else_is_written(gpu, shape
     on_gpu[..., : shape.c] = x
     arrays = {"x": cupy.asarray(on_gpu), "residual": None if residual is None else cupy.asarray(residual)}
     stream = cupy.cuda.Stream(non_blocking=True)
-    tactics = hopper_tactics(shape, most=4) if family == "hopper" else mma_tactics(shape, capability, 2)
+    tactics = tactics_of(family, shape, {"hopper": 4, "mma": 2, "simt": 6}[family], capability)
     assert tactics
     for tactic in tactics:
         packed = cupy.asarray(pack_weights(shape, tactic, weights))
@@ -139,6 +157,44 @@ def test_sums_of_codes_are_the_integers(gpu, family, side, c, kernel):
         at = Addresses(on_gpu.data.ptr, packed.data.ptr, factors.data.ptr, offsets.data.ptr, y.data.ptr)
         ConvKernel(shape, tactic, capability).launch(at, stream.ptr)
         np.testing.assert_array_equal(y.get().astype(np.int64), expected, tactic.name)
+
+
+@pytest.mark.parametrize("pool", [True, False])
+def test_a_float32_convolution_takes_the_image_as_it_is(gpu, pool):
+    cupy, capability = gpu
+    shape = dataclasses.replace(square(2, 22, 4, 32, 3, SINGLE, pool=pool, slope=0.1, planes=3), x_pitch=1)
+    x, weights, scale, bias, _, _ = problem(dataclasses.replace(shape, pool=False))
+    x[..., 3], weights = 0, np.ascontiguousarray(weights[:, :3])
+    y = convolution(dataclasses.replace(shape, c=3), x[..., :3].astype(np.float64), weights)
+    y = (y * scale + bias).reshape(2, 22, 22, 32)
+    expected = np.maximum(y, y * 0.1)
+    expected = pooled(expected) if pool else expected
+    image = cupy.asarray(np.ascontiguousarray(x[..., :3].transpose(0, 3, 1, 2)))
+    for tactic in tactics_of("simt", shape, 6, capability):
+        given = [cupy.asarray(pack_weights(shape, tactic, weights))]
+        given += [cupy.asarray(pack_filters(values, tactic, shape, 1.0)) for values in (scale, bias)]
+        found = cupy.full(expected.shape, 77, np.float32)
+        stream = cupy.cuda.get_current_stream()
+        at = Addresses(image.data.ptr, *(array.data.ptr for array in given), found.data.ptr)
+        ConvKernel(shape, tactic, capability).launch(at, stream.ptr)
+        assert agrees(found.get(), expected, SINGLE), tactic.name
+
+
+def test_float32_sums_are_the_same_every_time(gpu):
+    cupy, capability = gpu
+    shape = square(1, 13, 512, 64, 3, SINGLE)
+    x, weights, scale, bias, _, _ = problem(shape)
+    for tactic in tactics_of("simt", shape, 4, capability):
+        given = [cupy.asarray(x), cupy.asarray(pack_weights(shape, tactic, weights))]
+        given += [cupy.asarray(pack_filters(values, tactic, shape, 1.0)) for values in (scale, bias)]
+        found = []
+        for _ in range(3):
+            y = cupy.empty((13 * 13, 64), np.float32)
+            at = Addresses(*(array.data.ptr for array in given), y.data.ptr)
+            ConvKernel(shape, tactic, capability).launch(at, cupy.cuda.get_current_stream().ptr)
+            found.append(y.get())
+        np.testing.assert_array_equal(found[1], found[0])
+        np.testing.assert_array_equal(found[2], found[0])
 
 
 @pytest.mark.parametrize("pool", [True, False])

@@ -60,7 +60,7 @@ def test_a_residual_comes_with_its_own_type_distance_and_activation():
 @pytest.mark.parametrize(
     "changes",
     [
-        {"kind": SINGLE},
+        {"kind": SINGLE},  # may be rounded to TF32
         {"groups": 2},
         {"activation": "logistic"},
         {"activation": "clip", "bounds": (0.0, 6.0)},
@@ -69,9 +69,25 @@ def test_a_residual_comes_with_its_own_type_distance_and_activation():
     ],
 )
 def test_what_the_kernels_cannot_compute_gets_no_tactics(changes):
-    for family in ("hopper", "mma"):
+    for family in ("hopper", "mma", "simt"):
         provider = OwnProvider(SimpleNamespace(capability=90), family)
         assert provider.tactics(problem(**changes)) == []
+
+
+@pytest.mark.parametrize("capability", [80, 89, 90, 120])
+def test_true_float32_has_a_family_of_its_own(capability):
+    device = SimpleNamespace(capability=capability)
+    assert OwnProvider(device, "simt").tactics(problem(SINGLE, channels=3, tensor_cores=False))
+    assert OwnProvider(device, "mma").tactics(problem(SINGLE, tensor_cores=False)) == []
+
+
+def test_a_float32_image_is_read_as_it_is():
+    taken = first(SINGLE, tensor_cores=False)
+    shape = conv_shape(taken)
+    assert (shape.c, shape.x_pitch, shape.planes, shape.pool, shape.problem()) == (4, 1, 3, True, "")
+    assert OwnProvider(SimpleNamespace(capability=80), "simt").tactics(taken)
+    for image in (first(HALF), first(SINGLE), first(SINGLE, channels=5, tensor_cores=False)):
+        assert conv_shape(image) is None
 
 
 @pytest.mark.parametrize(("family", "capability"), [("hopper", 80), ("hopper", 100), ("mma", 75)])

@@ -6,8 +6,8 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 enum Kind { NONE = -1, FLOAT = 0, HALF = 1, INT8 = 2 };
 
-constexpr int ELEMENT_BYTES = ELEMENT == HALF ? 2 : 1;
-constexpr int OUT_BYTES = OUT == FLOAT ? 4 : OUT == HALF ? 2 : 1;
+__device__ constexpr int bytes_of(int kind) { return kind == FLOAT ? 4 : kind == HALF ? 2 : 1; }
+constexpr int ELEMENT_BYTES = bytes_of(ELEMENT), OUT_BYTES = bytes_of(OUT);
 template <int KIND> struct SumOf { typedef float type; };
 template <> struct SumOf<INT8> { typedef int type; };
 typedef typename SumOf<ELEMENT>::type Sum;
@@ -21,7 +21,8 @@ struct ConvArgs {
     char* y;
     int h, w, channel_bytes, x_pitch;  // pitches count bytes
     int oh, ow, pixels;                // of y before pool and reorg
-    int kernel_w, units, chunks;       // units = taps * chunks; a chunk is DEPTH bytes of channels
+    int kernel_h, kernel_w;
+    int units, chunks;                 // units = taps * chunks, a chunk is DEPTH bytes of channels; see conv_simt.cu for float
     int stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
     int filters, y_pitch, residual_pitch;
     int tiles_n, patches_h, patches_w;
@@ -32,6 +33,15 @@ struct ConvArgs {
 // Programmatic dependent launch: the next kernel may start early, and waits before it touches what others wrote.
 __device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 __device__ __forceinline__ void wait_for_inputs() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
+// 16 bytes to shared memory, of zeros where there is nothing.
+__device__ __forceinline__ void copy_piece(u32 to, const char* from, bool inside) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0) : "memory");
+}
+// All blocks of a cluster have come here.
+__device__ __forceinline__ void cluster_sync() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
 
 __device__ __forceinline__ u32 shared_address(const void* p) { return static_cast<u32>(__cvta_generic_to_shared(p)); }
 

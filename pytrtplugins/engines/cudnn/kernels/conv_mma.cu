@@ -9,9 +9,6 @@ constexpr int A_BYTES = TILE_M * DEPTH, STAGE_BYTES = A_BYTES + TILE_N * DEPTH, 
 constexpr int ROW_STEP = THREADS / PIECES, ROWS = TILE_M / ROW_STEP, FILTER_PIECES = TILE_N * PIECES / THREADS;
 static_assert(TILE_M % ROW_STEP == 0 && TILE_N * PIECES % THREADS == 0, "threads share a stage evenly");
 
-__device__ __forceinline__ void copy_piece(u32 to, const char* from, bool inside) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0) : "memory");
-}
 __device__ __forceinline__ void load_matrices(u32 (&r)[4], u32 address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])

@@ -17,7 +17,7 @@ __all__ = ["Addresses", "ConvArgs", "ConvKernel", "conv_arguments", "conv_cubin"
 
 _POINTERS = ("x", "weights", "scale", "bias", "residual", "y")
 _INTS = (
-    *("h", "w", "channel_bytes", "x_pitch", "oh", "ow", "pixels", "kernel_w", "units", "chunks"),
+    *("h", "w", "channel_bytes", "x_pitch", "oh", "ow", "pixels", "kernel_h", "kernel_w", "units", "chunks"),
     *("stride_h", "stride_w", "pad_h", "pad_w", "dilation_h", "dilation_w", "filters", "y_pitch", "residual_pitch"),
     *("tiles_n", "patches_h", "patches_w", "vector"),
 )
@@ -62,7 +62,7 @@ def conv_arguments(shape: ConvShape, tactic: Tactic, at: Addresses, residual_sca
     return ConvArgs(
         at.x, at.weights, at.scale, at.bias, at.residual, at.y,
         shape.h, shape.w, shape.channel_bytes, shape.x_pitch * shape.x_type.itemsize,
-        shape.oh, shape.ow, shape.pixels, shape.kernel[1], shape.taps * chunks, chunks,
+        shape.oh, shape.ow, shape.pixels, *shape.kernel, tactic.steps(shape), chunks,
         *shape.strides, *shape.pads, *shape.dilations, shape.k, shape.y_pitch * size, residual,
         tactic.tiles(shape)[1], -(-shape.oh // (tactic.tile_m // 8)), -(-shape.ow // 8),
         int(not (shape.reorg or shape.linear) and shape.y_pitch * size % 16 == 0 and at.y % 16 == 0),
@@ -158,7 +158,7 @@ def _definitions(shape: ConvShape, tactic: Tactic) -> tuple[tuple[str, int], ...
 def _cubin(family: str, definitions: tuple[tuple[str, int], ...], capability: int) -> bytes:
     architecture = "90a" if family == "hopper" else str(capability)
     constants = dict(definitions)
-    if family == "mma":
+    if family != "hopper":
         constants["DEPENDENT"] = int(capability >= 90)
     return compile_cubin(f"conv_{family}.cu", constants, architecture)
 

@@ -45,18 +45,21 @@ def swizzled(depth: int, rows: int) -> npt.NDArray[np.int64]:
 def pack_weights(shape: ConvShape, tactic: Tactic, weights: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     """Weights (K, C, R, S) → bytes: [tile of filters][tap][chunk of channels][filter][byte], padded with zeros.
 
+    A tactic that merges taps has chunks of all taps and their channels.
+
     Args:
         shape: The problem.
         tactic: The sizes.
         weights: float32 values, or int8 codes.
     """
     kind, (tiles, chunks) = shape.x_type.numpy, (tactic.tiles(shape)[1], tactic.chunks(shape))
-    per_chunk = tactic.depth // kind.itemsize
+    per_chunk, merged, taps = tactic.depth // kind.itemsize, tactic.merged(shape), shape.taps // tactic.merged(shape)
     k, c = weights.shape[:2]
-    padded = np.zeros((tiles * tactic.tile_n, shape.taps, chunks * per_chunk), kind)
-    padded[:k, :, :c] = weights.astype(kind, copy=False).reshape(k, c, shape.taps).transpose(0, 2, 1)
+    padded = np.zeros((tiles * tactic.tile_n, taps, chunks * per_chunk), kind)
+    filled = padded[:, :, : merged * shape.c].reshape(-1, taps, merged, shape.c)
+    filled[:k, :, :, :c] = weights.astype(kind, copy=False).reshape(k, c, taps, merged).transpose(0, 2, 3, 1)
     ordered = padded[filter_order(tactic.columns, kind.itemsize, len(padded))].view("V16")  # 16 bytes at a time: fast
-    blocks = ordered.reshape(tiles, tactic.tile_n, shape.taps, chunks, -1).transpose(0, 2, 3, 1, 4)
+    blocks = ordered.reshape(tiles, tactic.tile_n, taps, chunks, -1).transpose(0, 2, 3, 1, 4)
     flat = np.ascontiguousarray(blocks).reshape(-1, tactic.tile_n * tactic.depth // 16)
     places = swizzled(tactic.depth, tactic.tile_n)[::16] // 16  # an exchange: its own inverse
     return np.take(flat, places, axis=1).view(np.uint8).reshape(-1)

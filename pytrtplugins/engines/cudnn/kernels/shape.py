@@ -17,14 +17,14 @@ class ConvShape:
     """One convolution: y = activation(scale * sum + bias), with a residual, a 2x2 pool or darknet's reorg behind it.
 
     Tensors are NHWC; a pitch is the distance between pixels in values, so that a tensor may be a run of channels of a
-    larger one. Sums are exact in int32 for int8, and float32 for float16.
+    larger one. Sums are exact in int32 for int8, and float32 for floats.
 
     Attributes:
         n: Images.
         h: Rows of x.
         w: Columns of x.
         c: Channels of x.
-        x_pitch: Values between pixels of x; with its type a multiple of 16 bytes.
+        x_pitch: Values between pixels of x; with its type a multiple of 16 bytes, but 1 where there are planes.
         k: Filters that are written.
         oh: Rows of y, before pool and reorg.
         ow: Columns of y, before pool and reorg.
@@ -33,7 +33,7 @@ class ConvShape:
         strides: Down and across.
         pads: Above and left; what is missing below and at the right follows from ``oh`` and ``ow``.
         dilations: Down and across.
-        x_type: float16 or int8.
+        x_type: float32, float16 or int8.
         y_type: float32, float16 or int8.
         slope: max(v, slope * v) is the activation: 1 linear, 0 relu, 0.1 darknet's leaky.
         residual_type: Type of what is added after the activation; None: nothing is.
@@ -42,6 +42,7 @@ class ConvShape:
         pool: Whether the largest of each 2x2 pixels is written; scales must be positive.
         reorg: Stride of darknet's reorg on the way to memory; 0: none.
         linear: y is [n][k][row][column] without gaps, not NHWC.
+        planes: Channels of x, at most 4, where it is [n][channel][row][column]; ``c`` is 4 then. 0: NHWC. float32 only.
     """
 
     n: int
@@ -66,6 +67,7 @@ class ConvShape:
     pool: bool = False
     reorg: int = 0
     linear: bool = False
+    planes: int = 0
 
     @property
     def pixels(self) -> int:
@@ -89,9 +91,11 @@ class ConvShape:
 
     def problem(self) -> str:
         """Why our kernels cannot compute it; empty when they can."""
-        if self.x_type not in (DType.FLOAT16, DType.INT8) or self.y_type not in KIND:
+        if self.x_type not in KIND or self.y_type not in KIND:
             return f"{self.x_type} to {self.y_type}"
-        if self.x_pitch * self.x_type.itemsize % 16 or self.channel_bytes % 16:
+        if self.planes and (self.x_type is not DType.FLOAT32 or (self.c, self.x_pitch) != (4, 1) or self.planes > 4):
+            return f"{self.planes} planes of {self.x_type}"
+        if (self.x_pitch * self.x_type.itemsize % 16 and not self.planes) or self.channel_bytes % 16:
             return "channels that do not fill 16 bytes"
         if not (0 <= self.slope <= 1 and 0 <= self.residual_slope <= 1):
             return "slopes outside of 0 to 1"

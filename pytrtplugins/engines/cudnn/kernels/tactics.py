@@ -6,9 +6,10 @@ import itertools
 import re
 from dataclasses import dataclass, replace
 
+from ....tensor import DType
 from .shape import KIND, ConvShape
 
-__all__ = ["SHARED_BYTES", "Tactic", "hopper_tactics", "mma_tactics"]
+__all__ = ["SHARED_BYTES", "Tactic", "hopper_tactics", "mma_tactics", "simt_tactics"]
 
 SHARED_BYTES = {80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}
 """KiB of shared memory that a block may have, by compute capability; 99 where not listed."""
@@ -20,11 +21,11 @@ class Tactic:
     """One set of sizes.
 
     Attributes:
-        family: ``"hopper"`` or ``"mma"``.
+        family: ``"hopper"``, ``"mma"`` or ``"simt"``.
         tile_m: Pixels of a tile.
         tile_n: Filters of a tile.
         depth: Bytes of channels in a unit: 32, 64 or 128.
-        units: Units in a stage.
+        units: Units in a stage; for ``"simt"`` the groups of warps that share out a unit's pieces.
         stages: Stages of the ring.
         split: Blocks that share a tile's sum, each a part of K.
         patch: Whether a tile's pixels are a patch of 8 columns rather than successive ones.
@@ -65,16 +66,29 @@ class Tactic:
     @property
     def columns(self) -> int:
         """Filters that one warp, or one group of four, computes: weights are permuted within them."""
+        if self.family == "simt":
+            return 4 * _THREAD_N
         return self.tile_n if self.family == "hopper" else self.tile_n // self.warps[1]
+
+    @property
+    def thread_m(self) -> int:
+        """Pixels that a thread multiplies; ``"simt"`` only."""
+        return self.tile_m // 8 if self.tile_m < 128 else 8
 
     @property
     def threads(self) -> int:
         """Threads of a block."""
+        if self.family == "simt":
+            return self.tile_m // self.thread_m * self.tile_n // _THREAD_N * self.units
         return self.tile_m * 2 + 32 if self.family == "hopper" else self.warps[0] * self.warps[1] * 32
 
     @property
     def shared_bytes(self) -> int:
-        """Dynamic shared memory: the ring, or what a cluster exchanges after it; 1 KiB to align it."""
+        """Dynamic shared memory: the ring, or what is exchanged after it; 1 KiB to align it."""
+        if self.family == "simt":
+            step = self.threads * 16 // self.depth  # rows that are copied at a time
+            ring = self.stages * (-(-self.tile_m // step) * step + self.tile_n) * self.depth
+            return max(ring, self.tile_m * self.tile_n * 4 * self.units if self.split * self.units > 1 else 0)
         ring = self.stages * self.units * (self.tile_m + self.tile_n) * self.depth
         exchange = self.tile_m * self.tile_n * 4 if self.split > 1 else 0
         return max(ring, exchange) + 1024
@@ -87,8 +101,16 @@ class Tactic:
         return rows, -(-shape.k // self.tile_n)
 
     def chunks(self, shape: ConvShape) -> int:
-        """Units of a tap."""
-        return -(-shape.channel_bytes // self.depth)
+        """Units of a tap; ``"simt"`` counts all taps as one."""
+        return -(-shape.channel_bytes * self.merged(shape) // self.depth)
+
+    def merged(self, shape: ConvShape) -> int:
+        """Taps whose channels follow each other without gaps."""
+        return shape.taps if self.family == "simt" else 1
+
+    def steps(self, shape: ConvShape) -> int:
+        """Units of the whole sum."""
+        return shape.taps // self.merged(shape) * self.chunks(shape)
 
     def definitions(self, shape: ConvShape) -> dict[str, int]:
         """What the kernel is compiled with."""
@@ -107,6 +129,9 @@ class Tactic:
         }
         if self.family == "mma":
             return {**common, "WARPS_M": self.warps[0], "WARPS_N": self.warps[1]}
+        if self.family == "simt":
+            sizes = {"THREAD_M": self.thread_m, "THREAD_N": _THREAD_N, "SLICES": self.units, "SPLIT": self.split}
+            return {**common, **sizes, "MIN_BLOCKS": self.resident, "PLANES": shape.planes}
         pairs = self.shared_bytes + 8 * self.tile_n <= 113 * 1024 and self.tile_m <= 128 and self.tile_n <= 128
         return {
             **common,
@@ -115,6 +140,11 @@ class Tactic:
             "SPLIT": self.split,
             "MIN_BLOCKS": 2 if pairs else 1,
         }
+
+    @property
+    def resident(self) -> int:
+        """Blocks that a multiprocessor's registers are meant for; ``"simt"`` only."""
+        return (512 if self.thread_m <= 8 else 384) // self.threads
 
 
 def _depths(shape: ConvShape) -> list[int]:
@@ -139,7 +169,8 @@ def hopper_tactics(shape: ConvShape, multiprocessors: int = 132, most: int = 24)
         multiprocessors: Of the GPU.
         most: How many at most.
     """
-    if shape.problem() or (shape.pool and shape.strides != (1, 1)) or max(*shape.pads, *shape.dilations) > 64:
+    unfit = shape.problem() or (shape.pool and shape.strides != (1, 1)) or max(*shape.pads, *shape.dilations) > 64
+    if unfit or shape.x_type is DType.FLOAT32:
         return []
     found = []
     for depth, patch, tile_m, tile_n in itertools.product(
@@ -198,7 +229,8 @@ def mma_tactics(shape: ConvShape, capability: int = 80, most: int = 12) -> list[
         capability: Compute capability, 86 for 8.6.
         most: How many at most.
     """
-    if shape.problem() or capability < 80 or (shape.pool and shape.strides != (1, 1)):
+    unfit = shape.problem() or capability < 80 or (shape.pool and shape.strides != (1, 1))
+    if unfit or shape.x_type is DType.FLOAT32:
         return []
     room = SHARED_BYTES.get(capability, 99) * 1024
     found = []
@@ -222,3 +254,54 @@ def _mma_cost(tactic: Tactic, shape: ConvShape) -> float:
     waves = -(-tiles_m * tiles_n // 160)
     work = tactic.tile_m * tactic.tile_n / 60.0 + tactic.tile_m + tactic.tile_n
     return waves * work * (1.0 + 0.4 / tactic.stages) * (1.0 if tactic.depth == 128 else 1.1)
+
+
+def simt_tactics(shape: ConvShape, capability: int = 90, multiprocessors: int = 132, most: int = 12) -> list[Tactic]:
+    """Tactics of ``conv_simt.cu`` for a problem, the most promising first.
+
+    Args:
+        shape: The problem.
+        capability: Compute capability, 86 for 8.6; clusters, which split K, begin with 90.
+        multiprocessors: Of the GPU.
+        most: How many at most.
+    """
+    large = max(shape.kernel) > _MOST_TAPS or shape.n * shape.h * shape.w * max(shape.x_pitch, shape.planes) >= 2**30
+    if shape.problem() or shape.x_type is not DType.FLOAT32 or capability < 80 or large:
+        return []
+    room = SHARED_BYTES.get(capability, 99) * 1024
+    found = []
+    depth = 64 if shape.taps * shape.channel_bytes >= 512 else 32
+    for (tile_m, tile_n, slices), split in itertools.product(
+        _SIMT_TILES, (1, 2, 3, 4, 6, 8) if capability >= 90 else (1,)
+    ):
+        sizes = Tactic("simt", tile_m, tile_n, depth, slices, 2, split)
+        steps = sizes.steps(shape)
+        uneven = slices * 16 > depth or (shape.pool and sizes.thread_m % 4)
+        if uneven or (tile_n > 32 and tile_n >= 2 * shape.k) or (split > 1 and steps < 8 * split):
+            continue
+        rings = [replace(sizes, stages=stages) for stages in (2, 3, 4) if stages <= max(2, steps)]
+        found += [ring for ring in rings if ring.shared_bytes + 8 * tile_n + 1024 <= room][-1:]
+    found.sort(key=lambda tactic: _simt_cost(tactic, shape, multiprocessors))
+    return found[:most]
+
+
+_THREAD_N, _MOST_TAPS = 8, 12
+"""Filters that a thread multiplies; the largest side of filters whose taps' bits ``conv_simt.cu`` has room for."""
+_SIMT_TILES = [
+    *[(128, 128, 1), (128, 64, 1), (128, 64, 2), (64, 128, 1), (64, 64, 2), (64, 64, 4), (64, 32, 4), (128, 32, 2)],
+    *[(256, 32, 1), (88, 128, 1), (88, 64, 2), (88, 32, 4), (32, 128, 1), (32, 64, 2), (32, 32, 4)],
+]
+"""Pixels, filters, and groups of warps that share K."""
+
+
+def _simt_cost(tactic: Tactic, shape: ConvShape, multiprocessors: int) -> float:
+    """A rough model of the time: a multiprocessor's multiply-adds and how many warps hide their waits, or what is fetched."""
+    rows, columns = tactic.tiles(shape)
+    blocks, units = rows * columns * tactic.split, -(-tactic.steps(shape) // tactic.split)
+    each = -(-blocks // multiprocessors)
+    warps = min(each, tactic.resident) * tactic.threads // 32
+    share = {4: 0.65, 8: 0.8, 11: 0.8}[tactic.thread_m] * warps / (warps + 3.0)
+    work = units * tactic.depth / 4 * tactic.tile_m * tactic.tile_n / 128 / share
+    finish = tactic.tile_m * tactic.tile_n * (1.0 if tactic.split * tactic.units > 1 else 0.3)
+    fetched = blocks * units * (tactic.tile_m + tactic.tile_n) * tactic.depth / 2048.0
+    return max(each * (work + finish), fetched) + 2000.0 * -(-each // tactic.resident)
