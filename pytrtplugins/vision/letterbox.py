@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -54,13 +55,21 @@ class Placement:
         Returns:
             (B, 4) x1, y1, x2, y2 in pixels of the photo, clipped to it.
         """
-        size, scale = np.array(self.size, np.float64), np.array(self.scale)
+        size, scale, offset, most = self._way_back
         values = np.asarray(boxes, np.float64).reshape(-1, 4)
-        centre = (values[:, :2] * size - self.offset) / scale
+        centre = (values[:, :2] * size - offset) / scale
         half = values[:, 2:] * size / scale / 2
-        corners = np.stack([centre - half, centre + half], 1)
-        clipped: npt.NDArray[np.float64] = np.clip(corners, 0, np.array(self.original_size, np.float64))
-        return clipped.reshape(-1, 4)
+        corners: npt.NDArray[np.float64] = np.concatenate([centre - half, centre + half], 1)
+        np.maximum(corners, 0, out=corners)
+        np.minimum(corners, most, out=corners)
+        return corners
+
+    @functools.cached_property
+    def _way_back(self) -> tuple[npt.NDArray[np.float64], ...]:
+        """Size of the input, scale and offset as arrays, and the largest corner."""
+        return tuple(
+            np.array(pair, np.float64) for pair in (self.size, self.scale, self.offset, 2 * self.original_size)
+        )
 
 
 @dataclass(frozen=True, eq=False)
