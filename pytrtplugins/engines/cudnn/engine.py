@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CudnnEngine"]
 
-_FORMAT = 2
+_FORMAT, _DEVICE = 2, "device"
 
 
 class CudnnEngine(Engine):
@@ -144,15 +144,15 @@ class CudnnEngine(Engine):
         return SavedPlan(model, graph, self.selector.choices, self.selector.packed()).to_bytes(_facts(self.device))
 
     def requirements(self) -> dict[str, Any]:
-        """The GPU's model, the driver's major version, the format of what this engine saves, and its kernels."""
-        return _requirements(self.device)
+        """Which GPU, its model, the driver's major version, the format of what this engine saves, and its kernels."""
+        return {_DEVICE: f"cuda:{self.device.number}", **_requirements(self.device)}
 
     @classmethod
     def check_requirements(cls, requirements: Mapping[str, Any]) -> str:
         """Why an engine with these requirements cannot be loaded here; empty when it can."""
         wrong = [
             f"{name}: built for {requirements.get(name)!r}, here is {value!r}"
-            for name, value in _requirements(CudaDevice()).items()
+            for name, value in _requirements(CudaDevice(_device_number(requirements.get(_DEVICE)))).items()
             if requirements.get(name) != value
         ]
         return "; ".join(wrong)

@@ -37,13 +37,13 @@ class Modules:
 
 
 class Device(HostDevice):
-    """A GPU that is none."""
+    """One of two GPUs that are none, of different models."""
 
     xp = Modules()
-    model, capability, driver, multiprocessors, cache = "NVIDIA Test", 90, 13000, 132, 1 << 20
+    capability, driver, multiprocessors, cache = 90, 13000, 132, 1 << 20
 
     def __init__(self, number=0):
-        self.number = number
+        self.number, self.model = number, ("NVIDIA Test", "NVIDIA Other")[number]
 
     def explaining_memory(self, size=None):
         return nullcontext()
@@ -123,6 +123,16 @@ def test_a_form_that_the_file_lacks_is_packed_from_the_model(built, tmp_path):
     facts = {name: value for name, value in file.metadata.items() if name != "format" and "sha256" not in name}
     write_engine_file(tmp_path / "net.engine", facts, file.model().SerializeToString(deterministic=True), nothing)
     assert same(run(ptp.load_engine(tmp_path / "net.engine"), 2), run(engine, 2))
+
+
+def test_a_file_of_the_second_gpu_is_held_against_that_one(machine, tmp_path):
+    net = Net()
+    model, path = net.model(net.conv("data", "a", channels=24)), tmp_path / "second.engine"
+    engine = ptp.build(model, engine="cudnn", device="cuda:1", settings=SETTINGS, progress=False)
+    engine.save(path)
+    loaded = ptp.load_engine(path)
+    assert (loaded.device.number, loaded.device.model) == (1, "NVIDIA Other")
+    assert same(run(loaded, 1), run(engine, 1))
 
 
 def test_a_loaded_engine_is_saved_as_it_was(built, tmp_path):
