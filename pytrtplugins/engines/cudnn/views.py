@@ -22,6 +22,7 @@ class ChannelViews:
         results: The network's outputs, which stay tensors of their own.
         in_place: Whether producers write into a concat's memory; else all its parts are copied.
         parents: Tensor → what it is part of, and the first of its channels there.
+        joined: Tensors that nothing but their parts is written to.
     """
 
     formats: dict[str, Format]
@@ -29,6 +30,7 @@ class ChannelViews:
     results: Collection[str]
     in_place: bool = True
     parents: dict[str, tuple[str, int]] = field(default_factory=dict)
+    joined: set[str] = field(default_factory=set)
 
     @property
     def names(self) -> set[str]:
@@ -78,7 +80,10 @@ class ChannelViews:
                 self.formats[target] = place
                 self.parents[target] = whole, first
                 self.steps.append(Step("reformat", f"{name}.{index}", "Concat", {"part": True}, (part,), (target,)))
-        if whole not in self.parents and form.pitch > firsts[-1]:
+        storage = self._root(whole)[0]
+        if self.formats[storage].dims[1] % form.vector == 0:
+            self.joined.add(storage)
+        else:
             self.steps.append(Step("zero", f"{name}.padding", "Concat", {"from": firsts[-1]}, (), (whole,)))
 
     # -- inside ----------------------------------------------------------------------------------------------------------
@@ -163,6 +168,5 @@ class ChannelViews:
             and own.dtype == form.dtype
             and not family & set(self.results)
             and not any(step.kind == "plugin" and family & set(step.inputs) for step in self.steps)
-            and writer is not None
-            and writer.kind in ("conv", "pool")
+            and (name in self.joined or (writer is not None and writer.kind in ("conv", "pool")))
         )

@@ -33,3 +33,13 @@ def stacked():
     three = net.conv(two, "three", 8, kernel=3)
     four = net.conv(three, "four", 8, kernel=3)
     return joined(net, [four, three, two, one], 40)
+
+
+def dense():
+    """A dense block: each layer reads all before it, joined."""
+    net = Net(channels=8)
+    x = net.conv("data", "first", 16, kernel=1)
+    for index in range(3):
+        new = net.conv(x, f"new{index}", 8, kernel=3)
+        x = net.add("Concat", [new, x] if index == 1 else [x, new], f"joined{index}", net.channels[x] + 8, axis=1)
+    return net.model(net.conv(x, "last", 8, kernel=1))

@@ -12,7 +12,7 @@ from pytrtplugins.engines.cudnn.fuse import DOMAIN
 from pytrtplugins.engines.cudnn.lower import lower
 from pytrtplugins.passes import prepare
 from pytrtplugins.tensor import DType
-from tests.engines.cudnn.branches import inception, joined, partial, stacked
+from tests.engines.cudnn.branches import dense, inception, joined, partial, stacked
 from tests.engines.cudnn.host import run_on_host, run_shuffled
 from tests.passes.nets import Net, Swap
 
@@ -145,6 +145,16 @@ def test_a_split_of_the_model_shares_memory_with_a_concat_too(float_type):
     assert not copies(plan)
     assert plan.tensors["whole_leaky"].storage == "joined.wide"
     assert plan.tensors["joined"].format.pitch == 48
+
+
+@TYPES
+def test_a_concat_of_a_concat_is_one_piece_of_memory(float_type):
+    plan = assert_right(dense(), float_type)
+    assert not copies(plan)
+    names = ["first_leaky", "new0_leaky", "new1_leaky", "new2_leaky", "joined0", "joined1"]
+    assert {plan.tensors[name].storage for name in names} == {"joined2"}
+    size = plan.tensors["joined2"].format.dtype.itemsize
+    assert [plan.tensors[name].offset // size for name in names] == [8, 24, 0, 32, 8, 0]
 
 
 @TYPES

@@ -7,7 +7,7 @@ import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.passes import prepare
-from tests.engines.cudnn.branches import inception, partial, stacked
+from tests.engines.cudnn.branches import dense, inception, partial, stacked
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 
@@ -16,7 +16,7 @@ BOUNDS = {"fp32": 1e-5, "tf32": 3e-3, "fp16": 4e-3}
 
 @pytest.mark.parametrize("without", [[], ["own-kernels"]], ids=["own", "cudnn"])
 @pytest.mark.parametrize("precision", list(BOUNDS))
-@pytest.mark.parametrize("make", [inception, partial, stacked])
+@pytest.mark.parametrize("make", [inception, partial, stacked, dense])
 def test_blocks_of_siblings_are_right(make, precision, without):
     model = prepare(make())
     x = {"data": np.random.default_rng(2).standard_normal((2, 8, 8, 8), dtype=np.float32)}
