@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 import pytrtplugins as ptp
 
 from .ceilings import kernels
@@ -33,8 +35,8 @@ def whole(subject: Subject, precision: str, batch: int) -> ptp.Engine:
     return build(subject, precision, batch)
 
 
-def network(engine: Any, batch: int, clock: Clock) -> Running:
-    """An engine whose network has one input, one output and a free batch."""
+def network(engine: Any, batch: int, clock: Clock, head: np.ndarray | None = None) -> Running:
+    """An engine whose network has one input, one output and a free batch; the caller may give memory for the output."""
     context, (given,), (found,) = engine.create_context(), engine.inputs, engine.outputs
     execution = engine.execution({dim.name: batch for dim in given.dims if not isinstance(dim, int)})
     if "graph" not in engine.without:
@@ -46,7 +48,7 @@ def network(engine: Any, batch: int, clock: Clock) -> Running:
 
     graphs = [segment.graph for segment in execution.segments]
     return Running(
-        lambda x: context.run({given.name: x})[found.name],
+        lambda x: context.run({given.name: x}, {} if head is None else {found.name: head})[found.name],
         lambda: execution.queue(clock.stream),
         None if None in graphs else sum(kernels(graph.graph) for graph in graphs),
         execution.plan.memory.bytes,
@@ -68,6 +70,7 @@ def ours_pinned(precision: str) -> Callable[[Subject, Clock, int], Running]:
     """This package, called with arrays in pinned memory."""
 
     def make(subject: Subject, clock: Clock, batch: int) -> Running:
-        return replace(ours(precision)(subject, clock, batch), queue=None, place=pinned_copy)
+        head = pinned_copy(np.full_like(subject.head[:batch], np.nan))
+        return replace(network(whole(subject, precision, batch), batch, clock, head), queue=None, place=pinned_copy)
 
     return make

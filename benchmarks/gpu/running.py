@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from pytrtplugins.cuda import pinned_empty
+
 from .clock import Clock
 from .subject import Subject
 
@@ -63,8 +65,6 @@ class Runner:
 
 def pinned_copy(array: np.ndarray) -> np.ndarray:
     """A copy in pinned memory."""
-    import cupyx
-
-    copy = cupyx.empty_pinned(array.shape, array.dtype)
-    copy[...] = array
+    copy = pinned_empty(array.shape, array.dtype)
+    np.copyto(copy, array)
     return copy
