@@ -22,17 +22,18 @@ __device__ __forceinline__ void store(__half* y, double value) {
 // v := e^v for some v <= 0, in double, rounded. On a device they are worked on together, without exp()'s branches, since one
 // alone waits for its own last step all the time. The doubles are as near to e^v as exp()'s: v = k ln 2 + r with
 // |r| <= ln 2 / 2, and Taylor's series for e^r.
-constexpr int BATCH = 5;
+constexpr int BATCH = 5, KEPT = 20;
+constexpr float NONE = -3.4e38f;
 
-__device__ __forceinline__ void powers(float (&v)[BATCH]) {
+template <int COUNT> __device__ __forceinline__ void powers(float (&v)[COUNT]) {
 #ifdef __CUDA_ARCH__
     const double terms[] = {1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040,
                             1.0 / 720,       1.0 / 120,      1.0 / 24,      1.0 / 6,      0.5,         1.0,      1.0};
-    double r[BATCH], sum[BATCH];
-    int k[BATCH];
+    double r[COUNT], sum[COUNT];
+    int k[COUNT];
 #pragma unroll
-    for (int i = 0; i < BATCH; ++i) {
-        const double x = fmax(static_cast<double>(v[i]), -150.0);  // below, the float is 0
+    for (int i = 0; i < COUNT; ++i) {
+        const double x = v[i] < -150 ? -150.0 : v[i];  // below, the float is 0; not a number stays none
         k[i] = __double2int_rn(x * 1.4426950408889634);
         r[i] = fma(static_cast<double>(k[i]), -1.9082149292705877e-10, fma(static_cast<double>(k[i]), -0.6931471803691238, x));
         sum[i] = 1.0 / 6227020800.0;
@@ -40,10 +41,10 @@ __device__ __forceinline__ void powers(float (&v)[BATCH]) {
 #pragma unroll
     for (int term = 0; term < 13; ++term) {
 #pragma unroll
-        for (int i = 0; i < BATCH; ++i) sum[i] = fma(sum[i], r[i], terms[term]);
+        for (int i = 0; i < COUNT; ++i) sum[i] = fma(sum[i], r[i], terms[term]);
     }
 #pragma unroll
-    for (int i = 0; i < BATCH; ++i) {
+    for (int i = 0; i < COUNT; ++i) {
         v[i] = __double2float_rn(sum[i] * __longlong_as_double(static_cast<long long>(1023 + k[i]) << 52));
     }
 #else
@@ -51,12 +52,55 @@ __device__ __forceinline__ void powers(float (&v)[BATCH]) {
 #endif
 }
 
-// Values e .. e + BATCH - 1 of a softmax's exponentials; 0 from `end` on.
-template <typename T>
-__device__ __forceinline__ void exponentials(const T* x, long long step, int e, int end, float largest, float (&v)[BATCH]) {
+// Values e .. e + COUNT - 1 of a softmax, less the largest; behind `end` what no sum feels.
+template <int COUNT, typename T>
+__device__ __forceinline__ void load(const T* x, long long step, int e, int end, float largest, float (&v)[COUNT]) {
 #pragma unroll
-    for (int i = 0; i < BATCH; ++i) v[i] = e + i < end ? static_cast<float>(x[(e + i) * step]) - largest : -150.0f;
+    for (int i = 0; i < COUNT; ++i) v[i] = e + i < end ? static_cast<float>(x[(e + i) * step]) - largest : NONE;
+}
+
+template <int COUNT> __device__ __forceinline__ void add(float& total, const float (&v)[COUNT]) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) total = __fadd_rn(total, v[i]);
+}
+
+template <int COUNT, typename T>
+__device__ __forceinline__ void save(T* y, long long step, int e, int end, float share, const float (&v)[COUNT]) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+        if (e + i < end) y[(e + i) * step] = T(__fmul_rn(v[i], share));
+    }
+}
+
+// Few values stay in registers: each is read once, and no exponential waits for another.
+template <typename T> __device__ __forceinline__ void softmax_of_few(const T* x, T* y, long long step, int begin, int end) {
+    float v[KEPT], total = 0;
+    load(x, step, begin, end, 0.0f, v);
+    float largest = v[0];
+#pragma unroll
+    for (int i = 1; i < KEPT; ++i) largest = fmaxf(largest, v[i]);
+#pragma unroll
+    for (int i = 0; i < KEPT; ++i) v[i] -= largest;
     powers(v);
+    add(total, v);
+    save(y, step, begin, end, __fdiv_rn(1.0f, total), v);
+}
+
+template <typename T> __device__ __forceinline__ void softmax_of_many(const T* x, T* y, long long step, int begin, int end) {
+    float v[BATCH], largest = static_cast<float>(x[begin * step]), total = 0;
+#pragma unroll 20
+    for (int e = begin + 1; e < end; ++e) largest = fmaxf(largest, static_cast<float>(x[e * step]));
+    for (int e = begin; e < end; e += BATCH) {
+        load(x, step, e, end, largest, v);
+        powers(v);
+        add(total, v);
+    }
+    const float share = __fdiv_rn(1.0f, total);
+    for (int e = begin; e < end; e += BATCH) {
+        load(x, step, e, end, largest, v);
+        powers(v);
+        save(y, step, e, end, share, v);
+    }
 }
 
 template <typename T>
@@ -74,21 +118,10 @@ __global__ void head(const T* __restrict__ x, T* __restrict__ y, const int* __re
     x += origin;
     y += origin;
     if ((kind & 3) == 2) {
-        float largest = static_cast<float>(x[begin * step]), total = 0, v[BATCH];
-#pragma unroll 5
-        for (int e = begin + 1; e < end; ++e) largest = fmaxf(largest, static_cast<float>(x[e * step]));
-        for (int e = begin; e < end; e += BATCH) {
-            exponentials(x, step, e, end, largest, v);
-#pragma unroll
-            for (int i = 0; i < BATCH; ++i) total = __fadd_rn(total, v[i]);
-        }
-        const float share = __fdiv_rn(1.0f, total);
-        for (int e = begin; e < end; e += BATCH) {
-            exponentials(x, step, e, end, largest, v);
-#pragma unroll
-            for (int i = 0; i < BATCH; ++i) {
-                if (e + i < end) y[(e + i) * step] = T(__fmul_rn(v[i], share));
-            }
+        if (end - begin <= KEPT) {
+            softmax_of_few(x, y, step, begin, end);
+        } else {
+            softmax_of_many(x, y, step, begin, end);
         }
     } else {
         for (int e = begin; e < end; ++e) {
