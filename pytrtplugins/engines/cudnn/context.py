@@ -9,6 +9,7 @@ import numpy as np
 
 from ...cuda import as_cupy, pinned_empty
 from ...cuda.bindings import is_device_array
+from ...errors import BindingError
 from ...tensor import Array, SymbolicDim, TensorDesc
 from ..context import Arrays, ExecutionContext
 from .execution import Execution
@@ -70,25 +71,22 @@ class CudnnContext(ExecutionContext):
                 it is done, and work queued later waits for the run.
 
         Raises:
-            BindingError: names, dims or dtypes do not fit.
+            BindingError: names, dims or dtypes do not fit, or an array is on the host.
+            EngineError: the context is closed, or another thread is running it.
         """
         self._check_open()
         checked, targets = self._check(inputs), self._check_targets(outputs)
-        ready = self._prepared(checked)
-        for name, target in targets.items():
-            self._check_dims(name, target, ready.execution.output(name).shape)
-        runtime = self._cupy.cuda.runtime
-        caller = self._cupy.cuda.get_current_stream().ptr if stream is None else _handle(stream)
-        event = self._cupy.cuda.Event(disable_timing=True)
-        runtime.eventRecord(event.ptr, caller)
-        runtime.streamWaitEvent(self._stream.ptr, event.ptr)
-        with self.engine.device.current(), self._stream:
-            ready.copy_in(checked, self._stream)
-            ready.execution.queue(self._stream)
-            ready.copy_out(targets, self._stream)
-            event = self._cupy.cuda.Event(disable_timing=True)
-            event.record(self._stream)
-        runtime.streamWaitEvent(caller, event.ptr)
+        for name, array in (*checked.items(), *targets.items()):
+            if isinstance(array, np.ndarray):
+                raise BindingError(
+                    f"enqueue: {name!r} is on the host, expected an array on the GPU.\n"
+                    "Do: cupy.asarray(...), or context.run(...), which takes both"
+                )
+        self._take()
+        try:
+            self._enqueue(checked, targets, stream)
+        finally:
+            self._busy.release()
 
     def step_times(self, inputs: Mapping[str, Array], runs: int = 20) -> tuple[float, list[float], Plan]:
         """Microseconds of a whole run on the GPU, of each step alone, and the plan that has the steps."""
@@ -124,6 +122,23 @@ class CudnnContext(ExecutionContext):
         return 1e3 * float(self._cupy.cuda.get_elapsed_time(begin, end)) / runs
 
     # -- inside ----------------------------------------------------------------------------------------------------------
+
+    def _enqueue(self, inputs: Arrays, outputs: Mapping[str, Any], stream: Any) -> None:
+        ready = self._prepared(inputs)
+        for name, target in outputs.items():
+            self._check_dims(name, target, ready.execution.output(name).shape)
+        runtime = self._cupy.cuda.runtime
+        caller = self._cupy.cuda.get_current_stream().ptr if stream is None else _handle(stream)
+        event = self._cupy.cuda.Event(disable_timing=True)
+        runtime.eventRecord(event.ptr, caller)
+        runtime.streamWaitEvent(self._stream.ptr, event.ptr)
+        with self.engine.device.current(), self._stream:
+            ready.copy_in(inputs, self._stream)
+            ready.execution.queue(self._stream)
+            ready.copy_out(outputs, self._stream)
+            event = self._cupy.cuda.Event(disable_timing=True)
+            event.record(self._stream)
+        runtime.streamWaitEvent(caller, event.ptr)
 
     def _run(self, inputs: Arrays) -> Arrays:
         return self._run_into(inputs, {})
@@ -171,11 +186,13 @@ class CudnnContext(ExecutionContext):
 
     def _prepared(self, inputs: Arrays) -> _Ready:
         key = tuple(tuple(inputs[desc.name].shape) for desc in self.engine.inputs)
-        ready = self._ready.get(key)
+        ready = self._ready.pop(key, None)
         if ready is None:
             if len(self._ready) >= _KEPT:
+                self._stream.synchronize()  # what was enqueued may use it still
                 self._ready.pop(next(iter(self._ready))).execution.close()
-            ready = self._ready[key] = self._prepare(inputs)
+            ready = self._prepare(inputs)
+        self._ready[key] = ready  # behind those that were used before
         return ready
 
     def _prepare(self, inputs: Arrays) -> _Ready:

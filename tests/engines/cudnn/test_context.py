@@ -143,3 +143,19 @@ def test_what_fails_to_begin_leaves_the_context_free(context):
     with pytest.raises(BindingError, match="its dims are"):
         context.begin({"data": photo()}, {"y": np.empty((2, 4, 8, 8), np.float32)})
     np.testing.assert_array_equal(wanted(context), expected)
+
+
+def test_arrays_on_the_host_are_not_enqueued(context):
+    expected = wanted(context)
+    with pytest.raises(BindingError, match="'data' is on the host"):
+        context.enqueue({"data": photo()}, {"y": np.empty_like(expected)})
+    np.testing.assert_array_equal(wanted(context), expected)
+
+
+def test_of_the_shapes_those_used_last_are_kept(context):
+    made = []
+    execution = context.engine.execution
+    context.engine.execution = lambda sizes: made.append(sizes["N"]) or execution(sizes)
+    for batch in (*range(1, 9), 1, 9, 1, 2):
+        assert len(wanted(context, batch)) == batch
+    assert made == [*range(1, 10), 2]
