@@ -1,4 +1,4 @@
-"""This engine's own convolutions: Hopper's matrix instructions, the portable ones, and a first layer with its pool.
+"""This engine's own convolutions: with Hopper's matrix instructions, the portable ones or none, and a first layer with its pool.
 
 They run on the NHWC tensors of ``format.py`` as they are: no padded copies, any distance between pixels, so that a
 tensor may be a run of channels of a concat. See ``shape.py`` for what they can compute, ``packing.py`` for how weights

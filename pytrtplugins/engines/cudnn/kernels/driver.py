@@ -98,7 +98,9 @@ class Function:
     def __init__(self, module: Module, name: str, shared_bytes: int) -> None:
         self.module, self.shared_bytes, self._handle = module, shared_bytes, ctypes.c_void_p()
         _call("cuModuleGetFunction", ctypes.byref(self._handle), module.handle, name.encode())
-        if shared_bytes > 48 * 1024:
+        if (
+            shared_bytes > 32 * 1024
+        ):  # with what the kernel declares itself perhaps more than the 48 KiB that all may have
             _call("cuFuncSetAttribute", self._handle, _MAX_DYNAMIC_SHARED, shared_bytes)
 
     def launch(
