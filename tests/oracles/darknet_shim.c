@@ -91,10 +91,9 @@ float *shim_letterbox(float *data, int w, int h, int c, int to_w, int to_h) {
 }
 void shim_free_floats(float *data) { free(data); }
 
-/* What `darknet detect` does: letterbox, run, decode, suppress. Rows: class, score, left, top, right, bottom in pixels. */
-int shim_detect(network *net, float *data, int w, int h, int c, float thresh, float hier, float nms, float *rows, int most) {
+/* Decode and suppress. Rows: class, score, left, top, right, bottom in pixels. */
+static int find(network *net, int w, int h, float thresh, float hier, float nms, float *rows, int most) {
     int boxes = 0, found = 0, i, k;
-    network_predict_image(net, take(data, w, h, c));
     detection *dets = get_network_boxes(net, w, h, thresh, hier, 0, 1, &boxes);
     int classes = get_network_output_layer(net).classes; /* region layers leave dets[].classes at 0 */
     if (nms > 0) do_nms_sort(dets, boxes, classes, nms);
@@ -113,6 +112,14 @@ int shim_detect(network *net, float *data, int w, int h, int c, float thresh, fl
     }
     free_detections(dets, boxes);
     return found;
+}
+
+/* What `darknet detect` does: letterbox, run, decode, suppress. */
+int shim_detect(network *net, float *data, int w, int h, int c, float thresh, float hier, float nms, float *rows, int most) {
+    image sized = letterbox_image(take(data, w, h, c), net->w, net->h);
+    shim_predict(net, sized.data);
+    free_image(sized);
+    return find(net, w, h, thresh, hier, nms, rows, most);
 }
 
 /* The same from the bytes of a decoded photo, RGB, as load_image_color goes on behind its decoder (image.c, load_image_stb). */

@@ -14,7 +14,7 @@ def line(what: str, *rows: dict) -> str:
     return found
 
 
-@pytest.mark.parametrize(("figure", "verdict"), [(180.0, "180 | met"), (180.6, "181 | missed")])
+@pytest.mark.parametrize(("figure", "verdict"), [(180.0, "180.0 | met"), (180.4, "180.4 | missed")])
 def test_a_time_is_at_most_the_limit(figure, verdict):
     found = line("FP16, batch 1, on the GPU", {**OURS, "gpu_us": figure}, {**OURS, "batch": 8, "gpu_us": 1.0})
     assert found == f"| FP16, batch 1, on the GPU | 180 µs | {verdict} |"

@@ -163,6 +163,6 @@ def test_the_page_is_written_from_saved_records(record, tmp_path):
     assert text.count("NVIDIA H200") == 1
     assert "Prose." in text
     assert "| 1 | pytrtplugins | FP16 | 240 (235) | 0.60 | 7.5 |" in text
-    assert "| FP16, batch 1, on the GPU | 180 µs | 200 | missed |" in text
+    assert "| FP16, batch 1, on the GPU | 180 µs | 200.0 | missed |" in text
     assert "Left out:\n\n- onnxruntime" in text
     assert (tmp_path / "images" / "benchmark-gpu.png").stat().st_size > 10_000
