@@ -53,8 +53,10 @@ class FramedProvider:
 
     def _finish(self, problem: ConvProblem, scratch: Scratch) -> Callable[[Tensor, Tensor, Any], None]:
         """From the convolution's output to what is wanted."""
-        if problem.pool:
+        if problem.pool and problem.y.nhwc:
             return lambda whole, y, stream: max_pool(whole, y)(stream)
+        if problem.pool:
+            return self._pool_linear(problem, scratch)
         if not problem.reorg:
             return lambda whole, y, stream: reformat(whole, y)(stream)
         plugin, moved = Reorg(stride=problem.reorg), channels_last(problem.y.dims, problem.y.dtype, dense=True)
@@ -68,6 +70,17 @@ class FramedProvider:
             reformat(inner, y)(stream)
 
         return reorg
+
+    def _pool_linear(self, problem: ConvProblem, scratch: Scratch) -> Callable[[Tensor, Tensor, Any], None]:
+        pooled = channels_last(problem.y.dims, problem.y.dtype)
+        region = scratch.region("moved", pooled.bytes)
+
+        def pool(whole: Tensor, y: Tensor, stream: Any) -> None:
+            inner = tensor_at(self.device.xp, region(), 0, pooled)
+            max_pool(whole, inner)(stream)
+            reformat(inner, y)(stream)
+
+        return pool
 
 
 def _desc(form: Format) -> TensorDesc:

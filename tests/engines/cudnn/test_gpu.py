@@ -111,6 +111,20 @@ def test_every_layer_of_a_mobile_network_is_right_by_itself(precision, without):
         assert_right(layer, precision)
 
 
+@pytest.mark.parametrize("without", [[], ["own-kernels"]], ids=["own", "cudnn"])
+@pytest.mark.parametrize("precision", list(BOUNDS))
+def test_a_network_that_ends_with_a_pool_is_right(precision, without):
+    net = Net(channels=8)
+    last = net.conv(net.conv("data", "first", 16), "last", 24)
+    model = prepare(net.model(net.add("MaxPool", [last], "pooled", kernel_shape=[2, 2], strides=[2, 2])))
+    inputs = {"data": np.random.default_rng(1).standard_normal((2, 8, 8, 8), dtype=np.float32)}
+    with ptp.build(model, engine="reference").create_context() as context:
+        wanted = context.run(inputs)["pooled"]
+    settings = {"without": ["tactics", *without], "batch": 2}
+    with ptp.build(model, engine="cudnn", precision=precision, settings=settings).create_context() as context:
+        assert relative(context.run(inputs)["pooled"], wanted) < BOUNDS[precision]
+
+
 def test_int8_is_the_reference_engines_but_for_rounding(animals):
     model, x = animals
     quantized = quantize(model, CalibrationTable.read(SAMPLES / "yolov2-animals.cache"))

@@ -260,6 +260,18 @@ def test_so_does_that_of_single_precision():
     np.testing.assert_array_equal(found["last_leaky"], copied["last_leaky"])
 
 
+@pytest.mark.parametrize("filters", [16, 5])
+def test_a_pool_behind_the_last_convolution_writes_the_linear_output_too(filters):
+    net = Net(channels=8)
+    last = net.conv(net.conv("data", "first", 8), "last", filters)
+    pooled = net.add("MaxPool", [last], "pooled", kernel_shape=[2, 2], strides=[2, 2])
+    model, inputs = prepare(net.model(pooled)), data(8, batch=2)
+    found, execution = run_on_host(model, inputs, DType.FLOAT16)
+    copied, _ = run_on_host(model, inputs, DType.FLOAT16, without=("outputs",))
+    assert [step.kind for step in execution.plan.steps] == ["reformat", "conv", "conv"]
+    np.testing.assert_allclose(found["pooled"], copied["pooled"], rtol=1e-3, atol=1e-6)
+
+
 def test_a_convolution_that_others_read_too_keeps_its_layout():
     net = Net(channels=8)
     first = net.conv("data", "first", 8)
