@@ -59,7 +59,6 @@ class CudnnContext(ExecutionContext):
         self._ready: dict[tuple[tuple[int, ...], ...], _Ready] = {}
         with engine.device.current():
             self._stream = self._cupy.cuda.Stream(non_blocking=True)
-            self._send = engine.device.new_upload()
 
     def enqueue(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array], stream: Any = None) -> None:
         """Queue a run from arrays on the GPU to arrays on the GPU, and return at once.
@@ -169,7 +168,7 @@ class CudnnContext(ExecutionContext):
                 self._stream.wait_event(self._cupy.cuda.get_current_stream().record())
             for name, array in inputs.items():
                 if name not in from_gpu:
-                    self._send(array, ready.execution.input(name), self._stream)
+                    self.engine.device.send(array, ready.execution.input(name), self._stream)
             ready.copy_in(from_gpu, self._stream)
             if ready.graph is not None:
                 ready.graph.launch(self._stream)
@@ -180,6 +179,7 @@ class CudnnContext(ExecutionContext):
 
         def finish() -> Arrays:
             self._stream.synchronize()
+            inputs.clear()  # held until now, since the GPU reads page-locked ones itself
             return {name: _taken(pinned, outputs.get(name)) for name, pinned in ready.outputs.items()}
 
         return finish

@@ -15,9 +15,8 @@ from ...errors import UnavailableError
 from ...tensor import DType
 from .format import Format
 from .kernels.driver import check_driver
-from .upload import Upload
 
-__all__ = ["CudaDevice", "Device", "HostDevice", "Send", "Tensor", "tensor_at"]
+__all__ = ["CudaDevice", "Device", "HostDevice", "Tensor", "tensor_at"]
 
 _OLDEST = 75
 """Compute capability that cuDNN 9 and the kernels of nhwc.cu need."""
@@ -36,13 +35,6 @@ class Tensor:
     flat: Any
     format: Format
     view: Any
-
-
-class Send(Protocol):
-    """What queues copies to the device."""
-
-    def __call__(self, array: npt.NDArray[Any], memory: Any, stream: Any, begin: int = 0) -> None:
-        """Copy a contiguous array to memory, from a byte on."""
 
 
 class Device(Protocol):
@@ -66,8 +58,11 @@ class Device(Protocol):
     def pinned(self, size: int) -> tuple[npt.NDArray[np.uint8], Any]:
         """Bytes of the host that kernels read and write too: as the host sees them, and as kernels do."""
 
-    def new_upload(self) -> Send:
-        """What queues copies of the host's arrays, for one stream at a time."""
+    def send(self, array: npt.NDArray[Any], memory: Any, stream: Any, begin: int = 0) -> None:
+        """Queue a copy of a contiguous array of the host to memory of the device, from a byte on.
+
+        The array may change when this returns; one in page-locked memory must neither change nor go before the copy is done.
+        """
 
     def new_pool(self) -> Any:
         """A store of memory for the arrays of one context, so that a captured graph can use them again."""
@@ -107,13 +102,9 @@ class HostDevice:
         memory = self.allocate(size)
         return memory, memory
 
-    def new_upload(self) -> Send:
+    def send(self, array: npt.NDArray[Any], memory: Any, stream: Any, begin: int = 0) -> None:
         """A plain copy."""
-
-        def send(array: npt.NDArray[Any], memory: Any, stream: Any, begin: int = 0) -> None:
-            memory[begin : begin + array.nbytes] = array.reshape(-1).view(np.uint8)
-
-        return send
+        memory[begin : begin + array.nbytes] = array.reshape(-1).view(np.uint8)
 
     def new_pool(self) -> Any:
         """None."""
@@ -237,9 +228,11 @@ class CudaDevice:
         memory = cuda.UnownedMemory(host.ctypes.data, size, host, self.number)
         return host, self.xp.ndarray((size,), np.uint8, cuda.MemoryPointer(memory, 0))
 
-    def new_upload(self) -> Send:
-        """Straight from page-locked arrays, in pieces from others."""
-        return Upload(self)
+    def send(self, array: npt.NDArray[Any], memory: Any, stream: Any, begin: int = 0) -> None:
+        """Queue a copy; the driver has read ordinary arrays when this returns, the GPU reads page-locked ones itself."""
+        runtime = self.xp.cuda.runtime
+        target = memory.data.ptr + begin
+        runtime.memcpyAsync(target, array.ctypes.data, array.nbytes, runtime.memcpyHostToDevice, stream.ptr)
 
     def new_pool(self) -> Any:
         """A memory pool of CuPy's."""

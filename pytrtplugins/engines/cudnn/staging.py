@@ -42,7 +42,7 @@ class Staging:
     """
 
     def __init__(self, device: Device, photos: int) -> None:
-        self._device, self._photos, self._copy = device, photos, device.new_upload()
+        self._device, self._photos = device, photos
         self._rows_begin = _rounded(8 + 4 * photos)
         self._header, _ = device.pinned(self._rows_begin + 32 * photos)
         self._thresholds = self._header[:8].view(np.float32)
@@ -90,9 +90,9 @@ class Staging:
                 place = (*placement.inner, *placement.corner, resize_rule(mode))
                 row[:] = (begin // _UNIT, photo.shape[1], photo.shape[0], *place)
             self._written = facts
-        self._copy(self._header, self.bytes, stream)
+        self._device.send(self._header, self.bytes, stream)
         for photo, begin in zip(photos, begins, strict=True):
-            self._copy(np.ascontiguousarray(photo), self.bytes, stream, begin)
+            self._device.send(np.ascontiguousarray(photo), self.bytes, stream, begin)
         return placements, grows
 
     def _grow(self, least: int) -> None:

@@ -52,8 +52,8 @@ class Device(HostDevice):
         self.xp, self.number = SimpleNamespace(), 0
         self.xp.cuda = SimpleNamespace(Stream=Stream, runtime=runtime)
 
-    def new_upload(self):
-        return lambda array, memory, stream: ctypes.memmove(memory.data.ptr, array.ctypes.data, array.nbytes)
+    def send(self, array, memory, stream, begin=0):
+        ctypes.memmove(memory.data.ptr + begin, array.ctypes.data, array.nbytes)
 
     def explaining_memory(self):
         return nullcontext()

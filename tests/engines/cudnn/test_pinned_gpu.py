@@ -38,17 +38,6 @@ def by_torch(array):
     return torch.from_numpy(array.copy()).pin_memory().numpy()
 
 
-def half_registered(array):
-    """Only the first half is locked."""
-    cupy, copy = pytest.importorskip("cupy"), array.copy()
-    cupy.cuda.runtime.hostRegister(copy.ctypes.data, copy.nbytes // 2, 0)
-    return copy
-
-
-def release(array):
-    pytest.importorskip("cupy").cuda.runtime.hostUnregister(array.ctypes.data)
-
-
 @pytest.mark.parametrize("batch", [1, 3])
 def test_all_kinds_of_memory_give_the_same_bits(engine, x, batch):
     with engine.create_context() as context:
@@ -63,17 +52,6 @@ def test_all_kinds_of_memory_give_the_same_bits(engine, x, batch):
             ):
                 for name, array in wanted.items():
                     np.testing.assert_array_equal(found[name], array)
-
-
-def test_an_array_that_is_locked_in_part_is_copied_like_an_ordinary_one(engine, x):
-    given = half_registered(x)
-    try:
-        with engine.create_context() as context:
-            wanted = context.run({"data": x})
-            for name, array in context.run({"data": given}).items():
-                np.testing.assert_array_equal(array, wanted[name])
-    finally:
-        release(given)
 
 
 def test_photos_in_page_locked_memory_give_the_same_boxes(engine):
