@@ -168,5 +168,5 @@ class ChannelViews:
             and own.dtype == form.dtype
             and not family & set(self.results)
             and not any(step.kind == "plugin" and family & set(step.inputs) for step in self.steps)
-            and (name in self.joined or (writer is not None and writer.kind in ("conv", "pool")))
+            and (name in self.joined or (writer is not None and writer.kind in ("conv", "pool", "generic")))
         )

@@ -158,6 +158,14 @@ def test_a_concat_of_a_concat_is_one_piece_of_memory(float_type):
 
 
 @TYPES
+def test_what_runs_array_by_array_writes_into_the_concat_too(float_type):
+    net = Net(channels=8)
+    negated = net.add("Neg", [net.conv("data", "a", 8)], "negated")
+    plan = assert_right(joined(net, [negated, net.conv("data", "b", 8)], 16), float_type)
+    assert not copies(plan)
+
+
+@TYPES
 def test_an_output_of_which_parts_are_read_keeps_its_layout(float_type):
     net = Net(channels=8)
     whole = net.conv("data", "whole", 16, kernel=1)
@@ -173,12 +181,14 @@ def networks(draw):
     net = Net(channels=8, seed=draw(st.integers(0, 3)))
     tensors = ["data"]
     for index in range(draw(st.integers(3, 9))):
-        kind = draw(st.sampled_from(["one", "one", "three", "split", "concat", "concat"]))
+        kind = draw(st.sampled_from(["one", "one", "three", "split", "concat", "concat", "Neg"]))
         x = draw(st.sampled_from(tensors))
         if kind == "concat":
             parts = draw(st.lists(st.sampled_from(tensors), min_size=2, max_size=4))
             channels = sum(net.channels[part] for part in parts)
             tensors.append(net.add("Concat", parts, f"t{index}", channels, axis=1))
+        elif kind == "Neg":
+            tensors.append(net.add(kind, [x], f"t{index}"))
         elif kind == "split" and net.channels[x] >= 16:
             cut = 8 * draw(st.integers(1, net.channels[x] // 8 - 1)) if net.channels[x] > 8 else 8
             sizes = [cut, net.channels[x] - cut]
