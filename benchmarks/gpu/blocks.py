@@ -79,7 +79,7 @@ class Block:
 
     Attributes:
         model: Makes it.
-        dims: Of its input, for one image.
+        dims: Of its input.
     """
 
     model: Callable[[], onnx.ModelProto]
@@ -88,6 +88,7 @@ class Block:
 
 BLOCKS = {
     "inception block": Block(inception, (1, 192, 28, 28)),
+    "inception block, batch 8": Block(inception, (8, 192, 28, 28)),
     "bottleneck": Block(bottleneck, (1, 256, 56, 56)),
     "bottleneck with identities": Block(idle, (1, 256, 56, 56)),
 }

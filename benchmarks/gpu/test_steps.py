@@ -1,4 +1,4 @@
-"""Each optimization of engine `cudnn`: a network with it and without it, batch 1."""
+"""Each optimization of engine `cudnn`: a network with it and without it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ SLOW = ("activations", "int8-epilogues", "own-kernels", "cudnn-kernels")
 """Left out, they give every convolution a new problem, for which kernels have to be chosen."""
 SEARCH = 30  # seconds
 CASES = [(step, *SHOWN_ON.get(step, (YOLO, "fp16"))) for step in OPTIONAL_STEPS]
-CASES += [("streams", "inception block", "fp16"), ("own-kernels", YOLO, "fp32")]
+CASES += [("streams", "inception block", "fp16"), ("siblings", "inception block, batch 8", "fp16")]
+CASES += [("own-kernels", YOLO, "fp32")]
 pytestmark = pytest.mark.filterwarnings("default")  # of other people's libraries
 
 HOST_ROUNDS = 10
@@ -47,9 +48,9 @@ def test_step(
     def build(*without: str) -> Running:
         if name == YOLO:
             return ours(precision, without)(subject, clock, 1)
-        options = BuildOptions(precision, settings={"without": without})
+        options = BuildOptions(precision, settings={"without": without, "batch": len(x)})
         engine = CudnnEngine(BLOCKS[name].model(), options)  # as the model is: ptp.build would prepare it
-        return network(engine, 1, clock)
+        return network(engine, len(x), clock)
 
     key = "race 1" if (name, precision) == (YOLO, "fp16") else f"{name} {precision}"
     whole, less = baselines(key, build), build(step)
