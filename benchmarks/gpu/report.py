@@ -134,7 +134,7 @@ def steps_table(record: dict[str, Any]) -> str:
     """What each optimization brings, as Markdown; the largest effect first."""
     steps = [row for row in rows(record) if row["kind"] == "step"]
     lines = [
-        "| step | network, batch 1 if not said | GPU µs with | without | without / with | kernels with | without | memory MB with | without |",
+        "| step | network (batch 1) | GPU µs with | without | without / with | kernels with | without | memory MB with | without |",
         "|---|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for row in sorted(steps, key=lambda row: -row["ratio"]):
