@@ -30,6 +30,8 @@ __all__ = ["make_plan"]
 
 Dims = tuple[int, ...]
 _FLOATS = (DType.FLOAT32, DType.FLOAT16)
+_MOST_VALUES = (1 << 32) - 1
+"""What a thread's number goes up to."""
 
 
 def make_plan(
@@ -69,10 +71,6 @@ class _Planner:
         self.views = ChannelViews(self.formats, self.steps, self.results, "concat" not in self.without)
         written = any(entry.key == WRITTEN for entry in self.model.metadata_props)
         self.typed = written or any(dtype is DType.FLOAT16 for _, dtype in self.known.values())
-        self.readers: dict[str, int] = {}
-        for node in graph.node:
-            for name in node.input:
-                self.readers[name] = self.readers.get(name, 0) + 1
         inputs = tuple(info.name for info in graph.input if info.name not in self.constants)
         for name in inputs:
             dims, dtype = self._described(name)
@@ -83,6 +81,7 @@ class _Planner:
         if "outputs" not in self.without:
             self._write_linear(set(outputs.values()))
         tensors = {name: self.views.placed(name) for name in self.formats}
+        self._check_sizes(tensors)
         order = self._schedule(tensors)
         layout = self._memory(tensors, order, inputs, tuple(outputs.values()))
         return Plan(tuple(self.steps), tensors, self.constants, inputs, outputs, layout, order)
@@ -299,6 +298,16 @@ class _Planner:
             and found.dims[1] % found.vector == 0
             and found.pitch >= wanted.pitch
         )
+
+    def _check_sizes(self, tensors: Mapping[str, Placed]) -> None:
+        pooled = {name for step in self.steps if step.attributes.get("pool") for name in step.outputs}
+        for name, placed in tensors.items():
+            if placed.format.elements * (4 if name in pooled else 1) > _MOST_VALUES:
+                raise BuildError(
+                    f"engine 'cudnn': tensor {name!r}, {placed.format}, has more values than kernels of this engine count.\n"
+                    "Do: run smaller batches",
+                    engine="cudnn",
+                )
 
     def _schedule(self, tensors: Mapping[str, Placed]) -> Schedule:
         if "streams" in self.without or not all(step.captured for step in self.steps):

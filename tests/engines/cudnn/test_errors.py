@@ -195,6 +195,18 @@ def test_interpolation_is_refused_rather_than_rounded():
         make_plan(lower(model), {"N": 1}, DType.FLOAT32)
 
 
+@pytest.mark.parametrize("pool", [False, True])
+def test_more_values_than_threads_have_numbers_are_refused(pool):
+    net = Net(channels=8)
+    y = net.conv("data", "a", channels=8)
+    if pool:
+        y = net.add("MaxPool", [net.conv("data", "b", channels=32)], "pooled", kernel_shape=[2, 2], strides=[2, 2])
+    model = lower(prepare(net.model(y)))
+    assert make_plan(model, {"N": 1 << 20}, DType.FLOAT16).memory.bytes > 1 << 29
+    with pytest.raises(BuildError, match="more values than"):
+        make_plan(model, {"N": 1 << 24}, DType.FLOAT16)
+
+
 def test_a_problems_key_tells_apart_what_needs_other_kernels():
     x, y = channels_last((1, 32, 8, 8), DType.FLOAT16), channels_last((1, 64, 8, 8), DType.FLOAT16)
     base = ConvProblem(x, y, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1)
