@@ -131,31 +131,19 @@ def test_packed_weights_give_the_convolution(shape, family):
 
 def as_conv_simt_does(shape, tactic, x, packed):
     """Sums (pixels, filters): pieces of 4 channels, of whichever tap; slices and blocks one after the other."""
-    columns, steps, pieces = tactic.tiles(shape)[1], tactic.steps(shape), tactic.depth // 16
-    places = swizzled(tactic.depth, tactic.tile_n)[::4] // 4
-    blocks = (
-        packed.view(np.float32).reshape(columns, steps, -1)[:, :, places].reshape(columns, steps, tactic.tile_n, -1, 4)
-    )
+    columns, pieces = tactic.tiles(shape)[1], tactic.steps(shape) * tactic.depth // 16
+    weights = packed.view(np.float32).reshape(columns, pieces, 4, tactic.tile_n).astype(np.float64)
     pixel = np.arange(shape.pixels)
     image, row, column = pixel // (shape.oh * shape.ow), pixel // shape.ow % shape.oh, pixel % shape.ow
-    sums = np.zeros((shape.pixels, columns * tactic.tile_n))
-    for unit in range(steps):
-        for piece in range(pieces):
-            tap, channel = divmod((unit * pieces + piece) * 16, shape.channel_bytes)
-            y = row * shape.strides[0] - shape.pads[0] + tap // shape.kernel[1] * shape.dilations[0]
-            z = column * shape.strides[1] - shape.pads[1] + tap % shape.kernel[1] * shape.dilations[1]
-            inside = (tap < shape.taps) & (y >= 0) & (y < shape.h) & (z >= 0) & (z < shape.w)
-            four = x[image, y.clip(0, shape.h - 1), z.clip(0, shape.w - 1), channel // 4 : channel // 4 + 4]
-            filters = blocks[:, unit, :, piece].reshape(-1, 4).astype(np.float64)
-            sums += (four * inside[:, None]) @ filters.T
-    written = np.full((shape.pixels, shape.k), np.nan)
-    for begin in range(0, columns * tactic.tile_n, tactic.columns):
-        for quarter in range(4):
-            for held in range(8):
-                target = begin + held // 4 * 16 + quarter * 4 + held % 4
-                if target < shape.k:
-                    written[:, target] = sums[:, begin + 2 * quarter + held // 2 * 8 + held % 2]
-    return written
+    sums = np.zeros((columns, shape.pixels, tactic.tile_n))
+    for piece in range(pieces):
+        tap, channel = divmod(piece * 16, shape.channel_bytes)
+        y = row * shape.strides[0] - shape.pads[0] + tap // shape.kernel[1] * shape.dilations[0]
+        z = column * shape.strides[1] - shape.pads[1] + tap % shape.kernel[1] * shape.dilations[1]
+        inside = (tap < shape.taps) & (y >= 0) & (y < shape.h) & (z >= 0) & (z < shape.w)
+        four = x[image, y.clip(0, shape.h - 1), z.clip(0, shape.w - 1), channel // 4 : channel // 4 + 4]
+        sums += (four * inside[:, None]) @ weights[:, piece]
+    return sums.transpose(1, 0, 2).reshape(shape.pixels, -1)[:, : shape.k]
 
 
 @pytest.mark.parametrize("shape", SINGLES, ids=lambda shape: f"{shape.kernel}-{shape.c}-{shape.k}")

@@ -12,7 +12,7 @@ constexpr int GROUP = TILE_M / WARP_M * WARPS_N * 32, THREADS = GROUP * SLICES;
 constexpr int PIECES = DEPTH / 16, ROW_STEP = THREADS / PIECES, ROWS = (TILE_M + ROW_STEP - 1) / ROW_STEP;
 constexpr int A_BYTES = ROWS * ROW_STEP * DEPTH, B_BYTES = TILE_N * DEPTH, STAGE_BYTES = A_BYTES + B_BYTES;
 constexpr int JOIN = POOL ? 4 : 1, PARTS = THREAD_M / JOIN * (THREAD_N / 4);  // of a thread: 4 filters of a pixel that is written
-static_assert(ELEMENT == FLOAT && !PATCH && DEPTH <= 64, "neighbours' pieces lie DEPTH bytes apart");
+static_assert(ELEMENT == FLOAT && !PATCH, "successive pixels of float32");
 static_assert(PIECES % SLICES == 0 && THREAD_M % JOIN == 0, "threads share evenly");
 
 __device__ __forceinline__ void copy_word(u32 to, const char* from, bool inside) {
@@ -29,11 +29,11 @@ __device__ __forceinline__ float4 load_shared(u32 address, int rank) {
     return v;
 }
 
-// Which rows and filters of the tile a thread of a group multiplies: rows `row + 8 * i`, and those of write_rows.
+// Which rows and filters of the tile a thread of a group multiplies: rows `row + 8 * i`; of 16 filters 4, in `column` and later.
 struct Place {
     int row, quarter, column;
     __device__ __forceinline__ explicit Place(int thread) {
-        int const lane = thread % 32, warp = thread / 32;  // neighbours share what they load of pixels, those two away of filters
+        int const lane = thread % 32, warp = thread / 32;
         row = warp / WARPS_N * WARP_M + lane / 2 % 8;
         quarter = lane % 2 + lane / 16 * 2;
         column = warp % WARPS_N * WARP_N;
@@ -116,7 +116,7 @@ struct Loader {
         enter(a);
     }
 
-    // Weights lie in memory as shared memory wants them.
+    // Weights lie in memory as in shared memory: a row of filters for each value of a pixel.
     __device__ __forceinline__ void copy_filters(u32 stage) {
 #pragma unroll
         for (int i = 0; i < B_BYTES; i += THREADS * 16) {
@@ -126,25 +126,31 @@ struct Loader {
     }
 };
 
-// `rows` and `filters` are where a thread's first pieces lie. Every 8 rows the pieces' places repeat.
+__device__ __forceinline__ float4 four_at(const char* p) { return *reinterpret_cast<const float4*>(p); }
+
+// `rows` and `filters` are where a thread's first pieces lie. A piece is 4 values of a pixel, or one of each of 4 filters: of
+// the two registers that a multiply-add takes from them, half are of different banks, which leaves the third free.
 __device__ __forceinline__ void multiply_stage(const char* stage, u32 rows, u32 filters, float (&sums)[THREAD_M][THREAD_N]) {
 #pragma unroll 2  // more would not leave enough registers
     for (int piece = 0; piece < PIECES / SLICES; ++piece) {
-        const char *const a = stage + (rows ^ (piece * 16)), *const b = stage + (filters ^ (piece * 16));
-        float4 pixels[THREAD_M];
+        float pixels[THREAD_M][4], weights[THREAD_N];
 #pragma unroll
-        for (int i = 0; i < THREAD_M; ++i) pixels[i] = *reinterpret_cast<const float4*>(a + 8 * i * DEPTH);
+        for (int i = 0; i < THREAD_M; ++i) {  // every 8 rows the places of pieces repeat
+            float4 const v = four_at(stage + (rows ^ (piece * 16)) + 8 * i * DEPTH);
+            pixels[i][0] = v.x, pixels[i][1] = v.y, pixels[i][2] = v.z, pixels[i][3] = v.w;
+        }
 #pragma unroll
-        for (int j = 0; j < THREAD_N; ++j) {
-            float4 const weights = *reinterpret_cast<const float4*>(b + (j / 2 * 8 + j % 2) * DEPTH);
+        for (int k = 0; k < 4; ++k) {
 #pragma unroll
-            for (int i = 0; i < THREAD_M; ++i) sums[i][j] = fmaf(pixels[i].x, weights.x, sums[i][j]);
+            for (int j = 0; j < THREAD_N; j += 4) {
+                float4 const v = four_at(stage + filters + (piece * 4 + k) * TILE_N * 4 + j * 16);
+                weights[j] = v.x, weights[j + 1] = v.y, weights[j + 2] = v.z, weights[j + 3] = v.w;
+            }
 #pragma unroll
-            for (int i = 0; i < THREAD_M; ++i) sums[i][j] = fmaf(pixels[i].y, weights.y, sums[i][j]);
+            for (int i = 0; i < THREAD_M; ++i) {
 #pragma unroll
-            for (int i = 0; i < THREAD_M; ++i) sums[i][j] = fmaf(pixels[i].z, weights.z, sums[i][j]);
-#pragma unroll
-            for (int i = 0; i < THREAD_M; ++i) sums[i][j] = fmaf(pixels[i].w, weights.w, sums[i][j]);
+                for (int j = 0; j < THREAD_N; ++j) sums[i][j] = fmaf(pixels[i][k], weights[j], sums[i][j]);
+            }
         }
     }
 }
@@ -221,9 +227,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) conv_simt(cons
         asm volatile("cp.async.commit_group;" ::: "memory");
     }
     Place const place(threadIdx.x % GROUP);
-    int const piece = threadIdx.x / GROUP * (DEPTH / SLICES);
-    u32 const rows = pinned(swizzle(place.row * DEPTH + piece));
-    u32 const filters = pinned(A_BYTES + swizzle((place.column + 2 * place.quarter) * DEPTH + piece));
+    int const slice = threadIdx.x / GROUP;
+    u32 const rows = pinned(swizzle(place.row * DEPTH + slice * (DEPTH / SLICES)));
+    u32 const filters = pinned(A_BYTES + slice * (B_BYTES / SLICES) + (place.column + place.quarter * 4) * 4);
     float sums[THREAD_M][THREAD_N] = {};
     int use = 0, fetch = (STAGES - 1) * STAGE_BYTES;  // stages of the ring
     for (int unit = begin; unit < end; ++unit) {

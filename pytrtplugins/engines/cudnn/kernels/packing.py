@@ -45,7 +45,7 @@ def swizzled(depth: int, rows: int) -> npt.NDArray[np.int64]:
 def pack_weights(shape: ConvShape, tactic: Tactic, weights: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     """Weights (K, C, R, S) → bytes: [tile of filters][tap][chunk of channels][filter][byte], padded with zeros.
 
-    A tactic that merges taps has chunks of all taps and their channels.
+    For ``"simt"`` they are [tile of filters][tap and channel, without gaps][filter].
 
     Args:
         shape: The problem.
@@ -58,6 +58,9 @@ def pack_weights(shape: ConvShape, tactic: Tactic, weights: npt.NDArray[Any]) ->
     padded = np.zeros((tiles * tactic.tile_n, taps, chunks * per_chunk), kind)
     filled = padded[:, :, : merged * shape.c].reshape(-1, taps, merged, shape.c)
     filled[:k, :, :, :c] = weights.astype(kind, copy=False).reshape(k, c, taps, merged).transpose(0, 2, 3, 1)
+    if tactic.family == "simt":
+        lines = padded.reshape(tiles, tactic.tile_n, -1).transpose(0, 2, 1)
+        return np.ascontiguousarray(lines).view(np.uint8).reshape(-1)
     ordered = padded[filter_order(tactic.columns, kind.itemsize, len(padded))].view("V16")  # 16 bytes at a time: fast
     blocks = ordered.reshape(tiles, tactic.tile_n, taps, chunks, -1).transpose(0, 2, 3, 1, 4)
     flat = np.ascontiguousarray(blocks).reshape(-1, tactic.tile_n * tactic.depth // 16)

@@ -65,10 +65,8 @@ class Tactic:
 
     @property
     def columns(self) -> int:
-        """Filters that one warp, or one group of four, computes: weights are permuted within them."""
-        if self.family == "simt":
-            return 4 * _THREAD_N
-        return self.tile_n if self.family == "hopper" else self.tile_n // self.warps[1]
+        """Filters that one warp, or one group of four, computes: weights are permuted within them, but for ``"simt"``."""
+        return self.tile_n // self.warps[1] if self.family == "mma" else self.tile_n
 
     @property
     def thread_m(self) -> int:
