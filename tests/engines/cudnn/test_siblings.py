@@ -8,9 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pytrtplugins as ptp
+from pytrtplugins.calibration import MinMaxCalibrator
+from pytrtplugins.engines import BuildOptions, calibrate
 from pytrtplugins.engines.cudnn.fuse import DOMAIN
 from pytrtplugins.engines.cudnn.lower import lower
-from pytrtplugins.passes import prepare
+from pytrtplugins.engines.reference.engine import ReferenceEngine
+from pytrtplugins.passes import prepare, quantize
 from pytrtplugins.tensor import DType
 from tests.engines.cudnn.branches import dense, inception, joined, partial, stacked
 from tests.engines.cudnn.host import run_on_host, run_shuffled
@@ -32,6 +35,15 @@ def assert_right(model, float_type=DType.FLOAT32, without=()):
         for name, again in run_shuffled(execution, X, seed)[0].items():
             np.testing.assert_array_equal(again, found[name])
     return execution.plan
+
+
+def assert_codes(model):
+    found, execution = run_on_host(model, X)
+    with ReferenceEngine(model, BuildOptions("int8")).create_context() as context:
+        for name, wanted in context.run(X).items():
+            assert np.linalg.norm(found[name] - wanted) <= 5e-3 * np.linalg.norm(wanted)
+    for name, again in run_shuffled(execution, X, 0)[0].items():
+        np.testing.assert_array_equal(again, found[name])
 
 
 def convolutions(model):
@@ -209,3 +221,20 @@ def networks(draw):
 @given(networks(), st.sampled_from([DType.FLOAT32, DType.FLOAT16]), st.sampled_from([(), ("reuse",), ("outputs",)]))
 def test_any_network_of_splits_and_concats_is_right(model, float_type, without):
     assert_right(model, float_type, without)
+
+
+def quantized(model):
+    prepared = prepare(model)
+    table = calibrate(prepared, MinMaxCalibrator([X]), engine="reference", progress=False)
+    return prepare(quantize(prepared, table))
+
+
+@pytest.mark.parametrize("make", [inception, partial, stacked, dense])
+def test_codes_are_the_reference_engines(make):
+    assert_codes(quantized(make()))
+
+
+@settings(max_examples=25, deadline=None)
+@given(networks())
+def test_any_network_of_splits_and_concats_is_right_in_int8(model):
+    assert_codes(quantized(model))
