@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -55,7 +56,8 @@ def main() -> int:
 
 
 def run(record: Path, gpu: bool, words: str, seconds: float | None) -> int:
-    """Run the rows; gives pytest's exit code."""
+    """Run the rows; gives pytest's exit code. What is done when Ctrl-C or SIGTERM comes is in the record."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if seconds is not None:
         os.environ["BENCHMARK_SECONDS"] = str(seconds)
     files = [f"gpu/test_{part}.py" for part in ("photo", "race", "steps", "build")] if gpu else ["test_yolov2.py"]
