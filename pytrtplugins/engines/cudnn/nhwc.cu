@@ -172,16 +172,34 @@ __global__ void max_pool(const T* x, T* y, int n, int h, int w, int c, int x_pit
     *reinterpret_cast<Vector<T>*>(y + static_cast<long long>(pixel) * y_pitch + channel) = best;
 }
 
-// Photos: planes of float32 → pixels of up to 16 bytes, channels from c on zero. threads = n * area.
+// Planes of float32 → pixels: 16 bytes of channels a thread, neighbouring threads at neighbouring pixels; channels from c on
+// are zero. threads = n * area * groups, the 16-byte groups of a pixel.
 template <typename T>
-__global__ void pixels(const float* x, T* y, int n, int c, int area, float step) {
+__global__ void pixels(const float* x, T* y, int n, int c, int groups, int area, int pitch, float step) {
     unsigned const index = blockIdx.x * blockDim.x + threadIdx.x;
-    if (index >= static_cast<unsigned>(n) * area) return;
+    if (index >= static_cast<unsigned>(n) * groups * area) return;
     constexpr int lanes = 16 / sizeof(T), kind = sizeof(T) == 4 ? FLOAT : sizeof(T) == 2 ? HALF : INT8;
-    const float* planes = x + static_cast<long long>(index / area) * c * area + index % area;
-    Vector<T> pixel;
+    int const pixel = static_cast<int>(index % area), first = static_cast<int>(index / area % groups) * lanes;
+    long long const image = index / area / groups;
+    const float* planes = x + (image * c + first) * area + pixel;
+    Vector<T> found;
     for (int lane = 0; lane < lanes; ++lane) {
-        store(pixel.values, lane, kind, lane < c ? planes[static_cast<long long>(lane) * area] : 0.0f, step);
+        store(found.values, lane, kind, first + lane < c ? planes[static_cast<long long>(lane) * area] : 0.0f, step);
     }
-    *reinterpret_cast<Vector<T>*>(y + static_cast<long long>(index) * lanes) = pixel;
+    *reinterpret_cast<Vector<T>*>(y + (image * area + pixel) * pitch + first) = found;
+}
+
+// Pixels → planes of float32, likewise.
+template <typename T>
+__global__ void planes(const T* x, float* y, int n, int c, int groups, int area, int pitch, float step) {
+    unsigned const index = blockIdx.x * blockDim.x + threadIdx.x;
+    if (index >= static_cast<unsigned>(n) * groups * area) return;
+    constexpr int lanes = 16 / sizeof(T);
+    int const pixel = static_cast<int>(index % area), first = static_cast<int>(index / area % groups) * lanes;
+    long long const image = index / area / groups;
+    Vector<T> const found = *reinterpret_cast<const Vector<T>*>(x + (image * area + pixel) * pitch + first);
+    float* values = y + (image * c + first) * area + pixel;
+    for (int lane = 0; lane < lanes; ++lane) {
+        if (first + lane < c) values[static_cast<long long>(lane) * area] = static_cast<float>(found.values[lane]) * step;
+    }
 }

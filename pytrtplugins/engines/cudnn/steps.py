@@ -31,6 +31,7 @@ _SOURCE = Path(__file__).parent / "nhwc.cu"
 _POOL = CudaKernel.from_file(_SOURCE, "pool")
 _MAX_POOL = CudaKernel.from_file(_SOURCE, "max_pool")
 _PIXELS = CudaKernel.from_file(_SOURCE, "pixels")
+_PLANES = CudaKernel.from_file(_SOURCE, "planes")
 _REFORMAT = CudaKernel.from_file(_SOURCE, "reformat")
 _KNOWN_WHILE_PLANNED = {
     "Reshape": (1,), "Squeeze": (1,), "Unsqueeze": (1,), "Expand": (1,), "Slice": (1, 2, 3, 4), "Split": (1,),
@@ -214,9 +215,16 @@ def reformat(x: Tensor, y: Tensor, x_step: float = 1.0, y_step: float = 1.0, alo
     """Another type, layout or step of the same values; where y lies ``alone``, channels that fill 16 bytes become zero."""
     image, form = _as_image(x.format), _as_image(y.format)
     n, c, h, w = form.dims
-    planes = x.format.dtype is DType.FLOAT32 and not image.nhwc and x_step == 1.0
-    if alone and planes and form.pitch == form.vector:
-        return lambda stream: _PIXELS.launch(x.flat, y.flat, n, c, h * w, y_step, threads=n * h * w, stream=stream)
+    if alone and _is_planes(image) and _is_vectors(form) and x_step == 1.0:
+        groups = -(-c // form.vector)
+        return lambda stream: _PIXELS.launch(
+            x.flat, y.flat, n, c, groups, h * w, form.pitch, y_step, threads=n * groups * h * w, stream=stream
+        )
+    if _is_vectors(image) and _is_planes(form) and y_step == 1.0:
+        groups = -(-c // image.vector)
+        return lambda stream: _PLANES.launch(
+            x.flat, y.flat, n, c, groups, h * w, image.pitch, x_step, threads=n * groups * h * w, stream=stream
+        )
     padded = min(form.pitch, -(-c // form.vector) * form.vector) if alone and form.nhwc and c % form.vector else c
     numbers = (
         KINDS[x.format.dtype], image.strides, x_step, y.flat, KINDS[y.format.dtype], form.strides, y_step,
@@ -245,6 +253,21 @@ def _as_image(form: Format) -> Format:
     if len(form.dims) == 4:
         return form
     return replace(form, dims=(1, 1, 1, form.elements))
+
+
+def _is_planes(form: Format) -> bool:
+    return form.dtype is DType.FLOAT32 and not form.nhwc
+
+
+def _is_vectors(form: Format) -> bool:
+    """Whether a tensor consists of 16-byte groups of channels, the last of a pixel padded at most."""
+    c, vector = form.dims[1], form.vector
+    return (
+        form.nhwc
+        and form.dtype is not DType.UINT8
+        and form.pitch % vector == 0
+        and (c % vector == 0 or form.pitch - c < vector)
+    )
 
 
 def _with_padding(xp: Any, tensor: Tensor) -> Any:

@@ -121,3 +121,27 @@ def test_a_run_of_channels_of_a_larger_tensor_is_written_alone():
     reformat(x, part)(None)
     np.testing.assert_array_equal(whole.view[:, 8:16], x.view.astype(np.float16))
     np.testing.assert_array_equal(np.delete(whole.view, slice(8, 16), 1), np.delete(before, slice(8, 16), 1))
+    back = filled(linear((2, 8, 3, 3), DType.FLOAT32), 6)
+    reformat(part, back)(None)
+    np.testing.assert_array_equal(back.view, part.view.astype(np.float32))
+
+
+@pytest.mark.parametrize("begin", [3, 8])
+def test_a_run_that_begins_anywhere_is_written_without_its_neighbours(begin):
+    whole = filled(channels_last((1, 24, 2, 2), DType.FLOAT16))
+    before = whole.view.copy()
+    part = tensor_at(np, whole.flat.view(np.uint8), begin * 2, Format((1, 5, 2, 2), DType.FLOAT16, 24))
+    x = filled(linear((1, 5, 2, 2), DType.FLOAT32), 5)
+    reformat(x, part, alone=False)(None)
+    np.testing.assert_array_equal(whole.view[:, begin : begin + 5], x.view.astype(np.float16))
+    here = slice(begin, begin + 5)
+    np.testing.assert_array_equal(np.delete(whole.view, here, 1), np.delete(before, here, 1))
+
+
+def test_unsigned_codes_saturate_at_their_own_limits():
+    x = filled(linear((1, 3, 2, 2), DType.FLOAT32))
+    x.view[...] = [[[[-1.0, 0.5]] * 2, [[127.6, 200.0]] * 2, [[255.4, 300.0]] * 2]]
+    for form in (linear, channels_last):
+        y = filled(form((1, 3, 2, 2), DType.UINT8))
+        reformat(x, y)(None)
+        np.testing.assert_array_equal(y.view[0, :, 0], [[0, 0], [128, 200], [255, 255]])
