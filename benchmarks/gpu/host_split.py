@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, cast
 
 import numpy as np
 
 import pytrtplugins as ptp
 from pytrtplugins.cuda import pinned_empty
+from pytrtplugins.engines.cudnn import CudnnEngine
 from pytrtplugins.errors import ModelError
 from pytrtplugins.models import Yolov2
 
@@ -17,13 +19,13 @@ from .running import pinned_copy
 
 CALLS, WARM_UP = 200, 20
 SIZES = [(416, 416), (768, 576), (1920, 1080)]
-MANY = 600
+DISTINCT, MANY = 20, 1000
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("engine", help="an engine file of engine cudnn")
-    engine = ptp.load_engine(parser.parse_args().engine)
+    engine = cast("CudnnEngine", ptp.load_engine(parser.parse_args().engine))
     print(f"{engine!r}\nmicroseconds: median (10 %, 90 %) of {CALLS} calls after {WARM_UP}")
     split_run(engine)
     try:
@@ -34,7 +36,7 @@ def main() -> None:
         split_photos(detector)
 
 
-def split_run(engine: ptp.Engine) -> None:
+def split_run(engine: CudnnEngine) -> None:
     """Arrays to arrays."""
     rng = np.random.default_rng(0)
     ordinary = {
@@ -60,6 +62,9 @@ def split_run(engine: ptp.Engine) -> None:
 
             timed(in_two)
             row(f"  of it until all is queued, {name}", begun[WARM_UP:])
+        many = [{name: array.copy() for name, array in ordinary.items()} for _ in range(DISTINCT)]
+        rate("ordinary arrays, one run after the other", (context.run(inputs) for inputs in around(many)))
+    rate("ordinary arrays, stream", engine.stream(around(many)))
 
 
 def split_photos(detector: Yolov2) -> None:
@@ -78,15 +83,23 @@ def split_photos(detector: Yolov2) -> None:
             row(f"photo {width} x {height} to boxes, {name}", timed(look))
             sent, network, rows = 1e3 * np.median(spent[WARM_UP:], axis=0)
             print(f"    copy {sent:.0f}, launch to end {network:.0f}, boxes to NumPy {rows:.0f}")
-    photos = [np.full((576, 768, 3), level % 256, np.uint8) for level in range(MANY)]
-    for name, look in (
-        ("one call after the other", lambda: [detector(photo) for photo in photos]),
-        ("stream", lambda: list(detector.stream(photos))),
-    ):
-        look()
-        begin = time.perf_counter()
-        look()
-        print(f"photos 768 x 576 a second, {name}: {MANY / (time.perf_counter() - begin):,.0f}")
+    photos = [np.full((576, 768, 3), level, np.uint8) for level in range(DISTINCT)]
+    rate("photos 768 x 576, one call after the other", ([detector(photo)] for photo in around(photos)))
+    rate("photos 768 x 576, stream", detector.stream(around(photos)))
+
+
+def around(items: list[Any]) -> Iterator[Any]:
+    """The same ones again and again."""
+    return (items[number % len(items)] for number in range(MANY))
+
+
+def rate(name: str, results: Iterable[object]) -> None:
+    """Results a second, once the first ones have come and contexts are made."""
+    begin = 0.0
+    for number, _ in enumerate(results):
+        if number == MANY // 5:
+            begin = time.perf_counter()
+    print(f"{name}: {(MANY - 1 - MANY // 5) / (time.perf_counter() - begin):,.0f} a second", flush=True)
 
 
 def timed(call: Callable[[], object]) -> list[float]:

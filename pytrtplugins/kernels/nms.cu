@@ -9,9 +9,10 @@
 // the earlier box: darknet's do_nms_sort sorts on from the order of the class before. Overlaps are darknet's box_iou in
 // float, operation by operation.
 //
-// A block does one class of one image: it finds the best box that is left, which stays, and suppresses what overlaps with
-// it while it looks for the next one, until none is left. Up to NEAR boxes are kept in shared memory meanwhile. A thread
-// writes the scores of its own boxes only; other blocks read them without their sign.
+// A block does one class of one image. It puts the candidates in order, in shared memory, each at the number of those before
+// it; then the first stays and suppresses what overlaps with it, then the next one that is left, and so on. Where there are
+// more than NEAR candidates it searches memory for the best one that is left, again and again. A thread writes the scores
+// of its own boxes only; other blocks read them without their sign.
 //
 // threads = (256, classes, N), block = 256
 
@@ -50,76 +51,125 @@ struct Order {
     __device__ __forceinline__ float at(int k, int box) const { return scores[static_cast<long long>(k) * count + box]; }
 };
 
-__global__ void nms(const float* __restrict__ boxes, float* scores, unsigned long long* found, int* counts,
-                    const float* __restrict__ limit, int classes, int count, float threshold) {
-    __shared__ float best_score[256], near_scores[NEAR];
-    __shared__ int best_index[256];
-    __shared__ float4 near_places[NEAR];
-    const int thread = threadIdx.x, kind = blockIdx.y;
-    const long long image = blockIdx.z;
-    const float4* places = reinterpret_cast<const float4*>(boxes) + image * count;
-    const Order order = {scores + image * classes * count, kind, count};
-    float* const mine = scores + (image * classes + kind) * count;
-    float* left = mine;
-    if (limit) threshold = *limit;
-    if (count <= NEAR) {
-        for (int i = thread; i < count; i += 256) near_scores[i] = mine[i];
-        left = near_scores;
+// One class of one image.
+struct Class {
+    Order order;
+    const float4* places;
+    float* scores;
+    unsigned long long* found;  // null: nobody asks
+    int* kept;                  // how many there are
+    int count, kinds;
+    float threshold;
+
+    __device__ __forceinline__ void keep(int box) const {
+        if (!found) return;
+        const int next = atomicAdd(kept, 1);
+        if (next >= kinds * count) return;  // never, if the counters were 0
+        const unsigned place = static_cast<unsigned>(box) * kinds + order.kind;
+        found[next] = static_cast<unsigned long long>(__float_as_int(scores[box])) << 32 | (0xFFFFFFFFu - place);
     }
+};
+
+__device__ void in_memory(const Class& of) {
+    __shared__ float best_score[256];
+    __shared__ int best_box[256];
+    const int thread = threadIdx.x;
     float last_score = 0;
-    float4 kept = {0, 0, 0, 0};
+    float4 place = {0, 0, 0, 0};
     int last = -1;  // the box that stayed last; -1: none yet
     for (;;) {
         float score = 0;
-        int index = -1;
-        for (int i = thread; i < count; i += 256) {
-            const float own = left[i];
+        int box = -1;
+        for (int i = thread; i < of.count; i += 256) {
+            const float own = of.scores[i];
             if (!(own > 0)) continue;
             if (last >= 0) {
-                if (!order.before(last_score, last, own, i)) continue;
-                if (overlap(kept, places[i]) > threshold) {
-                    left[i] = -own;
+                if (!of.order.before(last_score, last, own, i)) continue;
+                if (overlap(place, of.places[i]) > of.threshold) {
+                    of.scores[i] = -own;
                     continue;
                 }
             }
-            if (index < 0 || order.before(own, i, score, index)) {
+            if (box < 0 || of.order.before(own, i, score, box)) {
                 score = own;
-                index = i;
+                box = i;
             }
         }
         best_score[thread] = score;
-        best_index[thread] = index;
+        best_box[thread] = box;
         __syncthreads();
         for (int half = 128; half > 0; half /= 2) {
             const int other = thread + half;
-            if (thread < half && best_index[other] >= 0 &&
-                (best_index[thread] < 0 ||
-                 order.before(best_score[other], best_index[other], best_score[thread], best_index[thread]))) {
+            if (thread < half && best_box[other] >= 0 &&
+                (best_box[thread] < 0 ||
+                 of.order.before(best_score[other], best_box[other], best_score[thread], best_box[thread]))) {
                 best_score[thread] = best_score[other];
-                best_index[thread] = best_index[other];
+                best_box[thread] = best_box[other];
             }
             __syncthreads();
         }
-        if (best_index[0] < 0) break;
-        if (last < 0 && left != mine) {  // the first: from now on the boxes' places are read again and again
-            for (int i = thread; i < count; i += 256) near_places[i] = places[i];
-            places = near_places;
-        }
         last_score = best_score[0];
-        last = best_index[0];
+        last = best_box[0];
+        if (last < 0) return;
         __syncthreads();
-        kept = places[last];
-        if (thread == 0 && found) {
-            const unsigned place = static_cast<unsigned>(last) * classes + kind;
-            const int room = classes * count, next = atomicAdd(counts + image, 1);
-            if (next < room) {  // always, if the counters were 0
-                found[image * room + next] =
-                    static_cast<unsigned long long>(__float_as_int(last_score)) << 32 | (0xFFFFFFFFu - place);
-            }
-        }
+        place = of.places[last];
+        if (thread == 0) of.keep(last);
     }
-    if (left == mine) return;
+}
+
+__global__ void nms(const float* __restrict__ boxes, float* scores, unsigned long long* found, int* counts,
+                    const float* __restrict__ limit, int classes, int count, float threshold) {
+    __shared__ float listed_scores[NEAR];
+    __shared__ int listed[NEAR], ordered[NEAR], candidates;
+    __shared__ bool gone[NEAR];
+    const int thread = threadIdx.x, kind = blockIdx.y;
+    const long long image = blockIdx.z, room = static_cast<long long>(classes) * count;
+    const Order order = {scores + image * room, kind, count};
+    const Class of = {order,
+                      reinterpret_cast<const float4*>(boxes) + image * count,
+                      scores + image * room + static_cast<long long>(kind) * count,
+                      found ? found + image * room : nullptr,
+                      counts + image,
+                      count,
+                      classes,
+                      limit ? *limit : threshold};
+    if (thread == 0) candidates = 0;
+    __syncthreads();
     for (int i = thread; i < count; i += 256) {
-        if (left[i] < 0) mine[i] = left[i];
+        const float own = of.scores[i];
+        if (!(own > 0)) continue;
+        const int next = atomicAdd(&candidates, 1);
+        if (next >= NEAR) continue;
+        listed[next] = i;
+        listed_scores[next] = own;
+    }
+    __syncthreads();
+    const int many = candidates;
+    if (many > NEAR) {
+        in_memory(of);
+        return;
+    }
+    for (int i = thread; i < many; i += 256) {
+        int before = 0;
+        for (int k = 0; k < many; ++k) before += order.before(listed_scores[k], listed[k], listed_scores[i], listed[i]);
+        ordered[before] = listed[i];
+        gone[i] = false;
+    }
+    __syncthreads();
+    for (int first = 0; first < many; ++first) {
+        if (gone[first]) continue;  // the same for all threads: only what is behind the one that stays is written
+        const float4 place = of.places[ordered[first]];
+        for (int i = thread; i < many; i += 256) {
+            if (i > first && !gone[i] && overlap(place, of.places[ordered[i]]) > of.threshold) gone[i] = true;
+        }
+        __syncthreads();
+    }
+    for (int i = thread; i < many; i += 256) {
+        const int box = ordered[i];
+        if (gone[i]) {
+            of.scores[box] = -of.scores[box];
+        } else {
+            of.keep(box);
+        }
     }
 }

@@ -120,7 +120,8 @@ def test_decoding_gives_the_boxes_and_scores_of_numpy(n, anchors, classes, h, w,
 @settings(max_examples=25, deadline=None)
 @example(n=1, count=600, classes=1, threshold=0.3, keep=0.1, levels=1000)  # more boxes than a block has threads
 @example(n=2, count=300, classes=4, threshold=0.45, keep=0.9, levels=3)
-@example(n=1, count=2100, classes=2, threshold=0.0, keep=0.02, levels=5)  # more than shared memory holds
+@example(n=1, count=2100, classes=2, threshold=0.0, keep=0.9, levels=5)  # as many candidates as shared memory holds
+@example(n=1, count=2300, classes=2, threshold=0.0, keep=0.95, levels=5)  # more
 @given(n=st.integers(1, 2), count=st.integers(1, 60), classes=st.integers(1, 4), threshold=st.sampled_from([0.0, 0.45, 1.0]),
        keep=st.floats(0.05, 1), levels=st.sampled_from([2, 5, 1000]))  # fmt: skip
 def test_suppression_and_the_best_are_numpys(n, count, classes, threshold, keep, levels):
