@@ -1,9 +1,10 @@
 """Run the kernels under NVIDIA's compute-sanitizer, on a machine with a GPU.
 
-    python -m tests.cuda.sanitize [plugins] [convolutions] [engine] [memcheck] [racecheck] [initcheck] [synccheck]
+    python -m tests.cuda.sanitize [plugins] [convolutions] [float32] [photos] [engine] [memcheck] [racecheck] [initcheck] [synccheck]
 
 Each tool first has to find a fault that is there, in a kernel made for it; then it must find none in the kernels of plugins
-and of vision, in the convolutions of engine cudnn, and in a whole network on that engine, on the shapes of their tests.
+and of vision, in the convolutions of engine cudnn, those for float32 by themselves, from photos to boxes, and in a whole network
+on that engine, on the shapes of their tests.
 Arrays come from cudaMalloc one by one, so that no pool hides an access beyond the end. Tests run once before, by
 themselves, so that the tools do not meet compilers.
 """
@@ -32,7 +33,9 @@ _ENGINE = "tests/engines/cudnn"
 _TESTS = "bits_of_compute or detection_on_the_gpu or queued_on_the_stream or constant_is_copied"
 SUBJECTS = {
     "plugins": ["tests/cuda/test_gpu.py", "-k", _TESTS],
-    "convolutions": [f"{_ENGINE}/test_own_kernels_gpu.py", "-k", "not sums_of_codes"],
+    "convolutions": [f"{_ENGINE}/test_own_kernels_gpu.py", "-k", "not sums_of_codes and not simt and not float32"],
+    "float32": [f"{_ENGINE}/test_own_kernels_gpu.py", "-k", "simt or float32"],
+    "photos": [f"{_ENGINE}/test_detection_gpu.py", "-k", "several_layers or room_for or of_a_batch"],
     "engine": [f"{_ENGINE}/test_gpu.py", "-k", "left_out and tactics"],  # kernels of ours where there are any
 }
 
