@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +25,9 @@ DISTINCT, MANY = 20, 1000
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("engine", help="an engine file of engine cudnn")
-    engine = cast("CudnnEngine", ptp.load_engine(parser.parse_args().engine))
+    engine = ptp.load_engine(parser.parse_args().engine)
+    if not isinstance(engine, CudnnEngine):
+        parser.error(f"expected a file of engine cudnn, found one of {engine.name}")
     print(f"{engine!r}\nmicroseconds: median (10 %, 90 %) of {CALLS} calls after {WARM_UP}")
     split_run(engine)
     try:
