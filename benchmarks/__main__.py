@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import signal
@@ -46,7 +47,8 @@ def main() -> int:
         if not records:
             records = [Path(folder) / "record.json"]
             code = run(records[0], arguments.gpu, arguments.k, arguments.seconds)
-            if not records[0].exists() or not records[0].stat().st_size:
+            if not _finished(records[0]):
+                print("no row was finished, so nothing is written")
                 return code
             if arguments.json:
                 shutil.copyfile(records[0], arguments.json)
@@ -72,6 +74,12 @@ def run(record: Path, gpu: bool, words: str, seconds: float | None) -> int:
         "default",
     ]
     return int(pytest.main([*options, *(["-k", words] if words else [])]))
+
+
+def _finished(record: Path) -> bool:
+    """Whether a record has any row with its facts; one that is cut off has none."""
+    text = record.read_text() if record.exists() else ""
+    return bool(text) and any(bench["extra_info"] for bench in json.loads(text)["benchmarks"])
 
 
 if __name__ == "__main__":

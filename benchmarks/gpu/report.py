@@ -18,8 +18,8 @@ SHADES = {"FP32": "#b7e3b7", "TF32": "#7cc77c", "FP16": "tab:green", "INT8": "#1
 
 
 def join(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Records of one machine as one; a later record's rows take the place of the same rows before."""
-    benches = {bench["fullname"]: bench for record in records for bench in record["benchmarks"]}
+    """Records of one machine as one; a later record's rows take the place of the same rows before, unfinished ones go."""
+    benches = {bench["fullname"]: bench for record in records for bench in record["benchmarks"] if bench["extra_info"]}
     gpus = {record["gpu"]["gpu"] for record in records if record["gpu"]}
     if len(gpus) > 1:
         raise ValueError(f"records of different GPUs are not joined: {', '.join(sorted(gpus))}")

@@ -145,6 +145,12 @@ def test_joined_records_have_all_rows_and_the_later_of_two(record):
     assert joined["left_out"] == []  # it ran the second time
 
 
+def test_a_row_that_was_cut_off_is_left_out(record):
+    cut = copy.deepcopy(record)
+    cut["benchmarks"][0]["extra_info"] = {}
+    assert len(report.race(report.join([cut]))) == len(report.race(record)) - 1
+
+
 def test_records_of_two_gpus_are_not_joined(record):
     other = copy.deepcopy(record)
     other["gpu"]["gpu"] = "NVIDIA L4"
