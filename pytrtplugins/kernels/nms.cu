@@ -42,13 +42,16 @@ struct Order {
     __device__ bool before(float a, int i, float b, int j) const {
         if (a != b || i == j) return a > b;
         for (int k = kind - 1; k >= 0; --k) {
-            const float one = fabsf(at(k, i)), other = fabsf(at(k, j));
+            const float one = at(k, i), other = at(k, j);
             if (one != other) return one > other;
         }
         return i < j;
     }
 
-    __device__ __forceinline__ float at(int k, int box) const { return scores[static_cast<long long>(k) * count + box]; }
+    // What is no number counts as 0: candidates that cannot be put in order would get the same place.
+    __device__ __forceinline__ float at(int k, int box) const {
+        return fmaxf(fabsf(scores[static_cast<long long>(k) * count + box]), 0.0f);
+    }
 };
 
 // One class of one image.

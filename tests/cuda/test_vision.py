@@ -155,6 +155,17 @@ def test_of_equal_scores_the_earlier_box_wins():
     assert [np.flatnonzero(scores[0, k] > 0).tolist() for k in (0, 1)] == [[0], [7]]
 
 
+def test_scores_that_are_no_numbers_are_no_candidates_and_break_no_tie():
+    boxes = np.random.default_rng(0).uniform(0.1, 0.9, (1, 60, 4)).astype(np.float32)
+    scores = np.full((1, 3, 60), 0.5, np.float32)
+    scores[0, 0, ::3] = np.nan
+    scores[0, 1, ::5] = np.nan
+    found, counts = np.zeros((1, 180), np.uint64), np.zeros(1, np.int32)
+    nms_into(boxes, scores, 1.0, found=found, counts=counts)  # 1.0: nothing overlaps too much
+    assert counts[0] == 180 - 20 - 12
+    assert len(np.unique(found[0, : counts[0]])) == counts[0]
+
+
 def test_arrays_of_other_dims_are_refused():
     boxes, scores = np.zeros((1, 8, 4), np.float32), np.zeros((1, 3, 9), np.float32)
     with pytest.raises(errors.UsageError, match=r"expected boxes \(1, 9, 4\)"):
