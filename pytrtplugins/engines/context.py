@@ -142,6 +142,10 @@ class ExecutionContext(ABC):
         """What waits for a run that was begun, and lets the next one in."""
 
         def finish() -> Arrays:
+            if self._finish is not finish:
+                raise EngineError(
+                    f"{self.engine!r}: this run is finished already, or its context was closed.\nDo: begin another"
+                )
             try:
                 return wait()
             finally:

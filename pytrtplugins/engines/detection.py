@@ -172,6 +172,10 @@ class DetectionContext(ABC):
             raise
 
         def finish() -> list[Boxes]:
+            if self._finish is not finish:
+                raise EngineError(
+                    f"{self.engine!r}: this run is finished already, or its context was closed.\nDo: begin another"
+                )
             try:
                 return wait()
             finally:

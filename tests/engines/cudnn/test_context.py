@@ -132,8 +132,12 @@ def test_a_run_that_is_begun_is_finished_by_its_owner_or_by_close(context):
         context.run({"data": photo()})
     np.testing.assert_array_equal(finish()["y"], expected)
     np.testing.assert_array_equal(wanted(context), expected)
-    context.begin({"data": photo()})
+    with pytest.raises(EngineError, match="finished already"):
+        finish()
+    finish = context.begin({"data": photo()})
     context.close()
+    with pytest.raises(EngineError, match="closed"):
+        finish()
     with pytest.raises(EngineError, match="closed"):
         context.begin({"data": photo()})
 

@@ -153,7 +153,11 @@ def test_a_run_that_is_begun_is_finished_by_its_owner_or_by_close(model):
     with pytest.raises(EngineError, match="not finished"):
         context.detect(image)
     assert finish()[0].scores.tolist() == wanted != []
-    context.begin(image)
+    with pytest.raises(EngineError, match="finished already"):
+        finish()
+    finish = context.begin(image)
     context.close()
+    with pytest.raises(EngineError, match="closed"):
+        finish()
     with pytest.raises(EngineError, match="closed"):
         context.begin(image)
