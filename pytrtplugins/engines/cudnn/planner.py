@@ -68,7 +68,10 @@ class _Planner:
         self.known = tensor_dims(self.model)
         self.constants = read_constants(self.model)
         self.results = {info.name for info in graph.output}
-        self.views = ChannelViews(self.formats, self.steps, self.results, "concat" not in self.without)
+        dense = {
+            name for node in graph.node if _is_plugin(node) and _wants_pixels(from_node(node)) for name in node.input
+        }
+        self.views = ChannelViews(self.formats, self.steps, self.results, dense, "concat" not in self.without)
         written = any(entry.key == WRITTEN for entry in self.model.metadata_props)
         self.typed = written or any(dtype is DType.FLOAT16 for _, dtype in self.known.values())
         inputs = tuple(info.name for info in graph.input if info.name not in self.constants)
@@ -92,7 +95,7 @@ class _Planner:
         attributes = node_attributes(node)
         if node.op_type == "Constant" and not node.domain:
             self.constants[node.output[0]] = np.asarray(next(iter(attributes.values())))
-        elif is_plugin_node(node) and node.domain != DOMAIN:
+        elif _is_plugin(node):
             self._add_plugin(node)
         elif node.domain == DOMAIN:
             self._add_step("conv", node, attributes, self._conv_inputs(node, attributes))
@@ -154,7 +157,7 @@ class _Planner:
         given = [self._dtype(name) for name in node.input]
         own = next((dtype for dtype in given if dtype in _FLOATS), self.float_type) if self.typed else self.float_type
         floats = [DType.FLOAT32, own] if ends and not self.typed else [own, DType.FLOAT32]
-        layouts = ["linear", "nhwc"] if ends or not launches_kernels(type(plugin)) else ["nhwc", "linear"]
+        layouts = ["nhwc", "linear"] if _wants_pixels(plugin) and not ends else ["linear", "nhwc"]
         for layout in layouts:
             for kind in floats:
                 dtypes = [kind if dtype in _FLOATS else dtype for dtype in given]
@@ -337,6 +340,15 @@ class _Planner:
         return place(
             blocks, "reuse" not in self.without, lambda one, other: done_before(one, other) or done_before(other, one)
         )
+
+
+def _is_plugin(node: onnx.NodeProto) -> bool:
+    return is_plugin_node(node) and node.domain != DOMAIN
+
+
+def _wants_pixels(plugin: Plugin) -> bool:
+    """Whether a plugin is asked first if it takes NHWC, as all around it lies."""
+    return launches_kernels(type(plugin))
 
 
 def _form(dims: Dims, dtype: DType, layout: str) -> Format | None:

@@ -19,7 +19,8 @@ class ChannelViews:
     Attributes:
         formats: How each tensor lies; those that become part of another get its pitch.
         steps: The plan's so far; copies are added.
-        results: The network's outputs, which stay tensors of their own.
+        results: The network's outputs, which are copied from tensors of their own.
+        dense: What plugins read in NHWC, who want no gaps.
         in_place: Whether producers write into a concat's memory; else all its parts are copied.
         parents: Tensor → what it is part of, and the first of its channels there.
         joined: Tensors that nothing but their parts is written to.
@@ -28,6 +29,7 @@ class ChannelViews:
     formats: dict[str, Format]
     steps: list[Step]
     results: Collection[str]
+    dense: Collection[str]
     in_place: bool = True
     parents: dict[str, tuple[str, int]] = field(default_factory=dict)
     joined: set[str] = field(default_factory=set)
@@ -117,6 +119,8 @@ class ChannelViews:
         high = max(total, *(begin + self.formats[name].dims[1] for name, begin in begins.items()))
         base = whole
         if (low, high) != (0, total):
+            if whole in self.dense:
+                return
             base = f"{whole}.wide"
             self.formats[base] = channels_last((form.dims[0], high - low, *form.dims[2:]), form.dtype)
             self._put(whole, base, -low)
@@ -166,7 +170,6 @@ class ChannelViews:
             and own is not None
             and own.nhwc
             and own.dtype == form.dtype
-            and not family & set(self.results)
-            and not any(step.kind == "plugin" and family & set(step.inputs) for step in self.steps)
+            and not family & {*self.results, *self.dense}
             and (name in self.joined or (writer is not None and writer.kind in ("conv", "pool", "generic")))
         )

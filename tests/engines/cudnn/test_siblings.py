@@ -13,6 +13,7 @@ from pytrtplugins.engines import BuildOptions, calibrate
 from pytrtplugins.engines.cudnn.fuse import DOMAIN
 from pytrtplugins.engines.cudnn.lower import lower
 from pytrtplugins.engines.reference.engine import ReferenceEngine
+from pytrtplugins.layers import Reorg
 from pytrtplugins.passes import prepare, quantize
 from pytrtplugins.tensor import DType
 from tests.engines.cudnn.branches import dense, inception, joined, partial, stacked
@@ -85,6 +86,28 @@ def test_siblings_that_a_concat_has_all_of_need_no_wider_memory(float_type):
     assert not copies(plan)
     assert plan.tensors["two_leaky.merged"].storage == "joined"
     assert plan.tensors["joined"].format.pitch == 40
+
+
+def test_a_concat_that_is_the_output_lies_over_siblings_too():
+    net = Net(channels=8)
+    deep = net.conv(net.conv("data", "reduce", 8, kernel=1), "deep", 8, kernel=3)
+    plan = assert_right(
+        net.model(net.add("Concat", [net.conv("data", "short", 8, kernel=1), deep], "joined", 16, axis=1))
+    )
+    assert plan.tensors["joined"].storage == "joined.wide"
+    assert not copies(plan)
+
+
+def test_a_concat_that_a_plugin_reads_keeps_no_gaps():
+    net = Net(channels=8)
+    deep = net.conv(net.conv("data", "reduce", 8, kernel=1), "deep", 8)
+    whole = net.add("Concat", [net.conv("data", "short", 8, kernel=1), deep], "joined", 16, axis=1)
+    moved = net.plugin(Reorg(stride=2), whole, "moved")
+    net.channels[moved] = 64
+    plan = assert_right(net.model(net.conv(moved, "last", 8)))
+    assert plan.tensors["joined"].format.dense
+    assert copies(plan) == ["joined.0"]
+    assert [step.inputs for step in plan.steps if step.kind == "plugin"] == [("joined",)]
 
 
 @TYPES
