@@ -9,8 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from .._optional import require
+from ..errors import UnavailableError
 
 __all__ = ["pinned_empty"]
+
+_NO_MEMORY = 2  # cudaErrorMemoryAllocation
 
 
 def pinned_empty(shape: int | Sequence[int], dtype: npt.DTypeLike = np.float32) -> npt.NDArray[Any]:
@@ -28,12 +31,25 @@ def pinned_empty(shape: int | Sequence[int], dtype: npt.DTypeLike = np.float32) 
 
     Raises:
         MissingExtraError: CuPy is not installed.
+        UnavailableError: the host has not so much memory that can be locked.
 
     Example:
         >>> photo = pinned_empty((576, 768, 3), "uint8")        # doctest: +SKIP
         >>> camera.read_into(photo)                               # doctest: +SKIP
         >>> boxes = detector(photo)                               # doctest: +SKIP
     """
-    cupyx = require("cupyx", extra="cudnn", package="cupy-cuda13x", feature="page-locked memory")
-    array: npt.NDArray[Any] = cupyx.empty_pinned(shape, dtype)
+    cupy, cupyx = (
+        require(name, extra="cudnn", package="cupy-cuda13x", feature="page-locked memory") for name in ("cupy", "cupyx")
+    )
+    try:
+        array: npt.NDArray[Any] = cupyx.empty_pinned(shape, dtype)
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        if error.status != _NO_MEMORY:
+            raise
+        size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        raise UnavailableError(
+            f"page-locked memory for {np.dtype(dtype)}{list(np.atleast_1d(shape))}, {size / 2**20:.0f} MiB, cannot be had: {error}.\n"
+            "Do: make smaller or fewer of such arrays, run smaller batches, or give this machine or container more memory",
+            needed=size,
+        ) from error
     return array

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..._optional import require
+from ...cuda import pinned_empty
 from ...errors import UnavailableError
 from ...tensor import DType
 from .format import Format
@@ -223,7 +224,8 @@ class CudaDevice:
 
     def pinned(self, size: int) -> tuple[npt.NDArray[np.uint8], Any]:
         """Page-locked memory, at one address for both."""
-        host = require("cupyx", extra="cudnn", package="cupy-cuda13x").zeros_pinned(size, np.uint8)
+        host = pinned_empty(size, np.uint8)
+        host.fill(0)
         cuda = self.xp.cuda
         memory = cuda.UnownedMemory(host.ctypes.data, size, host, self.number)
         return host, self.xp.ndarray((size,), np.uint8, cuda.MemoryPointer(memory, 0))
