@@ -12,7 +12,7 @@ from .._optional import require
 from ..errors import BindingError
 from ..tensor import DType
 
-__all__ = ["DeviceArray", "as_cupy", "device_array", "is_device_array"]
+__all__ = ["DeviceArray", "as_cupy", "device_array", "is_device_array", "wait_for"]
 
 
 class DeviceArray(NamedTuple):
@@ -100,6 +100,26 @@ def as_cupy(value: Any, dims: Sequence[int] | None = None, dtype: DType | npt.DT
             f"binding {found.dtype}{list(found.shape)} is not contiguous.\nDo: cupy.ascontiguousarray(...)"
         )
     return value if isinstance(value, cupy.ndarray) else _over(cupy, found, found.shape, found.dtype)
+
+
+def wait_for(value: Any, stream: Any) -> None:
+    """Let a stream wait for the work that still writes an array of another library, as far as that tells.
+
+    Args:
+        value: An array on a GPU. One with a ``stream`` in its ``__cuda_array_interface__`` (version 3) names it; one that knows
+            DLPack too lets ``stream`` wait for its library's current one. `as_cupy` does so where DLPack is all that it knows.
+        stream: CuPy's.
+    """
+    interface = getattr(value, "__cuda_array_interface__", None)
+    cupy = require("cupy", extra="tensorrt", feature="an array on a GPU as a binding")
+    if interface is None or isinstance(value, cupy.ndarray):
+        return
+    if interface.get("stream") is not None:
+        event = cupy.cuda.Event(disable_timing=True)
+        cupy.cuda.runtime.eventRecord(event.ptr, interface["stream"])
+        stream.wait_event(event)
+    elif hasattr(value, "__dlpack__"):
+        value.__dlpack__(stream=stream.ptr)
 
 
 def _over_allocation(cupy: Any, found: DeviceArray, dims: Sequence[int] | None, dtype: np.dtype[Any] | None) -> Any:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrtplugins import errors
-from pytrtplugins.cuda import CudaKernel, device_array, is_device_array
+from pytrtplugins.cuda import CudaKernel, bindings, device_array, is_device_array
 from tests.cuda.conftest import AFFINE
 
 
@@ -70,3 +72,64 @@ def test_arguments_on_a_gpu_are_checked_before_the_gpu_is_asked():
         kernel.launch(x, np.zeros(4, np.float32), 4, 1, False, threads=4)
     with pytest.raises(errors.KernelError, match="no array says what T is"):
         kernel.launch(DeviceAllocation(), DeviceAllocation(), 4, 1, False, threads=4)
+
+
+class Stream:
+    """CuPy's, written down."""
+
+    ptr = 64
+
+    def __init__(self):
+        self.waits = []
+
+    def wait_event(self, event):
+        self.waits.append(event.recorded)
+
+
+class Event:
+    ptr = property(lambda self: self)
+
+    def __init__(self, disable_timing):
+        self.recorded = None
+
+
+@pytest.fixture
+def stream(monkeypatch):
+    runtime = SimpleNamespace(eventRecord=lambda event, where: setattr(event, "recorded", where))
+    cupy = SimpleNamespace(ndarray=Given, cuda=SimpleNamespace(Event=Event, runtime=runtime))
+    monkeypatch.setattr(bindings, "require", lambda *_, **__: cupy)
+    return Stream()
+
+
+class Given(OnGpu):
+    """Stands for CuPy's arrays."""
+
+
+class Exported(OnGpu):
+    """As PyTorch's: version 2 of the interface, and DLPack."""
+
+    def __dlpack__(self, stream):
+        self.waited = stream
+
+
+def test_a_stream_waits_for_the_one_that_an_array_names(stream):
+    array = OnGpu(np.zeros(3))
+    array.__cuda_array_interface__["stream"] = 7
+    bindings.wait_for(array, stream)
+    assert stream.waits == [7]
+
+
+def test_a_library_without_a_name_for_its_stream_is_asked_by_dlpack(stream):
+    array = Exported(np.zeros(3))
+    bindings.wait_for(array, stream)
+    assert (stream.waits, array.waited) == ([], 64)
+
+
+@pytest.mark.parametrize("make", [Given, OnGpu])
+def test_cupys_arrays_and_those_that_tell_nothing_are_not_waited_for(stream, make):
+    array = make(np.zeros(3))
+    if make is Given:
+        array.__cuda_array_interface__["stream"] = 7
+    bindings.wait_for(array, stream)
+    bindings.wait_for(DeviceAllocation(), stream)
+    assert stream.waits == []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...cuda import as_cupy, pinned_empty
-from ...cuda.bindings import is_device_array
+from ...cuda.bindings import is_device_array, wait_for
 from ...errors import BindingError
 from ...tensor import Array, SymbolicDim, TensorDesc
 from ..context import Arrays, ExecutionContext
@@ -235,10 +235,14 @@ class CudnnContext(ExecutionContext):
         self._ready.clear()
 
     def _array(self, desc: TensorDesc, value: Array) -> Any:
-        return as_cupy(value, None, desc.dtype) if is_device_array(value) else super()._array(desc, value)
+        return self._on_gpu(desc, value) if is_device_array(value) else super()._array(desc, value)
 
     def _target(self, desc: TensorDesc, value: Array) -> Array:
-        return as_cupy(value, None, desc.dtype) if is_device_array(value) else super()._target(desc, value)
+        return self._on_gpu(desc, value) if is_device_array(value) else super()._target(desc, value)
+
+    def _on_gpu(self, desc: TensorDesc, value: Array) -> Any:
+        wait_for(value, self._stream)
+        return as_cupy(value, None, desc.dtype)
 
 
 def _copy(xp: Any, to: Any, array: Any, stream: Any) -> None:

@@ -184,6 +184,21 @@ def test_torch_tensors_are_arrays_of_the_gpu(animals):
         np.testing.assert_array_equal(found[name], value)
 
 
+def test_a_run_waits_for_the_stream_that_writes_its_inputs(animals):
+    torch = pytest.importorskip("torch")
+    model, x = animals
+    with ptp.build(model, engine="cudnn", precision="fp16", settings=QUICK).create_context() as context:
+        wanted = context.run({"data": x[:1]})
+        late, data = torch.from_numpy(x[:1]).cuda(), torch.zeros(x[:1].shape, device="cuda")
+        torch.cuda.synchronize()
+        with torch.cuda.stream(torch.cuda.Stream()):
+            torch.cuda._sleep(100_000_000)  # cycles
+            data.copy_(late)
+            found = context.run({"data": data})
+    for name, value in wanted.items():
+        np.testing.assert_array_equal(found[name], value)
+
+
 def test_pycuda_arrays_are_arrays_of_the_gpu(animals):
     pytest.importorskip("pycuda.autoprimaryctx", reason="PyCUDA is not installed")
     from pycuda import gpuarray
