@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import shutil
 import signal
 import sys
 import tempfile
@@ -15,6 +13,7 @@ import pytest
 
 from . import report
 from .gpu import report as gpu_report
+from .record import Record
 
 ROOT = Path(__file__).parents[1]
 
@@ -35,7 +34,7 @@ def main() -> int:
     parser.add_argument(
         "--seconds", type=float, help="with --gpu: begin no row later; the record says which were left out"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="keep the record in this file too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="keep the record in this file")
     parser.add_argument(
         "--record", type=Path, nargs="+", metavar="FILE",
         help="run nothing: write the report of such files, made perhaps on another machine; with --gpu several are joined",
@@ -45,27 +44,25 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         records, code = arguments.record, 0
         if not records:
-            records = [Path(folder) / "record.json"]
+            records = [arguments.json or Path(folder) / "record.json"]
             code = run(records[0], arguments.gpu, arguments.k, arguments.seconds)
-            if not _finished(records[0]):
+            if not records[0].exists():
                 print("no row was finished, so nothing is written")
                 return code
-            if arguments.json:
-                shutil.copyfile(records[0], arguments.json)
         (gpu_report if arguments.gpu else report).write(records, name, arguments.docs)
     print(f"written: {arguments.docs / 'benchmarks.md'}")
     return code
 
 
 def run(record: Path, gpu: bool, words: str, seconds: float | None) -> int:
-    """Run the rows; gives pytest's exit code. What is done when Ctrl-C or SIGTERM comes is in the record."""
+    """Run the rows; gives pytest's exit code. The record has what is done when Ctrl-C, or another signal, comes."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    record.unlink(missing_ok=True)
     if seconds is not None:
         os.environ["BENCHMARK_SECONDS"] = str(seconds)
     files = [f"gpu/test_{part}.py" for part in ("photo", "race", "steps", "build")] if gpu else ["test_yolov2.py"]
     options = [
         *(str(ROOT / "benchmarks" / name) for name in files),
-        f"--benchmark-json={record}",
         "--benchmark-columns=median,min,rounds",
         "-q",
         "-p",
@@ -73,13 +70,7 @@ def run(record: Path, gpu: bool, words: str, seconds: float | None) -> int:
         "-W",
         "default",
     ]
-    return int(pytest.main([*options, *(["-k", words] if words else [])]))
-
-
-def _finished(record: Path) -> bool:
-    """Whether a record has any row with its facts; one that is cut off has none."""
-    text = record.read_text() if record.exists() else ""
-    return bool(text) and any(bench["extra_info"] for bench in json.loads(text)["benchmarks"])
+    return int(pytest.main([*options, *(["-k", words] if words else [])], [Record(record)]))
 
 
 if __name__ == "__main__":

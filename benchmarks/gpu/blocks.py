@@ -9,7 +9,12 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.decompose import infer_shapes
+from pytrtplugins.engines import calibrate
+from pytrtplugins.passes import quantize
+
+from .subject import cpu_engine
 
 
 class _Net:
@@ -18,8 +23,8 @@ class _Net:
         self.channels = {"x": channels}
         self.input = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", channels, side, side])
 
-    def conv(self, x: str, filters: int, size: int = 1, relu: bool = True) -> str:
-        """A convolution that keeps the size; its weights keep the values' size too."""
+    def conv(self, x: str, filters: int, size: int = 1, activation: str = "Relu", **attributes: float) -> str:
+        """A convolution that keeps the size, with an activation or none; its weights keep the values' size too."""
         inputs = self.channels[x] * size**2
         weights = self.random.standard_normal((filters, self.channels[x], size, size)) * (2 / inputs) ** 0.5
         name = f"conv{len(self.nodes)}"
@@ -28,7 +33,7 @@ class _Net:
             numpy_helper.from_array(self.random.standard_normal(filters).astype(np.float32) / 10, f"{name}.b"),
         ]
         y = self.node("Conv", [x, f"{name}.w", f"{name}.b"], filters, kernel_shape=[size] * 2, pads=[size // 2] * 4)
-        return self.node("Relu", [y], filters) if relu else y
+        return self.node(activation, [y], filters, **attributes) if activation else y
 
     def node(self, kind: str, inputs: list[str], channels: int, **attributes: object) -> str:
         """Any node; gives its output's name."""
@@ -60,7 +65,7 @@ def inception() -> onnx.ModelProto:
 def bottleneck() -> onnx.ModelProto:
     """ResNet-50's second bottleneck block, 256 x 56 x 56."""
     net = _Net(256, 56)
-    narrow = net.conv(net.conv(net.conv("x", 64), 64, 3), 256, relu=False)
+    narrow = net.conv(net.conv(net.conv("x", 64), 64, 3), 256, activation="")
     return net.model(net.node("Relu", [net.node("Add", [narrow, "x"], 256)], 256))
 
 
@@ -69,8 +74,15 @@ def idle() -> onnx.ModelProto:
     net = _Net(256, 56)
     x = net.node("Identity", [net.conv("x", 64)], 64)
     x = net.node("Identity", [net.conv(x, 64, 3)], 64)
-    narrow = net.node("Identity", [net.conv(x, 256, relu=False)], 256)
+    narrow = net.node("Identity", [net.conv(x, 256, activation="")], 256)
     return net.model(net.node("Relu", [net.node("Add", [narrow, "x"], 256)], 256))
+
+
+def trunk() -> onnx.ModelProto:
+    """YOLOv2's layers 8 to 11, 128 x 52 x 52."""
+    net, leaky = _Net(128, 52), {"activation": "LeakyRelu", "alpha": 0.1}
+    x = net.conv(net.conv("x", 256, 3, **leaky), 128, 1, **leaky)
+    return net.model(net.node("MaxPool", [net.conv(x, 256, 3, **leaky)], 256, kernel_shape=[2, 2], strides=[2, 2]))
 
 
 @dataclass(frozen=True)
@@ -85,10 +97,22 @@ class Block:
     model: Callable[[], onnx.ModelProto]
     dims: tuple[int, ...]
 
+    @property
+    def input(self) -> np.ndarray:
+        """One image."""
+        return np.random.default_rng(0).random(self.dims, dtype=np.float32)
+
+    def quantized(self) -> onnx.ModelProto:
+        """The network with Q/DQ, for INT8."""
+        model = self.model()
+        table = calibrate(model, MinMaxCalibrator([{"x": self.input}]), engine=cpu_engine(), progress=False)
+        return quantize(model, table)
+
 
 BLOCKS = {
     "inception block": Block(inception, (1, 192, 28, 28)),
     "inception block, batch 8": Block(inception, (8, 192, 28, 28)),
+    "layers 8 to 11": Block(trunk, (1, 128, 52, 52)),
     "bottleneck": Block(bottleneck, (1, 256, 56, 56)),
     "bottleneck with identities": Block(idle, (1, 256, 56, 56)),
 }

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-ROUNDS, SPAN_US = 15, 4000.0
+ROUNDS, SPAN_US, REST_S = 15, 4000.0, 0.03
+SUSTAINED_US = 1e6
 CALLS, TURNS = 10, 6
 _MOST = 200
 
@@ -21,11 +22,13 @@ class Times:
         median: Of all rounds.
         least: Of all rounds.
         ratio: Time over the baseline's in the same round, median; None without a baseline.
+        beside: The baseline's own median.
     """
 
     median: float
     least: float
-    ratio: float | None
+    ratio: float | None = None
+    beside: float | None = None
 
 
 class Clock:
@@ -40,7 +43,7 @@ class Clock:
         self.stream = cupy.cuda.Stream(non_blocking=True)
 
     def gpu(self, queue: Callable[[], object], beside: Callable[[], object] | None = None) -> Times:
-        """Time on the GPU.
+        """Time on the GPU; it rests before each round, for work without end can run into the limit of its power.
 
         Args:
             queue: Queues one run on the stream.
@@ -48,8 +51,15 @@ class Clock:
         """
         functions = [queue] if beside is None else [beside, queue]
         counts = [self._enough(function) for function in functions]
-        rounds = [[self._span(each, n) for each, n in zip(functions, counts, strict=True)] for _ in range(ROUNDS)]
+        rounds = []
+        for _ in range(ROUNDS):
+            time.sleep(REST_S)
+            rounds.append([self._span(each, n) for each, n in zip(functions, counts, strict=True)])
         return summary([each[-1] for each in rounds], [each[0] for each in rounds] if beside else None)
+
+    def sustained(self, queue: Callable[[], object]) -> float:
+        """Microseconds of one of about a second's runs without a rest."""
+        return self._span(queue, round(SUSTAINED_US / self._span(queue, 3)))
 
     def copy(self, to: int, source: int, size: int) -> None:
         """Queue a copy between addresses, of the host's pinned memory or the GPU's, on the stream."""
@@ -76,10 +86,10 @@ class Clock:
 
 def summary(times: Sequence[float], beside: Sequence[float] | None = None) -> Times:
     """Rounds → figures."""
-    ratio = None
-    if beside is not None:
-        ratio = statistics.median(ours / theirs for ours, theirs in zip(times, beside, strict=True))
-    return Times(statistics.median(times), min(times), ratio)
+    if beside is None:
+        return Times(statistics.median(times), min(times))
+    ratio = statistics.median(ours / theirs for ours, theirs in zip(times, beside, strict=True))
+    return Times(statistics.median(times), min(times), ratio, statistics.median(beside))
 
 
 def wall(run: Callable[[], object]) -> float:

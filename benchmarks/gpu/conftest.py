@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.oracles.libdarknet import DarknetNetwork
 
 _BEGUN = time.monotonic()
-_FACTS, _LEFT_OUT = pytest.StashKey[dict[str, Any]](), pytest.StashKey[list[str]]()
+_FACTS, _LEFT_OUT = pytest.StashKey[dict[str, Any]](), pytest.StashKey[dict[str, str]]()
 Baselines = Callable[[str, Callable[[], Running]], Running]
 
 
@@ -92,34 +92,43 @@ def in_time() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_LEFT_OUT] = []
+    config.stash[_LEFT_OUT] = {}
     config.pluginmanager.register(_LeftOut(config.stash[_LEFT_OUT]))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes long to make ready comes last, the longest at the end, so that a time limit leaves out little."""
+    """Sort by stage, so that a time limit leaves out little."""
 
-    def seconds(item: pytest.Item) -> int:
-        slow = item.get_closest_marker("slow")
-        return 0 if slow is None else int(slow.args[0])
+    def stage(item: pytest.Item) -> int:
+        mark = item.get_closest_marker("stage")
+        return 0 if mark is None else int(mark.args[0])
 
-    items.sort(key=seconds)
+    items.sort(key=stage)
 
 
 class _LeftOut:
     """Notes the rows without figures, with the reason."""
 
-    def __init__(self, rows: list[str]) -> None:
+    def __init__(self, rows: dict[str, str]) -> None:
         self.rows = rows
 
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.rows.update({_row(item.nodeid): "the race ended before" for item in session.items})
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        row = report.nodeid.partition("[")[2].rstrip("]")
+        row = _row(report.nodeid)
         if report.skipped and isinstance(report.longrepr, tuple):
-            self.rows.append(f"{row}: {report.longrepr[2].removeprefix('Skipped: ')}")
+            self.rows[row] = report.longrepr[2].removeprefix("Skipped: ")
         elif report.failed:
-            self.rows.append(f"{row}: {report.longreprtext.strip().splitlines()[-1]}")
+            self.rows[row] = report.longreprtext.strip().splitlines()[-1]
+        elif report.when == "call":
+            del self.rows[row]
+
+
+def _row(nodeid: str) -> str:
+    return nodeid.partition("[")[2].removesuffix("]")
 
 
 def pytest_benchmark_update_json(config: pytest.Config, benchmarks: list[Any], output_json: dict[str, Any]) -> None:
     output_json["gpu"] = config.stash.get(_FACTS, {})
-    output_json["left_out"] = config.stash[_LEFT_OUT]
+    output_json["left_out"] = [f"{row}: {reason}" for row, reason in config.stash[_LEFT_OUT].items()]

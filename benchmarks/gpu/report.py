@@ -18,8 +18,8 @@ SHADES = {"FP32": "#b7e3b7", "TF32": "#7cc77c", "FP16": "tab:green", "INT8": "#1
 
 
 def join(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Records of one machine as one; a later record's rows take the place of the same rows before, unfinished ones go."""
-    benches = {bench["fullname"]: bench for record in records for bench in record["benchmarks"] if bench["extra_info"]}
+    """Records of one machine as one; a later record's rows take the place of the same rows before."""
+    benches = {bench["fullname"]: bench for record in records for bench in record["benchmarks"]}
     gpus = {record["gpu"]["gpu"] for record in records if record["gpu"]}
     if len(gpus) > 1:
         raise ValueError(f"records of different GPUs are not joined: {', '.join(sorted(gpus))}")
@@ -81,15 +81,16 @@ def race_table(record: dict[str, Any]) -> str:
     """The race as Markdown, with what arithmetic, memory and launches alone would take."""
     ceilings = record["gpu"]["ceilings"]
     lines = [
-        "| batch | runner | precision | GPU µs, median (min) | / ours FP16 | host to host µs, median (min) | / ours FP16 "
-        "| times darknet's speed | floors µs: arithmetic, memory, launches | kernels | error of the head |",
-        "|---:|---|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+        "| batch | runner | precision | GPU µs, median (min) | / ours FP16 | for a second | host to host µs, median (min) "
+        "| / ours FP16 | times darknet's speed | floors µs: arithmetic, memory, launches | kernels | error of the head |",
+        "|---:|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for row in race(record):
         needs = floors(row["operations"], row["moved"], row["precision"], ceilings, row["kernels"])
         lines.append(
             f"| {row['batch']} | {row['runner']} | {row['precision']} | {_pair(row['gpu_us'], row['gpu_least_us'])} "
-            f"| {_number(row['gpu_ratio'], '.2f')} | {_pair(row['host_us'], row['host_least_us'])} | {row['host_ratio']:.2f} "
+            f"| {_number(row['gpu_ratio'], '.2f')} | {_number(row['sustained_us'], ',.0f')} "
+            f"| {_pair(row['host_us'], row['host_least_us'])} | {row['host_ratio']:.2f} "
             f"| {_number(row['over_darknet'], '.1f')} | {', '.join(_number(each, ',.0f') for each in needs)} "
             f"| {_number(row['kernels'], 'd')} | {row['error']:.0e} |"
         )

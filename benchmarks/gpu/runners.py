@@ -5,7 +5,7 @@ from __future__ import annotations
 from .darknet_peer import darknet, darknet_pinned
 from .onnxruntime_peer import onnxruntime
 from .ours import ours, ours_pinned
-from .running import Runner
+from .running import LONG, MORE, STEPS, Runner
 from .torch_peer import pytorch, pytorch_pinned
 
 NAME, TORCH_GRAPH, TORCH_TUNED = "pytrtplugins", "PyTorch, CUDA graph", "PyTorch, max-autotune"
@@ -16,8 +16,8 @@ RUNNERS = (
     Runner(NAME, "INT8", ours("int8")),
     Runner(DARKNET, "TF32", darknet, most=8),
     Runner(TORCH_GRAPH, "FP16", pytorch("FP16", "graph")),
-    Runner("PyTorch", "FP16", pytorch("FP16", "eager")),
-    Runner(ONNXRUNTIME, "FP16", onnxruntime("FP16")),
+    Runner("PyTorch", "FP16", pytorch("FP16", "eager"), stage=MORE),
+    Runner(ONNXRUNTIME, "FP16", onnxruntime("FP16"), stage=STEPS),
     Runner(NAME, "FP16", ours_pinned("fp16"), pinned=True),
     Runner(NAME, "INT8", ours_pinned("int8"), pinned=True),
     Runner(DARKNET, "TF32", darknet_pinned, most=8, pinned=True),
@@ -26,10 +26,10 @@ RUNNERS = (
 SINGLES = (
     Runner(NAME, "TF32", ours("tf32")),
     Runner(TORCH_GRAPH, "TF32", pytorch("TF32", "graph")),
-    Runner(ONNXRUNTIME, "TF32", onnxruntime("TF32")),
+    Runner(ONNXRUNTIME, "TF32", onnxruntime("TF32"), stage=STEPS),
     Runner(NAME, "FP32", ours("fp32")),
     Runner(TORCH_GRAPH, "FP32", pytorch("FP32", "graph")),
-    Runner(ONNXRUNTIME, "FP32", onnxruntime("FP32")),
-    Runner(TORCH_TUNED, "FP16", pytorch("FP16", "compile"), slow=120),
+    Runner(ONNXRUNTIME, "FP32", onnxruntime("FP32"), stage=STEPS),
+    Runner(TORCH_TUNED, "FP16", pytorch("FP16", "compile"), stage=LONG),
 )
 """Raced with batch 1 only."""

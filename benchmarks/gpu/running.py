@@ -13,6 +13,9 @@ from pytrtplugins.cuda import pinned_empty
 from .clock import Clock
 from .subject import Subject
 
+GOALS, STEPS, LONG, MORE = range(4)
+"""Stages of a race, so that a time limit leaves out little: what goals are about, what is switched off, what takes minutes, the rest."""
+
 
 @dataclass(frozen=True)
 class Running:
@@ -48,7 +51,7 @@ class Runner:
         make: Subject, clock, batch → what runs.
         most: Largest batch.
         pinned: Whether the caller keeps photos, and heads where it can, in pinned memory.
-        slow: Seconds that it takes to make ready, where those are many; such rows come last.
+        stage: When its rows come.
     """
 
     name: str
@@ -56,7 +59,7 @@ class Runner:
     make: Callable[[Subject, Clock, int], Running]
     most: int = 32
     pinned: bool = False
-    slow: int = 0
+    stage: int = GOALS
 
     def __str__(self) -> str:
         """The name of its row."""

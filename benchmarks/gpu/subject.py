@@ -78,7 +78,7 @@ def make_subject(folder: Path) -> Subject:
     coarse = np.random.default_rng(1).random((max(BATCHES), 3, 13, 13), dtype=np.float32)
     photos = np.ascontiguousarray(np.kron(coarse, np.ones((1, 1, 32, 32), np.float32)))
     one = prepare(to_onnx(network))
-    cpu = next(each.name for each in availability() if not each.reason and each.name != "cudnn")
+    cpu = cpu_engine()
     batches = [{"data": photo[None]} for photo in photos[:4]]
     table = calibrate(one, MinMaxCalibrator(batches), engine=cpu, progress=False)
     with ptp.build(one, engine=cpu).create_context() as context:
@@ -86,6 +86,11 @@ def make_subject(folder: Path) -> Subject:
     head, layer = np.concatenate(heads), read_heads(one)[0]
     model = prepare(to_onnx(network, batch="dynamic"))
     return Subject(folder, model, one, table, photos, head, layer, threshold(layer.decode(head, SIZE)[1]))
+
+
+def cpu_engine() -> str:
+    """The first engine that is here and computes on the CPU."""
+    return next(each.name for each in availability() if not each.reason and each.name != "cudnn")
 
 
 def threshold(scores: np.ndarray, least: int = 100, most: int = 400) -> float:

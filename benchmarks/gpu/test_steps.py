@@ -13,21 +13,20 @@ from .blocks import BLOCKS
 from .clock import Clock
 from .conftest import Baselines
 from .ours import network, ours
-from .running import Running
+from .running import STEPS, Running
 from .subject import TOLERANCE, Subject
 
-YOLO = "YOLOv2"
+YOLO, TRUNK = "YOLOv2", "layers 8 to 11"
 SHOWN_ON = {
     "dead-layers": ("bottleneck with identities", "fp16"),
     "residuals": ("bottleneck", "fp16"),
     "siblings": ("inception block", "fp16"),
     "int8-moves": (YOLO, "int8"),
-    "int8-epilogues": (YOLO, "int8"),
+    "activations": (TRUNK, "fp16"),
+    "int8-epilogues": (TRUNK, "int8"),
+    "own-kernels": (TRUNK, "fp16"),
 }
-"""Where a step has something to do, if not on YOLOv2 in FP16."""
-SLOW = ("activations", "int8-epilogues", "own-kernels", "cudnn-kernels")
-"""Left out, they give every convolution a new problem, for which kernels have to be chosen."""
-SEARCH = 30  # seconds
+"""Where a step has something to do, or kernels for each convolution without it are soon chosen, if not on YOLOv2 in FP16."""
 CASES = [(step, *SHOWN_ON.get(step, (YOLO, "fp16"))) for step in OPTIONAL_STEPS]
 CASES += [("streams", "inception block", "fp16"), ("siblings", "inception block, batch 8", "fp16")]
 CASES += [("own-kernels", YOLO, "fp32")]
@@ -36,20 +35,19 @@ pytestmark = pytest.mark.filterwarnings("default")  # of other people's librarie
 HOST_ROUNDS = 10
 
 
-@pytest.mark.parametrize(
-    ("step", "name", "precision"),
-    [pytest.param(*case, marks=[pytest.mark.slow(SEARCH)] * (case[0] in SLOW)) for case in CASES],
-)
+@pytest.mark.stage(STEPS)
+@pytest.mark.parametrize(("step", "name", "precision"), CASES)
 def test_step(
     step: str, name: str, precision: str, subject: Subject, clock: Clock, baselines: Baselines, benchmark
 ) -> None:
-    x = subject.photos[:1] if name == YOLO else np.random.default_rng(0).random(BLOCKS[name].dims, dtype=np.float32)
+    x = subject.photos[:1] if name == YOLO else BLOCKS[name].input
 
     def build(*without: str) -> Running:
         if name == YOLO:
             return ours(precision, without)(subject, clock, 1)
         options = BuildOptions(precision, settings={"without": without, "batch": len(x)})
-        engine = CudnnEngine(BLOCKS[name].model(), options)  # as the model is: ptp.build would prepare it
+        model = BLOCKS[name].quantized() if precision == "int8" else BLOCKS[name].model()
+        engine = CudnnEngine(model, options)  # as the model is: ptp.build would prepare it
         return network(engine, len(x), clock)
 
     key = "race 1" if (name, precision) == (YOLO, "fp16") else f"{name} {precision}"
@@ -58,11 +56,11 @@ def test_step(
         wanted, found = whole.run(x), less.run(x)
         error = float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))
         assert error < TOLERANCE[precision.upper()], f"without {step} it computes something else: error {error:.2e}"
-        times, before = clock.gpu(less.queue, whole.queue), clock.gpu(whole.queue)
+        times = clock.gpu(less.queue, whole.queue)
         benchmark.pedantic(less.run, (x,), rounds=HOST_ROUNDS, warmup_rounds=1)
         benchmark.extra_info.update(
             kind="step", step=step, network=name, precision=precision.upper(), error=error, ratio=times.ratio,
-            gpu_us=before.median, without_us=times.median, kernels=whole.kernels, without_kernels=less.kernels,
+            gpu_us=times.beside, without_us=times.median, kernels=whole.kernels, without_kernels=less.kernels,
             bytes=whole.bytes, without_bytes=less.bytes,
         )  # fmt: skip
     finally:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks.gpu.clock import CALLS, TURNS, in_turns
+from benchmarks.gpu.clock import CALLS, TURNS, in_turns, summary
 
 
 class Hands:
@@ -57,3 +57,9 @@ def test_a_call_can_run_alone():
     benchmark = Pedantic(hands)
     assert in_turns(benchmark, hands.runs("own", 1.0, 1.0), {}) == {}
     assert len(benchmark.stats.stats.data) == CALLS * TURNS
+
+
+def test_rounds_are_compared_one_by_one():
+    found = summary([2.0, 4.0, 9.0], [1.0, 4.0, 3.0])
+    assert (found.median, found.least, found.ratio, found.beside) == (4.0, 2.0, 2.0, 3.0)
+    assert summary([2.0]).ratio is None

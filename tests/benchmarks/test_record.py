@@ -1,0 +1,42 @@
+"""The record of rows, of which one is cut off."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+ROWS = """
+import os, pathlib, pytest
+
+def test_first(benchmark):
+    benchmark.pedantic(lambda: None, rounds=3)
+    benchmark.extra_info["kind"] = "whole"
+
+def test_fails(benchmark):
+    benchmark.pedantic(lambda: None, rounds=3)
+    pytest.fail("other numbers")
+
+def test_kills(benchmark):
+    def row():
+        os._exit(9)
+    benchmark.pedantic(row, rounds=3)
+"""
+PROGRAM = """
+import pathlib, sys, pytest
+from benchmarks.record import Record
+pytest.main(["-p", "no:cacheprovider", "-q", sys.argv[1]], [Record(pathlib.Path(sys.argv[2]))])
+"""
+
+
+def test_finished_rows_are_there_whatever_ends_the_run(tmp_path):
+    rows, path = tmp_path / "test_rows.py", tmp_path / "record.json"
+    rows.write_text(ROWS)
+    done = subprocess.run([sys.executable, "-c", PROGRAM, str(rows), str(path)], capture_output=True, text=True)
+    assert done.returncode == 9, done.stdout
+    record = json.loads(path.read_text())
+    assert [row["name"] for row in record["benchmarks"]] == ["test_first"]
+    assert record["benchmarks"][0]["extra_info"] == {"kind": "whole"}
+    assert record["benchmarks"][0]["stats"]["rounds"] == 3
+    assert record["machine_info"]["python_version"]
+    assert record["datetime"]
