@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pytrtplugins._files import write_atomic
@@ -35,4 +36,9 @@ class Record:
             config=config, benchmarks=rows, include_data=False, machine_info=self._machine, commit_info={}
         )
         hook.pytest_benchmark_update_json(config=config, benchmarks=rows, output_json=record)
-        write_atomic(self._path, json.dumps(record, indent=1, default=float).encode())
+        write_atomic(self._path, json.dumps(record, indent=1, default=_plain).encode())
+
+
+def _plain(value: object) -> object:
+    """A number of NumPy's, or the name of a parameter."""
+    return value.item() if isinstance(value, np.generic) else str(value)

@@ -8,10 +8,12 @@ import sys
 
 ROWS = """
 import os, pathlib, pytest
+import numpy as np
 
-def test_first(benchmark):
+@pytest.mark.parametrize("each", [pathlib.Path("a")], ids=str)
+def test_first(each, benchmark):
     benchmark.pedantic(lambda: None, rounds=3)
-    benchmark.extra_info["kind"] = "whole"
+    benchmark.extra_info.update(kind="whole", error=np.float32(0.5))
 
 def test_fails(benchmark):
     benchmark.pedantic(lambda: None, rounds=3)
@@ -35,8 +37,8 @@ def test_finished_rows_are_there_whatever_ends_the_run(tmp_path):
     done = subprocess.run([sys.executable, "-c", PROGRAM, str(rows), str(path)], capture_output=True, text=True)
     assert done.returncode == 9, done.stdout
     record = json.loads(path.read_text())
-    assert [row["name"] for row in record["benchmarks"]] == ["test_first"]
-    assert record["benchmarks"][0]["extra_info"] == {"kind": "whole"}
+    assert [row["name"] for row in record["benchmarks"]] == ["test_first[a]"]
+    assert record["benchmarks"][0]["extra_info"] == {"kind": "whole", "error": 0.5}
     assert record["benchmarks"][0]["stats"]["rounds"] == 3
     assert record["machine_info"]["python_version"]
     assert record["datetime"]
