@@ -11,6 +11,7 @@ from ...decompose import infer_shapes, inline_plugins
 from ...errors import DimsError, UsageError
 from ...onnx_node import from_node, is_plugin_node
 from ...passes import Eliminate, Pass, to_ir, to_proto
+from .elementwise import FuseGates
 from .ends import FuseInputs, FusePools, FuseReorgs
 from .fuse import FuseActivations, FuseConvolutions, FuseResiduals
 from .scales import AbsorbInputScales, AbsorbOutputScales, FoldCasts, FoldConstants, MoveCodes
@@ -28,6 +29,7 @@ _PASSES: tuple[tuple[str, type[Pass]], ...] = (
     ("convolutions", FuseConvolutions),
     ("int8", AbsorbInputScales),
     ("float-weights", FoldConstants),
+    ("activations", FuseGates),
     ("activations", FuseActivations),
     ("residuals", FuseResiduals),
     ("activations", FuseActivations),  # behind residuals

@@ -203,3 +203,29 @@ __global__ void planes(const T* x, float* y, int n, int c, int groups, int area,
         if (first + lane < c) values[static_cast<long long>(lane) * area] = static_cast<float>(found.values[lane]) * step;
     }
 }
+
+enum Gate { SIGMOID = 0, TANH = 1, SWISH = 2, MISH = 3, HARD_SWISH = 4 };
+
+__device__ __forceinline__ float gated(float v, int kind) {
+    if (kind == TANH) return tanhf(v);
+    if (kind == HARD_SWISH) return v * fminf(fmaxf(v / 6.0f + 0.5f, 0.0f), 1.0f);
+    float const small = expf(-fabsf(v)), sigmoid = (v < 0.0f ? small : 1.0f) / (1.0f + small);
+    if (kind == SIGMOID) return sigmoid;
+    return v * (kind == SWISH ? sigmoid : tanhf(fmaxf(v, 0.0f) + log1pf(small)));
+}
+
+// An activation of each value, 16 bytes of channels a thread; channels from c on become zero. threads = pixels * groups.
+template <typename T>
+__global__ void gate(const T* x, T* y, int pixels, int c, int groups, int x_pitch, int y_pitch, int kind) {
+    unsigned const index = blockIdx.x * blockDim.x + threadIdx.x;
+    if (index >= static_cast<unsigned>(pixels) * groups) return;
+    constexpr int lanes = 16 / sizeof(T);
+    long long const pixel = index / groups;
+    int const first = static_cast<int>(index % groups) * lanes;
+    Vector<T> values = *reinterpret_cast<const Vector<T>*>(x + pixel * x_pitch + first);
+    for (int lane = 0; lane < lanes; ++lane) {
+        float const v = static_cast<float>(values.values[lane]);
+        values.values[lane] = static_cast<T>(first + lane < c ? gated(v, kind) : 0.0f);
+    }
+    *reinterpret_cast<Vector<T>*>(y + pixel * y_pitch + first) = values;
+}

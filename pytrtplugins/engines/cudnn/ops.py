@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["OPS"]
+__all__ = ["ACTIVATIONS", "OPS"]
+
+ACTIVATIONS = {"Sigmoid": 0, "Tanh": 1, "Swish": 2, "Mish": 3, "HardSwish": 4}
+"""Operators that one kernel runs on NHWC, as it numbers them."""
 
 Attributes = Mapping[str, Any]
 Function = Callable[..., Any]
@@ -33,6 +36,7 @@ _UNARY: dict[str, Callable[[Any, Any], Any]] = {
     "Sin": lambda xp, x: xp.sin(x),
     "Softplus": lambda xp, x: xp.logaddexp(x, xp.zeros_like(x)),
     "Sqrt": lambda xp, x: xp.sqrt(x),
+    "Swish": lambda xp, x: x / (1 + xp.exp(-x)),
     "Tanh": lambda xp, x: xp.tanh(x),
 }
 _BINARY: dict[str, Callable[[Any, Any, Any], Any]] = {

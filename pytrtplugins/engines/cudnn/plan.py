@@ -27,7 +27,7 @@ class Step:
     """One piece of work.
 
     Attributes:
-        kind: ``"conv"``, ``"pool"``, ``"reformat"``, ``"plugin"`` or ``"generic"``.
+        kind: ``"conv"``, ``"pool"``, ``"activation"``, ``"reformat"``, ``"zero"``, ``"plugin"`` or ``"generic"``.
         name: The node's name, for messages and profiles.
         op: The node's type.
         attributes: The node's.

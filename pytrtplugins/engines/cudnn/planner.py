@@ -17,7 +17,7 @@ from ...tensor import DType, TensorDesc, evaluate_dims
 from .format import Format, channels_last, linear
 from .fuse import DOMAIN
 from .memory import Block, Layout, place
-from .ops import OPS
+from .ops import ACTIVATIONS, OPS
 from .plan import Placed, Plan, Step, step_accesses, tensor_dims
 from .streams import Schedule, one_stream, schedule
 from .views import ChannelViews
@@ -97,7 +97,9 @@ class _Planner:
             self.constants[node.output[0]] = np.asarray(next(iter(attributes.values())))
         elif _is_plugin(node):
             self._add_plugin(node)
-        elif node.domain == DOMAIN:
+        elif node.op_type in ACTIVATIONS and self._is_plain_activation(node):
+            self._add_step("activation", node, attributes, self._images(node))
+        elif node.domain == DOMAIN and node.op_type == "Conv":
             self._add_step("conv", node, attributes, self._conv_inputs(node, attributes))
         elif node.op_type in ("MaxPool", "AveragePool") and self._is_plain_pool(node, attributes):
             self._add_step("pool", node, attributes, self._images(node))
@@ -107,7 +109,7 @@ class _Planner:
             self._add_concat(node)
         elif node.op_type == "Split" and self._is_view_split(node, attributes):
             self.views.split(node.input[0], {name: self._dims(name)[1] for name in node.output})
-        elif not node.domain and node.op_type in OPS and _is_supported(node.op_type, attributes):
+        elif node.domain in ("", DOMAIN) and node.op_type in OPS and _is_supported(node.op_type, attributes):
             self._add_step("generic", node, attributes, tuple(node.input))
         else:
             raise BuildError(
@@ -206,6 +208,15 @@ class _Planner:
             and len(node.output) == 1
             and set(attributes.get("dilations", (1,))) == {1}
             and attributes.get("auto_pad", "NOTSET") in ("NOTSET", "VALID")
+        )
+
+    def _is_plain_activation(self, node: onnx.NodeProto) -> bool:
+        forms = [self._natural(name) for name in (node.input[0], node.output[0])]
+        return (
+            node.domain in ("", DOMAIN)
+            and node.input[0] not in self.constants
+            and all(form.nhwc and form.dtype in _FLOATS for form in forms)
+            and forms[0].dtype is forms[1].dtype
         )
 
     def _is_plain_cast(self, node: onnx.NodeProto) -> bool:

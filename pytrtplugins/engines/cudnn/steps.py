@@ -18,7 +18,7 @@ from ...tensor import DType, TensorDesc
 from .conv import KINDS, ConvLaunch, ConvProblem, Operands
 from .device import Device, Tensor
 from .format import Format
-from .ops import OPS
+from .ops import ACTIVATIONS, OPS
 from .own_pool import own_pool
 from .plan import Plan, Step
 
@@ -32,6 +32,7 @@ _POOL = CudaKernel.from_file(_SOURCE, "pool")
 _MAX_POOL = CudaKernel.from_file(_SOURCE, "max_pool")
 _PIXELS = CudaKernel.from_file(_SOURCE, "pixels")
 _PLANES = CudaKernel.from_file(_SOURCE, "planes")
+_GATE = CudaKernel.from_file(_SOURCE, "gate")
 _REFORMAT = CudaKernel.from_file(_SOURCE, "reformat")
 _KNOWN_WHILE_PLANNED = {
     "Reshape": (1,), "Squeeze": (1,), "Unsqueeze": (1,), "Expand": (1,), "Slice": (1, 2, 3, 4), "Split": (1,),
@@ -115,6 +116,7 @@ class StepBuilder:
         makers: dict[str, Callable[[Step], Launch]] = {
             "conv": self._conv,
             "pool": self._pool,
+            "activation": self._activation,
             "reformat": self._reformat,
             "zero": self._zero,
             "plugin": self._plugin,
@@ -145,6 +147,13 @@ class StepBuilder:
         )  # fmt: skip
         threads = n * oh * ow * channels
         return lambda stream: _POOL.launch(x.flat, y.flat, *numbers, threads=threads, stream=stream)
+
+    def _activation(self, step: Step) -> Launch:
+        x, y = self.tensors[step.inputs[0]], self.tensors[step.outputs[0]]
+        n, c, h, w = y.format.dims
+        groups = -(-c // y.format.vector)
+        numbers = (n * h * w, c, groups, x.format.pitch, y.format.pitch, ACTIVATIONS[step.op])
+        return lambda stream: _GATE.launch(x.flat, y.flat, *numbers, threads=n * h * w * groups, stream=stream)
 
     def _reformat(self, step: Step) -> Launch:
         x, y, at = self.tensors[step.inputs[0]], self.tensors[step.outputs[0]], step.attributes

@@ -125,6 +125,21 @@ def test_a_network_that_ends_with_a_pool_is_right(precision, without):
         assert relative(context.run(inputs)["pooled"], wanted) < BOUNDS[precision]
 
 
+@pytest.mark.parametrize("precision", list(BOUNDS))
+def test_activations_that_no_convolution_takes_are_right(precision):
+    net = Net(channels=8)
+    x = net.conv("data", "first", 20, leaky=False)
+    swish = net.add("Mul", [x, net.add("Sigmoid", [x], "gate")], "swish")
+    y = net.add("HardSwish", [net.conv(swish, "second", 16, leaky=False)], "hard")
+    soft = net.add("Tanh", [net.add("Softplus", [net.conv(y, "third", 16, leaky=False)], "soft")], "tanh")
+    model = prepare(net.model(net.conv(net.add("Mul", [soft, "third"], "mish"), "last", 8, leaky=False)))
+    inputs = {"data": np.random.default_rng(1).standard_normal((1, 8, 8, 8), dtype=np.float32)}
+    with ptp.build(model, engine="reference").create_context() as context:
+        wanted = context.run(inputs)["last"]
+    with ptp.build(model, engine="cudnn", precision=precision, settings=QUICK).create_context() as context:
+        assert relative(context.run(inputs)["last"], wanted) < BOUNDS[precision]
+
+
 def test_int8_is_the_reference_engines_but_for_rounding(animals):
     model, x = animals
     quantized = quantize(model, CalibrationTable.read(SAMPLES / "yolov2-animals.cache"))
