@@ -6,6 +6,7 @@ import ctypes
 import importlib.metadata
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,10 @@ def machine(cupy: Any, clock: Clock) -> dict[str, Any]:
             found["versions"][name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
+    random = np.random.default_rng(0)
+    matrices = [cupy.asarray(random.integers(-8, 8, (_SIDE, _SIDE), dtype=np.int8)) for _ in range(2)]
     found["ceilings"] = {
-        **{f"{name} TOP/s": _matmul(cupy, clock, *kind) for name, kind in _kinds(cupy).items()},
+        **{f"{name} TOP/s": _matmul(cupy, clock, matrices, *kind) for name, kind in _kinds(cupy).items()},
         "copy GB/s": _copy(cupy, clock),
         "launch µs": _launch(cupy, clock),
     }
@@ -78,11 +81,12 @@ def _kinds(cupy: Any) -> dict[str, tuple[Any, int, Any, int, int]]:
     }  # fmt: skip
 
 
-def _matmul(cupy: Any, clock: Clock, kind: Any, word: int, result: Any, result_word: int, compute: int) -> float:
+def _matmul(
+    cupy: Any, clock: Clock, matrices: Sequence[Any], kind: Any, word: int, result: Any, result_word: int, compute: int
+) -> float:
     """Tera-operations a second of a large product of random matrices."""
     cublas, side = cupy.cuda.cublas, _SIDE
-    random = np.random.default_rng(0)
-    a, b = (cupy.asarray(random.integers(-8, 8, (side, side), dtype=np.int8)).astype(kind) for _ in range(2))
+    a, b = (each.astype(kind) for each in matrices)
     c = cupy.empty((side, side), result)
     one, zero = (np.array([value], np.int32 if result is cupy.int32 else np.float32) for value in (1, 0))
     handle = cupy.cuda.get_cublas_handle()

@@ -120,7 +120,8 @@ class _LeftOut:
         if report.skipped and isinstance(report.longrepr, tuple):
             self.rows[row] = report.longrepr[2].removeprefix("Skipped: ")
         elif report.failed:
-            self.rows[row] = report.longreprtext.strip().splitlines()[-1]
+            crash = getattr(report.longrepr, "reprcrash", None)
+            self.rows[row] = (crash.message if crash else report.longreprtext).strip().splitlines()[0]
         elif report.when == "call":
             del self.rows[row]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .darknet_peer import darknet, darknet_pinned
 from .onnxruntime_peer import onnxruntime
 from .ours import ours, ours_pinned
-from .running import LONG, MORE, STEPS, Runner
+from .running import COMPILED, MORE, STEPS, Runner
 from .torch_peer import pytorch, pytorch_pinned
 
 NAME, TORCH_GRAPH, TORCH_TUNED = "pytrtplugins", "PyTorch, CUDA graph", "PyTorch, max-autotune"
@@ -30,6 +30,6 @@ SINGLES = (
     Runner(NAME, "FP32", ours("fp32")),
     Runner(TORCH_GRAPH, "FP32", pytorch("FP32", "graph")),
     Runner(ONNXRUNTIME, "FP32", onnxruntime("FP32"), stage=STEPS),
-    Runner(TORCH_TUNED, "FP16", pytorch("FP16", "compile"), stage=LONG),
+    Runner(TORCH_TUNED, "FP16", pytorch("FP16", "compile"), stage=COMPILED),
 )
 """Raced with batch 1 only."""

@@ -13,8 +13,8 @@ from pytrtplugins.cuda import pinned_empty
 from .clock import Clock
 from .subject import Subject
 
-GOALS, STEPS, LONG, MORE = range(4)
-"""Stages of a race, so that a time limit leaves out little: what goals are about, what is switched off, what takes minutes, the rest."""
+GOALS, STEPS, COMPILED, MORE, BUILDS = range(5)
+"""Stages of a race, so that a time limit leaves out little; a compiled peer and a build take minutes."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 from .clock import Clock
-from .running import LONG
+from .running import BUILDS
 from .subject import Subject
 
 PROGRAM = """
@@ -23,7 +23,7 @@ print(time.perf_counter() - begin)
 """
 
 
-@pytest.mark.stage(LONG)
+@pytest.mark.stage(BUILDS)
 @pytest.mark.parametrize("precision", ["fp16"])
 def test_build(precision: str, subject: Subject, clock: Clock, tmp_path: Path, benchmark) -> None:
     path = tmp_path / "yolov2-voc.onnx"
