@@ -128,10 +128,11 @@ struct Loader {
 
 __device__ __forceinline__ float4 four_at(const char* p) { return *reinterpret_cast<const float4*>(p); }
 
-// `rows` and `filters` are where a thread's first pieces lie. A piece is 4 values of a pixel, or one of each of 4 filters: of
-// the two registers that a multiply-add takes from them, half are of different banks, which leaves the third free.
+// `rows` and `filters` are where a thread's first pieces lie. A piece is 4 values of a pixel, or one of each of 4 filters.
+// Registers have two banks that give one value each at a time, so that a multiply-add at full speed reuses a factor (hence the
+// way to and fro) and adds to a register of the other factor's other bank (hence the order that `reduce` leaves sums in).
 __device__ __forceinline__ void multiply_stage(const char* stage, u32 rows, u32 filters, float (&sums)[THREAD_M][THREAD_N]) {
-#pragma unroll 2  // more would not leave enough registers
+#pragma unroll 1  // more would leave fewer registers to choose from
     for (int piece = 0; piece < PIECES / SLICES; ++piece) {
         float pixels[THREAD_M][4], weights[THREAD_N];
 #pragma unroll
@@ -149,7 +150,10 @@ __device__ __forceinline__ void multiply_stage(const char* stage, u32 rows, u32 
 #pragma unroll
             for (int i = 0; i < THREAD_M; ++i) {
 #pragma unroll
-                for (int j = 0; j < THREAD_N; ++j) sums[i][j] = fmaf(pixels[i][k], weights[j], sums[i][j]);
+                for (int step = 0; step < THREAD_N; ++step) {
+                    int const j = i % 2 ? THREAD_N - 1 - step : step;
+                    sums[i][j] = fmaf(pixels[i][k], weights[j], sums[i][j]);
+                }
             }
         }
     }
@@ -177,13 +181,13 @@ __device__ __forceinline__ void reduce(const ConvArgs& a, char* exchange, int ra
                                        const float* bias, const float (&sums)[THREAD_M][THREAD_N]) {
     asm volatile("cp.async.wait_all;" ::: "memory");
     __syncthreads();  // all have read the ring
-    float4* const slots = reinterpret_cast<float4*>(exchange);  // [slice][row of the thread][4 filters][thread]
+    float4* const slots = reinterpret_cast<float4*>(exchange);  // [slice][row of the thread][filters 1, 0, 3, 2][thread]
     int const self = threadIdx.x % GROUP + threadIdx.x / GROUP * (THREAD_M * THREAD_N / 4 * GROUP);
 #pragma unroll
     for (int i = 0; i < THREAD_M; ++i) {
 #pragma unroll
         for (int j = 0; j < THREAD_N; j += 4) {
-            slots[self + (i * THREAD_N + j) / 4 * GROUP] = make_float4(sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]);
+            slots[self + (i * THREAD_N + j) / 4 * GROUP] = make_float4(sums[i][j + 1], sums[i][j], sums[i][j + 3], sums[i][j + 2]);
         }
     }
     if (SPLIT > 1) cluster_sync();
@@ -199,7 +203,7 @@ __device__ __forceinline__ void reduce(const ConvArgs& a, char* exchange, int ra
                 int const slot = (other % SLICES * THREAD_M + row + i) * (THREAD_N / 4) + column;
                 const float4* const local = &slots[slot * GROUP + thread];
                 float4 const v = SPLIT > 1 ? load_shared(shared_address(local), other / SLICES) : *local;
-                total[i] = make_float4(total[i].x + v.x, total[i].y + v.y, total[i].z + v.z, total[i].w + v.w);
+                total[i] = make_float4(total[i].x + v.y, total[i].y + v.x, total[i].z + v.w, total[i].w + v.z);
             }
         }
         finish(a, Place(thread), part, first, filter, scale, bias, total);

@@ -141,8 +141,8 @@ class Tactic:
 
     @property
     def resident(self) -> int:
-        """Blocks that a multiprocessor's registers are meant for; ``"simt"`` only."""
-        return (512 if self.thread_m <= 8 else 384) // self.threads
+        """Blocks that a multiprocessor's registers are meant for: more of them than needed make better code; ``"simt"`` only."""
+        return {4: 512, 8: 384, 11: 256}[self.thread_m] // self.threads
 
 
 def _depths(shape: ConvShape) -> list[int]:
@@ -286,8 +286,18 @@ def simt_tactics(shape: ConvShape, capability: int = 90, multiprocessors: int = 
 _THREAD_N, _MOST_TAPS = 8, 12
 """Filters that a thread multiplies; the largest side of filters whose taps' bits ``conv_simt.cu`` has room for."""
 _SIMT_TILES = [
-    *[(128, 128, 1), (128, 64, 1), (128, 64, 2), (64, 128, 1), (64, 64, 2), (64, 64, 4), (64, 32, 4), (128, 32, 2)],
-    *[(256, 32, 1), (88, 128, 1), (88, 64, 2), (88, 32, 4), (32, 128, 1), (32, 64, 2), (32, 32, 4)],
+    *[
+        (128, 64, 1),
+        (64, 128, 1),
+        (64, 64, 2),
+        (64, 32, 4),
+        (128, 32, 2),
+        (256, 32, 1),
+        (88, 128, 1),
+        (88, 64, 2),
+        (88, 32, 4),
+    ],
+    *[(32, 128, 1), (32, 64, 2), (32, 32, 4)],
 ]
 """Pixels, filters, and groups of warps that share K."""
 
@@ -298,7 +308,7 @@ def _simt_cost(tactic: Tactic, shape: ConvShape, multiprocessors: int) -> float:
     blocks, units = rows * columns * tactic.split, -(-tactic.steps(shape) // tactic.split)
     each = -(-blocks // multiprocessors)
     warps = min(each, tactic.resident) * tactic.threads // 32
-    share = {4: 0.65, 8: 0.8, 11: 0.8}[tactic.thread_m] * warps / (warps + 3.0)
+    share = {4: 0.7, 8: 0.8, 11: 0.85}[tactic.thread_m] * warps / (warps + 3.0)
     work = units * tactic.depth / 4 * tactic.tile_m * tactic.tile_n / 128 / share
     finish = tactic.tile_m * tactic.tile_n * (1.0 if tactic.split * tactic.units > 1 else 0.3)
     fetched = blocks * units * (tactic.tile_m + tactic.tile_n) * tactic.depth / 2048.0
