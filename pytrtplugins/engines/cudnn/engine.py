@@ -93,6 +93,7 @@ class CudnnEngine(Engine):
         free = {dim.name for desc in self.inputs for dim in desc.dims if isinstance(dim, SymbolicDim)}
         for batch in self.batches if free else (1,):
             self.execution(dict.fromkeys(free, batch), progress).close()
+        self.selector.built = True
 
     @functools.cached_property
     def _weights(self) -> dict[str, npt.NDArray[Any]]:

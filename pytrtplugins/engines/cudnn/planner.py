@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...cuda import launches_kernels
-from ...errors import BuildError
+from ...errors import BuildError, DimsError
 from ...onnx_node import from_node, is_plugin_node, node_attributes
 from ...passes.half import WRITTEN
 from ...plugin import Plugin
@@ -273,7 +273,15 @@ class _Planner:
                 'Do: build with engine="cpu"',
                 engine="cudnn",
             )
-        return evaluate_dims(dims, self.bindings), dtype
+        try:
+            return evaluate_dims(dims, self.bindings), dtype
+        except DimsError as error:
+            known = ", ".join(f"{free}={size}" for free, size in self.bindings.items())
+            raise BuildError(
+                f"engine 'cudnn': the dims of tensor {name!r} do not follow from {known}: only the batch may be free.\n"
+                'Do: give the inputs fixed dims beside it, or build with engine="cpu"',
+                engine="cudnn",
+            ) from error
 
     def _dims(self, name: str) -> Dims:
         return self._described(name)[0]

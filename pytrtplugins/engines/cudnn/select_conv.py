@@ -27,6 +27,10 @@ from .timer import Timer
 __all__ = ["ConvSelector", "LayerKernel"]
 
 _log = logging.getLogger(__name__)
+_HELD_UP = (
+    "engine 'cudnn': this run has a new shape, for which kernels are timed first, once (convolutions: %d); that can take a minute. "
+    'Do: name batches while building: settings={"batch": [1, 8]}, or pytrt build --setting batch=1,8'
+)
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ class ConvSelector:
 
     Attributes:
         choices: What was chosen, by problem.
+        built: Whether the engine is, so that kernels that are chosen now hold up a run.
     """
 
     def __init__(
@@ -76,6 +81,7 @@ class ConvSelector:
         self._open_cache = cache
         self.providers.append(FramedProvider(device, self._prepare))
         self.choices: dict[str, Choice] = dict(known or {})
+        self.built = False
         self._device, self._weights, self._packed = device, weights, dict(packed or {})
         self._from_disk = set[str]()
         self._layers: dict[str, tuple[ConvProblem, list[str]]] = {}
@@ -99,7 +105,10 @@ class ConvSelector:
                     self._choose(conv_problem(step, plan, self.tf32), step, plan)
             wanted = {problem.key: (problem, step) for step in convolutions for problem in self._problems(step, plan)}
             unknown = [(problem, step) for key, (problem, step) in wanted.items() if self._known(key) is None]
-            shown = progress and bool(unknown) and self.timer is not None
+            timed = bool(unknown) and self.timer is not None
+            if timed and self.built:
+                _log.warning(_HELD_UP, len(unknown))
+            shown = progress and timed
             with (
                 _compiling(self._jobs([problem for problem, _ in wanted.values()])),
                 progress_bar("choosing kernels", len(unknown), shown) as advance,

@@ -195,6 +195,14 @@ def test_interpolation_is_refused_rather_than_rounded():
         make_plan(lower(model), {"N": 1}, DType.FLOAT32)
 
 
+def test_other_free_dims_than_the_batch_are_refused():
+    net = Net(channels=8)
+    net.input = ["N", 8, "H", "W"]
+    model = lower(prepare(net.model(net.conv(net.conv("data", "a"), "b"))))
+    with pytest.raises(BuildError, match="do not follow from N=1, H=32, W=32: only the batch may be free"):
+        make_plan(model, {"N": 1, "H": 32, "W": 32}, DType.FLOAT32)
+
+
 @pytest.mark.parametrize("pool", [False, True])
 def test_more_values_than_threads_have_numbers_are_refused(pool):
     net = Net(channels=8)

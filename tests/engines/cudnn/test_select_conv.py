@@ -106,6 +106,17 @@ def test_known_choices_are_neither_timed_nor_are_their_rivals_compiled(plan):
     )
 
 
+@pytest.mark.parametrize("built", [False, True])
+def test_a_run_that_has_to_wait_for_new_kernels_says_so(plan, caplog, built):
+    chosen = selector(Family(), LastOfAll())
+    chosen.built = built
+    chosen.choose(plan)
+    assert ("kernels are timed first, once (convolutions: 1)" in caplog.text) == built
+    caplog.clear()
+    chosen.choose(plan)
+    assert not caplog.text
+
+
 def test_a_choice_on_disk_that_does_not_work_any_more_is_made_again(plan, tmp_path):
     selector(Family(), LastOfAll("b"), lambda: TacticCache({"gpu": "test"}, tmp_path)).choose(plan)
     cache = TacticCache({"gpu": "test"}, tmp_path)
