@@ -163,6 +163,7 @@ def chart(record: dict[str, Any], path: Path) -> None:
     from matplotlib import pyplot
 
     found = race(record)
+    pinned = {_twin(row): row["host_us"] for row in race(record, pinned=True)}
     batches = sorted({row["batch"] for row in found})
     heights = [sum(row["batch"] == batch for row in found) for batch in batches]
     figure, panels = pyplot.subplots(
@@ -178,14 +179,23 @@ def chart(record: dict[str, Any], path: Path) -> None:
         whole = axes.barh(labels, [row["host_us"] for row in shown], color="lightgray", height=0.8)
         axes.bar_label(whole, [_label(row) for row in shown], fontsize=8)
         axes.barh(labels, [row["gpu_us"] or 0 for row in shown], color=[color(row) for row in shown], height=0.5)
+        for row, label in zip(shown, labels, strict=True):
+            if _twin(row) in pinned:
+                axes.plot(pinned[_twin(row)], label, "k|", markersize=12)
         axes.set_xlim(right=axes.get_xlim()[1] * 1.45)
         axes.set_ylabel(f"batch {batch}")
         axes.tick_params(labelsize=8)
         axes.spines[["top", "right"]].set_visible(False)
-    panels[-1, 0].set_xlabel("µs: the network on the GPU (coloured), from the host to the host (gray)")
+    panels[-1, 0].set_xlabel(
+        "µs: the network on the GPU (coloured), from the host to the host (gray), from pinned arrays (line)"
+    )
     figure.suptitle(f"YOLOv2-VOC, 416 x 416, {record['gpu']['gpu']}", fontsize=10)
     figure.savefig(path, dpi=120)
     pyplot.close(figure)
+
+
+def _twin(row: dict[str, Any]) -> tuple[str, str, int]:
+    return row["runner"], row["precision"], row["batch"]
 
 
 def color(row: dict[str, Any]) -> str:
