@@ -308,7 +308,6 @@ def test_first_layers_and_pools_say_what_they_cannot_do():
     pool = PoolShape(1, 16, 2, 2, 16, 16, HALF)
     assert pool.problem() == ""
     assert "16 bytes" in dataclasses.replace(pool, c=4).problem()
-    assert "uint8" in dataclasses.replace(pool, dtype=DType.UINT8).problem()
 
 
 def test_a_tactics_name_is_checked():

@@ -228,7 +228,7 @@ def test_the_first_layer_takes_the_image_as_it_is(gpu, element, pool):
     assert agrees(found.get(), expected, element)
 
 
-@pytest.mark.parametrize("dtype", [HALF, INT8, SINGLE])
+@pytest.mark.parametrize("dtype", [HALF, INT8])
 def test_a_pool_takes_the_largest_of_four(gpu, dtype):
     cupy, capability = gpu
     x = np.random.default_rng(6).integers(-127, 128, (2, 6, 10, 48)).astype(dtype.numpy)

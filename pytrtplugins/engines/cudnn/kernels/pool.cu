@@ -1,4 +1,4 @@
-// The largest of each 2x2 pixels, NHWC, 16 bytes of channels a thread. Constants: ELEMENT (FLOAT, HALF or INT8), DEPENDENT.
+// The largest of each 2x2 pixels, NHWC, 16 bytes of channels a thread. Constants: ELEMENT (HALF or INT8), DEPENDENT.
 typedef unsigned int u32;
 
 struct PoolArgs {
@@ -9,9 +9,7 @@ struct PoolArgs {
 };
 
 __device__ __forceinline__ u32 larger(u32 a, u32 b) {
-#if ELEMENT == 0
-    return __float_as_uint(fmaxf(__uint_as_float(a), __uint_as_float(b)));
-#elif ELEMENT == 1
+#if ELEMENT == 1
     u32 r;
     asm("max.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
     return r;

@@ -25,7 +25,7 @@ class PoolShape:
         ow: Columns of y; likewise.
         x_pitch: Values between pixels of x; a multiple of 16 bytes.
         y_pitch: Likewise of y.
-        dtype: float32, float16 or int8.
+        dtype: float16 or int8.
     """
 
     n: int
@@ -38,7 +38,7 @@ class PoolShape:
 
     def problem(self) -> str:
         """Why the kernel cannot compute it; empty when it can."""
-        if self.dtype not in KIND:
+        if self.dtype not in (DType.FLOAT16, DType.INT8):
             return str(self.dtype)
         size = self.dtype.itemsize
         return "16 bytes" if any(count * size % 16 for count in (self.c, self.x_pitch, self.y_pitch)) else ""
