@@ -101,18 +101,24 @@ def decode(text: str) -> dict[str, Choice]:
     return choices
 
 
-def choose(candidates: Sequence[tuple[str, str]], measure: Callable[[str, str], float]) -> Choice:
+def choose(
+    candidates: Sequence[tuple[str, str]],
+    measure: Callable[[str, str], float],
+    waits: Mapping[str, float] | None = None,
+) -> Choice:
     """The fastest candidate.
 
     Args:
         candidates: Pairs of provider and tactic, the most promising first; the first wins a draw.
         measure: Microseconds that one takes; infinity for one that fails or gives wrong numbers.
+        waits: Microseconds that a provider's kernels cost a network beside what was measured.
 
     Raises:
         ValueError: none works.
     """
     times = [measure(*candidate) for candidate in candidates]
-    best = min(range(len(times)), key=times.__getitem__, default=-1)
+    costs = [time + (waits or {}).get(name, 0.0) for time, (name, _) in zip(times, candidates, strict=True)]
+    best = min(range(len(costs)), key=costs.__getitem__, default=-1)
     if best < 0 or not math.isfinite(times[best]):
         raise ValueError("no kernel works")
     return Choice(*candidates[best], times[best], len(times) - 1)

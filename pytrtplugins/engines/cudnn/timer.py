@@ -17,6 +17,7 @@ import numpy as np
 from ...errors import PytrtpluginsError
 from ...tensor import DType
 from .conv import ConvLaunch, ConvProblem, ConvProvider, Operands, Scratch
+from .cudnn_conv import CudnnProvider
 from .device import CudaDevice, Tensor, tensor_at
 from .framed import FramedProvider
 from .tactics import Choice, choose
@@ -24,6 +25,9 @@ from .tactics import Choice, choose
 __all__ = ["Timer"]
 
 _REPEATS, _LAUNCHES = 16, 3
+_WAIT = 1.0
+"""Microseconds. Launches of cuDNN's begin when the kernel before has ended, and so does the launch behind them; those of this
+package begin while it ends. Of both waits around one kernel in a network a chain of that kernel alone shows but one."""
 _STRICT, _ROUNDED = 1e-5, 2e-3
 """Relative errors of norms: of true FP32, and of what is rounded to TF32 or FP16 on the way."""
 
@@ -56,7 +60,7 @@ class Timer:
             def measure(name: str, tactic: str) -> float:
                 return self._measure(by_name[name], tactic, problem, operands, tensors, wanted)
 
-            return choose(found, measure)
+            return choose(found, measure, {CudnnProvider.name: _WAIT} if self.device.capability >= 90 else {})
 
     def _oracle(self, problem: ConvProblem, operands: Operands, scratch: Scratch) -> ConvLaunch:
         return self.oracle.prepare(problem, self.oracle.tactics(problem)[0], operands, scratch)

@@ -17,6 +17,13 @@ def test_the_fastest_candidate_wins_and_the_first_of_equals():
     assert chosen == Choice("own", "b", 1.5, 2)
 
 
+@pytest.mark.parametrize(("theirs", "name"), [(2.5, "own"), (1.5, "theirs"), (math.inf, "own")])
+def test_a_kernel_that_others_wait_for_has_to_win_by_more_than_the_wait(theirs, name):
+    times = {"own": 3.0, "theirs": theirs}
+    chosen = choose([("theirs", ""), ("own", "")], lambda provider, _: times[provider], {"theirs": 1.0})
+    assert chosen == Choice(name, "", times[name], 1)
+
+
 @pytest.mark.parametrize("times", [[], [math.inf], [math.inf, math.inf]])
 def test_where_none_works_that_is_an_error(times):
     with pytest.raises(ValueError, match="no kernel works"):
