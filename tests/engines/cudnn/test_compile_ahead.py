@@ -42,10 +42,10 @@ def compiled(monkeypatch):
         module._function.cache_clear()
 
 
-@pytest.mark.parametrize("family", ["hopper", "mma"])
-def test_a_kernel_that_was_compiled_ahead_is_the_one_that_is_loaded(family, compiled):
-    x, y = channels_last((1, 64, 16, 16), HALF), channels_last((1, 64, 16, 16), HALF)
-    problem = ConvProblem(x, y, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1)
+@pytest.mark.parametrize(("family", "kind"), [("hopper", HALF), ("mma", HALF), ("simt", DType.FLOAT32)])
+def test_a_kernel_that_was_compiled_ahead_is_the_one_that_is_loaded(family, kind, compiled):
+    x, y = channels_last((1, 64, 16, 16), kind), channels_last((1, 64, 16, 16), kind)
+    problem = ConvProblem(x, y, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1, tensor_cores=kind is HALF)
     provider = OwnProvider(GPU, family)
     for tactic in provider.tactics(problem):
         provider.compile(problem, tactic)
