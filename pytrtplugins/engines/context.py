@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
-from types import TracebackType
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import BindingError, EngineError
+from ..errors import BindingError
 from ..tensor import Array, SymbolicDim, TensorDesc
+from .exclusive import Exclusive
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from .base import Engine
 
 __all__ = ["Arrays", "ExecutionContext", "check_dtype"]
@@ -26,27 +22,21 @@ __all__ = ["Arrays", "ExecutionContext", "check_dtype"]
 Arrays = dict[str, npt.NDArray[Any]]
 
 
-class ExecutionContext(ABC):
+class ExecutionContext(Exclusive[Arrays]):
     """The state of one thread's runs of an engine. Close it, or use it in a ``with`` block.
 
     Subclasses fill in `_run`, and `_close` where there is something to release.
     """
 
+    made_by = "engine.create_context()"
+
     def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self._busy = threading.Lock()
-        self._executor: ThreadPoolExecutor | None = None
-        self._finish: Callable[[], Arrays] | None = None
-        self._closed = False
+        super().__init__(engine)
         self._fitting: list[tuple[str, tuple[int, ...], np.dtype[Any]]] | None = None  # what the last inputs were like
 
     @abstractmethod
     def _run(self, inputs: Arrays) -> Arrays:
         """Run once; inputs are checked, contiguous arrays. The outputs belong to the caller from then on."""
-
-    def _close(self) -> None:
-        """Release what the context holds."""
-        return
 
     def _run_into(self, inputs: Arrays, outputs: Mapping[str, Array]) -> Arrays:
         """Run once, into arrays that the caller gives for some outputs; a context that writes them itself overrides it."""
@@ -87,9 +77,7 @@ class ExecutionContext(ABC):
         Neither inputs nor outputs must change until then. Do not mix it with `run` while runs are queued.
         """
         self._check_open()
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(1, thread_name_prefix=f"{self.engine.name}-context")
-        return self._executor.submit(self.run, inputs, outputs)
+        return self._submit(self.run, inputs, outputs)
 
     def begin(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array] | None = None) -> Callable[[], Arrays]:
         """Begin a `run`, such as of the next inputs while outputs of others are looked at.
@@ -105,59 +93,6 @@ class ExecutionContext(ABC):
             Exception: as for `run`, here or from what is returned.
         """
         return self.run_async(inputs, outputs).result
-
-    def close(self) -> None:
-        """Wait for queued runs, for one that was begun and for one in another thread, and release the context; more calls do nothing."""
-        if self._finish is not None:
-            with suppress(Exception):  # nobody asks for its outputs any more
-                self._finish()
-        if self._executor is not None:
-            self._executor.shutdown()
-        with self._busy:
-            if not self._closed:
-                self._closed = True
-                self._close()
-
-    def __enter__(self) -> Self:
-        """The context itself."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close it."""
-        self.close()
-
-    def _take(self) -> None:
-        """Keep other threads away, until ``_busy`` is released."""
-        if not self._busy.acquire(blocking=False):
-            raise EngineError(
-                f"{self.engine!r}: another thread is running this context.\nDo: make one context per thread."
-            )
-        if self._closed:  # since it was checked
-            self._busy.release()
-            self._check_open()
-
-    def _finishing(self, wait: Callable[[], Arrays]) -> Callable[[], Arrays]:
-        """What waits for a run that was begun, and lets the next one in."""
-
-        def finish() -> Arrays:
-            if self._finish is not finish:
-                raise EngineError(
-                    f"{self.engine!r}: this run is finished already, or its context was closed.\nDo: begin another"
-                )
-            try:
-                return wait()
-            finally:
-                self._finish = None
-                self._busy.release()
-
-        self._finish = finish
-        return finish
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise EngineError(f"{self.engine!r}: the context is closed.\nDo: engine.create_context()")
 
     def _check(self, inputs: Mapping[str, Array]) -> Arrays:
         facts = [

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import EngineError, UsageError
+from ..errors import UsageError
 from ..vision import Head, Placement, check_image
+from .exclusive import Exclusive
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from .base import Engine
 
 __all__ = ["Boxes", "DetectionContext", "Photo", "Timings"]
@@ -70,7 +65,7 @@ class Boxes:
     placement: Placement
 
 
-class DetectionContext(ABC):
+class DetectionContext(Exclusive[list[Boxes]]):
     """The state of one thread's runs from photos to boxes. Close it, or use it in a ``with`` block.
 
     Subclasses fill in `_detect`, which sets ``timings``, and `_close`; those whose device works by itself `_begin` too.
@@ -89,17 +84,15 @@ class DetectionContext(ABC):
         timings: How long the last `detect` took.
     """
 
+    made_by = "engine.create_detection_context(...)"
     side_by_side: ClassVar[int] = 1
 
     def __init__(
         self, engine: Engine, heads: Sequence[Head], size: tuple[int, int], mode: str = "letterbox", most: int = 200
     ) -> None:
-        self.engine, self.heads, self.size, self.mode, self.most = engine, tuple(heads), size, mode, most
+        super().__init__(engine)
+        self.heads, self.size, self.mode, self.most = tuple(heads), size, mode, most
         self.timings = Timings()
-        self._busy = threading.Lock()
-        self._finish: Callable[[], list[Boxes]] | None = None
-        self._executor: ThreadPoolExecutor | None = None
-        self._closed = False
 
     @property
     @abstractmethod
@@ -110,17 +103,11 @@ class DetectionContext(ABC):
     def _detect(self, photos: Sequence[Photo], score_threshold: float, iou_threshold: float) -> list[Boxes]:
         """Run once on 1 to `batch` checked photos."""
 
-    @abstractmethod
-    def _close(self) -> None:
-        """Release what the context holds."""
-
     def _begin(
         self, photos: Sequence[Photo], score_threshold: float, iou_threshold: float
     ) -> Callable[[], list[Boxes]]:
         """Begin `_detect`, and give what waits for its end: in a thread, where no device works by itself."""
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(1, thread_name_prefix=f"{self.engine.name}-detection")
-        return self._executor.submit(self._detect, photos, score_threshold, iou_threshold).result
+        return self._submit(self._detect, photos, score_threshold, iou_threshold).result
 
     def detect(
         self, photos: Sequence[Photo], *, score_threshold: float = 0.5, iou_threshold: float = 0.45
@@ -164,26 +151,7 @@ class DetectionContext(ABC):
             Exception: as for `detect`.
         """
         checked = self._check(photos, score_threshold, iou_threshold)
-        self._take()
-        try:
-            wait = self._begin(checked, score_threshold, iou_threshold)
-        except BaseException:
-            self._busy.release()
-            raise
-
-        def finish() -> list[Boxes]:
-            if self._finish is not finish:
-                raise EngineError(
-                    f"{self.engine!r}: this run is finished already, or its context was closed.\nDo: begin another"
-                )
-            try:
-                return wait()
-            finally:
-                self._finish = None
-                self._busy.release()
-
-        self._finish = finish
-        return finish
+        return self._started(self._begin, checked, score_threshold, iou_threshold)
 
     def _check(self, photos: Sequence[Photo], score_threshold: float, iou_threshold: float) -> list[Photo]:
         for name, value in (("score_threshold", score_threshold), ("iou_threshold", iou_threshold)):
@@ -193,40 +161,6 @@ class DetectionContext(ABC):
             raise UsageError(f"detect: expected 1 to {self.batch} photos, found {len(photos)}.")
         return [check_image(photo) for photo in photos]
 
-    def _take(self) -> None:
-        """Keep other threads away, until ``_busy`` is released."""
-        if not self._busy.acquire(blocking=False):
-            raise EngineError(
-                f"{self.engine!r}: another thread is running this context, or a run that it began is not finished.\n"
-                "Do: make one context per thread."
-            )
-        if self._closed:
-            self._busy.release()
-            raise EngineError(f"{self.engine!r}: the context is closed.\nDo: engine.create_detection_context(...)")
-
     def another(self) -> DetectionContext:
         """A context of its own of the same kind, such as for another thread."""
         return type(self)(self.engine, self.heads, self.size, self.mode, self.most)
-
-    def close(self) -> None:
-        """Wait for a run that was begun or is in another thread, and release the context; more calls do nothing."""
-        finish = self._finish
-        if finish is not None:
-            with suppress(Exception):  # nobody asks for its boxes any more
-                finish()
-        if self._executor is not None:
-            self._executor.shutdown()
-        with self._busy:
-            if not self._closed:
-                self._closed = True
-                self._close()
-
-    def __enter__(self) -> Self:
-        """The context itself."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close it."""
-        self.close()

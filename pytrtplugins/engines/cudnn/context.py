@@ -148,14 +148,7 @@ class CudnnContext(ExecutionContext):
     def begin(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array] | None = None) -> Callable[[], Arrays]:
         """Begin a `run`: all is queued when this returns, and no thread works on it."""
         self._check_open()
-        arrays, targets = self._check(inputs), self._check_targets(outputs or {})
-        self._take()
-        try:
-            wait = self._begin(arrays, targets)
-        except BaseException:
-            self._busy.release()
-            raise
-        return self._finishing(wait)
+        return self._started(self._begin, self._check(inputs), self._check_targets(outputs or {}))
 
     def _begin(self, inputs: Arrays, outputs: Mapping[str, Array]) -> Callable[[], Arrays]:
         ready = self._prepared(inputs)
