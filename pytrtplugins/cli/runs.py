@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from .._ahead import map_in_contexts
 from .._files import atomic_path
 from ..engines import Engine
 from ..engines.context import Arrays
@@ -39,11 +38,7 @@ def side_by_side(engine: Engine, inputs: Arrays, repeat: int, slots: int) -> tup
     Returns:
         The outputs, and runs a second in words.
     """
-    results = map_in_contexts(
-        lambda context, item: context.run(item),
-        itertools.repeat(inputs, slots + repeat),
-        contexts=(engine.create_context() for _ in range(slots)),
-    )
+    results = engine.stream(itertools.repeat(inputs, slots + repeat), slots=slots)
     for _ in range(slots):
         next(results)
     started = time.perf_counter()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,11 +12,12 @@ from .. import __version__
 from .._files import sha256_hex
 from .._optional import require
 from ..errors import PrecisionError, UsageError
-from ..tensor import DType, SymbolicDim, TensorDesc
+from ..tensor import Array, DType, SymbolicDim, TensorDesc
 from .container import EngineFile, write_engine_file
 from .context import Arrays, ExecutionContext
 from .detection import DetectionContext
 from .host_detection import HostDetection
+from .stream import stream
 
 if TYPE_CHECKING:
     import onnx
@@ -213,6 +214,16 @@ class Engine(ABC):
     def create_context(self) -> ExecutionContext:
         """Make the state for one thread's runs; a context manager."""
         return self._create_context()
+
+    def stream(
+        self,
+        source: Iterable[Any],
+        *,
+        prepare: Callable[[Any], Mapping[str, Array]] | None = None,
+        slots: int = 2,
+    ) -> Iterator[Arrays]:
+        """Run over an iterable so that reading, copies and the network overlap; see `pytrtplugins.engines.stream.stream`."""
+        return stream(self, source, prepare=prepare, slots=slots)
 
     def create_detection_context(
         self, heads: Sequence[Head], size: tuple[int, int], mode: str = "letterbox", most: int = 200

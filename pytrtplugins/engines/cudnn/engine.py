@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,10 +13,10 @@ import numpy.typing as npt
 from ..._files import sha256_hex
 from ..._optional import require
 from ...errors import MissingExtraError, UnavailableError, UsageError
-from ...tensor import Array, DType, SymbolicDim
+from ...tensor import DType, SymbolicDim
 from ..base import Availability, BuildOptions, Engine
 from ..container import EngineFile
-from ..context import Arrays, ExecutionContext
+from ..context import ExecutionContext
 from ..detection import DetectionContext
 from .context import CudnnContext
 from .conv import ConvProvider, DirectProvider
@@ -28,7 +28,6 @@ from .lower import check_without, lower
 from .planner import make_plan
 from .saved import SavedPlan
 from .select_conv import ConvSelector, LayerKernel
-from .stream import stream
 from .tactics import TacticCache
 from .timer import Timer
 from .weights import outline, take_weights
@@ -164,16 +163,6 @@ class CudnnEngine(Engine):
         with self.device.xp.cuda.Device(self.device.number), self.device.explaining_memory():
             self.selector.choose(plan, progress)
             return Execution(self.device, plan, self.selector.launch)
-
-    def stream(
-        self,
-        source: Iterable[Any],
-        *,
-        prepare: Callable[[Any], Mapping[str, Array]] | None = None,
-        slots: int = 2,
-    ) -> Iterator[Arrays]:
-        """Run over an iterable so that reading, copies and the network overlap; see `pytrtplugins.engines.cudnn.stream.stream`."""
-        return stream(self, source, prepare=prepare, slots=slots)
 
     def create_detection_context(
         self, heads: Sequence[Head], size: tuple[int, int], mode: str = "letterbox", most: int = 200

@@ -9,7 +9,6 @@ import pytest
 
 import pytrtplugins as ptp
 from benchmarks.gpu import host_split
-from pytrtplugins.engines.cudnn.stream import stream
 from tests.engines.networks import conv_net
 
 
@@ -26,7 +25,7 @@ class Engine:
         return context
 
     def stream(self, source):
-        return stream(self.inner, source)
+        return self.inner.stream(source)
 
 
 @pytest.fixture

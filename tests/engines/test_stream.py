@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pytrtplugins as ptp
-from pytrtplugins.engines.cudnn.stream import stream
+from pytrtplugins.engines.stream import stream
 from pytrtplugins.errors import BindingError
 from tests.engines.networks import conv_net, photo
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..._ahead import map_begun, map_in_contexts
-from ...tensor import Array
-from ..base import Engine
-from ..context import Arrays, ExecutionContext
+from .._ahead import map_begun, map_in_contexts
+from ..tensor import Array
+from .context import Arrays, ExecutionContext
+
+if TYPE_CHECKING:
+    from .base import Engine
 
 __all__ = ["stream"]
 
