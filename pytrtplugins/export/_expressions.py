@@ -17,6 +17,7 @@ from ._values import Expr
 __all__ = ["Scope", "block", "float_literal", "int_literal", "text_literal"]
 
 _INDENT = "    "
+_FUNCTIONS = {"/": "divide", "//": "floorDiv", "%": "floorMod", "**": "power"}  # of exported.h
 
 
 def text_literal(text: str) -> str:
@@ -62,7 +63,7 @@ class Scope:
         if op == "volume":
             return f"size({self.dims.format(args[0])})"
         if op in ("ceil", "floor"):
-            return f"Dim(static_cast<int64_t>(std::{op}({self.real(args[0])})))"
+            return f"wholeNumber(std::{op}({self.real(args[0])}))"
         symbol = {"//": "/"}.get(op, op)
         left, right = args
         if left.op == "const" and right.op != "const":
@@ -82,10 +83,12 @@ class Scope:
             return float_literal(args[0])
         if op == "field":
             return f"static_cast<double>({args[0]}_)"
+        if len(args) == 1:
+            return f"{'std::fabs' if op == 'abs' else op}({self.real(args[0])})"
+        if op == "/" and args[0].kind == args[1].kind == "i":
+            return f"divide({self.whole(args[0])}, {self.whole(args[1])})"
         left, right = map(self.real, args)
-        if op == "//":
-            return f"std::floor({left} / {right})"
-        return f"floorMod({left}, {right})" if op == "%" else f"({left} {op} {right})"
+        return f"{_FUNCTIONS[op]}({left}, {right})" if op in _FUNCTIONS else f"({left} {op} {right})"
 
     def truth(self, expr: Expr) -> str:
         """A truth value, as a bool; what a symbolic dim would decide is an error."""
@@ -99,8 +102,10 @@ class Scope:
         left, right = args
         if left.kind == "s":
             return f"{self.text(left)} {op} {self.text(right)}"
-        if "f" in (left.kind, right.kind):
+        if left.kind == right.kind == "f":
             return f"{self.real(left)} {op} {self.real(right)}"
+        if "f" in (left.kind, right.kind):
+            return f"{self._wide(left)} {op} {self._wide(right)}"
         return f"{self._value(left)} {op} {self._value(right)}"
 
     def refused(self, question: Expr, answer: bool) -> str:
@@ -122,6 +127,10 @@ class Scope:
         if not parts or isinstance(parts[0], str):
             pieces[:1] = [f"std::string({pieces[0]})" if pieces else "std::string()"]
         return " + ".join(pieces)
+
+    def _wide(self, expr: Expr) -> str:
+        """A number as a type that holds each double and each whole number of 64 bits: Python compares the two exactly."""
+        return f"static_cast<long double>({self.real(expr) if expr.kind == 'f' else self._value(expr)})"
 
     def _value(self, expr: Expr) -> str:
         if expr.op == "const":

@@ -6,6 +6,7 @@ Each operation on them gives an expression. A question that decides where the co
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -112,10 +113,19 @@ def as_expr(value: Any) -> Expr:
     kinds = {bool: "b", int: "i", float: "f", str: "s"}
     if type(value) not in kinds:
         raise ExportError(f"a number is expected, found {type(value).__name__}")
+    if type(value) is int and not -(2**63) <= value < 2**63:
+        raise ExportError(f"the number {value} does not fit 64 bits")
+    if type(value) is float:  # 0.0 and -0.0 are equal, and are two constants; one NaN is like another
+        return Expr("const", (value if value == value else math.nan, math.copysign(1, value)), "f")
     return Expr("const", (value,), kinds[type(value)])
 
 
 def _known(value: Any) -> Any:
+    if isinstance(value, np.floating) and not isinstance(value, float):
+        raise ExportError(
+            f"arithmetic with a {value.dtype} of NumPy, which rounds each result to that type, is not exported.\n"
+            "Do: write float(…) around it"
+        )
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -209,6 +219,9 @@ class _Number(_Traced, SymbolicNumber):
     def __pow__(self, power: Any) -> Any:
         if not isinstance(power, int) or not 1 <= power <= 8:
             self._refuse(f"the power {power!r}")
+        return self._power(power) if power > 1 else self
+
+    def _power(self, power: int) -> Any:
         result = self
         for _ in range(power - 1):
             result = result * self
@@ -228,10 +241,13 @@ class _Number(_Traced, SymbolicNumber):
         if not isinstance(other, (bool, int, float, _Number)):
             return NotImplemented
         left, right = (as_expr(int(side) if isinstance(side, bool) else side) for side in (self, other))
-        if left == right:
+        floating = "f" in (left.kind, right.kind)
+        if left == right and not floating:  # a NaN is not equal to itself
             return (op == "==") != negated
         if swapped:
             left, right = right, left
+        if floating and negated and op == "<":  # neither a < b nor a >= b holds where one is NaN
+            op, left, right, negated = "<=", right, left, False
         return TracedBool(Expr(op, (left, right), "b"), negated)
 
     def __eq__(self, other: object) -> Any:
@@ -296,6 +312,15 @@ class TracedFloat(_Number):
     """A number with a fraction."""
 
     kind, what = "f", "number"
+
+    def _power(self, power: int) -> TracedFloat:
+        return TracedFloat(Expr("**", (self.expr, as_expr(float(power))), "f"))
+
+    def __neg__(self) -> TracedFloat:
+        return TracedFloat(Expr("-", (self.expr,), "f"))
+
+    def __abs__(self) -> TracedFloat:
+        return TracedFloat(Expr("abs", (self.expr,), "f"))
 
     def __ceil__(self) -> TracedInt:
         return TracedInt(Expr("ceil", (self.expr,), "i"))

@@ -188,10 +188,10 @@ output=${{1:?the name of the library is missing}}
 case $output in /*) ;; *) output=$PWD/$output ;; esac
 cd "$(dirname "$0")"
 CXX=${{CXX:-g++}} NVCC=${{NVCC:-nvcc}}
-options="-std=c++17 -O2 -fPIC -fvisibility=hidden -Iinclude $CXXFLAGS"
+options="-std=c++17 -O2 -ffp-contract=off -fPIC -fvisibility=hidden -Iinclude $CXXFLAGS"
 objects=plugin.o
 if [ -n "$HOST" ]; then
-    options="$options -DPYTRTPLUGINS_HOST_KERNELS -DPYTRTPLUGINS_TENSORRT_HOST -ffp-contract=off -fwrapv"
+    options="$options -DPYTRTPLUGINS_HOST_KERNELS -DPYTRTPLUGINS_TENSORRT_HOST -fwrapv"
     for kernel in {kernels}; do
         "$CXX" $options -w -Iinclude/kernels -Iinclude/kernels/host -c $kernel.host.cpp -o $kernel.o
         objects="$objects $kernel.o"

@@ -178,11 +178,6 @@ def run(model: onnx.ModelProto, x: np.ndarray[Any, Any]) -> dict[str, Any]:
     return values
 
 
-def relative_error(found: Any, expected: Any) -> float:
-    """Largest difference, relative to the largest magnitude expected."""
-    return float(np.abs(np.ravel(found) - np.ravel(expected)).max() / np.abs(expected).max())
-
-
 def _run_stretch(nodes: list[onnx.NodeProto], constants: dict[str, Any], values: dict[str, Any]) -> None:
     if not nodes:
         return

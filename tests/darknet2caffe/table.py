@@ -23,7 +23,8 @@ from darknet2caffe import Network, from_caffe, read_network, to_caffe, write_dar
 from darknet2caffe.layers import PluginLayer, RegionLayer
 from pytrtplugins.errors import CfgError
 from tests.darknet2caffe.caffe import opencv
-from tests.darknet2caffe.networks import CFGS, darknet_output, first_layers, image, relative_error
+from tests.darknet2caffe.networks import CFGS, darknet_output, first_layers, image
+from tests.measures import relative_error
 from tests.oracles.libdarknet import LibDarknet
 
 START, END = "<!-- table of cfgs -->", "<!-- end of the table -->"

@@ -15,8 +15,9 @@ from pytrtplugins import Plugin, plugin
 from pytrtplugins.errors import RegistryError
 from pytrtplugins.models.heads import read_heads
 from tests.darknet2caffe.caffe import write_caffe
-from tests.darknet2caffe.networks import SHARED, image, network, published, relative_error, run
+from tests.darknet2caffe.networks import SHARED, image, network, published, run
 from tests.darknet2caffe.test_to_caffe import ACTIVATIONS, EXPRESSIBLE, FORK_ACTIVATIONS, FORK_LAYERS, LAYERS, small
+from tests.measures import relative_error
 
 HEADS = (
     "[reorg]\nstride=2\n[conv]\nfilters=16\nactivation=linear\n[region]\nclasses=3\nnum=2\nanchors=1,2,.3,4\nsoftmax=1\n"

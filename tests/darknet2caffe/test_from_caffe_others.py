@@ -12,8 +12,9 @@ from darknet2caffe import to_caffe
 from darknet2caffe.from_caffe import from_caffe
 from pytrtplugins.errors import ModelError, UsageError
 from tests.darknet2caffe.caffe import run_opencv, write_caffe
-from tests.darknet2caffe.networks import image, relative_error, run
+from tests.darknet2caffe.networks import image, run
 from tests.darknet2caffe.test_to_caffe import LAYERS, small
+from tests.measures import relative_error
 
 HEADER = 'name: "other" input: "data" input_shape { dim: 2 dim: 4 dim: 7 dim: 6 }\n'
 R = np.random.default_rng(5)

@@ -7,8 +7,9 @@ import pytest
 
 from darknet2caffe import read_network, to_onnx, write_darknet
 from pytrtplugins.errors import CfgError
-from tests.darknet2caffe.networks import CFGS, SHARED, image, network, published, relative_error, run
+from tests.darknet2caffe.networks import CFGS, SHARED, image, network, published, run
 from tests.darknet2caffe.table import row
+from tests.measures import relative_error
 
 TOLERANCE = 1e-4  # of the largest magnitude: darknet adds up thousands of products in another order
 YOLO_FASTEST = "data/pretrained/yolo-fastest-1.1"

@@ -15,7 +15,8 @@ from darknet2caffe.cfg import parse_cfg
 from darknet2caffe.weights import Header, Weights
 from pytrtplugins.errors import UsageError
 from tests.darknet2caffe.caffe import PLUGINS, opencv, read_prototxt, run_opencv
-from tests.darknet2caffe.networks import darknet_output, first_layers, image, published, relative_error, run
+from tests.darknet2caffe.networks import darknet_output, first_layers, image, published, run
+from tests.measures import relative_error
 
 NET = "[net]\nwidth=12\nheight=8\nchannels=4\n"
 EXPRESSIBLE = """

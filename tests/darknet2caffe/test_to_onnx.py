@@ -12,7 +12,8 @@ from darknet2caffe.cfg import parse_cfg
 from darknet2caffe.fold import batch_norm_form, fold
 from darknet2caffe.weights import Header
 from pytrtplugins.errors import CfgError, UsageError
-from tests.darknet2caffe.networks import image, network, relative_error, run, session
+from tests.darknet2caffe.networks import image, network, run, session
+from tests.measures import relative_error
 
 NET = "[net]\nwidth=6\nheight=4\nchannels=4\n"
 

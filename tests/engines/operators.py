@@ -59,8 +59,3 @@ def both(op, inputs, attributes, outputs=1, opset=18):
     with np.errstate(all="ignore"):  # as the engine
         found = OPS[op](node_attributes(model.graph.node[0]), *inputs)
     return (found if isinstance(found, list) else [found]), wanted
-
-
-def relative(actual, wanted):
-    """Size of the difference, relative to the size of what was wanted."""
-    return float(np.linalg.norm(actual - wanted) / np.linalg.norm(wanted))

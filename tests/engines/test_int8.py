@@ -17,7 +17,8 @@ from pytrtplugins.errors import CalibrationError, CalibrationTableError, Precisi
 from pytrtplugins.layers import Reorg
 from pytrtplugins.passes import prepare, quantize
 from tests.engines.networks import Affine, conv_net, photo
-from tests.engines.operators import literal, relative
+from tests.engines.operators import literal
+from tests.measures import relative
 
 
 def exact(model: onnx.ModelProto, feeds):

@@ -17,7 +17,8 @@ from pytrtplugins.engines.cpu_features import cpu_features
 from pytrtplugins.engines.int8 import safe_weight_levels
 from pytrtplugins.layers import Reorg
 from pytrtplugins.passes import UnsignedActivations, quantize, to_ir, to_proto
-from tests.engines.operators import ints, literal, relative
+from tests.engines.operators import ints, literal
+from tests.measures import relative
 from tests.passes.nets import Net
 
 NEAREST = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}

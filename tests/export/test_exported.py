@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pytrtplugins import SymbolicDim
-from pytrtplugins.errors import DimsError, FieldError
+from pytrtplugins.errors import DimsError, FieldError, PluginError
 from pytrtplugins.layers import Region, Reorg
 from pytrtplugins.tensor import DType, TensorDesc
 
-from .layers import BlockSums, Join, MeanAndRest, Numbers, Repeat, Scale
+from .layers import FLOATS, WHOLE, BlockSums, Formula, Join, MeanAndRest, Numbers, Repeat, Scale
 
 REGION = {
     "classes": 3,
@@ -85,12 +87,43 @@ def test_branches_on_texts_dims_and_state_are_kept(export, kind, dims):
 
 
 @settings(max_examples=200, deadline=None)
+@example(a=7, b=-3, x=-3.5, flag=False, text="one", n=1, m=1)
 @given(
     a=st.integers(-1000, 1000), b=st.integers(-50, 50).filter(bool), x=st.floats(-100, 100, width=32), flag=st.booleans(),
     text=st.sampled_from(["one", "two", "three"]), n=st.integers(1, 9), m=st.integers(1, 9),
 )  # fmt: skip
 def test_arithmetic_is_pythons(export, a, b, x, flag, text, n, m):
     check(export(Numbers), Numbers(a, b, x, flag, text), np.zeros((n, m), np.float32))
+
+
+def formula_gives(export, *fields):
+    """What Python and the exported layer make of one formula: bits of a number, or that there is none."""
+    plugin, exported, x, found = Formula(*fields), export(Formula), np.zeros(1, np.float32), []
+    for run in (plugin.compute, lambda x: exported.run(plugin, x)[0]):
+        try:
+            (value,) = run(x)
+        except (ArithmeticError, ValueError, PluginError):
+            found.append("no value")
+        else:
+            number = value.view(np.float64)
+            found.append(math.nan if fields[0] in FLOATS and np.isnan(number) else int(value))
+    return found
+
+
+FLOAT = st.floats(width=32) | st.integers(-40, 40).map(lambda value: value / 8) | st.sampled_from([2.0**53, 2.0**63])
+INT = st.integers(-(2**63), 2**63 - 1) | st.integers(-20, 20) | st.sampled_from([2**53 + 1, -(2**63), 2**63 - 1])
+
+
+@pytest.mark.parametrize("formula", [*FLOATS, *WHOLE])
+@settings(max_examples=30, deadline=None)
+@given(x=FLOAT, y=FLOAT, a=INT, b=INT)
+@example(x=-3.5, y=0.699999988079071, a=2**53 + 1, b=3)
+@example(x=0.0, y=-0.0, a=-(2**63), b=-1)
+@example(x=-0.0, y=1.0, a=0, b=-5)
+@example(x=float("nan"), y=float("inf"), a=2**63 - 1, b=2**53 + 1)
+def test_each_formula_is_pythons(export, formula, x, y, a, b):
+    python, exported = formula_gives(export, formula, x, y, a, b)
+    assert repr(python) == repr(exported)
 
 
 def test_threads_that_wait_for_each_other(export):

@@ -151,6 +151,7 @@ def test_errors_of_the_plugin_are_kept_with_what_their_message_shows():
         lambda: int(K), lambda: range(K), lambda: float(X), lambda: [0] * K, lambda: np.zeros(K), lambda: math.sqrt(X),
         lambda: K**K, lambda: {TEXT: 1}, lambda: np.asarray(K), lambda: len(Opaque("it")), lambda: Opaque("it").shape,
         lambda: Opaque("it")[0], lambda: bool(Opaque("it")), lambda: list(Opaque("it")),
+        lambda: X * np.float32(0.1), lambda: np.float16(0.1) < X, lambda: K + 2**63,
     ],
 )  # fmt: skip
 def test_what_needs_a_number_is_refused(use):

@@ -9,6 +9,7 @@ import io
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from tests.oracles.libdarknet import FloatArray, LibDarknet
 _ROOT = Path(__file__).parents[2]
 _LIMIT_SECONDS = 60.0
 _MOST_RUNS = 500  # free_network forgets some arrays
+_LAST_WORDS = 500  # bytes
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class DarknetWorker:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self._words: IO[bytes] | None = None
         self._runs = 0
 
     def __enter__(self) -> DarknetWorker:
@@ -63,7 +66,12 @@ class DarknetWorker:
         if self._runs >= _MOST_RUNS:
             self.close()
         self._runs += 1
-        process = self._process = self._process or _start()
+        if self._process is None:
+            self._words = tempfile.TemporaryFile()  # noqa: SIM115
+            self._process = _start(self._words)
+        process, words = self._process, self._words
+        words.seek(0)  # the process shares the place
+        words.truncate()
         timer = threading.Timer(_LIMIT_SECONDS, process.kill)
         timer.start()
         try:
@@ -71,8 +79,10 @@ class DarknetWorker:
             answer = _receive(process.stdout)
         except (EOFError, BrokenPipeError) as error:
             status = process.wait()
+            words.seek(0)
+            last = words.read()[-_LAST_WORDS:].decode(errors="replace")
             self.close()
-            raise DarknetCrashError(f"darknet ended with status {status} on {cfg}") from error
+            raise DarknetCrashError(f"darknet ended with status {status} on {cfg}: {last}") from error
         finally:
             timer.cancel()
         if "error" in answer:
@@ -89,12 +99,14 @@ class DarknetWorker:
                     stream.close()
             self._process.kill()
             self._process.wait()
-        self._process, self._runs = None, 0
+        if self._words is not None:
+            self._words.close()
+        self._process, self._words, self._runs = None, None, 0
 
 
-def _start() -> subprocess.Popen[bytes]:
+def _start(words: IO[bytes]) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-c", "from tests.oracles.darknet_worker import serve; serve()"]
-    return subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    return subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=words)
 
 
 def _send(stream: IO[bytes] | None, **arrays: Any) -> None:
@@ -134,12 +146,10 @@ def _predict(library: LibDarknet, cfg: str, weights: str | None, images: FloatAr
 
 
 def serve() -> None:
-    """Answer requests until the input ends. What darknet prints goes nowhere, so answers get a descriptor of their own."""
+    """Answer requests until the input ends. Answers get a descriptor of their own; what darknet prints is standard error."""
     answers = os.fdopen(os.dup(1), "wb")
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for descriptor in (1, 2):
-        os.dup2(nowhere, descriptor)
-    library = LibDarknet()
+    os.dup2(2, 1)
+    library = LibDarknet(prints_to=2)
     while True:
         try:
             request = _receive(sys.stdin.buffer)

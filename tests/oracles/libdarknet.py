@@ -50,6 +50,7 @@ class LibDarknet:
 
     Args:
         library: Path of libdarknet.so; by default `DARKNET_LIBRARY`, then Debian's.
+        prints_to: A descriptor for what darknet prints; by default it goes nowhere.
 
     Attributes:
         on_gpu: Whether it was built for a GPU.
@@ -58,11 +59,11 @@ class LibDarknet:
         DarknetUnavailableError: it cannot be used on this machine.
     """
 
-    def __init__(self, library: str | Path | None = None) -> None:
+    def __init__(self, library: str | Path | None = None, prints_to: int | None = None) -> None:
         self.path = Path(library or os.environ.get("DARKNET_LIBRARY", DEFAULT_LIBRARY)).resolve()
         self._shim = _declare(ctypes.CDLL(str(_compile(self.path))))
         self.on_gpu = bool(_options(self.path))
-        self._libc = ctypes.CDLL(None)
+        self._libc, self._prints_to = ctypes.CDLL(None), prints_to
 
     def load(self, cfg: str | Path, weights: str | Path | None = None, batch: int = 1) -> DarknetNetwork:
         """Load a network for a batch, at most the cfg's own; without weights darknet draws random ones."""
@@ -94,20 +95,20 @@ class LibDarknet:
 
     @contextlib.contextmanager
     def quiet(self) -> Iterator[None]:
-        """Send what darknet prints to nowhere."""
+        """Keep what darknet prints from standard output and error."""
         self._libc.fflush(None)
         saved = [os.dup(descriptor) for descriptor in (1, 2)]
-        nowhere = os.open(os.devnull, os.O_WRONLY)
+        target = os.open(os.devnull, os.O_WRONLY) if self._prints_to is None else os.dup(self._prints_to)
         try:
             for descriptor in (1, 2):
-                os.dup2(nowhere, descriptor)
+                os.dup2(target, descriptor)
             yield
         finally:
             self._libc.fflush(None)
             for descriptor, copy in zip((1, 2), saved, strict=True):
                 os.dup2(copy, descriptor)
                 os.close(copy)
-            os.close(nowhere)
+            os.close(target)
 
     def _taken(self, data: Any, shape: tuple[int, ...]) -> FloatArray:
         copy = np.ctypeslib.as_array(data, shape).copy()

@@ -139,10 +139,6 @@ def path_up(model, tensor, count):
     return ops
 
 
-def sqnr(expected, actual):
-    return 10 * np.log10((expected**2).sum() / ((expected - actual) ** 2).sum())
-
-
 def tiny_yolo(opset=18):
     """Everything that YOLOv2 has: leaky convolutions, max-pooling, a passthrough by concatenation, a head in float."""
     net = Net(size=16, opset=opset)

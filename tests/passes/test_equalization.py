@@ -7,8 +7,9 @@ from onnx import numpy_helper
 
 from pytrtplugins.calibration import ChannelMaximaCalibrator
 from pytrtplugins.passes import CrossLayerEqualization, quantize, to_ir, to_proto
+from tests.measures import sqnr
 
-from .nets import Net, calibrated, constants, photo, run, sqnr
+from .nets import Net, calibrated, constants, photo, run
 
 
 def spread(model, tensor, factors):

@@ -18,6 +18,7 @@ from pytrtplugins.errors import CalibrationTableError, ModelError, UsageError
 from pytrtplugins.layers import Reorg
 from pytrtplugins.passes._base import to_ir
 from pytrtplugins.passes.quantize import FLOAT_LAYERS, Quantize, quantize, quantize_weights, quantized_tensors
+from tests.measures import sqnr
 from tests.passes.nets import (
     Net,
     as_uint8,
@@ -28,7 +29,6 @@ from tests.passes.nets import (
     producers,
     quantized_names,
     run,
-    sqnr,
     tiny_yolo,
 )
 

@@ -7,6 +7,7 @@ from onnx import helper, numpy_helper
 
 from pytrtplugins.calibration import CalibrationTable
 from pytrtplugins.passes.quantize import quantize, quantized_tensors
+from tests.measures import sqnr
 from tests.passes.nets import (
     Head,
     Net,
@@ -19,7 +20,6 @@ from tests.passes.nets import (
     producers,
     quantized_names,
     run,
-    sqnr,
     tiny_yolo,
 )
 

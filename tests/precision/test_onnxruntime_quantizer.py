@@ -9,7 +9,8 @@ import pytest
 from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.engines import calibrate
 from pytrtplugins.passes import prepare, quantize
-from tests.passes.nets import run, sqnr, tiny_yolo
+from tests.measures import sqnr
+from tests.passes.nets import run, tiny_yolo
 from tests.precision.planted import samples
 
 pytest.importorskip("onnxruntime")

@@ -87,13 +87,26 @@ private:
     bool is(int64_t value) const { return !mNode && mValue == value; }
 
     static int64_t calculate(char operation, int64_t left, int64_t right) {
-        if (operation == '+') return left + right;
-        if (operation == '-') return left - right;
-        if (operation == '*') return left * right;
-        if (right == 0) throw DimsError("a dim is divided by zero");
-        int64_t const remainder = left % right;
-        bool const below = remainder != 0 && (remainder < 0) != (right < 0);
-        return operation == '/' ? left / right - below : remainder + (below ? right : 0);
+        int64_t result = 0;
+        bool overflow = false;
+        if (operation == '+') {
+            overflow = __builtin_add_overflow(left, right, &result);
+        } else if (operation == '-') {
+            overflow = __builtin_sub_overflow(left, right, &result);
+        } else if (operation == '*') {
+            overflow = __builtin_mul_overflow(left, right, &result);
+        } else if (right == 0) {
+            throw DimsError("a dim is divided by zero");
+        } else if (right == -1) {  // by itself a processor traps on the lowest number
+            overflow = operation == '/' && __builtin_sub_overflow(int64_t{0}, left, &result);
+        } else {
+            int64_t const remainder = left % right;
+            bool const below = remainder != 0 && (remainder < 0) != (right < 0);
+            result = operation == '/' ? left / right - below : remainder + (below ? right : 0);
+        }
+        if (!overflow) return result;
+        std::string const shown = operation == '/' ? "//" : std::string(1, operation);
+        throw DimsError(std::to_string(left) + " " + shown + " " + std::to_string(right) + " does not fit 64 bits");
     }
 
     int64_t mValue = 0;
@@ -110,9 +123,9 @@ inline std::string text(Dims const& dims) {
 
 // The number of elements; dims must be numbers.
 inline int64_t volume(Dims const& dims) {
-    int64_t count = 1;
-    for (Dim const& dim : dims) count *= dim.value();
-    return count;
+    Dim count = 1;
+    for (Dim const& dim : dims) count = count * dim.value();
+    return count.value();
 }
 
 // kLINEAR is row-major, NCHW for images; kNHWC has the channels innermost.
@@ -124,7 +137,7 @@ struct TensorDesc {
     Layout layout = Layout::kLINEAR;
     float scale = 0.0f;  // value of one step, for INT8 tensors whose scale is known; else 0
 
-    size_t bytes() const { return static_cast<size_t>(volume(dims)) * itemsize(dtype); }
+    size_t bytes() const { return static_cast<size_t>((Dim(volume(dims)) * itemsize(dtype)).value()); }
 };
 
 // The three rules that shape rules are made of. A symbolic dim passes here and is checked when it has a value.
@@ -135,7 +148,7 @@ inline void checkRank(Dims const& dims, size_t rank, std::string const& what) {
 }
 
 inline void checkDivisible(Dim const& dim, int64_t by, std::string const& what) {
-    if (!dim.isConstant() || dim.value() % by == 0) return;
+    if (!dim.isConstant() || (dim % by).value() == 0) return;
     throw DimsError(what + " must be a multiple of " + std::to_string(by) + ", found " + dim.text(),
                     {{"by", by}, {"dim", dim.value()}});
 }

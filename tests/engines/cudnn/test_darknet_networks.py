@@ -14,6 +14,7 @@ from pytrtplugins.passes import prepare
 from pytrtplugins.tensor import DType
 from tests.engines.cudnn.conftest import DARKNET
 from tests.engines.cudnn.host import run_on_host, run_shuffled
+from tests.measures import relative
 
 SMALL = ["vgg-conv", "writing", "yolov3-tiny"]
 CASES = [pytest.param(name, marks=[] if name in SMALL else pytest.mark.slow) for name in
@@ -30,10 +31,6 @@ def small_model(cfg):
     with suppress(CfgError):
         return prepare(to_onnx(network, input_size=(64, 64)))
     return prepare(to_onnx(network))
-
-
-def relative(found, wanted):
-    return np.linalg.norm(found.astype(np.float64) - wanted) / np.linalg.norm(wanted)
 
 
 @pytest.mark.skipif(not CASES, reason=f"{DARKNET} is missing (apt-get install darknet)")

@@ -17,6 +17,7 @@ from pytrtplugins.passes import prepare, quantize
 from tests.engines.cudnn.conftest import SAMPLES, darknet_model
 from tests.engines.cudnn.layers import assert_right, layers_of
 from tests.engines.networks import Affine, Failing, OutOfPaperError, conv_net, photo
+from tests.measures import relative
 from tests.passes.nets import Net
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
@@ -45,10 +46,6 @@ def wanted(animals):
     model, x = animals
     with ptp.build(model, engine="onnxruntime").create_context() as context:
         return context.run({"data": x})
-
-
-def relative(found, wanted):
-    return float(np.linalg.norm(found.astype(np.float64) - wanted) / np.linalg.norm(wanted))
 
 
 @pytest.mark.parametrize("precision", list(BOUNDS))

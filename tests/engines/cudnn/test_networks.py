@@ -16,14 +16,11 @@ from pytrtplugins.tensor import DType
 from tests.engines.cudnn.conftest import darknet_model
 from tests.engines.cudnn.host import run_on_host, run_shuffled
 from tests.engines.cudnn.layers import assert_right, layers_of
+from tests.measures import relative
 
 NETWORKS = ["yolov2-animals.cfg", "yolov3-tiny.cfg", "resnet18.cfg", "yolov2-tiny-voc.cfg"]
 UNPLANNED = ("tactics", "graph", "streams", "own-kernels", "cudnn-kernels")
 PLANNED = [name for name in OPTIONAL_STEPS if name not in UNPLANNED]
-
-
-def relative(found, wanted):
-    return np.linalg.norm(found.astype(np.float64) - wanted) / np.linalg.norm(wanted)
 
 
 def by_reference(model, inputs, precision="fp32"):

@@ -16,6 +16,7 @@ from pytrtplugins.engines.cudnn.kernels.tactics import hopper_tactics, mma_tacti
 from pytrtplugins.layers import Reorg
 from pytrtplugins.tensor import DType
 from tests.engines.cudnn.test_own_kernels import HALF, INT8, ODD, SINGLE, SINGLES, convolution, square, tactics_of
+from tests.measures import relative
 
 pytestmark = pytest.mark.gpu
 SHAPES = [
@@ -63,8 +64,7 @@ def agrees(found, expected, dtype):
     if dtype is INT8:
         off = np.abs(found.astype(np.float64) - np.clip(np.rint(expected), -128, 127))
         return off.max() <= 1 and (off > 0).mean() < 2e-3
-    error = np.linalg.norm(found.astype(np.float64) - expected) / np.linalg.norm(expected)
-    return error < (2e-3 if dtype is HALF else 1e-5)
+    return relative(found, expected) < (2e-3 if dtype is HALF else 1e-5)
 
 
 def problem(shape):
