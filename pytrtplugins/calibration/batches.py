@@ -46,7 +46,7 @@ class ImageBatches:
         UsageError: size, batch, limit or on_error make no sense.
 
     Example:
-        ``EntropyCalibrator(ImageBatches("photos/", size=(416, 416), batch=8), cache="yolov2.cache")``
+        ``MinMaxCalibrator(ImageBatches("photos/", size=(416, 416), batch=8), cache="yolov2.cache")``
     """
 
     def __init__(

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from .._files import sha256_hex, write_atomic
 from ..errors import CalibrationError, NoDataError, UsageError
+from .clipping import MOST_LOST_DB, Clipping, clipping_of
 from .histogram import Histogram
 from .sidecar import Sidecar
 from .table import CalibrationTable
@@ -21,6 +22,7 @@ __all__ = ["Calibrator", "HistogramCalibrator"]
 
 _log = logging.getLogger(__name__)
 _LEVELS = 127
+_SHOWN = 5  # tensors that a warning names
 
 
 class Calibrator(ABC):
@@ -261,6 +263,10 @@ class HistogramCalibrator(Calibrator):
 
     The network's inputs are never clipped. They are bounded already, and have no long tail to gain from: pixels are
     k/255, and the grey around letterboxed photos is a spike at 0.5, behind which KL divergence would cut.
+
+    A threshold is meant to gain more by finer steps than it costs by clipping. `compute_table` warns of the tensors where
+    it does not: those whose expected signal to noise (`pytrtplugins.calibration.clipping.expected_sqnr`) is more than
+    1 dB below what the largest |x| as threshold would give.
     """
 
     def reset(self) -> None:
@@ -275,6 +281,26 @@ class HistogramCalibrator(Calibrator):
         """Give the |x| at which the tensor saturates, in its unit."""
         histogram = self.histograms[name]
         return histogram.maximum if name in self._inputs else self._histogram_amax(histogram)
+
+    def compute_table(self) -> CalibrationTable:
+        """Choose the scales of everything observed; warn of thresholds that clip more than they should."""
+        table = super().compute_table()
+        found = self.clippings()
+        if found:
+            some = "".join(f"\n  {clipping}" for clipping in found[:_SHOWN])
+            more = f"\n  and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+            _log.warning(
+                "%s: the thresholds of %d of %d tensors clip more than they should: they cost more than %g dB of signal to "
+                "noise. Worst first:%s%s\nDo: MinMaxCalibrator(...), or pytrt calibrate MODEL --calibration PHOTOS "
+                "--algorithm minmax; then compare both on data with known results",
+                *(type(self).__name__, len(found), len(table), MOST_LOST_DB, some, more),
+            )
+        return table
+
+    def clippings(self) -> tuple[Clipping, ...]:
+        """The tensors whose thresholds clip more than they should, worst first."""
+        found = [clipping_of(name, histogram, self.amax_of(name)) for name, histogram in self.histograms.items()]
+        return tuple(sorted((each for each in found if each is not None), key=lambda each: -each.lost))
 
     @abstractmethod
     def _histogram_amax(self, histogram: Histogram) -> float: ...

@@ -17,8 +17,9 @@ _TIE = 1e-9  # nats: divergences closer than this are equal, and the larger thre
 class EntropyCalibrator(HistogramCalibrator):
     """Calibrator that saturates where the KL divergence between float and int8 distributions is smallest.
 
-    The choice of TensorRT's ``IInt8EntropyCalibrator2`` and the default here: rare large activations are clipped, so
-    that the common small ones get finer steps.
+    The choice of TensorRT's ``IInt8EntropyCalibrator2``: rare large activations are clipped, so that the common small
+    ones get finer steps. On networks whose large activations carry the meaning it clips far too much: begin with
+    `MinMaxCalibrator`, and mind the warning of `clippings`.
 
     Args:
         batches: See `Calibrator`.

@@ -221,7 +221,7 @@ def _quantized(
         raise CalibrationError(
             'precision="int8" needs the scales of the tensors, and calibration is None.\n'
             'Do: calibration="yolov2.cache" for a table made before, or '
-            'calibration=EntropyCalibrator(ImageBatches("photos/"), cache="yolov2.cache") to make one'
+            'calibration=MinMaxCalibrator(ImageBatches("photos/"), cache="yolov2.cache") to make one'
         )
     quantize_options: dict[str, Any] = cls.quantize_options()
     required = quantized_tensors(model, **_without_levels(quantize_options))

@@ -1,0 +1,81 @@
+"""What a threshold costs: the signal to noise that a histogram promises with it, and without clipping."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from .histogram import BINS, Histogram
+
+__all__ = ["MOST_LOST_DB", "Clipping", "clipping_of", "expected_sqnr"]
+
+MOST_LOST_DB = 1.0
+"""A threshold that costs more signal to noise than this, in dB, clips more than it should."""
+
+_LEVELS = 127
+_POINTS = 8  # values that stand for those of a bin
+
+
+@dataclass(frozen=True)
+class Clipping:
+    """What clipping does to a tensor.
+
+    Attributes:
+        tensor: Its name.
+        amax: The |x| at which it saturates, in its unit.
+        maximum: The largest |x| seen.
+        share: Part of the values that saturate, 0..1.
+        sqnr: Signal to noise that is to be expected of its int8 values, in dB.
+        whole: The same if it saturated at ``maximum``, as `MinMaxCalibrator` has it.
+    """
+
+    tensor: str
+    amax: float
+    maximum: float
+    share: float
+    sqnr: float
+    whole: float
+
+    @property
+    def lost(self) -> float:
+        """What clipping costs, in dB; below 0: it gains."""
+        return self.whole - self.sqnr
+
+    def __str__(self) -> str:
+        """The figures in words."""
+        return (
+            f"{self.tensor!r} saturates at {self.amax:.3g} of {self.maximum:.3g} ({100 * self.share:.2g} % of its values): "
+            f"{self.sqnr:.1f} dB instead of {self.whole:.1f}"
+        )
+
+
+def expected_sqnr(histogram: Histogram, amax: float) -> float:
+    """Signal to noise of a tensor's int8 values with a threshold, in dB; infinite where nothing is lost.
+
+    The values of a bin are taken to lie evenly in it, those of bin 0 at 0, where most of them are behind a ReLU. The error
+    is that of rounding to steps of amax/127, and |x| - amax above the threshold.
+
+    Args:
+        histogram: Counts of |x|.
+        amax: The threshold, in the tensor's unit, above 0.
+    """
+    counts = histogram.counts.astype(np.float64)
+    values = (np.arange(BINS * _POINTS).reshape(BINS, _POINTS) + 0.5) * (histogram.width / _POINTS)
+    values[0] = 0
+    step = amax / _LEVELS
+    errors = values - np.minimum(np.rint(values / step), _LEVELS) * step
+    signal, noise = (float(counts @ (each**2).mean(axis=1)) for each in (values, errors))
+    return 10 * math.log10(signal / noise) if signal > 0 and noise > 0 else math.inf
+
+
+def clipping_of(tensor: str, histogram: Histogram, amax: float) -> Clipping | None:
+    """What a threshold does to a tensor if it clips more than it should, by `MOST_LOST_DB`; None if it does not."""
+    if not 0 < amax < histogram.maximum:
+        return None
+    sqnr, whole = expected_sqnr(histogram, amax), expected_sqnr(histogram, histogram.maximum)
+    if whole - sqnr <= MOST_LOST_DB:
+        return None
+    above = histogram.counts[min(BINS, math.ceil(amax / histogram.width)) :].sum()
+    return Clipping(tensor, amax, histogram.maximum, float(above / histogram.count), sqnr, whole)
