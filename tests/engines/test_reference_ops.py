@@ -41,7 +41,8 @@ ELEMENTWISE = [
     ("Cast", [FLAGS], {"to": TensorProto.FLOAT}),
 ]  # fmt: skip
 SUMS = [
-    *(("Softmax", [x], {"axis": axis}) for x in (IMAGE, POINT) for axis in (0, 1, 2, 3, -1)), ("Softmax", [IMAGE * 100], {}),
+    *((op, [x], {"axis": axis}) for op in ("Softmax", "LogSoftmax") for x in (IMAGE, POINT) for axis in (0, 1, 2, 3, -1)),
+    *((op, [IMAGE * 100], {}) for op in ("Softmax", "LogSoftmax")),
     ("BatchNormalization", [IMAGE, f(4), f(4), f(4), f(4, low=0.1)], {"epsilon": 1e-3}),
     ("BatchNormalization", [f(2, 4), f(4), f(4), f(4), f(4, low=0.1)], {}),
     ("MatMul", [f(2, 3, 4), f(4, 5)], {}), ("MatMul", [f(2, 1, 3, 4), f(3, 4, 5)], {}), ("MatMul", [f(3, 4), f(4)], {}),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["COORDINATES", "ROUNDINGS", "SHAPE_OPS"]
+__all__ = ["SHAPE_OPS"]
 
 Array = npt.NDArray[Any]
 Attributes = Mapping[str, Any]
@@ -38,7 +39,6 @@ _NEAREST: dict[str, Callable[[Array], Array]] = {
     "round_prefer_floor": lambda place: np.ceil(place - np.float32(0.5)),
     "round_prefer_ceil": lambda place: np.floor(place + np.float32(0.5)),
 }
-COORDINATES, ROUNDINGS = tuple(_PLACES), tuple(_NEAREST)
 
 
 def _resize(
@@ -88,16 +88,16 @@ def _split(a: Attributes, x: Array, sizes: Array | None = None) -> list[Array]:
 
 
 def _squeeze(a: Attributes, x: Array, axes: Array | None = None) -> Array:
-    return np.squeeze(x, None if axes is None else tuple(int(axis) for axis in axes))
+    return np.squeeze(x, None if axes is None else tuple(int(axis) for axis in axes.reshape(-1)))
 
 
 def _unsqueeze(a: Attributes, x: Array, axes: Array) -> Array:
-    return np.expand_dims(x, tuple(int(axis) for axis in axes))
+    return np.expand_dims(x, tuple(int(axis) for axis in axes.reshape(-1)))
 
 
 def _flatten(a: Attributes, x: Array) -> Array:
     axis = a.get("axis", 1)
-    return x.reshape(int(np.prod(x.shape[:axis], dtype=np.int64)), -1)
+    return x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
 
 
 def _space_to_depth(a: Attributes, x: Array) -> Array:

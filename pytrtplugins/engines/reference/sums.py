@@ -40,12 +40,24 @@ def _einsum(a: Attributes, *values: Array) -> Array:
 def _reduce(function: Callable[..., Array]) -> Callable[..., Array]:
     def run(a: Attributes, x: Array, axes: Array | None = None) -> Array:
         chosen = a.get("axes", ()) if axes is None else axes  # an attribute before opset 18, ReduceSum's before 13
-        over = tuple(int(axis) for axis in chosen) or None
-        if over is None and a.get("noop_with_empty_axes"):
-            return x
+        over = tuple(int(axis) for axis in chosen) or (() if a.get("noop_with_empty_axes") else None)
         return np.asarray(function(_wide(x), axis=over, keepdims=bool(a.get("keepdims", 1))), x.dtype)
 
     return run
+
+
+def _extreme(function: Callable[..., Array], largest: bool) -> Callable[..., Array]:
+    """The largest or smallest number; of none, what every number beats."""
+
+    def extreme(x: Array, **over: Any) -> Array:
+        if x.dtype.kind == "b":
+            return function(x, initial=not largest, **over)
+        worst = -np.inf if largest else np.inf
+        if x.dtype.kind in "iu":
+            worst = np.iinfo(x.dtype).min if largest else np.iinfo(x.dtype).max
+        return function(x, initial=worst, **over)
+
+    return extreme
 
 
 def _norm(order: int) -> Callable[..., Array]:
@@ -59,6 +71,13 @@ def _softmax(a: Attributes, x: Array) -> Array:
     axis = a.get("axis", -1)
     e = np.exp(x.astype(np.float64) - x.max(axis=axis, keepdims=True))
     result: Array = (e / e.sum(axis=axis, keepdims=True)).astype(x.dtype)
+    return result
+
+
+def _log_softmax(a: Attributes, x: Array) -> Array:
+    axis = a.get("axis", -1)
+    below = x.astype(np.float64) - x.max(axis=axis, keepdims=True)
+    result: Array = (below - np.log(np.exp(below).sum(axis=axis, keepdims=True))).astype(x.dtype)
     return result
 
 
@@ -100,13 +119,14 @@ SUM_OPS: dict[str, Callable[..., Any]] = {
     "GlobalAveragePool": _global(np.mean),
     "GlobalMaxPool": _global(np.max),
     "LRN": _lrn,
+    "LogSoftmax": _log_softmax,
     "LpNormalization": _lp_normalization,
     "MatMul": _matmul,
     "ReduceL1": _reduce(_norm(1)),
     "ReduceL2": _reduce(_norm(2)),
-    "ReduceMax": _reduce(np.max),
+    "ReduceMax": _reduce(_extreme(np.max, largest=True)),
     "ReduceMean": _reduce(np.mean),
-    "ReduceMin": _reduce(np.min),
+    "ReduceMin": _reduce(_extreme(np.min, largest=False)),
     "ReduceSum": _reduce(np.sum),
     "ReduceSumSquare": _reduce(lambda x, **over: np.square(x).sum(**over)),
     "Softmax": _softmax,

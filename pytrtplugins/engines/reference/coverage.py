@@ -1,0 +1,128 @@
+"""Which versions and attributes of an operator are computed here; everything else goes to ``onnx.reference``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["PLAIN_TYPES", "covers"]
+
+_INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+PLAIN_TYPES = frozenset(("bool", *_INTEGERS, "float16", "bfloat16", "float32", "float64"))
+"""Element types that the functions here take."""
+
+_VERSIONS = {  # (first, last) version of an operator that means what the function computes → operators
+    (1, 1): "Not",
+    (1, 13): "Gather LRN MatMul ReduceSum",
+    (1, 18): "ReduceL1 ReduceL2 ReduceMean ReduceSumSquare",
+    (1, 20): "ReduceMax ReduceMin",
+    (1, 22): "GlobalAveragePool GlobalMaxPool LpNormalization MaxPool Softplus",
+    (1, 25): "Flatten Identity Shape Transpose",
+    (1, 28): "DepthToSpace SpaceToDepth",
+    (4, 13): "Concat",
+    (5, 25): "Reshape",
+    (6, 13): "Abs Ceil Exp Floor Log Max Min Neg Reciprocal Sigmoid Sqrt Sum Tanh Tile",
+    (6, 14): "Relu",
+    (6, 16): "LeakyRelu",
+    (6, 22): "Elu HardSigmoid Selu",
+    (6, 28): "Cast",
+    (7, 7): "And Or",
+    (7, 13): "Gemm Greater Less",
+    (7, 14): "Add Div Mul Sub",
+    (7, 15): "Pow",
+    (7, 16): "PRelu",
+    (7, 19): "Equal",
+    (7, 22): "AveragePool",
+    (8, 13): "Expand",
+    (9, 13): "Erf Sign",
+    (9, 15): "BatchNormalization",
+    (9, 16): "Where",
+    (9, 25): "ConstantOfShape",
+    (10, 13): "Slice",
+    (10, 28): "DequantizeLinear Mod QuantizeLinear",
+    (11, 13): "Clip",
+    (11, 19): "Resize",
+    (11, 22): "Conv ConvTranspose Round",
+    (11, 25): "Pad",
+    (12, 16): "GreaterOrEqual LessOrEqual",
+    (12, 22): "Dropout",
+    (12, 28): "Einsum",
+    (13, 13): "LogSoftmax Softmax",
+    (13, 18): "Split",
+    (13, 25): "Squeeze Unsqueeze",
+    (14, 22): "HardSwish",
+    (18, 22): "Mish",
+}
+VERSIONS = {name: versions for versions, names in _VERSIONS.items() for name in names.split()}
+"""Operator → first and last version that the function of that name computes."""
+
+_POOL = "auto_pad ceil_mode dilations kernel_shape pads strides"
+_ANY = {  # attributes that the function reads, or that cannot change its result
+    "AveragePool": f"{_POOL} count_include_pad",
+    "BatchNormalization": "epsilon momentum",
+    "Cast": "to saturate round_mode",  # the last two speak of 8-bit floats, which are not plain
+    "Concat": "axis",
+    "ConstantOfShape": "value",
+    "Conv": "auto_pad dilations group kernel_shape pads strides",
+    "ConvTranspose": "dilations group kernel_shape output_padding pads strides",
+    "DepthToSpace": "blocksize mode",
+    "DequantizeLinear": "axis",
+    "Dropout": "seed",
+    "Einsum": "equation",
+    "Elu": "alpha",
+    "Flatten": "axis",
+    "Gather": "axis",
+    "Gemm": "alpha beta transA transB",
+    "HardSigmoid": "alpha beta",
+    "LRN": "alpha beta bias size",
+    "LeakyRelu": "alpha",
+    "LogSoftmax": "axis",
+    "LpNormalization": "axis",
+    "MaxPool": f"{_POOL} storage_order",  # the latter changes indices only
+    "Mod": "fmod",
+    "QuantizeLinear": "axis saturate",
+    **dict.fromkeys(
+        ("ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "ReduceSumSquare"),
+        "axes keepdims noop_with_empty_axes",
+    ),
+    "Reshape": "allowzero",
+    "Resize": "axes cubic_coeff_a exclude_outside extrapolation_value nearest_mode",
+    "Selu": "alpha gamma",
+    "Shape": "start end",
+    "Softmax": "axis",
+    "SpaceToDepth": "blocksize",
+    "Split": "axis num_outputs",
+    "Transpose": "perm",
+}
+_VALUES: dict[str, dict[str, tuple[Any, ...]]] = {  # values of other attributes that the function computes
+    "BatchNormalization": {"training_mode": (0,)},
+    "ConvTranspose": {"auto_pad": ("NOTSET", "VALID")},
+    "DequantizeLinear": {"block_size": (0,), "output_dtype": (0,)},
+    "LpNormalization": {"p": (1, 2)},
+    "Pad": {"mode": ("constant",)},
+    "QuantizeLinear": {"block_size": (0,), "output_dtype": (0,), "precision": (0,)},
+    "Resize": {
+        "mode": ("nearest",),
+        "coordinate_transformation_mode": ("asymmetric", "half_pixel", "align_corners"),
+        "keep_aspect_ratio_policy": ("stretch",),
+        "antialias": (0,),
+    },
+    "SpaceToDepth": {"mode": ("DCR",)},
+}
+_MANY_OUTPUTS = ("Dropout", "Split")
+
+
+def covers(op_type: str, version: int, attributes: Mapping[str, Any], outputs: int) -> bool:
+    """Whether the function of an operator's name computes this node.
+
+    Args:
+        op_type: Name of the operator, in ONNX's own domain.
+        version: Version of the operator: the opset that gave it its present meaning.
+        attributes: The node's attributes; those that are left out have ONNX's defaults.
+        outputs: Number of outputs that the node has.
+    """
+    first, last = VERSIONS.get(op_type, (0, -1))
+    if not first <= version <= last or (outputs > 1 and op_type not in _MANY_OUTPUTS):
+        return False
+    known, values = _ANY.get(op_type, "").split(), _VALUES.get(op_type, {})
+    return all(name in known or value in values.get(name, ()) for name, value in attributes.items())
