@@ -88,6 +88,8 @@ def print_engine(engine: Engine, name: str) -> None:
     rows = [("input", desc.name, str(desc.dtype), _dims(desc.dims)) for desc in engine.inputs]
     rows += [("output", desc.name, str(desc.dtype), _dims(desc.dims)) for desc in engine.outputs]
     _print_table(("", "name", "type", "dims"), rows)
+    for about, choice in engine.choices.items():
+        console().print(f"{_escape(about)}: {_escape(choice)}", soft_wrap=True)
 
 
 def print_kernels(kernels: Iterable[LayerKernel]) -> None:

@@ -85,6 +85,7 @@ class Engine(ABC):
 
     Attributes:
         quick: Settings with which an engine of this kind is built fast, and runs slowly.
+        choices: What was decided while building, and why, by what it is about.
         options: How it was built.
         inputs: Name, dims and dtype of each input; dims are symbolic where they are free.
         outputs: The same of each output.
@@ -108,6 +109,7 @@ class Engine(ABC):
         self.check_precision(options.precision)
         self.check_settings(options.settings)
         self._model, self.options = model, options
+        self.choices: dict[str, str] = {}
         initializers = {tensor.name for tensor in model.graph.initializer}
         self.inputs = tuple(_describe(info) for info in model.graph.input if info.name not in initializers)
         self.outputs = tuple(_describe(info) for info in model.graph.output)
@@ -165,6 +167,13 @@ class Engine(ABC):
     def build(cls, model: onnx.ModelProto, options: BuildOptions, progress: bool = False) -> Engine:
         """Make the engine of a prepared model; ``progress``: with a progress bar on a terminal where that takes long."""
         return cls(model, options)
+
+    @classmethod
+    def build_quantized(
+        cls, quantized: onnx.ModelProto, model: onnx.ModelProto, options: BuildOptions, progress: bool = False
+    ) -> Engine:
+        """Make the engine of a model that `build` quantized; ``model`` is its float form, for engines that may prefer it."""
+        return cls.build(quantized, options, progress)
 
     @classmethod
     def restore(cls, file: EngineFile, options: BuildOptions) -> Engine:

@@ -91,12 +91,14 @@ def build(
         model: An ONNX file, a model, or a graph. With Q/DQ nodes inside, it is taken as it is.
         engine: Name of an engine, or ``"auto"``: the first that this machine has and that has the precision.
         precision: ``"fp32"``, ``"int8"``, or what else the engine has; or the path of a precision file (``.yaml``) that says it
-            layer by layer, or what such a file holds. For INT8 it brings its scales with it.
+            layer by layer, or what such a file holds. For INT8 it brings its scales with it. With ``"int8"`` the engines for
+            CPUs time both forms, and keep float32 where INT8 is slower: ``engine.choices["int8"]`` says so.
         calibration: For INT8: a calibrator (its cache is used if it fits, else it calibrates and writes it), a table, or the
             path of a calibration cache.
         threads: Threads of one run; by default all cores that the process may use.
         device: The engine's own name for a device.
-        settings: The engine's own settings, such as ``{"batch": (1, 8, 16)}`` for TensorRT.
+        settings: The engine's own settings, such as ``{"batch": (1, 8, 16)}`` for TensorRT, or ``{"int8": "always"}`` for a
+            CPU, which keeps INT8 without timing it.
         progress: Show a progress bar while calibrating, and while kernels are chosen, if the output is a terminal.
 
     Returns:
@@ -124,8 +126,9 @@ def build(
             calibrated = None if calibration is None else cls.calibrated(prepared, options, calibration)
             if calibrated is not None:
                 return calibrated
-            prepared = _quantized(prepared, calibration, cls, options, progress)
-        elif calibration is not None:
+            quantized = _quantized(prepared, calibration, cls, options, progress)
+            return cls.build_quantized(quantized, prepared, options, progress)
+        if calibration is not None:
             _log.warning("the model holds Q/DQ nodes already; the calibration is not used")
     elif _has_qdq(prepared):
         raise PrecisionError(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-import time
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -19,6 +19,7 @@ from ..base import Arrays, Availability, BuildOptions, ExecutionContext
 from ..cpu_features import cpu_features, default_threads, describe_cpu
 from ..host import HostEngine
 from ..int8 import signed_activations
+from ..timing import run_seconds
 from .plugin_errors import PluginErrors
 
 if TYPE_CHECKING:
@@ -40,8 +41,6 @@ class CpuEngine(HostEngine):
     through their `enqueue`, which calls `compute` by default. Float layers compute in float32, whatever hint OpenVINO would
     follow; with ``precision="bf16"`` they compute in bf16 where the CPU has it and where that was measured to be faster.
 
-    Attributes:
-        choices: What was decided while building, and why.
     """
 
     name: ClassVar[str] = "cpu"
@@ -54,7 +53,6 @@ class CpuEngine(HostEngine):
                 f"engine 'cpu': this CPU has no bf16 arithmetic: {describe_cpu()}. OpenVINO would emulate it, several times "
                 'slower.\nDo: precision="fp32" or precision="int8"'
             )
-        self.choices: dict[str, str] = {}
         self._hosts: dict[str, PluginHost] = {}
         self._errors = PluginErrors()
         self._compiled = self._compile()
@@ -129,7 +127,8 @@ class CpuEngine(HostEngine):
             desc.name: np.zeros([dim if isinstance(dim, int) else 1 for dim in desc.dims], desc.dtype.numpy)
             for desc in self.inputs
         }
-        times = {name: _median_time(compiled, inputs) for name, compiled in (("float32", float32), ("bf16", bf16))}
+        requests = {"float32": float32.create_infer_request(), "bf16": bf16.create_infer_request()}
+        times = run_seconds({name: partial(each.infer, inputs, share_inputs=True) for name, each in requests.items()})
         chosen = "bf16" if times["bf16"] < _BF16_GAIN * times["float32"] else "float32"
         self.choices["float layers"] = (
             f"{chosen}: float32 {1e3 * times['float32']:.1f} ms, bf16 {1e3 * times['bf16']:.1f} ms"
@@ -173,13 +172,3 @@ def _close_hosts(hosts: tuple[PluginHost, ...]) -> None:
 def _array(value: Any) -> npt.NDArray[Any]:
     array: npt.NDArray[Any] = np.asarray(value)
     return array
-
-
-def _median_time(compiled: Any, inputs: Arrays, runs: int = 7) -> float:
-    request = compiled.create_infer_request()
-    times = []
-    for _ in range(runs + 2):
-        begin = time.perf_counter()
-        request.infer(inputs, share_inputs=True)
-        times.append(time.perf_counter() - begin)
-    return float(np.median(times[2:]))
