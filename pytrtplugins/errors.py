@@ -20,7 +20,8 @@
     ├─ CalibrationError         also ValueError
     │  ├─ CalibrationTableError                      a table that is broken or belongs to another network
     │  └─ NoDataError                                nothing to calibrate or evaluate with
-    └─ UsageError               also ValueError      arguments that contradict each other
+    ├─ UsageError               also ValueError      arguments that contradict each other
+    └─ CopyError                also TypeError       an engine, a context or a detector was pickled or copied
 
 A message says what, where and why, and ends with ``Do:`` and the next command where there is one. The facts of the
 message are attributes of the exception, so that programs need not parse it: ``raise CfgError(text, path=path, line=7)``
@@ -36,6 +37,7 @@ __all__ = [
     "CalibrationTableError",
     "CfgError",
     "ConformanceError",
+    "CopyError",
     "DimsError",
     "EngineError",
     "EngineFileError",
@@ -171,3 +173,7 @@ class NoDataError(CalibrationError):
 
 class UsageError(PytrtpluginsError, ValueError):
     """Arguments that are wrong or contradict each other."""
+
+
+class CopyError(PytrtpluginsError, TypeError):
+    """Something that holds the state of a library was pickled or copied; ``.type_name`` says what."""

@@ -21,7 +21,7 @@ def test_every_exception_descends_from_the_root_and_stands_in_the_drawn_tree(nam
 @pytest.mark.parametrize(
     ("name", "builtin"),
     [("DimsError", ValueError), ("RegistryError", LookupError), ("MissingExtraError", ImportError), ("BuildError", RuntimeError),
-     ("ConformanceError", AssertionError), ("CfgError", ValueError), ("CalibrationTableError", ValueError)],
+     ("ConformanceError", AssertionError), ("CopyError", TypeError), ("CfgError", ValueError), ("CalibrationTableError", ValueError)],
 )  # fmt: skip
 def test_an_exception_is_also_the_builtin_that_a_caller_expects(name, builtin):
     assert issubclass(getattr(errors, name), builtin)

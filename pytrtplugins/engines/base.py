@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from .. import __version__
 from .._files import sha256_hex
 from .._optional import require
-from ..errors import PrecisionError, UsageError
+from .._uncopied import Uncopied
+from ..errors import EngineError, PrecisionError, UsageError
 from ..tensor import Array, DType, SymbolicDim, TensorDesc
 from .container import EngineFile, write_engine_file
 from .context import Arrays, ExecutionContext
 from .detection import DetectionContext
+from .forks import forks
 from .host_detection import HostDetection
 from .stream import stream
 
@@ -78,12 +80,14 @@ class Availability:
         return not self.reason
 
 
-class Engine(ABC):
+class Engine(Uncopied, ABC):
     """A network made ready to run. It is shareable: each thread runs it through a context of its own.
 
     Subclasses fill in `_create_context`, and raise `BuildError` in their constructor for what they cannot run.
 
     Attributes:
+        nests: Whether a plugin of a running network may run the same engine through another context.
+        survives_fork: Whether a child process may use what its parent built before it forked.
         quick: Settings with which an engine of this kind is built fast, and runs slowly.
         choices: What was decided while building, and why, by what it is about.
         options: How it was built.
@@ -104,11 +108,16 @@ class Engine(ABC):
     precisions: ClassVar[tuple[str, ...]] = ("fp32",)
     settings: ClassVar[tuple[str, ...]] = ()
     quick: ClassVar[Mapping[str, Any]] = {}
+    nests: ClassVar[bool] = True
+    survives_fork: ClassVar[bool] = True
+    instead: ClassVar[str] = (
+        'engine.save("model.engine"), and pytrtplugins.load_engine("model.engine") where it is needed'
+    )
 
     def __init__(self, model: onnx.ModelProto, options: BuildOptions) -> None:
         self.check_precision(options.precision)
         self.check_settings(options.settings)
-        self._model, self.options = model, options
+        self._model, self.options, self._forks = model, options, forks()
         self.choices: dict[str, str] = {}
         initializers = {tensor.name for tensor in model.graph.initializer}
         self.inputs = tuple(_describe(info) for info in model.graph.input if info.name not in initializers)
@@ -221,8 +230,25 @@ class Engine(ABC):
         return sha256_hex(self.model.SerializeToString(deterministic=True))
 
     def create_context(self) -> ExecutionContext:
-        """Make the state for one thread's runs; a context manager."""
+        """Make the state for one thread's runs; a context manager.
+
+        Raises:
+            EngineError: the process was forked since, and the engine's device cannot be used in a child.
+        """
+        self.check_process()
         return self._create_context()
+
+    def check_process(self) -> None:
+        """Require the process that the engine was made in, where its library cannot be used in a child.
+
+        Raises:
+            EngineError: the process was forked since.
+        """
+        if self._forks != forks() and not self.survives_fork:
+            raise EngineError(
+                f"{self!r}: it was made before this process was forked, and a GPU cannot be used across a fork.\n"
+                'Do: make the engine in the child; the parent must not have used the GPU, as with multiprocessing\'s "spawn"'
+            )
 
     def stream(
         self,

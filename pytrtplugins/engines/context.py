@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ..errors import BindingError
 from ..tensor import Array, SymbolicDim, TensorDesc
 from .exclusive import Exclusive
+from .inside import Inside
 
 if TYPE_CHECKING:
     from .base import Engine
@@ -60,14 +61,15 @@ class ExecutionContext(Exclusive[Arrays]):
 
         Raises:
             BindingError: names, dims or dtypes do not fit; dims of given outputs may be found wrong only after the run.
-            EngineError: the context is closed, or another thread is running it.
+            EngineError: the context is closed, another thread is running it, or it is called from inside a run of it.
             Exception: what a plugin raised, as it raised it.
         """
         self._check_open()
         arrays, targets = self._check(inputs), self._check_targets(outputs or {})
         self._take()
         try:
-            return self._run_into(arrays, targets)
+            with Inside(self):
+                return self._run_into(arrays, targets)
         finally:
             self._busy.release()
 
@@ -77,6 +79,8 @@ class ExecutionContext(Exclusive[Arrays]):
         Neither inputs nor outputs must change until then. Do not mix it with `run` while runs are queued.
         """
         self._check_open()
+        self.engine.check_process()
+        self._check_nesting()
         return self._submit(self.run, inputs, outputs)
 
     def begin(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array] | None = None) -> Callable[[], Arrays]:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ..errors import UsageError
 from ..vision import Head, Placement, check_image
 from .exclusive import Exclusive
+from .inside import Inside
 
 if TYPE_CHECKING:
     from .base import Engine
@@ -85,6 +86,7 @@ class DetectionContext(Exclusive[list[Boxes]]):
     """
 
     made_by = "engine.create_detection_context(...)"
+    instead = "make another context where it is needed: engine.create_detection_context(...)"
     side_by_side: ClassVar[int] = 1
 
     def __init__(
@@ -130,7 +132,8 @@ class DetectionContext(Exclusive[list[Boxes]]):
         checked = self._check(photos, score_threshold, iou_threshold)
         self._take()
         try:
-            return self._detect(checked, score_threshold, iou_threshold)
+            with Inside(self):
+                return self._detect(checked, score_threshold, iou_threshold)
         finally:
             self._busy.release()
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._ahead import map_ahead, map_begun
+from .._uncopied import Uncopied
 from ..engines.detection import Boxes, DetectionContext, Timings
 from ..errors import BindingError, UsageError
 from ..vision import MODES, Detection, Head, check_image, load_image
@@ -29,7 +30,7 @@ Item = TypeVar("Item")
 _MOST_READERS = 16
 
 
-class Yolov2:
+class Yolov2(Uncopied):
     """Find objects on photos with a YOLOv2, or any network whose outputs are darknet's region or yolo layers.
 
     Anchors, classes and input size are read from the engine's model. One object serves one thread; objects made from
@@ -56,6 +57,8 @@ class Yolov2:
         >>> for box in detector("dog.jpg", score_threshold=0.5):   # doctest: +SKIP
         ...     print(box.label, f"{box.score:.0%}", box.xyxy)
     """
+
+    instead = "save the engine, load it where it is needed, and make another Yolov2 of it"
 
     def __init__(
         self,

@@ -51,6 +51,23 @@ class Telling(ptp.Plugin):
 
 
 @ptp.plugin(namespace="test.engines")
+class Calling(ptp.Plugin):
+    """Calls something in the middle of a run, once: `hook` of the class."""
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        hook, Calling.hook = Calling.hook, None
+        if hook is not None:
+            hook()
+        return x + x.dtype.type(0)
+
+
+Calling.hook = None
+
+
+@ptp.plugin(namespace="test.engines")
 class Halves(ptp.Plugin):
     """Two outputs."""
 
@@ -63,13 +80,13 @@ class Halves(ptp.Plugin):
         return x[:, :half] + 0, x[:, half:] + 0
 
 
-def conv_net(*middle: ptp.Plugin, batch: int | str = 1, seed: int = 0) -> onnx.ModelProto:
-    """data (N, 3, 8, 8) → Conv → LeakyRelu → the plugins → Conv → y."""
+def conv_net(*middle: ptp.Plugin, batch: int | str = 1, seed: int = 0, channels: int = 4) -> onnx.ModelProto:
+    """data (N, 3, 8, 8) → Conv → LeakyRelu → the plugins → Conv → y, of some channels."""
     rng = np.random.default_rng(seed)
     weights = {
         "w1": rng.standard_normal((8, 3, 3, 3)) * 0.3,
         "b1": rng.standard_normal(8) * 0.1,
-        "w2": rng.standard_normal((4, 8, 1, 1)) * 0.3,
+        "w2": rng.standard_normal((channels, 8, 1, 1)) * 0.3,
     }
     nodes = [
         helper.make_node("Conv", ["data", "w1", "b1"], ["c1"], "conv1", pads=[1] * 4, kernel_shape=[3, 3]),

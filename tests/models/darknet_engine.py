@@ -28,7 +28,7 @@ def region_model(dims, head_dims, **fields):
 class FunctionEngine:
     """An engine that computes a function of the batch."""
 
-    name, precision = "function", "fp32"
+    name, precision, nests = "function", "fp32", True
 
     def __init__(self, function, dims, head_dims, **fields):
         self.function = function
@@ -36,6 +36,9 @@ class FunctionEngine:
         self.inputs = (TensorDesc("data", tuple(SymbolicDim(dim) if isinstance(dim, str) else dim for dim in dims)),)
         self.outputs = (TensorDesc("head_region", tuple(head_dims)),)
         self.batches, self.closed = [], False
+
+    def check_process(self):
+        pass
 
     def create_context(self):
         return self

@@ -45,6 +45,7 @@ class CpuEngine(HostEngine):
 
     name: ClassVar[str] = "cpu"
     precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16", "int8")
+    nests: ClassVar[bool] = False
 
     def __init__(self, model: onnx.ModelProto, options: BuildOptions) -> None:
         super().__init__(model, options)
@@ -116,7 +117,7 @@ class CpuEngine(HostEngine):
 
         helper = require("onnx.helper", extra="onnx")
         for node in left:
-            self._hosts[node.output[0]] = PluginHost(from_node(node), node.name or node.op_type, self._errors)
+            self._hosts[node.output[0]] = PluginHost(from_node(node), node.name or node.op_type, self._errors, self)
             node.attribute.append(helper.make_attribute("pytrtplugins_host", node.output[0]))
         types = sorted({(node.domain, node.op_type) for node in left})
         return model, [conversion(domain, op_type, self._hosts) for domain, op_type in types]

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import openvino as ov
 from openvino.frontend.onnx import ConversionExtension
 
 from ...plugin import Plugin
 from ...tensor import Dim, Dims, DType, SymbolicDim
+from ..inside import Inside
 from ..plugin_runner import PluginRunner
 from .plugin_errors import PluginErrors
+
+if TYPE_CHECKING:
+    from ..base import Engine
 
 __all__ = ["PluginHost", "PluginOp", "conversion"]
 
@@ -36,10 +41,12 @@ class PluginHost:
         plugin: The plugin of the node.
         name: The node's name, for descriptions.
         errors: Takes what the plugin raises.
+        engine: Whose node it is.
     """
 
-    def __init__(self, plugin: Plugin, name: str, errors: PluginErrors) -> None:
+    def __init__(self, plugin: Plugin, name: str, errors: PluginErrors, engine: Engine) -> None:
         self.plugin, self.name, self._errors = plugin, name, errors
+        self._engine = weakref.ref(engine)
         self._runners: list[PluginRunner] = []
         self._local = threading.local()
 
@@ -49,7 +56,8 @@ class PluginHost:
         if runner is None:
             runner = self._local.runner = PluginRunner(self.plugin, self.name)
             self._runners.append(runner)
-        runner.run(inputs, outputs)
+        with Inside(self._engine()):  # OpenVINO may call from a thread of its own
+            runner.run(inputs, outputs)
 
     @contextmanager
     def keeping_errors(self) -> Iterator[None]:

@@ -12,6 +12,7 @@ from ...cuda.bindings import is_device_array, wait_for
 from ...errors import BindingError
 from ...tensor import Array, SymbolicDim, TensorDesc
 from ..context import Arrays, ExecutionContext
+from ..inside import Inside
 from .execution import Execution
 from .plan import Plan
 
@@ -83,12 +84,14 @@ class CudnnContext(ExecutionContext):
                 )
         self._take()
         try:
-            self._enqueue(checked, targets, stream)
+            with Inside(self):
+                self._enqueue(checked, targets, stream)
         finally:
             self._busy.release()
 
     def step_times(self, inputs: Mapping[str, Array], runs: int = 20) -> tuple[float, list[float], Plan]:
         """Microseconds of a whole run on the GPU, of each step alone, and the plan that has the steps."""
+        self._check_open()
         ready = self._prepared(self._check(inputs))
         execution, stream = ready.execution, self._stream
         with self.engine.device.current(), stream, execution.allocating():

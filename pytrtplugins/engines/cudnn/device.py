@@ -14,6 +14,7 @@ from ..._optional import require
 from ...cuda import pinned_empty
 from ...errors import UnavailableError
 from ...tensor import DType
+from ..forks import forks_as_cause
 from .format import Format
 from .kernels.driver import check_driver
 
@@ -146,7 +147,7 @@ class CudaDevice:
             count = int(runtime.getDeviceCount())
         except runtime.CUDARuntimeError as error:
             raise UnavailableError(
-                f"engine 'cudnn': no NVIDIA GPU can be used: {error}.\n"
+                f"engine 'cudnn': no NVIDIA GPU can be used: {error}.\n{forks_as_cause()}"
                 'Do: nvidia-smi   (the driver lists its GPUs), or build with engine="cpu"'
             ) from error
         if number >= count:

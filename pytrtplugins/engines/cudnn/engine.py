@@ -66,6 +66,7 @@ class CudnnEngine(Engine):
     precisions: ClassVar[tuple[str, ...]] = ("fp32", "tf32", "fp16", "int8")
     settings: ClassVar[tuple[str, ...]] = ("without", "batch", "float")
     quick: ClassVar[Mapping[str, Any]] = {"without": ("tactics", "graph", "own-kernels", "cudnn-kernels")}
+    survives_fork: ClassVar[bool] = False
 
     def __init__(
         self,

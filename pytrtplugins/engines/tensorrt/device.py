@@ -7,6 +7,7 @@ from typing import Any
 
 from ..._optional import require
 from ...errors import UnavailableError
+from ..forks import forks_as_cause
 
 __all__ = ["Device", "find_device"]
 
@@ -42,7 +43,7 @@ def find_device(name: str | None = None) -> Device:
     try:
         count = int(cupy.cuda.runtime.getDeviceCount())
     except cupy.cuda.runtime.CUDARuntimeError as error:
-        raise UnavailableError(f"no NVIDIA GPU can be used: {error}") from error
+        raise UnavailableError(f"no NVIDIA GPU can be used: {error}\n{forks_as_cause()}".rstrip()) from error
     names = [f"cuda:{index}" for index in range(count)]
     wanted = "cuda:0" if name in (None, "cuda") else name
     if wanted not in names:

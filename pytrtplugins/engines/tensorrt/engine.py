@@ -50,6 +50,7 @@ class TensorrtEngine(Engine):
     name: ClassVar[str] = "tensorrt"
     precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16", "fp16", "int8")
     settings: ClassVar[tuple[str, ...]] = NAMES
+    survives_fork: ClassVar[bool] = False
 
     def __init__(
         self,

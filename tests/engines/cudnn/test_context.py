@@ -73,11 +73,15 @@ class Engine:
     """What a context needs of the engine."""
 
     name, without, capturing = "cudnn", frozenset(["graph"]), threading.Lock()
+    nests = True
     inputs = (TensorDesc("data", (SymbolicDim("N"), 3, 8, 8)),)
     outputs = (TensorDesc("y", (SymbolicDim("N"), 4, 8, 8)),)
 
     def __init__(self):
         self.device = Device()
+
+    def check_process(self):
+        pass
 
     def execution(self, sizes):
         execution = host_execution(prepare(conv_net(batch="N")), {"data": np.zeros((sizes["N"], 3, 8, 8), np.float32)})

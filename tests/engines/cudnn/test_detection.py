@@ -57,12 +57,17 @@ class NumpyAsCupy(SimpleNamespace):
 class Engine:
     """What a detection needs of the engine."""
 
+    nests = True
+
     def __init__(self, model, batches=(1,), without=()):
         self.model, self.batches, self.without = model, batches, frozenset(without)
         self.inputs = (TensorDesc("data", (SymbolicDim("N"), 3, 16, 32)),)
         self.capturing, self.device = threading.Lock(), HostDevice()
         self.device.xp, self.device.number = NumpyAsCupy(), 0
         self.executions = []
+
+    def check_process(self):
+        pass
 
     def execution(self, sizes):
         self.executions.append(executed(self.model, sizes["N"]))

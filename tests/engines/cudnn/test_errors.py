@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import pytrtplugins as ptp
+from pytrtplugins.engines import forks
 from pytrtplugins.engines.base import BuildOptions
 from pytrtplugins.engines.cudnn import CudnnEngine, device
 from pytrtplugins.engines.cudnn.conv import ConvProblem
@@ -21,9 +22,11 @@ from pytrtplugins.engines.cudnn.format import channels_last
 from pytrtplugins.engines.cudnn.kernels import driver
 from pytrtplugins.engines.cudnn.lower import lower
 from pytrtplugins.engines.cudnn.planner import make_plan
-from pytrtplugins.errors import BuildError, PrecisionError, UnavailableError, UsageError
+from pytrtplugins.engines.null import NullEngine
+from pytrtplugins.errors import BuildError, EngineError, PrecisionError, UnavailableError, UsageError
 from pytrtplugins.passes import prepare
 from pytrtplugins.tensor import DType
+from tests.engines.networks import conv_net, photo
 from tests.passes.nets import Net
 
 HIDDEN = """
@@ -51,7 +54,7 @@ def fake_cupy(capability=(9, 0), count=1):
     """What `CudaDevice` asks of CuPy, with a GPU of 1 GiB that is full."""
     runtime = SimpleNamespace(
         CUDARuntimeError=RuntimeError,
-        getDeviceCount=lambda: count,
+        getDeviceCount=count if callable(count) else lambda: count,
         driverGetVersion=lambda: 13000,
         memGetInfo=lambda: (1 << 20, 1 << 30),
         getDeviceProperties=lambda number: {
@@ -97,6 +100,37 @@ def test_a_gpu_that_is_too_old_is_named_with_what_to_do(cupy):
         CudaDevice()
     assert 'Do: build with engine="cpu"' in str(caught.value)
     assert caught.value.capability == 61
+
+
+def test_in_a_forked_child_the_parent_may_be_why_no_gpu_can_be_used(cupy, monkeypatch):
+    def broken():
+        raise RuntimeError("initialization error")
+
+    cupy(count=broken)
+    with pytest.raises(UnavailableError, match=r"initialization error\.\nDo: nvidia-smi"):
+        CudaDevice()
+    monkeypatch.setattr(forks, "_count", 1)
+    with pytest.raises(
+        UnavailableError, match='forked from one that used the GPU; start it by multiprocessing\'s "spawn"'
+    ):
+        CudaDevice()
+
+
+def test_an_engine_of_a_gpu_is_refused_in_a_forked_child(monkeypatch):
+    engine = NullEngine(conv_net(), BuildOptions())
+    context = engine.create_context()
+    monkeypatch.setattr(forks, "_count", 1)
+    assert context.run({"data": photo()})["y"].shape == (1, 4, 8, 8)
+    monkeypatch.setattr(NullEngine, "survives_fork", CudnnEngine.survives_fork)
+    for use in (
+        engine.create_context,
+        lambda: context.run({"data": photo()}),
+        lambda: context.run_async({"data": photo()}),
+    ):
+        with pytest.raises(
+            EngineError, match="it was made before this process was forked, and a GPU cannot be used across"
+        ):
+            use()
 
 
 def test_a_gpu_that_is_not_there_is_named(cupy):

@@ -7,6 +7,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from pytrtplugins.engines import forks
 from pytrtplugins.engines.tensorrt import _api
 from pytrtplugins.engines.tensorrt.device import find_device
 from pytrtplugins.errors import MissingExtraError, UnavailableError
@@ -109,3 +110,12 @@ def test_what_is_no_gpu_is_unavailable(monkeypatch, count, name, words):
     monkeypatch.setitem(sys.modules, "cupy", cupy_with(count))
     with pytest.raises(UnavailableError, match=words):
         find_device(name)
+
+
+def test_in_a_forked_child_the_parent_may_be_why_no_gpu_can_be_used(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", cupy_with(None))
+    monkeypatch.setattr(forks, "_count", 1)
+    with pytest.raises(
+        UnavailableError, match='forked from one that used the GPU; start it by multiprocessing\'s "spawn"'
+    ):
+        find_device()

@@ -1,0 +1,44 @@
+"""Which runs the calling thread is inside of, so that code of a plugin never waits for the run that waits for it."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+
+__all__ = ["Inside", "runs_of_thread"]
+
+
+class _Runs(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[object] = []
+
+
+_RUNS = _Runs()
+
+
+class Inside:
+    """A ``with`` block around what a thread does for a run.
+
+    Args:
+        owner: The context whose run it is; or the engine, where a library calls a plugin and does not say for which context.
+    """
+
+    __slots__ = ("_owner",)
+
+    def __init__(self, owner: object) -> None:
+        self._owner = owner
+
+    def __enter__(self) -> None:
+        """Begin."""
+        _RUNS.stack.append(self._owner)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End."""
+        _RUNS.stack.pop()
+
+
+def runs_of_thread() -> list[object]:
+    """Contexts and engines whose runs the calling thread is inside of, the innermost last."""
+    return _RUNS.stack
