@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ._dataflow import bodies, walk
 from ._optional import require
 from ._proto import copy_of, has_shape, info_dims, weight_info, without_data
 from .errors import DimsError, ModelError
@@ -104,18 +105,20 @@ def infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
         RegistryError: a plugin is not registered.
     """
     light = without_data(model)
-    waiting = [node for node in light.graph.node if is_plugin_node(node)]
-    constants = {tensor.name: weight_info(tensor) for tensor in light.graph.initializer}
+    done: set[int] = set()
     while True:
         light = _infer(light)
-        infos = (*light.graph.value_info, *light.graph.input, *light.graph.output)
-        known = constants | {info.name: info for info in infos}
-        ready = [node for node in waiting if all(has_shape(known, name) for name in node.input if name)]
+        known = _infos(light.graph)
+        ready = {
+            index: scope
+            for index, scope in enumerate(_plugin_nodes(light.graph, known))
+            if index not in done and all(has_shape(scope[2], name) for name in scope[1].input if name)
+        }
         if not ready:
             break
-        for node in ready:
-            _set_plugin_outputs(light.graph, node, known)
-        waiting = [node for node in waiting if not any(node is item for item in ready)]
+        for graph, node, infos in ready.values():
+            _set_plugin_outputs(graph, node, infos)
+        done.update(ready)
     full = copy_of(model)
     del full.graph.value_info[:]
     outputs = {info.name for info in full.graph.output}
@@ -124,6 +127,9 @@ def infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
     for info in full.graph.output:
         if has_shape(known, info.name):
             info.type.CopyFrom(known[info.name].type)
+    for body, seen in zip(_inner_graphs(full.graph), _inner_graphs(light.graph), strict=True):
+        del body.value_info[:]
+        body.value_info.extend(seen.value_info)
     return full
 
 
@@ -140,30 +146,37 @@ def inline_plugins(model: onnx.ModelProto, only: Iterable[str] | None = None) ->
         A new model with the same inputs, outputs and tensor names. It has no plugin domain if no plugin is left.
     """
     names = None if only is None else set(only)
-    if not any(is_plugin_node(node) for node in model.graph.node):
+    if not any(is_plugin_node(node) for node in walk(model.graph.node)):
         return copy_of(model)
     full = infer_shapes(model)
-    dims = _all_dims(full)
+    _inline(full.graph, {}, names, set())
+    _drop_unused_functions(full)
+    _drop_unused_domains(full)
+    return full
+
+
+def _inline(graph: onnx.GraphProto, around: Mapping[str, Dims], names: set[str] | None, prefixes: set[str]) -> None:
+    """Write decompositions into a graph, and into the graphs inside it; ``around``: dims of what it may read from around it."""
+    dims = {**around, **_all_dims(graph)}
     nodes: list[onnx.NodeProto] = []
-    prefixes: set[str] = set()
-    for node in full.graph.node:
+    for node in graph.node:
+        for body in bodies(node):
+            _inline(body, dims, names, prefixes)
         plugin = from_node(node) if is_plugin_node(node) and (names is None or node.name in names) else None
         if plugin is None or not plugin.has_decomposition():
             nodes.append(node)
             continue
         prefix = node.name if node.name and node.name not in prefixes else node.output[0]
         prefixes.add(prefix)
-        body = _decomposed(plugin, node, [dims[name] for name in node.input], prefix, required=names is not None)
-        nodes.extend([node] if body is None else body)
+        if any(name not in dims for name in node.input):
+            _log.info("node %s stays a plugin, since the dims of its inputs are not known", prefix)
+            nodes.append(node)
+            continue
+        body_nodes = _decomposed(plugin, node, [dims[name] for name in node.input], prefix, required=names is not None)
+        nodes.extend([node] if body_nodes is None else body_nodes)
     copies = [copy_of(node) for node in nodes]
-    del full.graph.node[:]
-    full.graph.node.extend(copies)
-    used = {(node.domain, node.op_type) for node in full.graph.node}
-    functions = [copy_of(function) for function in full.functions if (function.domain, function.name) in used]
-    del full.functions[:]
-    full.functions.extend(functions)
-    _drop_unused_domains(full)
-    return full
+    del graph.node[:]
+    graph.node.extend(copies)
 
 
 def add_functions(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -181,7 +194,7 @@ def add_functions(model: onnx.ModelProto) -> onnx.ModelProto:
     """
     onnx = require("onnx", extra="onnx", feature=_FEATURE)
     full = infer_shapes(model)
-    dims = _all_dims(full)
+    dims = _all_dims(full.graph)
     standard = next((item.version for item in full.opset_import if item.domain == ""), 18)
     opset = [onnx.helper.make_opsetid("", standard)]
     bodies: dict[tuple[str, str], dict[bytes, str]] = {}
@@ -279,13 +292,32 @@ def _infer(model: onnx.ModelProto) -> onnx.ModelProto:
         raise ModelError(f"shapes cannot be inferred: {error}") from error
 
 
-def _all_dims(model: onnx.ModelProto) -> dict[str, Dims]:
-    graph = model.graph
-    dims = {
-        info.name: info_dims(info)
-        for info in (*graph.input, *graph.value_info, *graph.output)
-        if info.type.HasField("tensor_type")
-    }
+def _infos(graph: onnx.GraphProto) -> dict[str, onnx.ValueInfoProto]:
+    """Descriptions of a graph's tensors, by name."""
+    constants = {tensor.name: weight_info(tensor) for tensor in graph.initializer}
+    return constants | {info.name: info for info in (*graph.value_info, *graph.input, *graph.output)}
+
+
+_Scope = tuple["onnx.GraphProto", "onnx.NodeProto", dict[str, "onnx.ValueInfoProto"]]
+
+
+def _plugin_nodes(graph: onnx.GraphProto, known: dict[str, onnx.ValueInfoProto]) -> Iterator[_Scope]:
+    """Plugin nodes, in graphs inside graphs too; each with its graph, and descriptions of the tensors that it may read."""
+    for node in graph.node:
+        if is_plugin_node(node):
+            yield graph, node, known
+        for body in bodies(node):
+            yield from _plugin_nodes(body, known | _infos(body))
+
+
+def _inner_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    for node in walk(graph.node):
+        yield from bodies(node)
+
+
+def _all_dims(graph: onnx.GraphProto) -> dict[str, Dims]:
+    infos = {info.name: info for info in (*graph.input, *graph.value_info, *graph.output)}
+    dims = {name: info_dims(info) for name, info in infos.items() if has_shape(infos, name)}
     dims.update({tensor.name: tuple(tensor.dims) for tensor in graph.initializer})
     return dims
 
@@ -295,8 +327,22 @@ def _dtype(kind: int) -> DType:
     return DType.of(helper.tensor_dtype_to_np_dtype(kind))
 
 
+def _drop_unused_functions(model: onnx.ModelProto) -> None:
+    calls = [(node.domain, node.op_type) for node in walk(model.graph.node)]
+    bodies_of = {(function.domain, function.name): function.node for function in model.functions}
+    used: set[tuple[str, str]] = set()
+    while calls:
+        key = calls.pop()
+        if key in bodies_of and key not in used:
+            used.add(key)
+            calls += [(node.domain, node.op_type) for node in walk(bodies_of[key])]
+    functions = [copy_of(function) for function in model.functions if (function.domain, function.name) in used]
+    del model.functions[:]
+    model.functions.extend(functions)
+
+
 def _drop_unused_domains(model: onnx.ModelProto) -> None:
-    used = {node.domain for node in model.graph.node} | {function.domain for function in model.functions} | {""}
+    used = {node.domain for node in walk(model.graph.node)} | {function.domain for function in model.functions} | {""}
     kept = [copy_of(item) for item in model.opset_import if item.domain in used]
     del model.opset_import[:]
     model.opset_import.extend(kept)

@@ -24,7 +24,7 @@ from .fields import (
     unpack_fields,
 )
 from .registry import PluginKey
-from .tensor import Array, Dims, DType, SymbolicDim, TensorDesc
+from .tensor import PLUGIN_DTYPES, Array, Dims, DType, SymbolicDim, TensorDesc
 
 if TYPE_CHECKING:
     import onnx
@@ -265,13 +265,30 @@ class Plugin:
         return tuple(self._check_dims(dims) for dims in (result if several else (result,)))
 
     def all_output_dtypes(self, inputs: Sequence[DType], num_outputs: int) -> tuple[DType, ...]:
-        """`output_dtypes` for engines: always a tuple with ``num_outputs`` entries."""
+        """`output_dtypes` for engines: always a tuple with ``num_outputs`` entries.
+
+        Raises:
+            PluginError: a type is none of `PLUGIN_DTYPES`, or the number of types is wrong.
+        """
+        self._check_dtypes("reads", inputs)
         result = self.output_dtypes(*inputs)
         if isinstance(result, (tuple, list)):
             if len(result) != num_outputs:
                 raise PluginError(f"{self!r}: output_dtypes gave {len(result)} types for {num_outputs} outputs")
-            return tuple(DType.of(dtype) for dtype in result)
-        return (DType.of(result),) * num_outputs
+        else:
+            result = (result,) * num_outputs
+        dtypes = tuple(DType.of(dtype) for dtype in result)
+        self._check_dtypes("gives", dtypes)
+        return dtypes
+
+    def _check_dtypes(self, verb: str, dtypes: Sequence[DType]) -> None:
+        for dtype in dtypes:
+            if dtype not in PLUGIN_DTYPES:
+                raise PluginError(
+                    f"{self!r} {verb} {dtype}, which is no element type of plugins: {', '.join(PLUGIN_DTYPES)}.\n"
+                    "Do: put a Cast beside it in the model",
+                    dtype=dtype,
+                )
 
     def all_outputs(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         """`compute` for engines: always a tuple of arrays, checked against the shape rule and the output types.

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from .errors import DimsError, PluginError
 
 __all__ = [
+    "PLUGIN_DTYPES",
     "Array",
     "DType",
     "Dim",
@@ -34,7 +35,7 @@ Array = Any
 
 
 class DType(str, enum.Enum):
-    """Element types that engines and plugins exchange; the values are NumPy's names."""
+    """Element types of an engine's inputs and outputs; the values are NumPy's names. Plugins have `PLUGIN_DTYPES` of them."""
 
     FLOAT32 = "float32"
     FLOAT16 = "float16"
@@ -44,6 +45,11 @@ class DType(str, enum.Enum):
     INT32 = "int32"
     INT64 = "int64"
     BOOL = "bool"
+    FLOAT64 = "float64"
+    INT16 = "int16"
+    UINT16 = "uint16"
+    UINT32 = "uint32"
+    UINT64 = "uint64"
 
     def __str__(self) -> str:
         return self.value
@@ -69,7 +75,7 @@ class DType(str, enum.Enum):
         """The element type of an array, a NumPy dtype or a name.
 
         Raises:
-            PluginError: the type is not one that engines exchange, such as float64.
+            PluginError: the type is not one that engines exchange, such as complex64.
         """
         dtype = np.dtype(getattr(value, "dtype", value)) if not isinstance(value, str) else value
         name = dtype if isinstance(dtype, str) else dtype.name
@@ -79,6 +85,18 @@ class DType(str, enum.Enum):
             known = ", ".join(member.value for member in cls)
             raise PluginError(f"element type {name!r} is not supported. Known: {known}.", dtype=name) from None
 
+
+PLUGIN_DTYPES = (
+    DType.FLOAT32,
+    DType.FLOAT16,
+    DType.BFLOAT16,
+    DType.INT8,
+    DType.UINT8,
+    DType.INT32,
+    DType.INT64,
+    DType.BOOL,
+)
+"""Element types that plugins read and write: those that TensorRT has. The others pass by them."""
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS = [
     ["errors", "_ahead", "_optional", "_files", "_envelope", "_terminal", "_uncopied", "tensor"],
     ["fields", "cuda"],
-    ["plugin", "registry", "onnx_node", "_proto", "decompose", "native", "_native_build"],
+    ["plugin", "registry", "onnx_node", "_dataflow", "_proto", "decompose", "native", "_native_build"],
     ["graph"],
     ["layers", "calibration", "vision"],
     ["passes"],

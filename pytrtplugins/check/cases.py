@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import FieldError, PytrtpluginsError, UsageError
 from ..fields import MISSING
 from ..plugin import Plugin
-from ..tensor import DType, TensorDesc
+from ..tensor import PLUGIN_DTYPES, DType, TensorDesc
 
 __all__ = ["Case", "find_cases", "given_cases", "make_plugin", "outputs_of", "random_array", "shrink", "variants"]
 
@@ -173,7 +173,7 @@ def find_cases(plugin: Plugin, rng: np.random.Generator, count: int) -> tuple[li
 
 def input_dtypes(plugin: Plugin, dims: Sequence[Shape]) -> tuple[DType, ...]:
     """float32, or the first other types that the plugin supports."""
-    candidates = [DType.FLOAT32, *(dtype for dtype in DType if dtype not in (DType.FLOAT32, DType.BFLOAT16))]
+    candidates = [DType.FLOAT32, *(dtype for dtype in PLUGIN_DTYPES if dtype not in (DType.FLOAT32, DType.BFLOAT16))]
     uniform = [(dtype,) * len(dims) for dtype in candidates]
     for dtypes in itertools.chain(uniform, itertools.product(candidates[:7], repeat=min(len(dims), 3))):
         if len(dtypes) == len(dims) and supported(plugin, dims, dtypes):

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import __version__
 from .._files import sha256_hex
-from .._optional import require
+from .._proto import info_dims, info_dtype
 from .._uncopied import Uncopied
 from ..errors import EngineError, PrecisionError, UsageError
-from ..tensor import Array, DType, SymbolicDim, TensorDesc
+from ..tensor import Array, TensorDesc
 from .container import EngineFile, write_engine_file
 from .context import Arrays, ExecutionContext
 from .detection import DetectionContext
@@ -102,6 +102,7 @@ class Engine(Uncopied, ABC):
     Raises:
         PrecisionError: the engine does not have the precision.
         BuildError: it cannot run the model.
+        ModelError: an input or output is no tensor of numbers.
     """
 
     name: ClassVar[str]
@@ -291,10 +292,4 @@ class Engine(Uncopied, ABC):
 
 
 def _describe(info: onnx.ValueInfoProto) -> TensorDesc:
-    helper = require("onnx.helper", extra="onnx", feature="building an engine")
-    tensor = info.type.tensor_type
-    dims = tuple(
-        int(dim.dim_value) if dim.HasField("dim_value") else SymbolicDim(dim.dim_param or f"{info.name}.{axis}")
-        for axis, dim in enumerate(tensor.shape.dim)
-    )
-    return TensorDesc(info.name, dims, DType.of(helper.tensor_dtype_to_np_dtype(tensor.elem_type)))
+    return TensorDesc(info.name, info_dims(info), info_dtype(info))

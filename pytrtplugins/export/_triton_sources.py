@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._dataflow import walk
 from .._proto import info_dims
 from ..decompose import inline_plugins
 from ..engines.container import read_engine_file
 from ..engines.tensorrt.settings import Settings
 from ..errors import EngineFileError, ModelError, PluginError, UsageError
 from ..graph import Graph, write_onnx
-from ..graph._dataflow import walk
 from ..onnx_node import from_node, is_plugin_node
 from ..registry import lookup
 from ..tensor import DType, SymbolicDim, TensorDesc

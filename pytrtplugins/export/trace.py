@@ -14,7 +14,7 @@ from ..cuda.source import CompileUnit
 from ..errors import ExportError, FieldError, KernelError, UsageError
 from ..fields import MISSING, FieldSpec
 from ..plugin import Plugin
-from ..tensor import DType, SymbolicDim, TensorDesc
+from ..tensor import PLUGIN_DTYPES, DType, SymbolicDim, TensorDesc
 from ._explore import Fork, Given, OtherError, Tree, explore, leaves, unreachable_where_refused
 from ._traced import Case, Format, Launch, Pointer, TracedPlugin
 from ._values import Expr, Opaque, TracedBool, TracedFloat, TracedInt, TracedText, as_expr
@@ -122,9 +122,9 @@ class _Tracer:
         return inputs, outputs
 
     def _types(self) -> tuple[Any, ...]:
-        every = list(itertools.product(DType, repeat=self.traced.inputs))
+        every = list(itertools.product(PLUGIN_DTYPES, repeat=self.traced.inputs))
         if len(every) > 5000:
-            every = [(dtype,) * self.traced.inputs for dtype in DType]
+            every = [(dtype,) * self.traced.inputs for dtype in PLUGIN_DTYPES]
         plugin = self._instance()
         found = [plugin.all_output_dtypes(types, self.traced.outputs) for types in every]
         return tuple(
@@ -138,7 +138,7 @@ class _Tracer:
         chosen: list[Format] = [()]
         for position in range(count):
             longer: list[Format] = []
-            for begin, dtype, layout in itertools.product(chosen, DType, LAYOUTS):
+            for begin, dtype, layout in itertools.product(chosen, PLUGIN_DTYPES, LAYOUTS):
                 pairs = [*begin, (dtype, layout)]
                 pairs += [(DType.FLOAT32, "linear")] * (count - len(pairs))
                 descs = [

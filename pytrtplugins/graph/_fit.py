@@ -6,10 +6,10 @@ import difflib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from .._dataflow import bodies, walk
 from ..errors import DimsError, ModelError, UsageError
 from ..plugin import Plugin
 from ..tensor import Dims
-from ._dataflow import bodies, walk
 
 if TYPE_CHECKING:
     import onnx

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .._dataflow import downstream, reads
 from .._optional import require
 from .._proto import copy_of, has_shape, info_dims, without_data
 from ..decompose import infer_shapes
 from ..errors import DimsError, ModelError, PluginError
 from ..onnx_node import from_node, is_plugin_node
 from ..tensor import Dims, is_concrete
-from ._dataflow import downstream, reads
 
 if TYPE_CHECKING:
     import onnx

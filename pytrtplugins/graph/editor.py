@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._dataflow import constants, in_order, reads, rename_reads, walk, without_dead
 from .._proto import copy_of, info_dims
 from ..errors import ModelError
 from ..onnx_node import as_node
 from ..plugin import Plugin
 from ..tensor import Dims
-from ._dataflow import constants, in_order, reads, rename_reads, walk, without_dead
 from ._files import has_external_data, read_onnx, write_onnx
 from ._fit import check_functions, check_tensor, chosen_outputs, count_outputs, find_node, node_name, node_type
 from ._shapes import changed, dims_text, import_domain, inferred, known_infos, store

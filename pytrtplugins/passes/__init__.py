@@ -8,6 +8,7 @@ from .equalization import CrossLayerEqualization
 from .float_pads import FloatPads
 from .fold import FoldBatchNorm
 from .half import to_half
+from .normalize import normalize
 from .precisions import LayerPrecision, Precisions, layer_names
 from .prepare import load_model, prepare
 from .quantize import Quantize, quantize, quantized_tensors
@@ -30,6 +31,7 @@ __all__ = [
     "UnsignedActivations",
     "layer_names",
     "load_model",
+    "normalize",
     "prepare",
     "quantize",
     "quantized_tensors",

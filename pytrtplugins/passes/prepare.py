@@ -10,6 +10,7 @@ from ..graph import Graph, read_onnx
 from ._base import to_ir, to_proto
 from .eliminate import Eliminate
 from .fold import FoldBatchNorm
+from .normalize import normalize
 
 if TYPE_CHECKING:
     import onnx
@@ -30,16 +31,16 @@ def load_model(model: str | Path | onnx.ModelProto | Graph) -> onnx.ModelProto:
 
 
 def prepare(model: str | Path | onnx.ModelProto | Graph) -> onnx.ModelProto:
-    """Fold batch norms, eliminate what does nothing, and add all shapes. The same model gives the same names.
+    """Normalize, fold batch norms, eliminate what does nothing, and add all shapes. The same model gives the same names.
 
     Args:
         model: Path or model; it is not changed.
 
     Raises:
-        ModelError: it is no ONNX model, or its shapes contradict each other.
+        ModelError: it is no ONNX model, its shapes contradict each other, or its opset is newer than the installed ONNX.
         RegistryError: it has a plugin that is not registered.
     """
-    ir_model = to_ir(load_model(model))
+    ir_model = to_ir(normalize(load_model(model)))
     for step in (FoldBatchNorm(), Eliminate()):
         step(ir_model)
     return infer_shapes(to_proto(ir_model))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from ..._dataflow import walk
 from ..._optional import require
 from ...decompose import inline_plugins
 from ...errors import BuildError, MissingExtraError, UnavailableError
@@ -57,6 +58,8 @@ class CpuEngine(HostEngine):
         self._hosts: dict[str, PluginHost] = {}
         self._errors = PluginErrors()
         self._compiled = self._compile()
+        known = set[str]().union(*(port.get_names() for port in self._compiled.inputs))
+        self._input_names = [desc.name for desc in self.inputs if desc.name in known]  # not those that nothing reads
         self._output_names = [desc.name for desc in self.outputs]
         weakref.finalize(self, _close_hosts, tuple(self._hosts.values()))
 
@@ -105,20 +108,20 @@ class CpuEngine(HostEngine):
     def _openvino_form(self) -> tuple[onnx.ModelProto, list[Any]]:
         """The model with decompositions written out and unsigned activations, and the extensions for what is left."""
         model = inline_plugins(self.model)
-        left = [node for node in model.graph.node if is_plugin_node(node)]
+        left = [node for node in walk(model.graph.node) if is_plugin_node(node)]
         ir_model = to_ir(model)
         changes = [step(ir_model).modified for step in (DropRepeatedPairs(), UnsignedActivations(), FloatPads())]
         if any(changes):
             model = to_proto(ir_model)
-            left = [node for node in model.graph.node if is_plugin_node(node)]
+            left = [node for node in walk(model.graph.node) if is_plugin_node(node)]
         if not left:
             return model, []
         from .plugin_op import PluginHost, conversion
 
         helper = require("onnx.helper", extra="onnx")
-        for node in left:
-            self._hosts[node.output[0]] = PluginHost(from_node(node), node.name or node.op_type, self._errors, self)
-            node.attribute.append(helper.make_attribute("pytrtplugins_host", node.output[0]))
+        for index, node in enumerate(left):
+            self._hosts[str(index)] = PluginHost(from_node(node), node.name or node.op_type, self._errors, self)
+            node.attribute.append(helper.make_attribute("pytrtplugins_host", str(index)))
         types = sorted({(node.domain, node.op_type) for node in left})
         return model, [conversion(domain, op_type, self._hosts) for domain, op_type in types]
 
@@ -154,8 +157,9 @@ class CpuContext(ExecutionContext):
         self._request = engine._compiled.create_infer_request()
 
     def _run(self, inputs: Arrays) -> Arrays:
+        given = {name: _writable(inputs[name]) for name in self.engine._input_names}
         try:
-            results = self._request.infer(inputs, share_inputs=True)
+            results = self._request.infer(given, share_inputs=True)
         except RuntimeError as error:
             self.engine._raise_plugin_error(error)
             raise
@@ -168,6 +172,11 @@ class CpuContext(ExecutionContext):
 def _close_hosts(hosts: tuple[PluginHost, ...]) -> None:
     for host in hosts:
         host.close()
+
+
+def _writable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """An array that OpenVINO takes: it shares scalars only where it may write them; of others it makes a copy itself."""
+    return array if array.ndim or array.flags.writeable else array.copy()
 
 
 def _array(value: Any) -> npt.NDArray[Any]:

@@ -12,7 +12,7 @@ from ..base import Arrays, Availability, BuildOptions, ExecutionContext
 from ..cpu_features import default_threads, describe_cpu
 from ..host import HostEngine
 from ..plugin_runner import PluginRunner
-from .split import PluginStep, split
+from .split import PluginStep, constants_as_outputs, split
 
 if TYPE_CHECKING:
     import onnx
@@ -32,7 +32,9 @@ class OnnxruntimeEngine(HostEngine):
 
     def __init__(self, model: onnx.ModelProto, options: BuildOptions) -> None:
         super().__init__(model, options)
-        self._steps = split(self._standard_form())
+        standard = self._standard_form()
+        self._steps = split(standard)
+        self._constants = constants_as_outputs(standard)
         self._sessions = {
             index: self._session(step.model)
             for index, step in enumerate(self._steps)
@@ -90,7 +92,7 @@ class OnnxruntimeContext(ExecutionContext):
         }
 
     def _run(self, inputs: Arrays) -> Arrays:
-        tensors: Arrays = dict(inputs)
+        tensors: Arrays = {**self.engine._constants, **inputs}
         for index, step in enumerate(self.engine._steps):
             if isinstance(step, PluginStep):
                 results = self._runners[index].run([tensors[name] for name in step.inputs])
@@ -98,7 +100,11 @@ class OnnxruntimeContext(ExecutionContext):
                 session = self.engine._sessions[index]
                 results = session.run(list(step.outputs), {name: tensors[name] for name in step.inputs})
             tensors.update(zip(step.outputs, results, strict=True))
-        return {desc.name: tensors[desc.name] for desc in self.engine.outputs}
+        kept = {*self.engine._constants, *inputs}  # not the caller's
+        return {
+            desc.name: tensors[desc.name].copy() if desc.name in kept else tensors[desc.name]
+            for desc in self.engine.outputs
+        }
 
     def _close(self) -> None:
         for runner in self._runners.values():

@@ -1,0 +1,163 @@
+"""Models as other people's exporters write them → the form that passes and engines expect: one opset of today, no functions."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from .._dataflow import bodies, walk
+from .._optional import require
+from .._proto import NAMELESS_DIMS, copy_of, info_dtype, with_data, without_data
+from ..errors import ModelError
+from ..onnx_node import is_plugin_node
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["normalize"]
+
+_log = logging.getLogger(__name__)
+_FEATURE = "working on ONNX models"
+_OLDEST = 13  # opset: axes are inputs from there on, and Q/DQ has an axis
+_FIRST_IR = 4  # the first version in which weights need not be inputs
+_STANDARD = ("", "ai.onnx")
+
+
+def normalize(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Write what exporters say in many ways in one way; what the model computes, its inputs and outputs stay.
+
+    1. Free dims have no value and no name that says nothing: ``-1`` and ``?`` go.
+    2. A weight is no input: initializers that are inputs too, as all are in IR 3, cannot be given.
+    3. Local functions are written into the graph, and into the branches and bodies in it. Those of plugins stay.
+    4. Opsets before 13 become 13, with a note in the log. Where ONNX's converter cannot do that, and where branches or bodies
+       of loops would have to be converted, the model stays as it is: the libraries below engines `cpu` and `onnxruntime` know
+       old opsets.
+
+    Args:
+        model: Any model; it is not changed.
+
+    Returns:
+        A new model.
+
+    Raises:
+        ModelError: its opset is newer than the installed ONNX; an input or output is no tensor of numbers; a function cannot be
+            written out; or it has plugins, and its opset cannot be converted.
+    """
+    _check_opset(model)
+    for info in (*model.graph.input, *model.graph.output):
+        if info.type.WhichOneof("value"):  # else it is found out later
+            info_dtype(info)
+    made = copy_of(model)
+    _free_dims(made.graph)
+    _constant_weights(made)
+    if any(not _is_plugins(function, made) for function in made.functions):
+        made = _without_functions(made)
+    if 0 < _opset(made) < _OLDEST:
+        made = _converted(made)
+    return made
+
+
+def _opset(model: onnx.ModelProto) -> int:
+    return next((int(item.version) for item in model.opset_import if item.domain in _STANDARD), 0)
+
+
+def _check_opset(model: onnx.ModelProto) -> None:
+    onnx = require("onnx", extra="onnx", feature=_FEATURE)
+    newest, found = int(onnx.defs.onnx_opset_version()), _opset(model)
+    if found > newest:
+        raise ModelError(
+            f"the model has opset {found}; onnx {onnx.__version__} knows opsets up to {newest}.\n"
+            "Do: pip install --upgrade onnx, or export the model with an older opset",
+            found=found,
+            expected=newest,
+        )
+
+
+def _free_dims(graph: onnx.GraphProto) -> None:
+    """Let dims that are free say so, in a graph and in those inside it."""
+    for info in (*graph.input, *graph.output, *graph.value_info):
+        for dim in info.type.tensor_type.shape.dim:
+            if dim.dim_value < 0 or dim.dim_param in NAMELESS_DIMS:
+                dim.Clear()
+    for node in graph.node:
+        for body in bodies(node):
+            _free_dims(body)
+
+
+def _constant_weights(model: onnx.ModelProto) -> None:
+    weights = {tensor.name for tensor in model.graph.initializer}
+    inputs = [copy_of(info) for info in model.graph.input if info.name not in weights]
+    if len(inputs) < len(model.graph.input):
+        del model.graph.input[:]
+        model.graph.input.extend(inputs)
+        model.ir_version = max(model.ir_version, _FIRST_IR)
+
+
+def _is_plugins(function: onnx.FunctionProto, model: onnx.ModelProto) -> bool:
+    onnx = require("onnx", extra="onnx", feature=_FEATURE)
+    nodes = (node for node in walk(model.graph.node) if (node.domain, node.op_type) == (function.domain, function.name))
+    return is_plugin_node(next(nodes, onnx.NodeProto(domain=function.domain, op_type=function.name)))
+
+
+def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
+    inliner = require("onnx.inliner", extra="onnx", feature=_FEATURE)
+    light = without_data(model)  # nor the functions of plugins
+    try:
+        found = inliner.inline_local_functions(light, convert_version=True)
+    except Exception as error:  # the C++ side raises types of its own
+        names = ", ".join(sorted({function.name for function in light.functions}))
+        raise ModelError(f"local functions ({names}) cannot be written into the graph: {error}") from error
+    found.functions.extend(function for function in model.functions if _is_plugins(function, model))
+    return with_data(found, model)
+
+
+def _converted(model: onnx.ModelProto) -> onnx.ModelProto:
+    converter = require("onnx.version_converter", extra="onnx", feature=_FEATURE)
+    found = _opset(model)
+    inner = next((node for node in model.graph.node if any(True for _ in bodies(node))), None)
+    if inner is not None:
+        return _as_it_is(model, inner, "ONNX's converter does not convert what is inside it")
+    light = without_data(model)
+    try:
+        made = converter.convert_version(light, _OLDEST)
+    except Exception as error:  # the C++ side raises types of its own
+        return _as_it_is(model, _unconvertible(light), " ".join(str(error).split())[:300])
+    _log.info("the model has opset %d; it was converted to opset %d", found, _OLDEST)
+    made.functions.extend(model.functions)
+    del made.graph.output[:], made.graph.value_info[:]  # the converter gives free dims names of its own
+    made.graph.output.extend(model.graph.output)
+    return with_data(made, model)
+
+
+def _as_it_is(model: onnx.ModelProto, node: onnx.NodeProto, reason: str) -> onnx.ModelProto:
+    text = (
+        f"the model has opset {_opset(model)}, and node {node.name or node.output[0]!r} ({node.op_type}) cannot be converted to "
+        f"opset {_OLDEST}: {reason}"
+    )
+    if any(is_plugin_node(item) for item in walk(model.graph.node)):
+        raise ModelError(f"{text}.\nDo: export the model with opset {_OLDEST} or newer", node=node.name)
+    _log.warning("%s; it stays as it is", text)
+    return model
+
+
+def _unconvertible(model: onnx.ModelProto) -> onnx.NodeProto:
+    """The first node that cannot be converted by itself."""
+    onnx = require("onnx", extra="onnx", feature=_FEATURE)
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model)
+    except Exception:  # the C++ side raises types of its own; a broken node is found without it
+        inferred = model
+    infos = {info.name: info for info in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output)}
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    for node in model.graph.node:
+        part = type(model)(ir_version=model.ir_version, opset_import=model.opset_import)
+        part.graph.name = "part"
+        part.graph.node.append(node)
+        part.graph.initializer.extend(constants[name] for name in node.input if name in constants)
+        part.graph.input.extend(infos[name] for name in node.input if name in infos)
+        part.graph.output.extend(infos.get(name, onnx.ValueInfoProto(name=name)) for name in node.output if name)
+        try:
+            onnx.version_converter.convert_version(part, _OLDEST)
+        except Exception:  # the C++ side raises types of its own
+            return node  # type: ignore[no-any-return]
+    return model.graph.node[0]  # type: ignore[no-any-return]

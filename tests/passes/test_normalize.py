@@ -1,0 +1,176 @@
+"""One way for what exporters say in many ways; what the model computes stays."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from pytrtplugins.errors import ModelError
+from pytrtplugins.layers import Reorg
+from pytrtplugins.onnx_node import as_node
+from pytrtplugins.passes import normalize
+from tests.engines.exported_models import MODELS, F, body, info, model, node, values
+
+
+def opset(found):
+    return next(item.version for item in found.opset_import if item.domain == "")
+
+
+def test_functions_are_written_out_in_branches_too():
+    for name in ("functions_of_functions", "functions_of_one_name", "function_in_a_branch"):
+        made, _ = MODELS[name]()
+        found = normalize(made)
+        assert not found.functions
+        assert made.functions
+        onnx.checker.check_model(found, full_check=True)
+
+
+def test_functions_of_plugins_stay():
+    function = helper.make_function(
+        Reorg.plugin_key()[0],
+        "Reorg",
+        ["x"],
+        ["y"],
+        [node("SpaceToDepth", ["x"], ["y"], blocksize=2)],
+        [helper.make_opsetid("", 18)],
+        ["stride"],
+    )
+    other = helper.make_function(
+        "pkg", "Act", ["x"], ["y"], [node("Relu", ["x"], ["y"])], [helper.make_opsetid("", 18)]
+    )
+    nodes = [as_node(Reorg(stride=2), ["x"], ["h"]), helper.make_node("Act", ["h"], ["y"], domain="pkg")]
+    made = model(
+        nodes,
+        [info("x", F, [1, 4, 4, 4])],
+        [info("y", F, [1, 16, 2, 2])],
+        opset=18,
+        functions=[function, other],
+        domains=("pkg", Reorg.plugin_key()[0]),
+    )
+    found = normalize(made)
+    assert [item.name for item in found.functions] == ["Reorg"]
+    assert [item.op_type for item in found.graph.node] == ["Reorg", "Relu"]
+
+
+def test_large_weights_come_through_functions_and_conversions():
+    weight = values(40, 40)
+    function = helper.make_function(
+        "pkg", "Act", ["x"], ["y"], [node("Relu", ["x"], ["y"])], [helper.make_opsetid("", 11)]
+    )
+    nodes = [node("MatMul", ["x", "w"], ["h"]), helper.make_node("Act", ["h"], ["y"], domain="pkg")]
+    made = model(
+        nodes,
+        [info("x", F, [1, 40])],
+        [info("y", F, [1, 40])],
+        {"w": weight},
+        opset=11,
+        ir=6,
+        functions=[function],
+        domains=("pkg",),
+    )
+    found = normalize(made)
+    assert opset(found) == 13
+    assert [item.name for item in found.graph.input] == ["x"]
+    np.testing.assert_array_equal(onnx.numpy_helper.to_array(found.graph.initializer[0]), weight)
+
+
+def test_weights_are_no_inputs():
+    found = normalize(MODELS["weights_as_inputs"]()[0])
+    assert [item.name for item in found.graph.input] == ["x"]
+    assert found.ir_version >= 4
+
+
+@pytest.mark.parametrize("name", ["minus_one_dims", "dims_called_question_mark"])
+def test_free_dims_have_neither_value_nor_name(name):
+    graph = normalize(MODELS[name]()[0]).graph
+    dims = [dim for item in (*graph.input, *graph.output, *graph.value_info) for dim in item.type.tensor_type.shape.dim]
+    assert all(dim.dim_value > 0 or not dim.WhichOneof("value") for dim in dims)
+    assert any(not dim.WhichOneof("value") for dim in dims)
+
+
+@pytest.mark.parametrize("name", ["old_resize", "old_axes", "old_normalization", "weights_as_inputs"])
+def test_old_opsets_are_converted_with_a_note(name, caplog):
+    made, _ = MODELS[name]()
+    with caplog.at_level(logging.INFO):
+        found = normalize(made)
+    assert opset(found) == 13
+    onnx.checker.check_model(found, full_check=True)
+    assert f"the model has opset {opset(made)}; it was converted to opset 13" in caplog.text
+
+
+def test_what_cannot_be_converted_stays_with_a_warning_that_names_the_node(caplog):
+    made, _ = MODELS["old_branches"]()
+    found = normalize(made)
+    assert opset(found) == 11
+    assert "opset 11, and node 'If_y' (If) cannot be converted to opset 13" in caplog.text
+    broken = model(
+        [node("Relu", ["x"], ["h"]), node("Upsample", ["h"], ["y"])],
+        [info("x", F, [1, 1, 2, 2])],
+        [info("y", F, None)],
+        opset=9,
+        ir=4,
+    )
+    caplog.clear()
+    assert opset(normalize(broken)) == 9
+    assert "node 'Upsample_y' (Upsample) cannot be converted" in caplog.text
+
+
+def test_plugins_in_what_cannot_be_converted_are_refused():
+    made, _ = MODELS["old_branches"]()
+    then = made.graph.node[1].attribute[0].g
+    then.node.append(as_node(Reorg(stride=1), ["t"], ["unused"]))
+    with pytest.raises(
+        ModelError, match=r"(?s)node 'If_y' \(If\) cannot be converted.*Do: export the model with opset 13"
+    ):
+        normalize(made)
+
+
+def test_an_opset_of_the_future_is_refused():
+    made = model([node("Relu", ["x"], ["y"])], [info("x", F, [1])], [info("y", F, [1])], opset=999)
+    with pytest.raises(ModelError, match=r"(?s)the model has opset 999; onnx .* knows opsets up to .*Do: "):
+        normalize(made)
+
+
+def test_a_function_that_cannot_be_written_out_is_named():
+    recursive = helper.make_function(
+        "pkg",
+        "Endless",
+        ["x"],
+        ["y"],
+        [helper.make_node("Endless", ["x"], ["y"], domain="pkg")],
+        [helper.make_opsetid("pkg", 1)],
+    )
+    made = model(
+        [helper.make_node("Endless", ["x"], ["y"], domain="pkg")],
+        [info("x", F, [1])],
+        [info("y", F, [1])],
+        opset=18,
+        functions=[recursive],
+        domains=("pkg",),
+    )
+    with pytest.raises(ModelError, match="Endless"):
+        normalize(made)
+
+
+def test_the_model_given_is_not_changed():
+    for make in MODELS.values():
+        made, _ = make()
+        before = made.SerializeToString(deterministic=True)
+        normalize(made)
+        assert made.SerializeToString(deterministic=True) == before
+
+
+def test_dims_in_bodies_are_freed_too():
+    inner = body([node("Relu", ["x"], ["b"])], [info("b", F, [-1])])
+    other = body([node("Neg", ["x"], ["c"])], [info("c", F, [-1])])
+    made = model(
+        [node("If", ["f"], ["y"], then_branch=inner, else_branch=other)],
+        [info("x", F, [-1]), info("f", 9, [])],
+        [info("y", F, [-1])],
+    )
+    branch = normalize(made).graph.node[0].attribute[0].g
+    assert not branch.output[0].type.tensor_type.shape.dim[0].WhichOneof("value")
