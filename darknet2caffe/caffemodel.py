@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 import mmap
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 import numpy as np
 
+from pytrtplugins._files import open_regular
 from pytrtplugins.errors import ModelError
 
 from .weights import FloatArray
@@ -51,9 +53,11 @@ def read_caffemodel(path: str | Path) -> Mapping[str, tuple[FloatArray, ...]]:
     """
     path = Path(path)
     try:
-        with path.open("rb") as file:
+        with open_regular(str(path), error=partial(ModelError, offset=0)) as file:
             size = file.seek(0, 2)
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+    except ModelError:
+        raise
     except (OSError, ValueError) as error:
         raise ModelError(f"{path}: cannot be read: {error}.", path=str(path), offset=0) from error
     return _Reader(path, data).layers()

@@ -7,9 +7,11 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
+from pytrtplugins._files import open_regular
 from pytrtplugins.errors import CfgError
 
 __all__ = ["Cfg", "Option", "Section", "parse_cfg", "read_cfg"]
@@ -207,7 +209,7 @@ def read_cfg(path: str | Path) -> Cfg:
     """
     path = Path(path)
     try:
-        with path.open("rb") as file:
+        with open_regular(str(path), error=partial(CfgError, line=0)) as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise CfgError(f"{path}: cannot be read: {error.strerror or error}.", path=str(path), line=0) from error

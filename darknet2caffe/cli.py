@@ -247,16 +247,16 @@ def _parse_size(text: str) -> tuple[int, int]:
     width, cross, height = text.partition("x")
     if not (cross and width.isascii() and width.isdigit() and height.isascii() and height.isdigit()):
         raise UsageError(f"--input-size {text}: expected width x height, such as 416x416")
-    if not (int(width[:9]) > 0 and int(height[:9]) > 0):
-        raise UsageError(f"--input-size {text}: both numbers must be at least 1")
+    if not all(len(number) < 10 and int(number) > 0 for number in (width, height)):
+        raise UsageError(f"--input-size {text[:40]}: both numbers must be from 1 to 999,999,999")
     return int(width), int(height)
 
 
 def _parse_batch(text: str) -> BatchSize:
     if text == "dynamic":
         return "dynamic"
-    if not (text.isascii() and text.isdigit() and int(text[:9]) > 0):
-        raise UsageError(f"--batch {text}: expected a number of at least 1, or dynamic")
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0):
+        raise UsageError(f"--batch {text[:40]}: expected a number from 1 to 999,999,999, or dynamic")
     return int(text)
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from pytrtplugins._files import open_regular
 from pytrtplugins.errors import ModelError
 
 __all__ = ["Message", "parse_prototxt", "read_prototxt"]
@@ -206,7 +208,7 @@ def read_prototxt(path: str | Path) -> Message:
         ModelError: the file cannot be read or is not in protobuf's text format; ``.path`` and ``.line`` say where.
     """
     try:
-        with Path(path).open("rb") as file:
+        with open_regular(str(path), error=partial(ModelError, line=0)) as file:
             data = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror or error}.", path=str(path), line=0) from error

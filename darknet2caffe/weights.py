@@ -6,11 +6,13 @@ import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from pytrtplugins._files import open_regular
 from pytrtplugins.errors import WeightsError
 
 from .layers import Convolutional, Dialect, Layer, PluginLayer
@@ -116,8 +118,9 @@ def read_weights(
     """
     path = Path(path)
     try:
-        size = path.stat().st_size
-        with path.open("rb") as file:
+        with open_regular(str(path), error=partial(WeightsError, offset=0)) as file:
+            size = file.seek(0, 2)
+            file.seek(0)
             header = _parse_header(path, file.read(20), size, dialect)
     except OSError as error:
         raise WeightsError(f"{path}: cannot be read: {error.strerror or error}.", path=str(path), offset=0) from error

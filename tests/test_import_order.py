@@ -11,7 +11,18 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LAYERS = [
-    ["errors", "_ahead", "_optional", "_files", "_envelope", "_terminal", "_uncopied", "tensor"],
+    [
+        "errors",
+        "_ahead",
+        "_optional",
+        "_files",
+        "_text_formats",
+        "_array_files",
+        "_envelope",
+        "_terminal",
+        "_uncopied",
+        "tensor",
+    ],
     ["fields", "cuda"],
     ["plugin", "registry", "onnx_node", "_dataflow", "_proto", "decompose", "native", "_native_build"],
     ["graph"],

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+
+from pytrtplugins._files import read_regular
+from pytrtplugins.errors import FormatError
 
 from ..cfg import Section
 
 __all__ = ["read_tree"]
 
+_NUMBER = re.compile(r"-?[0-9]{1,9}")
 MAX_FILE_BYTES = 16 << 20  # 9k.tree has 135 kB
 
 
@@ -37,16 +42,15 @@ def read_tree(section: Section, classes: int) -> tuple[int, ...]:
             "put it beside the .cfg, or write its whole path",
         )
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            section.fail(f"tree={option.value}: the file is too large for a tree of classes", option.line)
-        lines = path.read_text("utf-8", errors="replace").splitlines()
-    except OSError as error:
-        section.fail(f"tree={option.value} cannot be read: {error.strerror or error}", option.line)
+        data = read_regular(path, MAX_FILE_BYTES)
+    except (OSError, FormatError) as error:
+        section.fail(f"tree={option.value} cannot be read: {getattr(error, 'strerror', None) or error}", option.line)
+    lines = data.decode("utf-8", errors="replace").splitlines()
     parents: list[int] = []
     for number, line in enumerate(lines, 1):
         words = line.split()
         text = words[1] if len(words) > 1 else "-1"
-        if not words or not text.removeprefix("-").isdecimal() or not -1 <= int(text[:9]) < len(parents):
+        if not words or not _NUMBER.fullmatch(text) or not -1 <= int(text) < len(parents):
             section.fail(
                 f"tree={option.value}: line {number} is {line[:40]!r}, expected a name and the number of its parent, -1 or"
                 f" below {len(parents)}",

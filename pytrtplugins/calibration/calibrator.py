@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from .._files import sha256_hex, write_atomic
-from ..errors import CalibrationError, NoDataError, UsageError
+from .._files import read_regular, sha256_hex, write_atomic
+from ..errors import CalibrationError, CalibrationTableError, NoDataError, UsageError
 from .clipping import MOST_LOST_DB, Clipping, clipping_of
 from .histogram import Histogram
 from .sidecar import Sidecar
-from .table import CalibrationTable
+from .table import MOST_CACHE_BYTES, CalibrationTable
 
 __all__ = ["Calibrator", "HistogramCalibrator"]
 
@@ -87,7 +87,7 @@ class Calibrator(ABC):
         if self.cache is None:
             return None
         try:
-            return self.cache.read_bytes()
+            return read_regular(self.cache, MOST_CACHE_BYTES, error=CalibrationTableError)
         except FileNotFoundError:
             return None
 
@@ -145,14 +145,14 @@ class Calibrator(ABC):
             required: Names without which the network cannot be quantized; default: all.
 
         Raises:
-            CalibrationTableError: the cache is broken, or was made for another network.
+            CalibrationTableError: the cache is broken, does not belong to its sidecar file, or was made for another network.
         """
-        data = self.read_calibration_cache()
-        if data is None:
+        found = self._kept()
+        if found is None:
             return None
+        data, sidecar = found
         path = self.cache if self.cache is not None else f"{type(self).__name__}'s cache"
-        table = CalibrationTable.from_bytes(bytes(data), path=path)
-        sidecar = self._sidecar(bytes(data))
+        table = CalibrationTable.from_bytes(data, path=path)
         digests = (sidecar.network, network) if sidecar and sidecar.network and network else None
         table.check_fits(tensors, required=required, path=path, digests=digests)
         stale = self._stale(table, sidecar)
@@ -171,16 +171,17 @@ class Calibrator(ABC):
             network: Digest of the model; "" if unknown.
         """
         data = table.to_bytes()
-        self.write_calibration_cache(data)
-        if self.cache is not None:
-            Sidecar(
-                network=network,
-                data=self._data_digest(),
-                algorithm=self.signature,
-                tensors=len(table),
-                table=sha256_hex(data),
-                created_by=f"pytrtplugins {_version()}",
-            ).write(self.cache)
+        if self.cache is None:
+            self.write_calibration_cache(data)
+            return
+        Sidecar(
+            network=network,
+            data=self._data_digest(),
+            algorithm=self.signature,
+            tensors=len(table),
+            table=sha256_hex(data),
+            created_by=f"pytrtplugins {_version()}",
+        ).write(self.cache, lambda: self.write_calibration_cache(data))
 
     # --- what the algorithms fill in ---------------------------------------------------------------------------------
 
@@ -220,12 +221,19 @@ class Calibrator(ABC):
         digest = getattr(self.batches, "digest", None)
         return str(digest()) if digest is not None else ""
 
-    def _sidecar(self, data: bytes) -> Sidecar | None:
-        sidecar = Sidecar.read(self.cache) if self.cache is not None else None
-        if sidecar is not None and sidecar.table != sha256_hex(data):
-            _log.warning("%s belongs to another cache than %s; ignored", Sidecar.path_of(str(self.cache)), self.cache)
+    def _kept(self) -> tuple[bytes, Sidecar | None] | None:
+        """The bytes of the cache, and what is known of them; None if there is none."""
+
+        def read() -> bytes:
+            data = self.read_calibration_cache()
+            if data is None:
+                raise FileNotFoundError(self.cache)
+            return bytes(data)
+
+        try:
+            return (read(), None) if self.cache is None else Sidecar.read(self.cache, read)
+        except FileNotFoundError:
             return None
-        return sidecar
 
     def _stale(self, table: CalibrationTable, sidecar: Sidecar | None) -> str:
         """Say why the table is not what this calibrator would make; "" if nothing speaks against it."""

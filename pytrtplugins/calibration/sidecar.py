@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .._files import write_atomic
-from ..errors import CalibrationTableError
+from .._files import read_regular, sha256_hex, write_atomic
+from .._text_formats import read_json, shorten
+from ..errors import CalibrationTableError, FormatError
+from .table import MOST_CACHE_BYTES
 
 __all__ = ["Sidecar"]
 
 _FORMAT = "pytrtplugins calibration 1"
+_EARLIER = "earlier"  # what belongs to the cache that is being replaced
+_MOST_BYTES = 1 << 20
+_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -40,40 +46,106 @@ class Sidecar:
         """Path of the file that belongs to a cache: ``<cache>.json``."""
         return Path(f"{cache}.json")
 
-    def write(self, cache: str | Path) -> None:
-        """Write the file beside its cache, whole or not at all."""
-        text = json.dumps({"format": _FORMAT, **dataclasses.asdict(self)}, indent=2)
-        write_atomic(self.path_of(cache), f"{text}\n".encode())
-
     @classmethod
-    def read(cls, cache: str | Path) -> Sidecar | None:
-        """Read the file beside a cache; None if there is none.
+    def read(cls, cache: str | Path, read_cache: Callable[[], bytes]) -> tuple[bytes, Sidecar | None]:
+        """Read a cache and what is known of it.
+
+        Args:
+            cache: Path of the cache.
+            read_cache: Gives the bytes of the cache.
+
+        Returns:
+            The bytes, and what the file beside the cache says of them; None if there is no such file.
 
         Raises:
-            CalibrationTableError: the file is damaged or of another format; ``.path`` says which.
+            FileNotFoundError: ``read_cache`` raises it.
+            CalibrationTableError: the file beside the cache is damaged, of another format, or belongs to another cache;
+                ``.path`` says which.
         """
         path = cls.path_of(cache)
+        for _ in range(_ATTEMPTS):  # another process may be writing the two
+            data = read_cache()
+            try:
+                facts = read_json(path, most_bytes=_MOST_BYTES, error=_broken)
+            except FileNotFoundError:
+                return data, None
+            found = _known(path, facts)
+            digest = sha256_hex(data)
+            if digest in found:
+                return data, found[digest]
+        raise CalibrationTableError(
+            f"{path} belongs to another cache than {cache}, whose network and data are not known therefore.\n"
+            f"Causes: (1) {cache} was copied here or changed, without the file beside it; (2) two processes wrote it at a time.\n"
+            f"Do: rm {path}    (the cache is then accepted for any network whose tensor names it has), or "
+            f"rm {cache} {path} to calibrate again",
+            path=path,
+        )
+
+    def write(self, cache: str | Path, write_cache: Callable[[], None]) -> None:
+        """Write a cache and the file beside it, as one.
+
+        The file says what belongs to the old cache and to the new one until the new one is there. So whoever reads the
+        two in between, or after the writer was killed, has the old ones or the new ones.
+
+        Args:
+            cache: Path of the cache.
+            write_cache: Writes the cache, whole or not at all.
+        """
+        path, new = self.path_of(cache), {"format": _FORMAT, **dataclasses.asdict(self)}
+        old = self._of_present(cache)
+        _write(path, {**new, _EARLIER: old} if old else new)
+        write_cache()
+        if old:
+            _write(path, new)
+
+    @classmethod
+    def _of_present(cls, cache: str | Path) -> dict[str, object]:
+        """What is known of the cache that is there: at least its digest; empty if there is none."""
         try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            return None
+            digest = sha256_hex(Path(cache))
+        except (OSError, FormatError):
+            return {}
         try:
-            facts = json.loads(data)
-        except ValueError as error:
-            raise _bad(path, "JSON", str(error)) from error
-        if not isinstance(facts, dict) or facts.get("format") != _FORMAT:
-            found = facts.get("format") if isinstance(facts, dict) else type(facts).__name__
-            raise _bad(path, f"the format {_FORMAT!r}", repr(found))
-        kinds = {field.name: int if field.name == "tensors" else str for field in dataclasses.fields(cls)}
-        for name, kind in kinds.items():
-            if type(facts.get(name)) is not kind:
-                raise _bad(path, f"{name!r}: {kind.__name__}", repr(facts.get(name)))
-        return cls(**{name: facts[name] for name in kinds})
+            _, known = cls.read(cache, lambda: read_regular(cache, MOST_CACHE_BYTES))
+        except (OSError, FormatError, CalibrationTableError):
+            known = None
+        return {"table": digest} if known is None else dataclasses.asdict(known)
+
+
+def _known(path: Path, facts: object) -> dict[str, Sidecar | None]:
+    """What a file says of the caches that it belongs to, by their digests."""
+    if not isinstance(facts, dict) or facts.get("format") != _FORMAT:
+        found = shorten(facts.get("format")) if isinstance(facts, dict) else type(facts).__name__
+        raise _bad(path, f"the format {_FORMAT!r}", found)
+    earlier = facts.get(_EARLIER, {})
+    if not isinstance(earlier, dict):
+        raise _bad(path, f"{_EARLIER!r}: an object", shorten(earlier))
+    known: dict[str, Sidecar | None] = {}
+    if "table" in earlier:
+        known[str(earlier["table"])] = None if len(earlier) == 1 else _parsed(path, earlier)
+    now = _parsed(path, facts)
+    return {**known, now.table: now}
+
+
+def _parsed(path: Path, facts: Mapping[str, object]) -> Sidecar:
+    kinds = {field.name: int if field.name == "tensors" else str for field in dataclasses.fields(Sidecar)}
+    for name, kind in kinds.items():
+        if type(facts.get(name)) is not kind:
+            raise _bad(path, f"{name!r}: {kind.__name__}", shorten(facts.get(name)))
+    return Sidecar(**{name: facts[name] for name in kinds})  # type: ignore[arg-type]
+
+
+def _write(path: Path, facts: Mapping[str, object]) -> None:
+    write_atomic(path, f"{json.dumps(facts, indent=2)}\n".encode())
 
 
 def _bad(path: Path, expected: str, found: str) -> CalibrationTableError:
+    return _broken(f"{path}: expected {expected}, found {found}.", path=path)
+
+
+def _broken(problem: str, *, path: Path, line: int = 0) -> CalibrationTableError:
     return CalibrationTableError(
-        f"{path}: expected {expected}, found {found}.\n"
-        f"Do: rm {path}    (the cache is then accepted for any network whose tensor names it has)",
+        f"{problem}\nDo: rm {path}    (the cache is then accepted for any network whose tensor names it has)",
         path=path,
+        line=line,
     )

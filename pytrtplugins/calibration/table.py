@@ -10,10 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from .._files import write_atomic
+from .._files import read_regular, write_atomic
+from .._text_formats import shorten
 from ..errors import CalibrationTableError
 
-__all__ = ["ALGORITHMS", "CalibrationTable", "trt_version"]
+__all__ = ["ALGORITHMS", "MOST_CACHE_BYTES", "CalibrationTable", "trt_version"]
+
+MOST_CACHE_BYTES = 4 << 20  # of a cache file: about 100,000 tensors
 
 ALGORITHMS = ("EntropyCalibration2", "MinMaxCalibration", "EntropyCalibration", "LegacyCalibration")
 _NEWEST = "10.16.1"  # TensorRT 11 reads no caches
@@ -66,11 +69,12 @@ class CalibrationTable(Mapping[str, np.float32]):
                 scale = np.float32(value)
             if not np.isfinite(scale) or scale < 0:
                 raise CalibrationTableError(
-                    f"calibration table: scale of {name!r}: expected a finite float32 >= 0, found {value}.", tensor=name
+                    f"calibration table: scale of {shorten(name)}: expected a finite float32 >= 0, found {value}.",
+                    tensor=name,
                 )
             if not isinstance(name, str) or "\n" in name:
                 raise CalibrationTableError(
-                    f"calibration table: expected tensor names of one line of text, found {name!r}.", tensor=name
+                    f"calibration table: expected tensor names of one line of text, found {shorten(name)}.", tensor=name
                 )
             held[name] = scale + np.float32(0)  # -0.0 becomes 0.0
         object.__setattr__(self, "_scales", held)
@@ -98,7 +102,7 @@ class CalibrationTable(Mapping[str, np.float32]):
             CalibrationTableError: the file is not a calibration cache; ``.path`` and ``.line`` say where.
             OSError: the file cannot be read.
         """
-        return cls.from_bytes(Path(path).read_bytes(), path=path)
+        return cls.from_bytes(read_regular(path, MOST_CACHE_BYTES, error=CalibrationTableError), path=path)
 
     def write(self, path: str | Path) -> None:
         """Write a calibration cache file, whole or not at all."""
@@ -135,7 +139,7 @@ class CalibrationTable(Mapping[str, np.float32]):
             if not np.isfinite(scale) or scale < 0:
                 raise _bad_line(path, number, "the bits of a finite float32 >= 0", f"{digits.strip()} ({scale})")
             if scales.setdefault(name, scale) != scale:
-                raise _bad_line(path, number, f"one scale of {name!r}", f"{scales[name]} and {scale}")
+                raise _bad_line(path, number, f"one scale of {shorten(name)}", f"{scales[name]} and {scale}")
         return cls(scales, header[2], version=int(header[1]))
 
     def to_bytes(self) -> bytes:
@@ -246,9 +250,8 @@ def trt_version(version: str) -> int:
 
 
 def _bad_line(path: str | Path, line: int, expected: str, found: str) -> CalibrationTableError:
-    shown = found if len(found) <= 60 else f"{found[:57]}..."
     return CalibrationTableError(
-        f"{path}, line {line}: expected {expected}, found {shown!r}.\n"
+        f"{path}, line {line}: expected {expected}, found {shorten(found)}.\n"
         "Causes: (1) the file is no calibration cache; (2) it was damaged or edited.",
         path=path,
         line=line,
@@ -257,5 +260,5 @@ def _bad_line(path: str | Path, line: int, expected: str, found: str) -> Calibra
 
 def _some(names: Collection[str], shown: int = 3) -> str:
     """Quote the first few names and count the rest."""
-    quoted = ", ".join(repr(name) for name in list(names)[:shown]) or "none"
+    quoted = ", ".join(shorten(name) for name in list(names)[:shown]) or "none"
     return quoted if len(names) <= shown else f"{quoted} (and {len(names) - shown} more)"

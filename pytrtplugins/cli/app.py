@@ -13,6 +13,8 @@ from typing import Annotated, Any
 from darknet2caffe import cli as darknet2caffe_cli
 
 from .. import check, engines, models, passes
+from .._array_files import MOST_BYTES
+from .._files import write_atomic
 from .._optional import require
 from ..engines.calibrate import network_digest
 from ..errors import UsageError
@@ -207,6 +209,9 @@ def run(
         list[str] | None,
         typer.Option("--input", metavar="NAME=FILE.npy", help="Array for an input; random without it."),
     ] = None,
+    input_limit: Annotated[
+        int, typer.Option(metavar="MIB", help="Memory that an array of --input may take.", min=1)
+    ] = MOST_BYTES >> 20,
     save: Annotated[Path | None, typer.Option(metavar="FILE.npz", help="Write the outputs.")] = None,
     repeat: Annotated[int, typer.Option(metavar="N", help="Runs to time.", min=1)] = 1,
     slots: Annotated[
@@ -230,7 +235,7 @@ def run(
         model, weights=weights, engine=engine, precision=precision, cache=cache, threads=threads
     )
     if found is None:
-        arrays = loading.read_inputs(inputs or [], built)
+        arrays = loading.read_inputs(inputs or [], built, input_limit << 20)
         if slots == 1:
             outputs, said = runs.one_by_one(built, arrays, repeat)
         else:
@@ -243,7 +248,7 @@ def run(
     detector = _detector(built, model, names, mode)
     results = _detect(detector, found, output, score_threshold=threshold, iou_threshold=nms)
     if json:
-        json.write_text(json_module.dumps(results, indent=2) + "\n")
+        _write_json(json, results)
 
 
 @app.command()  # type: ignore[untyped-decorator]
@@ -343,7 +348,7 @@ def evaluate(
     tables.print_evaluation(result)
     if json:
         facts = {"model": str(model), "engine": built.name, "precision": built.precision, **result.to_dict()}
-        json.write_text(json_module.dumps(facts, indent=2) + "\n")
+        _write_json(json, facts)
     if plot:
         models.draw_curves(result, plot, title=f"{model.name}, {built.name}, {built.precision}")
 
@@ -375,6 +380,10 @@ def _pairs(texts: list[str]) -> dict[str, str]:
         if "=" not in text:
             raise UsageError(f"--class-map {text}: expected NAME_IN_THE_DATA=NAME_IN_THE_MODEL.")
     return dict(text.split("=", 1) for text in texts)
+
+
+def _write_json(path: Path, values: Any) -> None:
+    write_atomic(path, (json_module.dumps(values, indent=2) + "\n").encode())
 
 
 def _check_folder(path: Path) -> None:

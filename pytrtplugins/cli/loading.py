@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
-import json
 import sys
 import traceback
 import zipfile
@@ -18,7 +17,9 @@ import numpy.typing as npt
 
 from darknet2caffe import read_network, to_onnx
 
+from .._array_files import MOST_BYTES, read_npy
 from .._optional import require
+from .._text_formats import parse_json
 from ..calibration import (
     CalibrationTable,
     Calibrator,
@@ -28,7 +29,7 @@ from ..calibration import (
     PercentileCalibrator,
 )
 from ..engines import Engine, build, load_engine
-from ..errors import ModelError, PytrtpluginsError, RegistryError, UsageError
+from ..errors import FormatError, ModelError, PytrtpluginsError, RegistryError, UsageError
 from ..plugin import Plugin
 
 if TYPE_CHECKING:
@@ -217,8 +218,13 @@ def import_plugins(modules: Sequence[str]) -> None:
         _import(module)
 
 
-def read_inputs(pairs: Sequence[str], engine: Engine) -> dict[str, npt.NDArray[Any]]:
+def read_inputs(pairs: Sequence[str], engine: Engine, most_bytes: int = MOST_BYTES) -> dict[str, npt.NDArray[Any]]:
     """Arrays for every input of an engine: from ``name=file.npy``, and random ones in 0..1 where none is given.
+
+    Args:
+        pairs: What the user typed.
+        engine: Whose inputs they are.
+        most_bytes: Size of the largest array that is read from a file.
 
     Raises:
         UsageError: a pair has another form, names no input, or its file is not a .npy file.
@@ -230,9 +236,9 @@ def read_inputs(pairs: Sequence[str], engine: Engine) -> dict[str, npt.NDArray[A
         if not equals or name not in names:
             raise UsageError(f"--input {pair}: expected NAME=FILE.npy with a name of {', '.join(names)}.")
         try:
-            given[name] = np.load(file, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise UsageError(f"--input {pair}: {file} is not a .npy file that can be read ({error}).") from error
+            given[name] = read_npy(file, most_bytes=most_bytes)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"--input {pair}: {error}\nDo: numpy.save({file!r}, array)", path=Path(file)) from error
     rng = np.random.default_rng(0)
     for desc in engine.inputs:
         if desc.name not in given:
@@ -253,8 +259,8 @@ def read_settings(pairs: Sequence[str]) -> dict[str, Any]:
         if not (name and equals):
             raise UsageError(f"--setting {pair}: expected NAME=VALUE, such as batch=1,8,16.")
         for form in (text, f"[{text}]"):
-            with contextlib.suppress(ValueError):
-                found[name] = json.loads(form)
+            with contextlib.suppress(FormatError):
+                found[name] = parse_json(form, f"--setting {name}")
                 break
         else:
             found[name] = text.split(",") if "," in text else text

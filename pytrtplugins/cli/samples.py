@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .._array_files import read_npz
+from .._text_formats import shorten
 from ..calibration import ImageBatches
 from ..errors import NoDataError, UsageError
 from ..models import YoloData
@@ -62,14 +64,10 @@ def _choose(items: Sequence[Any], limit: int, seed: int) -> list[Any]:
 
 
 def _arrays(path: Path, inputs: Sequence[TensorDesc]) -> Sample:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            found = {name: file[name] for name in file.files}
-    except (ValueError, OSError, EOFError) as error:
-        raise UsageError(f"{path}: not a .npz file of arrays: {error}") from error
+    found = read_npz(path, error=UsageError)
     names = [desc.name for desc in inputs]
     if set(found) != set(names):
-        raise UsageError(f"{path}: expected arrays for the inputs {names}, found {sorted(found)}")
+        raise UsageError(f"{path}: expected arrays for the inputs {names}, found {shorten(sorted(found), 200)}")
     return {desc.name: np.asarray(found[desc.name], desc.dtype.numpy) for desc in inputs}
 
 

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from .._files import sha256_hex
+from .._files import read_regular
 from .._optional import require
 from ..calibration import CalibrationTable, Calibrator
 from ..calibration.sidecar import Sidecar
-from ..errors import UsageError
+from ..calibration.table import MOST_CACHE_BYTES
+from ..errors import CalibrationTableError, UsageError
 from ..passes import load_model, prepare
 from .base import BuildOptions
 from .progress import progress_bar
@@ -84,15 +85,17 @@ def fitting_table(
         required: Tensors without which it cannot be quantized.
 
     Raises:
-        CalibrationTableError: it is broken, or was made for another network.
+        CalibrationTableError: it is broken, does not belong to its sidecar file, or was made for another network.
     """
     tensors = float_tensors(model)
     if isinstance(calibration, CalibrationTable):
         calibration.check_fits(tensors, required=required)
         return calibration
-    table, sidecar = CalibrationTable.read(calibration), Sidecar.read(calibration)
-    belongs = sidecar is not None and sidecar.table == sha256_hex(Path(calibration))
-    digests = (sidecar.network, network_digest(model)) if sidecar is not None and belongs and sidecar.network else None
+    data, sidecar = Sidecar.read(
+        calibration, lambda: read_regular(calibration, MOST_CACHE_BYTES, error=CalibrationTableError)
+    )
+    table = CalibrationTable.from_bytes(data, path=calibration)
+    digests = (sidecar.network, network_digest(model)) if sidecar is not None and sidecar.network else None
     table.check_fits(tensors, required=required, path=calibration, digests=digests)
     return table
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from .._files import sha256_hex, write_atomic
+from .._files import open_regular, sha256_hex, write_atomic
 from .._optional import require
+from .._text_formats import parse_json, shorten
 from ..errors import EngineFileError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ __all__ = ["FORMAT", "EngineFile", "read_engine_file", "write_engine_file"]
 
 FORMAT = 1
 _METADATA, _MODEL, _PAYLOAD = "metadata.json", "model.onnx", "engine.plan"
+_MOST_METADATA = 16 << 20
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, lengths of the name and of what is behind it
 
@@ -101,18 +103,20 @@ def read_engine_file(path: str | Path) -> EngineFile:
         entries = archive.infolist()
         names = [entry.filename for entry in entries]
         if names not in ([_METADATA, _MODEL], [_METADATA, _MODEL, _PAYLOAD]):
-            raise _error(path, f"expected the entries {_METADATA} and {_MODEL}, found {names[:5]}")
-        facts = json.loads(archive.read(entries[0]))
+            raise _error(path, f"expected the entries {_METADATA} and {_MODEL}, found {shorten(names, 200)}")
+        if entries[0].file_size > _MOST_METADATA:
+            raise _error(path, f"{_METADATA} has {entries[0].file_size:,} bytes, expected at most {_MOST_METADATA:,}")
+        facts = parse_json(archive.read(entries[0]), _METADATA)
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         found = facts.get("format") if isinstance(facts, dict) else facts
-        raise _error(path, f"format version {found!r}, expected {FORMAT}")
+        raise _error(path, f"format version {shorten(found)}, expected {FORMAT}")
     return EngineFile(path, facts, tuple(names))
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[zipfile.ZipFile, BinaryIO]]:
     """The file as an archive; what a damaged one leads to becomes an `EngineFileError`."""
-    with open(path, "rb") as file:
+    with open_regular(path, error=EngineFileError) as file:
         try:
             with zipfile.ZipFile(file) as archive:
                 length = path.stat().st_size

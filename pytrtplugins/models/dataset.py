@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import tarfile
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
+from .._files import open_regular, read_regular
 from ..errors import FormatError, NoDataError
-from ..vision import decode_image
+from ..vision.image import MOST_FILE_BYTES, decode_image
 
 __all__ = ["YoloData"]
+
+_MOST_TEXT_BYTES = 16 << 20  # of a list, or of the labels of a photo
 
 
 class YoloData:
@@ -107,18 +112,18 @@ class YoloData:
     def _add_tar(self, path: Path) -> None:
         """Remember where each file lies in an uncompressed tar."""
         try:
-            with tarfile.open(path, "r:") as tar:
+            with open_regular(path) as file, tarfile.open(fileobj=_Bounded(file), mode="r:") as tar:  # type: ignore[call-overload]
                 for member in tar:
-                    if member.isfile():
+                    if member.isfile() and not member.issparse():
                         name = PurePosixPath(member.name).as_posix().removeprefix("./")
                         self._files.setdefault(name, (path, member.offset_data, member.size))
-        except (tarfile.TarError, OSError) as error:
+        except (tarfile.TarError, OSError, ValueError, ArithmeticError, LookupError) as error:  # of damaged headers
             raise FormatError(
                 f"data {str(path)!r}: not an uncompressed tar ({error}).\nDo: extract it, and give the folder",
                 path=path,
             ) from error
 
-    def _read(self, name: str) -> bytes:
+    def _read(self, name: str, most_bytes: int = MOST_FILE_BYTES) -> bytes:
         place = self._files.get(name)
         if place is None:
             raise NoDataError(
@@ -127,17 +132,34 @@ class YoloData:
                 file=name,
             )
         if isinstance(place, Path):
-            return place.read_bytes()
+            return read_regular(place, most_bytes)
         path, offset, size = place
-        with path.open("rb") as file:
+        if size > most_bytes:
+            raise FormatError(f"{path}: {name}: expected at most {most_bytes:,} bytes, found {size:,}.", path=path)
+        with open_regular(path) as file:
             file.seek(offset)
-            return file.read(size)
+            data = file.read(size)
+        if len(data) < size:
+            raise FormatError(f"{path}: {name}: the tar ends within it.", path=path)
+        return data
 
     def _text(self, name: str) -> str:
         try:
-            return self._read(name).decode()
+            return self._read(name, _MOST_TEXT_BYTES).decode()
         except UnicodeDecodeError as error:
             raise FormatError(f"data {self.name!r}: {name} is not text ({error}).", path=name) from error
 
     def _lines(self, name: str) -> list[str]:
         return [line.strip() for line in self._text(name).splitlines() if line.strip()]
+
+
+class _Bounded:
+    """A file that takes no memory for what it does not hold, whatever a header claims."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._size = file, os.fstat(file.fileno()).st_size
+        self.seek, self.tell = file.seek, file.tell
+
+    def read(self, count: int = -1) -> bytes:
+        left = max(0, self._size - self._file.tell())
+        return self._file.read(left if count < 0 else min(count, left))

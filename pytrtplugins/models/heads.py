@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from .._text_formats import parse_json
 from ..errors import ModelError
 from ..onnx_node import node_attributes
 from ..vision import Head
@@ -60,12 +60,7 @@ def read_input_size(model: onnx.ModelProto) -> tuple[int, int] | None:
 def _metadata(model: onnx.ModelProto) -> dict[str, Any]:
     for prop in model.metadata_props:
         if prop.key == _METADATA:
-            try:
-                value = json.loads(prop.value)
-            except ValueError as error:
-                raise ModelError(
-                    f"model {model.graph.name!r}: its metadata {_METADATA!r} is not JSON ({error})."
-                ) from error
+            value = parse_json(prop.value, f"model {model.graph.name!r}: its metadata {_METADATA!r}", error=ModelError)
             if not isinstance(value, dict):
                 raise ModelError(f"model {model.graph.name!r}: its metadata {_METADATA!r} is not a JSON object.")
             return value

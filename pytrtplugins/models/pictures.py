@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import logging
 import os
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._ahead import map_ahead
+from .._files import atomic_path
 from .._optional import require
 from ..errors import ImageError
 from ..vision import Detection, check_picture_path, draw, load_image, save_image
@@ -54,8 +56,9 @@ def find_pictures(sources: Iterable[str | Path], folders: Iterable[str | Path] =
     """Turn what a user typed into files.
 
     Args:
-        sources: Photos, videos, folders of photos (searched with their subfolders), or names of well-known photos:
-            darknet's (``dog.jpg``) and scikit-image's (``chelsea``, ``astronaut``) are looked for where they are installed.
+        sources: Photos, ``-`` for one on standard input, videos, folders of photos (searched with their subfolders), or
+            names of well-known photos: darknet's (``dog.jpg``) and scikit-image's (``chelsea``, ``astronaut``) are looked
+            for where they are installed.
         folders: Where else to look for a plain name.
 
     Raises:
@@ -117,6 +120,7 @@ class PictureWriter:
         self.several = several
         self.written: list[Path] = []
         self._video: Any = None
+        self._files = contextlib.ExitStack()
         self._sizes: tuple[int, int] = (0, 0)
 
     def write(self, picture: Picture, detections: Iterable[Detection]) -> Path:
@@ -136,6 +140,7 @@ class PictureWriter:
         if self._video is not None:
             self._video.release()
             self._video = None
+        self._files.close()
 
     def __enter__(self) -> PictureWriter:
         return self
@@ -163,14 +168,17 @@ class PictureWriter:
         if picture.frame == 0 or self._video is None:
             self.close()
             self._sizes = size
-            self._video = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"mp4v"), picture.frames_per_second, size)
-            if not self._video.isOpened():
-                raise ImageError(f"video {str(path)!r}: OpenCV cannot write it.", path=path)
+            with contextlib.ExitStack() as stack:
+                temporary, codec = stack.enter_context(atomic_path(path)), cv2.VideoWriter_fourcc(*"mp4v")
+                video = cv2.VideoWriter(str(temporary), codec, picture.frames_per_second, size)
+                if not video.isOpened():
+                    raise ImageError(f"video {str(path)!r}: OpenCV cannot write it.", path=path)
+                self._video, self._files = video, stack.pop_all()
         self._video.write(np.ascontiguousarray(image[:, :, ::-1]))
 
 
 def _find(source: Path, folders: Sequence[Path]) -> list[Path]:
-    if source.is_file():
+    if source.is_file() or str(source) == "-":
         return [source]
     if source.is_dir():
         files = sorted(path for path in source.rglob("*") if path.suffix.lower() in PHOTO_SUFFIXES and path.is_file())
@@ -186,6 +194,8 @@ def _find(source: Path, folders: Sequence[Path]) -> list[Path]:
     for place in places:
         if place.is_file():
             return [place]
+    if source.exists():
+        raise ImageError(f"photo {str(source)!r}: expected a regular file or a folder, found neither.", path=source)
     looked = "\n".join(f"  {place}" for place in places)
     raise ImageError(
         f"photo {str(source)!r}: no such file. Looked for:\n{looked}\n"

@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from .._ahead import map_ahead, map_begun
+from .._files import read_regular
 from .._uncopied import Uncopied
 from ..engines.detection import Boxes, DetectionContext, Timings
-from ..errors import BindingError, UsageError
+from ..errors import BindingError, FormatError, UsageError
 from ..vision import MODES, Detection, Head, check_image, load_image
 from .heads import read_heads, read_input_size
 
@@ -28,6 +29,7 @@ Image = npt.NDArray[np.uint8]
 Photo = str | Path | Image
 Item = TypeVar("Item")
 _MOST_READERS = 16
+_MOST_NAMES_BYTES = 1 << 20
 
 
 class Yolov2(Uncopied):
@@ -239,8 +241,8 @@ def read_names(names: str | Path | Iterable[str] | None, classes: int) -> tuple[
     if isinstance(names, (str, Path)):
         where = str(names)
         try:
-            names = Path(names).read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
+            names = read_regular(names, _MOST_NAMES_BYTES).decode().splitlines()
+        except (OSError, FormatError, UnicodeDecodeError) as error:
             raise UsageError(
                 f"names {where!r}: cannot be read ({error}).\nDo: give a text file with one class a line", path=where
             ) from error

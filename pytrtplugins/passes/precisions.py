@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._files import write_atomic
 from .._optional import require
+from .._text_formats import read_yaml, shorten
 from ..calibration.table import CalibrationTable
 from ..errors import CalibrationTableError, FormatError, UsageError
 from .half import HALF_TYPES, label, to_half
@@ -73,15 +74,16 @@ class Precisions:
 
     def __post_init__(self) -> None:
         if self.precision not in _BASES:
-            raise UsageError(f"precision: expected {', '.join(_BASES)}, found {self.precision!r}")
-        unknown = [name for name in self.layers if name not in self.names]
+            raise UsageError(f"precision: expected {', '.join(_BASES)}, found {shorten(self.precision)}")
+        known = set(self.names)
+        unknown = [name for name in self.layers if name not in known]
         if unknown:
-            raise UsageError(f"precisions: the network has no layer {unknown[0]!r}", name=unknown[0])
+            raise UsageError(f"precisions: the network has no layer {shorten(unknown[0])}", name=unknown[0])
         for name, layer in self.layers.items():
             if layer.strategy not in _STRATEGIES or layer.precision not in ("fp32", self.precision):
                 raise UsageError(
-                    f"precisions: layer {name!r}: expected precision fp32 or {self.precision}, and a strategy of "
-                    f"{', '.join(_STRATEGIES)}; found {layer.precision!r} and {layer.strategy!r}",
+                    f"precisions: layer {shorten(name)}: expected precision fp32 or {self.precision}, and a strategy of "
+                    f"{', '.join(_STRATEGIES)}; found {shorten(layer.precision)} and {shorten(layer.strategy)}",
                     name=name,
                 )
 
@@ -157,44 +159,67 @@ class Precisions:
             FormatError: it is damaged, or of another format version; ``.path`` says which.
             FileNotFoundError: there is no such file.
         """
-        yaml = require("yaml", extra="onnx", package="pyyaml", feature="precision files")
-        data = Path(path).read_bytes()
+        values = read_yaml(path, error=_unusable)
         try:
-            values = yaml.safe_load(data)
             if not isinstance(values, dict) or values.get("format") != FORMAT:
-                found = values.get("format") if isinstance(values, dict) else type(values).__name__
-                raise UsageError(f"expected format {FORMAT}, found {found!r}")
+                found = shorten(values.get("format")) if isinstance(values, dict) else repr(type(values).__name__)
+                raise UsageError(f"expected format {FORMAT}, found {found}")
             return cls._from_values(values)
-        except (yaml.YAMLError, UsageError, TypeError, ValueError, RecursionError) as error:
-            raise FormatError(
-                f"{path}: not a usable precision file: {error}.\nDo: pytrt precision search MODEL --precision fp16 -o {path}",
-                path=Path(path),
-            ) from error
+        except (UsageError, TypeError, ValueError, KeyError, OverflowError) as error:
+            raise _unusable(f"{path}: not a usable precision file: {error}", path=path) from error
 
     @classmethod
     def _from_values(cls, values: dict[str, Any]) -> Precisions:
         known = {item.name for item in fields(cls)}
         unknown = [key for key in values if key not in known | {"format"}]
         if unknown:
-            raise UsageError(f"unknown key {unknown[0]!r}")
+            raise UsageError(f"unknown key {shorten(unknown[0])}")
         kinds = {"layers": dict, "scales": dict, "facts": dict, "names": list, "network": str, "precision": str,
                  "per_tensor": bool, "algorithm": str}  # fmt: skip
         for key, kind in kinds.items():
             if key in values and not isinstance(values[key], kind):
-                raise UsageError(f"{key}: expected {kind.__name__}, found {values[key]!r}")
+                raise UsageError(f"{key}: expected {kind.__name__}, found {shorten(values[key])}")
         made = {key: value for key, value in values.items() if key != "format"}
+        missing = [key for key in ("precision", "network", "names") if key not in values]
+        if missing:
+            raise UsageError(f"the key {missing[0]!r} is missing")
+        for name in made["names"]:
+            if isinstance(name, (dict, list)):
+                raise UsageError(f"names: expected a text, found {shorten(name)}")
+        for name, scale in made.get("scales", {}).items():
+            if not isinstance(scale, (int, float)):
+                raise UsageError(f"scales: {shorten(name)}: expected a number, found {shorten(scale)}")
         made["names"] = tuple(str(name) for name in made["names"])
-        made["layers"] = {str(name): LayerPrecision(**layer) for name, layer in made.get("layers", {}).items()}
+        made["layers"] = {str(name): _layer(name, layer) for name, layer in made.get("layers", {}).items()}
         made["scales"] = {str(name): float(scale) for name, scale in made.get("scales", {}).items()}
-        for name, layer in made["layers"].items():
-            for key in ("error_before", "error_after", "latency_us"):
-                if not isinstance(getattr(layer, key), (int, float, type(None))):
-                    raise UsageError(f"layer {name!r}: {key}: expected a number, found {getattr(layer, key)!r}")
         try:
             CalibrationTable(made["scales"])
         except CalibrationTableError as error:
             raise UsageError(str(error)) from error
         return cls(**made)
+
+
+def _unusable(problem: str, *, path: str | Path, **facts: object) -> FormatError:
+    return FormatError(
+        f"{problem}.\nDo: pytrt precision search MODEL --precision fp16 -o {path}", path=Path(path), **facts
+    )
+
+
+def _layer(name: object, values: object) -> LayerPrecision:
+    """A layer's entry in a file."""
+    known = {
+        item.name: str if item.name in ("precision", "strategy", "reason") else float for item in fields(LayerPrecision)
+    }
+    if not isinstance(values, dict) or "precision" not in values:
+        raise UsageError(f"layer {shorten(name)}: expected its precision and strategy, found {shorten(values)}")
+    for key, value in values.items():
+        if key not in known:
+            raise UsageError(f"layer {shorten(name)}: unknown key {shorten(key)}")
+        if known[key] is str and not isinstance(value, str):
+            raise UsageError(f"layer {shorten(name)}: {key}: expected a text, found {shorten(value)}")
+        if known[key] is float and not isinstance(value, (int, float, type(None))):
+            raise UsageError(f"layer {shorten(name)}: {key}: expected a number, found {shorten(value)}")
+    return LayerPrecision(**values)
 
 
 def layer_names(model: onnx.ModelProto) -> tuple[str, ...]:
@@ -215,5 +240,5 @@ def _plain(value: Any) -> Any:
 
 
 def _some(names: tuple[str, ...], shown: int = 3) -> str:
-    quoted = ", ".join(repr(name) for name in names[:shown]) or "none"
+    quoted = ", ".join(map(shorten, names[:shown])) or "none"
     return quoted if len(names) <= shown else f"{quoted} (and {len(names) - shown} more)"

@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from .._files import write_atomic
+from .._files import read_regular, write_atomic
+from .._text_formats import parse_json
 
 __all__ = ["Journal"]
 
 _log = logging.getLogger(__name__)
+_MOST_BYTES = 256 << 20
 
 
 class Journal:
@@ -29,7 +31,7 @@ class Journal:
         if path is None or not path.is_file():
             return
         try:
-            held = json.loads(path.read_text())
+            held = parse_json(read_regular(path, _MOST_BYTES), path, most_bytes=_MOST_BYTES, allow_nan=True)
             if held["identity"] == self._identity:
                 self._results = dict(held["results"])
                 _log.info("%s: %d results of an interrupted search are used", path, len(self._results))

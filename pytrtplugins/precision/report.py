@@ -14,6 +14,7 @@ import numpy as np
 
 from .._files import write_atomic
 from .._optional import require
+from .._text_formats import read_json, shorten
 from ..errors import FormatError
 from .measure import inf_to_text
 from .search import SearchResult
@@ -21,10 +22,33 @@ from .search import SearchResult
 __all__ = ["read_report", "to_dict", "write_html", "write_json"]
 
 FORMAT = 1
+_MOST_BYTES = 64 << 20  # 1,000 layers take 2 MB
 _SMALLEST, _LARGEST = 1e-6, 1e6  # errors are drawn between these
 _MOST_HISTOGRAMS, _MOST_NAMES = 6, 64
 _FAR = 3  # a limit so many times beyond the values is written, not drawn
-_ROW = {"name", "own", "total", "histogram"}
+_NUMBER = (int, float, str)  # infinite ones are text
+_OPTIONAL = (int, float, str, type(None))
+_WHOLE = {
+    "format": int, "facts": dict, "layers": dict, "steps": list, "taken_back": list, "before": list, "after": list,
+    "holds": bool, "reason": str, "runs": int, "final_before": _NUMBER, "final": _NUMBER,
+    **dict.fromkeys(("latency_before_us", "latency_us", "latency_fp32_us"), _NUMBER),
+}  # fmt: skip
+_ROW = {
+    "name": str, "histogram": list,
+    **dict.fromkeys(("own", "total", "limit", "amax", "clipped", "histogram_range"), _NUMBER),
+}  # fmt: skip
+_LAYER = {
+    "precision": str, "strategy": str, "reason": str,
+    **dict.fromkeys(("error_before", "error_after", "latency_us"), _OPTIONAL),
+}  # fmt: skip
+_STEP = {
+    "layer": str,
+    "own": _NUMBER,
+    "tried": list,
+    "action": (str, type(None)),
+    "latency_us": _NUMBER,
+    "final": _NUMBER,
+}
 _STYLE = """body{font:15px/1.45 system-ui,sans-serif;max-width:1040px;margin:2em auto;padding:0 1em;color:#222}
 table{border-collapse:collapse;margin:1em 0}td,th{border-bottom:1px solid #ddd;padding:.25em .7em;text-align:left}
 td.number{text-align:right;font-variant-numeric:tabular-nums}svg{max-width:100%;height:auto}"""
@@ -67,16 +91,66 @@ def read_report(path: str | Path) -> dict[str, Any]:
         FormatError: it is something else.
         FileNotFoundError: there is no such file.
     """
+    data = read_json(path, most_bytes=_MOST_BYTES, error=_unusable)
     try:
-        data = json.loads(Path(path).read_bytes())
-        rows = [*data["before"], *data["after"]]
-        whole = {"facts", "layers", "steps", "taken_back"} <= data.keys()
-        good = whole and data["format"] == FORMAT and all(row.keys() >= _ROW for row in rows)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FormatError(f"{path}: not the figures of a precision search: {error!r}", path=Path(path)) from error
-    if not good:
-        raise FormatError(f"{path}: not the figures of a precision search, format {FORMAT}", path=Path(path))
+        _check(data)
+    except _WrongError as error:
+        raise _unusable(f"{path}: {error}", path=path) from error
     return dict(data)
+
+
+def _unusable(problem: str, *, path: str | Path, **facts: object) -> FormatError:
+    return FormatError(
+        f"{problem}.\nThese are not the figures of a precision search, format {FORMAT}.", path=Path(path), **facts
+    )
+
+
+class _WrongError(ValueError):
+    """Something in a report is not what `to_dict` gives."""
+
+
+def _check(data: object) -> None:
+    """Require all that a page shows, in its type."""
+    whole = _checked(data, _WHOLE, "the file")
+    if whole["format"] != FORMAT:
+        raise _WrongError(f"format {shorten(whole['format'])}")
+    for part in ("before", "after"):
+        for row in whole[part]:
+            bins = _checked(row, _ROW, part)["histogram"]
+            if not bins or not all(type(count) in (int, float) for count in bins):
+                raise _WrongError(f"{part}: histogram: expected numbers, found {shorten(bins)}")
+    for layer in whole["layers"].values():
+        _checked(layer, _LAYER, "layers")
+    for step in whole["steps"]:
+        for tried in _checked(step, _STEP, "steps")["tried"]:
+            if not (isinstance(tried, list) and len(tried) == 3 and isinstance(tried[0], str)):
+                raise _WrongError(f"steps: tried: expected a name, an error and a cost, found {shorten(tried)}")
+            _check_number(tried[1], "tried")
+            _check_number(tried[2], "tried")
+    for pair in whole["taken_back"]:
+        if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(name, str) for name in pair)):
+            raise _WrongError(f"taken_back: expected two names, found {shorten(pair)}")
+
+
+def _checked(value: object, kinds: Mapping[str, Any], where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _WrongError(f"{where}: expected an object, found {shorten(value)}")
+    for key, kind in kinds.items():
+        if key not in value:
+            raise _WrongError(f"{where}: {key} is missing")
+        if not isinstance(value[key], kind):
+            raise _WrongError(f"{where}: {key}: {shorten(value[key])}")
+        if kind in (_NUMBER, _OPTIONAL):
+            _check_number(value[key], f"{where}: {key}")
+    return value
+
+
+def _check_number(value: object, where: str) -> None:
+    try:
+        if value is not None:
+            float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        raise _WrongError(f"{where}: expected a number, found {shorten(value)}") from None
 
 
 def write_html(data: Mapping[str, Any], path: str | Path) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
+import math
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .._files import write_atomic
+from .._files import read_regular, read_stdin, write_atomic
 from .._optional import require
 from ..errors import ImageError, UsageError
 
@@ -19,8 +21,16 @@ __all__ = ["Image", "check_image", "check_picture_path", "decode_image", "load_i
 Image = npt.NDArray[np.uint8]
 """A photo: (height, width, 3), uint8, RGB."""
 
+MOST_FILE_BYTES = 512 << 20
+"""Size of the largest picture file that is read."""
+
+MOST_BYTES = 1 << 30
+"""Memory that a picture may take while it is read: 153 million pixels of RGB. Beyond 178,956,970 pixels Pillow refuses, too."""
+
 _FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "GIF", "PPM")
-_MOST_PIXELS = 400_000_000  # 1.2 GB of RGB: a 20,000-pixel square passes, a decompression bomb does not
+_MODE_BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16L": 2, "I;16B": 2, "I;16N": 2}  # of a pixel in Pillow; else 4
+_STRIPE_PIXELS = 1 << 22  # are converted at a time
+_ORIENTATION = 0x0112  # of EXIF
 _SUFFIXES = {
     ".jpg": "JPEG",
     ".jpeg": "JPEG",
@@ -32,7 +42,7 @@ _SUFFIXES = {
 }
 
 
-def load_image(path: str | Path, *, exif: bool = True) -> Image:
+def load_image(path: str | Path, *, exif: bool = True, most_bytes: int = MOST_BYTES) -> Image:
     """Read a photo as (height, width, 3) uint8, RGB.
 
     Pillow decodes: unlike OpenCV it does not fill the missing part of a truncated file with grey. Grayscale, palette,
@@ -40,16 +50,19 @@ def load_image(path: str | Path, *, exif: bool = True) -> Image:
     the first is taken.
 
     Args:
-        path: A jpg, png, bmp, webp, tiff, gif or ppm file.
+        path: A jpg, png, bmp, webp, tiff, gif or ppm file of at most `MOST_FILE_BYTES`; ``-`` is standard input.
         exif: Turn the photo upright as its EXIF orientation says, as viewers do. darknet ignores the orientation: give
             False where its numbers are wanted for a phone's photo.
+        most_bytes: A picture that would take more memory, by the size that it claims, is refused before it is decoded:
+            3 bytes a pixel for the result, and 1 to 4 for what Pillow decodes into. A decoder's own buffers come on top.
 
     Raises:
-        ImageError: the file is missing, a folder, not a picture, truncated or too large; ``.path`` says which.
+        ImageError: the file is missing, a folder, a FIFO or device, not a picture, truncated or too large; ``.path`` says
+            which.
     """
     path = Path(path)
     try:
-        data = path.read_bytes()
+        data = _read(path)
     except FileNotFoundError:
         raise ImageError(
             f"photo {str(path)!r}: no such file. Looked for: {path.absolute()}\nDo: ls {path.absolute().parent}",
@@ -60,37 +73,46 @@ def load_image(path: str | Path, *, exif: bool = True) -> Image:
             f"photo {str(path)!r}: expected a file, found a folder.\nDo: give the files in it, {path / '*.jpg'}",
             path=path,
         ) from None
+    except ImageError:
+        raise
     except (OSError, ValueError) as error:
         raise ImageError(f"photo {str(path)!r}: cannot be read ({error}).", path=path) from error
-    return decode_image(data, path, exif=exif)
+    return decode_image(data, path, exif=exif, most_bytes=most_bytes)
 
 
-def decode_image(data: bytes, name: str | Path = "picture", *, exif: bool = True) -> Image:
+def decode_image(
+    data: bytes, name: str | Path = "picture", *, exif: bool = True, most_bytes: int = MOST_BYTES
+) -> Image:
     """Decode the contents of a picture file; see :func:`load_image`.
 
     Args:
         data: The file's bytes.
         name: What to call it in errors.
         exif: Turn the photo upright.
+        most_bytes: Memory that it may take.
 
     Raises:
-        ImageError: the bytes are not one whole picture.
+        ImageError: the bytes are not one whole picture, or one that would take too much memory.
     """
     pil = require("PIL.Image", extra="vision", package="pillow", feature="reading photos")
     if not data:
         raise ImageError(f"photo {str(name)!r}: the file is empty (0 bytes).", path=Path(name))
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # of Pillow: odd metadata, and sizes above its own limit; ours is checked below
+            warnings.simplefilter("ignore")  # of Pillow: odd metadata, and sizes of which ours is checked below
             with pil.open(io.BytesIO(data), formats=_FORMATS) as picture:
-                _check_size(picture.size, name)
-                return _to_rgb(_upright(picture) if exif else picture)
+                _check_size(picture, name, most_bytes)
+                picture.load()
+                orientation = _orientation(picture) if exif else 1
+                return _upright(_to_rgb(picture), orientation)
     except ImageError:
         raise
     except pil.DecompressionBombError as error:
-        raise ImageError(f"photo {str(name)!r}: {error}", path=Path(name)) from error
+        raise ImageError(
+            f"photo {str(name)!r}: too many pixels: {error}\nDo: PIL.Image.MAX_IMAGE_PIXELS = ..., and most_bytes=..., "
+            "if it is to be trusted",
+            path=Path(name),
+        ) from error
     except pil.UnidentifiedImageError:
         known = ", ".join(_FORMATS).lower()
         raise ImageError(
@@ -99,7 +121,7 @@ def decode_image(data: bytes, name: str | Path = "picture", *, exif: bool = True
         ) from None
     except Exception as error:  # decoders raise many types for damaged files: OSError, SyntaxError, struct.error, ...
         raise ImageError(
-            f"photo {str(name)!r}: damaged or truncated ({len(data):,} bytes; {error}).\nDo: fetch the file again",
+            f"photo {str(name)!r}: damaged or truncated ({len(data):,} bytes; {str(error)[:200]}).\nDo: fetch the file again",
             path=Path(name),
         ) from error
 
@@ -163,30 +185,77 @@ def check_image(image: Any) -> Image:
     return image[:, :, :3]
 
 
-def _check_size(size: tuple[int, int], name: str | Path) -> None:
-    width, height = size
-    if width < 1 or height < 1 or width * height > _MOST_PIXELS:
+def _read(path: Path) -> bytes:
+    if str(path) == "-":
+        return read_stdin(MOST_FILE_BYTES, error=ImageError)
+    return read_regular(path, MOST_FILE_BYTES, error=ImageError)
+
+
+def _check_size(picture: Any, name: str | Path, most_bytes: int) -> None:
+    """Refuse a picture for what its header claims; nothing is decoded yet."""
+    width, height = picture.size
+    needed = width * height * (_MODE_BYTES.get(picture.mode, 4) + 3)
+    if width < 1 or height < 1 or needed > most_bytes:
         raise ImageError(
-            f"photo {str(name)!r}: {width:,} x {height:,} pixels; from 1 to {_MOST_PIXELS:,} pixels can be read.",
+            f"photo {str(name)!r}: {width:,} x {height:,} pixels ({picture.mode}) take {needed:,} bytes of memory; "
+            f"the limit is {most_bytes:,}.\nDo: load_image(path, most_bytes={needed:_}), if it is to be trusted",
             path=Path(name),
+            needed=needed,
         )
 
 
-def _upright(picture: Any) -> Any:
-    return require("PIL.ImageOps", extra="vision", package="pillow").exif_transpose(picture)
+def _orientation(picture: Any) -> int:
+    """What EXIF says of how the camera was held: 1 to 8; 1, upright, where it says nothing that can be understood."""
+    try:
+        found = picture.getexif().get(_ORIENTATION, 1)
+    except Exception:  # damaged metadata raise many types; the pixels are whole all the same
+        return 1
+    return found if type(found) is int and 1 <= found <= 8 else 1
+
+
+def _upright(image: Image, orientation: int) -> Image:
+    """Undo one of EXIF's eight orientations."""
+    if orientation in (5, 6, 7, 8):
+        image = image.swapaxes(0, 1)
+    if orientation in (3, 4, 7, 8):
+        image = image[::-1]
+    if orientation in (2, 3, 6, 7):
+        image = image[:, ::-1]
+    return np.ascontiguousarray(image)
 
 
 def _to_rgb(picture: Any) -> Image:
-    if (
-        picture.mode.startswith("I") or picture.mode == "F"
-    ):  # 16 bits and more, which Pillow would clip instead of scale
-        values = np.asarray(picture)
-        if picture.mode == "F":
-            high = float(values.max(initial=0))
-            gray = values * (255 / high if high > 1 else 255)
-        else:
-            gray = values / 257 if values.max(initial=0) > 255 or picture.mode != "I" else values
-        return check_image(np.clip(np.nan_to_num(np.rint(gray)), 0, 255).astype(np.uint8))
-    if picture.mode in ("RGBA", "LA", "PA"):
-        picture = picture.convert("RGBA")
-    return np.array(picture.convert("RGB"))
+    """Convert a few rows at a time: Pillow's own conversions hold three copies of the whole."""
+    width, height = picture.size
+    if picture.mode.startswith("I") or picture.mode == "F":
+        convert = _gray_converter(picture)
+    else:
+        through = ("RGBA", "RGB") if picture.mode in ("LA", "PA") else () if picture.mode == "RGB" else ("RGB",)
+
+        def convert(part: Any) -> npt.NDArray[np.uint8]:
+            for mode in through:
+                part = part.convert(mode)
+            return np.asarray(part)
+
+    rows = max(1, _STRIPE_PIXELS // width)
+    if rows >= height:
+        return np.array(convert(picture))
+    result = np.empty((height, width, 3), np.uint8)
+    for top in range(0, height, rows):
+        end = min(top + rows, height)
+        result[top:end] = convert(picture.crop((0, top, width, end)))
+    return result
+
+
+def _gray_converter(picture: Any) -> Callable[[Any], npt.NDArray[np.uint8]]:
+    """Scale 16 bits and more, and floats, which Pillow would clip, to 8 bits; the range is that of the whole picture."""
+    high = float(picture.getextrema()[1]) if picture.mode in ("F", "I") else math.inf  # of others Pillow cannot tell
+    most = (high if high > 1 else 1.0) if picture.mode == "F" else 65535.0 if high > 255 else 255.0
+    factor = 255 / most
+
+    def convert(part: Any) -> npt.NDArray[np.uint8]:
+        values: npt.NDArray[Any] = np.asarray(part, np.float64 if picture.mode == "I" else np.float32)
+        gray = np.clip(np.nan_to_num(np.rint(values * factor)), 0, 255).astype(np.uint8)
+        return np.broadcast_to(gray[:, :, None], (*gray.shape, 3))
+
+    return convert

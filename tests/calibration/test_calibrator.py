@@ -207,17 +207,30 @@ def test_a_table_of_another_algorithm_is_used_where_there_is_nothing_to_calibrat
     assert "used all the same" in caplog.text
 
 
-def test_a_sidecar_of_an_earlier_cache_is_ignored(cache, caplog):
+def test_a_sidecar_of_another_cache_is_refused_and_says_what_to_do(cache):
     stored(cache)
     CalibrationTable({"data": 1, "conv": 1}).write(cache)
-    table = EntropyCalibrator(Data(), cache=cache).cached_table(TENSORS, network="net-2")
-    assert table is not None
-    assert table["conv"] == 1
-    assert "belongs to another cache" in caplog.text
+    with pytest.raises(CalibrationTableError, match="belongs to another cache") as error:
+        EntropyCalibrator(Data(), cache=cache).cached_table(TENSORS, network="net-2")
+    assert error.value.path == cache.with_name("net.cache.json")
+    assert f"Do: rm {error.value.path} " in str(error.value)
+    error.value.path.unlink()
+    assert EntropyCalibrator(Data(), cache=cache).cached_table(TENSORS, network="net-2")["conv"] == 1
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", '{"format": "other"}', '{"format": "pytrtplugins calibration 1"}', "\x00\xff"]
+    "text",
+    [
+        "",
+        "[]",
+        '{"format": "other"}',
+        '{"format": "pytrtplugins calibration 1"}',
+        '{"format": "pytrtplugins calibration 1", "earlier": 1}',
+        "\x00\xff",
+        "[" * 100_000,
+        '{"format": "' + "x" * 100_000 + '"}',
+    ],
+    ids=range(8),
 )
 def test_a_damaged_sidecar_is_an_error_with_its_path(cache, text):
     stored(cache)
@@ -226,6 +239,7 @@ def test_a_damaged_sidecar_is_an_error_with_its_path(cache, text):
     with pytest.raises(CalibrationTableError, match="Do: rm") as error:
         EntropyCalibrator(cache=cache).cached_table(TENSORS)
     assert error.value.path == sidecar
+    assert len(str(error.value)) < 1000
 
 
 def test_a_damaged_cache_is_an_error_with_its_line(cache):

@@ -149,6 +149,8 @@ def test_help_teaches_with_examples(capsys):
         (["-o", "a.onnx", "--input-size", "36x36"], "layer 17"),
         (["-o", "a.onnx", "--batch", "all"], "--batch all"),
         (["-o", "a.onnx", "--batch", "0"], "--batch 0"),
+        (["-o", "a.onnx", "--batch", "9" * 5000], "from 1 to 999,999,999"),
+        (["-o", "a.onnx", "--input-size", "1" + "0" * 5000 + "x4"], "from 1 to 999,999,999"),
         (["-o", "a.onnx", "--functions", "--inline"], "exclude each other"),
         (["--caffe", "a", "--batch", "dynamic"], "caffe files need a number"),
     ],
@@ -175,7 +177,7 @@ def test_wrong_files_are_explained_without_a_traceback(files, tmp_path, capsys):
 def test_a_folder_that_cannot_be_written_is_explained(files, tmp_path, capsys):
     (tmp_path / "a.onnx").mkdir()
     assert run(*files, "-o", tmp_path / "a.onnx") == 2
-    assert f"{tmp_path}/a.onnx: Is a directory" in capsys.readouterr().err
+    assert f"{tmp_path}/a.onnx: expected a file to write, found a folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

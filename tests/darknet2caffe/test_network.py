@@ -285,6 +285,15 @@ def test_a_tree_is_found_beside_the_cfg_and_checked(tmp_path):
         ("a 0\n", "line 1"),
         ("a -1\nb x\n", "line 2"),
         ("a -1\n\nb -1\n", "line 2"),
+        ("a -1\nb 1\n", "line 2"),
+        ("a -1\nb -2\n", "line 2"),
+        ("a -1\nb 9999\n", "line 2"),
+        ("a -1\nb -15\n", "line 2"),
+        ("a -1\nb 0000000009999\n", "line 2"),
+        ("a -1\nb -0000000015\n", "line 2"),
+        ("a -1\nb 0.0\n", "line 2"),
+        ("a -1\nb ٠\n", "line 2"),
+        ("a -1\nb " + "9" * 5000 + "\n", "line 2"),
     ]:
         tree.write_text(text)
         with pytest.raises(CfgError, match=words):

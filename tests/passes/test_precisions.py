@@ -126,8 +126,15 @@ def test_a_missing_scale_and_a_second_calibration_are_refused():
         ("format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nlayers: {y: {precision: fp32}}", "no layer 'y'"),
         ("format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nlayers: {x: {precision: int8}}", "found 'int8'"),
         ("format: 1\nprecision: int8\nnetwork: a\nnames: [x]\nscales: {t: -1}", "scale of 't'"),
-        ("!!python/object/apply:os.system ['true']", "could not determine a constructor"),
-        ("a: &a [*a]", "expected format 1"),
+        ("!!python/object/apply:os.system ['true']", "tags such as .* are not allowed in line 1"),
+        ("a: &a [*a]", "aliases and anchors are not allowed in line 1"),
+        ("format: 1\nformat: 1", "the key 'format' is there twice in line 2"),
+        ("format: 1\nprecision: fp16\nnetwork: a", "the key 'names' is missing"),
+        ("format: 1\nprecision: fp16\nnetwork: a\nnames: [[x]]", "names: expected a text"),
+        ("format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nlayers: {x: 1}", "layer 'x': expected its precision"),
+        ("format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nlayers: {x: {precision: [fp32]}}", "expected a text"),
+        ("format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nlayers: {x: {precision: fp32, y: 1}}", "unknown key 'y'"),
+        ("format: 1\nprecision: int8\nnetwork: a\nnames: [x]\nscales: {t: a}", "expected a number, found 'a'"),
     ],
 )
 def test_a_damaged_file_is_refused(tmp_path, text, message):

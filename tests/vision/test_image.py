@@ -2,12 +2,16 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image as Pillow
+from PIL import ImageOps
 
 from pytrtplugins.errors import ImageError, UsageError
 from pytrtplugins.vision import check_image, decode_image, load_image, save_image
@@ -145,3 +149,102 @@ def test_an_unknown_suffix_is_refused(tmp_path):
 def test_a_missing_folder_is_named(tmp_path):
     with pytest.raises(UsageError, match="mkdir -p"):
         save_image(PIXELS, tmp_path / "none" / "a.png")
+
+
+# --- what photos may cost ------------------------------------------------------------------------------------------------
+
+
+def test_the_size_that_a_picture_claims_is_checked_before_it_is_decoded():
+    data = encoded(np.zeros((1000, 1000), np.float32), "TIFF", compression="tiff_adobe_deflate")
+    assert decode_image(data, most_bytes=7_000_000).shape == (1000, 1000, 3)
+    with pytest.raises(ImageError, match=r"1,000 x 1,000 pixels \(F\) take 7,000,000 bytes") as caught:
+        decode_image(data, most_bytes=6_999_999)
+    assert caught.value.needed == 7_000_000
+
+
+@pytest.mark.parametrize("kind", ["PNG", "BMP", "WEBP", "TIFF", "GIF", "PPM", "JPEG"])
+def test_the_limit_holds_for_every_format(kind):
+    data = encoded(PIXELS, kind, "P" if kind == "GIF" else None)
+    with pytest.raises(ImageError, match="the limit is 1,000"):
+        decode_image(data, most_bytes=1000)
+
+
+def test_a_large_picture_takes_the_memory_that_is_said():
+    """Measured in a process of its own: a float TIFF once took 28 bytes a pixel."""
+    side = 6000
+    code = f"""
+import io, resource, sys
+import numpy as np
+from PIL import Image
+from pytrtplugins.vision import decode_image
+decode_image({encoded(PIXELS, "TIFF")!r})
+file = io.BytesIO()
+Image.new("F", ({side}, {side})).save(file, format="TIFF", compression="tiff_adobe_deflate")
+before = int(open("/proc/self/status").read().split("VmRSS:")[1].split()[0])
+open("/proc/self/clear_refs", "w").write("5")
+decode_image(file.getvalue())
+print(int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0]) - before)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) * 1024 < side * side * 7 + (150 << 20)  # what is said, and a few rows
+
+
+@pytest.mark.parametrize("orientation", [0, 2, 3, 4, 5, 6, 7, 8, 9, 65535])
+def test_every_orientation_is_undone_as_pillow_undoes_it(orientation):
+    exif = Pillow.Exif()
+    exif[0x0112] = orientation
+    data = encoded(PIXELS, "PNG", exif=exif)
+    with Pillow.open(io.BytesIO(data)) as picture:
+        expected = np.array(ImageOps.exif_transpose(picture))
+    np.testing.assert_array_equal(decode_image(data), expected)
+
+
+def test_damaged_exif_does_not_keep_a_photo_from_being_read():
+    data = encoded(
+        np.kron(PIXELS, np.ones((8, 8, 1), np.uint8)), "JPEG", exif=b"Exif\0\0II*\0\xff\xff\xff\xff" + b"\xff" * 40
+    )
+    assert decode_image(data).shape == (160, 240, 3)
+
+
+@pytest.mark.parametrize("mode", ["P", "LA", "1", "L", "RGBA", "CMYK"])
+def test_rows_that_are_converted_by_parts_are_the_same(mode, monkeypatch):
+    data = encoded(PIXELS, "TIFF" if mode == "CMYK" else "PNG", mode)
+    whole = decode_image(data)
+    monkeypatch.setattr("pytrtplugins.vision.image._STRIPE_PIXELS", 64)
+    np.testing.assert_array_equal(decode_image(data), whole)
+
+
+@pytest.mark.parametrize("kind", [np.uint16, np.int32, np.float32])
+def test_deep_pictures_that_are_converted_by_parts_have_one_range(kind, monkeypatch):
+    deep = (np.arange(600).reshape(20, 30) * 100).astype(kind)
+    data = encoded(deep, "TIFF")
+    whole = decode_image(data)
+    monkeypatch.setattr("pytrtplugins.vision.image._STRIPE_PIXELS", 64)
+    np.testing.assert_array_equal(decode_image(data), whole)
+
+
+def test_the_first_frame_of_many_is_read():
+    file = io.BytesIO()
+    frames = [Pillow.fromarray(np.full((8, 8), value, np.uint8)) for value in (10, 200, 90)]
+    frames[0].save(file, format="GIF", save_all=True, append_images=frames[1:])
+    assert np.unique(decode_image(file.getvalue())).tolist() == [10]
+
+
+def test_a_fifo_and_a_device_are_refused_without_waiting(tmp_path):
+    os.mkfifo(tmp_path / "a.jpg")
+    with pytest.raises(ImageError, match="found a FIFO"):
+        load_image(tmp_path / "a.jpg")
+    with pytest.raises(ImageError, match="found a character device"):
+        load_image("/dev/zero")
+
+
+def test_a_picture_file_has_a_largest_size(tmp_path):
+    with open(tmp_path / "a.png", "wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(ImageError, match="expected at most 536,870,912 bytes"):
+        load_image(tmp_path / "a.png")
+
+
+def test_a_dash_is_standard_input(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(encoded(PIXELS))))
+    np.testing.assert_array_equal(load_image("-"), PIXELS)

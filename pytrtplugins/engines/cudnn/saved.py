@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..._text_formats import parse_json, shorten
 from .tactics import Choice, decode, encode
 
 __all__ = ["SavedPlan"]
@@ -68,21 +69,21 @@ class SavedPlan:
         length = int.from_bytes(data[:8], "little")
         if len(data) < 8 or length > len(data) - 8:
             raise ValueError(f"engine.plan ends within its header ({len(data)} bytes)")
-        header = json.loads(data[8 : 8 + length])
+        header = parse_json(data[8 : 8 + length], "engine.plan")
         try:
             choices = decode(header.pop(_METADATA)[_TACTICS])
             arrays, end = dict[str, npt.NDArray[Any]](), 0
             for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
                 kind, (size,), (begin, stop) = np.dtype(_TYPES[entry["dtype"]]), entry["shape"], entry["data_offsets"]
                 if type(size) is not int or size < 0 or begin != end or stop != begin + size * kind.itemsize:
-                    raise ValueError(f"engine.plan: tensor {name!r} has {entry}")
+                    raise ValueError(f"engine.plan: tensor {shorten(name)} has {shorten(entry)}")
                 if 8 + length + stop > len(data):
-                    raise ValueError(f"engine.plan ends within the tensor {name!r}")
+                    raise ValueError(f"engine.plan ends within the tensor {shorten(name)}")
                 arrays[name] = np.frombuffer(data, kind, size, 8 + length + begin)
                 end = stop
             model, graph = arrays.pop(_MODEL).tobytes(), arrays.pop(_GRAPH).tobytes()
         except (AttributeError, KeyError, TypeError) as error:
-            raise ValueError(f"engine.plan: its header is damaged ({error!r})") from error
+            raise ValueError(f"engine.plan: its header is damaged ({shorten(error)})") from error
         if 8 + length + end != len(data):
             raise ValueError(f"engine.plan has {len(data) - 8 - length - end} bytes behind its last tensor")
         packed: dict[str, dict[str, npt.NDArray[Any]]] = {}

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..._files import sha256_hex, write_atomic
+from ..._files import read_regular, sha256_hex, write_atomic
+from ..._text_formats import MOST_BYTES, parse_json, shorten
 from ...cuda.cache import cache_folder
 
 __all__ = ["FORMAT", "Choice", "TacticCache", "choose"]
@@ -70,7 +71,7 @@ class TacticCache:
 
     def _read(self) -> dict[str, Choice]:
         try:
-            return decode(self.path.read_text(encoding="utf-8"))
+            return decode(read_regular(self.path, MOST_BYTES))
         except (OSError, ValueError):
             return {}
 
@@ -84,19 +85,19 @@ def encode(choices: Mapping[str, Choice], device: Mapping[str, str | int]) -> st
     return json.dumps({"format": FORMAT, "device": dict(device), "choices": table}, indent=1)
 
 
-def decode(text: str) -> dict[str, Choice]:
+def decode(text: str | bytes) -> dict[str, Choice]:
     """Choices from JSON.
 
     Raises:
         ValueError: it is no such text, or of another format version.
     """
-    data = json.loads(text)
+    data = parse_json(text, "the table of tactics")
     if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("choices"), dict):
         raise ValueError("no table of tactics of this format version")
     choices = {}
     for key, row in data["choices"].items():
         if not (isinstance(row, list) and len(row) == 4 and all(isinstance(name, str) for name in row[:2])):
-            raise ValueError(f"problem {key!r}: expected provider, tactic, time, rivals, found {row!r}")
+            raise ValueError(f"problem {shorten(key)}: expected provider, tactic, time, rivals, found {shorten(row)}")
         choices[str(key)] = Choice(row[0], row[1], float(row[2]), int(row[3]))
     return choices
 
