@@ -99,10 +99,11 @@ def _fetch(url: str, path: Path, progress: bool, files: Downloaded) -> None:
 
 def _check(temporary: Path, path: Path, url: str, files: Downloaded) -> None:
     """Refuse what is not the file that was asked for, such as a login page."""
-    data = temporary.read_bytes()[:512]
+    with temporary.open("rb") as file:
+        data = file.read(512)
     if data.lstrip()[:1] == b"<":
         raise FormatError(f"{path.name}: {url} gave a web page instead of the file: {data[:60]!r}.", url=url)
-    if path == files.names and not 0 < len(temporary.read_bytes()) < 1 << 20:
+    if path == files.names and not 0 < temporary.stat().st_size < 1 << 20:
         raise FormatError(f"{path.name}: {url} gave no list of names ({temporary.stat().st_size:,} bytes).", url=url)
     if path == files.weights and temporary.stat().st_size > _LARGEST:
         raise FormatError(f"{path.name}: {url} gave {temporary.stat().st_size:,} bytes.", url=url)
