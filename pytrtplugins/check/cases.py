@@ -10,11 +10,21 @@ from typing import Any
 import numpy as np
 
 from ..errors import FieldError, PytrtpluginsError, UsageError
-from ..fields import MISSING
+from ..fields import MISSING, pack_fields, unpack_fields
 from ..plugin import Plugin
 from ..tensor import PLUGIN_DTYPES, DType, TensorDesc
 
-__all__ = ["Case", "find_cases", "given_cases", "make_plugin", "outputs_of", "random_array", "shrink", "variants"]
+__all__ = [
+    "Case",
+    "find_cases",
+    "given_cases",
+    "make_plugin",
+    "outputs_of",
+    "random_array",
+    "shrink",
+    "smaller",
+    "variants",
+]
 
 Shape = tuple[int, ...]
 _MOST_ELEMENTS = 20_000
@@ -49,6 +59,20 @@ class Case:
         dims = self.plugin.all_output_dims(self.dims)
         dtypes = self.plugin.all_output_dtypes(self.dtypes, len(dims))
         return inputs, [TensorDesc(f"y{i}", d, t) for i, (d, t) in enumerate(zip(dims, dtypes, strict=True))]
+
+    def as_json(self, base: Plugin) -> Any:
+        """The case as lists and texts; a plugin of the class of ``base``, which itself is not written down."""
+        fields = None if self.plugin is base else pack_fields(base.field_specs(), self.plugin.fields()).hex()
+        return [fields, self.dims, [dtype.value for dtype in self.dtypes], self.seed]
+
+    @staticmethod
+    def from_json(data: Any, base: Plugin) -> Case:
+        """The case that `as_json` wrote."""
+        fields, dims, dtypes, seed = data
+        cls, plugin = type(base), base
+        if fields is not None:
+            plugin = cls(**unpack_fields(cls.field_specs(), bytes.fromhex(fields), cls.__name__))
+        return Case(plugin, tuple(tuple(one) for one in dims), tuple(DType(dtype) for dtype in dtypes), seed)
 
     def __str__(self) -> str:
         shapes = ", ".join(f"{dtype}{list(dims)}" for dims, dtype in zip(self.dims, self.dtypes, strict=True))
@@ -134,8 +158,16 @@ def given_cases(plugin: Plugin, shapes: Sequence[Any], seed: int) -> list[Case]:
     return cases
 
 
-def find_cases(plugin: Plugin, rng: np.random.Generator, count: int) -> tuple[list[Case], str]:
+def find_cases(
+    plugin: Plugin, rng: np.random.Generator, count: int, accepts: Callable[[Case], None]
+) -> tuple[list[Case], str]:
     """Look for shapes that `output_dims` accepts and `compute` takes.
+
+    Args:
+        plugin: The plugin.
+        rng: Of the shapes.
+        count: How many of the usual rank.
+        accepts: Runs `compute` on a case, and raises what it raises.
 
     Returns:
         The cases, smallest first; and a remark: shapes that `output_dims` accepts though `compute` refuses them, or, when
@@ -154,7 +186,7 @@ def find_cases(plugin: Plugin, rng: np.random.Generator, count: int) -> tuple[li
                 remark = remark or f"output_dims refuses {_text(dims)}: {error}"
                 continue
             try:
-                outputs_of(plugin, case.inputs())
+                accepts(case)
             except Exception as error:
                 if not remark.startswith("output_dims accepts"):
                     remark = f"output_dims accepts {_text(dims)}, compute does not ({type(error).__name__}: {error})"
@@ -227,28 +259,31 @@ def _hints(plugin: Plugin, rank: int) -> list[int]:
     return hints
 
 
-def shrink(case: Case, fails: Callable[[Case], str], most: int = 80) -> tuple[Case, str]:
-    """Make a failing case smaller while it still fails; returns it with what failed there."""
-    detail = fails(case)
-    attempts, smaller = 0, True
-    while smaller and attempts < most:
-        smaller = False
-        for dims in _smaller(case.dims):
-            attempts += 1
-            candidate = replace(case, dims=dims)
-            try:
-                case.plugin.all_output_dims(dims)
-                outputs_of(case.plugin, candidate.inputs())
-            except Exception:
-                continue
-            found = fails(candidate)
-            if found:
-                case, detail, smaller = candidate, found, True
-                break
+def shrink(
+    case: Case, detail: str, first_failing: Callable[[list[Case]], tuple[Case, str] | None], most: int = 80
+) -> tuple[Case, str]:
+    """Make a failing case smaller while it still fails.
+
+    Args:
+        case: The case.
+        detail: What failed there.
+        first_failing: Gives the first of some cases that fails, with what failed there.
+        most: How many cases to try in all.
+
+    Returns:
+        The smallest case found, and what failed there.
+    """
+    while most > 0:
+        candidates = [replace(case, dims=dims) for dims in itertools.islice(smaller(case.dims), most)]
+        found = first_failing(candidates)
+        if found is None:
+            break
+        most -= candidates.index(found[0]) + 1
+        case, detail = found
     return case, detail
 
 
-def _smaller(dims: tuple[Shape, ...]) -> Iterator[tuple[Shape, ...]]:
+def smaller(dims: tuple[Shape, ...]) -> Iterator[tuple[Shape, ...]]:
     """One axis shorter: in all inputs alike where they are alike, else in one."""
     alike = len(set(dims)) == 1
     for index in range(1 if alike else len(dims)):

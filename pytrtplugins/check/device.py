@@ -8,17 +8,11 @@ import numpy as np
 
 from ..cuda import gpu_reason
 from ..errors import UnavailableError
-from ..plugin import Plugin
 from .cases import Case, outputs_of
 from .compare import differences
-from .rules import poisoned
+from .enqueue import poisoned
 
-__all__ = ["enqueue_on_gpu", "has_enqueue"]
-
-
-def has_enqueue(plugin: Plugin) -> bool:
-    """Whether the plugin queues its work itself."""
-    return type(plugin).enqueue is not Plugin.enqueue
+__all__ = ["enqueue_on_gpu"]
 
 
 def enqueue_on_gpu(case: Case) -> str:

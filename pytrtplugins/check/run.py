@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ..errors import MissingExtraError, UnavailableError, UsageError
+from ..errors import UsageError
 from ..plugin import Plugin
-from . import device, models, rules
-from .cases import Case, find_cases, given_cases, make_plugin, shrink, variants
+from . import device, enqueue, isolate, models, rules, sharing
+from .cases import Case, find_cases, given_cases, make_plugin, variants
 from .report import Entry, Report
+from .steps import Rule, Step, Steps
 
 __all__ = ["check_plugin"]
-
-Rule = Callable[[Case], str]
 
 _BASIC: dict[str, Rule] = {
     "dims": rules.dims,
@@ -28,27 +27,42 @@ _OTHERS: dict[str, Rule] = {
     "symbolic dims": rules.symbolic_dims,
     "batch": rules.batch,
     "non-contiguous input": rules.not_contiguous,
-    "input unchanged": rules.inputs_unchanged,
-    "independent results": rules.independent_results,
     "serialization": rules.round_trip,
     "damaged bytes": rules.damage,
     "clone": rules.clones,
-    "enqueue writes all": rules.enqueue_coverage,
-    "enqueue": rules.enqueue,
-    "enqueue on the GPU": device.enqueue_on_gpu,
+    "memory": enqueue.memory,
+    "input unchanged": lambda case: rules.inputs_unchanged(case) or enqueue.inputs_unchanged(case),
+    "independent results": rules.independent_results,
+    "thread order": enqueue.thread_order,
+    "enqueue writes all": enqueue.coverage,
+    "enqueue": enqueue.same_as_compute,
+    "layouts": enqueue.layouts,
+    "repeated runs": sharing.repeated_runs,
+    "two threads": sharing.two_threads,
     "int8 pass-through": rules.int8_pass_through,
+    "enqueue on the GPU": device.enqueue_on_gpu,
     "ONNX node": models.node,
     "decomposition": models.decomposition,
 }
+_RUNS = ("clone", "memory", "input unchanged", "thread order")
 _NEEDS = {
     "damaged bytes": ("serialization",),
-    "enqueue writes all": ("clone", "input unchanged"),
-    "enqueue": ("clone", "input unchanged", "enqueue writes all"),
-    "enqueue on the GPU": ("clone", "input unchanged"),
+    "memory": ("clone",),
+    "input unchanged": ("memory",),
+    "thread order": ("clone", "memory", "input unchanged"),
+    "enqueue writes all": _RUNS,
+    "enqueue": (*_RUNS, "enqueue writes all"),
+    "layouts": (*_RUNS, "enqueue writes all", "enqueue"),
+    "repeated runs": (*_RUNS, "enqueue writes all", "enqueue"),
+    "two threads": (*_RUNS, "enqueue writes all", "enqueue", "independent results", "repeated runs"),
+    "enqueue on the GPU": _RUNS,
     "decomposition": ("ONNX node",),
 }
-_ENGINE_NEEDS = ("clone", "input unchanged", "enqueue", "enqueue writes all", "ONNX node", "decomposition")
-_FEW = {"damaged bytes", "ONNX node", "decomposition"}  # slow, or the same for all shapes
+_ENGINE_NEEDS = (*_RUNS, "enqueue", "enqueue writes all", "repeated runs", "ONNX node", "decomposition")
+_FEW = {"damaged bytes", "two threads", "ONNX node", "decomposition"}  # slow, or the same for all shapes
+_HERE = {"enqueue on the GPU", "ONNX node", "decomposition"}  # libraries with threads do not survive a fork
+_OF_ENQUEUE = {"memory", "thread order", "layouts", "repeated runs", "enqueue on the GPU"}
+_APART = {"memory", "thread order"}
 _CASES, _VARIANTS = 6, 5
 
 
@@ -58,6 +72,7 @@ def check_plugin(
     shapes: Sequence[Any] | None = None,
     seed: int = 0,
     engines: str | Iterable[str] = "available",
+    time_limit: float = 30.0,
 ) -> Report:
     """Try whether a plugin keeps the contract that engines rely on.
 
@@ -65,11 +80,16 @@ def check_plugin(
     them. A failure is reported at the smallest shape at which it shows. Where the outputs' first dim is the inputs' first
     dim, it is taken for a batch, whose images must not depend on each other.
 
+    On Linux `compute` and `enqueue` run in a process of their own, forked from this one, so that one that crashes, hangs or takes
+    all memory is a failure with its smallest shape. Arrays stand between guard pages there, and kernels are watched: each access,
+    in several orders of threads. Engines and the GPU come last, in this process.
+
     Args:
         plugin: A plugin class, or an instance where the class has fields that cannot be guessed.
         shapes: Dims to try instead of found ones: of the input, or a tuple with the dims of each input.
         seed: Seed of shapes, field values and data; the same seed tries the same.
         engines: ``"available"``, or names of engines; an empty list for none.
+        time_limit: Seconds that one check may take on one shape; compiling a kernel does not count.
 
     Returns:
         The report; ``report.raise_if_failed()`` turns a failure into an exception.
@@ -83,30 +103,37 @@ def check_plugin(
         True
     """
     base = _instance(plugin)
-    rng = np.random.default_rng(seed)
-    cases, remark = _all_cases(base, shapes, rng, seed)
+    steps = Steps(base, time_limit)
+    cases, remark = steps.find(lambda accepts: _all_cases(base, shapes, seed, accepts))
+    if "compute" in steps.entries:
+        return Report(repr(base), tuple(steps.entries.values()))
     if not cases:
         detail = (
             f"no input shape works; {remark}.\nDo: check_plugin(..., shapes=[(1, 3, 8, 8)]) with dims that should work"
         )
         return Report(repr(base), (Entry("dims", False, detail),))
-    entries: dict[str, Entry] = {}
-    for name, rule in _BASIC.items():
-        _add(entries, name, rule, cases, tuple(entries))
-    if remark and entries["dims"].ok:
-        entries["dims"] = Entry("dims", True, remark, entries["dims"].tried)
-    for name, rule in _OTHERS.items():
-        if reason := _does_not_apply(base, name):
-            entries[name] = Entry(name, True, reason, skipped=True)
-            continue
-        _add(entries, name, rule, _few(cases) if name in _FEW else cases, (*_BASIC, *_NEEDS.get(name, ())))
+    steps.take(_steps(base, cases))
+    if remark and steps.entries["dims"].ok:
+        steps.entries["dims"] = Entry("dims", True, remark, steps.entries["dims"].tried)
     for name, reason in _engines(engines).items():
         title = f"engine {name}"
         if reason:
-            entries[title] = Entry(title, True, reason, skipped=True)
+            steps.entries[title] = Entry(title, True, reason, skipped=True)
         else:
-            _add(entries, title, partial(models.engine, name=name), _few(cases), (*_BASIC, *_ENGINE_NEEDS))
-    return Report(repr(base), tuple(entries.values()))
+            rule = partial(models.engine, name=name)
+            steps.take([Step(title, rule, _few(cases), (*_BASIC, *_ENGINE_NEEDS), most=10, apart=False)])
+    return Report(repr(base), tuple(steps.entries.values()))
+
+
+def _steps(base: Plugin, cases: list[Case]) -> Iterator[Step]:
+    for name, rule in _BASIC.items():
+        yield Step(name, rule, cases, tuple(list(_BASIC)[: list(_BASIC).index(name)]))
+    for name, rule in _OTHERS.items():
+        if reason := _does_not_apply(base, name):
+            yield Step(name, rule, (), skip=reason)
+        else:
+            few, needs = name in _FEW, (*_BASIC, *_NEEDS.get(name, ()))
+            yield Step(name, rule, _few(cases) if few else cases, needs, 10 if few else 80, name not in _HERE)
 
 
 def _instance(plugin: type[Plugin] | Plugin) -> Plugin:
@@ -117,12 +144,13 @@ def _instance(plugin: type[Plugin] | Plugin) -> Plugin:
     return make_plugin(plugin)
 
 
-def _all_cases(base: Plugin, shapes: Any, rng: np.random.Generator, seed: int) -> tuple[list[Case], str]:
+def _all_cases(base: Plugin, shapes: Any, seed: int, accepts: Callable[[Case], None]) -> tuple[list[Case], str]:
     if shapes is not None:
         return given_cases(base, shapes, seed), "shapes= is empty"
-    cases, remark = find_cases(base, rng, _CASES)
+    rng = np.random.default_rng(seed)
+    cases, remark = find_cases(base, rng, _CASES, accepts)
     for other in variants(base, rng, _VARIANTS)[1:] if cases else []:
-        cases += find_cases(other, rng, 2)[0]
+        cases += find_cases(other, rng, 2, accepts)[0]
     return cases, remark
 
 
@@ -138,44 +166,13 @@ def _few(cases: list[Case]) -> list[Case]:
 def _does_not_apply(plugin: Plugin, name: str) -> str:
     if name == "decomposition" and not plugin.has_decomposition():
         return "the plugin has no decompose"
-    if name == "enqueue on the GPU" and not device.has_enqueue(plugin):
+    if name in _OF_ENQUEUE and not enqueue.has_enqueue(plugin):
         return "the plugin has no enqueue"
+    if name in _APART and (reason := isolate.reason()):
+        return reason
     if name == "int8 pass-through" and plugin.int8 != "pass_through":
         return f"int8 is {plugin.int8!r}"
     return ""
-
-
-def _add(entries: dict[str, Entry], name: str, rule: Rule, cases: list[Case], needs: Iterable[str]) -> None:
-    """Run a rule on all cases, unless one that it builds on failed."""
-    broken = [need for need in needs if need in entries and not entries[need].ok]
-    if broken:
-        entries[name] = Entry(name, True, f"needs {broken[0]!r}, which failed", skipped=True)
-        return
-    try:
-        entries[name] = _run(name, rule, cases)
-    except (MissingExtraError, UnavailableError) as error:
-        entries[name] = Entry(name, True, str(error), skipped=True)
-
-
-def _run(name: str, rule: Rule, cases: list[Case]) -> Entry:
-    for number, case in enumerate(cases):
-        if not _guarded(rule, case):
-            continue
-        smallest, detail = shrink(case, partial(_guarded, rule), most=10 if name in _FEW or "engine" in name else 80)
-        return Entry(name, False, f"{smallest}: {detail}", f"{number + 1} of {len(cases)} cases")
-    plugins = len({repr(case.plugin) for case in cases})
-    shapes = list(dict.fromkeys(" ".join("x".join(map(str, one)) for one in case.dims) for case in cases))
-    shown = ", ".join(shapes[:3]) + (", ..." if len(shapes) > 3 else "")
-    return Entry(name, True, "", f"{len(cases)} cases, {plugins} field value(s): {shown}")
-
-
-def _guarded(rule: Rule, case: Case) -> str:
-    try:
-        return rule(case)
-    except (MissingExtraError, UnavailableError):
-        raise
-    except Exception as error:  # a user's code may raise anything; the report shows it
-        return f"{type(error).__name__}: {error}"
 
 
 def _engines(wanted: str | Iterable[str]) -> dict[str, str]:

@@ -12,10 +12,16 @@ from pathlib import Path
 
 from .._files import atomic_path, sha256_hex
 
-__all__ = ["cache_folder", "cached_file"]
+__all__ = ["cache_folder", "cached_file", "compiling"]
 
 _log = logging.getLogger(__name__)
 _locks: dict[Path, threading.Lock] = {}
+_compiling: set[Path] = set()
+
+
+def compiling() -> bool:
+    """Whether a thread of this process waits for a compiler."""
+    return bool(_compiling)
 
 
 @functools.cache
@@ -49,6 +55,10 @@ def cached_file(parts: Iterable[str], suffix: str, compile_to: Callable[[Path], 
     if not path.exists():
         with _locks.setdefault(path, threading.Lock()):
             if not path.exists():
-                with atomic_path(path) as temporary:
-                    compile_to(temporary)
+                _compiling.add(path)
+                try:
+                    with atomic_path(path) as temporary:
+                        compile_to(temporary)
+                finally:
+                    _compiling.discard(path)
     return path

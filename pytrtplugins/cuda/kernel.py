@@ -14,11 +14,12 @@ import numpy as np
 from ..errors import KernelError, UsageError
 from ..tensor import Dim, DType, SymbolicDim
 from .arguments import bind, spread
-from .backends import gpu, host, nvcc
+from .backends import gpu, host, nvcc, watched
 from .bindings import DeviceArray
 from .record import Constant, LaunchRecord, SymbolicNumber, record
 from .signature import C_TYPES, ELEMENT_TYPES, Signature, parse_signature
 from .source import CompileUnit
+from .watch import current
 
 __all__ = ["BACKENDS", "CudaKernel", "launches_kernels"]
 
@@ -275,14 +276,19 @@ class CudaKernel:
 
     def _load(self, place: str, element: str | None) -> Callable[..., None]:
         backend = "host" if place == "host" else self._gpu_backend()
-        key = (backend, element, 0 if backend == "host" else gpu.driver(backend).device())
+        load: Callable[[CompileUnit], Callable[..., None]]
+        if backend == "host":
+            load, device = (host.load, -1) if current() is None else (watched.load, -2)
+        else:
+            load, device = gpu.driver(backend).load, gpu.driver(backend).device()
+        key = (backend, element, device)
         with self._lock:
             if key in self._failed:
                 raise self._failed[key]  # compiling it again would take as long and say the same
             if key not in self._loaded:
                 unit = CompileUnit(self.source, self.label, self.signature, element, self.options)
                 try:
-                    self._loaded[key] = host.load(unit) if backend == "host" else gpu.driver(backend).load(unit)
+                    self._loaded[key] = load(unit)
                 except KernelError as error:
                     self._failed[key] = error.with_traceback(None)
                     raise

@@ -22,7 +22,12 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __constant__ static
+#ifdef PYTRT_HOST_WATCH
+#include "host_watch.h"
+#define __shared__ static thread_local  // memory of its own, which host_watch.cpp finds and fills
+#else
 #define __shared__ static
+#endif
 
 struct uint3 { unsigned x, y, z; };
 struct dim3 {
@@ -123,10 +128,18 @@ inline float min(float a, float b) { return std::fmin(a, b); }
 inline float max(float a, float b) { return std::fmax(a, b); }
 
 // One thread runs at a time, so that these need no lock.
-template <typename T> inline T atomicAdd(T* address, T value) { T const old = *address; *address = old + value; return old; }
-template <typename T> inline T atomicMax(T* address, T value) { T const old = *address; if (old < value) *address = value; return old; }
-template <typename T> inline T atomicMin(T* address, T value) { T const old = *address; if (value < old) *address = value; return old; }
-template <typename T> inline T atomicExch(T* address, T value) { T const old = *address; *address = value; return old; }
+struct PytrtAtomic {
+#ifdef PYTRT_HOST_WATCH
+    PytrtAtomic() { pytrt_watch_atomic(1); }
+    ~PytrtAtomic() { pytrt_watch_atomic(0); }
+#else
+    PytrtAtomic() {}
+#endif
+};
+template <typename T> inline T atomicAdd(T* p, T value) { PytrtAtomic const one; T const old = *p; *p = old + value; return old; }
+template <typename T> inline T atomicMax(T* p, T value) { PytrtAtomic const one; T const old = *p; if (old < value) *p = value; return old; }
+template <typename T> inline T atomicMin(T* p, T value) { PytrtAtomic const one; T const old = *p; if (value < old) *p = value; return old; }
+template <typename T> inline T atomicExch(T* p, T value) { PytrtAtomic const one; T const old = *p; *p = value; return old; }
 inline void __threadfence() {}
 
 static uint3 threadIdx, blockIdx;
@@ -139,6 +152,20 @@ inline std::mutex& turn() {
     static std::mutex one_at_a_time;
     return one_at_a_time;
 }
+
+// Number `flat` of a grid or of a block, x fastest.
+inline uint3 place_in(dim3 sizes, size_t flat) {
+    return {static_cast<unsigned>(flat % sizes.x), static_cast<unsigned>(flat / sizes.x % sizes.y),
+            static_cast<unsigned>(flat / (static_cast<size_t>(sizes.x) * sizes.y))};
+}
+
+#ifdef PYTRT_HOST_WATCH
+inline void start_phase() { pytrt_watch_phase(); }
+inline size_t next_thread(size_t turn) { return pytrt_watch_thread(turn); }
+#else
+inline void start_phase() {}
+inline size_t next_thread(size_t turn) { return turn; }
+#endif
 
 #ifdef PYTRT_HOST_BARRIERS
 struct Fiber {
@@ -159,7 +186,11 @@ static void fiber_main() {
 
 template <typename Body>
 void run_block(Body& body, std::vector<Fiber>& fibers) {
+#ifdef PYTRT_HOST_WATCH
+    constexpr size_t stack_bytes = 256 << 10;
+#else
     constexpr size_t stack_bytes = 64 << 10;
+#endif
     body_of_fiber = [](void* pointer) { (*static_cast<Body*>(pointer))(); };
     argument_of_fiber = &body;
     for (Fiber& fiber : fibers) {
@@ -173,10 +204,11 @@ void run_block(Body& body, std::vector<Fiber>& fibers) {
     }
     for (bool left = true; left;) {
         left = false;
-        for (size_t index = 0; index < fibers.size(); ++index) {
+        start_phase();
+        for (size_t turn = 0; turn < fibers.size(); ++turn) {
+            size_t const index = next_thread(turn);
             if (fibers[index].done) continue;
-            unsigned const flat = static_cast<unsigned>(index);
-            threadIdx = {flat % blockDim.x, flat / blockDim.x % blockDim.y, flat / (blockDim.x * blockDim.y)};
+            threadIdx = place_in(blockDim, index);
             running = &fibers[index];
             swapcontext(&scheduler, &running->context);
             left = left || !running->done;
@@ -185,6 +217,37 @@ void run_block(Body& body, std::vector<Fiber>& fibers) {
 }
 #endif
 
+#ifdef PYTRT_HOST_WATCH
+// Call body() for each thread of the grid, in the order that is to be tried; ends where a defect is found.
+template <typename Body>
+void run(dim3 grid, dim3 block, Body body) {
+    std::lock_guard<std::mutex> const lock(turn());
+    gridDim = grid;
+    blockDim = block;
+    size_t const threads = static_cast<size_t>(block.x) * block.y * block.z;
+#ifdef PYTRT_HOST_BARRIERS
+    std::vector<Fiber> fibers(threads);
+#endif
+    sigjmp_buf leave;
+    pytrt_watch_begin(&leave);
+    if (sigsetjmp(leave, 1) == 0) {
+        size_t const blocks = pytrt_watch_blocks(static_cast<size_t>(grid.x) * grid.y * grid.z, threads);
+        for (size_t number = 0; number < blocks; ++number) {
+            blockIdx = place_in(grid, pytrt_watch_block(number));
+#ifdef PYTRT_HOST_BARRIERS
+            run_block(body, fibers);
+#else
+            start_phase();
+            for (size_t index = 0; index < threads; ++index) {
+                threadIdx = place_in(block, next_thread(index));
+                body();
+            }
+#endif
+        }
+    }
+    pytrt_watch_end();
+}
+#else
 // Call body() once for each thread of the grid.
 template <typename Body>
 void run(dim3 grid, dim3 block, Body body) {
@@ -210,6 +273,8 @@ void run(dim3 grid, dim3 block, Body body) {
         }
     }
 }
+
+#endif
 
 }  // namespace pytrt_host
 

@@ -58,7 +58,7 @@ def test_plugins_with_kernels_are_told_from_others():
 
 @pytest.mark.parametrize("made", [Twice(), Reorg(stride=2), Region(classes=2)])
 def test_on_a_cpu_a_plugin_with_kernels_computes_and_needs_no_compiler(made, monkeypatch):
-    monkeypatch.setattr(host_backend, "_compiler", lambda: ("", ""))
+    monkeypatch.setattr(host_backend, "compiler", lambda: ("", ""))
     x = np.random.default_rng(0).standard_normal((2, 28 if isinstance(made, Reorg) else 7, 4, 4)).astype(np.float32)
     runner = PluginRunner(made, "node")
     np.testing.assert_array_equal(runner.run([x])[0], made.compute(x))
@@ -73,7 +73,7 @@ def test_on_a_cpu_another_plugin_is_enqueued():
 
 
 def test_without_a_compiler_check_plugin_skips_the_kernel_and_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(host_backend, "_compiler", lambda: ("", ""))
+    monkeypatch.setattr(host_backend, "compiler", lambda: ("", ""))
     report = check_plugin(Twice, engines=[])
     report.raise_if_failed()
     assert report["enqueue"].skipped

@@ -171,7 +171,7 @@ def test_dynamic_shared_memory_needs_a_gpu(host):
 
 
 def test_without_a_cpp_compiler_the_error_says_what_to_install(affine, monkeypatch):
-    monkeypatch.setattr(host_backend, "_compiler", lambda: ("", ""))
+    monkeypatch.setattr(host_backend, "compiler", lambda: ("", ""))
     x = np.zeros(4, np.float32)
     with pytest.raises(errors.UnavailableError, match=r"Do: apt-get install g\+\+"):
         affine.launch(x, x.copy(), 4, 1.0, False, threads=4)

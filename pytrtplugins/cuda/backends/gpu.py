@@ -15,7 +15,17 @@ from ..record import Constant
 from ..source import CompileUnit, find_symbol
 from . import nvcc, nvrtc
 
-__all__ = ["CupyDriver", "Driver", "PycudaDriver", "address", "cupy_array", "driver", "gpu_reason", "stream_handle"]
+__all__ = [
+    "CupyDriver",
+    "Driver",
+    "PycudaDriver",
+    "address",
+    "close",
+    "cupy_array",
+    "driver",
+    "gpu_reason",
+    "stream_handle",
+]
 
 Grid = tuple[int, int, int]
 Launch = Callable[[Grid, Grid, Sequence[Any], int, Any], None]
@@ -163,6 +173,18 @@ def stream_handle(stream: Any) -> int:
 
 
 _drivers: dict[str, Driver] = {}
+_closed = ""
+
+
+def close(reason: str) -> None:
+    """From here on there is no GPU in this process: one that was forked cannot use its parent's.
+
+    Args:
+        reason: What `gpu_reason` says from here on.
+    """
+    global _closed
+    _closed = reason
+    _drivers.clear()
 
 
 def driver(backend: str) -> Driver:
@@ -172,6 +194,8 @@ def driver(backend: str) -> Driver:
         MissingExtraError: its package is not installed.
         UnavailableError: there is no GPU.
     """
+    if _closed:
+        raise UnavailableError(_closed)
     if backend not in _drivers:
         made: Driver = PycudaDriver() if backend == "pycuda" else CupyDriver("nvcc" if backend == "nvcc" else "nvrtc")
         _drivers[backend] = made

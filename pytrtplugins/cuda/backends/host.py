@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,14 @@ from ..record import Constant
 from ..signature import C_TYPES, Parameter
 from ..source import KERNELS, CompileUnit, compile_error
 
-__all__ = ["available", "load"]
+__all__ = ["Launch", "available", "compiler", "load", "open_library", "require_host", "source_file"]
 
 Launch = Callable[[tuple[int, int, int], tuple[int, int, int], Sequence[Any]], None]
 _FLAGS = ("-x", "c++", "-std=c++17", "-O2", "-fPIC", "-shared", "-ffp-contract=off", "-fwrapv", "-w")
 
 
 @functools.cache
-def _compiler() -> tuple[str, str]:
+def compiler() -> tuple[str, str]:
     """Path and version of the C++ compiler; empty where there is none."""
     path = shutil.which("g++") or shutil.which("clang++") or ""
     if not path:
@@ -37,7 +38,22 @@ def _compiler() -> tuple[str, str]:
 
 def available() -> bool:
     """Whether kernels can be compiled for this CPU."""
-    return bool(_compiler()[0])
+    return bool(compiler()[0])
+
+
+def require_host(unit: CompileUnit) -> None:
+    """Refuse what a CPU cannot run.
+
+    Raises:
+        UnavailableError: there is no C++ compiler, or the kernel needs what the host does not have.
+    """
+    if not available():
+        raise UnavailableError(
+            f"kernel {unit.signature.name}: the arrays are NumPy's, and a kernel runs on a CPU through a C++ compiler, which "
+            "is not installed.\nDo: apt-get install g++"
+        )
+    if "extern __shared__" in unit.source:
+        raise UnavailableError(f"kernel {unit.signature.name} uses dynamic shared memory: it runs on a GPU only")
 
 
 def load(unit: CompileUnit) -> Launch:
@@ -50,26 +66,32 @@ def load(unit: CompileUnit) -> Launch:
         UnavailableError: there is no C++ compiler, or the kernel needs what the host does not have.
         KernelError: the kernel does not compile.
     """
-    path, version = _compiler()
-    if not path:
-        raise UnavailableError(
-            f"kernel {unit.signature.name}: the arrays are NumPy's, and a kernel runs on a CPU through a C++ compiler, which "
-            "is not installed.\nDo: apt-get install g++"
-        )
-    if "extern __shared__" in unit.source:
-        raise UnavailableError(f"kernel {unit.signature.name} uses dynamic shared memory: it runs on a GPU only")
+    require_host(unit)
+    path, version = compiler()
     code, options = unit.host_code(), [option for option in unit.options if option.startswith(("-D", "-I"))]
 
     def compile_to(target: Path) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            source = Path(folder) / "kernel.cpp"
-            source.write_text(code, encoding="utf-8")
+        with source_file(code) as source:
             command = [path, *_FLAGS, *options, f"-I{KERNELS / 'host'}", str(source), "-o", str(target)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise compile_error(unit, done.stderr, f"{version}, for the CPU")
 
-    library = ctypes.CDLL(str(cached_file([code, *options, *_FLAGS, version], ".so", compile_to)))
+    return open_library(cached_file([code, *options, *_FLAGS, version], ".so", compile_to), unit)[1]
+
+
+@contextlib.contextmanager
+def source_file(code: str) -> Iterator[Path]:
+    """The text as a file in a folder that goes with the block."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "kernel.cpp"
+        source.write_text(code, encoding="utf-8")
+        yield source
+
+
+def open_library(path: Path, unit: CompileUnit) -> tuple[ctypes.CDLL, Launch]:
+    """A compiled kernel, and what runs it."""
+    library = ctypes.CDLL(str(path))
     function = library.pytrt_launch
     function.restype = None
     function.argtypes = [ctypes.POINTER(ctypes.c_uint)] * 2 + [
@@ -79,7 +101,7 @@ def load(unit: CompileUnit) -> Launch:
     def launch(grid: tuple[int, int, int], block: tuple[int, int, int], values: Sequence[Any]) -> None:
         function((ctypes.c_uint * 3)(*grid), (ctypes.c_uint * 3)(*block), *map(_value, values))
 
-    return launch
+    return library, launch
 
 
 def _ctype(parameter: Parameter) -> Any:

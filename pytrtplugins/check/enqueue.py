@@ -1,0 +1,262 @@
+"""The rules of `enqueue` on NumPy arrays: between guard pages, with kernels that are watched."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..cuda import launches_kernels
+from ..cuda.watch import Watch, watching
+from ..errors import KernelError, MissingExtraError, PluginError, UnavailableError
+from ..plugin import Plugin
+from ..tensor import TensorDesc
+from . import isolate
+from .cases import Case, outputs_of
+from .compare import differences
+from .guard import Memory
+
+__all__ = [
+    "Setting",
+    "arrays",
+    "coverage",
+    "defects_only",
+    "has_enqueue",
+    "has_kernels",
+    "inputs_unchanged",
+    "layouts",
+    "memory",
+    "poisoned",
+    "run_enqueue",
+    "same_as_compute",
+    "thread_order",
+]
+
+_WRITE = "write to an input"
+_PATTERNS = (0xFF, 0x4B, 0xC3)
+"""As float32: not a number, 13,323,083, -391.5; as int: -1, and large."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How `enqueue` is run.
+
+    Attributes:
+        at_end: Whether arrays end at guard pages, or begin at them.
+        poison: Which of two values fills outputs before.
+        pattern: The byte that fills the workspace and shared memory before.
+        order: In which order threads run.
+        seed: Of the random order.
+        races: Whether races are a defect.
+        layout: Of all inputs and outputs.
+        protect: Whether writing into an input ends the process.
+    """
+
+    at_end: bool = True
+    poison: int = 0
+    pattern: int = _PATTERNS[0]
+    order: str = "forward"
+    seed: int = 1
+    races: bool = False
+    layout: str = "linear"
+    protect: bool = False
+
+
+@dataclass(frozen=True)
+class _Result:
+    outputs: list[Any]
+    inputs: list[Any]
+    watch: Watch
+
+
+def has_enqueue(plugin: Plugin) -> bool:
+    """Whether the plugin queues its work itself."""
+    return type(plugin).enqueue is not Plugin.enqueue
+
+
+def run_enqueue(case: Case, setting: Setting = Setting(), other: int = 0) -> _Result:
+    """Run a clone through the life cycle, once; ``other`` chooses other inputs."""
+    plugin = case.plugin.clone()
+    descs = case.descs()
+    if setting.layout != "linear":
+        inputs, outputs = ([replace(desc, layout=setting.layout) for desc in some] for some in descs)
+        descs = inputs, outputs
+    plugin.configure(*descs)
+    size = int(plugin.workspace_size(*descs))
+    plugin.initialize()
+    try:
+        with arrays(descs, size, setting) as (given, outputs, workspace, watch, memory):
+            for array, value in zip(given, case.inputs(other), strict=True):
+                array[...] = to_layout(value, setting.layout)
+            if memory and setting.protect:
+                memory.protect()
+            with watching(watch) if memory else contextlib.nullcontext():
+                plugin.enqueue(given, outputs, workspace, None)
+            found = [from_layout(np.array(array), setting.layout) for array in outputs]
+            after = [from_layout(np.array(array), setting.layout) for array in given]
+    finally:
+        plugin.terminate()
+    return _Result(found, after, watch)
+
+
+@contextlib.contextmanager
+def arrays(
+    descs: tuple[Sequence[TensorDesc], Sequence[TensorDesc]], workspace_bytes: int, setting: Setting
+) -> Iterator[tuple[list[Any], list[Any], Any, Watch, Memory | None]]:
+    """Inputs, outputs and workspace: between guard pages where this process is one of a check, else plain ones."""
+    with contextlib.ExitStack() as stack:
+        memory = stack.enter_context(Memory(at_end=setting.at_end)) if isolate.inside() else None
+
+        def make(name: str, dims: Any, dtype: Any, read_only: bool = False) -> Any:
+            return np.zeros(dims, dtype) if memory is None else memory.array(name, dims, dtype, read_only=read_only)
+
+        inputs = [make(f"input {i}", desc.dims, desc.dtype.numpy, True) for i, desc in enumerate(descs[0])]
+        outputs = [make(f"output {i}", desc.dims, desc.dtype.numpy) for i, desc in enumerate(descs[1])]
+        workspace = make("workspace", (workspace_bytes,), np.dtype(np.uint8)) if workspace_bytes else None
+        for array in outputs:
+            array[...] = poisoned((), array.dtype, setting.poison)
+        if workspace is not None:
+            workspace[...] = setting.pattern
+        watch = Watch(
+            memory.regions if memory else (), setting.order, setting.seed, setting.pattern, races=setting.races
+        )
+        yield inputs, outputs, workspace, watch, memory
+
+
+def poisoned(shape: Any, dtype: Any, poison: int) -> Any:
+    """An array full of values that no plugin writes by chance."""
+    if dtype == np.bool_:
+        return np.full(shape, bool(poison))
+    floating = dtype.kind not in "iu"
+    return np.full(shape, (np.nan, -77.0)[poison] if floating else (85, 42)[poison], dtype)
+
+
+def to_layout(array: Any, layout: str) -> Any:
+    """The array as an engine hands it over: the same dims, with the values in memory in the layout's order."""
+    return array if layout == "linear" else np.moveaxis(array, 1, -1).reshape(array.shape)
+
+
+def from_layout(array: Any, layout: str) -> Any:
+    """The other way round."""
+    if layout == "linear":
+        return array
+    n, c, *rest = array.shape
+    return np.moveaxis(array.reshape(n, *rest, c), -1, 1)
+
+
+def defects_only(rule: Callable[[Case], str]) -> Callable[[Case], str]:
+    """The rule without the errors of a plugin that simply fails: those are the rule `same_as_compute`'s to report."""
+
+    @functools.wraps(rule)
+    def only_defects(case: Case) -> str:
+        try:
+            return rule(case)
+        except (MissingExtraError, UnavailableError):
+            raise
+        except PluginError as error:
+            return str(error) if "defect" in error.facts else ""
+        except Exception:
+            return ""
+
+    return only_defects
+
+
+def _races(case: Case) -> bool:
+    """Whether threads race, which is the rule `thread_order`'s to report."""
+    try:
+        run_enqueue(case, Setting(races=True))
+    except KernelError as error:
+        return str(error.facts.get("defect")).startswith("race")
+    return False
+
+
+@defects_only
+def memory(case: Case) -> str:
+    """Enqueue stays inside of its arrays, and what workspace and shared memory held before does not matter."""
+    try:
+        first = run_enqueue(case, Setting(at_end=False))
+        others = [run_enqueue(case, Setting(pattern=pattern)) for pattern in _PATTERNS[1:]]
+    except KernelError as error:
+        if error.facts.get("defect") == _WRITE:  # the rule `inputs_unchanged` reports it
+            return ""
+        raise
+    for other in others:
+        wrong = differences(other.outputs, first.outputs)
+        if wrong and not _races(case):
+            what = "uninitialized read: results depend on what the workspace, or shared memory, held before"
+            return first.watch.unset or other.watch.unset or f"{what}: {wrong}"
+    return ""
+
+
+@defects_only
+def inputs_unchanged(case: Case) -> str:
+    """Enqueue does not write into its inputs, not even what they hold."""
+    wrong = differences(run_enqueue(case).inputs, case.inputs())
+    if wrong:
+        return f"{_WRITE}: enqueue changes its inputs: {wrong}"
+    run_enqueue(case, Setting(protect=True))
+    return ""
+
+
+@defects_only
+def thread_order(case: Case) -> str:
+    """Results do not depend on the order in which threads run between two barriers.
+
+    Raises:
+        UnavailableError: the C++ compiler cannot build kernels that are watched.
+    """
+    first = run_enqueue(case, Setting(races=True))
+    if first.watch.unwatched:
+        raise UnavailableError("the C++ compiler has no -fsanitize=thread: kernels are not watched")
+    if not first.watch.watched:
+        return ""
+    for order, seed in (("backward", 1), ("random", 1), ("random", 2)):
+        other = run_enqueue(case, Setting(order=order, seed=seed, races=True))
+        wrong = differences(other.outputs, first.outputs)
+        if wrong:
+            return (
+                f"race: results depend on the order of threads or blocks ({order} instead of forward): several write one "
+                f"element, or one reads what another writes: {wrong}"
+            )
+    return ""
+
+
+@defects_only
+def coverage(case: Case) -> str:
+    """Enqueue writes every element, whatever was there before."""
+    first, second = run_enqueue(case), run_enqueue(case, Setting(poison=1))
+    wrong = differences(second.outputs, first.outputs)
+    read = f"\n{first.watch.unset}" if first.watch.unset else ""
+    return f"elements are not written, or depend on what the output held before: {wrong}{read}" if wrong else ""
+
+
+def same_as_compute(case: Case) -> str:
+    """Enqueue gives what compute gives."""
+    return differences(run_enqueue(case).outputs, outputs_of(case.plugin, case.inputs()))
+
+
+@defects_only
+def layouts(case: Case) -> str:
+    """Enqueue in each other layout that the plugin supports gives what compute gives."""
+    descs = [*case.descs()[0], *case.descs()[1]]
+    if any(len(desc.dims) != 4 for desc in descs):
+        return ""
+    nhwc = [replace(desc, layout="nhwc") for desc in descs]
+    if not all(case.plugin.supports_format(position, nhwc) for position in range(len(nhwc))):
+        return ""
+    try:
+        found = run_enqueue(case, Setting(layout="nhwc"))
+    except Exception as error:  # in the layout that is supported it must not fail either
+        return f"in layout NHWC: {type(error).__name__}: {error}"
+    wrong = differences(found.outputs, outputs_of(case.plugin, case.inputs()))
+    what = "wrong stride for NHWC: in that layout, with the channels innermost, enqueue differs from compute"
+    return f"{what}: {wrong}" if wrong else ""
+
+
+def has_kernels(plugin: Plugin) -> bool:
+    """Whether the plugin launches kernels, as far as its class shows."""
+    return has_enqueue(plugin) and launches_kernels(type(plugin))

@@ -1,0 +1,233 @@
+"""Work in a process of its own: what ends it, or does not end, is an answer and not the end of the caller."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import gc
+import json
+import os
+import re
+import select
+import signal
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from ..cuda.backends import gpu
+from ..cuda.cache import compiling
+from ..errors import PytrtpluginsError
+
+__all__ = ["Send", "TimeUpError", "inside", "limited", "reason", "run"]
+
+Send = Callable[[Any], None]
+"""Takes what JSON can hold to the caller's ``receive``."""
+
+_MORE_MEMORY = 4 << 30
+_MOST_COMPILING_S = 300.0
+_inside = False
+
+
+class TimeUpError(BaseException):
+    """The time of `limited` is up; no Exception, so that nobody's ``except Exception`` takes it."""
+
+
+def reason() -> str:
+    """Why work cannot be put into a process of its own; empty where it can."""
+    if sys.platform != "linux" or not hasattr(os, "fork"):
+        return f"on {sys.platform} a check runs in this process: crashes, hangs and accesses outside of arrays are not caught"
+    return ""
+
+
+def inside() -> bool:
+    """Whether this is such a process."""
+    return _inside
+
+
+def run(work: Callable[[Send], None], receive: Callable[[Any], None], silence: float) -> str:
+    """Run ``work`` in a process that is forked from this one, and wait for its end.
+
+    The process knows everything that this one knows, classes without a module too. It shares no memory with it, has no GPU,
+    and may take 4 GiB more than this one has. It is gone when this function returns or raises.
+
+    Args:
+        work: Gets a function that takes messages to ``receive``. What it returns is lost.
+        receive: Called here with each message, in order.
+        silence: Seconds between two messages after which the process counts as hung.
+
+    Returns:
+        How the process ended before ``work`` did: the signal, and the line of Python; empty where it did not.
+
+    Raises:
+        PytrtpluginsError: ``work`` raised something.
+    """
+    with tempfile.TemporaryFile() as trace:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        reading, writing = os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about threads of this process, which the new one does not have
+            child = os.fork()
+        if child == 0:
+            os.close(reading)
+            _child(work, writing, trace)
+        os.close(writing)
+        status = None
+        try:
+            hung = _receive_all(child, reading, receive, silence)
+            if hung:
+                _end(child)
+            status = os.waitpid(child, 0)[1]
+        finally:
+            os.close(reading)
+            if status is None:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+        if status == 0:
+            return ""
+        trace.seek(0)
+        place = _place(trace.read().decode(errors="replace"))
+    if hung:
+        return f"hang: no answer for {silence:.0f} s{place}"
+    if os.WIFSIGNALED(status):
+        return f"crash: the process ends with {signal.Signals(os.WTERMSIG(status)).name}{place}"
+    return f"crash: the process ends itself, with exit code {os.waitstatus_to_exitcode(status)}{place}"
+
+
+@contextlib.contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Raise `TimeUpError` inside the block when the time is up; outside of a process of `run` nothing happens.
+
+    Compiling kernels does not count.
+    """
+    if not _inside:
+        yield
+        return
+
+    def on_alarm(number: int, frame: FrameType | None) -> None:
+        if not compiling():
+            stack = traceback.extract_stack(frame)
+            raise TimeUpError(f"hang: still running after {seconds:g} s ({stack[-1].filename}:{stack[-1].lineno})")
+
+    signal.signal(signal.SIGALRM, on_alarm)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _receive_all(child: int, reading: int, receive: Callable[[Any], None], silence: float) -> bool:
+    """Take messages until the other end is closed; whether it stayed silent for too long."""
+    rest = b""
+    now = time.monotonic()
+    deadline, last = now + silence, now + silence + _MOST_COMPILING_S
+    while True:
+        ready, _, _ = select.select([reading], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            if time.monotonic() > last or not _waits_for_others(child):
+                return True
+            deadline = time.monotonic() + 1
+            continue
+        data = os.read(reading, 1 << 16)
+        if not data:
+            return False
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            receive(_message(line))
+        now = time.monotonic()
+        deadline, last = now + silence, now + silence + _MOST_COMPILING_S
+
+
+def _waits_for_others(child: int) -> bool:
+    """Whether a process has started others, such as a compiler."""
+    try:
+        return bool(Path(f"/proc/{child}/task/{child}/children").read_text())
+    except OSError:
+        return False
+
+
+def _message(line: bytes) -> Any:
+    message = json.loads(line)
+    if isinstance(message, dict) and "raised" in message:
+        raise PytrtpluginsError(f"check_plugin itself failed:\n{message['raised']}")
+    return message
+
+
+def _end(child: int) -> None:
+    """Let the process say where it is, and end it."""
+    os.kill(child, signal.SIGABRT)
+    deadline = time.monotonic() + 2
+    while time.monotonic() < deadline:
+        if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            return
+        time.sleep(0.01)
+    os.kill(child, signal.SIGKILL)
+
+
+def _place(trace: str) -> str:
+    """The innermost line of Python that faulthandler wrote down."""
+    found = re.search(r'\(most recent call first\):\n\s+File "([^"]*)", line (\d+) in (\S+)', trace)
+    return f" ({found[1]}:{found[2]}, in {found[3]})" if found else ""
+
+
+def _child(work: Callable[[Send], None], writing: int, trace: Any) -> None:
+    code = 1
+    try:
+        _settle(trace)
+
+        def send(message: Any) -> None:
+            data = json.dumps(message).encode() + b"\n"
+            while data:
+                data = data[os.write(writing, data) :]
+
+        try:
+            work(send)
+            code = 0
+        except BaseException:  # nothing may leave this process
+            send({"raised": traceback.format_exc()})
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+    finally:
+        os._exit(code)
+
+
+def _settle(trace: Any) -> None:
+    """What a forked process must not have from its parent, and what it needs."""
+    import resource
+
+    global _inside
+    _inside = True
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG: never longer there than the parent
+    gc.freeze()  # what the parent made is not taken apart here: threads that it would wait for are not here
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    faulthandler.enable(trace)
+    gpu.close("a check runs kernels on NumPy arrays in a process without a GPU")
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    most = _data_bytes() + _MORE_MEMORY
+    resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+    _one_thread()
+
+
+def _data_bytes() -> int:
+    found = re.search(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return int(found[1]) << 10 if found else 0
+
+
+def _one_thread() -> None:
+    """GNU's OpenMP waits forever for its threads in a forked process, unless it is told to use none."""
+    loaded = set(re.findall(r"\S+/lib[gi]?omp[^\s/]*\.so\S*", Path("/proc/self/maps").read_text()))
+    for path in sorted(loaded):
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(path).omp_set_num_threads(1)

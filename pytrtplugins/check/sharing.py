@@ -1,0 +1,131 @@
+"""The rules about what plugins keep: between two runs, and between two threads."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from .. import cuda
+from ..cuda.watch import watching
+from .cases import Case, outputs_of
+from .compare import differences
+from .enqueue import Setting, arrays, defects_only, has_enqueue, run_enqueue
+
+__all__ = ["repeated_runs", "two_threads"]
+
+_ROUNDS = ((1, 1), (1, 2), (3, 1), (2, 3))
+_WAIT_S = 0.5
+_NOT_THE_PLUGINS = tuple(
+    str(Path(file).parent) + os.sep for file in (__file__, cuda.__file__, np.__file__, threading.__file__)
+)
+"""Where threads do not take turns: here they would wait for each other's locks."""
+
+
+@defects_only
+def repeated_runs(case: Case) -> str:
+    """One context gives the same results in its first, second and third run, with other inputs between."""
+    expected = [run_enqueue(case, other=other).outputs for other in (0, 1)]
+    plugin = case.plugin.clone()
+    descs = case.descs()
+    plugin.configure(*descs)
+    size = int(plugin.workspace_size(*descs))
+    plugin.initialize()
+    try:
+        for number, (other, pattern) in enumerate(((0, 0xFF), (1, 0x4B), (0, 0xC3))):
+            with arrays(descs, size, Setting(pattern=pattern)) as (given, outputs, workspace, watch, _):
+                for array, value in zip(given, case.inputs(other), strict=True):
+                    array[...] = value
+                with watching(watch):
+                    plugin.enqueue(given, outputs, workspace, None)
+                found = [np.array(array) for array in outputs]
+            wrong = differences(found, expected[other])
+            if wrong:
+                return f"state kept between runs: run {number + 1} of a context gives something else than a new one: {wrong}"
+    finally:
+        plugin.terminate()
+    return ""
+
+
+def two_threads(case: Case) -> str:
+    """Two clones that run at once, in two threads, give what each gives alone.
+
+    The threads take turns line by line, in several rhythms, so that what they share shows.
+    """
+    works: list[tuple[str, Callable[[int], list[Any]]]] = [
+        ("compute", lambda other: [np.array(array) for array in outputs_of(case.plugin.clone(), case.inputs(other))])
+    ]
+    if has_enqueue(case.plugin):
+        works.append(("enqueue", lambda other: run_enqueue(case, other=other).outputs))
+    for name, work in works:
+        expected = [work(other) for other in (0, 1)]
+        for rhythm in _ROUNDS:
+            found = _Turns(rhythm).run(work)
+            for other in (0, 1):
+                if isinstance(found[other], Exception):
+                    return f"not thread-safe: two threads at once end in {type(found[other]).__name__}: {found[other]}"
+                wrong = differences(found[other], expected[other])
+                if wrong:
+                    return f"not thread-safe: {name} of two clones in two threads at once gives something else: {wrong}"
+    return ""
+
+
+class _Turns:
+    """Two threads of which one runs at a time, for so many lines of Python each; a thread that waits for a lock is passed over."""
+
+    def __init__(self, rhythm: tuple[int, int]) -> None:
+        self._rhythm, self._turn, self._left = rhythm, 0, rhythm[0]
+        self._changed = threading.Condition()
+        self._done = [False, False]
+
+    def run(self, work: Callable[[int], Any]) -> list[Any]:
+        found: list[Any] = [None, None]
+
+        def body(me: int) -> None:
+            sys.settrace(lambda frame, event, argument: self._trace(me, frame, event))
+            try:
+                found[me] = work(me)
+            except Exception as error:  # the rule reports it
+                found[me] = error
+            finally:
+                sys.settrace(None)
+                self._done[me] = True
+                self._pass(1 - me)
+
+        threads = [threading.Thread(target=body, args=(me,), daemon=True) for me in (0, 1)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return found
+
+    def _trace(self, me: int, frame: FrameType, event: str) -> Any:
+        if frame.f_code.co_filename.startswith(_NOT_THE_PLUGINS):
+            return None
+        if event == "line":
+            self._wait(me)
+        return lambda frame, event, argument: self._trace(me, frame, event)
+
+    def _wait(self, me: int) -> None:
+        """Go on only where it is this thread's turn; take the turn where the other does not move."""
+        with self._changed:
+            if (
+                self._turn != me
+                and not self._done[1 - me]
+                and not self._changed.wait_for(lambda: self._turn == me, _WAIT_S)
+            ):
+                self._turn, self._left = me, self._rhythm[me]
+            self._left -= 1
+            if self._left <= 0 and not self._done[1 - me]:
+                self._pass(1 - me)
+
+    def _pass(self, other: int) -> None:
+        with self._changed:
+            self._turn, self._left = other, self._rhythm[other]
+            self._changed.notify_all()

@@ -1,0 +1,241 @@
+"""Runs rules on cases, in a process of its own where the platform has one: whatever happens there becomes an entry."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..errors import MissingExtraError, UnavailableError
+from ..plugin import Plugin
+from . import isolate
+from .cases import Case, outputs_of, shrink
+from .report import Entry
+
+__all__ = ["Rule", "Step", "Steps"]
+
+Rule = Callable[[Case], str]
+_SHORT_S = 2.0
+_HANGS, _SILENT_HANGS = 10, 1
+
+
+@dataclass(frozen=True)
+class Step:
+    """One rule, and what to try it on.
+
+    Attributes:
+        name: Of the entry.
+        rule: Gives what is wrong, or an empty text.
+        cases: What to try it on, smallest first.
+        needs: Names of entries without which it says nothing new.
+        most: How many smaller cases to try where it fails.
+        apart: Whether it runs in a process of its own.
+        skip: Why it is not tried.
+    """
+
+    name: str
+    rule: Rule
+    cases: Sequence[Case]
+    needs: tuple[str, ...] = ()
+    most: int = 80
+    apart: bool = True
+    skip: str = ""
+
+
+class Steps:
+    """Takes steps one after the other.
+
+    Args:
+        base: The plugin that is checked.
+        time_limit: Seconds for one rule on one case.
+    """
+
+    def __init__(self, base: Plugin, time_limit: float) -> None:
+        self.base, self.time_limit = base, time_limit
+        self.entries: dict[str, Entry] = {}
+        self._apart = not isolate.reason()
+
+    def find(self, search: Callable[[Callable[[Case], None]], tuple[list[Case], str]]) -> tuple[list[Case], str]:
+        """Let ``search`` find cases; what its function for trying a case does not survive becomes the entry ``compute``.
+
+        Args:
+            search: Gets a function that runs `compute` on a case, and gives the cases with a remark.
+        """
+        if not self._apart:
+            return search(_compute)
+        found: list[Any] = []
+        tried: list[Any] = []
+
+        def work(send: isolate.Send) -> None:
+            def accepts(case: Case) -> None:
+                send(["try", case.as_json(self.base)])
+                with isolate.limited(self.time_limit):
+                    _compute(case)
+
+            try:
+                cases, remark = search(accepts)
+            except isolate.TimeUpError as error:
+                send(["hang", str(error)])
+            else:
+                send(["found", [case.as_json(self.base) for case in cases], remark])
+
+        def receive(message: Any) -> None:
+            tried[:] = message[1:] if message[0] == "try" else tried
+            found[:] = message if message[0] != "try" else found
+
+        end = isolate.run(work, receive, self._silence(self.time_limit))
+        if found and found[0] == "found":
+            return self._decoded(found[1]), found[2]
+        step = Step("compute", _survives, [Case.from_json(tried[0], self.base)])
+        self.entries["compute"] = self._ended(step, 0, step.cases[0], end or found[1])
+        return [], ""
+
+    def take(self, steps: Iterable[Step]) -> None:
+        """Run the steps; each adds an entry."""
+        left = list(steps)
+        while left:
+            apart = [*itertools.takewhile(lambda step: step.apart and self._apart, left)]
+            if apart:
+                self._take_apart(apart)
+                left = [step for step in left if step.name not in self.entries]
+            else:
+                step = left.pop(0)
+                self.entries[step.name] = self._entry(step, lambda number, case: None)
+
+    def _take_apart(self, steps: Sequence[Step]) -> None:
+        """Run steps in a process of its own until it ends; the step that ended it gets its entry too."""
+        now: list[Any] = [0, 0, None]
+
+        def work(send: isolate.Send) -> None:
+            for number, step in enumerate(steps):
+
+                def trying(case_number: int, case: Case, number: int = number) -> None:
+                    send(["try", number, case_number, case.as_json(self.base)])
+
+                self.entries[step.name] = self._entry(step, trying)
+                send(["entry", asdict(self.entries[step.name])])
+
+        def receive(message: Any) -> None:
+            if message[0] == "try":
+                now[:] = message[1:]
+            else:
+                entry = Entry(**message[1])
+                self.entries[entry.name] = entry
+
+        end = isolate.run(work, receive, self._silence(self.time_limit))
+        if end:
+            number, case_number, case = now
+            step = steps[number]
+            self.entries[step.name] = self._ended(step, case_number, Case.from_json(case, self.base), end)
+
+    def _entry(self, step: Step, trying: Callable[[int, Case], None]) -> Entry:
+        if step.skip:
+            return Entry(step.name, True, step.skip, skipped=True)
+        broken = [need for need in step.needs if need in self.entries and not self.entries[need].ok]
+        if broken:
+            return Entry(step.name, True, f"needs {broken[0]!r}, which failed", skipped=True)
+        try:
+            for number, case in enumerate(step.cases):
+                trying(number, case)
+                detail = self._attempt(step.rule, case, self.time_limit)
+                if not detail:
+                    continue
+                limit, most = self._limits(step, detail)
+
+                def first_failing(cases: list[Case], number: int = number, limit: float = limit) -> Any:
+                    for candidate in cases:
+                        trying(number, candidate)
+                        if found := self._accepted(step.rule, candidate, limit):
+                            return candidate, found
+                    return None
+
+                smallest, detail = shrink(case, detail, first_failing, most)
+                return _failed(step, number, smallest, detail)
+        except (MissingExtraError, UnavailableError) as error:
+            return Entry(step.name, True, str(error), skipped=True)
+        return Entry(step.name, True, "", _tried(step.cases))
+
+    def _ended(self, step: Step, number: int, case: Case, detail: str) -> Entry:
+        """The entry of a step whose process ended or hung: the smallest case is looked for in new processes."""
+        limit, most = self._limits(step, detail)
+
+        def first_failing(cases: list[Case]) -> tuple[Case, str] | None:
+            now: list[Any] = [0, ""]
+
+            def work(send: isolate.Send) -> None:
+                for index, candidate in enumerate(cases):
+                    send([index, ""])
+                    if found := self._accepted(step.rule, candidate, limit):
+                        send([index, found])
+                        return
+
+            def receive(message: Any) -> None:
+                now[:] = message
+
+            end = isolate.run(work, receive, self._silence(limit))
+            return (cases[now[0]], now[1] or end) if now[1] or end else None
+
+        return _failed(step, number, *shrink(case, detail, first_failing, most))
+
+    def _limits(self, step: Step, detail: str) -> tuple[float, int]:
+        """Seconds for a smaller case, and how many to try: few where each may take all of its time."""
+        if not detail.startswith("hang"):
+            return self.time_limit, step.most
+        return min(self.time_limit, _SHORT_S), min(step.most, _HANGS if "still running" in detail else _SILENT_HANGS)
+
+    def _attempt(self, rule: Rule, case: Case, limit: float) -> str:
+        try:
+            with isolate.limited(limit):
+                return rule(case)
+        except (MissingExtraError, UnavailableError):
+            raise
+        except isolate.TimeUpError as error:
+            return str(error)
+        except Exception as error:  # a user's code may raise anything; the report shows it
+            return str(error) if "defect" in getattr(error, "facts", {}) else f"{type(error).__name__}: {error}"
+
+    def _accepted(self, rule: Rule, case: Case, limit: float) -> str:
+        """What is wrong at a case made smaller; empty where the plugin does not take its dims."""
+        try:
+            with isolate.limited(limit):
+                case.plugin.all_output_dims(case.dims)
+                _compute(case)
+        except isolate.TimeUpError as error:
+            return str(error)
+        except Exception:
+            return ""
+        return self._attempt(rule, case, limit)
+
+    def _decoded(self, cases: Iterable[Any]) -> list[Case]:
+        known: dict[str | None, Plugin] = {}
+        decoded = []
+        for data in cases:
+            case = Case.from_json(data, self.base)
+            plugin = known.setdefault(data[0], case.plugin)
+            decoded.append(Case(plugin, case.dims, case.dtypes, case.seed))
+        return decoded
+
+    def _silence(self, limit: float) -> float:
+        return limit + 3
+
+
+def _compute(case: Case) -> None:
+    outputs_of(case.plugin, case.inputs())
+
+
+def _survives(case: Case) -> str:
+    """The rule that `find` breaks: what compute raises is a refusal, and what ends the process is not."""
+    _compute(case)
+    return ""
+
+
+def _failed(step: Step, number: int, case: Case, detail: str) -> Entry:
+    return Entry(step.name, False, f"{case}: {detail}", f"{number + 1} of {len(step.cases)} cases")
+
+
+def _tried(cases: Sequence[Case]) -> str:
+    plugins = len({repr(case.plugin) for case in cases})
+    shapes = list(dict.fromkeys(" ".join("x".join(map(str, one)) for one in case.dims) for case in cases))
+    shown = ", ".join(shapes[:3]) + (", ..." if len(shapes) > 3 else "")
+    return f"{len(cases)} cases, {plugins} field value(s): {shown}"
