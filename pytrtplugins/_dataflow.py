@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["bodies", "constants", "downstream", "in_order", "reads", "rename_reads", "walk", "without_dead"]
+__all__ = ["bodies", "captured", "constants", "downstream", "in_order", "reads", "rename_reads", "walk", "without_dead"]
 
 
 def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
@@ -29,7 +30,15 @@ def walk(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
 
 def reads(node: onnx.NodeProto) -> set[str]:
     """The tensors that a node needs: its inputs, and what the graphs inside it take from around them."""
-    return {name for name in node.input if name}.union(*map(_captured, bodies(node)))
+    return {name for name in node.input if name}.union(*map(captured, bodies(node)))
+
+
+def captured(body: onnx.GraphProto) -> set[str]:
+    """The tensors that a body takes from around it."""
+    read = {info.name for info in body.output}.union(*map(reads, body.node))
+    made = {item.name for item in (*body.input, *body.initializer)}
+    made.update(tensor.values.name for tensor in body.sparse_initializer)
+    return read.difference(made, *(node.output for node in body.node))
 
 
 def constants(graph: onnx.GraphProto) -> set[str]:
@@ -45,7 +54,7 @@ def rename_reads(node: onnx.NodeProto, old: str, new: str) -> None:
     """Let a node, and the graphs inside it, read another tensor."""
     node.input[:] = [new if name == old else name for name in node.input]
     for body in bodies(node):
-        if old in _captured(body):
+        if old in captured(body):
             for inner in body.node:
                 rename_reads(inner, old, new)
             for info in body.output:
@@ -54,21 +63,25 @@ def rename_reads(node: onnx.NodeProto, old: str, new: str) -> None:
 
 def in_order(nodes: Sequence[onnx.NodeProto]) -> tuple[list[onnx.NodeProto], list[onnx.NodeProto]]:
     """The nodes, each behind those whose outputs it reads, else as they were; and those that wait for each other."""
-    missing = {name for node in nodes for name in node.output}
-    done: list[onnx.NodeProto] = []
-    waiting = list(nodes)
-    while waiting:
-        later = []
-        for node in waiting:
-            if missing.isdisjoint(reads(node)):
-                done.append(node)
-                missing.difference_update(node.output)
-            else:
-                later.append(node)
-        if len(later) == len(waiting):
-            break
-        waiting = later
-    return done, waiting
+    producers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
+    waits = [{producers[name] for name in reads(node) if name in producers} for node in nodes]
+    readers: list[list[int]] = [[] for _ in nodes]
+    for index, found in enumerate(waits):
+        for producer in found:
+            readers[producer].append(index)
+    ready = [index for index, found in enumerate(waits) if not found]
+    done: list[int] = []
+    while ready:
+        index = heapq.heappop(ready)
+        done.append(index)
+        for reader in readers[index]:
+            waits[reader].discard(index)
+            if not waits[reader]:
+                heapq.heappush(ready, reader)
+    if len(done) == len(nodes):
+        return [nodes[index] for index in done], []
+    finished = set(done)
+    return [nodes[index] for index in done], [node for index, node in enumerate(nodes) if index not in finished]
 
 
 def downstream(nodes: Iterable[onnx.NodeProto], names: Iterable[str]) -> set[str]:
@@ -92,9 +105,3 @@ def without_dead(
             return kept
         loose.update(*map(reads, dead))
         kept = [node for node in kept if not any(node is item for item in dead)]
-
-
-def _captured(body: onnx.GraphProto) -> set[str]:
-    read = {info.name for info in body.output}.union(*map(reads, body.node))
-    made = {item.name for item in (*body.input, *body.initializer)}
-    return read.difference(made, *(node.output for node in body.node))

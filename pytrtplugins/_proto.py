@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._dataflow import walk
 from ._optional import require
+from ._validation.tensors import LARGEST_SMALL
 from .errors import ModelError
 from .onnx_node import is_plugin_node
 from .tensor import Dim, Dims, DType, SymbolicDim
@@ -31,7 +32,6 @@ NAMELESS_DIMS = frozenset({"?", "*", "-1", "None", "none", "unk", "unknown"})
 """Names of free dims that say nothing: two dims of such a name need not be equal."""
 
 _ONNX_NAMES = {"float": "float32", "double": "float64"}  # element types that ONNX calls otherwise than NumPy
-_LARGEST_KEPT = 64  # elements; shape inference reads the values of shapes and axes, never of weights
 _Message = TypeVar("_Message")
 
 
@@ -65,7 +65,7 @@ def without_data(model: onnx.ModelProto) -> onnx.ModelProto:
     light.functions.extend(item for item in model.functions if (item.domain, item.name) not in plugins)
     names = {info.name for info in graph.input}
     for tensor in graph.initializer:
-        if math.prod(tensor.dims) <= _LARGEST_KEPT:
+        if math.prod(tensor.dims) <= LARGEST_SMALL:
             light.graph.initializer.append(tensor)
         elif tensor.name not in names:
             light.graph.input.append(weight_info(tensor))
@@ -78,7 +78,7 @@ def with_data(light: onnx.ModelProto, model: onnx.ModelProto) -> onnx.ModelProto
     weights = [
         tensor
         for tensor in model.graph.initializer
-        if tensor.name not in kept and math.prod(tensor.dims) > _LARGEST_KEPT
+        if tensor.name not in kept and math.prod(tensor.dims) > LARGEST_SMALL
     ]
     names = {tensor.name for tensor in weights} - {info.name for info in model.graph.input}
     inputs = [copy_of(info) for info in light.graph.input if info.name not in names]

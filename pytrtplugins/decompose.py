@@ -12,6 +12,7 @@ import numpy as np
 from ._dataflow import bodies, walk
 from ._optional import require
 from ._proto import copy_of, has_shape, info_dims, weight_info, without_data
+from ._validation import check_sizes, infer, validated
 from .errors import DimsError, ModelError
 from .onnx_node import from_node, is_plugin_node
 from .tensor import Dims, DType, is_concrete
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from .plugin import Plugin
 
-__all__ = ["OpBuilder", "Value", "add_functions", "infer_shapes", "inline_plugins"]
+__all__ = ["OpBuilder", "Value", "add_functions", "check_claims", "infer_shapes", "inline_plugins"]
 
 _FEATURE = "working on ONNX models"
 _log = logging.getLogger(__name__)
@@ -104,21 +105,8 @@ def infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
         DimsError: a plugin refuses the dims of its inputs.
         RegistryError: a plugin is not registered.
     """
-    light = without_data(model)
-    done: set[int] = set()
-    while True:
-        light = _infer(light)
-        known = _infos(light.graph)
-        ready = {
-            index: scope
-            for index, scope in enumerate(_plugin_nodes(light.graph, known))
-            if index not in done and all(has_shape(scope[2], name) for name in scope[1].input if name)
-        }
-        if not ready:
-            break
-        for graph, node, infos in ready.values():
-            _set_plugin_outputs(graph, node, infos)
-        done.update(ready)
+    model = validated(model, large=False)
+    light, known = _inferred(model)
     full = copy_of(model)
     del full.graph.value_info[:]
     outputs = {info.name for info in full.graph.output}
@@ -131,6 +119,24 @@ def infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
         del body.value_info[:]
         body.value_info.extend(seen.value_info)
     return full
+
+
+def check_claims(model: onnx.ModelProto, outline: str | None = None) -> onnx.ModelProto:
+    """Require a model of sound structure whose tensors are none that no memory can hold; see `pytrtplugins._validation`.
+
+    Args:
+        model: The model; it is not changed.
+        outline: Location that stands in the place of weights which were left out on purpose.
+
+    Returns:
+        The model; sorted, where its nodes were not in order.
+
+    Raises:
+        ModelError, DimsError, RegistryError: as `infer_shapes`.
+    """
+    model = validated(model, outline=outline)
+    _inferred(model)
+    return model
 
 
 def inline_plugins(model: onnx.ModelProto, only: Iterable[str] | None = None) -> onnx.ModelProto:
@@ -252,6 +258,8 @@ def _decomposed(
 def _set_plugin_outputs(graph: onnx.GraphProto, node: onnx.NodeProto, known: Mapping[str, onnx.ValueInfoProto]) -> None:
     onnx = require("onnx", extra="onnx", feature=_FEATURE)
     plugin = from_node(node)
+    if "" in node.input:
+        raise ModelError(f"node {node.name or node.op_type!r}: a plugin's inputs cannot be left out", node=node.name)
     try:
         dims = plugin.all_output_dims([info_dims(known[name]) for name in node.input])
     except DimsError as error:
@@ -284,12 +292,29 @@ def _check_agreement(where: str, name: str, found: Dims, declared: Dims) -> None
         )
 
 
-def _infer(model: onnx.ModelProto) -> onnx.ModelProto:
-    inference = require("onnx.shape_inference", extra="onnx", feature=_FEATURE)
-    try:
-        return inference.infer_shapes(model, strict_mode=False, data_prop=True)  # type: ignore[no-any-return]
-    except Exception as error:  # the C++ side raises types of its own
-        raise ModelError(f"shapes cannot be inferred: {error}") from error
+def _inferred(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, onnx.ValueInfoProto]]:
+    """A model without its large weights and with shapes, and name → description of the tensors of its main graph."""
+    light = without_data(model)
+    done: set[int] = set()
+    while True:
+        light = infer(light)
+        known = _infos(light.graph)
+        ready = {
+            index: scope
+            for index, scope in enumerate(_plugin_nodes(light.graph, known))
+            if index not in done and all(has_shape(scope[2], name) for name in scope[1].input if name)
+        }
+        if not ready:
+            break
+        for graph, node, infos in ready.values():
+            _set_plugin_outputs(graph, node, infos)
+        done.update(ready)
+    check_sizes(model, known, infer)
+    if light.functions:
+        written_out = require("onnx.inliner", extra="onnx", feature=_FEATURE).inline_local_functions(light)
+        inner = infer(written_out)
+        check_sizes(inner, _infos(inner.graph), infer)
+    return light, known
 
 
 def _infos(graph: onnx.GraphProto) -> dict[str, onnx.ValueInfoProto]:

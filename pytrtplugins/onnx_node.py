@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._optional import require
+from ._validation import check_tensor
 from .errors import FieldError, ModelError
 from .registry import lookup, registered
 
@@ -83,13 +84,14 @@ def node_attributes(node: onnx.NodeProto) -> dict[str, Any]:
     """A node's attributes as Python values: ints, floats, text, lists, NumPy arrays.
 
     Raises:
-        ModelError: text is not UTF-8.
+        ModelError: text is not UTF-8; or a tensor does not hold what it claims, or lies in another file.
     """
     onnx = require("onnx", extra="onnx", feature="reading ONNX nodes")
     values = {}
     for attribute in node.attribute:
         value = onnx.helper.get_attribute_value(attribute)
         if isinstance(value, onnx.TensorProto):
+            check_tensor(value, f"node {node.name or node.op_type!r}: attribute {attribute.name!r}")
             value = onnx.numpy_helper.to_array(value)
         elif isinstance(value, bytes):
             value = _text(value, node)

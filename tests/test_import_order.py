@@ -24,7 +24,7 @@ LAYERS = [
         "tensor",
     ],
     ["fields", "cuda"],
-    ["plugin", "registry", "onnx_node", "_dataflow", "_proto", "decompose", "native", "_native_build"],
+    ["plugin", "registry", "onnx_node", "_dataflow", "_proto", "_validation", "decompose", "native", "_native_build"],
     ["graph"],
     ["layers", "calibration", "vision"],
     ["passes"],

@@ -10,7 +10,7 @@ import traceback
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,6 @@ import numpy.typing as npt
 from darknet2caffe import read_network, to_onnx
 
 from .._array_files import MOST_BYTES, read_npy
-from .._optional import require
 from .._text_formats import parse_json
 from ..calibration import (
     CalibrationTable,
@@ -30,6 +29,7 @@ from ..calibration import (
 )
 from ..engines import Engine, build, load_engine
 from ..errors import FormatError, ModelError, PytrtpluginsError, RegistryError, UsageError
+from ..graph import read_onnx
 from ..plugin import Plugin
 
 if TYPE_CHECKING:
@@ -98,16 +98,12 @@ def open_model(path: Path, weights: Path | None = None) -> onnx.ModelProto:
         return to_onnx(read_network(path, weights or path.with_suffix(".weights")))
     if weights is not None:
         raise UsageError(f"--weights belong to a .cfg; {path} brings its own.")
-    library = require("onnx", extra="onnx", feature="reading ONNX files")
-    try:
-        model = library.load(path)
-    except Exception as error:  # protobuf's own exceptions, and whatever damaged external data cause
-        raise ModelError(f"{path}: not an ONNX model ({type(error).__name__}: {error}).", path=path) from error
+    model, _ = read_onnx(path)
     if not model.graph.output:
         raise ModelError(
             f"{path}: not an ONNX model, or one without outputs ({path.stat().st_size:,} bytes).", path=path
         )
-    return cast("onnx.ModelProto", model)
+    return model
 
 
 def open_engine(

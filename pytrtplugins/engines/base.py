@@ -12,6 +12,7 @@ from .. import __version__
 from .._files import sha256_hex
 from .._proto import info_dims, info_dtype
 from .._uncopied import Uncopied
+from ..decompose import check_claims
 from ..errors import EngineError, PrecisionError, UsageError
 from ..tensor import Array, TensorDesc
 from .container import EngineFile, write_engine_file
@@ -89,6 +90,7 @@ class Engine(Uncopied, ABC):
         nests: Whether a plugin of a running network may run the same engine through another context.
         survives_fork: Whether a child process may use what its parent built before it forked.
         quick: Settings with which an engine of this kind is built fast, and runs slowly.
+        outline_location: Location that an engine's own outlines give in the place of weights that they leave out; None: it has none.
         choices: What was decided while building, and why, by what it is about.
         options: How it was built.
         inputs: Name, dims and dtype of each input; dims are symbolic where they are free.
@@ -102,13 +104,14 @@ class Engine(Uncopied, ABC):
     Raises:
         PrecisionError: the engine does not have the precision.
         BuildError: it cannot run the model.
-        ModelError: an input or output is no tensor of numbers.
+        ModelError: the model is broken, or claims more than memory can hold; or an input or output is no tensor of numbers.
     """
 
     name: ClassVar[str]
     precisions: ClassVar[tuple[str, ...]] = ("fp32",)
     settings: ClassVar[tuple[str, ...]] = ()
     quick: ClassVar[Mapping[str, Any]] = {}
+    outline_location: ClassVar[str | None] = None
     nests: ClassVar[bool] = True
     survives_fork: ClassVar[bool] = True
     instead: ClassVar[str] = (
@@ -118,6 +121,7 @@ class Engine(Uncopied, ABC):
     def __init__(self, model: onnx.ModelProto, options: BuildOptions) -> None:
         self.check_precision(options.precision)
         self.check_settings(options.settings)
+        model = check_claims(model, self.outline_location)
         self._model, self.options, self._forks = model, options, forks()
         self.choices: dict[str, str] = {}
         initializers = {tensor.name for tensor in model.graph.initializer}

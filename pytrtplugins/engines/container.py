@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from .._files import open_regular, sha256_hex, write_atomic
 from .._optional import require
 from .._text_formats import parse_json, shorten
-from ..errors import EngineFileError
+from .._validation import validated
+from ..errors import EngineFileError, ModelError
 
 if TYPE_CHECKING:
     import onnx
@@ -71,9 +72,13 @@ class EngineFile:
         proto = require("onnx", extra="onnx", feature="loading an engine").ModelProto
         data = self._read(_MODEL)
         try:
-            return cast("onnx.ModelProto", proto.FromString(data))
+            model = cast("onnx.ModelProto", proto.FromString(data))
         except Exception as error:  # protobuf's own
             raise _error(self.path, f"{_MODEL} is no ONNX model ({error})") from error
+        try:
+            return validated(model)
+        except ModelError as error:
+            raise _error(self.path, f"{_MODEL}: {str(error).partition(chr(10))[0]}") from error
 
     def payload(self) -> bytes:
         """What the engine's library had made of the model; empty where there is none.

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 from .._files import atomic_path
 from .._optional import require
 from .._proto import copy_fields
+from .._validation import load_external_data, validated
+from .._validation.limits import MOST_FILE_BYTES
 from ..errors import ModelError
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["has_external_data", "read_onnx", "write_onnx"]
+__all__ = ["read_onnx", "write_onnx"]
 
 _MOST_BYTES = 2**31 - 2**24  # protobuf's limit, less what is no weight
 _LEAST_EXTERNAL = 1024  # smaller tensors stay inside: they are shapes and scalars, which readers want at hand
@@ -30,11 +32,18 @@ def read_onnx(path: str | Path) -> tuple[onnx.ModelProto, bool]:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ModelError: it is no ONNX model, or its external data cannot be read.
+        ModelError: it is no ONNX model, it is broken (see `pytrtplugins._validation`), or its external data cannot be read.
     """
     onnx, path = require("onnx", extra="onnx", feature=_FEATURE), Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file; expected an ONNX model")
+    size = path.stat().st_size
+    if size > MOST_FILE_BYTES:
+        raise ModelError(
+            f"{path}: {size:,} bytes; an ONNX file has at most {MOST_FILE_BYTES:,}, since protobuf reads no more.\n"
+            "Do: export the model with its weights beside it (external data)",
+            path=path,
+        )
     try:
         model = onnx.load(path, load_external_data=False)
     except Exception as error:  # protobuf raises types of its own
@@ -43,17 +52,8 @@ def read_onnx(path: str | Path) -> tuple[onnx.ModelProto, bool]:
         ) from error
     if not model.graph.node:
         raise ModelError(f"{path}: the model has no nodes.\nDo: darknet2caffe CFG WEIGHTS -o {path}", path=path)
-    external = has_external_data(model)
-    if external:
-        try:
-            onnx.load_external_data_for_model(model, str(path.parent))
-        except Exception as error:  # files that are missing, short or outside of the folder: types of several kinds
-            raise ModelError(
-                f"{path}: its weights lie in other files, which cannot be read: {error}.\n"
-                "Do: put them beside it, under the names that they had when the model was written.",
-                path=path,
-            ) from error
-    return model, external
+    external = load_external_data(model, path)
+    return validated(model, path=path), external
 
 
 def write_onnx(model: onnx.ModelProto, path: str | Path, *, external_data: bool) -> tuple[Path, ...]:
@@ -78,12 +78,6 @@ def write_onnx(model: onnx.ModelProto, path: str | Path, *, external_data: bool)
         written_model, written_data = (stack.enter_context(atomic_path(target)) for target in (path, data))
         onnx.save(_outsourced(model, written_data, data.name), written_model)
     return path, data
-
-
-def has_external_data(model: onnx.ModelProto) -> bool:
-    """Whether some of the model's data lie in other files."""
-    helper = require("onnx.external_data_helper", extra="onnx", feature=_FEATURE)
-    return any(helper.uses_external_data(tensor) for tensor in helper._get_all_tensors(model))
 
 
 def _outsourced(model: onnx.ModelProto, path: Path, location: str) -> onnx.ModelProto:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from .._dataflow import constants, in_order, reads, rename_reads, walk, without_dead
 from .._proto import copy_of, info_dims
+from .._validation import validated
 from ..errors import ModelError
 from ..onnx_node import as_node
 from ..plugin import Plugin
 from ..tensor import Dims
-from ._files import has_external_data, read_onnx, write_onnx
+from ._files import read_onnx, write_onnx
 from ._fit import check_functions, check_tensor, chosen_outputs, count_outputs, find_node, node_name, node_type
 from ._shapes import changed, dims_text, import_domain, inferred, known_infos, store
 
@@ -51,7 +52,7 @@ def load_onnx(model: str | Path | onnx.ModelProto) -> Graph:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ModelError: it is no ONNX model, its weights cannot be read, or its shapes contradict each other.
+        ModelError: it is no ONNX model, it is broken, its weights cannot be read, or its shapes contradict each other.
         DimsError: a plugin in it refuses the dims of its inputs.
     """
     if isinstance(model, (str, Path)):
@@ -81,11 +82,7 @@ class Graph:
     """
 
     def __init__(self, model: onnx.ModelProto, *, external_data: bool = False) -> None:
-        if has_external_data(model):
-            raise ModelError(
-                "the model's weights lie in files that it does not know the folder of.\nDo: load_onnx(path)"
-            )
-        self._model = copy_of(model)
+        self._model = copy_of(validated(model))
         self._external_data = external_data
         store(self._model, known_infos(inferred(self._model)))
 

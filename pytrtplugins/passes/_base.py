@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from .._optional import require
+from .._validation import validated
 from ..errors import ModelError
+from ..graph import read_onnx
 
 if TYPE_CHECKING:
     import onnx
@@ -77,14 +79,18 @@ def to_ir(model: str | Path | onnx.ModelProto) -> ir.Model:
         model: Path or model; passes do not change what was given here, but the result.
 
     Raises:
-        ModelError: the file is missing or holds no ONNX model.
+        ModelError: the file is missing or holds no ONNX model, or the model is broken; see `pytrtplugins._validation`.
     """
     onnx_ir = require("onnx_ir", extra="onnx", feature="passes")
     try:
-        ir_model: ir.Model = onnx_ir.load(model) if isinstance(model, (str, Path)) else onnx_ir.from_proto(model)
-    except Exception as error:  # protobuf and onnx-ir raise types of their own
+        proto = read_onnx(model)[0] if isinstance(model, (str, Path)) else validated(model)
+    except FileNotFoundError as error:
+        raise ModelError(str(error)) from error
+    try:
+        ir_model: ir.Model = onnx_ir.from_proto(proto)
+    except Exception as error:  # onnx-ir raises types of its own
         raise ModelError(
-            f"{model if isinstance(model, (str, Path)) else 'model'}: not an ONNX model ({error})."
+            f"{model if isinstance(model, (str, Path)) else 'model'}: not a model that passes can work on ({error})."
         ) from error
     return ir_model
 

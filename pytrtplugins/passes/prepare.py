@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .._validation import validated
 from ..decompose import infer_shapes
 from ..graph import Graph, read_onnx
 from ._base import to_ir, to_proto
@@ -22,12 +23,12 @@ def load_model(model: str | Path | onnx.ModelProto | Graph) -> onnx.ModelProto:
     """Read an ONNX file, or take a model as it is.
 
     Raises:
-        ModelError: the file is no ONNX model.
+        ModelError: the file is no ONNX model, or the model is broken; see `pytrtplugins._validation`.
         FileNotFoundError: there is no such file.
     """
     if isinstance(model, (str, Path)):
         return read_onnx(model)[0]
-    return model.model if isinstance(model, Graph) else model
+    return validated(model.model if isinstance(model, Graph) else model)
 
 
 def prepare(model: str | Path | onnx.ModelProto | Graph) -> onnx.ModelProto:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ..._files import sha256_hex
 from ..._optional import require
+from ..._validation import validated
 from ...errors import MissingExtraError, UnavailableError, UsageError
 from ...tensor import DType, SymbolicDim
 from ..base import Availability, BuildOptions, Engine
@@ -30,7 +31,7 @@ from .saved import SavedPlan
 from .select_conv import ConvSelector, LayerKernel
 from .tactics import TacticCache
 from .timer import Timer
-from .weights import outline, take_weights
+from .weights import OUTLINE_LOCATION, outline, take_weights
 
 if TYPE_CHECKING:
     import onnx
@@ -67,6 +68,7 @@ class CudnnEngine(Engine):
     settings: ClassVar[tuple[str, ...]] = ("without", "batch", "float")
     quick: ClassVar[Mapping[str, Any]] = {"without": ("tactics", "graph", "own-kernels", "cudnn-kernels")}
     survives_fork: ClassVar[bool] = False
+    outline_location: ClassVar[str | None] = OUTLINE_LOCATION
 
     def __init__(
         self,
@@ -85,7 +87,8 @@ class CudnnEngine(Engine):
             self._graph = self.lowered
             self._weights = take_weights(self._graph)
         else:
-            self._graph = require("onnx", extra="onnx").ModelProto.FromString(plan.graph)
+            graph = require("onnx", extra="onnx").ModelProto.FromString(plan.graph)
+            self._graph = validated(graph, outline=OUTLINE_LOCATION)
         self.capturing = threading.Lock()
         with self.device.xp.cuda.Device(self.device.number):
             self.selector = self._selector(plan)

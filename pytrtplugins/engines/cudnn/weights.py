@@ -13,9 +13,9 @@ from .fuse import DOMAIN
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["outline", "read_constants", "take_weights"]
+__all__ = ["OUTLINE_LOCATION", "outline", "read_constants", "take_weights"]
 
-_PLACE = "model.onnx"
+OUTLINE_LOCATION = "model.onnx"
 """Where the weights that were taken are, as ONNX says it; nobody looks there through ONNX."""
 _LARGE = 1024
 """Bytes of a weight that an outline leaves out."""
@@ -76,7 +76,7 @@ def read_constants(model: onnx.ModelProto) -> dict[str, npt.NDArray[Any]]:
 def _emptied(tensor: onnx.TensorProto) -> onnx.TensorProto:
     left = type(tensor)(name=tensor.name, dims=tensor.dims, data_type=tensor.data_type)
     left.data_location = left.EXTERNAL
-    left.external_data.add(key="location", value=_PLACE)
+    left.external_data.add(key="location", value=OUTLINE_LOCATION)
     return left
 
 
