@@ -8,7 +8,9 @@ from .equalization import CrossLayerEqualization
 from .float_pads import FloatPads
 from .fold import FoldBatchNorm
 from .half import to_half
+from .int8_forms import Int8Forms
 from .normalize import normalize
+from .placement import Placement
 from .precisions import LayerPrecision, Precisions, layer_names
 from .prepare import load_model, prepare
 from .quantize import Quantize, quantize, quantized_tensors
@@ -23,9 +25,11 @@ __all__ = [
     "Eliminate",
     "FloatPads",
     "FoldBatchNorm",
+    "Int8Forms",
     "LayerPrecision",
     "Pass",
     "PassResult",
+    "Placement",
     "Precisions",
     "Quantize",
     "UnsignedActivations",

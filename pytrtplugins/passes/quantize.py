@@ -16,7 +16,9 @@ from .._optional import require
 from ..calibration.table import CalibrationTable
 from ..errors import UsageError
 from ._base import Pass, PassResult, to_ir, to_proto
-from ._quantize_plan import QuantizePlan, constant, input_of, make_plan, weight_axis
+from ._quantize_plan import QuantizePlan, input_of, make_plan, weight_axis
+from .int8_forms import Int8Forms
+from .placement import Placement, constant
 
 if TYPE_CHECKING:
     import onnx
@@ -37,7 +39,7 @@ def quantize(
     exclude: Collection[str] = (),
     float_first: bool = False,
     float_last: bool = True,
-    around_activations: bool = False,
+    placement: Placement | None = None,
     weight_levels: int = _LEVELS,
     per_tensor: Collection[str] = (),
 ) -> onnx.ModelProto:
@@ -49,7 +51,7 @@ def quantize(
         exclude: Names of nodes that stay in float.
         float_first: Keep the first layers in float.
         float_last: Keep the last layers, before the heads, in float.
-        around_activations: Quantize between a layer and its activation function too; see `Quantize`, 1.
+        placement: What the engine's int8 kernels take and give; None: the form of TensorRT.
         weight_levels: Largest int8 weight, 2..127. Give 64 for CPUs without VNNI; see `Quantize`, 2.
         per_tensor: Names of layers whose weights have one scale for all output channels.
 
@@ -67,7 +69,7 @@ def quantize(
         exclude=exclude,
         float_first=float_first,
         float_last=float_last,
-        around_activations=around_activations,
+        placement=placement,
         weight_levels=weight_levels,
         per_tensor=per_tensor,
     )
@@ -80,16 +82,19 @@ def quantized_tensors(
     exclude: Collection[str] = (),
     float_first: bool = False,
     float_last: bool = True,
-    around_activations: bool = False,
+    placement: Placement | None = None,
 ) -> tuple[str, ...]:
     """Names of the tensors whose scales `quantize` takes from the table, with the same options."""
+    ir_model = to_ir(model)
+    if placement is not None and placement.rewritten:
+        Int8Forms()(ir_model)
     plan = make_plan(
-        to_ir(model),
+        ir_model,
         None,
         exclude=exclude,
         float_first=float_first,
         float_last=float_last,
-        around_activations=around_activations,
+        placement=placement,
     )
     return plan.required
 
@@ -113,9 +118,10 @@ class Quantize(Pass):
     """Write a calibration table into a model as Q/DQ nodes, in the form that TensorRT, OpenVINO and onnxruntime share.
 
     1. Activations: int8, zero point 0, one scale a tensor, from the table. A tensor is quantized once, behind the
-       activation function (Conv → LeakyRelu → Q → DQ), and every layer that computes in int8 reads that DQ. With
-       ``around_activations`` also before it (Conv → Q → DQ → LeakyRelu → Q → DQ): onnxruntime needs that form to run
-       LeakyRelu in int8; elsewhere it costs accuracy (1.5 dB on YOLOv2) and brings nothing.
+       activation function (Conv → LeakyRelu → Q → DQ), and every layer that computes in int8 reads that DQ. A
+       `Placement` says what else an engine needs: onnxruntime's kernels give int8 alone, so that Q/DQ stands before the
+       activation function too (Conv → Q → DQ → LeakyRelu → Q → DQ), which costs 1.5 dB on YOLOv2; engines for CPUs store
+       what cannot be negative as uint8 with zero point 0, one step being amax/255.
     2. Weights of Conv, ConvTranspose, Gemm and MatMul: int8 constants in -127..127, one scale an output channel,
        max|w|/127, rounded half to even, followed by DequantizeLinear. Biases stay float32. CPUs without VNNI add two
        products of uint8 and int8 in 16 bits, which saturate where two weights of up to 127 meet two large activations:
@@ -143,7 +149,7 @@ class Quantize(Pass):
         exclude: Collection[str] = (),
         float_first: bool = False,
         float_last: bool = True,
-        around_activations: bool = False,
+        placement: Placement | None = None,
         weight_levels: int = _LEVELS,
         per_tensor: Collection[str] = (),
     ) -> None:
@@ -155,17 +161,19 @@ class Quantize(Pass):
         self.exclude = tuple(exclude)
         self.float_first = float_first
         self.float_last = float_last
-        self.around_activations = around_activations
+        self.placement = placement or Placement()
 
     def call(self, model: ir.Model) -> QuantizeResult:
         """Quantize the model in place."""
+        if self.placement.rewritten:
+            Int8Forms()(model)
         plan = make_plan(
             model,
             self.table,
             exclude=self.exclude,
             float_first=self.float_first,
             float_last=self.float_last,
-            around_activations=self.around_activations,
+            placement=self.placement,
         )
         _Writer(model.graph, self.weight_levels, self.per_tensor).write(plan)
         for name, why in plan.float_layers.items():
@@ -211,20 +219,23 @@ class _Writer:
         self._constants: dict[tuple[object, ...], ir.Value] = {}
 
     def write(self, plan: QuantizePlan) -> None:
-        dequantized = {value: self._quantize_activation(value, scale) for value, scale in plan.scales.items()}
+        dequantized = {
+            value: self._quantize_activation(value, scale, value in plan.unsigned)
+            for value, scale in plan.scales.items()
+        }
         for node, index in plan.reads:
             node.replace_input_with(index, dequantized[input_of(node, index)])
         for node in plan.weights:
             self._quantize_weights(node)
 
-    def _quantize_activation(self, value: ir.Value, scale: np.float32) -> ir.Value:
-        operands = [
-            self._constant(f"{value.name}_scale", scale),
-            self._constant("int8_zero", np.int8(0), key=("int8_zero",)),
-        ]
+    def _quantize_activation(self, value: ir.Value, scale: np.float32, unsigned: bool) -> ir.Value:
+        zero = np.uint8(0) if unsigned else np.int8(0)
+        name = f"{zero.dtype}_zero"
+        operands = [self._constant(f"{value.name}_scale", scale), self._constant(name, zero, key=(name,))]
         quantize = self._node("QuantizeLinear", [value, *operands], f"{value.name}_quantized")
         dequantize = self._node("DequantizeLinear", [quantize.outputs[0], *operands], f"{value.name}_dequantized")
-        for node, dtype in ((quantize, self._ir.DataType.INT8), (dequantize, self._ir.DataType.FLOAT)):
+        codes = self._ir.DataType.UINT8 if unsigned else self._ir.DataType.INT8
+        for node, dtype in ((quantize, codes), (dequantize, self._ir.DataType.FLOAT)):
             node.outputs[0].dtype = dtype
             node.outputs[0].shape = value.shape
         producer = value.producer()

@@ -13,9 +13,10 @@ from pytrtplugins.calibration import CalibrationTable, EntropyCalibrator, MinMax
 from pytrtplugins.decompose import inline_plugins
 from pytrtplugins.engines.cpu_features import cpu_features
 from pytrtplugins.engines.int8 import SAFE_LEVELS, safe_weight_levels
+from pytrtplugins.engines.select import engine_class
 from pytrtplugins.errors import CalibrationError, CalibrationTableError, PrecisionError
 from pytrtplugins.layers import Reorg
-from pytrtplugins.passes import prepare, quantize
+from pytrtplugins.passes import Placement, prepare, quantize
 from tests.engines.networks import Affine, conv_net, photo
 from tests.engines.operators import literal
 from tests.measures import relative
@@ -56,7 +57,7 @@ INPUT = np.random.default_rng(1).random((1, 32, 26, 26), dtype=np.float32)
 @pytest.mark.parametrize("name", ["cpu", "onnxruntime"])
 def test_activations_through_concat_are_right(name):
     model, table = concat_net()
-    quantized = quantize(model, table, weight_levels=safe_weight_levels(), around_activations=name == "onnxruntime")
+    quantized = quantize(model, table, **engine_class(name).quantize_options())
     with ptp.build(quantized, engine=name, precision="int8").create_context() as context:
         y = context.run({"data": INPUT})["y"]
     assert relative(y, exact(quantized, {"data": INPUT})[0]) < 1e-3
@@ -101,7 +102,7 @@ def test_sums_of_extreme_values_do_not_saturate(name):
     assert relative(y, exact(engine.model, {"data": x})[0]) < 1e-6
 
 
-def extreme_net(around_activations: bool) -> onnx.ModelProto:
+def extreme_net(placement: Placement | None = None) -> onnx.ModelProto:
     """A Q/DQ model from elsewhere: weights of ±127 whose products with the activations do not fit 16 bits in pairs."""
     rng = np.random.default_rng(0)
     arrays = {"w": rng.choice([-1.0, 1.0], (64, 64, 1, 1)), "v": rng.standard_normal((8, 64, 1, 1))}
@@ -116,12 +117,12 @@ def extreme_net(around_activations: bool) -> onnx.ModelProto:
     )  # fmt: skip
     model = prepare(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10))
     table = CalibrationTable({"data": 1 / 127, "c": 16 / 127, "r": 16 / 127, "y": 99 / 127}, "MinMaxCalibration")
-    return quantize(model, table, weight_levels=127, float_last=False, around_activations=around_activations)
+    return quantize(model, table, weight_levels=127, float_last=False, placement=placement)
 
 
 @pytest.mark.parametrize("name", ["cpu", "onnxruntime", "reference"])
 def test_a_model_quantized_elsewhere_gives_right_numbers_on_any_cpu(name):
-    model = extreme_net(around_activations=name == "onnxruntime")
+    model = extreme_net(engine_class(name).quantize_options().get("placement"))
     x = np.ones((1, 64, 26, 26), np.float32)
     engine = ptp.build(model, engine=name, precision="int8")
     with engine.create_context() as context:
@@ -131,7 +132,7 @@ def test_a_model_quantized_elsewhere_gives_right_numbers_on_any_cpu(name):
 def test_such_a_model_keeps_plain_int8_where_the_cpu_can_add_it(monkeypatch, caplog):
     from pytrtplugins.engines import int8
 
-    model = extreme_net(around_activations=False)
+    model = extreme_net()
     monkeypatch.setattr(int8, "cpu_features", lambda: frozenset({"avx2"}))
     slow = ptp.build(model, engine="cpu", precision="int8")
     assert "int8 weights up to 127" in slow.choices["int8 layers"]

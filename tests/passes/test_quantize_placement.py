@@ -6,7 +6,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from pytrtplugins.calibration import CalibrationTable
-from pytrtplugins.passes.quantize import quantize, quantized_tensors
+from pytrtplugins.passes.quantize import quantize
 from tests.measures import sqnr
 from tests.passes.nets import (
     Head,
@@ -254,16 +254,3 @@ def test_an_output_of_the_model_is_never_copied_from_rounded_values():
     quantized = quantize(model, ones(model))
     assert producers(quantized)["turned"].input[0] == "small"
     assert list(producers(quantized)["cat"].input) == ["a_leaky_dequantized", "turned_dequantized"]
-
-
-def test_around_activations_their_inputs_are_quantized_too():
-    model = tiny_yolo()
-    scales = dict.fromkeys(ones(model), 0.01) | {"a": 0.02, "b": 0}
-    quantized = quantize(model, CalibrationTable(scales), around_activations=True)
-    held, made = constants(quantized), producers(quantized)
-    assert path_up(quantized, "a_leaky", 4) == ["LeakyRelu", "DequantizeLinear", "QuantizeLinear", "Conv"]
-    assert held[made["a_quantized"].input[1]] == np.float32(0.02)
-    assert made["b_leaky"].input[0] == "b"  # 0 throughout calibration: no scale
-    assert made["d_leaky"].input[0] == "d"  # read in float
-    names = ("data", "a_leaky", "b_leaky", "c_leaky")
-    assert quantized_tensors(model, around_activations=True) == (*names, "a", "b", "c")

@@ -15,7 +15,7 @@ from ..._optional import require
 from ...decompose import inline_plugins
 from ...errors import BuildError, MissingExtraError, UnavailableError
 from ...onnx_node import from_node, is_plugin_node
-from ...passes import DropRepeatedPairs, FloatPads, UnsignedActivations, to_ir, to_proto
+from ...passes import DropRepeatedPairs, FloatPads, Placement, UnsignedActivations, to_ir, to_proto
 from ..base import Arrays, Availability, BuildOptions, ExecutionContext
 from ..cpu_features import cpu_features, default_threads, describe_cpu
 from ..host import HostEngine
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
     from .plugin_op import PluginHost
 
-__all__ = ["CpuEngine"]
+__all__ = ["PLACEMENT", "CpuEngine"]
+
+PLACEMENT = Placement(unsigned=True)
+"""OpenVINO's convolutions take in what follows them, and give int8 or float: the common form, but for zero points of 0."""
 
 _log = logging.getLogger(__name__)
 _NATIVE_BF16 = {"bf16", "amx-bf16"}
@@ -72,6 +75,11 @@ class CpuEngine(HostEngine):
             return Availability(cls.name, str(error), "")
         version = openvino.__version__.partition("-")[0]
         return Availability(cls.name, "", f"OpenVINO {version} on {describe_cpu()}")
+
+    @classmethod
+    def quantize_options(cls) -> dict[str, Any]:
+        """Where OpenVINO's int8 kernels want Q/DQ; see `PLACEMENT`."""
+        return {**super().quantize_options(), "placement": PLACEMENT}
 
     def _create_context(self) -> ExecutionContext:
         return CpuContext(self)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ..._optional import require
 from ...decompose import infer_shapes, inline_plugins
 from ...errors import BuildError, MissingExtraError
-from ...passes import UnsignedActivations, to_ir, to_proto
+from ...passes import Placement, UnsignedActivations, to_ir, to_proto
 from ..base import Arrays, Availability, BuildOptions, ExecutionContext
 from ..cpu_features import default_threads, describe_cpu
 from ..host import HostEngine
@@ -17,14 +17,30 @@ from .split import PluginStep, constants_as_outputs, split
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["OnnxruntimeEngine"]
+__all__ = ["PLACEMENT", "OnnxruntimeEngine"]
+
+_HARMFUL = ["MatMulAddFusion"]  # makes float32's Gemm of an int8 product and an addition
+
+PLACEMENT = Placement(
+    layers=frozenset(("Conv", "Gemm", "MatMul")),
+    kernels=frozenset(("Add", "AveragePool", "GlobalAveragePool", "HardSigmoid", "LeakyRelu", "Mul", "Sigmoid")),
+    results=frozenset(("Conv", "Gemm")),
+    repeated=True,
+    unsigned=True,
+    rewritten=True,
+)
+"""onnxruntime makes QLinearConv, QLinearAdd ... of DQ → operator → Q alone; HardSigmoid it computes in float between them.
+
+It has no kernel for ConvTranspose in int8, and none that rectifies: Relu and Clip are done by saturation, where the zero
+point is 0. MatMul gives float (MatMulIntegerToFloat).
+"""
 
 
 class OnnxruntimeEngine(HostEngine):
     """onnxruntime on the CPU.
 
     Plugins with a decomposition are written out; the graph is cut at the others, which run between the sessions. INT8
-    quantizes around activation functions too, since onnxruntime computes LeakyRelu in int8 only then.
+    has the form of `PLACEMENT`.
     """
 
     name: ClassVar[str] = "onnxruntime"
@@ -52,8 +68,8 @@ class OnnxruntimeEngine(HostEngine):
 
     @classmethod
     def quantize_options(cls) -> dict[str, Any]:
-        """Around activation functions too."""
-        return {**super().quantize_options(), "around_activations": True}
+        """Where onnxruntime's int8 kernels want Q/DQ; see `PLACEMENT`."""
+        return {**super().quantize_options(), "placement": PLACEMENT}
 
     def _create_context(self) -> ExecutionContext:
         return OnnxruntimeContext(self)
@@ -73,7 +89,12 @@ class OnnxruntimeEngine(HostEngine):
         if self.float_reason:  # products are then added in 32 bits
             options.add_session_config_entry("session.x64quantprecision", "1")
         try:
-            return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+            return ort.InferenceSession(
+                model.SerializeToString(),
+                options,
+                providers=["CPUExecutionProvider"],
+                disabled_optimizers=_HARMFUL if self.precision == "int8" else None,
+            )
         except Exception as error:  # onnxruntime raises types of its own
             raise BuildError(f"onnxruntime cannot build the model: {error}", engine=self.name) from error
 

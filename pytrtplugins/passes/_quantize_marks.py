@@ -1,0 +1,198 @@
+"""One walk through a model from the outputs up: which nodes read int8, and which tensors they want in it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from .._optional import require
+from ..errors import FieldError, ModelError, RegistryError
+from ..onnx_node import from_node, is_plugin_node
+from .placement import Placement, absorbed, constant
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["WEIGHTED", "Marks", "input_of", "is_plugin", "label", "mark"]
+
+# Values are copied, never computed: a scale that fits the input fits the output. Number of data inputs, None for all.
+_COPYING: dict[str, int | None] = {
+    "Concat": None,
+    "DepthToSpace": 1,
+    "Dropout": 1,
+    "Expand": 1,
+    "Flatten": 1,
+    "Identity": 1,
+    "MaxPool": 1,
+    "Reshape": 1,
+    "Resize": 1,
+    "Slice": 1,
+    "SpaceToDepth": 1,
+    "Split": 1,
+    "Squeeze": 1,
+    "Tile": 1,
+    "Transpose": 1,
+    "Unsqueeze": 1,
+}
+_ACTIVATIONS = (
+    "Clip",
+    "Elu",
+    "HardSigmoid",
+    "HardSwish",
+    "LeakyRelu",
+    "Mish",
+    "PRelu",
+    "Relu",
+    "Selu",
+    "Sigmoid",
+    "Tanh",
+)
+WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+"""Layers with weights."""
+
+
+@dataclass
+class Marks:
+    """What a walk found.
+
+    Attributes:
+        reads: Node → indices of the inputs that it reads as int8.
+        wanted: Tensors that are read so, those nearest to the outputs first.
+        copying: Nodes that hand int8 values on.
+        followed: Nodes behind which comes a layer that computes in int8.
+    """
+
+    reads: dict[ir.Node, tuple[int, ...]] = field(default_factory=dict)
+    wanted: dict[ir.Value, None] = field(default_factory=dict)  # a dict, for its order
+    copying: set[ir.Node] = field(default_factory=set)
+    followed: set[ir.Node] = field(default_factory=set)
+
+
+def mark(
+    nodes: list[ir.Node], float_layers: Mapping[str, str], placement: Placement, kept: Collection[ir.Node]
+) -> Marks:
+    """Walk a model.
+
+    Args:
+        nodes: Its nodes in topological order.
+        float_layers: Names of the nodes that stay in float.
+        placement: What the engine's int8 kernels take and give.
+        kept: Relu and Clip nodes that read int8 themselves, since the saturation of what they read does not do their work.
+    """
+    marks = Marks()
+    for node in reversed(nodes):
+        users = set(node.successors())
+        if any(user in marks.followed or (user in marks.reads and user.op_type in WEIGHTED) for user in users):
+            marks.followed.add(node)
+        if label(node) in float_layers:
+            continue
+        if node.domain == "" and node.op_type in WEIGHTED:
+            indices: tuple[int, ...] = (0,)
+            if node.op_type in placement.results and node in marks.followed:
+                _want_result(node.outputs[0], marks, kept)
+        elif node.domain == "" and (node.op_type in placement.kernels or node in kept):
+            indices = _kernel_inputs(node, marks, kept)
+        elif node.domain == "" and node.op_type == "Add":
+            indices = _residual_inputs(node, marks, float_layers)
+        else:
+            wanted = any(output in marks.wanted for output in node.outputs)
+            indices = _copied_inputs(node) if wanted and not _gives_output(node) else ()
+            if indices:
+                marks.copying.add(node)
+        if indices:
+            marks.reads[node] = indices
+            marks.wanted.update(dict.fromkeys(input_of(node, index) for index in indices))
+    return marks
+
+
+def _residual_inputs(node: ir.Node, marks: Marks, float_layers: Mapping[str, str]) -> tuple[int, ...]:
+    """Inputs of an addition of two activations that are read as int8; () if it is something else or stays in float.
+
+    A convolution's own result is left as it is where nobody else reads it: convolution and addition then run as one
+    kernel, which rounds once. Everything else is quantized.
+    """
+    first, second = node.inputs
+    after = node.outputs[0]
+    users = [use.node for use in after.uses()]
+    if len(users) == 1 and users[0].op_type in _ACTIVATIONS:
+        after = users[0].outputs[0]
+    if after not in marks.wanted or first is None or second is None or first is second:
+        return ()
+    if constant(first) is not None or constant(second) is not None:
+        return ()
+    if first.shape is None or second.shape is None or first.shape != second.shape:
+        return ()
+    for index, value in enumerate((first, second)):
+        producer = value.producer()
+        fused = producer is not None and producer.op_type == "Conv" and label(producer) not in float_layers
+        if fused and len(value.uses()) == 1 and not value.is_graph_output():
+            return (1 - index,)
+    return (0, 1)
+
+
+def _want_result(value: ir.Value, marks: Marks, kept: Collection[ir.Node]) -> None:
+    """Quantize the result of a layer whose kernel gives int8 alone, unless a wanted result behind it stands for it."""
+    behind = absorbed(value)
+    stands = behind in marks.wanted and behind.producer() not in kept
+    if not stands and not value.is_graph_output():
+        marks.wanted[value] = None
+
+
+def _kernel_inputs(node: ir.Node, marks: Marks, kept: Collection[ir.Node]) -> tuple[int, ...]:
+    """Inputs that an operator with an int8 kernel reads as int8; () if nobody wants its result so, or it reads a constant."""
+    behind = absorbed(node.outputs[0])
+    if behind.producer() in kept:
+        behind = node.outputs[0]
+    operands = node.inputs[:1] if node in kept else node.inputs
+    if behind not in marks.wanted or any(value is None or constant(value) is not None for value in operands):
+        return ()
+    return tuple(range(len(operands)))
+
+
+def _gives_output(node: ir.Node) -> bool:
+    """Whether an output of the model would be copied from rounded values, with a scale that it may share with larger ones."""
+    return any(output.is_graph_output() for output in node.outputs)
+
+
+def _copied_inputs(node: ir.Node) -> tuple[int, ...]:
+    """Inputs whose values the node hands on unchanged; () if it computes something."""
+    if is_plugin(node):
+        count: int | None = len(node.inputs) if _passes_through(node) else 0
+    elif node.domain != "" or (node.op_type == "Resize" and node.attributes.get_string("mode", "nearest") != "nearest"):
+        count = 0
+    else:
+        count = _COPYING.get(node.op_type, 0)
+    inputs = node.inputs if count is None else node.inputs[:count]
+    if any(value is None or constant(value) is not None for value in inputs):
+        return ()  # a constant has no scale in the table
+    return tuple(range(len(inputs)))
+
+
+def is_plugin(node: ir.Node | None) -> bool:
+    """Whether a node is a plugin's."""
+    return node is not None and node.domain != "" and is_plugin_node(_proto(node))
+
+
+def _passes_through(node: ir.Node) -> bool:
+    try:
+        return from_node(_proto(node)).int8 == "pass_through"
+    except (RegistryError, FieldError):  # the engine that must run it will say so; here it is a float layer
+        return False
+
+
+def _proto(node: ir.Node) -> Any:
+    return require("onnx_ir", extra="onnx", feature="the quantize pass").to_proto(node)
+
+
+def input_of(node: ir.Node, index: int) -> ir.Value:
+    """Give an input that is known to be there."""
+    value = node.inputs[index]
+    if value is None:
+        raise ModelError(f"quantize: node {label(node)!r} lacks input {index}.")
+    return value
+
+
+def label(node: ir.Node | str) -> str:
+    """Name of a node, or of its first output where it has none."""
+    return node if isinstance(node, str) else str(node.name or node.outputs[0].name)

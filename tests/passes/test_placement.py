@@ -1,0 +1,252 @@
+"""Where Q/DQ stands for engines whose int8 kernels want more than the common form; numbers against onnxruntime taken literally."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from pytrtplugins.calibration import CalibrationTable
+from pytrtplugins.engines.cpu.engine import PLACEMENT as OPENVINO
+from pytrtplugins.engines.onnxruntime.engine import PLACEMENT as ONNXRUNTIME
+from pytrtplugins.passes import Placement, quantize, quantized_tensors
+from tests.measures import sqnr
+from tests.passes.nets import (
+    Net,
+    calibrated,
+    constants,
+    ones,
+    path_up,
+    photo,
+    producers,
+    quantized_names,
+    run,
+    tiny_yolo,
+)
+
+
+def closed(net: Net, x: str) -> onnx.ModelProto:
+    """The net with a quantized convolution behind ``x``, and one in float behind that."""
+    net.conv(net.conv(x, "next"), "last", leaky=False)
+    return net.model("last")
+
+
+def codes(model: onnx.ModelProto) -> dict[str, tuple[float, int, str]]:
+    """Tensor that is quantized → scale, zero point, type."""
+    held = constants(model)
+    found = {}
+    for node in model.graph.node:
+        if node.op_type == "QuantizeLinear":
+            scale, zero = held[node.input[1]], held[node.input[2]]
+            found[node.input[0]] = (float(scale), int(zero), zero.dtype.name)
+    return found
+
+
+def reads_int8(model: onnx.ModelProto, name: str) -> list[bool]:
+    """For each input of a node, whether a DequantizeLinear gives it."""
+    made = producers(model)
+    node = made[name]
+    return [x in made and made[x].op_type == "DequantizeLinear" for x in node.input]
+
+
+def exact(model: onnx.ModelProto, placement: Placement | None) -> float:
+    """Signal to noise of the quantized model, in dB."""
+    x = photo(model)
+    quantized = quantize(model, calibrated(model), placement=placement)
+    onnx.checker.check_model(quantized, full_check=True)
+    return sqnr(run(model, x, ["last"])["last"], run(quantized, x, ["last"])["last"])
+
+
+def test_a_leaky_network_has_the_form_that_onnxruntime_computes_in_int8():
+    model = tiny_yolo()
+    scales = dict.fromkeys(ones(model), 0.01) | {"a": 0.02, "b": 0}
+    quantized = quantize(model, CalibrationTable(scales), placement=ONNXRUNTIME)
+    held, made = constants(quantized), producers(quantized)
+    assert path_up(quantized, "a_leaky", 4) == ["LeakyRelu", "DequantizeLinear", "QuantizeLinear", "Conv"]
+    assert held[made["a_quantized"].input[1]] == np.float32(0.02)
+    assert made["b_leaky"].input[0] == "b"  # 0 throughout calibration: no scale
+    assert made["d_leaky"].input[0] == "d"  # no layer in int8 follows
+    assert sorted(quantized_names(quantized)) == ["a", "a_leaky", "b_leaky", "c", "c_leaky", "data", "pool", "route"]
+    assert sorted(quantized_tensors(model, placement=ONNXRUNTIME)) == [
+        "a",
+        "a_leaky",
+        "b",
+        "b_leaky",
+        "c",
+        "c_leaky",
+        "data",
+    ]
+
+
+def test_pairs_behind_copying_nodes_change_no_value():
+    model = tiny_yolo()
+    table = calibrated(model)
+    repeated = quantize(model, table, placement=Placement(repeated=True))
+    assert sorted(quantized_names(repeated)) == ["a_leaky", "b_leaky", "c_leaky", "data", "pool", "route"]
+    x = photo(model)
+    np.testing.assert_array_equal(run(repeated, x, ["e"])["e"], run(quantize(model, table), x, ["e"])["e"])
+
+
+def silu(net: Net, x: str) -> str:
+    return net.add("Mul", [x, net.add("Sigmoid", [x], f"{x}_sigmoid")], f"{x}_silu")
+
+
+def hard_swish(net: Net, x: str) -> str:
+    return net.add("HardSwish", [x], f"{x}_swish")
+
+
+def hard_swish_of_older_exporters(net: Net, x: str) -> str:
+    """x · Clip(x + 3, 0, 6) / 6, as PyTorch wrote it before opset 14."""
+    for name, value in (("three", 3), ("zero", 0), ("six", 6)):
+        if name not in {held.name for held in net.constants}:
+            net.constant(name, np.float32(value))
+    clipped = net.add("Clip", [net.add("Add", [x, "three"], f"{x}_3"), "zero", "six"], f"{x}_6")
+    return net.add("Div", [net.add("Mul", [x, clipped], f"{x}_product"), "six"], f"{x}_swish")
+
+
+def gelu(net: Net, x: str) -> str:
+    """x · (Erf(x / √2) + 1) / 2, as PyTorch writes it before opset 20."""
+    for name, value in (("root", 2**0.5), ("one", 1), ("half", 0.5)):
+        if name not in {held.name for held in net.constants}:
+            net.constant(name, np.float32(value))
+    erf = net.add("Erf", [net.add("Div", [x, "root"], f"{x}_div")], f"{x}_erf")
+    product = net.add("Mul", [x, net.add("Add", [erf, "one"], f"{x}_plus")], f"{x}_product")
+    return net.add("Mul", [product, "half"], f"{x}_gelu")
+
+
+ACTIVATIONS = [silu, hard_swish, hard_swish_of_older_exporters, gelu]
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("placement", [None, OPENVINO, ONNXRUNTIME])
+def test_every_activation_function_keeps_its_numbers(activation, placement):
+    net = Net()
+    x = activation(net, net.conv("data", "a", leaky=False))
+    assert exact(closed(net, activation(net, net.conv(x, "b", leaky=False))), placement) > 25
+
+
+def test_silu_is_computed_between_pairs_from_one_result():
+    net = Net()
+    model = closed(net, silu(net, net.conv("data", "a", leaky=False)))
+    quantized = quantize(model, ones(model), placement=ONNXRUNTIME)
+    assert reads_int8(quantized, "a_sigmoid") == [True]
+    assert reads_int8(quantized, "a_silu") == [True, True]
+    assert reads_int8(quantized, "next")[0]
+    common = quantize(model, ones(model), placement=OPENVINO)
+    assert sorted(quantized_names(common)) == ["a_silu", "data"]
+
+
+def test_hard_swish_is_written_with_a_gate_that_needs_no_scale_of_the_table():
+    net = Net()
+    model = closed(net, hard_swish(net, net.conv("data", "a", leaky=False)))
+    table = calibrated(model)
+    assert "a_swish_gate" not in quantized_tensors(model, placement=ONNXRUNTIME)
+    quantized = quantize(model, table, placement=ONNXRUNTIME)
+    assert codes(quantized)["a_swish_gate"] == (pytest.approx(1 / 255), 0, "uint8")
+    assert reads_int8(quantized, "a_swish") == [True, True]
+    assert "HardSwish" in {node.op_type for node in model.graph.node}  # the model that was given is as it was
+
+
+@pytest.mark.parametrize("activation", [hard_swish_of_older_exporters, gelu])
+def test_in_between_an_activation_function_of_many_nodes_float_is_kept(activation):
+    net = Net()
+    model = closed(net, activation(net, net.conv("data", "a", leaky=False)))
+    names = set(quantized_names(quantize(model, ones(model), placement=ONNXRUNTIME)))
+    assert names == {"data", "a", next(name for name in ("a_swish", "a_gelu") if name in producers(model)), "next"} - {
+        "next"
+    }
+
+
+@pytest.mark.parametrize("op", ["Relu", "Clip"])
+def test_what_rectifies_is_done_by_saturation_at_a_zero_point_of_0(op):
+    net = Net()
+    if op == "Clip":
+        net.constant("zero", np.float32(0))
+        net.constant("six", np.float32(6))
+    x = net.conv("data", "a", leaky=False)
+    model = closed(net, net.add(op, [x, *(["zero", "six"] if op == "Clip" else [])], "rectified"))
+    table = CalibrationTable(dict.fromkeys(ones(model), 6 / 127))
+    for placement in (OPENVINO, ONNXRUNTIME):
+        quantized = quantize(model, table, placement=placement)
+        assert codes(quantized)["rectified"] == (pytest.approx(6 / 255), 0, "uint8")
+        assert "a" not in codes(quantized)
+        assert codes(quantized)["data"][1:] == (0, "int8")
+    assert codes(quantize(model, table))["rectified"][1:] == (0, "int8")
+    assert exact(model, ONNXRUNTIME) > exact(model, None) - 1
+
+
+def test_a_rectified_tensor_that_shares_its_scale_with_negative_ones_keeps_its_sign():
+    net = Net()
+    left = net.add("Relu", [net.conv("data", "a", leaky=False)], "rectified")
+    route = net.add("Concat", [left, net.conv("data", "b")], "route", 8, axis=1)
+    model = closed(net, route)
+    quantized = quantize(model, calibrated(model), placement=ONNXRUNTIME)
+    held = codes(quantized)
+    assert held["rectified"] == held["b_leaky"] == held["route"]
+    assert held["rectified"][2] == "int8"
+    assert reads_int8(quantized, "rectified") == [True]  # the saturation of the result before it does not rectify
+    assert exact(model, ONNXRUNTIME) > 25
+
+
+def test_both_sides_of_a_residual_addition_are_int8_where_no_kernel_adds_inside():
+    net = Net(channels=4)
+    a = net.conv("data", "a")
+    added = net.add("Add", [net.conv(a, "b", leaky=False), a], "sum")
+    model = closed(net, net.add("Relu", [added], "rectified"))
+    assert reads_int8(quantize(model, ones(model), placement=ONNXRUNTIME), "sum") == [True, True]
+    assert reads_int8(quantize(model, ones(model), placement=OPENVINO), "sum") == [False, True]
+    assert min(exact(model, ONNXRUNTIME), exact(model, OPENVINO)) > 20
+
+
+@pytest.mark.parametrize("pool", ["GlobalAveragePool", "ReduceMean"])
+def test_a_gate_over_channels_is_int8_all_the_way(pool):
+    """Squeeze and excite, as both of PyTorch's exporters write it."""
+    net = Net()
+    x = net.conv("data", "a", 8)
+    if pool == "ReduceMean":
+        mean = net.add(pool, [x, net.constant("axes", np.int64([-1, -2]))], "mean", keepdims=1)
+    else:
+        mean = net.add(pool, [x], "mean")
+    gate = net.add("Sigmoid", [net.conv(mean, "squeeze", 8, kernel=1, leaky=False)], "gate")
+    model = closed(net, net.add("Mul", [x, gate], "gated"))
+    quantized = quantize(model, ones(model), placement=ONNXRUNTIME)
+    assert producers(quantized)["mean"].op_type == "GlobalAveragePool"
+    assert [reads_int8(quantized, name)[0] for name in ("mean", "squeeze", "gate", "next")] == [True] * 4
+    assert reads_int8(quantized, "gated") == [True, True]
+    assert exact(model, ONNXRUNTIME) > 25
+
+
+def test_products_of_matrices_give_float_and_layers_without_a_kernel_stay_in_float():
+    net = Net()
+    x = net.conv("data", "a")
+    w = net.constant("w", np.random.default_rng(0).normal(size=(4, 4, 2, 2)).astype(np.float32))
+    x = net.add("ConvTranspose", [x, w], "up", 4, strides=[2, 2])
+    x = net.add("MatMul", [x, net.constant("m", np.eye(16, dtype=np.float32))], "product")
+    model = closed(net, net.add("Add", [x, net.constant("bias", np.float32([0.5]))], "biased"))
+    quantized = quantize(model, ones(model), placement=ONNXRUNTIME)
+    assert not any(reads_int8(quantized, "up"))
+    assert reads_int8(quantized, "product") == [True, True]
+    assert reads_int8(quantized, "biased")[0] is False
+    assert reads_int8(quantize(model, ones(model)), "up") == [True, True]
+
+
+def test_a_result_is_int8_for_everyone_who_reads_it_but_not_as_an_output_of_the_model():
+    net = Net()
+    a = net.conv("data", "a", leaky=False)
+    net.add("Softmax", [a], "softmax", axis=1)
+    silu(net, a)
+    net.conv(net.conv("a_silu", "next"), "last", leaky=False)
+    quantized = quantize(net.model("softmax", "last"), ones(net.model("softmax", "last")), placement=ONNXRUNTIME)
+    assert reads_int8(quantized, "softmax") == [True]
+    model = net.model("a", "last")
+    quantized = quantize(model, ones(model), placement=ONNXRUNTIME)
+    assert [output.name for output in quantized.graph.output] == ["a", "last"]
+    assert producers(quantized)["a"].op_type == "Conv"
+
+
+def test_excluded_nodes_stay_in_float_in_every_placement():
+    net = Net()
+    model = closed(net, silu(net, net.conv("data", "a", leaky=False)))
+    quantized = quantize(model, ones(model), placement=ONNXRUNTIME, exclude=["a_silu", "a"])
+    assert reads_int8(quantized, "a_silu") == [False, False]
+    assert reads_int8(quantized, "a")[0] is False
