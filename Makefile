@@ -1,5 +1,8 @@
 # make demo    set up everything, then find the animals on a photo with YOLOv2 in INT8
-# make test    set up everything, then run the tests
+# make test    set up everything, then run the tests, on all cores; docs/testing.md
+# make test-slow        what takes long, and the tests of random examples with new ones; the seed is printed
+# make test-isa         the tests of numbers under each instruction set that this processor can pretend to be limited to
+# make test-surroundings    on one core, in other languages and time zones, without a home folder, in a path like "ä b"
 # make native  plugins in C++: what joins them and Python, and the package's own layers
 # make lint    style and types        make bench   the benchmarks, with table and chart in docs/
 # make test-tensorrt    plugins in the plugin registries of TensorRT 10 and 11; with TENSORRT_INCLUDE=/path/to/10:/path/to/11,
@@ -9,6 +12,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 READY := $(VENV)/.ready
 # scikit-image brings the first two; the third is Debian's, where its package darknet is installed
 PHOTOS ?= chelsea astronaut $(wildcard /usr/share/darknet/data/dog.jpg)
@@ -17,7 +21,7 @@ PHOTOS ?= chelsea astronaut $(wildcard /usr/share/darknet/data/dog.jpg)
 TENSORRT ?= 10.16.1.11 11.4.0.106
 TENSORRT_READY := $(TENSORRT:%=$(VENV)-tensorrt-%/.ready)
 
-.PHONY: demo test native test-minimal test-tensorrt test-triton tensorrt test-slow lint bench clean
+.PHONY: demo test native test-minimal test-tensorrt test-triton tensorrt test-slow test-isa test-surroundings lint bench clean
 .DELETE_ON_ERROR:
 
 demo: $(READY)
@@ -27,7 +31,7 @@ test: $(READY)
 	@$(BIN)/python -m pytrtplugins.native --if-possible
 	@command -v cc >/dev/null || echo "No C compiler: comparisons with darknet are skipped. Do: apt-get install g++"
 	@test -e /usr/lib/darknet/libdarknet.so || echo "No libdarknet: comparisons with it are skipped. Do: apt-get install darknet"
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow" $(OPTIONS)
 
 native: $(READY)
 	$(BIN)/python -m pytrtplugins.native
@@ -51,7 +55,13 @@ test-triton: $(READY) $(VENV)-triton/.ready
 tensorrt: $(TENSORRT_READY)
 
 test-slow: $(READY)
-	$(BIN)/python -m pytest -m slow
+	HYPOTHESIS_PROFILE=randomized $(PYTEST) -m "slow or hypothesis" $(OPTIONS)
+
+test-isa: $(READY)
+	$(BIN)/python -m tests.matrix isa
+
+test-surroundings: $(READY)
+	$(BIN)/python -m tests.matrix surroundings
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -70,7 +80,7 @@ $(READY): pyproject.toml
 
 $(VENV)-tensorrt-%/.ready:
 	$(PYTHON) -m venv $(@D)
-	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check numpy onnx onnx-ir pyyaml typer rich pytest hypothesis tensorrt-lean-cu13==$*
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check numpy onnx onnx-ir pyyaml typer rich pytest pytest-timeout hypothesis tensorrt-lean-cu13==$*
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps tensorrt-cu13-bindings==$*
 	@touch $@
 
@@ -82,4 +92,4 @@ $(VENV)-triton/.ready:
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-tensorrt-* $(VENV)-triton build *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-tensorrt-* $(VENV)-triton build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -104,7 +104,9 @@ def _build(source: Path, folder: Path) -> str:
 
 
 def _run(*command: object) -> str:
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [str(word) for word in command], capture_output=True, encoding="utf-8", errors="replace", check=False
+    )
     if done.returncode:
         shown = " ".join(map(str, command))
         raise BuildError(f"plugins in C++: {shown} failed:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")

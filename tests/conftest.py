@@ -1,15 +1,85 @@
-"""Fixtures that several suites share."""
+"""How all tests run, and fixtures that several suites share.
+
+Hypothesis draws the same examples in every run; with ``HYPOTHESIS_PROFILE=randomized`` it draws others, from a seed that the
+report's head prints. docs/testing.md says more.
+"""
 
 from __future__ import annotations
 
+import os
+import random
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
+_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+_WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+if _WORKERS > 1:  # set before NumPy and PyTorch are imported: workers share the cores
+    for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(_name, str(max(1, _CORES // _WORKERS)))
 
-from tests.oracles.libdarknet import DarknetUnavailableError, LibDarknet
+import pytest  # noqa: E402
+from hypothesis import settings  # noqa: E402
+
+from tests.oracles.libdarknet import DarknetUnavailableError, LibDarknet  # noqa: E402
+from tests.randomness import restart  # noqa: E402
 
 DATA = Path("/usr/share/darknet/data")
+MOST_WORKERS = 8  # each takes about 1 GB
+SLOW_SECONDS = 1800
+
+settings.register_profile("deterministic", derandomize=True, database=None, deadline=None)
+settings.register_profile("randomized", database=None, deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or "deterministic")
+
+
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    if not pluginmanager.hasplugin("timeout"):  # the settings are known then, and do nothing
+        for name in ("timeout", "timeout_method"):
+            parser.addini(name, "of pytest-timeout, which is not installed")
+
+
+@pytest.hookimpl(tryfirst=True)  # before hypothesis reads the seed
+def pytest_configure(config: pytest.Config) -> None:
+    if _randomized(config) and config.getoption("hypothesis_seed") is None:
+        config.option.hypothesis_seed = str(random.SystemRandom().randrange(2**32))
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    lines = [_seed_of(config)] if _randomized(config) else []
+    if not config.pluginmanager.hasplugin("timeout"):
+        lines.append("pytest-timeout is not installed: a test that hangs is not ended")
+    return lines
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if _randomized(config):
+        terminalreporter.write_line(_seed_of(config))
+
+
+def _seed_of(config: pytest.Config) -> str:
+    return f"the same examples again: HYPOTHESIS_PROFILE=randomized pytest --hypothesis-seed={config.getoption('hypothesis_seed')}"
+
+
+def _randomized(config: pytest.Config) -> bool:
+    profile = config.getoption("hypothesis_profile", None) or os.environ.get("HYPOTHESIS_PROFILE")
+    return bool(profile) and not settings.get_profile(profile).derandomize
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """For ``-n auto``: the cores that this process may use."""
+    return min(_CORES, MOST_WORKERS)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SLOW_SECONDS))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    restart()
 
 
 @pytest.fixture(scope="session")

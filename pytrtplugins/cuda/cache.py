@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .._files import atomic_path, sha256_hex
 
-__all__ = ["cache_folder", "cached_file", "compiling"]
+__all__ = ["cache_folder", "cached_file", "compiling", "user_cache"]
 
 _log = logging.getLogger(__name__)
 _locks: dict[Path, threading.Lock] = {}
@@ -24,6 +24,15 @@ def compiling() -> bool:
     return bool(_compiling)
 
 
+def user_cache() -> Path:
+    """The folder of this package in the user's cache, which need not be there, or to be written."""
+    given = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return (Path(given) if given else Path.home() / ".cache") / "pytrtplugins"
+    except RuntimeError:  # neither HOME nor the list of users knows a home
+        return Path(os.devnull) / "pytrtplugins"
+
+
 @functools.cache
 def cache_folder(kind: str = "kernels") -> Path:
     """A folder of the user's cache, or one of this process where that cannot be written.
@@ -31,8 +40,7 @@ def cache_folder(kind: str = "kernels") -> Path:
     Args:
         kind: What is kept in it.
     """
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = base / "pytrtplugins" / kind
+    folder = user_cache() / kind
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryFile(dir=folder):

@@ -1,4 +1,7 @@
-"""What the processor can do; read from the operating system, since a library's hint may promise more."""
+"""What the processor can do; read from the operating system, since a library's hint may promise more.
+
+``ONEDNN_MAX_CPU_ISA`` (or ``DNNL_MAX_CPU_ISA``) keeps oneDNN, and with it OpenVINO, from newer instructions; it counts here too.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,39 @@ _FLAGS = {
     "asimddp": "dotprod",
     "i8mm": "i8mm",
 }
+_AVX512 = frozenset({"avx2", "avx512"})
+_LIMITS = {  # oneDNN's names, which it compares in lower case; it takes any other value for no limit
+    "sse41": frozenset[str](),
+    "avx": frozenset[str](),
+    "avx2": frozenset({"avx2"}),
+    "avx2_vnni": frozenset({"avx2", "vnni"}),
+    "avx2_vnni_2": frozenset({"avx2", "vnni"}),
+    "avx512_core": _AVX512,
+    "avx512_core_vnni": _AVX512 | {"vnni"},
+    "avx512_core_bf16": _AVX512 | {"vnni", "bf16"},
+    "avx512_core_fp16": _AVX512 | {"vnni", "bf16"},
+    "avx10_1_512": _AVX512 | {"vnni", "bf16"},
+}
+
+
+def cpu_features(cpuinfo: str = "/proc/cpuinfo") -> frozenset[str]:
+    """Names among avx2, avx512, vnni, bf16, amx-bf16, amx-int8, neon, dotprod, i8mm; empty where it cannot be read.
+
+    Those of the processor, without those that ``ONEDNN_MAX_CPU_ISA`` excludes.
+    """
+    features = _processor_features(cpuinfo)
+    return features & _LIMITS.get(_limit().lower(), features)
+
+
+def _limit() -> str:
+    """The newest instructions that oneDNN may use, in its own words; empty for no limit."""
+    return os.environ.get("ONEDNN_MAX_CPU_ISA") or os.environ.get("DNNL_MAX_CPU_ISA") or ""
 
 
 @functools.cache
-def cpu_features(cpuinfo: str = "/proc/cpuinfo") -> frozenset[str]:
-    """Names among avx2, avx512, vnni, bf16, amx-bf16, amx-int8, neon, dotprod, i8mm; empty where it cannot be read."""
+def _processor_features(cpuinfo: str) -> frozenset[str]:
     try:
-        text = Path(cpuinfo).read_text()
+        text = Path(cpuinfo).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return frozenset()
     lines = (line.partition(":") for line in text.splitlines())
@@ -39,12 +68,15 @@ def default_threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-@functools.cache
 def describe_cpu(cpuinfo: str = "/proc/cpuinfo") -> str:
     """The processor's name and features, for people."""
     try:
-        lines = (line.partition(":") for line in Path(cpuinfo).read_text().splitlines())
+        lines = (
+            line.partition(":") for line in Path(cpuinfo).read_text(encoding="utf-8", errors="replace").splitlines()
+        )
         name = next((value.strip() for key, _, value in lines if key.strip() == "model name"), "CPU")
     except OSError:
         name = "CPU"
-    return f"{name} ({', '.join(sorted(cpu_features(cpuinfo))) or 'no known vector extensions'}), {default_threads()} cores"
+    features = ", ".join(sorted(cpu_features(cpuinfo))) or "no known vector extensions"
+    limit = f", limited to {_limit()} by ONEDNN_MAX_CPU_ISA" if _limit().lower() in _LIMITS else ""
+    return f"{name} ({features}{limit}), {default_threads()} cores"

@@ -162,7 +162,9 @@ def _write_ptx(traced: TracedPlugin, folder: Path) -> None:
 
 def _build(folder: Path, target: Path, environment: Mapping[str, str]) -> None:
     command = ["sh", str(folder / "build.sh"), str(target.absolute())]
-    done = subprocess.run(command, capture_output=True, text=True, env=dict(environment), check=False)
+    done = subprocess.run(
+        command, capture_output=True, encoding="utf-8", errors="replace", env=dict(environment), check=False
+    )
     if done.returncode:
         complaints = re.findall(r"^.*error.*$", done.stderr + done.stdout, re.M)[:5]
         raise ExportError(

@@ -60,14 +60,21 @@ def download(
 
     Raises:
         UsageError: the name is unknown.
-        DownloadError: there is no network, or the server does not have the file.
+        DownloadError: there is no network, the server does not have the file, or the folder cannot be made.
         FormatError: what came is not what was asked for; WeightsError or CfgError where it is known.
     """
     if name not in _NAMES_OF:
         raise UsageError(f"download {name!r}: unknown network. Known: {', '.join(NAMES)}.", name=name)
     pooch = require("pooch", extra="download", feature=f"downloading {name}")
     target = Path(folder) if folder is not None else Path(pooch.os_cache("pytrtplugins"))
-    target.mkdir(parents=True, exist_ok=True)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DownloadError(
+            f"{target}: the folder for {name} cannot be made ({error.strerror}).\n"
+            f'Do: give a folder that can be written: download({name!r}, folder="…")',
+            folder=target,
+        ) from error
     files = Downloaded(target / f"{name}.cfg", target / f"{name}.weights", target / _NAMES_OF[name])
     _fetch(f"{source_url}/data/{files.names.name}", files.names, False, files)
     _fetch(f"{source_url}/cfg/{files.cfg.name}", files.cfg, False, files)

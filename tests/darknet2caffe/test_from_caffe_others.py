@@ -15,9 +15,10 @@ from tests.darknet2caffe.caffe import run_opencv, write_caffe
 from tests.darknet2caffe.networks import image, run
 from tests.darknet2caffe.test_to_caffe import LAYERS, small
 from tests.measures import relative_error
+from tests.randomness import generator
 
 HEADER = 'name: "other" input: "data" input_shape { dim: 2 dim: 4 dim: 7 dim: 6 }\n'
-R = np.random.default_rng(5)
+R = generator(5)
 
 
 def w(*shape):

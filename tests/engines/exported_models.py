@@ -6,8 +6,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.randomness import generator
+
 F, I64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
-RANDOM = np.random.default_rng(7)
+RANDOM = generator(7)
 
 
 def info(name, kind, dims):

@@ -9,8 +9,9 @@ from onnx import helper, numpy_helper
 
 from pytrtplugins.engines.reference.ops import OPS
 from pytrtplugins.onnx_node import node_attributes
+from tests.randomness import generator
 
-RNG = np.random.default_rng(0)
+RNG = generator(0)
 
 
 def f(*shape, low=-2.0, high=2.0):

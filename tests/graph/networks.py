@@ -10,8 +10,9 @@ from onnx import helper, numpy_helper
 import pytrtplugins as ptp
 from pytrtplugins.decompose import inline_plugins
 from pytrtplugins.tensor import check_divisible
+from tests.randomness import generator
 
-RNG = np.random.default_rng(0)
+RNG = generator(0)
 
 
 @ptp.plugin(namespace="tests.graph")

@@ -127,3 +127,12 @@ def test_without_network_it_says_where_to_put_the_file(tmp_path):
 def test_an_unknown_name_is_refused(tmp_path):
     with pytest.raises(UsageError, match="Known: yolov2-voc"):
         download("yolov9", tmp_path)
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_of_ours(server, monkeypatch):
+    monkeypatch.setenv("HOME", "/proc/nowhere")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    with pytest.raises(DownloadError, match=r"cannot be made[\s\S]*Do: give a folder") as caught:
+        fetch(server, None)
+    assert str(caught.value.folder).startswith("/proc/nowhere")
+    assert not server.seen

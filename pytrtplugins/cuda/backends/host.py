@@ -32,7 +32,9 @@ def compiler() -> tuple[str, str]:
     path = shutil.which("g++") or shutil.which("clang++") or ""
     if not path:
         return "", ""
-    version = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+    version = subprocess.run(
+        [path, "--version"], capture_output=True, encoding="utf-8", errors="replace", check=False
+    ).stdout
     return path, version.partition("\n")[0]
 
 
@@ -73,7 +75,7 @@ def load(unit: CompileUnit) -> Launch:
     def compile_to(target: Path) -> None:
         with source_file(code) as source:
             command = [path, *_FLAGS, *options, f"-I{KERNELS / 'host'}", str(source), "-o", str(target)]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
         if done.returncode:
             raise compile_error(unit, done.stderr, f"{version}, for the CPU")
 

@@ -26,7 +26,9 @@ def find_nvcc() -> tuple[str, str]:
     path = next((str(candidate) for candidate in candidates if candidate and os.access(candidate, os.X_OK)), "")
     if not path:
         return "", ""
-    shown = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+    shown = subprocess.run(
+        [path, "--version"], capture_output=True, encoding="utf-8", errors="replace", check=False
+    ).stdout
     return path, shown.strip().rpartition("\n")[2]
 
 
@@ -69,7 +71,7 @@ def compile_file(unit: CompileUnit, architecture: str, form: str = "cubin") -> P
                 "-o",
                 str(target),
             ]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
         if done.returncode:
             raise compile_error(unit, done.stderr + done.stdout, f"{version}, {architecture}")
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..._files import write_atomic
+from ...cuda.cache import user_cache
 from ...errors import BuildError
 from ..base import BuildOptions
 from ._api import Api
@@ -74,8 +74,7 @@ def timing_cache_path(api: Api, settings: Settings, device: Device) -> Path | No
     """The file of measured times; None if none is kept."""
     if settings.timing_cache is not None:
         return Path(settings.timing_cache) if settings.timing_cache else None
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pytrtplugins"
-    return base / f"tensorrt-{api.version}-{device.name.replace(' ', '-')}.timing"
+    return user_cache() / f"tensorrt-{api.version}-{device.name.replace(' ', '-')}.timing"
 
 
 def _parse(api: Api, model: onnx.ModelProto, network: Any, said: Messages, errors: ErrorLog) -> None:

@@ -94,7 +94,7 @@ def _with_nvcc(file: str, text: str, architecture: str) -> bytes:
             source = Path(folder) / file
             source.write_text(text, encoding="utf-8")
             command = [path, "-cubin", *options, str(source), "-o", str(target)]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
         if done.returncode:
             raise _error(file, done.stderr)
 

@@ -1,0 +1,28 @@
+"""Random numbers that are the same in every run, whichever tests ran before and in however many processes."""
+
+from __future__ import annotations
+
+import random
+import sys
+from typing import Any
+
+import numpy as np
+
+_shared: list[tuple[np.random.Generator, Any]] = []
+
+
+def generator(seed: int) -> np.random.Generator:
+    """A generator that the functions of a module share; each test finds it as it was made."""
+    made = np.random.default_rng(seed)
+    _shared.append((made, made.bit_generator.state))
+    return made
+
+
+def restart() -> None:
+    """What comes before each test: every generator that tests share starts anew."""
+    random.seed(0)
+    np.random.seed(0)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
+    for made, state in _shared:
+        made.bit_generator.state = state
