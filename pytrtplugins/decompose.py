@@ -255,6 +255,26 @@ def _decomposed(
     return op.nodes
 
 
+def _check_plugin_inputs(node: onnx.NodeProto, known: Mapping[str, onnx.ValueInfoProto]) -> None:
+    where = f"node {node.name or node.op_type!r}"
+    for index, name in enumerate(node.input):
+        if not name:
+            raise ModelError(
+                f"{where}: input {index} is left out; plugins have no optional inputs.\n"
+                "Do: give the node a tensor for each input",
+                node=node.name,
+            )
+        kind = known[name].type.WhichOneof("value") if name in known else None
+        if kind not in (None, "tensor_type"):
+            words = kind.removesuffix("_type").replace("_", " ")
+            raise ModelError(
+                f"{where}: input {index}, {name!r}, is of the kind {words}; plugins read tensors.\n"
+                "Do: take the tensors out of it before the plugin",
+                node=node.name,
+                tensor=name,
+            )
+
+
 def _set_plugin_outputs(graph: onnx.GraphProto, node: onnx.NodeProto, known: Mapping[str, onnx.ValueInfoProto]) -> None:
     onnx = require("onnx", extra="onnx", feature=_FEATURE)
     plugin = from_node(node)
@@ -299,9 +319,12 @@ def _inferred(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, onnx.V
     while True:
         light = infer(light)
         known = _infos(light.graph)
+        scopes = list(_plugin_nodes(light.graph, known))
+        for _, node, infos in scopes:
+            _check_plugin_inputs(node, infos)
         ready = {
             index: scope
-            for index, scope in enumerate(_plugin_nodes(light.graph, known))
+            for index, scope in enumerate(scopes)
             if index not in done and all(has_shape(scope[2], name) for name in scope[1].input if name)
         }
         if not ready:

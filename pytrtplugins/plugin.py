@@ -295,23 +295,41 @@ class Plugin:
 
         Raises:
             DimsError: the inputs are refused, or an output has another shape than `output_dims` says.
-            PluginError: an output has another element type than `output_dtypes` says.
+            PluginError: an output is no array, or has another element type than `output_dtypes` says.
         """
         dims = self.all_output_dims([array.shape for array in inputs])
         dtypes = self.all_output_dtypes([DType.of(array) for array in inputs], len(dims))
         result = self.compute(*inputs)
         arrays = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+        expected = [f"{dtype}[{', '.join(map(str, shape))}]" for shape, dtype in zip(dims, dtypes, strict=True)]
+        if result is None:
+            raise PluginError(
+                f"{self!r}: compute gave None, expected {', '.join(expected)}.\nDo: let compute return its outputs",
+                plugin=self,
+                expected=expected,
+                found=None,
+            )
         if len(arrays) != len(dims):
             raise DimsError(
                 f"{self!r}: compute gave {len(arrays)} outputs, output_dims {len(dims)}",
+                plugin=self,
                 expected=len(dims),
                 found=len(arrays),
             )
         for index, (array, shape, dtype) in enumerate(zip(arrays, dims, dtypes, strict=True)):
+            if not isinstance(getattr(array, "dtype", None), np.dtype):
+                raise PluginError(
+                    f"{self!r}: output {index} of compute is of type {type(array).__name__}, expected an array "
+                    f"{expected[index]}",
+                    plugin=self,
+                    expected=expected[index],
+                    found=type(array),
+                )
             if tuple(array.shape) != shape:
                 raise DimsError(
                     f"{self!r}: output {index} of compute has shape {tuple(array.shape)}, output_dims says {shape}"
                     f" for inputs {[tuple(x.shape) for x in inputs]}",
+                    plugin=self,
                     expected=shape,
                     found=tuple(array.shape),
                 )
@@ -319,6 +337,7 @@ class Plugin:
                 raise PluginError(
                     f"{self!r}: output {index} of compute is {array.dtype}, output_dtypes says {dtype}.\n"
                     f"Do: return array.astype(numpy.{dtype}), or override output_dtypes.",
+                    plugin=self,
                     expected=dtype,
                     found=array.dtype,
                 )

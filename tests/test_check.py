@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 
 import pytrtplugins as ptp
-from pytrtplugins.check import Entry, Report
+from pytrtplugins.check import Entry, Report, models
+from pytrtplugins.check.cases import Case
+from pytrtplugins.engines.onnxruntime import engine
 from pytrtplugins.errors import ConformanceError, UsageError
 from pytrtplugins.layers import Region, Reorg, Yolo
+from pytrtplugins.tensor import DType
 from tests.broken_plugins import ZOO, EnqueueDiffers, MixesTheBatch, WrongDims
+from tests.engines.plugin_models import Scaled
 
 
 @ptp.plugin(namespace="acme")
@@ -135,3 +139,36 @@ def test_the_report_is_a_table():
     report = Report("P()", (Entry("dims", True, tried="1 case"), Entry("enqueue", False, "wrong")))
     lines = str(report).splitlines()
     assert lines == ["P(): 1 of 2 checks failed", "  dims     ok       tried 1 case", "  enqueue  FAILED   wrong"]
+
+
+@pytest.mark.parametrize("name", ["reference", "cpu", "onnxruntime"])
+def test_an_engine_is_tried_with_each_input_as_a_constant_of_the_model(name, monkeypatch):
+    asked, plain = [], models.one_node_model
+
+    def noting(case, constant=None):
+        asked.append(constant)
+        return plain(case, constant)
+
+    monkeypatch.setattr(models, "one_node_model", noting)
+    case = Case(Scaled(), ((2, 3), (2, 3)), (DType.FLOAT32,) * 2)
+    assert models.engine(case, name) == ""
+    assert asked == [None, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        (lambda constants: {}, "with input 0 as a constant of the model: KeyError: 'x0'"),
+        (
+            lambda constants: {name: value * 0 for name, value in constants.items()},
+            "with input 0 as a constant of the model: ",
+        ),
+    ],
+)
+def test_an_engine_that_loses_the_constants_of_plugins_is_caught(monkeypatch, loss, words):
+    right = engine.constants_outside
+    monkeypatch.setattr(engine, "constants_outside", lambda model: loss(right(model)))
+    report = ptp.check_plugin(Scaled, shapes=[((2, 3), (2, 3))], engines="onnxruntime")
+    (entry,) = (entry for entry in report.entries if not entry.ok)
+    assert entry.name == "engine onnxruntime"
+    assert words in entry.detail

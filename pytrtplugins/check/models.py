@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from .._optional import require
 from ..decompose import add_functions, infer_shapes, inline_plugins
+from ..errors import MissingExtraError, UnavailableError
 from ..onnx_node import from_node
 from .cases import Case, outputs_of
 from .compare import differences
@@ -18,9 +20,10 @@ __all__ = ["decomposition", "engine", "node", "one_node_model"]
 _OPSET, _IR = 18, 10
 
 
-def one_node_model(case: Case) -> onnx.ModelProto:
-    """A model that is the plugin's node alone, with the case's dims."""
+def one_node_model(case: Case, constant: int | None = None) -> onnx.ModelProto:
+    """A model that is the plugin's node alone, with the case's dims; ``constant``: which of the inputs is an initializer."""
     helper = require("onnx.helper", extra="onnx", feature="checking a plugin's node")
+    numpy_helper = require("onnx.numpy_helper", extra="onnx", feature="checking a plugin's node")
     inputs, outputs = case.descs()
 
     def infos(descs: Any) -> list[Any]:
@@ -28,7 +31,9 @@ def one_node_model(case: Case) -> onnx.ModelProto:
         return [helper.make_tensor_value_info(d.name, t, d.dims) for d, t in zip(descs, types, strict=True)]
 
     made = case.plugin.as_node([desc.name for desc in inputs], [desc.name for desc in outputs], "checked")
-    graph = helper.make_graph([made], "check", infos(inputs), infos(outputs))
+    given = [desc for index, desc in enumerate(inputs) if index != constant]
+    weights = [] if constant is None else [numpy_helper.from_array(case.inputs()[constant], inputs[constant].name)]
+    graph = helper.make_graph([made], "check", infos(given), infos(outputs), weights)
     opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid(made.domain, 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=_IR)  # type: ignore[no-any-return]
 
@@ -67,11 +72,27 @@ def decomposition(case: Case) -> str:
 
 
 def engine(case: Case, name: str) -> str:
-    """The engine, given a model of this one node, gives what compute gives."""
+    """The engine, given a model of this one node, gives what compute gives, with each input of several as a constant too."""
+    inputs = {f"x{index}": array for index, array in enumerate(case.inputs())}
+    expected = outputs_of(case.plugin, case.inputs())
+    for constant in (None, *range(len(inputs) if len(inputs) > 1 else 0)):
+        try:
+            wrong = differences(_run(one_node_model(case, constant), inputs, name), expected)
+        except (MissingExtraError, UnavailableError):
+            raise
+        except Exception as error:  # whatever a plugin, or an engine's library, raises
+            if constant is None:
+                raise
+            wrong = f"{type(error).__name__}: {error}"
+        if wrong:
+            return wrong if constant is None else f"with input {constant} as a constant of the model: {wrong}"
+    return ""
+
+
+def _run(model: onnx.ModelProto, arrays: Mapping[str, Any], engine_name: str) -> list[Any]:
     from ..engines.select import build
 
-    built = build(one_node_model(case), engine=name, progress=False)
+    built = build(model, engine=engine_name, progress=False)
     with built.create_context() as context:
-        found = context.run({f"x{index}": array for index, array in enumerate(case.inputs())})
-    actual = [found[f"y{index}"] for index in range(len(found))]
-    return differences(actual, outputs_of(case.plugin, case.inputs()))
+        found = context.run({desc.name: arrays[desc.name] for desc in built.inputs})
+    return [found[f"y{index}"] for index in range(len(found))]

@@ -53,7 +53,7 @@ class ExecutionContext(Exclusive[Arrays]):
 
         Args:
             inputs: One array for each input of the engine, by name, of exactly its dtype; free dims may have any size,
-                the same wherever they have the same name.
+                the same wherever they have the same name; a free first dim, the batch, at least 1.
             outputs: Arrays to write, for any of the outputs, by name, of exactly their dtype and dims.
 
         Returns:
@@ -176,6 +176,13 @@ class ExecutionContext(Exclusive[Arrays]):
             bound = f" with {', '.join(f'{dim}={size}' for dim, size in free.items())}" if free else ""
             raise BindingError(
                 f"input {desc.name!r}: expected dims ({', '.join(map(str, desc.dims))}){bound}, found {array.shape}",
+                expected=desc.dims,
+                found=array.shape,
+            )
+        if array.shape[:1] == (0,) and isinstance(desc.dims[0], SymbolicDim):
+            raise BindingError(
+                f"input {desc.name!r}: its batch {desc.dims[0]} is 0, expected at least 1; found {array.shape}.\n"
+                "Do: leave the run out where there is nothing to run on",
                 expected=desc.dims,
                 found=array.shape,
             )

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..cuda import launches_kernels
+from ..errors import PluginError
 from ..plugin import Plugin
 from ..tensor import DType, TensorDesc
 
-__all__ = ["PluginRunner"]
+__all__ = ["PluginRunner", "naming_node"]
+
+
+@contextmanager
+def naming_node(name: str) -> Iterator[None]:
+    """Put the node's name before what `Plugin.all_outputs` finds wrong; what else a plugin raises passes as it is.
+
+    Raises:
+        PluginError: of the same class, for outputs of `compute` that are not what the plugin said.
+    """
+    try:
+        yield
+    except PluginError as error:
+        if "plugin" not in error.facts:
+            raise
+        raise type(error)(f"node {name!r}: {error}", node=name, **error.facts) from None
 
 
 class PluginRunner:
@@ -57,7 +74,8 @@ class PluginRunner:
         if shapes != self._configured:
             self._configure(inputs, outputs)
             self._configured = shapes
-        self._enqueue(self.plugin, list(inputs), list(outputs), self._workspace, None)
+        with naming_node(self.name):
+            self._enqueue(self.plugin, list(inputs), list(outputs), self._workspace, None)
         return outputs
 
     def close(self) -> None:

@@ -296,18 +296,19 @@ class _Planner:
         return channels_last(dims, dtype) if len(dims) == 4 and 0 not in dims else linear(dims, dtype)
 
     def _as(self, name: str, wanted: Format, exact: bool = False) -> str:
-        """The tensor in another form: itself, or a copy that a step makes. ``exact``: no gaps but the form's own."""
+        """The tensor in another form: itself, or a copy that a step makes, as of a constant. ``exact``: no gaps but the form's own."""
         found = self.formats.get(name)
-        if found is None:
-            raise BuildError(f"engine 'cudnn': tensor {name!r} is a constant where a computed one is needed")
-        if found == wanted or (not exact and self._reads_strided(found, wanted)):
+        if found is None and name not in self.constants:
+            raise BuildError(f"engine 'cudnn': tensor {name!r} is read and nothing computes it", engine="cudnn")
+        if found == wanted or (found is not None and not exact and self._reads_strided(found, wanted)):
             return name
         key = (name, wanted)
         if key not in self.copies:
             copy = f"{name}@{wanted.dtype}{'-nhwc' if wanted.nhwc else ''}{wanted.pitch or ''}"
             self.formats[copy] = wanted
             self.copies[key] = copy
-            self._emit(Step("reformat", copy, "Reformat", {}, (name,), (copy,)))
+            kind, op = ("generic", "Identity") if found is None else ("reformat", "Reformat")
+            self._emit(Step(kind, copy, op, {}, (name,), (copy,)))
         return self.copies[key]
 
     @staticmethod

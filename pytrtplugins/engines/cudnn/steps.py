@@ -15,6 +15,7 @@ from ...cuda.prepare import prepare_plugin
 from ...errors import BuildError
 from ...plugin import Plugin
 from ...tensor import DType, TensorDesc
+from ..plugin_runner import naming_node
 from .conv import KINDS, ConvLaunch, ConvProblem, Operands
 from .device import Device, Tensor
 from .format import Format
@@ -188,7 +189,12 @@ class StepBuilder:
         if launches_kernels(type(plugin)):
             prepare_plugin(plugin, ins, outs, size)
         arrays = [[t.flat.reshape(t.format.dims) for t in tensors] for tensors in (inputs, outputs)]
-        return lambda stream: plugin.enqueue(arrays[0], arrays[1], workspace, stream)
+
+        def launch(stream: Any) -> None:
+            with naming_node(step.name):
+                plugin.enqueue(arrays[0], arrays[1], workspace, stream)
+
+        return launch
 
     def _generic(self, step: Step) -> Launch:
         xp, function = self.device.xp, OPS[step.op]

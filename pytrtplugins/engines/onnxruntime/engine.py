@@ -12,7 +12,7 @@ from ..base import Arrays, Availability, BuildOptions, ExecutionContext
 from ..cpu_features import default_threads, describe_cpu
 from ..host import HostEngine
 from ..plugin_runner import PluginRunner
-from .split import PluginStep, constants_as_outputs, split
+from .split import PluginStep, constants_outside, split
 
 if TYPE_CHECKING:
     import onnx
@@ -50,7 +50,7 @@ class OnnxruntimeEngine(HostEngine):
         super().__init__(model, options)
         standard = self._standard_form()
         self._steps = split(standard)
-        self._constants = constants_as_outputs(standard)
+        self._constants = constants_outside(standard)
         self._sessions = {
             index: self._session(step.model)
             for index, step in enumerate(self._steps)

@@ -16,7 +16,7 @@ from ...plugin import Plugin
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["PluginStep", "Stretch", "constants_as_outputs", "split"]
+__all__ = ["PluginStep", "Stretch", "constants_outside", "split"]
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,12 @@ def split(model: onnx.ModelProto) -> list[Stretch | PluginStep]:
     return steps
 
 
-def constants_as_outputs(model: onnx.ModelProto) -> dict[str, npt.NDArray[Any]]:
-    """The initializers that are outputs of the model, which no step gives."""
+def constants_outside(model: onnx.ModelProto) -> dict[str, npt.NDArray[Any]]:
+    """The initializers that no session holds: those that plugins read, and those that are outputs of the model."""
     numpy_helper = require("onnx.numpy_helper", extra="onnx")
-    outputs = {info.name for info in model.graph.output}
-    return {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer if tensor.name in outputs}
+    wanted = {name for node in model.graph.node if is_plugin_node(node) for name in node.input}
+    wanted.update(info.name for info in model.graph.output)
+    return {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer if tensor.name in wanted}
 
 
 def _check_plugins(model: onnx.ModelProto) -> None:

@@ -1,0 +1,144 @@
+"""A plugin gives its numbers wherever it stands in a network, or the build says what is wrong with the node."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import pytrtplugins as ptp
+from pytrtplugins.errors import BindingError, DimsError, ModelError, PluginError, PytrtpluginsError
+from tests.engines.networks import Affine, conv_net, photo
+from tests.engines.plugin_models import PLACES, REFUSED, Next, X, one_plugin, relu
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_plugin_reads_and_gives_every_kind_of_tensor(engine_name, place):
+    model, expected = PLACES[place]
+    with ptp.build(model, engine=engine_name).create_context() as context:
+        assert [desc.name for desc in context.engine.inputs] == ["x"]
+        for _ in range(2):  # a constant is the same in each run
+            found = context.run({"x": X})
+            assert found.keys() == expected.keys()
+            for name, value in expected.items():
+                np.testing.assert_array_equal(found[name], value)
+
+
+@pytest.mark.parametrize("place", REFUSED)
+def test_what_no_plugin_node_may_have_is_refused_with_its_name(engine_name, place):
+    model, words = REFUSED[place]
+    with pytest.raises((DimsError, ModelError), match=f"node 'plugin': .*{words}"):
+        ptp.build(model, engine=engine_name)
+
+
+# -- outputs of compute ----------------------------------------------------------------------------------------------
+
+RESULTS = {
+    "None": (lambda x: None, PluginError, r"compute gave None, expected float32\[1, 8, 8, 8\]"),
+    "too many": (lambda x: (x, x), DimsError, "compute gave 2 outputs, output_dims 1"),
+    "none": (lambda x: (), DimsError, "compute gave 0 outputs, output_dims 1"),
+    "None among them": (
+        lambda x: [None],
+        PluginError,
+        r"output 0 of compute is of type NoneType, expected an array float32",
+    ),
+    "a number": (lambda x: 3.5, PluginError, "output 0 of compute is of type float, expected an array"),
+    "text": (lambda x: "y", PluginError, "output 0 of compute is of type str, expected an array"),
+    "a list": (lambda x: x.tolist() + x.tolist(), DimsError, "compute gave 2 outputs, output_dims 1"),
+    "another shape": (lambda x: x[:, 1:], DimsError, r"output 0 of compute has shape \(1, 7, 8, 8\)"),
+    "another rank": (lambda x: x[0], DimsError, r"output 0 of compute has shape \(8, 8, 8\)"),
+    "another type": (
+        lambda x: x.astype(np.float64),
+        PluginError,
+        "output 0 of compute is float64, output_dtypes says float32",
+    ),
+    "text in an array": (lambda x: x.astype(str), PluginError, "output 0 of compute is <U"),
+    "objects": (lambda x: x.astype(object), PluginError, "output 0 of compute is object, output_dtypes says float32"),
+}
+
+
+@ptp.plugin(namespace="test.engines")
+class Giving(ptp.Plugin):
+    """Gives whatever its class is told to."""
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        return Giving.result(x)
+
+
+@pytest.mark.parametrize("result", RESULTS)
+def test_outputs_of_compute_that_do_not_fit_are_named(engine_name, result):
+    Giving.result, error, words = RESULTS[result]
+    with ptp.build(conv_net(Giving()), engine=engine_name).create_context() as context:
+        with pytest.raises(error, match=rf"^node 'plugin0': Giving\(\): {words}") as caught:
+            context.run({"data": photo()})
+        assert caught.value.node == "plugin0"
+        Giving.result = lambda x: x + 0
+        assert context.run({"data": photo()})["y"].shape == (1, 4, 8, 8)
+
+
+def test_a_plugin_error_of_the_plugins_own_is_raised_as_it_is(engine_name):
+    own = PluginError("mine")
+
+    def fail(x):
+        raise own
+
+    Giving.result = fail
+    with ptp.build(conv_net(Giving()), engine=engine_name).create_context() as context:
+        with pytest.raises(PluginError) as caught:
+            context.run({"data": photo()})
+        assert caught.value is own
+
+
+# -- what engines do not take ----------------------------------------------------------------------------------------
+
+
+def test_a_batch_of_nothing_is_refused_and_the_context_goes_on(engine_name):
+    with ptp.build(conv_net(Affine(), batch="N"), engine=engine_name).create_context() as context:
+        before = context.run({"data": photo(2)})["y"]
+        for run in (context.run, lambda data: context.run_async(data).result(), lambda data: context.begin(data)()):
+            with pytest.raises(BindingError, match=r"input 'data': its batch N is 0, expected at least 1") as caught:
+                run({"data": photo(0)})
+            assert caught.value.found == (0, 3, 8, 8)
+        np.testing.assert_array_equal(context.run({"data": photo(2)})["y"], before)
+
+
+def other_kinds():
+    tensor = helper.make_tensor_type_proto(TensorProto.FLOAT, [2, 3])
+    return {
+        "sequence": helper.make_sequence_type_proto(tensor),
+        "optional": helper.make_optional_type_proto(tensor),
+        "map": helper.make_map_type_proto(TensorProto.INT64, tensor),
+        "sparse tensor": helper.make_sparse_tensor_type_proto(TensorProto.FLOAT, [2, 3]),
+    }
+
+
+@pytest.mark.parametrize("kind", other_kinds())
+@pytest.mark.parametrize("end", ["input", "output"])
+def test_inputs_and_outputs_that_are_no_tensors_are_refused(engine_name, kind, end):
+    info = helper.make_value_info("s", other_kinds()[kind])
+    plain = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])
+    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 3])
+    nodes = [one_plugin(Next(), ["x"], ["y"])]
+    if end == "output":
+        nodes.append(helper.make_node("SequenceConstruct", ["y"], ["s"], "make"))
+    ends = ([plain, info], [out]) if end == "input" else ([plain], [out, info])
+    graph = helper.make_graph(nodes, "kinds", *ends)
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("test.places", 1)]
+    with pytest.raises(ModelError, match=rf"(?s)'s'.*{kind}"):
+        ptp.build(helper.make_model(graph, opset_imports=opsets, ir_version=10), engine=engine_name)
+
+
+def test_a_plugin_that_reads_a_sequence_is_refused(engine_name):
+    nodes = [
+        relu("x", "a"),
+        helper.make_node("SequenceConstruct", ["a"], ["s"], "make"),
+        one_plugin(Next(), ["s"], ["y"]),
+    ]
+    ends = ([helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3])] for name in ("x", "y"))
+    graph = helper.make_graph(nodes, "sequence", *ends)
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("test.places", 1)]
+    with pytest.raises(PytrtpluginsError, match=r"'plugin'.*'s'"):
+        ptp.build(helper.make_model(graph, opset_imports=opsets, ir_version=10), engine=engine_name)
