@@ -1,6 +1,9 @@
-"""Blocks of branches that begin with 1x1 convolutions of one tensor."""
+"""Blocks of branches that begin with 1x1 convolutions of one tensor, and networks of convolutions, splits and concats."""
 
 from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
 
 from tests.passes.nets import Net
 
@@ -43,3 +46,33 @@ def dense():
         new = net.conv(x, f"new{index}", 8, kernel=3)
         x = net.add("Concat", [new, x] if index == 1 else [x, new], f"joined{index}", net.channels[x] + 8, axis=1)
     return net.model(net.conv(x, "last", 8, kernel=1))
+
+
+@st.composite
+def networks(draw):
+    """Convolutions, splits and concats of each other's tensors."""
+    net = Net(channels=8, seed=draw(st.integers(0, 3)))
+    tensors = ["data"]
+    for index in range(draw(st.integers(3, 9))):
+        kind = draw(st.sampled_from(["one", "one", "three", "split", "concat", "concat", "Neg"]))
+        x = draw(st.sampled_from(tensors))
+        if kind == "concat":
+            parts = draw(st.lists(st.sampled_from(tensors), min_size=2, max_size=4))
+            channels = sum(net.channels[part] for part in parts)
+            tensors.append(net.add("Concat", parts, f"t{index}", channels, axis=1))
+        elif kind == "Neg":
+            tensors.append(net.add(kind, [x], f"t{index}"))
+        elif kind == "split" and net.channels[x] >= 16:
+            cut = 8 * draw(st.integers(1, net.channels[x] // 8 - 1)) if net.channels[x] > 8 else 8
+            sizes = [cut, net.channels[x] - cut]
+            net.add("Split", [x, net.constant(f"t{index}s", np.array(sizes, np.int64))], f"t{index}a", cut, axis=1)
+            net.nodes[-1].output.append(f"t{index}b")
+            net.channels[f"t{index}b"] = sizes[1]
+            tensors += [f"t{index}a", f"t{index}b"]
+        else:
+            channels = draw(st.sampled_from([8, 8, 16, 4]))
+            tensors.append(net.conv(x, f"t{index}", channels, kernel=3 if kind == "three" else 1))
+    read = {name for node in net.nodes for name in node.input}
+    ends = [name for name in tensors[1:] if name not in read] or tensors[-1:]
+    extra = draw(st.lists(st.sampled_from(tensors[1:]), max_size=1))
+    return net.model(*dict.fromkeys([*ends, *extra]))
