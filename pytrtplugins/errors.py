@@ -13,6 +13,7 @@
     │  ├─ MissingExtraError     also ImportError     an optional package is not installed
     │  ├─ UnavailableError      also RuntimeError    the engine cannot work on this machine
     │  ├─ BuildError            also RuntimeError    the engine cannot build this model
+    │  ├─ ExecutionError        also RuntimeError    the library below the engine failed in a run
     │  ├─ BindingError          also ValueError      wrong names, dims or dtypes given to a run
     │  └─ PrecisionError        also ValueError      a precision that the engine does not have
     ├─ FormatError              also ValueError      a file with wrong contents
@@ -41,6 +42,7 @@ __all__ = [
     "DimsError",
     "EngineError",
     "EngineFileError",
+    "ExecutionError",
     "ExportError",
     "FieldError",
     "FormatError",
@@ -124,7 +126,11 @@ class UnavailableError(EngineError, RuntimeError):
 
 
 class BuildError(EngineError, RuntimeError):
-    """The engine cannot build this model."""
+    """The engine cannot build this model; ``.text`` is all that its library said, where that was the reason."""
+
+
+class ExecutionError(EngineError, RuntimeError):
+    """The library below the engine failed in a run; ``.text`` is all that it said, ``__cause__`` what it raised."""
 
 
 class BindingError(EngineError, ValueError):

@@ -61,6 +61,7 @@ class ExecutionContext(Exclusive[Arrays]):
 
         Raises:
             BindingError: names, dims or dtypes do not fit; dims of given outputs may be found wrong only after the run.
+            ExecutionError: the library below the engine failed, such as for want of memory.
             EngineError: the context is closed, another thread is running it, or it is called from inside a run of it.
             Exception: what a plugin raised, as it raised it.
         """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from ..passes import Precisions, load_model, prepare, quantize, quantized_tensor
 from .base import Availability, BuildOptions, Engine
 from .calibrate import calibrate, fitting_table, float_tensors, network_digest
 from .container import read_engine_file
+from .failures import explaining, shortened
 
 if TYPE_CHECKING:
     import onnx
@@ -118,16 +120,19 @@ def build(
     cls = _available_class(engine, precision)
     cls.check_precision(precision)
     cls.check_settings(options.settings)
-    prepared = prepare(load_model(model))
+    loaded = load_model(model)
+    with explaining("the model cannot be prepared", cls.name):
+        prepared = prepare(loaded)
     if table is not None:
-        return cls.build(_with_precisions(prepared, table, cls, calibration, given), options, progress)
+        return _built(cls, _with_precisions(prepared, table, cls, calibration, given), options, progress)
     if precision == "int8":
         if not _has_qdq(prepared):
             calibrated = None if calibration is None else cls.calibrated(prepared, options, calibration)
             if calibrated is not None:
                 return calibrated
             quantized = _quantized(prepared, calibration, cls, options, progress)
-            return cls.build_quantized(quantized, prepared, options, progress)
+            with _explaining_build(cls):
+                return cls.build_quantized(quantized, prepared, options, progress)
         if calibration is not None:
             _log.warning("the model holds Q/DQ nodes already; the calibration is not used")
     elif _has_qdq(prepared):
@@ -135,7 +140,7 @@ def build(
             f'the model holds Q/DQ nodes: it is an INT8 model, and precision={precision!r} would not change that.\nDo: precision="int8"',
             precision=precision,
         )
-    return cls.build(prepared, options, progress)
+    return _built(cls, prepared, options, progress)
 
 
 def load_engine(path: str | Path) -> Engine:
@@ -161,8 +166,17 @@ def load_engine(path: str | Path) -> Engine:
     except (EngineFileError, MissingExtraError, RegistryError, UnavailableError):
         raise
     except Exception as error:  # whatever a forged file leads to
-        raise EngineFileError(f"{path}: it cannot be loaded: {error}.{again}", path=Path(path)) from error
+        raise EngineFileError(f"{path}: it cannot be loaded: {shortened(error)}.{again}", path=Path(path)) from error
     raise EngineFileError(f"{path}: this engine cannot be loaded here: {reason}.{again}", path=Path(path))
+
+
+def _built(cls: type[Engine], model: onnx.ModelProto, options: BuildOptions, progress: bool) -> Engine:
+    with _explaining_build(cls):
+        return cls.build(model, options, progress)
+
+
+def _explaining_build(cls: type[Engine]) -> AbstractContextManager[None]:
+    return explaining(f"engine {cls.name!r} cannot build the model", cls.name)
 
 
 def _available_class(name: str, precision: str = "fp32", never: Collection[str] = _NEVER_AUTO) -> type[Engine]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,11 +15,12 @@ import numpy.typing as npt
 from ..._dataflow import walk
 from ..._optional import require
 from ...decompose import inline_plugins
-from ...errors import BuildError, MissingExtraError, UnavailableError
+from ...errors import BuildError, EngineError, ExecutionError, MissingExtraError, UnavailableError
 from ...onnx_node import from_node, is_plugin_node
 from ...passes import DropRepeatedPairs, FloatPads, Placement, UnsignedActivations, to_ir, to_proto
 from ..base import Arrays, Availability, BuildOptions, ExecutionContext
 from ..cpu_features import cpu_features, default_threads, describe_cpu
+from ..failures import explaining
 from ..host import HostEngine
 from ..int8 import signed_activations
 from ..timing import run_seconds
@@ -93,16 +96,13 @@ class CpuEngine(HostEngine):
         if self.float_reason:
             self.choices["int8 layers"] = f"float32 between Q and DQ: {self.float_reason}"
         core = openvino.Core()
-        for extension in extensions:
-            core.add_extension(extension)
-        try:
+        with self._explaining("OpenVINO cannot build the model", BuildError):
+            for extension in extensions:
+                core.add_extension(extension)
             network = core.read_model(model.SerializeToString(), b"")
             compiled = core.compile_model(network, "CPU", self._config("f32"))
             if self.precision == "bf16":
                 compiled = self._faster_of(compiled, core.compile_model(network, "CPU", self._config("bf16")))
-        except RuntimeError as error:
-            self._raise_plugin_error(error)
-            raise BuildError(f"OpenVINO cannot build the model: {error}", engine=self.name) from error
         return compiled
 
     def _config(self, float_type: str) -> dict[str, Any]:
@@ -148,11 +148,17 @@ class CpuEngine(HostEngine):
         _log.info("engine 'cpu': float layers compute in %s", self.choices["float layers"])
         return bf16 if chosen == "bf16" else float32
 
-    def _raise_plugin_error(self, error: RuntimeError) -> None:
-        """Raise what a plugin raised, if OpenVINO's text is about it."""
-        original = self._errors.take(str(error))
-        if original is not None:
-            raise original
+    @contextmanager
+    def _explaining(self, what: str, kind: type[EngineError]) -> Iterator[None]:
+        """Raise what a plugin raised, if OpenVINO's text is about it, else an error of this package."""
+        try:
+            with explaining(what, self.name, kind):
+                yield
+        except kind as error:
+            original = self._errors.take(str(error.facts.get("text", "")))
+            if original is None:
+                raise
+            raise original from None
 
 
 class CpuContext(ExecutionContext):
@@ -162,15 +168,13 @@ class CpuContext(ExecutionContext):
 
     def __init__(self, engine: CpuEngine) -> None:
         super().__init__(engine)
-        self._request = engine._compiled.create_infer_request()
+        with engine._explaining("OpenVINO cannot make the memory of a run", ExecutionError):
+            self._request = engine._compiled.create_infer_request()
 
     def _run(self, inputs: Arrays) -> Arrays:
         given = {name: _writable(inputs[name]) for name in self.engine._input_names}
-        try:
+        with self.engine._explaining("OpenVINO failed in the run", ExecutionError):
             results = self._request.infer(given, share_inputs=True)
-        except RuntimeError as error:
-            self.engine._raise_plugin_error(error)
-            raise
         return {name: _array(results[index]) for index, name in enumerate(self.engine._output_names)}
 
     def _close(self) -> None:

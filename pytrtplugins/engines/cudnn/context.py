@@ -9,9 +9,10 @@ import numpy as np
 
 from ...cuda import as_cupy, pinned_empty
 from ...cuda.bindings import is_device_array, wait_for
-from ...errors import BindingError
+from ...errors import BindingError, ExecutionError
 from ...tensor import Array, SymbolicDim, TensorDesc
 from ..context import Arrays, ExecutionContext
+from ..failures import explained_runs, explaining
 from ..inside import Inside
 from .execution import Execution
 from .plan import Plan
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["CudnnContext"]
 
 _KEPT = 8
+_FAILED = "engine 'cudnn' failed in the run"
 
 
 class _Ready:
@@ -125,6 +127,7 @@ class CudnnContext(ExecutionContext):
 
     # -- inside ----------------------------------------------------------------------------------------------------------
 
+    @explained_runs(_FAILED)
     def _enqueue(self, inputs: Arrays, outputs: Mapping[str, Any], stream: Any) -> None:
         ready = self._prepared(inputs)
         for name, target in outputs.items():
@@ -153,6 +156,7 @@ class CudnnContext(ExecutionContext):
         self._check_open()
         return self._started(self._begin, self._check(inputs), self._check_targets(outputs or {}))
 
+    @explained_runs(_FAILED)
     def _begin(self, inputs: Arrays, outputs: Mapping[str, Array]) -> Callable[[], Arrays]:
         ready = self._prepared(inputs)
         for name, target in outputs.items():
@@ -174,7 +178,8 @@ class CudnnContext(ExecutionContext):
             ready.copy_out(to_gpu, self._stream)
 
         def finish() -> Arrays:
-            self._stream.synchronize()
+            with explaining(_FAILED, self.engine.name, ExecutionError):
+                self._stream.synchronize()
             inputs.clear()  # held until now, since the GPU reads page-locked ones itself
             return {name: _taken(pinned, outputs.get(name)) for name, pinned in ready.outputs.items()}
 

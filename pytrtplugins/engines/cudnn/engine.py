@@ -19,6 +19,7 @@ from ..base import Availability, BuildOptions, Engine
 from ..container import EngineFile
 from ..context import ExecutionContext
 from ..detection import DetectionContext
+from ..failures import explaining
 from .context import CudnnContext
 from .conv import ConvProvider, DirectProvider
 from .cudnn_conv import CudnnProvider, check_cudnn, cudnn_versions
@@ -83,6 +84,10 @@ class CudnnEngine(Engine):
         self.device = CudaDevice(_device_number(options.device))
         self._file = None if saved is None else saved[0]
         plan = None if saved is None else saved[1]
+        with explaining("engine 'cudnn' cannot build the model", self.name):
+            self._build(plan, options, progress)
+
+    def _build(self, plan: SavedPlan | None, options: BuildOptions, progress: bool) -> None:
         if plan is None:
             self._graph = self.lowered
             self._weights = take_weights(self._graph)

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..._optional import require
 from ...decompose import infer_shapes, inline_plugins
-from ...errors import BuildError, MissingExtraError
+from ...errors import ExecutionError, MissingExtraError
 from ...passes import Placement, UnsignedActivations, to_ir, to_proto
 from ..base import Arrays, Availability, BuildOptions, ExecutionContext
 from ..cpu_features import default_threads, describe_cpu
+from ..failures import explaining
 from ..host import HostEngine
 from ..plugin_runner import PluginRunner
 from .split import PluginStep, constants_outside, split
@@ -88,15 +89,13 @@ class OnnxruntimeEngine(HostEngine):
             options.add_session_config_entry("session.force_spinning_stop", "1")
         if self.float_reason:  # products are then added in 32 bits
             options.add_session_config_entry("session.x64quantprecision", "1")
-        try:
+        with explaining("onnxruntime cannot build the model", self.name):
             return ort.InferenceSession(
                 model.SerializeToString(),
                 options,
                 providers=["CPUExecutionProvider"],
                 disabled_optimizers=_HARMFUL if self.precision == "int8" else None,
             )
-        except Exception as error:  # onnxruntime raises types of its own
-            raise BuildError(f"onnxruntime cannot build the model: {error}", engine=self.name) from error
 
 
 class OnnxruntimeContext(ExecutionContext):
@@ -119,7 +118,9 @@ class OnnxruntimeContext(ExecutionContext):
                 results = self._runners[index].run([tensors[name] for name in step.inputs])
             else:
                 session = self.engine._sessions[index]
-                results = session.run(list(step.outputs), {name: tensors[name] for name in step.inputs})
+                given = {name: tensors[name] for name in step.inputs}
+                with explaining("onnxruntime failed in the run", self.engine.name, ExecutionError):
+                    results = session.run(list(step.outputs), given)
             tensors.update(zip(step.outputs, results, strict=True))
         kept = {*self.engine._constants, *inputs}  # not the caller's
         return {

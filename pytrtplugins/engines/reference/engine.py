@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ..._optional import require
-from ...errors import EngineError, PytrtpluginsError, UsageError
+from ...errors import EngineError, ExecutionError, PytrtpluginsError, UsageError
 from ...onnx_node import is_plugin_node
 from ...passes.half import HALF_TYPES, to_half
 from ..base import Arrays, Availability, BuildOptions, Engine, ExecutionContext
+from ..failures import explaining
 from ..plugin_runner import PluginRunner
 from .coverage import PLAIN_TYPES
 from .half import half_type, is_half, run_wide
@@ -104,7 +105,8 @@ class ReferenceContext(ExecutionContext):
     def _run(self, inputs: Arrays) -> Arrays:
         tensors: dict[str, Any] = {**self.engine._program.constants, **inputs}
         self._execute(self.engine._program, tensors)
-        return {desc.name: np.array(_dense(tensors[desc.name])) for desc in self.engine.outputs}
+        with explaining("engine 'reference' failed in the run", self.engine.name, ExecutionError):
+            return {desc.name: np.array(_dense(tensors[desc.name])) for desc in self.engine.outputs}
 
     def _execute(self, program: Program, tensors: dict[str, Any]) -> None:
         """Run the steps of a graph; ``tensors`` holds what they read, and then what they make."""

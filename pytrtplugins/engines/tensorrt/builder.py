@@ -11,6 +11,7 @@ from ..._files import write_atomic
 from ...cuda.cache import user_cache
 from ...errors import BuildError
 from ..base import BuildOptions
+from ..failures import shortened
 from ._api import Api
 from .collected import ErrorLog, collecting
 from .logger import Messages, make
@@ -86,7 +87,8 @@ def _parse(api: Api, model: onnx.ModelProto, network: Any, said: Messages, error
         found = [parser.get_error(index) for index in range(parser.num_errors)]
         texts = [f"node {error.node()} {error.node_name()!r}: {error.desc()}" for error in found]
         raise BuildError(
-            "TensorRT's parser cannot read the model:\n" + ("\n".join(texts) or said.text()), engine="tensorrt"
+            "TensorRT's parser cannot read the model:\n" + (shortened("\n".join(texts)) or said.text()),
+            engine="tensorrt",
         )
 
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...cuda import as_cupy, device_array, is_device_array
-from ...errors import EngineError
+from ...errors import EngineError, ExecutionError
 from ...tensor import Array, TensorDesc
 from ..base import Arrays, ExecutionContext
 from ..context import check_dtype
+from ..failures import explained_runs
 from .collected import ErrorLog, collecting
 from .logger import Messages
 
@@ -47,6 +48,7 @@ class TensorrtContext(ExecutionContext):
     def _run(self, inputs: Arrays) -> Arrays:
         return self._run_into(inputs, {})
 
+    @explained_runs("TensorRT failed in the run")
     def _run_into(self, inputs: Arrays, outputs: Mapping[str, Array]) -> Arrays:
         said, callers = Messages(self.engine.api), self._cupy.cuda.get_current_stream()
         shared = any(not isinstance(array, np.ndarray) for array in (*inputs.values(), *outputs.values()))
@@ -66,7 +68,7 @@ class TensorrtContext(ExecutionContext):
                 self._bind(desc.name, written[desc.name], said)
             if not self._context.execute_async_v3(self._stream.ptr):
                 errors.check()
-                raise EngineError(f"{self.engine!r}: the run failed: {said.text()}")
+                raise ExecutionError(f"{self.engine!r}: the run failed: {said.text()}")
             found = {name: self._fetched(written[name], outputs.get(name)) for name in written}
             self._stream.synchronize()
         return found
