@@ -90,7 +90,17 @@ class Summed(Twice):
         self.kernel.launch(x, y, workspace.view(x.dtype), x.size, threads=x.size, block=64, stream=stream)
 
 
-RIGHT = [ptp.plugin(namespace="right_kernels")(cls) for cls in (Twice, Reversed, Summed)]
+class IndexInLong(Twice):
+    """Right above 2^31 elements too."""
+
+    kernel: ClassVar[CudaKernel] = kernel(
+        "    const long long j = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;\n"
+        "    if (j < n) y[j] = x[j] + x[j];",
+        "const T* x, T* y, long long n",
+    )
+
+
+RIGHT = [ptp.plugin(namespace="right_kernels")(cls) for cls in (Twice, Reversed, Summed, IndexInLong)]
 
 
 @caught_by("memory", "out-of-bounds read")
@@ -158,6 +168,30 @@ class SharedTooSmall(Reversed):
 @caught_by("memory", "integer overflow")
 class Overflows(Twice):
     kernel: ClassVar[CudaKernel] = kernel("    if (i < n) y[i] = x[i] + x[i] + T(((i + 1) * 1500000000) >> 31);")
+
+
+@caught_by("large tensors", "integer overflow above 2^31 elements")
+class CountsInInt(Twice):
+    """The product of the dims overflows."""
+
+    kernel: ClassVar[CudaKernel] = kernel(
+        "    if (i < n * c * h * w) y[i] = x[i] + x[i];", "const T* x, T* y, int n, int c, int h, int w"
+    )
+
+    def output_dims(self, x):
+        ptp.tensor.check_rank(x, 4, "CountsInInt")
+        return x
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        (x,), (y,) = inputs, outputs
+        self.kernel.launch(x, y, x.shape, threads=x.size, stream=stream)
+
+
+@caught_by("large tensors", "integer overflow above 2^31 elements")
+class IndexInInt(Twice):
+    """The number of elements fits, the index of a thread does not."""
+
+    kernel: ClassVar[CudaKernel] = kernel("    if (i < n) y[i] = x[i] + x[i];", "const T* x, T* y, long long n")
 
 
 @caught_by("thread order", "missing barrier")

@@ -144,3 +144,9 @@ def test_an_interrupted_check_leaves_no_process():
     with pytest.raises(KeyboardInterrupt):
         isolate.run(lambda send: [send(1), isolate.time.sleep(1000)], interrupt, 20)
     assert CHILDREN.read_text() == before
+
+
+def test_a_failure_that_shows_a_line_of_source_stands_by_itself():
+    lines = str(ptp.check_plugin(NoBoundsTest, engines=[])).splitlines()
+    (number,) = (i for i, line in enumerate(lines) if line.startswith("  memory"))
+    assert lines[number + 1 : number + 3] == ["           4 |     y[i] = x[i] + x[i];", "    tried 1 of 14 cases"]

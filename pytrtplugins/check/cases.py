@@ -288,7 +288,7 @@ def smaller(dims: tuple[Shape, ...]) -> Iterator[tuple[Shape, ...]]:
     alike = len(set(dims)) == 1
     for index in range(1 if alike else len(dims)):
         for axis, size in enumerate(dims[index]):
-            for less in dict.fromkeys((1, size // 2, size - 1)):
+            for less in dict.fromkeys((1, 2, size // 2, size - 1, size - 2)):
                 if 1 <= less < size:
                     one = (*dims[index][:axis], less, *dims[index][axis + 1 :])
                     yield (one,) * len(dims) if alike else (*dims[:index], one, *dims[index + 1 :])

@@ -20,6 +20,7 @@ ALIGNMENT = 16
 GUARD_BYTES = 16 << 20
 _NO_ACCESS, _READ, _READ_WRITE = 0, 1, 3
 _PRIVATE, _NO_RESERVE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, 0x4000
+_NO_HUGE_PAGES = 15
 _CANARY = 0xC5
 
 
@@ -39,21 +40,26 @@ class Memory:
             behind the guard pages before them.
         guard_bytes: How far from an array an access is still caught.
         track: As for `Region`.
+        sparse: Whether arrays may be larger than the machine's memory: they get it where they are touched, page by page, and
+            nothing is written around them.
 
     Raises:
         UnavailableError: the system gives no such memory.
     """
 
-    def __init__(self, *, at_end: bool, guard_bytes: int = GUARD_BYTES, track: bool = True) -> None:
+    def __init__(
+        self, *, at_end: bool, guard_bytes: int = GUARD_BYTES, track: bool = True, sparse: bool = False
+    ) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._libc.mmap.restype = ctypes.c_void_p
         self._libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
         self._libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
         self._libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-        self._at_end, self._guard, self._track = at_end, guard_bytes, track
+        self._libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+        self._at_end, self._guard, self._track, self._sparse = at_end, guard_bytes, track, sparse
         self._blocks: list[_Block] = []
 
-    def array(self, name: str, dims: Sequence[int], dtype: Any, *, read_only: bool = False, fill: bool = True) -> Any:
+    def array(self, name: str, dims: Sequence[int], dtype: Any, *, read_only: bool = False) -> Any:
         """A new array of zeros.
 
         Args:
@@ -61,7 +67,6 @@ class Memory:
             dims: Its dims.
             dtype: Its element type.
             read_only: Whether a kernel that writes into it is stopped.
-            fill: Whether to write the pattern around it; not for arrays that are larger than the memory.
         """
         dtype = np.dtype(dtype)
         used = int(np.prod(dims, dtype=object)) * dtype.itemsize
@@ -77,7 +82,9 @@ class Memory:
         region = Region(name, tuple(dims), dtype, low, start + size + self._guard, data, read_only, self._track)
         block = _Block(region, start, size)
         self._blocks.append(block)
-        if fill:
+        if self._sparse:
+            self._libc.madvise(start, size, _NO_HUGE_PAGES)
+        else:
             for slack in self._slack(block):
                 slack[...] = _CANARY
         return _view(data, used).view(dtype).reshape(dims)
@@ -95,7 +102,7 @@ class Memory:
 
     def damage(self) -> str:
         """Which array was written outside of its elements, and where; empty for none."""
-        for block in self._blocks:
+        for block in () if self._sparse else self._blocks:
             before, behind = self._slack(block)
             region = block.region
             for slack, first in ((before, -len(before)), (behind, region.nbytes)):

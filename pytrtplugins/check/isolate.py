@@ -25,7 +25,7 @@ from ..cuda.backends import gpu
 from ..cuda.cache import compiling
 from ..errors import PytrtpluginsError
 
-__all__ = ["Send", "TimeUpError", "inside", "limited", "reason", "run"]
+__all__ = ["Send", "TimeUpError", "inside", "limited", "much_memory", "reason", "run"]
 
 Send = Callable[[Any], None]
 """Takes what JSON can hold to the caller's ``receive``."""
@@ -123,6 +123,19 @@ def limited(seconds: float) -> Iterator[None]:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+@contextlib.contextmanager
+def much_memory() -> Iterator[None]:
+    """Lift the limit of memory inside the block, for arrays that are touched in few places only."""
+    import resource
+
+    before, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (before, hard))
 
 
 def _receive_all(child: int, reading: int, receive: Callable[[Any], None], silence: float) -> bool:

@@ -72,6 +72,7 @@ class Report:
         width = max((len(entry.name) for entry in self.entries), default=0)
         lines = [f"{self.plugin}: {'ok' if self.ok else f'{len(self.failed)} of {len(self.entries)} checks failed'}"]
         for entry in self.entries:
-            text = "; ".join(part for part in (entry.detail, entry.tried and f"tried {entry.tried}") if part)
+            between = "\n" if "\n" in entry.detail else "; "
+            text = between.join(part for part in (entry.detail, entry.tried and f"tried {entry.tried}") if part)
             lines.append(f"  {entry.name:<{width}}  {entry.state:<7}  {text}".rstrip().replace("\n", "\n    "))
         return "\n".join(lines)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import UsageError
 from ..plugin import Plugin
-from . import device, enqueue, isolate, models, rules, sharing
+from . import device, enqueue, isolate, large, models, rules, sharing
 from .cases import Case, find_cases, given_cases, make_plugin, variants
 from .report import Entry, Report
 from .steps import Rule, Step, Steps
@@ -37,6 +37,7 @@ _OTHERS: dict[str, Rule] = {
     "enqueue writes all": enqueue.coverage,
     "enqueue": enqueue.same_as_compute,
     "layouts": enqueue.layouts,
+    "large tensors": large.large_tensors,
     "repeated runs": sharing.repeated_runs,
     "two threads": sharing.two_threads,
     "int8 pass-through": rules.int8_pass_through,
@@ -53,16 +54,23 @@ _NEEDS = {
     "enqueue writes all": _RUNS,
     "enqueue": (*_RUNS, "enqueue writes all"),
     "layouts": (*_RUNS, "enqueue writes all", "enqueue"),
+    "large tensors": (*_RUNS, "enqueue writes all", "enqueue"),
     "repeated runs": (*_RUNS, "enqueue writes all", "enqueue"),
     "two threads": (*_RUNS, "enqueue writes all", "enqueue", "independent results", "repeated runs"),
     "enqueue on the GPU": _RUNS,
     "decomposition": ("ONNX node",),
 }
 _ENGINE_NEEDS = (*_RUNS, "enqueue", "enqueue writes all", "repeated runs", "ONNX node", "decomposition")
-_FEW = {"damaged bytes", "two threads", "ONNX node", "decomposition"}  # slow, or the same for all shapes
+_FEW = {
+    "damaged bytes",
+    "large tensors",
+    "two threads",
+    "ONNX node",
+    "decomposition",
+}  # slow, or the same for all shapes
 _HERE = {"enqueue on the GPU", "ONNX node", "decomposition"}  # libraries with threads do not survive a fork
 _OF_ENQUEUE = {"memory", "thread order", "layouts", "repeated runs", "enqueue on the GPU"}
-_APART = {"memory", "thread order"}
+_APART = {"memory", "thread order", "large tensors"}
 _CASES, _VARIANTS = 6, 5
 
 
@@ -133,7 +141,8 @@ def _steps(base: Plugin, cases: list[Case]) -> Iterator[Step]:
             yield Step(name, rule, (), skip=reason)
         else:
             few, needs = name in _FEW, (*_BASIC, *_NEEDS.get(name, ()))
-            yield Step(name, rule, _few(cases) if few else cases, needs, 10 if few else 80, name not in _HERE)
+            most = 0 if name == "large tensors" else 10 if few else 80
+            yield Step(name, rule, _few(cases) if few else cases, needs, most, name not in _HERE)
 
 
 def _instance(plugin: type[Plugin] | Plugin) -> Plugin:
@@ -168,6 +177,8 @@ def _does_not_apply(plugin: Plugin, name: str) -> str:
         return "the plugin has no decompose"
     if name in _OF_ENQUEUE and not enqueue.has_enqueue(plugin):
         return "the plugin has no enqueue"
+    if name == "large tensors" and not enqueue.has_kernels(plugin):
+        return "the class has no kernels"
     if name in _APART and (reason := isolate.reason()):
         return reason
     if name == "int8 pass-through" and plugin.int8 != "pass_through":

@@ -111,6 +111,10 @@ Finding here(Kind kind, void const* pc) {
     siglongjmp(*leave, 1);
 }
 
+// A sample of a large launch touches so many places at most: each may take a page of memory.
+constexpr uint64_t MOST_ACCESSES = 1 << 18;
+uint64_t accesses = 0;
+
 void access(uintptr_t address, uint64_t size, bool writes, void const* pc) {
     if (!leave) return;
     last_access = pc;
@@ -138,6 +142,7 @@ void access(uintptr_t address, uint64_t size, bool writes, void const* pc) {
                 finding.writes = writes;
                 stop(finding);
             }
+            if (plan.sample && ++accesses > MOST_ACCESSES) siglongjmp(*leave, 1);
             if (one.cells) cells = one.cells + offset;
             if (one.written) written = one.written + offset;
             break;
@@ -241,6 +246,7 @@ void pytrt_watch_begin(sigjmp_buf* out) {
     phase = block_phase = 0;
     atomic = false;
     last_access = nullptr;
+    accesses = 0;
     for (int64_t i = 0; i < plan.count; ++i) {
         if (plan.regions[i].cells) std::memset(plan.regions[i].cells, 0, plan.regions[i].bytes * sizeof(Cell));
     }

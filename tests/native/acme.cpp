@@ -48,7 +48,8 @@ public:
         return index == 0 ? inputs[0] : DType::kINT8;
     }
     bool supportsFormat(int32_t position, std::vector<TensorDesc> const& descs) const override {
-        return descs[static_cast<size_t>(position)].dtype == (position == 3 ? DType::kINT8 : DType::kFLOAT32);
+        TensorDesc const& desc = descs[static_cast<size_t>(position)];
+        return desc.dtype == (position == 3 ? DType::kINT8 : DType::kFLOAT32) && desc.layout == Layout::kLINEAR;
     }
     size_t workspaceSize(std::vector<TensorDesc> const& inputs, std::vector<TensorDesc> const&) const override {
         return inputs[0].bytes();

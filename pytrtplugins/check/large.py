@@ -1,0 +1,90 @@
+"""The rule about more elements than an int can count: kernels on sparse memory, a few blocks of the grid."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..cuda.prepare import recorded_launches
+from ..cuda.watch import Watch, watching
+from ..errors import PytrtpluginsError, UnavailableError
+from ..plugin import Plugin
+from . import isolate
+from .cases import Case
+from .guard import Memory
+
+__all__ = ["large_tensors"]
+
+_ELEMENTS = 2**31
+_GUARD_BYTES = 32 << 30
+_BLOCKS = 6
+_TIME_S = 10.0
+
+
+def large_tensors(case: Case) -> str:
+    """Kernels that are given more than 2^31 elements stay inside of them, or the plugin refuses such dims.
+
+    Only the first, the last and a few blocks run, on memory that is there where it is touched; results are not compared.
+
+    Raises:
+        UnavailableError: the system gives no addresses for such arrays.
+    """
+    for large in _larger(case):
+        try:
+            with isolate.much_memory(), isolate.limited(_TIME_S):
+                _enqueue(case.plugin.clone(), large)
+        except UnavailableError:
+            raise
+        except isolate.TimeUpError:
+            continue
+        except PytrtpluginsError as error:  # a refusal, or a defect
+            if error.facts.get("defect") not in (None, "hang"):
+                shapes = ", ".join(f"{dtype}{list(dims)}" for dims, dtype in zip(large.dims, large.dtypes, strict=True))
+                return f"integer overflow above 2^31 elements, with {shapes}: {error}"
+        except Exception:  # `enqueue` does more than to launch kernels, which might touch all elements
+            return ""
+    return ""
+
+
+def _larger(case: Case) -> Iterator[Case]:
+    """The case with more than 2^31 elements in a tensor, by way of each axis that the plugin lets grow."""
+    factor = _ELEMENTS // max(1, _elements(case)) + 1
+    for axis in range(max(map(len, case.dims))):
+        dims = tuple(
+            (*one[:axis], one[axis] * factor, *one[axis + 1 :]) if len(one) > axis else one for one in case.dims
+        )
+        with contextlib.suppress(Exception):  # output_dims refuses them
+            large = replace(case, dims=dims)
+            if _elements(large) > _ELEMENTS:
+                yield large
+
+
+def _elements(case: Case) -> int:
+    """Of the largest tensor."""
+    return max(math.prod(map(int, desc.dims)) for some in case.descs() for desc in some)
+
+
+def _enqueue(plugin: Plugin, case: Case) -> None:
+    descs = case.descs()
+    plugin.configure(*descs)
+    size = int(plugin.workspace_size(*descs))
+    recorded_launches(plugin, *descs, size)
+    plugin.initialize()
+    with Memory(at_end=True, guard_bytes=_GUARD_BYTES, track=False, sparse=True) as memory:
+
+        def make(name: str, dims: Any, dtype: Any, read_only: bool = False) -> Any:
+            return memory.array(name, dims, dtype, read_only=read_only)
+
+        inputs = [make(f"input {i}", desc.dims, desc.dtype.numpy, True) for i, desc in enumerate(descs[0])]
+        outputs = [make(f"output {i}", desc.dims, desc.dtype.numpy) for i, desc in enumerate(descs[1])]
+        workspace = make("workspace", (size,), np.dtype(np.uint8)) if size else None
+        with watching(Watch(memory.regions, sample=_BLOCKS)) as watch:
+            plugin.enqueue(inputs, outputs, workspace, None)
+        if watch.unwatched:
+            raise UnavailableError("the C++ compiler has no -fsanitize=thread: kernels are not watched")
+    plugin.terminate()
