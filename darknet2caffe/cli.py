@@ -134,7 +134,7 @@ def convert(
     ] = False,
     external_data: Annotated[
         bool,
-        typer.Option("--external-data", help="Put the weights into OUT.onnx.data; always so from 2 GiB on."),
+        typer.Option("--external-data", help="Put the weights into OUT.onnx.DIGEST.data; always so from 2 GiB on."),
     ] = False,
 ) -> None:
     """Convert a network to ONNX (-o), caffe (--caffe), or both.

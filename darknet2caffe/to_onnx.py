@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal
 
 from pytrtplugins._files import atomic_path
 from pytrtplugins.errors import UsageError
+from pytrtplugins.graph._data_file import removing_stale_data, write_apart
 
 from ._onnx_activations import LEAKY_SLOPE, chosen_activation
 from ._onnx_layers import write_layer
@@ -94,7 +94,8 @@ def write_onnx(
     Args:
         network: The network, with weights.
         path: The file to write; a file that is there is replaced when the new one is whole.
-        external_data: Put the weights into ``PATH.data`` beside the model; None: where they have 2 GiB and more.
+        external_data: Put the weights into ``PATH.DIGEST.data`` beside the model, a name made of their contents; None: where they
+            have 2 GiB and more.
         fold: As for `to_onnx`.
         activation: As for `to_onnx`.
         bn_eps: As for `to_onnx`.
@@ -117,16 +118,17 @@ def write_onnx(
     if external_data is None:
         external_data = sum(constant.size_bytes for constant in constants) > MOST_BYTES
     if not external_data:
-        with atomic_path(path) as temporary, temporary.open("wb") as file:
+        with removing_stale_data(path), atomic_path(path) as temporary, temporary.open("wb") as file:
             _stream(file, model, constants)
         return (path,)
-    data = path.with_name(f"{path.name}.data")
-    with contextlib.ExitStack() as stack:
-        written_model, written_data = (stack.enter_context(atomic_path(target)) for target in (path, data))
-        with written_data.open("wb") as file:
-            _write_external(file, model, constants, data.name)
-        written_model.write_bytes(model.SerializeToString())
-    return path, data
+
+    def write_model(temporary: Path, location: str) -> None:
+        for tensor in model.graph.initializer:
+            if tensor.data_location:
+                tensor.external_data.add(key="location", value=location)
+        temporary.write_bytes(model.SerializeToString())
+
+    return write_apart(path, lambda file: _write_external(file, model, constants), write_model)
 
 
 def _skeleton(
@@ -188,12 +190,12 @@ def _stream(file: IO[bytes], model: onnx.ModelProto, constants: Sequence[Constan
         file.write(constant.data().data)
 
 
-def _write_external(file: IO[bytes], model: onnx.ModelProto, constants: Sequence[Constant], location: str) -> None:
-    """Write the constants one after the other, and say in the model where each lies."""
+def _write_external(file: IO[bytes], model: onnx.ModelProto, constants: Sequence[Constant]) -> None:
+    """Write the constants one after the other, and say in the model where in the file each lies."""
     for constant in constants:
         file.write(bytes(-file.tell() % _ALIGNMENT))
         tensor = model.graph.initializer.add(name=constant.name, dims=constant.dims, data_type=1, data_location=1)
-        places = {"location": location, "offset": file.tell(), "length": constant.size_bytes}
+        places = {"offset": file.tell(), "length": constant.size_bytes}
         for key, value in places.items():
             tensor.external_data.add(key=key, value=str(value))
         file.write(constant.data().data)

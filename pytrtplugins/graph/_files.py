@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from .._files import atomic_path
 from .._optional import require
@@ -12,6 +12,7 @@ from .._proto import copy_fields
 from .._validation import load_external_data, validated
 from .._validation.limits import MOST_FILE_BYTES
 from ..errors import ModelError
+from ._data_file import removing_stale_data, write_apart
 
 if TYPE_CHECKING:
     import onnx
@@ -52,7 +53,7 @@ def read_onnx(path: str | Path) -> tuple[onnx.ModelProto, bool]:
         ) from error
     if not model.graph.node:
         raise ModelError(f"{path}: the model has no nodes.\nDo: darknet2caffe CFG WEIGHTS -o {path}", path=path)
-    external = load_external_data(model, path)
+    external = load_external_data(model, Path(os.path.realpath(path)) if path.is_symlink() else path)
     return validated(model, path=path), external
 
 
@@ -62,7 +63,9 @@ def write_onnx(model: onnx.ModelProto, path: str | Path, *, external_data: bool)
     Args:
         model: The model, all data inside; it is not changed.
         path: The file; its format is that of its name (``.onnx``, ``.textproto``, ``.onnxtxt``, ``.json``).
-        external_data: Put the weights into ``PATH.data``; above 2 GiB they always go there.
+        external_data: Put the weights into ``PATH.DIGEST.data``, named after their contents; above 2 GiB they always go there. The
+            model takes its name last, so that whoever is killed leaves the old model with its old weights. Data that the replaced
+            model had are removed.
 
     Returns:
         The files written: the model, and its data where they are apart.
@@ -70,31 +73,37 @@ def write_onnx(model: onnx.ModelProto, path: str | Path, *, external_data: bool)
     onnx, path = require("onnx", extra="onnx", feature=_FEATURE), Path(path)
     size = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
     if not external_data and size <= _MOST_BYTES:
-        with atomic_path(path) as temporary:
+        with removing_stale_data(path), atomic_path(path) as temporary:
             onnx.save(model, temporary)
         return (path,)
-    data = path.with_name(f"{path.name}.data")
-    with contextlib.ExitStack() as stack:
-        written_model, written_data = (stack.enter_context(atomic_path(target)) for target in (path, data))
-        onnx.save(_outsourced(model, written_data, data.name), written_model)
-    return path, data
+    shell = _Shell(model)
+    return write_apart(path, shell.write_data, shell.write_model)
 
 
-def _outsourced(model: onnx.ModelProto, path: Path, location: str) -> onnx.ModelProto:
-    """The model with its large initializers in a file; they are never copied as a whole."""
-    shell = type(model)()
-    copy_fields(model, shell, without=("graph",))
-    copy_fields(model.graph, shell.graph, without=("initializer",))
-    with path.open("wb") as file:
-        for tensor in model.graph.initializer:
+class _Shell:
+    """A model whose large initializers go into a file; they are never copied as a whole."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self.model, self.shell = model, type(model)()
+        copy_fields(model, self.shell, without=("graph",))
+        copy_fields(model.graph, self.shell.graph, without=("initializer",))
+
+    def write_data(self, file: IO[bytes]) -> None:
+        """Write the large initializers one after the other."""
+        for tensor in self.model.graph.initializer:
             if len(tensor.raw_data) < _LEAST_EXTERNAL:
-                shell.graph.initializer.append(tensor)
+                self.shell.graph.initializer.append(tensor)
                 continue
             file.write(bytes(-file.tell() % _ALIGNMENT))
-            places = {"location": location, "offset": file.tell(), "length": len(tensor.raw_data)}
-            outside = shell.graph.initializer.add(data_location=1)
+            outside = self.shell.graph.initializer.add(data_location=1)
             copy_fields(tensor, outside, without=("raw_data", "data_location", "external_data"))
-            for key, place in places.items():
-                outside.external_data.add(key=key, value=str(place))
+            outside.external_data.add(key="offset", value=str(file.tell()))
+            outside.external_data.add(key="length", value=str(len(tensor.raw_data)))
             file.write(tensor.raw_data)
-    return shell
+
+    def write_model(self, path: Path, location: str) -> None:
+        """Write the rest, which says where in the data file each of them lies."""
+        for tensor in self.shell.graph.initializer:
+            if tensor.data_location:
+                tensor.external_data.add(key="location", value=location)
+        require("onnx", extra="onnx", feature=_FEATURE).save(self.shell, path)

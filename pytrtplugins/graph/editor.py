@@ -113,7 +113,7 @@ class Graph:
         """Write the model, whole or not at all.
 
         Args:
-            path: The file. The weights go into ``PATH.data`` if they were in a file of their own, and above 2 GiB.
+            path: The file. The weights go into ``PATH.DIGEST.data`` if they were in a file of their own, and above 2 GiB.
 
         Returns:
             The files written.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -57,7 +59,10 @@ def test_weights_beside_the_model_stay_beside_it(tmp_path):
     )
     graph = ptp.load_onnx(path)
     graph.insert_after("a", Shuffle(4))
-    assert graph.save(edited) == (edited, edited.with_name("edited.onnx.data"))
+    written = graph.save(edited)
+    assert written[0] == edited
+    assert re.fullmatch(r"edited\.onnx\.[0-9a-f]{16}\.data", written[1].name)
+    assert written[1].is_file()
     assert edited.stat().st_size < 2000
     onnx.checker.check_model(edited, full_check=True)
     assert onnx.load(edited).graph.initializer[0].raw_data == model.graph.initializer[0].raw_data
