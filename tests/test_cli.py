@@ -221,6 +221,13 @@ def test_check_plugin_passes_a_good_one(pytrt, tmp_path):
     assert "ChannelShuffle" in out
 
 
+def test_check_plugin_takes_sanitizers_and_a_time_limit(pytrt, tmp_path):
+    (tmp_path / "mylayers.py").write_text(PLUGIN.replace("clitest", "clitest3"))
+    code, out, err = pytrt("check-plugin", "mylayers.py:ChannelShuffle", "--sanitize", "--time-limit", "60")
+    assert code == 0, out + err
+    assert "AddressSanitizer" in out
+
+
 def test_check_plugin_ends_with_1_for_a_bad_one(pytrt, tmp_path):
     (tmp_path / "mylayers.py").write_text(PLUGIN.replace("clitest", "clitest2"))
     code, out, _ = pytrt("check-plugin", "mylayers.py:Liar")

@@ -11,6 +11,7 @@ import numpy as np
 from ..errors import UsageError
 from ..plugin import Plugin
 from . import device, enqueue, isolate, large, models, rules, sharing
+from . import sanitize as sanitizers
 from .cases import Case, find_cases, given_cases, make_plugin, variants
 from .report import Entry, Report
 from .steps import Rule, Step, Steps
@@ -44,6 +45,11 @@ _OTHERS: dict[str, Rule] = {
     "enqueue on the GPU": device.enqueue_on_gpu,
     "ONNX node": models.node,
     "decomposition": models.decomposition,
+}
+_BASIC_NAMES = tuple(_BASIC)
+_SANITIZED: dict[str, Rule] = {
+    "AddressSanitizer": sanitizers.address_sanitizer,
+    "compute-sanitizer": sanitizers.compute_sanitizer,
 }
 _RUNS = ("clone", "memory", "input unchanged", "thread order")
 _NEEDS = {
@@ -81,6 +87,7 @@ def check_plugin(
     seed: int = 0,
     engines: str | Iterable[str] = "available",
     time_limit: float = 30.0,
+    sanitize: bool = False,
 ) -> Report:
     """Try whether a plugin keeps the contract that engines rely on.
 
@@ -98,6 +105,8 @@ def check_plugin(
         seed: Seed of shapes, field values and data; the same seed tries the same.
         engines: ``"available"``, or names of engines; an empty list for none.
         time_limit: Seconds that one check may take on one shape; compiling a kernel does not count.
+        sanitize: Whether to run the kernels under AddressSanitizer and UndefinedBehaviorSanitizer too, where the C++ compiler has
+            them, and on a GPU under compute-sanitizer, where it is installed; both take seconds to minutes.
 
     Returns:
         The report; ``report.raise_if_failed()`` turns a failure into an exception.
@@ -121,6 +130,11 @@ def check_plugin(
         )
         return Report(repr(base), (Entry("dims", False, detail),))
     steps.take(_steps(base, cases))
+    if sanitize:
+        skip = _not_sanitized(base)
+        steps.take(
+            Step(name, rule, _few(cases), _BASIC_NAMES, 10, skip=skip, patience=20) for name, rule in _SANITIZED.items()
+        )
     if remark and steps.entries["dims"].ok:
         steps.entries["dims"] = Entry("dims", True, remark, steps.entries["dims"].tried)
     for name, reason in _engines(engines).items():
@@ -135,7 +149,7 @@ def check_plugin(
 
 def _steps(base: Plugin, cases: list[Case]) -> Iterator[Step]:
     for name, rule in _BASIC.items():
-        yield Step(name, rule, cases, tuple(list(_BASIC)[: list(_BASIC).index(name)]))
+        yield Step(name, rule, cases, _BASIC_NAMES[: _BASIC_NAMES.index(name)])
     for name, rule in _OTHERS.items():
         if reason := _does_not_apply(base, name):
             yield Step(name, rule, (), skip=reason)
@@ -170,6 +184,10 @@ def _few(cases: list[Case]) -> list[Case]:
         if max(map(len, case.dims)) <= 4:
             chosen[repr(case.plugin)] = case
     return list(chosen.values())[:3] or cases[:1]
+
+
+def _not_sanitized(plugin: Plugin) -> str:
+    return isolate.reason() or ("" if enqueue.has_kernels(plugin) else "the class has no kernels")
 
 
 def _does_not_apply(plugin: Plugin, name: str) -> str:

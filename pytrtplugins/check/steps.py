@@ -32,6 +32,7 @@ class Step:
         most: How many smaller cases to try where it fails.
         apart: Whether it runs in a process of its own.
         skip: Why it is not tried.
+        patience: How many times the time limit it may take.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Step:
     most: int = 80
     apart: bool = True
     skip: str = ""
+    patience: float = 1.0
 
 
 class Steps:
@@ -123,7 +125,7 @@ class Steps:
                 entry = Entry(**message[1])
                 self.entries[entry.name] = entry
 
-        end = isolate.run(work, receive, self._silence(self.time_limit))
+        end = isolate.run(work, receive, self._silence(self.time_limit * max(step.patience for step in steps)))
         if end:
             number, case_number, case = now
             step = steps[number]
@@ -138,7 +140,7 @@ class Steps:
         try:
             for number, case in enumerate(step.cases):
                 trying(number, case)
-                detail = self._attempt(step.rule, case, self.time_limit)
+                detail = self._attempt(step.rule, case, self.time_limit * step.patience)
                 if not detail:
                     continue
                 limit, most = self._limits(step, detail)
@@ -181,7 +183,7 @@ class Steps:
     def _limits(self, step: Step, detail: str) -> tuple[float, int]:
         """Seconds for a smaller case, and how many to try: few where each may take all of its time."""
         if not detail.startswith("hang"):
-            return self.time_limit, step.most
+            return self.time_limit * step.patience, step.most
         return min(self.time_limit, _SHORT_S), min(step.most, _HANGS if "still running" in detail else _SILENT_HANGS)
 
     def _attempt(self, rule: Rule, case: Case, limit: float) -> str:

@@ -282,12 +282,19 @@ def calibrate(
 @app.command("check-plugin")  # type: ignore[untyped-decorator]
 def check_plugin(
     plugin: Annotated[str, typer.Argument(metavar="MODULE:CLASS", help="The class; or path/to/file.py:Class.")],
+    sanitize: Annotated[
+        bool,
+        typer.Option(
+            "--sanitize", help="Run kernels under AddressSanitizer too, and on a GPU under compute-sanitizer."
+        ),
+    ] = False,
+    time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds that one check may take on one shape.")] = 30.0,
 ) -> None:
     """Check that a plugin keeps its contract, on many shapes and types; exit code 1 if it does not.
 
     Example: pytrt check-plugin mylayers:ChannelShuffle
     """
-    report = check.check_plugin(loading.import_plugin(plugin))
+    report = check.check_plugin(loading.import_plugin(plugin), sanitize=sanitize, time_limit=time_limit)
     print(report)
     if not report.ok:
         raise typer.Exit(1)

@@ -1,0 +1,251 @@
+"""The rules of `check_plugin(..., sanitize=True)`: kernels under AddressSanitizer on a CPU, under compute-sanitizer on a GPU.
+
+The launches of `enqueue` are recorded, and repeated by themselves in a program that is started for it: with each array in
+memory of exactly its size.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..cuda import CompileUnit, Constant, LaunchRecord, SymbolicArray
+from ..cuda.backends import host
+from ..cuda.cache import cached_file
+from ..cuda.prepare import recorded_launches
+from ..cuda.signature import C_TYPES
+from ..cuda.source import KERNELS
+from ..errors import PytrtpluginsError, UnavailableError
+from . import isolate, replay
+from .cases import Case
+
+__all__ = ["TOOLS", "address_sanitizer", "compute_sanitizer", "read_address_sanitizer", "read_compute_sanitizer"]
+
+TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+_CHECKS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-sanitize=shift-base")
+_FLAGS = ("-x", "c++", "-std=c++17", "-O1", "-gdwarf-4", "-fno-omit-frame-pointer", "-ffp-contract=off", "-w", *_CHECKS)
+_OPTIONS = {"ASAN_OPTIONS": "detect_leaks=0:color=never:exitcode=9", "UBSAN_OPTIONS": "color=never:exitcode=9"}
+_FOUND = 9
+_MAIN = """
+#include <cstdio>
+#include <cstdlib>
+static void pytrt_get(FILE* file, void* to, size_t size) { if (size && std::fread(to, size, 1, file) != 1) std::exit(8); }
+static void* pytrt_take(FILE* file, long long& size) {
+    pytrt_get(file, &size, sizeof size);
+    if (size < 0) return nullptr;
+    void* const memory = std::malloc(static_cast<size_t>(size));
+    pytrt_get(file, memory, static_cast<size_t>(size));
+    return memory;
+}
+"""
+
+
+def address_sanitizer(case: Case) -> str:
+    """The kernels' accesses are inside of their arrays, and nothing in them is undefined, as g++'s sanitizers see it.
+
+    Raises:
+        UnavailableError: the C++ compiler has no AddressSanitizer, or `enqueue` does more than to launch kernels.
+    """
+    buffers = replay.Buffers(case)
+    for launch in _launches(case):
+        unit = CompileUnit(
+            launch.kernel.source, launch.kernel.label, launch.kernel.signature, launch.element, launch.kernel.options
+        )
+        if 0 in launch.threads:
+            continue
+        found = _run_sanitized(unit, launch, buffers)
+        if found:
+            return found
+    return ""
+
+
+def compute_sanitizer(case: Case) -> str:
+    """NVIDIA's tools find no wrong access, race, uninitialized read or barrier fault in the kernels on the GPU.
+
+    Raises:
+        UnavailableError: there is no compute-sanitizer or no GPU, or `enqueue` does more than to launch kernels.
+    """
+    program = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
+    if not program:
+        raise UnavailableError("compute-sanitizer is not installed.\nDo: install the CUDA toolkit, which brings it")
+    launches = list(_launches(case))
+    with tempfile.TemporaryDirectory() as folder:
+        replay.write(Path(folder), case, launches)
+        command = [sys.executable, "-m", replay.__name__, folder]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(KERNELS.parents[1]), *sys.path])}
+        before = _program(command, environment)  # compiles the kernels, so that the tools do not meet a compiler
+        if before.returncode:
+            raise UnavailableError(f"the launches cannot be repeated on a GPU: {before.stderr.strip()[-300:]}")
+        for tool in TOOLS:
+            options = [
+                "--tool",
+                tool,
+                "--error-exitcode",
+                str(_FOUND),
+                *(["--padding", "64"] if tool == "memcheck" else []),
+            ]
+            done = _program([program, *options, *command], environment)
+            if done.returncode == _FOUND:
+                return (
+                    f"compute-sanitizer {tool}: {read_compute_sanitizer(done.stdout, [one.kernel for one in launches])}"
+                )
+            if done.returncode:
+                raise UnavailableError(
+                    f"compute-sanitizer {tool} ends with {done.returncode}: {done.stdout.strip()[-300:]}"
+                )
+    return ""
+
+
+def read_address_sanitizer(said: str, unit: CompileUnit) -> str:
+    """What AddressSanitizer or UndefinedBehaviorSanitizer wrote, in two lines: what and where, and the line of source.
+
+    Args:
+        said: Their output.
+        unit: The kernel, whose label is the file's name in it.
+    """
+    undefined = re.search(r"^(?P<file>[^\n]*?):(?P<line>\d+):\d+: runtime error: (?P<what>.*)$", said, re.MULTILINE)
+    if undefined:
+        return _told("UndefinedBehaviorSanitizer", undefined["what"], unit.label, unit.source, int(undefined["line"]))
+    error = re.search(r"ERROR: AddressSanitizer: (?P<what>[\w-]+)", said)
+    access = re.search(r"^(?P<what>READ|WRITE) of size \d+", said, re.MULTILINE)
+    what = error["what"] if error else said.strip()[-300:]
+    line = re.search(rf"^\s+#\d+ .*{re.escape(unit.label)}:(\d+)", said, re.MULTILINE)
+    place = re.search(r"is located .*", said)
+    parts = [what, *([access[0]] if access else []), *([place[0]] if place else [])]
+    return _told("AddressSanitizer", ", ".join(parts), unit.label, unit.source, int(line[1]) if line else 0)
+
+
+_REPORT = re.compile(
+    r"^========= (?P<what>(?:Invalid|Uninitialized|Misaligned|Barrier|Divergent|Error: (?:Potential )?(?:RAW|WAR|WAW|Race))[^\n]*)"
+    r"(?P<rest>(?:\n========= {3,}[^\n]*)*)",
+    re.MULTILINE,
+)
+
+
+def read_compute_sanitizer(said: str, kernels: Sequence[Any] = ()) -> str:
+    """The first report that compute-sanitizer wrote, in two lines: what and where, and the line of source.
+
+    Args:
+        said: Its output.
+        kernels: `CudaKernel` objects, for the line of source.
+    """
+    report = _REPORT.search(said)
+    if report is None:
+        summary = re.findall(r"^========= ((?:ERROR|RACECHECK) SUMMARY: .*)$", said, re.MULTILINE)
+        return "; ".join(summary) or said.strip()[-300:]
+    text = report[0]
+    thread = re.search(r"by thread (\([\d,]+\)) in block (\([\d,]+\))", text)
+    where = f", thread {thread[1]} of block {thread[2]}" if thread else ""
+    place = re.search(r" in (?:\S*/)?([^\s/:]+):(\d+)", text)
+    if not place:
+        return f"{report['what']}{where}"
+    source = next((kernel.source for kernel in kernels if kernel.label == place[1]), "")
+    what = report["what"].partition(" at ")[0].rstrip(" .")
+    return _told(what, where.removeprefix(", "), place[1], source, int(place[2]))
+
+
+def _told(who: str, what: str, label: str, source: str, line: int) -> str:
+    lines = source.splitlines()
+    shown = f"\n    {line:4} | {lines[line - 1].rstrip()}" if 1 <= line <= len(lines) else ""
+    return f"{who}: {label}{f':{line}' if line else ''}{what and ': '}{what}{shown}"
+
+
+def _launches(case: Case) -> Iterator[LaunchRecord]:
+    plugin = case.plugin.clone()
+    descs = case.descs()
+    plugin.configure(*descs)
+    try:
+        yield from recorded_launches(plugin, *descs, int(plugin.workspace_size(*descs)))
+    except PytrtpluginsError:
+        raise
+    except Exception as error:
+        raise UnavailableError(f"enqueue does more than to launch kernels ({type(error).__name__}: {error})") from error
+
+
+def _run_sanitized(unit: CompileUnit, launch: LaunchRecord, buffers: replay.Buffers) -> str:
+    program = _build(unit)
+    head = np.array([*launch.grid, *launch.block], np.uint32).tobytes()
+    parts, arrays = [head], []
+    for parameter, value in zip(unit.signature.parameters, launch.arguments, strict=True):
+        if not parameter.pointer:
+            parts.append(np.dtype(C_TYPES[parameter.type]).type(value).tobytes())
+            continue
+        array = value.array if isinstance(value, Constant) else buffers.view(value) if value is not None else None
+        parts.append(
+            np.int64(-1 if array is None else array.nbytes).tobytes() + (b"" if array is None else array.tobytes())
+        )
+        if array is not None:
+            arrays.append(array if isinstance(value, SymbolicArray) else None)
+    with tempfile.TemporaryDirectory() as folder:
+        given, after = Path(folder) / "in", Path(folder) / "out"
+        given.write_bytes(b"".join(parts))
+        done = _program([str(program), str(given), str(after)], {**os.environ, **_OPTIONS})
+        if done.returncode:
+            return read_address_sanitizer(done.stderr, unit)
+        data = after.read_bytes()
+    offset = 0
+    for array, size in zip(arrays, _sizes(launch), strict=True):
+        if array is not None:
+            array.reshape(-1).view(np.uint8)[...] = np.frombuffer(data, np.uint8, size, offset)
+        offset += size
+    return ""
+
+
+def _sizes(launch: LaunchRecord) -> list[int]:
+    pairs = zip(launch.kernel.signature.parameters, launch.arguments, strict=True)
+    given = [value for parameter, value in pairs if parameter.pointer and value is not None]
+    return [value.array.nbytes if isinstance(value, Constant) else int(value.nbytes) for value in given]
+
+
+def _build(unit: CompileUnit) -> Path:
+    """The program that repeats one launch."""
+    host.require_host(unit)
+    path, version = host.compiler()
+    code, options = _main_code(unit), [option for option in unit.options if option.startswith(("-D", "-I"))]
+
+    def compile_to(target: Path) -> None:
+        with host.source_file(code) as source:
+            command = [path, *_FLAGS, *options, f"-I{KERNELS / 'host'}", str(source), "-o", str(target)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise UnavailableError(f"{version} cannot build with -fsanitize=address: {done.stderr.strip()[-300:]}")
+
+    program = cached_file([code, *options, *_FLAGS, version], ".exe", compile_to)
+    program.chmod(0o700)
+    return program
+
+
+def _main_code(unit: CompileUnit) -> str:
+    reads, names, writes = [], [], []
+    for index, parameter in enumerate(unit.signature.parameters):
+        kind = unit.typed(parameter.type)
+        if parameter.pointer:
+            reads.append(
+                f"    long long pytrt_size{index};\n    void* const pytrt{index} = pytrt_take(in, pytrt_size{index});"
+            )
+            names.append(f"static_cast<{kind}*>(pytrt{index})")
+            writes.append(f"    if (pytrt{index}) std::fwrite(pytrt{index}, 1, pytrt_size{index}, out);")
+        else:
+            reads.append(f"    {kind} pytrt{index};\n    pytrt_get(in, &pytrt{index}, sizeof pytrt{index});")
+            names.append(f"pytrt{index}")
+    body = "\n".join(reads)
+    return (
+        f'{unit.host_code()}{_MAIN}\nint main(int, char** files) {{\n    FILE* const in = std::fopen(files[1], "rb");\n'
+        f"    unsigned grid[3], block[3];\n    pytrt_get(in, grid, sizeof grid);\n    pytrt_get(in, block, sizeof block);\n{body}\n"
+        f"    pytrt_launch({', '.join(['grid', 'block', *names])});\n"
+        f'    FILE* const out = std::fopen(files[2], "wb");\n{chr(10).join(writes)}\n    std::fclose(out);\n}}\n'
+    )
+
+
+def _program(command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    with isolate.much_memory():  # sanitizers reserve addresses for all memory that there could be
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
