@@ -74,13 +74,14 @@ class SavedPlan:
             choices = decode(header.pop(_METADATA)[_TACTICS])
             arrays, end = dict[str, npt.NDArray[Any]](), 0
             for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
-                kind, (size,), (begin, stop) = np.dtype(_TYPES[entry["dtype"]]), entry["shape"], entry["data_offsets"]
-                if type(size) is not int or size < 0 or begin != end or stop != begin + size * kind.itemsize:
+                kind, shape, begin = np.dtype(_TYPES[entry["dtype"]]), entry["shape"], end
+                size = shape[0] if len(shape) == 1 and type(shape[0]) is int else -1
+                end += size * kind.itemsize
+                if size < 0 or list(entry["data_offsets"]) != [begin, end]:
                     raise ValueError(f"engine.plan: tensor {shorten(name)} has {shorten(entry)}")
-                if 8 + length + stop > len(data):
+                if 8 + length + end > len(data):
                     raise ValueError(f"engine.plan ends within the tensor {shorten(name)}")
                 arrays[name] = np.frombuffer(data, kind, size, 8 + length + begin)
-                end = stop
             model, graph = arrays.pop(_MODEL).tobytes(), arrays.pop(_GRAPH).tobytes()
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"engine.plan: its header is damaged ({shorten(error)})") from error

@@ -153,6 +153,24 @@ def test_what_fails_to_begin_leaves_the_context_free(context):
     np.testing.assert_array_equal(wanted(context), expected)
 
 
+def test_what_fails_while_it_is_queued_leaves_the_context_free(context, monkeypatch):
+    expected = wanted(context)
+    given = {"data": photo().view(OnGpu)}
+    target = {"y": expected.copy().view(OnGpu)}
+    monkeypatch.setattr(context, "_array", lambda desc, value: value)
+    monkeypatch.setattr(context, "_target", lambda desc, value: value)
+    monkeypatch.setattr(context, "_enqueue", _fails)
+    monkeypatch.setattr(module.np, "ndarray", ())  # nothing counts as an array on the host
+    with pytest.raises(RuntimeError, match="no memory"):
+        context.enqueue(given, target)
+    monkeypatch.undo()
+    np.testing.assert_array_equal(wanted(context), expected)
+
+
+def _fails(*_):
+    raise RuntimeError("no memory")
+
+
 def test_arrays_on_the_host_are_not_enqueued(context):
     expected = wanted(context)
     with pytest.raises(BindingError, match="'data' is on the host"):
