@@ -12,8 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 _CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # PyTorch's threads do not take a core to wait
 _WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-if _WORKERS > 1:  # set before NumPy and PyTorch are imported: workers share the cores
+if _WORKERS > 1:  # the processes share the cores; all this is set before NumPy and PyTorch are imported
     for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(_name, str(max(1, _CORES // _WORKERS)))
 

@@ -13,7 +13,7 @@ import pytest
 from pytrtplugins.cuda import gpu_reason
 
 ROOT = Path(__file__).parents[2]
-GUIDE = (ROOT / "docs" / "cuda.md").read_text()
+GUIDE = (ROOT / "docs" / "cuda.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", GUIDE, re.DOTALL)
 CUDA, PYTHON, ERROR = (next(text for kind, text in BLOCKS if kind == wanted) for wanted in ("cuda", "python", ""))
 

@@ -34,11 +34,11 @@ def test_a_search_writes_a_file_that_build_follows_and_a_page(pytrt, tmp_path):
     assert "the outputs hold: error 25.6 ->" in out
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "net.onnx", "precision.json", "precision.yaml"]
     assert set(Precisions.read("precision.yaml").layers) == {"left", "right", "add"}
-    assert json.loads((tmp_path / "precision.json").read_text())["offenders"] == ["add"]
+    assert json.loads((tmp_path / "precision.json").read_text(encoding="utf-8"))["offenders"] == ["add"]
     assert ptp.build("net.onnx", engine="reference", precision="precision.yaml").precision == "fp16"
     code, out, _ = pytrt("precision", "report", "precision.yaml", "-o", "precision.html")
     assert code == 0
-    assert "<svg" in (tmp_path / "precision.html").read_text()
+    assert "<svg" in (tmp_path / "precision.html").read_text(encoding="utf-8")
     code, out, _ = pytrt(
         "build", "net.onnx", "--precision", "precision.yaml", "--engine", "reference", "-o", "net.engine"
     )
@@ -75,12 +75,12 @@ def test_the_seed_chooses_the_samples_and_a_journal_of_another_seed_is_not_used(
               "--limit", "2")  # fmt: skip
     for name, seed in (("one", 1), ("again", 1), ("other", 2)):
         assert pytrt(*common, "--seed", seed, "-o", f"{name}.yaml")[0] == 0
-    one, again, other = (Path(f"{name}.json").read_text() for name in ("one", "again", "other"))
+    one, again, other = (Path(f"{name}.json").read_text(encoding="utf-8") for name in ("one", "again", "other"))
     assert one == again
     assert one != other
     Path("other.journal").write_text(json.dumps({"identity": {"seed": 1}, "results": {"layers": []}}))
     assert pytrt(*common, "--seed", 2, "-o", "other.yaml")[0] == 0
-    assert Path("other.json").read_text() == other
+    assert Path("other.json").read_text(encoding="utf-8") == other
 
 
 def test_exit_code_1_where_the_budget_is_too_small(pytrt, tmp_path):

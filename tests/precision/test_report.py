@@ -22,7 +22,7 @@ def found(model):
 def test_the_json_holds_every_layer_and_comes_back(tmp_path):
     result = found(overflowing())
     write_json(result, tmp_path / "report.json")
-    text = (tmp_path / "report.json").read_text()
+    text = (tmp_path / "report.json").read_text(encoding="utf-8")
     json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
     data = read_report(tmp_path / "report.json")
     assert data == to_dict(result)
@@ -35,7 +35,7 @@ def test_the_json_holds_every_layer_and_comes_back(tmp_path):
 def test_the_page_names_the_layers_and_draws_four_plots(tmp_path):
     result = found(cancelling())
     write_html(to_dict(result), tmp_path / "report.html")
-    page = (tmp_path / "report.html").read_text()
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
 
     class Tags(HTMLParser):
         seen: list[str]
@@ -53,12 +53,12 @@ def test_the_page_names_the_layers_and_draws_four_plots(tmp_path):
     assert "pin with parents" in page
     assert not re.search(r'(src|href)="https?:', page)
     write_html(to_dict(result), tmp_path / "again.html")
-    assert (tmp_path / "again.html").read_text() == page
+    assert (tmp_path / "again.html").read_text(encoding="utf-8") == page
 
 
 def test_a_network_that_needs_nothing_has_a_page_too(tmp_path):
     write_html(to_dict(found(chain())), tmp_path / "report.html")
-    assert "every layer computes in low precision" in (tmp_path / "report.html").read_text()
+    assert "every layer computes in low precision" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
