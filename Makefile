@@ -17,11 +17,14 @@ READY := $(VENV)/.ready
 # scikit-image brings the first two; the third is Debian's, where its package darknet is installed
 PHOTOS ?= chelsea astronaut $(wildcard /usr/share/darknet/data/dog.jpg)
 
+# how long `make fuzz` takes
+SECONDS ?= 60
+
 # NVIDIA's plugin registry as it is on PyPI: packages that run engines, about 100 MB each, one environment per version
 TENSORRT ?= 10.16.1.11 11.4.0.106
 TENSORRT_READY := $(TENSORRT:%=$(VENV)-tensorrt-%/.ready)
 
-.PHONY: demo test native test-minimal test-tensorrt test-triton tensorrt test-slow test-isa test-surroundings lint bench clean
+.PHONY: demo test native test-minimal test-tensorrt test-triton tensorrt test-slow fuzz test-isa test-surroundings lint bench clean
 .DELETE_ON_ERROR:
 
 demo: $(READY)
@@ -62,6 +65,10 @@ test-isa: $(READY)
 
 test-surroundings: $(READY)
 	$(BIN)/python -m tests.matrix surroundings
+
+# every parser, from the inputs in tests/fuzz/corpus on; SECONDS of all together
+fuzz: $(READY)
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import strategies as st
 
 
@@ -14,3 +16,11 @@ def damaged(data, whole):
         "cut": whole[:position],
         "insert": whole[:position] + b"\0" + whole[position:],
     }[kind]
+
+
+def yaml_bomb(levels=9):
+    """YAML whose aliases stand for nine to the power of the levels."""
+    names = "abcdefghijklmnop"[: levels + 1]
+    lines = [f"{names[0]}: &{names[0]} [{', '.join(['x'] * 9)}]"]
+    lines += [f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]" for old, new in itertools.pairwise(names)]
+    return "\n".join(lines)

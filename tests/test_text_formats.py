@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import math
 import re
@@ -17,20 +16,13 @@ from hypothesis import strategies as st
 
 from pytrtplugins._text_formats import MOST_DEPTH, parse_json, parse_yaml, read_json, read_yaml, shorten
 from pytrtplugins.errors import CalibrationTableError, FormatError, PytrtpluginsError
+from tests.damage import yaml_bomb
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=20,
 )
-
-
-def bomb(levels=9):
-    """YAML that stands for nine to the power of the levels."""
-    names = "abcdefghijklmnop"[: levels + 1]
-    lines = [f"{names[0]}: &{names[0]} [{', '.join(['x'] * 9)}]"]
-    lines += [f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]" for old, new in itertools.pairwise(names)]
-    return "\n".join(lines)
 
 
 @given(JSON_VALUES)
@@ -96,7 +88,7 @@ def test_the_text_that_python_writes_for_nan_is_taken_where_it_is_asked_for():
 @pytest.mark.parametrize(
     ("text", "problem", "line"),
     [
-        (bomb(), "aliases and anchors are not allowed", 1),
+        (yaml_bomb(), "aliases and anchors are not allowed", 1),
         ("a: 1\nb: *a", "aliases and anchors are not allowed", 2),
         ("a: !!python/object/apply:os.system ['true']", "tags such as .* are not allowed", 1),
         ("a: !!binary aGk=", "tags such as .* are not allowed", 1),
@@ -143,7 +135,7 @@ def test_files_have_a_limit_and_the_errors_of_their_reader(tmp_path):
 
 def test_a_yaml_bomb_takes_no_memory(tmp_path):
     path = tmp_path / "precision.yaml"
-    path.write_text("format: 1\nprecision: fp16\nnetwork: a\n" + bomb().replace("a: &a", "names: &a"))
+    path.write_text("format: 1\nprecision: fp16\nnetwork: a\n" + yaml_bomb().replace("a: &a", "names: &a"))
     assert path.stat().st_size < 800
     code = "import sys; from pytrtplugins.passes import Precisions; Precisions.read(sys.argv[1])"
     limit = 2 << 30

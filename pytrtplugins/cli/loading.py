@@ -253,10 +253,10 @@ def read_settings(pairs: Sequence[str]) -> dict[str, Any]:
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not (name and equals):
-            raise UsageError(f"--setting {pair}: expected NAME=VALUE, such as batch=1,8,16.")
+            raise UsageError(f"--setting {pair[:80]}: expected NAME=VALUE, such as batch=1,8,16.")
         for form in (text, f"[{text}]"):
             with contextlib.suppress(FormatError):
-                found[name] = parse_json(form, f"--setting {name}")
+                found[name] = parse_json(form, "--setting")
                 break
         else:
             found[name] = text.split(",") if "," in text else text

@@ -126,7 +126,8 @@ def _opened(path: Path) -> Iterator[tuple[zipfile.ZipFile, BinaryIO]]:
             with zipfile.ZipFile(file) as archive:
                 length = path.stat().st_size
                 if any(
-                    each.compress_type != zipfile.ZIP_STORED or each.file_size > length for each in archive.infolist()
+                    each.compress_type != zipfile.ZIP_STORED or max(each.file_size, each.compress_size) > length
+                    for each in archive.infolist()
                 ):
                     raise _error(path, "an entry is compressed or claims to be larger than the file")
                 yield archive, file

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from .._text_formats import parse_json
+from .._text_formats import parse_json, shorten
 from ..errors import ModelError
 from ..onnx_node import node_attributes
 from ..vision import Head
@@ -28,7 +28,7 @@ def read_heads(model: onnx.ModelProto) -> tuple[Head, ...]:
         ModelError: there is none, or one uses what cannot be decoded (a class tree, masks).
     """
     outputs = [value.name for value in model.graph.output]
-    found = [entry for entry in _metadata(model).get("heads", []) if entry.get("type") in _TYPES]
+    found = [entry for entry in _entries(model) if entry["type"] in _TYPES]
     if not found:
         found = [
             {"output": node.output[0], "type": node.op_type.lower(), **node_attributes(node)}
@@ -54,7 +54,14 @@ def read_heads(model: onnx.ModelProto) -> tuple[Head, ...]:
 def read_input_size(model: onnx.ModelProto) -> tuple[int, int] | None:
     """(width, height) of the network's input as its metadata says; None where it does not."""
     net = _metadata(model)
-    return (int(net["width"]), int(net["height"])) if {"width", "height"} <= net.keys() else None
+    if not {"width", "height"} <= net.keys():
+        return None
+    if not all(type(net[key]) is int and 0 < net[key] < 2**31 for key in ("width", "height")):
+        raise ModelError(
+            f"model {model.graph.name[:80]!r}: its metadata {_METADATA!r} has a wrong size: "
+            f"{shorten(net['width'])} x {shorten(net['height'])}."
+        )
+    return net["width"], net["height"]
 
 
 def _metadata(model: onnx.ModelProto) -> dict[str, Any]:
@@ -67,15 +74,29 @@ def _metadata(model: onnx.ModelProto) -> dict[str, Any]:
     return {}
 
 
+def _entries(model: onnx.ModelProto) -> list[dict[str, Any]]:
+    """The heads that the metadata name."""
+    entries = _metadata(model).get("heads", [])
+    good = isinstance(entries, list) and all(
+        isinstance(entry, dict) and isinstance(entry.get("type"), str) and isinstance(entry.get("output"), str)
+        for entry in entries
+    )
+    if not good:
+        raise ModelError(
+            f"model {model.graph.name[:80]!r}: its metadata {_METADATA!r} names heads without output and type: {shorten(entries)}."
+        )
+    return list(entries)
+
+
 def _head(entry: Mapping[str, Any]) -> Head:
-    where = f"head {entry['output']!r} ({entry['type']})"
-    if len(entry.get("tree") or ()) > 0:
+    where = f"head {shorten(entry['output'])} ({entry['type']})"
+    if entry.get("tree"):
         raise ModelError(
             f"{where}: it has a tree of classes (yolo9000), which is not decoded to boxes. Read the raw output instead."
         )
     if entry.get("coords", 4) != 4:
         raise ModelError(
-            f"{where}: expected 4 coordinates a box, found {entry['coords']}: boxes with masks are not decoded."
+            f"{where}: expected 4 coordinates a box, found {shorten(entry['coords'])}: boxes with masks are not decoded."
         )
     try:
         return Head(
@@ -87,5 +108,5 @@ def _head(entry: Mapping[str, Any]) -> Head:
             background=bool(entry.get("background", False)),
             new_coords=bool(entry.get("new_coords", False)),
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ModelError(f"{where}: its fields are incomplete or wrong ({error!r}).") from error
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise ModelError(f"{where}: its fields are incomplete or wrong ({shorten(error)}).") from error

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..._text_formats import parse_json, shorten
+from ...errors import FormatError
 from .tactics import Choice, decode, encode
 
 __all__ = ["SavedPlan"]
@@ -64,11 +65,11 @@ class SavedPlan:
         """The plan of `to_bytes`; its arrays are views of ``data``.
 
         Raises:
-            ValueError: it is none, or a byte is missing or too many.
+            FormatError: it is none, or a byte is missing or too many.
         """
         length = int.from_bytes(data[:8], "little")
         if len(data) < 8 or length > len(data) - 8:
-            raise ValueError(f"engine.plan ends within its header ({len(data)} bytes)")
+            raise FormatError(f"engine.plan ends within its header ({len(data)} bytes)")
         header = parse_json(data[8 : 8 + length], "engine.plan")
         try:
             choices = decode(header.pop(_METADATA)[_TACTICS])
@@ -78,15 +79,15 @@ class SavedPlan:
                 size = shape[0] if len(shape) == 1 and type(shape[0]) is int else -1
                 end += size * kind.itemsize
                 if size < 0 or list(entry["data_offsets"]) != [begin, end]:
-                    raise ValueError(f"engine.plan: tensor {shorten(name)} has {shorten(entry)}")
+                    raise FormatError(f"engine.plan: tensor {shorten(name)} has {shorten(entry)}")
                 if 8 + length + end > len(data):
-                    raise ValueError(f"engine.plan ends within the tensor {shorten(name)}")
+                    raise FormatError(f"engine.plan ends within the tensor {shorten(name)}")
                 arrays[name] = np.frombuffer(data, kind, size, 8 + length + begin)
             model, graph = arrays.pop(_MODEL).tobytes(), arrays.pop(_GRAPH).tobytes()
         except (AttributeError, KeyError, TypeError) as error:
-            raise ValueError(f"engine.plan: its header is damaged ({shorten(error)})") from error
+            raise FormatError(f"engine.plan: its header is damaged ({shorten(error)})") from error
         if 8 + length + end != len(data):
-            raise ValueError(f"engine.plan has {len(data) - 8 - length - end} bytes behind its last tensor")
+            raise FormatError(f"engine.plan has {len(data) - 8 - length - end} bytes behind its last tensor")
         packed: dict[str, dict[str, npt.NDArray[Any]]] = {}
         for name, array in arrays.items():
             conv, _, form = name.rpartition(": ")

@@ -12,10 +12,12 @@ from pathlib import Path
 from ..._files import read_regular, sha256_hex, write_atomic
 from ..._text_formats import MOST_BYTES, parse_json, shorten
 from ...cuda.cache import cache_folder
+from ...errors import FormatError
 
 __all__ = ["FORMAT", "Choice", "TacticCache", "choose"]
 
 FORMAT = 1
+_MOST_MICROSECONDS = 1e15
 _log = logging.getLogger(__name__)
 
 
@@ -89,15 +91,19 @@ def decode(text: str | bytes) -> dict[str, Choice]:
     """Choices from JSON.
 
     Raises:
-        ValueError: it is no such text, or of another format version.
+        FormatError: it is no such text, or of another format version.
     """
     data = parse_json(text, "the table of tactics")
     if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("choices"), dict):
-        raise ValueError("no table of tactics of this format version")
+        raise FormatError("no table of tactics of this format version")
     choices = {}
     for key, row in data["choices"].items():
-        if not (isinstance(row, list) and len(row) == 4 and all(isinstance(name, str) for name in row[:2])):
-            raise ValueError(f"problem {shorten(key)}: expected provider, tactic, time, rivals, found {shorten(row)}")
+        if not (
+            isinstance(row, list)
+            and [type(value) for value in row] in ([str, str, float, int], [str, str, int, int])
+            and abs(row[2]) < _MOST_MICROSECONDS
+        ):
+            raise FormatError(f"problem {shorten(key)}: expected provider, tactic, time, rivals, found {shorten(row)}")
         choices[str(key)] = Choice(row[0], row[1], float(row[2]), int(row[3]))
     return choices
 

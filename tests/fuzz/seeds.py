@@ -1,0 +1,274 @@
+"""Write the seeds of the corpus: small files of every format, most of them by this project's own writers.
+
+    python -m tests.fuzz.seeds
+
+Files that are there stay: what once crashed a parser is kept beside the seeds.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+import pytrtplugins.layers as layers
+from darknet2caffe import read_network, to_caffe
+from darknet2caffe.cfg import parse_cfg
+from pytrtplugins.calibration import CalibrationTable, MinMaxCalibrator
+from pytrtplugins.engines import build
+from pytrtplugins.engines.cudnn.saved import SavedPlan
+from pytrtplugins.engines.cudnn.tactics import Choice, encode
+from pytrtplugins.passes import LayerPrecision, Precisions
+from tests.damage import yaml_bomb
+from tests.darknet2caffe.networks import ALL_LAYERS
+from tests.fuzz.targets import CACHE, WEIGHTS_CFG, model_bytes
+from tests.fuzz.worker import CORPUS
+
+YOLO = """[net]
+width=64
+height=64
+channels=3
+[convolutional]
+batch_normalize=1
+filters=4
+size=3
+stride=2
+pad=1
+activation=leaky
+[maxpool]
+size=2
+stride=2
+[reorg]
+stride=2
+[route]
+layers=-1,-2
+"""
+PIXELS = np.random.default_rng(0).integers(0, 256, (6, 5, 3), dtype=np.uint8)
+Seed = Iterator[tuple[str, bytes | str]]
+
+
+def darknet() -> Seed:
+    """cfg, weights, tree."""
+    yield "cfg/all-layers", ALL_LAYERS
+    yield "cfg/small", WEIGHTS_CFG
+    yield "cfg/reorg", YOLO.replace("[route]\nlayers=-1,-2\n", "[route]\nlayers=-1\n")
+    yield (
+        "cfg/softmax",
+        "[net]\ninputs=12\n[connected]\noutput=5\nactivation=relu\n[softmax]\ngroups=5\ntemperature=.5\n",
+    )
+    network = read_network(parse_cfg(WEIGHTS_CFG)).with_random_weights()
+    assert network.weights is not None
+    yield "weights/whole", network.weights.to_bytes()
+    yield "weights/header", network.weights.to_bytes()[:20]
+    yield "tree/four", "a -1\nb -1\nc 0\nd 0\n"
+    yield "tree/parents-that-do-not-exist", "a -1\nb 9999\nc -15\nd 0000000009999\n"
+    yield "tree/zeros-before", "a -1\nb -0000000015\nc 0\nd 0\n"
+
+
+def caffe(folder: Path) -> Seed:
+    """prototxt, caffemodel."""
+    network = read_network(
+        parse_cfg("[net]\nwidth=4\nheight=4\nchannels=1\n[conv]\nbatch_normalize=1\nactivation=leaky\n[maxpool]\n")
+    )
+    text, binary = to_caffe(network.with_random_weights(), folder / "net")
+    yield "prototxt/written", text.read_bytes()
+    yield "prototxt/text", "a: 1.5e3 b { c: \"x\\n\\001\" d: ENUM } b: { c: 'y' } # comment\ne: [1, -2, 0x1f]\n"
+    yield "caffe/written", text.read_bytes()
+    yield (
+        "caffe/net",
+        """name: "net" input: "data" input_dim: 1 input_dim: 1 input_dim: 4 input_dim: 4
+layer { name: "pool" type: "Pooling" bottom: "data" top: "pool" pooling_param { pool: MAX kernel_size: 2 stride: 2 } }
+layer { name: "relu" type: "ReLU" bottom: "pool" top: "pool" relu_param { negative_slope: 0.1 } }
+""",
+    )
+    plain = read_network(parse_cfg("[net]\nwidth=4\nheight=4\nchannels=1\n[conv]\n"))
+    _, small = to_caffe(plain.with_random_weights(), folder / "conv")
+    yield "caffemodel/written", binary.read_bytes()
+    yield "caffemodel/convolution", small.read_bytes()
+
+
+def calibration(folder: Path) -> Seed:
+    """Cache, sidecar, precision file, report, journal."""
+    table = CalibrationTable({"data": 1 / 127, "conv: 1": 0.0, "a b": 3e38})
+    yield "calibration_cache/written", table.to_bytes()
+    yield "calibration_cache/small", CACHE
+    yield "calibration_cache/windows", b"\xef\xbb\xbfTRT-101600-MinMaxCalibration\r\na\xff: 3f800000\r\n\r\nb: 1"
+    cache = folder / "net.cache"
+    cache.write_bytes(CACHE)
+    MinMaxCalibrator(cache=cache).store_table(CalibrationTable.from_bytes(CACHE), network="net-1")
+    facts = json.loads((folder / "net.cache.json").read_text())
+    yield "sidecar/written", json.dumps(facts)
+    yield "sidecar/being-replaced", json.dumps({**facts, "table": "0" * 64, "earlier": facts})
+    yield "sidecar/deep", "[" * 3000
+    treated = {"b": LayerPrecision("fp32", reason="it overflows", error_before=9.0, error_after=0.1, latency_us=2.5)}
+    precisions = Precisions(
+        "int8", "abc", ("a", "b"), treated, {"x": 0.5, "y": 1e-9}, facts={"seed": 0, "drop": float("inf")}
+    )
+    precisions.write(folder / "p.yaml")
+    yield "precision_file/written", (folder / "p.yaml").read_bytes()
+    yield "precision_file/short", "format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nlayers: {x: {precision: fp32}}\n"
+    yield "precision_file/bomb", "format: 1\nprecision: fp16\nnetwork: a\n" + yaml_bomb().replace("a: &a", "names: &a")
+    row = {"name": "a", "op_type": "Relu", "own": 0.5, "total": "inf", "amax": 1.0, "clipped": 0.0, "histogram": [1, 2, 3],
+           "histogram_range": 2.0, "limit": 65504.0}  # fmt: skip
+    step = {"layer": "a", "own": 2.0, "action": "pin", "tried": [["pin", 0.1, 3.0]], "final": 0.1, "latency_us": 4.0}
+    layer = {
+        "precision": "fp32",
+        "strategy": "pin",
+        "reason": "",
+        "error_before": 2.0,
+        "error_after": None,
+        "latency_us": None,
+    }
+    report = {
+        "format": 1, "facts": {"engine": "reference"}, "final_before": 2.0, "final": 0.1, "latency_before_us": 1.0,
+        "latency_us": 4.0, "latency_fp32_us": 8.0, "runs": 3, "holds": True, "reason": "", "offenders": ["a"],
+        "taken_back": [["b", "pin"]], "layers": {"a": layer}, "steps": [step], "before": [row], "after": [row],
+    }  # fmt: skip
+    yield "precision_report/whole", json.dumps(report)
+    yield "precision_report/empty", json.dumps({**report, "layers": {}, "steps": [], "before": [], "after": []})
+    yield "journal/written", json.dumps({"identity": {"a": 1}, "results": {"x": [1, 2.5, float("nan")]}})
+    yield "journal/other", json.dumps({"identity": {"a": 2}, "results": {}})
+
+
+def engines(folder: Path) -> Seed:
+    """Plugins, engine files, models, tactics, plans."""
+    for each in (
+        layers.Reorg(stride=2),
+        layers.Region(anchors=(1.0, 2.0), classes=3),
+        layers.Yolo(anchors=(1.0, 2.0), mask=(0,), classes=2),
+    ):
+        data = each.serialize()
+        yield f"plugin/{type(each).__name__.lower()}", data
+        yield f"plugin/{type(each).__name__.lower()}-payload", b"p" + data[16:-4]
+    model = folder / "net.onnx"
+    model.write_bytes(model_bytes())
+    build(model, engine="null").save(folder / "net.engine")
+    yield "engine_file/null", (folder / "net.engine").read_bytes()
+    facts = {"format": 1, "engine": "null", "options": {"precision": "fp32"}, "requirements": {}}
+    yield "engine_file/metadata", b"m" + json.dumps(facts).encode()
+    yield "engine_file/deep", b"m" + b"[" * 3000
+    yield "onnx_model/relu", model_bytes()
+    yield (
+        "heads/region",
+        json.dumps(
+            {
+                "width": 4,
+                "height": 4,
+                "heads": [{"output": "y", "type": "region", "anchors": [1.0, 2.0], "classes": 2, "coords": 4}],
+            }
+        ),
+    )
+    yield "heads/deep", "[" * 3000
+    yield "heads/no-list", '{"heads": 3}'
+    yield "heads/no-object", '{"heads": [1]}'
+    yield "heads/without-output", '{"heads": [{"type": "region"}]}'
+    yield "heads/no-size", '{"width": "x", "height": [], "heads": []}'
+    device = {"gpu": "H200", "driver": 13000}
+    choices = {"conv 3x3": Choice("own", "m64", 2.5, 3), "pool": Choice("cudnn", "cudnn")}
+    yield "tactics/two", encode(choices, device)
+    yield "tactics/other-types", '{"format": 1, "choices": {"a": ["x", "y", [], {}]}}'
+    plan = SavedPlan(
+        b"model", b"graph", choices, {"conv": {"weights": np.ones(4, np.float16), "bias": np.ones(2, np.float32)}}
+    )
+    data = plan.to_bytes(device)
+    yield "saved_plan/whole", data
+    yield "saved_plan/header", b"h" + data[8 : 8 + int.from_bytes(data[:8], "little")]
+
+
+def arrays() -> Seed:
+    """npy, npz."""
+    for name, array in {
+        "floats": np.arange(6.0).reshape(2, 3),
+        "fortran": np.asfortranarray(np.eye(3, dtype=np.int8)),
+        "empty": np.zeros((0, 3)),
+    }.items():
+        file = io.BytesIO()
+        np.save(file, array)
+        yield f"npy/{name}", file.getvalue()
+    for name, save in {"stored": np.savez, "deflated": np.savez_compressed}.items():
+        file = io.BytesIO()
+        save(file, x=np.arange(6.0), y=np.zeros((2, 2), np.uint8))
+        yield f"npz/{name}", file.getvalue()
+    yield "npy/claims-2-to-the-40", _npy("(1099511627776,)")
+    yield "npy/brackets", _npy("(" * 300)
+
+
+def _npy(shape: str) -> bytes:
+    text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}}}\n".encode()
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+
+
+def photos() -> Seed:
+    """Photos, and labels of photos."""
+    for kind in ("png", "jpeg", "bmp", "webp", "tiff", "gif", "ppm"):
+        file = io.BytesIO()
+        Image.fromarray(PIXELS).save(file, format=kind)
+        yield f"image/{kind}", file.getvalue()
+    file = io.BytesIO()
+    Image.fromarray(PIXELS[:, :, 0].astype(np.float32)).save(file, format="tiff", compression="tiff_adobe_deflate")
+    yield "image/float-tiff", file.getvalue()
+    file = io.BytesIO()
+    Image.fromarray(PIXELS.astype(np.uint16)[:, :, 0] * 257).save(file, format="png")
+    yield "image/deep-png", file.getvalue()
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    file = io.BytesIO()
+    Image.fromarray(PIXELS).save(file, format="jpeg", exif=exif, progressive=True)
+    yield "image/turned-jpeg", file.getvalue()
+    file = io.BytesIO()
+    Image.fromarray(PIXELS).save(file, format="gif", save_all=True, append_images=[Image.fromarray(255 - PIXELS)])
+    yield "image/frames", file.getvalue()
+    yield "names/three", "cat\ndog\nman\n"
+    yield "names/windows", b"\xef\xbb\xbfcat\r\ndog\r\n\r\nman"
+    yield "labels/two", "0 0.5 0.5 0.25 0.25\n\n1 0.1 0.1 0.2 0.2\n"
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for name, text in {
+            "classes.txt": "cat\n",
+            "val.txt": "images/a.png\n",
+            "labels/a.txt": "0 .5 .5 .1 .1\n",
+        }.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(text)
+            tar.addfile(info, io.BytesIO(text.encode()))
+    yield "dataset/tar", file.getvalue()[:5120]
+
+
+def texts() -> Seed:
+    """Settings, JSON, YAML."""
+    yield "settings/numbers", "batch=1,8,16"
+    yield "settings/words", "leave_out=tactics,graph"
+    yield "settings/deep", "a=" + "[" * 3000
+    yield "settings/long-without-value", "x" * 3000
+    yield "json_text/values", '{"a": [1, -2.5e3, true, null, "\\u00e9\\n"], "b": {"c": {}}}'
+    yield "json_text/deep", '{"a":' * 1000
+    yield "json_text/twice", '{"a": 1, "a": 2}'
+    yield "yaml_text/values", "a: [1, 2.5, true, ~, 'x']\nb:\n- c: 0x1f\n  d: 2024-01-01\n- |\n  text\n"
+    yield "yaml_text/bomb", yaml_bomb()
+    yield "yaml_text/tag", "!!python/object/apply:os.system ['true']"
+    yield "yaml_text/no-such-character", '"\\UFFFFFFFF"'
+
+
+def main() -> None:
+    """Write what is missing."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        parts: list[Callable[[], Seed]] = [
+            darknet, lambda: caffe(folder), lambda: calibration(folder), lambda: engines(folder), arrays, photos, texts,
+        ]  # fmt: skip
+        for part in parts:
+            for path, data in part():
+                place = CORPUS / path
+                place.parent.mkdir(parents=True, exist_ok=True)
+                if not place.exists():
+                    place.write_bytes(data.encode() if isinstance(data, str) else data)
+
+
+if __name__ == "__main__":
+    main()

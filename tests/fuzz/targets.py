@@ -1,0 +1,307 @@
+"""One fuzz target for each parser: a function of bytes, usable with and without atheris.
+
+A target gives whatever the parser gives, or raises an error of this package; anything else is a defect. What a target
+must not cost is the matter of `tests.fuzz.limits`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import io
+import json
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from darknet2caffe import from_caffe, read_network
+from darknet2caffe.caffemodel import read_caffemodel
+from darknet2caffe.cfg import parse_cfg
+from darknet2caffe.prototxt import parse_prototxt
+from pytrtplugins._array_files import read_npy, read_npz
+from pytrtplugins._envelope import wrap
+from pytrtplugins._files import sha256_hex
+from pytrtplugins._text_formats import parse_json, parse_yaml
+from pytrtplugins.calibration import CalibrationTable
+from pytrtplugins.calibration.sidecar import Sidecar
+from pytrtplugins.cli.loading import read_settings
+from pytrtplugins.engines import build, load_engine
+from pytrtplugins.engines.cudnn.saved import SavedPlan
+from pytrtplugins.engines.cudnn.tactics import decode
+from pytrtplugins.errors import PytrtpluginsError
+from pytrtplugins.models.dataset import YoloData
+from pytrtplugins.models.heads import read_heads, read_input_size
+from pytrtplugins.models.yolov2 import read_names
+from pytrtplugins.passes import Precisions
+from pytrtplugins.plugin import Plugin
+from pytrtplugins.precision.journal import Journal
+from pytrtplugins.precision.report import read_report
+from pytrtplugins.vision import decode_image
+
+__all__ = ["TARGETS", "Target"]
+
+Target = Callable[[bytes], object]
+TARGETS: dict[str, Target] = {}
+
+MOST_WEIGHTS = 100_000  # of networks that are converted
+_MOST_PIXELS_BYTES = 32 << 20
+WEIGHTS_CFG = "[net]\nwidth=4\nheight=4\nchannels=1\n[convolutional]\nbatch_normalize=1\nfilters=2\nsize=3\npad=1\n[connected]\noutput=3\n"
+TREE_CFG = "[net]\nwidth=1\nheight=1\nchannels=4\n[softmax]\ntree=x\n"
+PLAIN_PROTOTXT = """name: "net" input: "data" input_shape { dim: 1 dim: 1 dim: 4 dim: 4 }
+layer { name: "0_convolutional" type: "Convolution" bottom: "data" top: "0_convolutional"
+  convolution_param { num_output: 1 kernel_size: 1 } }
+"""
+CACHE = b"TRT-8601-EntropyCalibration2\ndata: 3c010204\n"
+
+
+def target(function: Target) -> Target:
+    """Register a function under its name."""
+    TARGETS[function.__name__] = function
+    return function
+
+
+@functools.cache
+def folder() -> Path:
+    """A folder for parsers that read files."""
+    path = Path(tempfile.mkdtemp(prefix="fuzz-"))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path
+
+
+def file(data: bytes, name: str) -> Path:
+    """The input as a file."""
+    path = folder() / name
+    path.write_bytes(data)
+    return path
+
+
+# --- darknet and caffe -------------------------------------------------------------------------------------------------
+
+
+@target
+def cfg(data: bytes) -> object:
+    """darknet's network description, and what is made of it."""
+    return read_network(parse_cfg(data.decode("utf-8", "replace"), str(folder() / "x.cfg")))
+
+
+@target
+def weights(data: bytes) -> object:
+    """darknet's weights, for one network."""
+    return read_network(parse_cfg(WEIGHTS_CFG), file(data, "x.weights"))
+
+
+@target
+def tree(data: bytes) -> object:
+    """darknet's tree of classes."""
+    file(data, "x")
+    return read_network(parse_cfg(TREE_CFG, str(folder() / "x.cfg")))
+
+
+@target
+def prototxt(data: bytes) -> object:
+    """protobuf's text format."""
+    return parse_prototxt(data.decode("utf-8", "replace"))
+
+
+@target
+def caffe(data: bytes) -> object:
+    """A caffe network without weights, converted."""
+    return from_caffe(file(data, "x.prototxt"), file(b"", "x.caffemodel"))
+
+
+@target
+def caffemodel(data: bytes) -> object:
+    """caffe's weights."""
+    path = file(data, "x.caffemodel")
+    read_caffemodel(path)
+    return from_caffe(file(PLAIN_PROTOTXT.encode(), "plain.prototxt"), path)
+
+
+# --- calibration and precision -----------------------------------------------------------------------------------------
+
+
+@target
+def calibration_cache(data: bytes) -> object:
+    """TensorRT's calibration cache; what was read is written and read again."""
+    table = CalibrationTable.from_bytes(data)
+    assert CalibrationTable.from_bytes(table.to_bytes()) == table
+    return table
+
+
+@target
+def sidecar(data: bytes) -> object:
+    """The JSON beside a calibration cache."""
+    file(data, "net.cache.json")
+    return Sidecar.read(folder() / "net.cache", lambda: CACHE)
+
+
+@target
+def precision_file(data: bytes) -> object:
+    """Precisions, layer by layer; what was read is written and read again."""
+    found = Precisions.read(file(data, "x.yaml"))
+    found.write(folder() / "again.yaml")
+    return Precisions.read(folder() / "again.yaml")
+
+
+@target
+def precision_report(data: bytes) -> object:
+    """Figures of a precision search, and the parts of its page that are not drawn."""
+    from pytrtplugins.precision import report
+
+    found = read_report(file(data, "x.json"))
+    return report._layers_table(found), report._steps_table(found), report._taken_back(found)
+
+
+@target
+def journal(data: bytes) -> object:
+    """What a search keeps while it runs: a damaged file starts anew."""
+    return len(Journal(file(data, "x.journal"), {"a": 1}))
+
+
+# --- plugins, engines, models ------------------------------------------------------------------------------------------
+
+
+@target
+def plugin(data: bytes) -> object:
+    """A serialized plugin: the bytes as they are, or as the payload of a frame whose checksum is right."""
+    import pytrtplugins.layers  # noqa: F401  which registers some
+
+    return Plugin.deserialize(wrap(data[1:]) if data[:1] == b"p" else data)
+
+
+@target
+def engine_file(data: bytes) -> object:
+    """A saved engine: the bytes as they are, or as the metadata of a file whose digests are right."""
+    if data[:1] != b"m":
+        return load_engine(file(data, "x.engine"))
+    held = data[1:]
+    with contextlib.suppress(ValueError, RecursionError):
+        facts = json.loads(held)
+        if isinstance(facts, dict):
+            held = json.dumps({**facts, "model_sha256": sha256_hex(model_bytes())}).encode()
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, part in (("metadata.json", held), ("model.onnx", model_bytes())):
+            archive.writestr(zipfile.ZipInfo(name), part)
+    return load_engine(file(buffer.getvalue(), "x.engine"))
+
+
+@target
+def onnx_model(data: bytes) -> object:
+    """An ONNX model, on its way to an engine."""
+    return build(file(data, "x.onnx"), engine="null")
+
+
+@target
+def heads(data: bytes) -> object:
+    """What the metadata of a model say of its detection layers."""
+    import onnx
+
+    model = onnx.ModelProto()
+    model.graph.output.add(name="y")
+    model.metadata_props.add(key="darknet.net", value=data.decode("utf-8", "replace"))
+    with contextlib.suppress(PytrtpluginsError):
+        read_input_size(model)
+    return read_heads(model)
+
+
+@target
+def tactics(data: bytes) -> object:
+    """The table of chosen kernels."""
+    return decode(data)
+
+
+@target
+def saved_plan(data: bytes) -> object:
+    """What engine cudnn saves beside the model: the bytes as they are, or as the header of a file of 64 bytes of tensors."""
+    if data[:1] == b"h":
+        data = len(data[1:]).to_bytes(8, "little") + data[1:] + bytes(64)
+    return SavedPlan.from_bytes(data)
+
+
+@functools.cache
+def model_bytes() -> bytes:
+    """A small model."""
+    from onnx import TensorProto, helper
+
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 2]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "net", values[:1], values[1:])
+    found: bytes = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString()
+    return found
+
+
+# --- arrays, photos, labels, texts -------------------------------------------------------------------------------------
+
+
+@target
+def npy(data: bytes) -> object:
+    """An array."""
+    return read_npy(file(data, "x.npy"), most_bytes=1 << 20)
+
+
+@target
+def npz(data: bytes) -> object:
+    """An archive of arrays."""
+    return read_npz(file(data, "x.npz"), most_bytes=1 << 20)
+
+
+@target
+def image(data: bytes) -> object:
+    """A photo."""
+    found = decode_image(data, most_bytes=_MOST_PIXELS_BYTES)
+    assert found.dtype == np.uint8
+    assert found.shape[2:] == (3,)
+    return found
+
+
+@target
+def names(data: bytes) -> object:
+    """Names of classes."""
+    return read_names(file(data, "x.names"), 3)
+
+
+@target
+def labels(data: bytes) -> object:
+    """A photo's labels."""
+    place = folder() / "yolo"
+    if not place.is_dir():
+        (place / "images").mkdir(parents=True)
+        (place / "labels").mkdir()
+        (place / "classes.txt").write_text("cat\ndog\n")
+        (place / "val.txt").write_text("images/a.png\n")
+        (place / "labels" / "a.txt").touch()
+        labels.data = YoloData(place)
+    (place / "labels" / "a.txt").write_bytes(data)
+    return labels.data.boxes("images/a.png")
+
+
+@target
+def dataset(data: bytes) -> object:
+    """A tar of labelled photos."""
+    found = YoloData(file(data, "x.tar"))
+    for photo in found.photos()[:3]:
+        found.boxes(photo)
+    return found
+
+
+@target
+def settings(data: bytes) -> object:
+    """``--setting``."""
+    return read_settings([data.decode("utf-8", "replace")])
+
+
+@target
+def json_text(data: bytes) -> object:
+    """JSON, as all files here that hold it."""
+    return parse_json(data, "x.json")
+
+
+@target
+def yaml_text(data: bytes) -> object:
+    """YAML, as all files here that hold it."""
+    return parse_yaml(data, "x.yaml")
