@@ -13,6 +13,7 @@ from .depth import check_depth
 from .limits import MOST_NODES
 from .operators import check_node, node_text, standard_domain
 from .tensors import check_dims, check_sparse_tensor, check_tensor
+from .texts import check_texts
 
 if TYPE_CHECKING:
     import onnx
@@ -68,6 +69,7 @@ class _Validation:
     def run(self) -> onnx.ModelProto:
         model = self.model
         check_depth(model)
+        check_texts(model)
         opsets = _opsets(model.opset_import, "the model")
         self._check_functions(opsets)
         self._check_graph(model.graph, opsets, (), "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import mmap
 import resource
@@ -74,6 +75,8 @@ def checked(
         record.write_bytes(bytes(_RECORD.size))
         with record.open("r+b") as opened:
             memory = mmap.mmap(opened.fileno(), _RECORD.size)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew: others may have had more before
     spent, base = Spent(), _peak()
 
     def run(data: bytes) -> None:

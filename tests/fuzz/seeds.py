@@ -154,6 +154,8 @@ def engines(folder: Path) -> Seed:
     yield "engine_file/metadata", b"m" + json.dumps(facts).encode()
     yield "engine_file/deep", b"m" + b"[" * 3000
     yield "onnx_model/relu", model_bytes()
+    yield "onnx_model/operator-that-is-no-text", model_bytes().replace(b"Relu", b"Re\xffu")
+    yield from models()
     yield (
         "heads/region",
         json.dumps(
@@ -179,6 +181,30 @@ def engines(folder: Path) -> Seed:
     data = plan.to_bytes(device)
     yield "saved_plan/whole", data
     yield "saved_plan/header", b"h" + data[8 : 8 + int.from_bytes(data[:8], "little")]
+
+
+def models() -> Seed:
+    """Models of several operators, and ones that are broken."""
+    from onnx import parser
+
+    head, sound = '<ir_version: 8, opset_import: ["": 17, "own": 1]>', "net (float[1, 1, 4, 4] x) => (float[N] y)"
+    texts = {
+        "conv": "<float[1, 1, 3, 3] w = {1, 2, 3, 4, 5, 6, 7, 8, 9}> { a = Conv <pads = [1, 1, 1, 1]> (x, w) y = Flatten (a) }",
+        "conv-without-weights": "{ y = Conv (x) }",
+        "cycle": "{ a = Relu (y) y = Relu (a) }",
+        "shuffled": "{ y = Relu (a) a = Relu (x) }",
+        "branches": "<bool c = {1}> { y = If (c) <then_branch = t () => (float[N] b) { b = Relu (x) }, "
+        "else_branch = e () => (float[N] d) { d = Neg (x) }> }",
+        "function": "{ y = own.twice (x) }",
+    }
+    for name, text in texts.items():
+        function = (
+            '<domain: "own", opset_import: ["": 17]> twice (a) => (b) { b = Add (a, a) }' if name == "function" else ""
+        )
+        yield f"onnx_model/{name}", parser.parse_model(f"{head} {sound} {text} {function}").SerializeToString()
+    claim = parser.parse_model(f"{head} {sound} <float[1] w = {{1}}> {{ y = Add (x, w) }}")
+    claim.graph.initializer[0].dims[0] = 2**40
+    yield "onnx_model/claims-2-to-the-40", claim.SerializeToString()
 
 
 def arrays() -> Seed:
