@@ -83,6 +83,8 @@ def test_the_same_seed_gives_the_same_report():
 def test_given_shapes_are_the_ones_tried():
     entry = ptp.check_plugin(Reorg(stride=3), shapes=[(2, 9, 6, 3)], engines=[])["dims"]
     assert entry.tried == "1 cases, 1 field value(s): 2x9x6x3"
+    assert entry.detail == ""
+    assert "shapes= is empty" in ptp.check_plugin(Reorg(stride=3), shapes=[], engines=[])["dims"].detail
 
 
 def test_a_given_shape_that_does_not_work_fails():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -112,6 +113,14 @@ def test_classes_without_a_module_are_checked_too():
         [sys.executable, "-"], input=program, env=environment, capture_output=True, text=True, check=False
     )
     assert done.stdout.startswith("Main(): ok"), done.stdout + done.stderr
+
+
+def test_a_check_may_be_made_from_any_thread():
+    reports = []
+    thread = threading.Thread(target=lambda: reports.append(ptp.check_plugin(Crashes, shapes=[(2, 3)], engines=[])))
+    thread.start()
+    thread.join()
+    assert "SIGSEGV" in reports[0].failed[0].detail
 
 
 def test_where_processes_cannot_be_forked_the_report_says_what_is_not_checked(monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import mmap
 from collections.abc import Sequence
 from types import TracebackType
@@ -50,12 +51,7 @@ class Memory:
     def __init__(
         self, *, at_end: bool, guard_bytes: int = GUARD_BYTES, track: bool = True, sparse: bool = False
     ) -> None:
-        self._libc = ctypes.CDLL(None, use_errno=True)
-        self._libc.mmap.restype = ctypes.c_void_p
-        self._libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-        self._libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-        self._libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-        self._libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+        self._libc = _libc()
         self._at_end, self._guard, self._track, self._sparse = at_end, guard_bytes, track, sparse
         self._blocks: list[_Block] = []
 
@@ -141,6 +137,17 @@ class Memory:
         region = block.region
         behind = region.data + region.nbytes
         return _view(block.start, region.data - block.start), _view(behind, block.start + block.size - behind)
+
+
+@functools.cache
+def _libc() -> Any:
+    """The system's functions for memory, with their types."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    libc.mprotect.argtypes = libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    return libc
 
 
 def _view(address: int, size: int) -> Any:

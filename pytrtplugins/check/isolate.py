@@ -103,13 +103,13 @@ def run(work: Callable[[Send], None], receive: Callable[[Any], None], silence: f
 
 
 @contextlib.contextmanager
-def limited(seconds: float) -> Iterator[None]:
+def limited(seconds: float) -> Iterator[Callable[[], None]]:
     """Raise `TimeUpError` inside the block when the time is up; outside of a process of `run` nothing happens.
 
-    Compiling kernels does not count.
+    Compiling kernels does not count. The block gets a function that begins the time anew.
     """
     if not _inside:
-        yield
+        yield lambda: None
         return
 
     def on_alarm(number: int, frame: FrameType | None) -> None:
@@ -117,10 +117,13 @@ def limited(seconds: float) -> Iterator[None]:
             stack = traceback.extract_stack(frame)
             raise TimeUpError(f"hang: still running after {seconds:g} s ({stack[-1].filename}:{stack[-1].lineno})")
 
+    def begin() -> None:
+        signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+
     signal.signal(signal.SIGALRM, on_alarm)
-    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    begin()
     try:
-        yield
+        yield begin
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
 

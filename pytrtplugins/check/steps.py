@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
+import mmap
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -16,6 +19,7 @@ from .report import Entry
 __all__ = ["Rule", "Step", "Steps"]
 
 Rule = Callable[[Case], str]
+_NOTE_BYTES = 1 << 20
 _SHORT_S = 2.0
 _HANGS, _SILENT_HANGS = 10, 1
 
@@ -67,29 +71,38 @@ class Steps:
         if not self._apart:
             return search(_compute)
         found: list[Any] = []
-        tried: list[Any] = []
+        with mmap.mmap(
+            -1, _NOTE_BYTES
+        ) as note:  # what is tried now, for when the process ends; a message each would take longer
 
-        def work(send: isolate.Send) -> None:
-            def accepts(case: Case) -> None:
-                send(["try", case.as_json(self.base)])
-                with isolate.limited(self.time_limit):
+            def work(send: isolate.Send) -> None:
+                heard = 0.0
+
+                def accepts(case: Case) -> None:
+                    nonlocal heard
+                    data = json.dumps(case.as_json(self.base)).encode()
+                    note[: len(data) + 1] = data + b"\0"
+                    if time.monotonic() > heard + self.time_limit / 4:
+                        heard = time.monotonic()
+                        send([])
+                        extend()
                     _compute(case)
 
-            try:
-                cases, remark = search(accepts)
-            except isolate.TimeUpError as error:
-                send(["hang", str(error)])
-            else:
-                send(["found", [case.as_json(self.base) for case in cases], remark])
+                try:
+                    with isolate.limited(self.time_limit) as extend:
+                        cases, remark = search(accepts)
+                except isolate.TimeUpError as error:
+                    send(["hang", str(error)])
+                else:
+                    send(["found", [case.as_json(self.base) for case in cases], remark])
 
-        def receive(message: Any) -> None:
-            tried[:] = message[1:] if message[0] == "try" else tried
-            found[:] = message if message[0] != "try" else found
-
-        end = isolate.run(work, receive, self._silence(self.time_limit))
+            end = isolate.run(
+                work, lambda message: found.__setitem__(slice(None), message), self._silence(self.time_limit)
+            )
+            tried = bytes(note).partition(b"\0")[0]
         if found and found[0] == "found":
             return self._decoded(found[1]), found[2]
-        step = Step("compute", _survives, [Case.from_json(tried[0], self.base)])
+        step = Step("compute", _survives, [Case.from_json(json.loads(tried), self.base)])
         self.entries["compute"] = self._ended(step, 0, step.cases[0], end or found[1])
         return [], ""
 

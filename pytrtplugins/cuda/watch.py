@@ -85,21 +85,20 @@ class Watch:
         for row, region in zip(rows, self.regions, strict=False):
             row.low, row.high, row.data, row.bytes = region.low, region.high, region.data, region.nbytes
             row.read_only = region.read_only
-            if region.track:
-                cells, written = self._memory(region)
-                row.cells, row.written = ctypes.addressof(cells), ctypes.addressof(written)
-                if region.read_only:
-                    row.written = None
+            if region.track and not region.read_only:
+                row.written = self._memory(region.name + " written", region.nbytes)
+            if region.track and self.races:
+                row.cells = self._memory(region.name + " cells", 16 * region.nbytes)
         plan.regions, plan.count = ctypes.addressof(rows), len(self.regions)
         plan.order, plan.seed, plan.pattern = ORDERS.index(self.order), self.seed, self.pattern
         plan.sample, plan.races = self.sample, self.races
         return rows
 
-    def _memory(self, region: Region) -> Any:
-        if region.name not in self.memory:
-            size = max(1, region.nbytes)
-            self.memory[region.name] = ((ctypes.c_uint32 * (4 * size))(), (ctypes.c_uint8 * size)())
-        return self.memory[region.name]
+    def _memory(self, name: str, size: int) -> int:
+        """Address of zeros that live as long as the watch."""
+        if name not in self.memory:
+            self.memory[name] = ctypes.create_string_buffer(max(1, size))
+        return ctypes.addressof(self.memory[name])
 
 
 class _Region(ctypes.Structure):
