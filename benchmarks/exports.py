@@ -9,6 +9,7 @@ import sys
 import time
 import zlib
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import version
 from multiprocessing.connection import Connection
@@ -128,23 +129,30 @@ def _short(error: BaseException) -> str:
     return f"{type(error).__name__}: {text[:300]}".replace("|", "/")
 
 
-def run(folder: Path, names: Sequence[str], engines: Sequence[str]) -> Iterator[Row]:
-    """Each network in a process of its own, one after the other."""
+def run(folder: Path, names: Sequence[str], engines: Sequence[str], processes: int = 1) -> Iterator[Row]:
+    """Each network in a process of its own, ``processes`` of them at a time."""
+    with ThreadPoolExecutor(processes) as pool:
+        for rows in pool.map(lambda name: _alone(folder, name, engines), names):
+            yield from rows
+
+
+def _alone(folder: Path, name: str, engines: Sequence[str]) -> list[Row]:
     context = multiprocessing.get_context("spawn")
-    for name in names:
-        ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=_serve, args=(theirs, folder, name, engines), daemon=True)
-        process.start()
-        theirs.close()
-        try:
-            rows = ours.recv() if ours.poll(_SECONDS) else None
-            reason = f"more than {_SECONDS:.0f} s"
-        except EOFError:
-            process.join()
-            rows, reason = None, f"the process ended with code {process.exitcode}"
-        process.kill()
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_serve, args=(theirs, folder, name, engines), daemon=True)
+    process.start()
+    theirs.close()
+    rows: list[Row] = []
+    reason = f"more than {_SECONDS:.0f} s"
+    try:
+        if ours.poll(_SECONDS):
+            rows = ours.recv()
+    except EOFError:
         process.join()
-        yield from rows or [Row(name, engine, 0, None, reason) for engine in engines]
+        reason = f"the process ended with code {process.exitcode}"
+    process.kill()
+    process.join()
+    return rows or [Row(name, engine, 0, None, reason) for engine in engines]
 
 
 def _serve(pipe: Connection, folder: Path, name: str, engines: Sequence[str]) -> None:
@@ -168,13 +176,14 @@ def main() -> int:
     add("folder", type=Path, help="folder of NAME.onnx with NAME.json")
     add("--engine", nargs="+", default=["onnxruntime", "cpu"])
     add("-k", dest="words", default="", metavar="WORDS", help="only networks whose name has one of these words")
+    add("--processes", type=int, default=1, help="networks at a time (default: %(default)s)")
     add("--write", action="store_true", help="write the table of the page")
     add("--docs", type=Path, default=ROOT / "docs" / "operators.md", help="the page (default: %(default)s)")
     given = parser.parse_args()
     names = sorted(path.stem for path in given.folder.glob("*.onnx"))
     names = [name for name in names if not given.words or any(word in name for word in given.words.split())]
     begun, rows = time.perf_counter(), []
-    for row in run(given.folder, names, given.engine):
+    for row in run(given.folder, names, given.engine, given.processes):
         rows.append(row)
         print(f"{time.perf_counter() - begun:6.0f} s  {row.network}\t{row.engine}\t{row.text}", flush=True)
     close = {

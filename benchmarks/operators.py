@@ -68,6 +68,15 @@ def reason_table(cases: Sequence[Case], found: Mapping[str, Outcomes], engines: 
     return "\n".join(lines)
 
 
+def foreign_table() -> str:
+    """What engine `cpu` leaves to onnxruntime, as Markdown."""
+    from pytrtplugins.engines.cpu.known_errors import KNOWN_ERRORS
+
+    lines = ["| operators | of which | OpenVINO's error |", "|---|---|---|"]
+    lines += [f"| {', '.join(row.operators)} | {row.where or 'all'} | {row.what} |" for row in KNOWN_ERRORS]
+    return "\n".join(lines)
+
+
 def _general(outcome: Outcome) -> str:
     """A reason without what differs from test to test."""
     text = re.sub(r"Do: .*", "", outcome.reason)
@@ -96,6 +105,7 @@ def main() -> int:
     if given.write:
         packages = ", ".join(f"{name} {version(name)}" for name in ("onnx", "onnxruntime", "openvino"))
         write(given.docs, "summary", f"{len(cases)} tests; {packages}.\n\n{summary(found)}")
+        write(given.docs, "foreign", foreign_table())
         write(given.docs, "reasons", reason_table(cases, found, given.engine))
         write(given.docs, "operators", operator_table(cases, found))
     return 0

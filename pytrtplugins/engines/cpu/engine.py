@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,15 +15,18 @@ import numpy.typing as npt
 from ..._dataflow import walk
 from ..._optional import require
 from ...decompose import inline_plugins
-from ...errors import BuildError, EngineError, ExecutionError, MissingExtraError, UnavailableError
+from ...errors import BindingError, BuildError, EngineError, ExecutionError, MissingExtraError, UnavailableError
 from ...onnx_node import from_node, is_plugin_node
 from ...passes import DropRepeatedPairs, FloatPads, Placement, UnsignedActivations, to_ir, to_proto
+from ...tensor import DType, TensorDesc
 from ..base import Arrays, Availability, BuildOptions, ExecutionContext
 from ..cpu_features import cpu_features, default_threads, describe_cpu
-from ..failures import explaining
+from ..failures import explaining, shortened
 from ..host import HostEngine
 from ..int8 import signed_activations
+from ..ort_piece import make_session
 from ..timing import run_seconds
+from .foreign import FOREIGN, SessionHost, hand_over, unreadable, wrong_nodes
 from .plugin_errors import PluginErrors
 
 if TYPE_CHECKING:
@@ -38,6 +41,7 @@ PLACEMENT = Placement(unsigned=True)
 
 _log = logging.getLogger(__name__)
 _NATIVE_BF16 = {"bf16", "amx-bf16"}
+_WIDE = (DType.FLOAT64, DType.UINT32, DType.UINT64)  # kept by OpenVINO as float32 and int32
 _BF16_GAIN = 0.95  # bf16 must take less than this part of float32's time to be chosen
 
 
@@ -61,12 +65,14 @@ class CpuEngine(HostEngine):
                 f"engine 'cpu': this CPU has no bf16 arithmetic: {describe_cpu()}. OpenVINO would emulate it, several times "
                 'slower.\nDo: precision="fp32" or precision="int8"'
             )
-        self._hosts: dict[str, PluginHost] = {}
+        self._hosts: dict[str, PluginHost | SessionHost] = {}
         self._errors = PluginErrors()
-        self._compiled = self._compile()
-        known = set[str]().union(*(port.get_names() for port in self._compiled.inputs))
-        self._input_names = [desc.name for desc in self.inputs if desc.name in known]  # not those that nothing reads
         self._output_names = [desc.name for desc in self.outputs]
+        self._whole = self._session_for_wide_numbers()
+        self._compiled = self._compile() if self._whole is None else None
+        known = set[str]().union(*(port.get_names() for port in self._compiled.inputs)) if self._compiled else ()
+        self._input_names = [desc.name for desc in self.inputs if desc.name in known]  # not those that nothing reads
+        self._long = [desc.name for desc in self.inputs if desc.dtype is DType.INT64 and desc.name in known]
         weakref.finalize(self, _close_hosts, tuple(self._hosts.values()))
 
     @classmethod
@@ -87,23 +93,66 @@ class CpuEngine(HostEngine):
     def _create_context(self) -> ExecutionContext:
         return CpuContext(self)
 
+    def _session_for_wide_numbers(self) -> Any:
+        """The session for the whole model, where it takes or gives numbers that OpenVINO does not keep; or None."""
+        wide = next((desc for desc in (*self.inputs, *self.outputs) if desc.dtype in _WIDE), None)
+        model = inline_plugins(self.model)
+        if wide is None or any(is_plugin_node(node) for node in walk(model.graph.node)):
+            return None
+        what = f"{wide.name!r} is of {wide.dtype}, which OpenVINO keeps in 32 bits"
+        try:
+            session = make_session(model, self.options.threads or default_threads())
+        except Exception as error:  # onnxruntime raises types of its own
+            _log.warning("engine 'cpu': %s; onnxruntime cannot run the model: %s", what, shortened(error))
+            return None
+        self.choices["computed by"] = f"onnxruntime: {what}"
+        _log.info("engine 'cpu': the model is computed by onnxruntime: %s", what)
+        return session
+
     def _compile(self) -> Any:
-        openvino = require("openvino", extra="cpu", feature="engine 'cpu'")
-        model, extensions = self._openvino_form()
+        model = self._openvino_form()
         signed = signed_activations(model)
         if signed and not self.float_reason:
             self.float_reason = f"{signed[0]!r} reaches the network as int8, which OpenVINO computes wrongly in places"
         if self.float_reason:
             self.choices["int8 layers"] = f"float32 between Q and DQ: {self.float_reason}"
+        foreign, what = wrong_nodes(model), "OpenVINO cannot build the model"
+        try:
+            with self._explaining(what, BuildError):
+                return self._read(model, foreign)
+        except BuildError as error:
+            found = unreadable(model, foreign) if isinstance(error.__cause__, RuntimeError) else {}
+            if not found:
+                raise
+        with self._explaining(what, BuildError):
+            return self._read(model, {**foreign, **found})
+
+    def _read(self, model: onnx.ModelProto, foreign: Mapping[int, str]) -> Any:
+        """Let OpenVINO read and compile the model, with plugins, and nodes that onnxruntime computes, inside."""
+        openvino = require("openvino", extra="cpu", feature="engine 'cpu'")
         core = openvino.Core()
-        with self._explaining("OpenVINO cannot build the model", BuildError):
-            for extension in extensions:
-                core.add_extension(extension)
-            network = core.read_model(model.SerializeToString(), b"")
-            compiled = core.compile_model(network, "CPU", self._config("f32"))
-            if self.precision == "bf16":
-                compiled = self._faster_of(compiled, core.compile_model(network, "CPU", self._config("bf16")))
+        if foreign:
+            model, sessions = hand_over(model, foreign, self.options.threads or default_threads())
+            self._hosts.update(sessions)
+            self.choices["run by onnxruntime"] = "; ".join(sorted(set(foreign.values())))
+        for extension in self._extensions(model):
+            core.add_extension(extension)
+        network = core.read_model(model.SerializeToString(), b"")
+        compiled = core.compile_model(network, "CPU", self._config("f32"))
+        if self.precision == "bf16":
+            compiled = self._faster_of(compiled, core.compile_model(network, "CPU", self._config("bf16")))
         return compiled
+
+    def _extensions(self, model: onnx.ModelProto) -> list[Any]:
+        """How OpenVINO reads nodes that are not its own."""
+        types = {
+            (node.domain, node.op_type) for node in walk(model.graph.node) if is_plugin_node(node) or _is_foreign(node)
+        }
+        if not types:
+            return []
+        from .plugin_op import conversion
+
+        return [conversion(domain, op_type, self._hosts) for domain, op_type in sorted(types)]
 
     def _config(self, float_type: str) -> dict[str, Any]:
         return {
@@ -113,25 +162,21 @@ class CpuEngine(HostEngine):
             **({"LP_TRANSFORMS_MODE": "NO"} if self.float_reason else {}),
         }
 
-    def _openvino_form(self) -> tuple[onnx.ModelProto, list[Any]]:
-        """The model with decompositions written out and unsigned activations, and the extensions for what is left."""
+    def _openvino_form(self) -> onnx.ModelProto:
+        """The model with decompositions written out and unsigned activations; plugins that are left say who hosts them."""
         model = inline_plugins(self.model)
-        left = [node for node in walk(model.graph.node) if is_plugin_node(node)]
         ir_model = to_ir(model)
         changes = [step(ir_model).modified for step in (DropRepeatedPairs(), UnsignedActivations(), FloatPads())]
         if any(changes):
             model = to_proto(ir_model)
-            left = [node for node in walk(model.graph.node) if is_plugin_node(node)]
-        if not left:
-            return model, []
-        from .plugin_op import PluginHost, conversion
-
         helper = require("onnx.helper", extra="onnx")
-        for index, node in enumerate(left):
-            self._hosts[str(index)] = PluginHost(from_node(node), node.name or node.op_type, self._errors, self)
-            node.attribute.append(helper.make_attribute("pytrtplugins_host", str(index)))
-        types = sorted({(node.domain, node.op_type) for node in left})
-        return model, [conversion(domain, op_type, self._hosts) for domain, op_type in types]
+        for node in (node for node in walk(model.graph.node) if is_plugin_node(node)):
+            from .plugin_op import PluginHost
+
+            key = f"plugin {len(self._hosts)}"
+            self._hosts[key] = PluginHost(from_node(node), node.name or node.op_type, self._errors, self)
+            node.attribute.append(helper.make_attribute("pytrtplugins_host", key))
+        return model
 
     def _faster_of(self, float32: Any, bf16: Any) -> Any:
         """Choose by measuring; a hint alone may ask for what the CPU only emulates."""
@@ -169,19 +214,28 @@ class CpuContext(ExecutionContext):
     def __init__(self, engine: CpuEngine) -> None:
         super().__init__(engine)
         with engine._explaining("OpenVINO cannot make the memory of a run", ExecutionError):
-            self._request = engine._compiled.create_infer_request()
+            self._request = engine._compiled.create_infer_request() if engine._compiled else None
 
     def _run(self, inputs: Arrays) -> Arrays:
+        if self._request is None:
+            values = self.engine._whole.run(self.engine._output_names, inputs)
+            return dict(zip(self.engine._output_names, values, strict=True))
+        for name in self.engine._long:
+            _check_long(name, inputs[name])
         given = {name: _writable(inputs[name]) for name in self.engine._input_names}
         with self.engine._explaining("OpenVINO failed in the run", ExecutionError):
             results = self._request.infer(given, share_inputs=True)
-        return {name: _array(results[index]) for index, name in enumerate(self.engine._output_names)}
+        return {desc.name: _array(results[index], desc) for index, desc in enumerate(self.engine.outputs)}
 
     def _close(self) -> None:
         del self._request
 
 
-def _close_hosts(hosts: tuple[PluginHost, ...]) -> None:
+def _is_foreign(node: onnx.NodeProto) -> bool:
+    return (node.domain, node.op_type) == FOREIGN
+
+
+def _close_hosts(hosts: tuple[PluginHost | SessionHost, ...]) -> None:
     for host in hosts:
         host.close()
 
@@ -191,6 +245,15 @@ def _writable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return array if array.ndim or array.flags.writeable else array.copy()
 
 
-def _array(value: Any) -> npt.NDArray[Any]:
+def _check_long(name: str, array: npt.NDArray[Any]) -> None:
+    limit = 2**31
+    if array.size and not (-limit <= array.min() and array.max() < limit):
+        raise BindingError(
+            f"input {name!r}: OpenVINO keeps int64 in 32 bits, and the numbers are {array.min()} to {array.max()}.\n"
+            'Do: build with engine="onnxruntime"'
+        )
+
+
+def _array(value: Any, desc: TensorDesc) -> npt.NDArray[Any]:
     array: npt.NDArray[Any] = np.asarray(value)
-    return array
+    return array.view(desc.dtype.numpy) if desc.dtype is DType.BFLOAT16 else array  # OpenVINO calls it float16

@@ -12,6 +12,7 @@ from ..base import Arrays, Availability, BuildOptions, ExecutionContext
 from ..cpu_features import default_threads, describe_cpu
 from ..failures import explaining
 from ..host import HostEngine
+from ..ort_piece import make_session
 from ..plugin_runner import PluginRunner
 from .split import PluginStep, constants_outside, split
 
@@ -81,21 +82,14 @@ class OnnxruntimeEngine(HostEngine):
         return infer_shapes(to_proto(ir_model))
 
     def _session(self, model: onnx.ModelProto) -> Any:
-        ort = require("onnxruntime", extra="cpu", feature="engine 'onnxruntime'")
-        options = ort.SessionOptions()
-        options.log_severity_level = 3
-        options.intra_op_num_threads = self.options.threads or default_threads()
+        entries = {}
         if len(self._steps) > 1:  # sessions that wait for each other must not spin
-            options.add_session_config_entry("session.force_spinning_stop", "1")
+            entries["session.force_spinning_stop"] = "1"
         if self.float_reason:  # products are then added in 32 bits
-            options.add_session_config_entry("session.x64quantprecision", "1")
+            entries["session.x64quantprecision"] = "1"
+        threads = self.options.threads or default_threads()
         with explaining("onnxruntime cannot build the model", self.name):
-            return ort.InferenceSession(
-                model.SerializeToString(),
-                options,
-                providers=["CPUExecutionProvider"],
-                disabled_optimizers=_HARMFUL if self.precision == "int8" else None,
-            )
+            return make_session(model, threads, entries, _HARMFUL if self.precision == "int8" else None)
 
 
 class OnnxruntimeContext(ExecutionContext):

@@ -12,26 +12,12 @@ from ..._optional import require
 from ...errors import BuildError
 from ...onnx_node import from_node, is_plugin_node
 from ...plugin import Plugin
+from ..ort_piece import Piece, cut
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["PluginStep", "Stretch", "constants_outside", "split"]
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """Standard operators that run in one go.
-
-    Attributes:
-        model: They as a model of their own.
-        inputs: Tensors that it reads.
-        outputs: Tensors that it gives.
-    """
-
-    model: onnx.ModelProto
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
+__all__ = ["PluginStep", "constants_outside", "split"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +37,7 @@ class PluginStep:
     outputs: tuple[str, ...]
 
 
-def split(model: onnx.ModelProto) -> list[Stretch | PluginStep]:
+def split(model: onnx.ModelProto) -> list[Piece | PluginStep]:
     """Cut a model, whose nodes are in topological order, into steps that run one after the other.
 
     A node goes into the earliest stretch that has what it reads, so that there are as few stretches as the plugins allow.
@@ -67,10 +53,10 @@ def split(model: onnx.ModelProto) -> list[Stretch | PluginStep]:
         stage = max((ready[name] for name in reads(node) if name in ready), default=0)
         (plugins if is_plugin_node(node) else stretches).setdefault(stage, []).append(node)
         ready.update(dict.fromkeys(node.output, stage + is_plugin_node(node)))
-    steps: list[Stretch | PluginStep] = []
+    steps: list[Piece | PluginStep] = []
     for stage in range(max([*stretches, *plugins], default=-1) + 1):
         if stage in stretches:
-            steps.append(_stretch(model, stretches[stage]))
+            steps.append(cut(model, stretches[stage]))
         for node in plugins.get(stage, []):
             steps.append(PluginStep(from_node(node), node.name or node.op_type, tuple(node.input), tuple(node.output)))
     return steps
@@ -95,25 +81,3 @@ def _check_plugins(model: onnx.ModelProto) -> None:
                 engine="onnxruntime",
                 node=inner.name,
             )
-
-
-def _stretch(model: onnx.ModelProto, nodes: list[onnx.NodeProto]) -> Stretch:
-    onnx = require("onnx", extra="onnx")
-    graph = model.graph
-    infos = {info.name: info for info in (*graph.input, *graph.value_info, *graph.output)}
-    made = {name for node in nodes for name in node.output}
-    inside = {id(node) for node in nodes}
-    read = list(dict.fromkeys(name for node in nodes for name in sorted(reads(node))))
-    read_outside = set[str]().union(*(reads(node) for node in graph.node if id(node) not in inside))
-    wanted = read_outside | {info.name for info in graph.output}
-    constants = {tensor.name for tensor in graph.initializer}
-    inputs = [name for name in read if name not in made and name not in constants]
-    outputs = [name for name in (name for node in nodes for name in node.output) if name in wanted]
-    piece = onnx.ModelProto(ir_version=model.ir_version)
-    piece.opset_import.extend(model.opset_import)
-    piece.graph.name = graph.name
-    piece.graph.node.extend(nodes)
-    piece.graph.initializer.extend(tensor for tensor in graph.initializer if tensor.name in set(read))
-    piece.graph.input.extend(infos[name] for name in inputs)
-    piece.graph.output.extend(infos[name] for name in outputs)
-    return Stretch(piece, tuple(inputs), tuple(outputs))
