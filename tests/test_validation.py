@@ -179,6 +179,8 @@ BROKEN = {
     "graphs within graphs": (nested(MOST_DEPTH), f"more than {MOST_DEPTH} deep"),
 }
 del BROKEN["no opset"][0].opset_import[:]
+NOT_TEXT = onnx.ModelProto.FromString(model(node("Relu", "x", "y")).SerializeToString().replace(b"Relu", b"Re\xffu"))
+BROKEN["a name that is no text"] = (NOT_TEXT, "op_type of a NodeProto is no text")
 
 
 @pytest.mark.parametrize("name", BROKEN)

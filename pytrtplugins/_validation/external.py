@@ -16,6 +16,7 @@ from .depth import check_depth
 from .limits import size_text
 from .operators import node_text
 from .tensors import check_dims, is_external, packed_bytes
+from .texts import check_texts
 
 if TYPE_CHECKING:
     import onnx
@@ -45,6 +46,7 @@ def load_external_data(model: onnx.ModelProto, path: Path) -> bool:
     """
     try:
         check_depth(model)
+        check_texts(model)
         return _load(model, path.parent)
     except ModelError as error:
         raise ModelError(f"{path}: {error}", **{**error.facts, "path": path}) from error

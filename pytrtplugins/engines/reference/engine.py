@@ -104,8 +104,8 @@ class ReferenceContext(ExecutionContext):
 
     def _run(self, inputs: Arrays) -> Arrays:
         tensors: dict[str, Any] = {**self.engine._program.constants, **inputs}
-        self._execute(self.engine._program, tensors)
         with explaining("engine 'reference' failed in the run", self.engine.name, ExecutionError):
+            self._execute(self.engine._program, tensors)
             return {desc.name: np.array(_dense(tensors[desc.name])) for desc in self.engine.outputs}
 
     def _execute(self, program: Program, tensors: dict[str, Any]) -> None:
