@@ -24,6 +24,8 @@ from typing import Any
 from ..cuda.backends import gpu
 from ..cuda.cache import compiling
 from ..errors import PytrtpluginsError
+from ..native import NativePlugin
+from ..plugin import Plugin
 
 __all__ = ["Send", "TimeUpError", "inside", "limited", "much_memory", "reason", "run"]
 
@@ -39,10 +41,16 @@ class TimeUpError(BaseException):
     """The time of `limited` is up; no Exception, so that nobody's ``except Exception`` takes it."""
 
 
-def reason() -> str:
-    """Why work cannot be put into a process of its own; empty where it can."""
+def reason(plugin: Plugin) -> str:
+    """Why work on a plugin cannot be put into a process of its own; empty where it can."""
+    not_caught = "a check runs in this process: crashes, hangs and accesses outside of arrays are not caught"
     if sys.platform != "linux" or not hasattr(os, "fork"):
-        return f"on {sys.platform} a check runs in this process: crashes, hangs and accesses outside of arrays are not caught"
+        return f"on {sys.platform} {not_caught}"
+    if _runs_on_gpu(plugin) and _cuda_is_initialized():
+        return (
+            f"the plugin's C++ code may call CUDA, which this process uses and a forked one cannot: {not_caught}.\n"
+            "Do: check it before the GPU is used, or in a shell: pytrt check-plugin"
+        )
     return ""
 
 
@@ -234,6 +242,20 @@ def _settle(trace: Any) -> None:
     most = _data_bytes() + _MORE_MEMORY
     resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
     _one_thread()
+
+
+def _runs_on_gpu(plugin: Plugin) -> bool:
+    return isinstance(plugin, NativePlugin) and plugin.handle.runs_on_gpu()
+
+
+def _cuda_is_initialized() -> bool:
+    """Whether somebody in this process has called cuInit; CUDA's library is neither loaded nor initialized to find out."""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+    except OSError:
+        return False
+    not_initialized = 3  # CUDA_ERROR_NOT_INITIALIZED
+    return bool(cuda.cuCtxGetCurrent(ctypes.byref(ctypes.c_void_p())) != not_initialized)
 
 
 def _data_bytes() -> int:

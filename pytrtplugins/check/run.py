@@ -189,7 +189,7 @@ def _few(cases: list[Case]) -> list[Case]:
 
 
 def _not_sanitized(plugin: Plugin) -> str:
-    return isolate.reason() or ("" if enqueue.has_kernels(plugin) else "the class has no kernels")
+    return isolate.reason(plugin) or ("" if enqueue.has_kernels(plugin) else "the class has no kernels")
 
 
 def _does_not_apply(plugin: Plugin, name: str) -> str:
@@ -199,7 +199,7 @@ def _does_not_apply(plugin: Plugin, name: str) -> str:
         return "the plugin has no enqueue"
     if name == "large tensors" and not enqueue.has_kernels(plugin):
         return "the class has no kernels"
-    if name in _APART and (reason := isolate.reason()):
+    if name in _APART and (reason := isolate.reason(plugin)):
         return reason
     if name == "int8 pass-through" and plugin.int8 != "pass_through":
         return f"int8 is {plugin.int8!r}"

@@ -60,7 +60,7 @@ class Steps:
     def __init__(self, base: Plugin, time_limit: float) -> None:
         self.base, self.time_limit = base, time_limit
         self.entries: dict[str, Entry] = {}
-        self._apart = not isolate.reason()
+        self._apart = not isolate.reason(base)
 
     def find(self, search: Callable[[Callable[[Case], None]], tuple[list[Case], str]]) -> tuple[list[Case], str]:
         """Let ``search`` find cases; what its function for trying a case does not survive becomes the entry ``compute``.

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pytrtplugins as ptp
+from pytrtplugins.check import isolate
 from pytrtplugins.errors import PytrtpluginsError
 from pytrtplugins.layers import Region, Reorg
 
@@ -130,3 +131,16 @@ def test_they_refuse_the_same_fields(layers, cls, fields):
     with pytest.raises(ptp.errors.FieldError) as found:
         getattr(layers, cls.__name__)(**fields)
     assert str(found.value) == str(expected.value)
+
+
+def test_cuda_that_is_in_use_keeps_the_check_in_this_process(layers, monkeypatch):
+    plugin = layers.Reorg()
+    assert isolate.reason(plugin) == ""
+    monkeypatch.setattr(isolate, "_cuda_is_initialized", lambda: True)
+    monkeypatch.setattr(isolate, "_runs_on_gpu", lambda plugin: True)
+    assert "Do: check it before the GPU is used" in isolate.reason(plugin)
+    monkeypatch.setattr(isolate, "run", lambda *facts: pytest.fail("a process was forked"))
+    report = ptp.check_plugin(plugin, shapes=[(1, 4, 2, 2)], engines=[])
+    assert report.ok
+    skipped = {entry.name: entry.detail for entry in report.entries if entry.skipped}
+    assert "C++ code may call CUDA" in skipped["memory"]
