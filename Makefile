@@ -3,6 +3,7 @@
 # make test-slow        what takes long, and the tests of random examples with new ones; the seed is printed
 # make test-isa         the tests of numbers under each instruction set that this processor can pretend to be limited to
 # make test-surroundings    on one core, in other languages and time zones, without a home folder, in a path like "ä b"
+# make mutation    errors put into the code, one at a time, which the tests should find; SAMPLE=40 SEED=1 ONLY="fields passes"
 # make native  plugins in C++: what joins them and Python, and the package's own layers
 # make lint    style and types        make bench   the benchmarks, with table and chart in docs/
 # make test-tensorrt    plugins in the plugin registries of TensorRT 10 and 11; with TENSORRT_INCLUDE=/path/to/10:/path/to/11,
@@ -24,7 +25,7 @@ SECONDS ?= 60
 TENSORRT ?= 10.16.1.11 11.4.0.106
 TENSORRT_READY := $(TENSORRT:%=$(VENV)-tensorrt-%/.ready)
 
-.PHONY: demo test native test-minimal test-tensorrt test-triton tensorrt test-slow fuzz test-isa test-surroundings lint bench clean
+.PHONY: demo test native test-minimal test-tensorrt test-triton tensorrt test-slow fuzz test-isa test-surroundings lint bench clean mutation
 .DELETE_ON_ERROR:
 
 demo: $(READY)
@@ -74,6 +75,10 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+mutation: $(READY)
+	@$(BIN)/python -c 'import cosmic_ray' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mutation]'
+	$(BIN)/python -m tests.mutation $(ONLY) --sample $(or $(SAMPLE),40) --seed $(or $(SEED),1)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks

@@ -165,3 +165,9 @@ def test_values_print_as_a_person_writes_them():
     assert format_value((1,)) == "(1,)"
     assert format_value(()) == "()"
     assert format_value(np.zeros((2, 3), np.int8)) == "array(int8, shape=(2, 3))"
+
+
+def test_types_are_named_as_they_are_written():
+    assert FieldSpec("scale", float).type_name == "float"
+    assert FieldSpec("sizes", int, is_tuple=True).type_name == "tuple[int, ...]"
+    assert FieldSpec("table", np.ndarray).type_name == "numpy.ndarray"
