@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import importlib.metadata
 import multiprocessing
 import os
 import sys
@@ -20,6 +21,7 @@ from pytrtplugins.calibration import CalibrationTable
 from pytrtplugins.cli.loading import read_settings
 from pytrtplugins.engines import Engine, build
 from pytrtplugins.engines.calibrate import network_digest
+from pytrtplugins.engines.cpu_features import describe_cpu
 from pytrtplugins.engines.select import engine_class
 from pytrtplugins.models import Yolov2, evaluate
 from pytrtplugins.passes import Precisions, layer_names
@@ -165,6 +167,9 @@ def write(path: Path, name: str, text: str) -> None:
 def main() -> None:
     """Parse arguments, calibrate, measure, write."""
     given = _arguments()
+    if given.foreign is not None:
+        foreign(given.foreign or None, given.threads, given.docs)
+        return
     counts = [int(count) for count in given.photos.split(",")]
     given.tables.mkdir(parents=True, exist_ok=True)
     fields = (given.engine, tuple(given.setting), given.limit, given.half)
@@ -194,6 +199,30 @@ def main() -> None:
                 write(given.docs, setup.name, f"{table(ordered, setup.half)}\n\nOn {number} of the list.")
 
 
+def foreign(families: Sequence[str] | None, threads: int, page: Path) -> None:
+    """Measure networks as others write them, and write their table where all families are measured."""
+    from .foreign import EXPORTERS, FAMILIES  # PyTorch is needed for these alone
+    from .foreign_rows import measure
+    from .foreign_rows import table as foreign_table
+
+    found = []
+    for family in families or FAMILIES:
+        for exporter in EXPORTERS:
+            for figures in measure(family, exporter, threads):
+                print(figures, file=sys.stderr, flush=True)
+                found.append(figures)
+    text = foreign_table(found)
+    print(text)
+    if families is None:
+        threads_text = "1 thread" if threads == 1 else f"{threads} threads"
+        write(page, "foreign", f"{text}\n\n{describe_cpu()}, {threads_text}, {_versions()}.")
+
+
+def _versions() -> str:
+    names = ("torch", "onnxruntime", "openvino")
+    return ", ".join(f"{name} {importlib.metadata.version(name).partition('-')[0]}" for name in names)
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description=__doc__)
     add = parser.add_argument
@@ -207,6 +236,13 @@ def _arguments() -> argparse.Namespace:
     add("--processes", type=int, default=os.cpu_count(), help="that calibrate and evaluate (default: %(default)s)")
     add("--tables", type=Path, default=ROOT / "build" / "accuracy", help="folder of calibration tables, kept")
     add("--only-tables", action="store_true", help="calibrate, and end")
+    add(
+        "--foreign",
+        nargs="*",
+        metavar="FAMILY",
+        help="measure networks as PyTorch's exporters write them, instead; see foreign.py",
+    )
+    add("--threads", type=int, default=1, help="with --foreign: of a run (default: %(default)s)")
     add("--docs", type=Path, default=ROOT / "docs" / "accuracy.md", help="page with the tables")
     return parser.parse_args()
 

@@ -88,7 +88,7 @@ def make_plan(
         if table is not None:
             tensors = [str(value.name) for value in _activations(model.graph.inputs, nodes)]
             table.check_fits(tensors, required=required)
-        scales = {root: _scale(values, marks, table) for root, values in members.items()}
+        scales = {root: _scale(values, marks, table, placement) for root, values in members.items()}
         dead = [
             node
             for node, indices in marks.reads.items()
@@ -235,16 +235,18 @@ def _chains(marks: Marks) -> tuple[dict[ir.Value, ir.Value], dict[ir.Value, list
     return {value: find(value) for value in marks.wanted}, members
 
 
-def _scale(values: list[ir.Value], marks: Marks, table: CalibrationTable | None) -> np.float32:
+def _scale(values: list[ir.Value], marks: Marks, table: CalibrationTable | None, placement: Placement) -> np.float32:
     """Largest scale of the tensors of a chain that are computed rather than copied."""
-    return max(_table_scale(value, table) for value in values if value.producer() not in marks.copying)
+    return max(_table_scale(value, table, placement) for value in values if value.producer() not in marks.copying)
 
 
-def _table_scale(value: ir.Value, table: CalibrationTable | None) -> np.float32:
+def _table_scale(value: ir.Value, table: CalibrationTable | None, placement: Placement) -> np.float32:
     if table is None:
         return np.float32(1)
-    if bounded(value) and str(value.name) not in table:
-        return np.float32(1 / _SIGNED)
+    node = value.producer()
+    gate = bounded(value) and node is not None and node.op_type in placement.kernels
+    if gate or (bounded(value) and str(value.name) not in table):
+        return np.float32(1 / _SIGNED)  # 0..1, which no calibrator needs to find; many values near 0.5 mislead entropy
     return table[str(value.name)]
 
 

@@ -250,3 +250,11 @@ def test_excluded_nodes_stay_in_float_in_every_placement():
     quantized = quantize(model, ones(model), placement=ONNXRUNTIME, exclude=["a_silu", "a"])
     assert reads_int8(quantized, "a_silu") == [False, False]
     assert reads_int8(quantized, "a")[0] is False
+
+
+def test_a_gate_has_its_own_range_whatever_a_calibrator_says():
+    """Most values of a gate lie near 0.5, behind which entropy cuts; the range is known to be 0..1."""
+    net = Net()
+    model = closed(net, silu(net, net.conv("data", "a", leaky=False)))
+    table = CalibrationTable({**calibrated(model), "a_sigmoid": 0.5 / 127})
+    assert codes(quantize(model, table, placement=ONNXRUNTIME))["a_sigmoid"] == (pytest.approx(1 / 255), 0, "uint8")
