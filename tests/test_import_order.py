@@ -16,6 +16,7 @@ LAYERS = [
         "_ahead",
         "_optional",
         "_files",
+        "_numbers",
         "_text_formats",
         "_array_files",
         "_envelope",

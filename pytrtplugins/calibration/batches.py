@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import logging
 import random
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from .._files import sha256_hex
+from .._numbers import check_whole
 from ..errors import ImageError, NoDataError, UsageError
 
 __all__ = ["ImageBatches"]
 
+_LONGEST_SIDE, _MOST_PHOTOS = 1 << 14, 4096
 _SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 _log = logging.getLogger(__name__)
 
@@ -30,7 +33,7 @@ class ImageBatches:
     Args:
         source: A folder, searched with its subfolders for bmp, jpg, png, tif and webp files; or a list of files.
         size: (width, height) of the network's input, in pixels; None: taken from the network that is calibrated.
-        batch: Photos in a batch, >= 1; the last batch may have fewer.
+        batch: Photos in a batch, 1 to 4,096; the last batch may have fewer.
         mode: How photos are fitted into the size; see ``pytrtplugins.vision.letterbox``. The grey bars of letterboxed
             photos make spikes in the histograms of the first layers, behind which `EntropyCalibrator` cuts: on the
             shipped model it costs 0.05 of mAP50, with ``"stretch"`` 0.006. Min-max and percentile do not mind bars:
@@ -144,12 +147,14 @@ class ImageBatches:
 
 
 def _check(size: tuple[int, int] | None, batch: int, limit: int | None, on_error: str) -> None:
-    if size is not None and (len(size) != 2 or min(size) < 1):
-        raise UsageError(f"ImageBatches: size: expected (width, height), both >= 1, found {size}.")
-    if batch < 1:
-        raise UsageError(f"ImageBatches: batch: expected a number >= 1, found {batch}.")
-    if limit is not None and limit < 1:
-        raise UsageError(f"ImageBatches: limit: expected None or a number >= 1, found {limit}.")
+    if size is not None:
+        if len(size) != 2:
+            raise UsageError(f"ImageBatches: size: expected (width, height), found {size}.")
+        for side in size:
+            check_whole("ImageBatches: size", side, 1, _LONGEST_SIDE)
+    check_whole("ImageBatches: batch", batch, 1, _MOST_PHOTOS)
+    if limit is not None:
+        check_whole("ImageBatches: limit", limit, 1, sys.maxsize)
     if on_error not in ("raise", "skip"):
         raise UsageError(f"ImageBatches: on_error: expected 'raise' or 'skip', found {on_error!r}.")
 

@@ -20,12 +20,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Raises:
         SystemExit: always; code 0, or 1 where a check failed, or 2 after an error.
     """
-    try:
+    with exit_on_error(_show):
         from . import equalize, export_plugin, export_triton, precision, profile  # noqa: F401  they add their commands
         from .app import app
-    except MissingExtraError as error:
-        sys.exit(f"MissingExtraError: {error}")
-    from .tables import print_error
 
-    with exit_on_error(print_error):
         app(args=None if arguments is None else list(arguments), prog_name="pytrt")
+
+
+def _show(kind: str, message: str) -> None:
+    try:
+        from .tables import print_error
+    except MissingExtraError:  # of rich, which is what the message may be about
+        print(f"{kind}: {message}", file=sys.stderr)
+    else:
+        print_error(kind, message)

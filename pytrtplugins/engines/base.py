@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import __version__
 from .._files import sha256_hex
+from .._numbers import check_whole
 from .._proto import info_dims, info_dtype
 from .._uncopied import Uncopied
 from ..decompose import check_claims
@@ -54,11 +55,8 @@ class BuildOptions:
             raise UsageError(f"settings: expected values by name, found {self.settings!r}")
         values = {name: str(value) if isinstance(value, Path) else value for name, value in self.settings.items()}
         object.__setattr__(self, "settings", values)
-        if self.threads is not None and not (type(self.threads) is int and 1 <= self.threads <= _MOST_THREADS):
-            raise UsageError(
-                f"threads: expected a whole number from 1 to {_MOST_THREADS}, found {self.threads!r}",
-                threads=self.threads,
-            )
+        if self.threads is not None:
+            object.__setattr__(self, "threads", check_whole("threads", self.threads, 1, _MOST_THREADS))
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from .._numbers import check_share, check_whole
 from ..errors import UsageError
 from ..vision import Head, Placement, check_image
 from .exclusive import Exclusive
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Boxes", "DetectionContext", "Photo", "Timings"]
 
 Photo = npt.NDArray[np.uint8]
+_LONGEST_SIDE, _MOST_BOXES = 1 << 14, 100_000
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class DetectionContext(Exclusive[list[Boxes]]):
         heads: Its region and yolo layers.
         size: (width, height) of the network's input.
         mode: How photos are fitted into it; see `pytrtplugins.vision.letterbox`.
-        most: Most boxes of a photo.
+        most: Most boxes of a photo, 1 to 100,000.
 
     Attributes:
         heads: The layers.
@@ -93,7 +95,9 @@ class DetectionContext(Exclusive[list[Boxes]]):
         self, engine: Engine, heads: Sequence[Head], size: tuple[int, int], mode: str = "letterbox", most: int = 200
     ) -> None:
         super().__init__(engine)
-        self.heads, self.size, self.mode, self.most = tuple(heads), size, mode, most
+        width, height = size
+        self.size = check_whole("width", width, 1, _LONGEST_SIDE), check_whole("height", height, 1, _LONGEST_SIDE)
+        self.heads, self.mode, self.most = tuple(heads), mode, check_whole("most", most, 1, _MOST_BOXES)
         self.timings = Timings()
 
     @property
@@ -158,8 +162,7 @@ class DetectionContext(Exclusive[list[Boxes]]):
 
     def _check(self, photos: Sequence[Photo], score_threshold: float, iou_threshold: float) -> list[Photo]:
         for name, value in (("score_threshold", score_threshold), ("iou_threshold", iou_threshold)):
-            if not 0 <= value <= 1:
-                raise UsageError(f"detect: {name}: expected a number from 0 to 1, found {value}.")
+            check_share(f"detect: {name}", value)
         if not 1 <= len(photos) <= self.batch:
             raise UsageError(f"detect: expected 1 to {self.batch} photos, found {len(photos)}.")
         return [check_image(photo) for photo in photos]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .._ahead import map_begun, map_in_contexts
+from .._numbers import check_whole
 from ..tensor import Array
 from .context import Arrays, ExecutionContext
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from .base import Engine
 
 __all__ = ["stream"]
+
+_MOST_SLOTS = 256
 
 
 def stream(
@@ -32,21 +35,21 @@ def stream(
         engine: Any engine; its contexts must be able to run side by side.
         source: Inputs by name, or anything that ``prepare`` makes inputs of.
         prepare: Called in the slot's thread: read a file, preprocess.
-        slots: How many runs overlap, at least 1.
+        slots: How many runs overlap, 1 to 256; each has a context and a thread of its own.
 
     Yields:
         The outputs of each item, in the order of the items.
 
     Raises:
+        UsageError: ``slots`` is outside, at once.
         Exception: what the source, ``prepare`` or a run raised, at its item's turn; results before it are given first.
     """
-    contexts = (engine.create_context() for _ in range(max(1, slots)))
+    contexts = (engine.create_context() for _ in range(check_whole("stream: slots", slots, 1, _MOST_SLOTS)))
     if prepare is None:
-        yield from map_begun(lambda context, item: context.begin(item), source, contexts=contexts)
-        return
+        return map_begun(lambda context, item: context.begin(item), source, contexts=contexts)
     made = prepare
 
     def work(context: ExecutionContext, item: Any) -> Arrays:
         return context.run(made(item))
 
-    yield from map_in_contexts(work, source, contexts=contexts)
+    return map_in_contexts(work, source, contexts=contexts)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._files import write_atomic
+from .._numbers import check_whole
 from ..errors import UsageError
 from ..passes import load_model
 from ._triton_config import Word, bindings, config_text, same_batch
@@ -28,6 +29,8 @@ __all__ = ["TritonModel", "export_triton"]
 
 KINDS = ("auto", "cpu", "gpu")
 _USUAL_BATCH = 8
+_LARGEST_VERSION, _LARGEST_BATCH = (1 << 63) - 1, (1 << 31) - 1  # what Triton's fields hold
+_MOST_INSTANCES, _LONGEST_DELAY = 1024, 3_600_000_000  # runs on a device; an hour in microseconds
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
@@ -75,9 +78,9 @@ def export_triton(
             custom operators for onnxruntime.
         max_batch: Most requests in one run; by default 8, or what an engine was built for, where all inputs and outputs
             have one free first axis, and no batches elsewhere.
-        instances: How many runs go on side by side, on each device.
+        instances: How many runs go on side by side, on each device, 1 to 1,024.
         kind: Where onnxruntime runs: ``"auto"``, ``"cpu"`` or ``"gpu"``. Plans are for GPUs.
-        queue_delay: Microseconds for which a request may wait for others of its batch.
+        queue_delay: Microseconds for which a request may wait for others of its batch, an hour at most.
         served_at: The repository's path on the server; by default its path here.
 
     Raises:
@@ -86,8 +89,11 @@ def export_triton(
         EngineFileError: the engine file is damaged.
     """
     source = _source(model, plan, libraries)
-    if not (type(version) is int and version > 0 and instances > 0 and queue_delay >= 0):
-        raise UsageError("version and instances start at 1, queue_delay at 0")
+    version = check_whole("version", version, 1, _LARGEST_VERSION)
+    instances = check_whole("instances", instances, 1, _MOST_INSTANCES)
+    queue_delay = check_whole("queue_delay", queue_delay, 0, _LONGEST_DELAY)
+    if max_batch is not None:
+        max_batch = check_whole("max_batch", max_batch, 1, _LARGEST_BATCH)
     if kind not in KINDS or (source.backend == "tensorrt" and kind == "cpu"):
         raise UsageError(f"kind: expected {' or '.join(KINDS)}, and a GPU for a plan; found {kind!r}", kind=kind)
     name = _checked_name(name, model)
@@ -148,9 +154,9 @@ def _io_fields(source: Source, max_batch: int | None, queue_delay: int) -> dict[
         max_batch = (most or _USUAL_BATCH) if same_batch((*inputs, *outputs)) else 0
         if max_batch and source.plan and most is None:
             raise UsageError("max_batch: the plan does not say for how many it was built.\nDo: --max-batch N")
-    elif max_batch < 1 or not free or (most is not None and max_batch > most):
+    elif not free or (most is not None and max_batch > most):
         fixed = next((item for item in (*inputs, *outputs) if not item.dims or isinstance(item.dims[0], int)), None)
-        reason = "it starts at 1" if max_batch < 1 else f"the engine was built for {most} at most"
+        reason = f"the engine was built for {most} at most"
         if fixed is not None:
             reason = f"{fixed.name!r} has no free first axis: ({', '.join(map(str, fixed.dims))})"
         raise UsageError(f"max_batch {max_batch}: {reason}", max_batch=max_batch)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy.typing as npt
 
 from ..._files import sha256_hex
+from ..._numbers import check_whole
 from ..._optional import require
 from ..._validation import validated
 from ...errors import MissingExtraError, UnavailableError, UsageError
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["CudnnEngine"]
 
 _FORMAT, _DEVICE = 2, "device"
+_LARGEST_BATCH = 1 << 16
 
 
 class CudnnEngine(Engine):
@@ -251,9 +253,9 @@ def _float_type(options: BuildOptions) -> DType:
 def _batches(options: BuildOptions) -> tuple[int, ...]:
     given = options.settings.get("batch", (1,))
     batches = tuple(given) if isinstance(given, (list, tuple)) else (given,)
-    if not batches or not all(type(batch) is int and batch > 0 for batch in batches):
-        raise UsageError(f"engine 'cudnn': batch: expected whole numbers from 1, found {given!r}", setting="batch")
-    return batches
+    if not batches:
+        raise UsageError("engine 'cudnn': batch: expected a whole number, or several, found none", setting="batch")
+    return tuple(check_whole("engine 'cudnn': batch", batch, 1, _LARGEST_BATCH) for batch in batches)
 
 
 def _device_number(device: str | None) -> int:
