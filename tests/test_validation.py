@@ -299,6 +299,17 @@ def test_a_model_of_few_bytes_that_claims_all_memory_is_refused_with_its_claim_a
         ptp.build(claim, engine="null")
 
 
+@pytest.mark.parametrize("sizes", [(0, 64), (1, 100), (2, 3, 8, 8)])
+def test_a_reshape_to_another_number_of_elements_is_refused(sizes):
+    """OpenVINO took the first one, and wrote behind its memory."""
+    wrong = model(node("Reshape", "x s", "y"), weights=[shape("s", *sizes)])
+    for engine in ("cpu", "onnxruntime", "reference"):
+        with pytest.raises(
+            ModelError, match=r"'y' \(Reshape\) makes .* of \(1, 3, 8, 8\), which has another number|infer"
+        ):
+            ptp.build(wrong, engine=engine)
+
+
 def test_constants_may_grow_with_the_weights():
     weights = helper.make_tensor("w", TensorProto.INT8, [4], bytes(4), raw=True)
     scale = helper.make_tensor("s", 1, [], [0.5])

@@ -57,6 +57,8 @@ class _Sizes:
             for name in filter(None, node.output):
                 if name in infos:
                     self._check(node, name, infos[name], constant, where)
+            if node.op_type == "Reshape" and len(node.input) > 1:
+                _check_reshape(node, _fixed(infos, node.input[0]), infos, where)
             if constant:
                 constants.update(node.output)
             for body in bodies(node):
@@ -107,3 +109,28 @@ class _Sizes:
             return
         found = {info.name: info for info in (*inferred.graph.value_info, *inferred.graph.output)}
         self.check(body, {**infos, **found}, constants & taken, where)
+
+
+def _check_reshape(
+    node: onnx.NodeProto, before: tuple[int, ...] | None, infos: Mapping[str, onnx.ValueInfoProto], where: str
+) -> None:
+    """Require as many elements after a Reshape as before: ONNX's inference does not look, and OpenVINO writes where it must not."""
+    after = _fixed(infos, node.output[0])
+    if before is not None and after is not None and math.prod(before) != math.prod(after):
+        raise ModelError(
+            f"{where}{node_text(node)} makes {dims_text(after)} of {dims_text(before)}, which has another number of elements.\n"
+            "Do: export the model again",
+            node=node.name,
+            expected=math.prod(before),
+            found=math.prod(after),
+        )
+
+
+def _fixed(infos: Mapping[str, onnx.ValueInfoProto], name: str) -> tuple[int, ...] | None:
+    """Dims that are all known."""
+    if name not in infos or not infos[name].type.tensor_type.HasField("shape"):
+        return None
+    dims = infos[name].type.tensor_type.shape.dim
+    if not all(dim.HasField("dim_value") and dim.dim_value >= 0 for dim in dims):
+        return None
+    return tuple(dim.dim_value for dim in dims)
