@@ -36,7 +36,7 @@ class Rows(Head):
 class OpencvEngine:
     """OpenCV's darknet importer behind the interface of an engine."""
 
-    name, precision = "opencv", "fp32"
+    name, precision, nests = "opencv", "fp32", True
 
     def __init__(self, cv2, cfg, weights):
         self.outline = to_onnx(read_network(cfg, weights))  # names and input size for Yolov2, never run
@@ -46,6 +46,9 @@ class OpencvEngine:
         self.net = cv2.dnn.readNetFromDarknet(np.frombuffer(text, np.uint8), np.fromfile(weights, np.uint8))
         self.net.setPreferableBackend(cv2.dnn.DNN_BACKEND_OPENCV)
         self.heads = tuple(Rows(name, "yolo", (), 80) for name in self.net.getUnconnectedOutLayersNames())
+
+    def check_process(self):
+        pass
 
     def create_context(self):
         return self
