@@ -152,6 +152,16 @@ def test_what_openvino_cannot_build_is_computed_by_onnxruntime():
     assert built.choices[BY] == "OpenVINO cannot build it"
 
 
+def test_a_model_whose_ranks_are_known_at_run_time_alone_is_computed_as_a_whole():
+    then = body([node("ReduceMax", ["x"], ["t"], keepdims=0)], [info("t", F, None)])
+    other = body([node("Identity", ["x"], ["e"])], [info("e", F, None)])
+    nodes = [node("If", ["flag"], ["h"], then_branch=then, else_branch=other), node("Neg", ["h"], ["y"])]
+    made = model(nodes, [X, info("flag", BOOL, [])], [info("y", F, None)])
+    for flag in (True, False):
+        built = same(made, {"x": np.full((1, 6), -np.inf, np.float32), "flag": np.array(flag)})
+        assert built.choices["computed by"] == "onnxruntime: the number of axes of 'h' is known only at run time"
+
+
 def test_what_neither_has_is_refused_by_name():
     made = model(
         [node("Relu", ["x"], ["h"]), node("RNN", ["h", "w", "r"], ["y"], hidden_size=2, layout=1)],

@@ -96,17 +96,20 @@ class CpuEngine(HostEngine):
     def _session_for_wide_numbers(self) -> Any:
         """The session for the whole model, where it takes or gives numbers that OpenVINO does not keep; or None."""
         wide = next((desc for desc in (*self.inputs, *self.outputs) if desc.dtype in _WIDE), None)
+        return wide and self._session(f"{wide.name!r} is of {wide.dtype}, which OpenVINO keeps in 32 bits")
+
+    def _session(self, reason: str) -> Any:
+        """The session for the whole model; None where onnxruntime cannot run it, or a plugin is in it."""
         model = inline_plugins(self.model)
-        if wide is None or any(is_plugin_node(node) for node in walk(model.graph.node)):
+        if any(is_plugin_node(node) for node in walk(model.graph.node)):
             return None
-        what = f"{wide.name!r} is of {wide.dtype}, which OpenVINO keeps in 32 bits"
         try:
             session = make_session(model, self.options.threads or default_threads())
         except Exception as error:  # onnxruntime raises types of its own
-            _log.warning("engine 'cpu': %s; onnxruntime cannot run the model: %s", what, shortened(error))
+            _log.warning("engine 'cpu': %s; onnxruntime cannot run the model: %s", reason, shortened(error))
             return None
-        self.choices["computed by"] = f"onnxruntime: {what}"
-        _log.info("engine 'cpu': the model is computed by onnxruntime: %s", what)
+        self.choices["computed by"] = f"onnxruntime: {reason}"
+        _log.info("engine 'cpu': the model is computed by onnxruntime: %s", reason)
         return session
 
     def _compile(self) -> Any:
@@ -133,6 +136,11 @@ class CpuEngine(HostEngine):
         core = openvino.Core()
         if foreign:
             model, sessions = hand_over(model, foreign, self.options.threads or default_threads())
+            unranked = next((host.unranked for host in sessions.values() if host.unranked), "")
+            if unranked:
+                self._whole = self._session(f"the number of axes of {unranked!r} is known only at run time")
+                if self._whole is not None:
+                    return None
             self._hosts.update(sessions)
             self.choices["run by onnxruntime"] = "; ".join(sorted(set(foreign.values())))
         for extension in self._extensions(model):

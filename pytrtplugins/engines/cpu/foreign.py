@@ -40,6 +40,9 @@ class SessionHost:
         piece: The node as a model of its own.
         threads: Threads of one run.
 
+    Attributes:
+        unranked: An output of which not even the number of axes is known, as OpenVINO wants it; empty where there is none.
+
     Raises:
         Exception: of onnxruntime's own types, where it cannot run the node.
     """
@@ -57,6 +60,9 @@ class SessionHost:
         certain = all(node.op_type not in _POOLS for node in piece.model.graph.node)
         self._outputs = [_described(info, certain) for info in piece.model.graph.output]
         self._names = list(piece.outputs)
+        self.unranked = next(
+            (name for name, (dims, _) in zip(piece.outputs, self._outputs, strict=True) if dims is None), ""
+        )
         self.dtypes = [dtype for _, dtype in self._outputs]
 
     def described(self, dims: Sequence[Dims], dtypes: Sequence[DType]) -> list[tuple[Dims | None, DType]]:
