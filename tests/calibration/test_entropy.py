@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -96,19 +94,6 @@ def test_a_tensor_of_zeros_gets_the_scale_zero():
     calibrator.observe("dead", np.zeros(10))
     assert calibrator.compute_table()["dead"] == 0
     assert entropy_threshold(np.zeros(2048, np.int64), 1.0) == 0
-
-
-def test_fifty_tensors_take_less_than_two_seconds():
-    histograms = [counts_of(distribution(KINDS[k % len(KINDS)], 10_000, k)) for k in range(50)]
-    best = min(_seconds(histograms) for _ in range(2))
-    assert best < 2
-
-
-def _seconds(histograms) -> float:
-    start = time.perf_counter()
-    for counts, width in histograms:
-        entropy_threshold(counts, width)
-    return time.perf_counter() - start
 
 
 def test_the_table_does_not_depend_on_how_the_data_is_cut_into_batches():
