@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 import pytrtplugins as ptp
 from pytrtplugins.errors import BindingError, DimsError, ModelError, PluginError, PytrtpluginsError
 from tests.engines.networks import Affine, conv_net, photo
-from tests.engines.plugin_models import PLACES, REFUSED, Next, X, one_plugin, relu
+from tests.engines.plugin_models import PLACES, REFUSED, Next, X, model, one_plugin, relu
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -22,6 +22,24 @@ def test_a_plugin_reads_and_gives_every_kind_of_tensor(engine_name, place):
             assert found.keys() == expected.keys()
             for name, value in expected.items():
                 np.testing.assert_array_equal(found[name], value)
+
+
+@ptp.plugin(namespace="test.places")
+class Above(ptp.Plugin):
+    """x above b."""
+
+    def output_dims(self, x, b):
+        return x[0] + b[0], x[1]
+
+    def compute(self, x, b):
+        return np.concatenate([x, b])
+
+
+@pytest.mark.parametrize("given", [["x", "w"], ["w", "x"]])
+def test_a_constant_without_elements_keeps_its_dims(engine_name, given):
+    network = model(one_plugin(Above(), given, ["y"]), weights=np.zeros((0, 3), np.float32))
+    with ptp.build(network, engine=engine_name).create_context() as context:
+        np.testing.assert_array_equal(context.run({"x": X})["y"], X)
 
 
 @pytest.mark.parametrize("place", REFUSED)

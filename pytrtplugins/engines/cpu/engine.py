@@ -177,12 +177,14 @@ class CpuEngine(HostEngine):
         changes = [step(ir_model).modified for step in (DropRepeatedPairs(), UnsignedActivations(), FloatPads())]
         if any(changes):
             model = to_proto(ir_model)
-        helper = require("onnx.helper", extra="onnx")
+        helper, numpy_helper = require("onnx.helper", extra="onnx"), require("onnx.numpy_helper", extra="onnx")
+        without_elements = {each.name: numpy_helper.to_array(each) for each in model.graph.initializer if 0 in each.dims}
         for node in (node for node in walk(model.graph.node) if is_plugin_node(node)):
             from .plugin_op import PluginHost
 
             key = f"plugin {len(self._hosts)}"
-            self._hosts[key] = PluginHost(from_node(node), node.name or node.op_type, self._errors, self)
+            empty = {i: without_elements[name] for i, name in enumerate(node.input) if name in without_elements}
+            self._hosts[key] = PluginHost(from_node(node), node.name or node.op_type, self._errors, self, empty)
             node.attribute.append(helper.make_attribute("pytrtplugins_host", key))
         return model
 

@@ -12,7 +12,7 @@ import openvino as ov
 from openvino.frontend.onnx import ConversionExtension
 
 from ...plugin import Plugin
-from ...tensor import Dim, Dims, DType, SymbolicDim
+from ...tensor import Array, Dim, Dims, DType, SymbolicDim
 from ..inside import Inside
 from ..plugin_runner import PluginRunner
 from .plugin_errors import PluginErrors
@@ -62,10 +62,14 @@ class PluginHost:
         name: The node's name, for descriptions.
         errors: Takes what the plugin raises.
         engine: Whose node it is.
+        empty: Index of an input → the constant without elements that it reads, of which OpenVINO makes a scalar.
     """
 
-    def __init__(self, plugin: Plugin, name: str, errors: PluginErrors, engine: Engine) -> None:
+    def __init__(
+        self, plugin: Plugin, name: str, errors: PluginErrors, engine: Engine, empty: Mapping[int, Array] | None = None
+    ) -> None:
         self.plugin, self.name, self._errors = plugin, name, errors
+        self._empty = dict(empty or {})
         self.dtypes: Sequence[DType] = ()
         self._engine = weakref.ref(engine)
         self._runners: list[PluginRunner] = []
@@ -73,14 +77,16 @@ class PluginHost:
 
     def described(self, dims: Sequence[Dims], dtypes: Sequence[DType]) -> list[tuple[Dims | None, DType]]:
         """Dims and type of each output."""
+        shapes = [self._empty[index].shape if index in self._empty else each for index, each in enumerate(dims)]
         with self.keeping_errors():
-            outputs = self.plugin.all_output_dims(dims)
+            outputs = self.plugin.all_output_dims(shapes)
             return list(zip(outputs, self.plugin.all_output_dtypes(dtypes, len(outputs)), strict=True))
 
     def enqueue(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Run the plugin on NumPy views of OpenVINO's tensors."""
         with self.keeping_errors():
-            self._enqueue([tensor.data for tensor in inputs], [tensor.data for tensor in outputs])
+            given = [self._empty.get(index, tensor.data) for index, tensor in enumerate(inputs)]
+            self._enqueue(given, [tensor.data for tensor in outputs])
 
     def _enqueue(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         runner = getattr(self._local, "runner", None)
