@@ -59,7 +59,7 @@ def lookup(namespace: str, name: str, version: str | None = None) -> type[Plugin
     """
     if namespace in _SHIPPED:
         __import__(_SHIPPED[namespace])
-    found = {key: cls for key, cls in _classes.items() if key[:2] == (namespace, name)}
+    found = {key: cls for key, cls in _snapshot().items() if key[:2] == (namespace, name)}
     if version is not None:
         found = {key: cls for key, cls in found.items() if key.version == version}
     if len(found) == 1:
@@ -75,14 +75,21 @@ def lookup(namespace: str, name: str, version: str | None = None) -> type[Plugin
 
 def registered() -> tuple[PluginKey, ...]:
     """The keys of all registered plugins, sorted."""
-    return tuple(sorted(_classes))
+    return tuple(sorted(_snapshot()))
+
+
+def _snapshot() -> dict[PluginKey, type[Plugin]]:
+    """The classes as they are now: other threads may register more while the caller looks through them."""
+    with _lock:
+        return dict(_classes)
 
 
 def _near(namespace: str, name: str) -> str:
-    names = {f"{key.namespace}::{key.name}": key for key in _classes}
+    classes = _snapshot()
+    names = {f"{key.namespace}::{key.name}": key for key in classes}
     close = difflib.get_close_matches(f"{namespace}::{name}", names, n=3, cutoff=0.6)
     same_name = [text for text, key in names.items() if key.name.lower() == name.lower() and text not in close]
-    versions = [str(key) for key in _classes if key[:2] == (namespace, name)]
+    versions = [str(key) for key in classes if key[:2] == (namespace, name)]
     hints = versions or close + same_name
     known = f"Near: {', '.join(hints)}.\n" if hints else f"Registered: {', '.join(sorted(names)) or 'none'}.\n"
     return (

@@ -62,12 +62,13 @@ class EngineFile:
     path: Path
     metadata: dict[str, Any]
     _names: tuple[str, ...]
+    _identity: tuple[int, ...]
 
     def model(self) -> onnx.ModelProto:
         """The ONNX model.
 
         Raises:
-            EngineFileError: it is damaged, or was changed since the file was opened.
+            EngineFileError: it is damaged, or another file has taken its place since it was opened.
         """
         proto = require("onnx", extra="onnx", feature="loading an engine").ModelProto
         data = self._read(_MODEL)
@@ -84,12 +85,17 @@ class EngineFile:
         """What the engine's library had made of the model; empty where there is none.
 
         Raises:
-            EngineFileError: it is damaged, or was changed since the file was opened.
+            EngineFileError: it is damaged, or another file has taken its place since it was opened.
         """
         return self._read(_PAYLOAD) if _PAYLOAD in self._names else b""
 
     def _read(self, name: str) -> bytes:
         with _opened(self.path) as (archive, file):
+            if _identity(file) != self._identity:
+                raise EngineFileError(
+                    f"{self.path}: another file has taken its place since it was opened.\nDo: load it again",
+                    path=self.path,
+                )
             data = _stored(self.path, file, archive.getinfo(name))
         if self.metadata.get(f"{Path(name).stem}_sha256") != sha256_hex(data):
             raise _error(self.path, f"the digest of {name} is not the one in the metadata: the file is damaged")
@@ -104,7 +110,8 @@ def read_engine_file(path: str | Path) -> EngineFile:
         FileNotFoundError: there is no such file.
     """
     path = Path(path)
-    with _opened(path) as (archive, _):
+    with _opened(path) as (archive, file):
+        identity = _identity(file)
         entries = archive.infolist()
         names = [entry.filename for entry in entries]
         if names not in ([_METADATA, _MODEL], [_METADATA, _MODEL, _PAYLOAD]):
@@ -115,7 +122,13 @@ def read_engine_file(path: str | Path) -> EngineFile:
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         found = facts.get("format") if isinstance(facts, dict) else facts
         raise _error(path, f"format version {shorten(found)}, expected {FORMAT}")
-    return EngineFile(path, facts, tuple(names))
+    return EngineFile(path, facts, tuple(names), identity)
+
+
+def _identity(file: BinaryIO) -> tuple[int, ...]:
+    """What differs once another file has the name, or this one was written."""
+    status = os.fstat(file.fileno())
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 @contextmanager

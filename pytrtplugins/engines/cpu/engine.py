@@ -178,7 +178,9 @@ class CpuEngine(HostEngine):
         if any(changes):
             model = to_proto(ir_model)
         helper, numpy_helper = require("onnx.helper", extra="onnx"), require("onnx.numpy_helper", extra="onnx")
-        without_elements = {each.name: numpy_helper.to_array(each) for each in model.graph.initializer if 0 in each.dims}
+        without_elements = {
+            each.name: numpy_helper.to_array(each) for each in model.graph.initializer if 0 in each.dims
+        }
         for node in (node for node in walk(model.graph.node) if is_plugin_node(node)):
             from .plugin_op import PluginHost
 
