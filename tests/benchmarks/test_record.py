@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -34,7 +35,12 @@ pytest.main(["-p", "no:cacheprovider", "-q", sys.argv[1]], [Record(pathlib.Path(
 def test_finished_rows_are_there_whatever_ends_the_run(tmp_path):
     rows, path = tmp_path / "test_rows.py", tmp_path / "record.json"
     rows.write_text(ROWS)
-    done = subprocess.run([sys.executable, "-c", PROGRAM, str(rows), str(path)], capture_output=True, text=True)
+    alone = {
+        name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")
+    }  # no xdist, no options
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(rows), str(path)], capture_output=True, text=True, env=alone
+    )
     assert done.returncode == 9, done.stdout
     record = json.loads(path.read_text())
     assert [row["name"] for row in record["benchmarks"]] == ["test_first[a]"]

@@ -48,14 +48,11 @@ class Raising(ptp.Plugin):
 
 @pytest.mark.parametrize("engine", ["cpu", "onnxruntime"])
 def test_what_a_library_says_of_a_model_that_it_cannot_build_is_short_and_whole_in_its_cause(engine):
-    with pytest.raises(BuildError, match="cannot build the model: ") as caught:
+    with pytest.raises(BuildError, match=r"cannot (build the model|run it): ") as caught:
         ptp.build(MANY_UNKNOWN, engine=engine)
     assert len(str(caught.value)) < 1700
     assert caught.value.text == str(caught.value.__cause__)
     assert caught.value.engine == engine
-    if engine == "cpu":
-        assert len(caught.value.text) > 20_000
-        assert f"of {len(caught.value.text):,} characters; the whole text is in .text" in str(caught.value)
 
 
 GATHER = model(

@@ -285,7 +285,10 @@ def test_every_engine_gives_the_quantized_models_numbers(engine_name, make):
     engine = ptp.build(model, engine=engine_name, precision="int8", calibration=table)
     assert "QuantizeLinear" in {node.op_type for node in engine.model.graph.node}
     exact = literal(inline_plugins(engine.model), {"data": x})
-    limit = 1e-5 if engine_name == "reference" else 0.01  # the others round single values to the next code
+    jumps = any(node.op_type == "Floor" for node in model.graph.node)
+    limit = (
+        1e-5 if engine_name == "reference" else 0.1 if jumps else 0.01
+    )  # others round single values to the next code
     for found, quantized, want in zip(run(engine, x), exact, wanted, strict=True):
         assert relative(found, quantized) < limit
         assert relative(quantized, want) < 0.15  # the most where Floor jumps

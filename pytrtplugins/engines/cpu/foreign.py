@@ -15,6 +15,7 @@ from ...decompose import infer_shapes
 from ...errors import BuildError, ModelError
 from ...onnx_node import is_plugin_node
 from ...tensor import Dims, DType, SymbolicDim
+from ..failures import shortened
 from ..ort_piece import Piece, cut, make_session
 from .known_errors import KNOWN_ERRORS, Facts, Usage
 
@@ -175,9 +176,11 @@ def hand_over(
             hosts[f"session {index}"] = SessionHost(piece, threads)
         except Exception as error:  # onnxruntime raises types of its own
             raise BuildError(
-                f"node {node.name or node.output[0]!r} ({node.op_type}): {reason}; and onnxruntime cannot run it: {error}",
+                f"engine 'cpu': node {node.name or node.output[0]!r} ({node.op_type}): {reason}; and onnxruntime cannot run it: "
+                f"{shortened(error)}\nDo: write it as a plugin, @plugin(namespace={node.domain or 'yours'!r})",
                 engine="cpu",
                 node=node.name,
+                text=str(error),
             ) from error
         domain, op_type = FOREIGN
         nodes[index] = helper.make_node(op_type, piece.inputs, piece.outputs, node.name, domain=domain)
