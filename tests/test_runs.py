@@ -40,7 +40,12 @@ def run(tmp_path):
         done = subprocess.run(
             command,
             cwd=ROOT,
-            env={**kept, "PYTHONPATH": str(ROOT), **environment},
+            env={
+                **kept,
+                "PYTHONPATH": str(ROOT),
+                "HYPOTHESIS_STORAGE_DIRECTORY": str(tmp_path / "hypothesis"),
+                **environment,
+            },
             capture_output=True,
             encoding="utf-8",
             timeout=100,
