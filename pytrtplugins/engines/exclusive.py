@@ -52,6 +52,7 @@ class Exclusive(Uncopied, ABC, Generic[Result]):
         self._executor: ThreadPoolExecutor | None = None
         self._queued: set[Future[Any]] = set()
         self._worker = 0
+        self._holds = True  # what `_close` releases; a child process whose GPU is the parent's holds nothing
         self._closed = False
         _ALL.add(self)
 
@@ -89,7 +90,8 @@ class Exclusive(Uncopied, ABC, Generic[Result]):
         try:
             if not self._closed:
                 self._closed = True
-                self._close()
+                if self._holds:
+                    self._close()
         finally:
             self._busy.release()
         with self._starting:
@@ -167,6 +169,7 @@ class Exclusive(Uncopied, ABC, Generic[Result]):
 
     def _leave_parent(self) -> None:
         """In a child process: runs of the parent's other threads never end here, and its threads are not here."""
+        self._holds = getattr(self.engine, "survives_fork", True)
         if self._finish is not None or (self._busy.locked() and self not in runs_of_thread()):
             self._closed = True
         self._finish, self._executor, self._worker = None, None, 0

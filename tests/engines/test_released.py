@@ -164,3 +164,16 @@ def test_after_a_detection_that_raises_the_context_detects_and_closes(monkeypatc
             way([picture])
         assert len(soon(lambda way=way: way([picture]))) == 1
     soon(lambda: detection.close(SOON / 2))
+
+
+@pytest.mark.parametrize("survives", [True, False])
+def test_a_forked_child_releases_only_what_it_can_use(survives, monkeypatch):
+    released = []
+    runs = Runs()
+    runs.engine.survives_fork = survives
+    monkeypatch.setattr(runs, "_close", lambda: released.append("here"))
+    runs._leave_parent()  # what a child does first
+    runs.close()
+    assert released == (["here"] if survives else [])
+    with pytest.raises(EngineError, match="closed"):
+        begins(runs)
