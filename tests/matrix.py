@@ -23,6 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 NUMBERS = ("calibration", "engines", "layers", "models", "passes", "precision", "vision")
+NOT_HERE = ("engines/cudnn", "engines/tensorrt")  # engines that compute on a GPU; what stands for it here takes long
 FILES = (
     "calibration/test_table.py",
     "cuda/test_docs.py",
@@ -70,6 +71,7 @@ class Row:
     Attributes:
         name: Of the row.
         tests: Folders and files below tests/.
+        without: Folders among them that are left out.
         environment: Variables that are set.
         needs: A feature of the processor, among those of ``cpu_features``; empty for none.
         one_core: Whether one alone may be used.
@@ -79,6 +81,7 @@ class Row:
     name: str
     tests: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
+    without: Sequence[str] = ()
     needs: str = ""
     one_core: bool = False
     moved: bool = False
@@ -93,7 +96,7 @@ def isa_rows() -> list[Row]:
         limits = {"ONEDNN_MAX_CPU_ISA": onednn, "OPENBLAS_CORETYPE": openblas, **others}
         if excluded := _dispatched(numpy):
             limits["NPY_DISABLE_CPU_FEATURES"] = " ".join(excluded)
-        return Row(name, NUMBERS, limits, needs)
+        return Row(name, NUMBERS, limits, NOT_HERE, needs)
 
     return [
         row("AVX2", "avx2", "AVX2", "Haswell", newer, ATEN_CPU_CAPABILITY="avx2", OPENCV_CPU_DISABLE=opencv),
@@ -162,6 +165,7 @@ def _run(row: Row) -> str:
     with _checkout(row) as root:
         command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider"]
         command += ["-n", "auto", "--dist", "worksteal", *(f"tests/{name}" for name in row.tests)]
+        command += [f"--ignore=tests/{name}" for name in row.without]
         environment = {**os.environ, "PYTHONPATH": str(root), **row.environment}
         before = _take_one_core if row.one_core else None
         done = subprocess.run(command, cwd=root, env=environment, preexec_fn=before, check=False)
