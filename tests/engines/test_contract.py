@@ -101,6 +101,14 @@ def test_what_a_plugin_raises_reaches_the_caller_as_it_was_raised(engine_name):
     assert any("compute" in entry.name for entry in caught.traceback)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_a_plugin_raises_is_raised_with_any_number_of_threads(engine_name, threads):
+    with ptp.build(conv_net(Failing()), engine=engine_name, threads=threads).create_context() as context:
+        for _ in range(2):
+            with pytest.raises(OutOfPaperError, match="negative"):
+                context.run({"data": photo()})
+
+
 def test_threads_whose_plugins_fail_at_the_same_time_each_get_their_own_exception(engine_name):
     engine = ptp.build(conv_net(Telling()), engine=engine_name)
     found: list[BaseException] = []

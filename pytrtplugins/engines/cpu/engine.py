@@ -27,7 +27,7 @@ from ..int8 import signed_activations
 from ..ort_piece import make_session
 from ..timing import run_seconds
 from .foreign import FOREIGN, SessionHost, hand_over, unreadable, wrong_nodes
-from .plugin_errors import PluginErrors
+from .plugin_errors import PluginErrors, none_dropped
 
 if TYPE_CHECKING:
     import onnx
@@ -235,7 +235,7 @@ class CpuContext(ExecutionContext):
         for name in self.engine._long:
             _check_long(name, inputs[name])
         given = {name: _writable(inputs[name]) for name in self.engine._input_names}
-        with self.engine._explaining("OpenVINO failed in the run", ExecutionError):
+        with self.engine._explaining("OpenVINO failed in the run", ExecutionError), none_dropped():
             results = self._request.infer(given, share_inputs=True)
         return {desc.name: _array(results[index], desc) for index, desc in enumerate(self.engine.outputs)}
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-__all__ = ["PluginErrors", "PluginFailedError"]
+__all__ = ["PluginErrors", "PluginFailedError", "none_dropped", "remembered"]
 
 _KEPT = 64
 _MARK = re.compile(r"\[plugin error (\d+)\]")
@@ -33,3 +36,36 @@ class PluginErrors:
         """The exception behind OpenVINO's text; None where it came from elsewhere."""
         found = _MARK.search(text)
         return self._errors.pop(int(found[1]), None) if found else None
+
+
+class _Last(threading.local):
+    error: BaseException | None = None
+
+
+_LAST = _Last()
+
+
+@contextmanager
+def remembered() -> Iterator[None]:
+    """A block of an operator: what it raises is raised by `none_dropped` too, if OpenVINO does not."""
+    try:
+        yield
+    except BaseException as error:
+        _LAST.error = error
+        raise
+
+
+@contextmanager
+def none_dropped() -> Iterator[None]:
+    """A block in which OpenVINO runs: raise what an operator raised in this thread, if OpenVINO returns all the same.
+
+    OpenVINO 2026.4 does so where it has one thread: a plugin's exception is lost, and the output is what the memory held.
+    """
+    before, _LAST.error = _LAST.error, None
+    try:
+        yield
+        dropped = _LAST.error
+    finally:
+        _LAST.error = before
+    if dropped is not None:
+        raise dropped

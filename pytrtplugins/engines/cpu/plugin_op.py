@@ -15,7 +15,7 @@ from ...plugin import Plugin
 from ...tensor import Array, Dim, Dims, DType, SymbolicDim
 from ..inside import Inside
 from ..plugin_runner import PluginRunner
-from .plugin_errors import PluginErrors
+from .plugin_errors import PluginErrors, remembered
 
 if TYPE_CHECKING:
     from ..base import Engine
@@ -126,7 +126,8 @@ class HostedOp(ov.Op):  # type: ignore[misc]
         count = self.get_input_size()
         dims = [_dims(self.get_input_partial_shape(index), index) for index in range(count)]
         given = [_DTYPES[self.get_input_element_type(index)] for index in range(count)]
-        outputs = host.described(dims, given)
+        with remembered():
+            outputs = host.described(dims, given)
         self.set_output_size(len(outputs))
         for index, (shape, dtype) in enumerate(outputs):
             self.set_output_type(index, _TYPES[dtype], _partial_shape(shape))
@@ -146,7 +147,8 @@ class HostedOp(ov.Op):  # type: ignore[misc]
 
     def evaluate(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> bool:
         """Compute."""
-        _host(self).enqueue(inputs, outputs)
+        with remembered():
+            _host(self).enqueue(inputs, outputs)
         return True
 
 
