@@ -12,7 +12,7 @@ from ...errors import EngineError, ExecutionError
 from ...tensor import Array, TensorDesc
 from ..base import Arrays, ExecutionContext
 from ..context import check_dtype
-from ..failures import explained_runs
+from ..failures import explaining
 from .collected import ErrorLog, collecting
 from .logger import Messages
 
@@ -48,11 +48,12 @@ class TensorrtContext(ExecutionContext):
     def _run(self, inputs: Arrays) -> Arrays:
         return self._run_into(inputs, {})
 
-    @explained_runs("TensorRT failed in the run")
     def _run_into(self, inputs: Arrays, outputs: Mapping[str, Array]) -> Arrays:
         said, callers = Messages(self.engine.api), self._cupy.cuda.get_current_stream()
         shared = any(not isinstance(array, np.ndarray) for array in (*inputs.values(), *outputs.values()))
-        with self._cupy.cuda.Device(self._where), self._stream, collecting(ErrorLog()) as errors:
+        failed = explaining("TensorRT failed in the run", self.engine.name, ExecutionError)
+        # what a plugin raised comes before what is made of it: collecting() raises it at its end
+        with self._cupy.cuda.Device(self._where), self._stream, collecting(ErrorLog()), failed:
             if shared:
                 self._stream.wait_event(callers.record())
             for name, array in inputs.items():
@@ -61,13 +62,11 @@ class TensorrtContext(ExecutionContext):
             written: dict[str, Any] = {}
             for desc in self.engine.outputs:
                 dims = tuple(self._context.get_tensor_shape(desc.name))
-                errors.check()
                 if any(dim < 0 for dim in dims):
                     raise EngineError(f"output {desc.name!r}: TensorRT cannot tell its dims, {dims}: {said.text()}")
                 written[desc.name] = self._target_for(desc, dims, outputs.get(desc.name))
                 self._bind(desc.name, written[desc.name], said)
             if not self._context.execute_async_v3(self._stream.ptr):
-                errors.check()
                 raise ExecutionError(f"{self.engine!r}: the run failed: {said.text()}")
             found = {name: self._fetched(written[name], outputs.get(name)) for name in written}
             self._stream.synchronize()
