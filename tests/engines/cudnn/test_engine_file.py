@@ -110,7 +110,7 @@ def test_a_file_that_was_changed_behind_the_engines_back_is_not_taken_for_its_mo
     loaded = ptp.load_engine(path)
     other = ptp.build(Net().model("data"), engine="null")
     other.save(path)
-    with pytest.raises(EngineFileError, match="the digest of model"):
+    with pytest.raises(EngineFileError, match="another file has taken its place"):
         _ = loaded.model
     assert same(run(loaded, 1), run(built[0], 1))
 
