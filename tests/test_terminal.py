@@ -132,7 +132,7 @@ def test_ctrl_c_ends_with_130_and_without_a_traceback(files, code, seconds):
     endless = ["run", str(files / "nët→.onnx"), "--engine", "reference", "--repeat", "1000000000"]
     with subprocess.Popen(
         [sys.executable, "-c", code, *endless], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": path}, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:  # fmt: skip
         try:
             assert process.stdout.readline() == b"ready\n"
