@@ -29,7 +29,7 @@ MOST_WORKERS = 8  # each takes about 1 GB
 SLOW_SECONDS = 1800
 
 settings.register_profile("deterministic", derandomize=True, database=None, deadline=None)
-settings.register_profile("randomized", database=None, deadline=None, print_blob=True)
+settings.register_profile("randomized", derandomize=False, database=None, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or "deterministic")
 
 
