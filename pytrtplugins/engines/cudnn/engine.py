@@ -14,7 +14,7 @@ from ..._files import sha256_hex
 from ..._numbers import check_whole
 from ..._optional import require
 from ..._validation import validated
-from ...errors import MissingExtraError, UnavailableError, UsageError
+from ...errors import DimsError, MissingExtraError, UnavailableError, UsageError
 from ...tensor import DType, SymbolicDim
 from ..base import Availability, BuildOptions, Engine
 from ..container import EngineFile
@@ -50,8 +50,8 @@ class CudnnEngine(Engine):
     """cuDNN and kernels of our own, NHWC inside, one CUDA graph for each context and shape.
 
     Settings: ``without``, names of optimizations to leave out (`pytrtplugins.engines.cudnn.lower.OPTIONAL_STEPS`);
-    ``batch``, batches for which kernels are chosen while building (default 1); ``float``, the element type of an INT8
-    engine's float layers, ``"float16"`` by default. ``device`` is ``"cuda"`` or ``"cuda:1"``.
+    ``batch``, batches for which kernels are chosen while building (default 1, if the plugins accept it); ``float``, the
+    element type of an INT8 engine's float layers, ``"float16"`` by default. ``device`` is ``"cuda"`` or ``"cuda:1"``.
 
     Args:
         model: A prepared model; of an engine file its outline.
@@ -102,7 +102,12 @@ class CudnnEngine(Engine):
         self.batches = _batches(options)
         free = {dim.name for desc in self.inputs for dim in desc.dims if isinstance(dim, SymbolicDim)}
         for batch in self.batches if free else (1,):
-            self.execution(dict.fromkeys(free, batch), progress).close()
+            try:
+                self.execution(dict.fromkeys(free, batch), progress).close()
+            except DimsError:
+                if not free or "batch" in options.settings:
+                    raise
+                # nobody asked for this batch, and a plugin refuses it: kernels are chosen in the first run
         self.selector.built = True
 
     @functools.cached_property
