@@ -7,8 +7,9 @@ import math
 import os
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,7 @@ MOST_BYTES = 1 << 30
 _KINDS = "biufc"  # of NumPy's dtypes: numbers
 _MOST_HEADER = 10_000  # characters; NumPy's own limit for files that are not trusted
 _MOST_ARRAYS = 10_000
+_Found = TypeVar("_Found")
 _MOST_RATIO = 1040  # deflate makes 1,032 bytes of one at most
 _READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
@@ -41,11 +43,7 @@ def read_npy(path: str | Path, *, most_bytes: int = MOST_BYTES, error: Failure =
         PytrtpluginsError: it is no such file, is damaged, or too large; as ``error`` makes it, with ``.path``.
         OSError: it cannot be read.
     """
-    with open_regular(path, error=error) as file:
-        try:
-            return _array(file, os.fstat(file.fileno()).st_size, most_bytes)
-        except _Refused as problem:
-            raise error(f"{path}: not a .npy file that can be used: {problem}.", path=path) from problem
+    return _read(path, "npy", _array, most_bytes, error)
 
 
 def read_npz(
@@ -62,15 +60,22 @@ def read_npz(
         PytrtpluginsError: it is no such file, is damaged, or too large; as ``error`` makes it, with ``.path``.
         OSError: it cannot be read.
     """
-    with open_regular(path, error=error) as file:
-        try:
-            return _members(file, os.fstat(file.fileno()).st_size, most_bytes)
-        except _Refused as problem:
-            raise error(f"{path}: not a .npz file that can be used: {problem}.", path=path) from problem
+    return _read(path, "npz", _members, most_bytes, error)
 
 
 class _Refused(ValueError):
     """Something that a file of arrays must not have."""
+
+
+def _read(
+    path: str | Path, kind: str, reader: Callable[[BinaryIO, int, int], _Found], most_bytes: int, error: Failure
+) -> _Found:
+    """What a reader makes of a regular file, whose size it is told; what it refuses is an error with the path."""
+    with open_regular(path, error=error) as file:
+        try:
+            return reader(file, os.fstat(file.fileno()).st_size, most_bytes)
+        except _Refused as problem:
+            raise error(f"{path}: not a .{kind} file that can be used: {problem}.", path=path) from problem
 
 
 def _members(file: BinaryIO, size: int, most_bytes: int) -> dict[str, npt.NDArray[Any]]:

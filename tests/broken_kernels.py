@@ -6,14 +6,22 @@ import collections
 import ctypes
 import itertools
 import os
+import sys
 import time
 from typing import Any, ClassVar
 
 import numpy as np
+import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.cuda import CudaKernel
+from pytrtplugins.cuda.backends import host as host_backend
 
+NEEDED = [
+    pytest.mark.skipif(sys.platform != "linux", reason="checks run in a process of their own on Linux only"),
+    pytest.mark.skipif(not host_backend.available(), reason="no C++ compiler (apt-get install g++)"),
+]
+"""What tests of `check_plugin` on kernels are skipped without."""
 ZOO: list[tuple[type[ptp.Plugin], str, str]] = []
 """The class, the entry that fails, and the name of the defect in it."""
 SURVIVED: list[tuple[type[ptp.Plugin], str, str]] = []

@@ -195,7 +195,9 @@ def run(name: str, count: int, seed: int) -> dict[str, Any]:
     places, chosen = sampled(sources, count, seed)
     counts, left = Counter[str](), []
     for mutant in chosen:
-        running = sorted(lines.get((mutant.path, mutant.line)) or lines.get((mutant.path, 0), ()), key=seconds.__getitem__)
+        running = sorted(
+            lines.get((mutant.path, mutant.line)) or lines.get((mutant.path, 0), ()), key=seconds.__getitem__
+        )
         kind = outcome(running, mutant, 30 + 3 * sum(seconds[test] for test in running)) if running else "no test"
         counts[kind] += 1
         if kind in ("survived", "no test"):

@@ -13,8 +13,8 @@ import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.check import isolate
-from pytrtplugins.cuda.backends import host as host_backend
 from tests.broken_kernels import (
+    NEEDED,
     RIGHT,
     SURVIVED,
     ZOO,
@@ -26,10 +26,7 @@ from tests.broken_kernels import (
     Twice,
 )
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="checks run in a process of their own on Linux only"),
-    pytest.mark.skipif(not host_backend.available(), reason="no C++ compiler (apt-get install g++)"),
-]
+pytestmark = NEEDED
 CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 
 import numpy as np
 import pytest
@@ -13,11 +12,11 @@ from pytrtplugins.check import replay
 from pytrtplugins.check.cases import Case
 from pytrtplugins.check.sanitize import read_compute_sanitizer
 from pytrtplugins.cuda import gpu_reason
-from pytrtplugins.cuda.backends import host as host_backend
 from pytrtplugins.cuda.prepare import recorded_launches
 from pytrtplugins.errors import UnavailableError
 from pytrtplugins.layers import Region
 from tests.broken_kernels import (
+    NEEDED,
     MissingBarrier,
     NoBoundsTest,
     OneTooManyInNumPy,
@@ -29,10 +28,7 @@ from tests.broken_kernels import (
     Twice,
 )
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="checks run in a process of their own on Linux only"),
-    pytest.mark.skipif(not host_backend.available(), reason="no C++ compiler (apt-get install g++)"),
-]
+pytestmark = NEEDED
 
 
 def sanitized(plugin, **options):

@@ -6,30 +6,11 @@ import numpy as np
 import pytest
 
 from pytrtplugins import Plugin, check_plugin, plugin
-from pytrtplugins.cuda import CudaKernel, launches_kernels
+from pytrtplugins.cuda import launches_kernels
 from pytrtplugins.cuda.backends import host as host_backend
 from pytrtplugins.engines.plugin_runner import PluginRunner
 from pytrtplugins.layers import Region, Reorg, Yolo
-
-TWICE = """template <typename T> __global__ void twice(const T* x, T* y, int n) {
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) y[i] = x[i] + x[i];
-}"""
-
-
-@plugin(namespace="test.cuda")
-class Twice(Plugin):
-    kernel = CudaKernel.from_source(TWICE, "twice")
-
-    def output_dims(self, x):
-        return x
-
-    def compute(self, x):
-        return x + x
-
-    def enqueue(self, inputs, outputs, workspace, stream):
-        (x,), (y,) = inputs, outputs
-        self.kernel.launch(x, y, x.size, threads=x.size, stream=stream)
+from tests.broken_kernels import Twice
 
 
 @plugin(namespace="test.cuda")

@@ -8,64 +8,25 @@ import numpy as np
 
 import pytrtplugins as ptp
 from pytrtplugins.cuda import CudaKernel
-from pytrtplugins.tensor import DType, SymbolicDim, check_rank
+from tests import user_plugins
 
 BIAS = "template <typename T> __global__ void bias(const T* x, T* y, float by, int n) {" \
        " const int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = T(float(x[i]) + by); }"  # fmt: skip
 
 
 @ptp.plugin(namespace="test.driver")
-class Scale(ptp.Plugin):
+class Scale(user_plugins.Scale):
     """Element-wise, with an attribute."""
 
-    factor: float = 2.0
 
-    def output_dims(self, x):
-        return x
-
-    def compute(self, x):
-        return x * x.dtype.type(self.factor)
+@ptp.plugin(namespace="test.driver")
+class MeanAndRest(user_plugins.MeanAndRest):
+    """Two outputs, and an enqueue of its own that needs workspace."""
 
 
 @ptp.plugin(namespace="test.driver")
-class MeanAndRest(ptp.Plugin):
-    """Two outputs, the mean of each channel and what differs from it; the sums lie in the workspace."""
-
-    def output_dims(self, x):
-        check_rank(x, 4, "MeanAndRest")
-        n, c, h, w = x
-        return (n, c), (n, c, h * w)
-
-    def compute(self, x):
-        flat = x.reshape(*x.shape[:2], -1)
-        mean = flat.mean(2, dtype=np.float32).astype(x.dtype)
-        return mean, flat - mean[:, :, None]
-
-    def workspace_size(self, inputs, outputs):
-        n, c = outputs[0].dims
-        return 4 * n * c
-
-    def enqueue(self, inputs, outputs, workspace, stream):
-        (x,), (mean, rest) = inputs, outputs
-        sums = workspace.view(np.float32).reshape(mean.shape)
-        np.sum(x, (2, 3), np.float32, out=sums)
-        np.divide(sums, x.shape[2] * x.shape[3], out=sums)
-        mean[...] = sums
-        np.subtract(x.reshape(rest.shape), mean[:, :, None], out=rest)
-
-
-@ptp.plugin(namespace="test.driver")
-class NonZero(ptp.Plugin):
+class NonZero(user_plugins.NonZero):
     """The size of its output depends on the values of its input."""
-
-    def output_dims(self, x):
-        return (len(x), SymbolicDim("count"))
-
-    def compute(self, x):
-        return np.stack(np.nonzero(x)).astype(np.int64)
-
-    def output_dtypes(self, x):
-        return DType.INT64
 
 
 @ptp.plugin(namespace="test.driver")

@@ -59,6 +59,7 @@ class Held:
     """A run in the context's own thread that waits in `compute` until it is let go."""
 
     def __init__(self, context):
+        self._context = context
         self.started, self._go = threading.Event(), threading.Event()
         Calling.hook = self._wait
         self.future = context.run_async(DATA)
@@ -70,6 +71,21 @@ class Held:
 
     def let_go(self):
         self._go.set()
+
+    def close_in_callback(self):
+        """Close the context in the callback of this run; what is returned waits for that, and says how it ended."""
+        found, called = [], threading.Event()
+
+        def callback(future):
+            found.append(error_of(self._context.close))
+            called.set()
+
+        def closing():
+            assert called.wait(LONG)
+            return found[0]
+
+        self.future.add_done_callback(callback)
+        return closing
 
 
 def error_of(function):
@@ -165,33 +181,20 @@ def test_an_engine_is_built_inside_a_run(world):
 
 
 def test_closing_in_the_callback_of_a_run_is_an_error_while_others_are_queued(world):
-    found, called = [], threading.Event()
-
-    def callback(future):
-        found.append(error_of(world.context.close))
-        called.set()
-
     held = Held(world.context)
-    held.future.add_done_callback(callback)
+    closing = held.close_in_callback()
     second = world.context.run_async(DATA)
     held.let_go()
-    assert called.wait(LONG)
-    assert "a callback of a run, and this context has runs that are not finished" in found[0], found
+    found = closing()
+    assert "a callback of a run, and this context has runs that are not finished" in found
     np.testing.assert_array_equal(second.result()["y"], world.plain)
 
 
 def test_closing_in_the_callback_of_the_last_run_closes(world):
-    found, called = [], threading.Event()
-
-    def callback(future):
-        found.append(error_of(world.context.close))
-        called.set()
-
     held = Held(world.context)
-    held.future.add_done_callback(callback)
+    closing = held.close_in_callback()
     held.let_go()
-    assert called.wait(LONG)
-    assert found == ["no error"]
+    assert closing() == "no error"
     assert "closed" in error_of(lambda: world.context.run(DATA))
     for thread in threading.enumerate():
         if "-context" in thread.name:

@@ -13,6 +13,33 @@ from pytrtplugins.tensor import check_divisible
 from tests.randomness import generator
 
 RNG = generator(0)
+_DOCUMENTED = """\
+import pytrtplugins as ptp
+
+@ptp.plugin(namespace="NAMESPACE")
+class ChannelShuffle(ptp.Plugin):
+    groups: int = 2
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        n, c, h, w = x.shape
+        return x.reshape(n, self.groups, c // self.groups, h, w).swapaxes(1, 2).reshape(n, c, h, w)
+
+    def decompose(self, op, x):
+        _, c, h, w = x.dims
+        split = op.Transpose(op.Reshape(x, [0, self.groups, c // self.groups, h, w]), perm=[0, 2, 1, 3, 4])
+        return op.Reshape(split, [0, c, h, w])
+
+@ptp.plugin(namespace="NAMESPACE")
+class Halve(ptp.Plugin):
+    def output_dims(self, x):
+        return x[0], x[1] // 2, x[2], x[3]
+
+    def compute(self, x):
+        return x[:, ::2]
+"""
 
 
 @ptp.plugin(namespace="tests.graph")
@@ -153,3 +180,8 @@ def shuffle_net():
 
 def small():
     return ptp.load_onnx(network([node("Relu", "x", "a", "relu"), node("Neg", "a", "y", "negative")]))
+
+
+def documented_layers(namespace):
+    """The source of the module ``mylayers`` that pages of the docs speak of; its plugins are in a namespace."""
+    return _DOCUMENTED.replace("NAMESPACE", namespace)

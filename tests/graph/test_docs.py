@@ -17,38 +17,12 @@ pytest.importorskip("onnxruntime")
 
 from onnx import helper  # noqa: E402
 
-from tests.graph.networks import network, node, run, weights  # noqa: E402
+from tests.graph.networks import documented_layers, network, node, run, weights  # noqa: E402
 
 TEXT = (Path(__file__).parents[2] / "docs" / "graph.md").read_text("utf-8")
 PROGRAMS = re.findall(r"^```python\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
 MESSAGES = re.findall(r"^```text\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
-LAYERS = """
-import pytrtplugins as ptp
-
-@ptp.plugin(namespace="tests.graph.docs")
-class ChannelShuffle(ptp.Plugin):
-    groups: int = 2
-
-    def output_dims(self, x):
-        return x
-
-    def compute(self, x):
-        n, c, h, w = x.shape
-        return x.reshape(n, self.groups, c // self.groups, h, w).swapaxes(1, 2).reshape(n, c, h, w)
-
-    def decompose(self, op, x):
-        _, c, h, w = x.dims
-        split = op.Transpose(op.Reshape(x, [0, self.groups, c // self.groups, h, w]), perm=[0, 2, 1, 3, 4])
-        return op.Reshape(split, [0, c, h, w])
-
-@ptp.plugin(namespace="tests.graph.docs")
-class Halve(ptp.Plugin):
-    def output_dims(self, x):
-        return x[0], x[1] // 2, x[2], x[3]
-
-    def compute(self, x):
-        return x[:, ::2]
-"""
+LAYERS = documented_layers("tests.graph.docs")
 
 
 def models():

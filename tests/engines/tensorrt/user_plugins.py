@@ -7,60 +7,23 @@ from typing import Any, ClassVar
 import numpy as np
 
 import pytrtplugins as ptp
-from pytrtplugins.tensor import DType, SymbolicDim, check_equal
+from pytrtplugins.tensor import check_equal
+from tests import user_plugins
 
 
 @ptp.plugin(namespace="test.tensorrt")
-class Scale(ptp.Plugin):
+class Scale(user_plugins.Scale):
     """Element-wise, with an attribute."""
 
-    factor: float = 2.0
-
-    def output_dims(self, x):
-        return x
-
-    def compute(self, x):
-        return x * x.dtype.type(self.factor)
-
 
 @ptp.plugin(namespace="test.tensorrt")
-class MeanAndRest(ptp.Plugin):
+class MeanAndRest(user_plugins.MeanAndRest):
     """Two outputs, and an enqueue of its own that needs workspace."""
 
-    def output_dims(self, x):
-        n, c, h, w = x
-        return (n, c), (n, c, h * w)
-
-    def compute(self, x):
-        flat = x.reshape(*x.shape[:2], -1)
-        mean = flat.mean(2, dtype=np.float32).astype(x.dtype)
-        return mean, flat - mean[:, :, None]
-
-    def workspace_size(self, inputs, outputs):
-        n, c = outputs[0].dims
-        return 4 * n * c
-
-    def enqueue(self, inputs, outputs, workspace, stream):
-        (x,), (mean, rest) = inputs, outputs
-        sums = workspace.view(np.float32).reshape(mean.shape)
-        np.sum(x, (2, 3), np.float32, out=sums)
-        np.divide(sums, x.shape[2] * x.shape[3], out=sums)
-        mean[...] = sums
-        np.subtract(x.reshape(rest.shape), mean[:, :, None], out=rest)
-
 
 @ptp.plugin(namespace="test.tensorrt")
-class NonZero(ptp.Plugin):
+class NonZero(user_plugins.NonZero):
     """The size of its output depends on the values of its input."""
-
-    def output_dims(self, x):
-        return (len(x), SymbolicDim("count"))
-
-    def compute(self, x):
-        return np.stack(np.nonzero(x)).astype(np.int64)
-
-    def output_dtypes(self, x):
-        return DType.INT64
 
 
 @ptp.plugin(namespace="test.tensorrt")
