@@ -8,10 +8,9 @@ import struct
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-import numpy as np
-
 from . import registry
 from ._envelope import unwrap, wrap
+from ._outputs import check_dtypes, checked_arrays, checked_dims
 from .errors import DimsError, FieldError, PluginError, SerializationError
 from .fields import (
     MISSING,
@@ -24,7 +23,7 @@ from .fields import (
     unpack_fields,
 )
 from .registry import PluginKey
-from .tensor import PLUGIN_DTYPES, Array, Dims, DType, SymbolicDim, TensorDesc
+from .tensor import Array, Dims, DType, TensorDesc
 
 if TYPE_CHECKING:
     import onnx
@@ -262,7 +261,7 @@ class Plugin:
         if not isinstance(result, (tuple, list)):
             raise DimsError(f"{self!r}: output_dims must return a tuple of dims, found {result!r}", found=result)
         several = bool(result) and isinstance(result[0], (tuple, list))
-        return tuple(self._check_dims(dims) for dims in (result if several else (result,)))
+        return tuple(checked_dims(self, dims) for dims in (result if several else (result,)))
 
     def all_output_dtypes(self, inputs: Sequence[DType], num_outputs: int) -> tuple[DType, ...]:
         """`output_dtypes` for engines: always a tuple with ``num_outputs`` entries.
@@ -270,7 +269,7 @@ class Plugin:
         Raises:
             PluginError: a type is none of `PLUGIN_DTYPES`, or the number of types is wrong.
         """
-        self._check_dtypes("reads", inputs)
+        check_dtypes(self, "reads", inputs)
         result = self.output_dtypes(*inputs)
         if isinstance(result, (tuple, list)):
             if len(result) != num_outputs:
@@ -278,17 +277,8 @@ class Plugin:
         else:
             result = (result,) * num_outputs
         dtypes = tuple(DType.of(dtype) for dtype in result)
-        self._check_dtypes("gives", dtypes)
+        check_dtypes(self, "gives", dtypes)
         return dtypes
-
-    def _check_dtypes(self, verb: str, dtypes: Sequence[DType]) -> None:
-        for dtype in dtypes:
-            if dtype not in PLUGIN_DTYPES:
-                raise PluginError(
-                    f"{self!r} {verb} {dtype}, which is no element type of plugins: {', '.join(PLUGIN_DTYPES)}.\n"
-                    "Do: put a Cast beside it in the model",
-                    dtype=dtype,
-                )
 
     def all_outputs(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         """`compute` for engines: always a tuple of arrays, checked against the shape rule and the output types.
@@ -300,48 +290,7 @@ class Plugin:
         dims = self.all_output_dims([array.shape for array in inputs])
         dtypes = self.all_output_dtypes([DType.of(array) for array in inputs], len(dims))
         result = self.compute(*inputs)
-        arrays = tuple(result) if isinstance(result, (tuple, list)) else (result,)
-        expected = [f"{dtype}[{', '.join(map(str, shape))}]" for shape, dtype in zip(dims, dtypes, strict=True)]
-        if result is None:
-            raise PluginError(
-                f"{self!r}: compute gave None, expected {', '.join(expected)}.\nDo: let compute return its outputs",
-                plugin=self,
-                expected=expected,
-                found=None,
-            )
-        if len(arrays) != len(dims):
-            raise DimsError(
-                f"{self!r}: compute gave {len(arrays)} outputs, output_dims {len(dims)}",
-                plugin=self,
-                expected=len(dims),
-                found=len(arrays),
-            )
-        for index, (array, shape, dtype) in enumerate(zip(arrays, dims, dtypes, strict=True)):
-            if not isinstance(getattr(array, "dtype", None), np.dtype):
-                raise PluginError(
-                    f"{self!r}: output {index} of compute is of type {type(array).__name__}, expected an array "
-                    f"{expected[index]}",
-                    plugin=self,
-                    expected=expected[index],
-                    found=type(array),
-                )
-            if tuple(array.shape) != shape:
-                raise DimsError(
-                    f"{self!r}: output {index} of compute has shape {tuple(array.shape)}, output_dims says {shape}"
-                    f" for inputs {[tuple(x.shape) for x in inputs]}",
-                    plugin=self,
-                    expected=shape,
-                    found=tuple(array.shape),
-                )
-            if array.dtype.name != dtype.value:
-                raise PluginError(
-                    f"{self!r}: output {index} of compute is {array.dtype}, output_dtypes says {dtype}.\n"
-                    f"Do: return array.astype(numpy.{dtype}), or override output_dtypes.",
-                    plugin=self,
-                    expected=dtype,
-                    found=array.dtype,
-                )
-        return arrays
+        return checked_arrays(self, inputs, result, dims, dtypes)
 
     def serialize(self) -> bytes:
         """The plugin as bytes: magic, format version, length, key and fields, checksum (docs/format.md)."""
@@ -411,15 +360,3 @@ class Plugin:
         expected = self.num_inputs
         if expected is not None and count != expected:
             raise DimsError(f"{self!r}: expected {expected} inputs, found {count}", expected=expected, found=count)
-
-    def _check_dims(self, dims: Any) -> Dims:
-        checked = tuple(dim if isinstance(dim, SymbolicDim) else _as_int(dim) for dim in dims)
-        if any(dim is None or (not isinstance(dim, SymbolicDim) and dim < 0) for dim in checked):
-            raise DimsError(
-                f"{self!r}: output_dims gave {tuple(dims)!r}: dims are ints of at least 0, or symbolic", found=dims
-            )
-        return checked  # type: ignore[return-value]
-
-
-def _as_int(value: Any) -> int | None:
-    return int(value) if isinstance(value, (int, np.integer)) and not isinstance(value, bool) else None

@@ -17,7 +17,7 @@ from ._values import Expr
 __all__ = ["Scope", "block", "float_literal", "int_literal", "text_literal"]
 
 _INDENT = "    "
-_FUNCTIONS = {"/": "divide", "//": "floorDiv", "%": "floorMod", "**": "power"}  # of exported.h
+_FUNCTIONS = {"/": "divide", "//": "floorDiv", "%": "floorMod", "**": "power"}  # of python_numbers.h
 
 
 def text_literal(text: str) -> str:

@@ -11,7 +11,7 @@ from pytrtplugins.engines import build
 from pytrtplugins.engines.cpu.known_errors import KNOWN_ERRORS
 from pytrtplugins.errors import BindingError, BuildError
 from pytrtplugins.onnx_node import as_node
-from tests.engines.exported_models import BOOL, I64, F, body, info, model, node
+from tests.engines.model_parts import BOOL, I64, F, body, info, model, node
 from tests.engines.test_exported_models import alone
 
 ONES = np.array([[3, 1, 3, 2, 3, 1]], np.float32)

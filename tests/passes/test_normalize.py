@@ -13,7 +13,8 @@ from pytrtplugins.errors import ModelError
 from pytrtplugins.layers import Reorg
 from pytrtplugins.onnx_node import as_node
 from pytrtplugins.passes import normalize
-from tests.engines.exported_models import MODELS, F, body, info, model, node, values
+from tests.engines.exported_models import MODELS
+from tests.engines.model_parts import F, body, info, model, node, values
 
 
 def opset(found):
