@@ -35,8 +35,7 @@ test: $(READY)
 	@$(BIN)/python -m pytrtplugins.native --if-possible
 	@command -v cc >/dev/null || echo "No C compiler: comparisons with darknet are skipped. Do: apt-get install g++"
 	@test -e /usr/lib/darknet/libdarknet.so || echo "No libdarknet: comparisons with it are skipped. Do: apt-get install darknet"
-	$(PYTEST) -m "not slow" --ignore=tests/test_check_kernels.py --ignore=tests/test_runs.py $(OPTIONS)
-	$(PYTEST) -m "not slow" tests/test_check_kernels.py tests/test_runs.py $(OPTIONS)  # in processes where no other library runs yet
+	$(PYTEST) -m "not slow" $(OPTIONS)
 
 native: $(READY)
 	$(BIN)/python -m pytrtplugins.native

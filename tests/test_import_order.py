@@ -15,6 +15,7 @@ LAYERS = [
         "errors",
         "_ahead",
         "_optional",
+        "_signal_stack",
         "_files",
         "_numbers",
         "_text_formats",

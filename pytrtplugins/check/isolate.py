@@ -21,6 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from .._signal_stack import new_signal_stack
 from ..cuda.backends import gpu
 from ..cuda.cache import compiling
 from ..errors import PytrtpluginsError
@@ -235,6 +236,7 @@ def _settle(trace: Any) -> None:
     gc.freeze()  # what the parent made is not taken apart here: threads that it would wait for are not here
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    new_signal_stack()  # the parent's may be of a library that has freed it
     faulthandler.enable(trace)
     gpu.close("a check runs kernels on NumPy arrays in a process without a GPU")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

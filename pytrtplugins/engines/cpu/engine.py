@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from ..._dataflow import walk
 from ..._optional import require
+from ..._signal_stack import keeping_signal_stack
 from ...decompose import inline_plugins
 from ...errors import BindingError, BuildError, EngineError, ExecutionError, MissingExtraError, UnavailableError
 from ...onnx_node import from_node, is_plugin_node
@@ -121,13 +122,13 @@ class CpuEngine(HostEngine):
             self.choices["int8 layers"] = f"float32 between Q and DQ: {self.float_reason}"
         foreign, what = wrong_nodes(model), "OpenVINO cannot build the model"
         try:
-            with self._explaining(what, BuildError):
+            with keeping_signal_stack(), self._explaining(what, BuildError):
                 return self._read(model, foreign)
         except BuildError as error:
             found = unreadable(model, foreign) if isinstance(error.__cause__, RuntimeError) else {}
             if not found:
                 raise
-        with self._explaining(what, BuildError):
+        with keeping_signal_stack(), self._explaining(what, BuildError):
             return self._read(model, {**foreign, **found})
 
     def _read(self, model: onnx.ModelProto, foreign: Mapping[int, str]) -> Any:

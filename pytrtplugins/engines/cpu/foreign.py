@@ -11,6 +11,7 @@ import numpy as np
 from ..._dataflow import walk
 from ..._optional import require
 from ..._proto import copy_of, has_shape, info_dims
+from ..._signal_stack import keeping_signal_stack
 from ...decompose import infer_shapes
 from ...errors import BuildError, ModelError
 from ...onnx_node import is_plugin_node
@@ -221,7 +222,10 @@ def _key(piece: onnx.ModelProto) -> bytes:
 
 def _refusal(core: Any, piece: onnx.ModelProto) -> str:
     try:
-        core.compile_model(core.read_model(piece.SerializeToString(), b""), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+        with keeping_signal_stack():
+            core.compile_model(
+                core.read_model(piece.SerializeToString(), b""), "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
+            )
     except RuntimeError:
         return "OpenVINO cannot build it"
     return ""

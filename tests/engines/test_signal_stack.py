@@ -1,0 +1,83 @@
+"""Signals in processes that have used engine 'cpu': OpenVINO frees the memory that their handlers ran on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import faulthandler, gc, signal, sys, threading
+import numpy as np
+import pytrtplugins as ptp
+from tests.engines.networks import Affine, conv_net
+
+if "faulthandler" in sys.argv:
+    faulthandler.enable()
+model = conv_net({plugin})
+held = [ptp.build(model, engine="cpu")]
+
+def drop():
+    held.clear()
+    gc.collect()
+
+thread = threading.Thread(target=drop)
+thread.start()
+thread.join()
+signal.signal(signal.SIGINT, lambda number, frame: print("handled"))
+signal.raise_signal(signal.SIGINT)
+if "faulthandler" in sys.argv:
+    signal.raise_signal(signal.SIGABRT)
+"""
+
+
+@pytest.mark.parametrize("plugin", ["", "Affine(3.0)"])
+@pytest.mark.parametrize("handler", ["python", "faulthandler"])
+def test_a_signal_is_handled_after_an_engine_is_dropped_in_another_thread(plugin, handler):
+    pytest.importorskip("openvino")
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(plugin=plugin), handler],
+        cwd=ROOT,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.stdout == "handled\n", done.stderr
+    if handler == "faulthandler":
+        assert "Fatal Python error: Aborted" in done.stderr
+        assert 'File "<string>"' in done.stderr
+    else:
+        assert done.returncode == 0, done.stderr
+
+
+CHECK = """
+import faulthandler, gc, threading
+import openvino
+import pytrtplugins as ptp
+from tests.broken_kernels import Hangs, Twice
+from tests.engines.networks import conv_net
+
+faulthandler.enable()
+core = openvino.Core()
+held = [core.compile_model(core.read_model(conv_net().SerializeToString(), b""), "CPU")]
+del core
+
+def drop():
+    held.clear()
+    gc.collect()
+
+thread = threading.Thread(target=drop)
+thread.start()
+thread.join()
+print(ptp.check_plugin(Hangs, engines=[], time_limit=1).failed[0].detail)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="checks run in a process of their own on Linux only")
+def test_a_check_finds_a_hang_where_openvino_has_freed_its_stack():
+    pytest.importorskip("openvino")
+    done = subprocess.run([sys.executable, "-c", CHECK], cwd=ROOT, capture_output=True, encoding="utf-8", check=False)
+    assert "hang: still running after 1 s" in done.stdout, done.stdout + done.stderr
