@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from pytrtplugins.errors import MissingExtraError, NoDataError, UsageError
 from pytrtplugins.models import ClassResult, Evaluation, draw_curves
@@ -63,6 +64,30 @@ def test_few_classes_are_all_named_with_their_figures(few, tmp_path):
     assert f"{few.map50:.3f}  mean of 2" in said
     names = [text for text in said if re.fullmatch(r"\d\.\d{3}  \w+ \(\d+\)", text)]
     assert names == [f"{few.classes[1].ap50:.3f}  dog (5)", f"{few.classes[0].ap50:.3f}  cat (2)"]
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """What a picture's lines are made of: label → (colour, recalls, precisions)."""
+    lines, plain = {}, Figure.legend
+
+    def legend(self, *given, handles, **options):
+        lines.update((each.get_label(), (each.get_color(), *each.get_data())) for each in handles)
+        return plain(self, *given, handles=handles, **options)
+
+    monkeypatch.setattr(Figure, "legend", legend)
+    return lines
+
+
+def test_each_class_has_its_own_line_beside_its_name(few, tmp_path, drawn):
+    draw_curves(few, tmp_path / "curves.svg")
+    recalls = np.arange(82) / 100  # precision ends at 0.8
+    for result, start, color in ((few.classes[0], 0.6, "C1"), (few.classes[1], 0.9, "C0")):  # the most frequent first
+        found = drawn[f"{result.ap50:.3f}  {result.name} ({result.objects})"]
+        assert found[0] == color
+        np.testing.assert_allclose(found[1], recalls)
+        np.testing.assert_allclose(found[2], np.append(start * (1 - recalls[:-1] / 2), 0))
+    assert len(drawn) == 3  # with the mean
 
 
 def test_of_many_classes_those_with_most_objects_are_named(many, tmp_path):

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import json
+import math
 import tarfile
 
 import numpy as np
 import pytest
 
 from pytrtplugins.errors import FormatError, ImageError, NoDataError, UsageError
-from pytrtplugins.models import YoloData, evaluate
+from pytrtplugins.models import ClassResult, Evaluation, YoloData, Yolov2, evaluate
 from pytrtplugins.vision import Detection, save_image
+
+from .darknet_engine import FunctionEngine
 
 CLASSES = ("cat", "dog")
 # photo → rows of class, centre x, centre y, width, height
@@ -36,6 +39,7 @@ class Scripted:
         self.reports, self.names = reports, names
 
     def __call__(self, photo, *, score_threshold=0.5, iou_threshold=0.45):
+        self.thresholds = score_threshold, iou_threshold
         found = self.reports.get("abc"[photo[0, 0, 0]], [])
         return [Detection(self.names[k], k, score, box) for k, score, box in found if score >= score_threshold]
 
@@ -167,9 +171,39 @@ def test_figures_are_json_even_where_a_class_has_no_object(data):
     assert values["map50"] == pytest.approx(1)
 
 
-def test_the_table_has_a_row_per_class_and_one_for_all(data):
-    lines = evaluate(Scripted(perfect()), data).table().splitlines()
-    assert [line.split()[0] for line in lines] == ["class", "cat", "dog", "all"]
+def test_the_table_has_a_row_per_class_and_one_for_all():
+    rows = ClassResult("cat", 0.75, 0.5, 2, 31, ()), ClassResult("cow", math.nan, math.nan, 0, 4, ())
+    lines = Evaluation(0.625, 0.25, rows, 3, 1.0).table().splitlines()
+    assert [line.split() for line in lines] == [
+        ["class", "objects", "detections", "AP50", "AP50:95"],
+        ["cat", "2", "31", "0.750", "0.500"],
+        ["cow", "0", "4", "-", "-"],
+        ["all", "2", "35", "0.625", "0.250"],
+    ]
+
+
+def test_the_detector_is_told_both_thresholds(data):
+    detector = Scripted(perfect())
+    evaluate(detector, data)
+    assert detector.thresholds == (0.005, 0.45)
+    evaluate(detector, data, score_threshold=0.25, iou_threshold=0.7)
+    assert detector.thresholds == (0.25, 0.7)
+
+
+def test_yolov2_is_told_both_thresholds_too(data):
+    """Two boxes of one class that share a third: the weaker one is suppressed, or not asked for, or found."""
+    head = np.zeros((1, 2, 7, 2, 3), np.float32)
+    head[0, 0, :, 0, 0] = [0.5, 0.5, 0, 0, 0.9, 1, 0]
+    head[0, 0, :, 0, 1] = [0, 0.5, 0, 0, 0.4, 1, 0]  # half a cell to the right, as wide as the first
+    values = head.reshape(1, 14, 2, 3)
+    engine = FunctionEngine(
+        lambda photos: values, (1, 3, 64, 96), values.shape, anchors=(1.0, 1.0, 3.0, 2.0), classes=2
+    )
+    counts = [
+        evaluate(Yolov2(engine, CLASSES), data, score_threshold=score, iou_threshold=overlap).classes[0].detections
+        for score, overlap in ((0.3, 0.5), (0.3, 0.2), (0.5, 0.5))
+    ]
+    assert counts == [2 * 3, 3, 3]
 
 
 def test_missing_data_say_where_they_were_looked_for(tmp_path):

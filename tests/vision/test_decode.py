@@ -46,6 +46,15 @@ def test_yolo_boxes_use_the_masked_anchors_in_pixels():
     np.testing.assert_allclose(boxes[0, 2 * W + 3], expected, rtol=1e-5)
 
 
+def test_new_coordinates_are_four_times_the_square_of_the_value_times_the_anchor():
+    """AlexeyAB's get_yolo_box: w = v * v * 4 * anchor / width of the input."""
+    values = head(anchors=2)
+    boxes, _ = decode_yolo(values, (10.0, 14.0, 23.0, 27.0), CLASSES, size=(160, 128), new_coords=True)
+    x, y, w, h, *_ = one_box(values[1], 1, 2, 3)
+    expected = [(3 + x) / W, (2 + y) / H, w * w * 4 * 23 / 160, h * h * 4 * 27 / 128]
+    np.testing.assert_allclose(boxes[1, (H + 2) * W + 3], expected, rtol=1e-5)
+
+
 def test_without_objectness_the_class_probability_is_the_score():
     values = head(batch=1)
     _, scores = decode_region(values, ANCHORS, CLASSES, background=True)
