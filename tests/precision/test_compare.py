@@ -11,6 +11,7 @@ from pytrtplugins.errors import UsageError
 from pytrtplugins.passes import LayerPrecision, Precisions, layer_names
 from pytrtplugins.precision import Network, compare, parse_tolerance
 from tests.engines.networks import Affine, conv_net
+from tests.engines.operators import model_of
 from tests.precision.planted import chain, samples
 
 CLOSE = parse_tolerance("atol=1e-4,rtol=1e-4")
@@ -50,6 +51,18 @@ def test_two_engines_that_agree_say_so():
     assert result.first_difference is None
     assert str(result).startswith("11 tensors agree")
     assert (result.only_in_first, result.only_in_second) == ((), ())
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_sample_that_differs_most_is_told_whichever_it_is(order):
+    arrays = [np.float32([[8, -20]]), np.float32([[7, 0]]), np.float32([[1, 2]])][::order]
+    engines = [
+        ptp.build(model_of("Clip", [arrays[0], np.float32(-10), np.float32(most)], {}), engine="reference")
+        for most in (10, 5)
+    ]
+    (tensor,) = compare(*engines, [{"x0": array} for array in arrays], parse_tolerance("atol=1,rtol=0")).tensors
+    assert (tensor.name, tensor.op_type, tensor.error) == ("y0", "Clip", 3)
+    assert tensor.worst == (((0, 0), 8, 5),)
 
 
 def test_bounded_memory_gives_the_same():

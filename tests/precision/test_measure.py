@@ -1,0 +1,101 @@
+"""Figures of layers, against those worked out by hand for a network of two and three layers."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx.parser
+import pytest
+
+from pytrtplugins.passes import LayerPrecision, Precisions, layer_names
+from pytrtplugins.precision import Network, parse_tolerance
+from pytrtplugins.precision.interventions import modelled_us
+from pytrtplugins.precision.measure import Measurer
+
+HALVES = parse_tolerance("atol=0.5,rtol=0")
+SMALL = np.zeros((1, 4), np.float32)
+ODD = np.float32([[2049, 1, 1, 1]])  # float16 holds 2048 and 2050
+LARGE = np.float32([[70_000, 1, 1, 1]])  # the largest float16 is 65,504
+
+
+def network(nodes, constants="float[1] one = {1}"):
+    """Nodes from ``data`` to ``z``, four values each; layers are called by their outputs."""
+    text = f"""<ir_version: 10, opset_import: ["" : 18]>
+        net (float[1,4] data) => (float[1,4] z) <{constants}> {{ {nodes} }}"""
+    return Network(onnx.parser.parse_model(text), "reference")
+
+
+@pytest.fixture
+def subtracting():
+    """y = data - 1, z = -y."""
+    return network("y = Sub(data, one)  z = Neg(y)")
+
+
+def precisions(made, precision="fp16", layers=None, **more):
+    return Precisions(precision, made.digest, layer_names(made.model), layers or {}, **more)
+
+
+def measured(made, arrays, held=None):
+    samples = [{"data": array} for array in arrays]
+    rows = Measurer(made, samples, HALVES, 1 << 20).layers(held or precisions(made))
+    return {row.name: row for row in rows}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_errors_are_those_of_the_worst_sample_whichever_it_is(subtracting, order):
+    """2,049 is rounded to 2,048 on its way into y, which is off by 1, twice the tolerance; its negative adds nothing."""
+    found = measured(subtracting, [ODD, SMALL][::order])
+    assert (found["y"].own, found["y"].total) == (2, 2)
+    assert (found["z"].own, found["z"].total) == (0, 2)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_errors_of_tensors_are_those_of_the_worst_sample_too(subtracting, order):
+    samples = [{"data": array} for array in (ODD, SMALL)][::order]
+    measurer = Measurer(subtracting, samples, HALVES, 1 << 20)
+    assert measurer.tensors(precisions(subtracting), ["y", "z"]) == {"y": 2, "z": 2}
+
+
+def test_values_are_counted_in_64_bins_below_the_next_power_of_two(subtracting):
+    """y is 2,048 once, 0 three times, and -1 four times: 4,096 / 64 = 64 to a bin."""
+    row = measured(subtracting, [ODD, SMALL])["y"]
+    assert (row.op_type, row.amax, row.histogram_range) == ("Sub", 2048, 4096)
+    assert len(row.histogram) == 64
+    assert {number: count for number, count in enumerate(row.histogram) if count} == {0: 7, 32: 1}
+
+
+def test_values_beyond_float16_are_the_clipped_share(subtracting):
+    row = measured(subtracting, [SMALL, LARGE])["y"]
+    assert (row.limit, row.amax, row.clipped) == (65504, 69999, 1 / 8)
+    assert row.own == row.total == np.inf
+    assert measured(subtracting, [SMALL, ODD])["y"].clipped == 0
+
+
+def test_a_layer_in_float32_has_no_limit_and_clips_nothing(subtracting):
+    held = precisions(subtracting, layers={"y": LayerPrecision("fp32")})
+    row = measured(subtracting, [LARGE], held)["y"]
+    assert (row.limit, row.clipped, row.own) == (0, 0, 0)
+
+
+def test_codes_hold_127_steps_of_the_scale_of_what_is_copied():
+    """Of 8 values 100 and -100 are beyond 127 · 0.5 = 63.5; the transposed ones have y's scale."""
+    made = network("y = Sub(data, one)  t = Transpose(y)  z = Transpose(t)")
+    held = precisions(made, "int8", scales={"data": 1.0, "y": 0.5, "z": 9.0})
+    found = measured(made, [np.float32([[101, -99, 11, 1]]), SMALL], held)
+    assert [(found[name].limit, found[name].clipped) for name in "ytz"] == [(63.5, 2 / 8)] * 3
+
+
+def test_the_modelled_time_is_that_of_moving_each_layers_bytes_at_200_gb_a_second():
+    """A layer reads and writes 2 · 4 values, and its constants: 16 weights, or one number."""
+    made = network("y = MatMul(data, w)  z = Sub(y, one)", "float[4,4] w = {" + "1," * 15 + "1}, float[1] one = {1}")
+    single, half = LayerPrecision("fp32"), LayerPrecision("fp32", "half-weights")
+    values, weights = 2 * 4, {"y": 16, "z": 1}
+    for layers, moved in (
+        ({}, 2 * (2 * values + weights["y"] + weights["z"])),
+        ({"y": single}, 4 * (values + weights["y"]) + 2 * (values + weights["z"])),
+        ({"y": half}, 4 * values + 2 * weights["y"] + 2 * (values + weights["z"])),
+        ({"y": single, "z": single}, 4 * (2 * values + weights["y"] + weights["z"])),
+    ):
+        found = modelled_us(precisions(made, layers=layers), made.layers, made.model)
+        assert found == pytest.approx(1e6 * moved / 200e9), layers
+    codes = modelled_us(precisions(made, "int8"), made.layers, made.model)
+    assert codes == pytest.approx(1e6 * (2 * values + weights["y"] + weights["z"]) / 200e9)
