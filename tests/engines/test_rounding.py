@@ -43,6 +43,22 @@ def test_int8_with_few_levels_loses_less():
     assert noise(rounded, 8, exact) < noise(model, 8, exact)
 
 
+@pytest.mark.parametrize("levels", [8, 100])
+def test_weights_are_whole_codes_of_the_levels_that_were_asked_for(levels):
+    """A filter's scale is its largest weight over the levels; none is more than a few codes from where it was."""
+    model = ptp.passes.prepare(conv_net())
+    rounded = round_weights(model, [{"data": photo(batch=4)}], levels=levels, engine="reference", progress=False)
+    before, after = (
+        next(numpy_helper.to_array(tensor) for tensor in each.graph.initializer if tensor.name == "w1")
+        for each in (model, rounded)
+    )
+    scales = np.abs(before).max(axis=(1, 2, 3), keepdims=True).astype(np.float64) / levels
+    codes = after / scales
+    np.testing.assert_allclose(codes, np.rint(codes), atol=1e-4)
+    assert np.abs(np.rint(codes)).max(axis=(1, 2, 3)).tolist() == [levels] * len(codes)
+    assert 0.5 < np.abs(codes - before / scales).max() < 4  # some are not at the nearest code
+
+
 def test_it_needs_photos():
     with pytest.raises(NoDataError):
         round_weights(conv_net(), [], engine="reference", progress=False)
@@ -61,11 +77,12 @@ def test_gram_matrices_are_of_what_a_convolution_multiplies(attributes):
         [numpy_helper.from_array(weights, "w")],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
-    x = random.normal(size=(1, 3, 9, 8)).astype(np.float32)
+    batches = [random.normal(size=(count, 3, 9, 8)).astype(np.float32) for count in (1, 2)]
     with ptp.build(model, engine="reference").create_context() as context:
-        y = context.run({"x": x})["y"]
+        y = np.concatenate([context.run({"x": image[None]})["y"] for batch in batches for image in batch])
     calibrator = _GramCalibrator([], list(ptp.passes.to_ir(model).graph))
-    calibrator.observe("x", x)
+    for batch in batches:  # sums over all images of all batches
+        calibrator.observe("x", batch)
     rows = weights.reshape(groups, -1, weights[0].size)
     expected = np.einsum("gfk,gkl,gfl->gf", rows, calibrator.grams["y"], rows).ravel()
     np.testing.assert_allclose(np.square(y).sum((0, 2, 3)), expected, rtol=1e-4)

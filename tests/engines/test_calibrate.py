@@ -1,0 +1,81 @@
+"""What a calibration sees: every float tensor of every image of every batch; against onnxruntime on whole batches."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import pytrtplugins as ptp
+from pytrtplugins.calibration import MinMaxCalibrator
+from pytrtplugins.engines import calibrate
+from pytrtplugins.errors import NoDataError, UsageError
+
+from .networks import conv_net, photo
+
+
+def batches():
+    """Of the first batch the last image has the largest values, of the second the one in the middle."""
+    first, second = photo(3, seed=1), photo(3, seed=2)
+    first[2] *= 3
+    second[1] *= -2
+    return [{"data": first}, {"data": second}]
+
+
+def largest(model, given):
+    """The largest magnitude of each tensor, by onnxruntime."""
+    tapped = onnx.ModelProto()
+    tapped.CopyFrom(model)
+    names = [node.output[0] for node in model.graph.node]
+    del tapped.graph.output[:]
+    tapped.graph.output.extend(onnx.helper.make_tensor_value_info(name, 1, None) for name in names)
+    session = onnxruntime.InferenceSession(tapped.SerializeToString(), providers=["CPUExecutionProvider"])
+    found = {"data": max(np.abs(batch["data"]).max() for batch in given)}
+    for batch in given:
+        for name, value in zip(names, session.run(names, batch), strict=True):
+            found[name] = max(found.get(name, 0), np.abs(value).max())
+    return found
+
+
+@pytest.mark.parametrize("engine", ["cpu", "onnxruntime", "reference"])
+@pytest.mark.parametrize("batch", [1, "N"])
+def test_scales_are_those_of_the_largest_values_of_all_images(engine, batch):
+    given = batches()
+    table = calibrate(conv_net(batch=batch), MinMaxCalibrator(given), engine=engine, progress=False)
+    wanted = largest(conv_net(batch="N"), given)
+    assert list(table) == list(wanted)
+    for name, value in wanted.items():
+        assert table[name] == pytest.approx(value / 127, rel=1e-5), name
+
+
+def test_each_image_runs_alone():
+    """A plugin that adds over the batch would see more than one."""
+
+    @ptp.plugin(namespace="test.calibrate")
+    class Sum(ptp.Plugin):
+        def output_dims(self, x):
+            return x
+
+        def compute(self, x):
+            return x + x.sum(axis=0, keepdims=True)
+
+    table = calibrate(conv_net(Sum(), batch="N"), MinMaxCalibrator(batches()), engine="reference", progress=False)
+    assert table["p0"] == pytest.approx(2 * table["a1"], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ([{"other": photo()}], r"for the inputs \['data'\]; found other: \(1, 3, 8, 8\)"),
+        ([{}], r"for the inputs \['data'\]"),
+    ],
+)
+def test_batches_without_the_networks_inputs_are_refused(given, words):
+    with pytest.raises(UsageError, match=words):
+        calibrate(conv_net(), MinMaxCalibrator(given), engine="reference", progress=False)
+
+
+def test_no_batches_are_no_data():
+    with pytest.raises(NoDataError):
+        calibrate(conv_net(), MinMaxCalibrator([]), engine="reference", progress=False)
