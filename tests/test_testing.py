@@ -8,6 +8,7 @@ import pytest
 from pytrtplugins import testing
 from pytrtplugins.errors import ConformanceError
 from pytrtplugins.layers import Reorg
+from pytrtplugins.tensor import DType
 from tests.broken_plugins import WrongDims
 
 test_reorg = testing.plugin_test(Reorg, engines=[])
@@ -47,6 +48,20 @@ def test_assert_same_allows_rounding_of_floats_but_not_of_integers():
         testing.assert_same(np.int8([1]), np.int8([2]))
     with pytest.raises(AssertionError):
         testing.assert_same(np.float32([1.00001]), np.float32([1]), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "relative", "absolute"),
+    [("float64", 1e-4, 1e-5), ("float32", 1e-4, 1e-5), ("float16", 1e-2, 1e-3), ("bfloat16", 2e-2, 1e-2)],
+)
+def test_assert_same_allows_no_more_than_the_rounding_of_the_type(dtype, relative, absolute):
+    """Near 64 steps of float16 are 1/32, and steps of bfloat16 1/2: 0.64 and 1.28 are allowed."""
+    kind = DType(dtype).numpy
+    for expected, room in ((64.0, 64 * relative + absolute), (0.0, absolute)):
+        inside, outside = (np.array([expected + share * room]).astype(kind) for share in (0.7, 1.4))
+        testing.assert_same(inside, np.array([expected]).astype(kind))
+        with pytest.raises(AssertionError, match="1 of 1 elements differ"):
+            testing.assert_same(outside, np.array([expected]).astype(kind))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "uint8", "int64", "bool"])
