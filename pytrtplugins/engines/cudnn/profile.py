@@ -123,9 +123,11 @@ def profile(context: CudnnContext, inputs: Mapping[str, Array], runs: int = 20) 
 
 def step_time(step: Step, plan: Plan, microseconds: float, kernel: str, stream: int) -> StepTime:
     """A step with what it does."""
-    names = [name for name in (*step.inputs, *step.outputs) if name]
-    moved = sum(_bytes(plan, name) for name in names)
     problem = _problem(step, plan)
+    weights = "" if problem is None else step.inputs[1]
+    moved = sum(_bytes(plan, name) for name in (*step.inputs, *step.outputs) if name not in ("", weights))
+    if problem is not None:  # weights are packed in the type that is multiplied
+        moved += plan.constants[weights].size * (problem.element or problem.x.dtype).itemsize
     return StepTime(step.name, step.kind, kernel, microseconds, 0 if problem is None else problem.flops, moved, stream)
 
 

@@ -10,6 +10,7 @@ from pytrtplugins.cli import loading, main
 from pytrtplugins.engines.cudnn import CudnnEngine
 from pytrtplugins.engines.cudnn.profile import Profile, StepTime, step_time
 from pytrtplugins.errors import UsageError
+from pytrtplugins.tensor import DType
 from tests.engines.cudnn.conftest import darknet_model
 from tests.engines.cudnn.host import run_on_host
 
@@ -56,7 +57,18 @@ def test_a_networks_operations_are_those_of_its_convolutions(tmp_path):
     ]:  # fmt: skip
         expected += 2 * channels * filters * side**2 * kernel**2
     assert sum(step.operations for step in steps) == expected
-    assert all(step.bytes > 0 for step in steps)
+
+
+@pytest.mark.parametrize(("float_type", "size"), [(DType.FLOAT32, 4), (DType.FLOAT16, 2)])
+def test_a_steps_bytes_are_those_of_what_its_kernel_reads_and_writes(tmp_path, float_type, size):
+    """The image, biases and the head are float32; weights lie in the type that is multiplied."""
+    model, inputs = darknet_model("yolov2-tiny-voc.cfg", tmp_path, size=32)
+    _, execution = run_on_host(model, inputs, float_type)
+    found = [step_time(step, execution.plan, 1.0, "", 0).bytes for step in execution.plan.steps]
+    first = 4 * 3 * 32**2 + size * 16 * 3 * 3**2 + 4 * 16 + size * 16 * 16**2  # with its pool
+    second = size * 16 * 16**2 + size * 32 * 16 * 3**2 + 4 * 32 + size * 32 * 8**2
+    pool, last = 2 * size * 512, size * 1024 + size * 125 * 1024 + 4 * 125 + 4 * 125
+    assert (found[0], found[1], found[6], found[-2], found[-1]) == (first, second, pool, last, 2 * 4 * 125)
 
 
 def test_without_a_gpu_the_command_says_why(tmp_path, capsys):
