@@ -7,7 +7,7 @@ import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.engines.cudnn.lower import lower
-from pytrtplugins.engines.cudnn.ops import ACTIVATIONS, OPS
+from pytrtplugins.engines.cudnn.ops import ACTIVATIONS
 from pytrtplugins.passes import prepare
 from pytrtplugins.tensor import DType
 from tests.engines.cudnn.host import run_on_host
@@ -80,6 +80,21 @@ def test_they_write_into_a_concat(float_type):
     assert not [step for step in found_and_wanted(model, float_type)[2].steps if step.op == "Concat"]
 
 
+def logistic(x):
+    """1 / (1 + e^-x), by the exponential that does not overflow."""
+    small = np.exp(-np.abs(x))
+    return np.where(x < 0, small, 1) / (1 + small)
+
+
+FORMULAS = {  # of float64
+    "Sigmoid": logistic,
+    "Tanh": np.tanh,
+    "Swish": lambda x: x * logistic(x),
+    "Mish": lambda x: x * np.tanh(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))),
+    "HardSwish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
+}
+
+
 @pytest.mark.parametrize("kind", ACTIVATIONS)
 def test_the_kernel_is_right_far_from_zero_too(kind):
     net = Net(channels=4, size=4)
@@ -88,6 +103,4 @@ def test_the_kernel_is_right_far_from_zero_too(kind):
     inputs = {"data": np.resize(x, (1, 4, 4, 4)).copy()}
     found, execution = run_on_host(model, inputs)
     assert [step.kind for step in execution.plan.steps].count("activation") == 1
-    with np.errstate(over="ignore"):
-        wanted = OPS[kind](np, {}, None, inputs["data"].astype(np.float64))
-    np.testing.assert_allclose(found["acted"], wanted, rtol=1e-6, atol=1e-37)
+    np.testing.assert_allclose(found["acted"], FORMULAS[kind](inputs["data"].astype(np.float64)), rtol=1e-6, atol=1e-37)

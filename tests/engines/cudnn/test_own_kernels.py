@@ -81,11 +81,19 @@ def random_problem(shape, seed=0):
     return x, weights.astype(shape.x_type.numpy)
 
 
+def swizzle(offset, depth):
+    """common.cu's, in whole numbers: pieces of 16 bytes change places by the number of their 128 bytes."""
+    block, piece = offset // 128, offset // 16
+    other = piece - piece % (depth // 16) + (piece % (depth // 16) ^ block % (depth // 16))
+    return 16 * other + offset % 16
+
+
 def as_the_kernels_do(shape, tactic, x, packed):
     """Sums (pixels, filters) from packed weights: unit by unit, thread by thread, as conv_mma.cu and conv_hopper.cu."""
     kind, columns = np.dtype(shape.x_type.numpy), tactic.columns
     tiles, chunks, values = tactic.tiles(shape)[1], tactic.chunks(shape), tactic.depth // kind.itemsize
-    blocks = packed.reshape(tiles, shape.taps * chunks, -1)[:, :, swizzled(tactic.depth, tactic.tile_n)]
+    places = [swizzle(offset, tactic.depth) for offset in range(tactic.tile_n * tactic.depth)]
+    blocks = packed.reshape(tiles, shape.taps * chunks, -1)[:, :, places]
     blocks = np.ascontiguousarray(blocks).view(kind).reshape(tiles, shape.taps * chunks, tactic.tile_n, values)
     channels = np.zeros((shape.n, shape.h, shape.w, chunks * values))
     channels[..., : shape.c] = x
@@ -182,6 +190,7 @@ def test_filters_are_permuted_within_their_columns(columns, itemsize, tiles):
 @given(st.sampled_from([32, 64, 128]), st.sampled_from([8, 16, 64]))
 def test_eight_rows_of_a_piece_lie_in_different_banks(depth, rows):
     places = swizzled(depth, rows)
+    np.testing.assert_array_equal(places, [swizzle(offset, depth) for offset in range(rows * depth)])
     np.testing.assert_array_equal(np.sort(places), np.arange(rows * depth))
     for piece in range(depth // 16):
         starts = places[np.arange(8) * depth + piece * 16]
