@@ -40,6 +40,21 @@ class Failing(ptp.Plugin):
 
 
 @ptp.plugin(namespace="test.engines")
+class Sparing(ptp.Plugin):
+    """Gives what it gets, and raises when that is too large."""
+
+    limit: float = 1.0
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        if x.max() > self.limit:
+            raise OutOfPaperError("too large")
+        return x + x.dtype.type(0)
+
+
+@ptp.plugin(namespace="test.engines")
 class Telling(ptp.Plugin):
     """Raises what tells which input it saw: the sum of its own first image's values, rounded."""
 
