@@ -10,6 +10,7 @@
 #                       the headers that NVIDIA publishes, driven from C++ too
 # make test-triton      exported models in a real Triton server, on the CPU
 SHELL := /bin/bash
+unexport PYTHONDONTWRITEBYTECODE  # hundreds of tests start Python
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
