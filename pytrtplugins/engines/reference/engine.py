@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..._optional import require
+from ..._validation import validated
 from ...errors import EngineError, ExecutionError, PytrtpluginsError, UsageError
 from ...onnx_node import is_plugin_node
 from ...passes.half import HALF_TYPES, to_half
@@ -176,14 +177,18 @@ class ReferenceContext(ExecutionContext):
 
 
 def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with local functions written out, except those of plugins: a plugin is computed by its class."""
+    """The model with local functions written out, except those of plugins: a plugin is computed by its class.
+
+    Raises:
+        ModelError: a call gives a function's operator an attribute of another type.
+    """
     bodies = (model.graph.node, *(function.node for function in model.functions))
     plugins = {(node.domain, node.op_type) for body in bodies for node in body if is_plugin_node(node)}
     functions = {(item.domain, item.name) for item in model.functions} - plugins
     if not functions:
         return model
     inliner = require("onnx.inliner", extra="onnx", feature="engine 'reference'")
-    return inliner.inline_selected_functions(model, sorted(functions))  # type: ignore[no-any-return]
+    return validated(inliner.inline_selected_functions(model, sorted(functions)))
 
 
 def _codes(a: dict[str, Any], x: Array, scale: Array, zero: Array | None = None) -> _Codes:

@@ -1,4 +1,7 @@
-"""What ONNX says of a node: its operator's version, attributes and their values. What it does not say is refused."""
+"""What ONNX says of a node: its operator's version, and the words that attributes may be. What it does not say is refused.
+
+Names and types of attributes, and numbers of inputs and outputs, are checked before: by `pytrtplugins._validation`.
+"""
 
 from __future__ import annotations
 
@@ -76,10 +79,10 @@ def check_opsets(opsets: Mapping[str, int]) -> None:
 def checked_schema(
     node: onnx.NodeProto, opsets: Mapping[str, int], attributes: Mapping[str, Any], where: str
 ) -> onnx.defs.OpSchema:
-    """The schema of a node's operator in the model's opset, which the node keeps to.
+    """The schema of a node's operator in the model's opset.
 
     Raises:
-        BuildError: there is no such operator, or it has no such attribute, value or number of inputs.
+        BuildError: there is no such operator, or an attribute is a word that ONNX does not know.
     """
     defs = require("onnx.defs", extra="onnx", feature="engine 'reference'")
     domain = standard(node.domain)
@@ -89,38 +92,13 @@ def checked_schema(
         raise _unknown(node, opsets, where, defs) from error
     if schema.deprecated:
         raise _unknown(node, opsets, where, defs)
-    facts = {"node": node.name, "op_type": node.op_type}
-    for attribute in node.attribute:
-        if attribute.name not in schema.attributes:
-            raise BuildError(
-                f"{where}: {node.op_type} has no attribute {attribute.name!r} in opset {opsets.get(domain, 1)}; "
-                f"it has {', '.join(schema.attributes) or 'none'}.\nDo: onnx.checker.check_model(model)",
-                **facts,
-            )
-        expected = int(schema.attributes[attribute.name].type)  # type: ignore[call-overload]
-        if attribute.type != expected:
-            kind = type(attribute).AttributeType.Name
-            raise BuildError(
-                f"{where}: attribute {attribute.name!r} of {node.op_type}: expected {kind(expected)}, "
-                f"found {kind(attribute.type)}.\nDo: onnx.checker.check_model(model)",
-                **facts,
-            )
     for name, value in attributes.items():
         words = _WORDS.get((node.op_type, name), ()) if domain == "" else ()
         if words and value not in words:
             raise BuildError(
                 f"{where}: {node.op_type} with {name}={value!r} is not known to ONNX; it knows {', '.join(words)}",
-                **facts,
-            )
-    for what, names, least, most in (
-        ("inputs", node.input, schema.min_input, schema.max_input),
-        ("outputs", node.output, schema.min_output, schema.max_output),
-    ):
-        if not least <= len(names) <= most:
-            raise BuildError(
-                f"{where}: {node.op_type} has {len(names)} {what}, expected {least}{'' if least == most else f' to {most}'}."
-                "\nDo: onnx.checker.check_model(model)",
-                **facts,
+                node=node.name,
+                op_type=node.op_type,
             )
     return schema
 
