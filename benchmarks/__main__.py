@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from pytrtplugins._numbers import Real
+
 from . import report
 from .gpu import report as gpu_report
 from .record import Record
@@ -32,7 +34,9 @@ def main() -> int:
     )
     parser.add_argument("-k", default="", metavar="WORDS", help="only rows that match, as in pytest -k")
     parser.add_argument(
-        "--seconds", type=float, help="with --gpu: begin no row later; the record says which were left out"
+        "--seconds",
+        type=Real(0, 31_536_000),
+        help="with --gpu: begin no row later; the record says which were left out",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep the record in this file")
     parser.add_argument(
@@ -40,6 +44,8 @@ def main() -> int:
         help="run nothing: write the report of such files, made perhaps on another machine; with --gpu several are joined",
     )  # fmt: skip
     arguments = parser.parse_args()
+    if arguments.json and arguments.json.exists() and not arguments.json.is_file():
+        parser.error(f"argument --json: {arguments.json}: expected a regular file, which is read again for the report")
     name = arguments.name or ("gpu" if arguments.gpu else "this-machine")
     with tempfile.TemporaryDirectory() as folder:
         records, code = arguments.record, 0
@@ -57,7 +63,7 @@ def main() -> int:
 def run(record: Path, gpu: bool, words: str, seconds: float | None) -> int:
     """Run the rows; gives pytest's exit code. The record has what is done when Ctrl-C, or another signal, comes."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    record.unlink(missing_ok=True)
+    Path(os.path.realpath(record)).unlink(missing_ok=True)
     if seconds is not None:
         os.environ["BENCHMARK_SECONDS"] = str(seconds)
     files = [f"gpu/test_{part}.py" for part in ("photo", "race", "steps", "build")] if gpu else ["test_yolov2.py"]

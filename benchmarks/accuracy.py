@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from pytrtplugins._files import write_atomic
+from pytrtplugins._numbers import THREADS, Several, Whole
 from pytrtplugins.calibration import CalibrationTable
 from pytrtplugins.cli.loading import read_settings
 from pytrtplugins.engines import Engine, build
@@ -28,6 +30,8 @@ from pytrtplugins.passes import Precisions, layer_names
 
 from .networks import NAMES, ROOT, float_model, input_of, network, samples
 from .tables import ALGORITHMS, Source, make_tables
+
+PHOTOS = Whole(1, 1_000_000)
 
 BEGIN, END = "<!-- begin {} -->", "<!-- end {} -->"
 COMPARED = 50  # photos: weights are compared with that many, equalization with up to that many
@@ -161,7 +165,7 @@ def write(path: Path, name: str, text: str) -> None:
     if begin not in page or end not in page:
         raise SystemExit(f"{path}: the marks {begin} and {end} are missing")
     head, tail = page.partition(begin)[0], page.partition(end)[2]
-    path.write_text(f"{head}{begin}\n{text}\n{end}{tail}")
+    write_atomic(path, f"{head}{begin}\n{text}\n{end}{tail}".encode())
 
 
 def main() -> None:
@@ -170,7 +174,7 @@ def main() -> None:
     if given.foreign is not None:
         foreign(given.foreign or None, given.threads, given.docs)
         return
-    counts = [int(count) for count in given.photos.split(",")]
+    counts = list(given.photos)
     given.tables.mkdir(parents=True, exist_ok=True)
     fields = (given.engine, tuple(given.setting), given.limit, given.half)
     setups = [Setup(name, given.shared, given.tables, *fields) for name in given.networks.split(",")]
@@ -228,12 +232,22 @@ def _arguments() -> argparse.Namespace:
     add = parser.add_argument
     add("--shared", type=Path, default=ROOT.parent / "shared", help="folder with data/ (default: %(default)s)")
     add("--networks", default=",".join(NAMES), help="(default: %(default)s)")
-    add("--photos", default="5,10,50,200,1000", help="calibration photos (default: %(default)s)")
-    add("--limit", type=int, default=None, help="evaluate the first photos only")
+    add("--photos", type=Several(PHOTOS), default="5,10,50,200,1000", help="calibration photos (default: %(default)s)")
+    add("--limit", type=PHOTOS, default=None, help="evaluate the first photos only")
     add("--engine", default="cpu", help="what computes: cpu, cudnn, reference ... (default: %(default)s)")
     add("--setting", action="append", default=[], metavar="NAME=VALUE", help="of the engine; may be repeated")
-    add("--half", type=int, default=16, help="photos for FP16 and BF16 in NumPy; 0: leave out (default: %(default)s)")
-    add("--processes", type=int, default=os.cpu_count(), help="that calibrate and evaluate (default: %(default)s)")
+    add(
+        "--half",
+        type=Whole(0, PHOTOS.most),
+        default=16,
+        help="photos for FP16 and BF16 in NumPy; 0: leave out (default: %(default)s)",
+    )
+    add(
+        "--processes",
+        type=Whole(1, 1024),
+        default=os.cpu_count(),
+        help="that calibrate and evaluate (default: %(default)s)",
+    )
     add("--tables", type=Path, default=ROOT / "build" / "accuracy", help="folder of calibration tables, kept")
     add("--only-tables", action="store_true", help="calibrate, and end")
     add(
@@ -242,7 +256,7 @@ def _arguments() -> argparse.Namespace:
         metavar="FAMILY",
         help="measure networks as PyTorch's exporters write them, instead; see foreign.py",
     )
-    add("--threads", type=int, default=1, help="with --foreign: of a run (default: %(default)s)")
+    add("--threads", type=THREADS, default=1, help="with --foreign: of a run (default: %(default)s)")
     add("--docs", type=Path, default=ROOT / "docs" / "accuracy.md", help="page with the tables")
     return parser.parse_args()
 

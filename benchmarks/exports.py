@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from pytrtplugins._numbers import Whole
+
 from .accuracy import write
 from .networks import ROOT
 
@@ -176,7 +178,7 @@ def main() -> int:
     add("folder", type=Path, help="folder of NAME.onnx with NAME.json")
     add("--engine", nargs="+", default=["onnxruntime", "cpu"])
     add("-k", dest="words", default="", metavar="WORDS", help="only networks whose name has one of these words")
-    add("--processes", type=int, default=1, help="networks at a time (default: %(default)s)")
+    add("--processes", type=Whole(1, 1024), default=1, help="networks at a time (default: %(default)s)")
     add("--write", action="store_true", help="write the table of the page")
     add("--docs", type=Path, default=ROOT / "docs" / "operators.md", help="the page (default: %(default)s)")
     given = parser.parse_args()

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+from pytrtplugins._numbers import Whole
+
 from .accuracy import write
 from .networks import ROOT
 from .node_tests import CRASHED, FAILED, HUNG, LIBRARIES, PASSED, REFUSED, WRONG, Case, Outcome, load_cases, run_cases
@@ -116,7 +118,7 @@ def _arguments() -> argparse.Namespace:
     add = parser.add_argument
     add("--engine", nargs="+", choices=list(LIBRARIES), default=["onnxruntime", "cpu", "reference"])
     add("-k", dest="words", default="", metavar="WORDS", help="only tests whose name has one of these words")
-    add("--processes", type=int, default=os.cpu_count(), help="tests at a time (default: %(default)s)")
+    add("--processes", type=Whole(1, 1024), default=os.cpu_count(), help="tests at a time (default: %(default)s)")
     add("--show", nargs="*", default=[], choices=list(_LETTERS), help="print tests that ended so, with the reason")
     add("--write", action="store_true", help="write the tables of the page")
     add("--docs", type=Path, default=ROOT / "docs" / "operators.md", help="the page (default: %(default)s)")

@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 
 from pytrtplugins import DType, Plugin, TensorDesc
+from pytrtplugins._files import write_atomic
+from pytrtplugins._numbers import Whole
 from pytrtplugins.cuda import gpu_reason
 from pytrtplugins.layers import Region, Reorg
 
@@ -131,8 +133,10 @@ def python_time(rounds: int = 20000) -> dict[str, float]:
 def main() -> int:
     """Measure; 1 where a linear case stays below the goal."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.reorg_bandwidth", description=__doc__)
-    parser.add_argument("--megabytes", type=int, default=512, help="size of the tensors (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument(
+        "--megabytes", type=Whole(1, 65_536), default=512, help="size of the tensors (default: %(default)s)"
+    )
+    parser.add_argument("--rounds", type=Whole(1, 100_000), default=20)
     parser.add_argument("--json", type=Path, help="also write the figures here")
     arguments = parser.parse_args()
     if reason := gpu_reason():
@@ -141,7 +145,7 @@ def main() -> int:
     rows = measure(arguments.megabytes, arguments.rounds)
     overhead = python_time()
     if arguments.json:
-        arguments.json.write_text(json.dumps({"reorg": rows, "enqueue_us": overhead}, indent=1) + "\n")
+        write_atomic(arguments.json, (json.dumps({"reorg": rows, "enqueue_us": overhead}, indent=1) + "\n").encode())
     slow = [row for row in rows if row["share"] < _ENOUGH]
     print(f"{len(slow)} cases below {_ENOUGH:.0%} of the copy's bandwidth")
     return 1 if slow else 0

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pytrtplugins._files import atomic_path, write_atomic
+
 MARKERS = "<!-- {name}: written by a command -->", "<!-- end of {name} -->"
 PACKAGES = ("pytrtplugins", "openvino", "onnxruntime", "opencv-python-headless", "numpy", "onnx")
 
@@ -87,7 +89,8 @@ def chart(record: dict[str, Any], path: Path) -> None:
     axes.set_xlabel("median latency of one 416 x 416 photo, ms (logarithmic)")
     axes.set_title(f"YOLOv2-VOC\n{machine(record).partition(';')[0]}", fontsize=9)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=120)
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, dpi=120)
     pyplot.close(figure)
 
 
@@ -109,4 +112,4 @@ def put_section(page: Path, name: str, body: str) -> None:
         text = text[: text.index(begin)] + section + text[text.index(end) + len(end) :]
     else:
         text = f"{text.rstrip()}\n\n## {name}\n\n{section}\n"
-    page.write_text(text)
+    write_atomic(page, text.encode())

@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 
 import pytrtplugins as ptp
+from pytrtplugins._files import write_atomic
+from pytrtplugins._numbers import Real, Whole
 from pytrtplugins.cuda import CudaKernel, gpu_reason, launches_kernels
 from pytrtplugins.engines.tensorrt._api import Api, load
 from pytrtplugins.engines.tensorrt.creators import register
@@ -280,8 +282,12 @@ def cases(place: Arrays) -> list[tuple[ptp.Plugin, tuple[int, ...]]]:
 def main(words: Sequence[str] | None = None) -> int:
     """Parse arguments, measure, print a table; 1 where a result is wrong, memory was allocated, or it took too long."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.tensorrt_enqueue", description=__doc__)
-    parser.add_argument("--calls", type=int, default=20000, help="timed calls of each plugin (default: %(default)s)")
-    parser.add_argument("--limit", type=float, metavar="US", help="fail if a median takes more microseconds")
+    parser.add_argument(
+        "--calls", type=Whole(1, 10_000_000), default=20000, help="timed calls of each plugin (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--limit", type=Real(0.001, 1_000_000_000), metavar="US", help="fail if a median takes more microseconds"
+    )
     parser.add_argument("--json", metavar="FILE", help="write the results there too")
     arguments = parser.parse_args(words)
     api = load()
@@ -301,8 +307,7 @@ def main(words: Sequence[str] | None = None) -> int:
                 count = "-" if found.allocations is None else found.allocations
                 print(f"{found.plugin[:59]:60}{interface:>10}{facts}{count:>18}{graph:>12}", flush=True)
     if arguments.json:
-        with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump([asdict(found) for found in results], file, indent=2)
+        write_atomic(arguments.json, json.dumps([asdict(found) for found in results], indent=2).encode())
     slow = [found for found in results if arguments.limit and found.median_us > arguments.limit]
     wrong = [found for found in results if found.captured is False or found.allocations]
     return 1 if slow or wrong else 0

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+from pytrtplugins._numbers import Whole
 from pytrtplugins._optional import require
 from pytrtplugins._terminal import exit_on_error
 from pytrtplugins.errors import MissingExtraError, UsageError
@@ -26,6 +27,8 @@ except MissingExtraError as error:
     sys.exit(f"MissingExtraError: {error}")
 
 __all__ = ["app", "main"]
+
+_SIDES, _IMAGES = Whole(1, 16_384), Whole(1, 65_536)
 
 _HELP = """Convert darknet networks (.cfg and .weights) to ONNX and caffe.
 
@@ -244,20 +247,20 @@ def _check_graph(text: str) -> None:
 
 
 def _parse_size(text: str) -> tuple[int, int]:
-    width, cross, height = text.partition("x")
-    if not (cross and width.isascii() and width.isdigit() and height.isascii() and height.isdigit()):
-        raise UsageError(f"--input-size {text}: expected width x height, such as 416x416")
-    if not all(len(number) < 10 and int(number) > 0 for number in (width, height)):
-        raise UsageError(f"--input-size {text[:40]}: both numbers must be from 1 to 999,999,999")
-    return int(width), int(height)
+    width, _, height = text.partition("x")
+    try:
+        return _SIDES.read(width), _SIDES.read(height)
+    except ValueError:
+        raise UsageError(f"--input-size {text[:40]}: expected width x height, such as 416x416, each {_SIDES}") from None
 
 
 def _parse_batch(text: str) -> BatchSize:
     if text == "dynamic":
         return "dynamic"
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0):
-        raise UsageError(f"--batch {text[:40]}: expected a number from 1 to 999,999,999, or dynamic")
-    return int(text)
+    try:
+        return _IMAGES.read(text)
+    except ValueError:
+        raise UsageError(f"--batch {text[:40]}: expected {_IMAGES}, or dynamic") from None
 
 
 def _check_folder(path: Path) -> None:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import operator
-from typing import Any
+import re
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from ._text_formats import shorten
 from .errors import UsageError
 
-__all__ = ["check_share", "check_whole"]
+__all__ = ["MOST_THREADS", "SHARE", "THREADS", "Real", "Several", "Whole", "check_share", "check_whole"]
+
+_Number = TypeVar("_Number", int, float)
+_WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
+_LONGEST_REAL = 400  # characters: the largest float64, written out, has 309
 
 
 def check_whole(what: str, value: Any, least: int, most: int) -> int:
@@ -50,3 +57,108 @@ def check_share(what: str, value: Any) -> float:
     if not 0 <= number <= 1:
         raise UsageError(f"{what}: expected a number from 0 to 1, found {shorten(value)}", found=value)
     return number
+
+
+class _Limits(Generic[_Number]):
+    """Numbers that an option of a command takes, as the ``type`` of an option of argparse; `read` is for others."""
+
+    def read(self, text: str) -> _Number:
+        """The number that a user typed.
+
+        Raises:
+            ValueError: it is none, or is outside; the message says what was expected and what was found.
+        """
+        try:
+            return self._parse(text)
+        except ValueError:
+            raise ValueError(f"expected {self}, found {shorten(text)}") from None
+
+    def __call__(self, text: str) -> _Number:
+        """What argparse calls: its errors name the option."""
+        try:
+            return self.read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    def _parse(self, text: str) -> _Number:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Whole(_Limits[int]):
+    """Whole numbers within limits.
+
+    Attributes:
+        least: The smallest.
+        most: The largest.
+    """
+
+    least: int
+    most: int
+
+    def _parse(self, text: str) -> int:
+        if not _WHOLE.fullmatch(text) or not self.least <= int(text) <= self.most:
+            raise ValueError(text)
+        return int(text)
+
+    def __str__(self) -> str:
+        """As messages have it."""
+        return f"a whole number from {self.least:,} to {self.most:,}"
+
+
+@dataclass(frozen=True)
+class Real(_Limits[float]):
+    """Numbers within limits; no NaN.
+
+    Attributes:
+        least: The smallest.
+        most: The largest.
+    """
+
+    least: float
+    most: float
+
+    def _parse(self, text: str) -> float:
+        if len(text) > _LONGEST_REAL or not self.least <= float(text) <= self.most:
+            raise ValueError(text)
+        return float(text)
+
+    def __str__(self) -> str:
+        """As messages have it."""
+        return f"a number from {self.least:,.10g} to {self.most:,.10g}"
+
+
+@dataclass(frozen=True)
+class Several:
+    """Numbers with commas between them, each within limits, as the ``type`` of an option of argparse.
+
+    Attributes:
+        each: The limits of each.
+        least: How many there are at least.
+        most: How many there are at most.
+    """
+
+    each: Whole
+    least: int = 1
+    most: int = 1000
+
+    def __call__(self, text: str) -> tuple[int, ...]:
+        """What argparse calls: its errors name the option."""
+        parts = text.split(",", self.most)
+        try:
+            if not self.least <= len(parts) <= self.most:
+                raise ValueError(text)
+            return tuple(self.each.read(part.strip()) for part in parts)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"expected {self}, found {shorten(text)}") from None
+
+    def __str__(self) -> str:
+        """As messages have it."""
+        count = f"{self.least}" if self.least == self.most else f"{self.least:,} to {self.most:,}"
+        return f"{count} numbers, each {self.each}, with commas between them"
+
+
+MOST_THREADS = 4096
+"""CPU threads of a run."""
+THREADS = Whole(1, MOST_THREADS)
+SHARE = Real(0, 1)

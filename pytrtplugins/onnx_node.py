@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._optional import require
+from ._text_formats import shorten
 from ._validation import check_tensor
 from .errors import FieldError, ModelError
 from .registry import lookup, registered
@@ -105,7 +106,9 @@ def _text(value: bytes, node: onnx.NodeProto) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError as error:
-        raise ModelError(f"node {node.name or node.op_type!r}: a text attribute is not UTF-8: {value!r}") from error
+        raise ModelError(
+            f"node {node.name or node.op_type!r}: a text attribute is not UTF-8: {shorten(value)}"
+        ) from error
 
 
 def _to_attribute(helper: Any, spec: FieldSpec, value: Any) -> onnx.AttributeProto:

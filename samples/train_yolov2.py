@@ -29,6 +29,7 @@ from typing import Any
 
 import torch
 
+from pytrtplugins._numbers import Real, Whole
 from pytrtplugins.errors import PytrtpluginsError, UsageError
 from yolov2_training.curve import draw_curve, write_log
 from yolov2_training.data import Photos, Source, hold_back, letterbox_photos, load_photos
@@ -42,6 +43,7 @@ EVALUATION_SIZE = 416
 LINES = 60  # progress lines of a whole schedule
 SYNC = 20  # steps queued before the clock is read
 SAVE_SECONDS = 120
+LONGEST = 31_536_000  # seconds: a year
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -49,9 +51,15 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", nargs="+", required=True, help="folder or tars with images/, labels/, train.txt")
     parser.add_argument("--out", type=Path, default=Path("runs/yolov2"), help="where results go (%(default)s)")
-    parser.add_argument("--hold-back", type=float, default=0.0, metavar="SHARE", help="keep from training; measure on")
-    parser.add_argument("--evaluations", type=int, default=12, help="measurements on held-back photos (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long and write a checkpoint")
+    parser.add_argument(
+        "--hold-back", type=Real(0, 0.99), default=0.0, metavar="SHARE", help="keep from training; measure on"
+    )
+    parser.add_argument(
+        "--evaluations", type=Whole(1, 1_000_000), default=12, help="measurements on held-back photos (%(default)s)"
+    )
+    parser.add_argument(
+        "--seconds", type=Real(0, LONGEST), default=float("inf"), help="stop after so long and write a checkpoint"
+    )
     parser.add_argument("--resume", action="store_true", help="continue OUT/checkpoint.pt where it exists")
     parser.add_argument("--start", type=Path, metavar="MODEL", help="begin a new schedule with this model.pt's weights")
     parser.add_argument("--teacher", type=Path, metavar="CFG", help="imitate this darknet network with [yolo] heads")
@@ -65,16 +73,12 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         shown = ",".join(map(str, option.default)) if many else option.default
         group.add_argument(
             f"--{option.name.replace('_', '-')}",
-            type=_integers if many else type(option.default),
+            type=option.metadata["limits"],
             default=option.default,
             metavar="N,N,..." if many else "N",
             help=f"{option.metadata['help']} ({shown})",
         )
     return parser.parse_args(arguments)
-
-
-def _integers(text: str) -> tuple[int, ...]:
-    return tuple(int(value) for value in text.split(","))
 
 
 def main(arguments: list[str] | None = None) -> int:

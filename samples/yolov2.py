@@ -15,6 +15,7 @@ from pathlib import Path
 
 from darknet2caffe import read_network, to_onnx
 from pytrtplugins import build
+from pytrtplugins._files import write_atomic
 from pytrtplugins.calibration import ImageBatches, MinMaxCalibrator
 from pytrtplugins.models import PictureWriter, Yolov2, exit_on_error, parse_options, read_pictures
 
@@ -54,7 +55,7 @@ def main() -> None:
             results.append({"file": picture.name, "detections": [box.to_dict() for box in boxes]})
     print("saved", *writer.written)
     if options.json:
-        options.json.write_text(json.dumps(results, indent=2) + "\n")
+        write_atomic(options.json, (json.dumps(results, indent=2) + "\n").encode())
 
 
 if __name__ == "__main__":

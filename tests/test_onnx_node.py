@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pytrtplugins as ptp
-from pytrtplugins.errors import FieldError, RegistryError
-from pytrtplugins.onnx_node import from_node, is_plugin_node
+from pytrtplugins.errors import FieldError, ModelError, RegistryError
+from pytrtplugins.onnx_node import from_node, is_plugin_node, node_attributes
 
 
 @ptp.plugin(namespace="test.node", version="2")
@@ -73,3 +73,13 @@ def test_a_missing_attribute_takes_the_default():
     assert from_node(onnx.helper.make_node("Everything", ["x"], ["y"], domain="test.node", count=4)) == Everything(
         count=4
     )
+
+
+def test_a_long_text_that_is_not_utf8_is_shortened():
+    node = Everything().as_node(["x"], ["y"], name="n")
+    for attribute in node.attribute:
+        if attribute.name == "name_":
+            attribute.s = b"\xff" * 1_000_000
+    with pytest.raises(ModelError, match=r"node 'n': a text attribute is not UTF-8: b'") as caught:
+        node_attributes(node)
+    assert len(str(caught.value)) < 200

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report import put_section
+from pytrtplugins._files import atomic_path
 
 from .cost import floors
 from .goals import GPU, goals_table
@@ -190,7 +191,8 @@ def chart(record: dict[str, Any], path: Path) -> None:
         "µs: the network on the GPU (coloured), from the host to the host (gray), from pinned arrays (line)"
     )
     figure.suptitle(f"YOLOv2-VOC, 416 x 416, {record['gpu']['gpu']}", fontsize=10)
-    figure.savefig(path, dpi=120)
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, dpi=120)
     pyplot.close(figure)
 
 

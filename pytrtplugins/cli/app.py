@@ -15,10 +15,32 @@ from darknet2caffe import cli as darknet2caffe_cli
 from .. import check, engines, models, passes
 from .._array_files import MOST_BYTES
 from .._files import write_atomic
+from .._numbers import SHARE, Real, Whole
 from .._optional import require
+from ..calibration.batches import MOST_PHOTOS
 from ..engines.calibrate import network_digest
+from ..engines.stream import MOST_SLOTS
 from ..errors import UsageError
 from . import loading, runs, tables
+from .numbers import number
+from .options import (
+    CacheOption,
+    CalibrationModeOption,
+    EngineOption,
+    FirstPhotosOption,
+    JsonOption,
+    Mode,
+    ModelArgument,
+    ModeOption,
+    NamesOption,
+    NmsOption,
+    PhotosOption,
+    PluginsOption,
+    PrecisionOption,
+    SettingsOption,
+    ThreadsOption,
+    WeightsOption,
+)
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
@@ -45,14 +67,7 @@ Examples:
 
 
 _MOST_EVALUATED = 1000  # boxes of a photo; pycocotools takes 100 of each class
-
-
-class Mode(str, Enum):
-    """Values of ``--mode``."""
-
-    LETTERBOX = "letterbox"
-    DARKNET = "darknet"
-    STRETCH = "stretch"
+_MOST_MIB, _MOST_RUNS, _LONGEST_S = 1 << 20, 10_000_000, 86_400
 
 
 class Algorithm(str, Enum):
@@ -71,48 +86,6 @@ app: Any = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="ONNX file, saved engine, or darknet's .cfg.")]
-WeightsOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="darknet's weights; default: beside the .cfg.")
-]
-EngineOption = Annotated[str, typer.Option(help="auto, or a name that `pytrt devices` lists.")]
-PrecisionOption = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME|FILE.yaml",
-        callback=loading.check_precision,
-        help=f"{', '.join(loading.PRECISIONS)}; or a file of `pytrt precision search`, layer by layer.",
-    ),
-]
-ThreadsOption = Annotated[
-    int | None, typer.Option(metavar="N", help="CPU threads; default: the engine decides.", min=1)
-]
-PhotosOption = Annotated[Path | None, typer.Option(metavar="DIR", help="Photos to calibrate INT8 with.")]
-CacheOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Calibration cache; default: MODEL with .cache.")
-]
-PluginsOption = Annotated[
-    list[str] | None, typer.Option(metavar="MODULE", help="Module or file with plugins of the model; may be repeated.")
-]
-SettingsOption = Annotated[
-    list[str] | None,
-    typer.Option("--setting", metavar="NAME=VALUE", help="The engine's own setting, such as batch=1,8,16; repeatable."),
-]
-NamesOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Class names, one a line; default: MODEL with .names, if it exists.")
-]
-CalibrationModeOption = Annotated[
-    Mode,
-    typer.Option(
-        help="How calibration photos are fitted. The grey bars of letterbox mislead entropy: give it stretch."
-    ),
-]
-ModeOption = Annotated[
-    Mode,
-    typer.Option(help="How photos are fitted into the network's input. AlexeyAB's darknet trains with stretch."),
-]
-JsonOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the results as JSON.")]
 
 
 @app.command()  # type: ignore[untyped-decorator]
@@ -200,8 +173,8 @@ def run(
     cache: CacheOption = None,
     threads: ThreadsOption = None,
     names: NamesOption = None,
-    threshold: Annotated[float, typer.Option(help="Lowest score, 0..1.", min=0, max=1)] = 0.5,
-    nms: Annotated[float, typer.Option(help="Highest overlap of boxes of a class, 0..1.", min=0, max=1)] = 0.45,
+    threshold: Annotated[float, number(SHARE, metavar="X", help="Lowest score, 0..1.")] = 0.5,
+    nms: NmsOption = 0.45,
     mode: ModeOption = Mode.LETTERBOX,
     output: Annotated[Path | None, typer.Option(metavar="FILE", help="Annotated picture to write.")] = None,
     json: JsonOption = None,
@@ -210,12 +183,12 @@ def run(
         typer.Option("--input", metavar="NAME=FILE.npy", help="Array for an input; random without it."),
     ] = None,
     input_limit: Annotated[
-        int, typer.Option(metavar="MIB", help="Memory that an array of --input may take.", min=1)
+        int, number(Whole(1, _MOST_MIB), metavar="MIB", help="Memory that an array of --input may take.")
     ] = MOST_BYTES >> 20,
     save: Annotated[Path | None, typer.Option(metavar="FILE.npz", help="Write the outputs.")] = None,
-    repeat: Annotated[int, typer.Option(metavar="N", help="Runs to time.", min=1)] = 1,
+    repeat: Annotated[int, number(Whole(1, _MOST_RUNS), help="Runs to time.")] = 1,
     slots: Annotated[
-        int, typer.Option(metavar="N", help="Runs at a time; from 2 on their number a second is shown.", min=1)
+        int, number(Whole(1, MOST_SLOTS), help="Runs at a time; from 2 on their number a second is shown.")
     ] = 1,
     plugins: PluginsOption = None,
 ) -> None:
@@ -258,8 +231,8 @@ def calibrate(
     cache: CacheOption = None,
     weights: WeightsOption = None,
     algorithm: Annotated[Algorithm, typer.Option(help="How the scales are chosen.")] = Algorithm.MINMAX,
-    batch: Annotated[int, typer.Option(metavar="N", help="Photos per run.", min=1)] = 8,
-    limit: Annotated[int | None, typer.Option(metavar="N", help="Use only the first photos.", min=1)] = None,
+    batch: Annotated[int, number(Whole(1, MOST_PHOTOS), help="Photos per run.")] = 8,
+    limit: FirstPhotosOption = None,
     mode: CalibrationModeOption = Mode.LETTERBOX,
     engine: EngineOption = "auto",
     threads: ThreadsOption = None,
@@ -288,7 +261,9 @@ def check_plugin(
             "--sanitize", help="Run kernels under AddressSanitizer too, and on a GPU under compute-sanitizer."
         ),
     ] = False,
-    time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds that one check may take on one shape.")] = 30.0,
+    time_limit: Annotated[
+        float, number(Real(0.1, _LONGEST_S), metavar="S", help="Seconds that one check may take on one shape.")
+    ] = 30.0,
 ) -> None:
     """Check that a plugin keeps its contract, on many shapes and types; exit code 1 if it does not.
 
@@ -313,14 +288,14 @@ def evaluate(
     precision: PrecisionOption = "fp32",
     cache: CacheOption = None,
     threads: ThreadsOption = None,
-    threshold: Annotated[float, typer.Option(help="Lowest score that is looked at, 0..1.", min=0, max=1)] = 0.005,
-    nms: Annotated[float, typer.Option(help="Highest overlap of boxes of a class, 0..1.", min=0, max=1)] = 0.45,
+    threshold: Annotated[float, number(SHARE, metavar="X", help="Lowest score that is looked at, 0..1.")] = 0.005,
+    nms: NmsOption = 0.45,
     mode: ModeOption = Mode.LETTERBOX,
     class_map: Annotated[
         list[str] | None,
         typer.Option("--class-map", metavar="DATA=MODEL", help="A class's name in the data and in the model."),
     ] = None,
-    limit: Annotated[int | None, typer.Option(metavar="N", help="Use only the first photos.", min=1)] = None,
+    limit: FirstPhotosOption = None,
     json: JsonOption = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw precision over recall: .png, .svg or .pdf.")

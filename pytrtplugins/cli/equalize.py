@@ -11,15 +11,16 @@ from .._optional import require
 from ..calibration import ImageBatches
 from ..errors import UsageError
 from . import loading
-from .app import (
+from .app import app
+from .options import (
     CalibrationModeOption,
     EngineOption,
+    FirstPhotosOption,
     Mode,
     ModelArgument,
     PluginsOption,
     ThreadsOption,
     WeightsOption,
-    app,
 )
 
 typer = require("typer", extra="cli", feature="the command pytrt")
@@ -35,7 +36,7 @@ def command(
     calibration: Annotated[Path, typer.Option(metavar="DIR", help="Photos like those to be looked at; 20 are enough.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.onnx", help="Model to write.")],
     weights: WeightsOption = None,
-    limit: Annotated[int | None, typer.Option(metavar="N", help="Use only the first photos.", min=1)] = 20,
+    limit: FirstPhotosOption = 20,
     mode: CalibrationModeOption = Mode.LETTERBOX,
     round_weights: Annotated[
         bool, typer.Option("--round-weights", help="Round the weights together too; for CPUs without VNNI.")

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from .._numbers import Whole
 from .._optional import require
 from ..errors import UsageError
 from ..export.plugin import export_plugin
 from . import loading
 from .app import app
+from .numbers import number
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
@@ -38,7 +40,7 @@ def command(
         typer.Option(metavar="DIR", help="TensorRT's headers; default: the environment's TENSORRT_INCLUDE."),
     ] = None,
     architecture: Annotated[
-        list[int] | None, typer.Option(metavar="N", help="Of a GPU: 90 for 9.0; may be repeated. Default: 80, 90.")
+        list[int] | None, number(Whole(50, 999), help="Of a GPU: 90 for 9.0; may be repeated. Default: 80, 90.")
     ] = None,
     host: Annotated[
         bool,

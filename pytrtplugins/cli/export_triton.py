@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from darknet2caffe import read_network, to_onnx
 
+from .._numbers import Whole
 from .._optional import require
-from ..export.triton import export_triton
+from ..export import triton
 from . import loading
-from .app import ModelArgument, PluginsOption, WeightsOption, app
+from .app import app
+from .numbers import number
+from .options import ModelArgument, PluginsOption, WeightsOption
 
 if TYPE_CHECKING:
     import onnx
@@ -35,7 +38,7 @@ def command(
     repository: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Triton's folder of all models.")],
     weights: WeightsOption = None,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="The model's name there; default: MODEL's.")] = None,
-    version: Annotated[int, typer.Option(metavar="N", help="Its version there.", min=1)] = 1,
+    version: Annotated[int, number(Whole(1, triton.LARGEST_VERSION), help="Its version there.")] = 1,
     plan: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="TensorRT engine that another tool made from MODEL; served instead."),
@@ -44,12 +47,18 @@ def command(
         list[Path] | None, typer.Option(metavar="LIB.so", help="Library with the plan's plugins; may be repeated.")
     ] = None,
     max_batch: Annotated[
-        int | None, typer.Option(metavar="N", help="Most requests in one run; default: 8, or the engine's.", min=1)
+        int | None,
+        number(Whole(1, triton.LARGEST_BATCH), help="Most requests in one run; default: 8, or the engine's."),
     ] = None,
-    instances: Annotated[int, typer.Option(metavar="N", help="Runs side by side, on each device.", min=1)] = 1,
+    instances: Annotated[int, number(Whole(1, triton.MOST_INSTANCES), help="Runs side by side, on each device.")] = 1,
     kind: Annotated[Kind, typer.Option(help="Where onnxruntime runs; auto: on the GPUs that there are.")] = Kind.AUTO,
     queue_delay: Annotated[
-        int, typer.Option(metavar="MICROSECONDS", help="How long a request may wait for others of its batch.", min=0)
+        int,
+        number(
+            Whole(0, triton.LONGEST_DELAY),
+            metavar="MICROSECONDS",
+            help="How long a request may wait for others of its batch.",
+        ),
     ] = 0,
     served_at: Annotated[
         str | None, typer.Option(metavar="DIR", help="The folder's path on the server; default: its path here.")
@@ -63,7 +72,7 @@ def command(
     pytrt export-triton yolov2.engine -o models/ --library libpytrtplugins.so --served-at /models
     """
     loading.import_plugins(plugins or [])
-    written = export_triton(
+    written = triton.export_triton(
         _opened(model, weights),
         repository,
         name=name or model.stem,

@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from .. import models, precision
+from .._numbers import Real, Whole
 from .._optional import require
 from ..engines.base import Engine
 from ..errors import MissingExtraError, NoDataError, UsageError
 from ..precision.scales import ALGORITHMS, make_tables
 from . import loading
-from .app import (
+from .app import app
+from .numbers import number
+from .options import (
+    MOST_SAMPLES,
     EngineOption,
     Mode,
     ModelArgument,
@@ -25,13 +29,14 @@ from .app import (
     SettingsOption,
     ThreadsOption,
     WeightsOption,
-    app,
 )
 from .samples import read_samples
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["command"]
+
+_LARGEST_SEED, _LARGEST_RATIO, _MOST_RUNS = (1 << 32) - 1, 1_000_000, 1_000_000
 
 
 class Low(str, Enum):
@@ -69,8 +74,8 @@ DataOption = Annotated[
     list[Path],
     typer.Option(metavar="DIR|TAR", help="Photos; .npz files; or, for map50, labelled photos in the YOLO layout."),
 ]
-LimitOption = Annotated[int, typer.Option(metavar="N", help="Samples on which tensors are compared.", min=1)]
-SeedOption = Annotated[int, typer.Option(metavar="N", help="Chooses the samples.", min=0)]
+LimitOption = Annotated[int, number(Whole(1, MOST_SAMPLES), help="Samples on which tensors are compared.")]
+SeedOption = Annotated[int, number(Whole(0, _LARGEST_SEED), help="Chooses the samples.")]
 ModeOption = Annotated[Mode, typer.Option(help="How photos are fitted into the network's input.")]
 ToleranceOption = Annotated[
     str, typer.Option(metavar="T", help="atol=1e-3,rtol=1e-2,stat=median|max, cosine=0.999, or map50=0.005.")
@@ -94,22 +99,27 @@ def search(
     threads: ThreadsOption = None,
     split: Annotated[str, typer.Option(help="For map50: the list of photos that are evaluated.")] = "val.txt",
     photos: Annotated[
-        int | None, typer.Option(metavar="N", help="For map50: evaluate the first N photos only.", min=1)
+        int | None, number(Whole(1, MOST_SAMPLES), help="For map50: evaluate the first N photos only.")
     ] = None,
     limit: LimitOption = 4,
     seed: SeedOption = 0,
     mode: ModeOption = Mode.LETTERBOX,
     algorithm: Annotated[Algorithm, typer.Option(help="For int8: what the search begins with.")] = Algorithm.MINMAX,
     calibration: Annotated[
-        int, typer.Option(metavar="N", help="For int8: photos of --data to calibrate with.", min=1)
+        int, number(Whole(1, MOST_SAMPLES), help="For int8: photos of --data to calibrate with.")
     ] = 50,
     per_tensor: Annotated[
         bool, typer.Option("--per-tensor", help="For int8: begin with one scale for all weights of a layer.")
     ] = False,
     max_latency_ratio: Annotated[
-        float, typer.Option(metavar="R", help="Largest latency, relative to every layer in low precision.", min=1)
-    ] = math.inf,
-    max_runs: Annotated[int, typer.Option(metavar="N", help="Most evaluations of the network.", min=1)] = 200,
+        float | None,
+        number(
+            Real(1, _LARGEST_RATIO),
+            metavar="R",
+            help="Largest latency, relative to every layer in low precision; any without it.",
+        ),
+    ] = None,
+    max_runs: Annotated[int, number(Whole(1, _MOST_RUNS), help="Most evaluations of the network.")] = 200,
     latency: Annotated[
         Latency, typer.Option(help="Bytes moved, the same everywhere; or measured here.")
     ] = Latency.MODELLED,
@@ -155,7 +165,7 @@ def search(
             tables=scales,
             per_tensor=per_tensor,
             judge=judge,
-            budget=precision.Budget(max_runs, max_latency_ratio),
+            budget=precision.Budget(max_runs, math.inf if max_latency_ratio is None else max_latency_ratio),
             latency=latency.value,
             journal=output.with_suffix(".journal"),
             identity={

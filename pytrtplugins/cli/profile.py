@@ -7,10 +7,14 @@ from typing import Annotated
 
 import numpy as np
 
+from .._numbers import Whole
 from .._optional import require
+from ..engines.cudnn.engine import LARGEST_BATCH
 from ..errors import UsageError
 from . import loading
-from .app import CacheOption, ModelArgument, PluginsOption, PrecisionOption, WeightsOption, app
+from .app import app
+from .numbers import number
+from .options import CacheOption, ModelArgument, PluginsOption, PrecisionOption, WeightsOption
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
@@ -24,7 +28,7 @@ def command(
     precision: PrecisionOption = "fp16",
     cache: CacheOption = None,
     batch: Annotated[
-        int, typer.Option(metavar="N", help="Images of a run, where the model leaves that free.", min=1)
+        int, number(Whole(1, LARGEST_BATCH), help="Images of a run, where the model leaves that free.")
     ] = 1,
     trace: Annotated[
         Path | None, typer.Option(metavar="FILE.json", help="Write a trace for chrome://tracing or Perfetto.")

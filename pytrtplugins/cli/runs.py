@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from array import array
 from collections import deque
 from pathlib import Path
 
@@ -24,7 +25,7 @@ def one_by_one(engine: Engine, inputs: Arrays, repeat: int) -> tuple[Arrays, str
     """
     with engine.create_context() as context:
         outputs = context.run(inputs)
-        times = []
+        times = array("d")
         for _ in range(repeat):
             started = time.perf_counter()
             outputs = context.run(inputs)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import __version__
 from .._files import sha256_hex
-from .._numbers import check_whole
+from .._numbers import MOST_THREADS, check_whole
 from .._proto import info_dims, info_dtype
 from .._uncopied import Uncopied
 from ..decompose import check_claims
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ..vision import Head
 
 __all__ = ["Arrays", "Availability", "BuildOptions", "Engine", "ExecutionContext"]
-
-_MOST_THREADS = 4096
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ class BuildOptions:
         values = {name: str(value) if isinstance(value, Path) else value for name, value in self.settings.items()}
         object.__setattr__(self, "settings", values)
         if self.threads is not None:
-            object.__setattr__(self, "threads", check_whole("threads", self.threads, 1, _MOST_THREADS))
+            object.__setattr__(self, "threads", check_whole("threads", self.threads, 1, MOST_THREADS))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["stream"]
 
-_MOST_SLOTS = 256
+MOST_SLOTS = 256
 
 
 def stream(
@@ -44,7 +44,7 @@ def stream(
         UsageError: ``slots`` is outside, at once.
         Exception: what the source, ``prepare`` or a run raised, at its item's turn; results before it are given first.
     """
-    contexts = (engine.create_context() for _ in range(check_whole("stream: slots", slots, 1, _MOST_SLOTS)))
+    contexts = (engine.create_context() for _ in range(check_whole("stream: slots", slots, 1, MOST_SLOTS)))
     if prepare is None:
         return map_begun(lambda context, item: context.begin(item), source, contexts=contexts)
     made = prepare

@@ -29,8 +29,8 @@ __all__ = ["TritonModel", "export_triton"]
 
 KINDS = ("auto", "cpu", "gpu")
 _USUAL_BATCH = 8
-_LARGEST_VERSION, _LARGEST_BATCH = (1 << 63) - 1, (1 << 31) - 1  # what Triton's fields hold
-_MOST_INSTANCES, _LONGEST_DELAY = 1024, 3_600_000_000  # runs on a device; an hour in microseconds
+LARGEST_VERSION, LARGEST_BATCH = (1 << 63) - 1, (1 << 31) - 1  # what Triton's fields hold
+MOST_INSTANCES, LONGEST_DELAY = 1024, 3_600_000_000  # runs on a device; an hour in microseconds
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
@@ -89,11 +89,11 @@ def export_triton(
         EngineFileError: the engine file is damaged.
     """
     source = _source(model, plan, libraries)
-    version = check_whole("version", version, 1, _LARGEST_VERSION)
-    instances = check_whole("instances", instances, 1, _MOST_INSTANCES)
-    queue_delay = check_whole("queue_delay", queue_delay, 0, _LONGEST_DELAY)
+    version = check_whole("version", version, 1, LARGEST_VERSION)
+    instances = check_whole("instances", instances, 1, MOST_INSTANCES)
+    queue_delay = check_whole("queue_delay", queue_delay, 0, LONGEST_DELAY)
     if max_batch is not None:
-        max_batch = check_whole("max_batch", max_batch, 1, _LARGEST_BATCH)
+        max_batch = check_whole("max_batch", max_batch, 1, LARGEST_BATCH)
     if kind not in KINDS or (source.backend == "tensorrt" and kind == "cpu"):
         raise UsageError(f"kind: expected {' or '.join(KINDS)}, and a GPU for a plan; found {kind!r}", kind=kind)
     name = _checked_name(name, model)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .._numbers import SHARE, THREADS
 from ..errors import UsageError
 from ..vision import MODES, check_picture_path
 from .download import NAMES, download
@@ -122,7 +123,7 @@ def _parser(description: str) -> argparse.ArgumentParser:
             f"--{name}", dest="precision", action="store_const", const=name, default="fp32", help=text
         )
     add("--engine", default="auto", help="auto, cpu, onnxruntime, reference; see: pytrt devices")
-    add("--threads", type=int, metavar="N", help="CPU threads")
+    add("--threads", type=THREADS, metavar="N", help="CPU threads")
     add("--cfg", type=Path, metavar="FILE", help="darknet's network; default: the model that comes with the samples")
     add("--weights", type=Path, metavar="FILE", help="its weights; default: beside the cfg")
     add("--names", type=Path, metavar="FILE", help="its class names, one a line; default: beside the cfg")
@@ -134,8 +135,8 @@ def _parser(description: str) -> argparse.ArgumentParser:
         metavar="FILE",
         help="calibration cache; read if it fits, else written; default: beside the cfg",
     )
-    add("--threshold", type=float, default=0.5, metavar="X", help="lowest score, default 0.5")
-    add("--nms", type=float, default=0.45, metavar="X", help="highest overlap of boxes of a class, default 0.45")
+    add("--threshold", type=SHARE, default=0.5, metavar="X", help="lowest score, default 0.5")
+    add("--nms", type=SHARE, default=0.45, metavar="X", help="highest overlap of boxes of a class, default 0.45")
     add("--mode", choices=MODES, default="letterbox", help="how photos are fitted into the network's input")
     add(
         "--output",

@@ -67,12 +67,14 @@ def _fold(graph: ir.Graph, conv: ir.Node, norm: ir.Node) -> bool:
         return False
     scale, shift, mean, variance = (value for value in operands if value is not None)
     epsilon = norm.attributes.get_float("epsilon", 1e-5)
-    factor = scale / np.sqrt(variance + epsilon)
-    bias = rest[0] if has_bias and rest[0] is not None else np.zeros_like(factor)
-    folded = weight * factor.reshape(-1, *[1] * (weight.ndim - 1))
+    with np.errstate(all="ignore"):  # a negative variance gives NaN, here as in a run
+        factor = scale / np.sqrt(variance + epsilon)
+        bias = rest[0] if has_bias and rest[0] is not None else np.zeros_like(factor)
+        folded = weight * factor.reshape(-1, *[1] * (weight.ndim - 1))
+        shifted = shift + (bias - mean) * factor
     dtype = _constant(conv.inputs[1]).dtype.numpy()
     names = (conv.inputs[1], conv.inputs[2] if has_bias else norm.inputs[2])
-    for index, (array, old) in enumerate(zip((folded, shift + (bias - mean) * factor), names, strict=True), start=1):
+    for index, (array, old) in enumerate(zip((folded, shifted), names, strict=True), start=1):
         value = _initializer(graph, f"{old.name if old is not None else conv.name}_folded", array, dtype)
         if index < len(conv.inputs):
             conv.replace_input_with(index, value)
@@ -93,7 +95,8 @@ def _initializer(graph: ir.Graph, name: str, array: npt.NDArray[np.float64], dty
     unique, number = name, 2
     while unique in graph.initializers:
         unique, number = f"{name}_{number}", number + 1
-    tensor = onnx_ir.tensor(array.astype(dtype), name=unique)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is beyond float16 becomes infinite, as in a run
+        tensor = onnx_ir.tensor(array.astype(dtype), name=unique)
     value: ir.Value = onnx_ir.Value(
         name=unique, shape=tensor.shape, type=onnx_ir.TensorType(tensor.dtype), const_value=tensor
     )

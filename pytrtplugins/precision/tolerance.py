@@ -8,12 +8,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .._text_formats import shorten
 from ..errors import UsageError
 
 __all__ = ["CosineTolerance", "ElementTolerance", "MapTolerance", "Tolerance", "parse_tolerance"]
 
 Array = npt.NDArray[Any]
-_EXAMPLES = "atol=1e-3,rtol=1e-2,stat=median, cosine=0.999, or map50=0.005"
+_LARGEST = 1_000_000.0
+_EXPECTED = (
+    "atol=1e-3,rtol=1e-2,stat=median, cosine=0.999, or map50=0.005, "
+    f"with atol and rtol from 0 to {_LARGEST:,.0f} and not both 0, cosine from -1 to below 1, map50 above 0 and below 1"
+)
 _STATS = ("max", "median")
 
 
@@ -109,25 +114,26 @@ def parse_tolerance(text: str) -> Tolerance:
         >>> str(parse_tolerance("map50=0.005"))
         'map50=0.005'
     """
+    expected = f"tolerance {shorten(text)}: expected {_EXPECTED}"
     values: dict[str, str] = {}
     for part in text.split(","):
         name, equals, value = part.strip().partition("=")
         if not equals or name in values:
-            raise UsageError(f"tolerance {text!r}: expected {_EXAMPLES}")
+            raise UsageError(expected)
         values[name] = value
     stat = values.pop("stat", "max")
     try:
         numbers = {name: float(value) for name, value in values.items()}
     except ValueError as error:
-        raise UsageError(f"tolerance {text!r}: {error}; expected {_EXAMPLES}") from error
+        raise UsageError(expected) from error
     known = numbers.keys()
     if known == {"cosine"} and -1 <= numbers["cosine"] < 1:
         return CosineTolerance(numbers["cosine"])
     if known == {"map50"} and 0 < numbers["map50"] < 1:
         return MapTolerance(numbers["map50"])
-    good = bool(known) and known <= {"atol", "rtol"} and all(0 <= value < np.inf for value in numbers.values())
+    good = bool(known) and known <= {"atol", "rtol"} and all(0 <= value <= _LARGEST for value in numbers.values())
     if not good or sum(numbers.values()) == 0 or stat not in _STATS:
-        raise UsageError(f"tolerance {text!r}: expected {_EXAMPLES}")
+        raise UsageError(expected)
     return ElementTolerance(**numbers, stat=stat)
 
 

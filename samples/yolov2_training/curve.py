@@ -6,6 +6,8 @@ import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pytrtplugins._files import atomic_path
+
 __all__ = ["draw_curve", "read_log", "write_log"]
 
 PANELS = ("box", "objectness", "class", "imitation")
@@ -14,7 +16,7 @@ PANELS = ("box", "objectness", "class", "imitation")
 def write_log(path: Path, rows: Sequence[Mapping[str, float]]) -> None:
     """Write the rows as CSV; a cell stays empty where a row has no such value."""
     names = list(dict.fromkeys(name for row in rows for name in row))
-    with open(path, "w", newline="") as file:
+    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, names)
         writer.writeheader()
         writer.writerows({k: f"{v:.6g}" for k, v in row.items()} for row in rows)
@@ -22,7 +24,7 @@ def write_log(path: Path, rows: Sequence[Mapping[str, float]]) -> None:
 
 def read_log(path: Path) -> list[dict[str, float]]:
     """Read what :func:`write_log` wrote."""
-    with open(path, newline="") as file:
+    with open(path, encoding="utf-8", newline="") as file:
         return [{k: float(v) for k, v in row.items() if v} for row in csv.DictReader(file)]
 
 
@@ -61,4 +63,5 @@ def draw_curve(path: Path, runs: Mapping[str, Sequence[Mapping[str, float]]]) ->
     if measured:
         axes[1].legend(fontsize=7)
         axes[1].grid(alpha=0.3)
-    figure.savefig(path, dpi=110)
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, dpi=110)

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pytrtplugins._files import atomic_path, write_atomic
+
 from .network import ANCHORS, Convolution, Layer, Maxpool, Reorg, Route, Yolov2
 
 __all__ = ["write_cfg", "write_darknet", "write_weights"]
@@ -71,7 +73,7 @@ def write_darknet(prefix: Path, network: Yolov2, anchors: Tensor, classes: Seque
     prefix.parent.mkdir(parents=True, exist_ok=True)
     write_cfg(Path(f"{prefix}.cfg"), network.layers, anchors, len(classes))
     write_weights(Path(f"{prefix}.weights"), network, seen=seen)
-    Path(f"{prefix}.names").write_text("".join(f"{name}\n" for name in classes))
+    write_atomic(f"{prefix}.names", "".join(f"{name}\n" for name in classes).encode())
 
 
 def write_cfg(path: Path, layers: Sequence[Layer], anchors: Tensor, classes: int, *, size: int = 416) -> None:
@@ -79,7 +81,7 @@ def write_cfg(path: Path, layers: Sequence[Layer], anchors: Tensor, classes: int
     shapes = ", ".join(f"{value:.6g}" for value in anchors.flatten().tolist())
     parts = [NET.format(width=size, height=size), *(_section(layer) for layer in layers)]
     parts.append(REGION.format(anchors=shapes, classes=classes, num=ANCHORS))
-    path.write_text("\n".join(parts))
+    write_atomic(path, "\n".join(parts).encode())
 
 
 def _section(layer: Layer) -> str:
@@ -97,7 +99,7 @@ def _section(layer: Layer) -> str:
 
 def write_weights(path: Path, network: Yolov2, *, seen: int = 0) -> None:
     """Write the .weights: a 20-byte header (version 0.2.0 and pictures seen), then each convolution's float32 arrays."""
-    with open(path, "wb") as file:
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
         file.write(struct.pack("<iiiQ", 0, 2, 0, seen))
         for convolution, norm in network.convolutions():
             for tensor in _arrays(convolution, norm):

@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from pytrtplugins._numbers import SHARE, Real, Several, Whole
+
 __all__ = ["Recipe"]
 
 
-def _option(default: Any, text: str) -> Any:
-    return field(default=default, metadata={"help": text})
+_FILTERS = Whole(1, 8192)
+
+
+def _option(default: Any, limits: Whole | Real | Several, text: str) -> Any:
+    return field(default=default, metadata={"help": text, "limits": limits})
 
 
 @dataclass(frozen=True)
@@ -20,23 +25,35 @@ class Recipe:
     uninterrupted one ends.
     """
 
-    steps: int = _option(90_000, "optimizer steps of the whole schedule")
-    batch: int = _option(64, "pictures a step")
-    sizes: tuple[int, ...] = _option((416,), "input sizes in pixels, one drawn a step; multiples of 32")
-    learning_rate: float = _option(2e-3, "AdamW's peak; warmed up over the first 3 %%, then a cosine to 1 %%")
-    weight_decay: float = _option(0.25, "AdamW's decay of convolution weights (not of biases and norms)")
-    ema: float = _option(0.9995, "decay of the averaged weights, which are evaluated and exported")
-    mosaic: float = _option(0.75, "share of pictures glued from four photos")
-    mixup: float = _option(0.4, "share of pictures blended with a second one")
-    close: float = _option(0.85, "share of the schedule after which mosaics and blending stop")
-    dropout: float = _option(0.1, "channels dropped before the head, in training")
-    smoothing: float = _option(0.05, "label smoothing of the class loss")
-    balance: float = _option(0.0, "0 draws every photo equally often; 1 draws rare classes as often as common ones")
-    imitation: float = _option(2.0, "weight of the loss towards a teacher's features, where there is one")
-    stages: tuple[int, ...] = _option((16, 32, 64, 128, 192, 256), "filters of the six trunk stages")
-    head: int = _option(208, "filters of the head's 3x3 convolutions")
-    passthrough: int = _option(32, "filters of the 1x1 convolution before reorg")
-    seed: int = _option(0, "of weights, augmentation and sampling; step n draws from (seed, n)")
+    steps: int = _option(90_000, Whole(1, 100_000_000), "optimizer steps of the whole schedule")
+    batch: int = _option(64, Whole(1, 4096), "pictures a step")
+    sizes: tuple[int, ...] = _option(
+        (416,), Several(Whole(32, 4096)), "input sizes in pixels, one drawn a step; multiples of 32"
+    )
+    learning_rate: float = _option(
+        2e-3, Real(1e-9, 10), "AdamW's peak; warmed up over the first 3 %%, then a cosine to 1 %%"
+    )
+    weight_decay: float = _option(0.25, Real(0, 100), "AdamW's decay of convolution weights (not of biases and norms)")
+    ema: float = _option(0.9995, SHARE, "decay of the averaged weights, which are evaluated and exported")
+    mosaic: float = _option(0.75, SHARE, "share of pictures glued from four photos")
+    mixup: float = _option(0.4, SHARE, "share of pictures blended with a second one")
+    close: float = _option(0.85, SHARE, "share of the schedule after which mosaics and blending stop")
+    dropout: float = _option(0.1, SHARE, "channels dropped before the head, in training")
+    smoothing: float = _option(0.05, SHARE, "label smoothing of the class loss")
+    balance: float = _option(
+        0.0, SHARE, "0 draws every photo equally often; 1 draws rare classes as often as common ones"
+    )
+    imitation: float = _option(
+        2.0, Real(0, 1_000_000), "weight of the loss towards a teacher's features, where there is one"
+    )
+    stages: tuple[int, ...] = _option(
+        (16, 32, 64, 128, 192, 256), Several(_FILTERS, 6, 6), "filters of the six trunk stages"
+    )
+    head: int = _option(208, _FILTERS, "filters of the head's 3x3 convolutions")
+    passthrough: int = _option(32, _FILTERS, "filters of the 1x1 convolution before reorg")
+    seed: int = _option(
+        0, Whole(0, (1 << 32) - 1), "of weights, augmentation and sampling; step n draws from (seed, n)"
+    )
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Recipe:

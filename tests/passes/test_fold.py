@@ -162,3 +162,23 @@ def test_float16_weights_stay_float16():
     folded = prepare(network)
     onnx.checker.check_model(folded, full_check=True)
     assert {tensor.data_type for tensor in folded.graph.initializer} == {TensorProto.FLOAT16}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("variance", -3.0), ("variance", np.inf), ("scale", np.nan), ("mean", 3e38), ("w", np.inf)],
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_numbers_that_are_not_finite_stay_so_without_a_warning(name, value, dtype):
+    values = arrays()
+    values[name][1:2] = value
+    with np.errstate(over="ignore"):
+        values = {key: array.astype(dtype) for key, array in values.items()}
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    network = model([conv(), norm()], values, dtype=kind)
+    folded = prepare(network)
+    assert kinds(folded) == ["Conv"]
+    x = np.random.default_rng(5).standard_normal((1, 3, 8, 8)).astype(dtype)
+    actual, wanted = run(folded, x)[0], run(network, x)[0]
+    np.testing.assert_array_equal(np.isfinite(actual[:, [0, 2, 3]]), np.isfinite(wanted[:, [0, 2, 3]]))
+    assert not np.isfinite(actual[:, 1]).all() or (name == "variance" and value == np.inf)

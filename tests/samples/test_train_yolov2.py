@@ -361,3 +361,20 @@ def test_logs_and_pictures_are_written(tmp_path: Path) -> None:
     assert curve.read_log(tmp_path / "log.csv") == rows
     curve.draw_curve(tmp_path / "curve.png", {"run": rows})
     assert Image.open(io.BytesIO((tmp_path / "curve.png").read_bytes())).width > 500
+
+
+def test_links_stay_links(tmp_path: Path) -> None:
+    from yolov2_training import curve
+
+    names = ("net.cfg", "net.weights", "net.names", "log.csv", "curve.png")
+    (tmp_path / "kept").mkdir()
+    for name in names:
+        (tmp_path / name).symlink_to(tmp_path / "kept" / name)
+    rows = [{"step": 1.0, "epoch": 0.5, "box": 0.7}, {"step": 2.0, "epoch": 1.0, "box": 0.5}]
+    export.write_darknet(tmp_path / "net", tiny_network(), ANCHORS, "abcdef")
+    curve.write_log(tmp_path / "log.csv", rows)
+    curve.draw_curve(tmp_path / "curve.png", {"run": rows})
+    for name in names:
+        assert (tmp_path / name).is_symlink(), name
+        assert (tmp_path / "kept" / name).stat().st_size > 0
+    assert len(list(tmp_path.iterdir())) == 6

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import runpy
 import subprocess
@@ -191,7 +192,7 @@ def test_tiny_and_huge_photos_are_looked_at(sample, tmp_path, shape):
         (["--weights", __file__], "the file ends inside layer"),
         (["--names", "/usr/share/darknet/data/voc.names"], "names"),
         (["--engine", "nonsense"], "nonsense"),
-        (["--threshold", "2"], "score_threshold"),
+        (["--threshold", "2"], "--threshold: expected a number from 0 to 1, found '2'"),
         (["--download", "yolov2-voc", "--cfg", "a.cfg"], "leave out --cfg"),
     ],
 )
@@ -199,6 +200,14 @@ def test_wrong_options_end_with_a_clear_error(sample, words, text):
     code, _, err = sample(*words, "chelsea")
     assert code == 2
     assert text in err
+
+
+def test_a_fifo_that_nobody_reads_takes_no_results_and_stays(sample, tmp_path):
+    os.mkfifo(tmp_path / "found.json")
+    code, _, err = sample("chelsea", "--json", "found.json")
+    assert code == 2
+    assert "found.json: nobody reads this FIFO" in err
+    assert (tmp_path / "found.json").is_fifo()
 
 
 def test_downloaded_networks_are_used(sample, tmp_path, monkeypatch):

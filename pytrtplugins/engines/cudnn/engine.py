@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["CudnnEngine"]
 
 _FORMAT, _DEVICE = 2, "device"
-_LARGEST_BATCH = 1 << 16
+LARGEST_BATCH = 1 << 16
 
 
 class CudnnEngine(Engine):
@@ -260,7 +260,7 @@ def _batches(options: BuildOptions) -> tuple[int, ...]:
     batches = tuple(given) if isinstance(given, (list, tuple)) else (given,)
     if not batches:
         raise UsageError("engine 'cudnn': batch: expected a whole number, or several, found none", setting="batch")
-    return tuple(check_whole("engine 'cudnn': batch", batch, 1, _LARGEST_BATCH) for batch in batches)
+    return tuple(check_whole("engine 'cudnn': batch", batch, 1, LARGEST_BATCH) for batch in batches)
 
 
 def _device_number(device: str | None) -> int:

@@ -77,7 +77,8 @@ class FoldConstants(Pass):
             shifted = codes.astype(np.float32) - (
                 0 if zero is None else zero.astype(np.float32).reshape(shape if zero.size > 1 else ())
             )
-            values = shifted * steps.astype(np.float32).reshape(shape if steps.size > 1 else ())
+            with np.errstate(over="ignore", invalid="ignore"):  # a scale may be infinite
+                values = shifted * steps.astype(np.float32).reshape(shape if steps.size > 1 else ())
             name = node.outputs[0].name
             node.outputs[0].replace_all_uses_with(add_constant(model.graph, f"{name}.values", values))
             modified = True
@@ -99,7 +100,9 @@ class FoldCasts(Pass):
             if values is None or output.is_graph_output():
                 continue
             kind = require("onnx_ir", extra="onnx").DataType(node.attributes.get_int("to"))
-            cast = add_constant(model.graph, f"{output.name}.values", values.astype(kind.numpy()))
+            with np.errstate(over="ignore", invalid="ignore"):  # ONNX leaves open what becomes of NaN
+                found = values.astype(kind.numpy())
+            cast = add_constant(model.graph, f"{output.name}.values", found)
             output.replace_all_uses_with(cast)
             folded.append(node)
         if folded:

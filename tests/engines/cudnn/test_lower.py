@@ -6,16 +6,18 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.engines import calibrate
 from pytrtplugins.engines.cudnn.fuse import DOMAIN
 from pytrtplugins.engines.cudnn.lower import OPTIONAL_STEPS, check_without, lower
+from pytrtplugins.engines.cudnn.scales import FoldCasts
 from pytrtplugins.errors import UsageError
 from pytrtplugins.layers import Reorg
 from pytrtplugins.onnx_node import node_attributes
-from pytrtplugins.passes import prepare, quantize
+from pytrtplugins.passes import prepare, quantize, to_ir, to_proto
 from pytrtplugins.passes.half import to_half
 from pytrtplugins.tensor import DType
 from tests.engines.cudnn.host import run_on_host
@@ -278,3 +280,16 @@ def test_a_convolution_that_others_read_too_keeps_its_layout():
     model = prepare(net.model(first, net.conv(first, "last", 5)))
     _, execution = run_on_host(model, data(8), DType.FLOAT16)
     assert [step.kind for step in execution.plan.steps] == ["reformat", "conv", "conv", "reformat"]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -1e30])
+@pytest.mark.parametrize("kind", [DType.INT32, DType.INT8, DType.FLOAT16])
+def test_a_constant_that_its_type_does_not_hold_is_cast_without_a_warning(value, kind):
+    net = Net()
+    numbers = net.constant("numbers", np.float32([1, value, -2]))
+    net.add("Cast", [numbers], "whole", 3, to=helper.np_dtype_to_tensor_dtype(kind.numpy))
+    network = to_ir(net.model(net.add("Cast", ["whole"], "y", to=TensorProto.FLOAT)))
+    assert FoldCasts()(network).modified
+    held = {c.name: numpy_helper.to_array(c) for c in to_proto(network).graph.initializer}
+    assert held["whole.values"].dtype == kind.numpy
+    assert held["whole.values"][[0, 2]].tolist() == [1, -2]

@@ -1,0 +1,88 @@
+"""Arguments and options that several commands of ``pytrt`` take."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+from .._numbers import SHARE, THREADS, Whole
+from .._optional import require
+from . import loading
+from .numbers import number
+
+typer = require("typer", extra="cli", feature="the command pytrt")
+
+__all__ = [
+    "MOST_SAMPLES",
+    "CacheOption",
+    "CalibrationModeOption",
+    "EngineOption",
+    "FirstPhotosOption",
+    "JsonOption",
+    "Mode",
+    "ModeOption",
+    "ModelArgument",
+    "NamesOption",
+    "NmsOption",
+    "PhotosOption",
+    "PluginsOption",
+    "PrecisionOption",
+    "SettingsOption",
+    "ThreadsOption",
+    "WeightsOption",
+]
+
+MOST_SAMPLES = 1_000_000_000
+"""Photos that an option may leave of a data set."""
+
+
+class Mode(str, Enum):
+    """Values of ``--mode``."""
+
+    LETTERBOX = "letterbox"
+    DARKNET = "darknet"
+    STRETCH = "stretch"
+
+
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="ONNX file, saved engine, or darknet's .cfg.")]
+WeightsOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="darknet's weights; default: beside the .cfg.")
+]
+EngineOption = Annotated[str, typer.Option(help="auto, or a name that `pytrt devices` lists.")]
+PrecisionOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME|FILE.yaml",
+        callback=loading.check_precision,
+        help=f"{', '.join(loading.PRECISIONS)}; or a file of `pytrt precision search`, layer by layer.",
+    ),
+]
+ThreadsOption = Annotated[int | None, number(THREADS, help="CPU threads; default: the engine decides.")]
+PhotosOption = Annotated[Path | None, typer.Option(metavar="DIR", help="Photos to calibrate INT8 with.")]
+CacheOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Calibration cache; default: MODEL with .cache.")
+]
+PluginsOption = Annotated[
+    list[str] | None, typer.Option(metavar="MODULE", help="Module or file with plugins of the model; may be repeated.")
+]
+SettingsOption = Annotated[
+    list[str] | None,
+    typer.Option("--setting", metavar="NAME=VALUE", help="The engine's own setting, such as batch=1,8,16; repeatable."),
+]
+FirstPhotosOption = Annotated[int | None, number(Whole(1, MOST_SAMPLES), help="Use only the first photos.")]
+NmsOption = Annotated[float, number(SHARE, metavar="X", help="Highest overlap of boxes of a class, 0..1.")]
+NamesOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Class names, one a line; default: MODEL with .names, if it exists.")
+]
+CalibrationModeOption = Annotated[
+    Mode,
+    typer.Option(
+        help="How calibration photos are fitted. The grey bars of letterbox mislead entropy: give it stretch."
+    ),
+]
+ModeOption = Annotated[
+    Mode,
+    typer.Option(help="How photos are fitted into the network's input. AlexeyAB's darknet trains with stretch."),
+]
+JsonOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the results as JSON.")]
