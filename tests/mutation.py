@@ -178,7 +178,11 @@ def sampled(sources: Path, count: int, seed: int) -> tuple[int, Iterator[Mutant]
             if not left:
                 return
             mutant = chosen.choice(place)
-            if meaning(mutant.source) != meaning((ROOT / mutant.path).read_text()):
+            try:
+                changed = meaning(mutant.source)
+            except SyntaxError:  # cosmic-ray takes the ** before keywords for an operator
+                continue
+            if changed != meaning((ROOT / mutant.path).read_text()):
                 left -= 1
                 yield mutant
 
