@@ -180,7 +180,10 @@ def sampled(sources: Path, count: int, seed: int) -> tuple[int, Iterator[Mutant]
             mutant = chosen.choice(place)
             try:
                 changed = meaning(mutant.source)
-            except SyntaxError:  # cosmic-ray takes the ** before keywords for an operator
+            except (
+                SyntaxError,
+                AttributeError,
+            ):  # what cosmic-ray makes of ** before keywords, and of dotted exceptions
                 continue
             if changed != meaning((ROOT / mutant.path).read_text()):
                 left -= 1

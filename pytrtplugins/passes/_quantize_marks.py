@@ -48,6 +48,7 @@ _ACTIVATIONS = (
     "Sigmoid",
     "Tanh",
 )
+_RECTIFIERS = ("Clip", "Relu")
 WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 """Layers with weights."""
 
@@ -92,7 +93,7 @@ def mark(
             if node.op_type in placement.results and node in marks.followed:
                 _want_result(node.outputs[0], marks, kept)
         elif node.domain == "" and (node.op_type in placement.kernels or node in kept):
-            indices = _kernel_inputs(node, marks, kept)
+            indices = _kernel_inputs(node, marks, placement, kept)
         elif node.domain == "" and node.op_type == "Add":
             indices = _residual_inputs(node, marks, float_layers)
         else:
@@ -139,15 +140,31 @@ def _want_result(value: ir.Value, marks: Marks, kept: Collection[ir.Node]) -> No
         marks.wanted[value] = None
 
 
-def _kernel_inputs(node: ir.Node, marks: Marks, kept: Collection[ir.Node]) -> tuple[int, ...]:
-    """Inputs that an operator with an int8 kernel reads as int8; () if nobody wants its result so, or it reads a constant."""
+def _kernel_inputs(node: ir.Node, marks: Marks, placement: Placement, kept: Collection[ir.Node]) -> tuple[int, ...]:
+    """Inputs that an operator with an int8 kernel reads as int8.
+
+    None if nobody wants its result so, if it reads a constant, or if what makes its inputs computes in float, as in a GELU that
+    is written with Tanh: each would be rounded for this operator alone.
+    """
     behind = absorbed(node.outputs[0])
     if behind.producer() in kept:
         behind = node.outputs[0]
     operands = node.inputs[:1] if node in kept else node.inputs
     if behind not in marks.wanted or any(value is None or constant(value) is not None for value in operands):
         return ()
+    if not any(_may_be_int8(value, placement) for value in operands):
+        return ()
     return tuple(range(len(operands)))
+
+
+def _may_be_int8(value: ir.Value | None, placement: Placement) -> bool:
+    """Whether a tensor enters the model, or comes from a node that has an int8 kernel for it or copies values."""
+    node = value.producer() if value is not None else None
+    if node is None:
+        return True
+    if node.domain != "" or node.op_type in WEIGHTED or node.op_type in _COPYING or node.op_type in _RECTIFIERS:
+        return True
+    return node.op_type in placement.kernels and all(constant(operand) is None for operand in node.inputs)
 
 
 def _gives_output(node: ir.Node) -> bool:

@@ -114,7 +114,32 @@ def gelu(net: Net, x: str) -> str:
     return net.add("Mul", [product, "half"], f"{x}_gelu")
 
 
-ACTIVATIONS = [silu, hard_swish, hard_swish_of_older_exporters, gelu]
+def gelu_by_tanh(net: Net, x: str) -> str:
+    """x / 2 · (1 + Tanh(√(2/π) · (x + 0.044715 · x³))), as PyTorch and transformers write ``gelu_new``."""
+    for name, value in (("half", 0.5), ("one", 1), ("three", 3), ("part", 0.044715), ("root2pi", (2 / np.pi) ** 0.5)):
+        if name not in {held.name for held in net.constants}:
+            net.constant(name, np.float32(value))
+    cubic = net.add("Mul", [net.add("Pow", [x, "three"], f"{x}_pow"), "part"], f"{x}_cubic")
+    tanh = net.add(
+        "Tanh", [net.add("Mul", [net.add("Add", [x, cubic], f"{x}_inner"), "root2pi"], f"{x}_scaled")], f"{x}_tanh"
+    )
+    halves = net.add("Mul", [x, "half"], f"{x}_half")
+    return net.add("Mul", [halves, net.add("Add", [tanh, "one"], f"{x}_plus")], f"{x}_gelu")
+
+
+def gelu_of_newer_exporters(net: Net, x: str) -> str:
+    """ONNX's own operator, since opset 20."""
+    net.opset = 20
+    return net.add("Gelu", [x], f"{x}_gelu")
+
+
+def prelu(net: Net, x: str) -> str:
+    """With a slope for each channel, one of them above 1 and one below 0."""
+    slopes = np.linspace(-0.2, 1.2, net.channels[x], dtype=np.float32).reshape(-1, 1, 1)
+    return net.add("PRelu", [x, net.constant(f"{x}_slopes", slopes)], f"{x}_prelu")
+
+
+ACTIVATIONS = [silu, hard_swish, hard_swish_of_older_exporters, prelu, gelu_of_newer_exporters, gelu_by_tanh, gelu]
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -147,7 +172,7 @@ def test_hard_swish_is_written_with_a_gate_that_needs_no_scale_of_the_table():
     assert "HardSwish" in {node.op_type for node in model.graph.node}  # the model that was given is as it was
 
 
-@pytest.mark.parametrize("activation", [hard_swish_of_older_exporters, gelu])
+@pytest.mark.parametrize("activation", [hard_swish_of_older_exporters, gelu, gelu_by_tanh, gelu_of_newer_exporters])
 def test_in_between_an_activation_function_of_many_nodes_float_is_kept(activation):
     net = Net()
     model = closed(net, activation(net, net.conv("data", "a", leaky=False)))
