@@ -11,18 +11,8 @@ from pytrtplugins.engines.cpu.engine import PLACEMENT as OPENVINO
 from pytrtplugins.engines.onnxruntime.engine import PLACEMENT as ONNXRUNTIME
 from pytrtplugins.passes import Placement, quantize, quantized_tensors
 from tests.measures import sqnr
-from tests.passes.nets import (
-    Net,
-    calibrated,
-    constants,
-    ones,
-    path_up,
-    photo,
-    producers,
-    quantized_names,
-    run,
-    tiny_yolo,
-)
+from tests.passes import nets
+from tests.passes.nets import Net
 
 
 def closed(net: Net, x: str) -> onnx.ModelProto:
@@ -33,7 +23,7 @@ def closed(net: Net, x: str) -> onnx.ModelProto:
 
 def codes(model: onnx.ModelProto) -> dict[str, tuple[float, int, str]]:
     """Tensor that is quantized → scale, zero point, type."""
-    held = constants(model)
+    held = nets.constants(model)
     found = {}
     for node in model.graph.node:
         if node.op_type == "QuantizeLinear":
@@ -44,29 +34,38 @@ def codes(model: onnx.ModelProto) -> dict[str, tuple[float, int, str]]:
 
 def reads_int8(model: onnx.ModelProto, name: str) -> list[bool]:
     """For each input of a node, whether a DequantizeLinear gives it."""
-    made = producers(model)
+    made = nets.producers(model)
     node = made[name]
     return [x in made and made[x].op_type == "DequantizeLinear" for x in node.input]
 
 
 def exact(model: onnx.ModelProto, placement: Placement | None) -> float:
     """Signal to noise of the quantized model, in dB."""
-    x = photo(model)
-    quantized = quantize(model, calibrated(model), placement=placement)
+    x = nets.photo(model)
+    quantized = quantize(model, nets.calibrated(model), placement=placement)
     onnx.checker.check_model(quantized, full_check=True)
-    return sqnr(run(model, x, ["last"])["last"], run(quantized, x, ["last"])["last"])
+    return sqnr(nets.run(model, x, ["last"])["last"], nets.run(quantized, x, ["last"])["last"])
 
 
 def test_a_leaky_network_has_the_form_that_onnxruntime_computes_in_int8():
-    model = tiny_yolo()
-    scales = dict.fromkeys(ones(model), 0.01) | {"a": 0.02, "b": 0}
+    model = nets.tiny_yolo()
+    scales = dict.fromkeys(nets.ones(model), 0.01) | {"a": 0.02, "b": 0}
     quantized = quantize(model, CalibrationTable(scales), placement=ONNXRUNTIME)
-    held, made = constants(quantized), producers(quantized)
-    assert path_up(quantized, "a_leaky", 4) == ["LeakyRelu", "DequantizeLinear", "QuantizeLinear", "Conv"]
+    held, made = nets.constants(quantized), nets.producers(quantized)
+    assert nets.path_up(quantized, "a_leaky", 4) == ["LeakyRelu", "DequantizeLinear", "QuantizeLinear", "Conv"]
     assert held[made["a_quantized"].input[1]] == np.float32(0.02)
     assert made["b_leaky"].input[0] == "b"  # 0 throughout calibration: no scale
     assert made["d_leaky"].input[0] == "d"  # no layer in int8 follows
-    assert sorted(quantized_names(quantized)) == ["a", "a_leaky", "b_leaky", "c", "c_leaky", "data", "pool", "route"]
+    assert sorted(nets.quantized_names(quantized)) == [
+        "a",
+        "a_leaky",
+        "b_leaky",
+        "c",
+        "c_leaky",
+        "data",
+        "pool",
+        "route",
+    ]
     assert sorted(quantized_tensors(model, placement=ONNXRUNTIME)) == [
         "a",
         "a_leaky",
@@ -79,12 +78,12 @@ def test_a_leaky_network_has_the_form_that_onnxruntime_computes_in_int8():
 
 
 def test_pairs_behind_copying_nodes_change_no_value():
-    model = tiny_yolo()
-    table = calibrated(model)
+    model = nets.tiny_yolo()
+    table = nets.calibrated(model)
     repeated = quantize(model, table, placement=Placement(repeated=True))
-    assert sorted(quantized_names(repeated)) == ["a_leaky", "b_leaky", "c_leaky", "data", "pool", "route"]
-    x = photo(model)
-    np.testing.assert_array_equal(run(repeated, x, ["e"])["e"], run(quantize(model, table), x, ["e"])["e"])
+    assert sorted(nets.quantized_names(repeated)) == ["a_leaky", "b_leaky", "c_leaky", "data", "pool", "route"]
+    x = nets.photo(model)
+    np.testing.assert_array_equal(nets.run(repeated, x, ["e"])["e"], nets.run(quantize(model, table), x, ["e"])["e"])
 
 
 def silu(net: Net, x: str) -> str:
@@ -153,18 +152,18 @@ def test_every_activation_function_keeps_its_numbers(activation, placement):
 def test_silu_is_computed_between_pairs_from_one_result():
     net = Net()
     model = closed(net, silu(net, net.conv("data", "a", leaky=False)))
-    quantized = quantize(model, ones(model), placement=ONNXRUNTIME)
+    quantized = quantize(model, nets.ones(model), placement=ONNXRUNTIME)
     assert reads_int8(quantized, "a_sigmoid") == [True]
     assert reads_int8(quantized, "a_silu") == [True, True]
     assert reads_int8(quantized, "next")[0]
-    common = quantize(model, ones(model), placement=OPENVINO)
-    assert sorted(quantized_names(common)) == ["a_silu", "data"]
+    common = quantize(model, nets.ones(model), placement=OPENVINO)
+    assert sorted(nets.quantized_names(common)) == ["a_silu", "data"]
 
 
 def test_hard_swish_is_written_with_a_gate_that_needs_no_scale_of_the_table():
     net = Net()
     model = closed(net, hard_swish(net, net.conv("data", "a", leaky=False)))
-    table = calibrated(model)
+    table = nets.calibrated(model)
     assert "a_swish_gate" not in quantized_tensors(model, placement=ONNXRUNTIME)
     quantized = quantize(model, table, placement=ONNXRUNTIME)
     assert codes(quantized)["a_swish_gate"] == (pytest.approx(1 / 255), 0, "uint8")
@@ -176,10 +175,13 @@ def test_hard_swish_is_written_with_a_gate_that_needs_no_scale_of_the_table():
 def test_in_between_an_activation_function_of_many_nodes_float_is_kept(activation):
     net = Net()
     model = closed(net, activation(net, net.conv("data", "a", leaky=False)))
-    names = set(quantized_names(quantize(model, ones(model), placement=ONNXRUNTIME)))
-    assert names == {"data", "a", next(name for name in ("a_swish", "a_gelu") if name in producers(model)), "next"} - {
-        "next"
-    }
+    names = set(nets.quantized_names(quantize(model, nets.ones(model), placement=ONNXRUNTIME)))
+    assert names == {
+        "data",
+        "a",
+        next(name for name in ("a_swish", "a_gelu") if name in nets.producers(model)),
+        "next",
+    } - {"next"}
 
 
 @pytest.mark.parametrize("op", ["Relu", "Clip"])
@@ -190,7 +192,7 @@ def test_what_rectifies_is_done_by_saturation_at_a_zero_point_of_0(op):
         net.constant("six", np.float32(6))
     x = net.conv("data", "a", leaky=False)
     model = closed(net, net.add(op, [x, *(["zero", "six"] if op == "Clip" else [])], "rectified"))
-    table = CalibrationTable(dict.fromkeys(ones(model), 6 / 127))
+    table = CalibrationTable(dict.fromkeys(nets.ones(model), 6 / 127))
     for placement in (OPENVINO, ONNXRUNTIME):
         quantized = quantize(model, table, placement=placement)
         assert codes(quantized)["rectified"] == (pytest.approx(6 / 255), 0, "uint8")
@@ -205,7 +207,7 @@ def test_a_rectified_tensor_that_shares_its_scale_with_negative_ones_keeps_its_s
     left = net.add("Relu", [net.conv("data", "a", leaky=False)], "rectified")
     route = net.add("Concat", [left, net.conv("data", "b")], "route", 8, axis=1)
     model = closed(net, route)
-    quantized = quantize(model, calibrated(model), placement=ONNXRUNTIME)
+    quantized = quantize(model, nets.calibrated(model), placement=ONNXRUNTIME)
     held = codes(quantized)
     assert held["rectified"] == held["b_leaky"] == held["route"]
     assert held["rectified"][2] == "int8"
@@ -218,8 +220,8 @@ def test_both_sides_of_a_residual_addition_are_int8_where_no_kernel_adds_inside(
     a = net.conv("data", "a")
     added = net.add("Add", [net.conv(a, "b", leaky=False), a], "sum")
     model = closed(net, net.add("Relu", [added], "rectified"))
-    assert reads_int8(quantize(model, ones(model), placement=ONNXRUNTIME), "sum") == [True, True]
-    assert reads_int8(quantize(model, ones(model), placement=OPENVINO), "sum") == [False, True]
+    assert reads_int8(quantize(model, nets.ones(model), placement=ONNXRUNTIME), "sum") == [True, True]
+    assert reads_int8(quantize(model, nets.ones(model), placement=OPENVINO), "sum") == [False, True]
     assert min(exact(model, ONNXRUNTIME), exact(model, OPENVINO)) > 20
 
 
@@ -234,8 +236,8 @@ def test_a_gate_over_channels_is_int8_all_the_way(pool):
         mean = net.add(pool, [x], "mean")
     gate = net.add("Sigmoid", [net.conv(mean, "squeeze", 8, kernel=1, leaky=False)], "gate")
     model = closed(net, net.add("Mul", [x, gate], "gated"))
-    quantized = quantize(model, ones(model), placement=ONNXRUNTIME)
-    assert producers(quantized)["mean"].op_type == "GlobalAveragePool"
+    quantized = quantize(model, nets.ones(model), placement=ONNXRUNTIME)
+    assert nets.producers(quantized)["mean"].op_type == "GlobalAveragePool"
     assert [reads_int8(quantized, name)[0] for name in ("mean", "squeeze", "gate", "next")] == [True] * 4
     assert reads_int8(quantized, "gated") == [True, True]
     assert exact(model, ONNXRUNTIME) > 25
@@ -248,11 +250,11 @@ def test_products_of_matrices_give_float_and_layers_without_a_kernel_stay_in_flo
     x = net.add("ConvTranspose", [x, w], "up", 4, strides=[2, 2])
     x = net.add("MatMul", [x, net.constant("m", np.eye(16, dtype=np.float32))], "product")
     model = closed(net, net.add("Add", [x, net.constant("bias", np.float32([0.5]))], "biased"))
-    quantized = quantize(model, ones(model), placement=ONNXRUNTIME)
+    quantized = quantize(model, nets.ones(model), placement=ONNXRUNTIME)
     assert not any(reads_int8(quantized, "up"))
     assert reads_int8(quantized, "product") == [True, True]
     assert reads_int8(quantized, "biased")[0] is False
-    assert reads_int8(quantize(model, ones(model)), "up") == [True, True]
+    assert reads_int8(quantize(model, nets.ones(model)), "up") == [True, True]
 
 
 def test_a_result_is_int8_for_everyone_who_reads_it_but_not_as_an_output_of_the_model():
@@ -261,18 +263,18 @@ def test_a_result_is_int8_for_everyone_who_reads_it_but_not_as_an_output_of_the_
     net.add("Softmax", [a], "softmax", axis=1)
     silu(net, a)
     net.conv(net.conv("a_silu", "next"), "last", leaky=False)
-    quantized = quantize(net.model("softmax", "last"), ones(net.model("softmax", "last")), placement=ONNXRUNTIME)
+    quantized = quantize(net.model("softmax", "last"), nets.ones(net.model("softmax", "last")), placement=ONNXRUNTIME)
     assert reads_int8(quantized, "softmax") == [True]
     model = net.model("a", "last")
-    quantized = quantize(model, ones(model), placement=ONNXRUNTIME)
+    quantized = quantize(model, nets.ones(model), placement=ONNXRUNTIME)
     assert [output.name for output in quantized.graph.output] == ["a", "last"]
-    assert producers(quantized)["a"].op_type == "Conv"
+    assert nets.producers(quantized)["a"].op_type == "Conv"
 
 
 def test_excluded_nodes_stay_in_float_in_every_placement():
     net = Net()
     model = closed(net, silu(net, net.conv("data", "a", leaky=False)))
-    quantized = quantize(model, ones(model), placement=ONNXRUNTIME, exclude=["a_silu", "a"])
+    quantized = quantize(model, nets.ones(model), placement=ONNXRUNTIME, exclude=["a_silu", "a"])
     assert reads_int8(quantized, "a_silu") == [False, False]
     assert reads_int8(quantized, "a")[0] is False
 
@@ -281,5 +283,5 @@ def test_a_gate_has_its_own_range_whatever_a_calibrator_says():
     """Most values of a gate lie near 0.5, behind which entropy cuts; the range is known to be 0..1."""
     net = Net()
     model = closed(net, silu(net, net.conv("data", "a", leaky=False)))
-    table = CalibrationTable({**calibrated(model), "a_sigmoid": 0.5 / 127})
+    table = CalibrationTable({**nets.calibrated(model), "a_sigmoid": 0.5 / 127})
     assert codes(quantize(model, table, placement=ONNXRUNTIME))["a_sigmoid"] == (pytest.approx(1 / 255), 0, "uint8")
