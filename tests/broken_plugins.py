@@ -103,6 +103,15 @@ class ReadsRawMemory(Double):
         return x.ravel(order="K").reshape(x.shape) * x.dtype.type(2)
 
 
+@caught_by("non-contiguous input")
+class OverlooksGaps(Double):
+    def compute(self, x):
+        if all(first >= second > 0 for first, second in zip(x.strides, x.strides[1:], strict=False)):
+            whole = np.empty(x.shape, x.dtype).strides  # as if no gap were between values that are in order
+            x = np.lib.stride_tricks.as_strided(x, strides=whole)
+        return x * x.dtype.type(2)
+
+
 @caught_by("input unchanged")
 class MutatesInput(Double):
     def compute(self, x):
@@ -125,6 +134,26 @@ class OneBuffer(Double):
         buffer = self._buffers.setdefault((x.shape, x.dtype), np.empty(x.shape, x.dtype))
         np.multiply(x, x.dtype.type(2), out=buffer)
         return buffer
+
+
+@caught_by("independent results")
+class GivesItsInput(Double):
+    def compute(self, x):
+        return x
+
+
+@caught_by("serialization")
+class WritesOtherBytesLater(Double):
+    factor: int = 2
+
+    @classmethod
+    def deserialize(cls, data):
+        twin = super().deserialize(data)
+        twin.read = True
+        return twin
+
+    def serialize(self):
+        return type(self)(self.factor + 1).serialize() if "read" in self.__dict__ else super().serialize()
 
 
 @caught_by("serialization")
@@ -200,6 +229,14 @@ class NotPassThrough(Double):
 
     def compute(self, x):
         return x + x.dtype.type(100)
+
+
+@caught_by("int8 pass-through")
+class OffByOneInInt8(Double):
+    int8: ClassVar[str] = "pass_through"
+
+    def compute(self, x):
+        return x + x.dtype.type(x.dtype == np.int8)
 
 
 @caught_by("ONNX node")

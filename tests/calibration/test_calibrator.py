@@ -58,6 +58,14 @@ def test_a_percentile_clips_that_share():
     assert whole.compute_table().amax("x") == pytest.approx(100_000, rel=1e-6)
 
 
+@pytest.mark.parametrize(("percentile", "last"), [(10, 1), (25, 3), (30, 3), (31, 4), (99.9, 10)])
+def test_no_less_than_the_share_stays_below_the_threshold(percentile, last):
+    """Of 1 to 10 at least 2.5 lie below: 3 do. Bins are 16 / 2,048 wide."""
+    calibrator = PercentileCalibrator(percentile=percentile)
+    calibrator.observe("x", np.arange(1, 11))
+    assert calibrator.compute_table().amax("x") == pytest.approx(min(last + 1 / 128, 10), rel=1e-6)
+
+
 def test_a_percentile_of_zeros_is_zero():
     calibrator = PercentileCalibrator()
     calibrator.observe("x", np.zeros(3))

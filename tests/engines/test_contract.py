@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 import numpy as np
@@ -10,6 +11,7 @@ import onnxruntime
 import pytest
 
 import pytrtplugins as ptp
+from pytrtplugins.engines.onnxruntime import engine as onnxruntime_engine
 from pytrtplugins.errors import (
     BindingError,
     DimsError,
@@ -263,6 +265,21 @@ def test_fp16_on_a_cpu_is_refused_with_the_alternatives(engine_name):
 def test_unusable_options_are_usage_errors(arguments):
     with pytest.raises(UsageError):
         ptp.build(conv_net(), **arguments)
+
+
+@pytest.mark.parametrize("threads", [1, 3, None])
+def test_onnxruntime_gets_the_threads_that_were_asked_for(monkeypatch, threads):
+    given, make = [], onnxruntime_engine.make_session
+    monkeypatch.setattr(
+        onnxruntime_engine, "make_session", lambda model, *more: given.append(more[0]) or make(model, *more)
+    )
+    ptp.build(conv_net(), engine="onnxruntime", threads=threads)
+    assert given == [threads or len(os.sched_getaffinity(0))]
+
+
+def test_openvino_gets_the_threads_that_were_asked_for():
+    """More than there are cores it does not take."""
+    assert ptp.build(conv_net(), engine="cpu", threads=1)._compiled.get_property("INFERENCE_NUM_THREADS") == 1
 
 
 @pytest.mark.parametrize("name", ["cpu", "onnxruntime"])

@@ -11,8 +11,10 @@ from onnx import TensorProto, helper, numpy_helper
 import pytrtplugins as ptp
 from pytrtplugins.calibration import CalibrationTable, EntropyCalibrator, MinMaxCalibrator
 from pytrtplugins.decompose import inline_plugins
+from pytrtplugins.engines import int8
 from pytrtplugins.engines.cpu_features import cpu_features
 from pytrtplugins.engines.int8 import safe_weight_levels
+from pytrtplugins.engines.onnxruntime import engine as onnxruntime_engine
 from pytrtplugins.engines.select import engine_class
 from pytrtplugins.errors import CalibrationError, CalibrationTableError, PrecisionError
 from pytrtplugins.layers import Reorg
@@ -130,8 +132,6 @@ def test_a_model_quantized_elsewhere_gives_right_numbers_on_any_cpu(name):
 
 
 def test_such_a_model_keeps_plain_int8_where_the_cpu_can_add_it(monkeypatch, caplog):
-    from pytrtplugins.engines import int8
-
     model = extreme_net()
     monkeypatch.setattr(int8, "cpu_features", lambda: frozenset({"avx2"}))
     slow = ptp.build(model, engine="cpu", precision="int8")
@@ -164,13 +164,53 @@ def test_what_this_project_quantizes_runs_in_plain_int8(middle):
 
 
 def test_the_largest_weight_follows_what_the_cpu_can_add(monkeypatch):
-    from pytrtplugins.engines import int8
-
     monkeypatch.setattr(int8, "cpu_features", lambda: frozenset({"avx2"}))
     assert int8.safe_weight_levels() == 64  # two products with uint8 fit 16 bits: 2 · 255 · 64 = 32,640 < 2¹⁵
     for feature in ("vnni", "amx-int8", "i8mm"):
         monkeypatch.setattr(int8, "cpu_features", lambda feature=feature: frozenset({"avx2", feature}))
         assert int8.safe_weight_levels() == 127
+
+
+@pytest.mark.parametrize(("features", "largest"), [({"avx2"}, 64), ({"avx2", "vnni"}, 127)])
+@pytest.mark.parametrize("name", ["cpu", "onnxruntime"])
+def test_what_build_quantizes_has_weights_that_the_cpu_can_add(monkeypatch, name, features, largest):
+    monkeypatch.setattr(int8, "cpu_features", lambda: frozenset(features))
+    engine = ptp.build(conv_net(), engine=name, precision="int8", calibration=MinMaxCalibrator([{"data": photo()}]))
+    weights = [
+        numpy_helper.to_array(tensor).astype(int)
+        for tensor in engine.model.graph.initializer
+        if tensor.data_type == TensorProto.INT8 and len(tensor.dims) > 1
+    ]
+    assert [np.abs(array).max() for array in weights] == [largest]  # the last layer stays in float
+    assert "int8 layers" not in engine.choices
+
+
+@pytest.mark.parametrize(("features", "entries"), [({"avx2"}, {"session.x64quantprecision": "1"}), ({"vnni"}, {})])
+def test_onnxruntime_adds_products_of_large_weights_in_32_bits(monkeypatch, features, entries):
+    given, make = [], onnxruntime_engine.make_session
+
+    def noting(model, threads, entries, disabled):
+        given.append(dict(entries))
+        return make(model, threads, entries, disabled)
+
+    monkeypatch.setattr(int8, "cpu_features", lambda: frozenset(features))
+    monkeypatch.setattr(onnxruntime_engine, "make_session", noting)
+    ptp.build(
+        extreme_net(engine_class("onnxruntime").quantize_options()["placement"]), engine="onnxruntime", precision="int8"
+    )
+    assert given == [entries]
+
+
+@pytest.mark.parametrize(("features", "mode"), [({"avx2"}, "NO"), ({"vnni"}, None)])
+def test_openvino_leaves_layers_with_large_weights_in_float(monkeypatch, features, mode):
+    monkeypatch.setattr(int8, "cpu_features", lambda: frozenset(features))
+    engine = ptp.build(extreme_net(engine_class("cpu").quantize_options()["placement"]), engine="cpu", precision="int8")
+    facts = [op.get_rt_info() for op in engine._compiled.get_runtime_model().get_ordered_ops()]
+    kinds = [
+        str(each["runtimePrecision"].astype(str)) for each in facts if each["layerType"].astype(str) == "Convolution"
+    ]
+    assert len(kinds) == 2
+    assert (set(kinds) == {"f32"}) == (mode == "NO"), kinds
 
 
 def test_every_engine_runs_int8_near_fp32(engine_name):

@@ -8,7 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
-from pytrtplugins.engines import calibrate, round_weights
+from pytrtplugins.engines import calibrate, int8, round_weights
 from pytrtplugins.engines.calibrate import network_digest
 from pytrtplugins.engines.rounding import _GramCalibrator
 from pytrtplugins.errors import NoDataError
@@ -57,6 +57,16 @@ def test_weights_are_whole_codes_of_the_levels_that_were_asked_for(levels):
     np.testing.assert_allclose(codes, np.rint(codes), atol=1e-4)
     assert np.abs(np.rint(codes)).max(axis=(1, 2, 3)).tolist() == [levels] * len(codes)
     assert 0.5 < np.abs(codes - before / scales).max() < 4  # some are not at the nearest code
+
+
+@pytest.mark.parametrize(("features", "levels"), [({"avx2"}, 64), ({"vnni"}, 127)])
+def test_the_levels_are_those_of_int8_on_this_cpu(monkeypatch, features, levels):
+    monkeypatch.setattr(int8, "cpu_features", lambda: frozenset(features))
+    model, batches = conv_net(), [{"data": photo(batch=4)}]
+    default, asked = (
+        round_weights(model, batches, levels=each, engine="reference", progress=False) for each in (None, levels)
+    )
+    assert network_digest(default) == network_digest(asked)
 
 
 def test_it_needs_photos():

@@ -90,6 +90,26 @@ def test_a_video_gives_its_frames(video):
     assert frames[0].frames_per_second == 10
 
 
+def test_a_videos_colours_and_rate_stay_on_the_way_in_and_out(tmp_path):
+    """OpenCV's order is blue, green, red; photos are red, green, blue. JPEG and MPEG-4 keep half of the colours' pixels."""
+    orange = (240, 120, 20)
+    film = cv2.VideoWriter(str(tmp_path / "film.avi"), cv2.VideoWriter_fourcc(*"MJPG"), 10, (64, 48))
+    for _ in range(3):
+        film.write(np.full((48, 64, 3), orange[::-1], np.uint8))
+    film.release()
+    frames = list(read_pictures([tmp_path / "film.avi"]))
+    assert len(frames) == 3
+    for frame in frames:
+        assert frame.image.mean((0, 1)) == pytest.approx(orange, abs=8)
+    with PictureWriter(tmp_path / "out.png") as writer:
+        for frame in frames:
+            writer.write(frame, [])
+    written = cv2.VideoCapture(str(tmp_path / "out.mp4"))
+    assert written.get(cv2.CAP_PROP_FPS) == 10
+    assert written.read()[1].mean((0, 1)) == pytest.approx(orange[::-1], abs=16)
+    written.release()
+
+
 def test_a_video_without_frames_is_refused(tmp_path):
     (tmp_path / "film.mp4").write_bytes(b"nothing to see" * 10)
     with pytest.raises(ImageError, match="no frame"):

@@ -52,6 +52,31 @@ def test_sixteen_bits_become_eight():
     np.testing.assert_array_equal(found[:, :, 0], np.rint(deep / 257).astype(np.uint8))
 
 
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (np.int32([0, 100, 255]), [0, 100, 255]),  # 8 bits in a wider type
+        (np.int32([0, 129, 65535]), [0, 1, 255]),  # 16 bits: 129 / 257 is 0.502
+        (np.int32([-5, 300, 70_000]), [0, 1, 255]),
+        (np.float32([0, 0.25, 1]), [0, 64, 255]),
+        (np.float32([-1, 0.25, 0.5]), [0, 64, 128]),  # a dark photo stays dark
+        (np.float32([0, 100, 400]), [0, 64, 255]),  # beyond 1 the largest value is white
+    ],
+)
+def test_deep_values_become_eight_bits_by_their_range(values, expected):
+    found = decode_image(encoded(values[None], "TIFF"))
+    np.testing.assert_array_equal(found, np.repeat(np.uint8(expected)[None, :, None], 3, 2))
+
+
+def test_two_levels_and_gray_with_alpha_are_read():
+    levels = PIXELS[:, :, 0] > 128
+    np.testing.assert_array_equal(decode_image(encoded(levels)), np.stack([np.uint8(255) * levels] * 3, 2))
+    gray, alpha = PIXELS[:, :, 0], np.full((20, 30), 10, np.uint8)
+    file = io.BytesIO()
+    Pillow.merge("LA", [Pillow.fromarray(gray), Pillow.fromarray(alpha)]).save(file, format="PNG")
+    np.testing.assert_array_equal(decode_image(file.getvalue()), np.stack([gray] * 3, 2))
+
+
 def test_cmyk_photos_are_read():
     found = decode_image(encoded(np.full((8, 8, 3), (200, 30, 40), np.uint8), "JPEG", "CMYK", quality=95))
     assert abs(found.astype(int) - (200, 30, 40)).max() < 12
