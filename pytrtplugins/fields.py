@@ -183,12 +183,9 @@ def format_value(value: Any) -> str:
     if isinstance(value, tuple):
         return f"({', '.join(map(format_value, value))}{',' if len(value) == 1 else ''})"
     if isinstance(value, float):
-        text = (
-            np.format_float_positional(np.float32(value), unique=True, trim="0")
-            if 1e-4 <= abs(value) < 1e16 or not value
-            else str(np.float32(value))
-        )
-        return text
+        if 1e-4 <= abs(value) < 1e16:
+            return np.format_float_positional(np.float32(value), unique=True, trim="0")
+        return str(np.float32(value))
     if isinstance(value, np.ndarray):
         return f"array({value.dtype}, shape={value.shape})"
     return repr(value)
@@ -264,7 +261,11 @@ def _unpack_value(reader: Reader, spec: FieldSpec) -> Any:
             length
         ) in shape:  # Python ints: no overflow, and nothing is allocated before the length is known to be there
             size *= length
-        array = np.frombuffer(reader.take(size), dtype).reshape(shape).astype(np.dtype(dtype_name))
+        data = reader.take(size)
+        try:
+            array = np.frombuffer(data, dtype).reshape(shape).astype(np.dtype(dtype_name))
+        except ValueError as error:  # more axes than NumPy has, or no elements, but a length beyond 63 bits
+            raise SerializationError(f"{reader.owner}.{spec.name}: array of shape {shape}: {error}") from error
         array.flags.writeable = False
         return array
     count = reader.unpack("<I")[0] if spec.is_tuple else 1
@@ -273,7 +274,10 @@ def _unpack_value(reader: Reader, spec: FieldSpec) -> Any:
     else:
         item_format = _FORMATS[spec.kind]
         items = struct.unpack(f"<{count}{item_format}", reader.take(count * struct.calcsize(f"<{item_format}")))
-    return items if spec.is_tuple else items[0]
+    if spec.is_tuple:
+        return items
+    (item,) = items
+    return item
 
 
 def _pack_text(text: str) -> bytes:
@@ -308,9 +312,8 @@ class Reader:
         try:
             return data.decode()
         except UnicodeDecodeError as error:
-            raise SerializationError(
-                f"{self.owner}: text at offset {self.offset} is not UTF-8", offset=self.offset
-            ) from error
+            offset = self.offset - len(data)
+            raise SerializationError(f"{self.owner}: text at offset {offset} is not UTF-8", offset=offset) from error
 
     def finish(self) -> None:
         """Require that nothing is left."""
