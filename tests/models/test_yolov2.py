@@ -52,6 +52,14 @@ def test_the_threshold_is_the_lowest_score():
     assert len(detector_of(values)(PHOTO, score_threshold=0.3)) == 2
 
 
+def test_boxes_that_overlap_no_more_than_was_asked_for_stay():
+    """Boxes of 3 x 2 cells, one cell apart: 2 x 2 of 4 x 2 cells are of both, half of them."""
+    detector = detector_of(head_with((1, 0, 0, 0.9, (1, 0)), (1, 0, 1, 0.8, (1, 0))))
+    kept = [len(detector(PHOTO, iou_threshold=threshold)) for threshold in (0.45, 0.49, 0.51, 1)]
+    assert kept == [1, 1, 2, 2]
+    assert len(detector(PHOTO)) == 1
+
+
 def test_nothing_found_is_an_empty_list():
     assert detector_of(head_with())(PHOTO) == []
 

@@ -67,6 +67,16 @@ def test_build_follows_a_file_on_the_reference_engine(tmp_path):
     assert (run(ptp.build(model, engine="reference", precision=precisions(model)), photo(model)) != exact).any()
 
 
+def test_the_strategy_says_how_the_constants_of_a_layer_in_float32_are_stored():
+    model, stored = conv_net(), {}
+    for strategy in ("pin", "half-weights"):
+        layers = {"conv2": LayerPrecision("fp32", strategy)}
+        mixed = precisions(model, layers=layers).apply(prepare(model))
+        (weights,) = (tensor for tensor in mixed.graph.initializer if tensor.name.startswith("w2"))
+        stored[strategy] = weights.data_type
+    assert stored == {"pin": onnx.TensorProto.FLOAT, "half-weights": onnx.TensorProto.FLOAT16}
+
+
 def test_an_engine_file_keeps_the_precisions(tmp_path):
     model = conv_net()
     made = ptp.build(model, engine="reference", precision=precisions(model, layers={"conv2": LayerPrecision("fp32")}))

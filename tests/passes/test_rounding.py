@@ -36,6 +36,13 @@ def test_the_best_of_two_weights_by_trying_all():
     np.testing.assert_array_equal(round_codes(steps, gram, 8), best)
 
 
+def test_no_code_is_beyond_the_largest():
+    """What is carried on to weights near the end of the range would take some of them over it."""
+    x, steps = inputs(100), np.random.default_rng(1).uniform(3.3, 3.9, size=(8, 100))
+    codes = round_codes(steps, x.T @ x, 4)
+    assert np.abs(codes).max() == np.abs(round_codes(-steps, x.T @ x, 4)).max() == 4
+
+
 @pytest.mark.parametrize("groups", [1, 6])
 def test_quantize_finds_the_same_codes_and_scales_again(groups):
     weights = (

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pytrtplugins as ptp
+from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.engines.container import read_engine_file, write_engine_file
 from pytrtplugins.engines.cudnn import engine as module
 from pytrtplugins.engines.cudnn.device import HostDevice
@@ -79,6 +80,73 @@ def run(engine, batch):
 
 def same(one, other):
     return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def float_problems(engine):
+    """Keys of the convolutions of floats for which kernels were chosen."""
+    return [key for key in engine.selector.choices if "int8" not in key.partition(" y ")[0]]
+
+
+@pytest.mark.parametrize(
+    ("precision", "settings", "kind", "strict"),
+    [
+        ("fp32", {}, "float32", True),  # nothing may be rounded to TF32
+        ("tf32", {}, "float32", False),
+        ("fp16", {}, "float16", False),
+        ("int8", {}, "float16", False),
+        ("int8", {"float": "float32"}, "float32", True),
+    ],
+)
+def test_the_precision_decides_in_which_type_floats_are_computed(machine, precision, settings, kind, strict):
+    net = Net(channels=16)
+    model = net.model(net.conv(net.conv(net.conv("data", "a", 16), "b", 16), "c", 16))
+    x = {"data": np.random.default_rng(0).random((1, 16, 8, 8), dtype=np.float32)}
+    scales = {"calibration": MinMaxCalibrator([x])} if precision == "int8" else {}
+    engine = ptp.build(
+        model, engine="cudnn", precision=precision, settings={**SETTINGS, **settings}, progress=False, **scales
+    )
+    execution = engine.execution({"N": 1})
+    kinds = {name: str(placed.format.dtype) for name, placed in execution.plan.tensors.items()}
+    inner = [kinds[name] for name in ("a_leaky", "b_leaky") if name in kinds and kinds[name] != "int8"]
+    assert set(inner) == {kind}, kinds
+    assert {" strict" in key for key in float_problems(engine)} == {strict}
+
+
+def test_kernels_are_chosen_for_each_batch_that_was_asked_for(machine, monkeypatch):
+    asked, execution = [], module.CudnnEngine.execution
+
+    def noting(self, sizes, progress=False):
+        asked.append(dict(sizes))
+        return execution(self, sizes, progress)
+
+    monkeypatch.setattr(module.CudnnEngine, "execution", noting)
+    net = Net()
+    model = net.model(net.conv("data", "a", channels=24))
+    for chosen, wanted in ((SETTINGS, [1, 2]), ({**SETTINGS, "batch": 4}, [4])):
+        asked.clear()
+        ptp.build(model, engine="cudnn", settings=chosen, progress=False)
+        assert asked == [{"N": batch} for batch in wanted]
+
+
+def test_optimizations_that_are_left_out_are_left_out_of_the_plan(machine):
+    net = Net()
+    model = net.model(net.conv(net.conv(net.conv("data", "a", 24), "b", 24), "c", 24))
+    sizes = []
+    for more in ([], ["reuse"]):
+        settings = {**SETTINGS, "without": [*SETTINGS["without"], *more]}
+        engine = ptp.build(model, engine="cudnn", settings=settings, progress=False)
+        sizes.append(engine.execution({"N": 1}).plan.memory.bytes)
+    assert sizes[0] < sizes[1]
+
+
+def test_choices_among_fewer_kernels_are_kept_apart(machine):
+    net, paths = Net(), []
+    model = net.model(net.conv("data", "a", channels=24))
+    for left_out in ([], ["own-kernels"], ["cudnn-kernels"]):
+        engine = ptp.build(model, engine="cudnn", settings=SETTINGS, progress=False)
+        engine.without = frozenset(left_out)
+        paths.append(engine._cache().path)
+    assert len(set(paths)) == 3
 
 
 def test_a_loaded_engine_gives_the_same_bits_without_reading_the_model(built, machine):
