@@ -68,8 +68,8 @@ def _randomized(config: pytest.Config) -> bool:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """For ``-n auto``: the cores that this process may use."""
-    return min(_CORES, MOST_WORKERS)
+    """For ``-n auto``: one more than the cores that this process may use, since some tests wait."""
+    return min(_CORES + 1, MOST_WORKERS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
