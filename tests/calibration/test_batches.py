@@ -145,5 +145,36 @@ def test_options_that_make_no_sense_are_refused(photos, options):
         ImageBatches(photos, **options)
 
 
+def test_options_at_their_limits_are_taken(photos):
+    assert ImageBatches(photos, (16384, 1), batch=4096, limit=1).size == (16384, 1)
+    assert ImageBatches(photos).batch == 8
+    for options in ({"size": (16385, 8)}, {"size": (8, 16385)}, {"size": (8, 8, 8)}, {"batch": 4097}):
+        with pytest.raises(UsageError, match=r"ImageBatches: (size|batch)"):
+            ImageBatches(photos, **options)
+
+
+def test_every_file_is_read_once_for_the_digest(photos):
+    batches = ImageBatches(photos, (8, 8))
+    first = batches.digest()
+    save(photos / "a.jpg", seed=99)
+    assert batches.digest() == first
+    assert ImageBatches(photos, (8, 8)).digest() != first
+
+
+@pytest.mark.parametrize("dims", [("N", 3, "H", 6), ("N", 3, 4, "W"), (3, 4, 6), (1, 1, 3, 4, 6)])
+def test_dims_that_give_no_size_leave_it_open(photos, dims):
+    batches = ImageBatches(photos)
+    batches.set_default_input("image", dims)
+    with pytest.raises(UsageError, match=r"size=\(416, 416\)"):
+        next(iter(batches))
+
+
+@pytest.mark.parametrize("suffix", [".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"])
+def test_each_kind_of_photo_is_found(tmp_path, suffix):
+    save(tmp_path / f"photo{suffix}", 0)
+    (batch,) = ImageBatches(tmp_path, (8, 4))
+    assert batch["data"].shape == (1, 3, 4, 8)
+
+
 def test_it_says_what_it_is(photos):
     assert repr(ImageBatches(photos, (8, 8))) == "ImageBatches(5 photos, size=(8, 8), batch=8, mode='stretch')"

@@ -11,9 +11,11 @@ from pytrtplugins.calibration import (
     CalibrationTable,
     Calibrator,
     EntropyCalibrator,
+    Histogram,
     MinMaxCalibrator,
     PercentileCalibrator,
 )
+from pytrtplugins.calibration.percentile import percentile_threshold
 from pytrtplugins.errors import CalibrationError, CalibrationTableError, NoDataError, UsageError
 
 CALIBRATORS = (EntropyCalibrator, MinMaxCalibrator, PercentileCalibrator)
@@ -72,6 +74,15 @@ def test_a_percentile_of_zeros_is_zero():
     calibrator.observe("empty", np.zeros(0))
     assert calibrator.compute_table()["x"] == 0
     assert calibrator.compute_table()["empty"] == 0
+
+
+def test_a_percentile_of_no_values_is_zero():
+    assert percentile_threshold(Histogram(), 99.0) == 0.0
+
+
+def test_the_percentile_is_99_99_unless_given():
+    assert PercentileCalibrator().signature == "LegacyCalibration percentile=99.99"
+    assert PercentileCalibrator(percentile=100).signature == "LegacyCalibration percentile=100"
 
 
 @pytest.mark.parametrize("percentile", [0, -1, 100.1, float("nan")])
@@ -207,6 +218,60 @@ def test_another_percentile_is_another_algorithm(cache):
     calibrator.store_table(calibrated(calibrator))
     assert PercentileCalibrator(Data(), cache=cache, percentile=99).cached_table(TENSORS) is not None
     assert PercentileCalibrator(Data(), cache=cache, percentile=99.9).cached_table(TENSORS) is None
+
+
+def test_a_cache_without_sidecar_of_another_algorithm_is_made_anew_if_there_are_batches(cache, caplog):
+    CalibrationTable({"data": 1, "conv": 1}, "MinMaxCalibration").write(cache)
+    assert MinMaxCalibrator(Data(), cache=cache).cached_table(TENSORS) is not None
+    assert caplog.text == ""
+    assert EntropyCalibrator(Data(), cache=cache).cached_table(TENSORS) is None
+    assert "made by MinMaxCalibration, not EntropyCalibration2; calibrating again" in caplog.text
+    assert EntropyCalibrator(cache=cache).cached_table(TENSORS)["data"] == 1
+    assert "as there are no batches to calibrate with" in caplog.text
+
+
+@pytest.mark.parametrize(("kept", "asked"), [("", "net-2"), ("net-1", ""), ("net-1", "net-1")])
+def test_models_are_compared_only_where_both_digests_are_known(cache, kept, asked):
+    table = stored(cache, network=kept)
+    assert EntropyCalibrator(Data(), cache=cache).cached_table(TENSORS, network=asked) == table
+
+
+def test_a_model_with_other_weights_is_refused_though_the_names_agree(cache):
+    stored(cache, network="net-1")
+    with pytest.raises(CalibrationTableError, match="other weights or shapes"):
+        EntropyCalibrator(Data(), cache=cache).cached_table(TENSORS, network="net-2")
+
+
+def test_a_cache_larger_than_4_mebibytes_is_refused(cache):
+    text = b"TRT-8601-EntropyCalibration2\ndata: 3c010204\nconv: 3c010204\n"
+    cache.write_bytes(text + b"x" * (4 * 1024**2 - len(text) - 3) + b": 0")
+    assert EntropyCalibrator(cache=cache).cached_table(TENSORS) is not None
+    cache.write_bytes(cache.read_bytes() + b"\n")
+    with pytest.raises(CalibrationTableError, match="expected at most 4,194,304 bytes, found 4,194,305"):
+        EntropyCalibrator(cache=cache).cached_table(TENSORS)
+
+
+def test_nothing_to_calibrate_with_says_whether_there_could_be_a_cache(cache):
+    with pytest.raises(NoDataError, match=r"no batches were given\.\nDo: MinMaxCalibrator\(ImageBatches"):
+        list(MinMaxCalibrator().get_batches())
+    with pytest.raises(NoDataError, match=r"no batches were given, and there is no cache .*net\.cache\.\n"):
+        list(MinMaxCalibrator(cache=cache).get_batches())
+    with pytest.raises(NoDataError, match="list gave no batch"):
+        list(MinMaxCalibrator([]).get_batches())
+
+
+def test_batches_are_told_the_only_input_of_a_network():
+    class Told(list):
+        told = None
+
+        def set_default_input(self, name, dims):
+            self.told = name, dims
+
+    source = Told(batches())
+    MinMaxCalibrator(source).bind({"a": (1, 2), "b": (1,)})
+    assert source.told is None
+    MinMaxCalibrator(source).bind({"a": ["N", 2]})
+    assert source.told == ("a", ("N", 2))
 
 
 def test_a_table_of_another_algorithm_is_used_where_there_is_nothing_to_calibrate_with(cache, caplog):

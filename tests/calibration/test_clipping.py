@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import logging
 
 import numpy as np
@@ -58,6 +59,37 @@ def test_a_threshold_is_told_of_only_where_it_costs_more_than_it_gains():
     assert found.lost > MOST_LOST_DB
     assert found.share == pytest.approx((np.abs(values) > bad).mean(), rel=0.02)
     assert clipping_of("x", Histogram(), 1.0) is None
+
+
+def test_the_expected_sqnr_of_evenly_spread_values_is_exact():
+    values = (np.arange(2048 * 64) + 0.5) * (4 / (2048 * 64))
+    values = values[values > 4 / 2048]  # those of bin 0 are taken for zeros
+    histogram = Histogram()
+    histogram.add(values.astype(np.float32))
+    for amax in (0.5, 3.0, 4.0):
+        assert expected_sqnr(histogram, amax) == pytest.approx(measured_sqnr(values, amax), abs=2e-3)
+
+
+def test_a_clipping_has_the_share_above_the_threshold_and_says_its_figures():
+    histogram = Histogram()
+    histogram.add(np.float32([0.25] * 60 + [0.75] * 30 + [3.0] * 10))
+    found = clipping_of("x", histogram, 0.75 - 1 / 512)  # bins are 1/512 wide: 0.75 lies in the one that begins here
+    assert (found.tensor, found.maximum, found.share) == ("x", 3.0, 0.4)
+    assert found.lost == found.whole - found.sqnr > 1
+    half = clipping_of("x", histogram, 0.5)
+    assert half.share == 0.4
+    assert clipping_of("x", histogram, 0.75 + 1 / 512).share == 0.1
+    text = str(dataclasses.replace(half, share=0.55, sqnr=12.345, whole=40.0))
+    assert text == "'x' saturates at 0.5 of 3 (55 % of its values): 12.3 dB instead of 40.0"
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        half.share = 0
+
+
+def test_a_threshold_of_zero_or_above_all_values_clips_nothing():
+    histogram = Histogram()
+    histogram.add(values_of("tiny"))
+    assert clipping_of("x", histogram, 0.0) is None
+    assert clipping_of("x", histogram, histogram.maximum * 2) is None
 
 
 def observed(calibrator, tensors):

@@ -94,6 +94,16 @@ def test_a_tensor_of_zeros_gets_the_scale_zero():
     calibrator.observe("dead", np.zeros(10))
     assert calibrator.compute_table()["dead"] == 0
     assert entropy_threshold(np.zeros(2048, np.int64), 1.0) == 0
+    candidates, divergences = kl_divergences(np.zeros(2048, np.int64))
+    assert (candidates.shape, divergences.shape) == ((0,), (0,))
+
+
+def test_candidates_are_all_from_128_bins_to_the_last_that_holds_something():
+    counts = np.zeros(2048, np.int64)
+    counts[[1, 130]] = 5, 1
+    candidates, divergences = kl_divergences(counts)
+    assert candidates.tolist() == [128, 129, 130, 131]
+    assert np.isinf(divergences).tolist() == [True, True, True, False]
 
 
 def test_the_table_does_not_depend_on_how_the_data_is_cut_into_batches():

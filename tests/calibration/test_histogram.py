@@ -90,3 +90,19 @@ def test_strided_and_large_arrays_are_counted_whole():
 def test_a_histogram_is_not_equal_to_something_else():
     assert histogram_of() != 3
     assert "count=1" in repr(histogram_of(np.float32([1])))
+    assert repr(histogram_of(np.float32([1, -3]))) == "Histogram(count=2, maximum=3, range=4)"
+
+
+def test_histograms_differ_in_counts_in_the_maximum_or_in_the_range():
+    one = histogram_of(np.float32([1.5, 3.0]))
+    assert one != histogram_of(np.float32([1.5, 1.5, 3.0]))
+    assert one != histogram_of(np.float32([1.5, np.nextafter(np.float32(3), np.float32(4))]))
+    assert one != histogram_of(np.float32([1.5, 6.0]))
+
+
+def test_the_range_is_never_below_two_to_the_minus_96():
+    for values in ([], [0.0, 0.0], [1e-38]):
+        histogram = histogram_of(np.float32(values))
+        assert histogram.range == 2.0**-96
+        assert histogram.width == 2.0**-107
+        assert histogram.counts[0] == len(values)

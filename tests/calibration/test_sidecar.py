@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -129,6 +130,60 @@ def test_a_pair_that_does_not_belong_together_is_refused_by_engines_too(tmp_path
     NEW.write(cache)
     with pytest.raises(CalibrationTableError, match="belongs to another cache"):
         fitting_table(cache, model, ["data"])
+
+
+def test_a_damaged_file_beside_the_cache_does_not_keep_a_new_pair_from_being_written(tmp_path):
+    cache = tmp_path / "net.cache"
+    OLD.write(cache)
+    for text in ("no JSON", "{}", "[]"):
+        Sidecar.path_of(cache).write_text(text)
+        EntropyCalibrator(cache=cache).store_table(NEW, network="new")
+        data, sidecar = Sidecar.read(cache, cache.read_bytes)
+        assert (data, sidecar.network) == (NEW.to_bytes(), "new")
+
+
+def test_the_file_beside_the_cache_is_json_of_these_values(tmp_path):
+    cache = tmp_path / "net.cache"
+    EntropyCalibrator(cache=cache).store_table(OLD, network="n")
+    facts = json.loads(Sidecar.path_of(cache).read_text())
+    assert facts["format"] == "pytrtplugins calibration 1"
+    assert facts["table"] == hashlib.sha256(OLD.to_bytes()).hexdigest()
+    assert (facts["tensors"], facts["data"], facts["network"]) == (1, "", "n")
+
+
+@pytest.mark.parametrize("name", ["network", "data", "algorithm", "tensors", "table", "created_by"])
+def test_a_value_of_another_type_in_the_file_is_named(tmp_path, name):
+    cache = tmp_path / "net.cache"
+    EntropyCalibrator(cache=cache).store_table(OLD)
+    path = Sidecar.path_of(cache)
+    path.write_text(json.dumps({**json.loads(path.read_text()), name: 1.5}))
+    with pytest.raises(CalibrationTableError, match=rf"expected '{name}': (str|int), found 1\.5\.\nDo: rm ") as caught:
+        Sidecar.read(cache, cache.read_bytes)
+    assert caught.value.path == path
+
+
+def test_a_file_of_more_than_a_mebibyte_beside_the_cache_is_refused(tmp_path):
+    cache = tmp_path / "net.cache"
+    EntropyCalibrator(cache=cache).store_table(OLD)
+    path = Sidecar.path_of(cache)
+    text = path.read_bytes()
+    path.write_bytes(text + b" " * (1024**2 - len(text)))
+    assert Sidecar.read(cache, cache.read_bytes)[1] is not None
+    path.write_bytes(path.read_bytes() + b" ")
+    with pytest.raises(CalibrationTableError, match="1,048,576"):
+        Sidecar.read(cache, cache.read_bytes)
+
+
+def test_a_pair_that_keeps_changing_is_read_three_times(tmp_path):
+    cache = tmp_path / "net.cache"
+    EntropyCalibrator(cache=cache).store_table(OLD)
+    for others, found in ((2, True), (3, False)):
+        given = iter([b"another cache"] * others + [OLD.to_bytes()])
+        if found:
+            assert Sidecar.read(cache, lambda given=given: next(given))[0] == OLD.to_bytes()
+        else:
+            with pytest.raises(CalibrationTableError, match="belongs to another cache"):
+                Sidecar.read(cache, lambda given=given: next(given))
 
 
 def test_a_cache_that_is_no_file_is_refused(tmp_path):

@@ -162,6 +162,35 @@ def test_a_table_is_frozen_and_hashable():
     assert table != CalibrationTable({"x": 0.5}, version="8.6.1")
 
 
+def test_tables_differ_in_names_scales_or_headers():
+    table = CalibrationTable({"x": 0.5, "y": 1})
+    assert table == CalibrationTable({"y": 1, "x": 0.5})
+    assert table != CalibrationTable({"x": 0.5, "y": 2})
+    assert table != CalibrationTable({"x": 0.5})
+    assert table != CalibrationTable({"x": 0.5, "z": 1})
+    assert table != CalibrationTable(table, "MinMaxCalibration")
+    assert table != {"x": 0.5, "y": 1}
+    assert repr(table) == "CalibrationTable(2 tensors, TRT-101601-EntropyCalibration2)"
+
+
+def test_a_version_may_be_the_headers_number_and_minus_zero_is_zero():
+    table = CalibrationTable({"x": -0.0}, version=8503)
+    assert table.to_bytes() == b"TRT-8503-EntropyCalibration2\nx: 0\n"
+    assert trt_version("9.3.0") == 9300
+    assert trt_version("10.0.1") == 100001
+
+
+def test_a_cache_file_may_have_4_mebibytes(tmp_path):
+    text = b"TRT-8601-EntropyCalibration2\nx: 3c010204\n"
+    path = tmp_path / "large.cache"
+    path.write_bytes(text + b"x" * (4 * 1024**2 - len(text) - 3) + b": 0")
+    assert CalibrationTable.read(path).amax("x") == 1
+    path.write_bytes(path.read_bytes() + b"\n")
+    with pytest.raises(CalibrationTableError, match="expected at most 4,194,304 bytes, found 4,194,305") as caught:
+        CalibrationTable.read(path)
+    assert caught.value.path == path
+
+
 def test_another_version_keeps_the_scales():
     table = CalibrationTable({"x": 0.1}).with_version("8.6.1")
     assert (table.header, table["x"]) == ("TRT-8601-EntropyCalibration2", np.float32(0.1))
@@ -194,3 +223,17 @@ def test_equal_names_of_a_network_with_other_weights_are_refused():
 def test_more_names_than_the_network_has_are_accepted():
     CalibrationTable({"data": 1, "(Unnamed Layer* 1) [Scale]_output": 1}).check_fits(["data"])
     CalibrationTable({"data": 1}).check_fits(["data", "unused"], required=["data"])
+
+
+def test_names_of_another_network_are_shown_up_to_three():
+    with pytest.raises(CalibrationTableError) as caught:
+        CalibrationTable({"a": 1, "b": 1, "c": 1}).check_fits(["d"], path="net.cache")
+    assert str(caught.value).splitlines()[:2] == [
+        "net.cache was made for another network.",
+        "Only in the table: 'a', 'b', 'c'. Only in the network: 'd'.",
+    ]
+    with pytest.raises(CalibrationTableError, match=r"Only in the table: none\. Only in the network: 'd'\.") as caught:
+        CalibrationTable({"a": 1}).check_fits(["a", "d"], digests=("1" * 64, "1" * 64))
+    assert "model 1" not in str(caught.value)
+    with pytest.raises(CalibrationTableError, match=r"All 1 tensor names agree\."):
+        CalibrationTable({"a": 1}).check_fits(["a"], digests=("1" * 64, "2" * 64))
