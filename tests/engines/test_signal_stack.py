@@ -62,7 +62,8 @@ from tests.engines.networks import conv_net
 
 faulthandler.enable()
 core = openvino.Core()
-held = [core.compile_model(core.read_model(conv_net().SerializeToString(), b""), "CPU")]
+network = core.read_model(conv_net().SerializeToString(), b"")
+held = [core.compile_model(network, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})]
 del core
 
 def drop():
