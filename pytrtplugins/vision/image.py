@@ -195,7 +195,7 @@ def _check_size(picture: Any, name: str | Path, most_bytes: int) -> None:
     """Refuse a picture for what its header claims; nothing is decoded yet."""
     width, height = picture.size
     needed = width * height * (_MODE_BYTES.get(picture.mode, 4) + 3)
-    if width < 1 or height < 1 or needed > most_bytes:
+    if needed > most_bytes:  # sizes below 1 Pillow refuses itself
         raise ImageError(
             f"photo {str(name)!r}: {width:,} x {height:,} pixels ({picture.mode}) take {needed:,} bytes of memory; "
             f"the limit is {most_bytes:,}.\nDo: load_image(path, most_bytes={needed:_}), if it is to be trusted",

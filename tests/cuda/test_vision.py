@@ -166,6 +166,40 @@ def test_scores_that_are_no_numbers_are_no_candidates_and_break_no_tie():
     assert len(np.unique(found[0, : counts[0]])) == counts[0]
 
 
+def test_layers_share_their_arrays_each_from_its_first_box():
+    rng = np.random.default_rng(0)
+    outputs = [rng.uniform(0.1, 0.9, (2, 2 * 7, side, side)).astype(np.float32) for side in (2, 3)]
+    anchors = (1, 2, 3, 4, 5, 6, 7, 8)
+    boxes, scores = np.zeros((2, 26, 4), np.float32), np.zeros((2, 2, 26), np.float32)
+    for output, first, mask in zip(outputs, (0, 8), ((2, 3), (0, 1)), strict=True):
+        decode_into(output, boxes, scores, head_priors(anchors, (64, 64), mask), first=first)
+        expected = decode_yolo(output, anchors, 2, mask=mask, size=(64, 64))
+        end = first + expected[0].shape[1]
+        np.testing.assert_array_equal(boxes[:, first:end], expected[0])
+        np.testing.assert_array_equal(scores[:, :, first:end], expected[1].transpose(0, 2, 1))
+    for first in (-1, 9):
+        with pytest.raises(errors.UsageError, match=f"with B at least {first + 18}, found"):
+            decode_into(outputs[1], boxes, scores, head_priors(anchors[:4], (64, 64)), first=first)
+
+
+def test_thresholds_are_0_and_0_45_unless_given():
+    boxes = np.array([[(0.5, 0.5, 0.2, 0.2), (0.574, 0.5, 0.2, 0.2), (0.426, 0.51, 0.2, 0.2)]], np.float32)
+    scores = np.array([[[0.9, 0.5, 0]], [[0.9, 0.5, 0.4]]], np.float32)
+    both = np.repeat(boxes, 2, 0)
+    nms_into(both, scores)
+    assert (scores > 0).tolist() == [[[True, False, False]], [[True, False, True]]]
+
+
+def test_photos_and_inputs_of_other_dims_are_refused():
+    good, output = photo(4, 4), np.zeros((3, 4, 4), np.float32)
+    for image, other in (
+        (good[:, :, 0], output), (good[:, :, :2], output), (good[None], output),
+        (good, output[0]), (good, output[:2]), (good, output[None]),
+    ):  # fmt: skip
+        with pytest.raises(errors.UsageError, match=r"^letterbox_into: expected a photo \(H, W, 3\) and an output"):
+            letterbox_into(image, other)
+
+
 def test_arrays_of_other_dims_are_refused():
     boxes, scores = np.zeros((1, 8, 4), np.float32), np.zeros((1, 3, 9), np.float32)
     with pytest.raises(errors.UsageError, match=r"expected boxes \(1, 9, 4\)"):

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
 import pytest
 
 from pytrtplugins.errors import UsageError
-from pytrtplugins.vision import decode_region, decode_yolo
+from pytrtplugins.vision import Head, decode_region, decode_yolo
 
 ANCHORS = (1.5, 2.0, 3.0, 0.5)
 CLASSES, H, W = 3, 4, 5
@@ -76,3 +77,49 @@ def test_another_shape_is_refused(anchors, classes):
 def test_a_mask_beyond_the_anchors_is_refused():
     with pytest.raises(UsageError, match="mask"):
         decode_yolo(head(anchors=1), ANCHORS, CLASSES, mask=(2,), size=(32, 32))
+    with pytest.raises(UsageError, match=r"mask \(0, -1\) names an anchor that is not there; there are 2\."):
+        decode_yolo(head(), ANCHORS, CLASSES, mask=(0, -1), size=(32, 32))
+
+
+def test_without_a_mask_all_anchors_are_used_in_order():
+    values = head()
+    for found, wanted in zip(
+        decode_yolo(values, ANCHORS, CLASSES, size=(32, 32)),
+        decode_yolo(values, ANCHORS, CLASSES, mask=(0, 1), size=(32, 32)),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_refusals_say_what_was_expected_and_found():
+    with pytest.raises(UsageError, match=r"expected pairs of width and height, found 3 numbers\."):
+        decode_region(head(), ANCHORS[:3], CLASSES)
+    with pytest.raises(UsageError, match=r"\(N, 18, H, W\) for 2 anchors and 4 classes, found \(2, 16, 4, 5\)\."):
+        decode_region(head(), ANCHORS, 4)
+    with pytest.raises(UsageError, match=r"found \(16, 4, 5\)\."):
+        decode_region(head()[0], ANCHORS, CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("options", "sides"),
+    [
+        ({"type": "region"}, (5, 4)),
+        ({"type": "region", "background": True}, (5, 4)),
+        ({"type": "yolo"}, (160, 128)),
+        ({"type": "yolo", "mask": (1,)}, (160, 128)),
+        ({"type": "yolo", "new_coords": True}, (160, 128)),
+    ],
+)
+def test_a_head_decodes_by_its_type(options, sides):
+    layer = Head("y", anchors=ANCHORS, classes=CLASSES, **options)
+    used = ANCHORS[2:] if "mask" in options else ANCHORS
+    values = head(anchors=len(used) // 2)
+    boxes, scores = layer.decode(values, (160, 128))
+    assert layer.unit((5, 4), (160, 128)) == sides
+    _, _, w, _, objectness, *classes = one_box(values[0], 0, 1, 3)
+    factor = 4 * w * w if options.get("new_coords") else math.exp(w)
+    assert boxes[0, W + 3, 2] == pytest.approx(factor * used[0] / sides[0], rel=1e-5)
+    share = 1 if options.get("background") else objectness
+    np.testing.assert_allclose(scores[0, W + 3], [share * value for value in classes], rtol=1e-5)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        layer.classes = 2

@@ -3,8 +3,10 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import struct
 import subprocess
 import sys
+import zlib
 
 import numpy as np
 import pytest
@@ -231,11 +233,12 @@ def test_damaged_exif_does_not_keep_a_photo_from_being_read():
     assert decode_image(data).shape == (160, 240, 3)
 
 
+@pytest.mark.parametrize("pixels", [64, 8])
 @pytest.mark.parametrize("mode", ["P", "LA", "1", "L", "RGBA", "CMYK"])
-def test_rows_that_are_converted_by_parts_are_the_same(mode, monkeypatch):
+def test_rows_that_are_converted_by_parts_are_the_same(mode, pixels, monkeypatch):
     data = encoded(PIXELS, "TIFF" if mode == "CMYK" else "PNG", mode)
     whole = decode_image(data)
-    monkeypatch.setattr("pytrtplugins.vision.image._STRIPE_PIXELS", 64)
+    monkeypatch.setattr("pytrtplugins.vision.image._STRIPE_PIXELS", pixels)
     np.testing.assert_array_equal(decode_image(data), whole)
 
 
@@ -246,6 +249,70 @@ def test_deep_pictures_that_are_converted_by_parts_have_one_range(kind, monkeypa
     whole = decode_image(data)
     monkeypatch.setattr("pytrtplugins.vision.image._STRIPE_PIXELS", 64)
     np.testing.assert_array_equal(decode_image(data), whole)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "BMP", "PPM"])
+@pytest.mark.parametrize("size", [(0, 20), (30, 0)])
+def test_a_picture_without_pixels_is_refused(kind, size):
+    data = bytearray(encoded(PIXELS, kind))
+    if kind == "PNG":
+        data[16:24] = struct.pack(">II", *size)
+        data[29:33] = struct.pack(">I", zlib.crc32(data[12:29]))
+    elif kind == "BMP":
+        data[18:26] = struct.pack("<II", *size)
+    else:
+        data = bytearray(b"P6\n%d %d\n255\n" % size)
+    with pytest.raises(ImageError, match="photo 'none': not a picture"):
+        decode_image(bytes(data), "none")
+
+
+def test_a_picture_takes_a_gibibyte_at_most_unless_told_otherwise():
+    header = bytearray(encoded(PIXELS, "BMP"))
+    header[18:26] = struct.pack("<II", 15_339_169, 10)  # 7 bytes a pixel: 1,073,741,830
+    with pytest.raises(ImageError, match=r"take 1,073,741,830 bytes of memory; the limit is 1,073,741,824\.") as caught:
+        decode_image(bytes(header))
+    assert caught.value.needed == 1_073_741_830
+
+
+@pytest.mark.parametrize(("mode", "each"), [("1", 1), ("L", 1), ("P", 1), ("RGB", 4), ("CMYK", 4), ("I;16", 2)])
+def test_the_memory_is_that_of_pillows_mode_and_of_the_result(mode, each):
+    deep = np.zeros((20, 30), np.uint16)
+    data = encoded(deep) if mode == "I;16" else encoded(PIXELS, "TIFF", mode)
+    needed = 600 * (each + 3)
+    assert decode_image(data, most_bytes=needed).shape == (20, 30, 3)
+    with pytest.raises(ImageError, match=f"take {needed:,} bytes of memory; the limit is {needed - 1:,}"):
+        decode_image(data, most_bytes=needed - 1)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "kind"),
+    [
+        (".jpg", "JPEG"),
+        (".JPEG", "JPEG"),
+        (".png", "PNG"),
+        (".bmp", "BMP"),
+        (".webp", "WEBP"),
+        (".tif", "TIFF"),
+        (".tiff", "TIFF"),
+    ],
+)
+def test_the_suffix_chooses_the_format(tmp_path, suffix, kind):
+    save_image(PIXELS, tmp_path / f"a{suffix}")
+    assert (tmp_path / f"a{suffix}").read_bytes() == encoded(PIXELS, kind, quality=92)
+
+
+@pytest.mark.parametrize(
+    ("shape", "kept"), [((4, 5), 3), ((4, 5, 3), 3), ((4, 5, 4), 3), ((4, 5, 1), 0), ((4, 5, 5), 0), ((1, 4, 5, 3), 0)]
+)
+def test_photos_are_gray_rgb_or_rgb_and_a_fourth_channel(shape, kept):
+    array = np.random.default_rng(0).integers(0, 256, shape).astype(np.uint8)
+    if kept:
+        wanted = np.stack([array] * 3, 2) if array.ndim == 2 else array[:, :, :3]
+        np.testing.assert_array_equal(check_image(array), wanted)
+    else:
+        with pytest.raises(ImageError, match=r"at least one pixel, found uint8 \(") as caught:
+            check_image(array)
+        assert caught.value.path is None
 
 
 def test_the_first_frame_of_many_is_read():

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import dataclasses
+
+import cv2
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytrtplugins.errors import ImageError, UsageError
-from pytrtplugins.vision import MODES, letterbox, load_image, resize_darknet
+from pytrtplugins.vision import MODES, letterbox, load_image, place_photo, resize_darknet
+from pytrtplugins.vision.letterbox import thin_out
 
 from . import darknet
 
@@ -117,3 +121,57 @@ def test_a_size_of_zero_is_refused():
 def test_floats_are_refused():
     with pytest.raises(ImageError, match="uint8"):
         letterbox(np.zeros((9, 9, 3), np.float32), (32, 32))
+
+
+@pytest.mark.parametrize("size", [(0, 32), (32, 0), (32,), (32, 32, 3)])
+def test_a_size_is_a_width_and_a_height_of_at_least_1(size):
+    with pytest.raises(UsageError, match="both at least 1, found") as caught:
+        place_photo((9, 9), size)
+    assert caught.value.size == size
+    assert place_photo((9, 9), (1, 1)).inner == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("old", "size", "mode", "inner", "corner", "offset"),
+    [
+        ((200, 100), (100, 101), "letterbox", (100, 50), (0, 25), (0.0, 25.0)),
+        ((200, 100), (100, 101), "darknet", (100, 50), (0, 25), (0.0, 25.5)),
+        ((100, 200), (101, 100), "darknet", (50, 100), (25, 0), (25.5, 0.0)),
+        ((200, 100), (100, 101), "stretch", (100, 101), (0, 0), (0.0, 0.0)),
+        ((1000, 1), (10, 10), "letterbox", (10, 1), (0, 4), (0.0, 4.0)),
+        ((1, 1000), (10, 10), "letterbox", (1, 10), (4, 0), (4.0, 0.0)),
+    ],
+)
+def test_where_a_photo_stands_worked_out_by_hand(old, size, mode, inner, corner, offset):
+    found = place_photo(old, size, mode)
+    assert (found.size, found.original_size) == (size, old)
+    assert (found.inner, found.corner, found.offset) == (inner, corner, offset)
+    assert found.scale == (inner[0] / old[0], inner[1] / old[1])
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        found.inner = size
+
+
+@pytest.mark.parametrize(
+    ("shape", "thinned"),
+    [((32767, 2), (32767, 2)), ((32768, 2), (16384, 2)), ((2, 32768), (2, 16384)), ((65535, 32768), (21845, 16384))],
+)
+def test_photos_beyond_opencvs_sides_lose_lines_and_columns(shape, thinned):
+    image = np.broadcast_to(np.uint8(7), (*shape, 3))
+    assert thin_out(image).shape == (*thinned, 3)
+
+
+@pytest.mark.parametrize("size", [(40, 20), (80, 60), (40, 60), (80, 20), (60, 20), (40, 30)])
+def test_a_photo_that_shrinks_either_way_is_averaged_and_others_are_interpolated(size):
+    photo = noise(30, 60)
+    kind = cv2.INTER_AREA if size[0] < 60 or size[1] < 30 else cv2.INTER_LINEAR
+    expected = cv2.resize(photo, size, interpolation=kind).transpose(2, 0, 1) / np.float64(255)
+    found = letterbox(photo, size, "stretch").data
+    np.testing.assert_array_equal(found, expected.astype(np.float32))
+
+
+def test_a_letterboxed_photo_knows_where_it_stands():
+    fitted = letterbox(noise(50, 100), (40, 40))
+    assert (fitted.scale, fitted.offset, fitted.original_size) == ((0.4, 0.4), (0.0, 10.0), (100, 50))
+    assert fitted != letterbox(noise(50, 100), (40, 40))  # compared as objects: arrays have no one truth
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        fitted.data = None

@@ -66,6 +66,18 @@ def test_a_threshold_outside_0_to_1_is_refused(threshold):
         nms(np.zeros((1, 4), np.float32), scores([1]), threshold)
 
 
-def test_shapes_that_do_not_fit_are_refused():
-    with pytest.raises(UsageError, match="expected boxes"):
-        nms(np.zeros((2, 4), np.float32), scores([1]))
+@pytest.mark.parametrize(
+    ("boxes", "values"),
+    [((2, 4), (1, 1)), ((1, 5), (1, 1)), ((1, 1, 4), (1, 1)), ((4,), (4, 1)), ((1, 4), (1,)), ((1, 4), (1, 1, 1))],
+)
+def test_shapes_that_do_not_fit_are_refused(boxes, values):
+    with pytest.raises(UsageError, match="expected boxes") as caught:
+        nms(np.zeros(boxes, np.float32), np.zeros(values, np.float32))
+    assert str(caught.value).endswith(f"found {boxes} and {values}.")
+
+
+def test_the_threshold_is_0_45_unless_given():
+    boxes = np.array([(0.5, 0.5, 0.2, 0.2), (0.574, 0.5, 0.2, 0.2)], np.float32)  # overlap 0.126 / 0.274 = 0.4599
+    np.testing.assert_array_equal(nms(boxes, scores([0.9], [0.5])), scores([0.9], [0]))
+    boxes[1, 0] = 0.577  # 0.123 / 0.277 = 0.444
+    np.testing.assert_array_equal(nms(boxes, scores([0.9], [0.5])), scores([0.9], [0.5]))
