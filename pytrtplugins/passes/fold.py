@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from .._optional import require
 from ._base import Pass, PassResult
+from .placement import constant
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -48,39 +49,29 @@ def _only_reader(conv: ir.Node, norm: ir.Node) -> bool:
     return [use.node for use in output.uses()] == [norm] and not output.is_graph_output() and len(norm.outputs) == 1
 
 
-def _constants(node: ir.Node, first: int) -> list[npt.NDArray[np.float64] | None]:
-    values = [_constant(value) for value in node.inputs[first:]]
-    return [None if value is None else value.numpy().astype(np.float64) for value in values]
-
-
-def _constant(value: ir.Value | None) -> Any:
-    """The tensor of an initializer or of a Constant node; None for what is computed, and for an absent input."""
-    constant = require("onnx_ir", extra="onnx", feature="passes").convenience.get_const_tensor
-    return None if value is None else constant(value)
+def _numbers(value: ir.Value | None) -> npt.NDArray[np.float64] | None:
+    tensor = constant(value)
+    return None if tensor is None else tensor.numpy().astype(np.float64)
 
 
 def _fold(graph: ir.Graph, conv: ir.Node, norm: ir.Node) -> bool:
-    weight, *rest = _constants(conv, 1)
-    operands = _constants(norm, 1)
-    has_bias = len(conv.inputs) > 2 and conv.inputs[2] is not None
-    if weight is None or any(value is None for value in operands) or (has_bias and rest[0] is None):
+    old_weight: Any = conv.inputs[1]
+    old_bias: Any = conv.inputs[2] if len(conv.inputs) > 2 else None
+    weight, bias = _numbers(old_weight), _numbers(old_bias)
+    operands = [_numbers(value) for value in norm.inputs[1:]]
+    if weight is None or any(value is None for value in operands) or (old_bias is not None and bias is None):
         return False
     scale, shift, mean, variance = (value for value in operands if value is not None)
     epsilon = norm.attributes.get_float("epsilon", 1e-5)
     with np.errstate(all="ignore"):  # a negative variance gives NaN, here as in a run
         factor = scale / np.sqrt(variance + epsilon)
-        bias = rest[0] if has_bias and rest[0] is not None else np.zeros_like(factor)
         folded = weight * factor.reshape(-1, *[1] * (weight.ndim - 1))
-        shifted = shift + (bias - mean) * factor
-    dtype = _constant(conv.inputs[1]).dtype.numpy()
-    names = (conv.inputs[1], conv.inputs[2] if has_bias else norm.inputs[2])
-    for index, (array, old) in enumerate(zip((folded, shifted), names, strict=True), start=1):
-        value = _initializer(graph, f"{old.name if old is not None else conv.name}_folded", array, dtype)
-        if index < len(conv.inputs):
-            conv.replace_input_with(index, value)
-        else:
-            conv.resize_inputs(index + 1)
-            conv.replace_input_with(index, value)
+        shifted = shift + ((0 if bias is None else bias) - mean) * factor
+    held: Any = constant(old_weight)
+    named: Any = norm.inputs[2] if old_bias is None else old_bias
+    conv.resize_inputs(3)
+    for index, old, array in ((1, old_weight, folded), (2, named, shifted)):
+        conv.replace_input_with(index, _initializer(graph, f"{old.name}_folded", array, held.dtype.numpy()))
     output, result = conv.outputs[0], norm.outputs[0]
     name = result.name
     result.replace_all_uses_with(output, replace_graph_outputs=True)

@@ -30,12 +30,17 @@ class Int8Forms(Pass):
             x, y = node.inputs[0], node.outputs[0]
             made: list[ir.Node] = []
             if node.op_type == "HardSwish":
-                gate = onnx_ir.node(
-                    "HardSigmoid", [x], {"alpha": 1 / 6, "beta": 0.5}, name=f"{node.name or y.name}_gate"
-                )
-                gate.outputs[0].name = f"{y.name}_gate"
-                gate.outputs[0].dtype, gate.outputs[0].shape = y.dtype, y.shape
-                made = [gate, onnx_ir.node("Mul", [x, gate.outputs[0]], name=node.name)]
+                gate = onnx_ir.Value(name=f"{y.name}_gate", type=y.type, shape=y.shape)
+                made = [
+                    onnx_ir.node(
+                        "HardSigmoid",
+                        [x],
+                        {"alpha": 1 / 6, "beta": 0.5},
+                        outputs=[gate],
+                        name=f"{node.name or y.name}_gate",
+                    ),
+                    onnx_ir.node("Mul", [x, gate], name=node.name),
+                ]
             elif _is_global_mean(node):
                 made = [onnx_ir.node("GlobalAveragePool", [x], name=node.name)]
             if made:

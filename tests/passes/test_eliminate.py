@@ -6,7 +6,7 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from pytrtplugins.passes import Eliminate, prepare, to_ir
+from pytrtplugins.passes import Eliminate, prepare, to_ir, to_proto
 
 DIMS = [2, 3]
 
@@ -79,3 +79,105 @@ def test_tensors_between_nodes_keep_their_names():
 
 def test_a_network_without_such_nodes_is_not_modified():
     assert not Eliminate()(to_ir(model([node("Relu", ["x"], ["y"])]))).modified
+
+
+def eliminated(network):
+    ir_model = to_ir(network)
+    result = Eliminate()(ir_model)
+    return to_proto(ir_model), result.modified
+
+
+def of_another_domain(kind, outputs):
+    return helper.make_node(kind, ["x"], outputs, kind, domain="elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "outputs"),
+    [
+        ([of_another_domain("Identity", ["i"]), node("Relu", ["i"], ["y"])], ("y",)),
+        ([of_another_domain("Dropout", ["i"]), node("Relu", ["i"], ["y"])], ("y",)),
+        ([node("Dropout", ["x"], ["d", "mask"]), node("Relu", ["d"], ["y"])], ("y", "mask")),
+        ([node("Abs", ["x"], ["a"]), node("Zipped", ["a"], ["y"])], ("y",)),
+    ],
+)
+def test_other_nodes_stay_as_they_are(nodes, outputs):
+    network = model(nodes, outputs)
+    found, modified = eliminated(network)
+    assert not modified
+    assert found.graph == to_proto(to_ir(network)).graph
+
+
+@pytest.mark.parametrize("training", [[], [""], ["off"], ["also_off"]])
+@pytest.mark.parametrize("ratio", [{}, {"seed": 3}])
+def test_an_idle_dropout_of_an_input_becomes_an_identity_without_attributes(training, ratio):
+    nodes = [helper.make_node("Dropout", ["x", "ratio", *training], ["y", "unread"], "d", **ratio)]
+    constants = {"ratio": np.float32(0.5), "off": np.array(False), "also_off": np.zeros(1, bool)}
+    found, modified = eliminated(model(nodes, constants=constants))
+    assert modified
+    assert list(found.graph.node) == [helper.make_node("Identity", ["x"], ["y"], "d")]
+    assert not found.graph.initializer
+
+
+def test_dropout_that_is_told_so_at_run_time_stays():
+    nodes = [node("Not", ["yes"], ["training"]), node("Dropout", ["x", "ratio", "training"], ["y"])]
+    found, modified = eliminated(model(nodes, constants={"ratio": np.float32(0.5), "yes": np.array(True)}))
+    assert [item.op_type for item in found.graph.node] == ["Not", "Dropout"]
+    assert not modified
+
+
+def test_a_constant_that_is_an_output_keeps_its_identity():
+    network = model(
+        [node("Relu", ["x"], ["z"]), node("Identity", ["c"], ["y"])], ("z", "y"), {"c": np.ones(DIMS, np.float32)}
+    )
+    found, modified = eliminated(network)
+    assert not modified
+    assert found.graph == to_proto(to_ir(network)).graph
+
+
+def test_removing_is_told_whichever_case_it_was():
+    relu, identity = node("Relu", ["x"], ["y"]), node("Identity", ["x"], ["i"])
+    for nodes, left in [
+        ([relu, node("Abs", ["x"], ["dead"])], ["Relu"]),
+        ([identity, node("Relu", ["i"], ["y"])], ["Relu"]),
+        ([identity, node("Relu", ["i"], ["r"]), node("Identity", ["r"], ["y"])], ["Relu"]),
+    ]:
+        found, modified = eliminated(model(nodes))
+        assert ([item.op_type for item in found.graph.node], modified) == (left, True)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_output", "expected"),
+    [
+        (None, [2, 3], False, [2, 3]),
+        ([2, 3], None, False, [2, 3]),
+        (["N", 3], [2, 3], False, ["N", 3]),
+        (["N", 3], [2, 3], True, [2, 3]),
+        (["N", 3], None, True, ["N", 3]),
+    ],
+)
+def test_the_shape_that_is_left_is_that_which_is_known(before, after, is_output, expected):
+    """An output's own shape counts; else that of the tensor which stays."""
+    nodes = [RELU, node("Identity", ["r"], ["i"]), *([] if is_output else [node("Abs", ["i"], ["y"])])]
+    network = model(nodes, ("i",) if is_output else ("y",))
+    infos = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in (("r", before), ("i", after))
+    ]
+    if is_output:
+        del network.graph.output[:]
+        network.graph.output.append(infos.pop())
+    network.graph.value_info.extend(infos)
+    ir_model = to_ir(network)
+    Eliminate()(ir_model)
+    found = ir_model.graph[0].outputs[0]
+    assert found.name == ("i" if is_output else "r")
+    assert [dim if isinstance(dim, int) else dim.value for dim in found.shape] == expected
+    assert str(found.dtype) == "FLOAT"
+
+
+def test_the_type_that_is_left_is_that_which_is_known():
+    network = model([RELU, node("Identity", ["r"], ["i"]), node("Abs", ["i"], ["y"])])
+    network.graph.value_info.append(helper.make_tensor_value_info("i", TensorProto.FLOAT, DIMS))
+    ir_model = to_ir(network)
+    assert ir_model.graph[0].outputs[0].type is None
+    Eliminate()(ir_model)
+    assert str(ir_model.graph[0].outputs[0].dtype) == "FLOAT"

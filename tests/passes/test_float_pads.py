@@ -51,3 +51,41 @@ def test_averages_that_do_not_count_their_border_stay():
 def test_float_models_stay():
     model = padded_net()
     assert with_float_pads(model) == (to_proto(to_ir(model)), False)
+
+
+def border_net(op="Pad", domain="", quantized="", **attributes):
+    """A border around dequantized values; ``quantized``: the domain of the DequantizeLinear."""
+    net = Net()
+    codes = [net.constant("s", np.float32(0.02)), net.constant("z", np.int8(0))]
+    x = net.add("QuantizeLinear", ["data", *codes], "q")
+    x = net.add("DequantizeLinear", [x, *codes], "d", domain=quantized)
+    pads = [net.constant("pads", np.array([0, 0, 1, 0, 0, 0, 0, 0]))] if op == "Pad" else []
+    return net.model(net.add("Neg", [net.add(op, [x, *pads], "border", domain=domain, **attributes)], "y"))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        border_net("Pad", domain="elsewhere"),
+        border_net("Pad", quantized="elsewhere"),
+        border_net("MaxPool", kernel_shape=[3, 3], pads=[1] * 4),
+        border_net("AveragePool", kernel_shape=[3, 3], pads=[1] * 4, count_include_pad=0),
+        border_net("AveragePool", domain="elsewhere", count_include_pad=1),
+        border_net("Softmax"),
+    ],
+)
+def test_everything_else_stays(model):
+    changed, modified = with_float_pads(model)
+    assert not modified
+    assert changed.graph == to_proto(to_ir(model)).graph
+
+
+def test_the_inserted_tensor_has_the_shape_and_type_of_what_it_copies():
+    model = border_net()
+    changed, modified = with_float_pads(model)
+    assert modified
+    made = producers(changed)["border"].input[0]
+    infos = {info.name: info.type for info in changed.graph.value_info}
+    assert infos[made] == infos["d"] == {info.name: info.type for info in model.graph.value_info}["d"]
+    assert list(producers(changed)[made].input) == ["d", "d"]
+    assert list(producers(changed)["border"].input)[1] == "pads"

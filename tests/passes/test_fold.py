@@ -182,3 +182,84 @@ def test_numbers_that_are_not_finite_stay_so_without_a_warning(name, value, dtyp
     actual, wanted = run(folded, x)[0], run(network, x)[0]
     np.testing.assert_array_equal(np.isfinite(actual[:, [0, 2, 3]]), np.isfinite(wanted[:, [0, 2, 3]]))
     assert not np.isfinite(actual[:, 1]).all() or (name == "variance" and value == np.inf)
+
+
+def held(network):
+    return {tensor.name: numpy_helper.to_array(tensor) for tensor in network.graph.initializer}
+
+
+@pytest.mark.parametrize("bias", ["b", "", None])
+def test_the_bias_may_be_missing_and_the_new_constants_are_named_after_the_old_ones(bias):
+    constants = {name: value.astype(np.float64) for name, value in arrays().items()}
+    first = helper.make_node("Conv", ["x", "w", *([] if bias is None else [bias])], ["conv"], "conv")
+    folded = prepare(model([first, norm()], arrays()))
+    factor = constants["scale"] / np.sqrt(constants["variance"] + np.float64(np.float32(1e-5)))
+    offset = (constants["b"] if bias else 0) - constants["mean"]
+    assert list(folded.graph.node[0].input) == ["x", "w_folded", "b_folded" if bias else "shift_folded"]
+    np.testing.assert_allclose(
+        list(held(folded).values())[1], constants["shift"] + offset * factor, rtol=1e-6, atol=1e-7
+    )
+
+
+def test_names_that_are_taken_are_avoided():
+    constants = arrays() | {"w_folded": np.float32(2), "w_folded_2": np.float32(3)}
+    scaled = [helper.make_node("Mul", ["y", "w_folded"], ["m"]), helper.make_node("Mul", ["m", "w_folded_2"], ["z"])]
+    network = model([conv(), norm(), *scaled], constants, ("z",))
+    folded = prepare(network)
+    assert list(folded.graph.node[0].input) == ["x", "w_folded_3", "b_folded"]
+    x = np.random.default_rng(6).standard_normal((1, 3, 8, 8)).astype(np.float32)
+    np.testing.assert_allclose(run(folded, x)[0], run(network, x)[0], rtol=1e-4, atol=1e-4)
+
+
+def test_the_result_has_the_shape_and_type_of_the_batch_norm():
+    network = onnx.shape_inference.infer_shapes(
+        model([conv(), norm(), helper.make_node("Relu", ["y"], ["z"])], arrays(), outputs=("z",))
+    )
+    known = {info.name: info.type for info in network.graph.value_info}
+    known["conv"].tensor_type.shape.dim[3].Clear()  # the batch norm says more
+    found = {info.name: info.type for info in fold(network)[0].graph.value_info}
+    assert found["y"] == known["y"]
+    assert "conv" not in found
+
+
+def other(op, inputs, output="y", domain="", **attributes):
+    return helper.make_node(op, inputs, [output], op, domain=domain, **attributes)
+
+
+def computed(name):
+    """A copy of a constant under its name, which is known at run time alone."""
+    return helper.make_node("Neg", [name], [f"{name}_computed"], f"negate_{name}")
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        [conv(), other("BatchNormalization", ["conv", *NORM], domain="elsewhere")],
+        [other("Conv", ["x", "w", "b"], "conv", domain="elsewhere"), norm()],
+        [other("ConvTranspose", ["x", "w", "b"], "conv"), norm()],
+        [other("BatchNormalization", ["x", *NORM])],
+        [computed("w"), other("Conv", ["x", "w_computed", "b"], "conv"), norm()],
+        [computed("b"), other("Conv", ["x", "w", "b_computed"], "conv"), norm()],
+        *(
+            [computed(name), conv(), other("BatchNormalization", ["conv", *(f"{n}_computed" if n == name else n for n in NORM)])]
+            for name in NORM
+        ),
+        [conv(), helper.make_node("BatchNormalization", ["conv", *NORM], ["y", "m", "v"], "norm")],
+        [conv(), norm(), other("Add", ["conv", "conv"], "z")],
+    ],
+)  # fmt: skip
+def test_everything_else_stays_as_it_is(nodes):
+    network = model(nodes, arrays())
+    folded, modified = fold(network)
+    assert not modified
+    assert folded.graph == to_proto(to_ir(network)).graph
+
+
+def test_one_that_is_folded_counts_whatever_comes_behind_it():
+    nodes = [
+        conv(), norm(), helper.make_node("Conv", ["x", "w", "b"], ["other"], "other"),
+        helper.make_node("BatchNormalization", ["other", *NORM], ["z"], "late", training_mode=0),
+    ]  # fmt: skip
+    folded, modified = fold(model(nodes, arrays(), ("y", "z", "other")))
+    assert modified
+    assert kinds(folded) == ["Conv", "Conv", "BatchNormalization"]

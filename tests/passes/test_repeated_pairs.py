@@ -61,3 +61,88 @@ def test_another_scale_or_a_computation_between_keeps_both_pairs(arguments):
     changed, modified = dropped(model)
     assert not modified
     assert len(quantized_names(changed)) == 2
+
+
+def test_two_pairs_with_scales_of_their_own_for_each_channel_stay():
+    model = pairs_net(scales=([0.02] * 8,) * 2, zeros=(np.zeros(8, np.int8),) * 2)
+    model.graph.node[0].attribute.append(onnx.helper.make_attribute("axis", 3))
+    changed, modified = dropped(model)
+    assert not modified
+    assert changed.graph == to_proto(to_ir(model)).graph
+
+
+@pytest.mark.parametrize("number", range(1, 5))
+def test_an_operator_of_another_domain_keeps_the_pairs(number):
+    """In place of the first DequantizeLinear, of what moves its values, and of either node of the second pair."""
+    model = pairs_net()
+    model.graph.node[number].domain = "elsewhere"
+    changed, modified = dropped(model)
+    assert not modified
+    assert changed.graph == to_proto(to_ir(model)).graph
+
+
+def test_a_pair_without_a_zero_point_and_values_from_the_input_stay():
+    net = Net()
+    scale = net.constant("s", np.float32(0.02))
+    x = net.add("DequantizeLinear", [net.add("QuantizeLinear", ["data", scale], "q"), scale], "d")
+    x = net.add("DequantizeLinear", [net.add("QuantizeLinear", [x, scale], "q2"), scale], "d2")
+    model = net.model(net.add("Relu", [x], "y"))
+    assert not dropped(model)[1]
+    assert not dropped(pairs_net(scales=(0.02,), zeros=(ZERO,)))[1]
+
+
+def test_a_computed_scale_keeps_the_pairs():
+    net = Net()
+    net.channels[net.constant("e", np.float32(-4))] = 1
+    codes = [net.add("Exp", ["e"], "s"), net.constant("z", ZERO)]
+    x = "data"
+    for number in range(2):
+        x = net.add("QuantizeLinear", [x, *codes], f"q{number}")
+        x = net.add("DequantizeLinear", [x, *codes], f"d{number}")
+    model = net.model(net.add("Relu", [x], "y"))
+    changed, modified = dropped(model)
+    assert not modified
+    assert changed.graph == to_proto(to_ir(model)).graph
+
+
+def chained(*readers):
+    """One pair, then a QuantizeLinear with several readers."""
+    net = Net()
+    codes = [net.constant("s", np.float32(0.02)), net.constant("z", ZERO)]
+    wider = [net.constant("s2", np.float32(0.04)), "z"]
+    x = net.add("DequantizeLinear", [net.add("QuantizeLinear", ["data", *codes], "q"), *codes], "d")
+    q = net.add("QuantizeLinear", [x, *codes], "q2")
+    for reader in readers:
+        if reader == "Transpose":
+            net.add(reader, [q], reader)
+        else:
+            net.add(
+                "Relu",
+                [net.add("DequantizeLinear", [q, *(codes if reader == "same" else wider)], f"{reader}_d")],
+                reader,
+            )
+    model = net.model(*readers)
+    for output in model.graph.output:
+        if output.name == "Transpose":
+            output.type.tensor_type.elem_type = onnx.TensorProto.INT8
+    return model
+
+
+def test_only_readers_with_the_same_scale_read_past_the_second_pair():
+    changed, modified = dropped(chained("other", "Transpose", "same"))
+    made = {output: node for node in changed.graph.node for output in node.output}
+    assert modified
+    assert made["same"].input[0] == "d"
+    assert made["other"].input[0] == "other_d"
+    assert made["Transpose"].input[0] == "q2"
+    assert not dropped(chained("other", "Transpose"))[1]
+
+
+def test_a_pair_that_stays_does_not_keep_the_next_one():
+    """data → Q/DQ of one scale → Q/DQ of another → Q/DQ of that one again."""
+    model = pairs_net(None, scales=(0.02, 0.03, 0.03), zeros=(ZERO,) * 3)
+    changed, modified = dropped(model)
+    assert modified
+    assert quantized_names(changed) == ["data", "d0"]
+    x = photo(model) * 6 - 3
+    np.testing.assert_array_equal(run(changed, x, ["y"])["y"], run(model, x, ["y"])["y"])
