@@ -64,6 +64,12 @@ class NoFormats(Double):
 
 
 @caught_by("formats")
+class AnswersWithAWord(Double):
+    def supports_format(self, position, descs):
+        return "linear" if super().supports_format(position, descs) else ""
+
+
+@caught_by("formats")
 class ClaimsInt8(Double):
     int8: ClassVar[str] = "pass_through"
 

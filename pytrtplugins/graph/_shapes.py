@@ -170,7 +170,7 @@ def _refusal(
     schema = onnx.defs.get_schema(node.op_type, version, node.domain)
     try:
         found = onnx.shape_inference.infer_node_outputs(schema, node, types, data, opset_imports=list(opsets))
-    except onnx.shape_inference.InferenceError as error:
+    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError) as error:  # of dims; of element types
         return str(error).rpartition("]")[2].strip()
     return _unchecked_by_onnx(node, {**types, **found})
 

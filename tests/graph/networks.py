@@ -63,6 +63,20 @@ class Shuffle(ptp.Plugin):
 
 
 @ptp.plugin(namespace="tests.graph")
+class Codes(ptp.Plugin):
+    """Numbers rounded to int32."""
+
+    def output_dims(self, x):
+        return x
+
+    def output_dtypes(self, x):
+        return ptp.DType.INT32
+
+    def compute(self, x):
+        return np.rint(x).astype(np.int32)
+
+
+@ptp.plugin(namespace="tests.graph")
 class Blocks(ptp.Plugin):
     """ONNX's DepthToSpace, for any dims of an image."""
 

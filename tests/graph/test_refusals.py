@@ -13,7 +13,7 @@ onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
 
-from tests.graph.networks import Join, Line, Shuffle, conv_net, network, node, shape, small  # noqa: E402
+from tests.graph.networks import Codes, Join, Line, Shuffle, conv_net, network, node, shape, small, weights  # noqa: E402
 
 
 def test_an_unknown_node_is_answered_with_near_ones_and_the_count():
@@ -111,6 +111,15 @@ def test_dims_that_the_plugin_refuses_name_the_place():
         small().replace("relu", Shuffle(3))
     with pytest.raises(DimsError, match="after 'a': channels"):
         small().insert_after("a", Shuffle(3))
+
+
+def test_elements_of_a_type_that_an_operator_cannot_take_are_refused():
+    graph = ptp.load_onnx(
+        network([node("Relu", "x", "a", "relu"), node("Conv", "a k", "y", "conv")], k=weights(3, 4, 1, 1))
+    )
+    with pytest.raises(ModelError, match=r"Codes.*; node 'conv' \(Conv\) cannot take 'a' .*tensor\(int32\)"):
+        graph.replace("relu", Codes())
+    assert [info.type for info in graph.nodes] == ["Relu", "Conv"]
 
 
 def test_a_local_function_of_the_plugins_name_is_not_given_to_it():

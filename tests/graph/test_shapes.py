@@ -14,7 +14,7 @@ pytest.importorskip("onnxruntime")
 
 from onnx import helper  # noqa: E402
 
-from tests.graph.networks import Corner, Line, Shuffle, network, node, shape, weights  # noqa: E402
+from tests.graph.networks import Codes, Corner, Line, Shuffle, network, node, shape, weights  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -62,6 +62,14 @@ def test_dims_behind_operators_that_nobody_knows_are_kept_if_nothing_changes_and
     graph.insert_after("a", Reorg(2))
     assert (shape(graph, "b"), shape(graph, "y")) == (None, None)
     assert graph.model.graph.output[0].type.tensor_type.elem_type == 1
+
+
+def test_another_element_type_is_a_change_too():
+    model = network([node("Relu", "x", "a", "relu"), node("Odd", "a", "b", domain="odd"), node("Neg", "b", "y")])
+    model.graph.value_info.append(helper.make_tensor_value_info("b", 1, ["N", 7]))
+    graph = ptp.load_onnx(model)
+    graph.replace("relu", Codes())
+    assert {info.name: info.type.tensor_type.elem_type for info in graph.model.graph.value_info} == {"a": 6}
 
 
 def test_a_plugin_that_nobody_registered_may_stand_in_the_graph():

@@ -90,6 +90,28 @@ def test_no_tensor_gets_a_larger_range(tensor):
     assert channels(equalized)[tensor].max() <= channels(model)[tensor].max()
 
 
+def test_a_factor_weighs_a_channels_range_against_what_it_takes_from_the_weights():
+    """sqrt(range / share of the weights): the second filter reads both channels alike, however small its weights are.
+
+    Ranges of 1 and 1/16 and shares of 1 give factors of 1 and 1/4. Of the weights as they are, the shares would be 256 and 1,
+    and the first channel would be the one to be enlarged.
+    """
+    net = Net()
+    model = net.model(net.conv(net.conv(net.conv("data", "a", 2), "b", 2, kernel=1), "c", 2, kernel=1, leaky=False))
+    for constant in model.graph.initializer:
+        if constant.name == "b_w":
+            weights = np.float32([[256, 1], [1 / 16, 1 / 16]]).reshape(2, 2, 1, 1)
+            constant.CopyFrom(numpy_helper.from_array(weights, "b_w"))
+    equalized, result = equalize(model, {"a_leaky": np.array([1, 1 / 16])})
+    before, after = constants(model), constants(equalized)
+    assert result.pairs == (("a", "b"),)
+    for name in ("a_w", "a_b"):
+        ratios = after[name] / before[name]
+        np.testing.assert_array_equal(ratios[0], 1)
+        np.testing.assert_array_equal(ratios[1], 4)
+    np.testing.assert_array_equal(after["b_w"][:, :, 0, 0], [[256, 1 / 4], [1 / 16, 1 / 64]])
+
+
 def test_a_channel_that_calibration_hardly_saw_is_enlarged_by_32_at_most():
     model = mobile()
     maxima = channels(model)

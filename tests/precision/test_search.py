@@ -222,6 +222,28 @@ def test_what_costs_too_much_is_not_done():
     assert "beyond the budget" in result.steps[0].tried[-1][0]
 
 
+def test_where_no_layer_is_off_alone_those_of_the_largest_own_errors_come_first():
+    """The judge is never content: every layer gets its turn."""
+    result = run(chain(), tolerance=parse_tolerance("map50=0.005"), judge=lambda engine: 2.0)
+    own = {error.name: error.own for error in result.before if error.own > 0}
+    assert max(own.values()) < 1
+    assert [step.layer for step in result.steps] == sorted(own, key=own.__getitem__, reverse=True) != list(own)
+    assert (result.offenders, result.holds) == ((), False)
+
+
+def test_what_all_steps_cost_together_is_within_the_budget():
+    """Each step costs less than the budget leaves to the first; all together cost more than it."""
+    model = chain()
+    tolerance = parse_tolerance(f"cosine={1 - run(model).final_before * (1 - 0.9995) / 2:.12f}")
+    free = run(model, tolerance=tolerance)
+    costs = np.diff([free.latency_before_us, *(step.latency_us for step in free.steps)])
+    ratio = 1 + 1.01 * costs.max() / free.latency_before_us
+    assert free.steps[-1].latency_us > ratio * free.latency_before_us
+    result = run(model, tolerance=tolerance, budget=Budget(max_latency_ratio=ratio))
+    assert result.precisions.layers
+    assert max(step.latency_us for step in result.steps) <= ratio * result.latency_before_us
+
+
 def test_the_judge_decides_where_there_is_one():
     model = overflowing()
     seen = []

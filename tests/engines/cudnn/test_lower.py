@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
@@ -132,6 +133,51 @@ def test_int8_takes_in_scales_and_moves_codes():
     with ptp.build(quantized, engine="reference", precision="int8").create_context() as context:
         for name, wanted in context.run(inputs).items():
             np.testing.assert_allclose(found[name], wanted, rtol=1e-5, atol=1e-5)
+
+
+def written_by_others(x_zero, w_zero, axis):
+    """A convolution of codes around zero points, with scales of the weights along an axis; by channel of the input, 1."""
+    random, constants = np.random.default_rng(4), {}
+    for name, zero, scale in (("x", x_zero, np.float32(0.03)), ("r", x_zero, np.float32(0.05))):
+        constants |= {f"{name}_scale": scale, f"{name}_zero": zero}
+    constants["w"] = random.integers(-100, 100, (8, 8, 3, 3)).astype(np.int8)
+    constants["w_scale"] = random.uniform(0.001, 0.003, 8).astype(np.float32)
+    constants["w_zero"] = np.full(8, w_zero, np.int8)
+    nodes = [
+        helper.make_node("QuantizeLinear", ["data", "x_scale", "x_zero"], ["x_codes"]),
+        helper.make_node("DequantizeLinear", ["x_codes", "x_scale", "x_zero"], ["x_float"]),
+        helper.make_node("DequantizeLinear", ["w", "w_scale", "w_zero"], ["w_float"], axis=axis),
+        helper.make_node("Conv", ["x_float", "w_float"], ["r"], pads=[1, 1, 1, 1]),
+        helper.make_node("QuantizeLinear", ["r", "r_scale", "r_zero"], ["r_codes"]),
+        helper.make_node("DequantizeLinear", ["r_codes", "r_scale", "r_zero"], ["y"]),
+    ]
+    ends = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 8, 8, 8])] for name in ("data", "y")]
+    initializers = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
+    graph = helper.make_graph(nodes, "others", *ends, initializers)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=10)
+
+
+@pytest.mark.parametrize(
+    ("x_zero", "w_zero", "axis"),
+    [
+        (np.int8(0), 0, 0),
+        (np.int8(0), 0, 1),
+        (np.int8(0), 7, 0),
+        (np.int8(0), 7, 1),
+        (np.int8(-20), 0, 0),
+        (np.uint8(0), 0, 0),
+        (np.uint8(128), 0, 0),
+    ],
+)
+def test_zero_points_and_axes_of_other_quantizers_are_kept_to(x_zero, w_zero, axis):
+    """Against ONNX's own evaluator; one code of the result is 0.05."""
+    model, inputs = written_by_others(x_zero, w_zero, axis), data(8)
+    (wanted,) = ReferenceEvaluator(model).run(None, inputs)
+    found, _ = run_on_host(prepare(model), inputs)
+    off = np.abs(found["y"] - wanted)
+    assert off.max() < 0.051
+    assert (off > 1e-5).mean() < 0.01  # sums at the border of two codes
+    assert np.unique(wanted).size > 30
 
 
 def pooled(size=8, **pool):
