@@ -193,7 +193,7 @@ def test_thresholds_are_0_and_0_45_unless_given():
 def test_photos_and_inputs_of_other_dims_are_refused():
     good, output = photo(4, 4), np.zeros((3, 4, 4), np.float32)
     for image, other in (
-        (good[:, :, 0], output), (good[:, :, :2], output), (good[None], output),
+        (good[:, :, 0], output), (good[..., None], output), (good[:, :, :2], output), (good[None], output),
         (good, output[0]), (good, output[:2]), (good, output[None]),
     ):  # fmt: skip
         with pytest.raises(errors.UsageError, match=r"^letterbox_into: expected a photo \(H, W, 3\) and an output"):

@@ -62,6 +62,15 @@ def assert_same_network(found, expected):
     assert (found.graph.name, found.ir_version) == (expected.graph.name, expected.ir_version)
 
 
+def test_only_a_network_with_heads_is_described_for_detectors(tmp_path):
+    plain = round_trip(small("[conv]\n"), tmp_path)
+    assert [entry.key for entry in plain.metadata_props if entry.key == "darknet.net"] == []
+    described = round_trip(small(HEADS), tmp_path)
+    (facts,) = [json.loads(entry.value) for entry in described.metadata_props if entry.key == "darknet.net"]
+    assert sorted(facts) == ["channels", "heads", "height", "width"]
+    assert [head["type"] for head in facts["heads"]] == ["region", "yolo"]
+
+
 @pytest.mark.parametrize("fold", [True, False])
 @pytest.mark.parametrize("name", SAME)
 def test_what_caffe_has_a_layer_for_comes_back_as_it_went(tmp_path, name, fold):

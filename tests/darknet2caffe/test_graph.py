@@ -81,6 +81,19 @@ def test_curves_in_one_lane_never_share_a_stretch(net):
                 assert curve.targets[-1] <= other.source or other.targets[-1] <= curve.source
 
 
+def test_curves_far_from_the_boxes_are_drawn_below_those_near():
+    text = (
+        "[net]\nwidth=4\nheight=4\nchannels=3\n"
+        + "[activation]\n" * 4
+        + "".join(f"[route]\nlayers=-1,{place}\n" for place in (2, 1, 0))
+    )
+    net = read_network(parse_cfg(text))
+    lanes = {curve.source: curve.lane for curve in lay_out(net)}
+    assert lanes == {2: 0, 1: 1, 0: 2}
+    drawn = re.findall(r"<title>(\d) → \d</title>", draw_svg(net))
+    assert [source for source in drawn if source in "012"][:3] == ["0", "1", "2"]
+
+
 @settings(max_examples=40)
 @given(networks())
 def test_no_curve_crosses_a_box_and_all_is_inside_the_picture(net):

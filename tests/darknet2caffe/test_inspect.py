@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import FrozenInstanceError, dataclass
 
 import pytest
 
@@ -175,6 +175,12 @@ def test_the_table_adds_up_operations_and_parameters():
         f"{sum(row.bflops for row in rows(net)):.3f}",
         f"{sum(row.parameters for row in rows(net)):,}",
     ]
+
+
+def test_a_row_cannot_be_changed():
+    row = rows(network())[0]
+    with pytest.raises(FrozenInstanceError):
+        row.filters = "3"
 
 
 def test_a_name_in_brackets_stays_as_it_is(tmp_path):

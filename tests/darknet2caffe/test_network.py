@@ -300,6 +300,25 @@ def test_a_tree_is_found_beside_the_cfg_and_checked(tmp_path):
             read_network(tmp_path / "a.cfg")
 
 
+def test_a_tree_may_have_16_mebibytes(tmp_path):
+    (tmp_path / "a.cfg").write_text(NET + "[connected]\noutput=4\n[softmax]\ntree=a.tree\n")
+    tree = tmp_path / "a.tree"
+    for size, words in (
+        (16 << 20, "has 1 classes, the layer 4"),
+        ((16 << 20) + 1, "expected at most 16,777,216 bytes"),
+    ):
+        with tree.open("wb") as file:
+            file.truncate(size)
+        with pytest.raises(CfgError, match=words):
+            read_network(tmp_path / "a.cfg")
+
+
+def test_a_class_without_a_parent_is_a_root(tmp_path):
+    (tmp_path / "a.cfg").write_text(NET + "[connected]\noutput=3\n[softmax]\ntree=a.tree\n")
+    (tmp_path / "a.tree").write_text("a\nb 0 more\nc\n")
+    assert read_network(tmp_path / "a.cfg").layers[1].tree == (-1, 0, -1)
+
+
 def test_dense_layers_tie_the_weights_to_one_input_size():
     net = read("[connected]\noutput=2\n")
     assert net.with_input_size(4, 4).layers[0].input_dims == ((3, 4, 4),)

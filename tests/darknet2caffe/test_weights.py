@@ -94,6 +94,28 @@ def test_missing_bytes_are_explained_by_the_class_count(net, tmp_path):
         read_network(net.cfg, write(tmp_path / "a.weights", 108 - 2 * 5))
 
 
+def test_bytes_left_over_are_counted_however_many(net, tmp_path):
+    with pytest.raises(WeightsError, match=r"1,004 bytes left after the last layer with weights \(1, convolutional\)"):
+        read_network(net.cfg, write(tmp_path / "a.weights", 108 + 251))
+
+
+def test_a_difference_that_leaves_a_filter_is_explained_and_one_that_is_no_filters_is_not(net, tmp_path):
+    with pytest.raises(WeightsError, match=r"exactly 15 fewer filters of layer 1 \(1 instead of 16\)"):
+        read_network(net.cfg, write(tmp_path / "a.weights", 108 - 15 * 5))
+    for numbers in (108 - 16 * 5 - 5, 108 - 3, 108 + 4):
+        with pytest.raises(WeightsError, match="Causes: ") as caught:
+            read_network(net.cfg, write(tmp_path / "a.weights", numbers))
+        assert "filters of layer" not in str(caught.value)
+
+
+def test_random_weights_have_the_deviation_of_the_products_that_are_added():
+    local = "[net]\nwidth=40\nheight=40\nchannels=2\n[local]\nfilters=4\nsize=5\nactivation=leaky\n"
+    (layer,) = read_network(parse_cfg(local)).with_random_weights().layers
+    assert layer.fan_in == 2 * 25
+    weights = read_network(parse_cfg(local)).with_random_weights().weights.layers[0]["weights"]
+    assert weights.std() == pytest.approx((2 / 50) ** 0.5, rel=0.02)
+
+
 def test_a_file_that_ends_between_layers_is_called_a_trunk(net, tmp_path):
     with pytest.raises(WeightsError, match=r"exactly before layer 1 .*\n.*only a trunk") as caught:
         read_network(net.cfg, write(tmp_path / "a.weights", 28))

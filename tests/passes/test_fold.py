@@ -157,6 +157,40 @@ def test_constants_may_come_from_constant_nodes():
     np.testing.assert_allclose(run(folded, x)[0], run(network, x)[0], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(("bias", "names"), [(True, ["w_folded", "b_folded"]), (False, ["w_folded", "shift_folded"])])
+def test_folded_constants_are_named_after_what_they_replace(bias, names):
+    constants = arrays()
+    folded, modified = fold(model([conv(bias), norm()], constants))
+    assert modified
+    assert list(folded.graph.node[0].input) == ["x", *names]
+    constants |= {"w_folded": np.float32([1]), "w_folded_2": np.float32([1])}
+    add = helper.make_node("Add", ["w_folded", "w_folded_2"], ["z"], "add")
+    folded, _ = fold(model([conv(), norm(), add], constants, ("y", "z")))
+    assert folded.graph.node[0].input[1] == "w_folded_3"
+
+
+@pytest.mark.parametrize("name", ["w", "b", "mean", "variance"])
+def test_an_operand_that_is_given_at_run_time_keeps_its_batch_norm(name):
+    constants = arrays()
+    network = model([conv(), norm()], constants)
+    dims = constants.pop(name).shape
+    network = model([conv(), norm()], constants)
+    network.graph.input.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, dims))
+    folded, modified = fold(network)
+    assert not modified
+    assert kinds(folded) == ["Conv", "BatchNormalization"]
+
+
+def test_the_result_has_the_batch_norms_type_and_dims():
+    network = onnx.shape_inference.infer_shapes(
+        model([conv(), norm(), helper.make_node("Relu", ["y"], ["z"])], arrays(), ("z",))
+    )
+    network.graph.value_info[0].CopyFrom(helper.make_tensor_value_info("conv", TensorProto.FLOAT, ["N", 4, "h", "w"]))
+    folded, _ = fold(network)
+    (info,) = [info for info in folded.graph.value_info if info.name == "y"]
+    assert info == helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 6, 6])
+
+
 def test_float16_weights_stay_float16():
     network = model([conv(), norm()], arrays(dtype=np.float16), dtype=TensorProto.FLOAT16)
     folded = prepare(network)

@@ -9,10 +9,25 @@ from onnx import TensorProto, helper, numpy_helper
 
 import pytrtplugins as ptp
 from pytrtplugins.errors import BuildError, PrecisionError
+from pytrtplugins.onnx_node import as_node
 from pytrtplugins.passes import prepare
 from pytrtplugins.passes.half import to_half
 from pytrtplugins.tensor import DType
 from tests.engines.networks import Affine, conv_net, photo
+
+
+@ptp.plugin(namespace="test.half")
+class Holding(ptp.Plugin):
+    """Has an array."""
+
+    table: np.ndarray
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        return x + self.table[0]
+
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
@@ -116,6 +131,41 @@ def test_a_plugin_that_takes_only_float32_gets_casts_around_it(last):
     with ptp.build(model, engine="reference").create_context() as context:
         expected = next(iter(context.run({"data": photo()}).values()))
     np.testing.assert_allclose(found, expected, rtol=5e-3, atol=2e-2)
+
+
+def test_tensors_in_attributes_change_their_type_only_where_they_are_floats_and_no_plugins():
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node(
+            "ConstantOfShape", ["shape"], ["sevens"], value=numpy_helper.from_array(np.int64([7]), "seven")
+        ),
+        helper.make_node("Cast", ["sevens"], ["floats"], to=TensorProto.FLOAT),
+        helper.make_node("Cast", ["x"], ["whole"], to=TensorProto.INT32),
+        helper.make_node("Cast", ["whole"], ["back"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["back", "floats"], ["product"]),
+        helper.make_node("Relu", ["product"], ["y"]),
+    ]
+    network = net(nodes, {})
+    network.opset_import.add(domain="test.half", version=1)
+    network.graph.node[-1].CopyFrom(as_node(Holding(table=np.float32([1, 2])), ["product"], ["y"], "holding"))
+    half = to_half(network, DType.FLOAT16)
+    found = {node.output[0]: node for node in half.graph.node}
+    value = helper.get_node_attr_value(found["sevens"], "value")
+    assert (value.data_type, numpy_helper.to_array(value).tolist()) == (TensorProto.INT64, [7])
+    assert helper.get_node_attr_value(found["floats"], "to") == TensorProto.FLOAT16
+    assert helper.get_node_attr_value(found["whole"], "to") == TensorProto.INT32
+    holding = next(node for node in half.graph.node if node.op_type == "Holding")
+    assert helper.get_node_attr_value(holding, "table").data_type == TensorProto.FLOAT
+
+
+def test_the_largest_float16_and_infinity_are_taken():
+    for value in (65504.0, np.inf, -np.inf, np.nan):
+        half = to_half(net([helper.make_node("Mul", ["x", "c"], ["y"])], {"c": np.float32([value])}), DType.FLOAT16)
+        (found,) = half.graph.initializer
+        np.testing.assert_array_equal(numpy_helper.to_array(found), np.float16([value]))
+    with pytest.raises(PrecisionError, match="'c' holds 65505, beyond float16") as caught:
+        to_half(net([helper.make_node("Mul", ["x", "c"], ["y"])], {"c": np.float32([-65505])}), DType.FLOAT16)
+    assert caught.value.tensor == "c"
 
 
 def test_a_number_beyond_float16_is_refused_with_the_alternatives():

@@ -175,3 +175,18 @@ def test_dims_in_bodies_are_freed_too():
     )
     branch = normalize(made).graph.node[0].attribute[0].g
     assert not branch.output[0].type.tensor_type.shape.dim[0].WhichOneof("value")
+
+
+def test_at_most_300_characters_of_a_converters_reason_are_told(monkeypatch, caplog):
+    def refuse(*_):
+        raise RuntimeError(" ".join(["x" * 150, "\n", "y" * 500]))
+
+    monkeypatch.setattr(onnx.version_converter, "convert_version", refuse)
+    made = model([node("Relu", ["x"], ["y"])], [info("x", F, [1])], [info("y", F, [1])], opset=7)
+    with caplog.at_level(logging.WARNING):
+        found = normalize(made)
+    assert opset(found) == 7
+    (record,) = caplog.records
+    text = record.getMessage()
+    assert "the model has opset 7, and node 'Relu_y' (Relu) cannot be converted to opset" in text
+    assert "x" * 150 + " " + "y" * 149 + "; it stays as it is" in text

@@ -68,6 +68,34 @@ def test_a_gram_matrix_of_another_layer_is_refused():
         round_codes(np.ones((2, 3)), np.eye(4), 127)
 
 
+def test_a_depthwise_convolutions_channels_have_matrices_of_their_own():
+    weights = np.random.default_rng(3).normal(size=(2, 1, 2, 2)).astype(np.float32)
+    grams = np.stack([x.T @ x for x in (inputs(4, 1), inputs(4, 2))])
+    found = _rounded(weights, grams, 64)
+    assert (found.shape, found.dtype) == (weights.shape, np.float32)
+    for channel in range(2):
+        alone = _rounded(weights[channel : channel + 1], grams[channel : channel + 1], 64)
+        np.testing.assert_array_equal(found[channel], alone[0])
+
+
+def test_a_layer_with_a_gram_matrix_is_changed_and_others_are_not():
+    from pytrtplugins.passes import to_ir, to_proto
+
+    from . import nets
+
+    net = nets.Net()
+    net.conv(net.conv("data", "a", leaky=False), "b", leaky=False)
+    network = net.model("b")
+    before = nets.constants(network)
+    size = before["a_w"][0].size
+    x = inputs(size)
+    model = to_ir(network)
+    assert AdaptiveRounding({"a": (x.T @ x)[None]}, 64)(model).modified
+    after = nets.constants(to_proto(model))
+    assert (after["a_w"] != before["a_w"]).any()
+    np.testing.assert_array_equal(after["b_w"], before["b_w"])
+
+
 def test_layers_without_a_gram_matrix_are_left_alone():
     from pytrtplugins.passes import to_ir
 

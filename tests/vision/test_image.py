@@ -100,6 +100,12 @@ def test_a_phones_photo_is_turned_upright():
     np.testing.assert_array_equal(decode_image(rotated_jpeg()), np.rot90(lying, -1))
 
 
+def test_a_file_is_turned_upright_unless_told_otherwise(tmp_path):
+    (tmp_path / "phone.jpg").write_bytes(rotated_jpeg())
+    assert load_image(tmp_path / "phone.jpg").shape == (240, 160, 3)
+    assert load_image(tmp_path / "phone.jpg", exif=False).shape == (160, 240, 3)
+
+
 def test_without_exif_the_pixels_are_as_darknet_sees_them():
     assert decode_image(rotated_jpeg(), exif=False).shape == (160, 240, 3)
 

@@ -175,3 +175,12 @@ def test_a_letterboxed_photo_knows_where_it_stands():
     assert fitted != letterbox(noise(50, 100), (40, 40))  # compared as objects: arrays have no one truth
     with pytest.raises(dataclasses.FrozenInstanceError):
         fitted.data = None
+
+
+@pytest.mark.parametrize(("old", "new"), [(2, 42), (2, 48), (2, 165)])
+def test_the_last_column_is_the_photos_last_though_its_position_rounds_down(old, new):
+    position = np.float32(new - 1) * (np.float32(old - 1) / np.float32(new - 1))
+    assert position < old - 1
+    photo = noise(5, old)
+    found = resize_darknet(photo, new, 5)
+    np.testing.assert_array_equal(found[:, 0, -1], (photo[0, -1] / 255).astype(np.float32))

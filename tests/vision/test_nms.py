@@ -45,6 +45,11 @@ def test_classes_do_not_suppress_each_other():
     np.testing.assert_array_equal(nms(np.array([A, B], np.float32), values), values)
 
 
+def test_a_class_that_no_box_has_does_not_end_the_search():
+    boxes = np.array([A, B], np.float32)
+    np.testing.assert_array_equal(nms(boxes, scores([0, 0.6], [0, 0.9])), scores([0, 0], [0, 0.9]))
+
+
 def test_the_input_is_left_alone():
     values = scores([0.6], [0.9])
     nms(np.array([A, B], np.float32), values)
