@@ -180,3 +180,122 @@ def test_weights_that_two_layers_share_are_left_alone():
     model.graph.node.append(copy)
     _, result = equalize(model)
     assert result.pairs == ()
+
+
+def two(read, *, first=None, bias=True, group=1, between=None, domain="", **attributes):
+    """data → a → between → b; ``read``: the weights of b; those of a are 1."""
+    net = Net(channels=2)
+    channels = read.shape[0] if group > 1 else read.shape[1]
+    net.constant("a_w", np.ones((channels, 2, 1, 1), np.float32) if first is None else first)
+    net.constant("a_b", np.ones(channels, np.float32))
+    x = net.add("Conv", ["data", "a_w", *(["a_b"] if bias else [])], "a", channels)
+    if between:
+        x = net.add(between, [x], "between", domain=domain, **attributes)
+    net.add("Conv", [x, net.constant("b_w", np.asarray(read, np.float32))], "b", len(read), group=group)
+    return net.model("b")
+
+
+def factors(model, maxima, tensor="a"):
+    """By what the channels of a were divided; what b reads must have been multiplied by the same."""
+    equalized, result = equalize(model, {tensor: np.asarray(maxima, np.float32)})
+    before, after = constants(model), constants(equalized)
+    found = (before["a_w"] / after["a_w"])[:, 0, 0, 0]
+    if len(equalized.graph.node[0].input) > 2:
+        np.testing.assert_array_equal(before["a_b"] / after["a_b"], found)
+    depthwise = before["b_w"].shape[1] == 1 < len(found)
+    np.testing.assert_array_equal(
+        after["b_w"], before["b_w"] * found.reshape((-1, 1, 1, 1) if depthwise else (1, -1, 1, 1))
+    )
+    assert result.modified is bool((found != 1).any())
+    assert result.pairs == ((("a", "b"),) if result.modified else ())
+    return found.tolist()
+
+
+WIDE = np.zeros((3, 4, 3, 3), np.float32)  # rows: shares of the largest are 1, 1/4, 1, 0; all 0; 1, 1/4, 1/8, 0
+WIDE[0, [0, 1, 2], [0, 1, 2], [2, 1, 0]] = 4, -1, 4
+WIDE[2, [0, 1, 2], [0, 1, 2], [2, 1, 0]] = -8, 2, 1
+
+
+@pytest.mark.parametrize(
+    ("read", "group", "maxima", "expected"),
+    [
+        (np.ones((2, 4, 1, 1)), 1, [1, 1 / 16, 4, 0], [0.5, 0.125, 1, 1]),  # sqrt of the range
+        (WIDE, 1, [1, 1 / 16, 4, 8], [0.5, 0.25, 1, 1]),  # sqrt of the range / weights; the last is read by nobody
+        (np.ones((4, 1, 1, 1)), 4, [1, 1 / 16, 4, 0], [0.25, 1 / 32, 1, 1]),  # depthwise: the full range, 1/32 at least
+        (np.ones((2, 1, 3, 3)), 2, [4, 1.9], [1, 0.5]),  # rounded up to a power of two
+        (np.ones((2, 1, 3, 3)), 2, [4, 3], [1, 1]),
+        (np.float32([[[[1]], [[2.0**-40]]]]), 1, [1, 1], [1, 32]),  # 32 at most
+        (np.ones((2, 4, 1, 1)), 1, [0, 0, 0, 0], [1, 1, 1, 1]),
+        (np.zeros((2, 4, 1, 1)), 1, [1, 2, 3, 4], [1, 1, 1, 1]),
+        (np.ones((2, 4, 1, 1)), 1, [1, 1 / 16, 4], [1, 1, 1, 1]),  # of another network
+        (np.ones((1, 1, 1, 1)), 1, [16], [1]),
+    ],
+)
+@pytest.mark.parametrize("bias", [False, True])
+def test_factors_are_those_that_were_worked_out_by_hand(read, group, maxima, expected, bias):
+    assert factors(two(read, group=group, bias=bias), maxima) == expected
+
+
+def test_factors_come_from_the_tensor_that_the_second_convolution_reads():
+    model = two(np.ones((2, 2, 1, 1)), between="Relu")
+    assert factors(model, [1, 1 / 16], "between") == [1, 0.25]
+    assert factors(model, [1, 1 / 16], "a") == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        two(np.ones((2, 2, 1, 1)), between="Relu", domain="elsewhere"),
+        two(np.ones((2, 2, 1, 1)), between="Neg"),
+        two(np.float32([[[[np.inf]], [[1]]]])),
+        two(np.float32([[[[np.nan]], [[1]]]])),
+        two(np.ones((2, 2, 1, 1)), first=np.full((2, 2, 1, 1), np.inf, np.float32)),
+        two(np.ones((4, 1, 1, 1)), group=2, first=np.ones((2, 2, 1, 1), np.float32)),
+    ],
+)
+def test_what_the_factors_would_not_pass_through_is_left_alone(model):
+    maxima = dict.fromkeys(("a", "between"), np.float32([1, 1 / 16]))
+    equalized, result = equalize(model, maxima)
+    assert not result.modified
+    for name, value in constants(equalized).items():
+        np.testing.assert_array_equal(value, constants(model)[name])
+
+
+@pytest.mark.parametrize("what", ["a_w", "a_b", "b_w"])
+@pytest.mark.parametrize("how", ["computed", "read twice", "Constant", "another domain"])
+def test_weights_and_biases_must_be_initializers_of_one_convolution(what, how):
+    model = two(np.ones((2, 2, 1, 1)))
+    node = model.graph.node[what == "b_w"]
+    if how == "another domain":
+        node.domain = "elsewhere"
+        model.opset_import.append(onnx.helper.make_opsetid("elsewhere", 1))
+    elif how == "Constant":
+        held = next(item for item in model.graph.initializer if item.name == what)
+        model.graph.node.insert(0, onnx.helper.make_node("Constant", [], [what], "constant", value=held))
+        model.graph.initializer.remove(held)
+    elif how == "computed":
+        node.input[list(node.input).index(what)] = "computed"
+        model.graph.node.insert(0, onnx.helper.make_node("Abs", [what], ["computed"], "abs"))
+    else:
+        model.graph.node.append(onnx.helper.make_node("Abs", [what], ["also"], "abs"))
+        model.graph.output.append(onnx.helper.make_tensor_value_info("also", onnx.TensorProto.FLOAT, None))
+    assert not equalize(model, {"a": np.float32([1, 1 / 16])})[1].modified
+
+
+def test_a_pooling_layer_whose_places_are_asked_for_is_left_alone():
+    model = two(np.ones((2, 2, 1, 1)), between="MaxPool", kernel_shape=[1, 1])
+    assert equalize(model, {"between": np.float32([1, 1 / 16])})[1].modified
+    model.graph.node[1].output.append("places")
+    assert not equalize(model, {"between": np.float32([1, 1 / 16])})[1].modified
+
+
+def test_a_convolution_behind_the_input_is_no_pair():
+    model = two(np.ones((2, 2, 1, 1)))
+    assert not equalize(model, {"data": np.float32([1, 1 / 16])})[1].modified
+
+
+def test_the_pairs_behind_one_that_is_left_alone_are_still_equalized():
+    model = mobile()
+    maxima = channels(model)
+    del maxima["a_leaky"]
+    assert equalize(model, maxima)[1].pairs == (("b", "c"), ("c", "d"))

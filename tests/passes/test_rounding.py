@@ -104,3 +104,60 @@ def test_layers_without_a_gram_matrix_are_left_alone():
     net = Net()
     model = to_ir(net.model(net.conv("data", "a", leaky=False)))
     assert not AdaptiveRounding({})(model).modified
+
+
+def one_at_a_time(steps, gram, levels):
+    """Optimal Brain Compression as its paper has it: the inverse is updated after every code, and no blocks are made."""
+    rest, damped = steps.astype(np.float64), gram.astype(np.float64).copy()
+    damped += np.eye(len(gram)) * (0.01 * np.trace(damped) / len(gram) if damped.any() else 1)
+    inverse, codes = np.linalg.inv(damped), np.zeros_like(rest)
+    for k in sorted(range(len(gram)), key=lambda k: -gram[k, k]):
+        whole = np.clip(np.rint(rest[:, k]), -levels, levels)
+        codes[:, k] = np.where(np.abs(steps[:, k]) == levels, steps[:, k], whole)
+        rest -= np.outer((rest[:, k] - codes[:, k]) / inverse[k, k], inverse[k])
+        inverse = inverse - np.outer(inverse[:, k], inverse[k]) / inverse[k, k]
+    return codes
+
+
+@pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 130])
+@pytest.mark.parametrize("levels", [8, 127])
+def test_codes_are_those_of_the_method_without_blocks(count, levels):
+    x = inputs(count, seed=count) * np.random.default_rng(3).uniform(0.2, 3, count)
+    steps = np.random.default_rng(4).uniform(-levels, levels, size=(5, count))
+    steps[0, 0], steps[1, -1] = levels, -levels
+    np.testing.assert_array_equal(round_codes(steps, x.T @ x, levels), one_at_a_time(steps, x.T @ x, levels))
+
+
+def test_each_filter_of_a_depthwise_convolution_has_its_own_gram_matrix():
+    random = np.random.default_rng(5)
+    weights = random.normal(size=(3, 1, 3, 3)).astype(np.float32)
+    gram = np.stack([x.T @ x for x in (inputs(9, seed) for seed in range(3))])
+    scales = np.abs(weights).max(axis=(1, 2, 3)) / np.float32(20)
+    for k in range(3):
+        steps = weights[k].reshape(1, 9) / scales[k]
+        expected = one_at_a_time(np.where(np.abs(steps) > 20 - 1e-3, np.sign(steps) * 20, steps), gram[k], 20)
+        np.testing.assert_allclose(_rounded(weights, gram, 20)[k].ravel() / scales[k], expected[0], atol=1e-4)
+
+
+def test_only_convolutions_with_a_gram_matrix_and_constant_weights_change():
+    from pytrtplugins.passes import to_ir, to_proto
+
+    from .nets import Net, constants
+
+    net = Net(channels=4)
+    a = net.conv("data", "a", leaky=False)
+    b = net.conv(a, "b", leaky=False)
+    net.channels["b_w"] = 4
+    net.add("Neg", ["b_w"], "computed")
+    net.add("Conv", [b, "computed"], "c", pads=[1] * 4)
+    net.conv("c", "d", leaky=False)
+    model = net.model("d")
+    x = inputs(36)
+    grams = dict.fromkeys("acd", (x.T @ x)[None])
+    ir_model = to_ir(model)
+    assert AdaptiveRounding(grams, levels=10)(ir_model).modified
+    before, after = constants(model), constants(to_proto(ir_model))
+    assert {name for name in before if (before[name] != after[name]).any()} == {"a_w", "d_w"}
+    assert after["a_w"].dtype == np.float32
+    np.testing.assert_array_equal(after["a_w"], _rounded(before["a_w"], grams["a"], 10))
+    assert not AdaptiveRounding({"c": grams["c"]})(to_ir(model)).modified
