@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import dataclasses
 import logging
 
 import pytest
 
-from darknet2caffe.cfg import parse_cfg, read_cfg
+from darknet2caffe.cfg import Option, parse_cfg, read_cfg
 from pytrtplugins.errors import CfgError
 
 NET = "[net]\nwidth=4\n"
@@ -91,6 +92,61 @@ def test_a_missing_or_binary_file_is_refused(tmp_path):
     with pytest.raises(CfgError, match="no text file") as caught:
         read_cfg(tmp_path / "a.cfg")
     assert caught.value.path == str(tmp_path / "a.cfg")
+
+
+def test_a_file_may_have_a_mebibyte_and_a_text_10_000_layers(tmp_path):
+    path = tmp_path / "a.cfg"
+    path.write_text(NET + "#" * (1024**2 - len(NET)))
+    assert read_cfg(path).net.integer("width", 0) == 4
+    path.write_text(NET + "#" * (1024**2 + 1 - len(NET)))
+    with pytest.raises(CfgError, match="no text file"):
+        read_cfg(path)
+    assert len(parse_cfg("[net]\n" + "[conv]\n" * 10_000).layers) == 10_000
+    with pytest.raises(CfgError, match="more than 10,000 sections") as caught:
+        parse_cfg("[net]\n" + "[conv]\n" * 10_001)
+    assert caught.value.line == 10_002
+
+
+def test_numbers_at_their_limits_are_taken():
+    net = parse_cfg("[net]\na=2147483647\nb=-3,7\nc=3.4028234e38\nd=-3.4028234e38\ne=3.4028236e38\nf=0\n").net
+    assert net.integer("a", 0) == 2**31 - 1
+    assert net.integer("f", 5) == 0
+    assert net.integers("b", least=-3, most=7) == (-3, 7)
+    assert (net.number("c", 0), net.number("d", 0)) == (3.4028234e38, -3.4028234e38)
+    with pytest.raises(CfgError, match=r"b=7: expected a number from -3 to 6"):
+        net.integers("b", least=-3, most=6)
+    with pytest.raises(CfgError, match=r"b=-3: expected a number from -2 to 2,147,483,647"):
+        net.integers("b", least=-2)
+    with pytest.raises(CfgError, match=r"e=3\.4028236e38: expected a float32 number, found '3\.4028236e38'"):
+        net.number("e", 0)
+
+
+def test_a_long_problem_is_told_without_its_middle():
+    net = parse_cfg(NET).net
+    with pytest.raises(CfgError) as caught:
+        net.fail("a" * 500 + "b" * 500)
+    assert str(caught.value) == f"<cfg>:1: [net]: {'a' * 500}{'b' * 500}."
+    with pytest.raises(CfgError) as caught:
+        net.fail("a" * 500 + "-" + "b" * 500, 7, "something")
+    assert str(caught.value) == f"<cfg>:7: [net]: {'a' * 500} ... {'b' * 500}.\nDo: something."
+    assert caught.value.line == 7
+
+
+@pytest.mark.parametrize("value", ["1,2,", "1,2#,3", "1,2 ; a,b"])
+def test_commas_that_darknet_counts_are_refused(value):
+    with pytest.raises(CfgError, match="darknet counts the commas") as caught:
+        parse_cfg(f"[net]\nsteps={value}\n").net.integers("steps", least=0)
+    assert caught.value.line == 2
+    assert parse_cfg("[net]\nsteps=1,2 # three\n").net.integers("steps", least=0) == (1, 2)
+
+
+def test_what_was_read_cannot_be_changed():
+    cfg = parse_cfg("[net]\nwidth=4\nwidth=4\nheight=2\n")
+    assert cfg.net.first_options == (Option("width", "4", 2), Option("height", "2", 4))
+    assert (cfg.net.line_of("height"), cfg.net.line_of("depth")) == (4, 1)
+    for record, name in ((cfg, "path"), (cfg.net, "type"), (cfg.net.option("width"), "value")):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(record, name, "x")
 
 
 def test_text_written_and_read_again_is_the_same():

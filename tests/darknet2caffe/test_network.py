@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import logging
 
 import numpy as np
@@ -298,6 +299,27 @@ def test_a_tree_is_found_beside_the_cfg_and_checked(tmp_path):
         tree.write_text(text)
         with pytest.raises(CfgError, match=words):
             read_network(tmp_path / "a.cfg")
+
+
+def test_layers_at_their_limits_are_read():
+    assert read_network(parse_cfg("[net]\nwidth=1\nheight=1\nchannels=2048\n[normalization]\n")).layers[0].size == 5
+    with pytest.raises(CfgError, match="up to 2,048 channels, found 2,049"):
+        read_network(parse_cfg("[net]\nwidth=1\nheight=1\nchannels=2049\n[normalization]\n"))
+    one = "[net]\nwidth=1\nheight=1\nchannels=1\n[upsample]\nstride={}\n"
+    with pytest.raises(CfgError, match="expected a number from -65,536 to 65,536"):
+        read_network(parse_cfg(one.format(65537)))
+    with pytest.raises(CfgError, match="stride=0 leaves nothing of the map"):
+        read_network(parse_cfg(one.format(0)))
+    assert read_network(parse_cfg(one.format(-1))).layers[0].dims == (1, 1, 1)
+
+
+def test_networks_and_their_records_cannot_be_changed():
+    net = network()
+    for record, name in (
+        (net, "cfg"), (net.layers[0], "index"), (net.weights, "layers"), (net.weights.header, "seen"),
+    ):  # fmt: skip
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(record, name, None)
 
 
 def test_a_tree_may_have_16_mebibytes(tmp_path):

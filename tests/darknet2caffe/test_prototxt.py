@@ -65,6 +65,26 @@ def test_fields_are_asked_for_by_type():
     message.finish()
 
 
+def test_braces_may_be_32_deep_and_numbers_100_digits_long():
+    def deep(count):
+        return "a {" * count + " b: 1 " + "}" * count
+
+    message = parse_prototxt(deep(32))
+    for _ in range(32):
+        (message,) = message.messages("a")
+    assert message.integer("b", 0) == 1
+    with pytest.raises(ModelError, match="braces in braces, more than 32 deep"):
+        parse_prototxt(deep(33))
+    assert parse_prototxt("a: " + "0" * 99 + "1").integer("a", 0) == 1
+    with pytest.raises(ModelError, match="a number of 101 characters"):
+        parse_prototxt("a: " + "0" * 100 + "1")
+
+
+def test_a_file_may_have_4_mebibytes(tmp_path):
+    (tmp_path / "a.prototxt").write_bytes(b"a: 1 #" + b" " * (4 * 1024**2 - 6))
+    assert read_prototxt(tmp_path / "a.prototxt").integer("a", 0) == 1
+
+
 def test_a_field_that_nobody_asked_for_is_an_error():
     message = parse_prototxt("a: 1\nb: 2\n")
     message.integer("a", 0)
