@@ -190,3 +190,18 @@ def test_at_most_300_characters_of_a_converters_reason_are_told(monkeypatch, cap
     text = record.getMessage()
     assert "the model has opset 7, and node 'Relu_y' (Relu) cannot be converted to opset" in text
     assert "x" * 150 + " " + "y" * 149 + "; it stays as it is" in text
+
+
+@pytest.mark.parametrize("place", ["input", "output"])
+def test_inputs_and_outputs_that_are_no_tensors_of_numbers_are_refused(place):
+    sequence = helper.make_sequence_type_proto(helper.make_tensor_type_proto(F, [2]))
+    made = model([node("Identity", ["x"], ["y"])], [info("x", F, [2])], [info("y", F, [2])])
+    getattr(made.graph, place)[0].type.CopyFrom(sequence)
+    with pytest.raises(ModelError, match=f"tensor '{'x' if place == 'input' else 'y'}' is of the kind sequence"):
+        normalize(made)
+
+
+def test_an_output_without_a_type_is_left_to_later_passes():
+    made = model([node("Identity", ["x"], ["y"])], [info("x", F, [2])], [info("y", F, [2])])
+    made.graph.output[0].ClearField("type")
+    assert not normalize(made).graph.output[0].HasField("type")

@@ -5,6 +5,7 @@ import logging
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,6 +18,8 @@ from pytrtplugins.decompose import add_functions, infer_shapes, inline_plugins
 from pytrtplugins.errors import CalibrationTableError, ModelError, UsageError
 from pytrtplugins.layers import Reorg
 from pytrtplugins.passes._base import to_ir
+from pytrtplugins.passes._quantize_plan import _unfit
+from pytrtplugins.passes.placement import Placement
 from pytrtplugins.passes.quantize import FLOAT_LAYERS, Quantize, quantize, quantize_weights, quantized_tensors
 from tests.measures import sqnr
 from tests.passes.nets import (
@@ -98,6 +101,39 @@ def test_layers_that_cannot_be_quantized_say_why():
     reasons = dict(Quantize(ones(model))(to_ir(model)).float_layers)
     assert reasons["computed"] == "its weights are computed at run time"
     assert reasons["infinite"] == "its weights are not finite"
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "attributes", "reason"),
+    [
+        ("Conv", ["x", "w4"], {}, ""),
+        ("Gemm", ["x", "w2"], {}, ""),
+        ("ConvTranspose", ["x", "w4"], {"group": 1}, ""),
+        ("Relu", ["x"], {}, "the engine has no int8 kernel for Relu"),
+        ("Conv", ["x"], {}, "it lacks an input"),
+        ("Conv", [None, "w4"], {}, "it lacks an input"),
+        ("Conv", ["x", None], {}, "it lacks an input"),
+        ("Conv", ["x", "x"], {}, "its weights are computed at run time"),
+        ("Conv", ["x", "half"], {}, "its weights are FLOAT16, not FLOAT"),
+        ("Conv", ["w4", "w4"], {}, "its input is constant"),
+        ("Conv", ["x", "nan"], {}, "its weights are not finite"),
+        (
+            "ConvTranspose",
+            ["x", "w4"],
+            {"group": 2},
+            "a ConvTranspose with groups has no single axis of output channels",
+        ),
+        ("MatMul", ["x", "w4"], {}, "its weights are not a matrix"),
+        ("Gemm", ["x", "w2"], {"transA": 1}, "its input is transposed"),
+    ],
+)
+def test_each_reason_to_leave_a_layer_in_float(op, inputs, attributes, reason):
+    arrays = {"w4": np.ones((2, 2, 1, 1), np.float32), "w2": np.ones((2, 2), np.float32)}
+    arrays |= {"half": arrays["w4"].astype(np.float16), "nan": arrays["w4"] * np.float32(np.nan)}
+    values = {name: ir.Value(name=name, const_value=ir.tensor(array)) for name, array in arrays.items()}
+    values["x"] = ir.Value(name="x")
+    node = ir.node(op, [name and values[name] for name in inputs], attributes)
+    assert _unfit(node, Placement()) == reason
 
 
 # --- errors --------------------------------------------------------------------------------------------------------
