@@ -145,6 +145,42 @@ def test_a_missing_scale_and_a_second_calibration_are_refused():
         ("format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nlayers: {x: {precision: [fp32]}}", "expected a text"),
         ("format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nlayers: {x: {precision: fp32, y: 1}}", "unknown key 'y'"),
         ("format: 1\nprecision: int8\nnetwork: a\nnames: [x]\nscales: {t: a}", "expected a number, found 'a'"),
+        ("format: 1\nprecision: int8\nnetwork: a\nnames: x", "names: expected list, found 'x'"),
+        ("format: 1\nprecision: int8\nnetwork: 3\nnames: [x]", "network: expected str, found 3"),
+        ("format: 1\nprecision: 8\nnetwork: a\nnames: [x]", "precision: expected str, found 8"),
+        ("format: 1\nprecision: int8\nnetwork: a\nnames: [x]\nlayers: []", "layers: expected dict"),
+        ("format: 1\nprecision: int8\nnetwork: a\nnames: [x]\nscales: 1", "scales: expected dict, found 1"),
+        ("format: 1\nprecision: int8\nnetwork: a\nnames: [x]\nfacts: 1", "facts: expected dict, found 1"),
+        ("format: 1\nprecision: int8\nnetwork: a\nnames: [x]\nper_tensor: 1", "per_tensor: expected bool, found 1"),
+        ("format: 1\nprecision: int8\nnetwork: a\nnames: [x]\nalgorithm: 1", "algorithm: expected str, found 1"),
+        ("format: 1\nnetwork: a\nnames: [x]", "the key 'precision' is missing"),
+        ("format: 1\nprecision: fp16\nnames: [x]", "the key 'network' is missing"),
+        ("format: 1\nprecision: fp16\nnetwork: a\nnames: [{x: y}]", "names: expected a text"),
+        (
+            "format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nlayers: {x: {strategy: pin}}",
+            "layer 'x': expected its precision",
+        ),
+        (
+            "format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nlayers: {x: {precision: fp32, strategy: 1}}",
+            "strategy: expected a text, found 1",
+        ),
+        (
+            "format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nlayers: {x: {precision: fp32, strategy: up}}",
+            "fp32 or fp16, and a strategy of pin, half-weights, per-channel, calibrator; found 'fp32' and 'up'",
+        ),
+        (
+            "format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nlayers: {x: {precision: fp32, reason: 1}}",
+            "reason: expected a text, found 1",
+        ),
+        (
+            "format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nlayers: {x: {precision: fp32, error_before: a}}",
+            "error_before: expected a number, found 'a'",
+        ),
+        (
+            "format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nlayers: {x: {precision: fp32, latency_us: [1]}}",
+            "latency_us: expected a number",
+        ),
+        ("format: 1\nprecision: int8\nnetwork: a\nnames: [x]\nscales: {t: .nan}", "scale of 't'"),
     ],
 )
 def test_a_damaged_file_is_refused(tmp_path, text, message):
@@ -173,3 +209,107 @@ def test_a_pinned_layer_reads_and_gives_float32_in_the_model():
     np.testing.assert_array_equal(
         numpy_helper.to_array(next(t for t in written.graph.initializer if t.name == "w2")), constants(model)["w2"]
     )
+
+
+def test_what_is_left_out_of_a_file_has_its_default_and_numbers_may_be_names(tmp_path):
+    path = tmp_path / "p.yaml"
+    path.write_text(
+        "format: 1\nprecision: int8\nnetwork: a\nnames: [x, 7]\nlayers: {7: {precision: int8}}\nscales: {3: 1}"
+    )
+    found = Precisions.read(path)
+    assert found == Precisions(
+        "int8", "a", ("x", "7"), {"7": LayerPrecision("int8", "pin", "", None, None, None)}, {"3": 1.0}
+    )
+    assert (found.algorithm, found.per_tensor, found.facts, found.pinned()) == ("EntropyCalibration2", False, {}, ())
+    assert isinstance(found.scales["3"], float)
+
+
+def test_files_are_plain_yaml_in_the_order_of_the_fields(tmp_path):
+    facts = {
+        "seed": 3, "yes": True, "nothing": None, "float": np.float32(0.1), "exact": 1 / 3, "many": (1, [2.5]), "inner": {1: "a"},
+        "far": float("inf"), "text": "é" * 112 + " b c d", "text2": "é" * 112 + " b c d",
+    }  # fmt: skip
+    layers = {"x": LayerPrecision("fp32", "pin", "", None, 0.0, 1.5)}
+    path = tmp_path / "p.yaml"
+    Precisions("fp16", "a", ("x",), layers, {"t": 0.5}, facts=facts).write(path)
+    text = path.read_text(encoding="utf-8")
+    assert text.splitlines() == [
+        "format: 1",
+        "precision: fp16",
+        "network: a",
+        "names:",
+        "- x",
+        "layers:",
+        "  x:",
+        "    precision: fp32",
+        "    strategy: pin",
+        "    error_after: 0.0",
+        "    latency_us: 1.5",
+        "scales:",
+        "  t: 0.5",
+        "algorithm: EntropyCalibration2",
+        "per_tensor: false",
+        "facts:",
+        "  seed: 3",
+        "  'yes': true",
+        "  nothing: null",
+        "  float: 0.100000001",
+        "  exact: 0.333333333",
+        "  many:",
+        "  - 1",
+        "  - - 2.5",
+        "  inner:",
+        "    '1': a",
+        "  far: .inf",
+        f"  text: {'é' * 112} b",  # a line may end beyond column 120
+        "    c d",
+        f"  text2: {'é' * 112}",
+        "    b c d",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        ("abc", "Only in the file: 'a', 'b', 'c'. Only in the network: 'conv1', 'leaky1', 'conv2'."),
+        ("abcd", "Only in the file: 'a', 'b', 'c' (and 1 more). Only in the network: 'conv1', 'leaky1', 'conv2'."),
+        (("conv1", "conv2"), "Only in the file: none. Only in the network: 'leaky1'."),
+        (("conv1", "leaky1", "conv2", "e"), "Only in the file: 'e'. Only in the network: none."),
+    ],
+)
+def test_the_message_about_another_network_names_three_layers_of_each(named, expected):
+    model = prepare(conv_net())
+    table = Precisions("bf16", "0123456789", tuple(named))
+    with pytest.raises(FormatError) as caught:
+        table.check_fits(model, "abcdefghij", "here.yaml")
+    assert str(caught.value) == (
+        "here.yaml was made for another network (file: model 01234567; this network: model abcdefgh).\n"
+        f"{expected}\nDo: pytrt precision search MODEL --precision bf16 -o here.yaml"
+    )
+    assert caught.value.path == "here.yaml"
+    table.check_fits(model, "0123456789")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("fp32", "a", ("x",)), "precision: expected fp16, bf16, int8, found 'fp32'"),
+        (("fp16", "a", ("x",), {"y": LayerPrecision("fp32")}), "precisions: the network has no layer 'y'"),
+        (("fp16", "a", ("x",), {"x": LayerPrecision("bf16")}), "found 'bf16' and 'pin'"),
+        (("fp16", "a", ("x",), {"x": LayerPrecision("fp16", "other")}), "found 'fp16' and 'other'"),
+    ],
+)
+def test_precisions_that_contradict_themselves_are_refused(arguments, message):
+    with pytest.raises(UsageError, match=message) as caught:
+        Precisions(*arguments)
+    if len(arguments) == 4:
+        assert caught.value.name == next(iter(arguments[3]))
+
+
+def test_layers_are_named_in_their_order_without_constants():
+    nodes = [
+        onnx.helper.make_node("Constant", [], ["c"], "constant", value_float=1.0),
+        onnx.helper.make_node("Add", ["x", "c"], ["y"], "add"),
+        onnx.helper.make_node("Abs", ["y"], ["z"]),
+    ]
+    assert layer_names(onnx.ModelProto(graph=onnx.GraphProto(node=nodes))) == ("add", "z")
