@@ -143,7 +143,7 @@ def _want_result(value: ir.Value, marks: Marks, kept: Collection[ir.Node]) -> No
 def _kernel_inputs(node: ir.Node, marks: Marks, placement: Placement, kept: Collection[ir.Node]) -> tuple[int, ...]:
     """Inputs that an operator with an int8 kernel reads as int8.
 
-    None if nobody wants its result so, if it reads a constant, or if what makes its inputs computes in float, as in a GELU that
+    Nothing where nobody wants its result so, it reads a constant, or what makes its inputs computes in float, as in a GELU that
     is written with Tanh: each would be rounded for this operator alone.
     """
     behind = absorbed(node.outputs[0])
