@@ -31,10 +31,9 @@ class FloatPads(Pass):
             return PassResult(model, False)
         padding = [(node, value) for node in nodes if _has_border(node) and (value := node.inputs[0]) is not None]
         for node, value in padding:
-            same = onnx_ir.node("Max", [value, value])
-            same.outputs[0].dtype, same.outputs[0].shape = value.dtype, value.shape
-            model.graph.insert_before(node, same)
-            node.replace_input_with(0, same.outputs[0])
+            same = onnx_ir.Value(type=value.type, shape=value.shape)
+            model.graph.insert_before(node, onnx_ir.node("Max", [value, value], outputs=[same]))
+            node.replace_input_with(0, same)
         return PassResult(model, bool(padding))
 
 

@@ -232,18 +232,14 @@ class _Writer:
         zero = np.uint8(0) if unsigned else np.int8(0)
         name = f"{zero.dtype}_zero"
         operands = [self._constant(f"{value.name}_scale", scale), self._constant(name, zero, key=(name,))]
-        quantize = self._node("QuantizeLinear", [value, *operands], f"{value.name}_quantized")
-        dequantize = self._node("DequantizeLinear", [quantize.outputs[0], *operands], f"{value.name}_dequantized")
-        codes = self._ir.DataType.UINT8 if unsigned else self._ir.DataType.INT8
-        for node, dtype in ((quantize, codes), (dequantize, self._ir.DataType.FLOAT)):
-            node.outputs[0].dtype = dtype
-            node.outputs[0].shape = value.shape
+        kind = self._ir.DataType.UINT8 if unsigned else self._ir.DataType.INT8
+        quantize, codes = self._node("QuantizeLinear", [value, *operands], f"{value.name}_quantized", kind, value.shape)
+        dequantize, result = self._dequantized([codes, *operands], value)
         producer = value.producer()
         if producer is None:
             self._graph.insert_before(self._graph[0], [quantize, dequantize])
         else:
             self._graph.insert_after(producer, [quantize, dequantize])
-        result: ir.Value = dequantize.outputs[0]
         return result
 
     def _quantize_weights(self, node: ir.Node) -> None:
@@ -258,11 +254,8 @@ class _Writer:
                 self._constant(f"{weight.name}_scale", scales),
                 self._constant(f"{weight.name}_zero", np.zeros(scales.shape, np.int8)),
             ]
-            dequantize = self._node("DequantizeLinear", operands, f"{weight.name}_dequantized", axis=axis)
-            dequantize.outputs[0].dtype = self._ir.DataType.FLOAT
-            dequantize.outputs[0].shape = weight.shape
+            dequantize, self._constants[key] = self._dequantized(operands, weight, axis=axis)
             self._graph.insert_before(node, dequantize)
-            self._constants[key] = dequantize.outputs[0]
         node.replace_input_with(1, self._constants[key])
         if not weight.uses() and not weight.is_graph_output():
             producer = weight.producer()
@@ -271,10 +264,17 @@ class _Writer:
             else:
                 self._graph.remove(producer, safe=True)
 
-    def _node(self, op: str, inputs: list[ir.Value], output: str, **attributes: int) -> ir.Node:
-        node: ir.Node = self._ir.node(op, inputs, attributes, name=self._unique(f"{output}_{op}"))
-        node.outputs[0].name = self._unique(output)
-        return node
+    def _dequantized(self, operands: list[ir.Value], value: ir.Value, **attributes: int) -> tuple[ir.Node, ir.Value]:
+        output = f"{value.name}_dequantized"
+        return self._node("DequantizeLinear", operands, output, self._ir.DataType.FLOAT, value.shape, **attributes)
+
+    def _node(
+        self, op: str, inputs: list[ir.Value], output: str, dtype: Any, shape: ir.Shape | None, **attributes: int
+    ) -> tuple[ir.Node, ir.Value]:
+        """A node, and its only result."""
+        name = self._unique(f"{output}_{op}")
+        result = self._ir.Value(name=self._unique(output), type=self._ir.TensorType(dtype), shape=shape)
+        return self._ir.node(op, inputs, attributes, outputs=[result], name=name), result
 
     def _constant(self, name: str, array: npt.ArrayLike, key: tuple[object, ...] = ()) -> ir.Value:
         if key in self._constants:

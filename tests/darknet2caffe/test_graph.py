@@ -7,6 +7,7 @@ import subprocess
 import sys
 import webbrowser
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,42 @@ from tests.darknet2caffe.networks import network, published
 
 ROOT = Path(__file__).parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
+
+PICTURED = """[net]
+width=8
+height=12
+channels=3
+[convolutional]
+batch_normalize=1
+filters=4
+size=3
+pad=1
+activation=leaky
+[maxpool]
+size=2
+stride=2
+[convolutional]
+filters=4
+activation=linear
+[shortcut]
+from=-2
+[upsample]
+stride=2
+[route]
+layers=-1,0
+[convolutional]
+filters=18
+activation=linear
+[region]
+classes=4
+num=2
+[dropout]
+[route]
+layers=-4,0
+[avgpool]
+[softmax]
+"""
+"""A network with every kind of box, two lanes of curves, and two outputs."""
 
 
 def boxes(picture: str) -> dict[str, ElementTree.Element]:
@@ -205,3 +242,19 @@ def test_without_the_library_the_message_says_what_to_install(monkeypatch):
         MissingExtraError, match=r'needs the package \'drawsvg\'.*\n.*pip install "pytrtplugins\[cli\]"'
     ):
         draw_svg(network())
+
+
+def outline(element: ElementTree.Element, indent: str = "") -> Iterator[str]:
+    """An element and those inside it, a line each: tag, attributes in alphabetical order, text."""
+    attributes = "".join(f" {key}={value}" for key, value in sorted(element.attrib.items()))
+    text = " ".join((element.text or "").split())
+    yield f"{indent}{element.tag.removeprefix(SVG)}{attributes}{f': {text}' if text else ''}"
+    for inner in element:
+        yield from outline(inner, indent + " ")
+
+
+def test_places_and_sizes_stay_as_they_were_written_down():
+    """After a change of the drawing, look at the picture, and write ``picture.txt`` anew from `outline`, a line each."""
+    picture = ElementTree.fromstring(draw_svg(read_network(parse_cfg(PICTURED, "small.cfg"))).encode())
+    expected = Path(__file__).with_name("picture.txt").read_text(encoding="utf-8")
+    assert list(outline(picture)) == expected.splitlines()

@@ -205,3 +205,11 @@ def test_an_output_without_a_type_is_left_to_later_passes():
     made = model([node("Identity", ["x"], ["y"])], [info("x", F, [2])], [info("y", F, [2])])
     made.graph.output[0].ClearField("type")
     assert not normalize(made).graph.output[0].HasField("type")
+
+
+def test_a_node_without_a_name_is_called_by_its_first_output(caplog):
+    inner = body([node("Relu", ["x"], ["b"]), node("Neg", ["x"], ["c"])], [info("b", F, [1]), info("c", F, [1])])
+    choice = helper.make_node("If", ["f"], ["first", "second"], then_branch=inner, else_branch=inner)
+    inputs, outputs = [info("x", F, [1]), info("f", 9, [])], [info("first", F, [1]), info("second", F, [1])]
+    assert opset(normalize(model([choice], inputs, outputs, opset=11, ir=6))) == 11
+    assert "node 'first' (If) cannot be converted" in caplog.text

@@ -267,6 +267,9 @@ def test_names_that_are_taken_are_avoided():
     quantized = quantize(model, calibrated(model))
     onnx.checker.check_model(quantized)
     assert "data_scale_2" in constants(quantized)
+    net.add("Identity", ["data"], "data_scale_2")
+    model = net.model("b_leaky", "data_scale", "data_scale_2")
+    assert "data_scale_3" in constants(quantize(model, ones(model)))
 
 
 def test_with_64_weight_levels_openvino_equals_onnxruntime_on_every_cpu():

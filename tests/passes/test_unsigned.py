@@ -101,6 +101,13 @@ def operator_of_another_domain(net):
     return pair(net, "data", 0, np.int8(0), domain="com.microsoft")
 
 
+def another_operator(net):
+    codes = [net.constant("s", np.float32(0.1)), net.constant("z", np.int8(3))]
+    net.constant("steps", np.ones((1, 3, 8, 8), np.int8))
+    net.add("Where", [net.add("Greater", ["data", "s"], "more"), "steps", "z"], "chosen")
+    return net.add("DequantizeLinear", ["chosen", *codes], "d", 3)
+
+
 def weights(net):
     net.constant("steps", np.ones((1, 3, 8, 8), np.int8))
     codes = [net.constant("s", np.float32(0.1)), net.constant("z", np.int8(0))]
@@ -109,7 +116,15 @@ def weights(net):
 
 @pytest.mark.parametrize(
     "build",
-    [no_zero_point, unsigned_already, computed_zero_point, codes_read_by_another, operator_of_another_domain, weights],
+    [
+        no_zero_point,
+        unsigned_already,
+        computed_zero_point,
+        codes_read_by_another,
+        operator_of_another_domain,
+        another_operator,
+        weights,
+    ],
 )
 def test_what_is_not_an_int8_activation_stays(build):
     net = Net()
