@@ -1,4 +1,4 @@
-"""OpenCV's caffe importer, as an oracle for written files."""
+"""OpenCV's caffe importer, as an oracle for written files; a plugin for layers that caffe does not have."""
 
 from __future__ import annotations
 
@@ -12,9 +12,26 @@ from google.protobuf import text_format
 
 from darknet2caffe import Network, to_caffe
 from darknet2caffe.caffe_schema import messages
+from pytrtplugins import Plugin, plugin
 from pytrtplugins.layers import Region, Reorg, Yolo
 
 PLUGINS = (Region, Reorg, Yolo)
+
+
+@plugin(namespace="tests.from_caffe")
+class ShuffleChannel(Plugin):
+    """Channels of each group, one from each in turn."""
+
+    group: int = 1
+    names: tuple[str, ...] = ()
+    whole: bool = False
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        n, c, h, w = x.shape
+        return x.reshape(n, self.group, c // self.group, h, w).swapaxes(1, 2).reshape(x.shape)
 
 
 def read_prototxt(path: Path) -> Any:

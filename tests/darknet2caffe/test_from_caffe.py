@@ -11,10 +11,10 @@ import pytest
 from darknet2caffe import read_network, to_caffe, to_onnx
 from darknet2caffe.from_caffe import from_caffe
 from darknet2caffe.plugin_factory import PluginFactory, RegistryFactory
-from pytrtplugins import Plugin, plugin
+from pytrtplugins import plugin
 from pytrtplugins.errors import RegistryError
 from pytrtplugins.models.heads import read_heads
-from tests.darknet2caffe.caffe import write_caffe
+from tests.darknet2caffe.caffe import ShuffleChannel, write_caffe
 from tests.darknet2caffe.networks import SHARED, image, network, published, run
 from tests.darknet2caffe.test_to_caffe import ACTIVATIONS, EXPRESSIBLE, FORK_ACTIVATIONS, FORK_LAYERS, LAYERS, small
 from tests.measures import relative_error
@@ -155,22 +155,6 @@ def test_the_registered_plugins_are_created_for_their_layer_types(tmp_path):
     assert facts[1].pop("dialect") == "pjreddie"
     assert facts[0] == facts[1]
     assert [head.type for head in read_heads(model)] == ["region", "yolo"]
-
-
-@plugin(namespace="tests.from_caffe")
-class ShuffleChannel(Plugin):
-    """Channels of each group, one from each in turn."""
-
-    group: int = 1
-    names: tuple[str, ...] = ()
-    whole: bool = False
-
-    def output_dims(self, x):
-        return x
-
-    def compute(self, x):
-        n, c, h, w = x.shape
-        return x.reshape(n, self.group, c // self.group, h, w).swapaxes(1, 2).reshape(x.shape)
 
 
 SHUFFLED = """

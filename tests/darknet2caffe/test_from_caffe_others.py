@@ -47,6 +47,11 @@ OTHERS = {
         % "num_output: 4 group: 4 kernel_size: 4 stride: 2 pad: 1 bias_term: false",
         {"a": [w(4, 1, 4, 4)]},
     ),
+    "deconvolution of oblong windows side by side": (
+        CONVOLUTION.replace("Convolution", "Deconvolution")
+        % "num_output: 4 group: 4 kernel_h: 2 kernel_w: 3 stride_h: 2 stride_w: 3 bias_term: false",
+        {"a": [np.full((4, 1, 2, 3), 0.5, np.float32)]},
+    ),
     "inner product of a map": (
         'layer { name: "a" type: "InnerProduct" bottom: "data" top: "a" inner_product_param { num_output: 5 } }',
         {"a": [w(1, 1, 5, 168), w(5)]},

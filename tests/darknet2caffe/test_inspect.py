@@ -170,6 +170,7 @@ def test_a_layer_of_a_type_that_is_unknown_to_the_table_is_described_by_nothing(
 
 def test_the_table_adds_up_operations_and_parameters():
     net = network()
+    assert table(net).show_footer
     footers = [column.footer for column in table(net).columns]
     assert footers[-2:] == [
         f"{sum(row.bflops for row in rows(net)):.3f}",

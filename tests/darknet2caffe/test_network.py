@@ -246,7 +246,11 @@ def test_an_unknown_dialect_is_refused():
         ("[conv]\nfilters=4\n[route]\nlayers=-1\ngroups=3\n", 9, "groups=3 must divide"),
         ("[conv]\nfilters=4\n[route]\nlayers=-1\ngroups=2\ngroup_id=2\n", 10, "not below"),
         ("[conv]\nfilters=4\n[softmax]\n[route]\nlayers=-1,-1\ngroups=2\n", 10, "groups=2 must divide"),
-        ("[conv]\nfilters=2\n[conv]\nfilters=2\n[scale_channels]\nfrom=0\n", 9, "factors"),
+        (
+            "[conv]\nfilters=2\n[conv]\nfilters=2\n[scale_channels]\nfrom=0\n",
+            9,
+            r"factors \(layer 1\) are 16 x 8 x 2, expected 1 x 1 x 2",
+        ),
         ("[conv]\nfilters=2\n[conv]\nfilters=3\n[sam]\nfrom=0\n", 9, "not one shape"),
         ("[conv]\n[conv]\n[sam]\nfrom=0\nactivation=mish\n", 9, "gives 0"),
         ("[conv]\n[shortcut]\nfrom=0\nactivation=hard_mish\n", 8, "gives 0"),

@@ -205,3 +205,14 @@ def test_a_network_without_weights_is_refused():
 def test_the_same_network_gives_the_same_bytes():
     assert to_onnx(network()).SerializeToString() == to_onnx(network()).SerializeToString()
     assert network().weights.header == Header()
+
+
+def test_the_factor_of_a_shortcut_is_one_number_where_maps_have_one_size():
+    def constants(filters):
+        text = f"[net]\nwidth=4\nheight=4\nchannels=3\n[conv]\nfilters={filters}\n[conv]\nfilters=4\n[shortcut]\nfrom=0\nalpha=.5\n"
+        model = to_onnx(network(text))
+        return [tensor.name for tensor in model.graph.initializer if tensor.name.startswith("2_shortcut")]
+
+    assert "2_shortcut.one" in constants(3)
+    for filters in (4, 5):
+        assert "2_shortcut.one" not in constants(filters)
