@@ -154,8 +154,9 @@ def _unconvertible(model: onnx.ModelProto) -> onnx.NodeProto:
         part.graph.name = "part"
         part.graph.node.append(node)
         part.graph.initializer.extend(constants[name] for name in node.input if name in constants)
-        part.graph.input.extend(infos[name] for name in node.input if name in infos)
-        part.graph.output.extend(infos.get(name, onnx.ValueInfoProto(name=name)) for name in node.output if name)
+        read = dict.fromkeys(name for name in node.input if name not in constants)
+        for values, names in ((part.graph.input, read), (part.graph.output, node.output)):
+            values.extend(infos.get(name, onnx.ValueInfoProto(name=name)) for name in names if name)
         try:
             onnx.version_converter.convert_version(part, _OLDEST)
         except Exception:  # the C++ side raises types of its own

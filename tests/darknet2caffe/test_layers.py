@@ -165,11 +165,18 @@ def test_a_section_has_these_parameters_in_this_order(layers, parameters, fan_in
         ("[conv]\n[route]\nlayers=-1\n", False, True, True, True),
         ("[conv]\n[conv]\n[route]\nlayers=-1,-2\n", False, True, False, True),
         ("[conv]\nfilters=25\n[region]\n", True, True, False, True),
+        ("[conv]\nfilters=25\n[yolo]\n", True, True, False, True),
+        ("[reorg]\nflatten=1\n", False, True, False, True),
+        ("[maxpool]\nstride=2\n[route]\nlayers=-1,0\n", False, False, False, True),
+        ("[softmax]\n[route]\nlayers=-1\n", False, False, True, True),
+        ("[softmax]\n[activation]\n", False, False, True, True),
+        ("[softmax]\n[dropout]\n", False, False, True, True),
     ],
 )
 def test_what_a_layer_is_for_the_layers_around_it(layers, head, is_map, identity, has_output):
     layer = last("[conv]\nfilters=3\n" + layers)
     assert (layer.is_head, layer.is_map, layer.is_identity, layer.has_output) == (head, is_map, identity, has_output)
+    assert getattr(layer, "is_flat", False) == (layer.type == "route" and not is_map and not identity)
 
 
 @pytest.mark.parametrize(
@@ -253,3 +260,15 @@ def test_steps_of_a_shortcut_between_maps_of_different_sizes():
     assert smaller.steps(smaller.input_dims[1]) == (2, 1)
     larger = last("[conv]\n[maxpool]\nstride=2\n[upsample]\nstride=2\n[shortcut]\nfrom=1\n")
     assert larger.steps(larger.input_dims[1]) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("section", "key"), [("route", "layers"), ("shortcut", "from"), ("sam", "from"), ("scale_channels", "from")]
+)
+def test_numbers_of_layers_are_c_ints(section, key):
+    for number, words in (
+        (-(2**31), "means layer -2147483647, which is not before"),
+        (-(2**31) - 1, "from -2,147,483,648"),
+    ):
+        with pytest.raises(CfgError, match=words):
+            last(EIGHT + f"[{section}]\n{key}={number}\n", dialect="alexeyab")

@@ -213,3 +213,86 @@ def test_a_node_without_a_name_is_called_by_its_first_output(caplog):
     inputs, outputs = [info("x", F, [1]), info("f", 9, [])], [info("first", F, [1]), info("second", F, [1])]
     assert opset(normalize(model([choice], inputs, outputs, opset=11, ir=6))) == 11
     assert "node 'first' (If) cannot be converted" in caplog.text
+
+
+def plain(opset=18, ir=8, dims=(2, 3), nodes=None, domain="", constants=(), extra_inputs=()):
+    made = model(
+        nodes or [node("Relu", ["x"], ["y"])],
+        [info("x", F, dims), *extra_inputs],
+        [info("y", F, dims)],
+        constants,
+        opset=opset,
+        ir=ir,
+    )
+    made.opset_import[0].domain = domain
+    return made
+
+
+@pytest.mark.parametrize("domain", ["", "ai.onnx"])
+@pytest.mark.parametrize(("number", "expected"), [(12, 13), (13, 13), (14, 14), (1, 13)])
+def test_only_opsets_before_13_are_converted(domain, number, expected):
+    nodes = [node("Neg", ["x"], ["y"])] if number > 5 else [node("Identity", ["x"], ["y"])]
+    found = normalize(plain(number, 8, nodes=nodes, domain=domain))
+    assert {item.domain or "ai.onnx": item.version for item in found.opset_import} == {"ai.onnx": expected}
+
+
+def test_a_model_without_onnxs_operators_has_no_opset_to_convert(caplog):
+    made = plain(1, nodes=[helper.make_node("Act", ["x"], ["y"], domain="pkg")], domain="pkg")
+    assert normalize(made) == made
+    assert not caplog.records
+
+
+def test_the_newest_opset_is_taken_and_the_next_one_is_refused_with_both_numbers():
+    newest = onnx.defs.onnx_opset_version()
+    assert opset(normalize(plain(newest))) == newest
+    with pytest.raises(ModelError) as caught:
+        normalize(plain(newest + 1))
+    assert (caught.value.found, caught.value.expected) == (newest + 1, newest)
+
+
+@pytest.mark.parametrize(("weights", "ir", "expected"), [(True, 3, 4), (True, 8, 8), (False, 3, 3), (False, 8, 8)])
+def test_the_ir_version_changes_where_weights_stop_being_inputs(weights, ir, expected):
+    more = [info("w", F, [3])] if weights else []
+    nodes = [node("Add", ["x", "w"], ["y"])] if weights else None
+    found = normalize(plain(13, ir, nodes=nodes, constants={"w": values(3)} if weights else (), extra_inputs=more))
+    assert ([item.name for item in found.graph.input], found.ir_version) == (["x"], expected)
+
+
+@pytest.mark.parametrize(
+    ("dim", "expected"),
+    [(-1, ""), (-2, ""), (0, 0), (1, 1), (7, 7), ("N", "N"), ("?", ""), ("-1", ""), ("batch", "batch")],
+)
+def test_dims_that_say_something_stay(dim, expected):
+    (found, other) = normalize(plain(dims=(dim, 3))).graph.input[0].type.tensor_type.shape.dim
+    kind = found.WhichOneof("value")
+    assert (getattr(found, kind) if kind else "") == expected
+    assert other.dim_value == 3
+
+
+def unconvertible(broken, name, x="x"):
+    """An Upsample without scales, which ONNX's converter does not take, among other nodes."""
+    nodes = []
+    for number in range(3):
+        op = "Upsample" if number == broken else ("Mul", "Relu", "Add")[number]
+        inputs = {"Mul": [x, x], "Add": [x, "w"]}.get(op, [x])
+        nodes.append(helper.make_node(op, inputs, [f"t{number}"], name and f"{name}{number}"))
+        x = f"t{number}"
+    return model(
+        nodes, [info("x", F, [1, 1, 2, 2])], [info(x, F, None)], {"w": values(1, 1, 1, 1).ravel()}, opset=9, ir=4
+    )
+
+
+@pytest.mark.parametrize("broken", [0, 1, 2])
+@pytest.mark.parametrize("name", ["", "node"])
+def test_the_node_that_cannot_be_converted_is_found_wherever_it_stands(broken, name, caplog):
+    made = unconvertible(broken, name)
+    assert normalize(made).graph.node == made.graph.node
+    (record,) = caplog.records
+    called = f"node{broken}" if name else f"t{broken}"
+    assert (
+        f"the model has opset 9, and node {called!r} (Upsample) cannot be converted to opset 13: "
+        in record.getMessage()
+    )
+    reason = record.getMessage().partition("opset 13: ")[2].removesuffix("; it stays as it is")
+    assert 0 < len(reason) <= 300
+    assert reason == " ".join(reason.split())
