@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -336,9 +337,11 @@ def exported(family: str, exporter: str) -> onnx.ModelProto:
     """The network as ONNX, by one of `EXPORTERS`; its input is called ``data``."""
     network, example = trained(family), torch.from_numpy(pictures(family, 1, seed=2))
     names: dict[str, Any] = {"input_names": ["data"], "output_names": ["y"], "opset_version": _OPSET}
-    if EXPORTERS[exporter]:
-        program = torch.onnx.export(network, (example,), dynamo=True, verbose=False, **names)
-        return program.model_proto
-    written = io.BytesIO()
-    torch.onnx.export(network, (example,), written, dynamo=False, **names)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of both exporters, about themselves
+        if EXPORTERS[exporter]:
+            program = torch.onnx.export(network, (example,), dynamo=True, verbose=False, **names)
+            return program.model_proto
+        written = io.BytesIO()
+        torch.onnx.export(network, (example,), written, dynamo=False, **names)
     return onnx.load_from_string(written.getvalue())
