@@ -270,6 +270,14 @@ def test_other_entries_are_refused_with_their_names(tmp_path, names):
     assert all(repr(name) in str(caught.value) for name in names)
 
 
+def test_200_characters_of_other_names_are_shown(tmp_path):
+    path = tmp_path / "x.engine"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x" * 300, b"")
+    with pytest.raises(EngineFileError, match=r"found (\['.{194} \.\.\.)\.\nDo: "):
+        read_engine_file(path)
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [
