@@ -1,11 +1,26 @@
 from __future__ import annotations
 
+import dataclasses
+
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
 from pytrtplugins.errors import ModelError
+from pytrtplugins.graph import Graph
+from pytrtplugins.passes import (
+    CrossLayerEqualization,
+    LayerPrecision,
+    Placement,
+    Precisions,
+    Quantize,
+    layer_names,
+    load_model,
+    prepare,
+)
 from pytrtplugins.passes._base import Pass, PassResult, to_ir, to_proto
+from pytrtplugins.passes._quantize_plan import make_plan
+from tests.passes.nets import Net, ones
 
 
 def model():
@@ -63,3 +78,94 @@ def test_a_file_that_is_no_model_is_an_error_with_its_name(tmp_path, content):
         (tmp_path / "m.onnx").write_bytes(content)
     with pytest.raises(ModelError, match=r"m\.onnx"):
         to_ir(tmp_path / "m.onnx")
+
+
+class Adds(Pass):
+    name = "adds"
+
+    def call(self, model):
+        model.graph.outputs.append(model.graph.outputs[0])
+        return PassResult(model, True)
+
+
+def test_the_message_tells_the_inputs_and_outputs_before_and_after():
+    message = "pass 'adds': the inputs and outputs of the model must stay: expected (['x'], ['y']), found (['x'], ['y', 'y'])."
+    with pytest.raises(ModelError) as caught:
+        Adds()(to_ir(model()))
+    assert str(caught.value) == message
+
+
+class Refuses(Nothing):
+    name = "refuses"
+
+    def requires(self, model):
+        raise ModelError("not this one")
+
+
+class Breaks(Nothing):
+    name = "breaks"
+
+    def ensures(self, model):
+        raise ModelError("broken")
+
+
+def test_conditions_that_do_not_hold_end_the_pass():
+    refuses, breaks = Refuses(), Breaks()
+    with pytest.raises(ModelError, match="not this one"):
+        refuses(to_ir(model()))
+    assert refuses.log == []
+    with pytest.raises(ModelError, match="broken"):
+        breaks(to_ir(model()))
+    assert breaks.log == ["requires", "call"]
+
+
+def test_what_onnx_ir_cannot_read_is_an_error_with_the_models_name(tmp_path, monkeypatch):
+    import onnx_ir
+
+    def refuse(_):
+        raise KeyError("odd")
+
+    onnx.save(model(), tmp_path / "m.onnx")
+    monkeypatch.setattr(onnx_ir, "from_proto", refuse)
+    for given, name in (
+        (model(), "model"),
+        (tmp_path / "m.onnx", tmp_path / "m.onnx"),
+        (str(tmp_path / "m.onnx"), tmp_path / "m.onnx"),
+    ):
+        with pytest.raises(ModelError) as caught:
+            to_ir(given)
+        assert str(caught.value) == f"{name}: not a model that passes can work on ('odd')."
+
+
+def test_results_and_records_cannot_be_changed():
+    """Others hold them too: a placement is shared by all networks of an engine."""
+    net = Net()
+    made = net.model(net.conv(net.conv("data", "a"), "b", leaky=False))
+    ir_model = to_ir(made)
+    quantized = Quantize(ones(made), placement=Placement(unsigned=True))(to_ir(made))
+    records = [
+        (PassResult(ir_model, False), "modified"),
+        (CrossLayerEqualization({})(ir_model), "pairs"),
+        (quantized, "layers"),
+        (make_plan(to_ir(made), None), "layers"),
+        (Placement(), "kernels"),
+        (LayerPrecision("fp32"), "precision"),
+        (Precisions("fp16", "0", ("a",), {"a": LayerPrecision("fp32")}), "names"),
+    ]
+    for record, name in records:
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(record, name, None)
+    assert layer_names(to_proto(ir_model)) == ("a", "a_leaky", "b")
+
+
+def test_a_model_is_prepared_whichever_way_it_is_given(tmp_path):
+    net = Net()
+    made = net.model(net.conv("data", "a"))
+    onnx.save(made, tmp_path / "m.onnx")
+    expected = prepare(made)
+    assert expected.graph.value_info
+    for given in (tmp_path / "m.onnx", str(tmp_path / "m.onnx"), Graph(made)):
+        assert prepare(given).graph == expected.graph
+        assert load_model(given).graph == made.graph
+    with pytest.raises(FileNotFoundError):
+        load_model(tmp_path / "other.onnx")
