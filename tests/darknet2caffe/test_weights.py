@@ -95,8 +95,13 @@ def test_missing_bytes_are_explained_by_the_class_count(net, tmp_path):
 
 
 def test_bytes_left_over_are_counted_however_many(net, tmp_path):
-    with pytest.raises(WeightsError, match=r"1,004 bytes left after the last layer with weights \(1, convolutional\)"):
+    with pytest.raises(
+        WeightsError, match=r"1,004 bytes left after the last layer with weights \(1, convolutional\)"
+    ) as caught:
         read_network(net.cfg, write(tmp_path / "a.weights", 108 + 251))
+    assert "cut short" not in str(caught.value)
+    with pytest.raises(WeightsError, match=r"\(3\) the download was cut short"):
+        read_network(net.cfg, write(tmp_path / "a.weights", 107))
 
 
 def test_a_difference_that_leaves_a_filter_is_explained_and_one_that_is_no_filters_is_not(net, tmp_path):
