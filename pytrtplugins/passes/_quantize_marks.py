@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .._optional import require
 from ..errors import FieldError, ModelError, RegistryError
-from ..onnx_node import from_node, is_plugin_node
+from ..onnx_node import from_node
 from .placement import Placement, absorbed, constant
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["WEIGHTED", "Marks", "input_of", "is_plugin", "label", "mark"]
+__all__ = ["WEIGHTED", "Marks", "input_of", "label", "mark"]
 
 # Values are copied, never computed: a scale that fits the input fits the output. Number of data inputs, None for all.
 _COPYING: dict[str, int | None] = {
@@ -174,9 +174,9 @@ def _gives_output(node: ir.Node) -> bool:
 
 def _copied_inputs(node: ir.Node) -> tuple[int, ...]:
     """Inputs whose values the node hands on unchanged; () if it computes something."""
-    if is_plugin(node):
+    if node.domain != "":
         count: int | None = len(node.inputs) if _passes_through(node) else 0
-    elif node.domain != "" or (node.op_type == "Resize" and node.attributes.get_string("mode", "nearest") != "nearest"):
+    elif node.op_type == "Resize" and node.attributes.get_string("mode", "nearest") != "nearest":
         count = 0
     else:
         count = _COPYING.get(node.op_type, 0)
@@ -186,20 +186,13 @@ def _copied_inputs(node: ir.Node) -> tuple[int, ...]:
     return tuple(range(len(inputs)))
 
 
-def is_plugin(node: ir.Node | None) -> bool:
-    """Whether a node is a plugin's."""
-    return node is not None and node.domain != "" and is_plugin_node(_proto(node))
-
-
 def _passes_through(node: ir.Node) -> bool:
+    """Whether a node is that of a plugin which hands int8 values on."""
+    proto = require("onnx_ir", extra="onnx", feature="the quantize pass").to_proto(node)
     try:
-        return from_node(_proto(node)).int8 == "pass_through"
+        return from_node(proto).int8 == "pass_through"
     except (RegistryError, FieldError):  # the engine that must run it will say so; here it is a float layer
         return False
-
-
-def _proto(node: ir.Node) -> Any:
-    return require("onnx_ir", extra="onnx", feature="the quantize pass").to_proto(node)
 
 
 def input_of(node: ir.Node, index: int) -> ir.Value:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..calibration.table import CalibrationTable
 from ..errors import ModelError, UsageError
-from ._quantize_marks import WEIGHTED, Marks, input_of, is_plugin, label, mark
+from ._quantize_marks import WEIGHTED, Marks, input_of, label, mark
 from .placement import Placement, bounded, constant, never_negative, rectifies
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def make_plan(
     points = {
         v: None
         for v in reversed(marks.wanted)
-        if scales[roots[v]] > 0 and (placement.repeated or v.producer() not in marks.copying or is_plugin(v.producer()))
+        if scales[roots[v]] > 0 and (placement.repeated or not _copied_by_onnx(v, marks))
     }
     layers = tuple(node for node in nodes if node in marks.reads and node not in marks.copying)
     reads = [(node, i) for node, indices in marks.reads.items() for i in indices if input_of(node, i) in points]
@@ -130,6 +130,12 @@ def make_plan(
         float_layers=float_layers,
         required=required,
     )
+
+
+def _copied_by_onnx(value: ir.Value, marks: Marks) -> bool:
+    """Whether a tensor comes from a copying node that is an operator of ONNX, and no plugin."""
+    node = value.producer()
+    return node is not None and node in marks.copying and node.domain == ""
 
 
 def weight_axis(node: ir.Node) -> int:

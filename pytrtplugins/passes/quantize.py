@@ -16,6 +16,7 @@ from .._optional import require
 from ..calibration.table import CalibrationTable
 from ..errors import UsageError
 from ._base import Pass, PassResult, to_ir, to_proto
+from ._quantize_marks import label
 from ._quantize_plan import QuantizePlan, input_of, make_plan, weight_axis
 from .int8_forms import Int8Forms
 from .placement import Placement, constant
@@ -182,7 +183,7 @@ class Quantize(Pass):
         return QuantizeResult(
             model,
             bool(plan.layers),
-            layers=tuple(str(node.name or node.outputs[0].name) for node in plan.layers),
+            layers=tuple(label(node) for node in plan.layers),
             float_layers=tuple(plan.float_layers.items()),
         )
 
@@ -244,7 +245,7 @@ class _Writer:
 
     def _quantize_weights(self, node: ir.Node) -> None:
         weight, axis = input_of(node, 1), weight_axis(node)
-        shared = str(node.name or node.outputs[0].name) in self._per_tensor
+        shared = label(node) in self._per_tensor
         key = ("weights", weight, axis, shared)
         if key not in self._constants:
             tensor: Any = constant(weight)  # a constant: the plan saw to it

@@ -213,3 +213,92 @@ def test_the_cfg_alone_can_be_written(tmp_path):
 def test_the_header_is_darknets_own():
     assert Header(0, 2, 5, 7).to_bytes() == struct.pack("<iiiQ", 0, 2, 5, 7)
     assert Header(0, 1, 0, 7).to_bytes() == struct.pack("<iiii", 0, 1, 0, 7)
+
+
+CLASSES = (
+    "Causes: (1) the .cfg has another class count than the weights; (2) the two files belong to different networks"
+)
+SHORT = f"{CLASSES}; (3) the download was cut short.\n"
+FIRST, SECOND = "layer 0 (convolutional, line 5 of small.cfg)", "layer 1 (convolutional, line 9 of small.cfg)"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "offset", "message"),
+    [
+        (128, 452, "80 bytes left after the last layer with weights (1, convolutional): expected 452 bytes in all, found 532.\n"
+         f"The remainder is exactly 4 more filters of layer 1 (20 instead of 16).\n{CLASSES}.\n"),
+        (359, 452, "1,004 bytes left after the last layer with weights (1, convolutional): expected 452 bytes in all, found"
+         f" 1,456.\n{CLASSES}.\n"),
+        (98, 412, f"the file ends inside {SECOND}: expected 452 bytes in all, found 412.\n"
+         f"The gap is exactly 2 fewer filters of layer 1 (14 instead of 16).\n{SHORT}"),
+        (107, 448, f"the file ends inside {SECOND}: expected 452 bytes in all, found 448.\n{SHORT}"),
+        (28, 132, f"the file ends exactly before {SECOND}: expected 452 bytes in all, found 132.\n"
+         f"The file may hold only a trunk to start training from.\n{SHORT}"),
+        (12, 68, f"the file ends inside {FIRST}: expected 452 bytes in all, found 68.\n{SHORT}"),
+        (0, 20, f"the file ends exactly before {FIRST}: expected 452 bytes in all, found 20.\n"
+         f"The file may hold only a trunk to start training from.\n{SHORT}"),
+    ],
+)  # fmt: skip
+def test_a_file_of_another_size_is_told_with_its_numbers(net, tmp_path, numbers, offset, message):
+    path = write(tmp_path / "a.weights", numbers)
+    with pytest.raises(WeightsError) as caught:
+        read_network(net.cfg, path)
+    assert str(caught.value) == f"{path}: {message}Do: darknet2caffe inspect small.cfg {path}"
+    assert (caught.value.offset, caught.value.expected, caught.value.found) == (offset, 452, 20 + 4 * numbers)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (0, np.nan, f"biases[0] of {FIRST}, at byte 20, is nan: it is not a finite number"),
+        (12, -2, f"rolling_variance[0] of {FIRST}, at byte 68, is -2.0: it is negative, which no variance can be"),
+        (15, -1, f"rolling_variance[3] of {FIRST}, at byte 80, is -1.0: it is negative, which no variance can be"),
+        (30, -np.inf, f"biases[2] of {SECOND}, at byte 140, is -inf: it is not a finite number"),
+        (107, np.inf, f"weights[63] of {SECOND}, at byte 448, is inf: it is not a finite number"),
+    ],
+)
+def test_a_number_that_cannot_be_is_told_with_its_place(net, tmp_path, place, value, message):
+    values = np.arange(1, 109, dtype="<f4")
+    values[place] = value
+    path = write(tmp_path / "a.weights", values)
+    with pytest.raises(WeightsError) as caught:
+        read_network(net.cfg, path)
+    assert str(caught.value) == (
+        f"{path}: {message}.\nCauses: (1) the file is damaged; (2) the two files belong to different networks; (3) the training"
+        f" diverged.\nDo: darknet2caffe inspect small.cfg {path}"
+    )
+    assert (caught.value.offset, caught.value.layer) == (20 + 4 * place, int(place >= 28))
+
+
+@pytest.mark.parametrize("size", [0, 3, 15, 16, 19])
+def test_a_file_shorter_than_its_header_is_told(net, tmp_path, size):
+    path = tmp_path / "a.weights"
+    path.write_bytes(Header().to_bytes()[:size])
+    with pytest.raises(WeightsError) as caught:
+        read_network(net.cfg, path)
+    assert str(caught.value) == f"{path}: the file has {size} bytes; a darknet weights file has a header of 16 or 20."
+    assert caught.value.offset == size
+
+
+@pytest.mark.parametrize(
+    ("major", "minor", "dialect", "wide", "transposed"),
+    [
+        (0, 0, "pjreddie", False, False),
+        (0, 1, "pjreddie", False, False),
+        (0, 2, "pjreddie", True, False),
+        (1, 0, "pjreddie", True, False),
+        (0, 999, "pjreddie", True, False),
+        (0, 1000, "pjreddie", False, False),
+        (0, 1001, "pjreddie", False, True),
+        (999, 0, "pjreddie", True, False),
+        (1000, 0, "pjreddie", False, False),
+        (1001, 0, "pjreddie", False, True),
+        (0, 1, "alexeyab", False, False),
+        (1000, 0, "alexeyab", True, False),
+        (0, 1001, "alexeyab", True, True),
+    ],
+)
+def test_the_versions_at_which_the_header_changes(major, minor, dialect, wide, transposed):
+    """src/parser.c: ``major * 10 + minor >= 2``, for pjreddie's both below 1000 too; transposed above 1000."""
+    header = Header(major, minor, dialect=dialect)
+    assert (header.wide_seen, header.transposed, header.size_bytes) == (wide, transposed, 20 if wide else 16)

@@ -262,13 +262,16 @@ def test_what_the_factors_would_not_pass_through_is_left_alone(model):
 
 
 @pytest.mark.parametrize("what", ["a_w", "a_b", "b_w"])
-@pytest.mark.parametrize("how", ["computed", "read twice", "Constant", "another domain"])
+@pytest.mark.parametrize("how", ["computed", "read twice", "Constant", "another domain", "float16", "float64"])
 def test_weights_and_biases_must_be_initializers_of_one_convolution(what, how):
     model = two(np.ones((2, 2, 1, 1)))
     node = model.graph.node[what == "b_w"]
     if how == "another domain":
         node.domain = "elsewhere"
         model.opset_import.append(onnx.helper.make_opsetid("elsewhere", 1))
+    elif how.startswith("float"):
+        held = next(item for item in model.graph.initializer if item.name == what)
+        held.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(held).astype(how), what))
     elif how == "Constant":
         held = next(item for item in model.graph.initializer if item.name == what)
         model.graph.node.insert(0, onnx.helper.make_node("Constant", [], [what], "constant", value=held))

@@ -30,7 +30,8 @@ def test_functions_are_written_out_in_branches_too():
         onnx.checker.check_model(found, full_check=True)
 
 
-def test_functions_of_plugins_stay():
+@pytest.mark.parametrize("domain", ["a", "pkg", "z"])
+def test_functions_of_plugins_stay(domain):
     function = helper.make_function(
         Reorg.plugin_key()[0],
         "Reorg",
@@ -41,16 +42,16 @@ def test_functions_of_plugins_stay():
         ["stride"],
     )
     other = helper.make_function(
-        "pkg", "Act", ["x"], ["y"], [node("Relu", ["x"], ["y"])], [helper.make_opsetid("", 18)]
+        domain, "Act", ["x"], ["y"], [node("Relu", ["x"], ["y"])], [helper.make_opsetid("", 18)]
     )
-    nodes = [as_node(Reorg(stride=2), ["x"], ["h"]), helper.make_node("Act", ["h"], ["y"], domain="pkg")]
+    nodes = [as_node(Reorg(stride=2), ["x"], ["h"]), helper.make_node("Act", ["h"], ["y"], domain=domain)]
     made = model(
         nodes,
         [info("x", F, [1, 4, 4, 4])],
         [info("y", F, [1, 16, 2, 2])],
         opset=18,
         functions=[function, other],
-        domains=("pkg", Reorg.plugin_key()[0]),
+        domains=(domain, Reorg.plugin_key()[0]),
     )
     found = normalize(made)
     assert [item.name for item in found.functions] == ["Reorg"]
