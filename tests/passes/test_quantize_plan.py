@@ -327,3 +327,16 @@ def test_results_name_layers_without_names_by_their_outputs():
     for node in model.graph.node:
         node.name = ""
     assert Quantize(nets.ones(model))(to_ir(model)).layers == ("a", "b", "c", "d")
+
+
+def test_names_of_weights_that_are_inputs_too_are_taken():
+    net = Net()
+    net.channels[net.constant("data_scale", np.float32(1))] = 1
+    model = net.model(
+        net.conv(net.add("Mul", ["data", "data_scale"], "x"), "a", leaky=False), net.add("Exp", ["data"], "y")
+    )
+    model.graph.node[1].input[0] = "data"
+    model.graph.input.append(helper.make_tensor_value_info("data_scale", TensorProto.FLOAT, []))
+    made = quantize(model, CalibrationTable({"data": 0.5}), float_last=False)
+    held = nets.constants(made)
+    assert (held["data_scale"], held["data_scale_2"]) == (1, 0.5)
