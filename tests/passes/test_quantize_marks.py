@@ -8,7 +8,7 @@ import pytest
 from onnx import helper
 
 from pytrtplugins.calibration import CalibrationTable
-from pytrtplugins.errors import ModelError
+from pytrtplugins.errors import ModelError, UsageError
 from pytrtplugins.passes import Placement, quantize, to_ir
 from pytrtplugins.passes._quantize_marks import input_of
 from pytrtplugins.passes.placement import absorbed, bounded, never_negative, rectifies
@@ -184,6 +184,17 @@ def test_a_node_that_gives_an_output_of_the_model_copies_no_rounded_values():
     closed(net, "right")
     model = net.model("left", "last")
     assert reads(model, "right") == [False]
+
+
+def test_a_node_without_a_name_is_excluded_by_its_first_output():
+    net = Net()
+    net.nodes.append(helper.make_node("Split", [net.conv("data", "a")], ["left", "right"], axis=1, num_outputs=2))
+    net.channels |= {"left": 2, "right": 2}
+    model = closed(net, "right")
+    assert reads(model, "right") == [True]
+    assert reads(model, "right", exclude=["left"]) == [False]
+    with pytest.raises(UsageError, match="no node 'right'"):
+        reads(model, "right", exclude=["right"])
 
 
 # --- additions -----------------------------------------------------------------------------------------------------
