@@ -9,6 +9,7 @@ import onnx
 import pytest
 
 from darknet2caffe import to_caffe
+from darknet2caffe._caffe_graph import CaffeGraph
 from darknet2caffe.from_caffe import from_caffe
 from pytrtplugins.errors import ModelError, UsageError
 from tests.darknet2caffe.caffe import run_opencv, write_caffe
@@ -305,3 +306,12 @@ def test_a_factory_that_makes_no_plugin_is_refused(tmp_path):
 
     with pytest.raises(ModelError, match="which is no plugin"):
         from_caffe(*write_caffe(tmp_path, HEADER + RELU % ""), plugin_factory=Wrong())
+
+
+def test_a_model_may_have_constants_up_to_a_mebibyte_below_two_gibibytes():
+    graph = CaffeGraph("huge", {"c"})
+    graph.bytes = 2**31 - 1 - 2**20 - 8  # as if they were there
+    assert [graph.constant("a", np.float32([value])) for value in (1, 2)] == ["a", "a.2"]
+    assert [graph.unique(name) for name in ("a", "c")] == ["a.3", "c.2"]
+    with pytest.raises(ModelError, match="huge: the weights have 2 GiB and more"):
+        graph.constant("b", np.uint8([1]))
