@@ -224,6 +224,7 @@ def test_one_beyond_a_limit_is_refused(layers, words):
     [
         ("[connected]\noutput={}\n", SMALL.format(1, 1, 1), 2**31 - 1),
         ("[conv]\nfilters={}\n", SMALL.format(1, 1, 1), 2**31 - 1),
+        ("[local]\nfilters={}\nsize=3\n", NET, (2**31 - 1) // (3 * 9 * 6 * 14)),
     ],
 )
 def test_darknet_counts_to_the_largest_c_int(layers, net, accepted):

@@ -293,6 +293,7 @@ def test_a_file_shorter_than_its_header_is_told(net, tmp_path, size):
         (999, 0, "pjreddie", True, False),
         (1000, 0, "pjreddie", False, False),
         (1001, 0, "pjreddie", False, True),
+        (-1, 12, "pjreddie", True, False),
         (0, 1, "alexeyab", False, False),
         (1000, 0, "alexeyab", True, False),
         (0, 1001, "alexeyab", True, True),
