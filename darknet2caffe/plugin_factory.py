@@ -43,7 +43,10 @@ class PluginFactory(Protocol):
 
 
 class RegistryFactory:
-    """Finds plugins by their names among those registered; the default, and asked after any other factory."""
+    """Finds plugins by their names among those registered; the default, and asked after any other factory.
+
+    `pytrtplugins.native.layers` are the same layers once more: they are taken only where no other has the name.
+    """
 
     def is_plugin(self, layer_type: str) -> bool:
         """Whether a plugin of this name is registered."""
@@ -56,7 +59,8 @@ class RegistryFactory:
             RegistryError: none is registered, or several of this name.
             FieldError: a parameter is not a declared field, or of another type.
         """
-        keys = [key for key in registered() if key.name == layer_type]
+        named = [key for key in registered() if key.name == layer_type]
+        keys = [key for key in named if key.namespace != "native"] or named
         if len(keys) > 1:
             raise RegistryError(
                 f"several plugins are named {layer_type}: {', '.join(map(str, keys))}.\n"

@@ -87,10 +87,12 @@ def mutants(path: Path) -> list[list[Mutant]]:
 
 
 def meaning(source: str) -> str:
-    """Source without annotations and comments."""
+    """Source without annotations, comments and imports for type checkers."""
 
     class Bare(ast.NodeTransformer):
         def visit(self, node: ast.AST) -> Any:
+            if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+                return None
             for name in ("annotation", "returns"):
                 if getattr(node, name, None) is not None:
                     setattr(node, name, ast.Constant(value=None))

@@ -14,6 +14,8 @@ def test_what_changes_nothing_is_no_error():
     plain = "def f(x: int | None = 1) -> float:\n    # why\n    y: int = x + 1\n    return y\n"
     assert mutation.meaning(plain) == mutation.meaning(plain.replace("int | None", "int & None").replace("# why", ""))
     assert mutation.meaning(plain) != mutation.meaning(plain.replace("x + 1", "x - 1"))
+    imports = "if TYPE_CHECKING:\n    import onnx\n"
+    assert mutation.meaning(imports + plain) == mutation.meaning(imports.replace("if", "if not") + plain)
 
 
 def test_every_place_of_a_file_has_errors_on_its_line():

@@ -84,7 +84,8 @@ def _fold(graph: ir.Graph, conv: ir.Node, norm: ir.Node) -> bool:
 def _initializer(graph: ir.Graph, name: str, array: npt.NDArray[np.float64], dtype: np.dtype[Any]) -> ir.Value:
     onnx_ir = require("onnx_ir", extra="onnx", feature="passes")
     unique, number = name, 2
-    while unique in graph.initializers:
+    taken = {value.name for node in graph for value in node.outputs} | {value.name for value in graph.inputs}
+    while unique in graph.initializers or unique in taken:
         unique, number = f"{name}_{number}", number + 1
     with np.errstate(over="ignore", invalid="ignore"):  # what is beyond float16 becomes infinite, as in a run
         tensor = onnx_ir.tensor(array.astype(dtype), name=unique)

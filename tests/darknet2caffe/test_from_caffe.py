@@ -8,12 +8,13 @@ import numpy as np
 import onnx
 import pytest
 
-from darknet2caffe import read_network, to_caffe, to_onnx
+from darknet2caffe import plugin_factory, read_network, to_caffe, to_onnx
 from darknet2caffe.from_caffe import from_caffe
 from darknet2caffe.plugin_factory import PluginFactory, RegistryFactory
 from pytrtplugins import plugin
 from pytrtplugins.errors import RegistryError
 from pytrtplugins.models.heads import read_heads
+from pytrtplugins.registry import PluginKey, registered
 from tests.darknet2caffe.caffe import ShuffleChannel, write_caffe
 from tests.darknet2caffe.networks import SHARED, image, network, published, run
 from tests.darknet2caffe.test_to_caffe import ACTIVATIONS, EXPRESSIBLE, FORK_ACTIVATIONS, FORK_LAYERS, LAYERS, small
@@ -155,6 +156,13 @@ def test_the_registered_plugins_are_created_for_their_layer_types(tmp_path):
     assert facts[1].pop("dialect") == "pjreddie"
     assert facts[0] == facts[1]
     assert [head.type for head in read_heads(model)] == ["region", "yolo"]
+
+
+def test_the_packages_own_layers_in_cpp_make_no_name_ambiguous(tmp_path, monkeypatch):
+    keys = registered()
+    native = [PluginKey("native", key.name, "1") for key in keys if key.namespace == "darknet"]
+    monkeypatch.setattr(plugin_factory, "registered", lambda: (*native, *keys))
+    assert {node.domain for node in round_trip(small(HEADS), tmp_path).graph.node} == {"", "darknet"}
 
 
 SHUFFLED = """

@@ -245,6 +245,15 @@ def test_names_that_are_taken_are_avoided():
     np.testing.assert_allclose(run(folded, x)[0], run(network, x)[0], rtol=1e-4, atol=1e-4)
 
 
+def test_names_of_what_nodes_compute_are_avoided_too():
+    between = helper.make_node("Relu", ["y"], ["w_folded"])
+    network = model([conv(), norm(), between], arrays(), ("w_folded",))
+    folded = prepare(network)
+    assert list(folded.graph.node[0].input) == ["x", "w_folded_2", "b_folded"]
+    x = np.random.default_rng(6).standard_normal((1, 3, 8, 8)).astype(np.float32)
+    np.testing.assert_allclose(run(folded, x)[0], run(network, x)[0], rtol=1e-4, atol=1e-4)
+
+
 def test_the_result_has_the_shape_and_type_of_the_batch_norm():
     network = onnx.shape_inference.infer_shapes(
         model([conv(), norm(), helper.make_node("Relu", ["y"], ["z"])], arrays(), outputs=("z",))
