@@ -292,7 +292,7 @@ def test_what_a_judge_measures(asked):
 
 def test_export_triton(pytrt, asked):
     asked(asked.export_triton, "_opened", "model")
-    exported = asked(asked.export_triton, "export_triton")
+    exported = asked(asked.export_triton.triton, "export_triton")
     ends(pytrt, "export-triton", "net.onnx", "-o", "models", "--name", "n", "--version", "2", "--plan", "p", "--library", "a.so",
          "--library", "b.so", "--max-batch", "4", "--instances", "3", "--kind", "gpu", "--queue-delay", "5",
          "--served-at", "/m")  # fmt: skip
