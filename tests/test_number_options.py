@@ -93,7 +93,7 @@ PROGRAMS = {
     "benchmarks/reorg_bandwidth.py --megabytes": (1, 65_536),
     "benchmarks/reorg_bandwidth.py --rounds": (1, 100_000),
     "benchmarks/tensorrt_enqueue.py --calls": (1, 10**7),
-    "benchmarks/tensorrt_enqueue.py --limit": (0.001, 1e9),
+    "benchmarks/tensorrt_enqueue.py --limit": (1e-6, 1e9),
 }
 """The same for the samples and the benchmarks; options.py has the command line of samples/yolov2.py."""
 NO_NUMBERS = {"benchmarks/conversion.py", "benchmarks/gpu/host_split.py"}
