@@ -285,9 +285,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--calls", type=Whole(1, 10_000_000), default=20000, help="timed calls of each plugin (default: %(default)s)"
     )
-    parser.add_argument(
-        "--limit", type=Real(1e-6, 1e9), metavar="US", help="fail if a median takes more microseconds"
-    )
+    parser.add_argument("--limit", type=Real(1e-6, 1e9), metavar="US", help="fail if a median takes more microseconds")
     parser.add_argument("--json", metavar="FILE", help="write the results there too")
     arguments = parser.parse_args(words)
     api = load()
