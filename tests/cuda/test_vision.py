@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pytrtplugins import errors
 from pytrtplugins.cuda.backends import host as host_backend
+from pytrtplugins.errors import UsageError
 from pytrtplugins.layers import Region, Yolo
 from pytrtplugins.vision import MODES, decode_region, decode_yolo, letterbox, nms, place_photo
 from pytrtplugins.vision.kernels import (
@@ -145,6 +146,12 @@ def test_suppression_and_the_best_are_numpys(n, count, classes, threshold, keep,
         assert totals[image] == len(chosen)
         wanted = [(k, expected[image, box, k], *boxes[image, box]) for box, k in chosen]
         np.testing.assert_array_equal(rows[image, : len(chosen)], np.reshape(wanted, (-1, 6)).astype(np.float32))
+
+
+@pytest.mark.parametrize("threshold", [-0.5, 1.5, np.float32(-0.5)])
+def test_a_threshold_outside_0_to_1_is_refused(threshold):
+    with pytest.raises(UsageError, match="iou_threshold: expected a number from 0 to 1"):
+        nms_into(np.zeros((1, 4, 4), np.float32), np.zeros((1, 2, 4), np.float32), threshold)
 
 
 def test_of_equal_scores_the_earlier_box_wins():

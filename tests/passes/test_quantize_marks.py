@@ -203,6 +203,7 @@ def test_a_node_without_a_name_is_excluded_by_its_first_output():
 def residual(first="c", second="a_leaky", *, behind=None, more=(), outputs=(), domain=""):
     """data → a → b → c, a convolution alone; first + second → behind → next → last."""
     net = Net(channels=4)
+    net.input[0] = 1  # the constant has the shape of what it is added to
     net.conv(net.conv(net.conv("data", "a"), "b"), "c", leaky=False)
     net.channels[net.constant("constant", np.ones((1, 4, 8, 8), np.float32))] = 4
     net.add("GlobalMaxPool", ["a_leaky"], "pooled")

@@ -63,9 +63,10 @@ def test_inputs_never_seen_are_rounded_to_nearest():
     np.testing.assert_array_equal(round_codes(steps, np.zeros((3, 3)), 8), [[1, -8, 8]])
 
 
-def test_a_gram_matrix_of_another_layer_is_refused():
+@pytest.mark.parametrize("gram", [np.eye(4), np.eye(2), np.ones((3, 2)), np.ones((3, 4))])
+def test_a_gram_matrix_of_another_layer_is_refused(gram):
     with pytest.raises(UsageError, match="expected shape"):
-        round_codes(np.ones((2, 3)), np.eye(4), 127)
+        round_codes(np.ones((2, 3)), gram, 127)
 
 
 def test_a_depthwise_convolutions_channels_have_matrices_of_their_own():
