@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import operator
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -59,7 +60,7 @@ def check_share(what: str, value: Any) -> float:
     return number
 
 
-class _Limits(Generic[_Number]):
+class _Limits(ABC, Generic[_Number]):
     """Numbers that an option of a command takes, as the ``type`` of an option of argparse; `read` is for others."""
 
     def read(self, text: str) -> _Number:
@@ -80,8 +81,8 @@ class _Limits(Generic[_Number]):
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
 
-    def _parse(self, text: str) -> _Number:
-        raise NotImplementedError
+    @abstractmethod
+    def _parse(self, text: str) -> _Number: ...
 
 
 @dataclass(frozen=True)

@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
-import faulthandler, gc, signal, sys, threading
+import faulthandler, signal, sys
 import numpy as np
 import pytrtplugins as ptp
 from tests.engines.networks import Affine, conv_net
+from tests.engines.test_signal_stack import dropped_in_another_thread
 
 if "faulthandler" in sys.argv:
     faulthandler.enable()
 model = conv_net({plugin})
 held = [ptp.build(model, engine="cpu")]
 
-def drop():
-    held.clear()
-    gc.collect()
-
-thread = threading.Thread(target=drop)
-thread.start()
-thread.join()
+dropped_in_another_thread(held)
 signal.signal(signal.SIGINT, lambda number, frame: print("handled"))
 signal.raise_signal(signal.SIGINT)
 if "faulthandler" in sys.argv:
     signal.raise_signal(signal.SIGABRT)
 """
+
+
+def dropped_in_another_thread(held):
+    def drop():
+        held.clear()
+        gc.collect()
+
+    thread = threading.Thread(target=drop)
+    thread.start()
+    thread.join()
 
 
 @pytest.mark.parametrize("plugin", ["", "Affine(3.0)"])
@@ -54,11 +61,12 @@ def test_a_signal_is_handled_after_an_engine_is_dropped_in_another_thread(plugin
 
 
 CHECK = """
-import faulthandler, gc, threading
+import faulthandler
 import openvino
 import pytrtplugins as ptp
 from tests.broken_kernels import Hangs, Twice
 from tests.engines.networks import conv_net
+from tests.engines.test_signal_stack import dropped_in_another_thread
 
 faulthandler.enable()
 core = openvino.Core()
@@ -66,13 +74,7 @@ network = core.read_model(conv_net().SerializeToString(), b"")
 held = [core.compile_model(network, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})]
 del core
 
-def drop():
-    held.clear()
-    gc.collect()
-
-thread = threading.Thread(target=drop)
-thread.start()
-thread.join()
+dropped_in_another_thread(held)
 print(ptp.check_plugin(Hangs, engines=[], time_limit=1).failed[0].detail)
 """
 
