@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from .. import cuda
 from ..cuda.watch import watching
 from .cases import Case, outputs_of
 from .compare import differences
@@ -21,11 +20,15 @@ from .enqueue import Setting, arrays, defects_only, has_enqueue, run_enqueue
 __all__ = ["repeated_runs", "two_threads"]
 
 _ROUNDS = ((1, 1), (1, 2), (3, 1), (2, 3))
+_INTERRUPTIONS = 16
+_ALL_LINES = sys.maxsize
 _WAIT_S = 0.5
+_PACKAGE = Path(__file__).parent.parent
+_LAYERS = str(_PACKAGE / "layers") + os.sep
 _NOT_THE_PLUGINS = tuple(
-    str(Path(file).parent) + os.sep for file in (__file__, cuda.__file__, np.__file__, threading.__file__)
+    str(folder) + os.sep for folder in (_PACKAGE, *(Path(m.__file__).parent for m in (np, threading)))
 )
-"""Where threads do not take turns: here they would wait for each other's locks."""
+"""Where threads do not take turns: only the plugin's own lines count, and here they would wait for each other's locks."""
 
 
 @defects_only
@@ -56,7 +59,8 @@ def repeated_runs(case: Case) -> str:
 def two_threads(case: Case) -> str:
     """Two clones that run at once, in two threads, give what each gives alone.
 
-    The threads take turns line by line, in several rhythms, so that what they share shows.
+    The threads take turns line by line, in several rhythms. Then the first is interrupted once by the whole run of the second,
+    after each of its lines, or after every n-th of many. So what the clones share shows.
     """
     works: list[tuple[str, Callable[[int], list[Any]]]] = [
         ("compute", lambda other: [np.array(array) for array in outputs_of(case.plugin.clone(), case.inputs(other))])
@@ -65,7 +69,7 @@ def two_threads(case: Case) -> str:
         works.append(("enqueue", lambda other: run_enqueue(case, other=other).outputs))
     for name, work in works:
         expected = [work(other) for other in (0, 1)]
-        for rhythm in _ROUNDS:
+        for rhythm in (*_ROUNDS, *_interruptions(work)):
             found = _Turns(rhythm).run(work)
             for other in (0, 1):
                 if isinstance(found[other], Exception):
@@ -76,13 +80,26 @@ def two_threads(case: Case) -> str:
     return ""
 
 
+def _interruptions(work: Callable[[int], Any]) -> list[tuple[int, int]]:
+    """Rhythms in which the first thread runs some lines, the second all of its own, and the first the rest."""
+    turns = _Turns((_ALL_LINES, _ALL_LINES))
+    turns.run(work)
+    count = turns.lines[0]
+    return [(line, _ALL_LINES) for line in range(1, count, max(1, count // _INTERRUPTIONS))]
+
+
 class _Turns:
-    """Two threads of which one runs at a time, for so many lines of Python each; a thread that waits for a lock is passed over."""
+    """Two threads of which one runs at a time, for so many lines of Python each; a thread that waits for a lock is passed over.
+
+    Attributes:
+        lines: How many lines each thread has run.
+    """
 
     def __init__(self, rhythm: tuple[int, int]) -> None:
         self._rhythm, self._turn, self._left = rhythm, 0, rhythm[0]
         self._changed = threading.Condition()
         self._done = [False, False]
+        self.lines = [0, 0]
 
     def run(self, work: Callable[[int], Any]) -> list[Any]:
         found: list[Any] = [None, None]
@@ -106,7 +123,8 @@ class _Turns:
         return found
 
     def _trace(self, me: int, frame: FrameType, event: str) -> Any:
-        if frame.f_code.co_filename.startswith(_NOT_THE_PLUGINS):
+        file = frame.f_code.co_filename
+        if file.startswith(_NOT_THE_PLUGINS) and not file.startswith(_LAYERS):
             return None
         if event == "line":
             self._wait(me)
@@ -114,16 +132,16 @@ class _Turns:
 
     def _wait(self, me: int) -> None:
         """Go on only where it is this thread's turn; take the turn where the other does not move."""
+        other = 1 - me
         with self._changed:
-            if (
-                self._turn != me
-                and not self._done[1 - me]
-                and not self._changed.wait_for(lambda: self._turn == me, _WAIT_S)
-            ):
-                self._turn, self._left = me, self._rhythm[me]
+            while self._turn != me and not self._done[other]:
+                before = self.lines[other]
+                if not self._changed.wait_for(lambda: self._turn == me, _WAIT_S) and self.lines[other] == before:
+                    self._turn, self._left = me, self._rhythm[me]
+            self.lines[me] += 1
             self._left -= 1
-            if self._left <= 0 and not self._done[1 - me]:
-                self._pass(1 - me)
+            if self._left <= 0 and not self._done[other]:
+                self._pass(other)
 
     def _pass(self, other: int) -> None:
         with self._changed:
