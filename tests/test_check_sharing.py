@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+from pathlib import Path
+
+import numpy as np
 import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.check import sharing
 from pytrtplugins.check.cases import given_cases
+from pytrtplugins.layers import reorg
 from tests.broken_kernels import SharedScratch, SharedScratchInEnqueue, Twice
 
 
@@ -44,3 +49,18 @@ def test_a_plugin_of_many_lines_is_interrupted_after_some_of_them_only(monkeypat
     assert 16 <= len(firsts) < 32
     assert firsts[0] == 1
     assert firsts[-1] > 190, "the last of the 203 lines too"
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        (__file__, True),
+        (reorg.__file__, True),
+        (sharing.__file__, False),
+        (np.linalg.__file__, False),
+        (threading.__file__, False),
+        (str(Path(threading.__file__).parent / "site-packages/acme/scale.py"), True),
+    ],
+)
+def test_only_lines_that_may_be_the_plugins_count(file, expected):
+    assert sharing._may_be_the_plugins(file) is expected

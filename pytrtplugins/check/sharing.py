@@ -24,11 +24,10 @@ _INTERRUPTIONS = 16
 _ALL_LINES = sys.maxsize
 _WAIT_S = 0.5
 _PACKAGE = Path(__file__).parent.parent
-_LAYERS = str(_PACKAGE / "layers") + os.sep
-_NOT_THE_PLUGINS = tuple(
-    str(folder) + os.sep for folder in (_PACKAGE, *(Path(m.__file__).parent for m in (np, threading)))
-)
-"""Where threads do not take turns: only the plugin's own lines count, and here they would wait for each other's locks."""
+_LAYERS = f"{_PACKAGE / 'layers'}{os.sep}"
+_LIBRARIES = (f"{_PACKAGE}{os.sep}", f"{Path(np.__file__).parent}{os.sep}")
+_STANDARD_LIBRARY = f"{Path(os.__file__).parent}{os.sep}"
+_INSTALLED = ("site-packages", "dist-packages")
 
 
 @defects_only
@@ -88,6 +87,13 @@ def _interruptions(work: Callable[[int], Any]) -> list[tuple[int, int]]:
     return [(line, _ALL_LINES) for line in range(1, count, max(1, count // _INTERRUPTIONS))]
 
 
+def _may_be_the_plugins(file: str) -> bool:
+    """Whether threads take turns in a file: elsewhere the lines say nothing about the plugin, and hold locks for which the other waits."""
+    if file.startswith(_LIBRARIES):
+        return file.startswith(_LAYERS)
+    return not file.startswith(_STANDARD_LIBRARY) or file.removeprefix(_STANDARD_LIBRARY).startswith(_INSTALLED)
+
+
 class _Turns:
     """Two threads of which one runs at a time, for so many lines of Python each; a thread that waits for a lock is passed over.
 
@@ -123,8 +129,7 @@ class _Turns:
         return found
 
     def _trace(self, me: int, frame: FrameType, event: str) -> Any:
-        file = frame.f_code.co_filename
-        if file.startswith(_NOT_THE_PLUGINS) and not file.startswith(_LAYERS):
+        if not _may_be_the_plugins(frame.f_code.co_filename):
             return None
         if event == "line":
             self._wait(me)
