@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -226,7 +227,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         SystemExit: always.
     """
     with exit_on_error():
-        app(args=None if arguments is None else list(arguments), prog_name="darknet2caffe")
+        _command()(args=None if arguments is None else list(arguments), prog_name="darknet2caffe")
+
+
+@functools.cache
+def _command() -> Any:
+    """The command with all its parts; typer would make it anew for each call."""
+    return require("typer.main", extra="cli", package="typer").get_command(app)
 
 
 def _print_table(network: Network) -> None:

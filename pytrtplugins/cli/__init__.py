@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Sequence
+from typing import Any
 
+from .._optional import require
 from .._terminal import exit_on_error
 from ..errors import MissingExtraError
 
@@ -21,10 +24,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         SystemExit: always; code 0, or 1 where a check failed, or 2 after an error.
     """
     with exit_on_error(_show):
-        from . import equalize, export_plugin, export_triton, precision, profile  # noqa: F401  they add their commands
-        from .app import app
+        _command()(args=None if arguments is None else list(arguments), prog_name="pytrt")
 
-        app(args=None if arguments is None else list(arguments), prog_name="pytrt")
+
+@functools.cache
+def _command() -> Any:
+    """The command with all its parts; typer would make it anew for each call, which takes 40 ms."""
+    from . import equalize, export_plugin, export_triton, precision, profile  # noqa: F401  they add their commands
+    from .app import app
+
+    return require("typer.main", extra="cli", package="typer").get_command(app)
 
 
 def _show(kind: str, message: str) -> None:
