@@ -36,7 +36,8 @@ class AdaptiveRounding(Pass):
 
     Source:
         E. Frantar and D. Alistarh, "Optimal Brain Compression", NeurIPS 2022, and E. Frantar et al., "GPTQ", ICLR 2023,
-        which carries errors on in one order for all filters.
+        which carries errors on in one order for all filters. GPTQ takes the factor of the inverse; that of the matrix
+        itself gives the same codes.
     """
 
     name: ClassVar[str] = "adaptive-rounding"
@@ -82,20 +83,21 @@ def round_codes(
     order = np.argsort(
         -np.diag(gram), kind="stable"
     )  # those that weigh most are rounded while others can make up for it
-    rest = steps.astype(np.float64)[:, order]
-    fixed = np.abs(np.abs(rest) - levels) < 1e-3
+    wanted = steps.astype(np.float64)[:, order]
+    fixed = np.abs(np.abs(wanted) - levels) < 1e-3
     damped = gram.astype(np.float64)[np.ix_(order, order)]
     damped[np.diag_indices(count)] += _DAMPING * np.diag(damped).mean() or 1.0
-    carry = np.linalg.cholesky(np.linalg.inv(damped)).T
-    codes = np.where(fixed, np.rint(rest), 0)
+    factor = np.linalg.cholesky(damped[::-1, ::-1])[::-1, ::-1]  # upper triangular, and factor @ factor.T is damped
+    carry = factor / np.diag(factor)  # what the error of each weight asks of every later one
+    best, codes = wanted.copy(), np.where(fixed, np.rint(wanted), 0)
     for first in range(0, count, _BLOCK):
         last = min(first + _BLOCK, count)
-        errors = np.empty((len(rest), last - first))
+        errors = np.empty((len(best), last - first))
         for k in range(first, last):
-            codes[:, k] = np.where(fixed[:, k], codes[:, k], np.clip(np.rint(rest[:, k]), -levels, levels))
-            errors[:, k - first] = (rest[:, k] - codes[:, k]) / carry[k, k]
-            rest[:, k + 1 : last] -= errors[:, k - first, None] * carry[k, k + 1 : last]
-        rest[:, last:] -= errors @ carry[first:last, last:]
+            codes[:, k] = np.where(fixed[:, k], codes[:, k], np.clip(np.rint(best[:, k]), -levels, levels))
+            errors[:, k - first] = wanted[:, k] - codes[:, k]
+            best[:, k + 1 : last] += errors[:, k - first, None] * carry[k, k + 1 : last]
+        best[:, last:] += errors @ carry[first:last, last:]
     result = np.empty_like(codes)
     result[:, order] = codes
     return result
