@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import logging
 import multiprocessing
+import pickle
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+
+from pytrtplugins._files import write_atomic
 
 PASSED, REFUSED, WRONG, FAILED, CRASHED, HUNG = "passed", "refused", "wrong", "failed", "crashed", "hung"
 LIBRARIES = {"onnxruntime": "onnxruntime alone", "cpu": "OpenVINO alone", "reference": "onnx.reference alone"}
 """The library below each engine, run without this package."""
+_BUILD = Path(__file__).parents[1] / "build"
 _LONGEST = 60.0  # seconds for one test
 _REASON = 300  # characters
 
@@ -52,7 +59,22 @@ class Outcome:
 
 
 def load_cases(words: str = "") -> list[Case]:
-    """All node tests that the installed ONNX ships, ordered by name; with ``words``, those whose name has one of them."""
+    """All node tests that the installed ONNX ships, ordered by name; with ``words``, those whose name has one of them.
+
+    ONNX makes them in 6 s of each process: they are kept in build/, for these versions of ONNX, NumPy and this module.
+    """
+    versions = [onnx.__version__, np.__version__, hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:16]]
+    kept = _BUILD / f"onnx-node-tests-{'-'.join(versions)}.pickle"
+    try:
+        cases = pickle.loads(kept.read_bytes())
+    except FileNotFoundError:
+        cases = _made()
+        kept.parent.mkdir(exist_ok=True)
+        write_atomic(kept, pickle.dumps(cases))
+    return [case for case in cases if not words or any(word in case.name for word in words.split())]
+
+
+def _made() -> list[Case]:
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")  # in onnx's own examples
         from onnx.backend.test.loader import load_node_model_tests
@@ -63,8 +85,6 @@ def load_cases(words: str = "") -> list[Case]:
     for case in found:  # a test comes before its expanded forms
         name = case.name.removeprefix("test_")
         operators[name] = operators.get(name.partition("_expanded")[0]) or _operator(case.model)
-        if words and not any(word in name for word in words.split()):
-            continue
         data = tuple(([_array(x) for x in given], [_array(x) for x in expected]) for given, expected in case.data_sets)
         cases.append(Case(name, operators[name], case.model, data, case.rtol, case.atol))
     return sorted(cases, key=lambda case: case.name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import warnings
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ pytest.importorskip("onnxruntime")
 
 from onnx import TensorProto, helper  # noqa: E402
 
+from benchmarks.node_tests import load_cases  # noqa: E402
 from pytrtplugins._validation import validated  # noqa: E402
 from pytrtplugins._validation.limits import MOST_DEPTH  # noqa: E402
 from pytrtplugins.decompose import check_claims  # noqa: E402
@@ -162,11 +162,7 @@ def test_shuffled_nodes_of_bodies_are_sorted():
 
 
 def test_every_model_of_onnxs_own_node_tests_comes_in():
-    from onnx.backend.test.case.node import collect_testcases
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of NumPy, about the cases' own numbers
-        cases = collect_testcases(None)
+    cases = load_cases()
     assert len(cases) > 1000
     for case in cases:
         check_claims(case.model)
