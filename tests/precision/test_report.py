@@ -26,6 +26,16 @@ def result():
     return found(cancelling())
 
 
+@pytest.fixture(scope="module")
+def page(result, tmp_path_factory):
+    return written(result, tmp_path_factory.mktemp("page"))
+
+
+def written(result, folder):
+    write_html(to_dict(result), folder / "report.html")
+    return (folder / "report.html").read_text(encoding="utf-8")
+
+
 def test_the_json_holds_every_layer_and_comes_back(tmp_path):
     result = found(overflowing())
     write_json(result, tmp_path / "report.json")
@@ -39,9 +49,7 @@ def test_the_json_holds_every_layer_and_comes_back(tmp_path):
     assert sum(data["before"][0]["histogram"]) == 800
 
 
-def test_the_page_names_the_layers_and_draws_four_plots(result, tmp_path):
-    write_html(to_dict(result), tmp_path / "report.html")
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+def test_the_page_names_the_layers_and_draws_four_plots(page):
 
     class Tags(HTMLParser):
         seen: list[str]
@@ -58,8 +66,10 @@ def test_the_page_names_the_layers_and_draws_four_plots(result, tmp_path):
         assert f"<td>{name}</td>" in page
     assert "pin with parents" in page
     assert not re.search(r'(src|href)="https?:', page)
-    write_html(to_dict(result), tmp_path / "again.html")
-    assert (tmp_path / "again.html").read_text(encoding="utf-8") == page
+
+
+def test_the_same_search_has_the_same_page(result, page, tmp_path):
+    assert written(result, tmp_path) == page
 
 
 def rows_of(page):
@@ -71,9 +81,7 @@ def rows_of(page):
     return [[list(map(html.unescape, row)) for row in part if row] for part in cells]
 
 
-def test_the_pages_figures_are_those_of_the_search(result, tmp_path):
-    write_html(to_dict(result), tmp_path / "report.html")
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+def test_the_pages_figures_are_those_of_the_search(result, page):
     treated, tried = rows_of(page)
     assert treated == [
         [name, "fp32", layer.strategy, f"{layer.error_before:.4g}", f"{layer.error_after:.4g}", f"{layer.latency_us:.4g}",
@@ -115,8 +123,7 @@ def test_the_json_has_the_figures_of_every_layer(result):
 
 
 def test_a_network_that_needs_nothing_has_a_page_too(tmp_path):
-    write_html(to_dict(found(chain())), tmp_path / "report.html")
-    assert "every layer computes in low precision" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "every layer computes in low precision" in written(found(chain()), tmp_path)
 
 
 @pytest.mark.parametrize(
