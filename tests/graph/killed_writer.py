@@ -1,6 +1,7 @@
 """Kills writers of a model with its weights beside it, line by line, and says what readers find: run by `test_data_file.py`.
 
-Each writer is a fork that ends itself by SIGKILL before the n-th line of the code that writes; n grows until one is not killed.
+Each writer is a fork that ends itself by SIGKILL before the n-th line of the code that writes. Lines in a row that find the same
+files are one case, since a writer that is killed before any of them leaves the same; the last case is a writer that is not killed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -57,24 +60,43 @@ def expected(kind: str, value: float) -> bytes:
     return made.SerializeToString(deterministic=True)
 
 
+def traced(before_line: Callable[[], None], kind: str, path: Path) -> None:
+    """Write, and call a function before each line of the code that writes."""
+
+    def trace(frame, event, _):
+        if not frame.f_code.co_filename.endswith(WATCHED):
+            return None
+        if event == "line":
+            before_line()
+        return trace
+
+    sys.settrace(trace)
+    try:
+        write(kind, path, 2.0)
+    finally:
+        sys.settrace(None)
+
+
+def same_files(kind: str, path: Path) -> list[int]:
+    """How many lines in a row find the same files, from the first line to the last."""
+    found: list[dict[str, bytes]] = []
+    traced(lambda: found.append({item.name: item.read_bytes() for item in path.parent.iterdir()}), kind, path)
+    return [len(list(lines)) for _, lines in groupby(found)]
+
+
 def killed_at(line: int, kind: str, path: Path) -> bool:
     """Whether a writer that is killed before a line came that far."""
     child = os.fork()
     if child == 0:
         left = line
 
-        def trace(frame, event, _):
+        def count() -> None:
             nonlocal left
-            if not frame.f_code.co_filename.endswith(WATCHED):
-                return None
-            if event == "line":
-                left -= 1
-                if left < 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
-            return trace
+            left -= 1
+            if left < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
 
-        sys.settrace(trace)
-        write(kind, path, 2.0)
+        traced(count, kind, path)
         os._exit(0)
     _, status = os.waitpid(child, 0)
     if not os.WIFSIGNALED(status) and os.WEXITSTATUS(status) != 0:
@@ -85,23 +107,24 @@ def killed_at(line: int, kind: str, path: Path) -> bool:
 def main(kind: str, folder: Path) -> None:
     path, outcomes, line = folder / "model.onnx", Counter(), 0
     old, new = expected(kind, 1.0), expected(kind, 2.0)
-    while True:
+    write(kind, path, 1.0)
+    cases = same_files(kind, path)
+    for count in [*cases, 1]:
         write(kind, path, 1.0)
-        killed = killed_at(line, kind, path)
+        if killed_at(line, kind, path) == (line == sum(cases)):
+            raise SystemExit(f"the writer has not {sum(cases)} lines each time")
         try:
             data = found(path)
-            outcomes["old" if data == old else "new" if data == new else "neither"] += 1
+            outcomes["old" if data == old else "new" if data == new else "neither"] += count
         except ModelError as error:
-            outcomes[f"refused: {error}"] += 1
+            outcomes[f"refused: {error}"] += count
         for item in folder.iterdir():
             os.utime(item, (time.time() - 100,) * 2)  # a minute later
         write(kind, path, 3.0)
         left = sorted(item.name for item in folder.iterdir())
         outcomes["left behind"] += len(left) - 2
-        if not killed:
-            break
-        line += 1
-    print(json.dumps({"lines": line, **outcomes}))
+        line += count
+    print(json.dumps({"lines": sum(cases), "cases": len(cases), **outcomes}))
 
 
 main(sys.argv[1], Path(sys.argv[2]))
