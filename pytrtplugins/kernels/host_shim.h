@@ -4,17 +4,16 @@
 #ifndef PYTRT_HOST_SHIM_H
 #define PYTRT_HOST_SHIM_H
 
+#ifdef PYTRT_HOST_BARRIERS
+#undef _FORTIFY_SOURCE  // whose longjmp refuses to go to another stack
+#include <setjmp.h>
+#include <ucontext.h>
+#endif
+#include <pthread.h>  // <mutex>, <vector> and <memory> take longer to compile than a kernel
+
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <mutex>
-
-#ifdef PYTRT_HOST_BARRIERS
-#include <ucontext.h>
-
-#include <memory>
-#include <vector>
-#endif
 
 #define __global__
 #define __device__
@@ -148,10 +147,18 @@ static constexpr int warpSize = 32;
 
 namespace pytrt_host {
 
-inline std::mutex& turn() {
-    static std::mutex one_at_a_time;
-    return one_at_a_time;
-}
+// One launch at a time has it.
+class Turn {
+public:
+    Turn() { pthread_mutex_lock(mutex()); }
+    ~Turn() { pthread_mutex_unlock(mutex()); }
+
+private:
+    static pthread_mutex_t* mutex() {
+        static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+        return &one_at_a_time;
+    }
+};
 
 // Number `flat` of a grid or of a block, x fastest.
 inline uint3 place_in(dim3 sizes, size_t flat) {
@@ -168,50 +175,89 @@ inline size_t next_thread(size_t turn) { return turn; }
 #endif
 
 #ifdef PYTRT_HOST_BARRIERS
+// A thread of a block, on a stack of its own. It is kept for the next block and the next launch.
 struct Fiber {
-    ucontext_t context;
-    std::unique_ptr<char[]> stack;
-    bool done;
+    ucontext_t start;
+    jmp_buf place;  // where it goes on
+    bool started, done;
 };
-static ucontext_t scheduler;
 static Fiber* running;
+static jmp_buf scheduler;
 static void (*body_of_fiber)(void*);
 static void* argument_of_fiber;
 
-static void fiber_main() {
-    body_of_fiber(argument_of_fiber);
-    running->done = true;
-    swapcontext(&running->context, &scheduler);
+// Go on at `to` until somebody goes on at `from`. swapcontext would ask the system for the mask of signals each time.
+static void swap(jmp_buf& from, jmp_buf& to) {
+    if (!_setjmp(from)) _longjmp(to, 1);
 }
 
-template <typename Body>
-void run_block(Body& body, std::vector<Fiber>& fibers) {
+static void go_on(Fiber& fiber) {
+    running = &fiber;
+    if (fiber.started) return swap(scheduler, fiber.place);
+    fiber.started = true;
+    if (!_setjmp(scheduler)) setcontext(&fiber.start);
+}
+
+static void fiber_main() {
+    for (;;) {
+        body_of_fiber(argument_of_fiber);
+        running->done = true;
+        swap(running->place, scheduler);
+    }
+}
+
+// As many fibers as a block has threads.
+struct Fibers {
 #ifdef PYTRT_HOST_WATCH
-    constexpr size_t stack_bytes = 256 << 10;
+    static constexpr size_t stack_bytes = 256 << 10;
 #else
-    constexpr size_t stack_bytes = 64 << 10;
+    static constexpr size_t stack_bytes = 64 << 10;
 #endif
+    Fiber* all;
+    char* stacks;
+    size_t count;
+
+    // Those that a launch has left in the middle of its work begin anew.
+    void prepare(size_t threads) {
+        if (threads > count) {
+            delete[] all;
+            delete[] stacks;
+            count = 0;
+            all = new Fiber[threads]();
+            stacks = new char[threads * stack_bytes];
+            count = threads;
+        }
+        for (size_t index = 0; index < threads; ++index) {
+            Fiber& fiber = all[index];
+            if (!fiber.done) {
+                getcontext(&fiber.start);
+                fiber.start.uc_stack.ss_sp = stacks + index * stack_bytes;
+                fiber.start.uc_stack.ss_size = stack_bytes;
+                fiber.start.uc_link = nullptr;
+                makecontext(&fiber.start, fiber_main, 0);
+                fiber.started = false;
+            }
+            fiber.done = false;
+        }
+    }
+};
+static Fibers fibers;
+
+template <typename Body>
+void run_block(Body& body, size_t threads) {
     body_of_fiber = [](void* pointer) { (*static_cast<Body*>(pointer))(); };
     argument_of_fiber = &body;
-    for (Fiber& fiber : fibers) {
-        if (!fiber.stack) fiber.stack.reset(new char[stack_bytes]);
-        getcontext(&fiber.context);
-        fiber.context.uc_stack.ss_sp = fiber.stack.get();
-        fiber.context.uc_stack.ss_size = stack_bytes;
-        fiber.context.uc_link = &scheduler;
-        fiber.done = false;
-        makecontext(&fiber.context, fiber_main, 0);
-    }
+    fibers.prepare(threads);
     for (bool left = true; left;) {
         left = false;
         start_phase();
-        for (size_t turn = 0; turn < fibers.size(); ++turn) {
+        for (size_t turn = 0; turn < threads; ++turn) {
             size_t const index = next_thread(turn);
-            if (fibers[index].done) continue;
+            Fiber& fiber = fibers.all[index];
+            if (fiber.done) continue;
             threadIdx = place_in(blockDim, index);
-            running = &fibers[index];
-            swapcontext(&scheduler, &running->context);
-            left = left || !running->done;
+            go_on(fiber);
+            left = left || !fiber.done;
         }
     }
 }
@@ -221,13 +267,10 @@ void run_block(Body& body, std::vector<Fiber>& fibers) {
 // Call body() for each thread of the grid, in the order that is to be tried; ends where a defect is found.
 template <typename Body>
 void run(dim3 grid, dim3 block, Body body) {
-    std::lock_guard<std::mutex> const lock(turn());
+    Turn const turn;
     gridDim = grid;
     blockDim = block;
     size_t const threads = static_cast<size_t>(block.x) * block.y * block.z;
-#ifdef PYTRT_HOST_BARRIERS
-    std::vector<Fiber> fibers(threads);
-#endif
     sigjmp_buf leave;
     pytrt_watch_begin(&leave);
     if (sigsetjmp(leave, 1) == 0) {
@@ -235,7 +278,7 @@ void run(dim3 grid, dim3 block, Body body) {
         for (size_t number = 0; number < blocks; ++number) {
             blockIdx = place_in(grid, pytrt_watch_block(number));
 #ifdef PYTRT_HOST_BARRIERS
-            run_block(body, fibers);
+            run_block(body, threads);
 #else
             start_phase();
             for (size_t index = 0; index < threads; ++index) {
@@ -251,17 +294,14 @@ void run(dim3 grid, dim3 block, Body body) {
 // Call body() once for each thread of the grid.
 template <typename Body>
 void run(dim3 grid, dim3 block, Body body) {
-    std::lock_guard<std::mutex> const lock(turn());
+    Turn const turn;
     gridDim = grid;
     blockDim = block;
-#ifdef PYTRT_HOST_BARRIERS
-    std::vector<Fiber> fibers(static_cast<size_t>(block.x) * block.y * block.z);
-#endif
     for (blockIdx.z = 0; blockIdx.z < grid.z; ++blockIdx.z) {
         for (blockIdx.y = 0; blockIdx.y < grid.y; ++blockIdx.y) {
             for (blockIdx.x = 0; blockIdx.x < grid.x; ++blockIdx.x) {
 #ifdef PYTRT_HOST_BARRIERS
-                run_block(body, fibers);
+                run_block(body, static_cast<size_t>(block.x) * block.y * block.z);
 #else
                 for (threadIdx.z = 0; threadIdx.z < block.z; ++threadIdx.z) {
                     for (threadIdx.y = 0; threadIdx.y < block.y; ++threadIdx.y) {
@@ -281,7 +321,7 @@ void run(dim3 grid, dim3 block, Body body) {
 #ifdef PYTRT_HOST_BARRIERS
 inline void __syncthreads() {
     uint3 const mine = threadIdx;
-    swapcontext(&pytrt_host::running->context, &pytrt_host::scheduler);
+    pytrt_host::swap(pytrt_host::running->place, pytrt_host::scheduler);
     threadIdx = mine;
 }
 #endif
