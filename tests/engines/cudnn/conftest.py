@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from darknet2caffe import read_network, to_onnx
+from darknet2caffe.cfg import parse_cfg
 from pytrtplugins.engines.cudnn import CudnnEngine
 from pytrtplugins.passes import prepare
 
@@ -25,14 +27,17 @@ def gpu():
     return "cudnn"
 
 
-def darknet_model(name, folder, size=96, seed=1, batch=1):
-    """A network of darknet's own with random weights, as a prepared model, and an input."""
+def darknet_model(name, size=96, seed=1, batch=1):
+    """A network of darknet's own with random weights, as a prepared model, and an input. Other tests get the same model."""
     path = SAMPLES / name if (SAMPLES / name).is_file() else DARKNET / name
     if not path.is_file():
         pytest.skip(f"{path} is missing (apt-get install darknet)")
-    text = re.sub(r"^(width|height) *=.*", rf"\1={size}", path.read_text(), flags=re.M)
-    cfg = folder / name
-    cfg.write_text(text)
-    model = prepare(to_onnx(read_network(cfg).with_random_weights(seed), batch=batch))
     count = batch if isinstance(batch, int) else 1
-    return model, {"data": np.random.default_rng(seed).random((count, 3, size, size), dtype=np.float32)}
+    inputs = {"data": np.random.default_rng(seed).random((count, 3, size, size), dtype=np.float32)}
+    return _prepared(path, size, seed, batch), inputs
+
+
+@functools.cache
+def _prepared(path, size, seed, batch):
+    text = re.sub(r"^(width|height) *=.*", rf"\1={size}", path.read_text(), flags=re.M)
+    return prepare(to_onnx(read_network(parse_cfg(text)).with_random_weights(seed), batch=batch))

@@ -65,7 +65,7 @@ def test_the_shipped_network_is_right_in_each_precision(animals, wanted, precisi
 def test_every_layer_is_right_by_itself(precision, weights, without, tmp_path):
     model, x = shipped(96)
     if weights == "random":
-        model, inputs = darknet_model("yolov2-animals.cfg", tmp_path, size=96, batch="dynamic")
+        model, inputs = darknet_model("yolov2-animals.cfg", size=96, batch="dynamic")
         x = inputs["data"]
     if precision == "int8":
         table = CalibrationTable.read(SAMPLES / "yolov2-animals.cache")

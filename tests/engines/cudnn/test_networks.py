@@ -29,8 +29,8 @@ def by_reference(model, inputs, precision="fp32"):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_a_network_gives_the_reference_engines_numbers_in_fp32(name, tmp_path):
-    model, inputs = darknet_model(name, tmp_path, size=32)
+def test_a_network_gives_the_reference_engines_numbers_in_fp32(name):
+    model, inputs = darknet_model(name, size=32)
     found, _ = run_on_host(model, inputs)
     for output, wanted in by_reference(model, inputs).items():
         assert found[output].dtype == np.float32
@@ -38,16 +38,16 @@ def test_a_network_gives_the_reference_engines_numbers_in_fp32(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_in_fp16_it_stays_within_half_precisions_rounding(name, tmp_path):
-    model, inputs = darknet_model(name, tmp_path, size=32)
+def test_in_fp16_it_stays_within_half_precisions_rounding(name):
+    model, inputs = darknet_model(name, size=32)
     found, _ = run_on_host(model, inputs, DType.FLOAT16)
     for output, wanted in by_reference(model, inputs).items():
         assert relative(found[output], wanted) < 4e-3
 
 
 @pytest.mark.parametrize("name", ["yolov2-animals.cfg", "resnet18.cfg"])
-def test_in_int8_it_equals_the_integer_sums_of_the_reference_engine(name, tmp_path):
-    model, inputs = darknet_model(name, tmp_path, size=32)
+def test_in_int8_it_equals_the_integer_sums_of_the_reference_engine(name):
+    model, inputs = darknet_model(name, size=32)
     table = calibrate(model, MinMaxCalibrator([inputs]), engine="onnxruntime", progress=False)
     quantized = quantize(model, table)
     found, execution = run_on_host(prepare(quantized), inputs)
@@ -59,27 +59,31 @@ def test_in_int8_it_equals_the_integer_sums_of_the_reference_engine(name, tmp_pa
         assert relative(found[output], wanted) < 3e-3
 
 
-@pytest.mark.parametrize("step", PLANNED)
-def test_without_a_step_the_numbers_stay(step, tmp_path):
-    model, inputs = darknet_model("yolov2-animals.cfg", tmp_path, size=32)
+@pytest.fixture(scope="module")
+def with_all_steps():
+    """A network in float32 and in INT8, its inputs, and what it gives."""
+    model, inputs = darknet_model("yolov2-animals.cfg", size=32)
     table = calibrate(model, MinMaxCalibrator([inputs]), engine="onnxruntime", progress=False)
-    quantized = prepare(quantize(model, table))
-    for net in (model, quantized):
-        full, _ = run_on_host(net, inputs)
+    return [(net, inputs, run_on_host(net, inputs)[0]) for net in (model, prepare(quantize(model, table)))]
+
+
+@pytest.mark.parametrize("step", PLANNED)
+def test_without_a_step_the_numbers_stay(step, with_all_steps):
+    for net, inputs, full in with_all_steps:
         less, _ = run_on_host(net, inputs, without=(step,))
         for output, wanted in full.items():
             np.testing.assert_allclose(less[output], wanted, rtol=2e-5, atol=2e-6)
 
 
-def test_the_direct_kernel_runs_a_whole_network(tmp_path):
-    model, inputs = darknet_model("yolov2-tiny-voc.cfg", tmp_path, size=32)
+def test_the_direct_kernel_runs_a_whole_network():
+    model, inputs = darknet_model("yolov2-tiny-voc.cfg", size=32)
     found, _ = run_on_host(model, inputs, direct=True)
     for output, wanted in by_reference(model, inputs).items():
         assert relative(found[output], wanted) < 5e-6
 
 
-def test_free_dims_take_any_batch(tmp_path):
-    model, one = darknet_model("yolov2-tiny-voc.cfg", tmp_path, size=32, batch="dynamic")
+def test_free_dims_take_any_batch():
+    model, one = darknet_model("yolov2-tiny-voc.cfg", size=32, batch="dynamic")
     many = {"data": np.concatenate([one["data"] + shift for shift in (0, 1, 2)]).astype(np.float32)}
     found, _ = run_on_host(model, many)
     alone, _ = run_on_host(model, {"data": many["data"][2:]})
@@ -89,8 +93,8 @@ def test_free_dims_take_any_batch(tmp_path):
 
 @pytest.mark.parametrize("name", ["yolov2-animals.cfg", "yolov3-tiny.cfg", "resnet18.cfg"])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_branches_may_run_in_any_order_that_the_streams_allow(name, seed, tmp_path):
-    model, inputs = darknet_model(name, tmp_path, size=32)
+def test_branches_may_run_in_any_order_that_the_streams_allow(name, seed):
+    model, inputs = darknet_model(name, size=32)
     wanted, execution = run_on_host(model, inputs)
     found, shuffled = run_shuffled(execution, inputs, seed)
     for output, value in wanted.items():
@@ -101,8 +105,8 @@ def test_branches_may_run_in_any_order_that_the_streams_allow(name, seed, tmp_pa
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
-def test_the_direct_kernel_computes_every_layer_by_its_definition(precision, tmp_path):
-    model, inputs = darknet_model("yolov2-tiny-voc.cfg", tmp_path, size=32)
+def test_the_direct_kernel_computes_every_layer_by_its_definition(precision):
+    model, inputs = darknet_model("yolov2-tiny-voc.cfg", size=32)
     if precision == "int8":
         table = calibrate(model, MinMaxCalibrator([inputs]), engine="onnxruntime", progress=False)
         model = prepare(quantize(model, table))

@@ -46,8 +46,8 @@ def test_the_chart_is_an_image_of_the_kind_that_the_name_says(tmp_path, name, ma
     assert (tmp_path / name).read_bytes().startswith(magic)
 
 
-def test_a_networks_operations_are_those_of_its_convolutions(tmp_path):
-    model, inputs = darknet_model("yolov2-tiny-voc.cfg", tmp_path, size=32)
+def test_a_networks_operations_are_those_of_its_convolutions():
+    model, inputs = darknet_model("yolov2-tiny-voc.cfg", size=32)
     _, execution = run_on_host(model, inputs)
     steps = [step_time(step, execution.plan, 1.0, "", 0) for step in execution.plan.steps]
     expected = 0
@@ -60,9 +60,9 @@ def test_a_networks_operations_are_those_of_its_convolutions(tmp_path):
 
 
 @pytest.mark.parametrize(("float_type", "size"), [(DType.FLOAT32, 4), (DType.FLOAT16, 2)])
-def test_a_steps_bytes_are_those_of_what_its_kernel_reads_and_writes(tmp_path, float_type, size):
+def test_a_steps_bytes_are_those_of_what_its_kernel_reads_and_writes(float_type, size):
     """The image, biases and the head are float32; weights lie in the type that is multiplied."""
-    model, inputs = darknet_model("yolov2-tiny-voc.cfg", tmp_path, size=32)
+    model, inputs = darknet_model("yolov2-tiny-voc.cfg", size=32)
     _, execution = run_on_host(model, inputs, float_type)
     found = [step_time(step, execution.plan, 1.0, "", 0).bytes for step in execution.plan.steps]
     first = 4 * 3 * 32**2 + size * 16 * 3 * 3**2 + 4 * 16 + size * 16 * 16**2  # with its pool
@@ -74,7 +74,7 @@ def test_a_steps_bytes_are_those_of_what_its_kernel_reads_and_writes(tmp_path, f
 def test_without_a_gpu_the_command_says_why(tmp_path, capsys):
     if not CudnnEngine.availability().reason:
         pytest.skip("this machine has a GPU")
-    model, _ = darknet_model("yolov2-tiny-voc.cfg", tmp_path, size=32)
+    model, _ = darknet_model("yolov2-tiny-voc.cfg", size=32)
     (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
     with pytest.raises(SystemExit) as caught:
         main(["profile", str(tmp_path / "net.onnx")])
