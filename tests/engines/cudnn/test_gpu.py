@@ -62,7 +62,7 @@ def test_the_shipped_network_is_right_in_each_precision(animals, wanted, precisi
 @pytest.mark.parametrize("without", [[], ["own-kernels"]], ids=["own", "cudnn"])
 @pytest.mark.parametrize("weights", ["trained", "random"])
 @pytest.mark.parametrize("precision", [*BOUNDS, "int8"])
-def test_every_layer_is_right_by_itself(precision, weights, without, tmp_path):
+def test_every_layer_is_right_by_itself(precision, weights, without):
     model, x = shipped(96)
     if weights == "random":
         model, inputs = darknet_model("yolov2-animals.cfg", size=96, batch="dynamic")
