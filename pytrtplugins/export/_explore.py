@@ -51,6 +51,13 @@ class Fork:
 Tree: TypeAlias = Given | Refused | Unreachable | Fork
 
 
+def ends(tree: Tree) -> list[Any]:
+    """The values that the tree's ways end in."""
+    if isinstance(tree, Fork):
+        return [*ends(tree.yes), *ends(tree.no)]
+    return [tree.value] if isinstance(tree, Given) else []
+
+
 class OtherError(Exception):
     """The function raised something that is no refusal of a plugin's; ``cause`` is it, ``line`` where."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -12,7 +13,7 @@ from ..cuda.signature import C_TYPES
 from ..errors import ExportError
 from ..fields import MISSING, FieldSpec, format_value
 from ..tensor import DType
-from ._explore import Fork, Given, Tree
+from ._explore import Fork, Given, Tree, ends
 from ._expressions import Scope, block, float_literal, int_literal, text_literal
 from ._traced import Case, Launch, Pointer, TracedPlugin
 from ._values import Expr
@@ -249,12 +250,13 @@ def _unused(name: str, lines: list[str]) -> list[str]:
 
 
 def _enqueue(traced: TracedPlugin) -> list[str]:
-    names = kernel_names(traced)
+    names, repeated = kernel_names(traced), _repeated(traced)
 
     def end(launches: Any) -> list[str]:
-        return [*(line for launch in launches for line in _launch(traced, launch, names)), "return;"]
+        return [*(line for launch in launches for line in _launch(traced, launch, names, repeated)), "return;"]
 
-    lines = _cases(traced, traced.enqueue, _WORK, end, ("inputDescs", "outputDescs"))
+    lines = [f"        auto const {name} = [&] {{ return {text}; }};" for text, name in repeated.items()]
+    lines += _cases(traced, traced.enqueue, _WORK, end, ("inputDescs", "outputDescs"))
     prepared = [*names, *(f"constant{index}" for index in range(len(traced.constants)))]
     return [
         "    void initialize() override {",
@@ -278,20 +280,36 @@ def kernel_names(traced: TracedPlugin) -> list[str]:
     return names
 
 
-def _launch(traced: TracedPlugin, launch: Launch, names: list[str]) -> list[str]:
-    unit = traced.kernels[launch.kernel]
+def _repeated(traced: TracedPlugin) -> dict[str, str]:
+    """Numbers that several launches are given, with a name for each: compilers take long for what is written many times."""
+    launches = [launch for tree, _ in _groups(traced.enqueue) for found in ends(tree) for launch in found]
+    counts = Counter(pair for launch in launches for pair in _numbers(traced, launch).items())
+    several = [pair for pair, count in counts.items() if count > 1]
+    return {text: f"{parameter}_{number}" for number, (parameter, text) in enumerate(several)}
+
+
+def _launch(traced: TracedPlugin, launch: Launch, names: list[str], repeated: Mapping[str, str]) -> list[str]:
+    unit, numbers = traced.kernels[launch.kernel], _numbers(traced, launch)
     arguments = []
     for parameter, argument in zip(unit.signature.parameters, launch.arguments, strict=True):
-        if isinstance(argument, Pointer):
-            arguments.append(_pointer(argument))
-        else:
-            arguments.append(_number(unit.label, parameter.type, parameter.text, argument))
+        text = _pointer(argument) if isinstance(argument, Pointer) else numbers[parameter.name]
+        arguments.append(f"{repeated[text]}()" if text in repeated else text)
     threads = ", ".join(
         f"{_WORK.whole(size)}.value()" if size.op != "const" else str(size.args[0]) for size in launch.threads
     )
     head = f"{names[launch.kernel]}(stream, Extent{{{threads}}}, Extent{{{', '.join(map(str, launch.block))}}},"
     shared = f"{_WORK.whole(launch.shared)}.value()"
     return [head, *(f"    {text}," for text in [shared, *arguments][:-1]), f"    {[shared, *arguments][-1]});"]
+
+
+def _numbers(traced: TracedPlugin, launch: Launch) -> dict[str, str]:
+    """The arguments that are no pointers, by the names of their parameters."""
+    unit = traced.kernels[launch.kernel]
+    return {
+        parameter.name: _number(unit.label, parameter.type, parameter.text, argument)
+        for parameter, argument in zip(unit.signature.parameters, launch.arguments, strict=True)
+        if not isinstance(argument, Pointer)
+    }
 
 
 def _pointer(pointer: Pointer) -> str:
