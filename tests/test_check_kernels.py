@@ -48,7 +48,7 @@ def test_a_defect_is_called_by_its_name(broken, entry, name):
 @pytest.mark.parametrize(("broken", "entry", "name"), SURVIVED, ids=[cls.__name__ for cls, _, _ in SURVIVED])
 def test_a_crash_or_a_hang_is_a_failed_check(broken, entry, name):
     before = CHILDREN.read_text()
-    report = ptp.check_plugin(broken, engines=[], time_limit=1)
+    report = ptp.check_plugin(broken, engines=[], time_limit=getattr(broken, "limit_s", 1))
     assert [found.name for found in report.failed] == [entry], str(report)
     assert name in report[entry].detail, str(report)
     assert CHILDREN.read_text() == before  # none is left
