@@ -16,7 +16,7 @@ from ..calibration import CalibrationTable, Calibrator
 from ..calibration.sidecar import Sidecar
 from ..calibration.table import MOST_CACHE_BYTES
 from ..errors import CalibrationTableError, UsageError
-from ..passes import load_model, prepare
+from ..passes import prepare
 from .base import BuildOptions
 from .progress import progress_bar
 
@@ -53,7 +53,7 @@ def calibrate(
     """
     from .select import _NEVER_AUTO, _available_class
 
-    prepared = prepare(load_model(model))
+    prepared = prepare(model)
     calibrator.reset()
     calibrator.bind({info.name: _dims(info) for info in prepared.graph.input})
     tapped = _tapped(prepared)

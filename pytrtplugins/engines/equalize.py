@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..calibration import ChannelMaximaCalibrator
-from ..passes import CrossLayerEqualization, load_model, prepare, to_ir, to_proto
+from ..passes import CrossLayerEqualization, prepare, to_ir, to_proto
 from .calibrate import calibrate
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def equalize(
         >>> model = equalize("net.onnx", photos)                                                       # doctest: +SKIP
         >>> engine = build(model, precision="int8", calibration=PercentileCalibrator(photos))          # doctest: +SKIP
     """
-    prepared = prepare(load_model(model))
+    prepared = prepare(model)
     calibrator = ChannelMaximaCalibrator(batches)
     calibrate(prepared, calibrator, engine=engine, threads=threads, progress=progress)
     equalized = to_ir(prepared)

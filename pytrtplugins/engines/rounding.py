@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..calibration import MinMaxCalibrator
-from ..passes import AdaptiveRounding, load_model, prepare, to_ir, to_proto
+from ..passes import AdaptiveRounding, prepare, to_ir, to_proto
 from ..passes._quantize_plan import constant, input_of, make_plan
 from .calibrate import calibrate
 from .int8 import safe_weight_levels
@@ -58,7 +58,7 @@ def round_weights(
     Example:
         >>> model = round_weights("net.onnx", ImageBatches("photos/", limit=8))  # doctest: +SKIP
     """
-    prepared = prepare(load_model(model))
+    prepared = prepare(model)
     rounded = to_ir(prepared)
     calibrator = _GramCalibrator(batches, [node for node in make_plan(rounded, None).layers if _fits(node)])
     calibrate(prepared, calibrator, engine=engine, threads=threads, progress=progress)

@@ -19,7 +19,8 @@ from ..errors import (
     UnavailableError,
     UsageError,
 )
-from ..passes import Precisions, load_model, prepare, quantize, quantized_tensors
+from ..passes import Precisions, load_model, quantize, quantized_tensors
+from ..passes.prepare import prepare_loaded
 from .base import Availability, BuildOptions, Engine
 from .calibrate import calibrate, fitting_table, float_tensors, network_digest
 from .container import read_engine_file
@@ -122,7 +123,7 @@ def build(
     cls.check_settings(options.settings)
     loaded = load_model(model)
     with explaining("the model cannot be prepared", cls.name):
-        prepared = prepare(loaded)
+        prepared = prepare_loaded(loaded)
     if table is not None:
         return _built(cls, _with_precisions(prepared, table, cls, calibration, given), options, progress)
     if precision == "int8":

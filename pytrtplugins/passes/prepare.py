@@ -16,7 +16,7 @@ from .normalize import normalize
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["load_model", "prepare"]
+__all__ = ["load_model", "prepare", "prepare_loaded"]
 
 
 def load_model(model: str | Path | onnx.ModelProto | Graph) -> onnx.ModelProto:
@@ -41,7 +41,12 @@ def prepare(model: str | Path | onnx.ModelProto | Graph) -> onnx.ModelProto:
         ModelError: it is no ONNX model, its shapes contradict each other, or its opset is newer than the installed ONNX.
         RegistryError: it has a plugin that is not registered.
     """
-    ir_model = to_ir(normalize(load_model(model)))
+    return prepare_loaded(load_model(model))
+
+
+def prepare_loaded(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The same for what `load_model` gave, which is not checked a second time."""
+    ir_model = to_ir(normalize(model))
     for step in (FoldBatchNorm(), Eliminate()):
         step(ir_model)
     return infer_shapes(to_proto(ir_model))

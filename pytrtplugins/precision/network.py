@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ..engines.base import BuildOptions, Engine
 from ..engines.calibrate import network_digest
 from ..engines.select import _available_class
-from ..passes import Precisions, load_model, prepare, to_half
+from ..passes import Precisions, prepare, to_half
 from ..passes.half import HALF_TYPES
 from .submodels import Layer, find_layers, layer_alone, with_outputs
 
@@ -57,7 +57,7 @@ class Network:
         quick: bool = True,
     ) -> None:
         self.engine = _available_class(engine)
-        self.model = prepare(load_model(model))
+        self.model = prepare(model)
         self.layers = find_layers(self.model)
         self.digest = network_digest(self.model)
         self.outputs = tuple(info.name for info in self.model.graph.output)
