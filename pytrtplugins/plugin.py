@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import struct
 from collections.abc import Callable, Iterable, Sequence
@@ -238,12 +239,11 @@ class Plugin:
     @property
     def num_inputs(self) -> int | None:
         """How many inputs `compute` takes; None for any number."""
-        parameters = inspect.signature(self.compute).parameters.values()
-        if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
-            return None
-        return sum(
-            parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD) for parameter in parameters
-        )
+        function = getattr(self.compute, "__func__", None)
+        if function is None:  # a static method
+            return _count_positional(self.compute)
+        count = _count_positional(function)
+        return None if count is None else count - 1
 
     @classmethod
     def has_decomposition(cls) -> bool:
@@ -360,3 +360,14 @@ class Plugin:
         expected = self.num_inputs
         if expected is not None and count != expected:
             raise DimsError(f"{self!r}: expected {expected} inputs, found {count}", expected=expected, found=count)
+
+
+@functools.lru_cache(512)
+def _count_positional(function: Callable[..., Any]) -> int | None:
+    """How many arguments a function takes by their places; None for any number."""
+    parameters = inspect.signature(function).parameters.values()
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+        return None
+    return sum(
+        parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD) for parameter in parameters
+    )

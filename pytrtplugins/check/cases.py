@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -234,7 +235,7 @@ def _candidates(plugin: Plugin, rank: int, rng: np.random.Generator) -> Iterator
                 dims = (int(rng.integers(1, 4)), int(channel), *map(int, side))
             else:
                 dims = tuple(map(int, rng.choice(channels, rank)))
-            if np.prod(dims) <= _MOST_ELEMENTS:
+            if math.prod(dims) <= _MOST_ELEMENTS:
                 yield (dims,) * count
         for _ in range(1500 if count > 1 else 0):
             yield tuple(tuple(map(int, rng.integers(1, 5, rng.integers(1, 5)))) for _ in range(count))
