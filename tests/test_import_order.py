@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -58,19 +59,25 @@ def python_files(package):
     return sorted((ROOT / package).rglob("*.py"))
 
 
+def outside_type_checking(tree):
+    """The statements of a file, less those within `if TYPE_CHECKING`."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, ast.If) or "TYPE_CHECKING" not in ast.dump(node.test):
+            yield node
+            waiting += (child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr))
+
+
+@functools.cache  # two tests read the files of engines
 def imported(path):
     """Absolute names of what a file imports outside `if TYPE_CHECKING`, with its line."""
+    return list(_imported(path))
+
+
+def _imported(path):
     parts = path.relative_to(ROOT).parent.parts
-    tree = ast.parse(path.read_text())
-    skipped = {
-        id(node)
-        for block in ast.walk(tree)
-        if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.dump(block.test)
-        for node in ast.walk(block)
-    }
-    for node in ast.walk(tree):
-        if id(node) in skipped:
-            continue
+    for node in outside_type_checking(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

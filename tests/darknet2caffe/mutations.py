@@ -210,7 +210,7 @@ def _convert(network: Network) -> bool:
 
 
 @contextlib.contextmanager
-def limited(most_bytes: int) -> Iterator[dict[str, Any]]:
+def limited(most_bytes: int, most_seconds: float = MOST_SECONDS) -> Iterator[dict[str, Any]]:
     """Limit processor time and memory; the dict that it gives gets what was spent.
 
     Memory is what the process holds at its peak (Linux's VmHWM), less what it held before. Address space is limited to
@@ -220,11 +220,15 @@ def limited(most_bytes: int) -> Iterator[dict[str, Any]]:
     Path("/proc/self/clear_refs").write_text("5")  # begins the peak anew
     before, address_space = _status("VmRSS"), _status("VmSize")
     old = resource.getrlimit(resource.RLIMIT_AS)
-    handler = signal.signal(signal.SIGPROF, _too_long)
+
+    def too_long(*_: object) -> None:
+        raise LimitError(f"more than {most_seconds} s of processor time")
+
+    handler = signal.signal(signal.SIGPROF, too_long)
     start = time.process_time()
     try:
         resource.setrlimit(resource.RLIMIT_AS, (address_space + most_bytes, old[1]))
-        signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, most_seconds)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             yield spent
@@ -237,10 +241,6 @@ def limited(most_bytes: int) -> Iterator[dict[str, Any]]:
     spent |= {"seconds": time.process_time() - start, "bytes": max(0, _status("VmHWM") - before)}
     if spent["bytes"] > most_bytes:
         raise LimitError(f"{spent['bytes']:,} bytes at the peak, expected at most {most_bytes:,}")
-
-
-def _too_long(*_: object) -> None:
-    raise LimitError(f"more than {MOST_SECONDS} s of processor time")
 
 
 def _status(key: str) -> int:
