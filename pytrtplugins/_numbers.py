@@ -12,7 +12,17 @@ from typing import Any, Generic, TypeVar
 from ._text_formats import shorten
 from .errors import UsageError
 
-__all__ = ["MOST_THREADS", "SHARE", "THREADS", "Real", "Several", "Whole", "check_share", "check_whole"]
+__all__ = [
+    "LARGEST_BATCH",
+    "MOST_THREADS",
+    "SHARE",
+    "THREADS",
+    "Real",
+    "Several",
+    "Whole",
+    "check_share",
+    "check_whole",
+]
 
 _Number = TypeVar("_Number", int, float)
 _WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
@@ -159,6 +169,8 @@ class Several:
         return f"{count} numbers, each {self.each}, with commas between them"
 
 
+LARGEST_BATCH = 1 << 16
+"""Images of one run of engine `cudnn`; here, where commands know it without the engine."""
 MOST_THREADS = 4096
 """CPU threads of a run."""
 THREADS = Whole(1, MOST_THREADS)

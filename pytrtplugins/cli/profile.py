@@ -7,9 +7,8 @@ from typing import Annotated
 
 import numpy as np
 
-from .._numbers import Whole
+from .._numbers import LARGEST_BATCH, Whole
 from .._optional import require
-from ..engines.cudnn.engine import LARGEST_BATCH
 from ..errors import UsageError
 from . import loading
 from .app import app

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy.typing as npt
 
 from ..._files import sha256_hex
-from ..._numbers import check_whole
+from ..._numbers import LARGEST_BATCH, check_whole
 from ..._optional import require
 from ..._validation import validated
 from ...errors import DimsError, MissingExtraError, UnavailableError, UsageError
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 __all__ = ["CudnnEngine"]
 
 _FORMAT, _DEVICE = 2, "device"
-LARGEST_BATCH = 1 << 16
 
 
 class CudnnEngine(Engine):
