@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrtplugins._numbers import Real
+from pytrtplugins.utils.numbers import Real
 
 from . import report
 from .gpu import report as gpu_report
@@ -27,7 +27,7 @@ def main() -> int:
         description=__doc__,
         epilog="BENCHMARK_THREADS sets the number of threads; DARKNET_LIBRARY the darknet to race; BENCHMARK_CFG the network.",
     )
-    parser.add_argument("--gpu", action="store_true", help="race engine cudnn and its peers on this machine's GPU")
+    parser.add_argument("--gpu", action="store_true", help="race engine cuda and its peers on this machine's GPU")
     parser.add_argument("--name", help="heading of the tables in docs/benchmarks.md (default: this-machine, gpu)")
     parser.add_argument(
         "--docs", type=Path, default=ROOT / "docs", help="folder of benchmarks.md (default: %(default)s)"

@@ -17,16 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from pytrtplugins._files import write_atomic
-from pytrtplugins._numbers import THREADS, Several, Whole
 from pytrtplugins.calibration import CalibrationTable
 from pytrtplugins.cli.loading import read_settings
 from pytrtplugins.engines import Engine, build
 from pytrtplugins.engines.calibrate import network_digest
-from pytrtplugins.engines.cpu_features import describe_cpu
-from pytrtplugins.engines.select import engine_class
+from pytrtplugins.engines.host.cpu_features import describe_cpu
+from pytrtplugins.engines.registry import engine_class
 from pytrtplugins.models import Yolov2, evaluate
 from pytrtplugins.passes import Precisions, layer_names
+from pytrtplugins.utils.files import write_atomic
+from pytrtplugins.utils.numbers import THREADS, Several, Whole
 
 from .networks import NAMES, ROOT, float_model, input_of, network, samples
 from .tables import ALGORITHMS, Source, make_tables
@@ -234,7 +234,7 @@ def _arguments() -> argparse.Namespace:
     add("--networks", default=",".join(NAMES), help="(default: %(default)s)")
     add("--photos", type=Several(PHOTOS), default="5,10,50,200,1000", help="calibration photos (default: %(default)s)")
     add("--limit", type=PHOTOS, default=None, help="evaluate the first photos only")
-    add("--engine", default="cpu", help="what computes: cpu, cudnn, reference ... (default: %(default)s)")
+    add("--engine", default="cpu", help="what computes: cpu, cuda, reference ... (default: %(default)s)")
     add("--setting", action="append", default=[], metavar="NAME=VALUE", help="of the engine; may be repeated")
     add(
         "--half",

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from pytrtplugins._numbers import Whole
+from pytrtplugins.utils.numbers import Whole
 
 from .accuracy import write
 from .networks import ROOT

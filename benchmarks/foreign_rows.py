@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytrtplugins.engines import build
-from pytrtplugins.engines.timing import run_seconds
+from pytrtplugins.engines.host.timing import run_seconds
 from pytrtplugins.passes import prepare
 from pytrtplugins.precision.scales import make_tables
 
@@ -112,7 +112,7 @@ def _own_session(model: onnx.ModelProto, batches: Sequence[Any], threads: int) -
     from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    from pytrtplugins.engines.int8 import safe_weight_levels
+    from pytrtplugins.engines.host.int8 import safe_weight_levels
 
     class Reader(CalibrationDataReader):
         def __init__(self) -> None:

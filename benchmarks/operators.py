@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from pytrtplugins._numbers import Whole
+from pytrtplugins.utils.numbers import Whole
 
 from .accuracy import write
 from .networks import ROOT
@@ -72,7 +72,7 @@ def reason_table(cases: Sequence[Case], found: Mapping[str, Outcomes], engines: 
 
 def foreign_table() -> str:
     """What engine `cpu` leaves to onnxruntime, as Markdown."""
-    from pytrtplugins.engines.cpu.known_errors import KNOWN_ERRORS
+    from pytrtplugins.engines.openvino.known_errors import KNOWN_ERRORS
 
     lines = ["| operators | of which | OpenVINO's error |", "|---|---|---|"]
     lines += [f"| {', '.join(row.operators)} | {row.where or 'all'} | {row.what} |" for row in KNOWN_ERRORS]

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from pytrtplugins import DType, Plugin, TensorDesc
-from pytrtplugins._files import write_atomic
-from pytrtplugins._numbers import Whole
 from pytrtplugins.cuda import gpu_reason
 from pytrtplugins.layers import Region, Reorg
+from pytrtplugins.utils.files import write_atomic
+from pytrtplugins.utils.numbers import Whole
 
 _ENOUGH = 0.85
 _SHAPES = {"512 x 512": (64, 512, 512), "104 x 104": (64, 104, 104), "26 x 26": (64, 26, 26)}

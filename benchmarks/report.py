@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pytrtplugins._files import atomic_path, write_atomic
+from pytrtplugins.utils.files import atomic_path, write_atomic
 
 MARKERS = "<!-- {name}: written by a command -->", "<!-- end of {name} -->"
 PACKAGES = ("pytrtplugins", "openvino", "onnxruntime", "opencv-python-headless", "numpy", "onnx")

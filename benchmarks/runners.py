@@ -14,8 +14,8 @@ import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
-from pytrtplugins.decompose import inline_plugins
-from pytrtplugins.onnx_node import from_node, is_plugin_node
+from pytrtplugins.model.decompose import inline_plugins
+from pytrtplugins.plugin.onnx_node import from_node, is_plugin_node
 
 BASELINE = "OpenVINO by hand, FP32, no reorg, no region"
 THREADS = int(os.environ.get("BENCHMARK_THREADS", "0")) or min(os.cpu_count() or 1, len(os.sched_getaffinity(0)))

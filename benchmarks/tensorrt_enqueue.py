@@ -20,8 +20,6 @@ from typing import Any
 import numpy as np
 
 import pytrtplugins as ptp
-from pytrtplugins._files import write_atomic
-from pytrtplugins._numbers import Real, Whole
 from pytrtplugins.cuda import CudaKernel, gpu_reason, launches_kernels
 from pytrtplugins.engines.tensorrt._api import Api, load
 from pytrtplugins.engines.tensorrt.creators import register
@@ -29,6 +27,8 @@ from pytrtplugins.engines.tensorrt.memory import DeviceMemory, HostMemory, use_m
 from pytrtplugins.engines.tensorrt.plugin_fields import Extras, to_fields
 from pytrtplugins.layers import Region, Reorg, Yolo
 from pytrtplugins.tensor import DType
+from pytrtplugins.utils.files import write_atomic
+from pytrtplugins.utils.numbers import Real, Whole
 
 TWICE = """
 template <typename T> __global__ void twice(const T* x, T* y, int n) {

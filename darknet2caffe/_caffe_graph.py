@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from pytrtplugins._optional import require
 from pytrtplugins.errors import ModelError
+from pytrtplugins.utils.optional import require
 
 from ._onnx_writer import IR_VERSION, OPSET
 from .prototxt import Message

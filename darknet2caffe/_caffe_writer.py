@@ -9,9 +9,9 @@ from typing import IO, Any, NoReturn
 
 import numpy as np
 
-from pytrtplugins._files import atomic_path
-from pytrtplugins._optional import require
 from pytrtplugins.errors import UsageError
+from pytrtplugins.utils.files import atomic_path
+from pytrtplugins.utils.optional import require
 
 from ._onnx_writer import Constant, Options
 from ._wire import length_delimited

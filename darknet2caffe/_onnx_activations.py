@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pytrtplugins.decompose import OpBuilder, Value
 from pytrtplugins.errors import UsageError
+from pytrtplugins.model.decompose import OpBuilder, Value
 
 from ._onnx_writer import OnnxWriter
 

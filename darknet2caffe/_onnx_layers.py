@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from pytrtplugins.decompose import OpBuilder, Value
 from pytrtplugins.errors import UsageError
 from pytrtplugins.layers import decompose_siblings
+from pytrtplugins.model.decompose import OpBuilder, Value
 
 from ._onnx_activations import activate
 from ._onnx_writer import OnnxWriter

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pytrtplugins._optional import require
-from pytrtplugins.decompose import OpBuilder, Value
+from pytrtplugins.model.decompose import OpBuilder, Value
+from pytrtplugins.utils.optional import require
 
 from .layers import Layer, Shape
 from .network import INPUT_NAME, Network

@@ -10,8 +10,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from pytrtplugins._optional import require
-from pytrtplugins.plugin import Plugin
+from pytrtplugins.plugin.base import Plugin
+from pytrtplugins.utils.optional import require
 
 __all__ = ["messages", "parameter_name"]
 

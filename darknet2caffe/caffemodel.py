@@ -16,8 +16,8 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from pytrtplugins._files import open_regular
 from pytrtplugins.errors import ModelError
+from pytrtplugins.utils.files import open_regular
 
 from .weights import FloatArray
 

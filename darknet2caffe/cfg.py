@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from pytrtplugins._files import open_regular
 from pytrtplugins.errors import CfgError
+from pytrtplugins.utils.files import open_regular
 
 __all__ = ["Cfg", "Option", "Section", "parse_cfg", "read_cfg"]
 

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pytrtplugins._numbers import Whole
-from pytrtplugins._optional import require
-from pytrtplugins._terminal import exit_on_error
 from pytrtplugins.errors import MissingExtraError, UsageError
+from pytrtplugins.utils.numbers import Whole
+from pytrtplugins.utils.optional import require
+from pytrtplugins.utils.terminal import exit_on_error
 
 from .graph import open_svg, write_svg
 from .inspect import table, weights_line

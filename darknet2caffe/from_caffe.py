@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytrtplugins.errors import PluginError, UsageError
-from pytrtplugins.plugin import Plugin
+from pytrtplugins.plugin.base import Plugin
 
 from . import _caffe_operators, _caffe_values  # noqa: F401  register the converters
 from ._caffe_graph import CONVERTERS, CaffeGraph, CaffeLayer, Value

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytrtplugins._files import write_atomic
-from pytrtplugins._optional import require
+from pytrtplugins.utils.files import write_atomic
+from pytrtplugins.utils.optional import require
 
 from .inspect import describe
 from .layers import (

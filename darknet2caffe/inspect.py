@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytrtplugins._optional import require
+from pytrtplugins.utils.optional import require
 
 from .layers import (
     IMAGE,

@@ -7,8 +7,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import pytrtplugins.layers  # noqa: F401  registers darknet's layers
 from pytrtplugins.errors import FieldError, RegistryError
-from pytrtplugins.plugin import Plugin
-from pytrtplugins.registry import lookup, registered
+from pytrtplugins.plugin.base import Plugin
+from pytrtplugins.plugin.registry import lookup, registered
 
 __all__ = ["PluginFactory", "RegistryFactory"]
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from pytrtplugins._files import open_regular
 from pytrtplugins.errors import ModelError
+from pytrtplugins.utils.files import open_regular
 
 __all__ = ["Message", "parse_prototxt", "read_prototxt"]
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal
 
-from pytrtplugins._files import atomic_path
 from pytrtplugins.errors import UsageError
-from pytrtplugins.graph._data_file import removing_stale_data, write_apart
+from pytrtplugins.model.data_file import removing_stale_data, write_apart
+from pytrtplugins.utils.files import atomic_path
 
 from ._onnx_activations import LEAKY_SLOPE, chosen_activation
 from ._onnx_layers import write_layer
@@ -157,7 +157,7 @@ def _skeleton(
 
 def _rewritten(writer: OnnxWriter, custom_layers: str) -> onnx.ModelProto:
     """The model with plugins written out; the constants are inputs while shapes are inferred."""
-    from pytrtplugins import decompose
+    from pytrtplugins.model import decompose
 
     helper, model = writer.onnx.helper, writer.model
     inputs = len(model.graph.input)

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from pytrtplugins._files import open_regular
 from pytrtplugins.errors import WeightsError
+from pytrtplugins.utils.files import open_regular
 
 from .layers import Convolutional, Dialect, Layer, PluginLayer
 

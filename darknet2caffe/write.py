@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytrtplugins._files import write_atomic
 from pytrtplugins.errors import UsageError
+from pytrtplugins.utils.files import write_atomic
 
 from .network import Network
 

@@ -9,18 +9,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from .errors import PytrtpluginsError
-from .plugin import Plugin, plugin
-from .registry import lookup, registered
+from .plugin.base import Plugin, plugin
+from .plugin.registry import lookup, registered
 from .tensor import DType, SymbolicDim, TensorDesc
+from .version import __version__ as __version__
 
 if TYPE_CHECKING:
     from . import calibration, cuda, engines, layers, models, passes, precision, tensorrt, testing, vision
     from .check import check_plugin
     from .cuda import CudaKernel
     from .engines import build, load_engine
-    from .graph import Graph, load_onnx
-
-__version__ = "0.1.0"
+    from .model import Graph, load_onnx
 
 __all__ = [
     "CudaKernel",
@@ -56,8 +55,8 @@ _LAZY = {
     "build": "engines",
     "load_engine": "engines",
     "check_plugin": "check",
-    "Graph": "graph",
-    "load_onnx": "graph",
+    "Graph": "model",
+    "load_onnx": "model",
     "load_library": "native",
 }
 

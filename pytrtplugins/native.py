@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 
 from . import _native_build
-from ._optional import require
 from .errors import PluginError, UnavailableError
-from .plugin import Plugin, plugin
+from .plugin.base import Plugin, plugin
 from .tensor import Array, DType, TensorDesc, array_namespace, evaluate_dims
+from .utils.optional import require
 
 if TYPE_CHECKING:
     from . import _native

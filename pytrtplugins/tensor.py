@@ -58,7 +58,7 @@ class DType(str, enum.Enum):
     def numpy(self) -> np.dtype[Any]:
         """The NumPy dtype; bfloat16 needs the package ml_dtypes, which onnx brings."""
         if self is DType.BFLOAT16:
-            from ._optional import require
+            from .utils.optional import require
 
             bfloat16: Any = require("ml_dtypes", extra="onnx", feature="dtype bfloat16").bfloat16
             return cast("np.dtype[Any]", np.dtype(bfloat16))

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from .check import check_plugin
 from .check.cases import random_array
 from .check.compare import difference
-from .plugin import Plugin
+from .plugin.base import Plugin
 from .tensor import Array, DType
 
 __all__ = ["assert_same", "plugin_test", "random_tensor"]

@@ -29,8 +29,8 @@ from typing import Any
 
 import torch
 
-from pytrtplugins._numbers import Real, Whole
 from pytrtplugins.errors import PytrtpluginsError, UsageError
+from pytrtplugins.utils.numbers import Real, Whole
 from yolov2_training.curve import draw_curve, write_log
 from yolov2_training.data import Photos, Source, hold_back, letterbox_photos, load_photos
 from yolov2_training.evaluate import average_precision

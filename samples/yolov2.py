@@ -15,9 +15,9 @@ from pathlib import Path
 
 from darknet2caffe import read_network, to_onnx
 from pytrtplugins import build
-from pytrtplugins._files import write_atomic
 from pytrtplugins.calibration import ImageBatches, MinMaxCalibrator
 from pytrtplugins.models import PictureWriter, Yolov2, exit_on_error, parse_options, read_pictures
+from pytrtplugins.utils.files import write_atomic
 
 SHIPPED = Path(__file__).parent / "models" / "yolov2-animals"
 

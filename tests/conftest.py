@@ -95,9 +95,9 @@ def libdarknet() -> LibDarknet:
 @pytest.fixture(autouse=True)
 def int8_wins(monkeypatch) -> None:
     """Engines for CPUs choose between INT8 and float32 by the clock: here INT8 is always the faster one, unless a test says otherwise."""
-    from pytrtplugins.engines import host
+    from pytrtplugins.engines.host import host_engine
 
-    monkeypatch.setattr(host, "run_seconds", lambda runs: {name: 1.0 + (name != "int8") for name in runs})
+    monkeypatch.setattr(host_engine, "run_seconds", lambda runs: {name: 1.0 + (name != "int8") for name in runs})
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from pytrtplugins.layers import Reorg  # noqa: F401  # registers the layer of on
 ENGINES = ("cpu", "onnxruntime", "reference")
 MEMORY, SECONDS = 6 << 30, 20
 IMPORTED = ("openvino", "openvino.frontend.onnx", "onnxruntime", "onnx_ir.passes.common", "onnx.inliner", "onnx.version_converter",
-            "onnx.reference", "onnx.reference.ops", "pytrtplugins.engines.cpu.engine", "pytrtplugins.engines.cpu.plugin_op",
+            "onnx.reference", "onnx.reference.ops", "pytrtplugins.engines.openvino.engine", "pytrtplugins.engines.openvino.plugin_op",
             "pytrtplugins.engines.onnxruntime.engine", "pytrtplugins.engines.reference.engine")  # fmt: skip
 EXTREMES = (0, -1, 1, 2, 3, 7, 2**15, 2**31 - 1, 2**31, 2**40, 2**62, -(2**31), -(2**63))
 DIMS = (1, 4, 8, 8)
@@ -273,7 +273,7 @@ def compared(data: bytes, inputs: dict[str, Any], found: dict[str, Any]) -> str:
     """Whether onnxruntime by itself gives the same numbers; ``ran, alone`` where it refuses the model."""
     import onnxruntime
 
-    from pytrtplugins.decompose import inline_plugins
+    from pytrtplugins.model.decompose import inline_plugins
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level, options.intra_op_num_threads = 4, 1

@@ -1,7 +1,7 @@
 """The tests on other machines than this one, as far as it can pretend: ``python -m tests.matrix isa|surroundings [ROW …]``.
 
 ``isa`` runs the tests of numbers under each instruction set that the processor has: oneDNN (OpenVINO, PyTorch), OpenBLAS,
-NumPy, PyTorch and OpenCV are kept from newer ones; tests/engines/test_instructions.py looks whether they are. onnxruntime has
+NumPy, PyTorch and OpenCV are kept from newer ones; tests/engines/host/test_instructions.py looks whether they are. onnxruntime has
 no such switch: it always takes the newest.
 
 ``surroundings`` runs those tests that could notice: one core, a language without UTF-8, a time zone, no home, a path like "ä b".
@@ -24,9 +24,18 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 NUMBERS = ("calibration", "engines", "layers", "models", "passes", "precision", "vision")
 NOT_HERE = (
-    *("engines/cudnn", "engines/tensorrt"),  # engines that compute on a GPU; what stands for it here takes long
-    *("engines/test_closing.py", "engines/test_container.py", "engines/test_copies.py", "engines/test_failures.py"),
-    *("engines/test_plugin_errors.py", "engines/test_signal_stack.py", "engines/test_threads.py"),
+    *("engines/cuda", "engines/tensorrt"),  # engines that compute on a GPU; what stands for it here takes long
+    *(
+        "engines/base/test_closing.py",
+        "engines/base/test_engine_file.py",
+        "engines/base/test_copies.py",
+        "engines/base/test_failures.py",
+    ),
+    *(
+        "engines/openvino/test_plugin_errors.py",
+        "engines/openvino/test_signal_stack.py",
+        "engines/base/test_threads.py",
+    ),
     *("models/test_curves.py", "models/test_download.py"),
     *("precision/test_commands.py", "precision/test_docs.py", "precision/test_report.py"),
 )
@@ -40,25 +49,25 @@ FILES = (
     "export/test_triton.py",
     "precision/test_commands.py",
     "precision/test_report.py",
-    "test_cli.py",
+    "cli/test_cli.py",
     "test_docs_darknet.py",
 )
 THREADS = (
     "cuda/test_kernel.py",
     "engines/test_contract.py",
     "engines/test_life_cycle.py",
-    "engines/test_stream.py",
+    "engines/base/test_stream.py",
     "models/test_stream.py",
-    "test_cli.py",
+    "cli/test_cli.py",
 )
-DATES = ("benchmarks", "calibration", "precision/test_report.py", "samples/test_yolov2.py", "test_cli.py")
+DATES = ("benchmarks", "calibration", "precision/test_report.py", "samples/test_yolov2.py", "cli/test_cli.py")
 CACHES = (
     "cuda/test_docs.py",
     "cuda/test_kernel.py",
-    "engines/cudnn/test_timer.py",
+    "engines/cuda/test_timer.py",
     "models/test_download.py",
     "samples/test_yolov2.py",
-    "test_cli.py",
+    "cli/test_cli.py",
     "test_readme.py",
 )
 PATHS = (
@@ -164,7 +173,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(row: Row) -> str:
-    from pytrtplugins.engines.cpu_features import cpu_features
+    from pytrtplugins.engines.host.cpu_features import cpu_features
 
     if row.needs and row.needs not in cpu_features():
         return f"left out: this processor has no {row.needs}"

@@ -32,8 +32,11 @@ BUILD = ROOT / "build" / "mutation"
 PACKAGES = {  # name → sources, tests
     "calibration": ("pytrtplugins/calibration", "tests/calibration"),
     "darknet2caffe": ("darknet2caffe", "tests/darknet2caffe"),
-    "engine-files": ("pytrtplugins/engines/container.py", "tests/engines/test_container.py"),
-    "fields": ("pytrtplugins/fields.py", "tests/test_fields.py tests/test_plugin.py tests/test_onnx_node.py"),
+    "engine-files": ("pytrtplugins/engines/base/engine_file.py", "tests/engines/base/test_engine_file.py"),
+    "fields": (
+        "pytrtplugins/plugin/fields.py",
+        "tests/plugin/test_fields.py tests/plugin/test_plugin.py tests/plugin/test_onnx_node.py",
+    ),
     "passes": ("pytrtplugins/passes", "tests/passes"),
     "vision": ("pytrtplugins/vision", "tests/vision tests/cuda/test_vision.py"),
 }

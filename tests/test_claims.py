@@ -12,7 +12,7 @@ pytest.importorskip("onnxruntime")
 
 from onnx import TensorProto, helper  # noqa: E402
 
-from pytrtplugins.decompose import check_claims  # noqa: E402
+from pytrtplugins.model.decompose import check_claims  # noqa: E402
 from tests.onnx_parts import (  # noqa: E402
     RELU,
     body,

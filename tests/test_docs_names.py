@@ -73,7 +73,7 @@ def test_links_lead_somewhere(page):
 
 @pytest.mark.parametrize(
     "text",
-    ["tests/test_nothing.py", "docs/nothing.md", "test_that_is_not_there", "tests/test_cli.py::test_nothing_there",
+    ["tests/test_nothing.py", "docs/nothing.md", "test_that_is_not_there", "tests/cli/test_cli.py::test_nothing_there",
      "make nothing", "python -m benchmarks.nothing --write", "tests/nowhere", "nothing.py"],
 )  # fmt: skip
 def test_what_is_not_there_is_found(text):

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from pytrtplugins import errors
-from pytrtplugins._optional import require
+from pytrtplugins.utils.optional import require
 
 
 @pytest.mark.parametrize("name", errors.__all__)

@@ -14,15 +14,15 @@ from darknet2caffe import read_network
 from darknet2caffe.caffemodel import read_caffemodel
 from darknet2caffe.cfg import read_cfg
 from darknet2caffe.prototxt import read_prototxt
-from pytrtplugins._array_files import read_npy, read_npz
 from pytrtplugins.calibration import CalibrationTable, EntropyCalibrator
-from pytrtplugins.engines.container import read_engine_file
+from pytrtplugins.engines.base.engine_file import read_engine_file
 from pytrtplugins.errors import PytrtpluginsError, UsageError
 from pytrtplugins.models import Yolov2  # noqa: F401  the package is there
 from pytrtplugins.models.dataset import YoloData
 from pytrtplugins.models.yolov2 import read_names
 from pytrtplugins.passes import Precisions
 from pytrtplugins.precision.report import read_report
+from pytrtplugins.utils.array_files import read_npy, read_npz
 from pytrtplugins.vision import load_image
 
 CFG = "[net]\nwidth=4\nheight=4\nchannels=1\n[connected]\noutput=2\n"

@@ -10,8 +10,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from pytrtplugins.calibration import MinMaxCalibrator
-from pytrtplugins.decompose import infer_shapes
 from pytrtplugins.engines import calibrate
+from pytrtplugins.model.decompose import infer_shapes
 from pytrtplugins.passes import quantize
 
 from .subject import cpu_engine

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from pytrtplugins.engines.cudnn.cudnn_conv import cudnn_versions
-from pytrtplugins.engines.cudnn.device import CudaDevice
+from pytrtplugins.engines.cuda.conv.cudnn import cudnn_versions
+from pytrtplugins.engines.cuda.device.device import CudaDevice
 
 from .clock import Clock
 

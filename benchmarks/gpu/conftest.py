@@ -28,7 +28,7 @@ Baselines = Callable[[str, Callable[[], Running]], Running]
 
 @pytest.fixture(scope="session")
 def cupy(pytestconfig: pytest.Config) -> Any:
-    reason = next(each.reason for each in availability() if each.name == "cudnn")
+    reason = next(each.reason for each in availability() if each.name == "cuda")
     if reason:
         pytest.skip(reason)
     return pytest.importorskip("cupy")

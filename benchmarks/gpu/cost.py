@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import onnx
 
-from pytrtplugins.decompose import infer_shapes
+from pytrtplugins.model.decompose import infer_shapes
 
 ITEMSIZE = {"FP32": 4, "TF32": 4, "FP16": 2, "INT8": 1}
 

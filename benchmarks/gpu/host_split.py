@@ -11,7 +11,7 @@ import numpy as np
 
 import pytrtplugins as ptp
 from pytrtplugins.cuda import pinned_empty
-from pytrtplugins.engines.cudnn import CudnnEngine
+from pytrtplugins.engines.cuda import CudaEngine
 from pytrtplugins.errors import ModelError
 from pytrtplugins.models import Yolov2
 
@@ -24,10 +24,10 @@ DISTINCT, MANY = 20, 1000
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("engine", help="an engine file of engine cudnn")
+    parser.add_argument("engine", help="an engine file of engine cuda")
     engine = ptp.load_engine(parser.parse_args().engine)
-    if not isinstance(engine, CudnnEngine):
-        parser.error(f"expected a file of engine cudnn, found one of {engine.name}")
+    if not isinstance(engine, CudaEngine):
+        parser.error(f"expected a file of engine cuda, found one of {engine.name}")
     print(f"{engine!r}\nmicroseconds: median (10 %, 90 %) of {CALLS} calls after {WARM_UP}")
     split_run(engine)
     try:
@@ -38,7 +38,7 @@ def main() -> None:
         split_photos(detector)
 
 
-def split_run(engine: CudnnEngine) -> None:
+def split_run(engine: CudaEngine) -> None:
     """Arrays to arrays."""
     rng = np.random.default_rng(0)
     ordinary = {

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
-from pytrtplugins.decompose import inline_plugins
+from pytrtplugins.model.decompose import inline_plugins
 
 from .clock import Clock, wall
 from .running import Running, pinned_copy

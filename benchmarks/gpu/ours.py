@@ -1,4 +1,4 @@
-"""Engine ``cudnn``, ready to run."""
+"""Engine ``cuda``, ready to run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def build(subject: Subject, precision: str, batch: int, without: tuple[str, ...]
     """The engine, perhaps without some of its steps; kernels are timed where that was not done before."""
     return ptp.build(
         subject.model,
-        engine="cudnn",
+        engine="cuda",
         precision=precision,
         calibration=subject.table if precision == "int8" else None,
         settings={"batch": [batch], "without": list(without)},

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report import put_section
-from pytrtplugins._files import atomic_path
+from pytrtplugins.utils.files import atomic_path
 
 from .cost import floors
 from .goals import GPU, goals_table

@@ -90,7 +90,7 @@ def make_subject(folder: Path) -> Subject:
 
 def cpu_engine() -> str:
     """The first engine that is here and computes on the CPU."""
-    return next(each.name for each in availability() if not each.reason and each.name != "cudnn")
+    return next(each.name for each in availability() if not each.reason and each.name != "cuda")
 
 
 def threshold(scores: np.ndarray, least: int = 100, most: int = 400) -> float:

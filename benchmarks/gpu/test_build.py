@@ -18,7 +18,7 @@ PROGRAM = """
 import sys, time
 import pytrtplugins as ptp
 begin = time.perf_counter()
-ptp.build(sys.argv[1], engine="cudnn", precision=sys.argv[2], progress=False)
+ptp.build(sys.argv[1], engine="cuda", precision=sys.argv[2], progress=False)
 print(time.perf_counter() - begin)
 """
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pytrtplugins.engines import Boxes
-from pytrtplugins.engines.host_detection import HostDetection
+from pytrtplugins.engines.base.host_detection import HostDetection
 
 from .clock import CALLS, TURNS, Clock, in_turns
 from .ours import network, whole

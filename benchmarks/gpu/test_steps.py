@@ -1,4 +1,4 @@
-"""Each optimization of engine `cudnn`: a network with it and without it."""
+"""Each optimization of engine `cuda`: a network with it and without it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from pytrtplugins.engines import BuildOptions
-from pytrtplugins.engines.cudnn import CudnnEngine
-from pytrtplugins.engines.cudnn.lower import OPTIONAL_STEPS
+from pytrtplugins.engines.cuda import CudaEngine
+from pytrtplugins.engines.cuda.lower.pipeline import OPTIONAL_STEPS
 
 from .blocks import BLOCKS
 from .clock import Clock
@@ -47,7 +47,7 @@ def test_step(
             return ours(precision, without)(subject, clock, 1)
         options = BuildOptions(precision, settings={"without": without, "batch": len(x)})
         model = BLOCKS[name].quantized() if precision == "int8" else BLOCKS[name].model()
-        engine = CudnnEngine(model, options)  # as the model is: ptp.build would prepare it
+        engine = CudaEngine(model, options)  # as the model is: ptp.build would prepare it
         return network(engine, len(x), clock)
 
     key = "race 1" if (name, precision) == (YOLO, "fp16") else f"{name} {precision}"

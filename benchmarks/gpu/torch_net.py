@@ -10,7 +10,7 @@ from onnx import helper, numpy_helper
 from torch.nn import functional
 
 from pytrtplugins.layers import Region
-from pytrtplugins.onnx_node import from_node, is_plugin_node
+from pytrtplugins.plugin.onnx_node import from_node, is_plugin_node
 
 
 class TorchNet(torch.nn.Module):

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from pytrtplugins.errors import PluginError
 from pytrtplugins.layers import Region, Yolo
-from pytrtplugins.plugin import Plugin
+from pytrtplugins.plugin.base import Plugin
 
 from ..cfg import Section
 from ._base import Dialect, Layer, Place, common_fields

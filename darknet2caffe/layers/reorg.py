@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from pytrtplugins.layers import Reorg
-from pytrtplugins.plugin import Plugin
+from pytrtplugins.plugin.base import Plugin
 
 from ..cfg import Section
 from ._base import Layer, Place, common_fields

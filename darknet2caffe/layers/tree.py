@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pytrtplugins._files import read_regular
 from pytrtplugins.errors import FormatError
+from pytrtplugins.utils.files import read_regular
 
 from ..cfg import Section
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import logging
 import random
 import sys
@@ -14,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .._files import sha256_hex
-from .._numbers import check_whole
 from ..errors import ImageError, NoDataError, UsageError
+from ..utils.files import sha256_hex
+from ..utils.numbers import check_whole
 
 __all__ = ["ImageBatches"]
 
@@ -130,7 +129,8 @@ class ImageBatches:
         return f"ImageBatches({len(self._files)} photos, size={self.size}, batch={self.batch}, mode={self.mode!r})"
 
     def _load(self, path: Path, size: tuple[int, int]) -> npt.NDArray[np.float32] | None:
-        vision = importlib.import_module("pytrtplugins.vision")
+        from .. import vision  # OpenCV is needed here only
+
         try:
             image = vision.load_image(path)
         except (ImageError, OSError) as error:

@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from .._files import read_regular, sha256_hex, write_atomic
 from ..errors import CalibrationError, CalibrationTableError, NoDataError, UsageError
+from ..utils.files import read_regular, sha256_hex, write_atomic
+from ..version import __version__
 from .clipping import MOST_LOST_DB, Clipping, clipping_of
 from .histogram import Histogram
 from .sidecar import Sidecar
@@ -180,7 +181,7 @@ class Calibrator(ABC):
             algorithm=self.signature,
             tensors=len(table),
             table=sha256_hex(data),
-            created_by=f"pytrtplugins {_version()}",
+            created_by=f"pytrtplugins {__version__}",
         ).write(self.cache, lambda: self.write_calibration_cache(data))
 
     # --- what the algorithms fill in ---------------------------------------------------------------------------------
@@ -315,9 +316,3 @@ class HistogramCalibrator(Calibrator):
 
     def _observe(self, name: str, array: npt.NDArray[Any]) -> None:
         self.histograms.setdefault(name, Histogram()).add(array)
-
-
-def _version() -> str:
-    from .. import __version__  # not at the top: the package's own __init__ may be what imports this module
-
-    return __version__

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .._files import read_regular, sha256_hex, write_atomic
-from .._text_formats import read_json, shorten
 from ..errors import CalibrationTableError, FormatError
+from ..utils.files import read_regular, sha256_hex, write_atomic
+from ..utils.text_formats import read_json, shorten
 from .table import MOST_CACHE_BYTES
 
 __all__ = ["Sidecar"]

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from .._files import read_regular, write_atomic
-from .._text_formats import shorten
 from ..errors import CalibrationTableError
+from ..utils.files import read_regular, write_atomic
+from ..utils.text_formats import shorten
 
 __all__ = ["ALGORITHMS", "MOST_CACHE_BYTES", "CalibrationTable", "trt_version"]
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import FieldError, PytrtpluginsError, UsageError
-from ..fields import MISSING, pack_fields, unpack_fields
-from ..plugin import Plugin
+from ..plugin.base import Plugin
+from ..plugin.fields import MISSING, pack_fields, unpack_fields
 from ..tensor import PLUGIN_DTYPES, DType, TensorDesc
 
 __all__ = [

@@ -13,7 +13,7 @@ import numpy as np
 from ..cuda import launches_kernels
 from ..cuda.watch import Watch, watching
 from ..errors import KernelError, MissingExtraError, PluginError, UnavailableError
-from ..plugin import Plugin
+from ..plugin.base import Plugin
 from ..tensor import TensorDesc
 from . import isolate
 from .cases import Case, outputs_of

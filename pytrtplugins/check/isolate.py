@@ -21,12 +21,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from .._signal_stack import new_signal_stack
 from ..cuda.backends import gpu
 from ..cuda.cache import compiling
 from ..errors import PytrtpluginsError
 from ..native import NativePlugin
-from ..plugin import Plugin
+from ..plugin.base import Plugin
+from ..utils.signal_stack import new_signal_stack
 
 __all__ = ["Send", "TimeUpError", "inside", "limited", "much_memory", "reason", "run"]
 

@@ -13,7 +13,7 @@ import numpy as np
 from ..cuda.prepare import recorded_launches
 from ..cuda.watch import Watch, watching
 from ..errors import PytrtpluginsError, UnavailableError
-from ..plugin import Plugin
+from ..plugin.base import Plugin
 from . import isolate
 from .cases import Case
 from .guard import Memory

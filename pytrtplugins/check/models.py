@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from .._optional import require
-from ..decompose import add_functions, infer_shapes, inline_plugins
 from ..errors import MissingExtraError, UnavailableError
-from ..onnx_node import from_node
+from ..model.decompose import add_functions, infer_shapes, inline_plugins
+from ..plugin.onnx_node import from_node
+from ..utils.optional import require
 from .cases import Case, outputs_of
 from .compare import differences
 
@@ -90,7 +90,7 @@ def engine(case: Case, name: str) -> str:
 
 
 def _run(model: onnx.ModelProto, arrays: Mapping[str, Any], engine_name: str) -> list[Any]:
-    from ..engines.select import build
+    from ..engines.selection import build
 
     built = build(model, engine=engine_name, progress=False)
     with built.create_context() as context:

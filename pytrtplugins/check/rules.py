@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import PytrtpluginsError
-from ..plugin import Plugin
+from ..plugin.base import Plugin
 from ..tensor import Dims, DType, SymbolicDim, evaluate_dims
 from .cases import Case, outputs_of, random_array, supported
 from .compare import difference, differences

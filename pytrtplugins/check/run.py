@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UsageError
-from ..plugin import Plugin
+from ..plugin.base import Plugin
 from . import device, enqueue, isolate, large, models, rules, sharing
 from . import sanitize as sanitizers
 from .cases import Case, find_cases, given_cases, make_plugin, variants
@@ -208,7 +208,7 @@ def _does_not_apply(plugin: Plugin, name: str) -> str:
 
 def _engines(wanted: str | Iterable[str]) -> dict[str, str]:
     """Engines to try, and why one cannot be."""
-    from ..engines.select import engine_class, names
+    from ..engines.registry import engine_class, names
 
     if wanted != "available":
         wanted = [wanted] if isinstance(wanted, str) else list(wanted)

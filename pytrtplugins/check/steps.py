@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..errors import MissingExtraError, UnavailableError
-from ..plugin import Plugin
+from ..plugin.base import Plugin
 from . import isolate
 from .cases import Case, outputs_of, shrink
 from .report import Entry

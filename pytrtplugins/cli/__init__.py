@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from .._optional import require
-from .._terminal import exit_on_error
 from ..errors import MissingExtraError
+from ..utils.optional import require
+from ..utils.terminal import exit_on_error
 
 __all__ = ["main"]
 

@@ -13,14 +13,14 @@ from typing import Annotated, Any
 from darknet2caffe import cli as darknet2caffe_cli
 
 from .. import check, engines, models, passes
-from .._array_files import MOST_BYTES
-from .._files import write_atomic
-from .._numbers import SHARE, Real, Whole
-from .._optional import require
 from ..calibration.batches import MOST_PHOTOS
+from ..engines.base.stream import MOST_SLOTS
 from ..engines.calibrate import network_digest
-from ..engines.stream import MOST_SLOTS
 from ..errors import UsageError
+from ..utils.array_files import MOST_BYTES
+from ..utils.files import write_atomic
+from ..utils.numbers import SHARE, Real, Whole
+from ..utils.optional import require
 from . import loading, runs, tables
 from .numbers import number
 from .options import (
@@ -140,7 +140,7 @@ def build(
 
     pytrt build yolov2.onnx --precision precision.yaml -o yolov2.engine
     """
-    from ..engines.cudnn import CudnnEngine
+    from ..engines.cuda import CudaEngine
 
     _check_folder(output)
     loading.import_plugins(plugins or [])
@@ -158,7 +158,7 @@ def build(
     )
     built.save(output)
     tables.print_engine(built, str(output))
-    if isinstance(built, CudnnEngine):
+    if isinstance(built, CudaEngine):
         tables.print_kernels(built.tactics())
     print(f"built in {time.perf_counter() - started:.1f} s, {output.stat().st_size:,} bytes")
 

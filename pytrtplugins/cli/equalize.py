@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 from .. import engines
-from .._files import write_atomic
-from .._optional import require
 from ..calibration import ImageBatches
 from ..errors import UsageError
+from ..utils.files import write_atomic
+from ..utils.optional import require
 from . import loading
 from .app import app
 from .options import (

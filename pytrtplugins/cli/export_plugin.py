@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from .._numbers import Whole
-from .._optional import require
 from ..errors import UsageError
 from ..export.plugin import export_plugin
+from ..utils.numbers import Whole
+from ..utils.optional import require
 from . import loading
 from .app import app
 from .numbers import number

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from darknet2caffe import read_network, to_onnx
 
-from .._numbers import Whole
-from .._optional import require
 from ..export import triton
+from ..utils.numbers import Whole
+from ..utils.optional import require
 from . import loading
 from .app import app
 from .numbers import number

@@ -17,8 +17,6 @@ import numpy.typing as npt
 
 from darknet2caffe import read_network, to_onnx
 
-from .._array_files import MOST_BYTES, read_npy
-from .._text_formats import parse_json
 from ..calibration import (
     CalibrationTable,
     Calibrator,
@@ -29,8 +27,10 @@ from ..calibration import (
 )
 from ..engines import Engine, build, load_engine
 from ..errors import FormatError, ModelError, PytrtpluginsError, RegistryError, UsageError
-from ..graph import read_onnx
-from ..plugin import Plugin
+from ..model import read_onnx
+from ..plugin.base import Plugin
+from ..utils.array_files import MOST_BYTES, read_npy
+from ..utils.text_formats import parse_json
 
 if TYPE_CHECKING:
     import onnx

@@ -6,8 +6,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
-from .._numbers import SHARE, THREADS, Whole
-from .._optional import require
+from ..utils.numbers import SHARE, THREADS, Whole
+from ..utils.optional import require
 from . import loading
 from .numbers import number
 

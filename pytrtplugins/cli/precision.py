@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from .. import models, precision
-from .._numbers import Real, Whole
-from .._optional import require
-from ..engines.base import Engine
+from ..engines.base.engine import Engine
 from ..errors import MissingExtraError, NoDataError, UsageError
 from ..precision.scales import ALGORITHMS, make_tables
+from ..utils.numbers import Real, Whole
+from ..utils.optional import require
 from . import loading
 from .app import app
 from .numbers import number

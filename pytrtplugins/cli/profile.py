@@ -7,9 +7,9 @@ from typing import Annotated
 
 import numpy as np
 
-from .._numbers import LARGEST_BATCH, Whole
-from .._optional import require
 from ..errors import UsageError
+from ..utils.numbers import LARGEST_BATCH, Whole
+from ..utils.optional import require
 from . import loading
 from .app import app
 from .numbers import number
@@ -35,21 +35,21 @@ def command(
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw a bar chart: .png, .svg or .pdf.")] = None,
     plugins: PluginsOption = None,
 ) -> None:
-    """Time a network's layers on an NVIDIA GPU, with engine cudnn: which kernel runs each, and how near to the GPU's limits.
+    """Time a network's layers on an NVIDIA GPU, with engine cuda: which kernel runs each, and how near to the GPU's limits.
 
     Examples: pytrt profile yolov2.onnx --precision fp16 --plot layers.png
 
     pytrt profile yolov2.engine --batch 8 --trace layers.json
     """
-    from ..engines.cudnn.context import CudnnContext
-    from ..engines.cudnn.profile import profile
+    from ..engines.cuda.profile import profile
+    from ..engines.cuda.run.context import CudaContext
 
     loading.import_plugins(plugins or [])
     engine = loading.open_engine(
-        model, weights=weights, engine="cudnn", precision=precision, cache=cache, settings={"batch": batch}
+        model, weights=weights, engine="cuda", precision=precision, cache=cache, settings={"batch": batch}
     )
     with engine.create_context() as context:
-        if not isinstance(context, CudnnContext):
+        if not isinstance(context, CudaContext):
             raise UsageError(f"{model}: engine {engine.name!r} tells no times of layers.\nDo: pytrt profile MODEL.onnx")
         rng = np.random.default_rng(0)
         inputs = {

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from .._files import atomic_path
 from ..engines import Engine
-from ..engines.context import Arrays
+from ..engines.base.context import Arrays
+from ..utils.files import atomic_path
 
 __all__ = ["one_by_one", "save_arrays", "side_by_side"]
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .._array_files import read_npz
-from .._text_formats import shorten
 from ..calibration import ImageBatches
 from ..errors import NoDataError, UsageError
 from ..models import YoloData
 from ..tensor import TensorDesc
+from ..utils.array_files import read_npz
+from ..utils.text_formats import shorten
 from ..vision import letterbox
 
 __all__ = ["read_samples"]

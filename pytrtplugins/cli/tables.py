@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._optional import require
-from ..onnx_node import is_plugin_node, node_attributes
+from ..plugin.onnx_node import is_plugin_node, node_attributes
+from ..utils.optional import require
 
 if TYPE_CHECKING:
     import onnx
 
-    from ..engines.base import Availability, Engine
-    from ..engines.cudnn.select_conv import LayerKernel
+    from ..engines.base.engine import Engine
+    from ..engines.base.types import Availability
+    from ..engines.cuda.conv.selector import LayerKernel
     from ..models import Evaluation
 
 __all__ = [

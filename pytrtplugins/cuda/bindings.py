@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .._optional import require
 from ..errors import BindingError
 from ..tensor import DType
+from ..utils.optional import require
 
 __all__ = ["DeviceArray", "as_cupy", "device_array", "is_device_array", "wait_for"]
 

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from .._files import atomic_path, sha256_hex
+from ..utils.files import atomic_path, sha256_hex
 
 __all__ = ["cache_folder", "cached_file", "compiling", "user_cache"]
 

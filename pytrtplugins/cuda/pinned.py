@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .._optional import require
 from ..errors import UnavailableError
+from ..utils.optional import require
 
 __all__ = ["pinned_empty"]
 
@@ -39,7 +39,7 @@ def pinned_empty(shape: int | Sequence[int], dtype: npt.DTypeLike = np.float32) 
         >>> boxes = detector(photo)                               # doctest: +SKIP
     """
     cupy, cupyx = (
-        require(name, extra="cudnn", package="cupy-cuda13x", feature="page-locked memory") for name in ("cupy", "cupyx")
+        require(name, extra="cuda", package="cupy-cuda13x", feature="page-locked memory") for name in ("cupy", "cupyx")
     )
     try:
         array: npt.NDArray[Any] = cupyx.empty_pinned(shape, dtype)

@@ -17,20 +17,18 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import KernelError
 from ..tensor import Dim, Dims, DType
+from .signature import Signature
 
-if TYPE_CHECKING:
-    from .kernel import CudaKernel
-
-__all__ = ["Constant", "LaunchRecord", "SymbolicArray", "SymbolicNumber", "record", "record_launches"]
+__all__ = ["Constant", "LaunchRecord", "RecordedKernel", "SymbolicArray", "SymbolicNumber", "record", "record_launches"]
 
 
 class SymbolicNumber:
@@ -148,6 +146,19 @@ class SymbolicArray:
         raise KernelError(f"{self} has no values: while launches are recorded, only kernels can use it")
 
 
+class RecordedKernel(Protocol):
+    """What a record needs of a `CudaKernel`, whose attributes these are."""
+
+    source: str
+    name: str
+    label: str
+    options: tuple[str, ...]
+    signature: Signature
+
+    def prepare_element(self, element: str | None, constants: Iterable[Constant] = ()) -> None:
+        """Compile for the current GPU, if there is one, and copy constants there."""
+
+
 @dataclass(frozen=True)
 class LaunchRecord:
     """One launch of a kernel.
@@ -162,7 +173,7 @@ class LaunchRecord:
         element: C type that stands for the kernel's type parameter, such as ``"__half"``; None where it has none.
     """
 
-    kernel: CudaKernel
+    kernel: RecordedKernel
     arguments: tuple[Any, ...]
     threads: tuple[Dim, Dim, Dim]
     block: tuple[int, int, int]

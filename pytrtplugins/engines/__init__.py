@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from .base import Availability, BuildOptions, Engine, ExecutionContext
+from .base.context import ExecutionContext
+from .base.detection import Boxes, DetectionContext, Timings
+from .base.engine import Engine
+from .base.types import Availability, BuildOptions
 from .calibrate import calibrate
-from .detection import Boxes, DetectionContext, Timings
 from .equalize import equalize
+from .registry import auto_engine, availability, names
 from .rounding import round_weights
-from .select import auto_engine, availability, build, load_engine, names
+from .selection import build, load_engine
 
 __all__ = [
     "Availability",

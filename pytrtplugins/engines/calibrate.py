@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from .._files import read_regular
-from .._optional import require
 from ..calibration import CalibrationTable, Calibrator
 from ..calibration.sidecar import Sidecar
 from ..calibration.table import MOST_CACHE_BYTES
 from ..errors import CalibrationTableError, UsageError
 from ..passes import prepare
-from .base import BuildOptions
-from .progress import progress_bar
+from ..utils.files import read_regular
+from ..utils.optional import require
+from ..utils.progress import progress_bar
+from .base.types import BuildOptions
+from .registry import NEVER_AUTO, available_class
 
 if TYPE_CHECKING:
     import onnx
@@ -51,14 +52,12 @@ def calibrate(
         UsageError: a batch does not have the network's inputs.
         CalibrationError: a tensor has values that are not finite.
     """
-    from .select import _NEVER_AUTO, _available_class
-
     prepared = prepare(model)
     calibrator.reset()
     calibrator.bind({info.name: _dims(info) for info in prepared.graph.input})
     tapped = _tapped(prepared)
     names = [info.name for info in prepared.graph.input]
-    cls = _available_class(engine, never={*_NEVER_AUTO, "cudnn"})
+    cls = available_class(engine, never={*NEVER_AUTO, "cuda"})
     paths = getattr(calibrator.batches, "paths", None)
     with (
         cls(tapped, BuildOptions("fp32", threads, settings=cls.quick)).create_context() as context,

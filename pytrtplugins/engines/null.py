@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from ..decompose import infer_shapes
 from ..errors import BuildError
+from ..model.decompose import infer_shapes
 from ..tensor import SymbolicDim, evaluate_dims
-from .base import Arrays, BuildOptions, Engine, ExecutionContext
+from .base.context import Arrays, ExecutionContext
+from .base.engine import Engine
+from .base.types import BuildOptions
 
 if TYPE_CHECKING:
     import onnx

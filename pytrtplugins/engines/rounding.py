@@ -13,7 +13,7 @@ from ..calibration import MinMaxCalibrator
 from ..passes import AdaptiveRounding, prepare, to_ir, to_proto
 from ..passes._quantize_plan import constant, input_of, make_plan
 from .calibrate import calibrate
-from .int8 import safe_weight_levels
+from .host.int8 import safe_weight_levels
 
 if TYPE_CHECKING:
     import onnx

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..cuda.signature import C_TYPES
 from ..errors import ExportError
-from ..fields import MISSING, FieldSpec, format_value
+from ..plugin.fields import MISSING, FieldSpec, format_value
 from ..tensor import DType
 from ._explore import Fork, Given, Tree, ends
 from ._expressions import Scope, block, float_literal, int_literal, text_literal

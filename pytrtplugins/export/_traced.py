@@ -9,8 +9,8 @@ from typing import Any
 import numpy.typing as npt
 
 from ..cuda.source import CompileUnit
-from ..fields import FieldSpec
-from ..plugin import Plugin
+from ..plugin.base import Plugin
+from ..plugin.fields import FieldSpec
 from ..tensor import DType
 from ._explore import Given, Tree
 from ._values import Expr

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .._proto import info_dims
 from ..errors import ModelError
+from ..model.proto import info_dims
 from ..tensor import Dims, is_concrete
 
 if TYPE_CHECKING:

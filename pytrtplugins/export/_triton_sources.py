@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._dataflow import walk
-from .._proto import info_dims
-from ..decompose import inline_plugins
-from ..engines.container import read_engine_file
+from ..engines.base.engine_file import read_engine_file
 from ..engines.tensorrt.settings import Settings
 from ..errors import EngineFileError, ModelError, PluginError, UsageError
-from ..graph import Graph, write_onnx
-from ..onnx_node import from_node, is_plugin_node
-from ..registry import lookup
+from ..model import Graph, write_onnx
+from ..model.decompose import inline_plugins
+from ..model.proto import info_dims
+from ..plugin.onnx_node import from_node, is_plugin_node
+from ..plugin.registry import lookup
 from ..tensor import DType, SymbolicDim, TensorDesc
+from ..validation.dataflow import walk
 
 if TYPE_CHECKING:
     import onnx

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._files import atomic_path
 from ..cuda.backends.nvcc import find_nvcc
 from ..errors import ExportError, UnavailableError, UsageError
-from ..plugin import Plugin
+from ..plugin.base import Plugin
+from ..utils.files import atomic_path
 from ._nvrtc import compile_ptx, find_nvrtc
 from ._traced import TracedPlugin
 from .source import images_of, source_files

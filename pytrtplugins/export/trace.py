@@ -12,8 +12,8 @@ import numpy as np
 from ..cuda.record import Constant, LaunchRecord, SymbolicArray, record_launches
 from ..cuda.source import CompileUnit
 from ..errors import ExportError, FieldError, KernelError, UsageError
-from ..fields import MISSING, FieldSpec
-from ..plugin import Plugin
+from ..plugin.base import Plugin
+from ..plugin.fields import MISSING, FieldSpec
 from ..tensor import PLUGIN_DTYPES, DType, SymbolicDim, TensorDesc
 from ._explore import Fork, Given, OtherError, Tree, explore, leaves, unreachable_where_refused
 from ._traced import Case, Format, Launch, Pointer, TracedPlugin

@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._files import write_atomic
-from .._numbers import check_whole
 from ..errors import UsageError
 from ..passes import load_model
+from ..utils.files import write_atomic
+from ..utils.numbers import check_whole
 from ._triton_config import Word, bindings, config_text, same_batch
 from ._triton_sources import Source, from_engine_file, from_onnx, from_plan
 
 if TYPE_CHECKING:
     import onnx
 
-    from ..graph import Graph
+    from ..model import Graph
 
 __all__ = ["TritonModel", "export_triton"]
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..cuda import Constant, CudaKernel
 from ..errors import FieldError
-from ..plugin import Plugin, plugin
+from ..plugin.base import Plugin, plugin
 from ..tensor import Array, Dims, DType, TensorDesc, check_equal, check_rank
 from ._activations import Part, compute_parts, decompose_parts, sibling_groups
 from ._kernels import HEAD, head_slots, launch_head, same_layout
 
 if TYPE_CHECKING:
-    from ..decompose import OpBuilder, Value
+    from ..model.decompose import OpBuilder, Value
 
 __all__ = ["Region"]
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from ..cuda import CudaKernel
 from ..errors import DimsError, FieldError
-from ..plugin import Plugin, plugin
+from ..plugin.base import Plugin, plugin
 from ..tensor import Array, Dims, DType, SymbolicDim, TensorDesc, array_namespace, check_divisible, check_rank
 from ._kernels import KERNELS, same_layout
 
 if TYPE_CHECKING:
-    from ..decompose import OpBuilder, Value
+    from ..model.decompose import OpBuilder, Value
 
 __all__ = ["Reorg"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .._terminal import exit_on_error
-from ..engines.detection import Timings
+from ..engines.base.detection import Timings
+from ..utils.terminal import exit_on_error
 from ..vision import Head
 from .curves import check_curves_path, draw_curves
 from .dataset import YoloData

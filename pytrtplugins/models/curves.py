@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .._files import atomic_path
-from .._optional import require
 from ..errors import NoDataError, UsageError
+from ..utils.files import atomic_path
+from ..utils.optional import require
 from .evaluate import ClassResult, Evaluation
 
 __all__ = ["check_curves_path", "draw_curves"]

@@ -11,8 +11,8 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from .._files import open_regular, read_regular
 from ..errors import FormatError, NoDataError
+from ..utils.files import open_regular, read_regular
 from ..vision.image import MOST_FILE_BYTES, decode_image
 
 __all__ = ["YoloData"]

@@ -6,9 +6,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from .._files import atomic_path
-from .._optional import require
 from ..errors import FormatError, PytrtpluginsError, UsageError
+from ..utils.files import atomic_path
+from ..utils.optional import require
 
 __all__ = ["NAMES", "DownloadError", "Downloaded", "download"]
 

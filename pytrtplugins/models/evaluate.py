@@ -14,8 +14,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from .._optional import require
 from ..errors import UsageError
+from ..utils.optional import require
 from ..vision import Detection
 from .dataset import YoloData
 from .yolov2 import Yolov2

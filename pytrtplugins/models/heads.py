@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from .._text_formats import parse_json, shorten
 from ..errors import ModelError
-from ..onnx_node import node_attributes
+from ..plugin.onnx_node import node_attributes
+from ..utils.text_formats import parse_json, shorten
 from ..vision import Head
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .._numbers import SHARE, THREADS
 from ..errors import UsageError
+from ..utils.numbers import SHARE, THREADS
 from ..vision import MODES, check_picture_path
 from .download import NAMES, download
 from .pictures import find_pictures

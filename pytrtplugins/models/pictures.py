@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .._ahead import map_ahead
-from .._files import atomic_path
-from .._optional import require
 from ..errors import ImageError
+from ..utils.files import atomic_path
+from ..utils.optional import require
+from ..utils.prefetch import map_ahead
 from ..vision import Detection, check_picture_path, draw, load_image, save_image
 
 __all__ = ["Picture", "PictureWriter", "find_pictures", "read_pictures"]

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, TypeVar, cast, overload
 import numpy as np
 import numpy.typing as npt
 
-from .._ahead import map_ahead, map_begun
-from .._files import read_regular
-from .._uncopied import Uncopied
-from ..engines.detection import Boxes, DetectionContext, Timings
+from ..engines.base.detection import Boxes, DetectionContext, Timings
 from ..errors import BindingError, FormatError, UsageError
+from ..utils.files import read_regular
+from ..utils.prefetch import map_ahead, map_begun
+from ..utils.uncopied import Uncopied
 from ..vision import MODES, Detection, Head, check_image, load_image
 from .heads import read_heads, read_input_size
 
 if TYPE_CHECKING:
-    from ..engines.base import Engine
+    from ..engines.base.engine import Engine
 
 __all__ = ["Yolov2", "read_names"]
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from .._optional import require
-from .._validation import validated
 from ..errors import ModelError
-from ..graph import read_onnx
+from ..model import read_onnx
+from ..utils.optional import require
+from ..validation import validated
 
 if TYPE_CHECKING:
     import onnx
@@ -79,7 +79,7 @@ def to_ir(model: str | Path | onnx.ModelProto) -> ir.Model:
         model: Path or model; passes do not change what was given here, but the result.
 
     Raises:
-        ModelError: the file is missing or holds no ONNX model, or the model is broken; see `pytrtplugins._validation`.
+        ModelError: the file is missing or holds no ONNX model, or the model is broken; see `pytrtplugins.validation`.
     """
     onnx_ir = require("onnx_ir", extra="onnx", feature="passes")
     try:

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .._optional import require
 from ..errors import FieldError, ModelError, RegistryError
-from ..onnx_node import from_node
+from ..plugin.onnx_node import from_node
+from ..utils.optional import require
 from .placement import Placement, absorbed, constant
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from .._optional import require
+from ..utils.optional import require
 from ._base import Pass, PassResult
 
 if TYPE_CHECKING:

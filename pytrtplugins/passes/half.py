@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._optional import require
 from ..errors import BuildError, PrecisionError
-from ..onnx_node import from_node, is_plugin_node
-from ..plugin import Plugin
+from ..plugin.base import Plugin
+from ..plugin.onnx_node import from_node, is_plugin_node
 from ..tensor import DType, TensorDesc
+from ..utils.optional import require
 
 if TYPE_CHECKING:
     import onnx

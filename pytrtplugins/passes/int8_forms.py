@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from .._optional import require
+from ..utils.optional import require
 from ._base import Pass, PassResult
 from .placement import constant
 

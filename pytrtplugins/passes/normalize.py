@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from .._dataflow import bodies, walk
-from .._optional import require
-from .._proto import NAMELESS_DIMS, copy_of, info_dtype, with_data, without_data
 from ..errors import ModelError
-from ..onnx_node import is_plugin_node
+from ..model.proto import NAMELESS_DIMS, copy_of, info_dtype, with_data, without_data
+from ..plugin.onnx_node import is_plugin_node
+from ..utils.optional import require
+from ..validation.dataflow import bodies, walk
 
 if TYPE_CHECKING:
     import onnx

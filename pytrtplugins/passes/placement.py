@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .._optional import require
+from ..utils.optional import require
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -19,7 +19,7 @@ _AVERAGING = ("AveragePool", "GlobalAveragePool", "MaxPool")
 
 @dataclass(frozen=True)
 class Placement:
-    """Where an engine wants Q/DQ. The default is the form of TensorRT, which engine ``cudnn`` shares.
+    """Where an engine wants Q/DQ. The default is the form of TensorRT, which engine ``cuda`` shares.
 
     Attributes:
         layers: Layers with weights that have an int8 kernel; others stay in float.

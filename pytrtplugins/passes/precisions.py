@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._files import write_atomic
-from .._optional import require
-from .._text_formats import read_yaml, shorten
 from ..calibration.table import CalibrationTable
 from ..errors import CalibrationTableError, FormatError, UsageError
+from ..utils.files import write_atomic
+from ..utils.optional import require
+from ..utils.text_formats import read_yaml, shorten
 from .half import HALF_TYPES, label, to_half
 from .quantize import quantize
 

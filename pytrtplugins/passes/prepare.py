@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .._validation import validated
-from ..decompose import infer_shapes
-from ..graph import Graph, read_onnx
+from ..model import Graph, read_onnx
+from ..model.decompose import infer_shapes
+from ..validation import validated
 from ._base import to_ir, to_proto
 from .eliminate import Eliminate
 from .fold import FoldBatchNorm
@@ -23,7 +23,7 @@ def load_model(model: str | Path | onnx.ModelProto | Graph) -> onnx.ModelProto:
     """Read an ONNX file, or take a model as it is.
 
     Raises:
-        ModelError: the file is no ONNX model, or the model is broken; see `pytrtplugins._validation`.
+        ModelError: the file is no ONNX model, or the model is broken; see `pytrtplugins.validation`.
         FileNotFoundError: there is no such file.
     """
     if isinstance(model, (str, Path)):

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from .._optional import require
 from ..calibration.table import CalibrationTable
 from ..errors import UsageError
+from ..utils.optional import require
 from ._base import Pass, PassResult, to_ir, to_proto
 from ._quantize_marks import label
 from ._quantize_plan import QuantizePlan, input_of, make_plan, weight_axis

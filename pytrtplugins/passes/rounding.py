@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from .._optional import require
 from ..errors import UsageError
+from ..utils.optional import require
 from ._base import Pass, PassResult
 from ._quantize_plan import constant, input_of
 from .quantize import quantize_weights

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from .._optional import require
+from ..utils.optional import require
 from ._base import Pass, PassResult
 
 if TYPE_CHECKING:

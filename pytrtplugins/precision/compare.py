@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..engines.base import Engine
+from ..engines.base.engine import Engine
 from ..errors import UsageError
 from .network import Sample
 from .submodels import find_layers, floating_tensors, in_groups, with_outputs

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from .._files import read_regular, write_atomic
-from .._text_formats import parse_json
+from ..utils.files import read_regular, write_atomic
+from ..utils.text_formats import parse_json
 
 __all__ = ["Journal"]
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..engines.base import BuildOptions, Engine
+from ..engines.base.engine import Engine
+from ..engines.base.types import BuildOptions
 from ..engines.calibrate import network_digest
-from ..engines.select import _available_class
+from ..engines.registry import available_class
 from ..passes import Precisions, prepare, to_half
 from ..passes.half import HALF_TYPES
 from .submodels import Layer, find_layers, layer_alone, with_outputs
@@ -56,7 +57,7 @@ class Network:
         settings: Mapping[str, Any] | None = None,
         quick: bool = True,
     ) -> None:
-        self.engine = _available_class(engine)
+        self.engine = available_class(engine)
         self.model = prepare(model)
         self.layers = find_layers(self.model)
         self.digest = network_digest(self.model)

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from .._files import write_atomic
-from .._optional import require
-from .._text_formats import read_json, shorten
 from ..errors import FormatError
+from ..utils.files import write_atomic
+from ..utils.optional import require
+from ..utils.text_formats import read_json, shorten
 from .measure import inf_to_text
 from .search import SearchResult
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..calibration import CalibrationTable
-from ..engines.base import Engine
+from ..engines.base.engine import Engine
 from ..errors import NoDataError, UsageError
 from ..passes import LayerPrecision, Precisions, layer_names
 from .interventions import Intervention, interventions, modelled_us

@@ -6,8 +6,8 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .._optional import require
 from ..passes.half import label
+from ..utils.optional import require
 
 if TYPE_CHECKING:
     import onnx

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .._text_formats import shorten
 from ..errors import UsageError
+from ..utils.text_formats import shorten
 
 __all__ = ["CosineTolerance", "ElementTolerance", "MapTolerance", "Tolerance", "parse_tolerance"]
 

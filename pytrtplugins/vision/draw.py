@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._optional import require
+from ..utils.optional import require
 from .detection import Detection
 from .image import Image, check_image
 

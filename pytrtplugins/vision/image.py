@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .._files import read_regular, read_stdin, write_atomic
-from .._optional import require
 from ..errors import ImageError, UsageError
+from ..utils.files import read_regular, read_stdin, write_atomic
+from ..utils.optional import require
 
 __all__ = ["Image", "check_image", "check_picture_path", "decode_image", "load_image", "save_image"]
 

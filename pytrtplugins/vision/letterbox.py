@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .._optional import require
 from ..errors import UsageError
+from ..utils.optional import require
 from .image import Image, check_image
 
 __all__ = ["MODES", "Letterboxed", "Placement", "letterbox", "place_photo", "resize_darknet", "thin_out"]

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pytrtplugins._files import atomic_path
+from pytrtplugins.utils.files import atomic_path
 
 __all__ = ["draw_curve", "read_log", "write_log"]
 

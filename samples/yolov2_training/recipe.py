@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from pytrtplugins._numbers import SHARE, Real, Several, Whole
+from pytrtplugins.utils.numbers import SHARE, Real, Several, Whole
 
 __all__ = ["Recipe"]
 

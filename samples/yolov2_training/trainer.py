@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pytrtplugins._files import atomic_path
 from pytrtplugins.errors import FormatError, UsageError
+from pytrtplugins.utils.files import atomic_path
 
 from .augment import Augmenter, mix, render
 from .data import Photos, kmeans_anchors

@@ -22,7 +22,7 @@ OLD, NEW = CalibrationTable({"data": 0.5}), CalibrationTable({"data": 0.25})
 KILLED = """
 import os, random, signal, sys, time
 from pathlib import Path
-import pytrtplugins._files as files
+import pytrtplugins.utils.files as files
 from pytrtplugins.calibration import CalibrationTable, EntropyCalibrator
 
 def store(folder, scale, network):

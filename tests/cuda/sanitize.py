@@ -3,7 +3,7 @@
     python -m tests.cuda.sanitize [plugins] [convolutions] [float32] [photos] [engine] [memcheck] [racecheck] [initcheck] [synccheck]
 
 Each tool first has to find a fault that is there, in a kernel made for it; then it must find none in the kernels of plugins
-and of vision, in the convolutions of engine cudnn, those for float32 by themselves, from photos to boxes, and in a whole network
+and of vision, in the convolutions of engine cuda, those for float32 by themselves, from photos to boxes, and in a whole network
 on that engine, on the shapes of their tests.
 Arrays come from cudaMalloc one by one, so that no pool hides an access beyond the end. Tests run once before, by
 themselves, so that the tools do not meet compilers.
@@ -29,7 +29,7 @@ FAULTS = {
     }""",
 }
 _FOUND = 9
-_ENGINE = "tests/engines/cudnn"
+_ENGINE = "tests/engines/cuda"
 _TESTS = "bits_of_compute or detection_on_the_gpu or queued_on_the_stream or constant_is_copied"
 SUBJECTS = {
     "plugins": ["tests/cuda/test_gpu.py", "-k", _TESTS],

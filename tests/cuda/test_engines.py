@@ -8,9 +8,9 @@ import pytest
 from pytrtplugins import Plugin, check_plugin, plugin
 from pytrtplugins.cuda import launches_kernels
 from pytrtplugins.cuda.backends import host as host_backend
-from pytrtplugins.engines.plugin_runner import PluginRunner
 from pytrtplugins.layers import Region, Reorg, Yolo
-from tests.broken_kernels import Twice
+from pytrtplugins.plugin.runner import PluginRunner
+from tests.broken_kernels import Twice, kernel
 
 
 @plugin(namespace="test.cuda")
@@ -55,6 +55,7 @@ def test_on_a_cpu_another_plugin_is_enqueued():
 
 def test_without_a_compiler_check_plugin_skips_the_kernel_and_says_what_to_install(monkeypatch):
     monkeypatch.setattr(host_backend, "compiler", lambda: ("", ""))
+    monkeypatch.setattr(Twice, "kernel", kernel("    if (i < n) y[i] = x[i] * 2;"))  # which no test has loaded
     report = check_plugin(Twice, engines=[])
     report.raise_if_failed()
     assert report["enqueue"].skipped

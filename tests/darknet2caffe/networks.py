@@ -15,7 +15,7 @@ from onnx import helper
 
 from darknet2caffe import Network, read_cfg, read_network, write_darknet
 from darknet2caffe.cfg import parse_cfg
-from pytrtplugins.onnx_node import from_node, is_plugin_node
+from pytrtplugins.plugin.onnx_node import from_node, is_plugin_node
 from tests.oracles.libdarknet import LibDarknet
 
 CFGS = Path("/usr/share/darknet/cfg")

@@ -14,7 +14,7 @@ from darknet2caffe.plugin_factory import PluginFactory, RegistryFactory
 from pytrtplugins import plugin
 from pytrtplugins.errors import RegistryError
 from pytrtplugins.models.heads import read_heads
-from pytrtplugins.registry import PluginKey, registered
+from pytrtplugins.plugin.registry import PluginKey, registered
 from tests.darknet2caffe.caffe import ShuffleChannel, write_caffe
 from tests.darknet2caffe.networks import SHARED, image, network, published, run
 from tests.darknet2caffe.test_to_caffe import ACTIVATIONS, EXPRESSIBLE, FORK_ACTIVATIONS, FORK_LAYERS, LAYERS, small
@@ -148,7 +148,7 @@ def test_every_layer_of_a_large_network_gives_the_same_numbers(tmp_path):
 def test_the_registered_plugins_are_created_for_their_layer_types(tmp_path):
     net = small(HEADS)
     model = round_trip(net, tmp_path)
-    from pytrtplugins.onnx_node import from_node
+    from pytrtplugins.plugin.onnx_node import from_node
 
     created = [from_node(node) for node in model.graph.node if node.domain]
     assert created == [net.layers[index].plugin for index in (0, 2, 4)]

@@ -8,7 +8,7 @@ import onnxruntime as ort
 from onnx import helper, numpy_helper
 
 from pytrtplugins.engines.reference.ops import OPS
-from pytrtplugins.onnx_node import node_attributes
+from pytrtplugins.plugin.onnx_node import node_attributes
 from tests.randomness import generator
 
 RNG = generator(0)

@@ -25,7 +25,7 @@ from pytrtplugins.layers import Reorg
 from pytrtplugins.passes import prepare
 from tests.engines.networks import Affine, Failing, Halves, OutOfPaperError, Sparing, Telling, conv_net, photo
 
-ENGINES_FOR_GPUS = {"cudnn", "tensorrt"}
+ENGINES_FOR_GPUS = {"cuda", "tensorrt"}
 
 
 def expected(x, factor=None):

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 import pytrtplugins as ptp
 from pytrtplugins.engines import build
 from pytrtplugins.errors import BuildError, ModelError, PluginError
-from pytrtplugins.onnx_node import as_node
+from pytrtplugins.plugin.onnx_node import as_node
 from tests.engines.exported_models import MODELS
 from tests.engines.model_parts import BOOL, F, body, info, model, node
 

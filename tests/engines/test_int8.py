@@ -9,14 +9,14 @@ from onnx import TensorProto, helper, numpy_helper
 
 import pytrtplugins as ptp
 from pytrtplugins.calibration import CalibrationTable, EntropyCalibrator, MinMaxCalibrator
-from pytrtplugins.decompose import inline_plugins
-from pytrtplugins.engines import int8
-from pytrtplugins.engines.cpu_features import cpu_features
-from pytrtplugins.engines.int8 import safe_weight_levels
+from pytrtplugins.engines.host import int8
+from pytrtplugins.engines.host.cpu_features import cpu_features
+from pytrtplugins.engines.host.int8 import safe_weight_levels
 from pytrtplugins.engines.onnxruntime import engine as onnxruntime_engine
-from pytrtplugins.engines.select import engine_class
+from pytrtplugins.engines.registry import engine_class
 from pytrtplugins.errors import CalibrationError, CalibrationTableError, PrecisionError
 from pytrtplugins.layers import Reorg
+from pytrtplugins.model.decompose import inline_plugins
 from pytrtplugins.passes import Placement, prepare, quantize
 from tests.engines.networks import Affine, conv_net, photo
 from tests.engines.operators import literal

@@ -11,8 +11,8 @@ import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.engines import BuildOptions
-from pytrtplugins.engines.cpu import CpuEngine
 from pytrtplugins.engines.onnxruntime import OnnxruntimeEngine
+from pytrtplugins.engines.openvino import CpuEngine
 from pytrtplugins.passes import prepare, quantize
 from tests.engines.operators import literal
 from tests.measures import relative, sqnr

@@ -11,12 +11,12 @@ from onnx import helper
 
 import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
-from pytrtplugins.decompose import inline_plugins
 from pytrtplugins.engines import calibrate
-from pytrtplugins.engines.cpu_features import cpu_features
-from pytrtplugins.engines.int8 import safe_weight_levels
+from pytrtplugins.engines.host.cpu_features import cpu_features
+from pytrtplugins.engines.host.int8 import safe_weight_levels
 from pytrtplugins.errors import BuildError, ExecutionError
 from pytrtplugins.layers import Reorg
+from pytrtplugins.model.decompose import inline_plugins
 from pytrtplugins.passes import UnsignedActivations, quantize, to_ir, to_proto
 from tests.engines.operators import ints, literal
 from tests.measures import relative
@@ -274,13 +274,13 @@ def run(engine, x):
 
 @contextlib.contextmanager
 def as_far_as_it_goes(engine_name):
-    """Engine cudnn does not run all of these networks yet; what it does not refuse must be right."""
+    """Engine cuda does not run all of these networks yet; what it does not refuse must be right."""
     try:
         yield
     except (BuildError, ExecutionError) as error:
-        if engine_name != "cudnn":
+        if engine_name != "cuda":
             raise
-        pytest.xfail(f"docs/cudnn.md: {error}")
+        pytest.xfail(f"docs/cuda_engine.md: {error}")
 
 
 @networks

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pytrtplugins as ptp
-from pytrtplugins.engines.exclusive import Exclusive
+from pytrtplugins.engines.base.exclusive import Exclusive
 from pytrtplugins.errors import BindingError, EngineError
 from pytrtplugins.vision import Head
 from tests.engines.networks import Calling, conv_net, photo

@@ -8,8 +8,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
-from pytrtplugins.engines import calibrate, int8, round_weights
+from pytrtplugins.engines import calibrate, round_weights
 from pytrtplugins.engines.calibrate import network_digest
+from pytrtplugins.engines.host import int8
 from pytrtplugins.engines.rounding import _GramCalibrator
 from pytrtplugins.errors import NoDataError
 from pytrtplugins.passes import quantize

@@ -16,7 +16,7 @@ from pytrtplugins.export.plugin import export_plugin
 
 onnx = pytest.importorskip("onnx")
 
-from tests.graph.networks import network, node  # noqa: E402
+from tests.model.networks import network, node  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 BLOCKS = re.findall(

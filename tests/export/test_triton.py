@@ -23,7 +23,7 @@ from onnx import helper  # noqa: E402
 
 from tests.engines.networks import Affine, conv_net  # noqa: E402
 from tests.export.triton_server import model_config_proto, parse, serve  # noqa: E402
-from tests.graph.networks import Line, Shuffle, network, node, photo, shuffle_net, weights  # noqa: E402
+from tests.model.networks import Line, Shuffle, network, node, photo, shuffle_net, weights  # noqa: E402
 
 TYPES = ["FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE", "STRING", "BOOL"]
 TYPES += [f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]
@@ -117,7 +117,7 @@ def test_an_engine_of_a_cpu_is_served_by_the_model_inside_it(tmp_path):
 
 
 def test_large_weights_lie_beside_the_model(tmp_path, monkeypatch):
-    monkeypatch.setattr("pytrtplugins.graph._files._MOST_BYTES", 1000)
+    monkeypatch.setattr("pytrtplugins.model.files._MOST_BYTES", 1000)
     written = export_triton(network([node("Conv", "x k", "y")], k=weights(32, 4, 3, 3)), tmp_path, name="net")
     config, model, data = (path.name for path in written.files)
     assert (config, model) == ("config.pbtxt", "model.onnx")

@@ -14,7 +14,7 @@ from pytrtplugins.cli import main
 onnx = pytest.importorskip("onnx")
 
 from tests.export.triton_server import parse, serve  # noqa: E402
-from tests.graph.networks import documented_layers, network, node  # noqa: E402
+from tests.model.networks import documented_layers, network, node  # noqa: E402
 
 TEXT = (Path(__file__).parents[2] / "docs" / "triton.md").read_text("utf-8")
 (COMMAND,) = re.findall(r"^```sh\npytrt (.*?)\n```", TEXT, re.MULTILINE)

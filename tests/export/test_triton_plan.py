@@ -6,17 +6,17 @@ import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.cli import main
-from pytrtplugins.decompose import add_functions
-from pytrtplugins.engines.container import write_engine_file
+from pytrtplugins.engines.base.engine_file import write_engine_file
 from pytrtplugins.errors import EngineFileError, UsageError
 from pytrtplugins.export.triton import export_triton
 from pytrtplugins.layers import Reorg
+from pytrtplugins.model.decompose import add_functions
 
 onnx = pytest.importorskip("onnx")
 
 from tests.engines.networks import Affine, conv_net  # noqa: E402
 from tests.export.triton_server import model_config_proto, parse  # noqa: E402
-from tests.graph.networks import Shuffle, network, node  # noqa: E402
+from tests.model.networks import Shuffle, network, node  # noqa: E402
 
 REQUIREMENTS = {
     "tensorrt": "10.16.1.11",

@@ -28,7 +28,7 @@ pytest.importorskip("onnx")
 
 from onnx import TensorProto, helper
 
-from tests.graph.networks import Line, network, node, photo
+from tests.model.networks import Line, network, node, photo
 
 FOLDER = os.environ.get("TRITON_VENV")
 pytestmark = [

@@ -22,8 +22,8 @@ from darknet2caffe import read_network, to_caffe
 from darknet2caffe.cfg import parse_cfg
 from pytrtplugins.calibration import CalibrationTable, MinMaxCalibrator
 from pytrtplugins.engines import build
-from pytrtplugins.engines.cudnn.saved import SavedPlan
-from pytrtplugins.engines.cudnn.tactics import Choice, encode
+from pytrtplugins.engines.cuda.conv.cache import Choice, encode
+from pytrtplugins.engines.cuda.saved import SavedPlan
 from pytrtplugins.passes import LayerPrecision, Precisions
 from tests.damage import yaml_bomb
 from tests.darknet2caffe.networks import ALL_LAYERS

@@ -23,24 +23,24 @@ from darknet2caffe import from_caffe, read_network
 from darknet2caffe.caffemodel import read_caffemodel
 from darknet2caffe.cfg import parse_cfg
 from darknet2caffe.prototxt import parse_prototxt
-from pytrtplugins._array_files import read_npy, read_npz
-from pytrtplugins._envelope import wrap
-from pytrtplugins._files import sha256_hex
-from pytrtplugins._text_formats import parse_json, parse_yaml
 from pytrtplugins.calibration import CalibrationTable
 from pytrtplugins.calibration.sidecar import Sidecar
 from pytrtplugins.cli.loading import read_settings
 from pytrtplugins.engines import build, load_engine
-from pytrtplugins.engines.cudnn.saved import SavedPlan
-from pytrtplugins.engines.cudnn.tactics import decode
+from pytrtplugins.engines.cuda.conv.cache import decode
+from pytrtplugins.engines.cuda.saved import SavedPlan
 from pytrtplugins.errors import PytrtpluginsError
 from pytrtplugins.models.dataset import YoloData
 from pytrtplugins.models.heads import read_heads, read_input_size
 from pytrtplugins.models.yolov2 import read_names
 from pytrtplugins.passes import Precisions
-from pytrtplugins.plugin import Plugin
+from pytrtplugins.plugin.base import Plugin
+from pytrtplugins.plugin.envelope import wrap
 from pytrtplugins.precision.journal import Journal
 from pytrtplugins.precision.report import read_report
+from pytrtplugins.utils.array_files import read_npy, read_npz
+from pytrtplugins.utils.files import sha256_hex
+from pytrtplugins.utils.text_formats import parse_json, parse_yaml
 from pytrtplugins.vision import decode_image
 
 __all__ = ["TARGETS", "Target"]
@@ -218,7 +218,7 @@ def tactics(data: bytes) -> object:
 
 @target
 def saved_plan(data: bytes) -> object:
-    """What engine cudnn saves beside the model: the bytes as they are, or as the header of a file of 64 bytes of tensors."""
+    """What engine cuda saves beside the model: the bytes as they are, or as the header of a file of 64 bytes of tensors."""
     if data[:1] == b"h":
         data = len(data[1:]).to_bytes(8, "little") + data[1:] + bytes(64)
     return SavedPlan.from_bytes(data)

@@ -7,7 +7,7 @@ import json
 import numpy as np
 from onnx import TensorProto, helper
 
-from pytrtplugins.engines.host_detection import HostDetection
+from pytrtplugins.engines.base.host_detection import HostDetection
 from pytrtplugins.tensor import SymbolicDim, TensorDesc
 
 

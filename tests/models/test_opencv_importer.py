@@ -15,7 +15,7 @@ from darknet2caffe import read_network, to_onnx
 from darknet2caffe.cli import main as darknet2caffe
 from pytrtplugins import build
 from pytrtplugins.cli import main as pytrt
-from pytrtplugins.engines.host_detection import HostDetection
+from pytrtplugins.engines.base.host_detection import HostDetection
 from pytrtplugins.models import Head, YoloData, Yolov2, evaluate
 from pytrtplugins.vision import letterbox, load_image
 

@@ -75,7 +75,7 @@ def test_cpp_refuses_every_damaged_byte_and_every_cut(acme):
 
 
 def test_false_lengths_with_a_right_checksum_are_refused(acme):
-    from pytrtplugins._envelope import unwrap, wrap
+    from pytrtplugins.plugin.envelope import unwrap, wrap
 
     payload = unwrap(acme.Everything(**VALUES).serialize(), "test")
     for offset in range(0, len(payload) - 4):
@@ -228,7 +228,7 @@ def test_a_cpp_caller_runs_a_cpp_plugin(acme, acme_path):
     b"\xc0\xaf", b"\xe0\x80\xaf", b"\xed\xa0\x80", b"\xf0\x80\x80\xaf", b"\xf4\x90\x80\x80", b"\xf8\x88\x80\x80\x80"])))  # fmt: skip
 @settings(deadline=None)
 def test_a_text_is_utf8_for_cpp_where_it_is_for_python(acme, text):
-    from pytrtplugins._envelope import unwrap, wrap
+    from pytrtplugins.plugin.envelope import unwrap, wrap
 
     empty, broken = unwrap(acme.Faulty().serialize(), "test"), b"\x05\0\0\0where\x04"
     size = len(text).to_bytes(4, "little")

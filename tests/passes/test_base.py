@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from pytrtplugins.errors import ModelError
-from pytrtplugins.graph import Graph
+from pytrtplugins.model import Graph
 from pytrtplugins.passes import (
     CrossLayerEqualization,
     LayerPrecision,

@@ -9,9 +9,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import pytrtplugins as ptp
 from pytrtplugins.errors import BuildError, PrecisionError
-from pytrtplugins.onnx_node import as_node
 from pytrtplugins.passes import prepare
 from pytrtplugins.passes.half import to_half
+from pytrtplugins.plugin.onnx_node import as_node
 from pytrtplugins.tensor import DType
 from tests.engines.networks import Affine, conv_net, photo
 

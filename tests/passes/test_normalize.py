@@ -11,8 +11,8 @@ from onnx import helper
 
 from pytrtplugins.errors import ModelError
 from pytrtplugins.layers import Reorg
-from pytrtplugins.onnx_node import as_node
 from pytrtplugins.passes import normalize
+from pytrtplugins.plugin.onnx_node import as_node
 from tests.engines.exported_models import MODELS
 from tests.engines.model_parts import F, body, info, model, node, values
 

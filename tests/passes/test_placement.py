@@ -7,8 +7,8 @@ import onnx
 import pytest
 
 from pytrtplugins.calibration import CalibrationTable
-from pytrtplugins.engines.cpu.engine import PLACEMENT as OPENVINO
 from pytrtplugins.engines.onnxruntime.engine import PLACEMENT as ONNXRUNTIME
+from pytrtplugins.engines.openvino.engine import PLACEMENT as OPENVINO
 from pytrtplugins.passes import Placement, quantize, quantized_tensors
 from tests.measures import sqnr
 from tests.passes import nets

@@ -14,9 +14,9 @@ from onnx import TensorProto
 from onnx.reference import ReferenceEvaluator
 
 from pytrtplugins.calibration import CalibrationTable
-from pytrtplugins.decompose import add_functions, infer_shapes, inline_plugins
 from pytrtplugins.errors import CalibrationTableError, ModelError, UsageError
 from pytrtplugins.layers import Reorg
+from pytrtplugins.model.decompose import add_functions, infer_shapes, inline_plugins
 from pytrtplugins.passes._base import to_ir
 from pytrtplugins.passes._quantize_plan import _unfit
 from pytrtplugins.passes.placement import Placement

@@ -1,4 +1,4 @@
-"""The search on a GPU: engine cudnn names the layers with the planted defects."""
+"""The search on a GPU: engine cuda names the layers with the planted defects."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.engines import calibrate
-from pytrtplugins.engines.cudnn import CudnnEngine
+from pytrtplugins.engines.cuda import CudaEngine
 from pytrtplugins.precision import Network, parse_tolerance, search
 from tests.precision.planted import cancelling, chain, outlier_activations, outlier_weights, overflowing, samples
 
@@ -19,18 +19,18 @@ COSINE = parse_tolerance("cosine=0.9995")
 
 @pytest.fixture(scope="module")
 def gpu():
-    """Skips with the reason where engine cudnn cannot be used."""
-    reason = CudnnEngine.availability().reason
+    """Skips with the reason where engine cuda cannot be used."""
+    reason = CudaEngine.availability().reason
     if reason:
         pytest.skip(reason)
 
 
 def run(model, precision="fp16", tolerance=COSINE, **more):
-    return search(Network(model, "cudnn"), samples(model), tolerance, precision, **more)
+    return search(Network(model, "cuda"), samples(model), tolerance, precision, **more)
 
 
 def run_int8(model, **more):
-    table = calibrate(model, MinMaxCalibrator(samples(model)), engine="cudnn", progress=False)
+    table = calibrate(model, MinMaxCalibrator(samples(model)), engine="cuda", progress=False)
     return run(model, "int8", parse_tolerance("cosine=0.99"), tables={"minmax": table}, **more)
 
 
@@ -69,7 +69,7 @@ def test_an_engine_of_the_usual_kernels_that_follows_the_file_holds_too(make, tm
     model = make()
     run(model).precisions.write(tmp_path / "precision.yaml")
     settings = {"without": "tactics"}  # no search for each layer
-    engine = ptp.build(model, engine="cudnn", precision=tmp_path / "precision.yaml", settings=settings)
+    engine = ptp.build(model, engine="cuda", precision=tmp_path / "precision.yaml", settings=settings)
     exact = ptp.build(model, engine="reference")
     assert max(COSINE.error(outputs(engine, x), outputs(exact, x)) for x in samples(model)) <= 1
 
@@ -81,8 +81,8 @@ def test_fused_layers_are_no_less_exact_than_layers_one_by_one():
     fusing = ["activations", "residuals", "pools", "siblings", "first-layer"]
     errors = []
     for without in ([], fusing):
-        settings = {"without": [*CudnnEngine.quick["without"], *without]}
-        engine = ptp.build(model, engine="cudnn", precision="fp16", settings=settings)
+        settings = {"without": [*CudaEngine.quick["without"], *without]}
+        engine = ptp.build(model, engine="cuda", precision="fp16", settings=settings)
         found = [np.linalg.norm(outputs(engine, x) - outputs(exact, x)) for x in samples(model, 8)]
         errors.append(float(np.mean(found)))
     assert errors[0] < errors[1]

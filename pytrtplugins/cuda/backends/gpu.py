@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..._optional import require
 from ...errors import UnavailableError
+from ...utils.optional import require
 from ..bindings import device_array
 from ..record import Constant
 from ..source import CompileUnit, find_symbol

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..._optional import require
-from ...decompose import infer_shapes, inline_plugins
 from ...errors import ExecutionError, MissingExtraError
+from ...model.decompose import infer_shapes, inline_plugins
 from ...passes import Placement, UnsignedActivations, to_ir, to_proto
-from ..base import Arrays, Availability, BuildOptions, ExecutionContext
-from ..cpu_features import default_threads, describe_cpu
-from ..failures import explaining
-from ..host import HostEngine
-from ..ort_piece import make_session
-from ..plugin_runner import PluginRunner
+from ...plugin.runner import PluginRunner
+from ...utils.optional import require
+from ..base.context import Arrays, ExecutionContext
+from ..base.failures import explaining
+from ..base.types import Availability, BuildOptions
+from ..host.cpu_features import default_threads, describe_cpu
+from ..host.host_engine import HostEngine
+from ..host.ort_piece import make_session
 from .split import PluginStep, constants_outside, split
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from ..._dataflow import reads, walk
-from ..._optional import require
 from ...errors import BuildError
-from ...onnx_node import from_node, is_plugin_node
-from ...plugin import Plugin
-from ..ort_piece import Piece, cut
+from ...plugin.base import Plugin
+from ...plugin.onnx_node import from_node, is_plugin_node
+from ...utils.optional import require
+from ...validation.dataflow import reads, walk
+from ..host.ort_piece import Piece, cut
 
 if TYPE_CHECKING:
     import onnx

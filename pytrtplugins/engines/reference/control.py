@@ -4,26 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import EngineError
 
-if TYPE_CHECKING:
-    from .program import Program
-
-__all__ = ["CONTROL_OPS", "OLDEST_SCAN", "Control"]
+__all__ = ["CONTROL_OPS", "OLDEST_SCAN", "Body", "Control"]
 
 OLDEST_SCAN = 9  # before it, Scan ran over batches
 
-Run = Callable[["Program", Sequence[Any]], list[Any]]
+
+class Body(Protocol):
+    """A graph inside a node, as `Program` makes it.
+
+    Attributes:
+        outputs: Names of its outputs.
+        captured: Names of the outer tensors that it reads.
+    """
+
+    outputs: tuple[str, ...]
+    captured: tuple[str, ...]
+
+    def described(self, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        """Dims, 0 where unknown, and element type of one of its tensors."""
+
+
+Graph = TypeVar("Graph", bound=Body)
+Run = Callable[[Graph, Sequence[Any]], list[Any]]
 """Runs a graph on its inputs, in order; outer tensors that it reads are the caller's matter."""
 
 
 @dataclass(frozen=True)
-class Control:
+class Control(Generic[Graph]):
     """A node with graphs inside.
 
     Attributes:
@@ -34,23 +48,23 @@ class Control:
 
     op_type: str
     attributes: Mapping[str, Any]
-    programs: Mapping[str, Program]
+    programs: Mapping[str, Graph]
 
     @property
     def captured(self) -> tuple[str, ...]:
         """Names of the outer tensors that the graphs read."""
         return tuple(dict.fromkeys(name for program in self.programs.values() for name in program.captured))
 
-    def run(self, given: Sequence[Any], run: Run) -> list[Any]:
+    def run(self, given: Sequence[Any], run: Run[Graph]) -> list[Any]:
         """The node's outputs."""
         return CONTROL_OPS[self.op_type](self, given, run)
 
 
-def _if(control: Control, given: Sequence[Any], run: Run) -> list[Any]:
+def _if(control: Control[Graph], given: Sequence[Any], run: Run[Graph]) -> list[Any]:
     return run(control.programs["then_branch" if given[0].item() else "else_branch"], [])
 
 
-def _loop(control: Control, given: Sequence[Any], run: Run) -> list[Any]:
+def _loop(control: Control[Graph], given: Sequence[Any], run: Run[Graph]) -> list[Any]:
     body = control.programs["body"]
     limit, going, *states = (*given, None, None)[: max(len(given), 2)]
     most = None if limit is None else int(limit.item())
@@ -66,7 +80,7 @@ def _loop(control: Control, given: Sequence[Any], run: Run) -> list[Any]:
     return [*states, *(_stacked(body, 1 + len(states) + k, values) for k, values in enumerate(scans))]
 
 
-def _scan(control: Control, given: Sequence[Any], run: Run) -> list[Any]:
+def _scan(control: Control[Graph], given: Sequence[Any], run: Run[Graph]) -> list[Any]:
     a, body = control.attributes, control.programs["body"]
     count = len(given) - a["num_scan_inputs"]
     states, inputs = list(given[:count]), given[count:]
@@ -94,7 +108,7 @@ def _along(x: npt.NDArray[Any], axis: int) -> npt.NDArray[Any]:
     return np.moveaxis(x, axis, 0)
 
 
-def _stacked(body: Program, output: int, values: Sequence[Any]) -> npt.NDArray[Any]:
+def _stacked(body: Body, output: int, values: Sequence[Any]) -> npt.NDArray[Any]:
     """What the runs of a body gave, along a new first axis; after none, dims that are not known are 0, as in onnxruntime."""
     if values:
         return np.stack(values)
@@ -102,5 +116,9 @@ def _stacked(body: Program, output: int, values: Sequence[Any]) -> npt.NDArray[A
     return np.zeros((0, *dims), dtype)
 
 
-CONTROL_OPS: dict[str, Callable[[Control, Sequence[Any], Run], list[Any]]] = {"If": _if, "Loop": _loop, "Scan": _scan}
+CONTROL_OPS: dict[str, Callable[[Control[Any], Sequence[Any], Run[Any]], list[Any]]] = {
+    "If": _if,
+    "Loop": _loop,
+    "Scan": _scan,
+}
 """Name of an operator → function (control, inputs, run) → outputs."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..._optional import require
 from ...errors import BuildError, EngineError
+from ...utils.optional import require
 from .half import is_half
 
 if TYPE_CHECKING:

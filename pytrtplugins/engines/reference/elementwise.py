@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..._optional import require
+from ...utils.optional import require
 
 __all__ = ["ELEMENTWISE_OPS"]
 

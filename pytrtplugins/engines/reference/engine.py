@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ..._optional import require
-from ..._validation import validated
 from ...errors import EngineError, ExecutionError, PytrtpluginsError, UsageError
-from ...onnx_node import is_plugin_node
 from ...passes.half import HALF_TYPES, to_half
-from ..base import Arrays, Availability, BuildOptions, Engine, ExecutionContext
-from ..failures import explaining
-from ..plugin_runner import PluginRunner
+from ...plugin.onnx_node import is_plugin_node
+from ...plugin.runner import PluginRunner
+from ...utils.optional import require
+from ...validation import validated
+from ..base.context import Arrays, ExecutionContext
+from ..base.engine import Engine
+from ..base.failures import explaining
+from ..base.types import Availability, BuildOptions
 from .coverage import PLAIN_TYPES
 from .half import half_type, is_half, run_wide
 from .half_sums import HALF_SUM_OPS

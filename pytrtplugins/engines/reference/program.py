@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..._optional import require
 from ...errors import BuildError
-from ...onnx_node import from_node, is_plugin_node, node_attributes
-from ...plugin import Plugin
-from ..context import Arrays
+from ...plugin.base import Plugin
+from ...plugin.onnx_node import from_node, is_plugin_node, node_attributes
+from ...utils.optional import require
+from ..base.context import Arrays
 from .control import CONTROL_OPS, OLDEST_SCAN, Control
 from .coverage import PLAIN_TYPES, covers
 from .delegate import Delegated
@@ -36,7 +36,7 @@ class Step:
     node: onnx.NodeProto
     attributes: dict[str, Any]
     plugin: Plugin | None = None
-    control: Control | None = None
+    control: Control[Program] | None = None
     delegated: Delegated | None = None
     last_use: tuple[str, ...] = ()
 
@@ -136,7 +136,7 @@ class Program:
 
     def _control(
         self, node: onnx.NodeProto, attributes: dict[str, Any], schema: onnx.defs.OpSchema, where: str
-    ) -> Control:
+    ) -> Control[Program]:
         if node.op_type == "Scan" and schema.since_version < OLDEST_SCAN:
             raise BuildError(
                 f"{where}: Scan over batches, of opset 8, is not computed here.\n"

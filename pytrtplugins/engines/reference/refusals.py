@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..._optional import require
 from ...errors import BuildError
+from ...utils.optional import require
 
 if TYPE_CHECKING:
     import onnx

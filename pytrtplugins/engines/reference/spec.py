@@ -1,6 +1,6 @@
 """What ONNX says of a node: its operator's version, and the words that attributes may be. What it does not say is refused.
 
-Names and types of attributes, and numbers of inputs and outputs, are checked before: by `pytrtplugins._validation`.
+Names and types of attributes, and numbers of inputs and outputs, are checked before: by `pytrtplugins.validation`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import difflib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..._optional import require
 from ...errors import BuildError
+from ...utils.optional import require
 
 if TYPE_CHECKING:
     import onnx

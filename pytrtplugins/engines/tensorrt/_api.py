@@ -6,9 +6,9 @@ import functools
 from types import ModuleType
 from typing import Any
 
-from ..._optional import require
 from ...errors import MissingExtraError, UnavailableError
 from ...tensor import DType
+from ...utils.optional import require
 
 __all__ = ["MODULES", "Api", "load"]
 

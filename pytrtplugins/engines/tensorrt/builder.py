@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..._files import write_atomic
 from ...cuda.cache import user_cache
 from ...errors import BuildError
-from ..base import BuildOptions
-from ..failures import shortened
+from ...utils.files import write_atomic
+from ..base.failures import shortened
+from ..base.types import BuildOptions
 from ._api import Api
 from .collected import ErrorLog, collecting
 from .logger import Messages, make

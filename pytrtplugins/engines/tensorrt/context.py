@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from ...cuda import as_cupy, device_array, is_device_array
 from ...errors import EngineError, ExecutionError
 from ...tensor import Array, TensorDesc
-from ..base import Arrays, ExecutionContext
-from ..context import check_dtype
-from ..failures import explaining
+from ..base.context import Arrays, ExecutionContext, check_dtype
+from ..base.failures import explaining
+from ..base.types import OwningEngine
+from ._api import Api
 from .collected import ErrorLog, collecting
+from .device import Device
 from .logger import Messages
 
-if TYPE_CHECKING:
-    from .engine import TensorrtEngine
-
 __all__ = ["TensorrtContext"]
+
+
+class Owner(OwningEngine, Protocol):
+    """What a context needs of its engine.
+
+    Attributes:
+        api: TensorRT's package.
+        device: The GPU.
+        errors: What plugins raised in threads of TensorRT's own.
+        cuda_engine: TensorRT's engine.
+    """
+
+    api: Api
+    device: Device
+    errors: ErrorLog
+    cuda_engine: Any
 
 
 class TensorrtContext(ExecutionContext):
@@ -30,9 +45,9 @@ class TensorrtContext(ExecutionContext):
     stream, and the stream that an array names, have queued.
     """
 
-    engine: TensorrtEngine
+    engine: Owner
 
-    def __init__(self, engine: TensorrtEngine) -> None:
+    def __init__(self, engine: Owner) -> None:
         super().__init__(engine)
         self._cupy, self._where = engine.device.cupy, engine.device.index
         said = Messages(engine.api)

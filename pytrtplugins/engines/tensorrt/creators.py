@@ -6,10 +6,10 @@ import functools
 import threading
 from typing import Any
 
-from ... import registry
 from ...errors import RegistryError, UnavailableError, UsageError
-from ...plugin import Plugin
-from ...registry import PluginKey
+from ...plugin import registry
+from ...plugin.base import Plugin
+from ...plugin.registry import PluginKey
 from ._api import Api, load
 from .collected import guarded
 from .host import PluginHost

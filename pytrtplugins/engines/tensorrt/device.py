@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..._optional import require
 from ...errors import UnavailableError
-from ..forks import forks_as_cause
+from ...utils.optional import require
+from ..base.forks import forks_as_cause
 
 __all__ = ["Device", "find_device"]
 

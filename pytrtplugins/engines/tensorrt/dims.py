@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...errors import DimsError
-from ...plugin import Plugin
+from ...plugin.base import Plugin
 from ...tensor import Dim, Dims, SymbolicDim
 
 __all__ = ["count_outputs", "output_exprs"]

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ...calibration import CalibrationTable, Calibrator
 from ...errors import BuildError, EngineError, UnavailableError
 from ...passes.half import to_half
-from ...registry import PluginKey
+from ...plugin.registry import PluginKey
 from ...tensor import DType
-from ..base import Availability, BuildOptions, Engine, ExecutionContext
-from ..container import EngineFile
+from ..base.context import ExecutionContext
+from ..base.engine import Engine
+from ..base.engine_file import EngineFile
+from ..base.types import Availability, BuildOptions
 from . import _api
 from .builder import build_plan
 from .calibration import CalibrationSource, make_calibrator

@@ -7,13 +7,13 @@ import contextlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..._optional import require
-from ...decompose import infer_shapes, inline_plugins
 from ...errors import DimsError
-from ...onnx_node import from_node, is_plugin_node
-from ...plugin import Plugin
-from ...registry import PluginKey
+from ...model.decompose import infer_shapes, inline_plugins
+from ...plugin.base import Plugin
+from ...plugin.onnx_node import from_node, is_plugin_node
+from ...plugin.registry import PluginKey
 from ...tensor import DType, TensorDesc
+from ...utils.optional import require
 from .plugin_fields import EXTRAS, needs_bytes
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ...cuda import launches_kernels
 from ...cuda.prepare import recorded_launches
 from ...errors import DimsError, PluginError
-from ...plugin import Plugin
+from ...plugin.base import Plugin
 from ...tensor import DType, SymbolicDim, TensorDesc, evaluate_dims
 from ._api import Api
 from .collected import ErrorLog, current

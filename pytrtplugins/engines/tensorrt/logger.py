@@ -8,7 +8,7 @@ from collections import deque
 from typing import Any
 
 from ...errors import UnavailableError
-from ..failures import shortened
+from ..base.failures import shortened
 from ._api import Api
 
 __all__ = ["Messages", "make", "the_logger"]

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..._optional import require
-from ...plugin import Plugin
+from ...plugin.base import Plugin
 from ...tensor import DType, TensorDesc, evaluate_dims
+from ...utils.optional import require
 
 __all__ = ["DeviceMemory", "HostMemory", "Memory", "current_memory", "use_memory"]
 

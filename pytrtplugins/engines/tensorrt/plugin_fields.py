@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import FieldError, SerializationError
-from ...fields import MISSING, FieldSpec
-from ...plugin import Plugin
+from ...plugin.base import Plugin
+from ...plugin.fields import MISSING, FieldSpec
 from ._api import Api
 
 __all__ = ["EXTRAS", "Extras", "declared_fields", "field_collection", "from_fields", "needs_bytes", "to_fields"]

@@ -13,7 +13,7 @@ from tests.engines.networks import conv_net
 
 
 class Engine:
-    """An engine with what the table asks engine cudnn for."""
+    """An engine with what the table asks engine cuda for."""
 
     def __init__(self):
         self.inner = ptp.build(conv_net(), engine="onnxruntime")
@@ -56,4 +56,4 @@ def test_files_of_other_engines_are_refused(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["host_split", str(path)])
     with pytest.raises(SystemExit):
         host_split.main()
-    assert "expected a file of engine cudnn, found one of onnxruntime" in capsys.readouterr().err
+    assert "expected a file of engine cuda, found one of onnxruntime" in capsys.readouterr().err

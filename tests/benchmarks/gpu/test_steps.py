@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.gpu.blocks import BLOCKS
 from benchmarks.gpu.test_steps import CASES, SHOWN_ON, YOLO
-from pytrtplugins.engines.cudnn.lower import OPTIONAL_STEPS, lower
+from pytrtplugins.engines.cuda.lower.pipeline import OPTIONAL_STEPS, lower
 
 
 def test_all_steps_have_a_row():

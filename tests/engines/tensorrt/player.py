@@ -19,11 +19,11 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, helper, numpy_helper
 
-from pytrtplugins.engines.base import BuildOptions
+from pytrtplugins.engines.base.types import BuildOptions
 from pytrtplugins.engines.reference import ReferenceEngine
 from pytrtplugins.engines.tensorrt._api import Api
 from pytrtplugins.engines.tensorrt.plugin_fields import EXTRAS, field_collection
-from pytrtplugins.onnx_node import is_plugin_node
+from pytrtplugins.plugin.onnx_node import is_plugin_node
 from pytrtplugins.tensor import DType, SymbolicDim, evaluate_dims
 
 from .checked import HostMemory
@@ -166,7 +166,7 @@ class Player:
 
     def _reference(self, precision: str) -> ReferenceEngine:
         with mock.patch(
-            "pytrtplugins.engines.base.check_claims", lambda model, location: model
+            "pytrtplugins.engines.base.engine.check_claims", lambda model, location: model
         ):  # TensorRT has no such door
             return ReferenceEngine(_opened(self.model), BuildOptions(precision))
 

@@ -13,8 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from pytrtplugins._optional import require
 from pytrtplugins.errors import UnavailableError
+from pytrtplugins.utils.optional import require
 
 LIBRARIES = {
     "libnvinfer": ("void *createInferBuilder_INTERNAL(void *l, int v) { return 0; } void *getBuilderPluginRegistry(int c) { return 0; }"),

@@ -9,7 +9,7 @@ import pytrtplugins.tensorrt
 from pytrtplugins.engines.tensorrt.creators import creator, register, register_key, unregister
 from pytrtplugins.errors import RegistryError, UnavailableError, UsageError
 from pytrtplugins.layers import Reorg
-from pytrtplugins.registry import PluginKey
+from pytrtplugins.plugin.registry import PluginKey
 
 from .user_plugins import Scale
 

@@ -128,7 +128,7 @@ def test_several_outputs_and_what_attributes_cannot_carry_are_written_for_the_cr
 
 
 def test_local_functions_of_plugins_are_left_out():
-    from pytrtplugins.decompose import add_functions
+    from pytrtplugins.model.decompose import add_functions
 
     model = add_functions(conv_net(Accelerated()))
     assert model.functions

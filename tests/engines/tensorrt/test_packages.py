@@ -7,7 +7,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from pytrtplugins.engines import forks
+from pytrtplugins.engines.base import forks
 from pytrtplugins.engines.tensorrt import _api
 from pytrtplugins.engines.tensorrt.device import find_device
 from pytrtplugins.errors import MissingExtraError, UnavailableError

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pytrtplugins.engines import availability
-from pytrtplugins.engines.base import BuildOptions
+from pytrtplugins.engines.base.types import BuildOptions
 from pytrtplugins.engines.tensorrt import device, engine
 from pytrtplugins.engines.tensorrt.collected import current
 from pytrtplugins.engines.tensorrt.creators import creator

@@ -1,0 +1,1 @@
+"""The contract of all engines: Engine, ExecutionContext, asynchronous runs, engine files, selection."""

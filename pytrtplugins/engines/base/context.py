@@ -1,0 +1,209 @@
+"""The state of one thread's runs of an engine: what goes in and what comes out, checked."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import BindingError
+from ...tensor import Array, SymbolicDim, TensorDesc
+from .exclusive import Exclusive
+from .inside import Inside
+from .types import OwningEngine
+
+__all__ = ["Arrays", "ContextMaker", "ExecutionContext", "check_dtype"]
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+class ExecutionContext(Exclusive[Arrays]):
+    """The state of one thread's runs of an engine. Close it, or use it in a ``with`` block.
+
+    Subclasses fill in `_run`, and `_close` where there is something to release.
+    """
+
+    made_by = "engine.create_context()"
+
+    def __init__(self, engine: OwningEngine) -> None:
+        super().__init__(engine)
+        self._fitting: list[tuple[str, tuple[int, ...], np.dtype[Any]]] | None = None  # what the last inputs were like
+
+    @abstractmethod
+    def _run(self, inputs: Arrays) -> Arrays:
+        """Run once; inputs are checked, contiguous arrays. The outputs belong to the caller from then on."""
+
+    def _run_into(self, inputs: Arrays, outputs: Mapping[str, Array]) -> Arrays:
+        """Run once, into arrays that the caller gives for some outputs; a context that writes them itself overrides it."""
+        found = self._run(inputs)
+        for name, target in outputs.items():
+            self._check_dims(name, target, found[name].shape)
+            np.copyto(target, found[name])
+            found[name] = target
+        return found
+
+    def run(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array] | None = None) -> Arrays:
+        """Run the network once.
+
+        Args:
+            inputs: One array for each input of the engine, by name, of exactly its dtype; free dims may have any size,
+                the same wherever they have the same name; a free first dim, the batch, at least 1.
+            outputs: Arrays to write, for any of the outputs, by name, of exactly their dtype and dims.
+
+        Returns:
+            One array for each output, by name: the given one, or a new one.
+
+        Raises:
+            BindingError: names, dims or dtypes do not fit; dims of given outputs may be found wrong only after the run.
+            ExecutionError: the library below the engine failed, such as for want of memory.
+            EngineError: the context is closed, another thread is running it, or it is called from inside a run of it.
+            Exception: what a plugin raised, as it raised it.
+        """
+        self._check_open()
+        arrays, targets = self._check(inputs), self._check_targets(outputs or {})
+        self._take()
+        try:
+            with Inside(self):
+                return self._run_into(arrays, targets)
+        finally:
+            self._busy.release()
+
+    def run_async(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array] | None = None) -> Future[Arrays]:
+        """Queue a run behind those queued before it, and return at once; ``.result()`` waits for the outputs.
+
+        Neither inputs nor outputs must change until then. Do not mix it with `run` while runs are queued.
+        """
+        self._check_open()
+        self.engine.check_process()
+        self._check_nesting()
+        return self._submit(self.run, inputs, outputs)
+
+    def begin(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array] | None = None) -> Callable[[], Arrays]:
+        """Begin a `run`, such as of the next inputs while outputs of others are looked at.
+
+        Args:
+            inputs: As for `run`; unchanged until the outputs are there.
+            outputs: As for `run`.
+
+        Returns:
+            What waits for the outputs and gives them, to be called once; until then the context takes nothing else.
+
+        Raises:
+            Exception: as for `run`, here or from what is returned.
+        """
+        return self.run_async(inputs, outputs).result
+
+    def _check(self, inputs: Mapping[str, Array]) -> Arrays:
+        facts = [
+            (name, value.shape, value.dtype)
+            for name, value in inputs.items()
+            if type(value) is np.ndarray and value.flags.c_contiguous and value.dtype.isnative
+        ]
+        plain = len(facts) == len(inputs)
+        if plain and facts == self._fitting:
+            return dict(inputs)
+        checked = self._check_each(inputs)
+        self._fitting = facts if plain else None
+        return checked
+
+    def _check_each(self, inputs: Mapping[str, Array]) -> Arrays:
+        expected = {desc.name: desc for desc in self.engine.inputs}
+        if inputs.keys() != expected.keys():
+            raise BindingError(
+                f"{self.engine!r}: expected arrays for {sorted(expected)}, found {sorted(inputs)}",
+                expected=sorted(expected),
+                found=sorted(inputs),
+            )
+        free: dict[SymbolicDim, int] = {}
+        return {name: self._checked(desc, inputs[name], free) for name, desc in expected.items()}
+
+    def _check_targets(self, outputs: Mapping[str, Array]) -> dict[str, Array]:
+        known = {desc.name: desc for desc in self.engine.outputs}
+        unknown = sorted(outputs.keys() - known.keys())
+        if unknown:
+            raise BindingError(
+                f"{self.engine!r}: no output is named {unknown[0]!r}", expected=sorted(known), found=unknown
+            )
+        return {name: self._target(known[name], value) for name, value in outputs.items()}
+
+    def _target(self, desc: TensorDesc, value: Array) -> Array:
+        """An array to write as this engine takes it, of the output's dtype.
+
+        Raises:
+            BindingError: it is no such array.
+        """
+        if not (isinstance(value, np.ndarray) and value.flags.writeable):
+            raise BindingError(f"output {desc.name!r}: expected a writable NumPy array, found {type(value).__name__}")
+        check_dtype("output", desc, value)
+        return value
+
+    def _check_dims(self, name: str, target: Array, dims: tuple[int, ...]) -> None:
+        if tuple(target.shape) != dims:
+            raise BindingError(
+                f"output {name!r}: its dims are {dims}, those of the given array {tuple(target.shape)}",
+                expected=dims,
+                found=tuple(target.shape),
+            )
+
+    def _array(self, desc: TensorDesc, value: Array) -> Any:
+        """An input as this engine takes it: contiguous, of the machine's byte order, with dtype and shape still to be checked.
+
+        Raises:
+            BindingError: it is no array.
+        """
+        try:
+            array = np.asarray(value)
+        except TypeError as error:
+            raise BindingError(
+                f"input {desc.name!r}: expected a NumPy array, found {type(value).__name__}: {error}"
+            ) from error
+        native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+        return np.ascontiguousarray(native).reshape(array.shape)
+
+    def _checked(self, desc: TensorDesc, value: Array, free: dict[SymbolicDim, int]) -> Any:
+        array = self._array(desc, value)
+        check_dtype("input", desc, array)
+        fits = len(array.shape) == len(desc.dims) and all(
+            free.setdefault(dim, size) == size if isinstance(dim, SymbolicDim) else dim == size
+            for dim, size in zip(desc.dims, array.shape, strict=True)
+        )
+        if not fits:
+            bound = f" with {', '.join(f'{dim}={size}' for dim, size in free.items())}" if free else ""
+            raise BindingError(
+                f"input {desc.name!r}: expected dims ({', '.join(map(str, desc.dims))}){bound}, found {array.shape}",
+                expected=desc.dims,
+                found=array.shape,
+            )
+        if array.shape[:1] == (0,) and isinstance(desc.dims[0], SymbolicDim):
+            raise BindingError(
+                f"input {desc.name!r}: its batch {desc.dims[0]} is 0, expected at least 1; found {array.shape}.\n"
+                "Do: leave the run out where there is nothing to run on",
+                expected=desc.dims,
+                found=array.shape,
+            )
+        return array
+
+
+def check_dtype(what: str, desc: TensorDesc, array: Any) -> None:
+    """Require the dtype of a tensor.
+
+    Raises:
+        BindingError: the array has another.
+    """
+    if array.dtype.name != desc.dtype.value:
+        raise BindingError(
+            f"{what} {desc.name!r}: expected {desc.dtype}, found {array.dtype}.\nDo: array.astype(numpy.{desc.dtype})",
+            expected=desc.dtype,
+            found=array.dtype,
+        )
+
+
+class ContextMaker(OwningEngine, Protocol):
+    """An engine, for what makes contexts of it."""
+
+    def create_context(self) -> ExecutionContext:
+        """Make the state for one thread's runs."""

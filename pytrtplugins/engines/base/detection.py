@@ -1,0 +1,177 @@
+"""From photos to boxes: what an engine does for a detector beside running its network."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import UsageError
+from ...utils.numbers import check_share, check_whole
+from ...vision import Head, Placement, check_image
+from .exclusive import Exclusive
+from .inside import Inside
+
+if TYPE_CHECKING:
+    from .types import OwningEngine
+
+__all__ = ["Boxes", "DetectionContext", "Photo", "Timings"]
+
+Photo = npt.NDArray[np.uint8]
+_LONGEST_SIDE, _MOST_BOXES = 1 << 14, 100_000
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Milliseconds that something took."""
+
+    preprocess_ms: float = 0.0
+    network_ms: float = 0.0
+    postprocess_ms: float = 0.0
+
+    @property
+    def total_ms(self) -> float:
+        """Sum of the three."""
+        return self.preprocess_ms + self.network_ms + self.postprocess_ms
+
+    def __add__(self, other: Timings) -> Timings:
+        """Both, one after the other."""
+        return Timings(
+            self.preprocess_ms + other.preprocess_ms,
+            self.network_ms + other.network_ms,
+            self.postprocess_ms + other.postprocess_ms,
+        )
+
+    def __str__(self) -> str:
+        """As printed by the samples."""
+        return f"preprocess {self.preprocess_ms:.1f} ms, network {self.network_ms:.1f} ms, postprocess {self.postprocess_ms:.1f} ms"
+
+
+@dataclass(frozen=True, eq=False)
+class Boxes:
+    """What a network found on one photo, best first.
+
+    Fields:
+        classes: (B,) int64.
+        scores: (B,) float32.
+        places: (B, 4) float32: centre x, centre y, width, height in 0..1 of the network's input.
+        placement: Where the photo stood in the input.
+    """
+
+    classes: npt.NDArray[np.int64]
+    scores: npt.NDArray[np.float32]
+    places: npt.NDArray[np.float32]
+    placement: Placement
+
+
+class DetectionContext(Exclusive[list[Boxes]]):
+    """The state of one thread's runs from photos to boxes. Close it, or use it in a ``with`` block.
+
+    Subclasses fill in `_detect`, which sets ``timings``, and `_close`; those whose device works by itself `_begin` too.
+    ``side_by_side`` is how many of them keep the engine's device busy where there are many photos.
+
+    Args:
+        engine: Whose network is run; it has one input.
+        heads: Its region and yolo layers.
+        size: (width, height) of the network's input.
+        mode: How photos are fitted into it; see `pytrtplugins.vision.letterbox`.
+        most: Most boxes of a photo, 1 to 100,000.
+
+    Attributes:
+        heads: The layers.
+        size: (width, height) of the input.
+        timings: How long the last `detect` took.
+    """
+
+    made_by = "engine.create_detection_context(...)"
+    instead = "make another context where it is needed: engine.create_detection_context(...)"
+    side_by_side: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        engine: OwningEngine,
+        heads: Sequence[Head],
+        size: tuple[int, int],
+        mode: str = "letterbox",
+        most: int = 200,
+    ) -> None:
+        super().__init__(engine)
+        width, height = size
+        self.size = check_whole("width", width, 1, _LONGEST_SIDE), check_whole("height", height, 1, _LONGEST_SIDE)
+        self.heads, self.mode, self.most = tuple(heads), mode, check_whole("most", most, 1, _MOST_BOXES)
+        self.timings = Timings()
+
+    @property
+    @abstractmethod
+    def batch(self) -> int:
+        """Most photos of one run."""
+
+    @abstractmethod
+    def _detect(self, photos: Sequence[Photo], score_threshold: float, iou_threshold: float) -> list[Boxes]:
+        """Run once on 1 to `batch` checked photos."""
+
+    def _begin(
+        self, photos: Sequence[Photo], score_threshold: float, iou_threshold: float
+    ) -> Callable[[], list[Boxes]]:
+        """Begin `_detect`, and give what waits for its end: in a thread, where no device works by itself."""
+        return self._submit(self._detect, photos, score_threshold, iou_threshold).result
+
+    def detect(
+        self, photos: Sequence[Photo], *, score_threshold: float = 0.5, iou_threshold: float = 0.45
+    ) -> list[Boxes]:
+        """Find objects on photos, in one run of the network.
+
+        Args:
+            photos: 1 to `batch` uint8 arrays (H, W, 3), RGB, each of any size.
+            score_threshold: Scores above it are reported, 0..1.
+            iou_threshold: Overlap above which the weaker of two boxes of a class is dropped, 0..1.
+
+        Returns:
+            For each photo its boxes, at most as many as the context was made for: the best.
+
+        Raises:
+            UsageError: a threshold is outside 0..1, or there are no photos or too many.
+            ImageError: an array is not a photo.
+            EngineError: the context is closed, or another thread is running it.
+        """
+        checked = self._check(photos, score_threshold, iou_threshold)
+        self._take()
+        try:
+            with Inside(self):
+                return self._detect(checked, score_threshold, iou_threshold)
+        finally:
+            self._busy.release()
+
+    def begin(
+        self, photos: Sequence[Photo], *, score_threshold: float = 0.5, iou_threshold: float = 0.45
+    ) -> Callable[[], list[Boxes]]:
+        """Begin a `detect`, such as of the next photos while boxes of others are looked at.
+
+        Args:
+            photos: As for `detect`; unchanged until the boxes are there.
+            score_threshold: As for `detect`.
+            iou_threshold: As for `detect`.
+
+        Returns:
+            What waits for the boxes and gives them, to be called once; until then the context takes nothing else.
+
+        Raises:
+            Exception: as for `detect`.
+        """
+        checked = self._check(photos, score_threshold, iou_threshold)
+        return self._started(self._begin, checked, score_threshold, iou_threshold)
+
+    def _check(self, photos: Sequence[Photo], score_threshold: float, iou_threshold: float) -> list[Photo]:
+        for name, value in (("score_threshold", score_threshold), ("iou_threshold", iou_threshold)):
+            check_share(f"detect: {name}", value)
+        if not 1 <= len(photos) <= self.batch:
+            raise UsageError(f"detect: expected 1 to {self.batch} photos, found {len(photos)}.")
+        return [check_image(photo) for photo in photos]
+
+    def another(self) -> DetectionContext:
+        """A context of its own of the same kind, such as for another thread."""
+        return type(self)(self.engine, self.heads, self.size, self.mode, self.most)

@@ -1,0 +1,249 @@
+"""What an engine is: the contract, with its checks."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ...errors import EngineError, PrecisionError, UsageError
+from ...model.decompose import check_claims
+from ...model.proto import info_dims, info_dtype
+from ...tensor import Array, TensorDesc
+from ...utils.files import sha256_hex
+from ...utils.uncopied import Uncopied
+from ...version import __version__
+from .context import Arrays, ExecutionContext
+from .detection import DetectionContext
+from .engine_file import EngineFile, write_engine_file
+from .forks import forks
+from .host_detection import HostDetection
+from .stream import stream
+from .types import Availability, BuildOptions
+
+if TYPE_CHECKING:
+    import onnx
+
+    from ...calibration import CalibrationTable, Calibrator
+    from ...vision import Head
+
+__all__ = ["Engine"]
+
+
+class Engine(Uncopied, ABC):
+    """A network made ready to run. It is shareable: each thread runs it through a context of its own.
+
+    Subclasses fill in `_create_context`, and raise `BuildError` in their constructor for what they cannot run.
+
+    Attributes:
+        nests: Whether a plugin of a running network may run the same engine through another context.
+        survives_fork: Whether a child process may use what its parent built before it forked.
+        quick: Settings with which an engine of this kind is built fast, and runs slowly.
+        outline_location: Location that an engine's own outlines give in the place of weights that they leave out; None: it has none.
+        choices: What was decided while building, and why, by what it is about.
+        options: How it was built.
+        inputs: Name, dims and dtype of each input; dims are symbolic where they are free.
+        outputs: The same of each output.
+        model_digest: SHA-256 of the model.
+
+    Args:
+        model: A prepared model; for INT8 with Q/DQ nodes.
+        options: How to build.
+
+    Raises:
+        PrecisionError: the engine does not have the precision.
+        BuildError: it cannot run the model.
+        ModelError: the model is broken, or claims more than memory can hold; or an input or output is no tensor of numbers.
+    """
+
+    name: ClassVar[str]
+    precisions: ClassVar[tuple[str, ...]] = ("fp32",)
+    settings: ClassVar[tuple[str, ...]] = ()
+    quick: ClassVar[Mapping[str, Any]] = {}
+    outline_location: ClassVar[str | None] = None
+    nests: ClassVar[bool] = True
+    survives_fork: ClassVar[bool] = True
+    _load: ClassVar[Callable[[str | Path], Engine]]  # selection, which knows all engines, puts it here
+    instead: ClassVar[str] = (
+        'engine.save("model.engine"), and pytrtplugins.load_engine("model.engine") where it is needed'
+    )
+
+    def __init__(self, model: onnx.ModelProto, options: BuildOptions) -> None:
+        self.check_precision(options.precision)
+        self.check_settings(options.settings)
+        model = check_claims(model, self.outline_location)
+        self._model, self.options, self._forks = model, options, forks()
+        self.choices: dict[str, str] = {}
+        initializers = {tensor.name for tensor in model.graph.initializer}
+        self.inputs = tuple(_describe(info) for info in model.graph.input if info.name not in initializers)
+        self.outputs = tuple(_describe(info) for info in model.graph.output)
+
+    # -- what an engine fills in -------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _create_context(self) -> ExecutionContext:
+        """Make a context; weights are shared with the engine's other contexts."""
+
+    @classmethod
+    def availability(cls) -> Availability:
+        """Whether this engine can be used here, and if not, why."""
+        return Availability(cls.name, "", "")
+
+    @classmethod
+    def check_precision(cls, precision: str) -> None:
+        """Require a precision that the engine has.
+
+        Raises:
+            PrecisionError: it does not; the message gives the alternatives.
+        """
+        if precision not in cls.precisions:
+            raise PrecisionError(
+                f"engine {cls.name!r} has no precision {precision!r}; it has {', '.join(cls.precisions)}.\n"
+                + ("Causes: CPUs have no fast FP16 arithmetic; FP16 is for GPUs.\n" if precision == "fp16" else "")
+                + "Do: "
+                + " or ".join(f'precision="{name}"' for name in cls.precisions),
+                precision=precision,
+                engine=cls.name,
+            )
+
+    @classmethod
+    def check_settings(cls, settings: Mapping[str, Any]) -> None:
+        """Require settings that the engine has.
+
+        Raises:
+            UsageError: it does not have one of them.
+        """
+        unknown = [name for name in settings if name not in cls.settings]
+        if unknown:
+            raise UsageError(
+                f"engine {cls.name!r} has no setting {unknown[0]!r}; it has {', '.join(cls.settings) or 'none'}",
+                setting=unknown[0],
+            )
+
+    @classmethod
+    def calibrated(
+        cls, model: onnx.ModelProto, options: BuildOptions, calibration: Calibrator | CalibrationTable | str | Path
+    ) -> Engine | None:
+        """Build in INT8 from a float model, with the library's own calibration; None: the engine takes Q/DQ."""
+        return None
+
+    @classmethod
+    def build(cls, model: onnx.ModelProto, options: BuildOptions, progress: bool = False) -> Engine:
+        """Make the engine of a prepared model; ``progress``: with a progress bar on a terminal where that takes long."""
+        return cls(model, options)
+
+    @classmethod
+    def build_quantized(
+        cls, quantized: onnx.ModelProto, model: onnx.ModelProto, options: BuildOptions, progress: bool = False
+    ) -> Engine:
+        """Make the engine of a model that `build` quantized; ``model`` is its float form, for engines that may prefer it."""
+        return cls.build(quantized, options, progress)
+
+    @classmethod
+    def restore(cls, file: EngineFile, options: BuildOptions) -> Engine:
+        """Make the engine of an engine file, which holds the model and what `payload` gave when it was saved."""
+        return cls(file.model(), options)
+
+    def payload(self) -> bytes:
+        """What the library has made of the model, to be saved beside it; empty: it is made again from the model."""
+        return b""
+
+    @classmethod
+    def quantize_options(cls) -> dict[str, Any]:
+        """Options of `pytrtplugins.passes.quantize` that this engine needs on this machine."""
+        return {}
+
+    def requirements(self) -> dict[str, Any]:
+        """What a machine needs to load the saved engine; stored in its metadata, checked by `check_requirements`."""
+        return {}
+
+    @classmethod
+    def check_requirements(cls, requirements: Mapping[str, Any]) -> str:
+        """Why an engine with these requirements cannot be loaded here; empty when it can."""
+        return ""
+
+    # -- what callers use --------------------------------------------------------------------------------------------
+
+    @property
+    def model(self) -> onnx.ModelProto:
+        """The ONNX model as built, after all passes."""
+        return self._model
+
+    @property
+    def outline(self) -> onnx.ModelProto:
+        """The model as built, to look at its nodes: in an engine that was loaded its weights may have no values."""
+        return self._model
+
+    @property
+    def precision(self) -> str:
+        """Arithmetic of the layers."""
+        return self.options.precision
+
+    @property
+    def model_digest(self) -> str:
+        """SHA-256 of the model as built."""
+        return sha256_hex(self.model.SerializeToString(deterministic=True))
+
+    def create_context(self) -> ExecutionContext:
+        """Make the state for one thread's runs; a context manager.
+
+        Raises:
+            EngineError: the process was forked since, and the engine's device cannot be used in a child.
+        """
+        self.check_process()
+        return self._create_context()
+
+    def check_process(self) -> None:
+        """Require the process that the engine was made in, where its library cannot be used in a child.
+
+        Raises:
+            EngineError: the process was forked since.
+        """
+        if self._forks != forks() and not self.survives_fork:
+            raise EngineError(
+                f"{self!r}: it was made before this process was forked, and a GPU cannot be used across a fork.\n"
+                'Do: make the engine in the child; the parent must not have used the GPU, as with multiprocessing\'s "spawn"'
+            )
+
+    def stream(
+        self,
+        source: Iterable[Any],
+        *,
+        prepare: Callable[[Any], Mapping[str, Array]] | None = None,
+        slots: int = 2,
+    ) -> Iterator[Arrays]:
+        """Run over an iterable so that reading, copies and the network overlap; see `pytrtplugins.engines.base.stream.stream`."""
+        return stream(self, source, prepare=prepare, slots=slots)
+
+    def create_detection_context(
+        self, heads: Sequence[Head], size: tuple[int, int], mode: str = "letterbox", most: int = 200
+    ) -> DetectionContext:
+        """Make the state for one thread's runs from photos to boxes; see `DetectionContext`."""
+        return HostDetection(self, heads, size, mode, most)
+
+    def save(self, path: str | Path) -> None:
+        """Write an engine file (docs/format.md), whole or not at all."""
+        metadata = {
+            "engine": self.name,
+            "created_by": f"pytrtplugins {__version__}",
+            "built_with": self.availability().details,
+            "options": asdict(self.options),
+            "requirements": self.requirements(),
+        }
+        write_engine_file(path, metadata, self.model.SerializeToString(deterministic=True), self.payload())
+
+    @staticmethod
+    def load(path: str | Path) -> Engine:
+        """Load an engine file; the same as `pytrtplugins.load_engine`."""
+        return Engine._load(path)
+
+    def __repr__(self) -> str:
+        """Name, precision, inputs and outputs."""
+        inputs, outputs = (", ".join(map(str, descs)) for descs in (self.inputs, self.outputs))
+        return f"<{self.name} engine, {self.precision}: {inputs} -> {outputs}>"
+
+
+def _describe(info: onnx.ValueInfoProto) -> TensorDesc:
+    return TensorDesc(info.name, info_dims(info), info_dtype(info))

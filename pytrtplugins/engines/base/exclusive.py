@@ -1,0 +1,222 @@
+"""What belongs to one thread at a time: kept from others, closed once, with runs that are begun now and finished later."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from abc import ABC
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from ...errors import EngineError
+from ...utils.uncopied import Uncopied
+from .forks import in_children
+from .inside import Inside, runs_of_thread
+
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec, Self
+
+    from .types import OwningEngine
+
+    Given = ParamSpec("Given")
+
+__all__ = ["Exclusive"]
+
+Result = TypeVar("Result")
+Value = TypeVar("Value")
+
+_LONGEST_WAIT = 300.0
+_ALL: weakref.WeakSet[Exclusive[Any]] = weakref.WeakSet()
+
+
+class Exclusive(Uncopied, ABC, Generic[Result]):
+    """The state of one thread's runs of an engine. Close it, or use it in a ``with`` block.
+
+    Attributes:
+        engine: Whose runs.
+        made_by: How another one is made, for messages.
+    """
+
+    made_by: ClassVar[str]
+    instead: ClassVar[str] = "make another context where it is needed: engine.create_context()"
+
+    def __init__(self, engine: OwningEngine) -> None:
+        self.engine = engine
+        self._busy = threading.Lock()
+        self._finish: Callable[[], Result] | None = None
+        self._starting = threading.Lock()
+        self._executor: ThreadPoolExecutor | None = None
+        self._queued: set[Future[Any]] = set()
+        self._worker = 0
+        self._holds = True  # what `_close` releases; a child process whose GPU is the parent's holds nothing
+        self._closed = False
+        _ALL.add(self)
+
+    def _close(self) -> None:
+        """Release what this holds."""
+
+    def close(self, timeout: float = _LONGEST_WAIT) -> None:
+        """Wait for queued runs, for one that was begun and for one in another thread, and release all; more calls do nothing.
+
+        Inside a run, as in a plugin's `compute`, and in a callback of a run's future it does not wait, since what it would wait
+        for may wait for it.
+
+        Args:
+            timeout: Most seconds to wait.
+
+        Raises:
+            EngineError: there is something to wait for where it does not wait, or the time is over; the context stays open.
+        """
+        if self._closed:
+            return
+        inside = bool(runs_of_thread())
+        if inside or threading.get_ident() == self._worker:
+            if self._queued or self._finish is not None:
+                raise self._not_closed(inside)
+            timeout = 0
+        deadline = time.monotonic() + timeout
+        if wait(list(self._queued), timeout).not_done:
+            raise self._waited_for_long(timeout)
+        finish = self._finish
+        if finish is not None:
+            with suppress(Exception):  # nobody asks for its result any more
+                finish()
+        if not self._busy.acquire(timeout=max(0, deadline - time.monotonic())):
+            raise self._waited_for_long(timeout) if timeout else self._not_closed(inside)
+        try:
+            if not self._closed:
+                self._closed = True
+                if self._holds:
+                    self._close()
+        finally:
+            self._busy.release()
+        with self._starting:
+            executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.shutdown(wait=threading.get_ident() != self._worker)
+
+    def __enter__(self) -> Self:
+        """The context itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise EngineError(f"{self.engine!r}: the context is closed.\nDo: {self.made_by}")
+
+    def _take(self) -> None:
+        """Keep other threads away, until ``_busy`` is released."""
+        self.engine.check_process()
+        self._check_nesting()
+        if not self._busy.acquire(blocking=False):
+            self._check_open()
+            raise EngineError(
+                f"{self.engine!r}: another thread is running this context, or a run that it began is not finished.\n"
+                "Do: make one context per thread."
+            )
+        if self._closed:
+            self._busy.release()
+            self._check_open()
+
+    def _check_nesting(self) -> None:
+        """Refuse a run inside a run that would have to wait for the one around it.
+
+        Raises:
+            EngineError: it would.
+        """
+        if self in runs_of_thread():
+            raise EngineError(
+                f"{self.engine!r}: a run was begun from inside a run of the same context, such as from a plugin's compute.\n"
+                f"Do: {self.made_by}, and run that"
+            )
+        if not self.engine.nests and self.engine in runs_of_thread():
+            raise EngineError(
+                f"{self.engine!r}: a run was begun from inside a run of the same engine, such as from a plugin's compute; with"
+                f" engine {self.engine.name!r} it would wait for the run around it for ever.\n"
+                "Do: build another engine for it"
+            )
+
+    def _not_closed(self, inside: bool) -> EngineError:
+        """Why `close` did nothing in a place where it does not wait."""
+        if self in runs_of_thread():
+            where = "from inside a run of this context, such as from a plugin's compute"
+        else:
+            place = "inside a run, such as from a plugin's compute" if inside else "a callback of a run"
+            where = f"from {place}, and this context has runs that are not finished"
+        return EngineError(
+            f"{self.engine!r}: close() was called {where}: it would wait for ever.\nDo: close it when its runs have ended"
+        )
+
+    def _waited_for_long(self, timeout: float) -> EngineError:
+        return EngineError(
+            f"{self.engine!r}: close() has waited {timeout:g} seconds for a run in another thread.\n"
+            "Causes: (1) the run takes longer; (2) the run waits for the thread that closes.\n"
+            "Do: close the context when the run has ended, or with a longer timeout",
+            timeout=timeout,
+        )
+
+    def _know_worker(self) -> None:
+        self._worker = threading.get_ident()
+
+    def _leave_parent(self) -> None:
+        """In a child process: runs of the parent's other threads never end here, and its threads are not here."""
+        self._holds = getattr(self.engine, "survives_fork", True)
+        if self._finish is not None or (self._busy.locked() and self not in runs_of_thread()):
+            self._closed = True
+        self._finish, self._executor, self._worker = None, None, 0
+        self._queued, self._starting = set(), threading.Lock()
+
+    def _started(
+        self, begin: Callable[Given, Callable[[], Result]], *args: Given.args, **named: Given.kwargs
+    ) -> Callable[[], Result]:
+        """Begin a run, keep others away, and give what waits for its result and lets the next one in."""
+        self._take()
+        try:
+            with Inside(self):
+                wait = begin(*args, **named)
+        except BaseException:
+            self._busy.release()
+            raise
+
+        def finish() -> Result:
+            if self._finish is not finish:
+                raise EngineError(
+                    f"{self.engine!r}: this run is finished already, or its context was closed.\nDo: begin another"
+                )
+            try:
+                return wait()
+            finally:
+                self._finish = None
+                self._busy.release()
+
+        self._finish = finish
+        return finish
+
+    def _submit(self, function: Callable[Given, Value], *args: Given.args, **named: Given.kwargs) -> Future[Value]:
+        """Call something in this context's own thread, behind what was submitted before."""
+        with self._starting:
+            self._check_open()
+            if self._executor is None:
+                name = f"{self.engine.name}-context"
+                self._executor = ThreadPoolExecutor(1, thread_name_prefix=name, initializer=self._know_worker)
+            future = self._executor.submit(function, *args, **named)
+            self._queued.add(future)
+        future.add_done_callback(self._queued.discard)
+        return future
+
+
+def _leave_parents() -> None:
+    for context in list(_ALL):
+        context._leave_parent()
+
+
+in_children(_leave_parents)

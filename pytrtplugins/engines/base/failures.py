@@ -1,0 +1,88 @@
+"""What the libraries below the engines raise → this package's errors, short enough to read; what plugins raise stays as it is."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar, cast
+
+from ...errors import BuildError, EngineError, ExecutionError, PytrtpluginsError
+from ...plugin.base import Plugin
+
+__all__ = ["explained_runs", "explaining", "is_plugins", "shortened"]
+
+_MOST = 1500
+_PLACE = re.compile(
+    r"(Exception from \S+\.[ch]pp:\d+:?|Check '.*' failed at \S+\.[ch]pp:\d+:?)$"
+)  # of OpenVINO's own sources
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def shortened(text: object, most: int = _MOST) -> str:
+    """The first lines of what a library says: without empty ones, repeated ones and places in its own sources.
+
+    Args:
+        text: The message, or an exception.
+        most: Characters; where some are left out, the last line says how many.
+    """
+    whole = str(text)
+    lines = dict.fromkeys(line.strip() for line in whole.splitlines())
+    found = "\n".join(line for line in lines if line and not _PLACE.fullmatch(line)) or whole.strip()
+    if len(found) <= most:
+        return found
+    note = f"\n… of {len(whole):,} characters; the whole text is in .text"
+    return found[: most - len(note)].rstrip() + note
+
+
+def is_plugins(error: BaseException) -> bool:
+    """Whether an exception comes out of a plugin's own code."""
+    step = error.__traceback__
+    while step is not None:
+        if isinstance(step.tb_frame.f_locals.get("self"), Plugin):
+            return True
+        step = step.tb_next
+    return False
+
+
+@contextmanager
+def explaining(what: str, engine: str, kind: type[EngineError] = BuildError) -> Iterator[None]:
+    """Raise what a library raises as an error of this package, with the library's exception as its cause.
+
+    Args:
+        what: The failure, such as ``"OpenVINO cannot build the model"``.
+        engine: The engine's name.
+        kind: The class of the error.
+
+    Raises:
+        EngineError: as ``kind`` says; ``.text`` is all that the library said.
+        Exception: what a plugin raised, as it raised it.
+    """
+    try:
+        yield
+    except PytrtpluginsError:
+        raise
+    except Exception as error:  # libraries raise types of their own
+        if is_plugins(error):
+            raise
+        text = str(error) or type(error).__name__
+        raise kind(f"{what}: {shortened(text)}", engine=engine, text=text) from error
+
+
+def explained_runs(what: str) -> Callable[[_Method], _Method]:
+    """Let a method of a context raise an `ExecutionError` where the library below its engine fails.
+
+    Args:
+        what: The failure, for messages.
+    """
+
+    def decorate(method: _Method) -> _Method:
+        @functools.wraps(method)
+        def explained(self: Any, *args: Any, **kwargs: Any) -> Any:
+            with explaining(what, self.engine.name, ExecutionError):
+                return method(self, *args, **kwargs)
+
+        return cast("_Method", explained)
+
+    return decorate

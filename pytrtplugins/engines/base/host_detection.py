@@ -1,0 +1,82 @@
+"""From photos to boxes around any engine: everything but the network in NumPy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...vision import Head, Letterboxed, letterbox, nms
+from .context import ContextMaker
+from .detection import Boxes, DetectionContext, Photo, Timings
+
+__all__ = ["HostDetection"]
+
+Floats = npt.NDArray[np.float32]
+
+
+class HostDetection(DetectionContext):
+    """Letterbox, decoding and suppression on the host; what other contexts are compared with."""
+
+    def __init__(
+        self,
+        engine: ContextMaker,
+        heads: Sequence[Head],
+        size: tuple[int, int],
+        mode: str = "letterbox",
+        most: int = 200,
+    ) -> None:
+        super().__init__(engine, heads, size, mode, most)
+        desc = engine.inputs[0]
+        self._input, self._batch = desc.name, desc.dims[0] if isinstance(desc.dims[0], int) else 1
+        self._context = engine.create_context()
+
+    @property
+    def batch(self) -> int:
+        """The model's batch; 1 where that is free."""
+        return self._batch
+
+    def _detect(self, photos: Sequence[Photo], score_threshold: float, iou_threshold: float) -> list[Boxes]:
+        start = time.perf_counter()
+        boxed = [letterbox(photo, self.size, self.mode) for photo in photos]
+        data = _stack(boxed, self._batch)
+        ready = time.perf_counter()
+        outputs = self._context.run({self._input: data})
+        done = time.perf_counter()
+        found = self._boxes(outputs, boxed, score_threshold, iou_threshold)
+        self.timings = Timings(*(1000 * np.diff([start, ready, done, time.perf_counter()])).tolist())
+        return found
+
+    def _boxes(
+        self, outputs: Mapping[str, Any], boxed: Sequence[Letterboxed], score_threshold: float, iou_threshold: float
+    ) -> list[Boxes]:
+        parts = [head.decode(outputs[head.output], self.size) for head in self.heads]
+        places = np.concatenate([part[0] for part in parts], axis=1)
+        scores = np.concatenate([part[1] for part in parts], axis=1)
+        scores = np.where(scores > score_threshold, scores, np.float32(0))
+        return [self._select(places[i], scores[i], photo, iou_threshold) for i, photo in enumerate(boxed)]
+
+    def _select(self, places: Floats, scores: Floats, photo: Letterboxed, iou_threshold: float) -> Boxes:
+        """Suppress, and take the best of one photo."""
+        likely = scores.any(axis=1)
+        places, scores = places[likely], nms(places[likely], scores[likely], iou_threshold)
+        rows, classes = scores.nonzero()
+        best = np.argsort(-scores[rows, classes], kind="stable")[: self.most]
+        rows, classes = rows[best], classes[best]
+        return Boxes(classes.astype(np.int64), scores[rows, classes], places[rows], photo.placement)
+
+    def _close(self) -> None:
+        self._context.close()
+
+
+def _stack(boxed: Sequence[Letterboxed], batch: int) -> Floats:
+    """The photos as one batch, filled up with grey where the engine's batch is larger."""
+    if len(boxed) == batch == 1:
+        return boxed[0].data[None]
+    data: Floats = np.full((batch, *boxed[0].data.shape), 0.5, np.float32)
+    for row, photo in zip(data, boxed, strict=False):
+        row[...] = photo.data
+    return data

@@ -1,0 +1,82 @@
+"""What contexts need to know of the engine whose runs they make, and how engines are built and found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from ...errors import UsageError
+from ...tensor import TensorDesc
+from ...utils.numbers import MOST_THREADS, check_whole
+
+__all__ = ["Availability", "BuildOptions", "OwningEngine"]
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """How to build.
+
+    Attributes:
+        precision: Arithmetic of the layers: ``"fp32"``, ``"bf16"``, ``"fp16"`` or ``"int8"``.
+        threads: Threads of one run; None: all cores that the process may use.
+        device: The engine's own name for a device, such as ``"CPU"``; None: its default.
+        settings: The engine's own settings, by name; values of JSON, and paths, which become texts.
+    """
+
+    precision: str = "fp32"
+    threads: int | None = None
+    device: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.settings, Mapping):
+            raise UsageError(f"settings: expected values by name, found {self.settings!r}")
+        values = {name: str(value) if isinstance(value, Path) else value for name, value in self.settings.items()}
+        object.__setattr__(self, "settings", values)
+        if self.threads is not None:
+            object.__setattr__(self, "threads", check_whole("threads", self.threads, 1, MOST_THREADS))
+
+
+@dataclass(frozen=True)
+class Availability:
+    """Whether an engine can be used here.
+
+    Attributes:
+        name: The engine's name.
+        reason: Why it cannot be used, with the next command; empty when it can.
+        details: Versions and devices.
+    """
+
+    name: str
+    reason: str
+    details: str
+
+    @property
+    def available(self) -> bool:
+        """Whether the engine can be used on this machine."""
+        return not self.reason
+
+
+class OwningEngine(Protocol):
+    """What a context needs of its engine; `Engine` has it.
+
+    Attributes:
+        name: The engine's name.
+        nests: Whether a plugin of a running network may run the same engine through another context.
+    """
+
+    name: ClassVar[str]
+    nests: ClassVar[bool]
+
+    @property
+    def inputs(self) -> tuple[TensorDesc, ...]:
+        """Name, dims and dtype of each input."""
+
+    @property
+    def outputs(self) -> tuple[TensorDesc, ...]:
+        """The same of each output."""
+
+    def check_process(self) -> None:
+        """Require the process that the engine was made in, where its library cannot be used in a child."""

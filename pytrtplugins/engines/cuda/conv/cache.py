@@ -1,0 +1,131 @@
+"""Which kernel runs a convolution: chosen by timing, remembered on disk by GPU, driver, kernels and problem."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ....cuda.cache import cache_folder
+from ....errors import FormatError
+from ....utils.files import read_regular, sha256_hex, write_atomic
+from ....utils.text_formats import MOST_BYTES, parse_json, shorten
+
+__all__ = ["FORMAT", "Choice", "TacticCache", "choose"]
+
+FORMAT = 1
+_MOST_MICROSECONDS = 1e15
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen for a problem.
+
+    Attributes:
+        provider: Family of kernels.
+        tactic: Which of them.
+        microseconds: What it took; 0 where nothing was timed.
+        rivals: How many others were timed.
+    """
+
+    provider: str
+    tactic: str
+    microseconds: float = 0.0
+    rivals: int = 0
+
+    @property
+    def title(self) -> str:
+        """The kernel's name, for people."""
+        return self.provider if self.tactic == self.provider else f"{self.provider} {self.tactic}"
+
+
+class TacticCache:
+    """Choices by problem, in one file for each device and set of libraries; a damaged file counts as empty.
+
+    Args:
+        device: All that times depend on beside the problem: GPU, driver, versions of libraries and kernels.
+        folder: Where to keep it; None: the user's cache folder.
+    """
+
+    def __init__(self, device: Mapping[str, str | int], folder: Path | None = None) -> None:
+        base = cache_folder("tactics") if folder is None else folder
+        self.device = dict(device)
+        text = json.dumps({"format": FORMAT, **self.device}, sort_keys=True)
+        self.path = base / f"{sha256_hex(text.encode())[:24]}.json"
+        self._choices = self._read()
+
+    def get(self, key: str) -> Choice | None:
+        """What was chosen before for a problem."""
+        return self._choices.get(key)
+
+    def put(self, choices: Mapping[str, Choice]) -> None:
+        """Remember choices, beside those that other processes have written since."""
+        self._choices = {**self._read(), **self._choices, **choices}
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(self.path, encode(self._choices, self.device).encode())
+        except OSError as error:
+            _log.warning("chosen kernels cannot be kept in %s (%s): they will be chosen again", self.path, error)
+
+    def _read(self) -> dict[str, Choice]:
+        try:
+            return decode(read_regular(self.path, MOST_BYTES))
+        except (OSError, ValueError):
+            return {}
+
+
+def encode(choices: Mapping[str, Choice], device: Mapping[str, str | int]) -> str:
+    """Choices as JSON."""
+    table = {
+        key: [choice.provider, choice.tactic, round(choice.microseconds, 3), choice.rivals]
+        for key, choice in sorted(choices.items())
+    }
+    return json.dumps({"format": FORMAT, "device": dict(device), "choices": table}, indent=1)
+
+
+def decode(text: str | bytes) -> dict[str, Choice]:
+    """Choices from JSON.
+
+    Raises:
+        FormatError: it is no such text, or of another format version.
+    """
+    data = parse_json(text, "the table of tactics")
+    if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("choices"), dict):
+        raise FormatError("no table of tactics of this format version")
+    choices = {}
+    for key, row in data["choices"].items():
+        if not (
+            isinstance(row, list)
+            and [type(value) for value in row] in ([str, str, float, int], [str, str, int, int])
+            and abs(row[2]) < _MOST_MICROSECONDS
+        ):
+            raise FormatError(f"problem {shorten(key)}: expected provider, tactic, time, rivals, found {shorten(row)}")
+        choices[str(key)] = Choice(row[0], row[1], float(row[2]), int(row[3]))
+    return choices
+
+
+def choose(
+    candidates: Sequence[tuple[str, str]],
+    measure: Callable[[str, str], float],
+    waits: Mapping[str, float] | None = None,
+) -> Choice:
+    """The fastest candidate.
+
+    Args:
+        candidates: Pairs of provider and tactic, the most promising first; the first wins a draw.
+        measure: Microseconds that one takes; infinity for one that fails or gives wrong numbers.
+        waits: Microseconds that a provider's kernels cost a network beside what was measured.
+
+    Raises:
+        ValueError: none works.
+    """
+    times = [measure(*candidate) for candidate in candidates]
+    costs = [time + (waits or {}).get(name, 0.0) for time, (name, _) in zip(times, candidates, strict=True)]
+    best = min(range(len(costs)), key=costs.__getitem__, default=-1)
+    if best < 0 or not math.isfinite(times[best]):
+        raise ValueError("no kernel works")
+    return Choice(*candidates[best], times[best], len(times) - 1)

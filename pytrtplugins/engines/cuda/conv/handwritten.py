@@ -1,0 +1,137 @@
+"""This engine's own convolution kernels as choices: Hopper's, the portable ones and float32's, with pools where they fit."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ....tensor import DType
+from ..device.device import CudaDevice, Tensor
+from ..device.layout import KIND
+from .launcher import Addresses, ConvKernel, conv_cubin
+from .packing import pack_filters, pack_weights
+from .problem import ConvLaunch, ConvProblem, Operands, Scratch
+from .shape import ConvShape
+from .tactics import Tactic, hopper_tactics, mma_tactics, simt_tactics
+
+__all__ = ["OwnProvider", "conv_shape"]
+
+_SLOPES = ("linear", "leaky")
+_ALL = 1 << 30
+
+
+class OwnProvider:
+    """One family of kernels, ``"hopper"``, ``"mma"`` or, for float32, ``"simt"``; a tactic is the name of its sizes.
+
+    Args:
+        device: The GPU.
+        family: Which.
+        most: How many sizes are tried for a problem.
+    """
+
+    def __init__(self, device: CudaDevice, family: str, most: int = 12) -> None:
+        self.device, self.name, self.most = device, family, most
+
+    def tactics(self, problem: ConvProblem) -> Sequence[str]:
+        """Sizes that fit; none for TF32, groups, images that are rounded, and activations but linear and leaky."""
+        return [tactic.name for tactic in _fitting(self.name, self.device.capability, conv_shape(problem), self.most)]
+
+    def compile(self, problem: ConvProblem, tactic: str) -> None:
+        """Compile a size.
+
+        Raises:
+            KernelError: it does not compile.
+            ValueError: there is no such tactic.
+        """
+        sizes, shape = self._sizes(problem, tactic)
+        conv_cubin(shape, sizes, self.device.capability)
+
+    def prepare(self, problem: ConvProblem, tactic: str, operands: Operands, scratch: Scratch) -> ConvLaunch:
+        """Scales and biases divided by the output's step, so that sums become codes at once.
+
+        Raises:
+            ValueError: there is no such tactic.
+        """
+        sizes, shape = self._sizes(problem, tactic)
+        kernel, step, device = (
+            ConvKernel(shape, sizes, self.device.capability),
+            np.float32(operands.y_step),
+            self.device,
+        )
+        given = None if operands.scale is None else operands.scale / step
+        tiles = sizes.tiles(shape)[1]
+        form = (sizes.family, sizes.tile_n, sizes.depth, sizes.columns, shape.k, shape.c)
+        size = tiles * sizes.tile_n * sizes.steps(shape) * sizes.depth
+        weights = operands.on_device(device, form, size, lambda: pack_weights(shape, sizes, operands.weights))
+        padded = tiles * sizes.tile_n
+        scale = operands.on_device(
+            device,
+            ("scale / step", padded),
+            4 * padded,
+            lambda: pack_filters(given, sizes, shape, float(1 / step)),
+        )
+        bias = operands.on_device(
+            device,
+            ("bias / step", padded),
+            4 * padded,
+            lambda: pack_filters(operands.bias / step, sizes, shape, 0.0),
+        )
+        residual_scale = float(np.float32(operands.residual_step) / step)
+
+        def launch(x: Tensor, y: Tensor, residual: Tensor | None, stream: Any) -> None:
+            added = 0 if residual is None else int(residual.flat.data.ptr)
+            at = Addresses(
+                int(x.flat.data.ptr), int(weights.data.ptr), int(scale.data.ptr), int(bias.data.ptr),
+                int(y.flat.data.ptr), added,
+            )  # fmt: skip
+            kernel.launch(at, int(stream.ptr), residual_scale)
+
+        return launch
+
+    def _sizes(self, problem: ConvProblem, tactic: str) -> tuple[Tactic, ConvShape]:
+        """The sizes of a tactic, which a file or the disk may name, once it is known that they fit the problem."""
+        sizes, shape = Tactic.parse(self.name, tactic), conv_shape(problem)
+        if shape is None or sizes not in _fitting(self.name, self.device.capability, shape, _ALL):
+            raise ValueError(f"kernels of {self.name!r} do not have the tactic {tactic!r}")
+        return sizes, shape
+
+
+def conv_shape(problem: ConvProblem) -> ConvShape | None:
+    """The problem in the kernels' own terms; None where they have none for it."""
+    x, y, residual = problem.x, problem.y, problem.residual
+    single, image = x.dtype is DType.FLOAT32, problem.element is not None
+    if problem.groups != 1 or x.dtype not in KIND or (single and problem.tensor_cores) or x.nhwc == image:
+        return None
+    if image and not (single and problem.element is x.dtype and x.dims[1] <= x.vector):
+        return None
+    if problem.activation not in _SLOPES or problem.residual_activation not in _SLOPES:
+        return None
+    (n, c, h, w), (_, _, oh, ow) = x.dims, problem.plain.y.dims
+    channels = -(-c // x.vector) * x.vector
+    slopes = [
+        bounds[0] if kind == "leaky" else 1.0
+        for kind, bounds in (
+            (problem.activation, problem.bounds),
+            (problem.residual_activation, problem.residual_bounds),
+        )
+    ]
+    return ConvShape(
+        n, h, w, channels, x.pitch or 1, problem.filters, oh, ow, y.pitch, problem.kernel, problem.strides,
+        problem.pads[:2], problem.dilations, x.dtype, y.dtype, slopes[0], None if residual is None else residual.dtype,
+        0 if residual is None else residual.pitch, slopes[1], problem.pool,
+        problem.reorg, not y.nhwc, c if image else 0,
+    )  # fmt: skip
+
+
+@functools.lru_cache(4096)
+def _fitting(family: str, capability: int, shape: ConvShape | None, most: int) -> Sequence[Tactic]:
+    if shape is None or shape.problem():
+        return []
+    if family == "mma":
+        return mma_tactics(shape, capability, most)
+    if family == "simt":
+        return simt_tactics(shape, capability, most=most)
+    return hopper_tactics(shape, most=most) if capability == 90 else []

@@ -1,0 +1,170 @@
+"""One convolution kernel, ready to launch: compiled, loaded, its numbers worked out once."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from dataclasses import dataclass
+
+from ....errors import KernelError
+from ..device.driver import Function, Module, TensorMap, current_context, im2col_map, patch_map
+from ..device.source import compile_cubin
+from .shape import ConvShape
+from .tactics import Tactic
+
+__all__ = ["Addresses", "ConvArgs", "ConvKernel", "conv_arguments", "conv_cubin", "im2col_corners"]
+
+
+_POINTERS = ("x", "weights", "scale", "bias", "residual", "y")
+_INTS = (
+    *("h", "w", "channel_bytes", "x_pitch", "oh", "ow", "pixels", "kernel_h", "kernel_w", "units", "chunks"),
+    *("stride_h", "stride_w", "pad_h", "pad_w", "dilation_h", "dilation_w", "filters", "y_pitch", "residual_pitch"),
+    *("tiles_n", "patches_h", "patches_w", "vector"),
+)
+_FLOATS = ("slope", "residual_scale", "residual_slope")
+
+
+class ConvArgs(ctypes.Structure):
+    """``ConvArgs`` of common.cu, field by field."""
+
+    _fields_ = [
+        *[(name, ctypes.c_void_p) for name in _POINTERS],
+        *[(name, ctypes.c_int) for name in _INTS],
+        *[(name, ctypes.c_float) for name in _FLOATS],
+    ]
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Where a convolution's arrays are on the device.
+
+    Attributes:
+        x: Its input, at a multiple of 16 bytes.
+        weights: From `pack_weights`.
+        scale: From `pack_filters`; divided by the output's step.
+        bias: Likewise.
+        y: Its output.
+        residual: What is added; 0 without one.
+    """
+
+    x: int
+    weights: int
+    scale: int
+    bias: int
+    y: int
+    residual: int = 0
+
+
+def conv_arguments(shape: ConvShape, tactic: Tactic, at: Addresses, residual_scale: float = 1.0) -> ConvArgs:
+    """The numbers that a kernel gets."""
+    size, chunks = shape.y_type.itemsize, tactic.chunks(shape)
+    residual = 0 if shape.residual_type is None else shape.residual_pitch * shape.residual_type.itemsize
+    return ConvArgs(
+        at.x, at.weights, at.scale, at.bias, at.residual, at.y,
+        shape.h, shape.w, shape.channel_bytes, shape.x_pitch * shape.x_type.itemsize,
+        shape.oh, shape.ow, shape.pixels, *shape.kernel, tactic.steps(shape), chunks,
+        *shape.strides, *shape.pads, *shape.dilations, shape.k, shape.y_pitch * size, residual,
+        tactic.tiles(shape)[1], -(-shape.oh // (tactic.tile_m // 8)), -(-shape.ow // 8),
+        int(not (shape.reorg or shape.linear) and shape.y_pitch * size % 16 == 0 and at.y % 16 == 0),
+        shape.slope, residual_scale, shape.residual_slope,
+    )  # fmt: skip
+
+
+class ConvKernel:
+    """A convolution's kernel in the current context.
+
+    Args:
+        shape: The problem.
+        tactic: Its sizes.
+        capability: The GPU's compute capability, 90 for 9.0.
+
+    Raises:
+        KernelError: it does not compile, or the GPU refuses it.
+    """
+
+    def __init__(self, shape: ConvShape, tactic: Tactic, capability: int) -> None:
+        self.shape, self.tactic, self.capability = shape, tactic, capability
+        self._function = _function(
+            current_context(),
+            tactic.family,
+            _definitions(shape, tactic),
+            capability,
+            tactic.shared_bytes,
+        )
+        rows, columns = tactic.tiles(shape)
+        self.grid = (rows * columns * tactic.split, 1, 1)
+        self._maps: dict[int, TensorMap] = {}
+
+    def launch(self, at: Addresses, stream: int, residual_scale: float = 1.0, early: bool = True) -> None:
+        """Queue it; nothing is allocated on the device, so that it can be captured.
+
+        Args:
+            at: Its arrays.
+            stream: The stream's number.
+            residual_scale: What the residual is multiplied by.
+            early: Whether it may start before the kernel before it has ended.
+        """
+        arguments: list[ctypes.Structure] = [conv_arguments(self.shape, self.tactic, at, residual_scale)]
+        if self.tactic.family == "hopper":
+            arguments.insert(0, self._map(at.x))
+        dependent = early and self.capability >= 90
+        self._function.launch(self.grid, self.tactic.threads, arguments, stream, self.tactic.split, dependent)
+
+    def _map(self, address: int) -> TensorMap:
+        if address not in self._maps:
+            self._maps[address] = _tensor_map(self.shape, self.tactic, address)
+        return self._maps[address]
+
+
+def im2col_corners(shape: ConvShape) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Where a filter's first tap goes: from which column and row, and to which, counted from x's last pixel."""
+    lower = -shape.pads[1], -shape.pads[0]
+    upper = (
+        (shape.ow - 1) * shape.strides[1] + lower[0] - (shape.w - 1),
+        (shape.oh - 1) * shape.strides[0] + lower[1] - (shape.h - 1),
+    )
+    return lower, upper
+
+
+def _tensor_map(shape: ConvShape, tactic: Tactic, address: int) -> TensorMap:
+    size = shape.x_type.itemsize
+    if address % 16:
+        raise KernelError(
+            "engine 'cuda': a convolution's input must begin at a multiple of 16 bytes", path="x", line=None
+        )
+    sizes = (shape.c, shape.w, shape.h, shape.n)
+    pitch = shape.x_pitch * size
+    strides = (pitch, pitch * shape.w, pitch * shape.w * shape.h)
+    if tactic.patch:
+        return patch_map(address, size, sizes, strides, tactic.depth, tactic.tile_m // 8)
+    lower, upper = im2col_corners(shape)
+    steps = shape.strides[1], shape.strides[0]
+    return im2col_map(address, size, sizes, strides, tactic.depth, tactic.tile_m, lower, upper, steps)
+
+
+def conv_cubin(shape: ConvShape, tactic: Tactic, capability: int) -> bytes:
+    """The compiled kernel; from the disk where it was compiled before. Any thread may ask.
+
+    Raises:
+        KernelError: it does not compile.
+    """
+    return _cubin(tactic.family, _definitions(shape, tactic), capability)
+
+
+def _definitions(shape: ConvShape, tactic: Tactic) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(tactic.definitions(shape).items()))
+
+
+def _cubin(family: str, definitions: tuple[tuple[str, int], ...], capability: int) -> bytes:
+    architecture = "90a" if family == "hopper" else str(capability)
+    constants = dict(definitions)
+    if family != "hopper":
+        constants["DEPENDENT"] = int(capability >= 90)
+    return compile_cubin(f"conv_{family}.cu", constants, architecture)
+
+
+@functools.cache
+def _function(
+    context: int, family: str, definitions: tuple[tuple[str, int], ...], capability: int, shared_bytes: int
+) -> Function:
+    return Function(Module(_cubin(family, definitions, capability)), f"conv_{family}", shared_bytes)

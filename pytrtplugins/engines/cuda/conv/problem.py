@@ -1,0 +1,359 @@
+"""One convolution as this engine runs it: the problem, its operands, and the kernel that runs on every GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from ....cuda import CudaKernel
+from ....tensor import DType
+from ..device.device import Device, Tensor
+from ..device.layout import Format, channels_last
+from ..device.nhwc import KINDS
+from ..device.source import KERNELS
+from ..plan.plan import Plan, Step
+
+__all__ = [
+    "ACTIVATIONS",
+    "FINISH",
+    "Compiles",
+    "ConvLaunch",
+    "ConvProblem",
+    "ConvProvider",
+    "DirectProvider",
+    "Operands",
+    "Scratch",
+    "conv_operands",
+    "conv_problem",
+    "epilogue_numbers",
+    "epilogue_operands",
+]
+
+_SOURCE = KERNELS / "nhwc.cu"
+_DIRECT = CudaKernel.from_file(_SOURCE, "direct")
+FINISH = CudaKernel.from_file(_SOURCE, "finish")
+ACTIVATIONS = {"linear": 0, "leaky": 1, "clip": 2, "logistic": 3}
+Pair = tuple[int, int]
+Bounds = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class ConvProblem:
+    """All that the choice of a kernel depends on.
+
+    Attributes:
+        x: How the input lies.
+        y: How the output lies.
+        kernel: Height and width of the filters.
+        strides: Down and across.
+        pads: Above, left, below, right.
+        dilations: Down and across.
+        groups: Groups of channels.
+        activation: ``"linear"``, ``"leaky"``, ``"clip"`` or ``"logistic"``.
+        bounds: Slope, or lowest and highest.
+        residual: How the tensor lies that is added; None without one.
+        residual_activation: Behind the residual.
+        residual_bounds: Likewise.
+        tensor_cores: Whether float32 may be rounded to TF32.
+        pool: Whether the largest of each 2x2 pixels is written; ``y`` has half the rows and columns then.
+        element: What is multiplied, where x is an image as the user gives it, in another type or layout.
+        reorg: Stride of darknet's reorg behind it; ``y`` has that many times fewer rows and columns then. 0: none.
+    """
+
+    x: Format
+    y: Format
+    kernel: Pair
+    strides: Pair
+    pads: tuple[int, int, int, int]
+    dilations: Pair
+    groups: int
+    activation: str = "linear"
+    bounds: Bounds = (0.0, 0.0)
+    residual: Format | None = None
+    residual_activation: str = "linear"
+    residual_bounds: Bounds = (0.0, 0.0)
+    tensor_cores: bool = True
+    pool: bool = False
+    element: DType | None = None
+    reorg: int = 0
+
+    @property
+    def reshaped(self) -> bool:
+        """Whether y is not what the convolution alone would write: pooled, reorganized, or linear."""
+        return self.pool or self.reorg > 0 or not self.y.nhwc
+
+    @property
+    def framed(self) -> bool:
+        """Whether there is more to it than a convolution from NHWC to NHWC."""
+        return self.reshaped or self.element is not None
+
+    @property
+    def plain(self) -> ConvProblem:
+        """The convolution alone; what reorg reads has no padding."""
+        (n, k, h, w), s = self.y.dims, 2 if self.pool else self.reorg or 1
+        x = self.x if self.element is None else channels_last(self.x.dims, self.element)
+        dims = (n, k // s**2 if self.reorg else k, h * s, w * s)
+        y = channels_last(dims, self.y.dtype, dense=self.reorg > 0) if self.reshaped else self.y
+        return replace(self, x=x, y=y, pool=False, element=None, reorg=0)
+
+    @property
+    def key(self) -> str:
+        """The problem as a text, for the cache of tactics."""
+        form = f"x {self.x} y {self.y} {self.kernel} {self.strides} {self.pads} {self.dilations} groups {self.groups}"
+        behind = f"{self.residual_activation} {self.residual_bounds[0]:g}"
+        residual = f" + {self.residual} {behind}" if self.residual else ""
+        return f"{form} {self.activation} {self.bounds[0]:g}{residual}{'' if self.tensor_cores else ' strict'}{self._frame}"
+
+    @property
+    def title(self) -> str:
+        """The problem in words, for people."""
+        (n, c, h, w), k, (r, s) = self.x.dims, self.plain.y.dims[1], self.kernel
+        words = [f"{r}x{s}, {c} → {k} channels, {n} x {h}x{w}, {self.element or self.x.dtype} → {self.y.dtype}"]
+        words += [f"stride {self.strides[0]}"] if self.strides != (1, 1) else []
+        words += [f"{self.groups} groups"] if self.groups > 1 else []
+        words += ["image"] if self.element is not None else []
+        words += ["residual"] if self.residual is not None else []
+        words += ["pool"] if self.pool else []
+        words += ["reorg"] if self.reorg else []
+        words += ["linear"] if not self.y.nhwc else []
+        return ", ".join(words)
+
+    @property
+    def _frame(self) -> str:
+        behind = " pool" if self.pool else f" reorg {self.reorg}" if self.reorg else ""
+        return f"{behind}{f' of {self.element}' if self.element else ''}"
+
+    @property
+    def filters(self) -> int:
+        """Channels of the output, padding included, as far as nothing else lies there."""
+        k = self.y.dims[1]
+        if not self.y.nhwc or self.reorg:
+            return self.plain.y.dims[1]
+        return min(self.y.pitch, -(-k // self.y.vector) * self.y.vector) if k % self.y.vector else k
+
+    @property
+    def flops(self) -> int:
+        """Floating-point or integer operations."""
+        n, k, h, w = self.plain.y.dims
+        return 2 * n * k * h * w * self.x.dims[1] // self.groups * self.kernel[0] * self.kernel[1]
+
+
+@dataclass(frozen=True)
+class Operands:
+    """A convolution's constants.
+
+    Attributes:
+        load: Gives the weights: (K, C / groups, R, S), float32, or int8 codes.
+        bias: (K) float32.
+        scale: (K) float32, what sums of codes are multiplied by; None for float.
+        y_step: The output's step; 1 for float.
+        residual_step: The residual's step; 1 for float.
+        x_step: The step of codes that are made of a float image.
+        packed: Copies on the device in the forms that kernels want, by form; shared by all contexts.
+    """
+
+    load: Callable[[], npt.NDArray[Any]]
+    bias: npt.NDArray[np.float32]
+    scale: npt.NDArray[np.float32] | None = None
+    y_step: float = 1.0
+    residual_step: float = 1.0
+    x_step: float = 1.0
+    packed: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def weights(self) -> npt.NDArray[Any]:
+        """The weights; an engine that was loaded reads them from its file."""
+        return self.load()
+
+    def on_device(self, device: Device, form: Sequence[object], size: int, make: Callable[[], npt.NDArray[Any]]) -> Any:
+        """The copy in a form, made once.
+
+        Args:
+            device: Where it lives.
+            form: All that the copy depends on beside the operands.
+            size: Its bytes.
+            make: Makes it.
+
+        Raises:
+            ValueError: it has another size, in a file that was forged.
+        """
+        name = " ".join(map(str, form))
+        if name not in self.packed:
+            self.packed[name] = device.upload(np.ascontiguousarray(make()))
+        found = self.packed[name]
+        if found.nbytes != size:
+            raise ValueError(f"the packed form {name!r} has {found.nbytes} bytes, expected {size}")
+        return found
+
+
+class Scratch:
+    """Memory that the kernels of one stream use one after the other: regions by name, each as large as its largest user asks.
+
+    Attributes:
+        bytes: How much is reserved.
+    """
+
+    def __init__(self) -> None:
+        self._sizes: dict[str, int] = {}
+        self._memory: Any = None
+
+    @property
+    def bytes(self) -> int:
+        """How much is reserved."""
+        return sum(-(-size // 256) * 256 for size in self._sizes.values())
+
+    def region(self, name: str, size: int) -> Callable[[], Any]:
+        """Ask for bytes; gives a function that gives them, once `fill` was called."""
+        self._sizes[name] = max(self._sizes.get(name, 0), size)
+        return lambda: self._region(name)
+
+    def fill(self, device: Device) -> None:
+        """Allocate what was reserved."""
+        self._memory = device.allocate(self.bytes + 256)
+
+    def _region(self, name: str) -> Any:
+        begin = 0
+        for other, size in self._sizes.items():
+            if other == name:
+                break
+            begin += -(-size // 256) * 256
+        return self._memory[begin : begin + max(self._sizes[name], 1)]
+
+
+ConvLaunch = Callable[[Tensor, Tensor, "Tensor | None", Any], None]
+"""Queues the convolution: x, y, residual, stream."""
+
+
+class ConvProvider(Protocol):
+    """A family of kernels for convolutions."""
+
+    name: str
+
+    def tactics(self, problem: ConvProblem) -> Sequence[str]:
+        """Names of the kernels that can run a problem, the most promising first; empty: none can."""
+
+    def prepare(self, problem: ConvProblem, tactic: str, operands: Operands, scratch: Scratch) -> ConvLaunch:
+        """Load a kernel and pack the operands."""
+
+
+@runtime_checkable
+class Compiles(ConvProvider, Protocol):
+    """A family whose kernels are compiled one for each tactic."""
+
+    def compile(self, problem: ConvProblem, tactic: str) -> None:
+        """Compile a tactic's kernel, so that `prepare` finds it on the disk; any thread may do that."""
+
+
+class DirectProvider:
+    """A thread for each value: right everywhere, fast only for depthwise convolutions."""
+
+    name = "direct"
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+
+    def tactics(self, problem: ConvProblem) -> Sequence[str]:
+        """One, for every convolution from NHWC to NHWC."""
+        return [] if problem.framed else ["direct"]
+
+    def prepare(self, problem: ConvProblem, tactic: str, operands: Operands, scratch: Scratch) -> ConvLaunch:
+        """Weights as [r][s][c][k], the filters padded with zeros."""
+        (n, c, h, w), (_, k, oh, ow), filters = problem.x.dims, problem.y.dims, problem.filters
+        kind = problem.x.dtype.numpy
+
+        def packed() -> npt.NDArray[Any]:
+            room = [(0, 0)] * 3 + [(0, filters - k)]
+            return np.pad(operands.weights.transpose(2, 3, 1, 0), room).astype(kind)
+
+        size = problem.kernel[0] * problem.kernel[1] * c // problem.groups * filters * kind.itemsize
+        weights = operands.on_device(self.device, ("rsck", filters, kind.name), size, packed)
+        scale, bias = epilogue_operands(self.device, operands)
+
+        def launch(x: Tensor, y: Tensor, residual: Tensor | None, stream: Any) -> None:
+            _DIRECT.launch(
+                x.flat, weights, scale, bias, None if residual is None else residual.flat, y.flat,
+                n, h, w, c, problem.x.pitch, oh, ow, k, filters, problem.y.pitch, problem.kernel, problem.strides,
+                problem.pads[:2], problem.dilations, problem.groups, *epilogue_numbers(problem, operands),
+                threads=n * oh * ow * filters, stream=stream,
+            )  # fmt: skip
+
+        return launch
+
+
+def epilogue_operands(device: Device, operands: Operands) -> tuple[Any, Any]:
+    """Scale and bias on the device."""
+    given, size = operands.scale, operands.bias.nbytes
+    scale = None if given is None else operands.on_device(device, ["scale"], size, lambda: given)
+    return scale, operands.on_device(device, ["bias"], size, lambda: operands.bias)
+
+
+def epilogue_numbers(problem: ConvProblem, operands: Operands) -> tuple[Any, ...]:
+    """What the kernels' epilogue takes, from the activation on."""
+    residual = problem.residual
+    return (
+        ACTIVATIONS[problem.activation],
+        problem.bounds,
+        0 if residual is None else residual.pitch,
+        0 if residual is None else KINDS[residual.dtype],
+        operands.residual_step,
+        ACTIVATIONS[problem.residual_activation],
+        problem.residual_bounds,
+        KINDS[problem.y.dtype],
+        operands.y_step,
+    )
+
+
+def conv_problem(step: Step, plan: Plan, tf32: bool) -> ConvProblem:
+    """The problem that a ``conv`` step poses.
+
+    Args:
+        step: The step.
+        plan: Its plan.
+        tf32: Whether a convolution in float32 may round its operands to TF32.
+    """
+    at, names = step.attributes, step.inputs
+    weights = plan.constants[names[1]]
+    residual = plan.tensors[names[3]].format if len(names) > 3 and names[3] else None
+    r, s = (int(side) for side in weights.shape[2:])
+    x, y = plan.tensors[names[0]].format, plan.tensors[step.outputs[0]].format
+    image = (DType.INT8 if at["x_scale"] else y.dtype) if at["image"] else None
+    return ConvProblem(
+        x,
+        y,
+        (r, s),
+        (int(at["strides"][0]), int(at["strides"][1])),
+        (int(at["pads"][0]), int(at["pads"][1]), int(at["pads"][2]), int(at["pads"][3])),
+        (int(at["dilations"][0]), int(at["dilations"][1])),
+        int(at["group"]),
+        at["activation"],
+        (float(at["bounds"][0]), float(at["bounds"][1])),
+        residual,
+        at["residual_activation"],
+        (float(at["residual_bounds"][0]), float(at["residual_bounds"][1])),
+        tf32 or (image or x.dtype) is not DType.FLOAT32,
+        bool(at["pool"]),
+        image,
+        int(at["reorg"]),
+    )
+
+
+def conv_operands(
+    step: Step, constants: Mapping[str, npt.NDArray[Any]], weights: Callable[[str], npt.NDArray[Any]] | None = None
+) -> Operands:
+    """Its constants; ``weights`` gives by name those that the plan leaves out."""
+    at, names = step.attributes, step.inputs
+    scale = None
+    if at["x_scale"]:
+        scale = (np.float64(at["x_scale"]) * constants[names[4]].astype(np.float64)).astype(np.float32)
+    return Operands(
+        lambda: (weights or constants.__getitem__)(names[1]),
+        constants[names[2]].astype(np.float32),
+        scale,
+        float(np.float32(at["y_scale"])) or 1.0,
+        float(np.float32(at["residual_scale"])) or 1.0,
+        float(np.float32(at["x_scale"])) or 1.0,
+    )

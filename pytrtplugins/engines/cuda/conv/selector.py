@@ -1,0 +1,261 @@
+"""The kernel of each convolution of an engine: from its file, from the disk, or by timing."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy.typing as npt
+
+from ....errors import BuildError, KernelError
+from ....utils.progress import progress_bar
+from ..device.device import Device
+from ..plan.plan import Plan, Step
+from .cache import Choice, TacticCache
+from .problem import Compiles, ConvLaunch, ConvProblem, ConvProvider, Operands, Scratch, conv_operands, conv_problem
+from .timer import Timer
+from .unfused import FramedProvider
+
+__all__ = ["ConvSelector", "LayerKernel"]
+
+_log = logging.getLogger(__name__)
+_HELD_UP = (
+    "engine 'cuda': this run has a new shape, for which kernels are timed first, once (convolutions: %d); that can take a minute. "
+    'Do: name batches while building: settings={"batch": [1, 8]}, or pytrt build --setting batch=1,8'
+)
+
+
+@dataclass(frozen=True)
+class LayerKernel:
+    """What runs a convolution.
+
+    Attributes:
+        layers: Names of the layers that are this convolution.
+        problem: What it computes, in words.
+        choice: The kernel.
+    """
+
+    layers: tuple[str, ...]
+    problem: str
+    choice: Choice
+
+
+class ConvSelector:
+    """Makes the launches of an engine's convolutions.
+
+    Args:
+        device: Where arrays live.
+        providers: Families of kernels; the last one can run every convolution from NHWC to NHWC.
+        known: Choices that need no timing, from an engine file.
+        cache: Gives the choices on disk, when one is needed that is not known.
+        timer: Chooses by timing; None: the first kernel of the first family that has one.
+        tf32: Whether float32 may be rounded to TF32.
+        weights: Gives weights by name; None: plans hold them.
+        packed: Operands on the device, by convolution and form, from an engine file.
+
+    Attributes:
+        choices: What was chosen, by problem.
+        built: Whether the engine is, so that kernels that are chosen now hold up a run.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        providers: Sequence[ConvProvider],
+        known: Mapping[str, Choice] | None = None,
+        cache: Callable[[], TacticCache] | None = None,
+        timer: Timer | None = None,
+        tf32: bool = True,
+        weights: Callable[[str], npt.NDArray[Any]] | None = None,
+        packed: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        self.providers, self.timer, self.tf32 = list(providers), timer, tf32
+        self._open_cache = cache
+        self.providers.append(FramedProvider(device, self._prepare))
+        self.choices: dict[str, Choice] = dict(known or {})
+        self.built = False
+        self._device, self._weights, self._packed = device, weights, dict(packed or {})
+        self._from_disk = set[str]()
+        self._layers: dict[str, tuple[ConvProblem, list[str]]] = {}
+        self._operands: dict[str, Operands] = {}
+        self._lock = threading.RLock()
+
+    def choose(self, plan: Plan, progress: bool = False) -> None:
+        """Choose kernels for all convolutions of a plan, and compile what that needs side by side.
+
+        Args:
+            plan: The plan.
+            progress: Show a progress bar while kernels are timed, if the output is a terminal.
+
+        Raises:
+            BuildError: no kernel can run one of them.
+        """
+        convolutions = [step for step in plan.steps if step.kind == "conv"]
+        with self._lock:
+            if self.timer is None:  # so that only what is taken is compiled
+                for step in convolutions:
+                    self._choose(conv_problem(step, plan, self.tf32), step, plan)
+            wanted = {problem.key: (problem, step) for step in convolutions for problem in self._problems(step, plan)}
+            unknown = [(problem, step) for key, (problem, step) in wanted.items() if self._known(key) is None]
+            timed = bool(unknown) and self.timer is not None
+            if timed and self.built:
+                _log.warning(_HELD_UP, len(unknown))
+            shown = progress and timed
+            with (
+                _compiling(self._jobs([problem for problem, _ in wanted.values()])),
+                progress_bar("choosing kernels", len(unknown), shown) as advance,
+            ):
+                for problem, step in unknown:
+                    advance(0, problem.title)
+                    self._choose(problem, step, plan)
+                    advance(1, "")
+
+    def launch(self, step: Step, plan: Plan, scratch: Scratch) -> ConvLaunch:
+        """The launch of a step, for one context.
+
+        Raises:
+            BuildError: no kernel can run it.
+        """
+        problem = conv_problem(step, plan, self.tf32)
+        with self._lock, _named(step, problem):
+            layers = self._layers.setdefault(problem.key, (problem, []))[1]
+            if step.name not in layers:
+                layers.append(step.name)
+            return self._prepare(problem, self._operands_of(step, plan), scratch)
+
+    def kernels(self) -> list[LayerKernel]:
+        """What runs the convolutions that were prepared, one row for each that differs, in the network's order."""
+        rows: dict[str, LayerKernel] = {}
+        for problem, layers in self._layers.values():
+            for each, choice in self.chosen(problem):
+                before = rows[each.key].layers if each.key in rows else ()
+                names = (*before, *(name for name in layers if name not in before))
+                rows[each.key] = LayerKernel(names, each.title, choice)
+        return list(rows.values())
+
+    def chosen(self, problem: ConvProblem) -> list[tuple[ConvProblem, Choice]]:
+        """What runs a problem; where that is steps, with the convolution alone behind it."""
+        choice = self.choices[problem.key]
+        parts = [problem.plain] if choice.provider == FramedProvider.name else []
+        return [(problem, choice), *((part, self.choices[part.key]) for part in parts)]
+
+    def packed(self) -> dict[str, dict[str, npt.NDArray[Any]]]:
+        """Copies of the operands as they lie on the device, by convolution and form."""
+        with self._lock:
+            held = {**self._packed, **{name: operands.packed for name, operands in self._operands.items()}}
+            return {
+                name: {form: self._device.download(array).reshape(-1) for form, array in forms.items()}
+                for name, forms in held.items()
+            }
+
+    @functools.cached_property
+    def cache(self) -> TacticCache | None:
+        """Choices on disk."""
+        return None if self._open_cache is None else self._open_cache()
+
+    # -- inside ----------------------------------------------------------------------------------------------------------
+
+    def _problems(self, step: Step, plan: Plan) -> list[ConvProblem]:
+        """The problem of a step; before one with an image or a pool the convolution alone, which it may be made of."""
+        problem = conv_problem(step, plan, self.tf32)
+        known = self._known(problem.key)
+        parts = problem.framed and (known is None or known.provider == FramedProvider.name)
+        return [problem.plain, problem] if parts else [problem]
+
+    def _operands_of(self, step: Step, plan: Plan) -> Operands:
+        name = step.outputs[0]
+        if name not in self._operands:
+            made = conv_operands(step, plan.constants, self._weights)
+            self._operands[name] = replace(made, packed=dict(self._packed.pop(name, {})))
+        return self._operands[name]
+
+    def _prepare(self, problem: ConvProblem, operands: Operands, scratch: Scratch) -> ConvLaunch:
+        choice = self._choice(problem, operands)
+        try:
+            return self._provider(choice).prepare(problem, choice.tactic, operands, scratch)
+        except (BuildError, KernelError, ValueError) as error:
+            if problem.key not in self._from_disk:
+                raise
+            _log.info("engine 'cuda': %s, chosen before, does not work any more: %s", choice, error)
+        self._from_disk.remove(problem.key)
+        choice = self._keep(problem.key, self._searched(problem, operands))
+        return self._provider(choice).prepare(problem, choice.tactic, operands, scratch)
+
+    def _provider(self, choice: Choice) -> ConvProvider:
+        provider = next((each for each in self.providers if each.name == choice.provider), None)
+        if provider is None:
+            raise ValueError(f"kernels of {choice.provider!r} are not here")
+        return provider
+
+    def _choose(self, problem: ConvProblem, step: Step, plan: Plan) -> None:
+        with _named(step, problem):
+            self._choice(problem, self._operands_of(step, plan))
+
+    def _known(self, key: str) -> Choice | None:
+        if key not in self.choices and self.cache is not None:
+            found = self.cache.get(key)
+            if found is not None and any(found.provider == provider.name for provider in self.providers):
+                self._from_disk.add(key)
+                self.choices[key] = found
+        return self.choices.get(key)
+
+    def _choice(self, problem: ConvProblem, operands: Operands) -> Choice:
+        known = self._known(problem.key)
+        return self._keep(problem.key, self._searched(problem, operands)) if known is None else known
+
+    def _keep(self, key: str, choice: Choice) -> Choice:
+        self.choices[key] = choice
+        if self.cache is not None and self.timer is not None:
+            self.cache.put({key: choice})
+        return choice
+
+    def _searched(self, problem: ConvProblem, operands: Operands) -> Choice:
+        if self.timer is not None:  # what rivals pack goes when the choice is made
+            return self.timer.fastest(problem, replace(operands, packed={}), self.providers)
+        for provider in self.providers:
+            for tactic in provider.tactics(problem):
+                return Choice(provider.name, tactic)
+        raise ValueError("no kernel works")
+
+    def _jobs(self, problems: Sequence[ConvProblem]) -> Iterator[Callable[[], None]]:
+        """What compiles kernels: of known choices theirs, else, where they will be timed, all candidates."""
+        for problem in problems:
+            known = self._known(problem.key)
+            for provider in self.providers:
+                if not isinstance(provider, Compiles) or (known is None and self.timer is None):
+                    continue
+                if known is None:
+                    yield from (
+                        functools.partial(provider.compile, problem, tactic) for tactic in provider.tactics(problem)
+                    )
+                elif known.provider == provider.name:
+                    yield functools.partial(provider.compile, problem, known.tactic)
+
+
+@contextmanager
+def _compiling(jobs: Iterator[Callable[[], None]]) -> Iterator[None]:
+    """Run jobs on all cores while the block runs, and to their end; what they raise shows where their kernel is used."""
+    pool = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="pytrtplugins-compile")
+    try:
+        for job in jobs:
+            pool.submit(job)
+        yield
+    except BaseException:
+        pool.shutdown(cancel_futures=True)
+        raise
+    pool.shutdown()
+
+
+@contextmanager
+def _named(step: Step, problem: ConvProblem) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise BuildError(f"engine 'cuda': {step.name}: {error}: {problem.key}", engine="cuda") from error

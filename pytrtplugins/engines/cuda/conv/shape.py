@@ -1,0 +1,108 @@
+"""A convolution as our kernels see it: numbers only, no arrays, no device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ....tensor import DType
+from ..device.layout import KIND
+
+__all__ = ["ConvShape"]
+
+
+@dataclass(frozen=True)
+class ConvShape:
+    """One convolution: y = activation(scale * sum + bias), with a residual, a 2x2 pool or darknet's reorg behind it.
+
+    Tensors are NHWC; a pitch is the distance between pixels in values, so that a tensor may be a run of channels of a
+    larger one. Sums are exact in int32 for int8, and float32 for floats.
+
+    Attributes:
+        n: Images.
+        h: Rows of x.
+        w: Columns of x.
+        c: Channels of x.
+        x_pitch: Values between pixels of x; with its type a multiple of 16 bytes, but 1 where there are planes.
+        k: Filters that are written.
+        oh: Rows of y, before pool and reorg.
+        ow: Columns of y, before pool and reorg.
+        y_pitch: Values between pixels of what is written.
+        kernel: Height and width of the filters.
+        strides: Down and across.
+        pads: Above and left; what is missing below and at the right follows from ``oh`` and ``ow``.
+        dilations: Down and across.
+        x_type: float32, float16 or int8.
+        y_type: float32, float16 or int8.
+        slope: max(v, slope * v) is the activation: 1 linear, 0 relu, 0.1 darknet's leaky.
+        residual_type: Type of what is added after the activation; None: nothing is.
+        residual_pitch: Its values between pixels.
+        residual_slope: The activation after the residual.
+        pool: Whether the largest of each 2x2 pixels is written; scales must be positive.
+        reorg: Stride of darknet's reorg on the way to memory; 0: none.
+        linear: y is [n][k][row][column] without gaps, not NHWC.
+        planes: Channels of x, at most 4, where it is [n][channel][row][column]; ``c`` is 4 then. 0: NHWC. float32 only.
+    """
+
+    n: int
+    h: int
+    w: int
+    c: int
+    x_pitch: int
+    k: int
+    oh: int
+    ow: int
+    y_pitch: int
+    kernel: tuple[int, int] = (3, 3)
+    strides: tuple[int, int] = (1, 1)
+    pads: tuple[int, int] = (1, 1)
+    dilations: tuple[int, int] = (1, 1)
+    x_type: DType = DType.FLOAT16
+    y_type: DType = DType.FLOAT16
+    slope: float = 1.0
+    residual_type: DType | None = None
+    residual_pitch: int = 0
+    residual_slope: float = 1.0
+    pool: bool = False
+    reorg: int = 0
+    linear: bool = False
+    planes: int = 0
+
+    @property
+    def pixels(self) -> int:
+        """Pixels of y before pool and reorg, over all images."""
+        return self.n * self.oh * self.ow
+
+    @property
+    def channel_bytes(self) -> int:
+        """Bytes of x's channels in a pixel."""
+        return self.c * self.x_type.itemsize
+
+    @property
+    def taps(self) -> int:
+        """Places of the filter."""
+        return self.kernel[0] * self.kernel[1]
+
+    @property
+    def flops(self) -> int:
+        """Floating-point or integer operations."""
+        return 2 * self.pixels * self.k * self.c * self.taps
+
+    def problem(self) -> str:
+        """Why our kernels cannot compute it; empty when they can."""
+        if self.x_type not in KIND or self.y_type not in KIND:
+            return f"{self.x_type} to {self.y_type}"
+        if self.planes and (self.x_type is not DType.FLOAT32 or (self.c, self.x_pitch) != (4, 1) or self.planes > 4):
+            return f"{self.planes} planes of {self.x_type}"
+        if (self.x_pitch * self.x_type.itemsize % 16 and not self.planes) or self.channel_bytes % 16:
+            return "channels that do not fill 16 bytes"
+        if not (0 <= self.slope <= 1 and 0 <= self.residual_slope <= 1):
+            return "slopes outside of 0 to 1"
+        if self.residual_type is not None and (self.pool or self.reorg or self.residual_type not in KIND):
+            return "a residual of another form than y"
+        if self.pool and (self.oh % 2 or self.ow % 2 or self.reorg):
+            return "a pool of an odd size"
+        if self.linear and self.reorg:
+            return "a linear reorg"
+        if self.reorg and (self.oh % self.reorg or self.ow % self.reorg or self.k % self.reorg**2):
+            return "a reorg that does not fit"
+        return ""

@@ -1,0 +1,76 @@
+"""The first layer's own kernel as a choice for a network's first convolution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ....tensor import DType
+from ..device.device import CudaDevice, Tensor
+from .problem import ConvLaunch, ConvProblem, Operands, Scratch
+from .stem_kernel import FirstKernel, FirstShape, first_cubin, pack_first
+
+__all__ = ["FirstProvider"]
+
+_OLDEST = 80
+
+
+class FirstProvider:
+    """From the image as it is to NHWC, with the pool: one kernel, on GPUs of compute capability 8.0 and newer."""
+
+    name = "first"
+
+    def __init__(self, device: CudaDevice) -> None:
+        self.device = device
+
+    def tactics(self, problem: ConvProblem) -> Sequence[str]:
+        """One, where the kernel fits."""
+        if problem.element not in (DType.FLOAT16, DType.INT8) or self.device.capability < _OLDEST:
+            return []
+        form = (problem.kernel, problem.strides, problem.pads, problem.dilations, problem.groups)
+        if form != ((3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1) or problem.residual is not None or problem.reorg:
+            return []
+        if not problem.y.nhwc:
+            return []
+        return [] if problem.activation not in ("linear", "leaky") or _shape(problem, 1.0).problem() else ["first"]
+
+    def compile(self, problem: ConvProblem, tactic: str) -> None:
+        """Compile the kernel.
+
+        Raises:
+            KernelError: it does not compile.
+        """
+        first_cubin(_shape(problem, 1.0), self.device.capability)
+
+    def prepare(self, problem: ConvProblem, tactic: str, operands: Operands, scratch: Scratch) -> ConvLaunch:
+        """Scales and biases divided by the output's step."""
+        shape = _shape(problem, operands.x_step)
+        kernel = FirstKernel(shape, self.device.capability, self.device.multiprocessors)
+        ones = np.ones(shape.k, np.float32)
+        given = ones if operands.scale is None else operands.scale
+        step = np.float32(operands.y_step)
+        device, size = self.device, shape.k * 12 * 4 * shape.element.itemsize
+        weights = operands.on_device(
+            device, ("first", shape.element), size, lambda: pack_first(shape, operands.weights)
+        )
+        scale = operands.on_device(device, ["scale / step"], 4 * shape.k, lambda: given / step)
+        bias = operands.on_device(device, ["bias / step"], 4 * shape.k, lambda: operands.bias / step)
+
+        def launch(x: Tensor, y: Tensor, residual: Tensor | None, stream: Any) -> None:
+            kernel.launch(
+                x.flat.data.ptr, weights.data.ptr, scale.data.ptr, bias.data.ptr, y.flat.data.ptr, int(stream.ptr)
+            )
+
+        return launch
+
+
+def _shape(problem: ConvProblem, x_step: float) -> FirstShape:
+    (n, c, h, w), y = problem.x.dims, problem.y
+    slope = problem.bounds[0] if problem.activation == "leaky" else 1.0
+    element = problem.element or problem.x.dtype
+    return FirstShape(
+        n, c, h, w, y.dims[1], (*problem.x.strides,), problem.x.dtype, element, y.pitch, y.dtype,  # type: ignore[arg-type]
+        problem.pool, slope, 1.0, x_step,
+    )  # fmt: skip

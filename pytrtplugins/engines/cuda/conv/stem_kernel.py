@@ -1,0 +1,144 @@
+"""A network's first convolution with its pool, from the image as the user gives it: see ``stem.cu``."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ....tensor import DType
+from ..device.driver import Function, Module, current_context
+from ..device.source import compile_cubin
+from .packing import filter_order
+
+__all__ = ["FirstKernel", "FirstShape", "first_cubin", "pack_first"]
+
+_X_KINDS = {DType.FLOAT32: 0, DType.FLOAT16: 1, DType.INT8: 2, DType.UINT8: 3}
+
+
+@dataclass(frozen=True)
+class FirstShape:
+    """A 3x3 convolution with padding 1 over at most 4 channels.
+
+    Attributes:
+        n: Images.
+        c: Channels, 1 to 4.
+        h: Rows; even with a pool.
+        w: Columns; even with a pool.
+        k: Filters: 16, 32, 48 or 64.
+        x_strides: Values between images, channels, rows and columns of x: any layout.
+        x_type: float32, float16, int8 or uint8.
+        element: float16 or int8, what is multiplied.
+        y_pitch: Values between pixels of y, NHWC; with its type a multiple of 4 bytes.
+        y_type: float16 or int8.
+        pool: Whether the largest of each 2x2 pixels is written; scales must be positive.
+        slope: max(v, slope * v) is the activation.
+        x_scale: What a value of x is multiplied by.
+        x_step: The step of int8 codes; for ``element`` int8.
+    """
+
+    n: int
+    c: int
+    h: int
+    w: int
+    k: int
+    x_strides: tuple[int, int, int, int]
+    x_type: DType
+    element: DType
+    y_pitch: int
+    y_type: DType
+    pool: bool = True
+    slope: float = 1.0
+    x_scale: float = 1.0
+    x_step: float = 1.0
+
+    def problem(self) -> str:
+        """Why the kernel cannot compute it; empty when it can."""
+        if not 1 <= self.c <= 4 or self.k not in (16, 32, 48, 64):
+            return f"{self.c} channels, {self.k} filters"
+        if self.x_type not in _X_KINDS or {self.element, self.y_type} - {DType.FLOAT16, DType.INT8}:
+            return f"{self.x_type}, {self.element}, {self.y_type}"
+        if self.pool and (self.h % 2 or self.w % 2):
+            return "a pool of an odd size"
+        if self.y_pitch * self.y_type.itemsize % 4 or not 0 <= self.slope <= 1:
+            return "y's pitch or the slope"
+        return ""
+
+    def definitions(self) -> dict[str, int]:
+        """What the kernel is compiled with."""
+        return {
+            "ELEMENT": _X_KINDS[self.element],
+            "OUT": _X_KINDS[self.y_type],
+            "POOL": int(self.pool),
+            "FILTERS": self.k,
+            "CHANNELS": self.c,
+            "X": _X_KINDS[self.x_type],
+        }
+
+
+class _Args(ctypes.Structure):
+    _fields_ = [
+        *[(name, ctypes.c_void_p) for name in ("x", "weights", "scale", "bias", "y")],
+        *[(name, ctypes.c_longlong) for name in ("x_image", "x_channel", "x_row", "x_column")],
+        *[(name, ctypes.c_int) for name in ("h", "w", "tiles_w", "tiles_h", "tiles", "y_pitch", "vector")],
+        *[(name, ctypes.c_float) for name in ("x_scale", "x_step", "slope")],
+    ]
+
+
+def pack_first(shape: FirstShape, weights: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Weights (K, C, 3, 3) → (K, 12 taps, 4 channels), in the order of `filter_order`; the last 3 taps are zero."""
+    packed = np.zeros((shape.k, 12, 4), shape.element.numpy)
+    packed[:, :9, : shape.c] = weights.transpose(0, 2, 3, 1).reshape(shape.k, 9, shape.c)
+    return packed[filter_order(shape.k, 1, shape.k)]
+
+
+class FirstKernel:
+    """The first layer's kernel in the current context.
+
+    Args:
+        shape: The problem.
+        capability: The GPU's compute capability, 90 for 9.0; 80 at least.
+        multiprocessors: Of the GPU: as many blocks run as it holds.
+    """
+
+    def __init__(self, shape: FirstShape, capability: int, multiprocessors: int = 132) -> None:
+        self.shape, self.capability = shape, capability
+        self._function = _function(current_context(), _definitions(shape), capability)
+        self._tiles = -(-shape.w // 32), -(-shape.h // 16), -(-shape.w // 32) * -(-shape.h // 16) * shape.n
+        self.grid = (min(self._tiles[2], multiprocessors * (3 if shape.k <= 32 else 1)), 1, 1)
+
+    def launch(self, x: int, weights: int, scale: int, bias: int, y: int, stream: int, early: bool = True) -> None:
+        """Queue it: addresses of the image, of `pack_first`'s bytes, of (K) scales and biases, and of the output."""
+        shape, pitch = self.shape, self.shape.y_pitch * self.shape.y_type.itemsize
+        arguments = _Args(
+            x, weights, scale, bias, y, *shape.x_strides, shape.h, shape.w, *self._tiles, pitch,
+            int(pitch % 16 == 0 and y % 16 == 0), shape.x_scale, shape.x_step, shape.slope,
+        )  # fmt: skip
+        self._function.launch(self.grid, 256, [arguments], stream, early=early and self.capability >= 90)
+
+
+def first_cubin(shape: FirstShape, capability: int) -> bytes:
+    """The compiled kernel; from the disk where it was compiled before. Any thread may ask.
+
+    Raises:
+        KernelError: it does not compile.
+    """
+    return _cubin(_definitions(shape), capability)
+
+
+def _definitions(shape: FirstShape) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(shape.definitions().items()))
+
+
+def _cubin(definitions: tuple[tuple[str, int], ...], capability: int) -> bytes:
+    constants = {**dict(definitions), "DEPENDENT": int(capability >= 90)}
+    return compile_cubin("stem.cu", constants, str(capability))
+
+
+@functools.cache
+def _function(context: int, definitions: tuple[tuple[str, int], ...], capability: int) -> Function:
+    return Function(Module(_cubin(definitions, capability)), "first_layer", 0)

@@ -1,0 +1,316 @@
+"""The sizes that a convolution kernel can be compiled for: data, chosen among by timing."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import dataclass, replace
+
+from ....tensor import DType
+from ..device.layout import KIND
+from .shape import ConvShape
+
+__all__ = ["SHARED_BYTES", "Tactic", "hopper_tactics", "mma_tactics", "simt_tactics"]
+
+SHARED_BYTES = {80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}
+"""KiB of shared memory that a block may have, by compute capability; 99 where not listed."""
+_NAME = re.compile(r"m(\d+)n(\d+)k(\d+)u(\d+)s(\d+)x(\d+)(p?)")
+
+
+@dataclass(frozen=True)
+class Tactic:
+    """One set of sizes.
+
+    Attributes:
+        family: ``"hopper"``, ``"mma"`` or ``"simt"``.
+        tile_m: Pixels of a tile.
+        tile_n: Filters of a tile.
+        depth: Bytes of channels in a unit: 32, 64 or 128.
+        units: Units in a stage; for ``"simt"`` the groups of warps that share out a unit's pieces.
+        stages: Stages of the ring.
+        split: Blocks that share a tile's sum, each a part of K.
+        patch: Whether a tile's pixels are a patch of 8 columns rather than successive ones.
+    """
+
+    family: str
+    tile_m: int
+    tile_n: int
+    depth: int
+    units: int = 1
+    stages: int = 4
+    split: int = 1
+    patch: bool = False
+
+    @property
+    def name(self) -> str:
+        """All of it in a word: ``"m128n64k128u1s4x1p"``."""
+        return f"m{self.tile_m}n{self.tile_n}k{self.depth}u{self.units}s{self.stages}x{self.split}{'p' if self.patch else ''}"
+
+    @classmethod
+    def parse(cls, family: str, name: str) -> Tactic:
+        """The tactic of a name.
+
+        Raises:
+            ValueError: it is none.
+        """
+        match = _NAME.fullmatch(name)
+        if match is None:
+            raise ValueError(f"{name!r} is no tactic of {family!r}")
+        m, n, depth, units, stages, split = (int(group) for group in match.groups()[:6])
+        return cls(family, m, n, depth, units, stages, split, bool(match[7]))
+
+    @property
+    def warps(self) -> tuple[int, int]:
+        """How many warps divide the tile's pixels and its filters among them; ``"mma"`` only."""
+        return (self.tile_m // 32, 2) if self.tile_n >= 64 else (self.tile_m // 32, 1)
+
+    @property
+    def columns(self) -> int:
+        """Filters that one warp, or one group of four, computes: weights are permuted within them, but for ``"simt"``."""
+        return self.tile_n // self.warps[1] if self.family == "mma" else self.tile_n
+
+    @property
+    def thread_m(self) -> int:
+        """Pixels that a thread multiplies; ``"simt"`` only."""
+        return self.tile_m // 8 if self.tile_m < 128 else 8
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        if self.family == "simt":
+            return self.tile_m // self.thread_m * self.tile_n // _THREAD_N * self.units
+        return self.tile_m * 2 + 32 if self.family == "hopper" else self.warps[0] * self.warps[1] * 32
+
+    @property
+    def shared_bytes(self) -> int:
+        """Dynamic shared memory: the ring, or what is exchanged after it; 1 KiB to align it."""
+        if self.family == "simt":
+            step = self.threads * 16 // self.depth  # rows that are copied at a time
+            ring = self.stages * (-(-self.tile_m // step) * step + self.tile_n) * self.depth
+            return max(ring, self.tile_m * self.tile_n * 4 * self.units if self.split * self.units > 1 else 0)
+        ring = self.stages * self.units * (self.tile_m + self.tile_n) * self.depth
+        exchange = self.tile_m * self.tile_n * 4 if self.split > 1 else 0
+        return max(ring, exchange) + 1024
+
+    def tiles(self, shape: ConvShape) -> tuple[int, int]:
+        """How many tiles cover the pixels and the filters."""
+        rows = -(-shape.pixels // self.tile_m)
+        if self.patch:
+            rows = shape.n * -(-shape.oh // (self.tile_m // 8)) * -(-shape.ow // 8)
+        return rows, -(-shape.k // self.tile_n)
+
+    def chunks(self, shape: ConvShape) -> int:
+        """Units of a tap; ``"simt"`` counts all taps as one."""
+        return -(-shape.channel_bytes * self.merged(shape) // self.depth)
+
+    def merged(self, shape: ConvShape) -> int:
+        """Taps whose channels follow each other without gaps."""
+        return shape.taps if self.family == "simt" else 1
+
+    def steps(self, shape: ConvShape) -> int:
+        """Units of the whole sum."""
+        return shape.taps // self.merged(shape) * self.chunks(shape)
+
+    def definitions(self, shape: ConvShape) -> dict[str, int]:
+        """What the kernel is compiled with."""
+        common = {
+            "ELEMENT": KIND[shape.x_type],
+            "OUT": KIND[shape.y_type],
+            "RESIDUAL": -1 if shape.residual_type is None else KIND[shape.residual_type],
+            "PATCH": int(self.patch),
+            "POOL": int(shape.pool),
+            "REORG": shape.reorg,
+            "LINEAR": int(shape.linear),
+            "TILE_M": self.tile_m,
+            "TILE_N": self.tile_n,
+            "DEPTH": self.depth,
+            "STAGES": self.stages,
+        }
+        if self.family == "mma":
+            return {**common, "WARPS_M": self.warps[0], "WARPS_N": self.warps[1]}
+        if self.family == "simt":
+            sizes = {"THREAD_M": self.thread_m, "THREAD_N": _THREAD_N, "SLICES": self.units, "SPLIT": self.split}
+            return {**common, **sizes, "MIN_BLOCKS": self.resident, "PLANES": shape.planes}
+        pairs = self.shared_bytes + 8 * self.tile_n <= 113 * 1024 and self.tile_m <= 128 and self.tile_n <= 128
+        return {
+            **common,
+            "WARPGROUPS": self.tile_m // 64,
+            "UNITS": self.units,
+            "SPLIT": self.split,
+            "MIN_BLOCKS": 2 if pairs else 1,
+        }
+
+    @property
+    def resident(self) -> int:
+        """Blocks that a multiprocessor's registers are meant for: more of them than needed make better code; ``"simt"`` only."""
+        return {4: 512, 8: 384, 11: 256}[self.thread_m] // self.threads
+
+
+def _depths(shape: ConvShape) -> list[int]:
+    """Bytes of channels in a unit that waste least, the widest first."""
+    return [depth for depth in (128, 64, 32) if shape.channel_bytes % depth == 0][:1] or [
+        64 if shape.channel_bytes > 32 else 32
+    ]
+
+
+def _forms(shape: ConvShape) -> list[bool]:
+    """Whether to try successive pixels, patches, or both."""
+    if shape.pool:
+        return [True]
+    return [False, True] if shape.strides == (1, 1) and shape.oh % 8 == 0 and shape.ow % 8 == 0 else [False]
+
+
+def hopper_tactics(shape: ConvShape, multiprocessors: int = 132, most: int = 24) -> list[Tactic]:
+    """Tactics of ``conv_hopper.cu`` for a problem, the most promising first.
+
+    Args:
+        shape: The problem.
+        multiprocessors: Of the GPU.
+        most: How many at most.
+    """
+    unfit = shape.problem() or (shape.pool and shape.strides != (1, 1)) or max(*shape.pads, *shape.dilations) > 64
+    if unfit or shape.x_type is DType.FLOAT32:
+        return []
+    found = []
+    for depth, patch, tile_m, tile_n in itertools.product(
+        _depths(shape), _forms(shape), (64, 128, 192, 256), (32, 64, 128, 256)
+    ):
+        if (tile_n > 32 and tile_n >= 2 * max(shape.k, 32)) or tile_m * tile_n > 128 * 256:
+            continue
+        all_units = shape.taps * -(-shape.channel_bytes // depth)
+        for units, split in itertools.product((1, 3), (1, 2, 4, 8)):
+            steps = all_units // units
+            if all_units % units or (units > 1 and depth == 128):
+                continue
+            sizes = Tactic("hopper", tile_m, tile_n, depth, units, 1, split, patch)
+            rows, columns = sizes.tiles(shape)
+            if split > 1 and (shape.pool or steps < 2 * split or rows * columns >= multiprocessors):
+                continue
+            found += _with_stages(sizes, steps // split)
+    found.sort(key=lambda tactic: _cost(tactic, shape, multiprocessors))
+    return found[:most]
+
+
+def _with_stages(tactic: Tactic, steps: int) -> list[Tactic]:
+    """The deepest ring that lets two blocks share a multiprocessor, and the deepest that fits at all."""
+    found = []
+    for room in (113 * 1024, 227 * 1024):
+        rings = [replace(tactic, stages=stages) for stages in (2, 3, 4, 6, 8) if stages <= max(2, steps)]
+        fitting = [ring for ring in rings if ring.shared_bytes + 16 * ring.stages + 8 * ring.tile_n <= room]
+        found += [ring for ring in fitting[-1:] if ring not in found]
+    return found
+
+
+def _cost(tactic: Tactic, shape: ConvShape, multiprocessors: int) -> float:
+    """A rough model of the time, fitted to an H200: the best of its first three takes 1 % more than the best of all there."""
+    tiles_m, tiles_n = tactic.tiles(shape)
+    blocks = tiles_m * tiles_n * tactic.split
+    resident = max(1, min(2 if tactic.threads <= 288 else 1, 227 * 1024 // (tactic.shared_bytes + 2048)))
+    waves, sharing = -(-blocks // (multiprocessors * resident)), min(resident, -(-blocks // multiprocessors))
+    units = shape.taps * tactic.chunks(shape) / tactic.split
+    fetched = units * (tactic.tile_m + tactic.tile_n) * tactic.depth
+    multiplied = units * tactic.tile_m * max(tactic.tile_n, 48) * tactic.depth
+    small = {128: 1.0, 64: 1.2, 32: 1.6}[tactic.depth] * (1.0 + 0.5 / tactic.stages)
+    work = max(fetched / _FETCH * small, multiplied / _MULTIPLY) * sharing
+    finish = tactic.tile_m * tactic.tile_n * _FINISH * sharing * (2 if tactic.split > 1 else 1)
+    return max(waves * (work + finish + _START), blocks * fetched / _SHARED_FETCH)
+
+
+_FETCH, _SHARED_FETCH, _MULTIPLY, _FINISH, _START = 237.0, 2046.0, 1584.0, 0.54, 6534.0
+"""Bytes a cycle of a multiprocessor and of all, products a cycle, cycles for a result and for a wave of blocks."""
+
+
+def mma_tactics(shape: ConvShape, capability: int = 80, most: int = 12) -> list[Tactic]:
+    """Tactics of ``conv_mma.cu`` for a problem, the most promising first.
+
+    Args:
+        shape: The problem.
+        capability: Compute capability, 86 for 8.6.
+        most: How many at most.
+    """
+    unfit = shape.problem() or capability < 80 or (shape.pool and shape.strides != (1, 1))
+    if unfit or shape.x_type is DType.FLOAT32:
+        return []
+    room = SHARED_BYTES.get(capability, 99) * 1024
+    found = []
+    for depth, patch, (tile_m, tile_n), stages in itertools.product(
+        {*_depths(shape), min(64, *_depths(shape))}, _forms(shape)[-1:], _MMA_TILES, (2, 3, 4)
+    ):
+        tactic = Tactic("mma", tile_m, tile_n, depth, 1, stages, 1, patch)
+        fits = tactic.shared_bytes + 8 * tile_n <= room and (tile_n <= 32 or tile_n < 2 * shape.k)
+        even = tile_m % (tactic.threads * 16 // depth) == 0 and tile_n * depth // 16 % tactic.threads == 0
+        if fits and even:
+            found.append(tactic)
+    found.sort(key=lambda tactic: (_mma_cost(tactic, shape), tactic.name))
+    return found[:most]
+
+
+_MMA_TILES = [(64, 32), (64, 64), (128, 32), (128, 64), (128, 128), (256, 64)]
+
+
+def _mma_cost(tactic: Tactic, shape: ConvShape) -> float:
+    tiles_m, tiles_n = tactic.tiles(shape)
+    waves = -(-tiles_m * tiles_n // 160)
+    work = tactic.tile_m * tactic.tile_n / 60.0 + tactic.tile_m + tactic.tile_n
+    return waves * work * (1.0 + 0.4 / tactic.stages) * (1.0 if tactic.depth == 128 else 1.1)
+
+
+def simt_tactics(shape: ConvShape, capability: int = 90, multiprocessors: int = 132, most: int = 12) -> list[Tactic]:
+    """Tactics of ``conv_simt.cu`` for a problem, the most promising first.
+
+    Args:
+        shape: The problem.
+        capability: Compute capability, 86 for 8.6; clusters, which split K, begin with 90.
+        multiprocessors: Of the GPU.
+        most: How many at most.
+    """
+    large = max(shape.kernel) > _MOST_TAPS or shape.n * shape.h * shape.w * max(shape.x_pitch, shape.planes) >= 2**30
+    if shape.problem() or shape.x_type is not DType.FLOAT32 or capability < 80 or large:
+        return []
+    room = SHARED_BYTES.get(capability, 99) * 1024
+    found = []
+    depth = 64 if shape.taps * shape.channel_bytes >= 512 else 32
+    for (tile_m, tile_n, slices), split in itertools.product(
+        _SIMT_TILES, (1, 2, 3, 4, 6, 8) if capability >= 90 else (1,)
+    ):
+        sizes = Tactic("simt", tile_m, tile_n, depth, slices, 2, split)
+        steps = sizes.steps(shape)
+        uneven = slices * 16 > depth or (shape.pool and sizes.thread_m % 4)
+        if uneven or (tile_n > 32 and tile_n >= 2 * shape.k) or (split > 1 and steps < 8 * split):
+            continue
+        rings = [replace(sizes, stages=stages) for stages in (2, 3, 4) if stages <= max(2, steps)]
+        found += [ring for ring in rings if ring.shared_bytes + 8 * tile_n + 1024 <= room][-1:]
+    found.sort(key=lambda tactic: _simt_cost(tactic, shape, multiprocessors))
+    return found[:most]
+
+
+_THREAD_N, _MOST_TAPS = 8, 12
+"""Filters that a thread multiplies; the largest side of filters whose taps' bits ``conv_simt.cu`` has room for."""
+_SIMT_TILES = [
+    *[
+        (128, 64, 1),
+        (64, 128, 1),
+        (64, 64, 2),
+        (64, 32, 4),
+        (128, 32, 2),
+        (256, 32, 1),
+        (88, 128, 1),
+        (88, 64, 2),
+        (88, 32, 4),
+    ],
+    *[(32, 128, 1), (32, 64, 2), (32, 32, 4)],
+]
+"""Pixels, filters, and groups of warps that share K."""
+
+
+def _simt_cost(tactic: Tactic, shape: ConvShape, multiprocessors: int) -> float:
+    """A rough model of the time: a multiprocessor's multiply-adds and how many warps hide their waits, or what is fetched."""
+    rows, columns = tactic.tiles(shape)
+    blocks, units = rows * columns * tactic.split, -(-tactic.steps(shape) // tactic.split)
+    each = -(-blocks // multiprocessors)
+    warps = min(each, tactic.resident) * tactic.threads // 32
+    share = {4: 0.7, 8: 0.8, 11: 0.85}[tactic.thread_m] * warps / (warps + 3.0)
+    work = units * tactic.depth / 4 * tactic.tile_m * tactic.tile_n / 128 / share
+    finish = tactic.tile_m * tactic.tile_n * (1.0 if tactic.split * tactic.units > 1 else 0.3)
+    fetched = blocks * units * (tactic.tile_m + tactic.tile_n) * tactic.depth / 2048.0
+    return max(each * (work + finish), fetched) + 2000.0 * -(-each // tactic.resident)

@@ -1,0 +1,156 @@
+"""Times convolution kernels on a GPU, and rejects those whose results are wrong.
+
+In a network a layer's weights come from the GPU's memory, since those of the other layers have passed through the cache
+meanwhile. So large weights are timed with several copies that take turns.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ....errors import PytrtpluginsError
+from ....tensor import DType
+from ..device.device import CudaDevice, Tensor, tensor_at
+from .cache import Choice, choose
+from .cudnn import CudnnProvider
+from .problem import ConvLaunch, ConvProblem, ConvProvider, Operands, Scratch
+from .unfused import FramedProvider
+
+__all__ = ["Timer"]
+
+_REPEATS, _LAUNCHES = 16, 3
+_WAIT = 1.0
+"""Microseconds. Launches of cuDNN's begin when the kernel before has ended, and so does the launch behind them; those of this
+package begin while it ends. Of both waits around one kernel in a network a chain of that kernel alone shows but one."""
+_STRICT, _ROUNDED = 1e-5, 2e-3
+"""Relative errors of norms: of true FP32, and of what is rounded to TF32 or FP16 on the way."""
+_ALONE = 25
+"""How much larger the error of one value may be, beside the largest value: among many, a norm does not show it."""
+
+
+class Timer:
+    """Times kernels on a GPU, and holds their results against those of the direct kernel.
+
+    Args:
+        device: The GPU.
+        oracle: The kernel whose results count as right.
+    """
+
+    def __init__(self, device: CudaDevice, oracle: ConvProvider) -> None:
+        self.device, self.oracle = device, oracle
+        self.stream = device.xp.cuda.Stream(non_blocking=True)
+
+    def fastest(self, problem: ConvProblem, operands: Operands, providers: Sequence[ConvProvider]) -> Choice:
+        """The fastest kernel that gives right numbers.
+
+        Raises:
+            ValueError: none does.
+        """
+        with self.stream:
+            tensors = self._tensors(problem)
+            oracle: ConvProvider = FramedProvider(self.device, self._oracle) if problem.framed else self.oracle
+            wanted = self._result(oracle, oracle.tactics(problem)[0], problem, operands, tensors)
+            by_name = {provider.name: provider for provider in providers}
+            found = [(provider.name, tactic) for provider in providers for tactic in provider.tactics(problem)]
+
+            def measure(name: str, tactic: str) -> float:
+                return self._measure(by_name[name], tactic, problem, operands, tensors, wanted)
+
+            return choose(found, measure, {CudnnProvider.name: _WAIT} if self.device.capability >= 90 else {})
+
+    def _oracle(self, problem: ConvProblem, operands: Operands, scratch: Scratch) -> ConvLaunch:
+        return self.oracle.prepare(problem, self.oracle.tactics(problem)[0], operands, scratch)
+
+    # -- inside ----------------------------------------------------------------------------------------------------------
+
+    def _tensors(self, problem: ConvProblem) -> list[Tensor | None]:
+        xp, made = self.device.xp, list[Tensor | None]()
+        for form in (problem.x, problem.y, problem.residual):
+            if form is None:
+                made.append(None)
+                continue
+            tensor = tensor_at(xp, self.device.allocate(form.bytes + 256), 0, form)
+            tensor.flat.fill(0)  # padding
+            values = _scattered(xp, form.dims)
+            tensor.view[...] = xp.rint(values * 127) if form.dtype is DType.INT8 else values
+            made.append(tensor)
+        return made
+
+    def _result(
+        self, provider: ConvProvider, tactic: str, problem: ConvProblem, operands: Operands, tensors: Any
+    ) -> Any:
+        scratch = Scratch()
+        launch = provider.prepare(problem, tactic, operands, scratch)
+        scratch.fill(self.device)
+        tensors[1].flat.fill(77)
+        launch(tensors[0], tensors[1], tensors[2], self.stream)
+        self.stream.synchronize()
+        return tensors[1].view.astype(np.float32)
+
+    def _measure(
+        self,
+        provider: ConvProvider,
+        tactic: str,
+        problem: ConvProblem,
+        operands: Operands,
+        tensors: Any,
+        wanted: Any,
+    ) -> float:
+        try:
+            found = self._result(provider, tactic, problem, operands, tensors)
+            if not self._agrees(problem, found, wanted):
+                return math.inf
+            scratch = Scratch()
+            launches = [provider.prepare(problem, tactic, each, scratch) for each in self._copies(problem, operands)]
+            scratch.fill(self.device)
+            return self._time(launches, tensors)
+        except (RuntimeError, PytrtpluginsError):  # libraries raise at what they cannot do after all
+            return math.inf
+
+    def _agrees(self, problem: ConvProblem, found: Any, wanted: Any) -> bool:
+        xp = self.device.xp
+        if problem.y.dtype is DType.INT8:
+            wrong = float((found != wanted).mean())
+            return wrong < 0.002 and float(xp.abs(found - wanted).max()) <= 1
+        difference, limit = found - wanted, _ROUNDED if problem.tensor_cores else _STRICT
+        error = float(xp.linalg.norm(difference) / xp.maximum(xp.linalg.norm(wanted), 1e-30))
+        largest = float(xp.abs(difference).max() / xp.maximum(xp.abs(wanted).max(), 1e-30))
+        return error < limit and largest < _ALONE * limit
+
+    def _copies(self, problem: ConvProblem, operands: Operands) -> list[Operands]:
+        """The operands, and copies of them until the cache does not hold all; the same alone where too many were needed."""
+        size, wanted = operands.weights.size * problem.x.dtype.itemsize, 3 * self.device.cache // 2
+        count = -(-wanted // size) if size * _REPEATS > wanted // 2 else 1
+        packed = operands.packed
+        copies = [replace(operands, packed={form: one.copy() for form, one in packed.items()}) for _ in range(1, count)]
+        return [operands, *copies[: _REPEATS - 1]]
+
+    def _time(self, launches: Sequence[ConvLaunch], tensors: Any) -> float:
+        cuda = self.device.xp.cuda
+        self.stream.begin_capture()
+        try:
+            for launch in itertools.islice(itertools.cycle(launches), _REPEATS):
+                launch(tensors[0], tensors[1], tensors[2], self.stream)
+        finally:
+            graph = self.stream.end_capture()
+        graph.launch(self.stream)
+        events = [cuda.Event() for _ in range(_LAUNCHES + 1)]
+        events[0].record(self.stream)
+        for event in events[1:]:
+            graph.launch(self.stream)
+            event.record(self.stream)
+        self.stream.synchronize()
+        spans = [float(cuda.get_elapsed_time(a, b)) for a, b in itertools.pairwise(events)]
+        return 1e3 * min(spans) / _REPEATS
+
+
+def _scattered(xp: Any, dims: tuple[int, ...]) -> Any:
+    """Numbers from -1 to 1 without order; no random numbers, which would need one library more."""
+    index = xp.arange(math.prod(dims), dtype=np.int64) % 65521
+    return (2 * ((index * 7919 + 104729) % 65521).astype(np.float32) / 65521 - 1).reshape(dims)

@@ -1,0 +1,87 @@
+"""A convolution with what stands around it from kernels that do less: through memory that all layers share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ....layers import Reorg
+from ....tensor import TensorDesc
+from ..device.device import Device, Tensor, tensor_at
+from ..device.layout import Format, channels_last
+from ..device.nhwc import max_pool, reformat
+from .problem import ConvLaunch, ConvProblem, Operands, Scratch
+
+__all__ = ["FramedProvider"]
+
+
+class FramedProvider:
+    """Reformat, convolve, pool or reorg, reformat: what every fused kernel has to be faster than.
+
+    Args:
+        device: Where arrays live.
+        prepare: Makes the launch of the convolution alone, by the kernel that was chosen for it.
+    """
+
+    name = "framed"
+
+    def __init__(self, device: Device, prepare: Callable[[ConvProblem, Operands, Scratch], ConvLaunch]) -> None:
+        self.device, self._prepare = device, prepare
+
+    def tactics(self, problem: ConvProblem) -> Sequence[str]:
+        """One, for problems with anything around the convolution."""
+        return ["steps"] if problem.framed else []
+
+    def prepare(self, problem: ConvProblem, tactic: str, operands: Operands, scratch: Scratch) -> ConvLaunch:
+        """The steps, one after the other."""
+        plain, xp = problem.plain, self.device.xp
+        image = scratch.region("image", plain.x.bytes) if problem.element is not None else None
+        whole = scratch.region("whole", plain.y.bytes) if problem.reshaped else None
+        finish = self._finish(problem, scratch)
+        convolve = self._prepare(plain, operands, scratch)
+
+        def launch(x: Tensor, y: Tensor, residual: Tensor | None, stream: Any) -> None:
+            inner_x = x if image is None else tensor_at(xp, image(), 0, plain.x)
+            inner_y = y if whole is None else tensor_at(xp, whole(), 0, plain.y)
+            if image is not None:
+                reformat(x, inner_x, y_step=operands.x_step)(stream)
+            convolve(inner_x, inner_y, residual, stream)
+            if whole is not None:
+                finish(inner_y, y, stream)
+
+        return launch
+
+    def _finish(self, problem: ConvProblem, scratch: Scratch) -> Callable[[Tensor, Tensor, Any], None]:
+        """From the convolution's output to what is wanted."""
+        if problem.pool and problem.y.nhwc:
+            return lambda whole, y, stream: max_pool(whole, y)(stream)
+        if problem.pool:
+            return self._pool_linear(problem, scratch)
+        if not problem.reorg:
+            return lambda whole, y, stream: reformat(whole, y)(stream)
+        plugin, moved = Reorg(stride=problem.reorg), channels_last(problem.y.dims, problem.y.dtype, dense=True)
+        plugin.configure([_desc(problem.plain.y)], [_desc(moved)])
+        region = scratch.region("moved", moved.bytes)
+
+        def reorg(whole: Tensor, y: Tensor, stream: Any) -> None:
+            inner = tensor_at(self.device.xp, region(), 0, moved)
+            x, z = (tensor.flat.reshape(tensor.format.dims) for tensor in (whole, inner))
+            plugin.enqueue([x], [z], None, stream)
+            reformat(inner, y)(stream)
+
+        return reorg
+
+    def _pool_linear(self, problem: ConvProblem, scratch: Scratch) -> Callable[[Tensor, Tensor, Any], None]:
+        pooled = channels_last(problem.y.dims, problem.y.dtype)
+        region = scratch.region("moved", pooled.bytes)
+
+        def pool(whole: Tensor, y: Tensor, stream: Any) -> None:
+            inner = tensor_at(self.device.xp, region(), 0, pooled)
+            max_pool(whole, inner)(stream)
+            reformat(inner, y)(stream)
+
+        return pool
+
+
+def _desc(form: Format) -> TensorDesc:
+    return TensorDesc("", form.dims, form.dtype, "nhwc")

@@ -1,0 +1,261 @@
+"""Where an engine's arrays live: a GPU through CuPy, or, for tests of everything but the GPU, NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ....cuda import pinned_empty
+from ....errors import UnavailableError
+from ....tensor import DType
+from ....utils.optional import require
+from ...base.forks import forks_as_cause
+from .driver import check_driver
+from .layout import Format
+
+__all__ = ["CudaDevice", "Device", "HostDevice", "Tensor", "tensor_at"]
+
+_OLDEST = 75
+"""Compute capability that cuDNN 9 and the kernels of nhwc.cu need."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor in an arena.
+
+    Attributes:
+        flat: One-dimensional array of its element type that begins at its first value.
+        format: How it lies.
+        view: The same memory with the tensor's dims.
+    """
+
+    flat: Any
+    format: Format
+    view: Any
+
+
+class Device(Protocol):
+    """What contexts need of the place where arrays live."""
+
+    xp: Any
+    """NumPy or CuPy."""
+
+    def allocate(self, size: int) -> Any:
+        """Zeroed bytes, at an address that every kernel takes."""
+
+    def upload(self, array: npt.NDArray[Any]) -> Any:
+        """A copy on the device."""
+
+    def download(self, array: Any) -> npt.NDArray[Any]:
+        """A copy in NumPy."""
+
+    def current(self) -> AbstractContextManager[Any]:
+        """Within it, work goes to this device."""
+
+    def pinned(self, size: int) -> tuple[npt.NDArray[np.uint8], Any]:
+        """Bytes of the host that kernels read and write too: as the host sees them, and as kernels do."""
+
+    def send(self, array: npt.NDArray[Any], memory: Any, stream: Any, begin: int = 0) -> None:
+        """Queue a copy of a contiguous array of the host to memory of the device, from a byte on.
+
+        The array may change when this returns; one in page-locked memory must neither change nor go before the copy is done.
+        """
+
+    def new_pool(self) -> Any:
+        """A store of memory for the arrays of one context, so that a captured graph can use them again."""
+
+    def allocating(self, pool: Any) -> AbstractContextManager[Any]:
+        """Within it, new arrays come from the store."""
+
+    def new_streams(self, count: int) -> list[Any]:
+        """Streams for branches."""
+
+
+class HostDevice:
+    """NumPy: kernels run through a C++ compiler, for tests."""
+
+    xp: Any = np
+
+    def allocate(self, size: int) -> Any:
+        """Bytes at a multiple of 256."""
+        raw = np.zeros(size + 256, np.uint8)
+        begin = -raw.ctypes.data % 256
+        return raw[begin : begin + size]
+
+    def upload(self, array: npt.NDArray[Any]) -> Any:
+        """A copy."""
+        return array.copy()
+
+    def download(self, array: Any) -> npt.NDArray[Any]:
+        """A copy."""
+        return np.array(array)
+
+    def current(self) -> AbstractContextManager[Any]:
+        """There is no other."""
+        return nullcontext()
+
+    def pinned(self, size: int) -> tuple[npt.NDArray[np.uint8], Any]:
+        """The same bytes twice."""
+        memory = self.allocate(size)
+        return memory, memory
+
+    def send(self, array: npt.NDArray[Any], memory: Any, stream: Any, begin: int = 0) -> None:
+        """A plain copy."""
+        memory[begin : begin + array.nbytes] = array.reshape(-1).view(np.uint8)
+
+    def new_pool(self) -> Any:
+        """None."""
+        return None
+
+    def allocating(self, pool: Any) -> AbstractContextManager[Any]:
+        """Nothing changes."""
+        return nullcontext()
+
+    def new_streams(self, count: int) -> list[Any]:
+        """None: one step after the other."""
+        return []
+
+
+class CudaDevice:
+    """A GPU, through CuPy.
+
+    Args:
+        number: Of the GPU.
+
+    Attributes:
+        model: Its name.
+        capability: Compute capability, 90 for 9.0.
+        driver: Version of the driver's CUDA, 13000 for 13.0.
+        multiprocessors: How many it has.
+        cache: Bytes of its second-level cache.
+
+    Raises:
+        MissingExtraError: CuPy is not installed.
+        UnavailableError: there is no such GPU, or it is too old.
+    """
+
+    def __init__(self, number: int = 0) -> None:
+        check_driver()  # before CuPy is imported, which takes long
+        self.xp: Any = require("cupy", extra="cuda", package="cupy-cuda13x", feature="engine 'cuda'")
+        runtime = self.xp.cuda.runtime
+        try:
+            count = int(runtime.getDeviceCount())
+        except runtime.CUDARuntimeError as error:
+            raise UnavailableError(
+                f"engine 'cuda': no NVIDIA GPU can be used: {error}.\n{forks_as_cause()}"
+                'Do: nvidia-smi   (the driver lists its GPUs), or build with engine="cpu"'
+            ) from error
+        if number >= count:
+            raise UnavailableError(
+                f"engine 'cuda': there is no GPU {number}; CUDA finds {count}.\nDo: pytrt devices", device=number
+            )
+        self.number = number
+        properties = runtime.getDeviceProperties(number)
+        self.model = str(properties["name"].decode())
+        self.capability = int(properties["major"]) * 10 + int(properties["minor"])
+        self.driver = int(runtime.driverGetVersion())
+        self.multiprocessors = int(properties["multiProcessorCount"])
+        self.cache = int(properties["l2CacheSize"])
+        if self.capability < _OLDEST:
+            raise UnavailableError(
+                f"engine 'cuda': GPU {number}, {self.model}, has compute capability {self.capability / 10}; it needs "
+                f'{_OLDEST / 10} or newer.\nDo: build with engine="cpu", or device="cuda:N" for another of {count} GPUs',
+                device=number,
+                capability=self.capability,
+            )
+
+    def allocate(self, size: int) -> Any:
+        """Zeroed bytes; cudaMalloc aligns to 256.
+
+        Raises:
+            UnavailableError: the GPU's memory does not suffice.
+        """
+        with self.explaining_memory(size):
+            return self.xp.zeros(max(size, 1), self.xp.uint8)
+
+    def upload(self, array: npt.NDArray[Any]) -> Any:
+        """A copy, complete when this returns.
+
+        Raises:
+            UnavailableError: the GPU's memory does not suffice.
+        """
+        with self.explaining_memory(array.nbytes):
+            copy = self.xp.asarray(array)
+        self.xp.cuda.get_current_stream().synchronize()
+        return copy
+
+    @contextmanager
+    def explaining_memory(self, size: int | None = None) -> Iterator[None]:
+        """Where CuPy runs out of memory within, say how much there is and what needs less.
+
+        Args:
+            size: Bytes that are asked for; None: CuPy's own message tells.
+
+        Raises:
+            UnavailableError: the GPU's memory does not suffice.
+        """
+        try:
+            yield
+        except self.xp.cuda.memory.OutOfMemoryError as error:
+            free, total = self.xp.cuda.runtime.memGetInfo()
+            needed = str(error) if size is None else f"{size / 2**20:.0f} MiB more are needed"
+            raise UnavailableError(
+                f"engine 'cuda': the memory of {self.model} does not suffice: {needed}, {free / 2**20:.0f} of "
+                f"{total / 2**20:.0f} MiB are free.\n"
+                'Do: run smaller batches, or take precision="fp16" or "int8", or keep "reuse" out of without, or end other '
+                "programs that use the GPU (nvidia-smi lists them)",
+                needed=size,
+                free=free,
+            ) from error
+
+    def current(self) -> AbstractContextManager[Any]:
+        """Within it, it is CUDA's current GPU."""
+        if self.xp.cuda.runtime.getDevice() == self.number:
+            return nullcontext()
+        return self.xp.cuda.Device(self.number)  # type: ignore[no-any-return]
+
+    def download(self, array: Any) -> npt.NDArray[Any]:
+        """A copy in NumPy, complete when this returns."""
+        return np.asarray(self.xp.asnumpy(array))
+
+    def pinned(self, size: int) -> tuple[npt.NDArray[np.uint8], Any]:
+        """Page-locked memory, at one address for both."""
+        host = pinned_empty(size, np.uint8)
+        host.fill(0)
+        cuda = self.xp.cuda
+        memory = cuda.UnownedMemory(host.ctypes.data, size, host, self.number)
+        return host, self.xp.ndarray((size,), np.uint8, cuda.MemoryPointer(memory, 0))
+
+    def send(self, array: npt.NDArray[Any], memory: Any, stream: Any, begin: int = 0) -> None:
+        """Queue a copy; the driver has read ordinary arrays when this returns, the GPU reads page-locked ones itself."""
+        runtime = self.xp.cuda.runtime
+        target = memory.data.ptr + begin
+        runtime.memcpyAsync(target, array.ctypes.data, array.nbytes, runtime.memcpyHostToDevice, stream.ptr)
+
+    def new_pool(self) -> Any:
+        """A memory pool of CuPy's."""
+        return self.xp.cuda.MemoryPool()
+
+    def allocating(self, pool: Any) -> AbstractContextManager[Any]:
+        """Within it, new arrays come from the pool."""
+        return self.xp.cuda.using_allocator(pool.malloc)  # type: ignore[no-any-return]
+
+    def new_streams(self, count: int) -> list[Any]:
+        """Streams that do not wait for the default one."""
+        return [self.xp.cuda.Stream(non_blocking=True) for _ in range(count)]
+
+
+def tensor_at(xp: Any, memory: Any, offset: int, form: Format) -> Tensor:
+    """The tensor at a byte of an arena."""
+    kind = DType(form.dtype).numpy
+    usable = (len(memory) - offset) // kind.itemsize * kind.itemsize
+    wanted = min(usable, form.elements * kind.itemsize)
+    flat = memory[offset : offset + wanted].view(kind)
+    strides = tuple(stride * kind.itemsize for stride in form.strides)
+    view = xp.lib.stride_tricks.as_strided(flat, form.dims, strides)
+    return Tensor(flat, form, view)

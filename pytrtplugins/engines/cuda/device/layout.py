@@ -1,0 +1,82 @@
+"""How a tensor lies in memory: element type, layout, distance between pixels."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ....tensor import DType
+
+__all__ = ["KIND", "VECTOR_BYTES", "Format", "channels_last", "linear"]
+
+KIND = {DType.FLOAT32: 0, DType.FLOAT16: 1, DType.INT8: 2}
+"""Element type → its number in the kernels that this engine compiles itself."""
+
+VECTOR_BYTES = 16
+"""What one access of a convolution reads: channels are padded to this many bytes."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """One tensor in memory.
+
+    Attributes:
+        dims: Sizes, NCHW for images.
+        dtype: Element type.
+        pitch: For NHWC the distance between pixels in values, at least the channels; 0 for a linear tensor.
+    """
+
+    dims: tuple[int, ...]
+    dtype: DType
+    pitch: int = 0
+
+    @property
+    def nhwc(self) -> bool:
+        """Whether the channels are innermost."""
+        return self.pitch > 0
+
+    @property
+    def dense(self) -> bool:
+        """Whether there are no gaps between values."""
+        return not self.nhwc or self.pitch == self.dims[1]
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Distance between neighbours along each axis, in values."""
+        if self.nhwc:
+            _, _, h, w = self.dims
+            return h * w * self.pitch, 1, w * self.pitch, self.pitch
+        return tuple(math.prod(self.dims[axis + 1 :]) for axis in range(len(self.dims)))
+
+    @property
+    def elements(self) -> int:
+        """Values from the first to the last, gaps included."""
+        if self.nhwc:
+            n, _, h, w = self.dims
+            return n * h * w * self.pitch
+        return math.prod(self.dims)
+
+    @property
+    def bytes(self) -> int:
+        """The same in bytes."""
+        return self.elements * self.dtype.itemsize
+
+    @property
+    def vector(self) -> int:
+        """Values of one 16-byte access."""
+        return VECTOR_BYTES // self.dtype.itemsize
+
+    def __str__(self) -> str:
+        layout = f"nhwc/{self.pitch}" if self.nhwc else "linear"
+        return f"{self.dtype}[{', '.join(map(str, self.dims))}] {layout}"
+
+
+def linear(dims: tuple[int, ...], dtype: DType) -> Format:
+    """Row-major."""
+    return Format(dims, dtype)
+
+
+def channels_last(dims: tuple[int, ...], dtype: DType, dense: bool = False) -> Format:
+    """NHWC, channels padded to 16 bytes unless ``dense``."""
+    vector = 1 if dense else VECTOR_BYTES // dtype.itemsize
+    return Format(dims, dtype, max(1, -(-dims[1] // vector) * vector))

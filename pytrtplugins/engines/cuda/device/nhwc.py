@@ -1,0 +1,85 @@
+"""What layouts need beside the network's own layers: other types, layouts and scales of the same values; the largest of windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ....cuda import CudaKernel
+from ....tensor import DType
+from .device import Tensor
+from .layout import Format
+from .source import KERNELS
+
+__all__ = ["KINDS", "Launch", "max_pool", "reformat"]
+
+Launch = Callable[[Any], None]
+"""Queues a step's work on a stream."""
+
+_SOURCE = KERNELS / "nhwc.cu"
+_MAX_POOL = CudaKernel.from_file(_SOURCE, "max_pool")
+_PIXELS = CudaKernel.from_file(_SOURCE, "pixels")
+_PLANES = CudaKernel.from_file(_SOURCE, "planes")
+_REFORMAT = CudaKernel.from_file(_SOURCE, "reformat")
+KINDS = {DType.FLOAT32: 0, DType.FLOAT16: 1, DType.INT8: 2, DType.UINT8: 3}
+"""Element type → its number in nhwc.cu."""
+
+
+def reformat(x: Tensor, y: Tensor, x_step: float = 1.0, y_step: float = 1.0, alone: bool = True) -> Launch:
+    """Another type, layout or step of the same values; where y lies ``alone``, channels that fill 16 bytes become zero."""
+    image, form = _as_image(x.format), _as_image(y.format)
+    n, c, h, w = form.dims
+    if alone and _is_planes(image) and _is_vectors(form) and x_step == 1.0:
+        groups = -(-c // form.vector)
+        return lambda stream: _PIXELS.launch(
+            x.flat, y.flat, n, c, groups, h * w, form.pitch, y_step, threads=n * groups * h * w, stream=stream
+        )
+    if _is_vectors(image) and _is_planes(form) and y_step == 1.0:
+        groups = -(-c // image.vector)
+        return lambda stream: _PLANES.launch(
+            x.flat, y.flat, n, c, groups, h * w, image.pitch, x_step, threads=n * groups * h * w, stream=stream
+        )
+    padded = min(form.pitch, -(-c // form.vector) * form.vector) if alone and form.nhwc and c % form.vector else c
+    numbers = (
+        KINDS[x.format.dtype], image.strides, x_step, y.flat, KINDS[y.format.dtype], form.strides, y_step,
+        n, c, padded, h, w, form.nhwc,
+    )  # fmt: skip
+    threads = n * padded * h * w
+    return lambda stream: _REFORMAT.launch(x.flat, *numbers, threads=threads, stream=stream)
+
+
+def max_pool(
+    x: Tensor,
+    y: Tensor,
+    kernel: tuple[int, ...] = (2, 2),
+    strides: tuple[int, ...] = (2, 2),
+    pads: tuple[int, int] = (0, 0),
+) -> Launch:
+    """The largest value of each window, of tensors whose channels fill 16 bytes, padding included."""
+    (n, c, h, w), (_, _, oh, ow) = x.format.dims, y.format.dims
+    channels = -(-c // x.format.vector) * x.format.vector
+    numbers = (n, h, w, channels, x.format.pitch, oh, ow, y.format.pitch, kernel, strides, pads)
+    runs = n * oh * ow * channels // x.format.vector
+    return lambda stream: _MAX_POOL.launch(x.flat, y.flat, *numbers, threads=runs, stream=stream)
+
+
+def _as_image(form: Format) -> Format:
+    if len(form.dims) == 4:
+        return form
+    return replace(form, dims=(1, 1, 1, form.elements))
+
+
+def _is_planes(form: Format) -> bool:
+    return form.dtype is DType.FLOAT32 and not form.nhwc
+
+
+def _is_vectors(form: Format) -> bool:
+    """Whether a tensor consists of 16-byte groups of channels, the last of a pixel padded at most."""
+    c, vector = form.dims[1], form.vector
+    return (
+        form.nhwc
+        and form.dtype is not DType.UINT8
+        and form.pitch % vector == 0
+        and (c % vector == 0 or form.pitch - c < vector)
+    )

@@ -1,0 +1,267 @@
+"""The engine for NVIDIA GPUs: fused ONNX nodes on cuDNN, plugins and kernels of our own, one CUDA graph a run."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy.typing as npt
+
+from ...errors import DimsError, MissingExtraError, UnavailableError, UsageError
+from ...tensor import DType, SymbolicDim
+from ...utils.numbers import LARGEST_BATCH, check_whole
+from ...utils.optional import require
+from ...validation import validated
+from ..base.context import ExecutionContext
+from ..base.detection import DetectionContext
+from ..base.engine import Engine
+from ..base.engine_file import EngineFile
+from ..base.failures import explaining
+from ..base.types import Availability, BuildOptions
+from .conv.cache import TacticCache
+from .conv.cudnn import CudnnProvider, check_cudnn, cudnn_versions
+from .conv.problem import ConvProvider, DirectProvider
+from .conv.selector import ConvSelector, LayerKernel
+from .conv.timer import Timer
+from .device.device import CudaDevice
+from .device.source import kernels_digest
+from .lower.pipeline import check_without, lower
+from .plan.planner import make_plan
+from .plan.weights import OUTLINE_LOCATION, outline, take_weights
+from .run.context import CudaContext
+from .run.detection import CudaDetection
+from .run.execution import Execution
+from .saved import SavedPlan
+
+if TYPE_CHECKING:
+    import onnx
+
+    from ...vision import Head
+
+__all__ = ["CudaEngine"]
+
+_DEVICE = "device"
+FORMAT = 3
+"""Of what engine files and files of choices hold: plans, packed weights, tactics. It goes up with what they mean."""
+
+
+class CudaEngine(Engine):
+    """cuDNN and kernels of our own, NHWC inside, one CUDA graph for each context and shape.
+
+    Settings: ``without``, names of optimizations to leave out (`pytrtplugins.engines.cuda.lower.pipeline.OPTIONAL_STEPS`);
+    ``batch``, batches for which kernels are chosen while building (default 1, if the plugins accept it); ``float``, the
+    element type of an INT8 engine's float layers, ``"float16"`` by default. ``device`` is ``"cuda"`` or ``"cuda:1"``.
+
+    Args:
+        model: A prepared model; of an engine file its outline.
+        options: How to build.
+        progress: Show a progress bar while kernels are chosen.
+        saved: The engine file, and what it keeps beside the model.
+
+    Attributes:
+        device: The GPU.
+        without: Optimizations that were left out.
+        selector: Which kernel runs which convolution.
+        batches: For which kernels are chosen while building.
+    """
+
+    name: ClassVar[str] = "cuda"
+    precisions: ClassVar[tuple[str, ...]] = ("fp32", "tf32", "fp16", "int8")
+    settings: ClassVar[tuple[str, ...]] = ("without", "batch", "float")
+    quick: ClassVar[Mapping[str, Any]] = {"without": ("tactics", "graph", "own-kernels", "cudnn-kernels")}
+    survives_fork: ClassVar[bool] = False
+    outline_location: ClassVar[str | None] = OUTLINE_LOCATION
+
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        options: BuildOptions,
+        progress: bool = False,
+        saved: tuple[EngineFile, SavedPlan] | None = None,
+    ) -> None:
+        super().__init__(model, options)
+        self.without = check_without(options.settings.get("without", ()))
+        self.float_type = _float_type(options)
+        self.device = CudaDevice(_device_number(options.device))
+        self._file = None if saved is None else saved[0]
+        plan = None if saved is None else saved[1]
+        with explaining("engine 'cuda' cannot build the model", self.name):
+            self._build(plan, options, progress)
+
+    def _build(self, plan: SavedPlan | None, options: BuildOptions, progress: bool) -> None:
+        if plan is None:
+            self._graph = self.lowered
+            self._weights = take_weights(self._graph)
+        else:
+            graph = require("onnx", extra="onnx").ModelProto.FromString(plan.graph)
+            self._graph = validated(graph, outline=OUTLINE_LOCATION)
+        self.capturing = threading.Lock()
+        with self.device.xp.cuda.Device(self.device.number):
+            self.selector = self._selector(plan)
+        self.batches = _batches(options)
+        free = {dim.name for desc in self.inputs for dim in desc.dims if isinstance(dim, SymbolicDim)}
+        for batch in self.batches if free else (1,):
+            try:
+                self.execution(dict.fromkeys(free, batch), progress).close()
+            except DimsError:
+                if not free or "batch" in options.settings:
+                    raise
+                # nobody asked for this batch, and a plugin refuses it: kernels are chosen in the first run
+        self.selector.built = True
+
+    @functools.cached_property
+    def _weights(self) -> dict[str, npt.NDArray[Any]]:
+        """Weights of convolutions, by name; an engine that was loaded reads them only when a new shape needs them."""
+        return take_weights(self.lowered)
+
+    @property
+    def model(self) -> onnx.ModelProto:
+        """The ONNX model as built, after all passes; of an engine that was loaded, read from its file.
+
+        Raises:
+            EngineFileError: that file was changed.
+            FileNotFoundError: it is not there any more.
+        """
+        return self._model if self._file is None else self._file.model()
+
+    @property
+    def lowered(self) -> onnx.ModelProto:
+        """The fused model, made anew."""
+        return lower(self.model, self.without)
+
+    @classmethod
+    def build(cls, model: onnx.ModelProto, options: BuildOptions, progress: bool = False) -> Engine:
+        """Make the engine of a prepared model."""
+        return cls(model, options, progress)
+
+    @classmethod
+    def availability(cls) -> Availability:
+        """Whether there are a GPU, CuPy and cuDNN."""
+        try:
+            device, frontend = CudaDevice(), check_cudnn()
+        except (MissingExtraError, UnavailableError) as error:
+            return Availability(cls.name, str(error), "")
+        found = f"cudnn-frontend {frontend}, CuPy {device.xp.__version__} on {device.model}"
+        return Availability(
+            cls.name, "", f"{found}, driver for CUDA {device.driver // 1000}.{device.driver % 1000 // 10}"
+        )
+
+    @classmethod
+    def restore(cls, file: EngineFile, options: BuildOptions) -> Engine:
+        """Make the engine of an engine file: with the kernels chosen when it was built, and weights packed for them."""
+        plan = SavedPlan.from_bytes(file.payload())
+        model = require("onnx", extra="onnx", feature="loading an engine").ModelProto.FromString(plan.model)
+        return cls(model, options, saved=(file, plan))
+
+    def payload(self) -> bytes:
+        """The lowered model, the chosen kernels, and the weights packed for them."""
+        model, graph = (each.SerializeToString(deterministic=True) for each in (outline(self._model), self._graph))
+        return SavedPlan(model, graph, self.selector.choices, self.selector.packed()).to_bytes(_facts(self.device))
+
+    def requirements(self) -> dict[str, Any]:
+        """Which GPU, its model, the driver's major version, the format of what this engine saves, and its kernels."""
+        return {_DEVICE: f"cuda:{self.device.number}", **_requirements(self.device)}
+
+    @classmethod
+    def check_requirements(cls, requirements: Mapping[str, Any]) -> str:
+        """Why an engine with these requirements cannot be loaded here; empty when it can."""
+        wrong = [
+            f"{name}: built for {requirements.get(name)!r}, here is {value!r}"
+            for name, value in _requirements(CudaDevice(_device_number(requirements.get(_DEVICE)))).items()
+            if requirements.get(name) != value
+        ]
+        return "; ".join(wrong)
+
+    def execution(self, sizes: Mapping[str, int], progress: bool = False) -> Execution:
+        """Buffers and launches for inputs whose free dims have these sizes; kernels are chosen where they are not yet."""
+        plan = make_plan(self._graph, sizes, self.float_type, self.without)
+        with self.device.xp.cuda.Device(self.device.number), self.device.explaining_memory():
+            self.selector.choose(plan, progress)
+            return Execution(self.device, plan, self.selector.launch)
+
+    def create_detection_context(
+        self, heads: Sequence[Head], size: tuple[int, int], mode: str = "letterbox", most: int = 200
+    ) -> DetectionContext:
+        """Make the state for one thread's runs from photo bytes to boxes, all of it on the GPU, in one launch."""
+        return CudaDetection(self, heads, size, mode, most)
+
+    def tactics(self) -> list[LayerKernel]:
+        """The kernel of each convolution, one row for each that differs."""
+        return self.selector.kernels()
+
+    def _create_context(self) -> ExecutionContext:
+        return CudaContext(self)
+
+    def _cache(self) -> TacticCache:
+        facts = _facts(self.device)
+        if missing := self.without & {"own-kernels", "cudnn-kernels"}:  # a choice among fewer is none among all
+            facts["without"] = ",".join(sorted(missing))
+        return TacticCache(facts)
+
+    def _selector(self, plan: SavedPlan | None) -> ConvSelector:
+        direct = DirectProvider(self.device)
+        providers: list[ConvProvider] = [direct]
+        if "cudnn-kernels" not in self.without:
+            providers = [CudnnProvider(self.device), direct]
+        if "own-kernels" not in self.without:
+            from .conv.handwritten import OwnProvider
+            from .conv.stem import FirstProvider  # where they are used, since they load the driver
+
+            families = (("hopper", 12), ("mma", 6), ("simt", 12))
+            own = [OwnProvider(self.device, family, most) for family, most in families]
+            providers = [FirstProvider(self.device), *own, *providers]
+        timed = "tactics" not in self.without
+        packed = plan.packed if plan is not None else {}
+        return ConvSelector(
+            self.device,
+            providers,
+            plan.choices if plan is not None else None,
+            self._cache if timed else None,
+            Timer(self.device, direct) if timed else None,
+            tf32=self.precision == "tf32",
+            weights=lambda name: self._weights[name],
+            packed={
+                name: {form: self.device.upload(array) for form, array in forms.items()}
+                for name, forms in packed.items()
+            },
+        )
+
+
+def _requirements(device: CudaDevice) -> dict[str, Any]:
+    kernels = kernels_digest()  # for which weights are packed, as FORMAT says
+    return {"gpu": device.model, "driver": device.driver // 1000, "format": FORMAT, "kernels": kernels}
+
+
+def _facts(device: CudaDevice) -> dict[str, str | int]:
+    facts: dict[str, str | int] = {"gpu": device.model, "driver": device.driver, **cudnn_versions()}
+    return {**facts, "format": FORMAT, "kernels": kernels_digest()}
+
+
+def _float_type(options: BuildOptions) -> DType:
+    if options.precision == "int8":
+        chosen = options.settings.get("float", "float16")
+        if chosen not in ("float16", "float32"):
+            raise UsageError(f"engine 'cuda': float: expected float16 or float32, found {chosen!r}", setting="float")
+        return DType(chosen)
+    return DType.FLOAT16 if options.precision == "fp16" else DType.FLOAT32
+
+
+def _batches(options: BuildOptions) -> tuple[int, ...]:
+    given = options.settings.get("batch", (1,))
+    batches = tuple(given) if isinstance(given, (list, tuple)) else (given,)
+    if not batches:
+        raise UsageError("engine 'cuda': batch: expected a whole number, or several, found none", setting="batch")
+    return tuple(check_whole("engine 'cuda': batch", batch, 1, LARGEST_BATCH) for batch in batches)
+
+
+def _device_number(device: str | None) -> int:
+    text = "cuda:0" if device in (None, "cuda") else str(device)
+    kind, _, number = text.partition(":")
+    if kind != "cuda" or not number.isdigit():
+        raise UnavailableError(
+            f"engine 'cuda': device {device!r} is unknown; it has cuda, cuda:0, cuda:1, ….\nDo: pytrt devices",
+            device=device,
+        )
+    return int(number)

@@ -1,0 +1,131 @@
+"""Convolutions that read the same tensor → one: fused nodes in, fused nodes and a Split out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from ....passes import Pass, PassResult
+from ....utils.optional import require
+from ..device.layout import VECTOR_BYTES
+from .epilogue import DOMAIN, add_constant, constant, has_residual, is_op, scale_of, swap
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["MergeSiblings"]
+
+_FORM = ("strides", "pads", "dilations", "activation", "bounds", "x_scale", "y_scale", "pool")
+
+
+class MergeSiblings(Pass):
+    """1x1 convolutions of one tensor, of one form → one convolution, split behind it: inception and CSP blocks have them.
+
+    Together they read the tensor once, and fill the GPU better. The parts are runs of channels of the merged result, so the
+    Split costs nothing where its readers are convolutions or pools. Those that a concat begins or ends with come last or
+    first, next to what the concat's other producers write: the concat lies over the merged result then. A convolution that
+    a concat has elsewhere writes into the concat's memory by itself, and stays out.
+    """
+
+    name: ClassVar[str] = "siblings"
+
+    def call(self, model: ir.Model) -> PassResult:
+        """Merge in place."""
+        groups: dict[Any, list[ir.Node]] = {}
+        for node in model.graph:
+            key = _key(node)
+            if key is not None:
+                groups.setdefault(key, []).append(node)
+        merged = [nodes for nodes in map(_arranged, groups.values()) if len(nodes) > 1]
+        for nodes in merged:
+            _merge(model.graph, nodes)
+        return PassResult(model, bool(merged))
+
+
+def _key(node: ir.Node) -> Any:
+    """What siblings have in common; None for a node that cannot be one."""
+    if not is_op(node, "Conv", DOMAIN) or has_residual(node):
+        return None
+    at, weights = node.attributes, node.inputs[1]
+    shape = None if weights is None or weights.shape is None else tuple(weights.shape)
+    if shape is None or shape[2:] != (1, 1) or at["group"].as_int() != 1 or at["reorg"].as_int():
+        return None
+    if shape[0] % _channels_apart(node) or not _is_read_as_view(node):
+        return None
+    form = tuple(str(at[name].value) for name in _FORM)
+    return node.inputs[0], weights.dtype, node.outputs[0].dtype, len(node.inputs), form  # type: ignore[union-attr]
+
+
+def _is_read_as_view(node: ir.Node) -> bool:
+    """Whether a run of channels serves all readers: plugins and the network's outputs want memory without gaps."""
+    output = node.outputs[0]
+    return not output.is_graph_output() and all(use.node.domain in ("", DOMAIN) for use in output.uses())
+
+
+def _channels_apart(node: ir.Node) -> int:
+    """Channels that a part has to be a multiple of, to be a view."""
+    return VECTOR_BYTES if scale_of(node, "y_scale") else VECTOR_BYTES // 2
+
+
+def _arranged(nodes: Sequence[ir.Node]) -> list[ir.Node]:
+    """Those of some siblings that are worth merging, in the order of their channels."""
+    joins = {node: _concats(node) for node in nodes}
+    others = [node for node in nodes if not joins[node]]
+    best: list[ir.Node] = []
+    order = others
+    for concat in dict.fromkeys(concat for found in joins.values() for concat in found):
+        parts = [value.producer() if value is not None else None for value in concat.inputs]
+        first = _run(parts, nodes)
+        last = _run(parts[::-1], nodes)[::-1]
+        if len(first) > len(best):
+            best, order = first, [*others, *first]
+        if len(last) > len(best) and _begins_apart(concat, last):
+            best, order = last, [*last, *others]
+    return order
+
+
+def _concats(node: ir.Node) -> list[ir.Node]:
+    """The concats along the channels that read a convolution."""
+    readers = [use.node for use in node.outputs[0].uses()]
+    return [reader for reader in readers if is_op(reader, "Concat") and reader.attributes.get_int("axis") in (1, -3)]
+
+
+def _run(parts: Sequence[ir.Node | None], nodes: Sequence[ir.Node]) -> list[ir.Node]:
+    """The siblings, each once, that a concat's parts begin with."""
+    found: list[ir.Node] = []
+    for part in parts:
+        if part is None or part not in nodes or part in found:
+            break
+        found.append(part)
+    return found
+
+
+def _begins_apart(concat: ir.Node, last: Sequence[ir.Node]) -> bool:
+    """Whether the parts that a concat ends with can be part of a view."""
+    before = [value.shape for value in concat.inputs[: len(concat.inputs) - len(last)] if value is not None]
+    sizes = [shape[1] for shape in before if shape is not None and isinstance(shape[1], int)]
+    return len(sizes) == len(before) and sum(sizes) % _channels_apart(last[0]) == 0
+
+
+def _merge(graph: ir.Graph, nodes: Sequence[ir.Node]) -> None:
+    onnx_ir = require("onnx_ir", extra="onnx")
+    first = nodes[0]
+    operands: list[Any] = [first.inputs[0]]
+    for place in range(1, len(first.inputs)):
+        parts = [constant(node.inputs[place]) for node in nodes]
+        name = f"{first.outputs[0].name}.merged{place}"
+        operands.append(None if parts[0] is None else add_constant(graph, name, np.concatenate(parts)))
+    sizes = [int(constant(node.inputs[1]).shape[0]) for node in nodes]
+    values = {name: attribute.value for name, attribute in first.attributes.items()}
+    merged = onnx_ir.node("Conv", operands, values, domain=DOMAIN, name=f"{first.name}.merged")
+    split_sizes = add_constant(graph, f"{first.outputs[0].name}.sizes", np.array(sizes, np.int64))
+    split = onnx_ir.node("Split", [merged.outputs[0], split_sizes], {"axis": 1}, num_outputs=len(nodes))
+    shape = first.outputs[0].shape
+    whole = merged.outputs[0]
+    whole.name, whole.type = f"{first.outputs[0].name}.merged", first.outputs[0].type
+    whole.shape = None if shape is None else onnx_ir.Shape([shape[0], sum(sizes), shape[2], shape[3]])
+    graph.insert_before(min(nodes, key=list(graph).index), [merged, split])
+    for node, part in zip(nodes, split.outputs, strict=True):
+        swap(graph, [node], part)

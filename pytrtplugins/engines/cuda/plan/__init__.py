@@ -1,0 +1,1 @@
+"""From nodes to a plan: tensors, layouts, memory, the order on streams."""

@@ -1,0 +1,117 @@
+"""What a context needs to know to run: steps, and where each tensor lies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....errors import PytrtpluginsError
+from ....plugin.base import Plugin
+from ....tensor import DType, SymbolicDim
+from ....utils.optional import require
+from ..device.layout import Format
+from .arena import Layout
+from .schedule import Access, Schedule
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["Placed", "Plan", "Step", "step_accesses", "tensor_dims"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One piece of work.
+
+    Attributes:
+        kind: ``"conv"``, ``"pool"``, ``"activation"``, ``"reformat"``, ``"zero"``, ``"plugin"`` or ``"generic"``.
+        name: The node's name, for messages and profiles.
+        op: The node's type.
+        attributes: The node's.
+        inputs: Tensors or constants read; empty texts for what is left out.
+        outputs: Tensors written.
+        plugin: The plugin, for kind ``"plugin"``.
+        captured: Whether it may be part of a CUDA graph.
+    """
+
+    kind: str
+    name: str
+    op: str
+    attributes: Mapping[str, Any]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    plugin: Plugin | None = None
+    captured: bool = True
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A tensor's place.
+
+    Attributes:
+        format: How it lies.
+        storage: Name of the block of memory.
+        offset: Where in it, in bytes.
+    """
+
+    format: Format
+    storage: str
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a context needs to know for inputs of some dims.
+
+    Attributes:
+        steps: In order.
+        tensors: Every tensor that is computed.
+        constants: Arrays of the model.
+        inputs: Model's input → tensor, linear, that it is copied to.
+        outputs: Model's output → tensor, linear, that it is copied from.
+        memory: Where the storages lie.
+        schedule: Which steps run side by side.
+    """
+
+    steps: tuple[Step, ...]
+    tensors: Mapping[str, Placed]
+    constants: Mapping[str, np.ndarray[Any, Any]]
+    inputs: tuple[str, ...]
+    outputs: Mapping[str, str]
+    memory: Layout
+    schedule: Schedule
+
+
+def tensor_dims(model: onnx.ModelProto) -> dict[str, tuple[tuple[Any, ...], DType | None]]:
+    """Dims, symbolic where free, and element types of a model's tensors."""
+    helper = require("onnx.helper", extra="onnx")
+    found: dict[str, tuple[tuple[Any, ...], DType | None]] = {}
+    for info in (*model.graph.input, *model.graph.value_info, *model.graph.output):
+        tensor = info.type.tensor_type
+        if not tensor.HasField("shape"):
+            continue
+        dims = tuple(
+            int(dim.dim_value) if dim.HasField("dim_value") else SymbolicDim(dim.dim_param) if dim.dim_param else None
+            for dim in tensor.shape.dim
+        )
+        try:
+            dtype = DType.of(helper.tensor_dtype_to_np_dtype(tensor.elem_type))
+        except PytrtpluginsError:
+            dtype = None
+        found[info.name] = dims, dtype
+    return found
+
+
+def step_accesses(step: Step, tensors: Mapping[str, Placed]) -> list[Access]:
+    """What a step reads and writes."""
+    found = []
+    for names, writes in ((step.inputs, False), (step.outputs, True)):
+        for placed in (tensors[name] for name in names if name in tensors):
+            form, size = placed.format, placed.format.dtype.itemsize
+            whole = not form.nhwc or (placed.offset == 0 and form.dims[1] + form.vector > form.pitch)
+            end = 1 << 62 if whole else placed.offset + form.dims[1] * size
+            found.append(Access(placed.storage, placed.offset, end, writes))
+    return found

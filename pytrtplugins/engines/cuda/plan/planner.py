@@ -1,0 +1,384 @@
+"""A fused model and the dims of its inputs → a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....cuda import launches_kernels
+from ....errors import BuildError, DimsError
+from ....passes.half import WRITTEN
+from ....plugin.base import Plugin
+from ....plugin.onnx_node import from_node, is_plugin_node, node_attributes
+from ....tensor import DType, TensorDesc, evaluate_dims
+from ..device.layout import Format, channels_last, linear
+from ..lower.epilogue import DOMAIN
+from .arena import Block, Layout, place
+from .operators import ACTIVATIONS, OPS
+from .plan import Placed, Plan, Step, step_accesses, tensor_dims
+from .schedule import Schedule, one_stream, schedule
+from .views import ChannelViews
+from .weights import read_constants
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["make_plan"]
+
+Dims = tuple[int, ...]
+_FLOATS = (DType.FLOAT32, DType.FLOAT16)
+_MOST_VALUES = (1 << 32) - 1
+"""What a thread's number goes up to."""
+
+
+def make_plan(
+    model: onnx.ModelProto, bindings: Mapping[str, int], float_type: DType, without: Collection[str] = ()
+) -> Plan:
+    """Plan a run.
+
+    Args:
+        model: What `lower` gave.
+        bindings: Sizes of the free dims.
+        float_type: Element type of float tensors inside: FLOAT32 or FLOAT16. A model that holds float16 itself says for each
+            tensor what it is.
+        without: Steps to leave out: ``"outputs"``, ``"concat"``, ``"reuse"``, ``"streams"``.
+
+    Raises:
+        BuildError: an operator is not supported, or dims cannot be told.
+        DimsError: a plugin refuses the dims.
+    """
+    return _Planner(model, bindings, float_type, frozenset(without)).plan()
+
+
+@dataclass
+class _Planner:
+    model: onnx.ModelProto
+    bindings: Mapping[str, int]
+    float_type: DType
+    without: frozenset[str]
+    steps: list[Step] = field(default_factory=list)
+    formats: dict[str, Format] = field(default_factory=dict)
+    copies: dict[tuple[str, Format], str] = field(default_factory=dict)
+
+    def plan(self) -> Plan:
+        graph = self.model.graph
+        self.known = tensor_dims(self.model)
+        self.constants = read_constants(self.model)
+        self.results = {info.name for info in graph.output}
+        dense = {
+            name for node in graph.node if _is_plugin(node) and _wants_pixels(from_node(node)) for name in node.input
+        }
+        self.views = ChannelViews(self.formats, self.steps, self.results, dense, "concat" not in self.without)
+        written = any(entry.key == WRITTEN for entry in self.model.metadata_props)
+        self.typed = written or any(dtype is DType.FLOAT16 for _, dtype in self.known.values())
+        inputs = tuple(info.name for info in graph.input if info.name not in self.constants)
+        for name in inputs:
+            dims, dtype = self._described(name)
+            self.formats[name] = linear(dims, dtype)
+        for node in graph.node:
+            self._add(node)
+        outputs = {info.name: self._as(info.name, linear(*self._described(info.name))) for info in graph.output}
+        if "outputs" not in self.without:
+            self._write_linear(set(outputs.values()))
+        tensors = {name: self.views.placed(name) for name in self.formats}
+        self._check_sizes(tensors)
+        order = self._schedule(tensors)
+        layout = self._memory(tensors, order, inputs, tuple(outputs.values()))
+        return Plan(tuple(self.steps), tensors, self.constants, inputs, outputs, layout, order)
+
+    # -- nodes ---------------------------------------------------------------------------------------------------------
+
+    def _add(self, node: onnx.NodeProto) -> None:
+        attributes = node_attributes(node)
+        if node.op_type == "Constant" and not node.domain:
+            self.constants[node.output[0]] = np.asarray(next(iter(attributes.values())))
+        elif _is_plugin(node):
+            self._add_plugin(node)
+        elif node.op_type in ACTIVATIONS and self._is_plain_activation(node):
+            self._add_step("activation", node, attributes, self._images(node))
+        elif node.domain == DOMAIN and node.op_type == "Conv":
+            self._add_step("conv", node, attributes, self._conv_inputs(node, attributes))
+        elif node.op_type in ("MaxPool", "AveragePool") and self._is_plain_pool(node, attributes):
+            self._add_step("pool", node, attributes, self._images(node))
+        elif node.op_type in ("QuantizeLinear", "DequantizeLinear", "Cast") and self._is_plain_cast(node):
+            self._add_step("reformat", node, self._scales(node, attributes), (node.input[0],))
+        elif node.op_type == "Concat" and self._is_channel_concat(node, attributes):
+            self._add_concat(node)
+        elif node.op_type == "Split" and self._is_view_split(node, attributes):
+            self.views.split(node.input[0], {name: self._dims(name)[1] for name in node.output})
+        elif node.domain in ("", DOMAIN) and node.op_type in OPS and _is_supported(node.op_type, attributes):
+            self._add_step("generic", node, attributes, tuple(node.input))
+        else:
+            raise BuildError(
+                f"engine 'cuda' does not have the operator {node.domain or 'ai.onnx'}::{node.op_type} (node "
+                f'{node.name or node.output[0]!r}).\nDo: write it as a plugin, or build with engine="cpu"',
+                engine="cuda",
+                op=node.op_type,
+            )
+
+    def _add_step(
+        self, kind: str, node: onnx.NodeProto, attributes: Mapping[str, Any], inputs: tuple[str, ...]
+    ) -> None:
+        for name in filter(None, node.output):
+            self.formats[name] = self._natural(name)
+        self._emit(Step(kind, node.name or node.output[0], node.op_type, attributes, inputs, tuple(node.output)))
+
+    def _emit(self, step: Step) -> None:
+        self.steps.append(step)
+
+    def _conv_inputs(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> tuple[str, ...]:
+        """A convolution's data in NHWC, but an image as it is."""
+        return self._images(node, (3,) if attributes["image"] else (0, 3))
+
+    def _images(self, node: onnx.NodeProto, places: tuple[int, ...] = (0,)) -> tuple[str, ...]:
+        names = list(node.input)
+        for data in places:
+            if data < len(names) and names[data]:
+                names[data] = self._as(names[data], self._natural(names[data]))
+        return tuple(names)
+
+    def _add_plugin(self, node: onnx.NodeProto) -> None:
+        plugin = from_node(node)
+        dims = [self._dims(name) for name in node.input]
+        out_dims = plugin.all_output_dims(dims)
+        chosen = self._agree(node, plugin, dims, out_dims)
+        inputs = tuple(self._as(name, form, exact=True) for name, form in zip(node.input, chosen, strict=False))
+        for name, form in zip(node.output, chosen[len(dims) :], strict=False):
+            self.formats[name] = form
+        captured = type(plugin).enqueue is not Plugin.enqueue
+        self._emit(
+            Step("plugin", node.name or node.op_type, node.op_type, {}, inputs, tuple(node.output), plugin, captured)
+        )
+
+    def _agree(self, node: onnx.NodeProto, plugin: Plugin, dims: list[Dims], out_dims: Any) -> list[Format]:
+        """The first combination of type and layout that a plugin takes, those without copies first."""
+        ends = any(name in self.results for name in node.output)
+        given = [self._dtype(name) for name in node.input]
+        own = next((dtype for dtype in given if dtype in _FLOATS), self.float_type) if self.typed else self.float_type
+        floats = [DType.FLOAT32, own] if ends and not self.typed else [own, DType.FLOAT32]
+        layouts = ["nhwc", "linear"] if _wants_pixels(plugin) and not ends else ["linear", "nhwc"]
+        for layout in layouts:
+            for kind in floats:
+                dtypes = [kind if dtype in _FLOATS else dtype for dtype in given]
+                outs = plugin.all_output_dtypes(dtypes, len(out_dims))
+                forms = [
+                    _form(shape, dtype, layout)
+                    for shape, dtype in zip((*dims, *out_dims), (*dtypes, *outs), strict=True)
+                ]
+                if all(form is not None for form in forms):
+                    known = [form for form in forms if form is not None]
+                    descs = [
+                        TensorDesc(f"{node.name}.{index}", form.dims, form.dtype, "nhwc" if form.nhwc else "linear")
+                        for index, form in enumerate(known)
+                    ]
+                    if all(plugin.supports_format(index, descs) for index in range(len(descs))):
+                        return known
+        raise BuildError(
+            f"engine 'cuda': plugin {plugin!r} (node {node.name!r}) takes none of linear and NHWC in float32, "
+            f"{self.float_type}{', int8' if DType.INT8 in given else ''}: supports_format refuses all.",
+            engine="cuda",
+        )
+
+    def _add_concat(self, node: onnx.NodeProto) -> None:
+        whole = node.output[0]
+        parts = [(name, self._dims(name)[1]) for name in node.input]
+        self.views.concat(node.name or whole, whole, self._natural(whole), parts)
+
+    def _write_linear(self, results: Collection[str]) -> None:
+        """Convolutions whose output is only made linear float32 → they write that themselves."""
+        writers = {name: step for step in self.steps if step.kind == "conv" for name in step.outputs}
+        for copy in [step for step in self.steps if step.op == "Reformat" and step.inputs[0] in writers]:
+            name, target = copy.inputs[0], copy.outputs[0]
+            conv, form = writers[name], self.formats[target]
+            alone = sum(name in step.inputs for step in self.steps) == 1 and name not in {*self.views.names, *results}
+            plain = not (conv.attributes["reorg"] or conv.attributes["image"])
+            if alone and plain and form.dtype is DType.FLOAT32 and not form.nhwc:
+                self.steps[self.steps.index(conv)] = replace(conv, outputs=(target,))
+                self.steps.remove(copy)
+                del self.formats[name]
+
+    # -- what nodes are --------------------------------------------------------------------------------------------------
+
+    def _is_plain_pool(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> bool:
+        return (
+            len(self._dims(node.input[0])) == 4
+            and len(node.output) == 1
+            and set(attributes.get("dilations", (1,))) == {1}
+            and attributes.get("auto_pad", "NOTSET") in ("NOTSET", "VALID")
+        )
+
+    def _is_plain_activation(self, node: onnx.NodeProto) -> bool:
+        forms = [self._natural(name) for name in (node.input[0], node.output[0])]
+        return (
+            node.domain in ("", DOMAIN)
+            and node.input[0] not in self.constants
+            and all(form.nhwc and form.dtype in _FLOATS for form in forms)
+            and forms[0].dtype is forms[1].dtype
+        )
+
+    def _is_plain_cast(self, node: onnx.NodeProto) -> bool:
+        types = {self._dtype(node.input[0]), self._dtype(node.output[0])}
+        if not types <= {DType.FLOAT32, DType.FLOAT16, DType.INT8, DType.UINT8} or node.input[0] in self.constants:
+            return False
+        if node.op_type == "Cast":
+            return types <= set(_FLOATS)
+        scale, zero = (self.constants.get(name) for name in (*node.input[1:], "")[:2])
+        return (
+            1 <= len(self._dims(node.input[0])) <= 4
+            and scale is not None
+            and scale.size == 1
+            and (zero is None or not zero.any())
+        )
+
+    def _scales(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        if node.op_type == "Cast":
+            return {}
+        scale = float(self.constants[node.input[1]].reshape(()))
+        return {"y_scale" if node.op_type == "QuantizeLinear" else "x_scale": scale}
+
+    def _is_channel_concat(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> bool:
+        dims = self._dims(node.output[0])
+        form = self._natural(node.output[0])
+        return (
+            len(dims) == 4
+            and attributes.get("axis") in (1, -3)
+            and form.dtype in (DType.FLOAT32, DType.FLOAT16, DType.INT8)
+            and not any(name in self.constants for name in node.input)
+        )
+
+    def _is_view_split(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> bool:
+        form = self.formats.get(node.input[0])
+        sizes = [self._dims(name)[1] for name in node.output if len(self._dims(name)) == 4]
+        return (
+            form is not None
+            and form.nhwc
+            and attributes.get("axis", 0) in (1, -3)
+            and len(sizes) == len(node.output)
+            and all(size % form.vector == 0 for size in sizes)
+        )
+
+    # -- tensors ---------------------------------------------------------------------------------------------------------
+
+    def _described(self, name: str) -> tuple[Dims, DType]:
+        if name in self.constants:
+            array = self.constants[name]
+            return tuple(array.shape), DType.of(array)
+        dims, dtype = self.known.get(name, (None, None))
+        if dims is None or dtype is None or any(dim is None for dim in dims):
+            raise BuildError(
+                f"engine 'cuda': the dims or the type of tensor {name!r} cannot be told before the network runs.\n"
+                'Do: build with engine="cpu"',
+                engine="cuda",
+            )
+        try:
+            return evaluate_dims(dims, self.bindings), dtype
+        except DimsError as error:
+            known = ", ".join(f"{free}={size}" for free, size in self.bindings.items())
+            raise BuildError(
+                f"engine 'cuda': the dims of tensor {name!r} do not follow from {known}: only the batch may be free.\n"
+                'Do: give the inputs fixed dims beside it, or build with engine="cpu"',
+                engine="cuda",
+            ) from error
+
+    def _dims(self, name: str) -> Dims:
+        return self._described(name)[0]
+
+    def _dtype(self, name: str) -> DType:
+        return self._described(name)[1]
+
+    def _natural(self, name: str) -> Format:
+        """The form that our own kernels give and take."""
+        dims, dtype = self._described(name)
+        dtype = self.float_type if dtype in _FLOATS and not self.typed else dtype
+        return channels_last(dims, dtype) if len(dims) == 4 and 0 not in dims else linear(dims, dtype)
+
+    def _as(self, name: str, wanted: Format, exact: bool = False) -> str:
+        """The tensor in another form: itself, or a copy that a step makes, as of a constant. ``exact``: no gaps but the form's own."""
+        found = self.formats.get(name)
+        if found is None and name not in self.constants:
+            raise BuildError(f"engine 'cuda': tensor {name!r} is read and nothing computes it", engine="cuda")
+        if found == wanted or (found is not None and not exact and self._reads_strided(found, wanted)):
+            return name
+        key = (name, wanted)
+        if key not in self.copies:
+            copy = f"{name}@{wanted.dtype}{'-nhwc' if wanted.nhwc else ''}{wanted.pitch or ''}"
+            self.formats[copy] = wanted
+            self.copies[key] = copy
+            kind, op = ("generic", "Identity") if found is None else ("reformat", "Reformat")
+            self._emit(Step(kind, copy, op, {}, (name,), (copy,)))
+        return self.copies[key]
+
+    @staticmethod
+    def _reads_strided(found: Format, wanted: Format) -> bool:
+        """Whether a run of channels of a larger tensor serves where a tensor of its own is wanted: not for plugins."""
+        return (
+            found.nhwc
+            and wanted.nhwc
+            and found.dtype == wanted.dtype
+            and found.dims[1] % found.vector == 0
+            and found.pitch >= wanted.pitch
+        )
+
+    def _check_sizes(self, tensors: Mapping[str, Placed]) -> None:
+        pooled = {name for step in self.steps if step.attributes.get("pool") for name in step.outputs}
+        for name, placed in tensors.items():
+            if placed.format.elements * (4 if name in pooled else 1) > _MOST_VALUES:
+                raise BuildError(
+                    f"engine 'cuda': tensor {name!r}, {placed.format}, has more values than kernels of this engine count.\n"
+                    "Do: run smaller batches",
+                    engine="cuda",
+                )
+
+    def _schedule(self, tensors: Mapping[str, Placed]) -> Schedule:
+        if "streams" in self.without or not all(step.captured for step in self.steps):
+            return one_stream(len(self.steps))
+        return schedule([step_accesses(step, tensors) for step in self.steps])
+
+    def _memory(
+        self, tensors: Mapping[str, Placed], order: Schedule, inputs: Collection[str], outputs: Collection[str]
+    ) -> Layout:
+        ends = {tensors[name].storage for name in outputs}
+        starts = {tensors[name].storage for name in inputs}
+        users: dict[str, list[int]] = {storage: [] for storage in (*starts, *ends)}
+        for index, step in enumerate(self.steps):
+            for name in (*step.inputs, *step.outputs):
+                if name in tensors:
+                    users.setdefault(tensors[name].storage, []).append(index)
+        blocks = {
+            storage: Block(self.formats[storage].bytes, min(steps, default=-1), max(steps, default=-1))
+            for storage, steps in users.items()
+        }
+
+        def done_before(one: str, other: str) -> bool:
+            if one in ends or other in starts or one in starts:
+                return False
+            return all(order.ordered(i, j) for i in users[one] for j in users[other])
+
+        return place(
+            blocks, "reuse" not in self.without, lambda one, other: done_before(one, other) or done_before(other, one)
+        )
+
+
+def _is_plugin(node: onnx.NodeProto) -> bool:
+    return is_plugin_node(node) and node.domain != DOMAIN
+
+
+def _wants_pixels(plugin: Plugin) -> bool:
+    """Whether a plugin is asked first if it takes NHWC, as all around it lies."""
+    return launches_kernels(type(plugin))
+
+
+def _form(dims: Dims, dtype: DType, layout: str) -> Format | None:
+    if layout == "linear":
+        return linear(dims, dtype)
+    return channels_last(dims, dtype, dense=True) if len(dims) == 4 else None
+
+
+def _is_supported(op_type: str, attributes: Mapping[str, Any]) -> bool:
+    if op_type != "Resize":
+        return True
+    nearest = attributes.get("mode", "nearest") == "nearest"
+    return nearest and bool(attributes.get("coordinate_transformation_mode", "half_pixel") == "asymmetric")

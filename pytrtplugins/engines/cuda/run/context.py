@@ -1,0 +1,271 @@
+"""One thread's runs: inputs in, one graph, outputs out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....cuda import as_cupy, pinned_empty
+from ....cuda.bindings import is_device_array, wait_for
+from ....errors import BindingError, ExecutionError
+from ....tensor import Array, SymbolicDim, TensorDesc
+from ...base.context import Arrays, ExecutionContext
+from ...base.failures import explained_runs, explaining
+from ...base.inside import Inside
+from ..plan.plan import Plan
+from .execution import Execution
+
+if TYPE_CHECKING:
+    from .owner import Owner
+
+__all__ = ["CudaContext"]
+
+_KEPT = 8
+_FAILED = "engine 'cuda' failed in the run"
+
+
+class _Ready:
+    """An execution, page-locked memory for its outputs, and the graph of the network and the copies there."""
+
+    def __init__(self, execution: Execution, outputs: list[str]) -> None:
+        self.execution = execution
+        arrays = {name: execution.output(name) for name in outputs}
+        self.outputs = {name: pinned_empty(array.shape, array.dtype) for name, array in arrays.items()}
+        self.graph: Any = None
+
+    def queue(self, stream: Any) -> None:
+        """The network, device to host."""
+        self.execution.queue(stream)
+        self.copy_out(self.outputs, stream)
+
+    def copy_in(self, arrays: Mapping[str, Any], stream: Any) -> None:
+        """Fill inputs from the GPU."""
+        for name, array in arrays.items():
+            _copy(self.execution.device.xp, self.execution.input(name), array, stream)
+
+    def copy_out(self, arrays: Mapping[str, Any], stream: Any) -> None:
+        """Take outputs, into page-locked memory or memory of the GPU."""
+        for name, array in arrays.items():
+            _copy(self.execution.device.xp, array, self.execution.output(name), stream)
+
+
+class CudaContext(ExecutionContext):
+    """Buffers and graphs, one set for each shape of the inputs, the last few kept."""
+
+    engine: Owner
+
+    def __init__(self, engine: Owner) -> None:
+        super().__init__(engine)
+        self._cupy: Any = engine.device.xp
+        self._ready: dict[tuple[tuple[int, ...], ...], _Ready] = {}
+        with engine.device.current():
+            self._stream = self._cupy.cuda.Stream(non_blocking=True)
+
+    def enqueue(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array], stream: Any = None) -> None:
+        """Queue a run from arrays on the GPU to arrays on the GPU, and return at once.
+
+        Args:
+            inputs: By name; arrays of CuPy, PyTorch, PyCUDA or any library with ``__cuda_array_interface__`` or DLPack.
+            outputs: Likewise; written.
+            stream: Of CuPy, PyTorch or PyCUDA, or its number; None: CuPy's current one. The run begins when the work queued on
+                it is done, and work queued later waits for the run.
+
+        Raises:
+            BindingError: names, dims or dtypes do not fit, or an array is on the host.
+            EngineError: the context is closed, or another thread is running it.
+        """
+        self._check_open()
+        checked, targets = self._check(inputs), self._check_targets(outputs)
+        for name, array in (*checked.items(), *targets.items()):
+            if isinstance(array, np.ndarray):
+                raise BindingError(
+                    f"enqueue: {name!r} is on the host, expected an array on the GPU.\n"
+                    "Do: cupy.asarray(...), or context.run(...), which takes both"
+                )
+        self._take()
+        try:
+            with Inside(self):
+                self._enqueue(checked, targets, stream)
+        finally:
+            self._busy.release()
+
+    def step_times(self, inputs: Mapping[str, Array], runs: int = 20) -> tuple[float, list[float], Plan]:
+        """Microseconds of a whole run on the GPU, of each step alone, and the plan that has the steps."""
+        self._check_open()
+        ready = self._prepared(self._check(inputs))
+        execution, stream = ready.execution, self._stream
+        with self.engine.device.current(), stream, execution.allocating():
+            whole = self._time(lambda: execution.queue(stream), runs)
+            times = []
+            for step, launch in execution.launches:
+                if step.captured:
+                    with self.engine.capturing:
+                        stream.synchronize()
+                        stream.begin_capture()
+                        try:
+                            for _ in range(runs):
+                                launch(stream)
+                        finally:
+                            graph = stream.end_capture()
+                    times.append(self._time(lambda graph=graph: graph.launch(stream), 3) / runs)  # type: ignore[misc]
+                else:
+                    times.append(self._time(lambda launch=launch: launch(stream), runs))  # type: ignore[misc]
+        return whole, times, execution.plan
+
+    def _time(self, queue: Callable[[], object], runs: int) -> float:
+        """Microseconds on the GPU of one of some runs, queued one behind the other."""
+        queue()
+        begin, end = self._cupy.cuda.Event(), self._cupy.cuda.Event()
+        begin.record(self._stream)
+        for _ in range(runs):
+            queue()
+        end.record(self._stream)
+        end.synchronize()
+        return 1e3 * float(self._cupy.cuda.get_elapsed_time(begin, end)) / runs
+
+    # -- inside ----------------------------------------------------------------------------------------------------------
+
+    @explained_runs(_FAILED)
+    def _enqueue(self, inputs: Arrays, outputs: Mapping[str, Any], stream: Any) -> None:
+        ready = self._prepared(inputs)
+        for name, target in outputs.items():
+            self._check_dims(name, target, ready.execution.output(name).shape)
+        runtime = self._cupy.cuda.runtime
+        caller = self._cupy.cuda.get_current_stream().ptr if stream is None else _handle(stream)
+        event = self._cupy.cuda.Event(disable_timing=True)
+        runtime.eventRecord(event.ptr, caller)
+        runtime.streamWaitEvent(self._stream.ptr, event.ptr)
+        with self.engine.device.current(), self._stream:
+            ready.copy_in(inputs, self._stream)
+            ready.execution.queue(self._stream)
+            ready.copy_out(outputs, self._stream)
+            event = self._cupy.cuda.Event(disable_timing=True)
+            event.record(self._stream)
+        runtime.streamWaitEvent(caller, event.ptr)
+
+    def _run(self, inputs: Arrays) -> Arrays:
+        return self._run_into(inputs, {})
+
+    def _run_into(self, inputs: Arrays, outputs: Mapping[str, Array]) -> Arrays:
+        return self._begin(inputs, outputs)()
+
+    def begin(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array] | None = None) -> Callable[[], Arrays]:
+        """Begin a `run`: all is queued when this returns, and no thread works on it."""
+        self._check_open()
+        return self._started(self._begin, self._check(inputs), self._check_targets(outputs or {}))
+
+    @explained_runs(_FAILED)
+    def _begin(self, inputs: Arrays, outputs: Mapping[str, Array]) -> Callable[[], Arrays]:
+        ready = self._prepared(inputs)
+        for name, target in outputs.items():
+            self._check_dims(name, target, ready.execution.output(name).shape)
+        from_gpu = {name: array for name, array in inputs.items() if not isinstance(array, np.ndarray)}
+        to_gpu = {name: array for name, array in outputs.items() if not isinstance(array, np.ndarray)}
+        with self.engine.device.current():
+            if from_gpu or to_gpu:
+                self._stream.wait_event(self._cupy.cuda.get_current_stream().record())
+            for name, array in inputs.items():
+                if name not in from_gpu:
+                    self.engine.device.send(array, ready.execution.input(name), self._stream)
+            ready.copy_in(from_gpu, self._stream)
+            if ready.graph is not None:
+                ready.graph.launch(self._stream)
+            else:
+                with self._stream:
+                    ready.queue(self._stream)
+            ready.copy_out(to_gpu, self._stream)
+
+        def finish() -> Arrays:
+            with explaining(_FAILED, self.engine.name, ExecutionError):
+                self._stream.synchronize()
+            inputs.clear()  # held until now, since the GPU reads page-locked ones itself
+            return {name: _taken(pinned, outputs.get(name)) for name, pinned in ready.outputs.items()}
+
+        return finish
+
+    def _prepared(self, inputs: Arrays) -> _Ready:
+        key = tuple(tuple(inputs[desc.name].shape) for desc in self.engine.inputs)
+        ready = self._ready.pop(key, None)
+        if ready is None:
+            if len(self._ready) >= _KEPT:
+                self._stream.synchronize()  # what was enqueued may use it still
+                self._ready.pop(next(iter(self._ready))).execution.close()
+            ready = self._prepare(inputs)
+        self._ready[key] = ready  # behind those that were used before
+        return ready
+
+    def _prepare(self, inputs: Arrays) -> _Ready:
+        sizes = {
+            dim.name: size
+            for desc in self.engine.inputs
+            for dim, size in zip(desc.dims, inputs[desc.name].shape, strict=True)
+            if isinstance(dim, SymbolicDim)
+        }
+        device = self.engine.device
+        with device.current(), self._stream, device.explaining_memory():
+            execution = self.engine.execution(sizes)
+            ready = _Ready(execution, [desc.name for desc in self.engine.outputs])
+            if "graph" in self.engine.without:
+                return ready
+            with self.engine.capturing:
+                execution.capture(self._stream)
+                if len(execution.segments) == 1 and execution.segments[0].captured:
+                    ready.graph = self._whole(ready)
+        return ready
+
+    def _whole(self, ready: _Ready) -> Any:
+        """One graph of the network and the copies to the host."""
+        segment = ready.execution.segments[0]
+        core, segment.graph = segment.graph, None
+        self._stream.synchronize()
+        self._stream.begin_capture()
+        try:
+            ready.queue(self._stream)
+        finally:
+            graph = self._stream.end_capture()
+            segment.graph = core
+        graph.upload(self._stream)
+        return graph
+
+    def _close(self) -> None:
+        self._stream.synchronize()
+        for ready in self._ready.values():
+            ready.execution.close()
+        self._ready.clear()
+
+    def _array(self, desc: TensorDesc, value: Array) -> Any:
+        return self._on_gpu(desc, value) if is_device_array(value) else super()._array(desc, value)
+
+    def _target(self, desc: TensorDesc, value: Array) -> Array:
+        return self._on_gpu(desc, value) if is_device_array(value) else super()._target(desc, value)
+
+    def _on_gpu(self, desc: TensorDesc, value: Array) -> Any:
+        wait_for(value, self._stream)
+        return as_cupy(value, None, desc.dtype)
+
+
+def _copy(xp: Any, to: Any, array: Any, stream: Any) -> None:
+    """Queue a copy from a contiguous array on the GPU to another, there or page-locked."""
+    runtime = xp.cuda.runtime
+    if isinstance(to, np.ndarray):
+        runtime.memcpyAsync(to.ctypes.data, array.data.ptr, to.nbytes, runtime.memcpyDeviceToHost, stream.ptr)
+    else:
+        runtime.memcpyAsync(to.data.ptr, array.data.ptr, to.nbytes, runtime.memcpyDeviceToDevice, stream.ptr)
+
+
+def _taken(found: Any, target: Any) -> Any:
+    """An output, out of memory that the next run writes: in the caller's array, or a new one."""
+    if target is None:
+        return found.copy()
+    if isinstance(target, np.ndarray):
+        np.copyto(target, found)
+    return target
+
+
+def _handle(stream: Any) -> int:
+    for name in ("ptr", "cuda_stream", "handle"):
+        if hasattr(stream, name):
+            return int(getattr(stream, name))
+    return int(stream)

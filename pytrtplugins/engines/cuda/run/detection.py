@@ -1,0 +1,118 @@
+"""From photo bytes to boxes in one launch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ....tensor import SymbolicDim
+from ....vision import Head
+from ...base.detection import Boxes, DetectionContext, Photo, Timings
+from .image_run import PhotoRun
+
+if TYPE_CHECKING:
+    from .owner import Owner
+
+__all__ = ["CudaDetection"]
+
+
+class CudaDetection(DetectionContext):
+    """Letterbox, network, decoding and suppression as one CUDA graph, for photos of any size; of boxes the best come back.
+
+    The host copies the photo by way of pinned memory, launches the graph, and waits. A batch that is free has a graph for each of
+    the engine's setting ``batch``; photos take the smallest that holds them. A plugin that cannot be captured runs between
+    launches, as in every context of this engine.
+    """
+
+    engine: Owner
+    side_by_side: ClassVar[int] = 2  # one copies a photo while the other's is looked at
+
+    def __init__(
+        self,
+        engine: Owner,
+        heads: Sequence[Head],
+        size: tuple[int, int],
+        mode: str = "letterbox",
+        most: int = 200,
+    ) -> None:
+        super().__init__(engine, heads, size, mode, most)
+        self._cupy: Any = engine.device.xp
+        dims = engine.inputs[0].dims
+        self._batches = (dims[0],) if isinstance(dims[0], int) else tuple(sorted(set(engine.batches)))
+        self._runs: dict[int, PhotoRun] = {}
+        with engine.device.current():
+            self._stream = self._cupy.cuda.Stream(non_blocking=True)
+
+    @property
+    def batch(self) -> int:
+        """The model's batch; where that is free the largest of the setting ``batch``."""
+        return self._batches[-1]
+
+    def _detect(self, photos: Sequence[Photo], score_threshold: float, iou_threshold: float) -> list[Boxes]:
+        return self._begin(photos, score_threshold, iou_threshold)()
+
+    def _begin(
+        self, photos: Sequence[Photo], score_threshold: float, iou_threshold: float
+    ) -> Callable[[], list[Boxes]]:
+        start = time.perf_counter()
+        with self.engine.device.current(), self._stream:
+            run = self._run(len(photos))
+            placements = run.send(photos, score_threshold, iou_threshold, self._stream)
+            sent = time.perf_counter()
+            self._launch(run)
+        held = list(photos)
+
+        def finish() -> list[Boxes]:
+            self._stream.synchronize()
+            held.clear()  # until now, since the GPU reads page-locked ones itself
+            done = time.perf_counter()
+            found = run.boxes(placements)
+            spent = sent - start, done - sent, time.perf_counter() - done
+            self.timings = Timings(*(1000 * seconds for seconds in spent))
+            return found
+
+        return finish
+
+    def _launch(self, run: PhotoRun) -> None:
+        if run.graph is not None:
+            run.graph.launch(self._stream)
+        elif not self._one_graph(run):
+            run.queue(self._stream)
+        else:
+            with self.engine.capturing:
+                run.queue(self._stream)  # once before it is captured, so that all is loaded
+                self._stream.synchronize()
+                self._stream.begin_capture()
+                try:
+                    run.queue(self._stream)
+                finally:
+                    run.graph = self._stream.end_capture()
+                run.graph.upload(self._stream)
+
+    def _one_graph(self, run: PhotoRun) -> bool:
+        """Whether a run can be captured as a whole."""
+        segments = run.execution.segments
+        return "graph" not in self.engine.without and len(segments) == 1 and segments[0].captured
+
+    def _run(self, photos: int) -> PhotoRun:
+        batch = next(batch for batch in self._batches if batch >= photos)
+        if batch not in self._runs:
+            desc = self.engine.inputs[0]
+            sizes = {
+                dim.name: size
+                for dim, size in zip(desc.dims, (batch, 3, self.size[1], self.size[0]), strict=True)
+                if isinstance(dim, SymbolicDim)
+            }
+            run = PhotoRun(self.engine.execution(sizes), desc.name, self.heads, self.mode, self.most)
+            if "graph" not in self.engine.without and not self._one_graph(run):
+                with self.engine.capturing:
+                    run.execution.capture(self._stream)  # its parts
+            self._runs[batch] = run
+        return self._runs[batch]
+
+    def _close(self) -> None:
+        self._stream.synchronize()
+        for run in self._runs.values():
+            run.execution.close()
+        self._runs.clear()

@@ -1,0 +1,149 @@
+"""A plan in memory: one context's buffers and launches for inputs of some dims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from ....plugin.base import Plugin
+from ..conv.problem import ConvLaunch, Scratch
+from ..device.device import Device, Tensor, tensor_at
+from ..device.nhwc import Launch
+from ..plan.plan import Plan, Step
+from .launches import StepBuilder
+
+__all__ = ["Execution", "Segment"]
+
+
+class Segment:
+    """Steps that run in one go: as one CUDA graph, or one by one where a plugin may not be captured.
+
+    Args:
+        captured: Whether it may become a graph.
+        streams: For branches; the first is unused, since the caller's stream is the main one.
+
+    Attributes:
+        launches: What queues each step, the number of its stream, and the steps on other streams that it waits for.
+        graph: The graph, once there is one.
+    """
+
+    def __init__(self, captured: bool, streams: Sequence[Any] = ()) -> None:
+        self.launches: list[tuple[Launch, int, tuple[int, ...]]] = []
+        self.captured, self._streams = captured, streams
+        self.graph: Any = None
+
+    def queue(self, stream: Any) -> None:
+        """Queue the work on a stream; what runs on others begins behind what is on it, and is done when its end is."""
+        if self.graph is not None:
+            self.graph.launch(stream)
+        elif self._streams and max(number for _, number, _ in self.launches):
+            self._queue_branches(stream)
+        else:
+            for launch, _, _ in self.launches:
+                launch(stream)
+
+    def _queue_branches(self, main: Any) -> None:
+        streams = [main, *self._streams[1:]]
+        waited = {earlier for _, _, waits in self.launches for earlier in waits}
+        begin, begun, done = main.record(), {0}, dict[int, Any]()
+        for index, (launch, number, waits) in enumerate(self.launches):
+            stream = streams[number]
+            if number not in begun:
+                stream.wait_event(begin)
+                begun.add(number)
+            for earlier in waits:
+                stream.wait_event(done[earlier])
+            with stream:
+                launch(stream)
+            if index in waited:
+                done[index] = stream.record()
+        for number in begun - {0}:
+            main.wait_event(streams[number].record())
+
+
+class Execution:
+    """Buffers and launches.
+
+    Args:
+        device: Where arrays live.
+        plan: What to run.
+        conv: Makes a convolution's launch.
+
+    Attributes:
+        plan: The plan.
+        tensors: Its tensors in memory.
+        segments: The work, in order.
+        launches: Each step and what queues it.
+    """
+
+    def __init__(self, device: Device, plan: Plan, conv: Callable[[Step, Plan, Scratch], ConvLaunch]) -> None:
+        self.device, self.plan, self._pool = device, plan, device.new_pool()
+        self._arena = device.allocate(plan.memory.bytes)
+        self.tensors: Mapping[str, Tensor] = {
+            name: tensor_at(device.xp, self._arena, plan.memory.offsets[placed.storage] + placed.offset, placed.format)
+            for name, placed in plan.tensors.items()
+        }
+        numbers = plan.schedule.streams
+        scratches, self._plugins = [Scratch() for _ in range(max(numbers, default=0) + 1)], list[Plugin]()
+        places = {step.outputs: number for step, number in zip(plan.steps, numbers, strict=True)}
+        builder = StepBuilder(
+            device,
+            plan,
+            self.tensors,
+            lambda step: conv(step, plan, scratches[places[step.outputs]]),
+            self._plugins,
+        )
+        self.launches: list[tuple[Step, Launch]] = [(step, builder.build(step)) for step in plan.steps]
+        for scratch in scratches:
+            scratch.fill(device)
+        self.bytes = plan.memory.bytes + sum(scratch.bytes for scratch in scratches)
+        self.segments = _segments(self.launches, plan, device.new_streams(len(scratches)))
+
+    def input(self, name: str) -> Any:
+        """The array that an input is copied to."""
+        return self.tensors[name].view
+
+    def output(self, name: str) -> Any:
+        """The array that an output is copied from."""
+        return self.tensors[self.plan.outputs[name]].view
+
+    def allocating(self) -> AbstractContextManager[Any]:
+        """Within it, new arrays come from this execution's own store."""
+        return self.device.allocating(self._pool)
+
+    def queue(self, stream: Any) -> None:
+        """Queue the whole run."""
+        with self.allocating():
+            for segment in self.segments:
+                segment.queue(stream)
+
+    def capture(self, stream: Any) -> None:
+        """Make a graph of each segment that may be captured; its steps run once before, so that all is loaded."""
+        with self.allocating():
+            for segment in self.segments:
+                if segment.captured and segment.graph is None:
+                    segment.queue(stream)
+                    stream.synchronize()
+                    stream.begin_capture()
+                    try:
+                        segment.queue(stream)
+                    finally:
+                        graph = stream.end_capture()
+                    segment.graph = graph
+                    graph.upload(stream)
+
+    def close(self) -> None:
+        """Terminate the plugins."""
+        for plugin in self._plugins:
+            plugin.terminate()
+        self._plugins.clear()
+
+
+def _segments(launches: Sequence[tuple[Step, Launch]], plan: Plan, streams: Sequence[Any]) -> list[Segment]:
+    segments: list[Segment] = []
+    for index, (step, launch) in enumerate(launches):
+        if not segments or segments[-1].captured != step.captured:
+            segments.append(Segment(step.captured, streams))
+        segments[-1].launches.append((launch, plan.schedule.streams[index], plan.schedule.waits[index]))
+    return segments

@@ -1,0 +1,182 @@
+"""A planned step → a function that queues its work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ....cuda import CudaKernel, launches_kernels
+from ....cuda.prepare import prepare_plugin
+from ....errors import BuildError
+from ....plugin.base import Plugin
+from ....plugin.runner import naming_node
+from ....tensor import DType, TensorDesc
+from ..conv.problem import ConvLaunch
+from ..device.device import Device, Tensor
+from ..device.layout import Format
+from ..device.nhwc import Launch, max_pool, reformat
+from ..device.pool import own_pool
+from ..device.source import KERNELS
+from ..plan.operators import ACTIVATIONS, OPS
+from ..plan.plan import Plan, Step
+
+__all__ = ["StepBuilder"]
+
+_POOL = CudaKernel.from_file(KERNELS / "nhwc.cu", "pool")
+_GATE = CudaKernel.from_file(KERNELS / "nhwc.cu", "gate")
+_KNOWN_WHILE_PLANNED = {
+    "Reshape": (1,), "Squeeze": (1,), "Unsqueeze": (1,), "Expand": (1,), "Slice": (1, 2, 3, 4), "Split": (1,),
+    "Pad": (1, 2, 3), "ReduceMean": (1,), "ReduceSum": (1,), "ReduceMax": (1,), "ReduceMin": (1,), "ReduceL2": (1,),
+    "ReduceSumSquare": (1,), "Resize": (1, 2, 3),
+}  # fmt: skip
+
+
+@dataclass
+class StepBuilder:
+    """Makes the launches of one context and one plan.
+
+    Attributes:
+        device: Where arrays live.
+        plan: The plan.
+        tensors: The plan's tensors in memory.
+        conv: A convolution's launch, with the tactic that was chosen.
+        plugins: Plugins made so far, to be closed with the context.
+    """
+
+    device: Device
+    plan: Plan
+    tensors: Mapping[str, Tensor]
+    conv: Callable[[Step], ConvLaunch]
+    plugins: list[Plugin]
+
+    def build(self, step: Step) -> Launch:
+        """The function that queues a step."""
+        makers: dict[str, Callable[[Step], Launch]] = {
+            "conv": self._conv,
+            "pool": self._pool,
+            "activation": self._activation,
+            "reformat": self._reformat,
+            "zero": self._zero,
+            "plugin": self._plugin,
+            "generic": self._generic,
+        }
+        return makers[step.kind](step)
+
+    def _conv(self, step: Step) -> Launch:
+        launch, names = self.conv(step), step.inputs
+        x, y = self.tensors[names[0]], self.tensors[step.outputs[0]]
+        residual = self.tensors[names[3]] if len(names) > 3 and names[3] else None
+        return lambda stream: launch(x, y, residual, stream)
+
+    def _pool(self, step: Step) -> Launch:
+        x, y, at = self.tensors[step.inputs[0]], self.tensors[step.outputs[0]], step.attributes
+        (n, c, h, w), (_, _, oh, ow) = x.format.dims, y.format.dims
+        channels = c if c % y.format.vector == 0 else min(x.format.pitch, y.format.pitch)
+        pads = tuple(at.get("pads", (0, 0, 0, 0)))
+        aligned = all(form.pitch % form.vector == 0 and channels % form.vector == 0 for form in (x.format, y.format))
+        if aligned and step.op == "MaxPool":
+            sizes = tuple(at["kernel_shape"]), tuple(at.get("strides", (1, 1)))
+            own: Launch | None = None if any(pads) else own_pool(self.device, x, y, *sizes)
+            return own or max_pool(x, y, *sizes, (pads[0], pads[1]))
+        numbers = (
+            n, h, w, channels, x.format.pitch, oh, ow, y.format.pitch, tuple(at["kernel_shape"]),
+            tuple(at.get("strides", (1, 1))), pads[:2], step.op == "AveragePool", bool(at.get("count_include_pad", 0)),
+            h + pads[2], w + pads[3],
+        )  # fmt: skip
+        threads = n * oh * ow * channels
+        return lambda stream: _POOL.launch(x.flat, y.flat, *numbers, threads=threads, stream=stream)
+
+    def _activation(self, step: Step) -> Launch:
+        x, y = self.tensors[step.inputs[0]], self.tensors[step.outputs[0]]
+        n, c, h, w = y.format.dims
+        groups = -(-c // y.format.vector)
+        numbers = (n * h * w, c, groups, x.format.pitch, y.format.pitch, ACTIVATIONS[step.op])
+        return lambda stream: _GATE.launch(x.flat, y.flat, *numbers, threads=n * h * w * groups, stream=stream)
+
+    def _reformat(self, step: Step) -> Launch:
+        x, y, at = self.tensors[step.inputs[0]], self.tensors[step.outputs[0]], step.attributes
+        return reformat(x, y, float(at.get("x_scale", 1.0)), float(at.get("y_scale", 1.0)), "part" not in at)
+
+    def _zero(self, step: Step) -> Launch:
+        y, begin = self.tensors[step.outputs[0]], step.attributes["from"]
+        padding = _with_padding(self.device.xp, y)[..., begin:]
+
+        def launch(stream: Any) -> None:
+            padding[...] = 0
+
+        return launch
+
+    def _plugin(self, step: Step) -> Launch:
+        if step.plugin is None:
+            raise BuildError(f"engine 'cuda': step {step.name!r} has no plugin")
+        plugin = step.plugin.clone()
+        inputs, outputs = ([self.tensors[name] for name in names] for names in (step.inputs, step.outputs))
+        ins, outs = (
+            [
+                TensorDesc(f"{step.name}.{kind}{index}", t.format.dims, t.format.dtype, _layout(t.format))
+                for index, t in enumerate(tensors)
+            ]
+            for kind, tensors in (("input", inputs), ("output", outputs))
+        )
+        plugin.configure(ins, outs)
+        size = plugin.workspace_size(ins, outs)
+        workspace = self.device.allocate(size) if size else None
+        plugin.initialize()
+        self.plugins.append(plugin)
+        if launches_kernels(type(plugin)):
+            prepare_plugin(plugin, ins, outs, size)
+        arrays = [[t.flat.reshape(t.format.dims) for t in tensors] for tensors in (inputs, outputs)]
+
+        def launch(stream: Any) -> None:
+            with naming_node(step.name):
+                plugin.enqueue(arrays[0], arrays[1], workspace, stream)
+
+        return launch
+
+    def _generic(self, step: Step) -> Launch:
+        xp, function = self.device.xp, OPS[step.op]
+        kept = _KNOWN_WHILE_PLANNED.get(step.op, ())
+        operands: list[Any] = []
+        for index, name in enumerate(step.inputs):
+            if not name or name in self.tensors:
+                operands.append(self.tensors[name].view if name else None)
+            else:
+                array = self.plan.constants[name]
+                operands.append(array if index in kept else self.device.upload(array))
+        outputs = [self.tensors[name] for name in step.outputs if name]
+        dims = [output.format.dims for output in outputs]
+        paddings = [
+            _with_padding(xp, output)[..., output.format.dims[1] :]
+            for output in outputs
+            if output.format.nhwc and output.format.dims[1] % output.format.vector
+        ]
+
+        def launch(stream: Any) -> None:
+            given = [_computed_in(value) for value in operands]
+            result = function(xp, step.attributes, dims, *given)
+            results = result if isinstance(result, (list, tuple)) else [result]
+            for output, value in zip(outputs, results, strict=True):
+                output.view[...] = value
+            for padding in paddings:
+                padding[...] = 0
+
+        return launch
+
+
+def _with_padding(xp: Any, tensor: Tensor) -> Any:
+    """The view (N, H, W, pitch) of an NHWC tensor, padding included."""
+    n, _, h, w = tensor.format.dims
+    pitch, size = tensor.format.pitch, tensor.format.dtype.itemsize
+    strides = tuple(stride * size for stride in (h * w * pitch, w * pitch, pitch, 1))
+    return xp.lib.stride_tricks.as_strided(tensor.flat, (n, h, w, pitch), strides)
+
+
+def _layout(form: Format) -> str:
+    return "nhwc" if form.nhwc else "linear"
+
+
+def _computed_in(value: Any) -> Any:
+    return value.astype(np.float32) if value is not None and value.dtype == DType.FLOAT16.numpy else value

@@ -1,0 +1,35 @@
+"""What contexts on a GPU need of their engine."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Protocol
+
+from ...base.types import OwningEngine
+from ..conv.selector import ConvSelector
+from ..device.device import CudaDevice
+from .execution import Execution
+
+__all__ = ["Owner"]
+
+
+class Owner(OwningEngine, Protocol):
+    """The engine whose runs a context makes.
+
+    Attributes:
+        device: The GPU.
+        capturing: Held while a CUDA graph is captured: CuPy's memory must not be taken from another thread then.
+        without: Steps of optimization that are left out.
+        batches: Sizes of a free batch that kernels were chosen for.
+        selector: Which kernel runs a convolution.
+    """
+
+    device: CudaDevice
+    capturing: threading.Lock
+    without: frozenset[str]
+    batches: tuple[int, ...]
+    selector: ConvSelector
+
+    def execution(self, sizes: Mapping[str, int], progress: bool = False) -> Execution:
+        """Buffers and launches for inputs whose free dims have these sizes."""

@@ -1,0 +1,122 @@
+"""What engines share that run on the host's CPU."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ...errors import UnavailableError, UsageError
+from ..base.engine import Engine
+from ..base.types import BuildOptions
+from .int8 import SAFE_LEVELS, int8_requirements, missing_int8_features, safe_weight_levels
+from .timing import run_seconds, sample_inputs
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["HostEngine"]
+
+_log = logging.getLogger(__name__)
+_MEASURED, _ALWAYS = "measured", "always"
+
+
+class HostEngine(Engine):
+    """Base of the engines for CPUs: one device, int8 weights that suit the CPU, and INT8 only where it is faster.
+
+    What `pytrtplugins.build` quantizes is built in INT8 and in float32; both are timed, and the faster one is kept, unless
+    ``settings={"int8": "always"}``. A model that has Q/DQ already, and a precision file, are taken at their word.
+
+    Attributes:
+        float_reason: Why a model that was quantized elsewhere cannot have its INT8 layers computed in plain int8 here, but
+            in a slower form with right numbers; empty when it can.
+
+    Raises:
+        UnavailableError: the options name another device than ``"CPU"``.
+    """
+
+    settings: ClassVar[tuple[str, ...]] = ("int8",)
+
+    def __init__(self, model: onnx.ModelProto, options: BuildOptions) -> None:
+        super().__init__(model, options)
+        if options.precision == "int8" and not any(node.op_type == "DequantizeLinear" for node in model.graph.node):
+            self.choices["int8"] = "float32: the model was built without INT8 layers"
+        if options.device not in (None, "CPU"):
+            raise UnavailableError(
+                f"engine {self.name!r}: device {options.device!r} is unknown; it has CPU.\nDo: leave device out",
+                device=options.device,
+            )
+        self.float_reason = missing_int8_features(int8_requirements(model))
+        if self.float_reason:
+            _log.warning(
+                "engine %r computes the model's INT8 layers in a slower form: %s. Do: quantize with weight_levels=%d",
+                self.name,
+                self.float_reason,
+                SAFE_LEVELS,
+            )
+
+    @classmethod
+    def check_settings(cls, settings: Mapping[str, Any]) -> None:
+        """Require settings that the engine has.
+
+        Raises:
+            UsageError: it does not have one of them, or not with this value.
+        """
+        super().check_settings(settings)
+        if settings.get("int8", _MEASURED) not in (_MEASURED, _ALWAYS):
+            raise UsageError(
+                f"setting int8: expected {_MEASURED!r} or {_ALWAYS!r}, found {settings['int8']!r}", setting="int8"
+            )
+
+    @classmethod
+    def build_quantized(
+        cls, quantized: onnx.ModelProto, model: onnx.ModelProto, options: BuildOptions, progress: bool = False
+    ) -> Engine:
+        """Make the engine of a model that was quantized, or of its float form where that is faster here."""
+        int8 = cls.build(quantized, options, progress)
+        if "int8" in int8.choices or options.settings.get("int8") == _ALWAYS:
+            return int8
+        float32 = cls.build(model, options, progress)
+        times = _times(int8, float32)
+        if isinstance(times, str):
+            int8.choices["int8"] = f"int8, not timed: {times}"
+            return int8
+        figures = f"INT8 takes {1e3 * times['int8']:.3g} ms, float32 {1e3 * times['float32']:.3g} ms"
+        if times["int8"] <= times["float32"]:
+            int8.choices["int8"] = f"int8: {figures}"
+            _log.info("engine %r computes in INT8: %s", cls.name, figures)
+            return int8
+        float32.choices["int8"] = f"float32: {figures}"
+        _log.warning(
+            "engine %r falls back from INT8 to float32, which is faster here: %s.\n"
+            'Do: settings={"int8": "always"} (--setting int8=always) to have INT8 all the same',
+            cls.name,
+            figures,
+        )
+        return float32
+
+    @classmethod
+    def quantize_options(cls) -> dict[str, Any]:
+        """7-bit weights where the CPU adds products in 16 bits."""
+        return {"weight_levels": safe_weight_levels()}
+
+    def requirements(self) -> dict[str, Any]:
+        """What the weights need of the CPU."""
+        return int8_requirements(self.model)
+
+    @classmethod
+    def check_requirements(cls, requirements: Mapping[str, Any]) -> str:
+        """Why an engine with such weights cannot be loaded here; empty when it can."""
+        return missing_int8_features(requirements)
+
+
+def _times(int8: Engine, float32: Engine) -> dict[str, float] | str:
+    """Seconds of a run of both forms; or why they cannot be timed."""
+    inputs = sample_inputs(int8)
+    if inputs is None:
+        return "dims of its inputs are free"
+    try:
+        with int8.create_context() as first, float32.create_context() as second:
+            return run_seconds({"int8": lambda: first.run(inputs), "float32": lambda: second.run(inputs)})
+    except Exception as error:  # a plugin, or a network that does not take made-up inputs
+        return f"a run on made-up inputs failed: {error}"

@@ -1,0 +1,72 @@
+"""What CPUs without VNNI need for exact INT8, and how engine files speak of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...utils.optional import require
+from .cpu_features import cpu_features
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["SAFE_LEVELS", "int8_requirements", "missing_int8_features", "safe_weight_levels", "signed_activations"]
+
+SAFE_LEVELS = 64
+"""Largest weight for which two products of uint8 and int8 fit 16 bits: 2 · 255 · 64 < 2¹⁵."""
+
+_EXACT = {"vnni", "amx-int8", "dotprod", "i8mm"}
+
+
+def exact_int8() -> bool:
+    """Whether the CPU adds products of 8-bit numbers in 32 bits."""
+    return bool(cpu_features() & _EXACT)
+
+
+def safe_weight_levels() -> int:
+    """Largest int8 weight that gives exact sums on this CPU: 127, or 64 where products are added in 16 bits."""
+    return 127 if exact_int8() else SAFE_LEVELS
+
+
+def int8_requirements(model: onnx.ModelProto) -> dict[str, Any]:
+    """Largest int8 weight of a model, as the metadata of an engine file notes it; empty for a float model."""
+    numpy_helper = require("onnx.numpy_helper", extra="onnx")
+    kind = require("onnx", extra="onnx").TensorProto.INT8
+    weights = [tensor for tensor in model.graph.initializer if tensor.data_type == kind and len(tensor.dims) > 1]
+    if not weights:
+        return {}
+    return {
+        "largest_int8_weight": max(
+            int(np.abs(numpy_helper.to_array(tensor).astype(np.int16)).max()) for tensor in weights
+        )
+    }
+
+
+def missing_int8_features(requirements: Mapping[str, Any]) -> str:
+    """Why an engine with such weights would compute wrong sums here; empty when it would not."""
+    largest = requirements.get("largest_int8_weight", 0)
+    if not isinstance(largest, int) or largest <= safe_weight_levels():
+        return ""
+    return (
+        f"it has int8 weights up to {largest}, made for a CPU with VNNI; this CPU has none, adds products in 16 bits, and "
+        f"would saturate above {SAFE_LEVELS}"
+    )
+
+
+def signed_activations(model: onnx.ModelProto) -> tuple[str, ...]:
+    """Names of the int8 tensors that DequantizeLinear reads and that are no weights."""
+    kind = require("onnx", extra="onnx").TensorProto.INT8
+    constants = {tensor.name for tensor in model.graph.initializer}
+    constants.update(node.output[0] for node in model.graph.node if node.op_type == "Constant")
+    types = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
+    types.update({info.name: info.type.tensor_type.elem_type for info in (*model.graph.input, *model.graph.value_info)})
+    return tuple(
+        node.input[0]
+        for node in model.graph.node
+        if node.op_type == "DequantizeLinear"
+        and node.input[0] not in constants
+        and types.get(node.input[2] if len(node.input) > 2 else node.input[0]) == kind
+    )

@@ -1,0 +1,125 @@
+"""Some nodes of a model as a model of their own, and onnxruntime's session for it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...model.proto import copy_of
+from ...utils.optional import require
+from ...validation.dataflow import reads, walk
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["Piece", "cut", "in_oldest_opset", "make_session"]
+
+_SAFE_IR = 10  # known to onnxruntime since 1.18
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Standard operators that run in one go.
+
+    Attributes:
+        model: They as a model of their own.
+        inputs: Tensors that it reads.
+        outputs: Tensors that it gives.
+    """
+
+    model: onnx.ModelProto
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+def cut(model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto]) -> Piece:
+    """Cut nodes out of a model, with the constants that they, and the graphs inside them, read.
+
+    Args:
+        model: A model with the types of all tensors.
+        nodes: Some of its nodes, in order.
+
+    Raises:
+        KeyError: the type of a tensor that they read or give is not known.
+    """
+    onnx = require("onnx", extra="onnx")
+    graph = model.graph
+    infos = {info.name: info for info in (*graph.input, *graph.value_info, *graph.output)}
+    made = {name for node in nodes for name in node.output}
+    inside = {id(node) for node in nodes}
+    read = list(dict.fromkeys(name for node in nodes for name in (*node.input, *sorted(reads(node))) if name))
+    read_outside = set[str]().union(*(reads(node) for node in graph.node if id(node) not in inside))
+    wanted = read_outside | {info.name for info in graph.output}
+    constants = {tensor.name for tensor in graph.initializer}
+    inputs = [name for name in read if name not in made and name not in constants]
+    outputs = [name for name in (name for node in nodes for name in node.output) if name in wanted]
+    piece = onnx.ModelProto(ir_version=model.ir_version)
+    piece.opset_import.extend(model.opset_import)
+    piece.functions.extend(model.functions)
+    piece.graph.name = graph.name
+    piece.graph.node.extend(nodes)
+    piece.graph.initializer.extend(tensor for tensor in graph.initializer if tensor.name in set(read))
+    piece.graph.input.extend(infos[name] for name in inputs)
+    piece.graph.output.extend(infos[name] for name in outputs)
+    return Piece(piece, tuple(inputs), tuple(outputs))
+
+
+def make_session(
+    model: onnx.ModelProto,
+    threads: int,
+    entries: Mapping[str, str] | None = None,
+    disabled: Collection[str] | None = None,
+) -> Any:
+    """Onnxruntime's session for a model, on the CPU.
+
+    Args:
+        model: A model of standard operators.
+        threads: Threads of one run.
+        entries: The session's own settings, by name.
+        disabled: Names of onnxruntime's optimizers that are left out.
+
+    Raises:
+        Exception: of onnxruntime's own types, where it cannot run the model.
+    """
+    ort = require("onnxruntime", extra="cpu", feature="engines 'onnxruntime' and 'cpu'")
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = threads
+    for name, value in (entries or {}).items():
+        options.add_session_config_entry(name, value)
+
+    def session(model: onnx.ModelProto) -> Any:
+        data, providers = model.SerializeToString(), ["CPUExecutionProvider"]
+        return ort.InferenceSession(data, options, providers=providers, disabled_optimizers=disabled)
+
+    try:
+        return session(model)
+    except Exception:  # onnxruntime raises types of its own
+        older = in_oldest_opset(model)
+        if older is None:
+            raise
+    return session(older)
+
+
+def in_oldest_opset(model: onnx.ModelProto) -> onnx.ModelProto | None:
+    """The model with the oldest opset that has its operators as they are; None where it has that opset already.
+
+    An operator means the same in each opset until it changes. Libraries refuse opsets that are newer than they are.
+    """
+    onnx = require("onnx", extra="onnx")
+    opset = next((item for item in model.opset_import if item.domain in ("", "ai.onnx")), None)
+    if opset is None or model.functions:
+        return None
+    nodes = [node for node in walk(model.graph.node) if node.domain in ("", "ai.onnx")]
+    if not all(onnx.defs.has(node.op_type, opset.version, "") for node in nodes):
+        return None
+    oldest = max((onnx.defs.get_schema(node.op_type, opset.version, "").since_version for node in nodes), default=0)
+    if not 0 < oldest < opset.version:
+        return None
+    twin = copy_of(model)
+    for item in twin.opset_import:
+        if item.domain in ("", "ai.onnx"):
+            item.version = oldest
+    twin.ir_version = min(twin.ir_version, _SAFE_IR)
+    return twin

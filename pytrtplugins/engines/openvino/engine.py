@@ -1,0 +1,273 @@
+"""The default engine for CPUs: OpenVINO, with plugins inside."""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import BindingError, BuildError, EngineError, ExecutionError, MissingExtraError, UnavailableError
+from ...model.decompose import inline_plugins
+from ...passes import DropRepeatedPairs, FloatPads, Placement, UnsignedActivations, to_ir, to_proto
+from ...plugin.onnx_node import from_node, is_plugin_node
+from ...tensor import DType, TensorDesc
+from ...utils.optional import require
+from ...utils.signal_stack import keeping_signal_stack
+from ...validation.dataflow import walk
+from ..base.context import Arrays, ExecutionContext
+from ..base.failures import explaining, shortened
+from ..base.types import Availability, BuildOptions
+from ..host.cpu_features import cpu_features, default_threads, describe_cpu
+from ..host.host_engine import HostEngine
+from ..host.int8 import signed_activations
+from ..host.ort_piece import make_session
+from ..host.timing import run_seconds
+from .foreign import FOREIGN, SessionHost, hand_over, unreadable, wrong_nodes
+from .plugin_errors import PluginErrors, none_dropped
+
+if TYPE_CHECKING:
+    import onnx
+
+    from .plugin_op import PluginHost
+
+__all__ = ["PLACEMENT", "CpuEngine"]
+
+PLACEMENT = Placement(unsigned=True)
+"""OpenVINO's convolutions take in what follows them, and give int8 or float: the common form, but for zero points of 0."""
+
+_log = logging.getLogger(__name__)
+_NATIVE_BF16 = {"bf16", "amx-bf16"}
+_WIDE = (DType.FLOAT64, DType.UINT32, DType.UINT64)  # kept by OpenVINO as float32 and int32
+_BF16_GAIN = 0.95  # bf16 must take less than this part of float32's time to be chosen
+
+
+class CpuEngine(HostEngine):
+    """OpenVINO on the CPU.
+
+    Plugins with a decomposition are written out with standard operators, so that no Python runs per layer; the others run
+    through their `enqueue`, which calls `compute` by default. Float layers compute in float32, whatever hint OpenVINO would
+    follow; with ``precision="bf16"`` they compute in bf16 where the CPU has it and where that was measured to be faster.
+
+    """
+
+    name: ClassVar[str] = "cpu"
+    precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16", "int8")
+    nests: ClassVar[bool] = False
+
+    def __init__(self, model: onnx.ModelProto, options: BuildOptions) -> None:
+        super().__init__(model, options)
+        if options.precision == "bf16" and not cpu_features() & _NATIVE_BF16:
+            raise UnavailableError(
+                f"engine 'cpu': this CPU has no bf16 arithmetic: {describe_cpu()}. OpenVINO would emulate it, several times "
+                'slower.\nDo: precision="fp32" or precision="int8"'
+            )
+        self._hosts: dict[str, PluginHost | SessionHost] = {}
+        self._errors = PluginErrors()
+        self._output_names = [desc.name for desc in self.outputs]
+        self._whole = self._session_for_wide_numbers()
+        self._compiled = self._compile() if self._whole is None else None
+        known = set[str]().union(*(port.get_names() for port in self._compiled.inputs)) if self._compiled else ()
+        self._input_names = [desc.name for desc in self.inputs if desc.name in known]  # not those that nothing reads
+        self._long = [desc.name for desc in self.inputs if desc.dtype is DType.INT64 and desc.name in known]
+        weakref.finalize(self, _close_hosts, tuple(self._hosts.values()))
+
+    @classmethod
+    def availability(cls) -> Availability:
+        """Whether OpenVINO is installed, and on which CPU it runs."""
+        try:
+            openvino = require("openvino", extra="cpu", feature="engine 'cpu'")
+        except MissingExtraError as error:
+            return Availability(cls.name, str(error), "")
+        version = openvino.__version__.partition("-")[0]
+        return Availability(cls.name, "", f"OpenVINO {version} on {describe_cpu()}")
+
+    @classmethod
+    def quantize_options(cls) -> dict[str, Any]:
+        """Where OpenVINO's int8 kernels want Q/DQ; see `PLACEMENT`."""
+        return {**super().quantize_options(), "placement": PLACEMENT}
+
+    def _create_context(self) -> ExecutionContext:
+        return CpuContext(self)
+
+    def _session_for_wide_numbers(self) -> Any:
+        """The session for the whole model, where it takes or gives numbers that OpenVINO does not keep; or None."""
+        wide = next((desc for desc in (*self.inputs, *self.outputs) if desc.dtype in _WIDE), None)
+        return wide and self._session(f"{wide.name!r} is of {wide.dtype}, which OpenVINO keeps in 32 bits")
+
+    def _session(self, reason: str) -> Any:
+        """The session for the whole model; None where onnxruntime cannot run it, or a plugin is in it."""
+        model = inline_plugins(self.model)
+        if any(is_plugin_node(node) for node in walk(model.graph.node)):
+            return None
+        try:
+            session = make_session(model, self.options.threads or default_threads())
+        except Exception as error:  # onnxruntime raises types of its own
+            _log.warning("engine 'cpu': %s; onnxruntime cannot run the model: %s", reason, shortened(error))
+            return None
+        self.choices["computed by"] = f"onnxruntime: {reason}"
+        _log.info("engine 'cpu': the model is computed by onnxruntime: %s", reason)
+        return session
+
+    def _compile(self) -> Any:
+        model = self._openvino_form()
+        signed = signed_activations(model)
+        if signed and not self.float_reason:
+            self.float_reason = f"{signed[0]!r} reaches the network as int8, which OpenVINO computes wrongly in places"
+        if self.float_reason:
+            self.choices["int8 layers"] = f"float32 between Q and DQ: {self.float_reason}"
+        foreign, what = wrong_nodes(model), "OpenVINO cannot build the model"
+        try:
+            with keeping_signal_stack(), self._explaining(what, BuildError):
+                return self._read(model, foreign)
+        except BuildError as error:
+            found = unreadable(model, foreign) if isinstance(error.__cause__, RuntimeError) else {}
+            if not found:
+                raise
+        with keeping_signal_stack(), self._explaining(what, BuildError):
+            return self._read(model, {**foreign, **found})
+
+    def _read(self, model: onnx.ModelProto, foreign: Mapping[int, str]) -> Any:
+        """Let OpenVINO read and compile the model, with plugins, and nodes that onnxruntime computes, inside."""
+        openvino = require("openvino", extra="cpu", feature="engine 'cpu'")
+        core = openvino.Core()
+        if foreign:
+            model, sessions = hand_over(model, foreign, self.options.threads or default_threads())
+            unranked = next((host.unranked for host in sessions.values() if host.unranked), "")
+            if unranked:
+                self._whole = self._session(f"the number of axes of {unranked!r} is known only at run time")
+                if self._whole is not None:
+                    return None
+            self._hosts.update(sessions)
+            self.choices["run by onnxruntime"] = "; ".join(sorted(set(foreign.values())))
+        for extension in self._extensions(model):
+            core.add_extension(extension)
+        network = core.read_model(model.SerializeToString(), b"")
+        compiled = core.compile_model(network, "CPU", self._config("f32"))
+        if self.precision == "bf16":
+            compiled = self._faster_of(compiled, core.compile_model(network, "CPU", self._config("bf16")))
+        return compiled
+
+    def _extensions(self, model: onnx.ModelProto) -> list[Any]:
+        """How OpenVINO reads nodes that are not its own."""
+        types = {
+            (node.domain, node.op_type) for node in walk(model.graph.node) if is_plugin_node(node) or _is_foreign(node)
+        }
+        if not types:
+            return []
+        from .plugin_op import conversion
+
+        return [conversion(domain, op_type, self._hosts) for domain, op_type in sorted(types)]
+
+    def _config(self, float_type: str) -> dict[str, Any]:
+        return {
+            "INFERENCE_PRECISION_HINT": float_type,
+            "PERFORMANCE_HINT": "LATENCY",
+            "INFERENCE_NUM_THREADS": self.options.threads or default_threads(),
+            **({"LP_TRANSFORMS_MODE": "NO"} if self.float_reason else {}),
+        }
+
+    def _openvino_form(self) -> onnx.ModelProto:
+        """The model with decompositions written out and unsigned activations; plugins that are left say who hosts them."""
+        model = inline_plugins(self.model)
+        ir_model = to_ir(model)
+        changes = [step(ir_model).modified for step in (DropRepeatedPairs(), UnsignedActivations(), FloatPads())]
+        if any(changes):
+            model = to_proto(ir_model)
+        helper, numpy_helper = require("onnx.helper", extra="onnx"), require("onnx.numpy_helper", extra="onnx")
+        without_elements = {
+            each.name: numpy_helper.to_array(each) for each in model.graph.initializer if 0 in each.dims
+        }
+        for node in (node for node in walk(model.graph.node) if is_plugin_node(node)):
+            from .plugin_op import PluginHost
+
+            key = f"plugin {len(self._hosts)}"
+            empty = {i: without_elements[name] for i, name in enumerate(node.input) if name in without_elements}
+            self._hosts[key] = PluginHost(from_node(node), node.name or node.op_type, self._errors, self, empty)
+            node.attribute.append(helper.make_attribute("pytrtplugins_host", key))
+        return model
+
+    def _faster_of(self, float32: Any, bf16: Any) -> Any:
+        """Choose by measuring; a hint alone may ask for what the CPU only emulates."""
+        inputs = {
+            desc.name: np.zeros([dim if isinstance(dim, int) else 1 for dim in desc.dims], desc.dtype.numpy)
+            for desc in self.inputs
+        }
+        requests = {"float32": float32.create_infer_request(), "bf16": bf16.create_infer_request()}
+        times = run_seconds({name: partial(each.infer, inputs, share_inputs=True) for name, each in requests.items()})
+        chosen = "bf16" if times["bf16"] < _BF16_GAIN * times["float32"] else "float32"
+        self.choices["float layers"] = (
+            f"{chosen}: float32 {1e3 * times['float32']:.1f} ms, bf16 {1e3 * times['bf16']:.1f} ms"
+        )
+        _log.info("engine 'cpu': float layers compute in %s", self.choices["float layers"])
+        return bf16 if chosen == "bf16" else float32
+
+    @contextmanager
+    def _explaining(self, what: str, kind: type[EngineError]) -> Iterator[None]:
+        """Raise what a plugin raised, if OpenVINO's text is about it, else an error of this package."""
+        try:
+            with explaining(what, self.name, kind):
+                yield
+        except kind as error:
+            original = self._errors.take(str(error.facts.get("text", "")))
+            if original is None:
+                raise
+            raise original from None
+
+
+class CpuContext(ExecutionContext):
+    """One inference request of the compiled model."""
+
+    engine: CpuEngine
+
+    def __init__(self, engine: CpuEngine) -> None:
+        super().__init__(engine)
+        with engine._explaining("OpenVINO cannot make the memory of a run", ExecutionError):
+            self._request = engine._compiled.create_infer_request() if engine._compiled else None
+
+    def _run(self, inputs: Arrays) -> Arrays:
+        if self._request is None:
+            values = self.engine._whole.run(self.engine._output_names, inputs)
+            return dict(zip(self.engine._output_names, values, strict=True))
+        for name in self.engine._long:
+            _check_long(name, inputs[name])
+        given = {name: _writable(inputs[name]) for name in self.engine._input_names}
+        with self.engine._explaining("OpenVINO failed in the run", ExecutionError), none_dropped():
+            results = self._request.infer(given, share_inputs=True)
+        return {desc.name: _array(results[index], desc) for index, desc in enumerate(self.engine.outputs)}
+
+    def _close(self) -> None:
+        del self._request
+
+
+def _is_foreign(node: onnx.NodeProto) -> bool:
+    return (node.domain, node.op_type) == FOREIGN
+
+
+def _close_hosts(hosts: tuple[PluginHost | SessionHost, ...]) -> None:
+    for host in hosts:
+        host.close()
+
+
+def _writable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """An array that OpenVINO takes: it shares scalars only where it may write them; of others it makes a copy itself."""
+    return array if array.ndim or array.flags.writeable else array.copy()
+
+
+def _check_long(name: str, array: npt.NDArray[Any]) -> None:
+    limit = 2**31
+    if array.size and not (-limit <= array.min() and array.max() < limit):
+        raise BindingError(
+            f"input {name!r}: OpenVINO keeps int64 in 32 bits, and the numbers are {array.min()} to {array.max()}.\n"
+            'Do: build with engine="onnxruntime"'
+        )
+
+
+def _array(value: Any, desc: TensorDesc) -> npt.NDArray[Any]:
+    array: npt.NDArray[Any] = np.asarray(value)
+    return array.view(desc.dtype.numpy) if desc.dtype is DType.BFLOAT16 else array  # OpenVINO calls it float16

@@ -1,0 +1,247 @@
+"""What OpenVINO computes wrongly, or does not have: nodes that onnxruntime computes inside OpenVINO's graph."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import BuildError, ModelError
+from ...model.decompose import infer_shapes
+from ...model.proto import copy_of, has_shape, info_dims
+from ...plugin.onnx_node import is_plugin_node
+from ...tensor import Dims, DType, SymbolicDim
+from ...utils.optional import require
+from ...utils.signal_stack import keeping_signal_stack
+from ...validation.dataflow import walk
+from ..base.failures import shortened
+from ..host.ort_piece import Piece, cut, make_session
+from .known_errors import KNOWN_ERRORS, Facts, Usage
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["FOREIGN", "SessionHost", "hand_over", "unreadable", "wrong_nodes"]
+
+_POOLS = ("MaxPool", "AveragePool", "LpPool")  # ONNX infers an output that is too large for some
+_KEPT_AS = {  # by OpenVINO; its other operators would not find the types that they expect
+    **dict.fromkeys((DType.BOOL, DType.INT64, DType.INT16, DType.UINT16, DType.UINT32, DType.UINT64), DType.INT32),
+    **dict.fromkeys((DType.FLOAT16, DType.FLOAT64), DType.FLOAT32),
+}
+_log = logging.getLogger(__name__)
+FOREIGN = ("pytrtplugins.onnxruntime", "Session")
+"""Domain and type of the nodes that stand for sessions."""
+
+
+class SessionHost:
+    """One node that onnxruntime computes: its session, which is safe to share.
+
+    Args:
+        piece: The node as a model of its own.
+        threads: Threads of one run.
+
+    Attributes:
+        unranked: An output of which not even the number of axes is known, as OpenVINO wants it; empty where there is none.
+
+    Raises:
+        Exception: of onnxruntime's own types, where it cannot run the node.
+    """
+
+    def __init__(self, piece: Piece, threads: int) -> None:
+        strange = [
+            info.name
+            for info in (*piece.model.graph.input, *piece.model.graph.output)
+            if _numpy(info).name == "bfloat16"
+        ]
+        if strange:
+            raise ModelError(f"onnxruntime takes no NumPy array of bfloat16, which {strange[0]!r} is")
+        self._session = make_session(piece.model, threads, {"session.force_spinning_stop": "1"})
+        self._inputs = [(info.name, _numpy(info)) for info in piece.model.graph.input]
+        certain = all(node.op_type not in _POOLS for node in piece.model.graph.node)
+        self._outputs = [_described(info, certain) for info in piece.model.graph.output]
+        self._names = list(piece.outputs)
+        self.unranked = next(
+            (name for name, (dims, _) in zip(piece.outputs, self._outputs, strict=True) if dims is None), ""
+        )
+        self.dtypes = [dtype for _, dtype in self._outputs]
+
+    def described(self, dims: Sequence[Dims], dtypes: Sequence[DType]) -> list[tuple[Dims | None, DType]]:
+        """Dims, None where not even their number is known, and type of each output: one in which OpenVINO computes."""
+        return [(shape, _KEPT_AS.get(dtype, dtype)) for shape, dtype in self._outputs]
+
+    def enqueue(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Run on OpenVINO's tensors. It may keep whole numbers in 32 bits, and half ones in float32: the model says which they are."""
+        feeds = {
+            name: np.asarray(tensor.data).astype(dtype, copy=False)
+            for (name, dtype), tensor in zip(self._inputs, inputs, strict=True)
+        }
+        for tensor, value in zip(outputs, self._session.run(self._names, feeds), strict=True):
+            if tuple(tensor.shape) != value.shape:
+                tensor.shape = value.shape
+            if value.size:
+                tensor.data[...] = value
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+def wrong_nodes(model: onnx.ModelProto) -> dict[int, str]:
+    """Place of each node that OpenVINO is known to compute wrongly, and why; those that hold one are handed over whole."""
+    facts = _facts(model)
+    found = {}
+    for index, node in enumerate(model.graph.node):
+        reason = next(filter(None, (_reason(Usage(item, facts)) for item in walk([node]))), "")
+        if reason:
+            found[index] = reason
+    return found
+
+
+def _reason(usage: Usage) -> str:
+    """Why a node is not left to OpenVINO; empty when it is."""
+    if usage.node.domain not in ("", "ai.onnx"):
+        return ""
+    for row in KNOWN_ERRORS:
+        if usage.node.op_type in row.operators and row.applies(usage):
+            return " ".join(filter(None, (f"OpenVINO is wrong for {usage.node.op_type}", row.where))) + f": {row.what}"
+    return ""
+
+
+def _facts(model: onnx.ModelProto) -> Facts:
+    helper = require("onnx.helper", extra="onnx")
+    types: dict[str, onnx.TypeProto] = {}
+    constants, sizes, read = set[str](), set[str](), {info.name for info in model.graph.output}
+    for graph in _graphs(model.graph):
+        types.update((info.name, info.type) for info in (*graph.input, *graph.value_info, *graph.output))
+        types.update(
+            (item.name, helper.make_tensor_type_proto(item.data_type, item.dims)) for item in graph.initializer
+        )
+        constants.update(item.name for item in graph.initializer)
+        read.update(info.name for info in graph.output)
+    for node in walk(model.graph.node):
+        read.update(node.input)
+        if node.op_type == "Constant" or (node.input and all(name in constants for name in node.input if name)):
+            constants.update(node.output)
+    sizes.update(constants)
+    for node in walk(model.graph.node):
+        if node.op_type in ("Shape", "Size") or (node.input and all(name in sizes for name in node.input if name)):
+            sizes.update(node.output)
+    opset = next((item.version for item in model.opset_import if item.domain in ("", "ai.onnx")), 0)
+    return Facts(types, constants, sizes, read, opset)
+
+
+def unreadable(model: onnx.ModelProto, known: Mapping[int, str]) -> dict[int, str]:
+    """Place of each node that OpenVINO cannot compile by itself, beyond those that are known; and why."""
+    openvino = require("openvino", extra="cpu", feature="engine 'cpu'")
+    core, typed, seen = openvino.Core(), infer_shapes(model), dict[bytes, str]()
+    found = {}
+    for index, node in enumerate(typed.graph.node):
+        if index in known or any(is_plugin_node(item) for item in walk([node])):
+            continue
+        try:
+            piece = cut(typed, [node]).model
+        except KeyError:  # of a tensor whose type is not known
+            continue
+        key = _key(piece)
+        if key not in seen:
+            seen[key] = _refusal(core, piece)
+        if seen[key]:
+            found[index] = seen[key]
+    return found
+
+
+def hand_over(
+    model: onnx.ModelProto, reasons: Mapping[int, str], threads: int
+) -> tuple[onnx.ModelProto, dict[str, SessionHost]]:
+    """Put a node that stands for a session in the place of each of these nodes.
+
+    Args:
+        model: A model; it is not changed.
+        reasons: Place of each node, and why it is handed over.
+        threads: Threads of one run.
+
+    Returns:
+        A new model, and the host of each session by the value of the attribute ``pytrtplugins_host``.
+
+    Raises:
+        BuildError: onnxruntime cannot run one of the nodes either.
+    """
+    helper = require("onnx.helper", extra="onnx")
+    typed, hosts = infer_shapes(model), dict[str, SessionHost]()
+    nodes = list(typed.graph.node)
+    for index, reason in reasons.items():
+        node = nodes[index]
+        try:
+            piece = cut(typed, [typed.graph.node[index]])
+            hosts[f"session {index}"] = SessionHost(piece, threads)
+        except Exception as error:  # onnxruntime raises types of its own
+            raise BuildError(
+                f"engine 'cpu': node {node.name or node.output[0]!r} ({node.op_type}): {reason}; and onnxruntime cannot run it: "
+                f"{shortened(error)}\nDo: write it as a plugin, @plugin(namespace={node.domain or 'yours'!r})",
+                engine="cpu",
+                node=node.name,
+                text=str(error),
+            ) from error
+        domain, op_type = FOREIGN
+        nodes[index] = helper.make_node(op_type, piece.inputs, piece.outputs, node.name, domain=domain)
+        nodes[index].attribute.append(helper.make_attribute("pytrtplugins_host", f"session {index}"))
+        _log.info("engine 'cpu': node %r (%s) is run by onnxruntime: %s", node.name, node.op_type, reason)
+    result = copy_of(typed)
+    del result.graph.node[:]
+    result.graph.node.extend(copy_of(node) for node in nodes)
+    if all(item.domain != FOREIGN[0] for item in result.opset_import):
+        result.opset_import.add(domain=FOREIGN[0], version=1)
+    return result, hosts
+
+
+def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            for body in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+                yield from _graphs(body)
+
+
+def _key(piece: onnx.ModelProto) -> bytes:
+    """What pieces have in common that differ in names and large constants alone."""
+    twin = copy_of(piece)
+    for tensor in twin.graph.initializer:
+        if len(tensor.raw_data) > 1024:
+            tensor.ClearField("raw_data")
+    names: dict[str, str] = {}
+    for holder in (*twin.graph.input, *twin.graph.output, *twin.graph.initializer):
+        holder.name = names.setdefault(holder.name, str(len(names)))
+    for node in twin.graph.node:
+        node.ClearField("name")
+        node.input[:] = [names.get(name, name) for name in node.input]
+        node.output[:] = [names.get(name, name) for name in node.output]
+    key: bytes = twin.SerializeToString(deterministic=True)
+    return key
+
+
+def _refusal(core: Any, piece: onnx.ModelProto) -> str:
+    try:
+        with keeping_signal_stack():
+            core.compile_model(
+                core.read_model(piece.SerializeToString(), b""), "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
+            )
+    except RuntimeError:
+        return "OpenVINO cannot build it"
+    return ""
+
+
+def _described(info: onnx.ValueInfoProto, certain: bool) -> tuple[Dims | None, DType]:
+    """Dims and type; without ``certain`` the sizes of images are left open."""
+    if not has_shape({info.name: info}, info.name):
+        return None, DType(_numpy(info).name)
+    dims = info_dims(info)
+    if not certain:
+        dims = (*dims[:2], *(SymbolicDim(f"{info.name}.{axis}") for axis in range(2, len(dims))))
+    return dims, DType(_numpy(info).name)
+
+
+def _numpy(info: onnx.ValueInfoProto) -> np.dtype[Any]:
+    helper = require("onnx.helper", extra="onnx")
+    dtype: np.dtype[Any] = np.dtype(helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type))
+    return dtype

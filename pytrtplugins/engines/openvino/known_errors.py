@@ -1,0 +1,227 @@
+"""What OpenVINO is known to compute wrongly: a table, from ONNX's own tests and from comparisons with onnxruntime (docs/operators.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...model.proto import info_dims
+from ...plugin.onnx_node import node_attributes
+from ...tensor import Dims, is_concrete
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["KNOWN_ERRORS", "Facts", "KnownError", "Usage"]
+
+_FLOAT16, _FLOAT, _BFLOAT16, _DOUBLE, _INT8, _UINT8, _INT16, _INT32, _INT64 = (
+    10,
+    1,
+    16,
+    11,
+    3,
+    2,
+    5,
+    6,
+    7,
+)  # TensorProto.DataType
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a model's tensors.
+
+    Attributes:
+        types: Type of each tensor.
+        constants: Tensors whose values are known when the model is built.
+        sizes: Tensors computed from dims and constants alone.
+        read: Tensors that something reads.
+        opset: The model's opset.
+    """
+
+    types: Mapping[str, onnx.TypeProto]
+    constants: Collection[str]
+    sizes: Collection[str]
+    read: Collection[str]
+    opset: int
+
+
+class Usage:
+    """One node, and the facts about its tensors."""
+
+    def __init__(self, node: onnx.NodeProto, facts: Facts) -> None:
+        self.node, self.facts = node, facts
+        self._attributes: dict[str, Any] | None = None
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """An attribute's value."""
+        if self._attributes is None:
+            self._attributes = node_attributes(self.node)
+        return self._attributes.get(name, default)
+
+    def has(self, index: int) -> bool:
+        """Whether an input is given."""
+        return len(self.node.input) > index and bool(self.node.input[index])
+
+    def is_constant(self, index: int) -> bool:
+        """Whether an input is known when the model is built."""
+        return self.has(index) and self.node.input[index] in self.facts.constants
+
+    def is_size(self) -> bool:
+        """Whether the node computes with dims and constants alone."""
+        return all(name in self.facts.sizes for name in self.node.input if name)
+
+    def kind(self) -> int:
+        """Element type of the first input, as ONNX numbers it; 0 where it is not known."""
+        found = self.facts.types.get(self.node.input[0]) if self.node.input else None
+        return found.tensor_type.elem_type if found is not None else 0
+
+    def dims(self) -> Dims | None:
+        """Dims of the first input; None where they are not known."""
+        found = self.facts.types.get(self.node.input[0]) if self.node.input else None
+        if found is None or not found.tensor_type.HasField("shape"):
+            return None
+        holder: Any = type("Info", (), {"name": self.node.input[0], "type": found})
+        return info_dims(holder)
+
+    def reads_output(self, index: int) -> bool:
+        """Whether something reads an output."""
+        return len(self.node.output) > index and self.node.output[index] in self.facts.read
+
+
+@dataclass(frozen=True)
+class KnownError:
+    """One row of the table.
+
+    Attributes:
+        operators: Types of nodes.
+        where: Of which of them, for people.
+        what: What OpenVINO does.
+        applies: Whether a node of these types is one.
+    """
+
+    operators: tuple[str, ...]
+    where: str
+    what: str
+    applies: Callable[[Usage], bool] = lambda usage: True
+
+
+def _is_real(usage: Usage) -> bool:
+    return usage.kind() in (_FLOAT16, _FLOAT, _BFLOAT16, _DOUBLE, 0)
+
+
+def _is_byte(usage: Usage) -> bool:
+    return usage.kind() in (_INT8, _UINT8)
+
+
+def _is_signed(usage: Usage) -> bool:
+    return usage.kind() in (_INT8, _INT16, _INT32, _INT64)
+
+
+def _is_whole_data(usage: Usage) -> bool:
+    return usage.kind() in (_INT32, _INT64) and not usage.is_size()
+
+
+def _resizes_otherwise(usage: Usage) -> bool:
+    aligned = usage.attribute("coordinate_transformation_mode", "half_pixel") == "align_corners" and usage.has(2)
+    policy = usage.attribute("keep_aspect_ratio_policy", "stretch")
+    return aligned or policy != "stretch" or any(usage.attribute(name, 0) for name in ("antialias", "exclude_outside"))
+
+
+def _ends_in_the_padding(usage: Usage) -> bool:
+    """Whether a pool that rounds up has a window that begins behind the image, which ONNX leaves out."""
+    if not usage.attribute("ceil_mode", 0) or usage.attribute("auto_pad", "NOTSET") != "NOTSET":
+        return False
+    dims, kernel = usage.dims(), usage.attribute("kernel_shape")
+    if dims is None or len(dims) != len(kernel) + 2 or not all(map(is_concrete, dims[2:])):
+        return True  # found out when it runs
+    count = len(kernel)
+    strides, pads = usage.attribute("strides", [1] * count), usage.attribute("pads", [0] * 2 * count)
+    dilations = usage.attribute("dilations", [1] * count)
+    for axis, size in enumerate(map(int, dims[2:])):
+        window = dilations[axis] * (kernel[axis] - 1) + 1
+        steps = -(-(size + pads[axis] + pads[axis + count] - window) // strides[axis])
+        if steps * strides[axis] >= size + pads[axis]:
+            return True
+    return False
+
+
+_ATTENTION = {
+    "is_causal",
+    "kv_num_heads",
+    "q_num_heads",
+    "qk_matmul_output_mode",
+    "scale",
+    "softcap",
+    "softmax_precision",
+}
+
+KNOWN_ERRORS = (
+    KnownError(("ReduceMax", "ReduceMin"), "of real numbers", "infinities become the largest finite numbers", _is_real),
+    KnownError(("TopK",), "", "equal values come in another order"),
+    KnownError(
+        ("NonMaxSuppression",),
+        "",
+        "a box whose overlap is the threshold goes; no box at all becomes one of any numbers",
+    ),
+    KnownError(
+        ("Resize",),
+        "with antialias, exclude_outside, keep_aspect_ratio_policy, or scales and align_corners",
+        "these are ignored, or computed otherwise",
+        _resizes_otherwise,
+    ),
+    KnownError(
+        ("RoiAlign",), 'with mode "max"', "other numbers", lambda usage: usage.attribute("mode", "avg") == "max"
+    ),
+    KnownError(
+        ("MaxPool", "AveragePool", "LpPool"),
+        "with ceil_mode, where a window may begin behind the image",
+        "an output too large by one",
+        _ends_in_the_padding,
+    ),
+    KnownError(("DFT",), "", "dims with onesided, and the axis"),
+    KnownError(("DynamicQuantizeLinear",), "", "rounding"),
+    KnownError(
+        ("QuantizeLinear",), "with a scale that is computed", "rounding", lambda usage: not usage.is_constant(1)
+    ),
+    KnownError(
+        ("Add", "Sub", "Mul", "Neg", "Abs", "BitShift"),
+        "of 8-bit numbers",
+        "they saturate instead of wrapping",
+        _is_byte,
+    ),
+    KnownError(
+        ("BitShift",),
+        "of numbers with a sign",
+        "shifts as if they had none",
+        _is_signed,
+    ),
+    KnownError(
+        ("Div", "Mod", "Pow", "ReduceSum", "ReduceMean", "ReduceProd", "ReduceSumSquare", "ReduceL1", "MatMul", "Gemm"),
+        "of whole numbers that are no sizes",
+        "they are computed in float32, exact up to 2^24",
+        _is_whole_data,
+    ),
+    KnownError(
+        ("Attention",),
+        "with a window",
+        "the window is ignored",
+        lambda usage: any(attribute.name not in _ATTENTION for attribute in usage.node.attribute),
+    ),
+    KnownError(
+        ("LSTM", "GRU", "RNN"), "with layout 1", "other numbers", lambda usage: usage.attribute("layout", 0) == 1
+    ),
+    KnownError(("LSTM",), "with peepholes", "they are ignored", lambda usage: usage.has(7)),
+    KnownError(("Dropout",), "whose mask is read", "the mask is false", lambda usage: usage.reads_output(1)),
+    KnownError(("Tile",), "with computed repeats", "rubbish", lambda usage: not usage.is_constant(1)),
+    KnownError(
+        ("SpaceToDepth",), "with a mode", "the mode is ignored", lambda usage: usage.attribute("mode", "DCR") != "DCR"
+    ),
+    KnownError(
+        ("Softmax", "LogSoftmax", "Hardmax"),
+        "before opset 13",
+        "only one axis is taken, not all from there on",
+        lambda usage: usage.facts.opset < 13,
+    ),
+)

@@ -1,0 +1,199 @@
+"""What computes inside OpenVINO without being OpenVINO's: plugins that have no decomposition, and sessions of onnxruntime."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+import openvino as ov
+from openvino.frontend.onnx import ConversionExtension
+
+from ...plugin.base import Plugin
+from ...plugin.runner import PluginRunner
+from ...tensor import Array, Dim, Dims, DType, SymbolicDim
+from ..base.inside import Inside
+from .plugin_errors import PluginErrors, remembered
+
+if TYPE_CHECKING:
+    from ..base.engine import Engine
+
+__all__ = ["Host", "HostedOp", "PluginHost", "conversion"]
+
+_TYPES = {
+    DType.FLOAT32: ov.Type.f32,
+    DType.FLOAT16: ov.Type.f16,
+    DType.INT8: ov.Type.i8,
+    DType.UINT8: ov.Type.u8,
+    DType.INT32: ov.Type.i32,
+    DType.INT64: ov.Type.i64,
+    DType.BOOL: ov.Type.boolean,
+    DType.FLOAT64: ov.Type.f64,
+    DType.BFLOAT16: ov.Type.bf16,
+    DType.INT16: ov.Type.i16,
+    DType.UINT16: ov.Type.u16,
+    DType.UINT32: ov.Type.u32,
+    DType.UINT64: ov.Type.u64,
+}
+_DTYPES = {ov_type: dtype for dtype, ov_type in _TYPES.items()}
+
+
+class Host(Protocol):
+    """What computes for a `HostedOp`."""
+
+    @property
+    def dtypes(self) -> Sequence[DType]:
+        """Types of the outputs that readers expect, where they are not the ones that the operator gives."""
+
+    def described(self, dims: Sequence[Dims], dtypes: Sequence[DType]) -> Sequence[tuple[Dims | None, DType]]:
+        """Dims and type of each output, for those of the inputs."""
+
+    def enqueue(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Compute, from OpenVINO's tensors into OpenVINO's tensors."""
+
+
+class PluginHost:
+    """One plugin node: a clone of the plugin for each thread of OpenVINO's that runs it, and what it raised.
+
+    Args:
+        plugin: The plugin of the node.
+        name: The node's name, for descriptions.
+        errors: Takes what the plugin raises.
+        engine: Whose node it is.
+        empty: Index of an input → the constant without elements that it reads, of which OpenVINO makes a scalar.
+    """
+
+    def __init__(
+        self, plugin: Plugin, name: str, errors: PluginErrors, engine: Engine, empty: Mapping[int, Array] | None = None
+    ) -> None:
+        self.plugin, self.name, self._errors = plugin, name, errors
+        self._empty = dict(empty or {})
+        self.dtypes: Sequence[DType] = ()
+        self._engine = weakref.ref(engine)
+        self._runners: list[PluginRunner] = []
+        self._local = threading.local()
+
+    def described(self, dims: Sequence[Dims], dtypes: Sequence[DType]) -> list[tuple[Dims | None, DType]]:
+        """Dims and type of each output."""
+        shapes = [self._empty[index].shape if index in self._empty else each for index, each in enumerate(dims)]
+        with self.keeping_errors():
+            outputs = self.plugin.all_output_dims(shapes)
+            return list(zip(outputs, self.plugin.all_output_dtypes(dtypes, len(outputs)), strict=True))
+
+    def enqueue(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Run the plugin on NumPy views of OpenVINO's tensors."""
+        with self.keeping_errors():
+            given = [self._empty.get(index, tensor.data) for index, tensor in enumerate(inputs)]
+            self._enqueue(given, [tensor.data for tensor in outputs])
+
+    def _enqueue(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        runner = getattr(self._local, "runner", None)
+        if runner is None:
+            runner = self._local.runner = PluginRunner(self.plugin, self.name)
+            self._runners.append(runner)
+        with Inside(self._engine()):  # OpenVINO may call from a thread of its own
+            runner.run(inputs, outputs)
+
+    @contextmanager
+    def keeping_errors(self) -> Iterator[None]:
+        """Keep what the plugin raises, so that the caller of run gets it as it was raised."""
+        try:
+            yield
+        except BaseException as error:
+            raise self._errors.keep(error) from error
+
+    def close(self) -> None:
+        """Terminate the clones."""
+        while self._runners:
+            self._runners.pop().close()
+
+
+class HostedOp(ov.Op):  # type: ignore[misc]
+    """The operator. OpenVINO copies it while it optimizes; every copy speaks to the same host."""
+
+    def __init__(self, inputs: Sequence[Any] | None = None, host: Host | None = None, key: str = "") -> None:
+        super().__init__(self)
+        self.host, self.key = host, key  # before the arguments: OpenVINO validates as soon as they are set
+        if inputs is not None:
+            self.set_arguments(inputs)
+            self.constructor_validate_and_infer_types()
+
+    def validate_and_infer_types(self) -> None:
+        """Tell OpenVINO dims and types of the outputs."""
+        host = _host(self)
+        count = self.get_input_size()
+        dims = [_dims(self.get_input_partial_shape(index), index) for index in range(count)]
+        given = [_DTYPES[self.get_input_element_type(index)] for index in range(count)]
+        with remembered():
+            outputs = host.described(dims, given)
+        self.set_output_size(len(outputs))
+        for index, (shape, dtype) in enumerate(outputs):
+            self.set_output_type(index, _TYPES[dtype], _partial_shape(shape))
+
+    def clone_with_new_inputs(self, inputs: Sequence[Any]) -> HostedOp:
+        """Copy; without this method OpenVINO would lose the host silently."""
+        return HostedOp(inputs, _host(self), self.key)
+
+    def visit_attributes(self, visitor: Any) -> bool:
+        """Tell whose the operator is: OpenVINO makes one of two that are equal and read the same."""
+        visitor.on_attributes({"host": self.key})
+        return True
+
+    def has_evaluate(self) -> bool:
+        """The operator computes."""
+        return True
+
+    def evaluate(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> bool:
+        """Compute."""
+        with remembered():
+            _host(self).enqueue(inputs, outputs)
+        return True
+
+
+def conversion(domain: str, op_type: str, hosts: Mapping[str, Host]) -> Any:
+    """How OpenVINO's ONNX reader turns nodes of a type into `HostedOp`s.
+
+    Args:
+        domain: The nodes' domain.
+        op_type: Their type.
+        hosts: Each node's attribute ``pytrtplugins_host`` → its host.
+    """
+
+    def convert(context: Any) -> Any:
+        key = context.get_attribute("pytrtplugins_host")
+        inputs = [context.get_input(index) for index in range(context.get_input_size())]
+        outputs = HostedOp(inputs, hosts[key], key).outputs()
+        for index, dtype in enumerate(hosts[key].dtypes):
+            outputs[index] = _converted(outputs[index], _TYPES[dtype])
+        return outputs
+
+    return ConversionExtension(op_type, domain, convert)
+
+
+def _converted(output: Any, kind: Any) -> Any:
+    if output.get_element_type() == kind:
+        return output
+    if kind == ov.Type.boolean:  # OpenVINO would leave out a Convert before an output of the model
+        return ov.opset8.not_equal(output, ov.opset8.constant(0, output.get_element_type())).output(0)
+    return ov.opset8.convert(output, kind).output(0)
+
+
+def _host(op: HostedOp) -> Host:
+    if op.host is None:
+        raise RuntimeError("OpenVINO made an operator without its host")
+    return op.host
+
+
+def _partial_shape(dims: Dims | None) -> Any:
+    if dims is None:
+        return ov.PartialShape.dynamic()
+    return ov.PartialShape([dim if isinstance(dim, int) else ov.Dimension() for dim in dims])
+
+
+def _dims(shape: Any, index: int) -> Dims:
+    def dim(axis: int, value: Any) -> Dim:
+        return int(value.get_length()) if value.is_static else SymbolicDim(f"input{index}.{axis}")
+
+    return tuple(dim(axis, value) for axis, value in enumerate(shape))

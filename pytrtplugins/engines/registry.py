@@ -1,0 +1,80 @@
+"""An engine's name → its class; which of them can be used here."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Collection
+
+from ..errors import UnavailableError, UsageError
+from .base.engine import Engine
+from .base.types import Availability
+
+__all__ = ["NEVER_AUTO", "auto_engine", "availability", "available_class", "engine_class", "names"]
+
+_log = logging.getLogger(__name__)
+
+_CLASSES = {  # in the order in which "auto" prefers them
+    "cuda": ("cuda", "CudaEngine"),
+    "cpu": ("openvino", "CpuEngine"),
+    "onnxruntime": ("onnxruntime", "OnnxruntimeEngine"),
+    "tensorrt": ("tensorrt", "TensorrtEngine"),
+    "reference": ("reference", "ReferenceEngine"),
+    "null": ("null", "NullEngine"),
+}
+_SLOW = "reference"  # only where there is no other
+NEVER_AUTO = frozenset({"null", "tensorrt"})
+
+
+def names() -> tuple[str, ...]:
+    """Names of all engines, in the order in which ``"auto"`` tries them."""
+    return tuple(_CLASSES)
+
+
+def engine_class(name: str) -> type[Engine]:
+    """The class of an engine; its heavy library is not imported yet.
+
+    Raises:
+        UsageError: there is no such engine.
+    """
+    if name not in _CLASSES:
+        raise UsageError(
+            f"engine {name!r} is unknown; there are auto, {', '.join(_CLASSES)}.\nDo: pytrt devices", engine=name
+        )
+    module, cls = _CLASSES[name]
+    found: type[Engine] = getattr(importlib.import_module(f".{module}", __package__), cls)
+    return found
+
+
+def availability() -> tuple[Availability, ...]:
+    """Every engine, and whether it can be used here."""
+    return tuple(engine_class(name).availability() for name in _CLASSES)
+
+
+def auto_engine(precision: str = "fp32") -> str:
+    """Name of the engine that ``"auto"`` takes here for a precision."""
+    return available_class("auto", precision).name
+
+
+def available_class(name: str, precision: str = "fp32", never: Collection[str] = NEVER_AUTO) -> type[Engine]:
+    """An engine that can be used here; for ``"auto"`` the first, of those that have the precision if one does."""
+    if name != "auto":
+        cls = engine_class(name)
+        reason = cls.availability().reason
+        if reason:
+            raise UnavailableError(f"engine {name!r} cannot be used here: {reason}", engine=name)
+        return cls
+    reasons, usable = list[str](), list[type[Engine]]()
+    for candidate in (each for each in _CLASSES if each not in never):
+        cls = engine_class(candidate)
+        reason = cls.availability().reason
+        if not reason and precision in cls.precisions and candidate != _SLOW:
+            for text in reasons:
+                _log.info("engine %s", text)
+            return cls
+        if not reason:
+            usable.append(cls)
+        reasons.append(f"{candidate}: {reason or f'it has no precision {precision!r}'}")
+    if usable:
+        return usable[0]  # which refuses the precision with the alternatives
+    raise UnavailableError("no engine can be used here:\n" + "\n".join(reasons))

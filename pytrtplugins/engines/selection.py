@@ -1,0 +1,204 @@
+"""A model → an engine; an engine file → an engine."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..calibration import CalibrationTable, Calibrator
+from ..errors import (
+    CalibrationError,
+    EngineFileError,
+    MissingExtraError,
+    PrecisionError,
+    RegistryError,
+    UnavailableError,
+    UsageError,
+)
+from ..passes import Precisions, load_model, quantize, quantized_tensors
+from ..passes.prepare import prepare_loaded
+from .base.engine import Engine
+from .base.engine_file import read_engine_file
+from .base.failures import explaining, shortened
+from .base.types import BuildOptions
+from .calibrate import calibrate, fitting_table, float_tensors, network_digest
+from .registry import available_class, engine_class
+
+if TYPE_CHECKING:
+    import onnx
+
+    from ..model import Graph
+
+__all__ = ["build", "load_engine"]
+
+_log = logging.getLogger(__name__)
+
+
+def build(
+    model: str | Path | onnx.ModelProto | Graph,
+    *,
+    engine: str = "auto",
+    precision: str | Path | Precisions = "fp32",
+    calibration: Calibrator | CalibrationTable | str | Path | None = None,
+    threads: int | None = None,
+    device: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    progress: bool = True,
+) -> Engine:
+    """Make a network ready to run.
+
+    Args:
+        model: An ONNX file, a model, or a graph. With Q/DQ nodes inside, it is taken as it is.
+        engine: Name of an engine, or ``"auto"``: the first that this machine has and that has the precision.
+        precision: ``"fp32"``, ``"int8"``, or what else the engine has; or the path of a precision file (``.yaml``) that says it
+            layer by layer, or what such a file holds. For INT8 it brings its scales with it. With ``"int8"`` the engines for
+            CPUs time both forms, and keep float32 where INT8 is slower: ``engine.choices["int8"]`` says so.
+        calibration: For INT8: a calibrator (its cache is used if it fits, else it calibrates and writes it), a table, or the
+            path of a calibration cache.
+        threads: Threads of one run; by default all cores that the process may use.
+        device: The engine's own name for a device.
+        settings: The engine's own settings, such as ``{"batch": (1, 8, 16)}`` for TensorRT, or ``{"int8": "always"}`` for a
+            CPU, which keeps INT8 without timing it.
+        progress: Show a progress bar while calibrating, and while kernels are chosen, if the output is a terminal.
+
+    Returns:
+        The engine; ``engine.create_context()`` makes what runs it.
+
+    Raises:
+        UnavailableError: the engine cannot be used here.
+        PrecisionError: it does not have the precision.
+        BuildError: it cannot run the model.
+        CalibrationError: INT8 without a calibration, or with one that belongs to another network.
+        FormatError: a precision file that is damaged, or belongs to another network.
+        ModelError: the file is no usable ONNX model.
+    """
+    given, table = precision, _precisions(precision)
+    precision = str(precision) if table is None else table.precision
+    options = BuildOptions(precision, threads, device, dict(settings or {}))
+    cls = available_class(engine, precision)
+    cls.check_precision(precision)
+    cls.check_settings(options.settings)
+    loaded = load_model(model)
+    with explaining("the model cannot be prepared", cls.name):
+        prepared = prepare_loaded(loaded)
+    if table is not None:
+        return _built(cls, _with_precisions(prepared, table, cls, calibration, given), options, progress)
+    if precision == "int8":
+        if not _has_qdq(prepared):
+            calibrated = None if calibration is None else cls.calibrated(prepared, options, calibration)
+            if calibrated is not None:
+                return calibrated
+            quantized = _quantized(prepared, calibration, cls, options, progress)
+            with _explaining_build(cls):
+                return cls.build_quantized(quantized, prepared, options, progress)
+        if calibration is not None:
+            _log.warning("the model holds Q/DQ nodes already; the calibration is not used")
+    elif _has_qdq(prepared):
+        raise PrecisionError(
+            f'the model holds Q/DQ nodes: it is an INT8 model, and precision={precision!r} would not change that.\nDo: precision="int8"',
+            precision=precision,
+        )
+    return _built(cls, prepared, options, progress)
+
+
+def load_engine(path: str | Path) -> Engine:
+    """Load an engine file that `Engine.save` wrote.
+
+    Raises:
+        EngineFileError: it is damaged, of another format version, or made for another kind of machine.
+        RegistryError: it has a plugin that is not registered.
+        UnavailableError: its engine cannot be used here.
+    """
+    file = read_engine_file(path)
+    metadata = file.metadata
+    again = f"\nDo: pytrt build MODEL.onnx -o {path}"
+    try:
+        options = BuildOptions(**metadata["options"])
+        engine_class(metadata["engine"])  # a file names one engine, never "auto"
+        cls = available_class(metadata["engine"])
+        cls.check_precision(options.precision)
+        again = f"\nDo: pytrt build MODEL.onnx --engine {cls.name} --precision {options.precision} -o {path}"
+        reason = cls.check_requirements(dict(metadata["requirements"]))
+        if not reason:
+            return cls.restore(file, options)
+    except (EngineFileError, MissingExtraError, RegistryError, UnavailableError):
+        raise
+    except Exception as error:  # whatever a forged file leads to
+        raise EngineFileError(f"{path}: it cannot be loaded: {shortened(error)}.{again}", path=Path(path)) from error
+    raise EngineFileError(f"{path}: this engine cannot be loaded here: {reason}.{again}", path=Path(path))
+
+
+def _built(cls: type[Engine], model: onnx.ModelProto, options: BuildOptions, progress: bool) -> Engine:
+    with _explaining_build(cls):
+        return cls.build(model, options, progress)
+
+
+def _explaining_build(cls: type[Engine]) -> AbstractContextManager[None]:
+    return explaining(f"engine {cls.name!r} cannot build the model", cls.name)
+
+
+def _precisions(precision: str | Path | Precisions) -> Precisions | None:
+    """The precisions that a caller gives layer by layer; None: one name for all."""
+    if isinstance(precision, Precisions):
+        return precision
+    is_file = isinstance(precision, Path) or precision.endswith((".yaml", ".yml"))
+    return Precisions.read(precision) if is_file else None
+
+
+def _with_precisions(
+    model: onnx.ModelProto, table: Precisions, cls: type[Engine], calibration: Any, source: object
+) -> onnx.ModelProto:
+    if calibration is not None:
+        raise UsageError("a precision file holds its own scales: give precision or calibration, not both")
+    path = source if isinstance(source, (str, Path)) else "precisions"
+    if _has_qdq(model):
+        raise PrecisionError(f"{path}: the model holds Q/DQ nodes already.\nDo: give the float model")
+    table.check_fits(model, network_digest(model), path)
+    return table.apply(model, **(cls.quantize_options() if table.precision == "int8" else {}))
+
+
+def _has_qdq(model: onnx.ModelProto) -> bool:
+    return any(node.op_type == "QuantizeLinear" for node in model.graph.node)
+
+
+def _quantized(
+    model: onnx.ModelProto,
+    calibration: Calibrator | CalibrationTable | str | Path | None,
+    cls: type[Engine],
+    options: BuildOptions,
+    progress: bool,
+) -> onnx.ModelProto:
+    if calibration is None:
+        raise CalibrationError(
+            'precision="int8" needs the scales of the tensors, and calibration is None.\n'
+            'Do: calibration="yolov2.cache" for a table made before, or '
+            'calibration=MinMaxCalibrator(ImageBatches("photos/"), cache="yolov2.cache") to make one'
+        )
+    quantize_options: dict[str, Any] = cls.quantize_options()
+    required = quantized_tensors(model, **_without_levels(quantize_options))
+    if isinstance(calibration, Calibrator):
+        digest = network_digest(model)
+        calibration.bind({info.name: _dims(info) for info in model.graph.input})
+        table = calibration.cached_table(float_tensors(model), network=digest, required=required)
+        if table is None:
+            table = calibrate(model, calibration, threads=options.threads, progress=progress)
+            calibration.store_table(table, network=digest)
+    else:
+        table = fitting_table(calibration, model, required)
+    return quantize(model, table, **quantize_options)
+
+
+def _without_levels(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name != "weight_levels"}
+
+
+def _dims(info: onnx.ValueInfoProto) -> tuple[int | str, ...]:
+    return tuple(
+        dim.dim_value if dim.HasField("dim_value") else dim.dim_param for dim in info.type.tensor_type.shape.dim
+    )
+
+
+Engine._load = staticmethod(load_engine)

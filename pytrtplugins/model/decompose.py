@@ -1,0 +1,400 @@
+"""Plugins as standard ONNX operators: as local functions, or written into the graph."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import DimsError, ModelError
+from ..plugin.onnx_node import from_node, is_plugin_node
+from ..tensor import Dims, DType, is_concrete
+from ..utils.optional import require
+from ..validation import check_sizes, infer, validated
+from ..validation.dataflow import bodies, walk
+from .proto import copy_of, has_shape, info_dims, weight_info, without_data
+
+if TYPE_CHECKING:
+    import onnx
+
+    from ..plugin.base import Plugin
+
+__all__ = ["OpBuilder", "Value", "add_functions", "check_claims", "infer_shapes", "inline_plugins"]
+
+_FEATURE = "working on ONNX models"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Value:
+    """A tensor while a decomposition is written.
+
+    Attributes:
+        name: Its name in the graph.
+        dims: Its dims where they are known: always for a plugin's inputs, not for what operators give. The batch may be
+            a `SymbolicDim`.
+    """
+
+    name: str
+    dims: Dims = ()
+
+
+class OpBuilder:
+    """Collects the operators of a decomposition.
+
+    Any ONNX operator is a method: ``op.Transpose(x, perm=[0, 2, 1])``. Inputs are `Value`s, or arrays, numbers and lists,
+    which become constants (lists of ints: int64). The result is one `Value`; with ``outputs=n`` a list of n.
+
+    Args:
+        prefix: Start of all names that are made, so that they are unique in the graph.
+        doc: Names the plugin, for messages.
+    """
+
+    def __init__(self, prefix: str, doc: str = "") -> None:
+        self.prefix, self.doc = prefix, doc
+        self.nodes: list[onnx.NodeProto] = []
+        self._count = 0
+
+    def __getattr__(self, op_type: str) -> Any:
+        if not op_type[:1].isupper():
+            raise AttributeError(f"OpBuilder has no attribute {op_type!r}; operators start with a capital")
+
+        def make(*inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
+            names = [self._input(value) for value in inputs]
+            made = [self._name(op_type) for _ in range(outputs)]
+            helper = require("onnx.helper", extra="onnx", feature=_FEATURE)
+            self.nodes.append(helper.make_node(op_type, names, made, name=made[0], **attributes))
+            values = [Value(name) for name in made]
+            return values[0] if outputs == 1 else values
+
+        return make
+
+    def _input(self, value: Any) -> str:
+        if isinstance(value, Value):
+            return value.name
+        if value is None:
+            return ""
+        if isinstance(value, (list, tuple)) and any(not is_concrete(item) for item in value):
+            raise DimsError(f"{self.doc}: a symbolic dim cannot be a constant; use -1 or 0 in a Reshape", value=value)
+        array = np.asarray(value, np.int64 if _all_ints(value) else None)
+        name = self._name("Constant")
+        onnx = require("onnx", extra="onnx", feature=_FEATURE)
+        tensor = onnx.numpy_helper.from_array(array.astype(np.float32) if array.dtype == np.float64 else array, name)
+        self.nodes.append(onnx.helper.make_node("Constant", [], [name], name=name, value=tensor))
+        return name
+
+    def _name(self, op_type: str) -> str:
+        self._count += 1
+        return f"{self.prefix}/{op_type}_{self._count}"
+
+
+def infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Add the dims and types of all tensors: ONNX's rules for its operators, `output_dims` for plugins.
+
+    Args:
+        model: Any model; it is not changed.
+
+    Returns:
+        A new model with complete ``value_info``, and dims on its outputs.
+
+    Raises:
+        ModelError: shapes contradict each other.
+        DimsError: a plugin refuses the dims of its inputs.
+        RegistryError: a plugin is not registered.
+    """
+    model = validated(model, large=False)
+    light, known = _inferred(model)
+    full = copy_of(model)
+    del full.graph.value_info[:]
+    outputs = {info.name for info in full.graph.output}
+    produced = {name for node in full.graph.node for name in node.output}
+    full.graph.value_info.extend(info for name, info in known.items() if name in produced and name not in outputs)
+    for info in full.graph.output:
+        if has_shape(known, info.name):
+            info.type.CopyFrom(known[info.name].type)
+    for body, seen in zip(_inner_graphs(full.graph), _inner_graphs(light.graph), strict=True):
+        del body.value_info[:]
+        body.value_info.extend(seen.value_info)
+    return full
+
+
+def check_claims(model: onnx.ModelProto, outline: str | None = None) -> onnx.ModelProto:
+    """Require a model of sound structure whose tensors are none that no memory can hold; see `pytrtplugins.validation`.
+
+    Args:
+        model: The model; it is not changed.
+        outline: Location that stands in the place of weights which were left out on purpose.
+
+    Returns:
+        The model; sorted, where its nodes were not in order.
+
+    Raises:
+        ModelError, DimsError, RegistryError: as `infer_shapes`.
+    """
+    model = validated(model, outline=outline)
+    _inferred(model)
+    return model
+
+
+def inline_plugins(model: onnx.ModelProto, only: Iterable[str] | None = None) -> onnx.ModelProto:
+    """Write each plugin's decomposition in its place.
+
+    Plugins without one stay, and so do those that need to know dims which are symbolic.
+
+    Args:
+        model: Any model; it is not changed. Local functions of the plugins are dropped when nothing uses them any more.
+        only: Names of the nodes to inline; by default all that can be.
+
+    Returns:
+        A new model with the same inputs, outputs and tensor names. It has no plugin domain if no plugin is left.
+    """
+    names = None if only is None else set(only)
+    if not any(is_plugin_node(node) for node in walk(model.graph.node)):
+        return copy_of(model)
+    full = infer_shapes(model)
+    _inline(full.graph, {}, names, set())
+    _drop_unused_functions(full)
+    _drop_unused_domains(full)
+    return full
+
+
+def _inline(graph: onnx.GraphProto, around: Mapping[str, Dims], names: set[str] | None, prefixes: set[str]) -> None:
+    """Write decompositions into a graph, and into the graphs inside it; ``around``: dims of what it may read from around it."""
+    dims = {**around, **_all_dims(graph)}
+    nodes: list[onnx.NodeProto] = []
+    for node in graph.node:
+        for body in bodies(node):
+            _inline(body, dims, names, prefixes)
+        plugin = from_node(node) if is_plugin_node(node) and (names is None or node.name in names) else None
+        if plugin is None or not plugin.has_decomposition():
+            nodes.append(node)
+            continue
+        prefix = node.name if node.name and node.name not in prefixes else node.output[0]
+        prefixes.add(prefix)
+        if any(name not in dims for name in node.input):
+            _log.info("node %s stays a plugin, since the dims of its inputs are not known", prefix)
+            nodes.append(node)
+            continue
+        body_nodes = _decomposed(plugin, node, [dims[name] for name in node.input], prefix, required=names is not None)
+        nodes.extend([node] if body_nodes is None else body_nodes)
+    copies = [copy_of(node) for node in nodes]
+    del graph.node[:]
+    graph.node.extend(copies)
+
+
+def add_functions(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Give each plugin node with a decomposition a local function, so that onnxruntime runs the file as it is.
+
+    The node stays the plugin's, with ``plugin_namespace`` and ``plugin_version``, so that TensorRT and this package still
+    find the plugin. Nodes of one type with other attributes or shapes get an overload each; onnxruntime 1.31 knows
+    overloads, 1.23 runs the first body for all of them, so there `inline_plugins` is the way.
+
+    Args:
+        model: Any model; it is not changed.
+
+    Returns:
+        A new model.
+    """
+    onnx = require("onnx", extra="onnx", feature=_FEATURE)
+    full = infer_shapes(model)
+    dims = _all_dims(full.graph)
+    standard = next((item.version for item in full.opset_import if item.domain == ""), 18)
+    opset = [onnx.helper.make_opsetid("", standard)]
+    bodies: dict[tuple[str, str], dict[bytes, str]] = {}
+    for node in full.graph.node:
+        plugin = from_node(node) if is_plugin_node(node) else None
+        if plugin is None or not plugin.has_decomposition():
+            continue
+        inputs = [f"x{index}" for index in range(len(node.input))]
+        outputs = [f"y{index}" for index in range(len(node.output))]
+        template = onnx.helper.make_node(node.op_type, inputs, outputs)
+        body = _decomposed(plugin, template, [dims[name] for name in node.input], node.op_type)
+        if body is None:
+            continue
+        attributes = sorted(attribute.name for attribute in node.attribute)
+        function = onnx.helper.make_function(node.domain, node.op_type, inputs, outputs, body, opset, attributes)
+        known = bodies.setdefault((node.domain, node.op_type), {})
+        data = function.SerializeToString(deterministic=True)
+        if data not in known:
+            known[data] = str(len(known)) if known else ""
+            function.overload = known[data]
+            full.functions.append(function)
+        node.overload = known[data]
+    full.ir_version = max(full.ir_version, 10)
+    return full
+
+
+def _decomposed(
+    plugin: Plugin, node: onnx.NodeProto, input_dims: Sequence[Dims], prefix: str, *, required: bool = False
+) -> list[onnx.NodeProto] | None:
+    """The nodes that stand for one plugin node, reading and writing the same tensors; None where dims must be known first."""
+    op = OpBuilder(prefix, repr(plugin))
+    given = [Value(name, dims) for name, dims in zip(node.input, input_dims, strict=True)]
+    try:
+        result = plugin.decompose(op, *given)  # type: ignore[attr-defined]
+    except DimsError as error:
+        if required or all(is_concrete(dim) for dims in input_dims for dim in dims):
+            raise
+        _log.info("node %s stays a plugin, since its dims are not known yet: %s", prefix, error)
+        return None
+    values = list(result) if isinstance(result, (tuple, list)) else [result]
+    if len(values) != len(node.output):
+        raise ModelError(f"{plugin!r}: decompose gave {len(values)} outputs, the node has {len(node.output)}")
+    renamed = {value.name: output for value, output in zip(values, node.output, strict=True)}
+    made = {name for item in op.nodes for name in item.output}
+    if len(renamed) != len(values) or not renamed.keys() <= made:
+        # an output that is an input, or the same value twice, needs a node of its own
+        values = [op.Identity(value) for value in values]
+        renamed = {value.name: output for value, output in zip(values, node.output, strict=True)}
+    for item in op.nodes:
+        item.input[:] = [renamed.get(name, name) for name in item.input]
+        item.output[:] = [renamed.get(name, name) for name in item.output]
+    return op.nodes
+
+
+def _check_plugin_inputs(node: onnx.NodeProto, known: Mapping[str, onnx.ValueInfoProto]) -> None:
+    where = f"node {node.name or node.op_type!r}"
+    for index, name in enumerate(node.input):
+        if not name:
+            raise ModelError(
+                f"{where}: input {index} is left out; plugins have no optional inputs.\n"
+                "Do: give the node a tensor for each input",
+                node=node.name,
+            )
+        kind = known[name].type.WhichOneof("value") if name in known else None
+        if kind not in (None, "tensor_type"):
+            words = kind.removesuffix("_type").replace("_", " ")
+            raise ModelError(
+                f"{where}: input {index}, {name!r}, is of the kind {words}; plugins read tensors.\n"
+                "Do: take the tensors out of it before the plugin",
+                node=node.name,
+                tensor=name,
+            )
+
+
+def _set_plugin_outputs(graph: onnx.GraphProto, node: onnx.NodeProto, known: Mapping[str, onnx.ValueInfoProto]) -> None:
+    onnx = require("onnx", extra="onnx", feature=_FEATURE)
+    plugin = from_node(node)
+    if "" in node.input:
+        raise ModelError(f"node {node.name or node.op_type!r}: a plugin's inputs cannot be left out", node=node.name)
+    try:
+        dims = plugin.all_output_dims([info_dims(known[name]) for name in node.input])
+    except DimsError as error:
+        raise DimsError(f"node {node.name or node.op_type!r}: {error}", node=node.name, **error.facts) from error
+    if len(dims) != len(node.output):
+        raise ModelError(f"node {node.name!r}: the plugin has {len(dims)} outputs, the node {len(node.output)}")
+    types = [known[name].type.tensor_type.elem_type for name in node.input]
+    dtypes = plugin.all_output_dtypes([_dtype(kind) for kind in types], len(dims))
+    outputs = {info.name: info for info in graph.output}
+    made = {info.name for info in graph.value_info}
+    for name, shape, dtype in zip(node.output, dims, dtypes, strict=True):
+        if name in known and has_shape(known, name):
+            _check_agreement(f"node {node.name or node.op_type!r}", name, shape, info_dims(known[name]))
+        kind = onnx.helper.np_dtype_to_tensor_dtype(dtype.numpy)
+        info = onnx.helper.make_tensor_value_info(name, kind, [d if isinstance(d, int) else str(d) for d in shape])
+        if name in outputs:
+            outputs[name].type.CopyFrom(info.type)
+        elif name not in made:
+            graph.value_info.append(info)
+
+
+def _check_agreement(where: str, name: str, found: Dims, declared: Dims) -> None:
+    clash = any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(found, declared, strict=False))
+    if clash or len(found) != len(declared):
+        raise ModelError(
+            f"{where}: the model declares {name!r} as ({', '.join(map(str, declared))}), the plugin gives "
+            f"({', '.join(map(str, found))})",
+            expected=declared,
+            found=found,
+        )
+
+
+def _inferred(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, onnx.ValueInfoProto]]:
+    """A model without its large weights and with shapes, and name → description of the tensors of its main graph."""
+    light = without_data(model)
+    done: set[int] = set()
+    while True:
+        light = infer(light)
+        known = _infos(light.graph)
+        scopes = list(_plugin_nodes(light.graph, known))
+        for _, node, infos in scopes:
+            _check_plugin_inputs(node, infos)
+        ready = {
+            index: scope
+            for index, scope in enumerate(scopes)
+            if index not in done and all(has_shape(scope[2], name) for name in scope[1].input if name)
+        }
+        if not ready:
+            break
+        for graph, node, infos in ready.values():
+            _set_plugin_outputs(graph, node, infos)
+        done.update(ready)
+    check_sizes(model, known, infer)
+    if light.functions:
+        written_out = require("onnx.inliner", extra="onnx", feature=_FEATURE).inline_local_functions(light)
+        inner = infer(written_out)
+        check_sizes(inner, _infos(inner.graph), infer)
+    return light, known
+
+
+def _infos(graph: onnx.GraphProto) -> dict[str, onnx.ValueInfoProto]:
+    """Descriptions of a graph's tensors, by name."""
+    constants = {tensor.name: weight_info(tensor) for tensor in graph.initializer}
+    return constants | {info.name: info for info in (*graph.value_info, *graph.input, *graph.output)}
+
+
+_Scope = tuple["onnx.GraphProto", "onnx.NodeProto", dict[str, "onnx.ValueInfoProto"]]
+
+
+def _plugin_nodes(graph: onnx.GraphProto, known: dict[str, onnx.ValueInfoProto]) -> Iterator[_Scope]:
+    """Plugin nodes, in graphs inside graphs too; each with its graph, and descriptions of the tensors that it may read."""
+    for node in graph.node:
+        if is_plugin_node(node):
+            yield graph, node, known
+        for body in bodies(node):
+            yield from _plugin_nodes(body, known | _infos(body))
+
+
+def _inner_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    for node in walk(graph.node):
+        yield from bodies(node)
+
+
+def _all_dims(graph: onnx.GraphProto) -> dict[str, Dims]:
+    infos = {info.name: info for info in (*graph.input, *graph.value_info, *graph.output)}
+    dims = {name: info_dims(info) for name, info in infos.items() if has_shape(infos, name)}
+    dims.update({tensor.name: tuple(tensor.dims) for tensor in graph.initializer})
+    return dims
+
+
+def _dtype(kind: int) -> DType:
+    helper = require("onnx.helper", extra="onnx", feature=_FEATURE)
+    return DType.of(helper.tensor_dtype_to_np_dtype(kind))
+
+
+def _drop_unused_functions(model: onnx.ModelProto) -> None:
+    calls = [(node.domain, node.op_type) for node in walk(model.graph.node)]
+    bodies_of = {(function.domain, function.name): function.node for function in model.functions}
+    used: set[tuple[str, str]] = set()
+    while calls:
+        key = calls.pop()
+        if key in bodies_of and key not in used:
+            used.add(key)
+            calls += [(node.domain, node.op_type) for node in walk(bodies_of[key])]
+    functions = [copy_of(function) for function in model.functions if (function.domain, function.name) in used]
+    del model.functions[:]
+    model.functions.extend(functions)
+
+
+def _drop_unused_domains(model: onnx.ModelProto) -> None:
+    used = {node.domain for node in walk(model.graph.node)} | {function.domain for function in model.functions} | {""}
+    kept = [copy_of(item) for item in model.opset_import if item.domain in used]
+    del model.opset_import[:]
+    model.opset_import.extend(kept)
+
+
+def _all_ints(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(item, (int, np.integer)) for item in value)

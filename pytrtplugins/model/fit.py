@@ -1,0 +1,169 @@
+"""Whether names, tensors and plugins fit together, and what to say where they do not."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ..errors import DimsError, ModelError, UsageError
+from ..plugin.base import Plugin
+from ..tensor import Dims
+from ..validation.dataflow import bodies, walk
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["check_functions", "check_tensor", "chosen_outputs", "count_outputs", "find_node", "node_name", "node_type"]
+
+
+def node_name(node: onnx.NodeProto) -> str:
+    """What a node is found by: its name, or its first output where it has none."""
+    return node.name or next(filter(None, node.output), "")
+
+
+def node_type(node: onnx.NodeProto) -> str:
+    """The operator, with its domain unless it is ONNX's own."""
+    return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
+
+
+def find_node(model: onnx.ModelProto, name: str) -> int:
+    """The place of the one node that has a name, or writes the tensor of that name.
+
+    Raises:
+        ModelError: there is none, or there are several.
+    """
+    nodes = model.graph.node
+    found = [index for index, node in enumerate(nodes) if name and name in (node.name, *node.output)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        others = ", ".join(repr(item) for index in found for item in nodes[index].output if item not in ("", name))
+        raise ModelError(
+            f"{len(found)} nodes have the name {name!r}.\nDo: name one by a tensor that it writes: {others}", name=name
+        )
+    within = {inner.name: node_name(node) for node in nodes for body in bodies(node) for inner in walk(body.node)}
+    within |= {inner.name: function.name for function in model.functions for inner in walk(function.node)}
+    if name and name in within:
+        raise ModelError(
+            f"node {name!r} is within {within[name]!r}; only nodes of the main graph can be replaced.\n"
+            "Do: onnx.inliner.inline_local_functions(model) first, if that is a function",
+            name=name,
+        )
+    same_type = [node_name(node) for node in nodes if name in (node.op_type, node_type(node))]
+    raise _unknown("node", name, [node_name(node) for node in nodes], same_type)
+
+
+def check_tensor(tensors: Collection[str], name: str) -> None:
+    """Require a tensor of the graph.
+
+    Raises:
+        ModelError: there is none of this name.
+    """
+    if name not in tensors:
+        raise _unknown("tensor", name, list(tensors), [])
+
+
+def count_outputs(where: str, plugin: Plugin, inputs: Sequence[str], tensors: Mapping[str, Dims | None]) -> int | None:
+    """How many outputs a plugin gives for these inputs; None where their dims are unknown.
+
+    Raises:
+        DimsError: it does not accept the number of inputs, or their dims.
+        ModelError: there is no such tensor.
+        UsageError: it is no plugin.
+    """
+    if not isinstance(plugin, Plugin):
+        raise UsageError(f"{where}: expected a plugin, such as Reorg(stride=2), found {plugin!r}", found=plugin)
+    for name in inputs:
+        check_tensor(tensors, name)
+    expected = plugin.num_inputs
+    if expected is not None and len(inputs) != expected:
+        raise DimsError(
+            f"{where}: {plugin!r} takes {_number(expected, 'input')}, and there are {len(inputs)}, constants aside: "
+            f"{', '.join(map(repr, inputs)) or 'none'}.\nDo: graph.replace(..., inputs=[...]) with {_number(expected, 'name')}",
+            expected=expected,
+            found=len(inputs),
+        )
+    dims = [known for name in inputs if (known := tensors[name]) is not None]
+    if len(dims) < len(inputs):
+        return None
+    try:
+        return len(plugin.all_output_dims(dims))
+    except DimsError as error:
+        raise DimsError(f"{where}: {error}", **error.facts) from error
+
+
+def chosen_outputs(
+    where: str,
+    node: onnx.NodeProto,
+    outputs: Sequence[str] | None,
+    count: int | None,
+    read: Collection[str],
+    tensors: Collection[str],
+) -> list[str]:
+    """The tensors that a plugin writes in a node's place.
+
+    Args:
+        where: The node, for messages.
+        node: The node.
+        outputs: What the caller wants; None: the node's own, less those at the end that nothing reads.
+        count: How many the plugin gives; None where that is not known.
+        read: All tensors that are read, or outputs of the network.
+        tensors: All tensors.
+
+    Raises:
+        ModelError: the number is wrong, a tensor that is read would be lost, or one would be written twice.
+    """
+    names = list(node.output) if outputs is None else list(outputs)
+    while outputs is None and len(names) > (count or 1) and names[-1] not in read:
+        names.pop()
+    if count is not None and len(names) != count:
+        raise ModelError(
+            f"{where}: the plugin gives {_number(count, 'output')}, and there are {len(names)} to write: "
+            f"{', '.join(map(repr, names))}.\nDo: graph.replace(..., outputs=[...]) with {_number(count, 'name')}; "
+            "a new name is a new tensor",
+            expected=count,
+            found=len(names),
+        )
+    lost = [name for name in node.output if name in read and name not in names]
+    taken = [
+        name for name in names if not name or names.count(name) > 1 or (name in tensors and name not in node.output)
+    ]
+    if lost:
+        raise ModelError(f"{where}: {lost[0]!r} is read, and the plugin would not write it", name=lost[0])
+    if taken:
+        raise ModelError(f"{where}: {taken[0]!r} is no free name for an output of the plugin", name=taken[0])
+    return names
+
+
+def check_functions(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto], new: onnx.NodeProto) -> None:
+    """Require that no other node uses a local function of the plugin's name, whose body the plugin's node would get.
+
+    Raises:
+        ModelError: one does.
+    """
+    key = (new.domain, new.op_type)
+    if all((function.domain, function.name) != key for function in model.functions):
+        return
+    inner = [node for function in model.functions for node in function.node]
+    users = [node for node in walk([*nodes, *inner]) if (node.domain, node.op_type) == key and node is not new]
+    if users:
+        raise ModelError(
+            f"{node_type(new)} is also a local function of the model, which node {node_name(users[0])!r} uses; it would "
+            f"become the body of node {new.name!r} too.\nDo: model = onnx.inliner.inline_local_functions(model) first",
+            name=node_name(users[0]),
+        )
+
+
+def _unknown(what: str, name: str, known: Sequence[str], same_type: Sequence[str]) -> ModelError:
+    close = list(dict.fromkeys([*same_type, *difflib.get_close_matches(name, known, n=3)]))[:5]
+    near = f"Near: {', '.join(map(repr, close))}." if close else f"The first are {', '.join(map(repr, known[:3]))}."
+    return ModelError(
+        f"none of the graph's {len(known)} {what}s has the name {name!r}.\n{near}\nDo: print(*graph.{what}s, sep='\\n')",
+        name=name,
+        near=close,
+    )
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

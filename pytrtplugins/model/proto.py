@@ -1,0 +1,140 @@
+"""Messages of ONNX models: copies without the weights, and dims in this package's words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..errors import ModelError
+from ..plugin.onnx_node import is_plugin_node
+from ..tensor import Dim, Dims, DType, SymbolicDim
+from ..utils.optional import require
+from ..validation.dataflow import walk
+from ..validation.tensors import LARGEST_SMALL
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = [
+    "NAMELESS_DIMS",
+    "copy_fields",
+    "copy_of",
+    "has_shape",
+    "info_dims",
+    "info_dtype",
+    "weight_info",
+    "with_data",
+    "without_data",
+]
+
+NAMELESS_DIMS = frozenset({"?", "*", "-1", "None", "none", "unk", "unknown"})
+"""Names of free dims that say nothing: two dims of such a name need not be equal."""
+
+_ONNX_NAMES = {"float": "float32", "double": "float64"}  # element types that ONNX calls otherwise than NumPy
+_Message = TypeVar("_Message")
+
+
+def copy_of(message: _Message) -> _Message:
+    """A copy of a message."""
+    twin: Any = type(message)()
+    twin.CopyFrom(message)
+    return twin  # type: ignore[no-any-return]
+
+
+def copy_fields(source: Any, target: Any, *, without: Collection[str]) -> None:
+    """Copy a message into an empty one, less some of its fields, which may be large and are never touched."""
+    for field, value in source.ListFields():
+        if field.name in without:
+            continue
+        repeated = field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED
+        if repeated:
+            getattr(target, field.name).extend(value)
+        elif field.message_type is not None:
+            getattr(target, field.name).CopyFrom(value)
+        else:
+            setattr(target, field.name, value)
+
+
+def without_data(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with large initializers as inputs: shape inference copies the model, and stops at 2 GB."""
+    graph, light = model.graph, type(model)()
+    copy_fields(model, light, without=("graph", "functions"))
+    copy_fields(graph, light.graph, without=("initializer",))
+    plugins = {(node.domain, node.op_type) for node in walk(graph.node) if is_plugin_node(node)}
+    light.functions.extend(item for item in model.functions if (item.domain, item.name) not in plugins)
+    names = {info.name for info in graph.input}
+    for tensor in graph.initializer:
+        if math.prod(tensor.dims) <= LARGEST_SMALL:
+            light.graph.initializer.append(tensor)
+        elif tensor.name not in names:
+            light.graph.input.append(weight_info(tensor))
+    return light
+
+
+def with_data(light: onnx.ModelProto, model: onnx.ModelProto) -> onnx.ModelProto:
+    """Give a model that `without_data` made the large initializers back that the model has; it changes."""
+    kept = {tensor.name for tensor in light.graph.initializer}
+    weights = [
+        tensor
+        for tensor in model.graph.initializer
+        if tensor.name not in kept and math.prod(tensor.dims) > LARGEST_SMALL
+    ]
+    names = {tensor.name for tensor in weights} - {info.name for info in model.graph.input}
+    inputs = [copy_of(info) for info in light.graph.input if info.name not in names]
+    del light.graph.input[:]
+    light.graph.input.extend(inputs)
+    light.graph.initializer.extend(weights)
+    return light
+
+
+def weight_info(tensor: onnx.TensorProto) -> onnx.ValueInfoProto:
+    """The description of a constant."""
+    helper = require("onnx.helper", extra="onnx", feature="working on ONNX models")
+    return helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))  # type: ignore[no-any-return]
+
+
+def info_dims(info: onnx.ValueInfoProto) -> Dims:
+    """The dims that a description has; a free one without a name that says something is named after the tensor and its place."""
+
+    def dim(index: int, proto: Any) -> Dim:
+        if proto.HasField("dim_value") and proto.dim_value >= 0:
+            return int(proto.dim_value)
+        return SymbolicDim(proto.dim_param if _says_something(proto.dim_param) else f"{info.name}.{index}")
+
+    return tuple(dim(index, proto) for index, proto in enumerate(info.type.tensor_type.shape.dim))
+
+
+def info_dtype(info: onnx.ValueInfoProto) -> DType:
+    """The element type of an input or output of a model.
+
+    Raises:
+        ModelError: it is no tensor, or one of a type that engines do not exchange, such as text.
+    """
+    onnx = require("onnx", extra="onnx", feature="working on ONNX models")
+    kind = info.type.WhichOneof("value") or "tensor_type"
+    if kind != "tensor_type":
+        raise ModelError(
+            f"tensor {info.name!r} is of the kind {kind.removesuffix('_type').replace('_', ' ')}; inputs and outputs of engines "
+            "are tensors.\nDo: let the model take and give tensors",
+            tensor=info.name,
+        )
+    name = onnx.TensorProto.DataType.Name(info.type.tensor_type.elem_type).lower()
+    found = _ONNX_NAMES.get(name, name)
+    if found not in list(DType):
+        what = "of an unknown element type" if name == "undefined" else f"of the element type {name}"
+        raise ModelError(
+            f"tensor {info.name!r} is {what}; inputs and outputs of engines are of {', '.join(DType)}",
+            tensor=info.name,
+            dtype=name,
+        )
+    return DType(found)
+
+
+def _says_something(name: str) -> bool:
+    return bool(name) and name not in NAMELESS_DIMS
+
+
+def has_shape(infos: Mapping[str, onnx.ValueInfoProto], name: str) -> bool:
+    """Whether a tensor is described, with a shape."""
+    return name in infos and infos[name].type.tensor_type.HasField("shape")

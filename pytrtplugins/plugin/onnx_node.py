@@ -1,0 +1,131 @@
+"""A plugin ↔ a node of an ONNX graph.
+
+The node's domain is the plugin's namespace and its type the plugin's name. ``plugin_namespace`` and ``plugin_version``
+are always written: TensorRT's parser needs them to find the creator, and to prefer it over a local function of the same
+name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import FieldError, ModelError
+from ..utils.optional import require
+from ..utils.text_formats import shorten
+from ..validation import check_tensor
+from .base import Plugin, above
+from .registry import lookup, registered
+
+if TYPE_CHECKING:
+    import onnx
+
+    from .fields import FieldSpec
+
+__all__ = ["as_node", "from_node", "is_plugin_node", "node_attributes"]
+
+_STANDARD_DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft")
+_KINDS = {bool: "INT", int: "INT", float: "FLOAT", str: "STRING"}
+
+
+def as_node(plugin: Plugin, inputs: Iterable[str], outputs: Iterable[str], name: str = "") -> onnx.NodeProto:
+    """Write a plugin as an ONNX node.
+
+    Args:
+        plugin: The layer.
+        inputs: Names of the tensors it reads.
+        outputs: Names of the tensors it writes.
+        name: The node's name.
+    """
+    helper = require("onnx.helper", extra="onnx", feature="writing ONNX nodes")
+    namespace, type_name, version = plugin.plugin_key()
+    node = helper.make_node(type_name, list(inputs), list(outputs), name=name, domain=namespace)
+    node.attribute.extend(
+        _to_attribute(helper, spec, value)
+        for spec, value in zip(plugin.field_specs(), plugin.fields().values(), strict=True)
+    )
+    node.attribute.append(helper.make_attribute("plugin_namespace", namespace))
+    node.attribute.append(helper.make_attribute("plugin_version", version))
+    return node  # type: ignore[no-any-return]
+
+
+def is_plugin_node(node: onnx.NodeProto) -> bool:
+    """Whether the node is a plugin's: it says so in ``plugin_namespace``, or its domain and type are registered."""
+    if node.domain in _STANDARD_DOMAINS:
+        return False
+    named = any(attribute.name == "plugin_namespace" for attribute in node.attribute)
+    return named or any(key[:2] == (node.domain, node.op_type) for key in registered())
+
+
+def from_node(node: onnx.NodeProto) -> Plugin:
+    """Make the plugin that a node describes.
+
+    Raises:
+        RegistryError: no class is registered for the node.
+        FieldError: an attribute is missing, unknown, or of another type than the class declares.
+    """
+    values = node_attributes(node)
+    namespace = values.pop("plugin_namespace", node.domain)
+    version = values.pop("plugin_version", None)
+    cls = lookup(namespace, node.op_type, version)
+    specs = {spec.name: spec for spec in cls.field_specs()}
+    where = f"node {node.name or node.op_type!r} ({cls.plugin_key()})"
+    unknown = values.keys() - specs.keys()
+    if unknown:
+        raise FieldError(
+            f"{where}: unknown attributes {sorted(unknown)}; the class declares {list(specs) or 'none'}",
+            name=sorted(unknown)[0],
+        )
+    return cls(**{name: _from_attribute(specs[name], value) for name, value in values.items()})
+
+
+def node_attributes(node: onnx.NodeProto) -> dict[str, Any]:
+    """A node's attributes as Python values: ints, floats, text, lists, NumPy arrays.
+
+    Raises:
+        ModelError: text is not UTF-8; or a tensor does not hold what it claims, or lies in another file.
+    """
+    onnx = require("onnx", extra="onnx", feature="reading ONNX nodes")
+    values = {}
+    for attribute in node.attribute:
+        value = onnx.helper.get_attribute_value(attribute)
+        if isinstance(value, onnx.TensorProto):
+            check_tensor(value, f"node {node.name or node.op_type!r}: attribute {attribute.name!r}")
+            value = onnx.numpy_helper.to_array(value)
+        elif isinstance(value, bytes):
+            value = _text(value, node)
+        elif isinstance(value, list) and value and isinstance(value[0], bytes):
+            value = [_text(item, node) for item in value]
+        values[attribute.name] = value
+    return values
+
+
+def _text(value: bytes, node: onnx.NodeProto) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise ModelError(
+            f"node {node.name or node.op_type!r}: a text attribute is not UTF-8: {shorten(value)}"
+        ) from error
+
+
+def _to_attribute(helper: Any, spec: FieldSpec, value: Any) -> onnx.AttributeProto:
+    if spec.kind is np.ndarray:
+        numpy_helper = require("onnx.numpy_helper", extra="onnx")
+        return helper.make_attribute(spec.name, numpy_helper.from_array(value, spec.name))  # type: ignore[no-any-return]
+    proto = require("onnx", extra="onnx").AttributeProto
+    kind = getattr(proto, _KINDS[spec.kind] + ("S" if spec.is_tuple else ""))
+    if spec.kind is bool:
+        value = [int(item) for item in value] if spec.is_tuple else int(value)
+    return helper.make_attribute(spec.name, value, attr_type=kind)  # type: ignore[no-any-return]
+
+
+def _from_attribute(spec: FieldSpec, value: Any) -> Any:
+    if spec.is_tuple and hasattr(value, "__iter__"):
+        return tuple(value)
+    return value
+
+
+above.as_node = as_node

@@ -1,0 +1,111 @@
+"""What a plugin gives, held against its own rules: dims, element types and arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import DimsError, PluginError
+from ..tensor import PLUGIN_DTYPES, Array, Dims, DType, SymbolicDim
+
+__all__ = ["check_dtypes", "checked_arrays", "checked_dims"]
+
+
+def checked_dims(plugin: object, dims: Any) -> Dims:
+    """What `Plugin.output_dims` gave for one output, as dims.
+
+    Raises:
+        DimsError: they are no dims.
+    """
+    checked = tuple(dim if isinstance(dim, SymbolicDim) else _as_int(dim) for dim in dims)
+    if any(dim is None or (not isinstance(dim, SymbolicDim) and dim < 0) for dim in checked):
+        raise DimsError(
+            f"{plugin!r}: output_dims gave {tuple(dims)!r}: dims are ints of at least 0, or symbolic", found=dims
+        )
+    return checked  # type: ignore[return-value]
+
+
+def check_dtypes(plugin: object, verb: str, dtypes: Sequence[DType]) -> None:
+    """Whether plugins may have these element types.
+
+    Args:
+        plugin: Whose they are, for the message.
+        verb: What it does with them: ``"reads"``, ``"gives"``.
+        dtypes: The types.
+
+    Raises:
+        PluginError: one is none of `PLUGIN_DTYPES`.
+    """
+    for dtype in dtypes:
+        if dtype not in PLUGIN_DTYPES:
+            raise PluginError(
+                f"{plugin!r} {verb} {dtype}, which is no element type of plugins: {', '.join(PLUGIN_DTYPES)}.\n"
+                "Do: put a Cast beside it in the model",
+                dtype=dtype,
+            )
+
+
+def checked_arrays(
+    plugin: object, inputs: Sequence[Array], result: Any, dims: Sequence[Dims], dtypes: Sequence[DType]
+) -> tuple[Array, ...]:
+    """What `Plugin.compute` gave, as a tuple of arrays.
+
+    Args:
+        plugin: Whose it is, for the message.
+        inputs: What `compute` was given.
+        result: What it gave.
+        dims: What the shape rule says of each output.
+        dtypes: What the plugin says of their element types.
+
+    Raises:
+        DimsError: there are more or fewer outputs, or one has another shape.
+        PluginError: an output is no array, or has another element type.
+    """
+    arrays = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+    expected = [f"{dtype}[{', '.join(map(str, shape))}]" for shape, dtype in zip(dims, dtypes, strict=True)]
+    if result is None:
+        raise PluginError(
+            f"{plugin!r}: compute gave None, expected {', '.join(expected)}.\nDo: let compute return its outputs",
+            plugin=plugin,
+            expected=expected,
+            found=None,
+        )
+    if len(arrays) != len(dims):
+        raise DimsError(
+            f"{plugin!r}: compute gave {len(arrays)} outputs, output_dims {len(dims)}",
+            plugin=plugin,
+            expected=len(dims),
+            found=len(arrays),
+        )
+    for index, (array, shape, dtype) in enumerate(zip(arrays, dims, dtypes, strict=True)):
+        if not isinstance(getattr(array, "dtype", None), np.dtype):
+            raise PluginError(
+                f"{plugin!r}: output {index} of compute is of type {type(array).__name__}, expected an array "
+                f"{expected[index]}",
+                plugin=plugin,
+                expected=expected[index],
+                found=type(array),
+            )
+        if tuple(array.shape) != shape:
+            raise DimsError(
+                f"{plugin!r}: output {index} of compute has shape {tuple(array.shape)}, output_dims says {shape}"
+                f" for inputs {[tuple(x.shape) for x in inputs]}",
+                plugin=plugin,
+                expected=shape,
+                found=tuple(array.shape),
+            )
+        if array.dtype.name != dtype.value:
+            raise PluginError(
+                f"{plugin!r}: output {index} of compute is {array.dtype}, output_dtypes says {dtype}.\n"
+                f"Do: return array.astype(numpy.{dtype}), or override output_dtypes.",
+                plugin=plugin,
+                expected=dtype,
+                found=array.dtype,
+            )
+    return arrays
+
+
+def _as_int(value: Any) -> int | None:
+    return int(value) if isinstance(value, (int, np.integer)) and not isinstance(value, bool) else None

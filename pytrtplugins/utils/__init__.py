@@ -1,0 +1,1 @@
+"""What all parts share: files, numbers as options, optional packages, progress, signals."""

@@ -1,0 +1,260 @@
+"""Files that are whole or absent: write to a temporary name, then rename. Files that are read are regular, and of a limited size."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from ..errors import FormatError, PytrtpluginsError, UsageError
+
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["atomic_path", "open_regular", "read_regular", "read_stdin", "sha256_hex", "write_atomic"]
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFCHR: "a character device",
+    stat.S_IFBLK: "a block device",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+}
+_NAME_LENGTH, _SUFFIX_LENGTH = 32, 16  # of a target, in the name of its temporary file: names may have 255 bytes
+_ABANDONED_AFTER_S = 3600  # a temporary file that nobody has locked, though a process of its writer's number lives
+_active: set[str] = set()  # temporary files of this process
+
+Failure = Callable[..., PytrtpluginsError]
+"""Makes an error of a message and ``path=``: an exception class of this package, or a partial of one."""
+
+
+@contextmanager
+def atomic_path(path: str | Path) -> Iterator[Path]:
+    """Give a temporary path that takes the place of ``path`` when the block succeeds, and vanishes when it fails.
+
+    Readers of ``path`` see the old file or the new one, never a part; so it is after a crash, too, since the contents
+    are on the disk before the name is taken. Links are followed: the file behind them is replaced, with its permissions
+    and, where that is allowed, its owner. What writers left behind that were killed is removed by the next write to the
+    same path. A character device or a FIFO is written in place: ``/dev/null`` stays what it is.
+
+    Args:
+        path: The target. The temporary path has its suffix.
+
+    Raises:
+        UsageError: the target is a folder, a socket, a block device, or a FIFO that nobody reads.
+        OSError: the folder does not exist, or cannot be written.
+    """
+    old = _status(path)
+    if old is not None and not stat.S_ISREG(old.st_mode):
+        with open(_open_writable(path, old.st_mode), "wb") as stream, tempfile.TemporaryDirectory() as folder:
+            temporary = Path(folder) / f"output{Path(path).suffix}"
+            temporary.touch()
+            yield temporary
+            with temporary.open("rb") as file:
+                shutil.copyfileobj(file, stream)
+        return
+    target = Path(os.path.realpath(path))
+    _remove_abandoned(target)
+    temporary = target.with_name(f"{_prefix(target)}{os.getpid()}-{secrets.token_hex(4)}.part{_suffix(target)}")
+    _active.add(temporary.name)
+    try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        try:
+            if sys.platform != "win32":
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            mode = os.fstat(handle).st_mode
+            yield temporary
+            _adopt(temporary, mode, old)
+            temporary.replace(target)
+        finally:
+            os.close(handle)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            temporary.unlink()
+        _active.discard(temporary.name)
+
+
+def write_atomic(path: str | Path, data: bytes) -> None:
+    """Write ``data`` to ``path``; readers see the old file or the new one, never a part. See `atomic_path`."""
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(data)
+
+
+def open_regular(path: str | Path, *, error: Failure = FormatError) -> BinaryIO:
+    """Open a regular file for reading. A FIFO or a device, which may never end, is refused without waiting for it.
+
+    Args:
+        path: The file; links are followed.
+        error: What to raise for anything else than a regular file.
+
+    Raises:
+        PytrtpluginsError: as ``error`` makes it, with ``.path``.
+        OSError: there is no such file, it is a folder, or it cannot be opened.
+    """
+    _check_regular(path, os.stat(path).st_mode, error)
+    file = open(path, "rb", opener=_open_at_once)  # noqa: SIM115  # the caller closes it
+    try:
+        _check_regular(path, os.fstat(file.fileno()).st_mode, error)  # nobody has put another in its place
+    except PytrtpluginsError:
+        file.close()
+        raise
+    return file
+
+
+def read_regular(path: str | Path, most_bytes: int, *, error: Failure = FormatError) -> bytes:
+    """Read a regular file of a limited size.
+
+    Args:
+        path: The file; links are followed.
+        most_bytes: A larger file is refused before it is read.
+        error: What to raise for a larger file, or for anything else than a regular one.
+
+    Raises:
+        PytrtpluginsError: as ``error`` makes it, with ``.path``.
+        OSError: there is no such file, it is a folder, or it cannot be read.
+    """
+    with open_regular(path, error=error) as file:
+        size = os.fstat(file.fileno()).st_size
+        data = file.read(most_bytes + 1) if size <= most_bytes else b""
+    if size > most_bytes or len(data) > most_bytes:
+        raise error(f"{path}: expected at most {most_bytes:,} bytes, found {max(size, len(data)):,}.", path=path)
+    return data
+
+
+def read_stdin(most_bytes: int, *, error: Failure = FormatError) -> bytes:
+    """Read all of standard input, which a user names ``-``.
+
+    Raises:
+        PytrtpluginsError: it has more than ``most_bytes``; as ``error`` makes it.
+    """
+    data = sys.stdin.buffer.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise error(f"standard input: expected at most {most_bytes:,} bytes, found more.", path=Path("-"))
+    return data
+
+
+def sha256_hex(source: bytes | str | Path) -> str:
+    """SHA-256 of bytes, or of a regular file's contents, as 64 hex digits."""
+    if isinstance(source, bytes):
+        return hashlib.sha256(source).hexdigest()
+    with open_regular(source) as file:
+        digest = hashlib.sha256()
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+# --- reading -----------------------------------------------------------------------------------------------------------
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))
+
+
+def _check_regular(path: str | Path, mode: int, error: Failure) -> None:
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # opening a folder raises IsADirectoryError
+        raise error(f"{path}: expected a regular file, found {_kind(mode)}.", path=path)
+
+
+def _kind(mode: int) -> str:
+    return _KINDS.get(stat.S_IFMT(mode), "something else")
+
+
+# --- writing -----------------------------------------------------------------------------------------------------------
+
+
+def _status(path: str | Path) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except FileNotFoundError:
+        return None
+
+
+def _open_writable(path: str | Path, mode: int) -> int:
+    """A descriptor of a device or FIFO that exists; nothing is created or cut."""
+    if not (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
+        raise UsageError(f"{path}: expected a file to write, found {_kind(mode)}.", path=path)
+    try:
+        handle = os.open(path, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise UsageError(f"{path}: nobody reads this FIFO.\nDo: start its reader first", path=path) from error
+        raise
+    if sys.platform != "win32":
+        os.set_blocking(handle, True)
+    return handle
+
+
+def _adopt(temporary: Path, mode: int, old: os.stat_result | None) -> None:
+    """Give the file the permissions and the owner that it shall have, and put it on the disk."""
+    handle = os.open(temporary, os.O_RDWR)
+    try:
+        if old is not None and sys.platform != "win32":
+            found = os.fstat(handle)
+            if (found.st_uid, found.st_gid) != (old.st_uid, old.st_gid):
+                with contextlib.suppress(PermissionError):
+                    os.fchown(handle, old.st_uid, old.st_gid)
+        os.chmod(temporary, stat.S_IMODE(mode if old is None else old.st_mode))
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _prefix(target: Path) -> str:
+    return f".{target.name[:_NAME_LENGTH]}."
+
+
+def _suffix(target: Path) -> str:
+    return target.suffix if len(target.suffix) <= _SUFFIX_LENGTH else ""
+
+
+def _remove_abandoned(target: Path) -> None:
+    """Remove the temporary files of writers of this target that were killed."""
+    pattern = re.compile(rf"{re.escape(_prefix(target))}(\d+)-[0-9a-f]{{8}}\.part{re.escape(_suffix(target))}", re.S)
+    with contextlib.suppress(OSError), os.scandir(target.parent) as entries:
+        for entry in entries:
+            match = pattern.fullmatch(entry.name)
+            if match and entry.name not in _active and entry.is_file(follow_symlinks=False):
+                with contextlib.suppress(OSError):
+                    if _is_abandoned(entry.path, int(match[1])):
+                        os.unlink(entry.path)
+
+
+def _is_abandoned(path: str, pid: int) -> bool:
+    """Whether nobody writes a temporary file: nobody locks it, and its writer is gone.
+
+    The lock tells of writers in other containers, the number of those whose compiler has made the file anew, which frees
+    the lock. A number may have been given to another process since: after an hour without a change it says nothing.
+    """
+    with open(path, "rb", opener=_open_at_once) as file:
+        if sys.platform != "win32":
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return False
+        old = time.time() - os.fstat(file.fileno()).st_mtime > _ABANDONED_AFTER_S
+    return old or pid == os.getpid() or not _is_alive(pid)
+
+
+def _is_alive(pid: int) -> bool:
+    if sys.platform == "win32":
+        return True  # there is no harmless signal
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,177 @@
+"""Numbers that callers give, held against what makes sense before anything is made of them."""
+
+from __future__ import annotations
+
+import argparse
+import operator
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from ..errors import UsageError
+from .text_formats import shorten
+
+__all__ = [
+    "LARGEST_BATCH",
+    "MOST_THREADS",
+    "SHARE",
+    "THREADS",
+    "Real",
+    "Several",
+    "Whole",
+    "check_share",
+    "check_whole",
+]
+
+_Number = TypeVar("_Number", int, float)
+_WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
+_LONGEST_REAL = 400  # characters: the largest float64, written out, has 309
+
+
+def check_whole(what: str, value: Any, least: int, most: int) -> int:
+    """A whole number within limits.
+
+    Args:
+        what: Its name, for the message: ``"stream: slots"``.
+        value: What was given; NumPy's whole numbers will do, truth values will not.
+        least: The smallest.
+        most: The largest.
+
+    Raises:
+        UsageError: it is no whole number, or is outside.
+    """
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or not least <= number <= most:
+        raise UsageError(
+            f"{what}: expected a whole number from {least:,} to {most:,}, found {shorten(value)}",
+            least=least,
+            most=most,
+            found=value,
+        )
+    return number
+
+
+def check_share(what: str, value: Any) -> float:
+    """A number from 0 to 1.
+
+    Raises:
+        UsageError: it is no number, is NaN, or is outside.
+    """
+    try:
+        number = float("nan") if isinstance(value, (bool, str, bytes)) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = float("nan")
+    if not 0 <= number <= 1:
+        raise UsageError(f"{what}: expected a number from 0 to 1, found {shorten(value)}", found=value)
+    return number
+
+
+class _Limits(ABC, Generic[_Number]):
+    """Numbers that an option of a command takes, as the ``type`` of an option of argparse; `read` is for others."""
+
+    def read(self, text: str) -> _Number:
+        """The number that a user typed.
+
+        Raises:
+            ValueError: it is none, or is outside; the message says what was expected and what was found.
+        """
+        try:
+            return self._parse(text)
+        except ValueError:
+            raise ValueError(f"expected {self}, found {shorten(text)}") from None
+
+    def __call__(self, text: str) -> _Number:
+        """What argparse calls: its errors name the option."""
+        try:
+            return self.read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    @abstractmethod
+    def _parse(self, text: str) -> _Number: ...
+
+
+@dataclass(frozen=True)
+class Whole(_Limits[int]):
+    """Whole numbers within limits.
+
+    Attributes:
+        least: The smallest.
+        most: The largest.
+    """
+
+    least: int
+    most: int
+
+    def _parse(self, text: str) -> int:
+        if not _WHOLE.fullmatch(text) or not self.least <= int(text) <= self.most:
+            raise ValueError(text)
+        return int(text)
+
+    def __str__(self) -> str:
+        """As messages have it."""
+        return f"a whole number from {self.least:,} to {self.most:,}"
+
+
+@dataclass(frozen=True)
+class Real(_Limits[float]):
+    """Numbers within limits; no NaN.
+
+    Attributes:
+        least: The smallest.
+        most: The largest.
+    """
+
+    least: float
+    most: float
+
+    def _parse(self, text: str) -> float:
+        if len(text) > _LONGEST_REAL or not self.least <= float(text) <= self.most:
+            raise ValueError(text)
+        return float(text)
+
+    def __str__(self) -> str:
+        """As messages have it."""
+        return f"a number from {self.least:,.10g} to {self.most:,.10g}"
+
+
+@dataclass(frozen=True)
+class Several:
+    """Numbers with commas between them, each within limits, as the ``type`` of an option of argparse.
+
+    Attributes:
+        each: The limits of each.
+        least: How many there are at least.
+        most: How many there are at most.
+    """
+
+    each: Whole
+    least: int = 1
+    most: int = 1000
+
+    def __call__(self, text: str) -> tuple[int, ...]:
+        """What argparse calls: its errors name the option."""
+        parts = text.split(",", self.most)
+        try:
+            if not self.least <= len(parts) <= self.most:
+                raise ValueError(text)
+            return tuple(self.each.read(part.strip()) for part in parts)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"expected {self}, found {shorten(text)}") from None
+
+    def __str__(self) -> str:
+        """As messages have it."""
+        count = f"{self.least}" if self.least == self.most else f"{self.least:,} to {self.most:,}"
+        return f"{count} numbers, each {self.each}, with commas between them"
+
+
+LARGEST_BATCH = 1 << 16
+"""Images of one run of engine `cudnn`; here, where commands know it without the engine."""
+MOST_THREADS = 4096
+"""CPU threads of a run."""
+THREADS = Whole(1, MOST_THREADS)
+SHARE = Real(0, 1)

@@ -1,0 +1,37 @@
+"""The only place that catches ImportError: optional packages, imported where they are first used."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+from ..errors import MissingExtraError
+
+__all__ = ["require"]
+
+
+def require(module: str, *, extra: str, package: str | None = None, feature: str = "") -> ModuleType:
+    """Import an optional module, or say how to install it.
+
+    Args:
+        module: Name to import, such as ``"cv2"``.
+        extra: Extra of this project that brings the package.
+        package: Name of the package where it differs from the module's.
+        feature: What needs it, for the message: ``"engine 'cpu'"``.
+
+    Returns:
+        The imported module.
+
+    Raises:
+        MissingExtraError: the module cannot be imported; ``.package`` and ``.extra`` tell which.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = package or module.partition(".")[0]
+        raise MissingExtraError(
+            f"{feature or 'this feature'} needs the package {package!r}, which cannot be imported ({error}).\n"
+            f'Do: pip install "pytrtplugins[{extra}]"',
+            package=package,
+            extra=extra,
+        ) from error

@@ -1,0 +1,85 @@
+"""How commands begin and end: with streams that take any text, and with messages instead of tracebacks."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from ..errors import PytrtpluginsError
+
+__all__ = ["exit_on_error"]
+
+
+def _print(title: str, message: str) -> None:
+    print(f"{title}: {message}", file=sys.stderr)
+
+
+@contextmanager
+def exit_on_error(show: Callable[[str, str], None] = _print) -> Iterator[None]:
+    r"""Show this package's errors, and those of files, without a traceback, and end with exit code 2.
+
+    Text that the terminal's encoding lacks is written as ``\u2192`` and the like; where stdout or stderr is closed, nothing is.
+    The exit code is 0 where the reader of a pipe has seen enough, 130 after Ctrl-C.
+
+    Args:
+        show: Takes the error's title and its message.
+    """
+    _open_streams()
+    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
+    try:
+        try:
+            yield
+        except SystemExit as end:
+            if isinstance(end.__context__, BrokenPipeError):  # typer and rich make code 1 of it
+                raise _ended(_code_behind(end.__context__)) from None
+            sys.stdout.flush()
+            raise
+        sys.stdout.flush()
+    except PytrtpluginsError as error:
+        raise _ended(2, show, type(error).__name__, str(error)) from None
+    except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
+        raise _ended(0) from None
+    except OSError as error:
+        title = str(error.filename2 or error.filename or "output")
+        raise _ended(2, show, title, error.strerror or str(error)) from None
+    except KeyboardInterrupt:
+        raise _ended(130) from None
+
+
+def _open_streams() -> None:
+    """Give the process streams that are open and take any text."""
+    for number in range(3):  # else the next file to be opened would become stdout, and get what libraries print
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  for as long as the process lives
+        elif getattr(stream, "errors", "") in ("strict", "surrogateescape") and hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _ended(code: int, show: Callable[[str, str], None] | None = None, title: str = "", message: str = "") -> SystemExit:
+    """The end of the process, behind a message; what cannot be written is dropped, or Python would complain of it."""
+    if show is not None:
+        with contextlib.suppress(OSError, SystemExit):  # rich ends the process where its reader is gone
+            show(title, message)
+    for stream, number in ((sys.stdout, 1), (sys.stderr, 2)):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+    return SystemExit(code)
+
+
+def _code_behind(error: BaseException | None) -> int:
+    """The exit code of typer's own error that was being shown; 0 where there is none."""
+    while error is not None and not hasattr(error, "exit_code"):
+        error = error.__context__
+    return int(getattr(error, "exit_code", 0))

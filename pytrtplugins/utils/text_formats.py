@@ -1,0 +1,259 @@
+"""JSON and YAML that others may have written: limited in size and depth, without aliases, each key once."""
+
+from __future__ import annotations
+
+import json
+import math
+import reprlib
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..errors import FormatError
+from .files import Failure, read_regular
+from .optional import require
+
+__all__ = [
+    "MOST_BYTES",
+    "MOST_DEPTH",
+    "MOST_YAML_BYTES",
+    "parse_json",
+    "parse_yaml",
+    "read_json",
+    "read_yaml",
+    "shorten",
+]
+
+MOST_BYTES = 16 << 20
+MOST_YAML_BYTES = 4 << 20  # PyYAML reads some 0.2 MB a second; the scales of 5,000 tensors take 0.3 MB
+MOST_DEPTH = 64
+_LONGEST_NUMBER = 400  # characters: the largest float64, written out, has 309
+
+
+def read_json(path: str | Path, *, most_bytes: int = MOST_BYTES, error: Failure = FormatError) -> Any:
+    """Read a JSON file; see `parse_json`.
+
+    Args:
+        path: A regular file.
+        most_bytes: A larger file is refused before it is read.
+        error: What to raise.
+
+    Raises:
+        PytrtpluginsError: as ``error`` makes it, with ``.path`` and, where it is known, ``.line``.
+        OSError: it cannot be read.
+    """
+    return parse_json(read_regular(path, most_bytes, error=error), path, most_bytes=most_bytes, error=error)
+
+
+def parse_json(
+    data: str | bytes,
+    path: str | Path,
+    *,
+    most_bytes: int = MOST_BYTES,
+    allow_nan: bool = False,
+    error: Failure = FormatError,
+) -> Any:
+    """Parse JSON as RFC 8259 has it: UTF-8, each key of an object once, numbers that float64 can hold.
+
+    Args:
+        data: The text.
+        path: Where it came from, for messages.
+        most_bytes: A longer text is refused.
+        allow_nan: Take NaN and Infinity, which Python's writer writes, too.
+        error: What to raise.
+
+    Raises:
+        PytrtpluginsError: it is no such text, or nested more than `MOST_DEPTH` deep; as ``error`` makes it, with ``.path``
+            and, where it is known, ``.line``.
+    """
+    text = _decoded(data, path, most_bytes, error)
+    _check_depth(text, path, error)
+
+    def constant(word: str) -> float:
+        if not allow_nan:
+            raise _Refused(f"{word} is no number of JSON")
+        return float(word)
+
+    try:
+        return json.loads(
+            text, object_pairs_hook=_unique, parse_int=_integer, parse_float=_number, parse_constant=constant
+        )
+    except json.JSONDecodeError as problem:
+        where = f"line {problem.lineno}, column {problem.colno}"
+        raise error(f"{path}: not JSON: {problem.msg} in {where}", path=path, line=problem.lineno) from problem
+    except _Refused as problem:
+        raise error(f"{path}: {problem}", path=path) from problem
+
+
+def read_yaml(path: str | Path, *, error: Failure = FormatError) -> Any:
+    """Read a YAML file; see `parse_yaml`.
+
+    Raises:
+        PytrtpluginsError: as ``error`` makes it, with ``.path`` and, where it is known, ``.line``.
+        MissingExtraError: PyYAML is missing.
+        OSError: it cannot be read.
+    """
+    return parse_yaml(read_regular(path, MOST_YAML_BYTES, error=error), path, error=error)
+
+
+def parse_yaml(data: str | bytes, path: str | Path, *, error: Failure = FormatError) -> Any:
+    """Parse the YAML that has JSON's values: no aliases, anchors or tags; each key once, and a text or a number.
+
+    Dates are texts. Aliases are refused since a few hundred bytes of them stand for gigabytes.
+
+    Args:
+        data: The text.
+        path: Where it came from, for messages.
+        error: What to raise.
+
+    Raises:
+        PytrtpluginsError: it is no such text, or nested more than `MOST_DEPTH` deep; as ``error`` makes it, with ``.path``
+            and, where it is known, ``.line``.
+        MissingExtraError: PyYAML is missing.
+    """
+    yaml = require("yaml", extra="onnx", package="pyyaml", feature="YAML files")
+    text = _decoded(data, path, MOST_YAML_BYTES, error)
+    try:
+        return _yaml_loader()(text).get_single_data()
+    except yaml.MarkedYAMLError as problem:
+        mark = problem.problem_mark or problem.context_mark
+        where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        facts = {"line": mark.line + 1} if mark else {}
+        raise error(f"{path}: not usable YAML: {problem.problem}{where}", path=path, **facts) from problem
+    except (
+        yaml.YAMLError,
+        ArithmeticError,
+        LookupError,
+        ValueError,
+    ) as problem:  # such as characters that do not exist
+        raise error(f"{path}: not usable YAML: {' '.join(str(problem).split())[:200]}", path=path) from problem
+
+
+def shorten(value: object, most: int = 80) -> str:
+    """The repr of a value, with its middle or its end left out where it is long; it is never made as a whole.
+
+    Args:
+        value: What was found in a file.
+        most: Characters.
+    """
+    short = _Short()
+    short.maxlevel, short.maxstring, short.maxother = 3, most, most
+    short.maxlist = short.maxtuple = short.maxset = short.maxfrozenset = short.maxdict = 4
+    text = short.repr(value)
+    return text if len(text) <= most else f"{text[: most - 4]} ..."
+
+
+class _Short(reprlib.Repr):
+    """Python's, with what it writes out as a whole: numbers, of which it cannot write the longest, and bytes."""
+
+    def repr_int(self, value: int, level: int) -> str:
+        return repr(value) if abs(value) < 1 << 64 else f"<a number of {value.bit_length():,} bits>"
+
+    def repr_bytes(self, value: bytes, level: int) -> str:
+        return repr(value[: self.maxother])
+
+
+class _Refused(ValueError):
+    """Something in a text that its format allows, and we do not."""
+
+
+def _decoded(data: str | bytes, path: str | Path, most_bytes: int, error: Failure) -> str:
+    if len(data) > most_bytes:
+        raise error(f"{path}: expected at most {most_bytes:,} bytes, found {len(data):,}.", path=path)
+    if isinstance(data, str):
+        return data
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        line = data.count(b"\n", 0, problem.start) + 1
+        raise error(f"{path}: not UTF-8 in line {line}: {problem.reason}", path=path, line=line) from problem
+
+
+def _check_depth(text: str, path: str | Path, error: Failure) -> None:
+    """Refuse deep nesting before Python's parser, which calls itself for each level, meets it."""
+    outside = "".join(text.replace(r"\\", "").replace(r"\"", "").split('"')[::2])
+    codes = np.frombuffer(outside.encode("utf-8", "replace"), np.uint8)
+    places = np.flatnonzero(np.isin(codes, np.frombuffer(b"[{]}", np.uint8)))
+    steps = np.where(np.isin(codes[places], np.frombuffer(b"[{", np.uint8)), 1, -1)
+    deep = np.flatnonzero(np.cumsum(steps) > MOST_DEPTH)
+    if deep.size:
+        line = int(np.count_nonzero(codes[: places[deep[0]]] == ord("\n"))) + 1
+        raise error(f"{path}: nested more than {MOST_DEPTH} deep in line {line}", path=path, line=line)
+
+
+def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise _Refused(f"the key {shorten(twice)} is there twice")
+    return found
+
+
+def _integer(text: str) -> int:
+    if len(text) > _LONGEST_NUMBER:
+        raise _Refused(f"a number has {len(text):,} digits")
+    return int(text)
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise _Refused(f"the number {shorten(text)} is beyond float64")
+    return number
+
+
+@cache
+def _yaml_loader() -> Any:
+    """PyYAML's safe loader with what it lacks: limits, and keys that may be there once."""
+    yaml = require("yaml", extra="onnx", package="pyyaml", feature="YAML files")
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc, name-defined]
+        depth = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            event = self.peek_event()
+            if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
+                self._refuse("aliases and anchors are not allowed", event.start_mark)
+            if event.tag is not None:
+                self._refuse(f"tags such as {event.tag[:40]} are not allowed", event.start_mark)
+            self.depth += 1
+            if self.depth > MOST_DEPTH:
+                self._refuse(f"nested more than {MOST_DEPTH} deep", event.start_mark)
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            found: dict[Any, Any] = {}
+            for key_node, value_node in node.value:
+                if not isinstance(key_node, yaml.ScalarNode):
+                    self._refuse("a key must be a text or a number", key_node.start_mark)
+                key = self.construct_object(key_node, deep=True)
+                if key in found:
+                    self._refuse(f"the key {shorten(key)} is there twice", key_node.start_mark)
+                found[key] = self.construct_object(value_node, deep=deep)
+            return found
+
+        def construct_number(self, node: Any) -> Any:
+            if len(node.value) > _LONGEST_NUMBER:
+                self._refuse(f"a number has {len(node.value):,} characters", node.start_mark)
+            whole = node.tag.endswith(":int")
+            try:
+                return self.construct_yaml_int(node) if whole else self.construct_yaml_float(node)
+            except (ValueError, OverflowError):  # such as 0b_, or 1_0:60
+                self._refuse(f"{shorten(node.value)} is no number", node.start_mark)
+
+        def _refuse(self, problem: str, mark: Any) -> NoReturn:
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
+
+    for kind in ("int", "float"):
+        Loader.add_constructor(f"tag:yaml.org,2002:{kind}", Loader.construct_number)
+    Loader.yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith((":timestamp", ":merge", ":value"))]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    return Loader

@@ -1,0 +1,310 @@
+"""A whole model: its graphs, the bodies and local functions within it, names and order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ModelError
+from .dataflow import bodies, in_order, reads
+from .depth import check_depth
+from .limits import MOST_NODES
+from .operators import check_node, node_text, standard_domain
+from .tensors import check_dims, check_sparse_tensor, check_tensor
+from .texts import check_texts
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["validated"]
+
+_SHOWN = 5
+_DO = "\nDo: export the model again; `onnx.checker.check_model(MODEL)` is ONNX's own check of what an exporter wrote"
+_Key = tuple[str, str, str]  # domain, name and overload of a local function
+
+
+def validated(
+    model: onnx.ModelProto, *, path: str | Path | None = None, outline: str | None = None, large: bool = True
+) -> onnx.ModelProto:
+    """Require a model of sound structure. Nothing is computed, and no tensor is copied as long as the nodes are in order.
+
+    Checked are: nesting and number of nodes; imported opsets; names, which are written once and before they are read; inputs,
+    outputs and attributes of ONNX's operators against their schemas; constants, whose bytes must be those that their types and
+    dims claim, and lie in the model; local functions, which must not call themselves. Operators and domains that the installed
+    onnx does not know are left to engines. So are dims of inputs: a size of -1 or 0 is theirs to read.
+
+    Args:
+        model: The model; it is not changed.
+        path: Its file, for messages.
+        outline: Location that stands in the place of weights which were left out on purpose, and which nobody reads.
+        large: Count the bytes of large initializers too, which Python's protobuf copies for it, one at a time. False: their values
+            are not going to be read.
+
+    Returns:
+        The model. One whose nodes are not in an order in which they can run is copied, and its nodes are sorted.
+
+    Raises:
+        ModelError: the model is broken; ``.node``, ``.tensor`` or ``.function`` says where.
+    """
+    try:
+        return _Validation(model, outline, large).run()
+    except ModelError as error:
+        text = str(error) if "\nDo: " in str(error) else f"{error}.{_DO}"
+        prefix = "" if path is None else f"{path}: "
+        raise ModelError(prefix + text, **{**error.facts, **({} if path is None else {"path": Path(path)})}) from None
+
+
+class _Validation:
+    """One look at one model."""
+
+    def __init__(self, model: onnx.ModelProto, outline: str | None, large: bool) -> None:
+        self.model, self.outline, self.large = model, outline, large
+        self.functions: dict[_Key, onnx.FunctionProto] = {}
+        self.callable = frozenset[tuple[str, str]]()
+        self.nodes = 0
+        self.unsorted = False
+
+    def run(self) -> onnx.ModelProto:
+        model = self.model
+        check_depth(model)
+        check_texts(model)
+        opsets = _opsets(model.opset_import, "the model")
+        self._check_functions(opsets)
+        self._check_graph(model.graph, opsets, (), "")
+        _check_interface(model.graph)
+        return _sorted(model) if self.unsorted else model
+
+    # -- graphs ------------------------------------------------------------------------------------------------------
+
+    def _check_graph(
+        self, graph: onnx.GraphProto, opsets: Mapping[str, int], outer: tuple[set[str], ...], where: str
+    ) -> None:
+        inputs = [info.name for info in graph.input]
+        weights = [tensor.name for tensor in graph.initializer] + [
+            tensor.values.name for tensor in graph.sparse_initializer
+        ]
+        for what, names in (("inputs", inputs), ("initializers", weights)):
+            if "" in names or len(set(names)) < len(names):
+                found = Counter(names).most_common(1)[0][0]
+                raise ModelError(
+                    f"{where}two {what} have the name {found[:200]!r}"
+                    if found
+                    else f"{where}one of the {what} has no name",
+                    tensor=found,
+                )
+        for tensor in graph.initializer:
+            outline = self.outline if not where else None
+            check_tensor(tensor, f"{where}initializer {tensor.name[:200]!r}", outline, large=self.large)
+        for sparse in graph.sparse_initializer:
+            check_sparse_tensor(sparse, f"{where}sparse initializer {sparse.values.name[:200]!r}")
+        given = {*inputs, *weights}
+        scope = self._check_nodes(graph.node, given, opsets, outer, where)
+        for info in graph.output:
+            if not info.name or not _known(info.name, (scope, *outer)):
+                raise ModelError(
+                    f"{where}the output {info.name[:200]!r} of the graph is written by no node", tensor=info.name
+                )
+
+    def _check_nodes(
+        self,
+        nodes: Sequence[onnx.NodeProto],
+        given: set[str],
+        opsets: Mapping[str, int],
+        outer: tuple[set[str], ...],
+        where: str,
+    ) -> set[str]:
+        """Check nodes; gives the names that they and their graph make."""
+        scope = set(given)
+        for node in nodes:
+            check_node(node, opsets, self.callable, where, self.outline)
+            for name in filter(None, node.output):
+                if name in scope:
+                    raise ModelError(
+                        f"{where}{node_text(node)} writes {name[:200]!r}, which is written or given already",
+                        node=node.name,
+                        tensor=name,
+                    )
+                scope.add(name)
+        ready = set(given)
+        ordered = True
+        for node in nodes:
+            inner = list(bodies(node))
+            read = reads(node) if inner else set(filter(None, node.input))
+            late = read - ready
+            if late:
+                unknown = sorted(name for name in late if not _known(name, (scope, *outer)))
+                if unknown:
+                    raise ModelError(
+                        f"{where}{node_text(node)} reads {unknown[0][:200]!r}, which no node writes, and which is neither an input nor an "
+                        "initializer",
+                        node=node.name,
+                        tensor=unknown[0],
+                    )
+                shadowed = sorted(name for name in late & scope if _known(name, outer))
+                if shadowed:
+                    raise ModelError(
+                        f"{where}{node_text(node)} reads {shadowed[0][:200]!r}, which a graph around it has too",
+                        node=node.name,
+                        tensor=shadowed[0],
+                    )
+                ordered = ordered and late.isdisjoint(scope)
+            ready.update(node.output)
+            for body in inner:
+                self._check_graph(body, opsets, (scope, *outer), f"{where}in {node_text(node)}: ")
+        if not ordered:
+            _, waiting = in_order(nodes)
+            if waiting:
+                circle = _circle(waiting)
+                shown = ", ".join(map(node_text, circle[:_SHOWN])) + (
+                    f" and {len(circle) - _SHOWN} more" if len(circle) > _SHOWN else ""
+                )
+                raise ModelError(
+                    f"{where}nodes wait for each other's outputs, in a cycle: {shown}", node=circle[0].name
+                )
+            self.unsorted = True
+        return scope
+
+    # -- local functions ---------------------------------------------------------------------------------------------
+
+    def _check_functions(self, opsets: Mapping[str, int]) -> None:
+        """Check bodies, and that calls end: neither in a cycle, nor after more nodes than a model may have."""
+        for function in self.model.functions:
+            key = (standard_domain(function.domain), function.name, function.overload)
+            if not function.name or key in self.functions:
+                raise ModelError(
+                    f"two local functions are called {_function_text(key)}"
+                    if function.name
+                    else "a local function has no name",
+                    function=function.name,
+                )
+            self.functions[key] = function
+        self.callable = frozenset(key[:2] for key in self.functions)
+        for key, function in self.functions.items():
+            where = f"in the local function {_function_text(key)}: "
+            if len({*function.input}) < len(function.input) or "" in function.input:
+                raise ModelError(f"{where}its inputs need names, each its own", function=function.name)
+            own = {**opsets, **_opsets(function.opset_import, f"the local function {_function_text(key)}")}
+            scope = self._check_nodes(function.node, {*function.input}, own, (), where)
+            lost = [name for name in function.output if name not in scope]
+            if lost:
+                raise ModelError(
+                    f"{where}the output {lost[0][:200]!r} is written by no node", function=function.name, tensor=lost[0]
+                )
+        self._check_calls()
+
+    def _check_calls(self) -> None:
+        sizes: dict[_Key, int] = {}
+        path: list[tuple[_Key, list[_Key]]] = []
+        calls = {key: _called(function.node, self.functions) for key, function in self.functions.items()}
+
+        def size(nodes: Any, called: Sequence[_Key]) -> int:
+            total = _count(nodes) + sum(sizes[key] for key in called)
+            if total > MOST_NODES:
+                raise ModelError(
+                    f"the model has more than {MOST_NODES:,} nodes where its local functions are written out",
+                    found=total,
+                )
+            return total
+
+        for start in self.functions:
+            if start in sizes:
+                continue
+            path.append((start, list(calls[start])))
+            while path:
+                key, left = path[-1]
+                if not left:
+                    sizes[key] = size(self.functions[key].node, calls[key])
+                    path.pop()
+                    continue
+                called = left.pop()
+                if any(called == step for step, _ in path):
+                    raise ModelError(f"the local function {_function_text(called)} calls itself", function=called[1])
+                if called not in sizes:
+                    path.append((called, list(calls[called])))
+        size(self.model.graph.node, _called(self.model.graph.node, self.functions))
+
+
+def _called(nodes: Any, functions: Mapping[_Key, onnx.FunctionProto]) -> list[_Key]:
+    """The functions that nodes and their bodies call, each as often as it is called."""
+    found = list[_Key]()
+    for node in nodes:
+        key = (standard_domain(node.domain), node.op_type, node.overload)
+        if key in functions:
+            found.append(key)
+        for body in bodies(node):
+            found += _called(body.node, functions)
+    return found
+
+
+def _circle(waiting: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:
+    """Nodes that wait for each other, out of those that wait: from any one back to a producer that was seen before."""
+    producers = {name: index for index, node in enumerate(waiting) for name in node.output if name}
+    path, index = list[int](), 0
+    while index not in path:
+        path.append(index)
+        index = min(producers[name] for name in reads(waiting[index]) if name in producers)
+    circle = path[path.index(index) :][::-1]
+    first = circle.index(min(circle))
+    return [waiting[step] for step in (*circle[first:], *circle[:first])]
+
+
+def _count(nodes: Any) -> int:
+    return len(nodes) + sum(_count(body.node) for node in nodes for body in bodies(node))
+
+
+def _opsets(imports: Any, whose: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for item in imports:
+        domain = standard_domain(item.domain)
+        if domain in found and found[domain] != item.version:
+            raise ModelError(
+                f"{whose} imports two versions of the domain {domain!r}: {found[domain]} and {item.version}"
+            )
+        if not 1 <= item.version < 2**31:
+            raise ModelError(
+                f"{whose} imports version {item.version} of the domain {domain!r}; versions are numbers from 1"
+            )
+        found[domain] = item.version
+    return found
+
+
+def _check_interface(graph: onnx.GraphProto) -> None:
+    """Inputs need a type; their sizes, where they are given, must be ones that memory can hold."""
+    weights = {tensor.name for tensor in graph.initializer}
+    for side, infos in (("input", graph.input), ("output", graph.output)):
+        for info in infos:
+            what, kind = f"{side} {info.name[:200]!r}", info.type.WhichOneof("value")
+            if kind is None and side == "input" and info.name not in weights:
+                raise ModelError(f"{what} has no type", tensor=info.name)
+            tensor = info.type.tensor_type
+            if kind == "tensor_type" and (tensor.elem_type or side == "input"):
+                check_dims(
+                    tuple(dim.dim_value for dim in tensor.shape.dim if dim.dim_value > 0), tensor.elem_type, what
+                )
+
+
+def _sorted(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy with the nodes of all its graphs in order."""
+    copy = type(model)()
+    copy.CopyFrom(model)
+    waiting: list[Any] = [copy.graph, *copy.functions]
+    while waiting:
+        graph = waiting.pop()
+        nodes = list(graph.node)
+        order, _ = in_order(nodes)
+        if any(one is not other for one, other in zip(order, nodes, strict=True)):
+            twins = [type(node).FromString(node.SerializeToString()) for node in order]
+            del graph.node[:]
+            graph.node.extend(twins)
+        waiting += [body for node in graph.node for body in bodies(node)]
+    return copy
+
+
+def _known(name: str, scopes: tuple[set[str], ...]) -> bool:
+    return any(name in scope for scope in scopes)
+
+
+def _function_text(key: _Key) -> str:
+    return f"{key[0][:100]}::{key[1][:100]}" + (f" ({key[2][:100]})" if key[2] else "")

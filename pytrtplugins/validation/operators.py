@@ -1,0 +1,185 @@
+"""Nodes of ONNX's own operators, held against the schemas that the installed onnx has; others are left to engines."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..errors import ModelError
+from ..utils.optional import require
+from .tensors import check_sparse_tensor, check_tensor
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["check_node", "node_text", "standard_domain"]
+
+_LEAST = {  # numbers that operators divide by, step with, or count with
+    **dict.fromkeys(("strides", "dilations", "kernel_shape", "group", "blocksize", "block_size", "num_outputs"), 1),
+    **dict.fromkeys(("hidden_size", "num_groups", "num_heads", "q_num_heads", "kv_num_heads"), 1),
+}
+_LARGEST = 2**31 - 1  # of those: libraries keep them in 32 bits
+
+
+def standard_domain(domain: str) -> str:
+    """A domain; that of ONNX's own operators has two names."""
+    return "" if domain == "ai.onnx" else domain
+
+
+def node_text(node: onnx.NodeProto) -> str:
+    """A node for messages: its name, or its first output's, and its operator."""
+    name = node.name or next(filter(None, node.output), "")
+    return f"node {name[:200]!r} ({node.op_type[:100]})"
+
+
+def check_node(
+    node: onnx.NodeProto,
+    opsets: Mapping[str, int],
+    functions: frozenset[tuple[str, str]],
+    where: str,
+    outline: str | None,
+) -> None:
+    """Require an operator with the inputs, outputs and attributes that its schema has.
+
+    Args:
+        node: The node; graphs in its attributes are not looked at.
+        opsets: Version of each domain that the model imports; ONNX's own is ``""``.
+        functions: Domain and name of each local function, which come before operators.
+        where: In which body or function it is, for messages; empty: in the main graph.
+        outline: As for `check_tensor`.
+
+    Raises:
+        ModelError: it has others.
+    """
+    text, domain = f"{where}{node_text(node)}", standard_domain(node.domain)
+    if not node.op_type:
+        raise ModelError(f"{text} names no operator", node=node.name)
+    _check_attributes(node, text, outline)
+    if (domain, node.op_type) in functions:
+        return
+    version = opsets.get(domain)
+    if version is None:
+        if domain:
+            return  # whoever knows the domain knows its version
+        raise ModelError(
+            f"{text}: the model does not say in opset_import which version of ONNX's operators it uses", node=node.name
+        )
+    schema = _schema(node.op_type, version, domain)
+    if schema is None:
+        return
+    for what, count, (least, most) in (
+        ("inputs", len(node.input), schema.inputs),
+        ("outputs", len(node.output), schema.outputs),
+    ):
+        if not least <= count <= most:
+            expected = str(least) if least == most else f"at least {least}" if most > 2**30 else f"{least} to {most}"
+            raise ModelError(
+                f"{text} has {count} {what if count != 1 else what[:-1]}; {node.op_type} of opset {version} has {expected}",
+                node=node.name,
+                expected=expected,
+                found=count,
+            )
+    for index, name in enumerate(node.input):
+        if not name and index < len(schema.needed) and schema.needed[index]:
+            raise ModelError(
+                f"{text} leaves out its input {index}, {schema.needed[index]}, which {node.op_type} needs",
+                node=node.name,
+            )
+    found = {attribute.name: attribute for attribute in node.attribute}
+    for name, attribute in found.items():
+        if name not in schema.attributes:
+            raise ModelError(
+                f"{text} has the attribute {name[:200]!r}; {node.op_type} of opset {version} has {', '.join(schema.attributes) or 'none'}",
+                node=node.name,
+                attribute=name,
+            )
+        if attribute.type != schema.attributes[name]:
+            raise ModelError(
+                f"{text}: attribute {name!r} is {_type_name(attribute.type)}; expected {_type_name(schema.attributes[name])}",
+                node=node.name,
+                attribute=name,
+            )
+        _check_numbers(attribute, text, node)
+    missing = [name for name in schema.required if name not in found]
+    if missing:
+        raise ModelError(
+            f"{text} lacks the attribute {missing[0]!r}, which {node.op_type} needs",
+            node=node.name,
+            attribute=missing[0],
+        )
+
+
+@dataclass(frozen=True)
+class _Schema:
+    """What is needed of an operator's schema; ``needed``: the name of each input that cannot be left out, else an empty text."""
+
+    inputs: tuple[int, int]
+    outputs: tuple[int, int]
+    needed: tuple[str, ...]
+    attributes: Mapping[str, int]
+    required: tuple[str, ...]
+
+
+@functools.lru_cache(4096)
+def _schema(op_type: str, version: int, domain: str) -> _Schema | None:
+    defs = require("onnx.defs", extra="onnx", feature="reading ONNX models")
+    if not defs.has(op_type, version, domain):
+        return None
+    schema = defs.get_schema(op_type, version, domain)
+    single = defs.OpSchema.FormalParameterOption.Single
+    return _Schema(
+        (schema.min_input, schema.max_input),
+        (schema.min_output, schema.max_output),
+        tuple(item.name if item.option == single else "" for item in schema.inputs),
+        {name: int(attribute.type.value) for name, attribute in schema.attributes.items()},
+        tuple(name for name, attribute in schema.attributes.items() if attribute.required),
+    )
+
+
+def _check_attributes(node: onnx.NodeProto, text: str, outline: str | None) -> None:
+    """What holds for every attribute, of operators that nobody knows too."""
+    names = set[str]()
+    for attribute in node.attribute:
+        name = attribute.name
+        if not name or name in names:
+            raise ModelError(
+                f"{text} has {'two attributes ' + repr(name[:200]) if name else 'an attribute without a name'}",
+                node=node.name,
+            )
+        names.add(name)
+        if not attribute.type and not attribute.ref_attr_name:
+            raise ModelError(f"{text}: attribute {name[:200]!r} has no type", node=node.name, attribute=name)
+        where = f"{text}: attribute {name[:200]!r}"
+        for tensor in ([attribute.t] if attribute.HasField("t") else []) + list(attribute.tensors):
+            check_tensor(tensor, where, outline)
+        for sparse in ([attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []) + list(
+            attribute.sparse_tensors
+        ):
+            check_sparse_tensor(sparse, where)
+
+
+def _check_numbers(attribute: onnx.AttributeProto, text: str, node: onnx.NodeProto) -> None:
+    least = _LEAST.get(attribute.name)
+    if least is None or attribute.ref_attr_name:
+        return
+    values = [attribute.i] if attribute.type == attribute.INT else list(attribute.ints)
+    wrong = [value for value in values if not least <= value <= _LARGEST]
+    if wrong:
+        raise ModelError(
+            f"{text}: attribute {attribute.name!r} has the value {wrong[0]}; expected {least} to {_LARGEST}",
+            node=node.name,
+            attribute=attribute.name,
+            found=wrong[0],
+        )
+
+
+@functools.cache
+def _type_names() -> dict[int, str]:
+    types = require("onnx", extra="onnx", feature="reading ONNX models").AttributeProto.AttributeType
+    return {value: name for name, value in types.items()}
+
+
+def _type_name(value: int) -> str:
+    return _type_names().get(value, str(value))

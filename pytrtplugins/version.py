@@ -1,0 +1,7 @@
+"""The package's version, which files that it writes hold."""
+
+from __future__ import annotations
+
+__all__ = ["__version__"]
+
+__version__ = "0.1.0"

@@ -1,0 +1,305 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from typer.testing import CliRunner
+
+from pytrtplugins.cli.app import app
+from pytrtplugins.vision import load_image, save_image
+
+ROOT = Path(__file__).parents[2]
+CFG = ROOT / "samples" / "models" / "yolov2-animals.cfg"
+PLUGIN = """
+import pytrtplugins as ptp
+
+@ptp.plugin(namespace="clitest")
+class ChannelShuffle(ptp.Plugin):
+    '''Interleave the channels of `groups` groups.'''
+    groups: int = 2
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        n, c, h, w = x.shape
+        return x.reshape(n, self.groups, c // self.groups, h, w).swapaxes(1, 2).reshape(n, c, h, w)
+
+@ptp.plugin(namespace="clitest")
+class Liar(ptp.Plugin):
+    '''Says one shape and gives another.'''
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        return x[:, :1]
+"""
+
+
+@pytest.fixture
+def relu(tmp_path):
+    """A small model: y = max(x, 0)."""
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (1, 2, 3)) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "relu", values[:1], values[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    onnx.save(model, tmp_path / "relu.onnx")
+    return tmp_path / "relu.onnx"
+
+
+@pytest.fixture
+def photos(tmp_path):
+    source = Path(pytest.importorskip("skimage").__file__).parent / "data"
+    (tmp_path / "photos").mkdir()
+    for name in ("chelsea", "astronaut"):
+        save_image(load_image(source / f"{name}.png")[::2, ::2], tmp_path / "photos" / f"{name}.png")
+    return tmp_path / "photos"
+
+
+def test_the_help_teaches_with_examples():
+    result = CliRunner().invoke(app, ["--help"])
+    assert result.exit_code == 0
+    assert "pytrt check-plugin mylayers:ChannelShuffle" in result.output
+
+
+@pytest.mark.parametrize("command", ["devices", "inspect", "build", "run", "calibrate", "check-plugin", "evaluate"])
+def test_each_command_explains_itself_with_an_example(command):
+    result = CliRunner().invoke(app, [command, "--help"])
+    assert result.exit_code == 0
+    assert f"pytrt {command}" in result.output
+
+
+def test_devices_lists_every_engine(pytrt):
+    from pytrtplugins.engines import auto_engine, names
+
+    code, out, err = pytrt("devices")
+    assert (code, err) == (0, "")
+    assert re.search(rf"^\s*{auto_engine()}\s+yes, auto\b", out, re.MULTILINE)
+    assert out.count("yes, auto") == 1
+    assert all(re.search(rf"^\s*{name}\s+(yes|no)\b", out, re.MULTILINE) for name in names())
+
+
+def test_inspect_shows_inputs_outputs_and_operators(pytrt, relu):
+    code, out, _ = pytrt("inspect", relu)
+    assert code == 0
+    assert re.search(r"input\s+x\s+float32\s+1 x 2 x 3", out)
+    assert re.search(r"output\s+y\s+float32\s+1 x 2 x 3", out)
+    assert "Relu 1" in out
+
+
+def test_inspect_shows_plugins_with_their_fields(pytrt, tmp_path):
+    from darknet2caffe import read_network, to_onnx
+
+    onnx.save(to_onnx(read_network(CFG, CFG.with_suffix(".weights"))), tmp_path / "net.onnx")
+    code, out, _ = pytrt("inspect", tmp_path / "net.onnx")
+    assert code == 0
+    assert re.search(r"27_reorg\s+darknet\.Reorg\s+stride=2", out)
+
+
+def test_inspect_of_a_cfg_is_darknets_table(pytrt):
+    code, out, _ = pytrt("inspect", CFG)
+    assert code == 0
+    assert re.search(r"31\s+region", out)
+
+
+def test_run_shows_figures_and_saves_outputs(pytrt, relu, tmp_path):
+    x = np.array([[[-1, 2, -3], [4, -5, 6]]], np.float32)
+    np.save(tmp_path / "x.npy", x)
+    code, out, err = pytrt("run", relu, "--input", "x=x.npy", "--save", "out.npz", "--repeat", 3)
+    assert code == 0
+    assert re.search(r"y\s+float32\s+1 x 2 x 3\s+0\s+6\s+2", out)
+    assert "of 3 runs" in err
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["y"], np.maximum(x, 0))
+
+
+def test_runs_side_by_side_give_the_same_outputs_and_their_rate(pytrt, relu, tmp_path):
+    np.save(tmp_path / "x.npy", x := np.array([[[-1, 2, -3], [4, -5, 6]]], np.float32))
+    code, _, err = pytrt("run", relu, "--input", "x=x.npy", "--save", "out.npz", "--repeat", 7, "--slots", 3)
+    assert code == 0
+    assert re.search(r"[\d.]+ runs a second of 7 runs, 3 at a time", err)
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["y"], np.maximum(x, 0))
+
+
+def test_run_finds_objects_on_photos(pytrt, photos, tmp_path):
+    code, out, _ = pytrt("run", CFG, photos, "--output", "boxes.png", "--json", "found.json")
+    assert code == 0
+    assert re.search(r"^cat: \d\d%$", out, re.MULTILINE)
+    assert {path.name for path in tmp_path.glob("boxes*")} == {"boxes-astronaut.png", "boxes-chelsea.png"}
+    results = json.loads((tmp_path / "found.json").read_text())
+    assert [result["detections"][0]["label"] for result in results] == ["person", "cat"]
+
+
+def test_a_built_engine_runs_as_its_model_does(pytrt, relu, tmp_path):
+    code, out, err = pytrt("build", relu, "-o", "relu.engine")
+    assert code == 0, err
+    assert "built in" in out
+    assert re.search(r"output\s+y", pytrt("inspect", "relu.engine")[1])
+    outputs = []
+    for model in ("relu.onnx", "relu.engine"):
+        assert pytrt("run", model, "--save", f"{model}.npz")[0] == 0
+        outputs.append(np.load(tmp_path / f"{model}.npz")["y"])
+    np.testing.assert_array_equal(*outputs)
+
+
+def test_a_calibration_is_kept_and_used_by_a_build(pytrt, photos, tmp_path):
+    code, out, err = pytrt("calibrate", CFG, "--calibration", photos, "--cache", "my.cache", "--algorithm", "minmax")
+    assert code == 0, err
+    assert "MinMaxCalibration" in out
+    written = (tmp_path / "my.cache").read_bytes()
+    code, out, err = pytrt("build", CFG, "--precision", "int8", "--cache", "my.cache", "-o", "net.engine")
+    assert (code, err) == (0, "")
+    assert "int8" in out
+    assert (tmp_path / "my.cache").read_bytes() == written
+    assert re.search(
+        r"^cat: \d\d%$",
+        pytrt("run", "net.engine", photos / "chelsea.png", "--names", CFG.with_suffix(".names"))[1],
+        re.MULTILINE,
+    )
+
+
+@pytest.mark.parametrize("options", [(), ("--round-weights", "--limit", "2")])
+def test_an_equalized_network_is_calibrated_and_finds_the_same(options, pytrt, photos, tmp_path):
+    code, out, err = pytrt("equalize", CFG, "--calibration", photos, "-o", "net.onnx", *options)
+    assert (code, out, err) == (0, "net.onnx\n", "")
+    code, _, err = pytrt("build", "net.onnx", "--precision", "int8", "--calibration", photos, "-o", "net.engine")
+    assert code == 0, err
+    names = CFG.with_suffix(".names")
+    for model in ("net.onnx", "net.engine"):
+        assert re.search(
+            r"^cat: \d\d%$", pytrt("run", model, photos / "chelsea.png", "--names", names)[1], re.MULTILINE
+        )
+
+
+def test_int8_without_scales_says_how_to_make_them(pytrt, relu):
+    code, _, err = pytrt("build", relu, "--precision", "int8", "-o", "relu.engine")
+    assert code == 2
+    assert "Do: pytrt calibrate" in err
+
+
+@pytest.fixture
+def labelled(photos, tmp_path):
+    """The photos as a data set."""
+    data = tmp_path / "set"
+    (data / "labels").mkdir(parents=True)
+    photos.rename(data / "images")
+    (data / "labels" / "chelsea.txt").write_text("0 0.5 0.5 1 1\n")
+    (data / "labels" / "astronaut.txt").write_text("1 0.4 0.5 0.8 1\n")
+    (data / "classes.txt").write_text("cat\nperson\n")
+    (data / "val.txt").write_text("images/chelsea.png\nimages/astronaut.png\n")
+    return data
+
+
+def test_evaluate_prints_a_table_writes_json_and_draws_curves(pytrt, labelled, tmp_path):
+    code, out, err = pytrt("evaluate", CFG, "--data", labelled, "--json", "figures.json", "--plot", "curves.svg")
+    assert (code, err) == (0, "")
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    assert figures["map50"] > 0.9
+    assert re.search(rf"all\s+2\s+\d+\s+{figures['map50']:.3f}", out)
+    picture = (tmp_path / "curves.svg").read_text()  # matplotlib writes each text as a comment, too
+    assert f"<!-- mAP50 {figures['map50']:.3f}: 2 photos, 2 objects of 2 classes -->" in picture
+    assert "<!-- yolov2-animals.cfg, " in picture
+
+
+def test_evaluate_without_the_names_of_the_classes_asks_for_them(pytrt, labelled, tmp_path):
+    for suffix in (".cfg", ".weights"):
+        (tmp_path / f"net{suffix}").write_bytes(CFG.with_suffix(suffix).read_bytes())
+    code, _, err = pytrt("evaluate", "net.cfg", "--data", labelled)
+    assert code == 2
+    assert "Detector: class 0, class 1" in err
+    assert "--names FILE" in err
+
+
+def test_check_plugin_passes_a_good_one(pytrt, tmp_path):
+    (tmp_path / "mylayers.py").write_text(PLUGIN)
+    code, out, err = pytrt("check-plugin", "mylayers.py:ChannelShuffle")
+    assert code == 0, out + err
+    assert "ChannelShuffle" in out
+
+
+def test_check_plugin_takes_sanitizers_and_a_time_limit(pytrt, tmp_path):
+    (tmp_path / "mylayers.py").write_text(PLUGIN.replace("clitest", "clitest3"))
+    code, out, err = pytrt("check-plugin", "mylayers.py:ChannelShuffle", "--sanitize", "--time-limit", "60")
+    assert code == 0, out + err
+    assert "AddressSanitizer" in out
+
+
+def test_check_plugin_ends_with_1_for_a_bad_one(pytrt, tmp_path):
+    (tmp_path / "mylayers.py").write_text(PLUGIN.replace("clitest", "clitest2"))
+    code, out, _ = pytrt("check-plugin", "mylayers.py:Liar")
+    assert code == 1
+    assert "Liar" in out
+
+
+@pytest.mark.parametrize(
+    ("target", "text"),
+    [
+        ("ChannelShuffle", "expected module:Class"),
+        ("nosuchmodule_:A", "cannot be imported"),
+        ("nosuchfile.py:A", "no such file"),
+        ("json:JSONEncoder", "has no plugin class 'JSONEncoder'. It has: none"),
+        ("broken.py:A", "broken.py, line 1"),
+        ("failing.py:A", "ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_wrong_plugin_name_is_a_clear_error(pytrt, tmp_path, target, text):
+    (tmp_path / "broken.py").write_text("def (:\n")
+    (tmp_path / "failing.py").write_text("\n1 / 0\n")
+    code, _, err = pytrt("check-plugin", target)
+    assert code == 2
+    assert text in " ".join(err.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["inspect", "none.onnx"], "no such file. Looked for:"),
+        (["inspect", "text.onnx"], "not an ONNX model"),
+        (["run", "relu.onnx", "none.jpg"], "no such file. Looked for:"),
+        (["run", "relu.onnx", "text.onnx"], "no output comes from a region or yolo layer"),
+        (["run", "relu.onnx", "--input", "z=x.npy"], "a name of x"),
+        (["run", "relu.onnx", "--input", "x=text.onnx"], "not a .npy file"),
+        (["run", "relu.onnx", "--engine", "nonsense"], "nonsense"),
+        (["run", "relu.onnx", "--precision", "fp16", "--engine", "cpu"], "PrecisionError"),
+        (["run", "relu.onnx", "--save", "nowhere/out.npz"], "mkdir -p"),
+        (["build", "relu.onnx", "-o", "nowhere/out.engine"], "mkdir -p"),
+        (["calibrate", "relu.onnx", "--calibration", "nowhere"], "NoDataError"),
+        (["equalize", "relu.onnx", "--calibration", ".", "-o", "out.engine"], "expected a file .onnx"),
+        (["evaluate", "relu.onnx", "--data", "nowhere"], "no such folder"),
+        (["evaluate", "relu.onnx", "--data", ".", "--plot", "curves.gif"], "Known: .png .svg .pdf."),
+        (["evaluate", "relu.onnx", "--data", ".", "--plot", "nowhere/curves.png"], "mkdir -p"),
+        (["inspect", "relu.onnx", "--plugins", "nosuchmodule_"], "cannot be imported"),
+    ],
+)
+def test_what_goes_wrong_is_said_without_a_traceback_and_ends_with_2(pytrt, relu, words, text):
+    relu.with_name("text.onnx").write_text("hello")
+    code, _, err = pytrt(*words)
+    assert code == 2
+    assert text in " ".join(err.split())
+
+
+def test_an_unknown_option_ends_with_2(pytrt):
+    assert pytrt("run", "--nonsense")[0] == 2
+
+
+def test_the_table_of_kernels_says_which_layer_runs_by_what(capsys):
+    from pytrtplugins.cli.tables import print_kernels
+    from pytrtplugins.engines.cuda.conv.cache import Choice
+    from pytrtplugins.engines.cuda.conv.selector import LayerKernel
+
+    layers = tuple(f"conv{index}" for index in range(5))
+    print_kernels(
+        [
+            LayerKernel(layers, "3x3, 8 → 8 channels", Choice("hopper", "m64n64k128u1s4x1", 2.125, 18)),
+            LayerKernel(("last",), "1x1, 8 → 5 channels", Choice("direct", "direct")),
+        ]
+    )
+    out = capsys.readouterr().out
+    assert re.search(
+        r"conv0, conv1, conv2, and 2 more\s+3x3, 8 → 8 channels\s+hopper m64n64k128u1s4x1\s+2\.1\d\s+18", out
+    )
+    assert re.search(r"last\s+1x1, 8 → 5 channels\s+direct\s+0\s*$", out, re.MULTILINE)

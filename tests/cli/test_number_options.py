@@ -1,0 +1,312 @@
+"""Every option of every command that takes a number refuses nonsense, with its name, what was given, and what it takes."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import re
+import sys
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+from pytrtplugins.utils.numbers import Real, Several, Whole
+
+pytest.importorskip("onnx")
+typer = pytest.importorskip("typer")
+
+from darknet2caffe import cli as darknet2caffe_cli  # noqa: E402
+from pytrtplugins import cli  # noqa: E402
+from pytrtplugins.cli import equalize, export_plugin, export_triton, precision, profile  # noqa: E402, F401  commands
+from pytrtplugins.cli.app import app  # noqa: E402
+from pytrtplugins.cli.numbers import limits_of  # noqa: E402
+from pytrtplugins.models import options as sample_options  # noqa: E402
+
+ROOT = Path(__file__).parents[2]
+MAINS = {"pytrt": cli.main, "darknet2caffe": darknet2caffe_cli.main}
+APPS = {"pytrt": app, "darknet2caffe": darknet2caffe_cli.app}
+PHOTOS, PIXELS, FILTERS, THREADS = (1, 10**9), (1, 16_384), (1, 8192), (1, 4096)
+COMMANDS = {
+    "pytrt build --threads": THREADS,
+    "pytrt run --threads": THREADS,
+    "pytrt run --threshold": (0.0, 1.0),
+    "pytrt run --nms": (0.0, 1.0),
+    "pytrt run --input-limit": (1, 2**20),
+    "pytrt run --repeat": (1, 10**7),
+    "pytrt run --slots": (1, 256),
+    "pytrt calibrate --batch": (1, 4096),
+    "pytrt calibrate --limit": PHOTOS,
+    "pytrt calibrate --threads": THREADS,
+    "pytrt check-plugin --time-limit": (0.1, 86_400.0),
+    "pytrt evaluate --threads": THREADS,
+    "pytrt evaluate --threshold": (0.0, 1.0),
+    "pytrt evaluate --nms": (0.0, 1.0),
+    "pytrt evaluate --limit": PHOTOS,
+    "pytrt equalize --limit": PHOTOS,
+    "pytrt equalize --threads": THREADS,
+    "pytrt export-plugin --architecture": (50, 999),
+    "pytrt export-triton --version": (1, 2**63 - 1),
+    "pytrt export-triton --max-batch": (1, 2**31 - 1),
+    "pytrt export-triton --instances": (1, 1024),
+    "pytrt export-triton --queue-delay": (0, 3_600_000_000),
+    "pytrt profile --batch": (1, 65_536),
+    "pytrt precision search --threads": THREADS,
+    "pytrt precision search --photos": PHOTOS,
+    "pytrt precision search --limit": PHOTOS,
+    "pytrt precision search --seed": (0, 2**32 - 1),
+    "pytrt precision search --calibration": PHOTOS,
+    "pytrt precision search --max-latency-ratio": (1.0, 1e6),
+    "pytrt precision search --max-runs": (1, 10**6),
+    "pytrt compare --limit": PHOTOS,
+    "pytrt compare --seed": (0, 2**32 - 1),
+}
+"""The smallest and the largest number that each option of the commands takes."""
+PROGRAMS = {
+    "pytrtplugins/models/options.py --threads": THREADS,
+    "pytrtplugins/models/options.py --threshold": (0.0, 1.0),
+    "pytrtplugins/models/options.py --nms": (0.0, 1.0),
+    "samples/train_yolov2.py --hold-back": (0.0, 0.99),
+    "samples/train_yolov2.py --evaluations": (1, 10**6),
+    "samples/train_yolov2.py --seconds": (0.0, 31_536_000.0),
+    "samples/train_yolov2.py --steps": (1, 10**8),
+    "samples/train_yolov2.py --batch": (1, 4096),
+    "samples/train_yolov2.py --sizes": (32, 4096),
+    "samples/train_yolov2.py --learning-rate": (1e-9, 10.0),
+    "samples/train_yolov2.py --weight-decay": (0.0, 100.0),
+    **{
+        f"samples/train_yolov2.py --{name}": (0.0, 1.0)
+        for name in ("ema", "mosaic", "mixup", "close", "dropout", "smoothing", "balance")
+    },
+    "samples/train_yolov2.py --imitation": (0.0, 1e6),
+    **{f"samples/train_yolov2.py --{name}": FILTERS for name in ("stages", "head", "passthrough")},
+    "samples/train_yolov2.py --seed": (0, 2**32 - 1),
+    "benchmarks/__main__.py --seconds": (0.0, 31_536_000.0),
+    "benchmarks/accuracy.py --photos": (1, 10**6),
+    "benchmarks/accuracy.py --limit": (1, 10**6),
+    "benchmarks/accuracy.py --half": (0, 10**6),
+    "benchmarks/accuracy.py --processes": (1, 1024),
+    "benchmarks/accuracy.py --threads": THREADS,
+    "benchmarks/exports.py --processes": (1, 1024),
+    "benchmarks/operators.py --processes": (1, 1024),
+    "benchmarks/reorg_bandwidth.py --megabytes": (1, 65_536),
+    "benchmarks/reorg_bandwidth.py --rounds": (1, 100_000),
+    "benchmarks/tensorrt_enqueue.py --calls": (1, 10**7),
+    "benchmarks/tensorrt_enqueue.py --limit": (1e-6, 1e9),
+}
+"""The same for the samples and the benchmarks; options.py has the command line of samples/yolov2.py."""
+NO_NUMBERS = {"benchmarks/conversion.py", "benchmarks/gpu/host_split.py"}
+TEXTS = {
+    "darknet2caffe convert --batch": ("0", "-1", "nan", "inf", "1.5", "65537", str(10**12)),
+    "darknet2caffe convert --input-size": ("0x416", "416x-1", "nanxnan", "416", "416x416x3", "16385x416", f"{10**12}x416"),
+    "darknet2caffe inspect --input-size": ("0x416", "416x-1", "nanxnan", "416", "16385x416", f"{10**12}x416"),
+    "pytrt compare --tolerance": ("atol=nan", "atol=inf", "rtol=-1", "atol=0,rtol=0", "cosine=1", "map50=0", "atol=1e12", "nan"),
+    "pytrt precision search --tolerance": ("atol=nan", "cosine=nan", "cosine=2", "map50=nan", "map50=1", "map50=-1", "rtol=1e400"),
+}  # fmt: skip
+"""Options whose text holds numbers, and what they refuse."""
+REST = {
+    "pytrt compare --tolerance": ["a.onnx", "b.onnx"],
+    "pytrt precision search --tolerance": ["a.onnx", "--data", "photos", "-o", "a.yaml"],
+    "darknet2caffe convert --batch": ["a.cfg", "a.weights", "-o", "a.onnx"],
+    "darknet2caffe convert --input-size": ["a.cfg", "a.weights", "-o", "a.onnx"],
+    "darknet2caffe inspect --input-size": [str(ROOT / "samples" / "models" / "yolov2-animals.cfg")],
+}
+
+
+def walked(found: Any, words: str) -> Any:
+    """Each command of a typer app: its words and its function."""
+    for command in found.registered_commands:
+        yield f"{words} {command.name or command.callback.__name__}", command.callback
+    for group in found.registered_groups:
+        yield from walked(group.typer_instance, f"{words} {group.name}")
+
+
+def parts_of(hint: Any) -> Any:
+    """A type, and the types within it."""
+    yield hint
+    for part in get_args(hint):
+        yield from parts_of(part)
+
+
+def command_options() -> dict[str, Any]:
+    """Each option of the commands whose type is a number: its words and what typer was given for it."""
+    found = {}
+    for program, one in APPS.items():
+        for words, function in walked(one, program):
+            for name, hint in get_type_hints(function, include_extras=True).items():
+                base, *extras = get_args(hint) or (hint,)
+                if extras and {int, float} & set(parts_of(base)):
+                    (option,) = (extra for extra in extras if hasattr(extra, "param_decls"))
+                    long = [text for text in option.param_decls or () if text.startswith("--")]
+                    found[f"{words} {long[0] if long else '--' + name.replace('_', '-')}"] = option
+    return found
+
+
+def programs() -> list[str]:
+    """Files of the samples and the benchmarks that have a command line, and the one that a sample takes from the package."""
+    files = [path for folder in ("samples", "benchmarks") for path in sorted((ROOT / folder).rglob("*.py"))]
+    found = [str(path.relative_to(ROOT)) for path in files if "ArgumentParser(" in path.read_text("utf-8")]
+    return [str(Path(sample_options.__file__).relative_to(ROOT)), *found]
+
+
+class Caught(Exception):
+    """Carries the parser of a program."""
+
+
+def parser_of(path: str, monkeypatch: pytest.MonkeyPatch) -> argparse.ArgumentParser:
+    def caught(parser, *_):
+        raise Caught(parser)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(argparse.ArgumentParser, "parse_args", caught)
+        patch.syspath_prepend(str(ROOT / "samples"))
+        if path.startswith("pytrtplugins/"):
+            main = lambda: sample_options.parse_options("", "model")  # noqa: E731
+        elif path.startswith("samples/"):
+            pytest.importorskip("torch")
+            main = importlib.import_module(Path(path).stem).main
+        else:
+            main = importlib.import_module(path.removesuffix(".py").replace("/", ".")).main
+        with pytest.raises(Caught) as found:
+            main()
+    return found.value.args[0]
+
+
+def is_number(option: argparse.Action) -> bool:
+    """Whether an option takes numbers: by its type, or by what it has for a default."""
+    default = option.default
+    return isinstance(option.type, (Whole, Real, Several)) or option.type in (int, float) or (
+        isinstance(default, (int, float, tuple)) and not isinstance(default, bool) and option.nargs != 0
+    )  # fmt: skip
+
+
+def nonsense(least: float, most: float) -> list[str]:
+    """What an option from ``least`` to ``most`` must refuse."""
+    below = [str(least - 1), "-1000000000000"]
+    above = [
+        str(most + 1) if isinstance(most, int) else str(most * 2),
+        str(10**12 if most < 10**12 else 10**20),
+        "9" * 5000,
+    ]
+    words = [
+        "nan",
+        "NaN",
+        "inf",
+        "-inf",
+        "infinity",
+        "1e400",
+        "",
+        " ",
+        "x",
+        "1,x",
+        "0x10",
+        "1;2",
+        "٣" * 50,
+        "\N{SUPERSCRIPT TWO}",
+    ]
+    return [*below, *above, *words, *(["1.5", "1e1", "3.0"] if isinstance(least, int) else [])]
+
+
+def check_message(said: str, name: str, text: str, least: float, most: float) -> None:
+    """One line that names the option, what was given, and the limits."""
+    (line,) = (line for line in said.splitlines() if "expected" in line)
+    shown = [f"{limit:,}" if isinstance(limit, int) else f"{limit:,.10g}" for limit in (least, most)]
+    assert f"{name}: expected " in line
+    assert f"from {shown[0]} to {shown[1]}" in line
+    assert f"found {text!r}" in line if 0 < len(text) < 40 else "found '" in line
+    assert len(line) < 250
+
+
+def test_every_numeric_option_of_the_commands_has_its_limits():
+    options = command_options()
+    assert sorted(options) == sorted(COMMANDS)
+    for name, option in options.items():
+        limits = limits_of(option)
+        assert limits is not None, f"{name} takes any number: make it with pytrtplugins.cli.numbers.number"
+        assert (limits.least, limits.most) == COMMANDS[name], name
+        assert isinstance(limits, Whole) == isinstance(COMMANDS[name][0], int), name
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_refuses_numbers_that_make_no_sense(name, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    *words, option = name.split()[1:]
+    for text in nonsense(*COMMANDS[name]):
+        with pytest.raises(SystemExit) as ended:
+            cli.main([*words, f"{option}={text}"])
+        said = capsys.readouterr()
+        assert ended.value.code == 2
+        assert said.out == ""
+        assert "Traceback" not in said.err
+        check_message(said.err, option, text, *COMMANDS[name])
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_takes_both_limits(name):
+    limits = limits_of(command_options()[name])
+    for number in COMMANDS[name]:
+        assert limits.read(str(number)) == number
+        assert type(limits.read(str(number))) is type(number)
+
+
+def test_every_program_with_options_is_in_the_table():
+    assert {path.partition(" ")[0] for path in PROGRAMS} | NO_NUMBERS == set(programs())
+
+
+@pytest.mark.parametrize("path", programs())
+def test_a_program_refuses_numbers_that_make_no_sense(path, capsys, monkeypatch):
+    try:
+        parser = parser_of(path, monkeypatch)
+    except ModuleNotFoundError as error:
+        pytest.skip(f"{path} needs the package {error.name!r}")
+    numbers = {max(option.option_strings, key=len): option for option in parser._actions if is_number(option)}
+    table = {name.partition(" ")[2]: limits for name, limits in PROGRAMS.items() if name.startswith(f"{path} ")}
+    assert sorted(numbers) == sorted(table)
+    for name, (least, most) in table.items():
+        option = numbers[name]
+        each = option.type.each if isinstance(option.type, Several) else option.type
+        assert isinstance(each, (Whole, Real)), (
+            f"{path} {name} takes any number: give it a type of pytrtplugins.utils.numbers"
+        )
+        assert (each.least, each.most) == (least, most), name
+        for text in nonsense(least, most):
+            with pytest.raises(SystemExit) as ended:
+                parser.parse_args([f"{name}={text}"])
+            assert ended.value.code == 2
+            check_message(capsys.readouterr().err, name, text, least, most)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_numbers_within_a_text_are_held_against_limits(name, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "400")
+    program, *words, option = name.split()
+    for text in TEXTS[name]:
+        with pytest.raises(SystemExit) as ended:
+            MAINS[program]([*words, *REST[name], f"{option}={text}"])
+        said = capsys.readouterr().err
+        assert ended.value.code == 2, text
+        assert "Traceback" not in said
+        assert f"{option.lstrip('-')} " in said
+        assert text in said
+        assert re.search(r"from -?[\d.,]+ to ", said), said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_several_numbers_are_as_many_as_they_may_be():
+    three = Several(Whole(1, 9), 3, 3)
+    assert three("1, 2,3") == (1, 2, 3)
+    for text in ("1,2", "1,2,3,4", "1,2,10", "1,,3", ",".join("1" * 5000)):
+        with pytest.raises(
+            argparse.ArgumentTypeError, match=r"expected 3 numbers, each a whole number from 1 to 9"
+        ) as caught:
+            three(text)
+        assert len(str(caught.value)) < 250
+
+
+def test_a_command_line_has_no_other_parser():
+    """Typer's own limits name neither what was given nor both ends; so they are not used."""
+    for module in {inspect.getmodule(function) for words, function in walked(app, "pytrt")} | {darknet2caffe_cli}:
+        source = inspect.getsource(sys.modules[module.__name__])
+        assert re.findall(r"typer\.Option\([^()]*\b(?:min|max)=", source) == [], module.__name__

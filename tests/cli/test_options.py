@@ -1,0 +1,316 @@
+"""Every option of a command reaches what it is for: what stands behind is a stub, so that no network runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from pytrtplugins.cli import loading
+from pytrtplugins.errors import UsageError
+from pytrtplugins.precision import Budget, parse_tolerance
+from pytrtplugins.vision import save_image
+
+BUILT = ["--weights", "w", "--engine", "cpu", "--precision", "int8", "--cache", "c", "--threads", "3"]
+OPENED = {"weights": Path("w"), "engine": "cpu", "precision": "int8", "cache": Path("c"), "threads": 3}
+DETECTOR = ["--names", "n", "--mode", "stretch", "--threshold", "0.25", "--nms", "0.75"]
+THRESHOLDS = {"score_threshold": 0.25, "iou_threshold": 0.75}
+ENGINE = SimpleNamespace(name="stub", precision="int8")
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Stubs: ``asked(where, name, answer)`` puts one there; it gives the calls, as positional arguments and options.
+
+    Without an answer the command ends at it.
+    """
+
+    def put(where, name, *answer):
+        calls = []
+
+        def stub(*given, **options):
+            calls.append((given, options))
+            if not answer:
+                raise UsageError("enough")
+            return answer[0]
+
+        monkeypatch.setattr(where, name, stub)
+        return calls
+
+    from pytrtplugins.cli import app, equalize, export_plugin, export_triton, precision
+
+    put.app, put.equalize, put.precision = app, equalize, precision
+    put.export_plugin, put.export_triton = export_plugin, export_triton
+    return put
+
+
+def ends(pytrt, *words):
+    """The command comes as far as the stub that ends it."""
+    code, _, err = pytrt(*words)
+    assert (code, "enough" in err) == (2, True), err
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        (["build", *BUILT, "-o", "x.engine", "--calibration", "p", "--mode", "stretch", "--setting", "batch=1,8"],
+         {**OPENED, "calibration": Path("p"), "mode": "stretch", "settings": {"batch": [1, 8]}}),
+        (["run", *BUILT], OPENED),
+        (["profile", "--weights", "w", "--precision", "int8", "--cache", "c", "--batch", "8"],
+         {"weights": Path("w"), "engine": "cuda", "precision": "int8", "cache": Path("c"), "settings": {"batch": 8}}),
+    ],
+)  # fmt: skip
+def test_what_an_engine_is_opened_with(pytrt, asked, words, options):
+    opened = asked(loading, "open_engine")
+    ends(pytrt, words[0], "net.onnx", *words[1:])
+    assert opened == [((Path("net.onnx"),), options)]
+
+
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_what_an_opened_engine_is_built_with(asked, tmp_path, calibrated):
+    (tmp_path / "c").touch()
+    path, options = tmp_path / "net.cfg", {"engine": "cpu", "threads": 3, "settings": {"a": 1}}
+    model = SimpleNamespace(graph=SimpleNamespace(node=[]))
+    read, made = asked(loading, "open_model", model), asked(loading, "make_calibrator", "scales")
+    built = asked(loading, "build", ENGINE)
+    given = {"precision": "int8", "cache": tmp_path / "c", "calibration": Path("p")} if calibrated else {}
+    loading.open_engine(path, weights=Path("w"), mode="stretch", **options, **given)
+    assert read == [((path, Path("w")), {})]
+    assert made == ([(("minmax", Path("p"), tmp_path / "c"), {"mode": "stretch"})] if calibrated else [])
+    wanted = (
+        {"precision": "int8", "calibration": "scales"} if calibrated else {"precision": "fp32", "calibration": None}
+    )
+    assert built == [((model,), {**options, **wanted})]
+
+
+@pytest.mark.parametrize("name", ["entropy", "minmax", "percentile"])
+def test_what_a_calibrator_is_made_of(name, tmp_path):
+    for number in range(4):
+        save_image(np.full((4, 4, 3), number, np.uint8), tmp_path / f"{number}.png")
+    found = loading.make_calibrator(name, tmp_path, tmp_path / "c", batch=2, limit=3, mode="stretch")
+    assert type(found).__name__.lower() == f"{name}calibrator"
+    assert (found.cache, found.batches.batch, found.batches.mode) == (tmp_path / "c", 2, "stretch")
+    assert [path.name for path in found.batches.paths] == ["0.png", "1.png", "2.png"]
+
+
+def test_calibrate(pytrt, asked):
+    made, read = asked(loading, "make_calibrator", "calibrator"), asked(loading, "open_model", "model")
+    asked(asked.app.passes, "prepare", "prepared")
+    calibrated = asked(asked.app.engines, "calibrate")
+    ends(pytrt, "calibrate", "net.cfg", "--calibration", "p", "--cache", "c", "--weights", "w", "--algorithm", "entropy",
+         "--batch", "2", "--limit", "3", "--mode", "stretch", "--engine", "onnxruntime", "--threads", "5")  # fmt: skip
+    assert made == [(("entropy", Path("p"), Path("c")), {"batch": 2, "limit": 3, "mode": "stretch"})]
+    assert read == [((Path("net.cfg"), Path("w")), {})]
+    assert calibrated == [(("prepared", "calibrator"), {"engine": "onnxruntime", "threads": 5})]
+
+
+def test_run_on_photos(pytrt, asked, tmp_path):
+    asked(loading, "open_engine", ENGINE)
+    found = asked(asked.app.models, "find_pictures", [Path("a.png"), Path("b.png")])
+    read = asked(asked.app.models, "read_pictures", "pictures")
+    streamed = []
+    stream = SimpleNamespace(stream=lambda *given, **options: streamed.append((given, options)) or [])
+    detectors = asked(asked.app.models, "Yolov2", stream)
+    written = asked(asked.app.models, "PictureWriter", SimpleNamespace(close=lambda: None))
+    code, _, err = pytrt("run", "net.onnx", "a.png", "b.png", *DETECTOR, "--output", "boxes.png", "--json", "f.json")
+    assert code == 0, err
+    assert found == [(([Path("a.png"), Path("b.png")],), {})]
+    assert read == [(([Path("a.png"), Path("b.png")],), {})]
+    assert detectors == [((ENGINE, Path("n")), {"mode": "stretch", "most": 200})]
+    (((pictures,), options),) = streamed
+    assert (pictures, options.pop("image")(SimpleNamespace(image="pixels"))) == ("pictures", "pixels")
+    assert options == THRESHOLDS
+    assert written == [((Path("boxes.png"),), {"several": True})]
+    assert (tmp_path / "f.json").read_text() == "[]\n"
+
+
+@pytest.mark.parametrize(("slots", "name"), [(1, "one_by_one"), (4, "side_by_side")])
+def test_run_on_arrays(pytrt, asked, slots, name):
+    asked(loading, "open_engine", ENGINE)
+    read = asked(loading, "read_inputs", "arrays")
+    run = asked(asked.app.runs, name)
+    ends(pytrt, "run", "net.onnx", "--input", "x=a.npy", "--input", "y=b.npy", "--input-limit", "3", "--repeat", "7",
+         "--slots", slots)  # fmt: skip
+    assert read == [((["x=a.npy", "y=b.npy"], ENGINE, 3 << 20), {})]
+    assert run == [((ENGINE, "arrays", 7, *([4] if slots > 1 else [])), {})]
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_names_beside_the_model_are_taken_where_none_are_given(pytrt, asked, tmp_path, beside):
+    if beside:
+        (tmp_path / "net.names").write_text("cat\n")
+    asked(loading, "open_engine", ENGINE)
+    asked(asked.app.models, "find_pictures", [])
+    detectors = asked(asked.app.models, "Yolov2")
+    ends(pytrt, "run", "net.onnx", "a.png")
+    assert detectors == [((ENGINE, Path("net.names") if beside else None), {"mode": "letterbox", "most": 200})]
+
+
+def test_evaluate(pytrt, asked):
+    read = asked(asked.app.models, "YoloData", "data")
+    opened, detectors = asked(loading, "open_engine", ENGINE), asked(asked.app.models, "Yolov2", "detector")
+    evaluated = asked(asked.app.models, "evaluate")
+    ends(pytrt, "evaluate", "net.onnx", "--data", "d", "--data", "e.tar", "--split", "test.txt", *BUILT, *DETECTOR,
+         "--class-map", "tv=tvmonitor", "--class-map", "a=b=c", "--limit", "9")  # fmt: skip
+    assert read == [(([Path("d"), Path("e.tar")],), {})]
+    assert opened == [((Path("net.onnx"),), OPENED)]
+    assert detectors == [((ENGINE, Path("n")), {"mode": "stretch", "most": 1000})]
+    wanted = {**THRESHOLDS, "class_map": {"tv": "tvmonitor", "a": "b=c"}, "limit": 9}
+    assert evaluated == [(("detector", "data", "test.txt"), wanted)]
+
+
+@pytest.mark.parametrize(("limit", "rounded"), [(None, 8), (5, 5), (30, 8)])
+def test_equalize(pytrt, asked, limit, rounded):
+    photos = asked(asked.equalize, "ImageBatches", "photos")
+    read = asked(loading, "open_model", "model")
+    equalized, round_weights = (asked(asked.equalize.engines, name, *answer) for name, answer in
+                                (("equalize", ["equalized"]), ("round_weights", [])))  # fmt: skip
+    ends(pytrt, "equalize", "net.cfg", "--calibration", "p", "-o", "out.onnx", "--weights", "w", "--mode", "stretch",
+         "--round-weights", "--engine", "onnxruntime", "--threads", "5", *([] if limit is None else ["--limit", limit]))  # fmt: skip
+    assert read == [((Path("net.cfg"), Path("w")), {})]
+    assert photos == [
+        ((Path("p"),), {"limit": count, "mode": "stretch"}) for count in (20 if limit is None else limit, rounded)
+    ]
+    on = {"engine": "onnxruntime", "threads": 5}
+    assert (equalized, round_weights) == ([(("model", "photos"), on)], [(("equalized", "photos"), on)])
+
+
+def test_check_plugin(pytrt, asked):
+    asked(loading, "import_plugin", "class")
+    checked = asked(asked.app.check, "check_plugin")
+    ends(pytrt, "check-plugin", "a:B", "--sanitize", "--time-limit", "2.5")
+    ends(pytrt, "check-plugin", "a:B")
+    options = [{"sanitize": True, "time_limit": 2.5}, {"sanitize": False, "time_limit": 30.0}]
+    assert checked == [(("class",), each) for each in options]
+
+
+@pytest.mark.parametrize(
+    "command", ["inspect", "build -o x", "run", "calibrate --calibration p", "evaluate --data d", "profile"]
+)
+def test_plugins_are_imported_first(pytrt, asked, command):
+    name, *rest = command.split()
+    imported = asked(loading, "import_plugins")
+    ends(pytrt, name, "net.onnx", *rest, "--plugins", "a", "--plugins", "b.py")
+    assert imported == [((["a", "b.py"],), {})]
+
+
+def test_compare(pytrt, asked, tmp_path):
+    (tmp_path / "p.yaml").touch()
+    engine = SimpleNamespace(inputs="inputs")
+    opened, read = asked(loading, "open_engine", engine), asked(asked.precision, "read_samples", "samples")
+    compared = asked(asked.precision.precision, "compare")
+    ends(pytrt, "compare", "a.onnx", "b.cfg", "--engine", "cpu", "--engine-b", "onnxruntime", "--precision-a", "p.yaml",
+         "--precision-b", "int8", "--cache", "c", "--data", "d", "--tolerance", "cosine=0.5", "--limit", "3", "--seed", "7",
+         "--mode", "stretch")  # fmt: skip
+    assert opened == [
+        ((Path("a.onnx"),), {"engine": "cpu", "precision": "p.yaml", "cache": None}),
+        ((Path("b.cfg"),), {"engine": "onnxruntime", "precision": "int8", "cache": Path("c")}),
+    ]
+    assert read == [(([Path("d")], "inputs"), {"limit": 3, "seed": 7, "mode": "stretch"})]
+    assert compared == [((engine, engine, "samples", parse_tolerance("cosine=0.5")), {})]
+
+
+class Network:
+    """What a search needs of a network."""
+
+    model, settings, outputs = "prepared", {"a": 1}, ()
+
+    def reference(self):
+        return SimpleNamespace(inputs="inputs")
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+def test_precision_search(pytrt, asked, monkeypatch, labelled):
+    network, module = Network(), asked.precision
+    asked(loading, "open_model", "model")
+    made = asked(module.precision, "Network", network)
+    read, tables = asked(module, "read_samples", "samples"), asked(module, "make_tables", {"entropy": "table"})
+    judge = asked(module, "_judge", "judge")
+    asked(module, "_train", "train.txt")
+    searched = asked(module.precision, "search")
+    tolerance = "map50=0.125" if labelled else "cosine=0.5"
+    ends(pytrt, "precision", "search", "net.cfg", "--data", "d", "-o", "p.yaml", "--precision", "int8", "--tolerance", tolerance,
+         "--engine", "reference", "--weights", "w", "--names", "n", "--threads", "3", "--split", "test.txt", "--photos", "11",
+         "--limit", "6", "--seed", "7", "--mode", "stretch", "--algorithm", "entropy", "--calibration", "13", "--per-tensor",
+         "--max-latency-ratio", "1.5", "--max-runs", "17", "--latency", "measured", "--setting", "a=1")  # fmt: skip
+    assert made == [(("model", "reference"), {"threads": 3, "settings": {"a": 1}, "quick": False})]
+    common = {"seed": 7, "mode": "stretch", "split": "train.txt"}
+    assert read == [(([Path("d")], "inputs"), {"limit": limit, **common}) for limit in (6, 13)]
+    order = ["entropy", "minmax", "percentile"]
+    assert tables == [(("prepared", "samples", order), {"engine": "reference", "threads": 3})]
+    wanted = (network, [Path("d")], "test.txt", parse_tolerance(tolerance), Path("n"), module.Mode.STRETCH, 11)
+    assert judge == ([(wanted, {})] if labelled else [])
+    ((given, options),) = searched
+    assert given == (network, "samples", parse_tolerance(tolerance), "int8")
+    del options["advance"]
+    assert options == {
+        "tables": {"entropy": "table"},
+        "per_tensor": True,
+        "judge": "judge" if labelled else None,
+        "budget": Budget(17, 1.5),
+        "latency": "measured",
+        "journal": Path("p.journal"),
+        "identity": {"data": ["d"], "calibration": 13, "settings": {"a": 1}, "seed": 7, "mode": "stretch"},
+    }
+
+
+def test_what_a_judge_measures(asked):
+    """Lost mAP50 in units of what may be lost, of the photos and by the names that were given."""
+    figures = iter([0.75, 0.5, 0.875])
+    module, detector = asked.precision, SimpleNamespace(names=())
+
+    class Detector:
+        def __init__(self, *given, **options):
+            detectors.append((given, options))
+
+        def __enter__(self):
+            return detector
+
+        def __exit__(self, *error):
+            pass
+
+    detectors, evaluated = [], []
+
+    def evaluate(*given, **options):
+        evaluated.append((given, options))
+        return SimpleNamespace(map50=next(figures))
+
+    monkeypatched = {"Yolov2": Detector, "YoloData": lambda data: ("labelled", data), "evaluate": evaluate}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, stub in monkeypatched.items():
+            patch.setattr(module.models, name, stub)
+        reference = SimpleNamespace(reference=lambda: "float32")
+        tolerance = parse_tolerance("map50=0.125")
+        judge = module._judge(reference, ["d"], "test.txt", tolerance, Path("n"), module.Mode.STRETCH, 11)
+        assert [judge("worse"), judge("better")] == [2, 0]
+    assert detectors == [((engine, Path("n")), {"mode": "stretch"}) for engine in ("float32", "worse", "better")]
+    wanted = ((detector, ("labelled", ["d"]), "test.txt"), {"limit": 11, "progress": False})
+    assert evaluated == [wanted] * 3
+
+
+def test_export_triton(pytrt, asked):
+    asked(asked.export_triton, "_opened", "model")
+    exported = asked(asked.export_triton.triton, "export_triton")
+    ends(pytrt, "export-triton", "net.onnx", "-o", "models", "--name", "n", "--version", "2", "--plan", "p", "--library", "a.so",
+         "--library", "b.so", "--max-batch", "4", "--instances", "3", "--kind", "gpu", "--queue-delay", "5",
+         "--served-at", "/m")  # fmt: skip
+    assert exported == [(("model", Path("models")), {
+        "name": "n", "version": 2, "plan": Path("p"), "libraries": [Path("a.so"), Path("b.so")], "max_batch": 4, "instances": 3,
+        "kind": "gpu", "queue_delay": 5, "served_at": "/m"})]  # fmt: skip
+
+
+def test_export_plugin(pytrt, asked):
+    asked(loading, "import_plugin", "class")
+    exported = asked(asked.export_plugin, "export_plugin")
+    ends(pytrt, "export-plugin", "a:B", "-o", "lib.so", "--set", "groups=4", "--set", "kind=x", "--source-only", "--loadable",
+         "--tensorrt-include", "i", "--architecture", "75", "--architecture", "90", "--host")  # fmt: skip
+    ends(pytrt, "export-plugin", "a:B", "-o", "lib.so")
+    given = ("class", Path("lib.so"))
+    assert exported == [
+        (given, {"fixed": {"groups": 4, "kind": "x"}, "source_only": True, "loadable": True, "tensorrt_include": Path("i"),
+                 "architectures": [75, 90], "host": True}),
+        (given, {"fixed": {}, "source_only": False, "loadable": False, "tensorrt_include": None, "architectures": (80, 90),
+                 "host": False}),
+    ]  # fmt: skip

@@ -1,0 +1,336 @@
+"""Closing, nesting and forking, in a process of its own, since what is wrong there hangs: ``python -m tests.engines.base.closing cpu``.
+
+Each function whose name begins with ``test_`` is one case; how it ended is printed as a line of JSON. `test_closing` reads them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+import warnings
+
+import numpy as np
+
+import pytrtplugins as ptp
+from pytrtplugins.errors import EngineError
+from pytrtplugins.vision import Head
+from tests.engines.networks import Calling, conv_net, photo
+
+DATA = {"data": photo()}
+LONG = 30
+"""Seconds after which a thread that waits for another gives up, so that a case that hangs does so in the code under test."""
+
+
+class World:
+    """An engine, two of its contexts, and what they give."""
+
+    def __init__(self, name):
+        self.name = name
+        self.engine = self.built()
+        self.context, self.other = self.engine.create_context(), self.engine.create_context()
+        self.plain = self.context.run(DATA)["y"]
+
+    def built(self):
+        return ptp.build(conv_net(Calling()), engine=self.name)
+
+    def inside(self, function, run=None):
+        """What a function raises that is called in `compute`; the run around it goes on, and its numbers are right."""
+        found = []
+        Calling.hook = lambda: found.append(error_of(function))
+        try:
+            y = (run or self.context.run)(DATA)["y"]
+        finally:
+            Calling.hook = None
+        np.testing.assert_array_equal(y, self.plain)
+        return found[0]
+
+    def close(self):
+        self.context.close()
+        self.other.close()
+        left = [thread.name for thread in threading.enumerate() if "-context" in thread.name]
+        assert left == [], left
+
+
+class Held:
+    """A run in the context's own thread that waits in `compute` until it is let go."""
+
+    def __init__(self, context):
+        self._context = context
+        self.started, self._go = threading.Event(), threading.Event()
+        Calling.hook = self._wait
+        self.future = context.run_async(DATA)
+        assert self.started.wait(LONG)
+
+    def _wait(self):
+        self.started.set()
+        self._go.wait(LONG)
+
+    def let_go(self):
+        self._go.set()
+
+    def close_in_callback(self):
+        """Close the context in the callback of this run; what is returned waits for that, and says how it ended."""
+        found, called = [], threading.Event()
+
+        def callback(future):
+            found.append(error_of(self._context.close))
+            called.set()
+
+        def closing():
+            assert called.wait(LONG)
+            return found[0]
+
+        self.future.add_done_callback(callback)
+        return closing
+
+
+def error_of(function):
+    try:
+        function()
+    except EngineError as error:
+        return str(error)
+    return "no error"
+
+
+def in_a_thread(function):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(error_of(function)))
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def ways(context):
+    """The ways to run a context."""
+    return context.run, lambda data: context.run_async(data).result(), lambda data: context.begin(data)()
+
+
+# -- cases -----------------------------------------------------------------------------------------------------------
+
+
+def test_closing_a_context_inside_its_own_run_is_an_error(world):
+    found = world.inside(world.context.close)
+    assert "close() was called from inside a run of this context" in found, found
+    for run in ways(world.context):
+        found = world.inside(world.context.close, run)
+        assert "close() was called from inside a run" in found, found
+    np.testing.assert_array_equal(world.context.run(DATA)["y"], world.plain)
+
+
+def test_closing_another_context_inside_a_run_closes_it_where_it_is_idle(world):
+    assert world.inside(world.other.close) == "no error"
+    assert "closed" in error_of(lambda: world.other.run(DATA))
+
+
+def test_closing_another_context_inside_a_run_is_an_error_where_it_runs(world):
+    found = []
+
+    def nested():
+        Calling.hook = lambda: found.append(error_of(world.context.close))
+        with world.built().create_context() as inner:
+            inner.run(DATA)
+
+    assert world.inside(nested) == "no error"
+    assert "close() was called from inside a run of this context" in found[0], found
+    finish = world.other._started(lambda: lambda: DATA)
+    assert "this context has runs that are not finished" in world.inside(world.other.close)
+    finish()
+
+
+def test_closing_gives_up_where_the_run_waits_for_the_thread_that_closes(world):
+    told = []
+    assert world.inside(lambda: told.append(in_a_thread(lambda: world.context.close(timeout=0.2)))) == "no error"
+    assert "close() has waited 0.2 seconds" in told[0], told
+    for run in ways(world.context)[1:]:
+        assert (
+            world.inside(lambda: told.append(in_a_thread(lambda: world.context.close(timeout=0.2))), run) == "no error"
+        )
+        assert "close() has waited 0.2 seconds" in told[-1], told
+
+
+def test_a_run_inside_a_run_of_the_same_context_is_an_error(world):
+    for outer in ways(world.context):
+        for run in ways(world.context):
+            found = world.inside(lambda run=run: run(DATA), outer)
+            assert "begun from inside a run of the same" in found or "another thread" in found, found
+    assert "begun from inside a run of the same context" in world.inside(lambda: world.context.run(DATA))
+
+
+def test_a_run_of_another_context_inside_a_run_works_or_is_refused(world):
+    for run in ways(world.other):
+        found = world.inside(lambda run=run: run(DATA))
+        if world.engine.nests:
+            assert found == "no error", found
+        else:
+            assert "begun from inside a run of the same engine" in found, found
+    with world.built().create_context() as inner:
+        for run in ways(inner):
+            assert world.inside(lambda run=run: run(DATA)) == "no error"
+
+
+def test_an_engine_is_built_inside_a_run(world):
+    def build():
+        with world.built().create_context() as made:
+            made.run(DATA)
+
+    assert world.inside(build) == "no error"
+
+
+def test_closing_in_the_callback_of_a_run_is_an_error_while_others_are_queued(world):
+    held = Held(world.context)
+    closing = held.close_in_callback()
+    second = world.context.run_async(DATA)
+    held.let_go()
+    found = closing()
+    assert "a callback of a run, and this context has runs that are not finished" in found
+    np.testing.assert_array_equal(second.result()["y"], world.plain)
+
+
+def test_closing_in_the_callback_of_the_last_run_closes(world):
+    held = Held(world.context)
+    closing = held.close_in_callback()
+    held.let_go()
+    assert closing() == "no error"
+    assert "closed" in error_of(lambda: world.context.run(DATA))
+    for thread in threading.enumerate():
+        if "-context" in thread.name:
+            thread.join(LONG)
+
+
+def test_closing_waits_for_a_run_in_another_thread(world):
+    held = Held(world.context)
+    closed = threading.Thread(target=world.context.close)
+    closed.start()
+    closed.join(0.2)
+    assert closed.is_alive()
+    held.let_go()
+    closed.join(LONG)
+    assert not closed.is_alive()
+    np.testing.assert_array_equal(held.future.result()["y"], world.plain)
+
+
+def test_a_detection_context_closed_inside_its_own_run_is_an_error(world):
+    head = Head("y", "region", (1.0, 1.0, 3.0, 2.0), 2)
+    net = conv_net(Calling(), channels=14)
+    with ptp.build(net, engine=world.name).create_detection_context([head], (8, 8)) as detection:
+        photo = np.full((20, 30, 3), 128, np.uint8)
+        ways = (
+            lambda: detection.detect([photo]),
+            lambda: detection.begin([photo])(),
+        )
+        for way in ways:
+            for used in (detection.close, lambda: detection.detect([photo]), lambda: detection.begin([photo])()):
+                found = []
+                Calling.hook = lambda used=used, found=found: found.append(error_of(used))
+                assert len(way()) == 1
+                assert (
+                    "close() was called from inside a run" in found[0]
+                    or "begun from inside a run" in found[0]
+                    or ("another thread is running this context" in found[0])
+                ), found
+        assert len(detection.detect([photo])) == 1
+
+
+def test_runs_queued_while_the_context_is_closed_end_with_an_error(world):
+    for _ in range(10):
+        shared, found = world.engine.create_context(), []
+
+        def queue(shared=shared, found=found):
+            try:
+                while True:
+                    shared.run_async(DATA).result()
+            except EngineError as error:  # closed, or being closed at that moment
+                found.append(str(error))
+
+        threads = [threading.Thread(target=queue) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        shared.run_async(DATA).result()
+        shared.close()
+        for thread in threads:
+            thread.join(LONG)
+        assert len(found) == 3, found
+        assert all("closed" in text or "another thread" in text for text in found), found
+        assert "closed" in error_of(lambda shared=shared: shared.run_async(DATA))
+
+
+def test_two_threads_close_at_once(world):
+    world.context.run_async(DATA)
+    threads = [threading.Thread(target=world.context.close) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LONG)
+    assert "closed" in error_of(lambda: world.context.run(DATA))
+
+
+def test_a_forked_child_uses_the_engine_or_is_told_that_it_cannot(world):
+    engine, context, other = world.engine, world.context, world.other
+
+    def works(function):
+        if engine.survives_fork:
+            np.testing.assert_array_equal(function()["y"], world.plain)
+        else:
+            assert "before this process was forked" in error_of(function)
+
+    def fresh():
+        with engine.create_context() as made:
+            return made.run(DATA)
+
+    context.run_async(DATA).result()  # from here on the context has a thread, which no child has
+    in_a_child(lambda: works(lambda: context.run(DATA)))
+    in_a_child(lambda: works(lambda: context.run_async(DATA).result()))
+    in_a_child(lambda: works(fresh))
+    in_a_child(context.close)
+
+    finish = other._started(lambda: lambda: {"y": world.plain})
+
+    def abandoned():
+        for use in (finish, lambda: other.run(DATA)):
+            found = error_of(use)
+            assert "closed" in found or not engine.survives_fork, found
+        other.close()
+
+    in_a_child(abandoned)
+    finish()
+    np.testing.assert_array_equal(other.run(DATA)["y"], world.plain)
+
+
+def in_a_child(function):
+    """Call something in a forked process, and require that it ends well."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of forks of processes with threads
+        pid = os.fork()
+    if pid == 0:
+        signal.alarm(LONG)
+        code = 1
+        try:
+            function()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def main(engine_name):
+    for name, case in list(globals().items()):
+        if not name.startswith("test_"):
+            continue
+        failure = ""
+        try:
+            world = World(engine_name)
+            case(world)
+            world.close()
+        except BaseException:
+            failure = traceback.format_exc()
+        print(json.dumps({"case": name, "failure": failure}), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

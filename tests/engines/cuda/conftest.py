@@ -1,0 +1,43 @@
+"""Networks and a GPU for the tests of this engine."""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from darknet2caffe import read_network, to_onnx
+from darknet2caffe.cfg import parse_cfg
+from pytrtplugins.engines.cuda import CudaEngine
+from pytrtplugins.passes import prepare
+
+SAMPLES = Path(__file__).parents[3] / "samples/models"
+DARKNET = Path("/usr/share/darknet/cfg")
+
+
+@pytest.fixture(scope="session")
+def gpu():
+    """The engine's name, where it can be used; skips with the reason elsewhere."""
+    reason = CudaEngine.availability().reason
+    if reason:
+        pytest.skip(reason)
+    return "cuda"
+
+
+def darknet_model(name, size=96, seed=1, batch=1):
+    """A network of darknet's own with random weights, as a prepared model, and an input. Other tests get the same model."""
+    path = SAMPLES / name if (SAMPLES / name).is_file() else DARKNET / name
+    if not path.is_file():
+        pytest.skip(f"{path} is missing (apt-get install darknet)")
+    count = batch if isinstance(batch, int) else 1
+    inputs = {"data": np.random.default_rng(seed).random((count, 3, size, size), dtype=np.float32)}
+    return _prepared(path, size, seed, batch), inputs
+
+
+@functools.cache
+def _prepared(path, size, seed, batch):
+    text = re.sub(r"^(width|height) *=.*", rf"\1={size}", path.read_text(), flags=re.M)
+    return prepare(to_onnx(read_network(parse_cfg(text)).with_random_weights(seed), batch=batch))

@@ -1,0 +1,73 @@
+"""Choosing kernels, and remembering the choice."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from pytrtplugins.engines.cuda.conv.cache import Choice, TacticCache, choose, decode, encode
+
+DEVICE = {"gpu": "NVIDIA H200", "driver": 13000}
+
+
+def test_the_fastest_candidate_wins_and_the_first_of_equals():
+    times = {"a": 3.0, "b": 1.5, "c": 1.5}
+    chosen = choose([("own", name) for name in times], lambda provider, tactic: times[tactic])
+    assert chosen == Choice("own", "b", 1.5, 2)
+
+
+@pytest.mark.parametrize(("theirs", "name"), [(2.5, "own"), (1.5, "theirs"), (math.inf, "own")])
+def test_a_kernel_that_others_wait_for_has_to_win_by_more_than_the_wait(theirs, name):
+    times = {"own": 3.0, "theirs": theirs}
+    chosen = choose([("theirs", ""), ("own", "")], lambda provider, _: times[provider], {"theirs": 1.0})
+    assert chosen == Choice(name, "", times[name], 1)
+
+
+@pytest.mark.parametrize("times", [[], [math.inf], [math.inf, math.inf]])
+def test_where_none_works_that_is_an_error(times):
+    with pytest.raises(ValueError, match="no kernel works"):
+        choose([("own", str(index)) for index in range(len(times))], lambda _, tactic: times[int(tactic)])
+
+
+def test_a_cache_remembers_across_objects_and_keeps_what_others_wrote(tmp_path):
+    first, second = TacticCache(DEVICE, tmp_path), TacticCache(DEVICE, tmp_path)
+    first.put({"p1": Choice("cudnn", "fused:x", 3.25, 4)})
+    second.put({"p2": Choice("direct", "direct", 1.0, 1)})
+    read = TacticCache(DEVICE, tmp_path)
+    assert read.get("p1") == Choice("cudnn", "fused:x", 3.25, 4)
+    assert read.get("p2") == Choice("direct", "direct", 1.0, 1)
+    assert read.get("p3") is None
+
+
+@pytest.mark.parametrize("other", [{"gpu": "NVIDIA L4", "driver": 13000}, {"gpu": "NVIDIA H200", "driver": 12080}])
+def test_another_device_or_driver_has_a_cache_of_its_own(tmp_path, other):
+    TacticCache(DEVICE, tmp_path).put({"p": Choice("cudnn", "fused:x")})
+    assert TacticCache(other, tmp_path).get("p") is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"format": 2, "choices": {}}', '{"format": 1, "choices": {"p": ["cudnn"]}}', "\x00\xff"]
+)
+def test_a_damaged_cache_counts_as_empty_and_is_written_anew(tmp_path, text):
+    cache = TacticCache(DEVICE, tmp_path)
+    cache.path.write_text(text)
+    damaged = TacticCache(DEVICE, tmp_path)
+    assert damaged.get("p") is None
+    damaged.put({"p": Choice("direct", "direct")})
+    assert TacticCache(DEVICE, tmp_path).get("p") == Choice("direct", "direct")
+
+
+def test_the_text_tells_the_device_and_reads_back():
+    choices = {"p": Choice("cudnn", "fused:eng0", 7.125, 3)}
+    text = encode(choices, DEVICE)
+    assert "NVIDIA H200" in text
+    assert decode(text) == choices
+
+
+def test_a_cache_that_cannot_be_written_is_said_and_the_choice_is_kept(tmp_path, caplog):
+    (tmp_path / "file").write_text("no folder")
+    cache = TacticCache(DEVICE, tmp_path / "file")
+    cache.put({"p": Choice("cudnn", "fused:x")})
+    assert cache.get("p") == Choice("cudnn", "fused:x")
+    assert "they will be chosen again" in caplog.text

@@ -1,0 +1,92 @@
+"""Kernels that are compiled in the background while others are timed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pytest
+
+from pytrtplugins.cuda import cache
+from pytrtplugins.engines.cuda.conv import launcher, stem_kernel
+from pytrtplugins.engines.cuda.conv.handwritten import OwnProvider, conv_shape
+from pytrtplugins.engines.cuda.conv.problem import Compiles, ConvProblem, DirectProvider
+from pytrtplugins.engines.cuda.conv.stem import FirstProvider
+from pytrtplugins.engines.cuda.conv.tactics import Tactic
+from pytrtplugins.engines.cuda.device.device import HostDevice
+from pytrtplugins.engines.cuda.device.layout import channels_last, linear
+from pytrtplugins.engines.cuda.device.source import kernel_text
+from pytrtplugins.tensor import DType
+
+HALF = DType.FLOAT16
+GPU = SimpleNamespace(capability=90, multiprocessors=132)
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """What is compiled, where nothing is compiled nor loaded."""
+    found = []
+    for module in (launcher, stem_kernel):
+        module._function.cache_clear()
+        monkeypatch.setattr(module, "compile_cubin", lambda *what: found.append(what) or b"")
+        for name, value in (
+            ("Module", lambda cubin: None),
+            ("Function", lambda *_: None),
+            ("current_context", lambda: 1),
+        ):
+            monkeypatch.setattr(module, name, value)
+    yield found
+    for module in (launcher, stem_kernel):
+        module._function.cache_clear()
+
+
+@pytest.mark.parametrize(("family", "kind"), [("hopper", HALF), ("mma", HALF), ("simt", DType.FLOAT32)])
+def test_a_kernel_that_was_compiled_ahead_is_the_one_that_is_loaded(family, kind, compiled):
+    x, y = channels_last((1, 64, 16, 16), kind), channels_last((1, 64, 16, 16), kind)
+    problem = ConvProblem(x, y, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1, tensor_cores=kind is HALF)
+    provider = OwnProvider(GPU, family)
+    for tactic in provider.tactics(problem):
+        provider.compile(problem, tactic)
+        launcher.ConvKernel(conv_shape(problem), Tactic.parse(family, tactic), 90)
+    assert compiled
+    assert compiled[::2] == compiled[1::2]
+    assert [kernel_text(*what[:2]) for what in compiled[::2]] == [kernel_text(*what[:2]) for what in compiled[1::2]]
+
+
+def test_the_first_layers_kernel_that_was_compiled_ahead_is_the_one_that_is_loaded(compiled):
+    x, y = linear((1, 3, 32, 32), DType.FLOAT32), channels_last((1, 32, 16, 16), HALF)
+    problem = ConvProblem(x, y, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1, pool=True, element=HALF)
+    provider = FirstProvider(GPU)
+    assert list(provider.tactics(problem)) == ["first"]
+    provider.compile(problem, "first")
+    stem_kernel._function(
+        1, stem_kernel._definitions(stem_kernel.FirstShape(1, 3, 32, 32, 32, x.strides, x.dtype, HALF, 32, HALF)), 90
+    )
+    assert kernel_text(*compiled[0][:2]) == kernel_text(*compiled[1][:2])
+    assert compiled[0][2] == compiled[1][2]
+
+
+def test_families_with_a_kernel_for_each_tactic_say_so():
+    assert isinstance(OwnProvider(GPU, "mma"), Compiles)
+    assert isinstance(FirstProvider(GPU), Compiles)
+    assert not isinstance(DirectProvider(HostDevice()), Compiles)
+
+
+def test_threads_that_want_the_same_kernel_compile_it_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
+    made, ready = [], threading.Barrier(4)
+
+    def make(path):
+        made.append(path)
+        time.sleep(0.05)
+        path.write_text("kernel")
+
+    def ask(_):
+        ready.wait()
+        return cache.cached_file(["source"], ".cubin", make).read_text()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(ask, range(4))) == ["kernel"] * 4
+    assert len(made) == 1

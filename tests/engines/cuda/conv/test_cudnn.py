@@ -1,0 +1,126 @@
+"""Which of cuDNN's plans are built, with a frontend of the test's making."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from pytrtplugins.engines.cuda.conv.cudnn import CudnnProvider
+from pytrtplugins.engines.cuda.conv.problem import ConvProblem, Operands, Scratch
+from pytrtplugins.engines.cuda.device.layout import channels_last
+from pytrtplugins.errors import BuildError
+from pytrtplugins.tensor import DType
+
+PLANS = ["a", "b", "a", "c", "d", "e"]
+"""Names as heuristics give them: two of one name, and one whose results differ from run to run."""
+
+
+class Anything:
+    """Tensors: every method gives the tensor."""
+
+    def __getattr__(self, name):
+        return lambda *_, **__: self
+
+
+class Graph(Anything):
+    """A graph; its plans 0 and 4 cannot be built."""
+
+    def __init__(self, built):
+        self.built, self.barred = built, []
+
+    def deselect_numeric_notes(self, notes):
+        self.barred = notes
+
+    def get_execution_plan_count(self):
+        return len(PLANS)
+
+    def get_plan_name_at_index(self, index):
+        return PLANS[index]
+
+    def build_plan_at_index(self, index):
+        if index in (0, 4) or (index == 5 and "nondeterministic" in self.barred):
+            raise RuntimeError("not supported")
+        self.built.append(index)
+
+    def get_workspace_size_plan_at_index(self, index):
+        return 16
+
+
+class Frontend:
+    """What the engine asks of cuDNN's frontend, written down."""
+
+    __version__ = "1.16.0"
+    cudnnGraphNotSupportedError = type("cudnnGraphNotSupportedError", (Exception,), {})
+    data_type = heur_mode = numerical_note = SimpleNamespace(
+        FLOAT=0, HALF=1, INT8=2, INT32=3, A=0, FALLBACK=1, TENSOR_CORE=0, NONDETERMINISTIC="nondeterministic"
+    )
+
+    def __init__(self):
+        self.built, self.graphs, self.handles = [], 0, 0
+
+    def backend_version(self):
+        return 91900
+
+    def create_handle(self):
+        self.handles += 1
+
+    def pygraph(self, **_):
+        self.graphs += 1
+        return Graph(self.built)
+
+
+@pytest.fixture
+def frontend(monkeypatch):
+    made = Frontend()
+    monkeypatch.setitem(sys.modules, "cudnn", made)
+    return made
+
+
+def problem(activation="leaky", dtype=DType.FLOAT16):
+    x, y = channels_last((1, 16, 8, 8), dtype), channels_last((1, 32, 8, 8), dtype)
+    return ConvProblem(x, y, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1, activation, (0.1, 0.0))
+
+
+def operands():
+    weights = np.zeros((32, 16, 3, 3), np.float32)
+    return Operands(lambda: weights, np.zeros(32, np.float32))
+
+
+DEVICE = SimpleNamespace(upload=lambda array: SimpleNamespace(nbytes=array.nbytes, data=SimpleNamespace(ptr=0)))
+
+
+def test_nothing_of_cudnn_is_loaded_before_it_is_asked_for(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cudnn", None)
+    CudnnProvider(DEVICE)
+
+
+def test_each_plan_that_can_be_built_is_a_tactic_once(frontend):
+    assert CudnnProvider(DEVICE).tactics(problem()) == ["fused:a", "fused:b", "fused:c"]
+    assert sorted(frontend.built) == [1, 2, 3]
+    assert (frontend.graphs, frontend.handles) == (1, 1)
+
+
+def test_sums_alone_are_tactics_where_the_epilogue_is_none_of_cudnns(frontend):
+    assert CudnnProvider(DEVICE).tactics(problem("logistic")) == ["plain:a", "plain:b", "plain:c"]
+
+
+def test_sums_alone_are_rivals_in_float32(frontend):
+    found = CudnnProvider(DEVICE).tactics(problem(dtype=DType.FLOAT32))
+    assert [name.partition(":")[0] for name in found] == ["fused"] * 3 + ["plain"] * 3
+
+
+@pytest.mark.parametrize(("tactic", "built"), [("fused:a", [2]), ("fused:b", [1]), ("fused:c", [3])])
+def test_a_known_tactic_builds_its_own_plan_alone_and_once(frontend, tactic, built):
+    provider = CudnnProvider(DEVICE)
+    for _ in range(2):
+        provider.prepare(problem(), tactic, operands(), Scratch())
+    assert frontend.built == built
+
+
+@pytest.mark.parametrize("tactic", ["fused:d", "fused:nowhere", "other:a"])
+def test_a_tactic_that_is_not_here_is_an_error(frontend, tactic):
+    with pytest.raises(BuildError, match=f"cuDNN has no plan '{tactic}' here"):
+        CudnnProvider(DEVICE).prepare(problem(), tactic, operands(), Scratch())

@@ -1,0 +1,268 @@
+"""The own kernels on a GPU, each against the definition in float64: every family, odd sizes, all that follows the sum."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from pytrtplugins.cuda import gpu_reason
+from pytrtplugins.engines.cuda.conv.launcher import Addresses, ConvKernel
+from pytrtplugins.engines.cuda.conv.packing import pack_filters, pack_weights
+from pytrtplugins.engines.cuda.conv.stem_kernel import FirstKernel, FirstShape, pack_first
+from pytrtplugins.engines.cuda.conv.tactics import hopper_tactics, mma_tactics
+from pytrtplugins.engines.cuda.device.pool_kernel import PoolKernel, PoolShape
+from pytrtplugins.layers import Reorg
+from pytrtplugins.tensor import DType
+from tests.engines.cuda.conv.test_kernels import HALF, INT8, ODD, SINGLE, SINGLES, convolution, square, tactics_of
+from tests.measures import relative
+
+pytestmark = pytest.mark.gpu
+SHAPES = [
+    *ODD,
+    square(2, 13, 64, 96, 3, HALF),
+    square(1, 16, 32, 64, 3, INT8, pool=True, slope=0.1),
+    square(2, 24, 64, 64, 3, HALF, pool=True, slope=0.1),
+    dataclasses.replace(square(3, 14, 48, 40, 3, HALF, reorg=2), y_pitch=176),
+    square(2, 14, 128, 128, 3, INT8, slope=0.0, residual_type=INT8, residual_pitch=160),
+    square(1, 20, 64, 64, 3, HALF, slope=0.0, residual_type=HALF, residual_pitch=64),
+    dataclasses.replace(square(2, 12, 96, 33, 1, INT8), y_type=DType.FLOAT32),
+    dataclasses.replace(square(2, 13, 96, 33, 1, HALF, linear=True), y_type=DType.FLOAT32),
+    dataclasses.replace(square(2, 16, 64, 40, 3, INT8, linear=True, pool=True, slope=0.1), y_type=DType.FLOAT32),
+]
+SHAPES_OF_SINGLES = [
+    *SINGLES,
+    square(2, 13, 64, 96, 3, SINGLE, slope=0.1),
+    square(1, 13, 1024, 128, 3, SINGLE, slope=0.1),
+    square(1, 26, 32, 64, 3, SINGLE, pool=True, slope=0.1),
+    square(2, 24, 256, 128, 3, SINGLE, pool=True, slope=0.1),
+    dataclasses.replace(square(3, 14, 48, 40, 3, SINGLE, reorg=2), y_pitch=176),
+    square(1, 20, 64, 64, 3, SINGLE, slope=0.0, residual_type=SINGLE, residual_pitch=64),
+    square(2, 13, 96, 33, 1, SINGLE, linear=True),
+    square(2, 16, 64, 40, 3, SINGLE, linear=True, pool=True, slope=0.1),
+]
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    """CuPy and the compute capability."""
+    if reason := gpu_reason():
+        pytest.skip(reason.partition("\n")[0])
+    cupy = pytest.importorskip("cupy")
+    capability = int(cupy.cuda.Device().compute_capability)
+    if capability < 80:
+        pytest.skip(f"compute capability {capability}: the kernels need 80")
+    return cupy, capability
+
+
+def pooled(y):
+    return y.reshape(y.shape[0], y.shape[1] // 2, 2, y.shape[2] // 2, 2, -1).max((2, 4))
+
+
+def agrees(found, expected, dtype):
+    if dtype is INT8:
+        off = np.abs(found.astype(np.float64) - np.clip(np.rint(expected), -128, 127))
+        return off.max() <= 1 and (off > 0).mean() < 2e-3
+    return relative(found, expected) < (2e-3 if dtype is HALF else 1e-5)
+
+
+def problem(shape):
+    """Arrays of a problem, and what must come out."""
+    random = np.random.default_rng(3)
+    if shape.x_type is INT8:
+        x, weights = random.integers(-127, 128, (shape.n, shape.h, shape.w, shape.c)), None
+        weights = random.integers(-127, 128, (shape.k, shape.c, *shape.kernel)).astype(np.int8)
+        size = 40 if shape.y_type is INT8 else 1
+        scale = size / (73**2 * (shape.c * shape.taps) ** 0.5) * (0.8 + 0.4 * random.random(shape.k))
+    else:
+        x = random.standard_normal((shape.n, shape.h, shape.w, shape.c))
+        weights = random.standard_normal((shape.k, shape.c, *shape.kernel)) * (2 / shape.c / shape.taps) ** 0.5
+        scale = np.ones(shape.k)
+    x, weights = x.astype(shape.x_type.numpy), weights.astype(shape.x_type.numpy)
+    scale, bias = scale.astype(np.float32), random.standard_normal(shape.k).astype(np.float32)
+    sums = convolution(shape, x.astype(np.float64), weights)
+    y = (sums * scale + bias).reshape(shape.n, shape.oh, shape.ow, shape.k)
+    y, residual = np.maximum(y, y * shape.slope), None
+    if shape.residual_type is not None:
+        residual = np.zeros((*y.shape[:3], shape.residual_pitch), shape.residual_type.numpy)
+        residual[..., : shape.k] = random.integers(-90, 90, y.shape)
+        y = y + 0.37 * residual[..., : shape.k]
+        y = np.maximum(y, y * shape.residual_slope)
+    if shape.pool:
+        y = pooled(y)
+    if shape.reorg:
+        y = Reorg(stride=shape.reorg).compute(np.ascontiguousarray(y.transpose(0, 3, 1, 2))).transpose(0, 2, 3, 1)
+    return x, weights, scale, bias, residual, y
+
+
+FAMILIES = [(family, shape) for family in ("hopper", "mma") for shape in SHAPES]
+FAMILIES += [("simt", shape) for shape in SHAPES_OF_SINGLES]
+
+
+@pytest.mark.parametrize(
+    ("family", "shape"),
+    FAMILIES,
+    ids=lambda value: value if isinstance(value, str) else f"{value.c}-{value.k}-{value.kernel}",
+)
+def test_a_convolution_is_the_definitions_and_nothing_else_is_written(gpu, shape, family):
+    cupy, capability = gpu
+    if family == "hopper" and capability != 90:
+        pytest.skip(f"compute capability {capability}: wgmma is Hopper's")
+    x, weights, scale, bias, residual, expected = problem(shape)
+    on_gpu = np.zeros((shape.n, shape.h, shape.w, shape.x_pitch), x.dtype)
+    on_gpu[..., : shape.c] = x
+    arrays = {"x": cupy.asarray(on_gpu), "residual": None if residual is None else cupy.asarray(residual)}
+    stream = cupy.cuda.Stream(non_blocking=True)
+    tactics = tactics_of(family, shape, {"hopper": 4, "mma": 2, "simt": 6}[family], capability)
+    assert tactics
+    for tactic in tactics:
+        packed = cupy.asarray(pack_weights(shape, tactic, weights))
+        factors, offsets = (cupy.asarray(pack_filters(values, tactic, shape, 1.0)) for values in (scale, bias))
+        room = expected.shape[3] if shape.linear else shape.y_pitch
+        y = cupy.full((*expected.shape[:3], room), 77, shape.y_type.numpy)
+        cupy.cuda.get_current_stream().synchronize()
+        added = 0 if residual is None else arrays["residual"].data.ptr
+        at = Addresses(arrays["x"].data.ptr, packed.data.ptr, factors.data.ptr, offsets.data.ptr, y.data.ptr, added)
+        ConvKernel(shape, tactic, capability).launch(at, stream.ptr, 0.37)
+        stream.synchronize()
+        found = y.get()
+        if shape.linear:
+            n, oh, ow, k = expected.shape
+            found = found.reshape(n, k, oh, ow).transpose(0, 2, 3, 1)
+        assert agrees(found[..., : expected.shape[3]], expected, shape.y_type), tactic.name
+        assert (found[..., expected.shape[3] :] == 77).all(), tactic.name
+
+
+@pytest.mark.parametrize("family", ["hopper", "mma"])
+@pytest.mark.parametrize(("side", "c", "kernel"), [(13, 1024, 3), (26, 512, 1), (10, 80, 3)])
+def test_sums_of_codes_are_the_integers(gpu, family, side, c, kernel):
+    cupy, capability = gpu
+    if family == "hopper" and capability != 90:
+        pytest.skip(f"compute capability {capability}: wgmma is Hopper's")
+    shape = dataclasses.replace(square(1, side, c, 64, kernel, INT8), y_type=DType.FLOAT32)  # holds integers up to 2^24
+    random = np.random.default_rng(7)
+    x = random.integers(-127, 128, (1, side, side, c)).astype(np.int8)
+    weights = (random.integers(-127, 128, (64, c, kernel, kernel)) // (8 if kernel == 3 else 1)).astype(np.int8)
+    expected = convolution(shape, x.astype(np.float64), weights).astype(np.int64)
+    assert abs(expected).max() < 2**24
+    one, zero, on_gpu = np.ones(64, np.float32), np.zeros(64, np.float32), cupy.asarray(x)
+    tactics = hopper_tactics(shape, most=6) if family == "hopper" else mma_tactics(shape, capability, 3)
+    assert tactics
+    for tactic in tactics:
+        arrays = [pack_weights(shape, tactic, weights), *(pack_filters(v, tactic, shape, 1.0) for v in (one, zero))]
+        packed, factors, offsets = (cupy.asarray(array) for array in arrays)
+        y = cupy.full((shape.pixels, 64), np.nan, np.float32)
+        stream = cupy.cuda.get_current_stream()
+        at = Addresses(on_gpu.data.ptr, packed.data.ptr, factors.data.ptr, offsets.data.ptr, y.data.ptr)
+        ConvKernel(shape, tactic, capability).launch(at, stream.ptr)
+        np.testing.assert_array_equal(y.get().astype(np.int64), expected, tactic.name)
+
+
+@pytest.mark.parametrize("pool", [True, False])
+def test_a_float32_convolution_takes_the_image_as_it_is(gpu, pool):
+    cupy, capability = gpu
+    shape = dataclasses.replace(square(2, 22, 4, 32, 3, SINGLE, pool=pool, slope=0.1, planes=3), x_pitch=1)
+    x, weights, scale, bias, _, _ = problem(dataclasses.replace(shape, pool=False))
+    x[..., 3], weights = 0, np.ascontiguousarray(weights[:, :3])
+    y = convolution(dataclasses.replace(shape, c=3), x[..., :3].astype(np.float64), weights)
+    y = (y * scale + bias).reshape(2, 22, 22, 32)
+    expected = np.maximum(y, y * 0.1)
+    expected = pooled(expected) if pool else expected
+    image = cupy.asarray(np.ascontiguousarray(x[..., :3].transpose(0, 3, 1, 2)))
+    for tactic in tactics_of("simt", shape, 6, capability):
+        given = [cupy.asarray(pack_weights(shape, tactic, weights))]
+        given += [cupy.asarray(pack_filters(values, tactic, shape, 1.0)) for values in (scale, bias)]
+        found = cupy.full(expected.shape, 77, np.float32)
+        stream = cupy.cuda.get_current_stream()
+        at = Addresses(image.data.ptr, *(array.data.ptr for array in given), found.data.ptr)
+        ConvKernel(shape, tactic, capability).launch(at, stream.ptr)
+        assert agrees(found.get(), expected, SINGLE), tactic.name
+
+
+def test_float32_sums_are_the_same_every_time(gpu):
+    cupy, capability = gpu
+    shape = square(1, 13, 512, 64, 3, SINGLE)
+    x, weights, scale, bias, _, _ = problem(shape)
+    for tactic in tactics_of("simt", shape, 4, capability):
+        given = [cupy.asarray(x), cupy.asarray(pack_weights(shape, tactic, weights))]
+        given += [cupy.asarray(pack_filters(values, tactic, shape, 1.0)) for values in (scale, bias)]
+        found = []
+        for _ in range(3):
+            y = cupy.empty((13 * 13, 64), np.float32)
+            at = Addresses(*(array.data.ptr for array in given), y.data.ptr)
+            ConvKernel(shape, tactic, capability).launch(at, cupy.cuda.get_current_stream().ptr)
+            found.append(y.get())
+        np.testing.assert_array_equal(found[1], found[0])
+        np.testing.assert_array_equal(found[2], found[0])
+
+
+@pytest.mark.parametrize("pool", [True, False])
+@pytest.mark.parametrize("element", [HALF, INT8])
+def test_the_first_layer_takes_the_image_as_it_is(gpu, element, pool):
+    cupy, capability = gpu
+    random = np.random.default_rng(5)
+    n, h, w, k, step = 2, 22, 38, 32, np.float32(1 / 127)
+    image = random.random((n, 3, h, w), dtype=np.float32)
+    weights = random.standard_normal((k, 3, 3, 3)) * 0.3
+    if element is INT8:
+        weights = np.clip(np.rint(weights * 80), -127, 127)
+    weights = weights.astype(element.numpy)
+    scale = np.full(k, 40 / (27**0.5 * 73 * 73) if element is INT8 else 1, np.float32)
+    bias = random.standard_normal(k).astype(np.float32)
+    taken = image.astype(np.float16) if element is HALF else np.rint(image / step)
+    plain = square(n, h, 3, k, 3, element)
+    plain = dataclasses.replace(plain, w=w, ow=w)
+    y = convolution(plain, taken.transpose(0, 2, 3, 1).astype(np.float64), weights).reshape(n, h, w, k) * scale + bias
+    expected = np.maximum(y, y * 0.1)
+    expected = pooled(expected) if pool else expected
+    shape = FirstShape(
+        n, 3, h, w, k, (3 * h * w, h * w, w, 1), DType.FLOAT32, element, k, element, pool, 0.1, 1.0, float(step)
+    )
+    given = [cupy.asarray(array) for array in (image, pack_first(shape, weights), scale, bias)]
+    found = cupy.full(expected.shape, 77, element.numpy)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.get_current_stream().synchronize()
+    FirstKernel(shape, capability).launch(*(array.data.ptr for array in given), found.data.ptr, stream.ptr)
+    stream.synchronize()
+    assert agrees(found.get(), expected, element)
+
+
+@pytest.mark.parametrize("dtype", [HALF, INT8])
+def test_a_pool_takes_the_largest_of_four(gpu, dtype):
+    cupy, capability = gpu
+    x = np.random.default_rng(6).integers(-127, 128, (2, 6, 10, 48)).astype(dtype.numpy)
+    given, found = cupy.asarray(x), cupy.full((2, 3, 5, 64), 77, dtype.numpy)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.get_current_stream().synchronize()
+    PoolKernel(PoolShape(2, 48, 3, 5, 48, 64, dtype), capability).launch(given.data.ptr, found.data.ptr, stream.ptr)
+    stream.synchronize()
+    np.testing.assert_array_equal(found.get()[..., :48], pooled(x))
+    assert (found.get()[..., 48:] == 77).all()
+
+
+def test_a_captured_convolution_gives_the_same_again(gpu):
+    cupy, capability = gpu
+    shape = square(1, 13, 64, 64, 3, INT8, slope=0.1)
+    x, weights, scale, bias, _, expected = problem(shape)
+    tactic = (hopper_tactics(shape) if capability == 90 else mma_tactics(shape, capability))[0]
+    given = [cupy.asarray(x), cupy.asarray(pack_weights(shape, tactic, weights))]
+    given += [cupy.asarray(pack_filters(values, tactic, shape, 1.0)) for values in (scale, bias)]
+    y = cupy.zeros(expected.shape, np.int8)
+    stream, kernel = cupy.cuda.Stream(non_blocking=True), ConvKernel(shape, tactic, capability)
+    cupy.cuda.get_current_stream().synchronize()
+    at = Addresses(*(array.data.ptr for array in given), y.data.ptr)
+    with stream:
+        stream.begin_capture()
+        kernel.launch(at, stream.ptr)
+        kernel.launch(at, stream.ptr)
+        graph = stream.end_capture()
+        graph.launch(stream)
+    stream.synchronize()
+    first = y.get()
+    assert agrees(first, expected, INT8)
+    y.fill(0)
+    cupy.cuda.get_current_stream().synchronize()
+    graph.launch(stream)
+    stream.synchronize()
+    np.testing.assert_array_equal(y.get(), first)

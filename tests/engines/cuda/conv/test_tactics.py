@@ -1,0 +1,123 @@
+"""Which problems the package's own kernels are offered for, and in which terms; no GPU is needed to say so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from pytrtplugins.engines.cuda.conv.handwritten import OwnProvider, conv_shape
+from pytrtplugins.engines.cuda.conv.problem import ConvProblem
+from pytrtplugins.engines.cuda.conv.stem import FirstProvider
+from pytrtplugins.engines.cuda.device.layout import Format, channels_last, linear
+from pytrtplugins.tensor import DType
+
+HALF, CODES, SINGLE = DType.FLOAT16, DType.INT8, DType.FLOAT32
+
+
+def problem(kind=HALF, channels=32, filters=64, to=None, **changes):
+    x, y = channels_last((2, channels, 16, 16), kind), channels_last((2, filters, 16, 16), to or kind)
+    return replace(ConvProblem(x, y, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1, "leaky", (0.1, 0.0)), **changes)
+
+
+def first(kind=HALF, channels=3, filters=32, **changes):
+    x, y = linear((2, channels, 16, 16), SINGLE), channels_last((2, filters, 8, 8), kind)
+    base = ConvProblem(x, y, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1, "leaky", (0.1, 0.0), pool=True, element=kind)
+    return replace(base, **changes)
+
+
+def test_a_problem_in_the_kernels_terms():
+    shape = conv_shape(problem())
+    assert (shape.n, shape.h, shape.w, shape.c, shape.k, shape.oh, shape.ow) == (2, 16, 16, 32, 64, 16, 16)
+    assert (shape.x_pitch, shape.y_pitch, shape.slope, shape.pool) == (32, 64, pytest.approx(0.1), False)
+    assert shape.problem() == ""
+
+
+def test_channels_and_filters_that_do_not_fill_16_bytes_are_padded():
+    shape = conv_shape(problem(CODES, channels=24, filters=125, to=HALF))
+    assert (shape.c, shape.x_pitch, shape.k, shape.y_pitch) == (32, 32, 128, 128)
+    assert shape.problem() == ""
+
+
+def test_a_run_of_a_concats_channels_keeps_its_neighbours():
+    part = Format((2, 64, 16, 16), HALF, 320)
+    shape = conv_shape(problem(y=part))
+    assert (shape.k, shape.y_pitch) == (64, 320)
+
+
+def test_a_pooled_problem_counts_the_pixels_before_the_pool():
+    shape = conv_shape(problem(y=channels_last((2, 64, 8, 8), HALF), pool=True))
+    assert (shape.oh, shape.ow, shape.pool, shape.problem()) == (16, 16, True, "")
+
+
+def test_a_residual_comes_with_its_own_type_distance_and_activation():
+    residual = channels_last((2, 64, 16, 16), CODES)
+    shape = conv_shape(problem(CODES, residual=residual, residual_activation="leaky", residual_bounds=(0.0, 0.0)))
+    assert (shape.residual_type, shape.residual_pitch, shape.residual_slope) == (CODES, 64, 0.0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kind": SINGLE},  # may be rounded to TF32
+        {"groups": 2},
+        {"activation": "logistic"},
+        {"activation": "clip", "bounds": (0.0, 6.0)},
+        {"residual": channels_last((2, 64, 16, 16), HALF), "residual_activation": "logistic"},
+        {"element": HALF},
+    ],
+)
+def test_what_the_kernels_cannot_compute_gets_no_tactics(changes):
+    for family in ("hopper", "mma", "simt"):
+        provider = OwnProvider(SimpleNamespace(capability=90), family)
+        assert provider.tactics(problem(**changes)) == []
+
+
+@pytest.mark.parametrize("capability", [80, 89, 90, 120])
+def test_true_float32_has_a_family_of_its_own(capability):
+    device = SimpleNamespace(capability=capability)
+    assert OwnProvider(device, "simt").tactics(problem(SINGLE, channels=3, tensor_cores=False))
+    assert OwnProvider(device, "mma").tactics(problem(SINGLE, tensor_cores=False)) == []
+
+
+def test_a_float32_image_is_read_as_it_is():
+    taken = first(SINGLE, tensor_cores=False)
+    shape = conv_shape(taken)
+    assert (shape.c, shape.x_pitch, shape.planes, shape.pool, shape.problem()) == (4, 1, 3, True, "")
+    assert OwnProvider(SimpleNamespace(capability=80), "simt").tactics(taken)
+    for image in (first(HALF), first(SINGLE), first(SINGLE, channels=5, tensor_cores=False)):
+        assert conv_shape(image) is None
+
+
+@pytest.mark.parametrize(("family", "capability"), [("hopper", 80), ("hopper", 100), ("mma", 75)])
+def test_a_gpu_without_the_instructions_gets_no_tactics(family, capability):
+    assert OwnProvider(SimpleNamespace(capability=capability), family).tactics(problem()) == []
+
+
+@pytest.mark.parametrize("kind", [HALF, CODES])
+def test_the_first_layers_kernel_is_offered_for_images_of_few_channels(kind):
+    assert FirstProvider(SimpleNamespace(capability=80)).tactics(first(kind)) == ["first"]
+
+
+@pytest.mark.parametrize(
+    ("capability", "changes"),
+    [
+        (75, {}),
+        (90, {"kind": SINGLE}),
+        (90, {"channels": 5}),
+        (90, {"filters": 24}),
+        (90, {"strides": (2, 2)}),
+        (90, {"activation": "logistic"}),
+        (90, {"element": None, "x": channels_last((2, 3, 16, 16), HALF)}),
+    ],
+)
+def test_it_is_not_offered_for_anything_else(capability, changes):
+    assert FirstProvider(SimpleNamespace(capability=capability)).tactics(first(**changes)) == []
+
+
+def test_a_framed_problem_counts_the_operations_of_all_its_pixels():
+    assert first().flops == 2 * 2 * 32 * 16 * 16 * 3 * 9
+    assert first().plain.y.dims == (2, 32, 16, 16)
+    assert first().plain.x == channels_last((2, 3, 16, 16), HALF)
+    assert first().key != first().plain.key

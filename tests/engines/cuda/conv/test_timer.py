@@ -1,0 +1,45 @@
+"""Which results of a kernel count as right."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from pytrtplugins.engines.cuda.conv.problem import ConvProblem
+from pytrtplugins.engines.cuda.conv.timer import Timer
+from pytrtplugins.engines.cuda.device.layout import channels_last
+from pytrtplugins.tensor import DType
+
+XP = SimpleNamespace(**vars(np), cuda=SimpleNamespace(Stream=lambda non_blocking: None))
+TIMER = Timer(SimpleNamespace(xp=XP), oracle=None)
+
+
+def problem(x, y, tensor_cores=True):
+    forms = (channels_last((1, 16, 32, 32), kind) for kind in (x, y))
+    return ConvProblem(*forms, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1, tensor_cores=tensor_cores)
+
+
+WANTED = np.random.default_rng(0).standard_normal((1, 16, 32, 32)).astype(np.float32)
+STRICT, TF32 = (problem(DType.FLOAT32, DType.FLOAT32, cores) for cores in (False, True))
+HALF, LAST = (problem(DType.FLOAT16, kind) for kind in (DType.FLOAT16, DType.FLOAT32))
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "right"),
+    [
+        (STRICT, 5e-6, True), (STRICT, 5e-5, False), (TF32, 5e-4, True), (TF32, 5e-3, False),
+        (HALF, 1e-3, True), (HALF, 5e-3, False), (LAST, 1e-3, True), (LAST, np.nan, False),
+    ],
+)  # fmt: skip
+def test_floats_are_right_as_far_as_their_precision_goes(asked, error, right):
+    assert TIMER._agrees(asked, WANTED * np.float32(1 + error), WANTED) is right
+
+
+@pytest.mark.parametrize(("share", "step", "right"), [(0.001, 1, True), (0.004, 1, False), (0.001, 2, False)])
+def test_codes_are_right_but_for_few_steps(share, step, right):
+    codes = np.rint(40 * WANTED)
+    found = codes.copy()
+    found.ravel()[: round(share * codes.size)] += step
+    assert TIMER._agrees(problem(DType.INT8, DType.INT8), found, codes) is right

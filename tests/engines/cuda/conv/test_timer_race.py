@@ -1,0 +1,178 @@
+"""A whole race of kernels on a clock of its own: what is fast and wrong never wins."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from pytrtplugins.engines.cuda.conv.problem import ConvProblem, Operands
+from pytrtplugins.engines.cuda.conv.timer import Timer
+from pytrtplugins.engines.cuda.device.device import HostDevice
+from pytrtplugins.engines.cuda.device.layout import channels_last
+from pytrtplugins.errors import KernelError
+from pytrtplugins.tensor import DType
+from tests.engines.cuda.host import NumpyProvider
+
+SIDE = 128  # so many values that the norm does not show a single one
+
+
+class Clock:
+    """Milliseconds that kernels say they take; runs and replays of graphs move it."""
+
+    now = 0.0
+
+
+class Stream:
+    def __init__(self, non_blocking):
+        self._begun = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def synchronize(self):
+        pass
+
+    def begin_capture(self):
+        self._begun = Clock.now
+
+    def end_capture(self):
+        took = Clock.now - self._begun
+
+        def replay(stream):
+            Clock.now += took
+
+        return SimpleNamespace(launch=replay)
+
+
+class Event:
+    def record(self, stream):
+        self.at = Clock.now
+
+
+class Gpu(HostDevice):
+    """NumPy, with streams, graphs and events that know nothing but the clock."""
+
+    capability, cache = 80, 0
+    xp = SimpleNamespace(
+        **vars(np),
+        cuda=SimpleNamespace(Stream=Stream, Event=Event, get_elapsed_time=lambda first, last: last.at - first.at),
+    )
+
+
+RIGHT = {}
+
+
+class Oracle(NumpyProvider):
+    def prepare(self, problem, tactic, operands, scratch):
+        return Kernel("oracle", 0.0).prepare(problem, tactic, operands, scratch)
+
+
+class Kernel:
+    """The right result, changed by ``spoil``, in ``took`` milliseconds."""
+
+    def __init__(self, name, took, spoil=lambda values: None, before=lambda: None):
+        self.name, self._took, self._spoil, self._before = name, took, spoil, before
+
+    def tactics(self, problem):
+        return ["only"]
+
+    def prepare(self, problem, tactic, operands, scratch):
+        right = NumpyProvider().prepare(problem, "taps", operands, scratch)
+
+        def launch(x, y, residual, stream):
+            Clock.now += self._took
+            self._before()
+            if problem not in RIGHT:  # the inputs of a race are always the same
+                kept = y.view.copy()
+                right(x, y, residual, stream)
+                RIGHT[problem] = y.view.copy()
+                y.view[...] = kept
+            values = RIGHT[problem].copy()
+            if self._spoil(values) != "nothing written":
+                y.view[...] = values
+
+        return launch
+
+
+def fails():
+    raise KernelError("no such kernel on this GPU")
+
+
+def problem(dtype, last=None):
+    x, y = (channels_last((1, 16, SIDE, SIDE), kind) for kind in (dtype, last or dtype))
+    return ConvProblem(x, y, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1, tensor_cores=dtype is not DType.FLOAT32)
+
+
+def operands():
+    rng = np.random.default_rng(0)
+    weights = (rng.standard_normal((16, 16, 3, 3)) / 12).astype(np.float32)
+    return Operands(lambda: weights, rng.standard_normal(16).astype(np.float32), None, 0.02, 1.0, 1.0)
+
+
+def put(index, change):
+    def spoil(values):
+        values[index] = change(values[index].astype(np.float32)).astype(values.dtype)
+
+    return spoil
+
+
+SPOILED = {
+    "the last row": put((..., slice(-1, None), slice(None)), lambda v: 0 * v),
+    "the last channel": put((slice(None), -1), lambda v: v + 1),
+    "one value": put((0, 3, 5, 7), lambda v: v - 1),
+    "the values of two pixels exchanged": put((..., 9, slice(4, 6)), lambda v: v[..., ::-1]),
+    "everything, by 1 %": put(..., lambda v: 1.01 * v),
+    "no sign": put(..., np.abs),
+    "nothing written": lambda values: "nothing written",
+}
+KINDS = {
+    "float16": problem(DType.FLOAT16),
+    "float32": problem(DType.FLOAT32),
+    "last": problem(DType.FLOAT16, DType.FLOAT32),
+}
+
+
+@pytest.mark.parametrize("spoiled", SPOILED)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fast_kernel_with_wrong_numbers_loses(kind, spoiled):
+    kernels = [Kernel("wrong", 1.0, SPOILED[spoiled]), Kernel("right", 5.0), Kernel("slow", 9.0)]
+    choice = Timer(Gpu(), Oracle()).fastest(KINDS[kind], operands(), kernels)
+    assert (choice.provider, choice.tactic, choice.rivals) == ("right", "only", 2)
+    assert choice.microseconds == pytest.approx(5000)
+
+
+def test_a_fast_kernel_that_writes_not_a_number_loses():
+    kernels = [Kernel("wrong", 1.0, put((0, 0, 0, 0), lambda v: v * np.float32(np.nan))), Kernel("right", 5.0)]
+    assert Timer(Gpu(), Oracle()).fastest(KINDS["float16"], operands(), kernels).provider == "right"
+
+
+@pytest.mark.parametrize("step", [2, -3])
+def test_one_code_that_is_wrong_by_more_than_a_step_loses(step):
+    asked = problem(DType.INT8)
+    kernels = [
+        Kernel("wrong", 1.0, put((0, 3, 5, 7), lambda v: np.where(v > 0, v - abs(step), v + abs(step)))),
+        Kernel("right", 5.0),
+    ]
+    assert Timer(Gpu(), Oracle()).fastest(asked, operands(), kernels).provider == "right"
+
+
+def test_of_right_kernels_the_fastest_wins():
+    kernels = [Kernel("slow", 5.0), Kernel("fast", 2.0), Kernel("middle", 3.0)]
+    choice = Timer(Gpu(), Oracle()).fastest(KINDS["float16"], operands(), kernels)
+    assert (choice.provider, choice.rivals) == ("fast", 2)
+
+
+def test_a_kernel_that_fails_is_passed_over():
+    kernels = [Kernel("broken", 1.0, before=fails), Kernel("right", 5.0)]
+    assert Timer(Gpu(), Oracle()).fastest(KINDS["float16"], operands(), kernels).provider == "right"
+
+
+def test_where_all_are_wrong_none_is_chosen():
+    kernels = [Kernel("wrong", 1.0, SPOILED["one value"]), Kernel("broken", 1.0, before=fails)]
+    with pytest.raises(ValueError, match="no kernel works"):
+        Timer(Gpu(), Oracle()).fastest(KINDS["float16"], operands(), kernels)

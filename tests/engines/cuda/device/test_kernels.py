@@ -1,0 +1,147 @@
+"""The kernels around convolutions, against NumPy, on NumPy arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytrtplugins.engines.cuda.conv.problem import ConvProblem, DirectProvider, Operands, Scratch
+from pytrtplugins.engines.cuda.device.device import HostDevice, tensor_at
+from pytrtplugins.engines.cuda.device.layout import Format, channels_last, linear
+from pytrtplugins.engines.cuda.device.nhwc import reformat
+from pytrtplugins.tensor import DType
+from tests.engines.cuda.host import convolve
+
+DEVICE = HostDevice()
+SIDE = st.integers(1, 5)
+FLOATS = st.sampled_from([DType.FLOAT32, DType.FLOAT16])
+
+
+def filled(form, seed=0):
+    """A tensor of random numbers, zeros in the padding."""
+    tensor = tensor_at(np, DEVICE.allocate(form.bytes + 16), 0, form)
+    rng = np.random.default_rng(seed)
+    tensor.view[...] = (
+        rng.integers(-128, 128, form.dims) if form.dtype is DType.INT8 else rng.standard_normal(form.dims)
+    )
+    return tensor
+
+
+@st.composite
+def problems(draw):
+    n, h, w, groups = draw(st.integers(1, 2)), draw(SIDE) + 2, draw(SIDE) + 2, draw(st.sampled_from([1, 1, 2, 3]))
+    c, k = groups * draw(st.integers(1, 5)), groups * draw(st.integers(1, 5))
+    kernel = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    strides, dilations = (draw(st.integers(1, 2)), draw(st.integers(1, 2))), (draw(st.integers(1, 2)), 1)
+    pads = tuple(draw(st.integers(0, 1)) for _ in range(4))
+    spans = [dilation * (side - 1) + 1 for side, dilation in zip(kernel, dilations, strict=True)]
+    oh, ow = (
+        (side + pads[axis] + pads[axis + 2] - spans[axis]) // strides[axis] + 1 for axis, side in enumerate((h, w))
+    )
+    kind = draw(st.sampled_from([DType.FLOAT32, DType.FLOAT16, DType.INT8]))
+    to = draw(st.sampled_from([DType.INT8, DType.FLOAT32])) if kind is DType.INT8 else kind
+    residual = (
+        channels_last((n, k, oh, ow), draw(st.sampled_from([to, DType.FLOAT32]))) if draw(st.booleans()) else None
+    )
+    activation, bounds = draw(
+        st.sampled_from([("linear", (0.0, 0.0)), ("leaky", (0.1, 0.0)), ("clip", (0.0, 6.0)), ("logistic", (0.0, 0.0))])
+    )
+    return ConvProblem(
+        channels_last((n, c, h, w), kind), channels_last((n, k, oh, ow), to), kernel, strides, pads, dilations, groups,
+        activation, bounds, residual, draw(st.sampled_from(["linear", "leaky"])), (0.2, 0.0),
+    )  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems(), st.integers(0, 99))
+def test_the_direct_kernel_equals_sums_in_float64(problem, seed):
+    if min(problem.y.dims) < 1:
+        return
+    rng, codes = np.random.default_rng(seed), problem.x.dtype is DType.INT8
+    (k, c), (r, s) = (problem.y.dims[1], problem.x.dims[1] // problem.groups), problem.kernel
+    weights = (
+        rng.integers(-127, 128, (k, c, r, s)).astype(np.int8) if codes else rng.standard_normal((k, c, r, s)) * 0.3
+    )
+    scale = rng.uniform(1e-4, 1e-3, k).astype(np.float32) if codes else None
+    steps = (0.05, 0.02) if codes else (1.0, 1.0)
+    operands = Operands(
+        lambda: weights if codes else weights.astype(np.float32),
+        rng.standard_normal(k).astype(np.float32),
+        scale,
+        *steps,
+    )
+    x, y, wanted = filled(problem.x, seed), filled(problem.y, 1), filled(problem.y, 2)
+    residual = None if problem.residual is None else filled(problem.residual, 3)
+    DirectProvider(DEVICE).prepare(problem, "direct", operands, Scratch())(x, y, residual, None)
+    convolve(problem, operands, x, wanted, residual)
+    found, expected = y.flat.astype(np.float32), wanted.flat.astype(np.float32)
+    if problem.y.dtype is DType.INT8:
+        assert np.abs(found - expected).max() <= 1
+        assert (found != expected).mean() <= 0.01
+    else:
+        room = 2e-3 if problem.y.dtype is DType.FLOAT16 else 2e-5
+        np.testing.assert_allclose(found, expected, rtol=room, atol=room)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.tuples(st.integers(1, 3), st.integers(1, 9), SIDE, SIDE), FLOATS, FLOATS, st.booleans(), st.booleans())
+def test_a_reformat_moves_every_value_and_zeroes_the_padding(dims, kind, to, was_nhwc, is_nhwc):
+    x = filled((channels_last if was_nhwc else linear)(dims, kind))
+    y = filled((channels_last if is_nhwc else linear)(dims, to), 1)
+    y.flat.fill(np.nan)
+    reformat(x, y)(None)
+    np.testing.assert_array_equal(y.view, x.view.astype(to.numpy))
+    if is_nhwc:
+        n, c, h, w = dims
+        assert not y.flat.reshape(n, h, w, -1)[..., c:].any()
+
+
+@pytest.mark.parametrize("dims", [(2, 3, 5, 7), (1, 16, 3, 3), (1, 20, 2, 2)])
+@pytest.mark.parametrize("make", [linear, channels_last])
+def test_quantizing_rounds_half_to_even_and_saturates(dims, make):
+    x = filled(linear(dims, DType.FLOAT32))
+    x.view[...] *= 40
+    x.flat[:6] = [0.25, 0.75, -0.25, 1e9, -1e9, 1.25]
+    y = filled(make(dims, DType.INT8))
+    reformat(x, y, y_step=0.5)(None)
+    np.testing.assert_array_equal(y.view, np.clip(np.rint(x.view / np.float32(0.5)), -128, 127).astype(np.int8))
+    back = filled(linear(dims, DType.FLOAT32))
+    reformat(y, back, x_step=0.5)(None)
+    np.testing.assert_array_equal(back.view, y.view.astype(np.float32) * np.float32(0.5))
+
+
+def test_a_run_of_channels_of_a_larger_tensor_is_written_alone():
+    whole = filled(channels_last((2, 24, 3, 3), DType.FLOAT16))
+    before = whole.view.copy()
+    part_format = Format((2, 8, 3, 3), DType.FLOAT16, 24)
+    part = tensor_at(np, whole.flat.view(np.uint8), 8 * 2, part_format)
+    x = filled(linear((2, 8, 3, 3), DType.FLOAT32), 5)
+    reformat(x, part)(None)
+    np.testing.assert_array_equal(whole.view[:, 8:16], x.view.astype(np.float16))
+    np.testing.assert_array_equal(np.delete(whole.view, slice(8, 16), 1), np.delete(before, slice(8, 16), 1))
+    back = filled(linear((2, 8, 3, 3), DType.FLOAT32), 6)
+    reformat(part, back)(None)
+    np.testing.assert_array_equal(back.view, part.view.astype(np.float32))
+
+
+@pytest.mark.parametrize("begin", [3, 8])
+def test_a_run_that_begins_anywhere_is_written_without_its_neighbours(begin):
+    whole = filled(channels_last((1, 24, 2, 2), DType.FLOAT16))
+    before = whole.view.copy()
+    part = tensor_at(np, whole.flat.view(np.uint8), begin * 2, Format((1, 5, 2, 2), DType.FLOAT16, 24))
+    x = filled(linear((1, 5, 2, 2), DType.FLOAT32), 5)
+    reformat(x, part, alone=False)(None)
+    np.testing.assert_array_equal(whole.view[:, begin : begin + 5], x.view.astype(np.float16))
+    here = slice(begin, begin + 5)
+    np.testing.assert_array_equal(np.delete(whole.view, here, 1), np.delete(before, here, 1))
+
+
+def test_unsigned_codes_saturate_at_their_own_limits():
+    x = filled(linear((1, 3, 2, 2), DType.FLOAT32))
+    x.view[...] = [[[[-1.0, 0.5]] * 2, [[127.6, 200.0]] * 2, [[255.4, 300.0]] * 2]]
+    for form in (linear, channels_last):
+        y = filled(form((1, 3, 2, 2), DType.UINT8))
+        reformat(x, y)(None)
+        np.testing.assert_array_equal(y.view[0, :, 0], [[0, 0], [128, 200], [255, 255]])

@@ -1,0 +1,106 @@
+"""The whole engine but the GPU: lowered, fused, planned, and run on NumPy arrays with the engine's own kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pytrtplugins.engines.cuda.conv.problem import DirectProvider
+from pytrtplugins.engines.cuda.conv.selector import ConvSelector
+from pytrtplugins.engines.cuda.device.device import HostDevice
+from pytrtplugins.engines.cuda.lower.pipeline import lower
+from pytrtplugins.engines.cuda.plan.planner import make_plan
+from pytrtplugins.engines.cuda.run.execution import Execution
+from pytrtplugins.tensor import DType
+
+
+class NumpyProvider:
+    """A convolution as one matrix product for each tap, with the epilogue of the kernels: fast enough for whole networks."""
+
+    name = "numpy"
+
+    def tactics(self, problem):
+        return [] if problem.framed else ["taps"]
+
+    def prepare(self, problem, tactic, operands, scratch):
+        return lambda x, y, residual, stream: convolve(problem, operands, x, y, residual)
+
+
+def convolve(problem, operands, x, y, residual):
+    n, k, oh, ow = problem.y.dims
+    (r, s), (sh, sw), (top, left, bottom, right) = problem.kernel, problem.strides, problem.pads
+    values = np.pad(x.view.astype(np.float64), [(0, 0), (0, 0), (top, bottom), (left, right)])
+    weights = operands.weights.astype(x.format.dtype.numpy).astype(np.float64)
+    sums = np.zeros((n, k, oh, ow))
+    dh, dw = problem.dilations
+    for i in range(r):
+        for j in range(s):
+            part = values[:, :, i * dh : i * dh + (oh - 1) * sh + 1 : sh, j * dw : j * dw + (ow - 1) * sw + 1 : sw]
+            if problem.groups == 1:
+                sums += np.tensordot(weights[:, :, i, j], part, ([1], [1])).transpose(1, 0, 2, 3)
+            else:
+                part = part.reshape(n, problem.groups, -1, oh, ow)
+                filters = weights[:, :, i, j].reshape(problem.groups, k // problem.groups, -1)
+                sums += np.einsum("ngchw,gkc->ngkhw", part, filters).reshape(sums.shape)
+    column = (slice(None), None, None)
+    result = sums.astype(np.float32) * (1 if operands.scale is None else operands.scale[column]) + operands.bias[column]
+    result = activated(result, problem.activation, problem.bounds)
+    if residual is not None:
+        result = result + residual.view.astype(np.float32) * np.float32(operands.residual_step)
+        result = activated(result, problem.residual_activation, problem.residual_bounds)
+    if y.format.dtype is DType.INT8:
+        result = np.clip(np.rint(result / np.float32(operands.y_step)), -128, 127)
+    y.view[...] = result
+    if problem.filters > k:
+        base = np.lib.stride_tricks.as_strided
+        form, size = y.format, y.flat.itemsize
+        strides = [stride * size for stride in (oh * ow * form.pitch, form.pitch, 1)]
+        base(y.flat, (n, oh * ow, problem.filters), strides)[..., k:] = 0
+
+
+def activated(values, kind, bounds):
+    if kind == "leaky":
+        return np.where(values > 0, values, values * np.float32(bounds[0]))
+    if kind == "clip":
+        return np.clip(values, *(np.float32(bound) for bound in bounds))
+    return 1 / (1 + np.exp(-np.maximum(values, -80))) if kind == "logistic" else values
+
+
+def host_execution(model, inputs, float_type=DType.FLOAT32, without=(), direct=False):
+    """A prepared model's execution for inputs of these dims."""
+    device = HostDevice()
+    providers = [DirectProvider(device)] if direct else [NumpyProvider(), DirectProvider(device)]
+    selector = ConvSelector(device, providers)
+    sizes = {}
+    for info in model.graph.input:
+        for dim, size in zip(info.type.tensor_type.shape.dim, inputs[info.name].shape, strict=True):
+            if dim.dim_param:
+                sizes[dim.dim_param] = size
+    plan = make_plan(lower(model, without), sizes, float_type, without)
+    execution = Execution(device, plan, selector.launch)
+    execution._arena[:] = 0x7F  # NaN in float16, 3e38 in float32: what is read without having been written shows
+    return execution
+
+
+def run_on_host(model, inputs, float_type=DType.FLOAT32, without=(), direct=False):
+    """Outputs of a prepared model, and the execution."""
+    execution = host_execution(model, inputs, float_type, without, direct)
+    for name, array in inputs.items():
+        execution.input(name)[...] = array
+    execution.queue(None)
+    return {name: execution.output(name).copy() for name in execution.plan.outputs}, execution
+
+
+def run_shuffled(execution, inputs, seed):
+    """Outputs of an execution whose steps run in any order that its streams allow, and that order."""
+    before = execution.plan.schedule.before
+    rng, left, done, order = np.random.default_rng(seed), list(range(len(execution.launches))), 0, []
+    execution._arena[:] = 0x7F
+    for name, array in inputs.items():
+        execution.input(name)[...] = array
+    while left:
+        step = int(rng.choice([step for step in left if not before[step] & ~done]))
+        left.remove(step)
+        order.append(step)
+        done |= 1 << step
+        execution.launches[step][1](None)
+    return {name: execution.output(name).copy() for name in execution.plan.outputs}, order

@@ -1,0 +1,98 @@
+"""Every convolution of a run, held against its definition in float64 on the very tensors that it read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from pytrtplugins.engines.cuda.conv.problem import DirectProvider, Scratch, conv_operands, conv_problem
+from pytrtplugins.engines.cuda.conv.selector import ConvSelector
+from pytrtplugins.engines.cuda.device.device import HostDevice, Tensor, tensor_at
+from pytrtplugins.engines.cuda.device.layout import Format
+from pytrtplugins.tensor import DType
+from tests.engines.cuda.host import NumpyProvider
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What a convolution gave, and what it should have given.
+
+    ``magnitude`` is the same convolution of absolute values, without rounding to codes: what rounding errors are relative to.
+    """
+
+    name: str
+    x: DType
+    found: np.ndarray
+    wanted: np.ndarray
+    magnitude: np.ndarray | None
+
+
+def layers_of(execution, tf32=True, weights=None):
+    """The convolutions of an execution that has run, and whose tensors share no memory (``without=["reuse"]``).
+
+    ``weights`` gives those that an engine's plans leave out, by name.
+    """
+    host = HostDevice()
+    selector = ConvSelector(host, [NumpyProvider(), DirectProvider(host)])
+    for step in execution.plan.steps:
+        if step.kind != "conv":
+            continue
+        problem = conv_problem(step, execution.plan, tf32)
+        operands = conv_operands(step, execution.plan.constants, weights)
+        names = [step.inputs[0], step.inputs[3] if len(step.inputs) > 3 else ""]
+        x, residual = (on_host(execution.tensors[name]) if name else None for name in names)
+        found, magnitude = on_host(execution.tensors[step.outputs[0]]), None
+        wanted = computed(selector, problem, operands, x, residual)
+        if found.format.dtype is not DType.INT8:
+            positive = replace(operands, load=partial(np.abs, operands.weights), bias=np.abs(operands.bias), packed={})
+            sizes = [None if tensor is None else absolute(tensor) for tensor in (x, residual)]
+            magnitude = computed(selector, problem, positive, *sizes)
+        yield Layer(step.name, problem.element or problem.x.dtype, found.view, wanted, magnitude)
+
+
+def computed(selector, problem, operands, x, residual):
+    scratch, wide = Scratch(), problem.y.dtype
+    if wide is DType.FLOAT16:  # the result before it is rounded
+        problem = replace(problem, y=in_float32(problem.y))
+    launch = selector._prepare(problem, operands, scratch)
+    scratch.fill(HostDevice())
+    y = tensor_at(np, HostDevice().allocate(problem.y.bytes), 0, problem.y)
+    launch(x, y, residual, None)
+    return y.view
+
+
+def in_float32(form):
+    return Format(form.dims, DType.FLOAT32, form.pitch)
+
+
+def absolute(tensor):
+    return Tensor(np.abs(tensor.flat), tensor.format, np.abs(tensor.view))
+
+
+def on_host(tensor):
+    """A tensor of any device as NumPy arrays."""
+    flat = tensor.flat.get() if hasattr(tensor.flat, "get") else tensor.flat
+    return tensor_at(np, np.ascontiguousarray(flat).view(np.uint8), 0, tensor.format)
+
+
+def assert_right(layer, precision):
+    """One layer alone.
+
+    FP32: 1e-5 of the norm. TF32 rounds both factors of a product to 11 bits, so errs by 2^-10 of the sum of magnitudes at
+    most. FP16: products are exact, sums in float32 (2^-24 a step; 2^-16 allows for 256 in a row), and the result rounded by
+    2^-11 of itself; so too an image that was rounded to half first. INT8: one step in 0.2 % of the values.
+    """
+    if layer.magnitude is None:
+        off = np.abs(layer.found.astype(np.int32) - layer.wanted)
+        assert off.max() <= 1, layer.name
+        assert (off > 0).mean() < 2e-3, layer.name
+        return
+    error = np.abs(layer.found.astype(np.float64) - layer.wanted)
+    if precision == "fp32" and layer.x is DType.FLOAT32:
+        assert np.linalg.norm(error) <= 1e-5 * np.linalg.norm(layer.wanted), layer.name
+        return
+    share = 2.0**-10 if layer.x is DType.FLOAT32 else 2.0**-16
+    rounding = 2.0**-11 * np.abs(layer.wanted) + 2.0**-24 if layer.found.dtype == np.float16 else 0
+    assert (error <= share * layer.magnitude + rounding).all(), layer.name

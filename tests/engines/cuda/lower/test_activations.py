@@ -1,0 +1,106 @@
+"""Activations as one kernel: which are found, and their numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import pytrtplugins as ptp
+from pytrtplugins.engines.cuda.lower.pipeline import lower
+from pytrtplugins.engines.cuda.plan.operators import ACTIVATIONS
+from pytrtplugins.passes import prepare
+from pytrtplugins.tensor import DType
+from tests.engines.cuda.host import run_on_host
+from tests.passes.nets import Net
+
+TYPES = pytest.mark.parametrize("float_type", [DType.FLOAT32, DType.FLOAT16])
+
+
+def swish(net, x, swapped=False):
+    gate = net.add("Sigmoid", [x], "gate")
+    return net.add("Mul", [gate, x] if swapped else [x, gate], "acted")
+
+
+def mish(net, x, swapped=False):
+    gate = net.add("Tanh", [net.add("Softplus", [x], "soft")], "gate")
+    return net.add("Mul", [gate, x] if swapped else [x, gate], "acted")
+
+
+def operators(model):
+    return [node.op_type for node in lower(prepare(model)).graph.node]
+
+
+def found_and_wanted(model, float_type):
+    inputs = {"data": 4 * np.random.default_rng(0).standard_normal((2, 3, 8, 8), dtype=np.float32)}
+    found, execution = run_on_host(prepare(model), inputs, float_type)
+    with ptp.build(model, engine="reference").create_context() as context:
+        return found, context.run(inputs), execution.plan
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize(("write", "kind"), [(swish, "Swish"), (mish, "Mish")])
+def test_what_is_written_with_several_operators_is_one(write, kind, swapped):
+    net = Net()
+    model = net.model(net.conv(write(net, net.conv("data", "a", 16, leaky=False), swapped), "last", 8))
+    assert operators(model) == ["Conv", kind, "Conv"]
+
+
+def test_a_gate_that_something_else_reads_stays():
+    net = Net()
+    acted = swish(net, net.conv("data", "a", 16, leaky=False))
+    assert operators(net.model(net.conv(acted, "last", 8), "gate")).count("Mul") == 1
+
+
+def test_a_gate_of_another_tensor_stays():
+    net = Net()
+    a, b = (net.conv("data", name, 16, leaky=False) for name in "ab")
+    model = net.model(net.add("Mul", [a, net.add("Sigmoid", [b], "gate")], "acted"))
+    assert "Swish" not in operators(model)
+
+
+@TYPES
+@pytest.mark.parametrize("channels", [16, 5])
+@pytest.mark.parametrize("write", [swish, mish, "Sigmoid", "Tanh", "HardSwish"])
+def test_activations_give_the_reference_engines_numbers(write, channels, float_type):
+    net = Net()
+    x = net.add("Neg", [net.conv("data", "a", channels, leaky=False)], "negated")  # nothing is fused into a Neg
+    acted = net.add(write, [x], "acted") if isinstance(write, str) else write(net, x)
+    found, wanted, plan = found_and_wanted(net.model(net.conv(acted, "last", 8)), float_type)
+    assert [step.kind for step in plan.steps].count("activation") == 1
+    room = 2e-6 if float_type is DType.FLOAT32 else 2e-3
+    for name, values in wanted.items():
+        assert np.linalg.norm(found[name] - values) < room * np.linalg.norm(values)
+
+
+@TYPES
+def test_they_write_into_a_concat(float_type):
+    net = Net()
+    acted = swish(net, net.conv("data", "a", 16, leaky=False))
+    model = net.model(net.conv(net.add("Concat", [acted, net.conv("data", "b", 8)], "joined", 24, axis=1), "last", 8))
+    assert not [step for step in found_and_wanted(model, float_type)[2].steps if step.op == "Concat"]
+
+
+def logistic(x):
+    """1 / (1 + e^-x), by the exponential that does not overflow."""
+    small = np.exp(-np.abs(x))
+    return np.where(x < 0, small, 1) / (1 + small)
+
+
+FORMULAS = {  # of float64
+    "Sigmoid": logistic,
+    "Tanh": np.tanh,
+    "Swish": lambda x: x * logistic(x),
+    "Mish": lambda x: x * np.tanh(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))),
+    "HardSwish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
+}
+
+
+@pytest.mark.parametrize("kind", ACTIVATIONS)
+def test_the_kernel_is_right_far_from_zero_too(kind):
+    net = Net(channels=4, size=4)
+    model = prepare(net.model(swish(net, "data") if kind == "Swish" else net.add(kind, ["data"], "acted")))
+    x = np.array([0, 1e-3, -1e-3, 3, -3, 20, -20, 88, -88, 1000, -1000, 3e38, -3e38, 0.5, -0.5, 6], np.float32)
+    inputs = {"data": np.resize(x, (1, 4, 4, 4)).copy()}
+    found, execution = run_on_host(model, inputs)
+    assert [step.kind for step in execution.plan.steps].count("activation") == 1
+    np.testing.assert_allclose(found["acted"], FORMULAS[kind](inputs["data"].astype(np.float64)), rtol=1e-6, atol=1e-37)

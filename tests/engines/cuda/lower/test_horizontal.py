@@ -1,0 +1,233 @@
+"""Siblings become one convolution, and concats lie over what it writes: plans, and that the numbers stay."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pytrtplugins as ptp
+from pytrtplugins.calibration import MinMaxCalibrator
+from pytrtplugins.engines import BuildOptions, calibrate
+from pytrtplugins.engines.cuda.lower.epilogue import DOMAIN
+from pytrtplugins.engines.cuda.lower.pipeline import lower
+from pytrtplugins.engines.reference.engine import ReferenceEngine
+from pytrtplugins.layers import Reorg
+from pytrtplugins.passes import prepare, quantize
+from pytrtplugins.tensor import DType
+from tests.engines.cuda.branches import dense, inception, joined, networks, partial, stacked
+from tests.engines.cuda.host import run_on_host, run_shuffled
+from tests.passes.nets import Net, Swap
+
+X = {"data": np.random.default_rng(2).standard_normal((2, 8, 8, 8), dtype=np.float32)}
+TYPES = pytest.mark.parametrize("float_type", [DType.FLOAT32, DType.FLOAT16])
+
+
+def assert_right(model, float_type=DType.FLOAT32, without=()):
+    """The reference engine's numbers, in any order of the streams; gives the plan."""
+    prepared = prepare(model)
+    found, execution = run_on_host(prepared, X, float_type, without)
+    room = 2e-5 if float_type is DType.FLOAT32 else 1e-2
+    with ptp.build(prepared, engine="reference").create_context() as context:
+        for name, wanted in context.run(X).items():
+            assert np.linalg.norm(found[name] - wanted) < room * np.linalg.norm(wanted)
+    for seed in range(3):
+        for name, again in run_shuffled(execution, X, seed)[0].items():
+            np.testing.assert_array_equal(again, found[name])
+    return execution.plan
+
+
+def assert_codes(model):
+    found, execution = run_on_host(model, X)
+    with ReferenceEngine(model, BuildOptions("int8")).create_context() as context:
+        for name, wanted in context.run(X).items():
+            assert np.linalg.norm(found[name] - wanted) <= 5e-3 * np.linalg.norm(wanted)
+    for name, again in run_shuffled(execution, X, 0)[0].items():
+        np.testing.assert_array_equal(again, found[name])
+
+
+def convolutions(model):
+    return [node.output[0] for node in lower(prepare(model)).graph.node if node.domain == DOMAIN]
+
+
+def copies(plan):
+    return [step.name for step in plan.steps if step.op == "Concat"]
+
+
+@TYPES
+def test_the_siblings_that_a_concat_begins_with_come_last(float_type):
+    plan = assert_right(inception(), float_type)
+    assert convolutions(inception()) == ["reduce3_leaky.merged", "three_leaky", "five_leaky", "last_leaky"]
+    assert not copies(plan)
+    size = plan.tensors["joined"].format.dtype.itemsize
+    begins = {name: plan.tensors[name].offset // size for name in ("reduce3_leaky", "reduce5_leaky", "one_leaky")}
+    assert begins == {"reduce3_leaky": 0, "reduce5_leaky": 8, "one_leaky": 24}
+    assert plan.tensors["joined"].offset // size == 24
+    assert {plan.tensors[name].storage for name in (*begins, "joined", "three_leaky")} == {"joined.wide"}
+    assert {plan.tensors[name].format.pitch for name in (*begins, "joined", "three_leaky")} == {72}
+
+
+@TYPES
+def test_the_siblings_that_a_concat_ends_with_come_first(float_type):
+    plan = assert_right(partial(), float_type)
+    assert convolutions(partial()) == ["short_leaky.merged", "deep_leaky", "last_leaky"]
+    assert not copies(plan)
+    size = plan.tensors["joined"].format.dtype.itemsize
+    begins = {name: plan.tensors[name].offset // size for name in ("joined", "short_leaky", "reduce_leaky")}
+    assert begins == {"joined": 0, "short_leaky": 24, "reduce_leaky": 40}
+    assert plan.tensors["joined"].format.pitch == 48
+
+
+@TYPES
+def test_siblings_that_a_concat_has_all_of_need_no_wider_memory(float_type):
+    plan = assert_right(stacked(), float_type)
+    assert convolutions(stacked()) == ["two_leaky.merged", "three_leaky", "four_leaky", "last_leaky"]
+    assert not copies(plan)
+    assert plan.tensors["two_leaky.merged"].storage == "joined"
+    assert plan.tensors["joined"].format.pitch == 40
+
+
+def test_a_concat_that_is_the_output_lies_over_siblings_too():
+    net = Net(channels=8)
+    deep = net.conv(net.conv("data", "reduce", 8, kernel=1), "deep", 8, kernel=3)
+    plan = assert_right(
+        net.model(net.add("Concat", [net.conv("data", "short", 8, kernel=1), deep], "joined", 16, axis=1))
+    )
+    assert plan.tensors["joined"].storage == "joined.wide"
+    assert not copies(plan)
+
+
+def test_a_concat_that_a_plugin_reads_keeps_no_gaps():
+    net = Net(channels=8)
+    deep = net.conv(net.conv("data", "reduce", 8, kernel=1), "deep", 8)
+    whole = net.add("Concat", [net.conv("data", "short", 8, kernel=1), deep], "joined", 16, axis=1)
+    moved = net.plugin(Reorg(stride=2), whole, "moved")
+    net.channels[moved] = 64
+    plan = assert_right(net.model(net.conv(moved, "last", 8)))
+    assert plan.tensors["joined"].format.dense
+    assert copies(plan) == ["joined.0"]
+    assert [step.inputs for step in plan.steps if step.kind == "plugin"] == [("joined",)]
+
+
+@TYPES
+@pytest.mark.parametrize("make", [inception, partial, stacked])
+def test_without_concat_all_parts_are_copied(make, float_type):
+    parts = next(len(node.input) for node in make().graph.node if node.op_type == "Concat")
+    assert len(copies(assert_right(make(), float_type, without=("concat",)))) == parts
+
+
+def test_a_sibling_in_the_middle_of_a_concat_writes_there_by_itself():
+    net = Net(channels=8)
+    reduced = [net.conv("data", f"reduce{side}", 8, kernel=1) for side in (3, 5)]
+    deep = [net.conv(x, f"deep{side}", 8, kernel=side) for x, side in zip(reduced, (3, 5), strict=True)]
+    model = joined(net, [deep[0], net.conv("data", "middle", 16, kernel=1), deep[1]], 32)
+    assert {"reduce3_leaky.merged", "middle_leaky"} < set(convolutions(model))
+    assert not copies(assert_right(model))
+
+
+def test_a_concat_that_would_begin_within_16_bytes_keeps_its_siblings_apart():
+    net = Net(channels=8)
+    deep = net.conv(net.conv("data", "reduce", 8, kernel=1), "deep", 12, kernel=3)
+    model = joined(net, [deep, net.conv("data", "short", 16, kernel=1)], 28)
+    assert convolutions(model)[:2] == ["reduce_leaky", "deep_leaky"]
+    assert_right(model, DType.FLOAT16)
+
+
+@pytest.mark.parametrize("last", [4, 12])
+def test_channels_that_do_not_fill_16_bytes_are_no_siblings(last):
+    assert convolutions(partial(last))[0] == "reduce_leaky"
+    assert_right(partial(last), DType.FLOAT16)
+
+
+def test_convolutions_that_differ_in_form_are_no_siblings():
+    net = Net(channels=8)
+    a, b = net.conv("data", "a", 8, kernel=1), net.conv("data", "b", 8, kernel=1, leaky=False)
+    model = net.model(net.add("Concat", [a, b], "joined", 16, axis=1))
+    assert convolutions(model) == ["a_leaky", "b"]
+    assert_right(model)
+
+
+def test_what_plugins_and_outputs_want_without_gaps_is_no_sibling():
+    net = Net(channels=8)
+    names = [net.conv("data", f"c{index}", 8, kernel=1) for index in range(4)]
+    swapped = net.plugin(Swap(), names[0], "swapped")
+    last = net.conv(net.add("Concat", [swapped, *names[2:]], "joined", 24, axis=1), "last", 8)
+    assert convolutions(net.model(names[1], last))[:3] == ["c0_leaky", "c1_leaky", "c2_leaky.merged"]
+    assert_right(net.model(names[1], last))
+
+
+def test_a_pool_behind_one_of_them_goes_into_it():
+    net = Net(channels=8)
+    names = [net.conv("data", f"c{index}", 8, kernel=1) for index in range(3)]
+    pool = net.add("MaxPool", [names[0]], "pooled", kernel_shape=[2, 2], strides=[2, 2])
+    model = net.model(net.conv(pool, "small"), net.conv(names[1], "a"), net.conv(names[2], "b"))
+    assert convolutions(model)[:2] == ["pooled", "c1_leaky.merged"]
+    assert_right(model)
+
+
+@TYPES
+def test_a_split_of_the_model_shares_memory_with_a_concat_too(float_type):
+    net = Net(channels=8)
+    whole = net.conv("data", "whole", 32, kernel=1)
+    sizes = net.constant("sizes", np.array([16, 8, 8], np.int64))
+    split = net.add("Split", [whole, sizes], "kept", 16, axis=1)
+    net.nodes[-1].output.extend(["second", "third"])
+    net.channels |= {"second": 8, "third": 8}
+    deep = net.conv(net.conv("third", "deep", 8), "deeper", 8)
+    plan = assert_right(joined(net, ["second", "third", "deep_leaky", deep], 32), float_type)
+    assert split == "kept"
+    assert not copies(plan)
+    assert plan.tensors["whole_leaky"].storage == "joined.wide"
+    assert plan.tensors["joined"].format.pitch == 48
+
+
+@TYPES
+def test_a_concat_of_a_concat_is_one_piece_of_memory(float_type):
+    plan = assert_right(dense(), float_type)
+    assert not copies(plan)
+    names = ["first_leaky", "new0_leaky", "new1_leaky", "new2_leaky", "joined0", "joined1"]
+    assert {plan.tensors[name].storage for name in names} == {"joined2"}
+    size = plan.tensors["joined2"].format.dtype.itemsize
+    assert [plan.tensors[name].offset // size for name in names] == [8, 24, 0, 32, 8, 0]
+
+
+@TYPES
+def test_what_runs_array_by_array_writes_into_the_concat_too(float_type):
+    net = Net(channels=8)
+    negated = net.add("Neg", [net.conv("data", "a", 8)], "negated")
+    plan = assert_right(joined(net, [negated, net.conv("data", "b", 8)], 16), float_type)
+    assert not copies(plan)
+
+
+@TYPES
+def test_an_output_of_which_parts_are_read_keeps_its_layout(float_type):
+    net = Net(channels=8)
+    whole = net.conv("data", "whole", 16, kernel=1)
+    net.add("Split", [whole, net.constant("sizes", np.array([8, 8], np.int64))], "first", 8, axis=1)
+    net.nodes[-1].output.append("second")
+    net.channels["second"] = 8
+    assert_right(net.model(whole, net.conv("first", "a"), net.conv("second", "b")), float_type)
+
+
+@settings(max_examples=60, deadline=None)
+@given(networks(), st.sampled_from([DType.FLOAT32, DType.FLOAT16]), st.sampled_from([(), ("reuse",), ("outputs",)]))
+def test_any_network_of_splits_and_concats_is_right(model, float_type, without):
+    assert_right(model, float_type, without)
+
+
+def quantized(model):
+    prepared = prepare(model)
+    table = calibrate(prepared, MinMaxCalibrator([X]), engine="reference", progress=False)
+    return prepare(quantize(prepared, table))
+
+
+@pytest.mark.parametrize("make", [inception, partial, stacked, dense])
+def test_codes_are_the_reference_engines(make):
+    assert_codes(quantized(make()))
+
+
+@settings(max_examples=25, deadline=None)
+@given(networks())
+def test_any_network_of_splits_and_concats_is_right_in_int8(model):
+    assert_codes(quantized(model))

@@ -1,0 +1,341 @@
+"""Lowering and fusion: what becomes of standard operators, and that the numbers stay."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+import pytrtplugins as ptp
+from pytrtplugins.calibration import MinMaxCalibrator
+from pytrtplugins.engines import calibrate
+from pytrtplugins.engines.cuda.lower.epilogue import DOMAIN
+from pytrtplugins.engines.cuda.lower.pipeline import OPTIONAL_STEPS, check_without, lower
+from pytrtplugins.engines.cuda.lower.qdq import FoldCasts
+from pytrtplugins.errors import UsageError
+from pytrtplugins.layers import Reorg
+from pytrtplugins.passes import prepare, quantize, to_ir, to_proto
+from pytrtplugins.passes.half import to_half
+from pytrtplugins.plugin.onnx_node import node_attributes
+from pytrtplugins.tensor import DType
+from tests.engines.cuda.host import run_on_host
+from tests.passes.nets import Net, Swap
+
+
+def counted(model):
+    return Counter(node.op_type for node in model.graph.node)
+
+
+def convolutions(model):
+    return {node.output[0]: node_attributes(node) for node in model.graph.node if node.domain == DOMAIN}
+
+
+def same_numbers(model, inputs, without=(), room=2e-5):
+    """Runs the model lowered and as it was."""
+    prepared = prepare(model)
+    found, execution = run_on_host(prepared, inputs, without=without)
+    with ptp.build(prepared, engine="reference").create_context() as context:
+        for name, wanted in context.run(inputs).items():
+            np.testing.assert_allclose(found[name], wanted, rtol=room, atol=room)
+    return execution
+
+
+def data(channels=3, size=8, batch=1):
+    return {"data": np.random.default_rng(2).standard_normal((batch, channels, size, size), dtype=np.float32)}
+
+
+def inception():
+    """A block of three branches whose first 1x1 convolutions read one tensor."""
+    net = Net(channels=8)
+    branches = [net.conv("data", "one", 16, kernel=1)]
+    branches.append(net.conv(net.conv("data", "reduce3", 8, kernel=1), "three", 24, kernel=3))
+    branches.append(net.conv(net.conv("data", "reduce5", 16, kernel=1), "five", 8, kernel=5))
+    return net.model(net.conv(net.add("Concat", branches, "joined", 48, axis=1), "last", 8, kernel=1))
+
+
+def residual_block(behind="Relu"):
+    net = Net(channels=8)
+    first = net.conv("data", "first", 8)
+    second = net.conv(first, "second", 8, leaky=False)
+    added = net.add("Add", [second, first], "added")
+    return net.model(net.conv(net.add(behind, [added], "acted") if behind else added, "last", 4, leaky=False))
+
+
+def test_a_convolution_takes_its_activation_and_keeps_the_tensors_name():
+    net = Net()
+    lowered = lower(prepare(net.model(net.conv(net.conv("data", "a"), "b", leaky=False))))
+    assert counted(lowered) == {"Conv": 2}
+    found = convolutions(lowered)
+    assert list(found) == ["a_leaky", "b"]
+    assert found["a_leaky"]["activation"] == "leaky"
+    assert found["a_leaky"]["bounds"] == pytest.approx([0.1, 0.0])
+    assert found["b"]["activation"] == "linear"
+
+
+@pytest.mark.parametrize(
+    ("op", "operands", "kind"), [("Relu", (), "leaky"), ("Sigmoid", (), "logistic"), ("Clip", (0.0, 6.0), "clip")]
+)
+def test_other_activations_are_fused_too(op, operands, kind):
+    net = Net()
+    names = [net.constant(f"bound{index}", np.float32(value)) for index, value in enumerate(operands)]
+    model = net.model(net.add(op, [net.conv("data", "a", leaky=False), *names], "acted"))
+    assert convolutions(lower(prepare(model)))["acted"]["activation"] == kind
+    same_numbers(model, data())
+
+
+def test_what_something_else_reads_is_not_fused_away():
+    net = Net()
+    plain = net.conv("data", "plain", leaky=False)
+    acted = net.add("Relu", [plain], "acted")
+    model = net.model(acted, plain)
+    assert counted(lower(prepare(model))) == {"Conv": 1, "Relu": 1}
+    same_numbers(model, data())
+
+
+@pytest.mark.parametrize("behind", ["Relu", "Sigmoid", None])
+def test_a_residual_and_what_stands_behind_it_go_into_the_convolution(behind):
+    model = residual_block(behind)
+    lowered = lower(prepare(model))
+    assert counted(lowered) == {"Conv": 3}
+    block = next(node for node in lowered.graph.node if len(node.input) > 3 and node.input[3])
+    assert block.input[3] == "first_leaky"
+    same_numbers(model, data(8))
+
+
+@pytest.mark.parametrize("float_type", [DType.FLOAT32, DType.FLOAT16])
+def test_producers_write_into_the_concats_memory(float_type):
+    model = prepare(inception())
+    full, execution = run_on_host(model, data(8), float_type)
+    less, copying = run_on_host(model, data(8), float_type, without=("concat",))
+    assert not [step for step in execution.plan.steps if step.op == "Concat"]
+    assert sum(step.op == "Concat" for step in copying.plan.steps) == 3
+    for name, value in full.items():
+        np.testing.assert_array_equal(value, less[name])
+
+
+def test_int8_takes_in_scales_and_moves_codes():
+    net = Net(channels=8)
+    first = net.conv("data", "first", 8)
+    pooled = net.add("MaxPool", [first], "pooled", kernel_shape=[2, 2], strides=[2, 2])
+    swapped = net.plugin(Swap(), pooled, "swapped")
+    model = prepare(net.model(net.conv(net.conv(swapped, "second", 8), "last", 4, leaky=False)))
+    inputs = data(8)
+    quantized = quantize(model, calibrate(model, MinMaxCalibrator([inputs]), engine="reference", progress=False))
+    assert counted(lower(prepare(quantized))) == {"QuantizeLinear": 1, "Conv": 3, "Swap": 1}
+    unpooled = lower(prepare(quantized), ["pools"])
+    assert counted(unpooled) == {"QuantizeLinear": 1, "Conv": 3, "MaxPool": 1, "Swap": 1}
+    found, execution = run_on_host(prepare(quantized), inputs)
+    kinds = [execution.plan.tensors[name].format.dtype for name in ("pooled", "swapped")]
+    assert kinds == [DType.INT8, DType.INT8]
+    with ptp.build(quantized, engine="reference", precision="int8").create_context() as context:
+        for name, wanted in context.run(inputs).items():
+            np.testing.assert_allclose(found[name], wanted, rtol=1e-5, atol=1e-5)
+
+
+def written_by_others(x_zero, w_zero, axis):
+    """A convolution of codes around zero points, with scales of the weights along an axis; by channel of the input, 1."""
+    random, constants = np.random.default_rng(4), {}
+    for name, zero, scale in (("x", x_zero, np.float32(0.03)), ("r", x_zero, np.float32(0.05))):
+        constants |= {f"{name}_scale": scale, f"{name}_zero": zero}
+    constants["w"] = random.integers(-100, 100, (8, 8, 3, 3)).astype(np.int8)
+    constants["w_scale"] = random.uniform(0.001, 0.003, 8).astype(np.float32)
+    constants["w_zero"] = np.full(8, w_zero, np.int8)
+    nodes = [
+        helper.make_node("QuantizeLinear", ["data", "x_scale", "x_zero"], ["x_codes"]),
+        helper.make_node("DequantizeLinear", ["x_codes", "x_scale", "x_zero"], ["x_float"]),
+        helper.make_node("DequantizeLinear", ["w", "w_scale", "w_zero"], ["w_float"], axis=axis),
+        helper.make_node("Conv", ["x_float", "w_float"], ["r"], pads=[1, 1, 1, 1]),
+        helper.make_node("QuantizeLinear", ["r", "r_scale", "r_zero"], ["r_codes"]),
+        helper.make_node("DequantizeLinear", ["r_codes", "r_scale", "r_zero"], ["y"]),
+    ]
+    ends = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 8, 8, 8])] for name in ("data", "y")]
+    initializers = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
+    graph = helper.make_graph(nodes, "others", *ends, initializers)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=10)
+
+
+@pytest.mark.parametrize(
+    ("x_zero", "w_zero", "axis"),
+    [
+        (np.int8(0), 0, 0),
+        (np.int8(0), 0, 1),
+        (np.int8(0), 7, 0),
+        (np.int8(0), 7, 1),
+        (np.int8(-20), 0, 0),
+        (np.uint8(0), 0, 0),
+        (np.uint8(128), 0, 0),
+    ],
+)
+def test_zero_points_and_axes_of_other_quantizers_are_kept_to(x_zero, w_zero, axis):
+    """Against ONNX's own evaluator; one code of the result is 0.05."""
+    model, inputs = written_by_others(x_zero, w_zero, axis), data(8)
+    (wanted,) = ReferenceEvaluator(model).run(None, inputs)
+    found, _ = run_on_host(prepare(model), inputs)
+    off = np.abs(found["y"] - wanted)
+    assert off.max() < 0.051
+    assert (off > 1e-5).mean() < 0.01  # sums at the border of two codes
+    assert np.unique(wanted).size > 30
+
+
+def pooled(size=8, **pool):
+    net = Net(size=size)
+    pool = {"kernel_shape": [2, 2], "strides": [2, 2], **pool}
+    pooled = net.add("MaxPool", [net.conv("data", "first", 16)], "pooled", **pool)
+    return net.model(net.conv(pooled, "last", 8))
+
+
+def test_a_pool_goes_into_the_convolution_before_it():
+    lowered = lower(prepare(pooled()))
+    assert counted(lowered) == {"Conv": 2}
+    assert convolutions(lowered)["pooled"]["pool"] == 1
+    same_numbers(pooled(), data())
+
+
+@pytest.mark.parametrize(
+    ("size", "pool"), [(9, {}), (8, {"strides": [1, 1]}), (8, {"kernel_shape": [3, 3]}), (8, {"pads": [0, 0, 1, 1]})]
+)
+def test_other_pools_stay(size, pool):
+    model = pooled(size, **pool)
+    assert counted(lower(prepare(model)))["MaxPool"] == 1
+    same_numbers(model, data(size=size))
+
+
+def test_a_pool_of_what_something_else_reads_stays():
+    net = Net()
+    first = net.conv("data", "first", 16)
+    second = net.add("MaxPool", [first], "pooled", kernel_shape=[2, 2], strides=[2, 2])
+    model = net.model(net.conv(second, "last", 8), first)
+    assert counted(lower(prepare(model)))["MaxPool"] == 1
+    same_numbers(model, data())
+
+
+@pytest.mark.parametrize(("channels", "filters", "fused"), [(3, 16, 1), (1, 32, 1), (4, 64, 1), (5, 16, 0), (3, 24, 0)])
+def test_a_first_layer_of_few_channels_reads_the_image_itself(channels, filters, fused):
+    net = Net(channels=channels)
+    model = net.model(net.conv(net.conv("data", "first", filters), "last", 8))
+    assert convolutions(lower(prepare(model)))["first_leaky"]["image"] == fused
+    execution = same_numbers(model, data(channels))
+    assert sum(step.kind == "reformat" for step in execution.plan.steps) == 1 - fused
+
+
+def test_in_int8_the_first_layer_quantizes_the_image_on_the_way():
+    net = Net()
+    model = prepare(net.model(net.conv(net.conv(net.conv("data", "first", 16), "second", 8), "last", 4, leaky=False)))
+    inputs = data()
+    quantized = quantize(model, calibrate(model, MinMaxCalibrator([inputs]), engine="reference", progress=False))
+    assert counted(lower(prepare(quantized))) == {"Conv": 3}
+    found, _ = run_on_host(prepare(quantized), inputs)
+    with ptp.build(quantized, engine="reference", precision="int8").create_context() as context:
+        for name, wanted in context.run(inputs).items():
+            np.testing.assert_allclose(found[name], wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_a_model_that_says_its_types_keeps_them_layer_by_layer():
+    net = Net()
+    second = net.conv(net.conv("data", "first", 16), "second", 8)
+    model = prepare(net.model(net.conv(net.plugin(Swap(), second, "swapped"), "last", 4, leaky=False)))
+    inputs = data()
+    typed = to_half(model, DType.FLOAT16, keep=["second", "second_leaky"])
+    found, execution = run_on_host(prepare(typed), inputs)
+    convs = [step for step in execution.plan.steps if step.kind == "conv"]
+    kinds = [execution.plan.tensors[step.outputs[0]].format.dtype for step in convs]
+    assert kinds == [DType.FLOAT16, DType.FLOAT32, DType.FLOAT16]
+    assert convs[0].inputs[0] == "data"
+    with ptp.build(model, engine="reference").create_context() as context:
+        for name, wanted in context.run(inputs).items():
+            assert found[name].dtype == np.float32
+            assert 0 < np.abs(found[name] - wanted).max() < 5e-3 * np.abs(wanted).max()
+
+
+def test_every_step_that_can_be_left_out_is_known_and_others_are_refused():
+    assert check_without(OPTIONAL_STEPS) == set(OPTIONAL_STEPS)
+    assert check_without("graph") == {"graph"}
+    with pytest.raises(UsageError, match="'fusion' is unknown; there are dead-layers") as caught:
+        check_without(["fusion"])
+    assert caught.value.step == "fusion"
+
+
+def test_lowering_does_not_change_the_model_that_it_gets():
+    model = prepare(inception())
+    before = model.SerializeToString(deterministic=True)
+    lower(model)
+    assert model.SerializeToString(deterministic=True) == before
+
+
+def passthrough(reverse=False, channels=16):
+    """darknet's passthrough: reorg of one tensor joins another in a concat."""
+    net = Net(channels=8, size=12)
+    side = net.conv("data", "side", channels, kernel=1)
+    moved = net.plugin(Reorg(stride=2, reverse=reverse), side, "moved")
+    net.channels[moved] = 4 * channels
+    down = net.add("MaxPool", [net.conv("data", "main", 8)], "down", kernel_shape=[2, 2], strides=[2, 2])
+    return net.model(net.conv(net.add("Concat", [moved, down], "joined", 4 * channels + 8, axis=1), "last", 5))
+
+
+@pytest.mark.parametrize("float_type", [DType.FLOAT32, DType.FLOAT16])
+@pytest.mark.parametrize("channels", [16, 4])
+def test_reorg_is_part_of_the_convolution_before_it_and_writes_into_the_concat(channels, float_type):
+    model, inputs = prepare(passthrough(channels=channels)), data(8, 12)
+    assert convolutions(lower(model))["moved"]["reorg"] == 2
+    found, execution = run_on_host(model, inputs, float_type)
+    assert {step.kind for step in execution.plan.steps} <= {"conv", "reformat"}
+    assert not [step for step in execution.plan.steps if step.op == "Concat"]
+    apart, other = run_on_host(model, inputs, float_type, without=("reorg",))
+    assert [step.op for step in other.plan.steps if step.kind == "plugin"] == ["Reorg"]
+    np.testing.assert_array_equal(found["last_leaky"], apart["last_leaky"])
+
+
+def test_the_last_convolution_of_half_precision_writes_the_linear_output_itself():
+    net = Net(channels=8)
+    model, inputs = prepare(net.model(net.conv(net.conv("data", "first", 8), "last", 5))), data(8)
+    found, execution = run_on_host(model, inputs, DType.FLOAT16)
+    copied, copying = run_on_host(model, inputs, DType.FLOAT16, without=("outputs",))
+    assert [step.kind for step in execution.plan.steps] == ["reformat", "conv", "conv"]
+    assert [step.kind for step in copying.plan.steps] == ["reformat", "conv", "conv", "reformat"]
+    np.testing.assert_allclose(found["last_leaky"], copied["last_leaky"], rtol=1e-3, atol=1e-6)
+    assert (found["last_leaky"] != copied["last_leaky"]).any(), "the output is not rounded to half"
+
+
+def test_so_does_that_of_single_precision():
+    net = Net(channels=8)
+    model, inputs = prepare(net.model(net.conv(net.conv("data", "first", 8), "last", 5))), data(8)
+    found, execution = run_on_host(model, inputs)
+    copied, _ = run_on_host(model, inputs, without=("outputs",))
+    assert [step.kind for step in execution.plan.steps] == ["reformat", "conv", "conv"]
+    np.testing.assert_array_equal(found["last_leaky"], copied["last_leaky"])
+
+
+@pytest.mark.parametrize("filters", [16, 5])
+def test_a_pool_behind_the_last_convolution_writes_the_linear_output_too(filters):
+    net = Net(channels=8)
+    last = net.conv(net.conv("data", "first", 8), "last", filters)
+    pooled = net.add("MaxPool", [last], "pooled", kernel_shape=[2, 2], strides=[2, 2])
+    model, inputs = prepare(net.model(pooled)), data(8, batch=2)
+    found, execution = run_on_host(model, inputs, DType.FLOAT16)
+    copied, _ = run_on_host(model, inputs, DType.FLOAT16, without=("outputs",))
+    assert [step.kind for step in execution.plan.steps] == ["reformat", "conv", "conv"]
+    np.testing.assert_allclose(found["pooled"], copied["pooled"], rtol=1e-3, atol=1e-6)
+
+
+def test_a_convolution_that_others_read_too_keeps_its_layout():
+    net = Net(channels=8)
+    first = net.conv("data", "first", 8)
+    model = prepare(net.model(first, net.conv(first, "last", 5)))
+    _, execution = run_on_host(model, data(8), DType.FLOAT16)
+    assert [step.kind for step in execution.plan.steps] == ["reformat", "conv", "conv", "reformat"]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -1e30])
+@pytest.mark.parametrize("kind", [DType.INT32, DType.INT8, DType.FLOAT16])
+def test_a_constant_that_its_type_does_not_hold_is_cast_without_a_warning(value, kind):
+    net = Net()
+    numbers = net.constant("numbers", np.float32([1, value, -2]))
+    net.add("Cast", [numbers], "whole", 3, to=helper.np_dtype_to_tensor_dtype(kind.numpy))
+    network = to_ir(net.model(net.add("Cast", ["whole"], "y", to=TensorProto.FLOAT)))
+    assert FoldCasts()(network).modified
+    held = {c.name: numpy_helper.to_array(c) for c in to_proto(network).graph.initializer}
+    assert held["whole.values"].dtype == kind.numpy
+    assert held["whole.values"][[0, 2]].tolist() == [1, -2]

@@ -1,0 +1,187 @@
+"""A context's runs with NumPy in the GPU's place: what goes in, what comes out, and runs that are begun."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from pytrtplugins.cuda.backends import host as host_backend
+from pytrtplugins.engines.cuda.device.device import HostDevice
+from pytrtplugins.engines.cuda.run import context as module
+from pytrtplugins.engines.cuda.run.context import CudaContext
+from pytrtplugins.errors import BindingError, EngineError
+from pytrtplugins.passes import prepare
+from pytrtplugins.tensor import SymbolicDim, TensorDesc
+from tests.engines.cuda.host import host_execution
+from tests.engines.networks import conv_net, photo
+
+pytestmark = pytest.mark.skipif(not host_backend.available(), reason="no C++ compiler (apt-get install g++)")
+
+
+class OnGpu(np.ndarray):
+    """An array with the address that CuPy's have."""
+
+    @property
+    def data(self):
+        return SimpleNamespace(ptr=self.ctypes.data)
+
+
+class Execution:
+    """Another's tensors as arrays on a GPU."""
+
+    def __init__(self, execution):
+        self.inner, self.device, self.queue, self.close = execution, execution.device, execution.queue, execution.close
+
+    def input(self, name):
+        return self.inner.input(name).view(OnGpu)
+
+    def output(self, name):
+        return self.inner.output(name).view(OnGpu)
+
+
+class Device(HostDevice):
+    def __init__(self):
+        runtime = SimpleNamespace(
+            memcpyDeviceToHost=2, memcpyAsync=lambda to, source, size, kind, stream: ctypes.memmove(to, source, size)
+        )
+        self.xp, self.number = SimpleNamespace(), 0
+        self.xp.cuda = SimpleNamespace(Stream=Stream, runtime=runtime)
+
+    def send(self, array, memory, stream, begin=0):
+        ctypes.memmove(memory.data.ptr + begin, array.ctypes.data, array.nbytes)
+
+    def explaining_memory(self):
+        return nullcontext()
+
+
+class Stream(nullcontext):
+    ptr = 0
+
+    def __init__(self, non_blocking):
+        super().__init__()
+
+    def synchronize(self):
+        pass
+
+
+class Engine:
+    """What a context needs of the engine."""
+
+    name, without, capturing = "cuda", frozenset(["graph"]), threading.Lock()
+    nests = True
+    inputs = (TensorDesc("data", (SymbolicDim("N"), 3, 8, 8)),)
+    outputs = (TensorDesc("y", (SymbolicDim("N"), 4, 8, 8)),)
+
+    def __init__(self):
+        self.device = Device()
+
+    def check_process(self):
+        pass
+
+    def execution(self, sizes):
+        execution = host_execution(prepare(conv_net(batch="N")), {"data": np.zeros((sizes["N"], 3, 8, 8), np.float32)})
+        execution.device = self.device
+        return Execution(execution)
+
+
+@pytest.fixture
+def context(monkeypatch):
+    monkeypatch.setattr(module, "pinned_empty", np.empty)
+    return CudaContext(Engine())
+
+
+def wanted(context, batch=1):
+    return context.run({"data": photo(batch)})["y"]
+
+
+def test_outputs_belong_to_the_caller(context):
+    first = wanted(context)
+    kept = first.copy()
+    second = context.run({"data": 2 * photo()})["y"]
+    np.testing.assert_array_equal(first, kept)
+    assert not np.array_equal(first, second)
+
+
+def test_given_outputs_are_written_in_any_layout_and_byte_order(context):
+    expected = wanted(context)
+    for target in (np.empty_like(expected), np.empty((1, 4, 8, 16), np.float32)[..., ::2], expected.astype(">f4") * 0):
+        assert context.run({"data": photo()}, {"y": target})["y"] is target
+        np.testing.assert_array_equal(target, expected)
+
+
+def test_inputs_in_any_layout_and_byte_order_are_read_as_numpy_reads_them(context):
+    expected = wanted(context)
+    for data in (photo().transpose(0, 1, 3, 2).copy().transpose(0, 1, 3, 2), photo().astype(">f4")):
+        for _ in range(2):
+            np.testing.assert_array_equal(context.run({"data": data})["y"], expected)
+
+
+def test_inputs_that_do_not_fit_are_refused_behind_those_that_do(context):
+    expected = wanted(context)
+    for wrong in ({}, {"other": photo()}, {"data": photo().astype(np.float64)}, {"data": photo()[0]}):
+        with pytest.raises(BindingError):
+            context.run(wrong)
+        np.testing.assert_array_equal(wanted(context), expected)
+
+
+def test_a_run_that_is_begun_is_finished_by_its_owner_or_by_close(context):
+    expected = wanted(context)
+    finish = context.begin({"data": photo()})
+    with pytest.raises(EngineError, match="another thread"):
+        context.run({"data": photo()})
+    np.testing.assert_array_equal(finish()["y"], expected)
+    np.testing.assert_array_equal(wanted(context), expected)
+    with pytest.raises(EngineError, match="finished already"):
+        finish()
+    finish = context.begin({"data": photo()})
+    context.close()
+    with pytest.raises(EngineError, match="closed"):
+        finish()
+    with pytest.raises(EngineError, match="closed"):
+        context.begin({"data": photo()})
+
+
+def test_what_fails_to_begin_leaves_the_context_free(context):
+    expected = wanted(context)
+    with pytest.raises(BindingError, match="its dims are"):
+        context.begin({"data": photo()}, {"y": np.empty((2, 4, 8, 8), np.float32)})
+    np.testing.assert_array_equal(wanted(context), expected)
+
+
+def test_what_fails_while_it_is_queued_leaves_the_context_free(context, monkeypatch):
+    expected = wanted(context)
+    given = {"data": photo().view(OnGpu)}
+    target = {"y": expected.copy().view(OnGpu)}
+    monkeypatch.setattr(context, "_array", lambda desc, value: value)
+    monkeypatch.setattr(context, "_target", lambda desc, value: value)
+    monkeypatch.setattr(context, "_enqueue", _fails)
+    monkeypatch.setattr(module.np, "ndarray", ())  # nothing counts as an array on the host
+    with pytest.raises(RuntimeError, match="no memory"):
+        context.enqueue(given, target)
+    monkeypatch.undo()
+    np.testing.assert_array_equal(wanted(context), expected)
+
+
+def _fails(*_):
+    raise RuntimeError("no memory")
+
+
+def test_arrays_on_the_host_are_not_enqueued(context):
+    expected = wanted(context)
+    with pytest.raises(BindingError, match="'data' is on the host"):
+        context.enqueue({"data": photo()}, {"y": np.empty_like(expected)})
+    np.testing.assert_array_equal(wanted(context), expected)
+
+
+def test_of_the_shapes_those_used_last_are_kept(context):
+    made = []
+    execution = context.engine.execution
+    context.engine.execution = lambda sizes: made.append(sizes["N"]) or execution(sizes)
+    for batch in (*range(1, 9), 1, 9, 1, 2):
+        assert len(wanted(context, batch)) == batch
+    assert made == [*range(1, 10), 2]

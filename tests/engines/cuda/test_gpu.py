@@ -1,0 +1,311 @@
+"""The engine on a GPU: numbers, threads, arrays of the GPU, files."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pytrtplugins as ptp
+from darknet2caffe import read_network, to_onnx
+from pytrtplugins.calibration import CalibrationTable, MinMaxCalibrator
+from pytrtplugins.engines import calibrate
+from pytrtplugins.engines.cuda.lower.pipeline import OPTIONAL_STEPS
+from pytrtplugins.passes import prepare, quantize
+from tests.engines.cuda.conftest import SAMPLES, darknet_model
+from tests.engines.cuda.layers import assert_right, layers_of
+from tests.engines.networks import Affine, Failing, OutOfPaperError, conv_net, photo
+from tests.measures import relative
+from tests.passes.nets import Net
+
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
+
+BOUNDS = {"fp32": 1e-5, "tf32": 3e-3, "fp16": 4e-3}
+QUICK = {"without": ["tactics"]}  # the first kernel that fits, instead of a minute's search
+
+
+def shipped(side):
+    """The shipped network, darknet-trained, and numbers as photos have them."""
+    base = SAMPLES / "yolov2-animals"
+    network = read_network(base.with_suffix(".cfg"), base.with_suffix(".weights"))
+    model = prepare(to_onnx(network, input_size=(side, side), batch="dynamic"))
+    rng = np.random.default_rng(3)
+    coarse = rng.random((3, 3, side // 16, side // 16), dtype=np.float32).repeat(16, 2).repeat(16, 3)
+    return model, np.clip(coarse + 0.1 * rng.standard_normal(coarse.shape, dtype=np.float32), 0, 1)
+
+
+@pytest.fixture(scope="module")
+def animals():
+    return shipped(224)
+
+
+@pytest.fixture(scope="module")
+def wanted(animals):
+    model, x = animals
+    with ptp.build(model, engine="onnxruntime").create_context() as context:
+        return context.run({"data": x})
+
+
+@pytest.mark.parametrize("precision", list(BOUNDS))
+def test_the_shipped_network_is_right_in_each_precision(animals, wanted, precision):
+    model, x = animals
+    engine = ptp.build(model, engine="cuda", precision=precision, settings=QUICK)
+    with engine.create_context() as context:
+        for batch in (1, 3):
+            found = context.run({"data": x[:batch]})
+            for name, value in wanted.items():
+                assert relative(found[name], value[:batch]) < BOUNDS[precision]
+
+
+@pytest.mark.parametrize("without", [[], ["own-kernels"]], ids=["own", "cudnn"])
+@pytest.mark.parametrize("weights", ["trained", "random"])
+@pytest.mark.parametrize("precision", [*BOUNDS, "int8"])
+def test_every_layer_is_right_by_itself(precision, weights, without):
+    model, x = shipped(96)
+    if weights == "random":
+        model, inputs = darknet_model("yolov2-animals.cfg", size=96, batch="dynamic")
+        x = inputs["data"]
+    if precision == "int8":
+        table = CalibrationTable.read(SAMPLES / "yolov2-animals.cache")
+        if weights == "random":
+            table = calibrate(model, MinMaxCalibrator([{"data": x[:1]}]), engine="onnxruntime", progress=False)
+        model = quantize(model, table)
+    settings = {"without": ["reuse", "tactics", *without]}
+    engine = ptp.build(model, engine="cuda", precision=precision, settings=settings)
+    with engine.create_context() as context:
+        context.run({"data": x[:1]})
+        execution = next(iter(context._ready.values())).execution
+        layers = list(layers_of(execution, tf32=precision == "tf32", weights=engine._weights.__getitem__))
+    assert len(layers) > 10
+    for layer in layers:
+        assert_right(layer, precision)
+
+
+@pytest.mark.parametrize("without", [[], ["own-kernels"]], ids=["own", "cudnn"])
+@pytest.mark.parametrize("precision", [*BOUNDS, "int8"])
+def test_every_layer_of_a_mobile_network_is_right_by_itself(precision, without):
+    net = Net(channels=3, size=32)
+    x = net.conv("data", "first", 16, kernel=5)
+    for index in range(2):  # inverted residuals: fewer channels than 16 bytes hold, groups of one, an addition
+        wide = net.conv(net.conv(x, f"narrow{index}", 8, kernel=1, leaky=False), f"wide{index}", 48, kernel=1)
+        depthwise = net.conv(wide, f"depthwise{index}", 48, group=48)
+        x = net.add("Add", [net.conv(depthwise, f"back{index}", 16, kernel=1, leaky=False), x], f"sum{index}")
+    model = prepare(net.model(net.conv(net.conv(x, "grouped", 32, group=4), "last", 24, kernel=1, leaky=False)))
+    inputs = {"data": np.random.default_rng(1).standard_normal((1, 3, 32, 32), dtype=np.float32)}
+    if precision == "int8":
+        table = calibrate(model, MinMaxCalibrator([inputs]), engine="onnxruntime", progress=False)
+        model = quantize(model, table)
+    settings = {"without": ["reuse", "tactics", *without]}
+    engine = ptp.build(model, engine="cuda", precision=precision, settings=settings)
+    with engine.create_context() as context:
+        context.run(inputs)
+        execution = next(iter(context._ready.values())).execution
+        layers = list(layers_of(execution, tf32=precision == "tf32", weights=engine._weights.__getitem__))
+    assert len(layers) == 11
+    for layer in layers:
+        assert_right(layer, precision)
+
+
+@pytest.mark.parametrize("without", [[], ["own-kernels"]], ids=["own", "cudnn"])
+@pytest.mark.parametrize("precision", list(BOUNDS))
+def test_a_network_that_ends_with_a_pool_is_right(precision, without):
+    net = Net(channels=8)
+    last = net.conv(net.conv("data", "first", 16), "last", 24)
+    model = prepare(net.model(net.add("MaxPool", [last], "pooled", kernel_shape=[2, 2], strides=[2, 2])))
+    inputs = {"data": np.random.default_rng(1).standard_normal((2, 8, 8, 8), dtype=np.float32)}
+    with ptp.build(model, engine="reference").create_context() as context:
+        wanted = context.run(inputs)["pooled"]
+    settings = {"without": ["tactics", *without], "batch": 2}
+    with ptp.build(model, engine="cuda", precision=precision, settings=settings).create_context() as context:
+        assert relative(context.run(inputs)["pooled"], wanted) < BOUNDS[precision]
+
+
+@pytest.mark.parametrize("precision", list(BOUNDS))
+def test_activations_that_no_convolution_takes_are_right(precision):
+    net = Net(channels=8)
+    x = net.conv("data", "first", 20, leaky=False)
+    swish = net.add("Mul", [x, net.add("Sigmoid", [x], "gate")], "swish")
+    y = net.add("HardSwish", [net.conv(swish, "second", 16, leaky=False)], "hard")
+    soft = net.add("Tanh", [net.add("Softplus", [net.conv(y, "third", 16, leaky=False)], "soft")], "tanh")
+    model = prepare(net.model(net.conv(net.add("Mul", [soft, "third"], "mish"), "last", 8, leaky=False)))
+    inputs = {"data": np.random.default_rng(1).standard_normal((1, 8, 8, 8), dtype=np.float32)}
+    with ptp.build(model, engine="reference").create_context() as context:
+        wanted = context.run(inputs)["last"]
+    with ptp.build(model, engine="cuda", precision=precision, settings=QUICK).create_context() as context:
+        assert relative(context.run(inputs)["last"], wanted) < BOUNDS[precision]
+
+
+def test_int8_is_the_reference_engines_but_for_rounding(animals):
+    model, x = animals
+    quantized = quantize(model, CalibrationTable.read(SAMPLES / "yolov2-animals.cache"))
+    with ptp.build(quantized, engine="reference", precision="int8").create_context() as context:
+        wanted = context.run({"data": x[:1]})
+    settings = {"float": "float32", **QUICK}
+    with ptp.build(quantized, engine="cuda", precision="int8", settings=settings).create_context() as context:
+        found = context.run({"data": x[:1]})
+    for name, value in wanted.items():
+        assert relative(found[name], value) < 0.08  # codes that differ by one in a million grow over 20 layers
+
+
+def test_four_threads_give_the_numbers_of_one_and_every_run_the_same(animals):
+    model, x = animals
+    engine = ptp.build(model, engine="cuda", precision="fp16", settings=QUICK)
+
+    def work(number):
+        with engine.create_context() as context:
+            return [context.run({"data": x[number % 3 : number % 3 + 1]}) for _ in range(20)]
+
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(work, range(4)))
+    for number, runs in enumerate(results):
+        for name in runs[0]:
+            for run in runs:
+                np.testing.assert_array_equal(run[name], runs[0][name])
+            np.testing.assert_array_equal(runs[0][name], results[number % 3][0][name])
+
+
+def test_arrays_of_the_gpu_go_in_and_out_on_the_callers_stream(animals):
+    cupy = pytest.importorskip("cupy")
+    model, x = animals
+    engine = ptp.build(model, engine="cuda", precision="fp16", settings=QUICK)
+    with engine.create_context() as context:
+        wanted = context.run({"data": x[:1]})
+        given = context.run({"data": cupy.asarray(x[:1])})
+        stream = cupy.cuda.Stream(non_blocking=True)
+        with stream:
+            data = cupy.asarray(x[:1])
+            outputs = {name: cupy.zeros(value.shape, np.float32) for name, value in wanted.items()}
+            context.enqueue({"data": data}, outputs, stream)
+            after = {name: array + 1 for name, array in outputs.items()}
+        stream.synchronize()
+        for name, value in wanted.items():
+            np.testing.assert_array_equal(given[name], value)
+            np.testing.assert_array_equal(cupy.asnumpy(outputs[name]), value)
+            np.testing.assert_array_equal(cupy.asnumpy(after[name]), value + 1)
+
+
+def test_torch_tensors_are_arrays_of_the_gpu(animals):
+    torch = pytest.importorskip("torch")
+    model, x = animals
+    with ptp.build(model, engine="cuda", precision="fp16", settings=QUICK).create_context() as context:
+        wanted = context.run({"data": x[:1]})
+        found = context.run({"data": torch.from_numpy(x[:1]).cuda()})
+    for name, value in wanted.items():
+        np.testing.assert_array_equal(found[name], value)
+
+
+def test_a_run_waits_for_the_stream_that_writes_its_inputs(animals):
+    torch = pytest.importorskip("torch")
+    model, x = animals
+    with ptp.build(model, engine="cuda", precision="fp16", settings=QUICK).create_context() as context:
+        wanted = context.run({"data": x[:1]})
+        late, data = torch.from_numpy(x[:1]).cuda(), torch.zeros(x[:1].shape, device="cuda")
+        torch.cuda.synchronize()
+        with torch.cuda.stream(torch.cuda.Stream()):
+            torch.cuda._sleep(100_000_000)  # cycles
+            data.copy_(late)
+            found = context.run({"data": data})
+    for name, value in wanted.items():
+        np.testing.assert_array_equal(found[name], value)
+
+
+def test_pycuda_arrays_are_arrays_of_the_gpu(animals):
+    pytest.importorskip("pycuda.autoprimaryctx", reason="PyCUDA is not installed")
+    from pycuda import gpuarray
+
+    model, x = animals
+    with ptp.build(model, engine="cuda", precision="fp16", settings=QUICK).create_context() as context:
+        wanted = context.run({"data": x[:1]})
+        found = context.run({"data": gpuarray.to_gpu(x[:1])})
+    for name, value in wanted.items():
+        np.testing.assert_array_equal(found[name], value)
+
+
+@pytest.mark.parametrize("step", OPTIONAL_STEPS)
+def test_every_optimization_can_be_left_out(animals, wanted, step):
+    model, x = animals
+    without = sorted({step, "tactics"})  # no search for each
+    engine = ptp.build(model, engine="cuda", precision="fp16", settings={"without": without})
+    with engine.create_context() as context:
+        found = context.run({"data": x[:1]})
+    for name, value in wanted.items():
+        assert relative(found[name], value[:1]) < BOUNDS["fp16"]
+
+
+def test_a_plugin_that_computes_runs_between_graphs():
+    engine = ptp.build(conv_net(Affine(3.0)), engine="cuda")
+    with engine.create_context() as context:
+        found = [context.run({"data": photo()})["y"] for _ in range(3)]
+        segments = next(iter(context._ready.values())).execution.segments
+        assert [segment.captured for segment in segments] == [True, False, True]
+    with ptp.build(conv_net(Affine(3.0)), engine="reference").create_context() as context:
+        wanted = context.run({"data": photo()})["y"]
+    for y in found:
+        np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_what_a_plugin_raises_reaches_the_caller_and_the_context_works_on():
+    with ptp.build(conv_net(Failing()), engine="cuda").create_context() as context:
+        with pytest.raises(OutOfPaperError, match="negative"):
+            context.run({"data": photo() - 0.5})
+        with pytest.raises(OutOfPaperError, match="negative"):
+            context.run({"data": photo() - 0.5})
+
+
+@pytest.fixture(scope="module")
+def saved(animals, tmp_path_factory):
+    """The shipped network as built and as a file, in FP16 and INT8."""
+    model, _ = animals
+    quantized = quantize(model, CalibrationTable.read(SAMPLES / "yolov2-animals.cache"))
+    found = {}
+    for precision, each in (("fp16", model), ("int8", quantized)):
+        engine = ptp.build(each, engine="cuda", precision=precision, settings={"batch": [1, 2], **QUICK})
+        path = tmp_path_factory.mktemp("engines") / f"{precision}.engine"
+        engine.save(path)
+        found[precision] = engine, path
+    return found
+
+
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_an_engine_file_gives_the_same_bits_with_the_same_kernels(animals, saved, precision):
+    x = animals[1]
+    engine, path = saved[precision]
+    loaded, again = ptp.load_engine(path), ptp.load_engine(path)
+    assert loaded.tactics() == again.tactics() == engine.tactics()
+    assert (loaded.inputs, loaded.outputs) == (engine.inputs, engine.outputs)
+    for batch in (1, 2):
+        with engine.create_context() as context:
+            wanted = context.run({"data": x[:batch]})
+        for other in (loaded, again):
+            with other.create_context() as context:
+                for _ in range(2):
+                    for name, value in context.run({"data": x[:batch]}).items():
+                        np.testing.assert_array_equal(value, wanted[name])
+
+
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_a_loaded_engine_saves_what_it_was_loaded_from(saved, tmp_path: Path, precision):
+    _, path = saved[precision]
+    ptp.load_engine(path).save(tmp_path / "again.engine")
+    assert (tmp_path / "again.engine").read_bytes() == path.read_bytes()
+
+
+def test_a_loaded_engine_reads_its_weights_for_a_new_shape(animals, saved, wanted):
+    _, path = saved["fp16"]
+    with ptp.load_engine(path).create_context() as context:
+        found = context.run({"data": animals[1]})
+    for name, value in wanted.items():
+        assert relative(found[name], value) < BOUNDS["fp16"]
+
+
+def test_many_runs_need_no_more_memory(animals):
+    cupy = pytest.importorskip("cupy")
+    model, x = animals
+    with ptp.build(model, engine="cuda", precision="fp16", settings=QUICK).create_context() as context:
+        context.run({"data": x[:1]})
+        free = cupy.cuda.runtime.memGetInfo()[0]
+        for _ in range(10_000):
+            context.run({"data": x[:1]})
+        assert cupy.cuda.runtime.memGetInfo()[0] >= free - (1 << 20)

@@ -1,0 +1,120 @@
+"""Whole networks through lowering, fusion, planning and the engine's kernels, on NumPy arrays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import pytrtplugins as ptp
+from pytrtplugins.calibration import MinMaxCalibrator
+from pytrtplugins.engines import calibrate
+from pytrtplugins.engines.cuda.lower.pipeline import OPTIONAL_STEPS
+from pytrtplugins.passes import prepare, quantize
+from pytrtplugins.tensor import DType
+from tests.engines.cuda.conftest import darknet_model
+from tests.engines.cuda.host import run_on_host, run_shuffled
+from tests.engines.cuda.layers import assert_right, layers_of
+from tests.measures import relative
+
+NETWORKS = ["yolov2-animals.cfg", "yolov3-tiny.cfg", "resnet18.cfg", "yolov2-tiny-voc.cfg"]
+UNPLANNED = ("tactics", "graph", "streams", "own-kernels", "cudnn-kernels")
+PLANNED = [name for name in OPTIONAL_STEPS if name not in UNPLANNED]
+
+
+def by_reference(model, inputs, precision="fp32"):
+    with ptp.build(model, engine="reference", precision=precision).create_context() as context:
+        return context.run(inputs)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_network_gives_the_reference_engines_numbers_in_fp32(name):
+    model, inputs = darknet_model(name, size=32)
+    found, _ = run_on_host(model, inputs)
+    for output, wanted in by_reference(model, inputs).items():
+        assert found[output].dtype == np.float32
+        assert relative(found[output], wanted) < 5e-6
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_in_fp16_it_stays_within_half_precisions_rounding(name):
+    model, inputs = darknet_model(name, size=32)
+    found, _ = run_on_host(model, inputs, DType.FLOAT16)
+    for output, wanted in by_reference(model, inputs).items():
+        assert relative(found[output], wanted) < 4e-3
+
+
+@pytest.mark.parametrize("name", ["yolov2-animals.cfg", "resnet18.cfg"])
+def test_in_int8_it_equals_the_integer_sums_of_the_reference_engine(name):
+    model, inputs = darknet_model(name, size=32)
+    table = calibrate(model, MinMaxCalibrator([inputs]), engine="onnxruntime", progress=False)
+    quantized = quantize(model, table)
+    found, execution = run_on_host(prepare(quantized), inputs)
+    kinds = [
+        execution.plan.tensors[step.inputs[0]].format.dtype for step in execution.plan.steps if step.kind == "conv"
+    ]
+    assert kinds.count(DType.INT8) >= len(kinds) - 1
+    for output, wanted in by_reference(quantized, inputs, "int8").items():
+        assert relative(found[output], wanted) < 3e-3
+
+
+@pytest.fixture(scope="module")
+def with_all_steps():
+    """A network in float32 and in INT8, its inputs, and what it gives."""
+    model, inputs = darknet_model("yolov2-animals.cfg", size=32)
+    table = calibrate(model, MinMaxCalibrator([inputs]), engine="onnxruntime", progress=False)
+    return [(net, inputs, run_on_host(net, inputs)[0]) for net in (model, prepare(quantize(model, table)))]
+
+
+@pytest.mark.parametrize("step", PLANNED)
+def test_without_a_step_the_numbers_stay(step, with_all_steps):
+    for net, inputs, full in with_all_steps:
+        less, _ = run_on_host(net, inputs, without=(step,))
+        for output, wanted in full.items():
+            np.testing.assert_allclose(less[output], wanted, rtol=2e-5, atol=2e-6)
+
+
+def test_the_direct_kernel_runs_a_whole_network():
+    model, inputs = darknet_model("yolov2-tiny-voc.cfg", size=32)
+    found, _ = run_on_host(model, inputs, direct=True)
+    for output, wanted in by_reference(model, inputs).items():
+        assert relative(found[output], wanted) < 5e-6
+
+
+def test_free_dims_take_any_batch():
+    model, one = darknet_model("yolov2-tiny-voc.cfg", size=32, batch="dynamic")
+    many = {"data": np.concatenate([one["data"] + shift for shift in (0, 1, 2)]).astype(np.float32)}
+    found, _ = run_on_host(model, many)
+    alone, _ = run_on_host(model, {"data": many["data"][2:]})
+    for output, value in found.items():
+        np.testing.assert_allclose(value[2:], alone[output], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["yolov2-animals.cfg", "yolov3-tiny.cfg", "resnet18.cfg"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_branches_may_run_in_any_order_that_the_streams_allow(name, seed):
+    model, inputs = darknet_model(name, size=32)
+    wanted, execution = run_on_host(model, inputs)
+    found, shuffled = run_shuffled(execution, inputs, seed)
+    for output, value in wanted.items():
+        np.testing.assert_array_equal(found[output], value)
+    if name != "resnet18.cfg":
+        assert max(execution.plan.schedule.streams) > 0
+        assert shuffled != sorted(shuffled)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
+def test_the_direct_kernel_computes_every_layer_by_its_definition(precision):
+    model, inputs = darknet_model("yolov2-tiny-voc.cfg", size=32)
+    if precision == "int8":
+        table = calibrate(model, MinMaxCalibrator([inputs]), engine="onnxruntime", progress=False)
+        model = prepare(quantize(model, table))
+    float_type = DType.FLOAT32 if precision == "fp32" else DType.FLOAT16
+    _, execution = run_on_host(model, inputs, float_type, without=("reuse",), direct=True)
+    layers = list(layers_of(execution))
+    assert len(layers) == 9
+    for layer in layers:
+        assert_right(layer, precision)
+    with pytest.raises(AssertionError):
+        assert_right(replace(layers[3], found=layers[3].found * 1.01 + 1), precision)

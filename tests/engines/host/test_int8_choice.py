@@ -1,0 +1,215 @@
+"""INT8 is never slower than float32: both are timed when an engine is built. The clock is a stub here."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+
+import pytrtplugins as ptp
+from pytrtplugins.calibration import MinMaxCalibrator
+from pytrtplugins.engines.calibrate import network_digest
+from pytrtplugins.engines.host import host_engine, timing
+from pytrtplugins.errors import UsageError
+from pytrtplugins.passes import Precisions, layer_names, prepare, quantize
+from tests.engines.networks import conv_net, photo
+
+ENGINES = ("cpu", "onnxruntime")
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Sets what a run takes in either form, in seconds; the forms are run once, as when they are timed."""
+
+    def set_times(int8: float, float32: float) -> None:
+        def seconds(runs):
+            assert all(len(run()) == 1 for run in runs.values())
+            return {"int8": int8, "float32": float32}
+
+        monkeypatch.setattr(host_engine, "run_seconds", seconds)
+
+    return set_times
+
+
+@pytest.fixture
+def no_clock(monkeypatch):
+    def seconds(runs):
+        raise AssertionError("nothing is to be timed")
+
+    monkeypatch.setattr(host_engine, "run_seconds", seconds)
+
+
+def build(name: str, *middle: ptp.Plugin, **options):
+    return ptp.build(
+        conv_net(*middle), engine=name, precision="int8", calibration=MinMaxCalibrator([{"data": photo()}]), **options
+    )
+
+
+def has_int8(engine) -> bool:
+    return any(node.op_type == "DequantizeLinear" for node in engine.model.graph.node)
+
+
+def results(engine):
+    with engine.create_context() as context:
+        return context.run({"data": photo(seed=5)})["y"]
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_slower_int8_falls_back_to_float32_and_says_so(name, clock, caplog, tmp_path):
+    clock(int8=0.004, float32=0.003)
+    with caplog.at_level(logging.WARNING):
+        engine = build(name)
+    assert not has_int8(engine)
+    assert engine.precision == "int8"
+    assert engine.choices["int8"] == "float32: INT8 takes 4 ms, float32 3 ms"
+    assert "falls back from INT8 to float32" in caplog.text
+    assert "--setting int8=always" in caplog.text
+    np.testing.assert_array_equal(results(engine), results(ptp.build(conv_net(), engine=name)))
+    engine.save(tmp_path / "net.engine")
+    loaded = ptp.load_engine(tmp_path / "net.engine")
+    assert loaded.choices["int8"].startswith("float32: ")
+    np.testing.assert_array_equal(results(loaded), results(engine))
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_faster_int8_is_kept_with_both_times(name, clock, caplog):
+    clock(int8=0.00123, float32=0.0045)
+    with caplog.at_level(logging.INFO):
+        engine = build(name)
+    assert has_int8(engine)
+    assert engine.choices == {"int8": "int8: INT8 takes 1.23 ms, float32 4.5 ms"}
+    assert "computes in INT8" in caplog.text
+
+
+def test_equal_times_keep_int8(clock):
+    clock(int8=0.001, float32=0.001)
+    assert has_int8(build("cpu"))
+
+
+@pytest.mark.usefixtures("no_clock")
+@pytest.mark.parametrize("name", ENGINES)
+def test_always_keeps_int8_without_timing(name, tmp_path):
+    engine = build(name, settings={"int8": "always"})
+    assert has_int8(engine)
+    assert engine.choices == {}
+    engine.save(tmp_path / "net.engine")
+    assert ptp.load_engine(tmp_path / "net.engine").options.settings == {"int8": "always"}
+
+
+def test_another_value_of_the_setting_is_refused():
+    with pytest.raises(UsageError, match=r"setting int8: expected 'measured' or 'always', found 'never'") as error:
+        build("cpu", settings={"int8": "never"})
+    assert error.value.setting == "int8"
+
+
+@pytest.mark.usefixtures("no_clock")
+def test_what_was_quantized_elsewhere_and_a_precision_file_are_taken_at_their_word():
+    model = prepare(conv_net())
+    calibrator = MinMaxCalibrator([{"data": photo()}])
+    table = ptp.engines.calibrate(model, calibrator, progress=False)
+    assert has_int8(ptp.build(quantize(model, table, weight_levels=64), engine="cpu", precision="int8"))
+    precisions = Precisions("int8", network_digest(model), layer_names(model), scales=dict(table.items()))
+    assert has_int8(ptp.build(conv_net(), engine="cpu", precision=precisions))
+
+
+@ptp.plugin(namespace="int8_choice_test")
+class Picky(ptp.Plugin):
+    """Runs on some inputs only."""
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        if self.refuses:
+            raise ValueError("not such an input")
+        return x
+
+    refuses = False
+
+
+def test_a_network_that_cannot_run_on_made_up_inputs_is_built_in_int8(monkeypatch):
+    monkeypatch.setattr(host_engine, "run_seconds", timing.run_seconds)
+    model, calibrator = conv_net(Picky()), MinMaxCalibrator([{"data": photo()}])
+    table = ptp.engines.calibrate(model, calibrator, progress=False)
+    monkeypatch.setattr(Picky, "refuses", True)
+    engine = ptp.build(model, engine="cpu", precision="int8", calibration=table)
+    assert has_int8(engine)
+    assert engine.choices["int8"] == "int8, not timed: a run on made-up inputs failed: not such an input"
+
+
+def test_a_free_batch_is_one_and_other_free_dims_are_not_timed():
+    model = conv_net()
+    dims = model.graph.input[0].type.tensor_type.shape.dim
+    dims[0].dim_param = "N"
+    inputs = timing.sample_inputs(ptp.build(model, engine="cpu"))
+    assert inputs is not None
+    assert inputs["data"].shape == (1, *photo().shape[1:])
+    assert 0 <= inputs["data"].min() < inputs["data"].max() < 1
+    dims[2].dim_param = "H"
+    for info in model.graph.output:
+        info.type.tensor_type.ClearField("shape")
+    assert timing.sample_inputs(ptp.build(model, engine="cpu")) is None
+
+
+@pytest.mark.usefixtures("no_clock")
+def test_a_network_in_which_nothing_is_quantized_says_so():
+    model = conv_net()
+    del model.graph.node[1:]
+    model.graph.output[0].name = model.graph.node[0].output[0]
+    engine = ptp.build(model, engine="cpu", precision="int8", calibration=MinMaxCalibrator([{"data": photo()}]))
+    assert not has_int8(engine)
+    assert engine.choices == {"int8": "float32: the model was built without INT8 layers"}
+
+
+class Clock:
+    """time.perf_counter of a machine on which runs take what the list says, one after the other."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def run(self, seconds):
+        left = iter(seconds)
+
+        def run() -> None:
+            self.now += next(left)
+
+        return run
+
+
+def test_the_time_of_a_form_is_its_lowest_median(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(timing.time, "perf_counter", clock)
+    # once; then in each of three rounds a run that is not counted and says how many follow: 0.2 s hold three of 1/16 s
+    slow = [9, 0.0625, 0.5, 0.75, 0.5, 0.0625, 0.25, 0.125, 0.25, 0.0625, 1, 1, 1]
+    even = [9, *[0.5, 0.375] * 3]
+    assert timing.run_seconds({"slow": clock.run(slow), "even": clock.run(even)}) == {"slow": 0.25, "even": 0.375}
+
+
+def test_short_runs_are_timed_seven_times_a_round(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(timing.time, "perf_counter", clock)
+    taken = [1.0, *([5e-3, *[2e-3] * 3, 1e-3, *[4e-3] * 3] * 3)]
+    assert timing.run_seconds({"short": clock.run(taken)}) == pytest.approx({"short": 2e-3})
+
+
+def test_the_command_shows_the_choice(pytrt, clock, tmp_path):
+    import onnx
+
+    clock(int8=0.002, float32=0.001)
+    onnx.save(conv_net(), tmp_path / "net.onnx")
+    ptp.engines.calibrate(conv_net(), calibrator := MinMaxCalibrator([{"data": photo()}]), progress=False)
+    calibrator.compute_table().write(tmp_path / "net.cache")
+    code, out, err = pytrt("build", "net.onnx", "--engine", "cpu", "--precision", "int8", "-o", "net.engine")
+    assert code == 0, err
+    assert "int8: float32: INT8 takes 2 ms, float32 1 ms" in out
+    code, out, _ = pytrt("inspect", "net.engine")
+    assert "int8: float32: the model was built without INT8 layers" in out
+    code, out, err = pytrt(
+        "build", "net.onnx", "--engine", "cpu", "--precision", "int8", "--setting", "int8=always", "-o", "net.engine"
+    )
+    assert code == 0, err
+    assert "int8: " not in out

@@ -1,0 +1,243 @@
+"""What OpenVINO computes wrongly, or does not have, is computed by onnxruntime inside its graph, or refused by name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import TensorProto
+
+import pytrtplugins as ptp
+from pytrtplugins.engines import build
+from pytrtplugins.engines.openvino.known_errors import KNOWN_ERRORS
+from pytrtplugins.errors import BindingError, BuildError
+from pytrtplugins.plugin.onnx_node import as_node
+from tests.engines.model_parts import BOOL, I64, F, body, info, model, node
+from tests.engines.test_exported_models import alone
+
+ONES = np.array([[3, 1, 3, 2, 3, 1]], np.float32)
+X = info("x", F, ["n", 6])
+BY = "run by onnxruntime"
+
+
+def same(made, feeds, engine="cpu"):
+    """Build, run, compare with onnxruntime alone bit by bit; gives the engine."""
+    built = build(made, engine=engine)
+    with built.create_context() as context:
+        found, expected = context.run(feeds), alone(made, feeds)
+    for name, value in expected.items():
+        assert found[name].dtype == value.dtype
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    return built
+
+
+def test_equal_values_come_in_onnxruntimes_order_and_their_places_are_computed_with():
+    nodes = [
+        node("Relu", ["x"], ["h"]),
+        node("TopK", ["h", "k"], ["v", "i"]),
+        node("Add", ["i", "one"], ["j"]),
+        node("Gather", ["table", "j"], ["y"]),
+    ]
+    constants = {"k": np.array([3]), "one": np.array(1), "table": np.arange(9, dtype=np.float32)}
+    built = same(
+        model(nodes, [X], [info("v", F, None), info("y", F, None), info("j", I64, None)], constants), {"x": ONES}
+    )
+    assert built.choices[BY] == "OpenVINO is wrong for TopK: equal values come in another order"
+
+
+def test_infinities_stay_infinite():
+    nodes = [
+        node("ReduceMax", ["x"], ["m"], axes=[1]),
+        node("ReduceMin", ["x"], ["l"], axes=[1]),
+        node("Add", ["m", "l"], ["y"]),
+    ]
+    made = model(nodes, [X], [info("m", F, None), info("l", F, None), info("y", F, None)])
+    same(made, {"x": np.full((1, 6), -np.inf, np.float32)})
+
+
+def test_masks_of_dropout_are_truth_values_for_what_reads_them():
+    nodes = [node("Dropout", ["x"], ["d", "m"]), node("Not", ["m"], ["n"]), node("Where", ["n", "d", "x"], ["y"])]
+    same(model(nodes, [X], [info("m", BOOL, None), info("n", BOOL, None), info("y", F, None)]), {"x": ONES})
+
+
+def test_half_numbers_go_in_and_out():
+    half = TensorProto.FLOAT16
+    nodes = [node("Cast", ["x"], ["h"], to=half), node("ReduceMax", ["h"], ["m"]), node("Sub", ["h", "m"], ["y"])]
+    same(model(nodes, [X], [info("y", half, None)]), {"x": ONES})
+
+
+def test_division_of_whole_numbers_is_exact_beyond_2_to_the_24():
+    kind = TensorProto.INT32
+    nodes = [node("Div", ["x", "three"], ["q"]), node("Mod", ["x", "three"], ["r"])]
+    made = model(
+        nodes, [info("x", kind, ["n"])], [info("q", kind, ["n"]), info("r", kind, ["n"])], {"three": np.int32(3)}
+    )
+    same(made, {"x": np.array([2**31 - 1, 2**24 + 1, 7], np.int32)})
+
+
+def test_sizes_are_left_to_openvino():
+    nodes = [
+        node("Shape", ["x"], ["s"]),
+        node("Gather", ["s", "one"], ["w"]),
+        node("Div", ["w", "two"], ["half"]),
+        node("Unsqueeze", ["half", "zero"], ["end"]),
+        node("Slice", ["x", "begin", "end", "axis"], ["y"]),
+    ]
+    constants = {
+        "one": np.array(1),
+        "two": np.array(2),
+        "zero": np.array([0]),
+        "begin": np.array([0]),
+        "axis": np.array([1]),
+    }
+    built = same(model(nodes, [X], [info("y", F, None)], constants), {"x": ONES})
+    assert BY not in built.choices
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_8_bit_sums_wrap(dtype):
+    kind = {np.int8: TensorProto.INT8, np.uint8: TensorProto.UINT8}[dtype]
+    made = model([node("Add", ["a", "b"], ["y"])], [info("a", kind, [2]), info("b", kind, [2])], [info("y", kind, [2])])
+    same(
+        made,
+        {"a": np.array([127, 100], dtype), "b": np.array([127, 100], dtype)}
+        if dtype is np.int8
+        else {"a": np.array([255, 1], dtype), "b": np.array([2, 1], dtype)},
+    )
+
+
+@pytest.mark.parametrize("attributes", [{"antialias": 1, "mode": "linear"}, {"mode": "cubic", "exclude_outside": 1}])
+def test_a_resize_that_openvino_does_not_know(attributes):
+    made = model(
+        [node("Resize", ["x", "", "scales"], ["y"], **attributes)],
+        [info("x", F, [1, 1, 6, 6])],
+        [info("y", F, None)],
+        {"scales": np.array([1, 1, 0.5, 0.5], np.float32)},
+        opset=18,
+    )
+    same(made, {"x": np.arange(36, dtype=np.float32).reshape(1, 1, 6, 6)})
+
+
+@pytest.mark.parametrize(("size", "handed_over"), [(7, False), (6, True)])
+def test_pools_that_round_up_are_handed_over_only_where_a_window_begins_behind_the_image(size, handed_over):
+    pool = (
+        node("MaxPool", ["x"], ["y"], kernel_shape=[1, 1], strides=[3, 3], ceil_mode=1)
+        if handed_over
+        else node("MaxPool", ["x"], ["y"], kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1)
+    )
+    built = same(
+        model([pool], [info("x", F, [1, 1, size, size])], [info("y", F, None)]),
+        {"x": np.arange(size * size, dtype=np.float32).reshape(1, 1, size, size)},
+    )
+    assert (BY in built.choices) == handed_over
+
+
+def test_a_branch_that_holds_one_is_handed_over_whole():
+    then = body([node("ReduceMax", ["h"], ["t"], keepdims=0)], [info("t", F, None)])
+    other = body([node("ReduceSum", ["h"], ["e"], keepdims=0)], [info("e", F, None)])
+    made = model(
+        [node("Neg", ["x"], ["h"]), node("If", ["flag"], ["y"], then_branch=then, else_branch=other)],
+        [X, info("flag", BOOL, [])],
+        [info("y", F, None)],
+    )
+    for flag in (True, False):
+        same(made, {"x": np.full((1, 6), np.inf, np.float32), "flag": np.array(flag)})
+
+
+def test_what_openvino_cannot_build_is_computed_by_onnxruntime():
+    nodes = [node("Relu", ["x"], ["h"]), node("Det", ["h"], ["d"]), node("Neg", ["d"], ["y"])]
+    built = same(
+        model(nodes, [info("x", F, [2, 3, 3])], [info("y", F, None)]),
+        {"x": np.arange(18, dtype=np.float32).reshape(2, 3, 3) ** 2},
+    )
+    assert built.choices[BY] == "OpenVINO cannot build it"
+
+
+def test_a_model_whose_ranks_are_known_at_run_time_alone_is_computed_as_a_whole():
+    then = body([node("ReduceMax", ["x"], ["t"], keepdims=0)], [info("t", F, None)])
+    other = body([node("Identity", ["x"], ["e"])], [info("e", F, None)])
+    nodes = [node("If", ["flag"], ["h"], then_branch=then, else_branch=other), node("Neg", ["h"], ["y"])]
+    made = model(nodes, [X, info("flag", BOOL, [])], [info("y", F, None)])
+    for flag in (True, False):
+        built = same(made, {"x": np.full((1, 6), -np.inf, np.float32), "flag": np.array(flag)})
+        assert built.choices["computed by"] == "onnxruntime: the number of axes of 'h' is known only at run time"
+
+
+def test_what_neither_has_is_refused_by_name():
+    made = model(
+        [node("Relu", ["x"], ["h"]), node("RNN", ["h", "w", "r"], ["y"], hidden_size=2, layout=1)],
+        [info("x", F, [1, 3, 2])],
+        [info("y", F, None)],
+        {"w": np.ones((1, 2, 2), np.float32), "r": np.ones((1, 2, 2), np.float32)},
+    )
+    with pytest.raises(
+        BuildError,
+        match=r"(?s)node 'RNN_y' \(RNN\): OpenVINO is wrong for RNN with layout 1: .*; and onnxruntime cannot run it",
+    ):
+        build(made, engine="cpu")
+
+
+@pytest.mark.parametrize("dtype", ["float64", "uint32", "uint64"])
+def test_numbers_that_openvino_does_not_keep_are_computed_by_onnxruntime(dtype):
+    made, (feeds,) = _of(dtype)
+    built = same(made, feeds)
+    assert built.choices["computed by"] == f"onnxruntime: 'x' is of {dtype}, which OpenVINO keeps in 32 bits"
+
+
+def _of(dtype):
+    from onnx import helper
+
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    made = model(
+        [node("Mul", ["x", "three"], ["y"])],
+        [info("x", kind, [2])],
+        [info("y", kind, [2])],
+        {"three": np.array(3, dtype)},
+    )
+    return made, [{"x": np.array([1 / 3, 1e300] if dtype == "float64" else [2**31 + 1, 5], dtype)}]
+
+
+def test_whole_numbers_beyond_32_bits_are_refused_by_name():
+    made = model([node("Add", ["x", "x"], ["y"])], [info("x", I64, ["n"])], [info("y", I64, ["n"])])
+    with build(made, engine="cpu").create_context() as context:
+        np.testing.assert_array_equal(context.run({"x": np.array([-5, 2**30 - 1])})["y"], [-10, 2**31 - 2])
+        with pytest.raises(
+            BindingError, match=r"(?s)input 'x': OpenVINO keeps int64 in 32 bits.*Do: build with engine=.onnxruntime"
+        ):
+            context.run({"x": np.array([2**31])})
+
+
+@ptp.plugin(namespace="tests.foreign")
+class Times(ptp.Plugin):
+    """The input, times a number."""
+
+    factor: int = 1
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        return x * np.float32(self.factor)
+
+
+def test_plugins_that_differ_in_a_field_alone_and_read_the_same_stay_two():
+    nodes = [
+        node("Relu", ["x"], ["h"]),
+        as_node(Times(factor=2), ["h"], ["a"], "p"),
+        as_node(Times(factor=3), ["h"], ["b"], "q"),
+    ]
+    made = model(nodes, [X], [info("a", F, ["n", 6]), info("b", F, ["n", 6])], domains=("tests.foreign",))
+    with build(made, engine="cpu").create_context() as context:
+        found = context.run({"x": ONES})
+    np.testing.assert_array_equal(found["a"], 2 * ONES)
+    np.testing.assert_array_equal(found["b"], 3 * ONES)
+
+
+def test_an_engine_file_finds_the_same_again(tmp_path):
+    made = model([node("TopK", ["x", "k"], ["v", "i"])], [X], [info("i", I64, None)], {"k": np.array([3])})
+    build(made, engine="cpu").save(tmp_path / "a.engine")
+    with ptp.load_engine(tmp_path / "a.engine").create_context() as context:
+        np.testing.assert_array_equal(context.run({"x": ONES})["i"], alone(made, {"x": ONES})["i"])
+
+
+def test_every_row_of_the_table_says_what_is_wrong():
+    assert all(row.operators and row.what for row in KNOWN_ERRORS)

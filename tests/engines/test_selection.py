@@ -1,0 +1,61 @@
+"""Which engine ``"auto"`` takes."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+import pytrtplugins as ptp
+from pytrtplugins.engines import Availability, auto_engine
+from pytrtplugins.engines.cuda import CudaEngine
+from pytrtplugins.errors import PrecisionError
+from pytrtplugins.utils.progress import progress_bar
+from tests.engines.networks import conv_net
+
+
+@pytest.fixture
+def on_gpu(monkeypatch):
+    """A machine whose GPU engine cuda can use."""
+    monkeypatch.setattr(CudaEngine, "availability", classmethod(lambda cls: Availability("cuda", "", "a GPU")))
+
+
+@pytest.fixture
+def without_gpu(monkeypatch):
+    monkeypatch.setattr(CudaEngine, "availability", classmethod(lambda cls: Availability("cuda", "no GPU", "")))
+
+
+@pytest.mark.usefixtures("on_gpu")
+@pytest.mark.parametrize("precision", CudaEngine.precisions)
+def test_where_there_is_a_gpu_auto_takes_it(precision):
+    assert auto_engine(precision) == "cuda"
+
+
+@pytest.mark.usefixtures("on_gpu")
+def test_auto_takes_an_engine_that_has_the_precision():
+    assert auto_engine("bf16") == "cpu"
+
+
+@pytest.mark.usefixtures("without_gpu")
+def test_without_a_gpu_auto_takes_the_cpu_which_says_what_it_cannot_do():
+    assert auto_engine() == "cpu"
+    with pytest.raises(PrecisionError, match="FP16 is for GPUs"):
+        ptp.build(conv_net(), precision="fp16")
+
+
+@pytest.mark.usefixtures("on_gpu")
+def test_calibration_stays_on_the_cpu(monkeypatch):
+    from pytrtplugins.calibration import MinMaxCalibrator
+    from tests.engines.networks import photo
+
+    monkeypatch.setattr(CudaEngine, "__init__", lambda *_, **__: pytest.fail("the GPU was asked"))
+    assert ptp.engines.calibrate(conv_net(), MinMaxCalibrator([{"data": photo()}]), progress=False)
+
+
+def test_a_progress_bar_is_shown_on_a_terminal_alone(monkeypatch, capsys):
+    for terminal, wanted in ((True, True), (True, False), (False, True)):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda terminal=terminal: terminal)
+        with progress_bar("choosing kernels", 2, wanted) as advance:
+            advance(1, "3x3 [image]")
+            advance(1, "")
+        assert ("choosing kernels" in capsys.readouterr().err) == (terminal and wanted)

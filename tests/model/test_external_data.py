@@ -1,0 +1,203 @@
+"""Models whose data lie in other files: none is read but regular files beside the model, whose places fit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import pytrtplugins as ptp
+from pytrtplugins.errors import EngineFileError, ModelError
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+from onnx import helper  # noqa: E402
+
+from pytrtplugins import passes  # noqa: E402
+from pytrtplugins.calibration import MinMaxCalibrator  # noqa: E402
+from pytrtplugins.cli.loading import open_model  # noqa: E402
+from pytrtplugins.engines.base.engine import BuildOptions  # noqa: E402
+from pytrtplugins.engines.base.engine_file import read_engine_file, write_engine_file  # noqa: E402
+from pytrtplugins.engines.calibrate import calibrate  # noqa: E402
+from pytrtplugins.engines.openvino import CpuEngine  # noqa: E402
+from pytrtplugins.model.decompose import infer_shapes  # noqa: E402
+from pytrtplugins.plugin.onnx_node import node_attributes  # noqa: E402
+from pytrtplugins.validation import load_external_data, validated  # noqa: E402
+from tests.onnx_parts import (  # noqa: E402
+    DIMS,
+    PHOTO,
+    RELU,
+    add,
+    body,
+    branches,
+    call,
+    external,
+    function,
+    model,
+    node,
+    shape,
+)
+
+SECRET = external()
+EXTERNAL = {
+    "an initializer": add(SECRET),
+    "an attribute": model(node("Constant", "", "w", value=SECRET), node("Add", "x w", "y")),
+    "a body": branches(body(node("Identity", "w", "b"), weights=[SECRET])),
+    "an attribute of a body": branches(body(node("Constant", "", "b", value=SECRET))),
+    "a function": model(
+        call("F", "x", "y"), functions=[function("F", node("Constant", "", "w", value=SECRET), node("Add", "a w", "b"))]
+    ),
+    "an attribute with a list": model(
+        helper.make_node("Ours", ["x"], ["y"], domain="acme", values=[SECRET]),
+    ),
+}
+EXTERNAL["a sparse initializer"] = model(node("Add", "x w", "y"))
+EXTERNAL["a sparse initializer"].graph.sparse_initializer.add(
+    values=external(dims=[2]), indices=shape("i", 0, 1), dims=DIMS
+)
+
+
+@pytest.fixture
+def secret(tmp_path, monkeypatch):
+    """A folder with a file that no model may read, as the working directory."""
+    (tmp_path / "secret").write_bytes(np.full(DIMS, 7, np.float32).tobytes())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+DOORS = {
+    "build": lambda m: ptp.build(m, engine="onnxruntime"),
+    "load_onnx": ptp.load_onnx,
+    "prepare": passes.prepare,
+    "load_model": passes.load_model,
+    "to_ir": passes.to_ir,
+    "infer_shapes": infer_shapes,
+    "an engine": lambda m: CpuEngine(m, BuildOptions()),
+    "calibrate": lambda m: calibrate(m, MinMaxCalibrator([{"x": PHOTO}])),
+}
+
+
+@pytest.mark.parametrize("name", EXTERNAL)
+@pytest.mark.parametrize("door", DOORS)
+def test_a_model_handed_over_with_data_in_other_files_is_refused_at_every_door(secret, name, door):
+    with pytest.raises(ModelError, match=r"data lie in another file \('secret'\)") as caught:
+        DOORS[door](EXTERNAL[name])
+    assert "Do: pytrtplugins.load_onnx(PATH)" in str(caught.value)
+    assert caught.value.location == "secret"
+
+
+def test_a_node_with_data_in_another_file_is_refused(secret):
+    with pytest.raises(ModelError, match="data lie in another file"):
+        node_attributes(EXTERNAL["an attribute"].graph.node[0])
+
+
+@pytest.mark.parametrize("name", EXTERNAL)
+def test_an_engine_file_with_data_in_other_files_is_refused(secret, name):
+    ptp.build(model(RELU), engine="cpu").save("good.engine")
+    facts = {k: v for k, v in read_engine_file("good.engine").metadata.items() if k not in ("format", "model_sha256")}
+    write_engine_file("bad.engine", facts, EXTERNAL[name].SerializeToString())
+    with pytest.raises(EngineFileError, match=r"data lie in another file \('secret'\)"):
+        ptp.load_engine("bad.engine")
+
+
+@pytest.mark.parametrize("name", [name for name in EXTERNAL if "list" not in name])
+def test_a_file_brings_the_data_beside_it(secret, name):
+    onnx.save(EXTERNAL[name], "model.onnx")
+    if "sparse" in name:
+        (secret / "secret").write_bytes(np.full(2, 7, np.float32).tobytes())
+    loaded = ptp.load_onnx("model.onnx").model
+    assert np.full(2, 7, np.float32).tobytes() in loaded.SerializeToString()
+    assert (
+        open_model(secret / "model.onnx").SerializeToString() == ptp.passes.load_model("model.onnx").SerializeToString()
+    )
+    validated(loaded)
+
+
+@pytest.mark.parametrize(
+    ("location", "problem"),
+    [
+        ("/etc/hostname", "expected the name of a file within"),
+        ("../above", "expected the name of a file within"),
+        ("folder/../../above", "expected the name of a file within"),
+        ("", "expected the name of a file within"),
+        (".", "expected the name of a file within"),
+        ("link", "symbolic link"),
+        ("inner", "symbolic link"),
+        ("linked/data", "symbolic link"),
+        ("pipe", "no regular file"),
+        ("folder", "no regular file"),
+        ("hard", "hard links"),
+        ("missing", "No such file"),
+        ("short", "the file has 3 bytes; expected 768 from byte 0 on"),
+    ],
+)
+def test_only_regular_files_within_the_folder_are_read(tmp_path, location, problem):
+    import os
+
+    folder = tmp_path / "model"
+    (folder / "folder").mkdir(parents=True)
+    for path in (tmp_path / "above", folder / "data", folder / "folder" / "data"):
+        path.write_bytes(bytes(768))
+    (folder / "short").write_bytes(b"abc")
+    (folder / "link").symlink_to(tmp_path / "above")
+    (folder / "inner").symlink_to("data")
+    (folder / "linked").symlink_to("folder")
+    (folder / "hard").hardlink_to(tmp_path / "above")
+    os.mkfifo(folder / "pipe")
+    onnx.save(add(external(location=location, length=768)), folder / "model.onnx")
+    with pytest.raises(ModelError, match=rf"model\.onnx: its weights lie in other files[\s\S]*{problem}"):
+        ptp.load_onnx(folder / "model.onnx")
+
+
+@pytest.mark.parametrize(
+    ("places", "problem"),
+    [
+        ({"offset": 4}, r"from byte 4 on the file has 1,532 bytes; expected 768"),
+        ({"offset": 1000, "length": 768}, "the file has 1,536 bytes; expected 768 from byte 1,000 on"),
+        ({"offset": -4}, "-4 is no number of bytes"),
+        ({"offset": 2**70, "length": 768}, "the file has 1,536 bytes"),
+        ({"length": 2**40}, "it says 1,099,511,627,776 bytes where its type and dims need 768"),
+        ({"length": "many"}, "'many' is no number of bytes"),
+    ],
+)
+def test_places_are_held_against_the_size_of_the_file(tmp_path, places, problem):
+    (tmp_path / "data").write_bytes(bytes(1536))
+    onnx.save(add(external(location="data", **places)), tmp_path / "model.onnx")
+    with pytest.raises(ModelError, match=problem):
+        ptp.load_onnx(tmp_path / "model.onnx")
+
+
+def test_a_place_that_is_claimed_a_thousand_times_is_refused(tmp_path):
+    (tmp_path / "data").write_bytes(bytes(768))
+    tensors = [external(f"w{index}", "data", length=768) for index in range(1000)]
+    onnx.save(model(RELU, weights=tensors), tmp_path / "model.onnx")
+    with pytest.raises(ModelError, match=r"claim 750 KiB of data files of 768 bytes; the limit is 4 times"):
+        ptp.load_onnx(tmp_path / "model.onnx")
+    onnx.save(model(RELU, weights=tensors[:2]), tmp_path / "model.onnx")
+    assert len(ptp.load_onnx(tmp_path / "model.onnx").model.graph.initializer) == 2  # tied weights
+
+
+def test_data_that_are_exchanged_while_they_are_read_are_not_followed(tmp_path, monkeypatch):
+    """Between the check and the reading a link takes the place of the file: what was opened is read."""
+    import os
+
+    (tmp_path / "data").write_bytes(np.full(DIMS, 1, np.float32).tobytes())
+    (tmp_path / "other").write_bytes(np.full(DIMS, 9, np.float32).tobytes())
+    found = add(external(location="data", length=768))
+    fstat = os.fstat
+
+    def exchange(handle):
+        (tmp_path / "data").unlink(missing_ok=True)
+        (tmp_path / "data").symlink_to("other")
+        return fstat(handle)
+
+    original = fstat
+
+    class Facts:
+        def __init__(self, facts):
+            self.st_mode, self.st_nlink, self.st_size = facts.st_mode, 1, facts.st_size
+
+    monkeypatch.setattr("pytrtplugins.validation.external.os.fstat", lambda handle: Facts(exchange(handle)))
+    assert load_external_data(found, tmp_path / "model.onnx")
+    monkeypatch.setattr("pytrtplugins.validation.external.os.fstat", original)
+    assert np.frombuffer(found.graph.initializer[0].raw_data, np.float32)[0] == 1

@@ -1,0 +1,197 @@
+"""What comes in as a model is sound, or refused with the place and the reason, before memory is taken."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import pytrtplugins as ptp
+from pytrtplugins.errors import ModelError
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+from onnx import TensorProto, helper  # noqa: E402
+
+from benchmarks.node_tests import load_cases  # noqa: E402
+from pytrtplugins.model.decompose import check_claims  # noqa: E402
+from pytrtplugins.validation import validated  # noqa: E402
+from pytrtplugins.validation.limits import MOST_DEPTH  # noqa: E402
+from tests.onnx_parts import (  # noqa: E402
+    DIMS,
+    PHOTO,
+    RELU,
+    add,
+    body,
+    branches,
+    call,
+    function,
+    info,
+    model,
+    nested,
+    node,
+    shape,
+)
+
+RAW = TensorProto(name="w", data_type=1, dims=[4], raw_data=bytes(8))
+BOTH = TensorProto(name="w", data_type=1, dims=[2], raw_data=bytes(8), float_data=[1, 2])
+WRONG_FIELD = TensorProto(name="w", data_type=1, dims=[2], int32_data=[1, 2])
+NEGATIVE = TensorProto(name="w", data_type=1, dims=[-2, -2], raw_data=bytes(16))
+OVERFLOW = TensorProto(name="w", data_type=1, dims=[2**33, 2**33], raw_data=b"")
+TWO_KINDS = helper.make_node("Softmax", ["x"], ["y"], "soft")
+TWO_KINDS.attribute.add(name="axis", type=onnx.AttributeProto.FLOAT, f=1.0)
+TWICE = helper.make_node("Softmax", ["x"], ["y"], "soft", axis=1)
+TWICE.attribute.add().CopyFrom(TWICE.attribute[0])
+
+BROKEN = {
+    "a convolution without weights": (model(node("Conv", "x", "y", "c")), r"'c' \(Conv\) has 1 input; .* has 2 to 3"),
+    "an input left out": (
+        model(helper.make_node("Conv", ["", "w"], ["y"], "c"), weights=[shape("w", 1)]),
+        r"'c' \(Conv\) leaves out its input 0, X",
+    ),
+    "too many outputs": (model(node("Relu", "x", "y z")), r"has 2 outputs; Relu of opset 18 has 1"),
+    "a cycle": (
+        model(node("Relu", "x", "y"), node("Add", "x q", "p"), node("Relu", "p", "q"), node("Relu", "q", "r")),
+        r"in a cycle: node 'p' \(Add\), node 'q' \(Relu\)",
+    ),
+    "a node that reads itself": (model(node("Add", "x y", "y")), r"in a cycle: node 'y' \(Add\)"),
+    "a tensor that nobody writes": (model(node("Add", "x nowhere", "y")), "reads 'nowhere', which no node writes"),
+    "an output that nobody writes": (model(node("Relu", "x", "z")), "output 'y' of the graph is written by no node"),
+    "a tensor written twice": (model(node("Relu", "x", "y"), node("Abs", "x", "y", "again")), "'again'.*writes 'y'"),
+    "a node that writes an input": (model(node("Relu", "x", "x"), RELU), "writes 'x'"),
+    "two inputs of one name": (model(RELU, inputs=[info("x"), info("x")]), "two inputs have the name 'x'"),
+    "two weights of one name": (
+        model(RELU, weights=[shape("w", 1), shape("w", 1)]),
+        "two initializers have the name 'w'",
+    ),
+    "an unknown attribute": (model(node("Relu", "x", "y", slope=1.0)), "has the attribute 'slope'; Relu .* has none"),
+    "an attribute of another type": (model(TWO_KINDS), "attribute 'axis' is FLOAT; expected INT"),
+    "an attribute given twice": (model(TWICE), "two attributes 'axis'"),
+    "a missing attribute": (model(node("Cast", "x", "y")), "lacks the attribute 'to'"),
+    "strides of zero": (
+        model(node("MaxPool", "x", "y", kernel_shape=[2, 2], strides=[0, 1])),
+        "attribute 'strides' has the value 0; expected 1 to 2147483647",
+    ),
+    "no opset": (model(RELU), "opset_import"),
+    "an opset of version 0": (model(RELU, opset=0), "version 0"),
+    "an input without a type": (model(RELU, inputs=[onnx.ValueInfoProto(name="x")]), "input 'x' has no type"),
+    "an unknown element type": (model(RELU, inputs=[info("x", DIMS, 99)]), "input 'x' has the element type 99"),
+    "too few bytes": (add(RAW), r"initializer 'w': FLOAT of dims \(4\) needs 16 bytes, found 8"),
+    "data in two fields": (add(BOTH), "FLOAT data in raw_data and float_data"),
+    "data in another field": (add(WRONG_FIELD), "FLOAT data belong into float_data, found int32_data"),
+    "negative dims": (add(NEGATIVE), r"a negative size in its dims \(-2, -2\)"),
+    "dims whose product overflows": (add(OVERFLOW), "2\\^68 bytes|256 EiB"),
+    "too many dims": (add(TensorProto(name="w", data_type=1, dims=[1] * 1000, raw_data=bytes(4))), "1,000 dims"),
+    "a constant in an attribute": (
+        model(node("Constant", "", "w", value=RAW), node("Add", "x w", "y")),
+        r"node 'w' \(Constant\): attribute 'value': .* needs 16 bytes",
+    ),
+    "a constant in a body": (
+        branches(body(node("Identity", "w", "b"), weights=[RAW])),
+        r"in node 'y' \(If\): initializer 'w': .* needs 16 bytes",
+    ),
+    "a body that reads what nobody writes": (branches(body(node("Identity", "nowhere", "b"))), "reads 'nowhere'"),
+    "a function that calls itself": (
+        model(call("F", "x", "y"), functions=[function("F", call("F", "a", "b"))]),
+        "local::F calls itself",
+    ),
+    "functions that call each other": (
+        model(call("F", "x", "y"), functions=[function("F", call("G", "a", "b")), function("G", call("F", "a", "b"))]),
+        "local::[FG] calls itself",
+    ),
+    "functions of 2^40 nodes": (
+        model(
+            call("F39", "x", "y"),
+            functions=[function("F0", node("Relu", "a", "b"))]
+            + [function(f"F{i}", call(f"F{i - 1}", "a", "c"), call(f"F{i - 1}", "c", "b")) for i in range(1, 40)],
+        ),
+        "more than 1,000,000 nodes where its local functions are written out",
+    ),
+    "graphs within graphs": (nested(MOST_DEPTH), f"more than {MOST_DEPTH} deep"),
+}
+del BROKEN["no opset"][0].opset_import[:]
+NOT_TEXT = onnx.ModelProto.FromString(model(node("Relu", "x", "y")).SerializeToString().replace(b"Relu", b"Re\xffu"))
+BROKEN["a name that is no text"] = (NOT_TEXT, "op_type of a NodeProto is no text")
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_model_is_refused_by_every_engine_with_the_place_and_the_reason(name):
+    broken, reason = BROKEN[name]
+    for engine in ("cpu", "onnxruntime", "reference", "null"):
+        with pytest.raises(ModelError, match=reason) as caught:
+            ptp.build(broken, engine=engine)
+        assert "\nDo: " in str(caught.value)
+
+
+def test_the_error_names_the_file(tmp_path):
+    onnx.save(BROKEN["a cycle"][0], tmp_path / "model.onnx")
+    with pytest.raises(ModelError, match=r"model\.onnx: nodes wait") as caught:
+        ptp.load_onnx(tmp_path / "model.onnx")
+    assert caught.value.path == tmp_path / "model.onnx"
+    assert caught.value.node == "p"
+
+
+def test_a_sound_model_is_given_back_itself():
+    sound = model(RELU)
+    assert validated(sound) is sound
+
+
+def test_graphs_within_graphs_may_be_as_deep_as_files_can_hold():
+    validated(nested(MOST_DEPTH - 3))
+
+
+@pytest.mark.parametrize("engine", ["cpu", "onnxruntime", "reference"])
+def test_shuffled_nodes_run_with_the_numbers_of_the_model_in_order(engine):
+    chain = [node("Relu", "x", "a"), node("Add", "a x", "b"), node("Mul", "b a", "c"), node("Abs", "c", "y")]
+    shuffled = model(*(chain[index] for index in (3, 1, 2, 0)))
+    before = shuffled.SerializeToString()
+    with ptp.build(shuffled, engine=engine).create_context() as context:
+        found = context.run({"x": PHOTO})["y"]
+    relu = np.maximum(PHOTO, 0)
+    np.testing.assert_allclose(found, np.abs((relu + PHOTO) * relu), rtol=1e-6)
+    assert shuffled.SerializeToString() == before
+
+
+def test_shuffled_nodes_of_bodies_are_sorted():
+    found = validated(branches(body(node("Relu", "t", "b"), node("Abs", "x", "t"))))
+    (then,) = (item.g for item in found.graph.node[0].attribute if item.name == "then_branch")
+    assert [item.op_type for item in then.node] == ["Abs", "Relu"]
+
+
+def test_every_model_of_onnxs_own_node_tests_comes_in():
+    cases = load_cases()
+    assert len(cases) > 1000
+    for case in cases:
+        check_claims(case.model)
+
+
+def test_what_onnxs_checker_says_of_arity_and_attributes_is_said_here_too():
+    names = ["a convolution without weights", "too many outputs", "an unknown attribute", "a missing attribute", "a cycle",
+             "an attribute of another type", "a tensor that nobody writes", "a tensor written twice"]  # fmt: skip
+    for name in names:
+        with pytest.raises(onnx.checker.ValidationError):
+            onnx.checker.check_model(BROKEN[name][0])
+
+
+def test_the_door_needs_no_engine_and_no_weights_of_its_own():
+    code = (
+        "import sys, onnx; from pytrtplugins.validation import validated; validated(onnx.ModelProto.FromString(sys.stdin.buffer.read()));"
+        "print([name for name in ('onnxruntime', 'openvino', 'onnx_ir') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=model(RELU).SerializeToString(), capture_output=True, check=True
+    )
+    assert done.stdout.strip() == b"[]"
+
+
+@pytest.mark.parametrize("text", [b"Relu", b"local", b"middle"])
+def test_texts_that_are_not_utf8_are_refused(text):
+    """Such as an operator's name: protobuf gives bytes for it, at which ONNX's own functions end with TypeError."""
+    data = model(node("Relu", "x", "middle"), node("Neg", "middle", "y")).SerializeToString()
+    assert validated(onnx.ModelProto.FromString(data)).graph.node
+    broken = onnx.ModelProto.FromString(data.replace(text, b"\xff" + text[1:]))
+    with pytest.raises(ModelError, match="is not UTF-8"):
+        validated(broken)

@@ -1,0 +1,287 @@
+"""Files that are whole or absent, and only regular ones are read."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from pytrtplugins.errors import CfgError, FormatError, UsageError
+from pytrtplugins.utils import files
+
+DEVICES = {"null": (1, 3), "zero": (1, 5), "full": (1, 7)}
+
+
+@pytest.fixture
+def device(tmp_path):
+    """Makes a device of this name in a folder of its own; skips where that is not allowed."""
+
+    def make(name, kind=stat.S_IFCHR):
+        path = tmp_path / name
+        try:
+            os.mknod(path, kind | 0o666, os.makedev(*DEVICES.get(name, (7, 250))))
+            if kind == stat.S_IFCHR:
+                with open(path, "rb"):
+                    pass
+        except OSError as error:
+            pytest.skip(f"no device can be made here: {error}")
+        return path
+
+    return make
+
+
+@pytest.fixture
+def fifo(tmp_path):
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    return path
+
+
+@contextlib.contextmanager
+def begun(path):
+    """Begin to write in a process of its own, and kill it."""
+    code = (
+        "import sys, os, signal, time; from pytrtplugins import _files\n"
+        "with _files.atomic_path(sys.argv[1]) as temporary:\n"
+        "    temporary.write_text('half'); print('ready', flush=True); time.sleep(600)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
+    with process:
+        assert process.stdout.readline() == "ready\n"
+        yield process
+        process.send_signal(signal.SIGKILL)
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+# --- writing -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "table.cache"
+    path.write_text("old")
+    with pytest.raises(FileNotFoundError), files.atomic_path(path) as temporary:  # noqa: PT012
+        temporary.write_text("half")
+        (tmp_path / "missing").read_text()
+    assert path.read_text() == "old"
+    files.write_atomic(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert names(tmp_path) == ["table.cache"]
+
+
+def test_a_written_file_has_the_usual_permissions(tmp_path):
+    plain, ours = tmp_path / "plain", tmp_path / "ours"
+    plain.write_text("")
+    files.write_atomic(ours, b"")
+    assert stat.S_IMODE(ours.stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)
+
+
+def test_a_file_keeps_its_permissions_and_its_owner(tmp_path):
+    path = tmp_path / "x"
+    path.write_text("old")
+    path.chmod(0o640)
+    with contextlib.suppress(PermissionError):
+        os.chown(path, 12345, 54321)
+    before = path.stat()
+    files.write_atomic(path, b"new")
+    after = path.stat()
+    assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
+    assert after.st_ino != before.st_ino
+
+
+def test_the_temporary_file_has_the_suffix_and_lies_beside_the_target(tmp_path):
+    with files.atomic_path(tmp_path / "net.onnx") as temporary:
+        assert (temporary.suffix, temporary.parent) == (".onnx", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["x" * 250, "ж" * 120 + ".onnx", "x." + "y" * 200, "a\nb", "["])
+def test_any_name_can_be_written(tmp_path, name):
+    files.write_atomic(tmp_path / name, b"1")
+    files.write_atomic(tmp_path / name, b"2")
+    assert names(tmp_path) == [name]
+
+
+def test_a_link_stays_and_the_file_behind_it_is_replaced(tmp_path):
+    (tmp_path / "real").mkdir()
+    target, link = tmp_path / "real" / "a.engine", tmp_path / "latest.engine"
+    target.write_text("old")
+    link.symlink_to(target)
+    files.write_atomic(link, b"new")
+    assert link.is_symlink()
+    assert target.read_bytes() == b"new"
+    assert names(tmp_path / "real") == ["a.engine"]
+
+
+def test_a_link_to_nothing_gets_its_target(tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to("new")
+    files.write_atomic(link, b"1")
+    assert link.is_symlink()
+    assert (tmp_path / "new").read_bytes() == b"1"
+
+
+def test_a_link_in_a_circle_is_an_error_of_the_system(tmp_path):
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(OSError, match="symbolic links"):
+        files.write_atomic(tmp_path / "a", b"")
+    assert names(tmp_path) == ["a", "b"]
+
+
+def test_a_device_is_written_in_place(device):
+    path = device("null")
+    before = path.stat()
+    files.write_atomic(path, b"x" * 10**6)
+    after = path.stat()
+    assert stat.S_ISCHR(after.st_mode)
+    assert (after.st_ino, after.st_rdev) == (before.st_ino, before.st_rdev)
+    assert names(path.parent) == ["null"]
+
+
+def test_a_full_device_is_an_error(device):
+    path = device("full")
+    with pytest.raises(OSError, match="No space left"):
+        files.write_atomic(path, b"x")
+    assert stat.S_ISCHR(path.stat().st_mode)
+
+
+def test_what_a_fifo_gets_is_what_its_reader_reads(fifo):
+    data, found = bytes(range(256)) * 4096, []
+    reader = threading.Thread(target=lambda: found.append(fifo.read_bytes()))
+    reader.start()
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:  # until the reader has opened it
+        try:
+            files.write_atomic(fifo, data)
+            break
+        except UsageError:
+            time.sleep(0.01)
+    reader.join(30)
+    assert found == [data]
+    assert stat.S_ISFIFO(fifo.stat().st_mode)
+
+
+def test_a_fifo_that_nobody_reads_is_refused_at_once(fifo):
+    with pytest.raises(UsageError, match="nobody reads this FIFO"):
+        files.write_atomic(fifo, b"1")
+    assert stat.S_ISFIFO(fifo.stat().st_mode)
+
+
+def test_a_folder_a_socket_and_a_disk_are_refused(tmp_path, device):
+    with pytest.raises(UsageError, match="found a folder") as caught:
+        files.write_atomic(tmp_path, b"")
+    assert caught.value.path == tmp_path
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "socket"))
+        with pytest.raises(UsageError, match="found a socket"):
+            files.write_atomic(tmp_path / "socket", b"")
+    disk = device("disk", stat.S_IFBLK)
+    with pytest.raises(UsageError, match="found a block device"):
+        files.write_atomic(disk, b"")
+    assert stat.S_ISBLK(disk.stat().st_mode)
+
+
+def test_what_a_killed_writer_leaves_is_removed_by_the_next(tmp_path):
+    path = tmp_path / "net.engine"
+    path.write_text("old")
+    with begun(path):
+        assert len(names(tmp_path)) == 2
+    assert path.read_text() == "old"
+    assert len(names(tmp_path)) == 2
+    files.write_atomic(path, b"new")
+    assert names(tmp_path) == ["net.engine"]
+
+
+def test_a_living_writer_is_not_disturbed(tmp_path):
+    path = tmp_path / "net.engine"
+    with begun(path):
+        before = names(tmp_path)
+        with files.atomic_path(path) as temporary:
+            files.write_atomic(path, b"new")  # of this process, too
+            temporary.write_text("newest")
+        assert names(tmp_path) == sorted([*before, "net.engine"])
+    assert path.read_text() == "newest"
+
+
+def test_files_of_other_targets_stay(tmp_path):
+    others = [
+        ".net.engine.x",
+        ".net.engine.123-abcdabcd.part",
+        f".other.{2**22 + 1}-abcdabcd.part.engine",
+        ".net.engine.backup",
+    ]
+    for name in others:
+        (tmp_path / name).write_text("")
+    (tmp_path / f".net.engine.{2**22 + 1}-abcdabcd.part.engine").mkdir()
+    files.write_atomic(tmp_path / "net.engine", b"")
+    assert len(names(tmp_path)) == len(others) + 2
+
+
+def test_a_number_that_another_process_has_now_protects_for_an_hour(tmp_path):
+    left = tmp_path / f".net.engine.{os.getppid()}-abcdabcd.part.engine"
+    left.write_text("half")
+    files.write_atomic(tmp_path / "net.engine", b"")
+    assert left.exists()
+    os.utime(left, (time.time() - 7200,) * 2)
+    files.write_atomic(tmp_path / "net.engine", b"")
+    assert not left.exists()
+
+
+# --- reading -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_regular_file_is_read(tmp_path):
+    (tmp_path / "x").write_bytes(b"abc")
+    (tmp_path / "link").symlink_to("x")
+    assert files.read_regular(tmp_path / "link", 3) == b"abc"
+
+
+def test_a_larger_file_is_refused_before_it_is_read(tmp_path):
+    with open(tmp_path / "x", "wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(CfgError, match=r"expected at most 3 bytes, found 1,099,511,627,776") as caught:
+        files.read_regular(tmp_path / "x", 3, error=CfgError)
+    assert caught.value.path == tmp_path / "x"
+
+
+def test_a_file_that_does_not_tell_its_size_has_the_same_limit():
+    if not os.path.exists("/proc/self/maps"):
+        pytest.skip("no /proc")
+    with pytest.raises(FormatError, match=r"expected at most 3 bytes, found 4"):
+        files.read_regular("/proc/self/maps", 3)
+
+
+def test_a_fifo_a_device_and_a_socket_are_refused_without_waiting(fifo, device, tmp_path):
+    with pytest.raises(CfgError, match="expected a regular file, found a FIFO"):
+        files.read_regular(fifo, 3, error=CfgError)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "socket"))
+        with pytest.raises(FormatError, match="found a socket"):
+            files.read_regular(tmp_path / "socket", 3)
+    with pytest.raises(FormatError, match="found a FIFO"):
+        files.sha256_hex(fifo)
+    with pytest.raises(FormatError, match="found a character device"):
+        files.read_regular(device("zero"), 3)
+
+
+def test_a_folder_and_a_missing_file_are_errors_of_the_system(tmp_path):
+    with pytest.raises(IsADirectoryError):
+        files.read_regular(tmp_path, 3)
+    with pytest.raises(FileNotFoundError):
+        files.read_regular(tmp_path / "x", 3)
+
+
+def test_the_digest_of_a_file_is_that_of_its_bytes(tmp_path):
+    path = tmp_path / "x"
+    path.write_bytes(b"abc" * 10**6)
+    assert files.sha256_hex(path) == files.sha256_hex(b"abc" * 10**6)
