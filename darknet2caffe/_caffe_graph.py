@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CONVERTERS", "CaffeGraph", "CaffeLayer", "Dims", "Value", "converts"]
 
-MOST_ELEMENTS = 2**31 - 1
+MAX_ELEMENTS = 2**31 - 1
 """Caffe counts the values of a blob in a C int (src/caffe/blob.cpp, Reshape)."""
 
 Dims = tuple[int, ...]
@@ -99,10 +99,10 @@ class CaffeLayer:
 
     def result(self, dims: Sequence[int], top: int = 0) -> Value:
         """The value of a top, with its dims checked."""
-        if min(dims, default=1) < 1 or math.prod(dims) > MOST_ELEMENTS:
+        if min(dims, default=1) < 1 or math.prod(dims) > MAX_ELEMENTS:
             self.fail(
                 f"its output would be {' x '.join(f'{dim:,}' for dim in dims)}; each must be at least 1, and all"
-                f" together at most {MOST_ELEMENTS:,}"
+                f" together at most {MAX_ELEMENTS:,}"
             )
         return Value(self.outputs[top], tuple(dims))
 
@@ -168,7 +168,7 @@ class CaffeGraph:
         """Add a constant; returns its name."""
         array = np.ascontiguousarray(values)
         self.bytes += array.nbytes
-        if self.bytes > MOST_ELEMENTS - 2**20:
+        if self.bytes > MAX_ELEMENTS - 2**20:
             raise ModelError(
                 f"{self.graph.name}: the weights have 2 GiB and more, which no ONNX model in memory can hold."
             )

@@ -43,7 +43,7 @@ from .weights import Parameters
 
 __all__ = ["write_layer"]
 
-MOST_PIECES = 4096
+MAX_PIECES = 4096
 """Into how many pieces a blob is cut at most: each is a blob of its own in caffe."""
 
 
@@ -340,7 +340,7 @@ def _normalize(layer: Layer, writer: CaffeWriter, parameters: Parameters, bottom
 
 def _transpose(layer: Layer, writer: CaffeWriter, bottom: str, top: str, rows: int, columns: int) -> None:
     """The values as a matrix, transposed: its columns are cut out and joined."""
-    if columns > MOST_PIECES:
+    if columns > MAX_PIECES:
         writer.refuse(layer, f"caffe has no layer that transposes, and {columns:,} columns are too many to cut out")
     writer.reshape(bottom, f"{top}.matrix", [0, rows, columns])
     pieces = writer.cut(f"{top}.matrix", f"{top}.column", 2, range(1, columns)) if columns > 1 else [f"{top}.matrix"]
@@ -356,7 +356,7 @@ def _caffe_pooled(into: int, pad: int, layer: Maxpool) -> int:
 def _softmax_siblings(layer: Softmax, writer: CaffeWriter, value: str, top: str) -> None:
     """One softmax for each group of siblings."""
     groups = sibling_groups(layer.tree)
-    if len(groups) > MOST_PIECES:
+    if len(groups) > MAX_PIECES:
         writer.refuse(layer, f"its tree has {len(groups):,} groups of siblings, a Softmax for each is too many")
     pieces = [value]
     if len(groups) > 1:

@@ -22,7 +22,7 @@ from .weights import FloatArray
 
 __all__ = ["CaffeWriter", "corner"]
 
-MOST_BYTES = 2**31 - 2**20
+MAX_BYTES = 2**31 - 2**20
 """protobuf reads no file of 2 GiB; a little is left for what is no blob."""
 
 
@@ -160,7 +160,7 @@ class CaffeWriter:
         """Write both files, whole or not at all."""
         text_format = require("google.protobuf.text_format", extra="caffe", package="protobuf")
         size = sum(constant.size_bytes for blobs in self.blobs for constant in blobs)
-        if size > MOST_BYTES:
+        if size > MAX_BYTES:
             raise UsageError(
                 f"{self.network.name}: its weights have {size:,} bytes, and nobody reads a .caffemodel of 2 GiB.\n"
                 "Do: use the ONNX file."

@@ -23,9 +23,9 @@ from .weights import FloatArray
 
 __all__ = ["read_caffemodel"]
 
-MOST_LAYERS = 100_000
-MOST_BLOBS = 1_000
-MOST_AXES = 32
+MAX_LAYERS = 100_000
+MAX_BLOBS = 1_000
+MAX_AXES = 32
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
@@ -73,8 +73,8 @@ class _Reader:
         """The whole file."""
         found: dict[str, tuple[FloatArray, ...]] = {}
         for count, field in enumerate(self.fields(0, len(self.data))):
-            if count > MOST_LAYERS:
-                self.fail(f"more than {MOST_LAYERS:,} layers", field.begin)
+            if count > MAX_LAYERS:
+                self.fail(f"more than {MAX_LAYERS:,} layers", field.begin)
             if (field.number, field.form) == (2, _BYTES):
                 self.fail(
                     "its layers are of caffe's old form (V1LayerParameter)",
@@ -101,8 +101,8 @@ class _Reader:
                     self.fail("the name of a layer is not UTF-8", field.begin)
             elif (field.number, field.form) == (7, _BYTES):
                 blobs.append(field)
-                if len(blobs) > MOST_BLOBS:
-                    self.fail(f"layer {name!r} has more than {MOST_BLOBS:,} blobs", field.begin)
+                if len(blobs) > MAX_BLOBS:
+                    self.fail(f"layer {name!r} has more than {MAX_BLOBS:,} blobs", field.begin)
         return name, tuple(self.blob(field, name) for field in blobs)
 
     def blob(self, message: _Field, layer: str) -> FloatArray:
@@ -139,10 +139,10 @@ class _Reader:
                 dims.append(field.value)
             elif (field.number, field.form) == (1, _BYTES):
                 place = field.begin
-                while place < field.end and len(dims) <= MOST_AXES:
+                while place < field.end and len(dims) <= MAX_AXES:
                     value, place = self.varint(place, field.end)
                     dims.append(value)
-        if len(dims) > MOST_AXES or any(dim >= 2**31 for dim in dims):
+        if len(dims) > MAX_AXES or any(dim >= 2**31 for dim in dims):
             self.fail(f"a blob of {len(dims)} axes, or of more than caffe's numbers count to", message.begin)
         return dims
 

@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 
 MAX_FILE_BYTES = 1 << 20  # the longest published cfg has 40 kB; this only stops a weights file given as a cfg
 MAX_SECTIONS = 10_000
-MOST_TEXT = 1000  # characters of a message
-MOST_FLOAT = 3.4028234e38  # of float32
+MAX_TEXT = 1000  # characters of a message
+MAX_FLOAT = 3.4028234e38  # of float32
 _INT = re.compile(r"[+-]?[0-9]{1,18}")
 _FLOAT = re.compile(r"[+-]?([0-9]{1,40}\.?[0-9]{0,40}|\.[0-9]{1,40})([eE][+-]?[0-9]{1,3})?")
 
@@ -155,7 +155,7 @@ class Section:
     def _number(self, option: Option, text: str) -> float:
         text = _uncommented(text)
         value = float(text) if _FLOAT.fullmatch(text) else math.nan
-        if not abs(value) <= MOST_FLOAT:
+        if not abs(value) <= MAX_FLOAT:
             self.fail(f"{option.key}={option.value}: expected a float32 number, found {text[:40]!r}", option.line)
         return value
 
@@ -264,7 +264,7 @@ def _warn_of_repeats(sections: Iterable[Section]) -> None:
 
 def _short(problem: str) -> str:
     """The problem without the middle of a value that fills pages."""
-    return problem if len(problem) <= MOST_TEXT else f"{problem[: MOST_TEXT // 2]} ... {problem[-MOST_TEXT // 2 :]}"
+    return problem if len(problem) <= MAX_TEXT else f"{problem[: MAX_TEXT // 2]} ... {problem[-MAX_TEXT // 2 :]}"
 
 
 def _uncommented(value: str) -> str:

@@ -14,7 +14,7 @@ from pytrtplugins.errors import UsageError
 
 from .cfg import Cfg, read_cfg
 from .dialect import ALEXEYAB_NET_KEYS, DialectChoice, choose_dialect
-from .layers import IMAGE, MOST_ELEMENTS, Detection, Dialect, Layer, Place, PluginLayer, Shape, read_layer
+from .layers import IMAGE, MAX_ELEMENTS, Detection, Dialect, Layer, Place, PluginLayer, Shape, read_layer
 from .weights import (
     FloatArray,
     Header,
@@ -202,8 +202,8 @@ def _input_dims(cfg: Cfg) -> tuple[Shape, bool]:
         net.fail(f"{key} is 0 or missing; width, height and channels of the input are needed", net.line_of(key))
     if inputs != c * h * w:
         net.fail(f"inputs={inputs:,} is not width x height x channels = {c * h * w:,}", net.line_of("inputs"))
-    if inputs > MOST_ELEMENTS:
-        net.fail(f"an input of {w:,} x {h:,} x {c:,} values is too large; darknet counts to {MOST_ELEMENTS:,}")
+    if inputs > MAX_ELEMENTS:
+        net.fail(f"an input of {w:,} x {h:,} x {c:,} values is too large; darknet counts to {MAX_ELEMENTS:,}")
     return (c, h, w), True
 
 

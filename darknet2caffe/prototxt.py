@@ -20,9 +20,9 @@ from pytrtplugins.utils.files import open_regular
 
 __all__ = ["Message", "parse_prototxt", "read_prototxt"]
 
-MOST_BYTES = 4 << 20  # the longest published networks have 0.3 MB
-MOST_DEPTH = 32
-MOST_DIGITS = 100
+MAX_BYTES = 4 << 20  # the longest published networks have 0.3 MB
+MAX_DEPTH = 32
+MAX_DIGITS = 100
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 _TOKEN = re.compile(
@@ -209,12 +209,12 @@ def read_prototxt(path: str | Path) -> Message:
     """
     try:
         with open_regular(str(path), error=partial(ModelError, line=0)) as file:
-            data = file.read(MOST_BYTES + 1)
+            data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror or error}.", path=str(path), line=0) from error
-    if len(data) > MOST_BYTES:
+    if len(data) > MAX_BYTES:
         raise ModelError(
-            f"{path}: the file has more than {MOST_BYTES:,} bytes; is it a prototxt?", path=str(path), line=0
+            f"{path}: the file has more than {MAX_BYTES:,} bytes; is it a prototxt?", path=str(path), line=0
         )
     try:
         text = data.decode()
@@ -291,8 +291,8 @@ def _read_value(message: Message, name: _Token, token: _Token, tokens: Iterator[
         if token.text.lower().lstrip("-") in ("inf", "infinity", "nan"):
             value = float(token.text)
     elif token.text in ("{", "<"):
-        if depth == MOST_DEPTH:
-            message.fail(f"braces in braces, more than {MOST_DEPTH} deep", line=token.line)
+        if depth == MAX_DEPTH:
+            message.fail(f"braces in braces, more than {MAX_DEPTH} deep", line=token.line)
         value = Message(message.path, token.line)
         _read_fields(value, tokens, "}" if token.text == "{" else ">", depth + 1)
     else:
@@ -301,7 +301,7 @@ def _read_value(message: Message, name: _Token, token: _Token, tokens: Iterator[
 
 
 def _parsed(message: Message, token: _Token) -> int | float:
-    if len(token.text) > MOST_DIGITS:
+    if len(token.text) > MAX_DIGITS:
         message.fail(f"a number of {len(token.text):,} characters", line=token.line)
     if re.fullmatch("-?0[0-7]+", token.text):
         return int(token.text, 8)  # as C has it

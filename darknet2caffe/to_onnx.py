@@ -26,7 +26,7 @@ Activation = Literal["as-is", "relu", "leaky"]
 BatchSize = int | Literal["dynamic"]
 CustomLayers = Literal["nodes", "functions", "inline"]
 
-MOST_BYTES = 2**31 - 2**20
+MAX_BYTES = 2**31 - 2**20
 """protobuf reads no file of 2 GiB; a little is left for the graph."""
 _ALIGNMENT = 4096  # of external data: pages, so that readers can map it
 
@@ -65,7 +65,7 @@ def to_onnx(
         CfgError: a layer does not accept ``input_size``.
     """
     model, constants = _skeleton(network, fold, activation, bn_eps, input_size, batch, custom_layers)
-    if sum(constant.size_bytes for constant in constants) > MOST_BYTES:
+    if sum(constant.size_bytes for constant in constants) > MAX_BYTES:
         raise UsageError(
             f"{network.name}: its weights have 2 GiB and more, and no ONNX model in memory can hold them.\n"
             "Do: write_onnx(network, path), which puts them into a file beside the model."
@@ -116,7 +116,7 @@ def write_onnx(
     path = Path(path)
     model, constants = _skeleton(network, fold, activation, bn_eps, input_size, batch, custom_layers)
     if external_data is None:
-        external_data = sum(constant.size_bytes for constant in constants) > MOST_BYTES
+        external_data = sum(constant.size_bytes for constant in constants) > MAX_BYTES
     if not external_data:
         with removing_stale_data(path), atomic_path(path) as temporary, temporary.open("wb") as file:
             _stream(file, model, constants)

@@ -25,7 +25,7 @@ from tests.oracles.libdarknet import DarknetUnavailableError, LibDarknet  # noqa
 from tests.randomness import restart  # noqa: E402
 
 DATA = Path("/usr/share/darknet/data")
-MOST_WORKERS = 8  # each takes about 1 GB
+MAX_WORKERS = 8  # each takes about 1 GB
 SLOW_SECONDS = 1800
 
 settings.register_profile("deterministic", derandomize=True, database=None, deadline=None)
@@ -69,7 +69,7 @@ def _randomized(config: pytest.Config) -> bool:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """For ``-n auto``: one more than the cores that this process may use, since some tests wait."""
-    return min(_CORES + 1, MOST_WORKERS)
+    return min(_CORES + 1, MAX_WORKERS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

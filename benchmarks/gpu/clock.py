@@ -11,7 +11,7 @@ from typing import Any
 ROUNDS, SPAN_US, REST_S = 15, 4000.0, 0.03
 SUSTAINED_US = 1e6
 CALLS, TURNS = 10, 6
-_MOST = 200
+_MAX_CALLS = 200
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Clock:
     def _enough(self, queue: Callable[[], object]) -> int:
         """How many runs fill a span that events measure well; the function has run before, so all is loaded."""
         self._span(queue, 2)
-        return max(3, min(_MOST, round(SPAN_US / max(self._span(queue, 3), 1.0))))
+        return max(3, min(_MAX_CALLS, round(SPAN_US / max(self._span(queue, 3), 1.0))))
 
     def _span(self, queue: Callable[[], object], count: int) -> float:
         """Microseconds of one of some runs."""

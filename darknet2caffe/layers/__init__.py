@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 
 from ..cfg import Section
-from ._base import ALEXEYAB_ACTIVATIONS, IMAGE, MOST_ELEMENTS, Dialect, Layer, Place, Shape, dims_text
+from ._base import ALEXEYAB_ACTIVATIONS, IMAGE, MAX_ELEMENTS, Dialect, Layer, Place, Shape, dims_text
 from .activation import Activation, Logistic
 from .convolution import Convolutional, Deconvolutional
 from .dense import Connected, Local
@@ -22,7 +22,7 @@ __all__ = [
     "ALEXEYAB_TYPES",
     "IMAGE",
     "LAYER_TYPES",
-    "MOST_ELEMENTS",
+    "MAX_ELEMENTS",
     "Activation",
     "Avgpool",
     "Batchnorm",
@@ -125,9 +125,9 @@ def read_layer(section: Section, place: Place) -> Layer:
     _check_keys(section, cls, place.dialect)
     layer = cls.read(section, place)
     c, h, w = layer.dims
-    if c * h * w > MOST_ELEMENTS:
+    if c * h * w > MAX_ELEMENTS:
         section.fail(
-            f"layer {place.index} has {c * h * w:,} outputs ({dims_text(layer.dims)}); darknet counts to {MOST_ELEMENTS:,}"
+            f"layer {place.index} has {c * h * w:,} outputs ({dims_text(layer.dims)}); darknet counts to {MAX_ELEMENTS:,}"
         )
     return layer
 

@@ -14,7 +14,7 @@ __all__ = [
     "ACTIVATIONS",
     "ALEXEYAB_ACTIVATIONS",
     "IMAGE",
-    "MOST_ELEMENTS",
+    "MAX_ELEMENTS",
     "Dialect",
     "Layer",
     "Place",
@@ -34,7 +34,7 @@ Shape = tuple[int, int, int]
 IMAGE = -1
 """The index that stands for the network's input."""
 
-MOST_ELEMENTS = 2**31 - 1
+MAX_ELEMENTS = 2**31 - 1
 """Darknet counts elements in a C int."""
 
 ACTIVATIONS = (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..cfg import Section
-from ._base import MOST_ELEMENTS, Layer, Place, common_fields, read_activation, window_count
+from ._base import MAX_ELEMENTS, Layer, Place, common_fields, read_activation, window_count
 
 __all__ = ["Convolutional", "Deconvolutional"]
 
@@ -194,9 +194,9 @@ def _check_size_one(section: Section, place: Place, stride: int, padding: int) -
 
 def _check_weights(section: Section, filters: int, channels: int, size: int) -> None:
     count = filters * channels * size**2
-    if count > MOST_ELEMENTS:
+    if count > MAX_ELEMENTS:
         section.fail(
             f"filters={filters:,} of size {size} on {channels:,} channels have {count:,} weights;"
-            f" darknet counts to {MOST_ELEMENTS:,}",
+            f" darknet counts to {MAX_ELEMENTS:,}",
             section.line_of("filters"),
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..cfg import Section
-from ._base import MOST_ELEMENTS, Layer, Place, common_fields, read_activation, window_count
+from ._base import MAX_ELEMENTS, Layer, Place, common_fields, read_activation, window_count
 from .convolution import STATISTICS
 
 __all__ = ["Connected", "Local"]
@@ -37,10 +37,10 @@ class Connected(Layer):
         """Make the layer from its section."""
         output = section.integer("output", 1, least=1)
         inputs = math.prod(place.dims(place.index - 1))
-        if output * inputs > MOST_ELEMENTS:
+        if output * inputs > MAX_ELEMENTS:
             section.fail(
                 f"output={output:,} on {inputs:,} inputs has {output * inputs:,} weights;"
-                f" darknet counts to {MOST_ELEMENTS:,}",
+                f" darknet counts to {MAX_ELEMENTS:,}",
                 section.line_of("output"),
             )
         return cls(
@@ -102,8 +102,8 @@ class Local(Layer):
                 section.line_of("pad"),
             )
         weights = c * filters * size**2 * out_h * out_w
-        if weights > MOST_ELEMENTS:
-            section.fail(f"the layer has {weights:,} weights; darknet counts to {MOST_ELEMENTS:,}")
+        if weights > MAX_ELEMENTS:
+            section.fail(f"the layer has {weights:,} weights; darknet counts to {MAX_ELEMENTS:,}")
         return cls(
             **common_fields(section, place, (filters, out_h, out_w)),
             filters=filters,

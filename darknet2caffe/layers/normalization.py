@@ -16,7 +16,7 @@ from .convolution import STATISTICS
 __all__ = ["Batchnorm", "L2norm", "Normalization"]
 
 
-MOST_CHANNELS = 2048  # of [normalization], whose sums are written as a matrix
+MAX_CHANNELS = 2048  # of [normalization], whose sums are written as a matrix
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ class Normalization(Layer):
         """Make the layer from its section."""
         dims = place.map_dims(section)
         size = section.integer("size", 5, least=1)
-        if dims[0] > MOST_CHANNELS:
-            section.fail(f"it is converted for up to {MOST_CHANNELS:,} channels, found {dims[0]:,}")
+        if dims[0] > MAX_CHANNELS:
+            section.fail(f"it is converted for up to {MAX_CHANNELS:,} channels, found {dims[0]:,}")
         if size // 2 > dims[0]:
             section.fail(
                 f"size={size}: half of it is more than the {dims[0]} channels, and darknet reads past them",

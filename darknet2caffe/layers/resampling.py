@@ -11,7 +11,7 @@ from ._base import Layer, Place, common_fields, dims_text, window_count
 
 __all__ = ["Avgpool", "Crop", "Dropout", "Maxpool", "Upsample"]
 
-MOST_STRIDE = 1 << 16
+MAX_STRIDE = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Upsample(Layer):
     def read(cls, section: Section, place: Place) -> Upsample:
         """Make the layer from its section."""
         c, h, w = place.map_dims(section)
-        stride = section.integer("stride", 2, least=-MOST_STRIDE, most=MOST_STRIDE)
+        stride = section.integer("stride", 2, least=-MAX_STRIDE, most=MAX_STRIDE)
         if stride == 0:
             section.fail("stride=0 leaves nothing of the map", section.line_of("stride"))
         if stride < 0 and (h % stride or w % stride):

@@ -19,7 +19,7 @@ from ..utils.numbers import check_whole
 
 __all__ = ["ImageBatches"]
 
-_LONGEST_SIDE, MOST_PHOTOS = 1 << 14, 4096
+_LONGEST_SIDE, MAX_PHOTOS = 1 << 14, 4096
 _SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 _log = logging.getLogger(__name__)
 
@@ -152,7 +152,7 @@ def _check(size: tuple[int, int] | None, batch: int, limit: int | None, on_error
             raise UsageError(f"ImageBatches: size: expected (width, height), found {size}.")
         for side in size:
             check_whole("ImageBatches: size", side, 1, _LONGEST_SIDE)
-    check_whole("ImageBatches: batch", batch, 1, MOST_PHOTOS)
+    check_whole("ImageBatches: batch", batch, 1, MAX_PHOTOS)
     if limit is not None:
         check_whole("ImageBatches: limit", limit, 1, sys.maxsize)
     if on_error not in ("raise", "skip"):

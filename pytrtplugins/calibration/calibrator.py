@@ -14,10 +14,10 @@ import numpy.typing as npt
 from ..errors import CalibrationError, CalibrationTableError, NoDataError, UsageError
 from ..utils.files import read_regular, sha256_hex, write_atomic
 from ..version import __version__
-from .clipping import MOST_LOST_DB, Clipping, clipping_of
+from .clipping import MAX_LOST_DB, Clipping, clipping_of
 from .histogram import Histogram
 from .sidecar import Sidecar
-from .table import MOST_CACHE_BYTES, CalibrationTable
+from .table import MAX_CACHE_BYTES, CalibrationTable
 
 __all__ = ["Calibrator", "HistogramCalibrator"]
 
@@ -88,7 +88,7 @@ class Calibrator(ABC):
         if self.cache is None:
             return None
         try:
-            return read_regular(self.cache, MOST_CACHE_BYTES, error=CalibrationTableError)
+            return read_regular(self.cache, MAX_CACHE_BYTES, error=CalibrationTableError)
         except FileNotFoundError:
             return None
 
@@ -302,7 +302,7 @@ class HistogramCalibrator(Calibrator):
                 "%s: the thresholds of %d of %d tensors clip more than they should: they cost more than %g dB of signal to "
                 "noise. Worst first:%s%s\nDo: MinMaxCalibrator(...), or pytrt calibrate MODEL --calibration PHOTOS "
                 "--algorithm minmax; then compare both on data with known results",
-                *(type(self).__name__, len(found), len(table), MOST_LOST_DB, some, more),
+                *(type(self).__name__, len(found), len(table), MAX_LOST_DB, some, more),
             )
         return table
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from .histogram import BINS, Histogram
 
-__all__ = ["MOST_LOST_DB", "Clipping", "clipping_of", "expected_sqnr"]
+__all__ = ["MAX_LOST_DB", "Clipping", "clipping_of", "expected_sqnr"]
 
-MOST_LOST_DB = 1.0
+MAX_LOST_DB = 1.0
 """A threshold that costs more signal to noise than this, in dB, clips more than it should."""
 
 _LEVELS = 127
@@ -71,11 +71,11 @@ def expected_sqnr(histogram: Histogram, amax: float) -> float:
 
 
 def clipping_of(tensor: str, histogram: Histogram, amax: float) -> Clipping | None:
-    """What a threshold does to a tensor if it clips more than it should, by `MOST_LOST_DB`; None if it does not."""
+    """What a threshold does to a tensor if it clips more than it should, by `MAX_LOST_DB`; None if it does not."""
     if not 0 < amax < histogram.maximum:
         return None
     sqnr, whole = expected_sqnr(histogram, amax), expected_sqnr(histogram, histogram.maximum)
-    if whole - sqnr <= MOST_LOST_DB:
+    if whole - sqnr <= MAX_LOST_DB:
         return None
     above = histogram.counts[min(BINS, math.ceil(amax / histogram.width)) :].sum()
     return Clipping(tensor, amax, histogram.maximum, float(above / histogram.count), sqnr, whole)

@@ -11,13 +11,13 @@ from pathlib import Path
 from ..errors import CalibrationTableError, FormatError
 from ..utils.files import read_regular, sha256_hex, write_atomic
 from ..utils.text_formats import read_json, shorten
-from .table import MOST_CACHE_BYTES
+from .table import MAX_CACHE_BYTES
 
 __all__ = ["Sidecar"]
 
 _FORMAT = "pytrtplugins calibration 1"
 _EARLIER = "earlier"  # what belongs to the cache that is being replaced
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 _ATTEMPTS = 3
 
 
@@ -66,7 +66,7 @@ class Sidecar:
         for _ in range(_ATTEMPTS):  # another process may be writing the two
             data = read_cache()
             try:
-                facts = read_json(path, most_bytes=_MOST_BYTES, error=_broken)
+                facts = read_json(path, max_bytes=_MAX_BYTES, error=_broken)
             except FileNotFoundError:
                 return data, None
             found = _known(path, facts)
@@ -106,7 +106,7 @@ class Sidecar:
         except (OSError, FormatError):
             return {}
         try:
-            _, known = cls.read(cache, lambda: read_regular(cache, MOST_CACHE_BYTES))
+            _, known = cls.read(cache, lambda: read_regular(cache, MAX_CACHE_BYTES))
         except (OSError, FormatError, CalibrationTableError):
             known = None
         return {"table": digest} if known is None else dataclasses.asdict(known)

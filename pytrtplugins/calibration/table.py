@@ -14,9 +14,9 @@ from ..errors import CalibrationTableError
 from ..utils.files import read_regular, write_atomic
 from ..utils.text_formats import shorten
 
-__all__ = ["ALGORITHMS", "MOST_CACHE_BYTES", "CalibrationTable", "trt_version"]
+__all__ = ["ALGORITHMS", "MAX_CACHE_BYTES", "CalibrationTable", "trt_version"]
 
-MOST_CACHE_BYTES = 4 << 20  # of a cache file: about 100,000 tensors
+MAX_CACHE_BYTES = 4 << 20  # of a cache file: about 100,000 tensors
 
 ALGORITHMS = ("EntropyCalibration2", "MinMaxCalibration", "EntropyCalibration", "LegacyCalibration")
 _NEWEST = "10.16.1"  # TensorRT 11 reads no caches
@@ -102,7 +102,7 @@ class CalibrationTable(Mapping[str, np.float32]):
             CalibrationTableError: the file is not a calibration cache; ``.path`` and ``.line`` say where.
             OSError: the file cannot be read.
         """
-        return cls.from_bytes(read_regular(path, MOST_CACHE_BYTES, error=CalibrationTableError), path=path)
+        return cls.from_bytes(read_regular(path, MAX_CACHE_BYTES, error=CalibrationTableError), path=path)
 
     def write(self, path: str | Path) -> None:
         """Write a calibration cache file, whole or not at all."""

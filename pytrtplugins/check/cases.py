@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 Shape = tuple[int, ...]
-_MOST_ELEMENTS = 20_000
+_MAX_ELEMENTS = 20_000
 _SIDES = (1, 2, 3, 4, 6, 8, 12)
 _RANKS = (4, 3, 2, 5, 1)
 
@@ -226,7 +226,7 @@ def _candidates(plugin: Plugin, rank: int, rng: np.random.Generator) -> Iterator
     inputs = plugin.num_inputs
     counts = (2, 1, 3) if inputs is None else (inputs,)
     hints = _hints(plugin, rank)
-    channels = [*range(1, 33), *(value for value in hints if value <= _MOST_ELEMENTS)]
+    channels = [*range(1, 33), *(value for value in hints if value <= _MAX_ELEMENTS)]
     for count in counts:
         for attempt in range(1500 if rank == _RANKS[0] else 200):
             if rank > 2:
@@ -235,7 +235,7 @@ def _candidates(plugin: Plugin, rank: int, rng: np.random.Generator) -> Iterator
                 dims = (int(rng.integers(1, 4)), int(channel), *map(int, side))
             else:
                 dims = tuple(map(int, rng.choice(channels, rank)))
-            if math.prod(dims) <= _MOST_ELEMENTS:
+            if math.prod(dims) <= _MAX_ELEMENTS:
                 yield (dims,) * count
         for _ in range(1500 if count > 1 else 0):
             yield tuple(tuple(map(int, rng.integers(1, 5, rng.integers(1, 5)))) for _ in range(count))

@@ -34,7 +34,7 @@ Send = Callable[[Any], None]
 """Takes what JSON can hold to the caller's ``receive``."""
 
 _MORE_MEMORY = 4 << 30
-_MOST_COMPILING_S = 300.0
+_MAX_COMPILING_S = 300.0
 _inside = False
 
 
@@ -154,7 +154,7 @@ def _receive_all(child: int, reading: int, receive: Callable[[Any], None], silen
     """Take messages until the other end is closed; whether it stayed silent for too long."""
     rest = b""
     now = time.monotonic()
-    deadline, last = now + silence, now + silence + _MOST_COMPILING_S
+    deadline, last = now + silence, now + silence + _MAX_COMPILING_S
     while True:
         ready, _, _ = select.select([reading], [], [], max(0.0, deadline - time.monotonic()))
         if not ready:
@@ -169,7 +169,7 @@ def _receive_all(child: int, reading: int, receive: Callable[[Any], None], silen
         for line in lines:
             receive(_message(line))
         now = time.monotonic()
-        deadline, last = now + silence, now + silence + _MOST_COMPILING_S
+        deadline, last = now + silence, now + silence + _MAX_COMPILING_S
 
 
 def _waits_for_others(child: int) -> bool:

@@ -13,11 +13,11 @@ from typing import Annotated, Any
 from darknet2caffe import cli as darknet2caffe_cli
 
 from .. import check, engines, models, passes
-from ..calibration.batches import MOST_PHOTOS
-from ..engines.base.stream import MOST_SLOTS
+from ..calibration.batches import MAX_PHOTOS
+from ..engines.base.stream import MAX_SLOTS
 from ..engines.calibrate import network_digest
 from ..errors import UsageError
-from ..utils.array_files import MOST_BYTES
+from ..utils.array_files import MAX_BYTES
 from ..utils.files import write_atomic
 from ..utils.numbers import SHARE, Real, Whole
 from ..utils.optional import require
@@ -66,8 +66,8 @@ Examples:
 """
 
 
-_MOST_EVALUATED = 1000  # boxes of a photo; pycocotools takes 100 of each class
-_MOST_MIB, _MOST_RUNS, _LONGEST_S = 1 << 20, 10_000_000, 86_400
+_MAX_EVALUATED = 1000  # boxes of a photo; pycocotools takes 100 of each class
+_MAX_MIB, _MAX_RUNS, _LONGEST_S = 1 << 20, 10_000_000, 86_400
 
 
 class Algorithm(str, Enum):
@@ -183,12 +183,12 @@ def run(
         typer.Option("--input", metavar="NAME=FILE.npy", help="Array for an input; random without it."),
     ] = None,
     input_limit: Annotated[
-        int, number(Whole(1, _MOST_MIB), metavar="MIB", help="Memory that an array of --input may take.")
-    ] = MOST_BYTES >> 20,
+        int, number(Whole(1, _MAX_MIB), metavar="MIB", help="Memory that an array of --input may take.")
+    ] = MAX_BYTES >> 20,
     save: Annotated[Path | None, typer.Option(metavar="FILE.npz", help="Write the outputs.")] = None,
-    repeat: Annotated[int, number(Whole(1, _MOST_RUNS), help="Runs to time.")] = 1,
+    repeat: Annotated[int, number(Whole(1, _MAX_RUNS), help="Runs to time.")] = 1,
     slots: Annotated[
-        int, number(Whole(1, MOST_SLOTS), help="Runs at a time; from 2 on their number a second is shown.")
+        int, number(Whole(1, MAX_SLOTS), help="Runs at a time; from 2 on their number a second is shown.")
     ] = 1,
     plugins: PluginsOption = None,
 ) -> None:
@@ -231,7 +231,7 @@ def calibrate(
     cache: CacheOption = None,
     weights: WeightsOption = None,
     algorithm: Annotated[Algorithm, typer.Option(help="How the scales are chosen.")] = Algorithm.MINMAX,
-    batch: Annotated[int, number(Whole(1, MOST_PHOTOS), help="Photos per run.")] = 8,
+    batch: Annotated[int, number(Whole(1, MAX_PHOTOS), help="Photos per run.")] = 8,
     limit: FirstPhotosOption = None,
     mode: CalibrationModeOption = Mode.LETTERBOX,
     engine: EngineOption = "auto",
@@ -318,7 +318,7 @@ def evaluate(
         model, weights=weights, engine=engine, precision=precision, cache=cache, threads=threads
     )
     result = models.evaluate(
-        _detector(built, model, names, mode, most=_MOST_EVALUATED),
+        _detector(built, model, names, mode, most=_MAX_EVALUATED),
         labelled,
         split,
         score_threshold=threshold,

@@ -50,7 +50,7 @@ def command(
         int | None,
         number(Whole(1, triton.LARGEST_BATCH), help="Most requests in one run; default: 8, or the engine's."),
     ] = None,
-    instances: Annotated[int, number(Whole(1, triton.MOST_INSTANCES), help="Runs side by side, on each device.")] = 1,
+    instances: Annotated[int, number(Whole(1, triton.MAX_INSTANCES), help="Runs side by side, on each device.")] = 1,
     kind: Annotated[Kind, typer.Option(help="Where onnxruntime runs; auto: on the GPUs that there are.")] = Kind.AUTO,
     queue_delay: Annotated[
         int,

@@ -29,7 +29,7 @@ from ..engines import Engine, build, load_engine
 from ..errors import FormatError, ModelError, PytrtpluginsError, RegistryError, UsageError
 from ..model import read_onnx
 from ..plugin.base import Plugin
-from ..utils.array_files import MOST_BYTES, read_npy
+from ..utils.array_files import MAX_BYTES, read_npy
 from ..utils.text_formats import parse_json
 
 if TYPE_CHECKING:
@@ -214,13 +214,13 @@ def import_plugins(modules: Sequence[str]) -> None:
         _import(module)
 
 
-def read_inputs(pairs: Sequence[str], engine: Engine, most_bytes: int = MOST_BYTES) -> dict[str, npt.NDArray[Any]]:
+def read_inputs(pairs: Sequence[str], engine: Engine, max_bytes: int = MAX_BYTES) -> dict[str, npt.NDArray[Any]]:
     """Arrays for every input of an engine: from ``name=file.npy``, and random ones in 0..1 where none is given.
 
     Args:
         pairs: What the user typed.
         engine: Whose inputs they are.
-        most_bytes: Size of the largest array that is read from a file.
+        max_bytes: Size of the largest array that is read from a file.
 
     Raises:
         UsageError: a pair has another form, names no input, or its file is not a .npy file.
@@ -232,7 +232,7 @@ def read_inputs(pairs: Sequence[str], engine: Engine, most_bytes: int = MOST_BYT
         if not equals or name not in names:
             raise UsageError(f"--input {pair}: expected NAME=FILE.npy with a name of {', '.join(names)}.")
         try:
-            given[name] = read_npy(file, most_bytes=most_bytes)
+            given[name] = read_npy(file, max_bytes=max_bytes)
         except (OSError, ValueError) as error:
             raise UsageError(f"--input {pair}: {error}\nDo: numpy.save({file!r}, array)", path=Path(file)) from error
     rng = np.random.default_rng(0)

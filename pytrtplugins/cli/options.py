@@ -14,7 +14,7 @@ from .numbers import number
 typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = [
-    "MOST_SAMPLES",
+    "MAX_SAMPLES",
     "CacheOption",
     "CalibrationModeOption",
     "EngineOption",
@@ -33,7 +33,7 @@ __all__ = [
     "WeightsOption",
 ]
 
-MOST_SAMPLES = 1_000_000_000
+MAX_SAMPLES = 1_000_000_000
 """Photos that an option may leave of a data set."""
 
 
@@ -70,7 +70,7 @@ SettingsOption = Annotated[
     list[str] | None,
     typer.Option("--setting", metavar="NAME=VALUE", help="The engine's own setting, such as batch=1,8,16; repeatable."),
 ]
-FirstPhotosOption = Annotated[int | None, number(Whole(1, MOST_SAMPLES), help="Use only the first photos.")]
+FirstPhotosOption = Annotated[int | None, number(Whole(1, MAX_SAMPLES), help="Use only the first photos.")]
 NmsOption = Annotated[float, number(SHARE, metavar="X", help="Highest overlap of boxes of a class, 0..1.")]
 NamesOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Class names, one a line; default: MODEL with .names, if it exists.")

@@ -20,7 +20,7 @@ from . import loading
 from .app import app
 from .numbers import number
 from .options import (
-    MOST_SAMPLES,
+    MAX_SAMPLES,
     EngineOption,
     Mode,
     ModelArgument,
@@ -36,7 +36,7 @@ typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["command"]
 
-_LARGEST_SEED, _LARGEST_RATIO, _MOST_RUNS = (1 << 32) - 1, 1_000_000, 1_000_000
+_LARGEST_SEED, _LARGEST_RATIO, _MAX_RUNS = (1 << 32) - 1, 1_000_000, 1_000_000
 
 
 class Low(str, Enum):
@@ -74,7 +74,7 @@ DataOption = Annotated[
     list[Path],
     typer.Option(metavar="DIR|TAR", help="Photos; .npz files; or, for map50, labelled photos in the YOLO layout."),
 ]
-LimitOption = Annotated[int, number(Whole(1, MOST_SAMPLES), help="Samples on which tensors are compared.")]
+LimitOption = Annotated[int, number(Whole(1, MAX_SAMPLES), help="Samples on which tensors are compared.")]
 SeedOption = Annotated[int, number(Whole(0, _LARGEST_SEED), help="Chooses the samples.")]
 ModeOption = Annotated[Mode, typer.Option(help="How photos are fitted into the network's input.")]
 ToleranceOption = Annotated[
@@ -99,14 +99,14 @@ def search(
     threads: ThreadsOption = None,
     split: Annotated[str, typer.Option(help="For map50: the list of photos that are evaluated.")] = "val.txt",
     photos: Annotated[
-        int | None, number(Whole(1, MOST_SAMPLES), help="For map50: evaluate the first N photos only.")
+        int | None, number(Whole(1, MAX_SAMPLES), help="For map50: evaluate the first N photos only.")
     ] = None,
     limit: LimitOption = 4,
     seed: SeedOption = 0,
     mode: ModeOption = Mode.LETTERBOX,
     algorithm: Annotated[Algorithm, typer.Option(help="For int8: what the search begins with.")] = Algorithm.MINMAX,
     calibration: Annotated[
-        int, number(Whole(1, MOST_SAMPLES), help="For int8: photos of --data to calibrate with.")
+        int, number(Whole(1, MAX_SAMPLES), help="For int8: photos of --data to calibrate with.")
     ] = 50,
     per_tensor: Annotated[
         bool, typer.Option("--per-tensor", help="For int8: begin with one scale for all weights of a layer.")
@@ -119,7 +119,7 @@ def search(
             help="Largest latency, relative to every layer in low precision; any without it.",
         ),
     ] = None,
-    max_runs: Annotated[int, number(Whole(1, _MOST_RUNS), help="Most evaluations of the network.")] = 200,
+    max_runs: Annotated[int, number(Whole(1, _MAX_RUNS), help="Most evaluations of the network.")] = 200,
     latency: Annotated[
         Latency, typer.Option(help="Bytes moved, the same everywhere; or measured here.")
     ] = Latency.MODELLED,

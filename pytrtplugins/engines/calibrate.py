@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ..calibration import CalibrationTable, Calibrator
 from ..calibration.sidecar import Sidecar
-from ..calibration.table import MOST_CACHE_BYTES
+from ..calibration.table import MAX_CACHE_BYTES
 from ..errors import CalibrationTableError, UsageError
 from ..passes import prepare
 from ..utils.files import read_regular
@@ -91,7 +91,7 @@ def fitting_table(
         calibration.check_fits(tensors, required=required)
         return calibration
     data, sidecar = Sidecar.read(
-        calibration, lambda: read_regular(calibration, MOST_CACHE_BYTES, error=CalibrationTableError)
+        calibration, lambda: read_regular(calibration, MAX_CACHE_BYTES, error=CalibrationTableError)
     )
     table = CalibrationTable.from_bytes(data, path=calibration)
     digests = (sidecar.network, network_digest(model)) if sidecar is not None and sidecar.network else None

@@ -14,7 +14,7 @@ from ._values import Expr, answering, parts_of, readable
 
 __all__ = ["Fork", "Given", "Refused", "Tree", "Unreachable", "explore", "leaves", "user_line"]
 
-_MOST_PATHS = 512
+_MAX_PATHS = 512
 _PACKAGE = Path(__file__).parents[1]
 _NOT_THE_USERS = ("numpy", "cupy", "contextlib.py", "functools.py")
 
@@ -99,9 +99,9 @@ class _Explorer:
 
     def _run(self, begin: list[tuple[Expr, bool]]) -> tuple[list[tuple[Expr, bool]], Tree]:
         self._runs += 1
-        if self._runs > _MOST_PATHS:
+        if self._runs > _MAX_PATHS:
             raise ExportError(
-                f"{self._what} branches in more than {_MOST_PATHS} ways.\n"
+                f"{self._what} branches in more than {_MAX_PATHS} ways.\n"
                 "Do: give the fields on which it branches their values in the export, --set NAME=VALUE"
             )
         path: list[tuple[Expr, bool]] = []

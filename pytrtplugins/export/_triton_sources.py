@@ -34,14 +34,14 @@ class Source:
     Attributes:
         model: The ONNX model, with the shapes of its outputs: what onnxruntime runs, or what the plan was made from.
         plan: TensorRT's serialized engine; None: onnxruntime runs the model.
-        most_batch: For how many the plan was built, if known.
+        max_batch: For how many the plan was built, if known.
         needs: What the server must have.
         version_compatible: Whether the plan is for other versions of TensorRT too.
     """
 
     model: onnx.ModelProto
     plan: bytes | None = None
-    most_batch: int | None = None
+    max_batch: int | None = None
     needs: tuple[str, ...] = ()
     version_compatible: bool = False
 
@@ -119,7 +119,7 @@ def from_engine_file(path: Path, libraries: Sequence[str | Path]) -> Source:
             raise ValueError("it holds no serialized engine")
         facts = dict(metadata["requirements"])
         keys = {(str(namespace), str(name)) for namespace, name, _ in facts["plugins"]}
-        most = _most_batch(model, metadata["options"]["settings"])
+        most = _max_batch(model, metadata["options"]["settings"])
         compatible = facts["version_compatible"] is True
         versions = f"{facts['tensorrt']} or a newer one of that major version" if compatible else facts["tensorrt"]
         needs = (
@@ -132,7 +132,7 @@ def from_engine_file(path: Path, libraries: Sequence[str | Path]) -> Source:
     return Source(model, payload, most, needs, compatible)
 
 
-def _most_batch(model: onnx.ModelProto, settings: Mapping[str, Any]) -> int | None:
+def _max_batch(model: onnx.ModelProto, settings: Mapping[str, Any]) -> int | None:
     """The largest first axis that all free inputs were built for."""
     weights = {tensor.name for tensor in model.graph.initializer}
     inputs = [info for info in model.graph.input if info.name not in weights]

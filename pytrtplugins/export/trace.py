@@ -23,7 +23,7 @@ __all__ = ["trace_plugin"]
 
 LAYOUTS = ("linear", "nhwc")
 _RANKS = (4, 3, 2, 1, 5, 6, 7, 8, 0)  # the usual ones first, since messages show the first that is wrong
-_MOST_FORMATS = 128
+_MAX_FORMATS = 128
 
 
 def trace_plugin(plugin: type[Plugin], fixed: Mapping[str, Any] | None = None) -> TracedPlugin:
@@ -148,9 +148,9 @@ class _Tracer:
                 if plugin.supports_format(position, descs):
                     longer.append((*begin, (dtype, layout)))
             chosen = longer
-            if len(chosen) > _MOST_FORMATS:
+            if len(chosen) > _MAX_FORMATS:
                 raise ExportError(
-                    f"supports_format accepts more than {_MOST_FORMATS} combinations of types and layouts.\n"
+                    f"supports_format accepts more than {_MAX_FORMATS} combinations of types and layouts.\n"
                     "Do: demand that the tensors have the type of the first one"
                 )
         return [one for one in chosen if self._agrees(plugin, one)]

@@ -30,7 +30,7 @@ __all__ = ["TritonModel", "export_triton"]
 KINDS = ("auto", "cpu", "gpu")
 _USUAL_BATCH = 8
 LARGEST_VERSION, LARGEST_BATCH = (1 << 63) - 1, (1 << 31) - 1  # what Triton's fields hold
-MOST_INSTANCES, LONGEST_DELAY = 1024, 3_600_000_000  # runs on a device; an hour in microseconds
+MAX_INSTANCES, LONGEST_DELAY = 1024, 3_600_000_000  # runs on a device; an hour in microseconds
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
@@ -90,7 +90,7 @@ def export_triton(
     """
     source = _source(model, plan, libraries)
     version = check_whole("version", version, 1, LARGEST_VERSION)
-    instances = check_whole("instances", instances, 1, MOST_INSTANCES)
+    instances = check_whole("instances", instances, 1, MAX_INSTANCES)
     queue_delay = check_whole("queue_delay", queue_delay, 0, LONGEST_DELAY)
     if max_batch is not None:
         max_batch = check_whole("max_batch", max_batch, 1, LARGEST_BATCH)
@@ -149,7 +149,7 @@ def _io_fields(source: Source, max_batch: int | None, queue_delay: int) -> dict[
     """Inputs, outputs, and whether requests are put together."""
     inputs, outputs = bindings(source.model)
     free = all(item.dims and not isinstance(item.dims[0], int) for item in (*inputs, *outputs))
-    most = source.most_batch
+    most = source.max_batch
     if max_batch is None:
         max_batch = (most or _USUAL_BATCH) if same_batch((*inputs, *outputs)) else 0
         if max_batch and source.plan and most is None:

@@ -112,7 +112,7 @@ Finding here(Kind kind, void const* pc) {
 }
 
 // A sample of a large launch touches so many places at most: each may take a page of memory.
-constexpr uint64_t MOST_ACCESSES = 1 << 18;
+constexpr uint64_t MAX_ACCESSES = 1 << 18;
 uint64_t accesses = 0;
 
 void access(uintptr_t address, uint64_t size, bool writes, void const* pc) {
@@ -142,7 +142,7 @@ void access(uintptr_t address, uint64_t size, bool writes, void const* pc) {
                 finding.writes = writes;
                 stop(finding);
             }
-            if (plan.sample && ++accesses > MOST_ACCESSES) siglongjmp(*leave, 1);
+            if (plan.sample && ++accesses > MAX_ACCESSES) siglongjmp(*leave, 1);
             if (one.cells) cells = one.cells + offset;
             if (one.written) written = one.written + offset;
             break;

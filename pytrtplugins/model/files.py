@@ -10,7 +10,7 @@ from ..errors import ModelError
 from ..utils.files import atomic_path
 from ..utils.optional import require
 from ..validation import load_external_data, validated
-from ..validation.limits import MOST_FILE_BYTES
+from ..validation.limits import MAX_FILE_BYTES
 from .data_file import removing_stale_data, write_apart
 from .proto import copy_fields
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["read_onnx", "write_onnx"]
 
-_MOST_BYTES = 2**31 - 2**24  # protobuf's limit, less what is no weight
+_MAX_BYTES = 2**31 - 2**24  # protobuf's limit, less what is no weight
 _LEAST_EXTERNAL = 1024  # smaller tensors stay inside: they are shapes and scalars, which readers want at hand
 _ALIGNMENT = 4096  # of external data: pages, so that readers can map it
 _FEATURE = "reading and writing ONNX files"
@@ -39,9 +39,9 @@ def read_onnx(path: str | Path) -> tuple[onnx.ModelProto, bool]:
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file; expected an ONNX model")
     size = path.stat().st_size
-    if size > MOST_FILE_BYTES:
+    if size > MAX_FILE_BYTES:
         raise ModelError(
-            f"{path}: {size:,} bytes; an ONNX file has at most {MOST_FILE_BYTES:,}, since protobuf reads no more.\n"
+            f"{path}: {size:,} bytes; an ONNX file has at most {MAX_FILE_BYTES:,}, since protobuf reads no more.\n"
             "Do: export the model with its weights beside it (external data)",
             path=path,
         )
@@ -72,7 +72,7 @@ def write_onnx(model: onnx.ModelProto, path: str | Path, *, external_data: bool)
     """
     onnx, path = require("onnx", extra="onnx", feature=_FEATURE), Path(path)
     size = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
-    if not external_data and size <= _MOST_BYTES:
+    if not external_data and size <= _MAX_BYTES:
         with removing_stale_data(path), atomic_path(path) as temporary:
             onnx.save(model, temporary)
         return (path,)

@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from ..errors import FormatError, NoDataError
 from ..utils.files import open_regular, read_regular
-from ..vision.image import MOST_FILE_BYTES, decode_image
+from ..vision.image import MAX_FILE_BYTES, decode_image
 
 __all__ = ["YoloData"]
 
-_MOST_TEXT_BYTES = 16 << 20  # of a list, or of the labels of a photo
+_MAX_TEXT_BYTES = 16 << 20  # of a list, or of the labels of a photo
 
 
 class YoloData:
@@ -123,7 +123,7 @@ class YoloData:
                 path=path,
             ) from error
 
-    def _read(self, name: str, most_bytes: int = MOST_FILE_BYTES) -> bytes:
+    def _read(self, name: str, max_bytes: int = MAX_FILE_BYTES) -> bytes:
         place = self._files.get(name)
         if place is None:
             raise NoDataError(
@@ -132,10 +132,10 @@ class YoloData:
                 file=name,
             )
         if isinstance(place, Path):
-            return read_regular(place, most_bytes)
+            return read_regular(place, max_bytes)
         path, offset, size = place
-        if size > most_bytes:
-            raise FormatError(f"{path}: {name}: expected at most {most_bytes:,} bytes, found {size:,}.", path=path)
+        if size > max_bytes:
+            raise FormatError(f"{path}: {name}: expected at most {max_bytes:,} bytes, found {size:,}.", path=path)
         with open_regular(path) as file:
             file.seek(offset)
             data = file.read(size)
@@ -145,7 +145,7 @@ class YoloData:
 
     def _text(self, name: str) -> str:
         try:
-            return self._read(name, _MOST_TEXT_BYTES).decode()
+            return self._read(name, _MAX_TEXT_BYTES).decode()
         except UnicodeDecodeError as error:
             raise FormatError(f"data {self.name!r}: {name} is not text ({error}).", path=name) from error
 

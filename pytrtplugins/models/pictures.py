@@ -26,7 +26,7 @@ __all__ = ["Picture", "PictureWriter", "find_pictures", "read_pictures"]
 PHOTO_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 VIDEO_SUFFIXES = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm")
 DARKNET_DATA = Path("/usr/share/darknet/data")
-_MOST_READERS = 16
+_MAX_READERS = 16
 _log = logging.getLogger(__name__)
 
 
@@ -81,7 +81,7 @@ def read_pictures(paths: Iterable[Path]) -> Iterator[Picture]:
     """
     broken: list[ImageError] = []
     count = 0
-    threads = min(_MOST_READERS, os.cpu_count() or 1)
+    threads = min(_MAX_READERS, os.cpu_count() or 1)
     for path, found in map_ahead(_read_photo, paths, threads=threads, ahead=threads + 1):
         count += 1
         try:

@@ -28,8 +28,8 @@ __all__ = ["Yolov2", "read_names"]
 Image = npt.NDArray[np.uint8]
 Photo = str | Path | Image
 Item = TypeVar("Item")
-_MOST_READERS = 16
-_MOST_NAMES_BYTES = 1 << 20
+_MAX_READERS = 16
+_MAX_NAMES_BYTES = 1 << 20
 
 
 class Yolov2(Uncopied):
@@ -167,7 +167,7 @@ class Yolov2(Uncopied):
             return finish
 
         batch, number = self.context.batch, self.context.side_by_side
-        readers = min(_MOST_READERS, os.cpu_count() or 1)
+        readers = min(_MAX_READERS, os.cpu_count() or 1)
         photos = map_ahead(
             read,
             items,
@@ -241,7 +241,7 @@ def read_names(names: str | Path | Iterable[str] | None, classes: int) -> tuple[
     if isinstance(names, (str, Path)):
         where = str(names)
         try:
-            names = read_regular(names, _MOST_NAMES_BYTES).decode().splitlines()
+            names = read_regular(names, _MAX_NAMES_BYTES).decode().splitlines()
         except (OSError, FormatError, UnicodeDecodeError) as error:
             raise UsageError(
                 f"names {where!r}: cannot be read ({error}).\nDo: give a text file with one class a line", path=where

@@ -14,7 +14,7 @@ from ..utils.text_formats import parse_json
 __all__ = ["Journal"]
 
 _log = logging.getLogger(__name__)
-_MOST_BYTES = 256 << 20
+_MAX_BYTES = 256 << 20
 
 
 class Journal:
@@ -31,7 +31,7 @@ class Journal:
         if path is None or not path.is_file():
             return
         try:
-            held = parse_json(read_regular(path, _MOST_BYTES), path, most_bytes=_MOST_BYTES, allow_nan=True)
+            held = parse_json(read_regular(path, _MAX_BYTES), path, max_bytes=_MAX_BYTES, allow_nan=True)
             if held["identity"] == self._identity:
                 self._results = dict(held["results"])
                 _log.info("%s: %d results of an interrupted search are used", path, len(self._results))

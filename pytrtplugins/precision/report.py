@@ -22,9 +22,9 @@ from .search import SearchResult
 __all__ = ["read_report", "to_dict", "write_html", "write_json"]
 
 FORMAT = 1
-_MOST_BYTES = 64 << 20  # 1,000 layers take 2 MB
+_MAX_BYTES = 64 << 20  # 1,000 layers take 2 MB
 _SMALLEST, _LARGEST = 1e-6, 1e6  # errors are drawn between these
-_MOST_HISTOGRAMS, _MOST_NAMES = 6, 64
+_MAX_HISTOGRAMS, _MAX_NAMES = 6, 64
 _FAR = 3  # a limit so many times beyond the values is written, not drawn
 _NUMBER = (int, float, str)  # infinite ones are text
 _OPTIONAL = (int, float, str, type(None))
@@ -91,7 +91,7 @@ def read_report(path: str | Path) -> dict[str, Any]:
         FormatError: it is something else.
         FileNotFoundError: there is no such file.
     """
-    data = read_json(path, most_bytes=_MOST_BYTES, error=_unusable)
+    data = read_json(path, max_bytes=_MAX_BYTES, error=_unusable)
     try:
         _check(data)
     except _WrongError as error:
@@ -268,7 +268,7 @@ def _draw_ranges(figure: Any, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def _draw_histograms(figure: Any, data: Mapping[str, Any]) -> None:
     """Of the layers with the largest own errors."""
-    chosen = sorted(data["before"], key=lambda row: -_drawn(row["own"]))[:_MOST_HISTOGRAMS]
+    chosen = sorted(data["before"], key=lambda row: -_drawn(row["own"]))[:_MAX_HISTOGRAMS]
     grid = figure.subplots(2, 3, squeeze=False).ravel()
     for axes, row in zip(grid, chosen, strict=False):
         counts, limit = np.array(row["histogram"], float), float(row["limit"])
@@ -325,7 +325,7 @@ def _draw_tolerance(axes: Any) -> None:
 
 
 def _name_layers(axes: Any, rows: Sequence[Mapping[str, Any]]) -> None:
-    step = max(1, math.ceil(len(rows) / _MOST_NAMES))
+    step = max(1, math.ceil(len(rows) / _MAX_NAMES))
     axes.set_xticks(range(0, len(rows), step), [_plain(row["name"]) for row in rows[::step]], rotation=90, fontsize=7)
     axes.set_xlim(-1, len(rows))
 

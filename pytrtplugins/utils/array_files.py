@@ -18,49 +18,49 @@ from ..errors import FormatError
 from .files import Failure, open_regular
 from .text_formats import shorten
 
-__all__ = ["MOST_BYTES", "read_npy", "read_npz"]
+__all__ = ["MAX_BYTES", "read_npy", "read_npz"]
 
-MOST_BYTES = 1 << 30
+MAX_BYTES = 1 << 30
 """Memory that the arrays of one file may take."""
 
 _KINDS = "biufc"  # of NumPy's dtypes: numbers
-_MOST_HEADER = 10_000  # characters; NumPy's own limit for files that are not trusted
-_MOST_ARRAYS = 10_000
+_MAX_HEADER = 10_000  # characters; NumPy's own limit for files that are not trusted
+_MAX_ARRAYS = 10_000
 _Found = TypeVar("_Found")
-_MOST_RATIO = 1040  # deflate makes 1,032 bytes of one at most
+_MAX_RATIO = 1040  # deflate makes 1,032 bytes of one at most
 _READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
-def read_npy(path: str | Path, *, most_bytes: int = MOST_BYTES, error: Failure = FormatError) -> npt.NDArray[Any]:
+def read_npy(path: str | Path, *, max_bytes: int = MAX_BYTES, error: Failure = FormatError) -> npt.NDArray[Any]:
     """Read the array of a .npy file.
 
     Args:
         path: A regular file that `numpy.save` wrote; arrays of numbers only.
-        most_bytes: A larger array is refused before memory is taken for it.
+        max_bytes: A larger array is refused before memory is taken for it.
         error: What to raise.
 
     Raises:
         PytrtpluginsError: it is no such file, is damaged, or too large; as ``error`` makes it, with ``.path``.
         OSError: it cannot be read.
     """
-    return _read(path, "npy", _array, most_bytes, error)
+    return _read(path, "npy", _array, max_bytes, error)
 
 
 def read_npz(
-    path: str | Path, *, most_bytes: int = MOST_BYTES, error: Failure = FormatError
+    path: str | Path, *, max_bytes: int = MAX_BYTES, error: Failure = FormatError
 ) -> dict[str, npt.NDArray[Any]]:
     """Read the arrays of a .npz file by their names.
 
     Args:
         path: A regular file that `numpy.savez` or `numpy.savez_compressed` wrote; arrays of numbers only.
-        most_bytes: More in all is refused before memory is taken for it.
+        max_bytes: More in all is refused before memory is taken for it.
         error: What to raise.
 
     Raises:
         PytrtpluginsError: it is no such file, is damaged, or too large; as ``error`` makes it, with ``.path``.
         OSError: it cannot be read.
     """
-    return _read(path, "npz", _members, most_bytes, error)
+    return _read(path, "npz", _members, max_bytes, error)
 
 
 class _Refused(ValueError):
@@ -68,25 +68,25 @@ class _Refused(ValueError):
 
 
 def _read(
-    path: str | Path, kind: str, reader: Callable[[BinaryIO, int, int], _Found], most_bytes: int, error: Failure
+    path: str | Path, kind: str, reader: Callable[[BinaryIO, int, int], _Found], max_bytes: int, error: Failure
 ) -> _Found:
     """What a reader makes of a regular file, whose size it is told; what it refuses is an error with the path."""
     with open_regular(path, error=error) as file:
         try:
-            return reader(file, os.fstat(file.fileno()).st_size, most_bytes)
+            return reader(file, os.fstat(file.fileno()).st_size, max_bytes)
         except _Refused as problem:
             raise error(f"{path}: not a .{kind} file that can be used: {problem}.", path=path) from problem
 
 
-def _members(file: BinaryIO, size: int, most_bytes: int) -> dict[str, npt.NDArray[Any]]:
+def _members(file: BinaryIO, size: int, max_bytes: int) -> dict[str, npt.NDArray[Any]]:
     found: dict[str, npt.NDArray[Any]] = {}
     try:
         with zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
-            _check_entries(entries, size, most_bytes)
+            _check_entries(entries, size, max_bytes)
             for entry in entries:
                 with archive.open(entry) as member:
-                    found[entry.filename[: -len(".npy")]] = _array(cast(BinaryIO, member), entry.file_size, most_bytes)
+                    found[entry.filename[: -len(".npy")]] = _array(cast(BinaryIO, member), entry.file_size, max_bytes)
                     member.read(1)  # its end, where the checksum is compared
     except _Refused:
         raise
@@ -104,14 +104,14 @@ def _members(file: BinaryIO, size: int, most_bytes: int) -> dict[str, npt.NDArra
     return found
 
 
-def _check_entries(entries: list[zipfile.ZipInfo], size: int, most_bytes: int) -> None:
+def _check_entries(entries: list[zipfile.ZipInfo], size: int, max_bytes: int) -> None:
     """Refuse what the archive's directory claims; nothing is unpacked yet."""
     names = [entry.filename for entry in entries]
     claimed, held = sum(entry.file_size for entry in entries), sum(entry.compress_size for entry in entries)
-    if not entries or len(entries) > _MOST_ARRAYS or len(set(names)) < len(names):
-        raise _Refused(f"expected 1 to {_MOST_ARRAYS:,} arrays of different names, found {len(names):,}")
-    if claimed > most_bytes:
-        raise _Refused(f"its arrays take {claimed:,} bytes of memory; the limit is {most_bytes:,}")
+    if not entries or len(entries) > _MAX_ARRAYS or len(set(names)) < len(names):
+        raise _Refused(f"expected 1 to {_MAX_ARRAYS:,} arrays of different names, found {len(names):,}")
+    if claimed > max_bytes:
+        raise _Refused(f"its arrays take {claimed:,} bytes of memory; the limit is {max_bytes:,}")
     if held > size:
         raise _Refused(f"its entries claim {held:,} bytes of a file of {size:,}")
     for entry in entries:
@@ -121,19 +121,19 @@ def _check_entries(entries: list[zipfile.ZipInfo], size: int, most_bytes: int) -
             raise _Refused(
                 f"the entry {shorten(entry.filename)} is encrypted, or compressed in a way that NumPy does not use"
             )
-        if entry.file_size > max(1, entry.compress_size) * _MOST_RATIO:
+        if entry.file_size > max(1, entry.compress_size) * _MAX_RATIO:
             raise _Refused(
                 f"the entry {shorten(entry.filename)} claims {entry.file_size:,} bytes, more than its {entry.compress_size:,} can hold"
             )
 
 
-def _array(file: BinaryIO, size: int, most_bytes: int) -> npt.NDArray[Any]:
+def _array(file: BinaryIO, size: int, max_bytes: int) -> npt.NDArray[Any]:
     """The array of a .npy file of so many bytes; all of them are accounted for."""
     shape, fortran, dtype, header = _header(file)
     count = math.prod(shape)
     held = size - header
-    if count * dtype.itemsize > most_bytes:
-        raise _Refused(f"an array of {dtype}{shorten(shape)} takes more than {most_bytes:,} bytes, which is the limit")
+    if count * dtype.itemsize > max_bytes:
+        raise _Refused(f"an array of {dtype}{shorten(shape)} takes more than {max_bytes:,} bytes, which is the limit")
     if count * dtype.itemsize != held:
         raise _Refused(f"an array of {dtype}{shorten(shape)} needs {count * dtype.itemsize:,} bytes, found {held:,}")
     values = np.empty(count, dtype)
@@ -155,10 +155,10 @@ def _header(file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
             raise _Refused(f"version {version[0]}.{version[1]} of the format is not known")
         length_bytes = 2 if version == (1, 0) else 4
         length = file.read(length_bytes)
-        if int.from_bytes(length, "little") > _MOST_HEADER:
+        if int.from_bytes(length, "little") > _MAX_HEADER:
             raise _Refused(f"a header of {int.from_bytes(length, 'little'):,} bytes")
         text = file.read(int.from_bytes(length, "little"))
-        shape, fortran, dtype = _READERS[version](io.BytesIO(length + text), max_header_size=_MOST_HEADER)
+        shape, fortran, dtype = _READERS[version](io.BytesIO(length + text), max_header_size=_MAX_HEADER)
     except _Refused:
         raise
     except Exception as error:  # NumPy raises SyntaxError, TokenError, MemoryError and others for damaged headers

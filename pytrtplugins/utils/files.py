@@ -113,12 +113,12 @@ def open_regular(path: str | Path, *, error: Failure = FormatError) -> BinaryIO:
     return file
 
 
-def read_regular(path: str | Path, most_bytes: int, *, error: Failure = FormatError) -> bytes:
+def read_regular(path: str | Path, max_bytes: int, *, error: Failure = FormatError) -> bytes:
     """Read a regular file of a limited size.
 
     Args:
         path: The file; links are followed.
-        most_bytes: A larger file is refused before it is read.
+        max_bytes: A larger file is refused before it is read.
         error: What to raise for a larger file, or for anything else than a regular one.
 
     Raises:
@@ -127,21 +127,21 @@ def read_regular(path: str | Path, most_bytes: int, *, error: Failure = FormatEr
     """
     with open_regular(path, error=error) as file:
         size = os.fstat(file.fileno()).st_size
-        data = file.read(most_bytes + 1) if size <= most_bytes else b""
-    if size > most_bytes or len(data) > most_bytes:
-        raise error(f"{path}: expected at most {most_bytes:,} bytes, found {max(size, len(data)):,}.", path=path)
+        data = file.read(max_bytes + 1) if size <= max_bytes else b""
+    if size > max_bytes or len(data) > max_bytes:
+        raise error(f"{path}: expected at most {max_bytes:,} bytes, found {max(size, len(data)):,}.", path=path)
     return data
 
 
-def read_stdin(most_bytes: int, *, error: Failure = FormatError) -> bytes:
+def read_stdin(max_bytes: int, *, error: Failure = FormatError) -> bytes:
     """Read all of standard input, which a user names ``-``.
 
     Raises:
-        PytrtpluginsError: it has more than ``most_bytes``; as ``error`` makes it.
+        PytrtpluginsError: it has more than ``max_bytes``; as ``error`` makes it.
     """
-    data = sys.stdin.buffer.read(most_bytes + 1)
-    if len(data) > most_bytes:
-        raise error(f"standard input: expected at most {most_bytes:,} bytes, found more.", path=Path("-"))
+    data = sys.stdin.buffer.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise error(f"standard input: expected at most {max_bytes:,} bytes, found more.", path=Path("-"))
     return data
 
 

@@ -14,7 +14,7 @@ from .text_formats import shorten
 
 __all__ = [
     "LARGEST_BATCH",
-    "MOST_THREADS",
+    "MAX_THREADS",
     "SHARE",
     "THREADS",
     "Real",
@@ -171,7 +171,7 @@ class Several:
 
 LARGEST_BATCH = 1 << 16
 """Images of one run of engine `cudnn`; here, where commands know it without the engine."""
-MOST_THREADS = 4096
+MAX_THREADS = 4096
 """CPU threads of a run."""
-THREADS = Whole(1, MOST_THREADS)
+THREADS = Whole(1, MAX_THREADS)
 SHARE = Real(0, 1)

@@ -17,9 +17,9 @@ from .files import Failure, read_regular
 from .optional import require
 
 __all__ = [
-    "MOST_BYTES",
-    "MOST_DEPTH",
-    "MOST_YAML_BYTES",
+    "MAX_BYTES",
+    "MAX_DEPTH",
+    "MAX_YAML_BYTES",
     "parse_json",
     "parse_yaml",
     "read_json",
@@ -27,32 +27,32 @@ __all__ = [
     "shorten",
 ]
 
-MOST_BYTES = 16 << 20
-MOST_YAML_BYTES = 4 << 20  # PyYAML reads some 0.2 MB a second; the scales of 5,000 tensors take 0.3 MB
-MOST_DEPTH = 64
+MAX_BYTES = 16 << 20
+MAX_YAML_BYTES = 4 << 20  # PyYAML reads some 0.2 MB a second; the scales of 5,000 tensors take 0.3 MB
+MAX_DEPTH = 64
 _LONGEST_NUMBER = 400  # characters: the largest float64, written out, has 309
 
 
-def read_json(path: str | Path, *, most_bytes: int = MOST_BYTES, error: Failure = FormatError) -> Any:
+def read_json(path: str | Path, *, max_bytes: int = MAX_BYTES, error: Failure = FormatError) -> Any:
     """Read a JSON file; see `parse_json`.
 
     Args:
         path: A regular file.
-        most_bytes: A larger file is refused before it is read.
+        max_bytes: A larger file is refused before it is read.
         error: What to raise.
 
     Raises:
         PytrtpluginsError: as ``error`` makes it, with ``.path`` and, where it is known, ``.line``.
         OSError: it cannot be read.
     """
-    return parse_json(read_regular(path, most_bytes, error=error), path, most_bytes=most_bytes, error=error)
+    return parse_json(read_regular(path, max_bytes, error=error), path, max_bytes=max_bytes, error=error)
 
 
 def parse_json(
     data: str | bytes,
     path: str | Path,
     *,
-    most_bytes: int = MOST_BYTES,
+    max_bytes: int = MAX_BYTES,
     allow_nan: bool = False,
     error: Failure = FormatError,
 ) -> Any:
@@ -61,15 +61,15 @@ def parse_json(
     Args:
         data: The text.
         path: Where it came from, for messages.
-        most_bytes: A longer text is refused.
+        max_bytes: A longer text is refused.
         allow_nan: Take NaN and Infinity, which Python's writer writes, too.
         error: What to raise.
 
     Raises:
-        PytrtpluginsError: it is no such text, or nested more than `MOST_DEPTH` deep; as ``error`` makes it, with ``.path``
+        PytrtpluginsError: it is no such text, or nested more than `MAX_DEPTH` deep; as ``error`` makes it, with ``.path``
             and, where it is known, ``.line``.
     """
-    text = _decoded(data, path, most_bytes, error)
+    text = _decoded(data, path, max_bytes, error)
     _check_depth(text, path, error)
 
     def constant(word: str) -> float:
@@ -96,7 +96,7 @@ def read_yaml(path: str | Path, *, error: Failure = FormatError) -> Any:
         MissingExtraError: PyYAML is missing.
         OSError: it cannot be read.
     """
-    return parse_yaml(read_regular(path, MOST_YAML_BYTES, error=error), path, error=error)
+    return parse_yaml(read_regular(path, MAX_YAML_BYTES, error=error), path, error=error)
 
 
 def parse_yaml(data: str | bytes, path: str | Path, *, error: Failure = FormatError) -> Any:
@@ -110,12 +110,12 @@ def parse_yaml(data: str | bytes, path: str | Path, *, error: Failure = FormatEr
         error: What to raise.
 
     Raises:
-        PytrtpluginsError: it is no such text, or nested more than `MOST_DEPTH` deep; as ``error`` makes it, with ``.path``
+        PytrtpluginsError: it is no such text, or nested more than `MAX_DEPTH` deep; as ``error`` makes it, with ``.path``
             and, where it is known, ``.line``.
         MissingExtraError: PyYAML is missing.
     """
     yaml = require("yaml", extra="onnx", package="pyyaml", feature="YAML files")
-    text = _decoded(data, path, MOST_YAML_BYTES, error)
+    text = _decoded(data, path, MAX_YAML_BYTES, error)
     try:
         return _yaml_loader()(text).get_single_data()
     except yaml.MarkedYAMLError as problem:
@@ -160,9 +160,9 @@ class _Refused(ValueError):
     """Something in a text that its format allows, and we do not."""
 
 
-def _decoded(data: str | bytes, path: str | Path, most_bytes: int, error: Failure) -> str:
-    if len(data) > most_bytes:
-        raise error(f"{path}: expected at most {most_bytes:,} bytes, found {len(data):,}.", path=path)
+def _decoded(data: str | bytes, path: str | Path, max_bytes: int, error: Failure) -> str:
+    if len(data) > max_bytes:
+        raise error(f"{path}: expected at most {max_bytes:,} bytes, found {len(data):,}.", path=path)
     if isinstance(data, str):
         return data
     try:
@@ -178,10 +178,10 @@ def _check_depth(text: str, path: str | Path, error: Failure) -> None:
     codes = np.frombuffer(outside.encode("utf-8", "replace"), np.uint8)
     places = np.flatnonzero(np.isin(codes, np.frombuffer(b"[{]}", np.uint8)))
     steps = np.where(np.isin(codes[places], np.frombuffer(b"[{", np.uint8)), 1, -1)
-    deep = np.flatnonzero(np.cumsum(steps) > MOST_DEPTH)
+    deep = np.flatnonzero(np.cumsum(steps) > MAX_DEPTH)
     if deep.size:
         line = int(np.count_nonzero(codes[: places[deep[0]]] == ord("\n"))) + 1
-        raise error(f"{path}: nested more than {MOST_DEPTH} deep in line {line}", path=path, line=line)
+        raise error(f"{path}: nested more than {MAX_DEPTH} deep in line {line}", path=path, line=line)
 
 
 def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -221,8 +221,8 @@ def _yaml_loader() -> Any:
             if event.tag is not None:
                 self._refuse(f"tags such as {event.tag[:40]} are not allowed", event.start_mark)
             self.depth += 1
-            if self.depth > MOST_DEPTH:
-                self._refuse(f"nested more than {MOST_DEPTH} deep", event.start_mark)
+            if self.depth > MAX_DEPTH:
+                self._refuse(f"nested more than {MAX_DEPTH} deep", event.start_mark)
             node = super().compose_node(parent, index)
             self.depth -= 1
             return node

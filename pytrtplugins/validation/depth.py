@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError
 from .dataflow import bodies
-from .limits import MOST_DEPTH, MOST_NODES
+from .limits import MAX_DEPTH, MAX_NODES
 
 if TYPE_CHECKING:
     import onnx
@@ -21,10 +21,8 @@ def check_depth(model: onnx.ModelProto) -> None:
     while waiting:
         nodes, depth = waiting.pop()
         total += len(nodes)
-        if depth > MOST_DEPTH:
-            raise ModelError(
-                f"graphs lie within each other, more than {MOST_DEPTH} deep", found=depth, limit=MOST_DEPTH
-            )
-        if total > MOST_NODES:
-            raise ModelError(f"the model has more than {MOST_NODES:,} nodes", found=total, limit=MOST_NODES)
+        if depth > MAX_DEPTH:
+            raise ModelError(f"graphs lie within each other, more than {MAX_DEPTH} deep", found=depth, limit=MAX_DEPTH)
+        if total > MAX_NODES:
+            raise ModelError(f"the model has more than {MAX_NODES:,} nodes", found=total, limit=MAX_NODES)
         waiting += [(body.node, depth + 1) for node in nodes for body in bodies(node)]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["load_external_data"]
 
-_MOST_SHARED = 4
+_MAX_SHARED = 4
 """How often, on average, a byte of the files may be claimed: tied weights share their places, bombs do so by the thousand."""
 _OPEN = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
 
@@ -65,9 +65,9 @@ def _load(model: onnx.ModelProto, folder: Path) -> bool:
         for place in places:
             place.check(sizes[place.location])
         claimed = sum(place.length for place in places)
-        if claimed > _MOST_SHARED * sum(sizes.values()):
+        if claimed > _MAX_SHARED * sum(sizes.values()):
             raise ModelError(
-                f"its tensors claim {size_text(claimed)} of data files of {size_text(sum(sizes.values()))}; the limit is {_MOST_SHARED} "
+                f"its tensors claim {size_text(claimed)} of data files of {size_text(sum(sizes.values()))}; the limit is {_MAX_SHARED} "
                 "times their size",
                 found=claimed,
             )

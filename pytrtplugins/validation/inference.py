@@ -16,7 +16,7 @@ __all__ = ["infer"]
 _LONGEST_FOLLOWED = 1 << 16
 """Elements of a 1-D tensor whose values are followed: onnx takes about 140 bytes for each, whether they are known or not."""
 _MAKERS = frozenset({"ConstantOfShape", "Expand", "OneHot", "Pad", "Range", "Reshape", "Resize", "Tile", "Upsample"})
-_MOST_TEXT = 1500
+_MAX_TEXT = 1500
 
 
 def infer(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -37,7 +37,7 @@ def _infer(model: onnx.ModelProto, *, follow_values: bool) -> onnx.ModelProto:
     try:
         return inference.infer_shapes(model, strict_mode=False, data_prop=follow_values)  # type: ignore[no-any-return]
     except Exception as error:  # the C++ side raises types of its own
-        raise ModelError(f"shapes cannot be inferred: {str(error)[:_MOST_TEXT]}") from error
+        raise ModelError(f"shapes cannot be inferred: {str(error)[:_MAX_TEXT]}") from error
 
 
 def _can_be_followed(model: onnx.ModelProto) -> bool:

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 __all__ = [
-    "MOST_COMPUTED_BYTES",
-    "MOST_DEPTH",
-    "MOST_FILE_BYTES",
-    "MOST_GROWTH",
-    "MOST_NODES",
-    "MOST_RANK",
-    "MOST_TENSOR_BYTES",
+    "MAX_COMPUTED_BYTES",
+    "MAX_DEPTH",
+    "MAX_FILE_BYTES",
+    "MAX_GROWTH",
+    "MAX_NODES",
+    "MAX_RANK",
+    "MAX_TENSOR_BYTES",
     "size_text",
 ]
 
-MOST_FILE_BYTES = 2**31
+MAX_FILE_BYTES = 2**31
 """Bytes of an ONNX file without its external data: protobuf reads no more."""
-MOST_NODES = 1_000_000
+MAX_NODES = 1_000_000
 """Nodes, with those of bodies, and of local functions as often as they are called."""
-MOST_DEPTH = 24
+MAX_DEPTH = 24
 """Graphs within each other: bodies of If, Loop and Scan. protobuf itself reads about 30."""
-MOST_RANK = 64
+MAX_RANK = 64
 """Dims of one tensor, as in NumPy."""
-MOST_TENSOR_BYTES = 2**34
+MAX_TENSOR_BYTES = 2**34
 """Bytes of one tensor whose dims are known."""
-MOST_COMPUTED_BYTES = 2**32
+MAX_COMPUTED_BYTES = 2**32
 """Bytes of all tensors that are computed from constants alone, and so while an engine is built."""
-MOST_GROWTH = 16
+MAX_GROWTH = 16
 """As many times the bytes of its weights a model may compute from them besides: int4 to float32 is 8."""
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")

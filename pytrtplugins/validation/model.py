@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ModelError
 from .dataflow import bodies, in_order, reads
 from .depth import check_depth
-from .limits import MOST_NODES
+from .limits import MAX_NODES
 from .operators import check_node, node_text, standard_domain
 from .tensors import check_dims, check_sparse_tensor, check_tensor
 from .texts import check_texts
@@ -201,9 +201,9 @@ class _Validation:
 
         def size(nodes: Any, called: Sequence[_Key]) -> int:
             total = _count(nodes) + sum(sizes[key] for key in called)
-            if total > MOST_NODES:
+            if total > MAX_NODES:
                 raise ModelError(
-                    f"the model has more than {MOST_NODES:,} nodes where its local functions are written out",
+                    f"the model has more than {MAX_NODES:,} nodes where its local functions are written out",
                     found=total,
                 )
             return total

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError
 from .dataflow import bodies, captured, reads
-from .limits import MOST_COMPUTED_BYTES, MOST_GROWTH, MOST_TENSOR_BYTES, size_text
+from .limits import MAX_COMPUTED_BYTES, MAX_GROWTH, MAX_TENSOR_BYTES, size_text
 from .operators import node_text
 from .tensors import bits, dims_text, packed_bytes
 
@@ -33,8 +33,8 @@ def check_sizes(model: onnx.ModelProto, infos: Mapping[str, onnx.ValueInfoProto]
         infer: Adds shapes to a model, for bodies of If, Loop and Scan; it may raise `ModelError`.
 
     Raises:
-        ModelError: a tensor has more than `MOST_TENSOR_BYTES`; or all that are computed from constants have more than
-            `MOST_COMPUTED_BYTES` and `MOST_GROWTH` times the bytes of the weights.
+        ModelError: a tensor has more than `MAX_TENSOR_BYTES`; or all that are computed from constants have more than
+            `MAX_COMPUTED_BYTES` and `MAX_GROWTH` times the bytes of the weights.
     """
     _Sizes(model, infer).check(model.graph, infos, set(), "")
 
@@ -45,7 +45,7 @@ class _Sizes:
     def __init__(self, model: onnx.ModelProto, infer: _Infer) -> None:
         held = sum(packed_bytes(math.prod(tensor.dims), tensor.data_type) for tensor in model.graph.initializer)
         self.model, self.infer = model, infer
-        self.computed, self.limit = 0, MOST_COMPUTED_BYTES + MOST_GROWTH * held
+        self.computed, self.limit = 0, MAX_COMPUTED_BYTES + MAX_GROWTH * held
 
     def check(
         self, graph: onnx.GraphProto, infos: Mapping[str, onnx.ValueInfoProto], outer: set[str], where: str
@@ -71,11 +71,11 @@ class _Sizes:
             return
         size = packed_bytes(math.prod(dims), kind.elem_type)
         self.computed += size if constant and node.op_type != "Constant" else 0
-        if size > MOST_TENSOR_BYTES or self.computed > self.limit:
+        if size > MAX_TENSOR_BYTES or self.computed > self.limit:
             claim = f"{where}{node_text(node)} makes {name[:200]!r} of dims {dims_text(dims)}, {size_text(size)}"
-            if size > MOST_TENSOR_BYTES:
+            if size > MAX_TENSOR_BYTES:
                 raise ModelError(
-                    f"{claim}; the limit of one tensor is {size_text(MOST_TENSOR_BYTES)}.{_DO}",
+                    f"{claim}; the limit of one tensor is {size_text(MAX_TENSOR_BYTES)}.{_DO}",
                     node=node.name,
                     found=size,
                 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import ModelError
 from ..utils.optional import require
-from .limits import MOST_RANK, MOST_TENSOR_BYTES, size_text
+from .limits import MAX_RANK, MAX_TENSOR_BYTES, size_text
 
 if TYPE_CHECKING:
     import onnx
@@ -98,17 +98,17 @@ def check_dims(dims: tuple[int, ...], data_type: int, what: str) -> int:
     """
     if not bits(data_type):
         raise ModelError(f"{what} has the element type {data_type}, which ONNX does not have", found=data_type)
-    if len(dims) > MOST_RANK:
-        raise ModelError(f"{what} has {len(dims):,} dims; the limit is {MOST_RANK}", found=len(dims))
+    if len(dims) > MAX_RANK:
+        raise ModelError(f"{what} has {len(dims):,} dims; the limit is {MAX_RANK}", found=len(dims))
     if min(dims, default=0) < 0:
         raise ModelError(f"{what} has a negative size in its dims {dims_text(dims)}", found=dims)
     count = math.prod(dims)
-    if packed_bytes(count, data_type) > MOST_TENSOR_BYTES:
+    if packed_bytes(count, data_type) > MAX_TENSOR_BYTES:
         raise ModelError(
             f"{what} has the dims {dims_text(dims)}: {size_text(packed_bytes(count, data_type))}; the limit of one tensor is "
-            f"{size_text(MOST_TENSOR_BYTES)}",
+            f"{size_text(MAX_TENSOR_BYTES)}",
             found=packed_bytes(count, data_type),
-            limit=MOST_TENSOR_BYTES,
+            limit=MAX_TENSOR_BYTES,
         )
     return count
 

@@ -21,10 +21,10 @@ __all__ = ["Image", "check_image", "check_picture_path", "decode_image", "load_i
 Image = npt.NDArray[np.uint8]
 """A photo: (height, width, 3), uint8, RGB."""
 
-MOST_FILE_BYTES = 512 << 20
+MAX_FILE_BYTES = 512 << 20
 """Size of the largest picture file that is read."""
 
-MOST_BYTES = 1 << 30
+MAX_BYTES = 1 << 30
 """Memory that a picture may take while it is read: 153 million pixels of RGB. Beyond 178,956,970 pixels Pillow refuses, too."""
 
 _FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "GIF", "PPM")
@@ -42,7 +42,7 @@ _SUFFIXES = {
 }
 
 
-def load_image(path: str | Path, *, exif: bool = True, most_bytes: int = MOST_BYTES) -> Image:
+def load_image(path: str | Path, *, exif: bool = True, max_bytes: int = MAX_BYTES) -> Image:
     """Read a photo as (height, width, 3) uint8, RGB.
 
     Pillow decodes: unlike OpenCV it does not fill the missing part of a truncated file with grey. Grayscale, palette,
@@ -50,10 +50,10 @@ def load_image(path: str | Path, *, exif: bool = True, most_bytes: int = MOST_BY
     the first is taken.
 
     Args:
-        path: A jpg, png, bmp, webp, tiff, gif or ppm file of at most `MOST_FILE_BYTES`; ``-`` is standard input.
+        path: A jpg, png, bmp, webp, tiff, gif or ppm file of at most `MAX_FILE_BYTES`; ``-`` is standard input.
         exif: Turn the photo upright as its EXIF orientation says, as viewers do. darknet ignores the orientation: give
             False where its numbers are wanted for a phone's photo.
-        most_bytes: A picture that would take more memory, by the size that it claims, is refused before it is decoded:
+        max_bytes: A picture that would take more memory, by the size that it claims, is refused before it is decoded:
             3 bytes a pixel for the result, and 1 to 4 for what Pillow decodes into. A decoder's own buffers come on top.
 
     Raises:
@@ -77,19 +77,17 @@ def load_image(path: str | Path, *, exif: bool = True, most_bytes: int = MOST_BY
         raise
     except (OSError, ValueError) as error:
         raise ImageError(f"photo {str(path)!r}: cannot be read ({error}).", path=path) from error
-    return decode_image(data, path, exif=exif, most_bytes=most_bytes)
+    return decode_image(data, path, exif=exif, max_bytes=max_bytes)
 
 
-def decode_image(
-    data: bytes, name: str | Path = "picture", *, exif: bool = True, most_bytes: int = MOST_BYTES
-) -> Image:
+def decode_image(data: bytes, name: str | Path = "picture", *, exif: bool = True, max_bytes: int = MAX_BYTES) -> Image:
     """Decode the contents of a picture file; see :func:`load_image`.
 
     Args:
         data: The file's bytes.
         name: What to call it in errors.
         exif: Turn the photo upright.
-        most_bytes: Memory that it may take.
+        max_bytes: Memory that it may take.
 
     Raises:
         ImageError: the bytes are not one whole picture, or one that would take too much memory.
@@ -101,7 +99,7 @@ def decode_image(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Pillow: odd metadata, and sizes of which ours is checked below
             with pil.open(io.BytesIO(data), formats=_FORMATS) as picture:
-                _check_size(picture, name, most_bytes)
+                _check_size(picture, name, max_bytes)
                 picture.load()
                 orientation = _orientation(picture) if exif else 1
                 return _upright(_to_rgb(picture), orientation)
@@ -109,7 +107,7 @@ def decode_image(
         raise
     except pil.DecompressionBombError as error:
         raise ImageError(
-            f"photo {str(name)!r}: too many pixels: {error}\nDo: PIL.Image.MAX_IMAGE_PIXELS = ..., and most_bytes=..., "
+            f"photo {str(name)!r}: too many pixels: {error}\nDo: PIL.Image.MAX_IMAGE_PIXELS = ..., and max_bytes=..., "
             "if it is to be trusted",
             path=Path(name),
         ) from error
@@ -187,18 +185,18 @@ def check_image(image: Any) -> Image:
 
 def _read(path: Path) -> bytes:
     if str(path) == "-":
-        return read_stdin(MOST_FILE_BYTES, error=ImageError)
-    return read_regular(path, MOST_FILE_BYTES, error=ImageError)
+        return read_stdin(MAX_FILE_BYTES, error=ImageError)
+    return read_regular(path, MAX_FILE_BYTES, error=ImageError)
 
 
-def _check_size(picture: Any, name: str | Path, most_bytes: int) -> None:
+def _check_size(picture: Any, name: str | Path, max_bytes: int) -> None:
     """Refuse a picture for what its header claims; nothing is decoded yet."""
     width, height = picture.size
     needed = width * height * (_MODE_BYTES.get(picture.mode, 4) + 3)
-    if needed > most_bytes:  # sizes below 1 Pillow refuses itself
+    if needed > max_bytes:  # sizes below 1 Pillow refuses itself
         raise ImageError(
             f"photo {str(name)!r}: {width:,} x {height:,} pixels ({picture.mode}) take {needed:,} bytes of memory; "
-            f"the limit is {most_bytes:,}.\nDo: load_image(path, most_bytes={needed:_}), if it is to be trusted",
+            f"the limit is {max_bytes:,}.\nDo: load_image(path, max_bytes={needed:_}), if it is to be trusted",
             path=Path(name),
             needed=needed,
         )

@@ -15,7 +15,7 @@ from .data import Photos
 
 __all__ = ["Augmenter", "Plan", "mix", "render"]
 
-MOST_BOXES = 32  # boxes kept of a training picture
+MAX_BOXES = 32  # boxes kept of a training picture
 TILES = 4  # photos of a mosaic
 STRIDE = 32  # pixels of the network's input that a cell covers
 
@@ -65,7 +65,7 @@ class Augmenter:
             zoom: Smallest and largest scale of a single photo, 1 = fits exactly.
 
         Returns:
-            The plan; boxes (B, MOST_BOXES, 5) as x1, y1, x2, y2 in cells and class; which of them count (B, MOST_BOXES).
+            The plan; boxes (B, MAX_BOXES, 5) as x1, y1, x2, y2 in cells and class; which of them count (B, MAX_BOXES).
         """
         source = torch.searchsorted(self._cumulative, self._rand(batch, TILES)).clamp(max=self.count - 1)
         mosaic = self._rand(batch, 1) < mosaic_share
@@ -106,7 +106,7 @@ class Augmenter:
         large = ((cut[..., 2:] - cut[..., :2]).amin(3) > 5) & (_area(cut) > 0.2 * _area(whole))
         keep = (kind >= 0) & used[..., None] & large
         truth = torch.cat([cut / STRIDE, kind[..., None]], 3).flatten(1, 2)
-        first = keep.flatten(1).float().topk(min(MOST_BOXES, truth.shape[1]), 1)
+        first = keep.flatten(1).float().topk(min(MAX_BOXES, truth.shape[1]), 1)
         return truth.gather(1, first.indices[..., None].expand(-1, -1, 5)), first.values > 0
 
     def _holes(self, batch: int, out: int) -> Tensor:

@@ -11,7 +11,7 @@ from .loss import decode, iou
 
 __all__ = ["average_precision", "detect"]
 
-MOST = 300  # detections kept of a picture
+MAX_DETECTIONS = 300  # detections kept of a picture
 LEAST_SCORE = 0.005
 NMS_IOU = 0.45
 
@@ -25,7 +25,7 @@ def detect(network: nn.Module, images: Tensor, anchors: Tensor) -> tuple[Tensor,
     out = network(images)
     boxes, objectness, classes, _ = decode(out, anchors)
     scores = (objectness.sigmoid()[..., None] * classes.softmax(-1)).flatten(1)
-    score, index = scores.topk(min(MOST, scores.shape[1]), 1)
+    score, index = scores.topk(min(MAX_DETECTIONS, scores.shape[1]), 1)
     label = index % classes.shape[2]
     box = boxes.gather(1, (index // classes.shape[2])[..., None].expand(-1, -1, 4))
     clash = (iou(box[:, :, None], box[:, None]) > NMS_IOU) & (label[:, :, None] == label[:, None])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pytrtplugins.calibration import EntropyCalibrator, Histogram, MinMaxCalibrator, PercentileCalibrator
-from pytrtplugins.calibration.clipping import MOST_LOST_DB, clipping_of, expected_sqnr
+from pytrtplugins.calibration.clipping import MAX_LOST_DB, clipping_of, expected_sqnr
 from pytrtplugins.precision.scales import make_tables
 from tests.engines.networks import conv_net, photo
 
@@ -56,7 +56,7 @@ def test_a_threshold_is_told_of_only_where_it_costs_more_than_it_gains():
     assert clipping_of("x", histogram, good) is None
     found = clipping_of("x", histogram, bad)
     assert found is not None
-    assert found.lost > MOST_LOST_DB
+    assert found.lost > MAX_LOST_DB
     assert found.share == pytest.approx((np.abs(values) > bad).mean(), rel=0.02)
     assert clipping_of("x", Histogram(), 1.0) is None
 

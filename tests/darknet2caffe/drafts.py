@@ -17,7 +17,7 @@ __all__ = ["ACTIVATIONS", "Draft", "draft"]
 T = TypeVar("T")
 Shape = tuple[int, int, int]
 
-MOST_SIDE, MOST_CHANNELS, MOST_VALUES, MOST_WEIGHTS = 24, 20, 6000, 40_000
+MAX_SIDE, MAX_CHANNELS, MAX_VALUES, MAX_WEIGHTS = 24, 20, 6000, 40_000
 ACTIVATIONS = (
     *("linear", "leaky", "relu", "logistic", "loggy", "elu", "selu", "relie", "ramp", "tanh", "plse"),
     *("stair", "hardtan", "lhtan"),
@@ -106,7 +106,7 @@ def _convolutional(d: Draft) -> None:
     padding = d.pick(pads if pad or size <= min(h, w) else [p for p in pads if p is not None])
     groups = d.pick(_divisors(c, c))
     side = size // 2 if pad else padding or 0
-    filters = groups * d.number(1, max(1, min(MOST_CHANNELS // groups, MOST_VALUES // (h * w * groups))))
+    filters = groups * d.number(1, max(1, min(MAX_CHANNELS // groups, MAX_VALUES // (h * w * groups))))
     out = [(into + 2 * side - size) // stride + 1 for into in (h, w)]
     d.add(
         "convolutional",
@@ -123,13 +123,13 @@ def _convolutional(d: Draft) -> None:
 def _deconvolutional(d: Draft) -> None:
     _, h, w = d.map
     size = d.number(1, 5)
-    stride = d.pick([s for s in (1, 2, 3) if s == 1 or (max(h, w) - 1) * s + size <= MOST_SIDE + 8])
+    stride = d.pick([s for s in (1, 2, 3) if s == 1 or (max(h, w) - 1) * s + size <= MAX_SIDE + 8])
     full = [(into - 1) * stride + size for into in (h, w)]
     pad = d.pick([None, 1]) if min(full) > 2 * (size // 2) else None
     padding = d.number(0, (min(full) - 1) // 2) if d.flag() else None
     cut = size // 2 if pad else padding or 0
     out = [side - 2 * cut for side in full]
-    filters = d.number(1, max(1, min(8, MOST_VALUES // math.prod(out))))
+    filters = d.number(1, max(1, min(8, MAX_VALUES // math.prod(out))))
     options = {"filters": filters, "size": size, "stride": stride, "pad": pad, "padding": padding}
     batch_normalize = d.pick([None, 1])
     activation = d.activation()
@@ -137,7 +137,7 @@ def _deconvolutional(d: Draft) -> None:
 
 
 def _connected(d: Draft) -> None:
-    output = d.number(1, max(1, min(64, MOST_WEIGHTS // d.last.count)))
+    output = d.number(1, max(1, min(64, MAX_WEIGHTS // d.last.count)))
     options = {"output": output, "activation": d.pick([None, d.activation()]), "batch_normalize": d.pick([None, 0, 1])}
     d.add("connected", _map(output, 1, 1), **options)
 
@@ -152,7 +152,7 @@ def _local(d: Draft) -> None:
         size, pads = 1, [None]
     pad = d.pick(pads)
     out = [(into - (1 if pad else size)) // stride + 1 for into in (h, w)]
-    filters = max(1, min(filters, MOST_WEIGHTS // (c * size**2 * math.prod(out))))
+    filters = max(1, min(filters, MAX_WEIGHTS // (c * size**2 * math.prod(out))))
     options = {"filters": filters, "size": size, "stride": stride, "pad": pad, "activation": d.activation()}
     d.add("local", _map(filters, *out), **options)
 
@@ -219,7 +219,7 @@ def _route(d: Draft) -> None:
     chosen: list[int] = []
     for _ in range(d.number(1, 4)):
         index = d.pick(readable)
-        if sum(d.outputs[i].count for i in [*chosen, index]) <= 2 * MOST_VALUES:
+        if sum(d.outputs[i].count for i in [*chosen, index]) <= 2 * MAX_VALUES:
             chosen.append(index)
     chosen = chosen or [d.pick(readable)]
     outputs = [d.outputs[index] for index in chosen]
@@ -252,7 +252,7 @@ def _factors(added: int, own: int) -> tuple[int, int]:
 
 def _upsample(d: Draft) -> None:
     c, h, w = d.map
-    strides = [s for s in (1, 2, 3) if max(h, w) * s <= MOST_SIDE and c * h * w * s * s <= MOST_VALUES]
+    strides = [s for s in (1, 2, 3) if max(h, w) * s <= MAX_SIDE and c * h * w * s * s <= MAX_VALUES]
     strides += [-s for s in (1, 2, 3) if h % s == w % s == 0]
     stride = d.pick([*strides, *([None] if 2 in strides else [])])
     step = stride or 2
@@ -378,7 +378,7 @@ def draft(draw: st.DrawFn, least: int, most: int) -> Draft:
     if draw(st.integers(0, 9)) == 0:
         made = Draft(draw, _flat(draw(st.integers(1, 200))))
     else:
-        side = st.integers(1, MOST_SIDE) | st.sampled_from([8, 12, 16])
+        side = st.integers(1, MAX_SIDE) | st.sampled_from([8, 12, 16])
         made = Draft(draw, _map(draw(st.sampled_from([1, 2, 3, 3, 4, 6, 8, 9])), draw(side), draw(side)))
     on_maps, on_values = _weighted(_ON_MAPS), _weighted(_ON_VALUES)
     wanted = draw(st.integers(least, most))

@@ -27,10 +27,10 @@ from pytrtplugins.errors import CfgError, UsageError, WeightsError
 from tests.darknet2caffe.networks import ALL_LAYERS, CFGS
 from tests.darknet2caffe.strategies import Case, cases
 
-MOST_SECONDS = 2.0
-MOST_BYTES = 64 << 20
-MOST_TIMES_FILE = 3
-_MOST_WEIGHTS = 2_000_000  # of networks that are converted without a weights file
+MAX_SECONDS = 2.0
+MAX_BYTES = 64 << 20
+MAX_TIMES_FILE = 3
+_MAX_WEIGHTS = 2_000_000  # of networks that are converted without a weights file
 
 _PUBLISHED = ("yolov2-tiny", "yolov1", "yolov3-tiny", "yolo9000", "alexnet", "resnext50", "jnet-conv", "writing")
 _LARGE = ("yolov3-tiny",)  # read with 35 MB of weights
@@ -188,7 +188,7 @@ def attempt(mutation: Mutation, folder: Path) -> Outcome:
     if mutation.weights is not None:
         weights.write_bytes(mutation.weights)
         size += len(mutation.weights)
-    with limited(MOST_BYTES + MOST_TIMES_FILE * size) as spent:
+    with limited(MAX_BYTES + MAX_TIMES_FILE * size) as spent:
         try:
             network = read_network(cfg, None if mutation.weights is None else weights, dialect=mutation.dialect)
             result = "converted" if _convert(network) else "read"
@@ -203,14 +203,14 @@ def _convert(network: Network) -> bool:
     """Convert a network that has weights, or may get some of a modest number."""
     if network.weights is None:
         shapes = [shape for layer in network.layers for _, shape in layer.parameters]
-        if sum(map(math.prod, shapes)) > _MOST_WEIGHTS:
+        if sum(map(math.prod, shapes)) > _MAX_WEIGHTS:
             return False
         network = network.with_random_weights()
     return to_onnx(network) is not None
 
 
 @contextlib.contextmanager
-def limited(most_bytes: int, most_seconds: float = MOST_SECONDS) -> Iterator[dict[str, Any]]:
+def limited(max_bytes: int, max_seconds: float = MAX_SECONDS) -> Iterator[dict[str, Any]]:
     """Limit processor time and memory; the dict that it gives gets what was spent.
 
     Memory is what the process holds at its peak (Linux's VmHWM), less what it held before. Address space is limited to
@@ -222,25 +222,25 @@ def limited(most_bytes: int, most_seconds: float = MOST_SECONDS) -> Iterator[dic
     old = resource.getrlimit(resource.RLIMIT_AS)
 
     def too_long(*_: object) -> None:
-        raise LimitError(f"more than {most_seconds} s of processor time")
+        raise LimitError(f"more than {max_seconds} s of processor time")
 
     handler = signal.signal(signal.SIGPROF, too_long)
     start = time.process_time()
     try:
-        resource.setrlimit(resource.RLIMIT_AS, (address_space + most_bytes, old[1]))
-        signal.setitimer(signal.ITIMER_PROF, most_seconds)
+        resource.setrlimit(resource.RLIMIT_AS, (address_space + max_bytes, old[1]))
+        signal.setitimer(signal.ITIMER_PROF, max_seconds)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             yield spent
     except MemoryError as error:
-        raise LimitError(f"more than {most_bytes:,} bytes are asked for") from error
+        raise LimitError(f"more than {max_bytes:,} bytes are asked for") from error
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, handler)
         resource.setrlimit(resource.RLIMIT_AS, old)
     spent |= {"seconds": time.process_time() - start, "bytes": max(0, _status("VmHWM") - before)}
-    if spent["bytes"] > most_bytes:
-        raise LimitError(f"{spent['bytes']:,} bytes at the peak, expected at most {most_bytes:,}")
+    if spent["bytes"] > max_bytes:
+        raise LimitError(f"{spent['bytes']:,} bytes at the peak, expected at most {max_bytes:,}")
 
 
 def _status(key: str) -> int:

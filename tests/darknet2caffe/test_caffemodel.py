@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from darknet2caffe._wire import length_delimited
-from darknet2caffe.caffemodel import MOST_BLOBS, MOST_LAYERS, read_caffemodel
+from darknet2caffe.caffemodel import MAX_BLOBS, MAX_LAYERS, read_caffemodel
 from pytrtplugins.errors import ModelError
 
 SIX = np.arange(6, dtype="<f4")
@@ -86,8 +86,8 @@ WRONG = {
     "more than float32 can": layer(varint(4, 1) + field(8, struct.pack("<d", 1e300))),
     "a blob of 33 axes": layer(field(7, field(1, b"\x01" * 40)) + field(5, SIX.tobytes())),
     "more than caffe's numbers": layer(field(7, varint(1, 2**31)) + field(5, SIX.tobytes())),
-    "more than 1,000 blobs": layer(*[b""] * (MOST_BLOBS + 1)),
-    "more than 100,000 layers": field(100, b"") * (MOST_LAYERS + 2),
+    "more than 1,000 blobs": layer(*[b""] * (MAX_BLOBS + 1)),
+    "more than 100,000 layers": field(100, b"") * (MAX_LAYERS + 2),
 }
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from darknet2caffe import to_caffe
-from darknet2caffe.prototxt import MOST_BYTES, parse_prototxt, read_prototxt
+from darknet2caffe.prototxt import MAX_BYTES, parse_prototxt, read_prototxt
 from pytrtplugins.errors import ModelError
 from tests.darknet2caffe.caffe import read_prototxt as read_by_protobuf
 from tests.darknet2caffe.networks import network
@@ -123,7 +123,7 @@ def test_broken_texts_are_refused_with_the_line(text, line, problem):
     [
         (None, "cannot be read"),
         (b"a: 1\n\xff", ":2: not UTF-8"),
-        (b" " * (MOST_BYTES + 1), "more than 4,194,304 bytes"),
+        (b" " * (MAX_BYTES + 1), "more than 4,194,304 bytes"),
     ],
 )
 def test_files_that_are_no_text_are_refused(tmp_path, content, problem):

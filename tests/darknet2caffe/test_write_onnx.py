@@ -76,7 +76,7 @@ def test_a_conversion_that_fails_leaves_the_old_file(tmp_path):
 
 
 def test_weights_of_2_gib_go_into_a_file_of_their_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules["darknet2caffe.to_onnx"], "MOST_BYTES", 1000)
+    monkeypatch.setattr(sys.modules["darknet2caffe.to_onnx"], "MAX_BYTES", 1000)
     with pytest.raises(UsageError, match="write_onnx"):
         to_onnx(network())
     assert len(write_onnx(network(), tmp_path / "a.onnx")) == 2

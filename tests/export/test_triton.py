@@ -117,7 +117,7 @@ def test_an_engine_of_a_cpu_is_served_by_the_model_inside_it(tmp_path):
 
 
 def test_large_weights_lie_beside_the_model(tmp_path, monkeypatch):
-    monkeypatch.setattr("pytrtplugins.model.files._MOST_BYTES", 1000)
+    monkeypatch.setattr("pytrtplugins.model.files._MAX_BYTES", 1000)
     written = export_triton(network([node("Conv", "x k", "y")], k=weights(32, 4, 3, 3)), tmp_path, name="net")
     config, model, data = (path.name for path in written.files)
     assert (config, model) == ("config.pbtxt", "model.onnx")

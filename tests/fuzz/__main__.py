@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-MOST_CRASHES = 3  # of a target, before it is left
+MAX_CRASHES = 3  # of a target, before it is left
 ROOT = Path(__file__).parents[2]
 
 
@@ -45,7 +45,7 @@ def main() -> None:
     limits = modules["limits"]
     engine = f"atheris {importlib.metadata.version('atheris')}" if atheris else "damages drawn at random"
     print(f"seed {options.seed}, Python {platform.python_version()}, {engine}, {_cpu()}")
-    print(f"limits of an input: {limits.MOST_SECONDS} s of processor time, {limits.MOST_BYTES >> 20} MiB")
+    print(f"limits of an input: {limits.MAX_SECONDS} s of processor time, {limits.MAX_BYTES >> 20} MiB")
     print(f"{'target':18} {'inputs':>9} {'crashes':>7} {'slowest ms':>10} {'peak MiB':>8} {'seconds':>8}", flush=True)
     total, crashes, start = 0, 0, time.monotonic()
     for name in options.targets:
@@ -78,7 +78,7 @@ def _run(name: str, options: argparse.Namespace, atheris: Any, modules: dict[str
     folder.mkdir(parents=True)
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
     whole, failures, start = Spent(), list[str](), time.monotonic()
-    for attempt in range(MOST_CRASHES):
+    for attempt in range(MAX_CRASHES):
         with tempfile.TemporaryDirectory(dir=memory) as temporary:  # a fuzzer ends without removing its own
             tempfile.tempdir = temporary
             left = max(0, options.inputs - whole.inputs)

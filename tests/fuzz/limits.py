@@ -15,12 +15,12 @@ from pathlib import Path
 
 from pytrtplugins.errors import PytrtpluginsError
 
-__all__ = ["LONGEST_MESSAGE", "MOST_BYTES", "MOST_SECONDS", "LimitError", "Spent", "checked", "limit_address_space"]
+__all__ = ["LONGEST_MESSAGE", "MAX_BYTES", "MAX_SECONDS", "LimitError", "Spent", "checked", "limit_address_space"]
 
-MOST_SECONDS = 5.0
+MAX_SECONDS = 5.0
 """Processor time of one input; a hundred times what the slowest takes on an idle core."""
 
-MOST_BYTES = 512 << 20
+MAX_BYTES = 512 << 20
 """Memory that a process may take beside what it has when it begins."""
 
 LONGEST_MESSAGE = 2000
@@ -85,7 +85,7 @@ def checked(
         before = time.process_time()
         if alarm:
             signal.signal(signal.SIGPROF, _too_long)
-            signal.setitimer(signal.ITIMER_PROF, 2 * MOST_SECONDS)
+            signal.setitimer(signal.ITIMER_PROF, 2 * MAX_SECONDS)
         try:
             try:
                 target(data)
@@ -98,10 +98,10 @@ def checked(
                 spent.seconds = max(spent.seconds, time.process_time() - before)
                 spent.bytes = max(spent.bytes, _peak() - base)
                 spent.keep(memory)
-            if spent.seconds > MOST_SECONDS:
-                raise LimitError(f"{spent.seconds:.1f} s of processor time, expected at most {MOST_SECONDS}")
-            if spent.bytes > MOST_BYTES:
-                raise LimitError(f"{spent.bytes:,} bytes of memory, expected at most {MOST_BYTES:,}")
+            if spent.seconds > MAX_SECONDS:
+                raise LimitError(f"{spent.seconds:.1f} s of processor time, expected at most {MAX_SECONDS}")
+            if spent.bytes > MAX_BYTES:
+                raise LimitError(f"{spent.bytes:,} bytes of memory, expected at most {MAX_BYTES:,}")
         except Exception:
             if record is not None:
                 record.with_name(f"crash-{hashlib.sha256(data).hexdigest()[:16]}").write_bytes(data)
@@ -111,10 +111,10 @@ def checked(
 
 
 def limit_address_space() -> None:
-    """From now on this process may ask for `MOST_BYTES` more than it has, whether it uses them or not."""
+    """From now on this process may ask for `MAX_BYTES` more than it has, whether it uses them or not."""
     lines = Path("/proc/self/status").read_text().splitlines()
     held = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmSize:"))
-    resource.setrlimit(resource.RLIMIT_AS, (held + MOST_BYTES,) * 2)
+    resource.setrlimit(resource.RLIMIT_AS, (held + MAX_BYTES,) * 2)
 
 
 def _peak() -> int:
@@ -122,4 +122,4 @@ def _peak() -> int:
 
 
 def _too_long(*_: object) -> None:
-    raise LimitError(f"more than {2 * MOST_SECONDS} s of processor time")
+    raise LimitError(f"more than {2 * MAX_SECONDS} s of processor time")

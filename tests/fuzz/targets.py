@@ -48,8 +48,8 @@ __all__ = ["TARGETS", "Target"]
 Target = Callable[[bytes], object]
 TARGETS: dict[str, Target] = {}
 
-MOST_WEIGHTS = 100_000  # of networks that are converted
-_MOST_PIXELS_BYTES = 32 << 20
+MAX_WEIGHTS = 100_000  # of networks that are converted
+_MAX_PIXELS_BYTES = 32 << 20
 WEIGHTS_CFG = "[net]\nwidth=4\nheight=4\nchannels=1\n[convolutional]\nbatch_normalize=1\nfilters=2\nsize=3\npad=1\n[connected]\noutput=3\n"
 TREE_CFG = "[net]\nwidth=1\nheight=1\nchannels=4\n[softmax]\ntree=x\n"
 PLAIN_PROTOTXT = """name: "net" input: "data" input_shape { dim: 1 dim: 1 dim: 4 dim: 4 }
@@ -241,19 +241,19 @@ def model_bytes() -> bytes:
 @target
 def npy(data: bytes) -> object:
     """An array."""
-    return read_npy(file(data, "x.npy"), most_bytes=1 << 20)
+    return read_npy(file(data, "x.npy"), max_bytes=1 << 20)
 
 
 @target
 def npz(data: bytes) -> object:
     """An archive of arrays."""
-    return read_npz(file(data, "x.npz"), most_bytes=1 << 20)
+    return read_npz(file(data, "x.npz"), max_bytes=1 << 20)
 
 
 @target
 def image(data: bytes) -> object:
     """A photo."""
-    found = decode_image(data, most_bytes=_MOST_PIXELS_BYTES)
+    found = decode_image(data, max_bytes=_MAX_PIXELS_BYTES)
     assert found.dtype == np.uint8
     assert found.shape[2:] == (3,)
     return found

@@ -69,7 +69,7 @@ def test_what_must_not_happen_is_told():
 
 
 def test_what_takes_too_long_is_interrupted(monkeypatch):
-    monkeypatch.setattr("tests.fuzz.limits.MOST_SECONDS", 0.1)
+    monkeypatch.setattr("tests.fuzz.limits.MAX_SECONDS", 0.1)
 
     def endless(data):
         while True:

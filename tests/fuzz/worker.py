@@ -84,7 +84,7 @@ def _work(task: Task) -> None:
     found.mkdir(exist_ok=True)
     words = [
         sys.argv[0], str(found), str(CORPUS / task.name), f"-seed={task.seed}", f"-max_len={LARGEST_INPUT}",
-        f"-timeout={round(4 * limits.MOST_SECONDS)}", f"-artifact_prefix={task.folder}/", "-verbosity=0", "-rss_limit_mb=0",
+        f"-timeout={round(4 * limits.MAX_SECONDS)}", f"-artifact_prefix={task.folder}/", "-verbosity=0", "-rss_limit_mb=0",
     ]  # fmt: skip
     words += [f"-runs={task.inputs}"] if task.inputs else []
     words += [f"-max_total_time={task.seconds}"] if task.seconds else []

@@ -73,7 +73,7 @@ def test_weights_beside_the_model_stay_beside_it(tmp_path):
 
 
 def test_a_model_above_protobufs_limit_is_saved_with_its_weights_beside_it(tmp_path, monkeypatch):
-    monkeypatch.setattr("pytrtplugins.model.files._MOST_BYTES", 1000)
+    monkeypatch.setattr("pytrtplugins.model.files._MAX_BYTES", 1000)
     graph = ptp.load_onnx(network([node("Conv", "x k", "y")], k=weights(32, 4, 3, 3)))
     assert len(graph.save(tmp_path / "large.onnx")) == 2
     loaded = onnx.load(tmp_path / "large.onnx").graph.initializer[0]

@@ -19,7 +19,7 @@ from onnx import TensorProto, helper  # noqa: E402
 from benchmarks.node_tests import load_cases  # noqa: E402
 from pytrtplugins.model.decompose import check_claims  # noqa: E402
 from pytrtplugins.validation import validated  # noqa: E402
-from pytrtplugins.validation.limits import MOST_DEPTH  # noqa: E402
+from pytrtplugins.validation.limits import MAX_DEPTH  # noqa: E402
 from tests.onnx_parts import (  # noqa: E402
     DIMS,
     PHOTO,
@@ -110,7 +110,7 @@ BROKEN = {
         ),
         "more than 1,000,000 nodes where its local functions are written out",
     ),
-    "graphs within graphs": (nested(MOST_DEPTH), f"more than {MOST_DEPTH} deep"),
+    "graphs within graphs": (nested(MAX_DEPTH), f"more than {MAX_DEPTH} deep"),
 }
 del BROKEN["no opset"][0].opset_import[:]
 NOT_TEXT = onnx.ModelProto.FromString(model(node("Relu", "x", "y")).SerializeToString().replace(b"Relu", b"Re\xffu"))
@@ -140,7 +140,7 @@ def test_a_sound_model_is_given_back_itself():
 
 
 def test_graphs_within_graphs_may_be_as_deep_as_files_can_hold():
-    validated(nested(MOST_DEPTH - 3))
+    validated(nested(MAX_DEPTH - 3))
 
 
 @pytest.mark.parametrize("engine", ["cpu", "onnxruntime", "reference"])

@@ -22,7 +22,7 @@ from tests.oracles.libdarknet import FloatArray, LibDarknet
 
 _ROOT = Path(__file__).parents[2]
 _LIMIT_SECONDS = 60.0
-_MOST_RUNS = 500  # free_network forgets some arrays
+_MAX_RUNS = 500  # free_network forgets some arrays
 _LAST_WORDS = 500  # bytes
 
 
@@ -63,7 +63,7 @@ class DarknetWorker:
         Raises:
             DarknetCrashError: the process ended, by itself or after a minute.
         """
-        if self._runs >= _MOST_RUNS:
+        if self._runs >= _MAX_RUNS:
             self.close()
         self._runs += 1
         if self._process is None:

@@ -114,12 +114,12 @@ def test_files_that_claim_what_they_do_not_hold_are_refused(tmp_path, data, prob
 
 def test_the_limit_can_be_changed_and_counts_all_arrays(tmp_path):
     np.savez(tmp_path / "x.npz", a=np.zeros(100), b=np.zeros(100))
-    assert len(read_npz(tmp_path / "x.npz", most_bytes=2000)) == 2
+    assert len(read_npz(tmp_path / "x.npz", max_bytes=2000)) == 2
     with pytest.raises(FormatError, match=r"take 1,856 bytes of memory; the limit is 1,800"):
-        read_npz(tmp_path / "x.npz", most_bytes=1800)
+        read_npz(tmp_path / "x.npz", max_bytes=1800)
     np.save(tmp_path / "x.npy", np.zeros(100))
     with pytest.raises(FormatError, match="takes more than 799 bytes"):
-        read_npy(tmp_path / "x.npy", most_bytes=799)
+        read_npy(tmp_path / "x.npy", max_bytes=799)
 
 
 def overlapping(path, copies, size):

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytrtplugins.errors import CalibrationTableError, FormatError, PytrtpluginsError
-from pytrtplugins.utils.text_formats import MOST_DEPTH, parse_json, parse_yaml, read_json, read_yaml, shorten
+from pytrtplugins.utils.text_formats import MAX_DEPTH, parse_json, parse_yaml, read_json, read_yaml, shorten
 from tests.damage import yaml_bomb
 
 JSON_VALUES = st.recursive(
@@ -47,8 +47,8 @@ def test_what_pyyaml_writes_is_read_as_pyyaml_reads_it(value):
         ("{\n1}", "not JSON: Expecting property name .* in line 2, column 1", 2),
         ("", "not JSON: Expecting value in line 1", 1),
         ("[1]\n[2]", "not JSON: Extra data in line 2", 2),
-        ("\n" + "[" * 100_000, f"nested more than {MOST_DEPTH} deep in line 2", 2),
-        ('{"a":' * 100_000, f"nested more than {MOST_DEPTH} deep in line 1", 1),
+        ("\n" + "[" * 100_000, f"nested more than {MAX_DEPTH} deep in line 2", 2),
+        ('{"a":' * 100_000, f"nested more than {MAX_DEPTH} deep in line 1", 1),
         (b'["\xff"]', "not UTF-8 in line 1", 1),
     ],
     ids=range(6),
@@ -75,7 +75,7 @@ def test_json_with_two_meanings_is_refused(text, problem):
 
 
 def test_depth_is_counted_outside_of_texts():
-    deep = "[" * MOST_DEPTH + '"' + r"[{\"[\\" * 100 + '"' + "]" * MOST_DEPTH
+    deep = "[" * MAX_DEPTH + '"' + r"[{\"[\\" * 100 + '"' + "]" * MAX_DEPTH
     assert shorten(parse_json(deep, "x.json")) == "[[[[...]]]]"
     with pytest.raises(FormatError, match="nested"):
         parse_json(f"[{deep}]", "x.json")
@@ -95,8 +95,8 @@ def test_the_text_that_python_writes_for_nan_is_taken_where_it_is_asked_for():
         ("a: 1\n\na: 2", "the key 'a' is there twice", 3),
         ("1: a\n1.0: b", "the key 1.0 is there twice", 2),
         ("? [a]\n: b", "a key must be a text or a number", 1),
-        ("a:\n" + "  " + "[" * 1000, f"nested more than {MOST_DEPTH} deep", 2),
-        ("- " * 1000 + "1", f"nested more than {MOST_DEPTH} deep", 1),
+        ("a:\n" + "  " + "[" * 1000, f"nested more than {MAX_DEPTH} deep", 2),
+        ("- " * 1000 + "1", f"nested more than {MAX_DEPTH} deep", 1),
         ("a: 1\n---\nb: 1", "another document", 2),
         ("a: [1", "expected ',' or ']'", 1),
         ("a: " + "1:" * 300 + "1", "a number has 601 characters", 1),
@@ -126,7 +126,7 @@ def test_files_have_a_limit_and_the_errors_of_their_reader(tmp_path):
     path = tmp_path / "x.json"
     path.write_text('"' + "x" * 100 + '"')
     with pytest.raises(CalibrationTableError, match=r"expected at most 50 bytes, found 102") as caught:
-        read_json(path, most_bytes=50, error=CalibrationTableError)
+        read_json(path, max_bytes=50, error=CalibrationTableError)
     assert caught.value.path == path
     path.write_text("{")
     with pytest.raises(CalibrationTableError, match="not usable YAML"):

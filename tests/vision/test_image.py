@@ -189,9 +189,9 @@ def test_a_missing_folder_is_named(tmp_path):
 
 def test_the_size_that_a_picture_claims_is_checked_before_it_is_decoded():
     data = encoded(np.zeros((1000, 1000), np.float32), "TIFF", compression="tiff_adobe_deflate")
-    assert decode_image(data, most_bytes=7_000_000).shape == (1000, 1000, 3)
+    assert decode_image(data, max_bytes=7_000_000).shape == (1000, 1000, 3)
     with pytest.raises(ImageError, match=r"1,000 x 1,000 pixels \(F\) take 7,000,000 bytes") as caught:
-        decode_image(data, most_bytes=6_999_999)
+        decode_image(data, max_bytes=6_999_999)
     assert caught.value.needed == 7_000_000
 
 
@@ -199,7 +199,7 @@ def test_the_size_that_a_picture_claims_is_checked_before_it_is_decoded():
 def test_the_limit_holds_for_every_format(kind):
     data = encoded(PIXELS, kind, "P" if kind == "GIF" else None)
     with pytest.raises(ImageError, match="the limit is 1,000"):
-        decode_image(data, most_bytes=1000)
+        decode_image(data, max_bytes=1000)
 
 
 def test_a_large_picture_takes_the_memory_that_is_said():
@@ -285,9 +285,9 @@ def test_the_memory_is_that_of_pillows_mode_and_of_the_result(mode, each):
     deep = np.zeros((20, 30), np.uint16)
     data = encoded(deep) if mode == "I;16" else encoded(PIXELS, "TIFF", mode)
     needed = 600 * (each + 3)
-    assert decode_image(data, most_bytes=needed).shape == (20, 30, 3)
+    assert decode_image(data, max_bytes=needed).shape == (20, 30, 3)
     with pytest.raises(ImageError, match=f"take {needed:,} bytes of memory; the limit is {needed - 1:,}"):
-        decode_image(data, most_bytes=needed - 1)
+        decode_image(data, max_bytes=needed - 1)
 
 
 @pytest.mark.parametrize(

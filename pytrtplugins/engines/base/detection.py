@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Boxes", "DetectionContext", "Photo", "Timings"]
 
 Photo = npt.NDArray[np.uint8]
-_LONGEST_SIDE, _MOST_BOXES = 1 << 14, 100_000
+_LONGEST_SIDE, _MAX_BOXES = 1 << 14, 100_000
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class DetectionContext(Exclusive[list[Boxes]]):
         super().__init__(engine)
         width, height = size
         self.size = check_whole("width", width, 1, _LONGEST_SIDE), check_whole("height", height, 1, _LONGEST_SIDE)
-        self.heads, self.mode, self.most = tuple(heads), mode, check_whole("most", most, 1, _MOST_BOXES)
+        self.heads, self.mode, self.most = tuple(heads), mode, check_whole("most", most, 1, _MAX_BOXES)
         self.timings = Timings()
 
     @property

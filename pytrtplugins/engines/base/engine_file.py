@@ -26,7 +26,7 @@ __all__ = ["FORMAT", "EngineFile", "read_engine_file", "write_engine_file"]
 
 FORMAT = 1
 _METADATA, _MODEL, _PAYLOAD = "metadata.json", "model.onnx", "engine.plan"
-_MOST_METADATA = 16 << 20
+_MAX_METADATA = 16 << 20
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, lengths of the name and of what is behind it
 
@@ -116,8 +116,8 @@ def read_engine_file(path: str | Path) -> EngineFile:
         names = [entry.filename for entry in entries]
         if names not in ([_METADATA, _MODEL], [_METADATA, _MODEL, _PAYLOAD]):
             raise _error(path, f"expected the entries {_METADATA} and {_MODEL}, found {shorten(names, 200)}")
-        if entries[0].file_size > _MOST_METADATA:
-            raise _error(path, f"{_METADATA} has {entries[0].file_size:,} bytes, expected at most {_MOST_METADATA:,}")
+        if entries[0].file_size > _MAX_METADATA:
+            raise _error(path, f"{_METADATA} has {entries[0].file_size:,} bytes, expected at most {_MAX_METADATA:,}")
         facts = parse_json(archive.read(entries[0]), _METADATA)
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         found = facts.get("format") if isinstance(facts, dict) else facts

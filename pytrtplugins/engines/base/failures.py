@@ -13,14 +13,14 @@ from ...plugin.base import Plugin
 
 __all__ = ["explained_runs", "explaining", "is_plugins", "shortened"]
 
-_MOST = 1500
+_MAX_CHARACTERS = 1500
 _PLACE = re.compile(
     r"(Exception from \S+\.[ch]pp:\d+:?|Check '.*' failed at \S+\.[ch]pp:\d+:?)$"
 )  # of OpenVINO's own sources
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
-def shortened(text: object, most: int = _MOST) -> str:
+def shortened(text: object, most: int = _MAX_CHARACTERS) -> str:
     """The first lines of what a library says: without empty ones, repeated ones and places in its own sources.
 
     Args:

@@ -12,7 +12,7 @@ from .context import Arrays, ContextMaker, ExecutionContext
 
 __all__ = ["stream"]
 
-MOST_SLOTS = 256
+MAX_SLOTS = 256
 
 
 def stream(
@@ -41,7 +41,7 @@ def stream(
         UsageError: ``slots`` is outside, at once.
         Exception: what the source, ``prepare`` or a run raised, at its item's turn; results before it are given first.
     """
-    contexts = (engine.create_context() for _ in range(check_whole("stream: slots", slots, 1, MOST_SLOTS)))
+    contexts = (engine.create_context() for _ in range(check_whole("stream: slots", slots, 1, MAX_SLOTS)))
     if prepare is None:
         return map_begun(lambda context, item: context.begin(item), source, contexts=contexts)
     made = prepare

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 
 from ...errors import UsageError
 from ...tensor import TensorDesc
-from ...utils.numbers import MOST_THREADS, check_whole
+from ...utils.numbers import MAX_THREADS, check_whole
 
 __all__ = ["Availability", "BuildOptions", "OwningEngine"]
 
@@ -36,7 +36,7 @@ class BuildOptions:
         values = {name: str(value) if isinstance(value, Path) else value for name, value in self.settings.items()}
         object.__setattr__(self, "settings", values)
         if self.threads is not None:
-            object.__setattr__(self, "threads", check_whole("threads", self.threads, 1, MOST_THREADS))
+            object.__setattr__(self, "threads", check_whole("threads", self.threads, 1, MAX_THREADS))
 
 
 @dataclass(frozen=True)

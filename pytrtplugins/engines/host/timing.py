@@ -15,7 +15,7 @@ from ..base.engine import Engine
 __all__ = ["run_seconds", "sample_inputs"]
 
 _ROUNDS = 3
-_MOST_RUNS = 7
+_MAX_RUNS = 7
 _SECONDS = 0.2  # of one form's runs in one round
 _FLOATS = (DType.FLOAT32, DType.FLOAT16)
 
@@ -36,7 +36,7 @@ def run_seconds(runs: Mapping[str, Callable[[], Any]], clock: Callable[[], float
         run()  # what is done once: memory, kernels
     for _ in range(_ROUNDS):
         for name, run in runs.items():
-            count = min(max(int(_SECONDS / max(_seconds(run, clock), 1e-6)), 1), _MOST_RUNS)
+            count = min(max(int(_SECONDS / max(_seconds(run, clock), 1e-6)), 1), _MAX_RUNS)
             best[name] = min(best[name], float(np.median([_seconds(run, clock) for _ in range(count)])))
     return best
 

@@ -13,7 +13,7 @@ from ...tensor import SymbolicDim, TensorDesc
 __all__ = ["NAMES", "Settings"]
 
 _QUANTIZATION = ("explicit", "implicit")
-_MOST_LEVEL = 5
+_MAX_LEVEL = 5
 
 Range = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
@@ -55,7 +55,7 @@ class Settings:
         if "shapes" in values:
             values["shapes"] = _shapes(values["shapes"])
         _check(values, "workspace_bytes", lambda value: type(value) is int and value > 0, "a number of bytes above 0")
-        _check(values, "level", lambda value: type(value) is int and 0 <= value <= _MOST_LEVEL, f"0 to {_MOST_LEVEL}")
+        _check(values, "level", lambda value: type(value) is int and 0 <= value <= _MAX_LEVEL, f"0 to {_MAX_LEVEL}")
         _check(values, "timing_cache", lambda value: isinstance(value, (str, Path)), "a path")
         _check(values, "quantization", lambda value: value in _QUANTIZATION, " or ".join(_QUANTIZATION))
         _check(values, "version_compatible", lambda value: isinstance(value, bool), "true or false")

@@ -12,12 +12,12 @@ from pathlib import Path
 from ....cuda.cache import cache_folder
 from ....errors import FormatError
 from ....utils.files import read_regular, sha256_hex, write_atomic
-from ....utils.text_formats import MOST_BYTES, parse_json, shorten
+from ....utils.text_formats import MAX_BYTES, parse_json, shorten
 
 __all__ = ["FORMAT", "Choice", "TacticCache", "choose"]
 
 FORMAT = 1
-_MOST_MICROSECONDS = 1e15
+_MAX_MICROSECONDS = 1e15
 _log = logging.getLogger(__name__)
 
 
@@ -73,7 +73,7 @@ class TacticCache:
 
     def _read(self) -> dict[str, Choice]:
         try:
-            return decode(read_regular(self.path, MOST_BYTES))
+            return decode(read_regular(self.path, MAX_BYTES))
         except (OSError, ValueError):
             return {}
 
@@ -101,7 +101,7 @@ def decode(text: str | bytes) -> dict[str, Choice]:
         if not (
             isinstance(row, list)
             and [type(value) for value in row] in ([str, str, float, int], [str, str, int, int])
-            and abs(row[2]) < _MOST_MICROSECONDS
+            and abs(row[2]) < _MAX_MICROSECONDS
         ):
             raise FormatError(f"problem {shorten(key)}: expected provider, tactic, time, rivals, found {shorten(row)}")
         choices[str(key)] = Choice(row[0], row[1], float(row[2]), int(row[3]))

@@ -28,8 +28,8 @@ _Plan = tuple[Any, int, Callable[[], Any]]
 """A graph, the number of one of its plans, and what gives its workspace."""
 _Graph = tuple[Any, dict[str, list[int]]]
 """A graph, and by name the numbers of its plans, which are not built yet, the most promising first."""
-_MOST_PLANS = {"fused": 10, "plain": 4}
-_MOST_INT8_PLANS = {"fused": 3, "plain": 1}  # slow to build, and seldom the fastest
+_MAX_PLANS = {"fused": 10, "plain": 4}
+_MAX_INT8_PLANS = {"fused": 3, "plain": 1}  # slow to build, and seldom the fastest
 
 
 def check_cudnn() -> str:
@@ -102,7 +102,7 @@ class CudnnProvider:
         if problem.framed:
             return []
         found: list[str] = []
-        most = _MOST_INT8_PLANS if problem.x.dtype is DType.INT8 else _MOST_PLANS
+        most = _MAX_INT8_PLANS if problem.x.dtype is DType.INT8 else _MAX_PLANS
         for form in ("fused", "plain"):
             if found and problem.x.dtype is DType.FLOAT16:  # a pass more over the output: never the fastest there
                 break
@@ -193,7 +193,7 @@ class CudnnProvider:
 
     def _plan(self, problem: ConvProblem, form: str, name: str) -> tuple[Any, int]:
         """A graph and the number of its plan of a name, built."""
-        if form not in _MOST_PLANS:
+        if form not in _MAX_PLANS:
             raise KeyError(form)
         key = (problem.key, form, name)
         with self._lock:

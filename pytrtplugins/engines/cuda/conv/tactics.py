@@ -264,7 +264,7 @@ def simt_tactics(shape: ConvShape, capability: int = 90, multiprocessors: int = 
         multiprocessors: Of the GPU.
         most: How many at most.
     """
-    large = max(shape.kernel) > _MOST_TAPS or shape.n * shape.h * shape.w * max(shape.x_pitch, shape.planes) >= 2**30
+    large = max(shape.kernel) > _MAX_TAPS or shape.n * shape.h * shape.w * max(shape.x_pitch, shape.planes) >= 2**30
     if shape.problem() or shape.x_type is not DType.FLOAT32 or capability < 80 or large:
         return []
     room = SHARED_BYTES.get(capability, 99) * 1024
@@ -284,7 +284,7 @@ def simt_tactics(shape: ConvShape, capability: int = 90, multiprocessors: int = 
     return found[:most]
 
 
-_THREAD_N, _MOST_TAPS = 8, 12
+_THREAD_N, _MAX_TAPS = 8, 12
 """Filters that a thread multiplies; the largest side of filters whose taps' bits ``conv_simt.cu`` has room for."""
 _SIMT_TILES = [
     *[

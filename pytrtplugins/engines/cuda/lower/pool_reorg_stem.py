@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FuseInputs", "FusePools", "FuseReorgs"]
 
-_MOST_CHANNELS = 4
+_MAX_CHANNELS = 4
 _FILTERS = (16, 32, 48, 64)
 
 
@@ -123,7 +123,7 @@ def _is_first(conv: ir.Node) -> bool:
     return (
         dims is not None
         and dims[2:] == (3, 3)
-        and dims[1] <= _MOST_CHANNELS
+        and dims[1] <= _MAX_CHANNELS
         and dims[0] in _FILTERS
         and [list(at.get_ints(name, [0])) for name in ("strides", "dilations", "pads")] == [[1, 1], [1, 1], [1] * 4]
         and at.get_int("group", 1) == 1

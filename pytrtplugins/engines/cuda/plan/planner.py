@@ -30,7 +30,7 @@ __all__ = ["make_plan"]
 
 Dims = tuple[int, ...]
 _FLOATS = (DType.FLOAT32, DType.FLOAT16)
-_MOST_VALUES = (1 << 32) - 1
+_MAX_VALUES = (1 << 32) - 1
 """What a thread's number goes up to."""
 
 
@@ -325,7 +325,7 @@ class _Planner:
     def _check_sizes(self, tensors: Mapping[str, Placed]) -> None:
         pooled = {name for step in self.steps if step.attributes.get("pool") for name in step.outputs}
         for name, placed in tensors.items():
-            if placed.format.elements * (4 if name in pooled else 1) > _MOST_VALUES:
+            if placed.format.elements * (4 if name in pooled else 1) > _MAX_VALUES:
                 raise BuildError(
                     f"engine 'cuda': tensor {name!r}, {placed.format}, has more values than kernels of this engine count.\n"
                     "Do: run smaller batches",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 __all__ = ["Access", "Schedule", "one_stream", "schedule"]
 
-MOST_STREAMS = 4
+MAX_STREAMS = 4
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def one_stream(count: int) -> Schedule:
     return Schedule((0,) * count, ((),) * count, tuple((1 << index) - 1 for index in range(count)))
 
 
-def schedule(steps: Sequence[Sequence[Access]], most: int = MOST_STREAMS) -> Schedule:
+def schedule(steps: Sequence[Sequence[Access]], most: int = MAX_STREAMS) -> Schedule:
     """Spread steps over streams.
 
     A step follows its latest predecessor where that is the last of its stream so far. Otherwise a branch begins: on a stream
