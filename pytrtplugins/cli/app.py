@@ -318,7 +318,7 @@ def evaluate(
         model, weights=weights, engine=engine, precision=precision, cache=cache, threads=threads
     )
     result = models.evaluate(
-        _detector(built, model, names, mode, most=_MAX_EVALUATED),
+        _detector(built, model, names, mode, max_detections=_MAX_EVALUATED),
         labelled,
         split,
         score_threshold=threshold,
@@ -335,9 +335,11 @@ def evaluate(
         models.draw_curves(result, plot, title=f"{model.name}, {built.name}, {built.precision}")
 
 
-def _detector(engine: Any, model: Path, names: Path | None, mode: Mode, most: int = 200) -> Any:
+def _detector(engine: Any, model: Path, names: Path | None, mode: Mode, max_detections: int = 200) -> Any:
     beside = model.with_suffix(".names")
-    return models.Yolov2(engine, names or (beside if beside.is_file() else None), mode=mode.value, most=most)
+    return models.Yolov2(
+        engine, names or (beside if beside.is_file() else None), mode=mode.value, max_detections=max_detections
+    )
 
 
 def _detect(detector: Any, found: list[Path], output: Path | None, **thresholds: float) -> list[dict[str, Any]]:

@@ -42,7 +42,7 @@ class Yolov2(Uncopied):
         engine: A built engine.
         names: Names of the classes: a file with one a line (darknet's .names) or a list. None: ``class 0``, ``class 1``, ...
         mode: How photos are fitted into the input; see :func:`pytrtplugins.vision.letterbox`.
-        most: Most detections of a photo: the best.
+        max_detections: Largest number of boxes of a photo: the best.
 
     Attributes:
         timings: How long the last call took, all its photos together. Reading files is part of the preprocess. Engines that
@@ -68,14 +68,14 @@ class Yolov2(Uncopied):
         names: str | Path | Sequence[str] | None = None,
         *,
         mode: str = "letterbox",
-        most: int = 200,
+        max_detections: int = 200,
     ) -> None:
         if mode not in MODES:
             raise UsageError(f"Yolov2: mode: expected one of {', '.join(MODES)}, found {mode!r}.", mode=mode)
         self.engine = engine
         heads = read_heads(engine.outline)
         self.names = read_names(names, heads[0].classes)
-        self.context = engine.create_detection_context(heads, _read_size(engine), mode, most)
+        self.context = engine.create_detection_context(heads, _read_size(engine), mode, max_detections)
         self.timings = Timings()
 
     @property

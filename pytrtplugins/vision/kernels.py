@@ -194,9 +194,9 @@ def best_into(
         classes: Number of classes.
         stream: CUDA stream; None: the current one.
     """
-    n, most, _ = rows.shape
+    n, max_detections, _ = rows.shape
     _BEST.launch(
-        found, counts, boxes, rows, totals, found.shape[1], classes, boxes.shape[1], most,
+        found, counts, boxes, rows, totals, found.shape[1], classes, boxes.shape[1], max_detections,
         threads=(min(found.shape[1], _RANKING), n), stream=stream,
     )  # fmt: skip
 

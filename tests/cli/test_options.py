@@ -118,7 +118,7 @@ def test_run_on_photos(pytrt, asked, tmp_path):
     assert code == 0, err
     assert found == [(([Path("a.png"), Path("b.png")],), {})]
     assert read == [(([Path("a.png"), Path("b.png")],), {})]
-    assert detectors == [((ENGINE, Path("n")), {"mode": "stretch", "most": 200})]
+    assert detectors == [((ENGINE, Path("n")), {"mode": "stretch", "max_detections": 200})]
     (((pictures,), options),) = streamed
     assert (pictures, options.pop("image")(SimpleNamespace(image="pixels"))) == ("pictures", "pixels")
     assert options == THRESHOLDS
@@ -145,7 +145,9 @@ def test_names_beside_the_model_are_taken_where_none_are_given(pytrt, asked, tmp
     asked(asked.app.models, "find_pictures", [])
     detectors = asked(asked.app.models, "Yolov2")
     ends(pytrt, "run", "net.onnx", "a.png")
-    assert detectors == [((ENGINE, Path("net.names") if beside else None), {"mode": "letterbox", "most": 200})]
+    assert detectors == [
+        ((ENGINE, Path("net.names") if beside else None), {"mode": "letterbox", "max_detections": 200})
+    ]
 
 
 def test_evaluate(pytrt, asked):
@@ -156,7 +158,7 @@ def test_evaluate(pytrt, asked):
          "--class-map", "tv=tvmonitor", "--class-map", "a=b=c", "--limit", "9")  # fmt: skip
     assert read == [(([Path("d"), Path("e.tar")],), {})]
     assert opened == [((Path("net.onnx"),), OPENED)]
-    assert detectors == [((ENGINE, Path("n")), {"mode": "stretch", "most": 1000})]
+    assert detectors == [((ENGINE, Path("n")), {"mode": "stretch", "max_detections": 1000})]
     wanted = {**THRESHOLDS, "class_map": {"tv": "tvmonitor", "a": "b=c"}, "limit": 9}
     assert evaluated == [(("detector", "data", "test.txt"), wanted)]
 

@@ -60,8 +60,8 @@ def test_a_stream_of_more_or_fewer_slots_than_make_sense_is_refused_at_once(slot
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"most": 0}, "most: expected a whole number from 1 to 100,000"),
-        ({"most": 10**9}, "most: expected a whole number"),
+        ({"max_detections": 0}, "max_detections: expected a whole number from 1 to 100,000"),
+        ({"max_detections": 10**9}, "max_detections: expected a whole number"),
         ({"size": (0, 8)}, "width: expected a whole number from 1 to 16,384, found 0"),
         ({"size": (8, 10**6)}, "height: expected a whole number from 1 to 16,384"),
         ({"size": (8.5, 8)}, "width: expected a whole number"),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Boxes", "DetectionContext", "Photo", "Timings"]
 
 Photo = npt.NDArray[np.uint8]
-_LONGEST_SIDE, _MAX_BOXES = 1 << 14, 100_000
+_LONGEST_SIDE, _MAX_DETECTIONS = 1 << 14, 100_000
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class DetectionContext(Exclusive[list[Boxes]]):
         heads: Its region and yolo layers.
         size: (width, height) of the network's input.
         mode: How photos are fitted into it; see `pytrtplugins.vision.letterbox`.
-        most: Most boxes of a photo, 1 to 100,000.
+        max_detections: Largest number of boxes of a photo, 1 to 100,000.
 
     Attributes:
         heads: The layers.
@@ -97,12 +97,13 @@ class DetectionContext(Exclusive[list[Boxes]]):
         heads: Sequence[Head],
         size: tuple[int, int],
         mode: str = "letterbox",
-        most: int = 200,
+        max_detections: int = 200,
     ) -> None:
         super().__init__(engine)
         width, height = size
         self.size = check_whole("width", width, 1, _LONGEST_SIDE), check_whole("height", height, 1, _LONGEST_SIDE)
-        self.heads, self.mode, self.most = tuple(heads), mode, check_whole("most", most, 1, _MAX_BOXES)
+        self.heads, self.mode = tuple(heads), mode
+        self.max_detections = check_whole("max_detections", max_detections, 1, _MAX_DETECTIONS)
         self.timings = Timings()
 
     @property
@@ -174,4 +175,4 @@ class DetectionContext(Exclusive[list[Boxes]]):
 
     def another(self) -> DetectionContext:
         """A context of its own of the same kind, such as for another thread."""
-        return type(self)(self.engine, self.heads, self.size, self.mode, self.most)
+        return type(self)(self.engine, self.heads, self.size, self.mode, self.max_detections)

@@ -218,10 +218,10 @@ class Engine(Uncopied, ABC):
         return stream(self, source, prepare=prepare, slots=slots)
 
     def create_detection_context(
-        self, heads: Sequence[Head], size: tuple[int, int], mode: str = "letterbox", most: int = 200
+        self, heads: Sequence[Head], size: tuple[int, int], mode: str = "letterbox", max_detections: int = 200
     ) -> DetectionContext:
         """Make the state for one thread's runs from photos to boxes; see `DetectionContext`."""
-        return HostDetection(self, heads, size, mode, most)
+        return HostDetection(self, heads, size, mode, max_detections)
 
     def save(self, path: str | Path) -> None:
         """Write an engine file (docs/format.md), whole or not at all."""

@@ -27,9 +27,9 @@ class HostDetection(DetectionContext):
         heads: Sequence[Head],
         size: tuple[int, int],
         mode: str = "letterbox",
-        most: int = 200,
+        max_detections: int = 200,
     ) -> None:
-        super().__init__(engine, heads, size, mode, most)
+        super().__init__(engine, heads, size, mode, max_detections)
         desc = engine.inputs[0]
         self._input, self._batch = desc.name, desc.dims[0] if isinstance(desc.dims[0], int) else 1
         self._context = engine.create_context()
@@ -64,7 +64,7 @@ class HostDetection(DetectionContext):
         likely = scores.any(axis=1)
         places, scores = places[likely], nms(places[likely], scores[likely], iou_threshold)
         rows, classes = scores.nonzero()
-        best = np.argsort(-scores[rows, classes], kind="stable")[: self.most]
+        best = np.argsort(-scores[rows, classes], kind="stable")[: self.max_detections]
         rows, classes = rows[best], classes[best]
         return Boxes(classes.astype(np.int64), scores[rows, classes], places[rows], photo.placement)
 

@@ -182,10 +182,10 @@ class CudaEngine(Engine):
             return Execution(self.device, plan, self.selector.launch)
 
     def create_detection_context(
-        self, heads: Sequence[Head], size: tuple[int, int], mode: str = "letterbox", most: int = 200
+        self, heads: Sequence[Head], size: tuple[int, int], mode: str = "letterbox", max_detections: int = 200
     ) -> DetectionContext:
         """Make the state for one thread's runs from photo bytes to boxes, all of it on the GPU, in one launch."""
-        return CudaDetection(self, heads, size, mode, most)
+        return CudaDetection(self, heads, size, mode, max_detections)
 
     def tactics(self) -> list[LayerKernel]:
         """The kernel of each convolution, one row for each that differs."""

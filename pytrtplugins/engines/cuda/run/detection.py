@@ -34,9 +34,9 @@ class CudaDetection(DetectionContext):
         heads: Sequence[Head],
         size: tuple[int, int],
         mode: str = "letterbox",
-        most: int = 200,
+        max_detections: int = 200,
     ) -> None:
-        super().__init__(engine, heads, size, mode, most)
+        super().__init__(engine, heads, size, mode, max_detections)
         self._cupy: Any = engine.device.xp
         dims = engine.inputs[0].dims
         self._batches = (dims[0],) if isinstance(dims[0], int) else tuple(sorted(set(engine.batches)))
@@ -104,7 +104,7 @@ class CudaDetection(DetectionContext):
                 for dim, size in zip(desc.dims, (batch, 3, self.size[1], self.size[0]), strict=True)
                 if isinstance(dim, SymbolicDim)
             }
-            run = PhotoRun(self.engine.execution(sizes), desc.name, self.heads, self.mode, self.most)
+            run = PhotoRun(self.engine.execution(sizes), desc.name, self.heads, self.mode, self.max_detections)
             if "graph" not in self.engine.without and not self._one_graph(run):
                 with self.engine.capturing:
                     run.execution.capture(self._stream)  # its parts

@@ -24,14 +24,16 @@ class PhotoRun:
         input_name: Its input, float32 (N, 3, H, W).
         heads: Its region and yolo layers.
         mode: How photos are fitted.
-        most: Most boxes of a photo.
+        max_detections: Largest number of boxes of a photo.
 
     Attributes:
         execution: The network's.
         graph: What `queue` queues, captured; None: not yet, or not for this memory.
     """
 
-    def __init__(self, execution: Execution, input_name: str, heads: Sequence[Head], mode: str, most: int) -> None:
+    def __init__(
+        self, execution: Execution, input_name: str, heads: Sequence[Head], mode: str, max_detections: int
+    ) -> None:
         self.execution, self._mode = execution, mode
         self.graph: Any = None
         self._data = execution.input(input_name)
@@ -50,9 +52,9 @@ class PhotoRun:
         self._places = xp.zeros((n, total, 4), np.float32)
         self._scores = xp.zeros((n, classes, total), np.float32)
         self._found = xp.zeros((n, classes * total), np.uint64)
-        rows, totals = device.pinned(n * most * 24), device.pinned(n * 4)
-        self._rows, self._totals = rows[0].view(np.float32).reshape(n, most, 6), totals[0].view(np.int32)
-        self._written = rows[1].view(np.float32).reshape(n, most, 6), totals[1].view(np.int32)
+        rows, totals = device.pinned(n * max_detections * 24), device.pinned(n * 4)
+        self._rows, self._totals = rows[0].view(np.float32).reshape(n, max_detections, 6), totals[0].view(np.int32)
+        self._written = rows[1].view(np.float32).reshape(n, max_detections, 6), totals[1].view(np.int32)
 
     def send(
         self, photos: Sequence[Photo], score_threshold: float, iou_threshold: float, stream: Any

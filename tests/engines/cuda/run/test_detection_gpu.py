@@ -51,9 +51,11 @@ def engine():
     return ptp.build(model, engine="cuda", precision="fp16", settings={"batch": [1, 3], "without": ["tactics"]})
 
 
-def contexts(engine, mode="letterbox", most=200):
+def contexts(engine, mode="letterbox", max_detections=200):
     heads = read_heads(engine.model)
-    return [make(heads, (224, 224), mode, most) for make in (engine.create_detection_context, plain_path(engine))]
+    return [
+        make(heads, (224, 224), mode, max_detections) for make in (engine.create_detection_context, plain_path(engine))
+    ]
 
 
 def plain_path(engine):
@@ -92,7 +94,7 @@ def test_boxes_are_those_of_the_plain_path_on_real_photos(engine):
 
 
 def test_more_boxes_than_there_is_room_for_are_the_best(engine):
-    detection, plain = contexts(engine, most=5)
+    detection, plain = contexts(engine, max_detections=5)
     with detection, plain:
         found = detection.detect([photo((500, 400))], score_threshold=0.0)
         assert len(found[0].scores) == 5
