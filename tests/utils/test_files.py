@@ -49,8 +49,8 @@ def fifo(tmp_path):
 def begun(path):
     """Begin to write in a process of its own, and kill it."""
     code = (
-        "import sys, os, signal, time; from pytrtplugins import _files\n"
-        "with _files.atomic_path(sys.argv[1]) as temporary:\n"
+        "import sys, os, signal, time; from pytrtplugins.utils import files\n"
+        "with files.atomic_path(sys.argv[1]) as temporary:\n"
         "    temporary.write_text('half'); print('ready', flush=True); time.sleep(600)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
