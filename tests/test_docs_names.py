@@ -22,7 +22,11 @@ TESTS = {
     for name in [path.stem, *re.findall(r"def (test_\w+)", path.read_text("utf-8"))]
 }
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "samples").rglob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "samples").rglob("*.md")),
+]
 OF_USERS = {
     "README.md": {"test_shuffle"},
     "docs/cpp.md": {"shuffle.cpp", "twice.cpp"},
