@@ -175,27 +175,42 @@ inline size_t next_thread(size_t turn) { return turn; }
 #endif
 
 #ifdef PYTRT_HOST_BARRIERS
+#ifdef __SANITIZE_ADDRESS__
+typedef ucontext_t Place;  // its longjmp takes another stack for an error of this one
+#else
+typedef jmp_buf Place;  // swapcontext would ask the system for the mask of signals each time
+#endif
+
 // A thread of a block, on a stack of its own. It is kept for the next block and the next launch.
 struct Fiber {
     ucontext_t start;
-    jmp_buf place;  // where it goes on
+    Place place;  // where it goes on
     bool started, done;
 };
 static Fiber* running;
-static jmp_buf scheduler;
+static Place scheduler;
 static void (*body_of_fiber)(void*);
 static void* argument_of_fiber;
 
-// Go on at `to` until somebody goes on at `from`. swapcontext would ask the system for the mask of signals each time.
-static void swap(jmp_buf& from, jmp_buf& to) {
+#ifdef __SANITIZE_ADDRESS__
+static void swap(Place& from, Place& to) { swapcontext(&from, &to); }
+static void start(Fiber& fiber) { swapcontext(&scheduler, &fiber.start); }
+#else
+// Go on at `to` until somebody goes on at `from`.
+static void swap(Place& from, Place& to) {
     if (!_setjmp(from)) _longjmp(to, 1);
 }
+
+static void start(Fiber& fiber) {
+    if (!_setjmp(scheduler)) setcontext(&fiber.start);
+}
+#endif
 
 static void go_on(Fiber& fiber) {
     running = &fiber;
     if (fiber.started) return swap(scheduler, fiber.place);
     fiber.started = true;
-    if (!_setjmp(scheduler)) setcontext(&fiber.start);
+    start(fiber);
 }
 
 static void fiber_main() {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pytrtplugins as ptp
-from pytrtplugins.check import replay
+from pytrtplugins.check import replay, sanitize
 from pytrtplugins.check.cases import Case
 from pytrtplugins.check.sanitize import read_compute_sanitizer
 from pytrtplugins.cuda import gpu_reason
@@ -63,6 +63,21 @@ def test_the_line_and_what_the_sanitizer_calls_it_are_reported(broken, wanted):
     assert not entry.ok
     for text in wanted:
         assert text in entry.detail
+
+
+def test_under_a_sanitizer_threads_that_wait_for_each_other_leave_no_stack_by_longjmp(monkeypatch):
+    programs = []
+
+    def keeping(command, environment):
+        programs.append(program(command, environment))
+        return programs[-1]
+
+    program = sanitize._program
+    monkeypatch.setattr(sanitize, "_program", keeping)
+    assert not sanitize.address_sanitizer(Case(Reversed(), ((2, 9),), (ptp.DType.FLOAT32,)))
+    (done,) = programs
+    assert done.returncode == 0
+    assert "handle_no_return" not in done.stderr, "it would take variables of another stack for out of bounds"
 
 
 def test_without_sanitize_there_is_no_such_entry():
