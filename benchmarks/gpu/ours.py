@@ -17,14 +17,14 @@ from .running import Running, pinned_copy
 from .subject import Subject
 
 
-def build(subject: Subject, precision: str, batch: int, without: tuple[str, ...] = ()) -> ptp.Engine:
+def build(subject: Subject, precision: str, batch: int, disable: tuple[str, ...] = ()) -> ptp.Engine:
     """The engine, perhaps without some of its steps; kernels are timed where that was not done before."""
     return ptp.build(
         subject.model,
         engine="cuda",
         precision=precision,
         calibration=subject.table if precision == "int8" else None,
-        settings={"batch": [batch], "without": list(without)},
+        settings={"batch": [batch], "disable": list(disable)},
         progress=False,
     )
 
@@ -39,7 +39,7 @@ def network(engine: Any, batch: int, clock: Clock, head: np.ndarray | None = Non
     """An engine whose network has one input, one output and a free batch; the caller may give memory for the output."""
     context, (given,), (found,) = engine.create_context(), engine.inputs, engine.outputs
     execution = engine.execution({dim.name: batch for dim in given.dims if not isinstance(dim, int)})
-    if "graph" not in engine.without:
+    if "graph" not in engine.disabled:
         execution.capture(clock.stream)
 
     def close() -> None:
@@ -56,11 +56,11 @@ def network(engine: Any, batch: int, clock: Clock, head: np.ndarray | None = Non
     )
 
 
-def ours(precision: str, without: tuple[str, ...] = ()) -> Callable[[Subject, Clock, int], Running]:
+def ours(precision: str, disable: tuple[str, ...] = ()) -> Callable[[Subject, Clock, int], Running]:
     """This package."""
 
     def make(subject: Subject, clock: Clock, batch: int) -> Running:
-        engine = build(subject, precision, batch, without) if without else whole(subject, precision, batch)
+        engine = build(subject, precision, batch, disable) if disable else whole(subject, precision, batch)
         return network(engine, batch, clock)
 
     return make

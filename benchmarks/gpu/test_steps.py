@@ -20,16 +20,16 @@ YOLO, TRUNK = "YOLOv2", "layers 8 to 11"
 SHOWN_ON = {
     "dead-layers": ("bottleneck with identities", "fp16"),
     "residuals": ("bottleneck", "fp16"),
-    "siblings": ("inception block", "fp16"),
+    "horizontal-fusion": ("inception block", "fp16"),
     "int8-moves": (YOLO, "int8"),
     "activations": (TRUNK, "fp16"),
     "int8-epilogues": (TRUNK, "int8"),
-    "own-kernels": (TRUNK, "fp16"),
+    "handwritten-kernels": (TRUNK, "fp16"),
 }
 """Where a step has something to do, or kernels for each convolution without it are soon chosen, if not on YOLOv2 in FP16."""
 CASES = [(step, *SHOWN_ON.get(step, (YOLO, "fp16"))) for step in OPTIONAL_STEPS]
-CASES += [("streams", "inception block", "fp16"), ("siblings", "inception block, batch 8", "fp16")]
-CASES += [("own-kernels", YOLO, "fp32")]
+CASES += [("schedule", "inception block", "fp16"), ("horizontal-fusion", "inception block, batch 8", "fp16")]
+CASES += [("handwritten-kernels", YOLO, "fp32")]
 pytestmark = pytest.mark.filterwarnings("default")  # of other people's libraries
 
 HOST_ROUNDS = 10
@@ -42,10 +42,10 @@ def test_step(
 ) -> None:
     x = subject.photos[:1] if name == YOLO else BLOCKS[name].input
 
-    def build(*without: str) -> Running:
+    def build(*disable: str) -> Running:
         if name == YOLO:
-            return ours(precision, without)(subject, clock, 1)
-        options = BuildOptions(precision, settings={"without": without, "batch": len(x)})
+            return ours(precision, disable)(subject, clock, 1)
+        options = BuildOptions(precision, settings={"disable": disable, "batch": len(x)})
         model = BLOCKS[name].quantized() if precision == "int8" else BLOCKS[name].model()
         engine = CudaEngine(model, options)  # as the model is: ptp.build would prepare it
         return network(engine, len(x), clock)

@@ -143,7 +143,7 @@ def search(
         engine,
         threads=threads,
         settings=loading.read_settings(settings or []),
-        quick=latency is Latency.MODELLED,
+        fast_build=latency is Latency.MODELLED,
     )
     inputs = network.reference().inputs
     options: dict[str, Any] = {"seed": seed, "mode": mode.value}

@@ -60,7 +60,7 @@ def calibrate(
     cls = available_class(engine, never={*NEVER_AUTO, "cuda"})
     paths = getattr(calibrator.batches, "paths", None)
     with (
-        cls(tapped, BuildOptions("fp32", threads, settings=cls.quick)).create_context() as context,
+        cls(tapped, BuildOptions("fp32", threads, settings=cls.fast_build)).create_context() as context,
         progress_bar("calibrating", None if paths is None else len(paths), progress) as advance,
     ):
         for batch in calibrator.get_batches():

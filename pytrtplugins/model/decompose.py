@@ -121,12 +121,12 @@ def infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
     return full
 
 
-def check_claims(model: onnx.ModelProto, outline: str | None = None) -> onnx.ModelProto:
+def check_claims(model: onnx.ModelProto, weights_location: str | None = None) -> onnx.ModelProto:
     """Require a model of sound structure whose tensors are none that no memory can hold; see `pytrtplugins.validation`.
 
     Args:
         model: The model; it is not changed.
-        outline: Location that stands in the place of weights which were left out on purpose.
+        weights_location: Location that stands in the place of weights which were left out on purpose.
 
     Returns:
         The model; sorted, where its nodes were not in order.
@@ -134,7 +134,7 @@ def check_claims(model: onnx.ModelProto, outline: str | None = None) -> onnx.Mod
     Raises:
         ModelError, DimsError, RegistryError: as `infer_shapes`.
     """
-    model = validated(model, outline=outline)
+    model = validated(model, weights_location=weights_location)
     _inferred(model)
     return model
 

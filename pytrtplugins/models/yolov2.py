@@ -73,7 +73,7 @@ class Yolov2(Uncopied):
         if mode not in MODES:
             raise UsageError(f"Yolov2: mode: expected one of {', '.join(MODES)}, found {mode!r}.", mode=mode)
         self.engine = engine
-        heads = read_heads(engine.outline)
+        heads = read_heads(engine.model_without_weights)
         self.names = read_names(names, heads[0].classes)
         self.context = engine.create_detection_context(heads, _read_size(engine), mode, max_detections)
         self.timings = Timings()
@@ -266,7 +266,7 @@ def _read_size(engine: Engine) -> tuple[int, int]:
     dims = list(desc.dims)
     if len(dims) != 4 or dims[1] != 3:
         raise BindingError(f"Yolov2: input {desc.name!r}: expected dims (N, 3, H, W), found {desc.dims}.")
-    width, height = read_input_size(engine.outline) or (0, 0)
+    width, height = read_input_size(engine.model_without_weights) or (0, 0)
     height, width = (dims[2] if isinstance(dims[2], int) else height), (dims[3] if isinstance(dims[3], int) else width)
     if not (width and height):
         raise BindingError(

@@ -43,7 +43,7 @@ class Network:
         threads: Threads of one run.
         device: The engine's own name for a device.
         settings: The engine's own settings.
-        quick: Take the settings with which the engine is built fast, where ``settings`` says nothing else: many engines are built,
+        fast_build: Take the settings with which the engine is built fast, where ``settings`` says nothing else: many engines are built,
             and few of them run more than a few times. For latencies that are measured: False.
     """
 
@@ -55,7 +55,7 @@ class Network:
         threads: int | None = None,
         device: str | None = None,
         settings: Mapping[str, Any] | None = None,
-        quick: bool = True,
+        fast_build: bool = True,
     ) -> None:
         self.engine = available_class(engine)
         self.model = prepare(model)
@@ -65,7 +65,7 @@ class Network:
         self.known = {info.name for info in self.model.graph.input} | {
             name for layer in self.layers for name in layer.outputs
         }
-        self.settings = {**(self.engine.quick if quick else {}), **(settings or {})}
+        self.settings = {**(self.engine.fast_build if fast_build else {}), **(settings or {})}
         self._options: dict[str, Any] = {"threads": threads, "device": device, "settings": self.settings}
         self._written: tuple[Precisions, onnx.ModelProto] | None = None
 

@@ -26,7 +26,7 @@ _Key = tuple[str, str, str]  # domain, name and overload of a local function
 
 
 def validated(
-    model: onnx.ModelProto, *, path: str | Path | None = None, outline: str | None = None, large: bool = True
+    model: onnx.ModelProto, *, path: str | Path | None = None, weights_location: str | None = None, large: bool = True
 ) -> onnx.ModelProto:
     """Require a model of sound structure. Nothing is computed, and no tensor is copied as long as the nodes are in order.
 
@@ -38,7 +38,7 @@ def validated(
     Args:
         model: The model; it is not changed.
         path: Its file, for messages.
-        outline: Location that stands in the place of weights which were left out on purpose, and which nobody reads.
+        weights_location: Location that stands in the place of weights which were left out on purpose, and which nobody reads.
         large: Count the bytes of large initializers too, which Python's protobuf copies for it, one at a time. False: their values
             are not going to be read.
 
@@ -49,7 +49,7 @@ def validated(
         ModelError: the model is broken; ``.node``, ``.tensor`` or ``.function`` says where.
     """
     try:
-        return _Validation(model, outline, large).run()
+        return _Validation(model, weights_location, large).run()
     except ModelError as error:
         text = str(error) if "\nDo: " in str(error) else f"{error}.{_DO}"
         prefix = "" if path is None else f"{path}: "
@@ -59,8 +59,8 @@ def validated(
 class _Validation:
     """One look at one model."""
 
-    def __init__(self, model: onnx.ModelProto, outline: str | None, large: bool) -> None:
-        self.model, self.outline, self.large = model, outline, large
+    def __init__(self, model: onnx.ModelProto, weights_location: str | None, large: bool) -> None:
+        self.model, self.weights_location, self.large = model, weights_location, large
         self.functions: dict[_Key, onnx.FunctionProto] = {}
         self.callable = frozenset[tuple[str, str]]()
         self.nodes = 0
@@ -95,8 +95,8 @@ class _Validation:
                     tensor=found,
                 )
         for tensor in graph.initializer:
-            outline = self.outline if not where else None
-            check_tensor(tensor, f"{where}initializer {tensor.name[:200]!r}", outline, large=self.large)
+            weights_location = self.weights_location if not where else None
+            check_tensor(tensor, f"{where}initializer {tensor.name[:200]!r}", weights_location, large=self.large)
         for sparse in graph.sparse_initializer:
             check_sparse_tensor(sparse, f"{where}sparse initializer {sparse.values.name[:200]!r}")
         given = {*inputs, *weights}
@@ -118,7 +118,7 @@ class _Validation:
         """Check nodes; gives the names that they and their graph make."""
         scope = set(given)
         for node in nodes:
-            check_node(node, opsets, self.callable, where, self.outline)
+            check_node(node, opsets, self.callable, where, self.weights_location)
             for name in filter(None, node.output):
                 if name in scope:
                     raise ModelError(

@@ -39,7 +39,7 @@ def check_node(
     opsets: Mapping[str, int],
     functions: frozenset[tuple[str, str]],
     where: str,
-    outline: str | None,
+    weights_location: str | None,
 ) -> None:
     """Require an operator with the inputs, outputs and attributes that its schema has.
 
@@ -48,7 +48,7 @@ def check_node(
         opsets: Version of each domain that the model imports; ONNX's own is ``""``.
         functions: Domain and name of each local function, which come before operators.
         where: In which body or function it is, for messages; empty: in the main graph.
-        outline: As for `check_tensor`.
+        weights_location: As for `check_tensor`.
 
     Raises:
         ModelError: it has others.
@@ -56,7 +56,7 @@ def check_node(
     text, domain = f"{where}{node_text(node)}", standard_domain(node.domain)
     if not node.op_type:
         raise ModelError(f"{text} names no operator", node=node.name)
-    _check_attributes(node, text, outline)
+    _check_attributes(node, text, weights_location)
     if (domain, node.op_type) in functions:
         return
     version = opsets.get(domain)
@@ -138,7 +138,7 @@ def _schema(op_type: str, version: int, domain: str) -> _Schema | None:
     )
 
 
-def _check_attributes(node: onnx.NodeProto, text: str, outline: str | None) -> None:
+def _check_attributes(node: onnx.NodeProto, text: str, weights_location: str | None) -> None:
     """What holds for every attribute, of operators that nobody knows too."""
     names = set[str]()
     for attribute in node.attribute:
@@ -153,7 +153,7 @@ def _check_attributes(node: onnx.NodeProto, text: str, outline: str | None) -> N
             raise ModelError(f"{text}: attribute {name[:200]!r} has no type", node=node.name, attribute=name)
         where = f"{text}: attribute {name[:200]!r}"
         for tensor in ([attribute.t] if attribute.HasField("t") else []) + list(attribute.tensors):
-            check_tensor(tensor, where, outline)
+            check_tensor(tensor, where, weights_location)
         for sparse in ([attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []) + list(
             attribute.sparse_tensors
         ):

@@ -113,13 +113,15 @@ def check_dims(dims: tuple[int, ...], data_type: int, what: str) -> int:
     return count
 
 
-def check_tensor(tensor: onnx.TensorProto, where: str, outline: str | None = None, *, large: bool = True) -> None:
+def check_tensor(
+    tensor: onnx.TensorProto, where: str, weights_location: str | None = None, *, large: bool = True
+) -> None:
     """Require a constant that holds what it claims, in the model itself.
 
     Args:
         tensor: The constant.
         where: Whose it is, for messages: ``initializer 'w'``, ``node 'c' (Constant): attribute 'value'``.
-        outline: The location that stands in the place of weights that were left out on purpose, and that nobody reads.
+        weights_location: The location that stands in the place of weights that were left out on purpose, and that nobody reads.
         large: Count the bytes of a large constant too.
 
     Raises:
@@ -127,7 +129,7 @@ def check_tensor(tensor: onnx.TensorProto, where: str, outline: str | None = Non
     """
     if is_external(tensor):
         places = {entry.key: entry.value for entry in tensor.external_data}
-        if outline is not None and places == {"location": outline}:
+        if weights_location is not None and places == {"location": weights_location}:
             check_dims(tuple(tensor.dims), tensor.data_type, where)
             return
         raise ModelError(

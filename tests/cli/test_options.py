@@ -237,7 +237,7 @@ def test_precision_search(pytrt, asked, monkeypatch, labelled):
          "--engine", "reference", "--weights", "w", "--names", "n", "--threads", "3", "--split", "test.txt", "--photos", "11",
          "--limit", "6", "--seed", "7", "--mode", "stretch", "--algorithm", "entropy", "--calibration", "13", "--per-tensor",
          "--max-latency-ratio", "1.5", "--max-runs", "17", "--latency", "measured", "--setting", "a=1")  # fmt: skip
-    assert made == [(("model", "reference"), {"threads": 3, "settings": {"a": 1}, "quick": False})]
+    assert made == [(("model", "reference"), {"threads": 3, "settings": {"a": 1}, "fast_build": False})]
     common = {"seed": 7, "mode": "stretch", "split": "train.txt"}
     assert read == [(([Path("d")], "inputs"), {"limit": limit, **common}) for limit in (6, 13)]
     order = ["entropy", "minmax", "percentile"]

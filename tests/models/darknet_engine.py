@@ -32,7 +32,7 @@ class FunctionEngine:
 
     def __init__(self, function, dims, head_dims, **fields):
         self.function = function
-        self.outline = region_model(dims, head_dims, **fields)
+        self.model_without_weights = region_model(dims, head_dims, **fields)
         self.inputs = (TensorDesc("data", tuple(SymbolicDim(dim) if isinstance(dim, str) else dim for dim in dims)),)
         self.outputs = (TensorDesc("head_region", tuple(head_dims)),)
         self.batches, self.closed = [], False

@@ -39,8 +39,8 @@ class OpencvEngine:
     name, precision, nests = "opencv", "fp32", True
 
     def __init__(self, cv2, cfg, weights):
-        self.outline = to_onnx(read_network(cfg, weights))  # names and input size for Yolov2, never run
-        self.inputs = build(self.outline, engine="null").inputs
+        self.model_without_weights = to_onnx(read_network(cfg, weights))  # names and input size for Yolov2, never run
+        self.inputs = build(self.model_without_weights, engine="null").inputs
         # of itself the importer zeroes scores below 0.2 and suppresses boxes within each head
         text = cfg.read_bytes().replace(b"[yolo]", b"[yolo]\nthresh=0\nnms_threshold=0\n")
         self.net = cv2.dnn.readNetFromDarknet(np.frombuffer(text, np.uint8), np.fromfile(weights, np.uint8))

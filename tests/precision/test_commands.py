@@ -149,11 +149,11 @@ def test_what_is_wrong_is_said(pytrt, tmp_path, words, message):
 def test_settings_reach_the_engine_and_words_become_a_list(pytrt, tmp_path):
     write(tmp_path, chain(), 1)
     given = ("precision", "search", "net.onnx", "--engine", "reference", "--data", "data", "-o", "p.yaml")
-    code, _, err = pytrt(*given, "--setting", "without=tactics,graph")
+    code, _, err = pytrt(*given, "--setting", "disable=tactics,graph")
     assert code == 2
-    assert "without" in err
-    assert read_settings(["without=tactics,graph", "batch=1,8", "float=float32"]) == {
-        "without": ["tactics", "graph"], "batch": [1, 8], "float": "float32",
+    assert "disable" in err
+    assert read_settings(["disable=tactics,graph", "batch=1,8", "float=float32"]) == {
+        "disable": ["tactics", "graph"], "batch": [1, 8], "float": "float32",
     }  # fmt: skip
 
 

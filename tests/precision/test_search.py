@@ -297,10 +297,10 @@ def test_what_cannot_be_searched_is_refused(change, error):
 
 
 def test_a_network_is_built_quickly_unless_that_is_not_wanted(monkeypatch):
-    monkeypatch.setattr(ReferenceEngine, "quick", {"sums": "float16"})
+    monkeypatch.setattr(ReferenceEngine, "fast_build", {"sums": "float16"})
     assert Network(chain(), "reference").settings == {"sums": "float16"}
     assert Network(chain(), "reference", settings={"sums": "float32"}).settings == {"sums": "float32"}
-    assert Network(chain(), "reference", quick=False).settings == {}
+    assert Network(chain(), "reference", fast_build=False).settings == {}
 
 
 def test_no_samples_are_refused():

@@ -68,7 +68,7 @@ def test_in_int8_an_outlier_channel_is_kept_in_float():
 def test_an_engine_of_the_usual_kernels_that_follows_the_file_holds_too(make, tmp_path):
     model = make()
     run(model).precisions.write(tmp_path / "precision.yaml")
-    settings = {"without": "tactics"}  # no search for each layer
+    settings = {"disable": "tactics"}  # no search for each layer
     engine = ptp.build(model, engine="cuda", precision=tmp_path / "precision.yaml", settings=settings)
     exact = ptp.build(model, engine="reference")
     assert max(COSINE.error(outputs(engine, x), outputs(exact, x)) for x in samples(model)) <= 1
@@ -78,10 +78,10 @@ def test_fused_layers_are_no_less_exact_than_layers_one_by_one():
     """Why there is no intervention that takes fused layers apart: it only adds a rounding in between."""
     model = chain(12)
     exact = ptp.build(model, engine="reference")
-    fusing = ["activations", "residuals", "pools", "siblings", "first-layer"]
+    fusing = ["activations", "residuals", "pools", "horizontal-fusion", "stem"]
     errors = []
-    for without in ([], fusing):
-        settings = {"without": [*CudaEngine.quick["without"], *without]}
+    for disable in ([], fusing):
+        settings = {"disable": [*CudaEngine.fast_build["disable"], *disable]}
         engine = ptp.build(model, engine="cuda", precision="fp16", settings=settings)
         found = [np.linalg.norm(outputs(engine, x) - outputs(exact, x)) for x in samples(model, 8)]
         errors.append(float(np.mean(found)))

@@ -40,8 +40,8 @@ class Engine(Uncopied, ABC):
     Attributes:
         nests: Whether a plugin of a running network may run the same engine through another context.
         survives_fork: Whether a child process may use what its parent built before it forked.
-        quick: Settings with which an engine of this kind is built fast, and runs slowly.
-        outline_location: Location that an engine's own outlines give in the place of weights that they leave out; None: it has none.
+        fast_build: Settings with which an engine of this kind is built fast, and runs slowly.
+        weights_location: Location that models in its files give for weights that they leave out; None: no weights are left out.
         choices: What was decided while building, and why, by what it is about.
         options: How it was built.
         inputs: Name, dims and dtype of each input; dims are symbolic where they are free.
@@ -61,8 +61,8 @@ class Engine(Uncopied, ABC):
     name: ClassVar[str]
     precisions: ClassVar[tuple[str, ...]] = ("fp32",)
     settings: ClassVar[tuple[str, ...]] = ()
-    quick: ClassVar[Mapping[str, Any]] = {}
-    outline_location: ClassVar[str | None] = None
+    fast_build: ClassVar[Mapping[str, Any]] = {}
+    weights_location: ClassVar[str | None] = None
     nests: ClassVar[bool] = True
     survives_fork: ClassVar[bool] = True
     _load: ClassVar[Callable[[str | Path], Engine]]  # selection, which knows all engines, puts it here
@@ -73,7 +73,7 @@ class Engine(Uncopied, ABC):
     def __init__(self, model: onnx.ModelProto, options: BuildOptions) -> None:
         self.check_precision(options.precision)
         self.check_settings(options.settings)
-        model = check_claims(model, self.outline_location)
+        model = check_claims(model, self.weights_location)
         self._model, self.options, self._forks = model, options, forks()
         self.choices: dict[str, str] = {}
         initializers = {tensor.name for tensor in model.graph.initializer}
@@ -172,7 +172,7 @@ class Engine(Uncopied, ABC):
         return self._model
 
     @property
-    def outline(self) -> onnx.ModelProto:
+    def model_without_weights(self) -> onnx.ModelProto:
         """The model as built, to look at its nodes: in an engine that was loaded its weights may have no values."""
         return self._model
 

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs without TensorRT: cuDNN and kernels of our own, one CUDA graph a run."""
+"""NVIDIA GPUs without TensorRT: cuDNN and handwritten kernels, one CUDA graph a run."""
 
 from __future__ import annotations
 

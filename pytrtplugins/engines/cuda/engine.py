@@ -1,4 +1,4 @@
-"""The engine for NVIDIA GPUs: fused ONNX nodes on cuDNN, plugins and kernels of our own, one CUDA graph a run."""
+"""The engine for NVIDIA GPUs: fused ONNX nodes on cuDNN, plugins and handwritten kernels, one CUDA graph a run."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from .conv.selector import ConvSelector, LayerKernel
 from .conv.timer import Timer
 from .device.device import CudaDevice
 from .device.source import kernels_digest
-from .lower.pipeline import check_without, lower
+from .lower.pipeline import check_disable, lower
 from .plan.planner import make_plan
-from .plan.weights import OUTLINE_LOCATION, outline, take_weights
+from .plan.weights import WEIGHTS_LOCATION, take_weights, without_weights
 from .run.context import CudaContext
 from .run.detection import CudaDetection
 from .run.execution import Execution
@@ -43,36 +43,36 @@ if TYPE_CHECKING:
 __all__ = ["CudaEngine"]
 
 _DEVICE = "device"
-FORMAT = 3
+FORMAT = 4
 """Of what engine files and files of choices hold: plans, packed weights, tactics. It goes up with what they mean."""
 
 
 class CudaEngine(Engine):
-    """cuDNN and kernels of our own, NHWC inside, one CUDA graph for each context and shape.
+    """cuDNN and handwritten kernels, NHWC inside, one CUDA graph for each context and shape.
 
-    Settings: ``without``, names of optimizations to leave out (`pytrtplugins.engines.cuda.lower.pipeline.OPTIONAL_STEPS`);
+    Settings: ``disable``, names of optimizations to leave out (`pytrtplugins.engines.cuda.lower.pipeline.OPTIONAL_STEPS`);
     ``batch``, batches for which kernels are chosen while building (default 1, if the plugins accept it); ``float``, the
     element type of an INT8 engine's float layers, ``"float16"`` by default. ``device`` is ``"cuda"`` or ``"cuda:1"``.
 
     Args:
-        model: A prepared model; of an engine file its outline.
+        model: A prepared model; of an engine file the one without weights.
         options: How to build.
         progress: Show a progress bar while kernels are chosen.
         saved: The engine file, and what it keeps beside the model.
 
     Attributes:
         device: The GPU.
-        without: Optimizations that were left out.
+        disabled: Optimizations that were left out.
         selector: Which kernel runs which convolution.
         batches: For which kernels are chosen while building.
     """
 
     name: ClassVar[str] = "cuda"
     precisions: ClassVar[tuple[str, ...]] = ("fp32", "tf32", "fp16", "int8")
-    settings: ClassVar[tuple[str, ...]] = ("without", "batch", "float")
-    quick: ClassVar[Mapping[str, Any]] = {"without": ("tactics", "graph", "own-kernels", "cudnn-kernels")}
+    settings: ClassVar[tuple[str, ...]] = ("disable", "batch", "float")
+    fast_build: ClassVar[Mapping[str, Any]] = {"disable": ("tactics", "graph", "handwritten-kernels", "cudnn-kernels")}
     survives_fork: ClassVar[bool] = False
-    outline_location: ClassVar[str | None] = OUTLINE_LOCATION
+    weights_location: ClassVar[str | None] = WEIGHTS_LOCATION
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class CudaEngine(Engine):
         saved: tuple[EngineFile, SavedPlan] | None = None,
     ) -> None:
         super().__init__(model, options)
-        self.without = check_without(options.settings.get("without", ()))
+        self.disabled = check_disable(options.settings.get("disable", ()))
         self.float_type = _float_type(options)
         self.device = CudaDevice(_device_number(options.device))
         self._file = None if saved is None else saved[0]
@@ -96,7 +96,7 @@ class CudaEngine(Engine):
             self._weights = take_weights(self._graph)
         else:
             graph = require("onnx", extra="onnx").ModelProto.FromString(plan.graph)
-            self._graph = validated(graph, outline=OUTLINE_LOCATION)
+            self._graph = validated(graph, weights_location=WEIGHTS_LOCATION)
         self.capturing = threading.Lock()
         with self.device.xp.cuda.Device(self.device.number):
             self.selector = self._selector(plan)
@@ -129,7 +129,7 @@ class CudaEngine(Engine):
     @property
     def lowered(self) -> onnx.ModelProto:
         """The fused model, made anew."""
-        return lower(self.model, self.without)
+        return lower(self.model, self.disabled)
 
     @classmethod
     def build(cls, model: onnx.ModelProto, options: BuildOptions, progress: bool = False) -> Engine:
@@ -157,7 +157,9 @@ class CudaEngine(Engine):
 
     def payload(self) -> bytes:
         """The lowered model, the chosen kernels, and the weights packed for them."""
-        model, graph = (each.SerializeToString(deterministic=True) for each in (outline(self._model), self._graph))
+        model, graph = (
+            each.SerializeToString(deterministic=True) for each in (without_weights(self._model), self._graph)
+        )
         return SavedPlan(model, graph, self.selector.choices, self.selector.packed()).to_bytes(_facts(self.device))
 
     def requirements(self) -> dict[str, Any]:
@@ -176,7 +178,7 @@ class CudaEngine(Engine):
 
     def execution(self, sizes: Mapping[str, int], progress: bool = False) -> Execution:
         """Buffers and launches for inputs whose free dims have these sizes; kernels are chosen where they are not yet."""
-        plan = make_plan(self._graph, sizes, self.float_type, self.without)
+        plan = make_plan(self._graph, sizes, self.float_type, self.disabled)
         with self.device.xp.cuda.Device(self.device.number), self.device.explaining_memory():
             self.selector.choose(plan, progress)
             return Execution(self.device, plan, self.selector.launch)
@@ -184,7 +186,7 @@ class CudaEngine(Engine):
     def create_detection_context(
         self, heads: Sequence[Head], size: tuple[int, int], mode: str = "letterbox", max_detections: int = 200
     ) -> DetectionContext:
-        """Make the state for one thread's runs from photo bytes to boxes, all of it on the GPU, in one launch."""
+        """Make the state for one thread's runs from image bytes to boxes, all of it on the GPU, in one launch."""
         return CudaDetection(self, heads, size, mode, max_detections)
 
     def tactics(self) -> list[LayerKernel]:
@@ -196,23 +198,26 @@ class CudaEngine(Engine):
 
     def _cache(self) -> TacticCache:
         facts = _facts(self.device)
-        if missing := self.without & {"own-kernels", "cudnn-kernels"}:  # a choice among fewer is none among all
-            facts["without"] = ",".join(sorted(missing))
+        if missing := self.disabled & {
+            "handwritten-kernels",
+            "cudnn-kernels",
+        }:  # a choice among fewer is none among all
+            facts["disable"] = ",".join(sorted(missing))
         return TacticCache(facts)
 
     def _selector(self, plan: SavedPlan | None) -> ConvSelector:
         direct = DirectProvider(self.device)
         providers: list[ConvProvider] = [direct]
-        if "cudnn-kernels" not in self.without:
+        if "cudnn-kernels" not in self.disabled:
             providers = [CudnnProvider(self.device), direct]
-        if "own-kernels" not in self.without:
-            from .conv.handwritten import OwnProvider
-            from .conv.stem import FirstProvider  # where they are used, since they load the driver
+        if "handwritten-kernels" not in self.disabled:
+            from .conv.handwritten import HandwrittenProvider
+            from .conv.stem import StemProvider  # where they are used, since they load the driver
 
             families = (("hopper", 12), ("mma", 6), ("simt", 12))
-            own = [OwnProvider(self.device, family, most) for family, most in families]
-            providers = [FirstProvider(self.device), *own, *providers]
-        timed = "tactics" not in self.without
+            handwritten = [HandwrittenProvider(self.device, family, most) for family, most in families]
+            providers = [StemProvider(self.device), *handwritten, *providers]
+        timed = "tactics" not in self.disabled
         packed = plan.packed if plan is not None else {}
         return ConvSelector(
             self.device,

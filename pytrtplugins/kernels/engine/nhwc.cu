@@ -37,12 +37,12 @@ __device__ __forceinline__ float activate(float v, int kind, float a, float b) {
 
 // Sum of an element's products → result: scale, bias, activation, residual, activation, store.
 __device__ __forceinline__ void finish_value(float sum, int k, const float* scale, const float* bias, int act, float a, float b,
-                                             const void* residual, long long at_residual, int residual_kind, float residual_step,
+                                             const void* residual, long long at_residual, int residual_kind, float residual_scale,
                                              int act2, float a2, float b2, void* y, long long at, int kind, float step) {
     float v = scale ? __fmul_rn(sum, scale[k]) : sum;
     if (bias) v = __fadd_rn(v, bias[k]);
     v = activate(v, act, a, b);
-    if (residual) v = activate(v + load(residual, at_residual, residual_kind) * residual_step, act2, a2, b2);
+    if (residual) v = activate(v + load(residual, at_residual, residual_kind) * residual_scale, act2, a2, b2);
     store(y, at, kind, v, step);
 }
 
@@ -54,7 +54,7 @@ template <typename T>
 __global__ void direct(const T* x, const T* weights, const float* scale, const float* bias, const void* residual, void* y,
                        int n, int h, int w, int c, int x_pitch, int oh, int ow, int k, int kp, int y_pitch, int r, int s,
                        int stride_h, int stride_w, int pad_h, int pad_w, int dilation_h, int dilation_w, int groups,
-                       int act, float a, float b, int residual_pitch, int residual_kind, float residual_step, int act2,
+                       int act, float a, float b, int residual_pitch, int residual_kind, float residual_scale, int act2,
                        float a2, float b2, int kind, float step) {
     unsigned const index = blockIdx.x * blockDim.x + threadIdx.x;
     int const filter = static_cast<int>(index % kp), pixel = static_cast<int>(index / kp);
@@ -81,7 +81,7 @@ __global__ void direct(const T* x, const T* weights, const float* scale, const f
     long long const place = static_cast<long long>(pixel);
     if (filter < k) {
         finish_value(static_cast<float>(sum), filter, scale, bias, act, a, b, residual, place * residual_pitch + filter,
-                     residual_kind, residual_step, act2, a2, b2, y, place * y_pitch + filter, kind, step);
+                     residual_kind, residual_scale, act2, a2, b2, y, place * y_pitch + filter, kind, step);
     } else {
         store(y, place * y_pitch + filter, kind, 0.0f, step);
     }
@@ -91,14 +91,14 @@ __global__ void direct(const T* x, const T* weights, const float* scale, const f
 template <typename T>
 __global__ void finish(const T* sums, int sums_pitch, const float* scale, const float* bias, const void* residual, void* y,
                        int pixels, int k, int kp, int y_pitch, int act, float a, float b, int residual_pitch,
-                       int residual_kind, float residual_step, int act2, float a2, float b2, int kind, float step) {
+                       int residual_kind, float residual_scale, int act2, float a2, float b2, int kind, float step) {
     unsigned const index = blockIdx.x * blockDim.x + threadIdx.x;
     int const filter = static_cast<int>(index % kp), pixel = static_cast<int>(index / kp);
     if (pixel >= pixels) return;
     long long const place = static_cast<long long>(pixel);
     if (filter < k) {
         finish_value(static_cast<float>(sums[place * sums_pitch + filter]), filter, scale, bias, act, a, b, residual,
-                     place * residual_pitch + filter, residual_kind, residual_step, act2, a2, b2, y,
+                     place * residual_pitch + filter, residual_kind, residual_scale, act2, a2, b2, y,
                      place * y_pitch + filter, kind, step);
     } else {
         store(y, place * y_pitch + filter, kind, 0.0f, step);
@@ -129,10 +129,10 @@ __global__ void pool(const T* x, T* y, int n, int h, int w, int c, int x_pitch, 
     y[static_cast<long long>(pixel) * y_pitch + channel] = static_cast<T>(result);
 }
 
-// Another type, another layout, another step: y = x * x_step / y_step. Strides count values; y's innermost axis is the
+// Another type, another layout, another scale: y = x * x_scale / y_scale. Strides count values; y's innermost axis is the
 // channel (`channels_last`), of which those from c to cp are padding, or the column. threads = values of y.
-__global__ void reformat(const void* x, int x_kind, long long xn, long long xc, long long xh, long long xw, float x_step,
-                         void* y, int y_kind, long long yn, long long yc, long long yh, long long yw, float y_step, int n,
+__global__ void reformat(const void* x, int x_kind, long long xn, long long xc, long long xh, long long xw, float x_scale,
+                         void* y, int y_kind, long long yn, long long yc, long long yh, long long yw, float y_scale, int n,
                          int c, int cp, int h, int w, bool channels_last) {
     unsigned const index = blockIdx.x * blockDim.x + threadIdx.x;
     if (index >= static_cast<unsigned>(n) * cp * h * w) return;
@@ -141,8 +141,8 @@ __global__ void reformat(const void* x, int x_kind, long long xn, long long xc, 
     int const o = static_cast<int>(index / inner / middle % outer);
     long long const image = static_cast<long long>(index / inner / middle / outer);
     int const channel = channels_last ? i : o, row = channels_last ? o : m, column = channels_last ? m : i;
-    float const value = channel < c ? load(x, image * xn + channel * xc + row * xh + column * xw, x_kind) * x_step : 0.0f;
-    store(y, image * yn + channel * yc + row * yh + column * yw, y_kind, value, y_step);
+    float const value = channel < c ? load(x, image * xn + channel * xc + row * xh + column * xw, x_kind) * x_scale : 0.0f;
+    store(y, image * yn + channel * yc + row * yh + column * yw, y_kind, value, y_scale);
 }
 
 template <typename T> struct alignas(16) Vector { T values[16 / sizeof(T)]; };
@@ -206,7 +206,7 @@ __global__ void planes(const T* x, float* y, int n, int c, int groups, int area,
 
 enum Gate { SIGMOID = 0, TANH = 1, SWISH = 2, MISH = 3, HARD_SWISH = 4 };
 
-__device__ __forceinline__ float gated(float v, int kind) {
+__device__ __forceinline__ float activated(float v, int kind) {
     if (kind == TANH) return tanhf(v);
     if (kind == HARD_SWISH) return v * fminf(fmaxf(v / 6.0f + 0.5f, 0.0f), 1.0f);
     float const small = expf(-fabsf(v)), sigmoid = (v < 0.0f ? small : 1.0f) / (1.0f + small);
@@ -216,7 +216,7 @@ __device__ __forceinline__ float gated(float v, int kind) {
 
 // An activation of each value, 16 bytes of channels a thread; channels from c on become zero. threads = pixels * groups.
 template <typename T>
-__global__ void gate(const T* x, T* y, int pixels, int c, int groups, int x_pitch, int y_pitch, int kind) {
+__global__ void activation(const T* x, T* y, int pixels, int c, int groups, int x_pitch, int y_pitch, int kind) {
     unsigned const index = blockIdx.x * blockDim.x + threadIdx.x;
     if (index >= static_cast<unsigned>(pixels) * groups) return;
     constexpr int lanes = 16 / sizeof(T);
@@ -225,7 +225,7 @@ __global__ void gate(const T* x, T* y, int pixels, int c, int groups, int x_pitc
     Vector<T> values = *reinterpret_cast<const Vector<T>*>(x + pixel * x_pitch + first);
     for (int lane = 0; lane < lanes; ++lane) {
         float const v = static_cast<float>(values.values[lane]);
-        values.values[lane] = static_cast<T>(first + lane < c ? gated(v, kind) : 0.0f);
+        values.values[lane] = static_cast<T>(first + lane < c ? activated(v, kind) : 0.0f);
     }
     *reinterpret_cast<Vector<T>*>(y + pixel * y_pitch + first) = values;
 }

@@ -11,16 +11,16 @@ constexpr int BLOCK_W = 32, BLOCK_H = 16, PATCH_W = BLOCK_W + 2, PATCH_H = BLOCK
 constexpr int RUN = FILTERS / 4, OUT_BYTES = OUT == HALF ? 2 : 1, WORDS = RUN * OUT_BYTES / 4;
 constexpr int PIXELS = PATCH_H * PATCH_W, PARTS = (PIXELS + 255) / 256;
 
-struct FirstArgs {
+struct StemArgs {
     const char* x;
-    const uint2* weights;  // [filter][12 taps] of 4 channels, see pack_first
+    const uint2* weights;  // [filter][12 taps] of 4 channels, see pack_stem
     const float* scale;
     const float* bias;
     char* y;
     long long x_image, x_channel, x_row, x_column;  // in values
     int h, w, tiles_w, tiles_h, tiles;
     int y_pitch, vector;  // y_pitch in bytes; vector: whether y may be written 16 bytes at a time
-    float x_scale, x_step, slope;                   // a value counts x_scale; for INT8 codes are value / x_step
+    float x_factor, x_scale, slope;                   // a value counts x_factor; for INT8 codes are value / x_scale
 };
 
 template <int KIND> struct Pixels;
@@ -83,7 +83,7 @@ __device__ __forceinline__ float larger(float a, float b) { return fmaxf(a, b); 
 __device__ __forceinline__ int larger(int a, int b) { return max(a, b); }
 
 // A thread's quarter of a pixel's filters.
-__device__ __forceinline__ void store(const FirstArgs& a, long long pixel, int quarter, const float* scale, const float* bias,
+__device__ __forceinline__ void store(const StemArgs& a, long long pixel, int quarter, const float* scale, const float* bias,
                                       const Sum (&sums)[RUN]) {
     u32* const to = reinterpret_cast<u32*>(a.y + pixel * a.y_pitch + quarter * RUN * OUT_BYTES);
     float v[RUN];
@@ -111,7 +111,7 @@ __device__ __forceinline__ void store(const FirstArgs& a, long long pixel, int q
 struct Place {
     int image, top, left;
 
-    __device__ __forceinline__ Place(const FirstArgs& a, int tile) {
+    __device__ __forceinline__ Place(const StemArgs& a, int tile) {
         int const row = tile / a.tiles_w;
         image = row / a.tiles_h;
         top = (row - image * a.tiles_h) * BLOCK_H;
@@ -120,7 +120,7 @@ struct Place {
 };
 
 // A thread's pixels of a tile and of its border; 0 outside of the image.
-__device__ __forceinline__ void fetch(const FirstArgs& a, int tile, float (&v)[PARTS][CHANNELS]) {
+__device__ __forceinline__ void fetch(const StemArgs& a, int tile, float (&v)[PARTS][CHANNELS]) {
     Place const place(a, tile);
     long long const image = place.image * a.x_image;
 #pragma unroll
@@ -134,22 +134,22 @@ __device__ __forceinline__ void fetch(const FirstArgs& a, int tile, float (&v)[P
     }
 }
 
-__device__ __forceinline__ void cast(const FirstArgs& a, const float (&v)[PARTS][CHANNELS], Pixel* patch) {
+__device__ __forceinline__ void cast(const StemArgs& a, const float (&v)[PARTS][CHANNELS], Pixel* patch) {
 #pragma unroll
     for (int part = 0; part < PARTS; ++part) {
         int const i = part * 256 + threadIdx.x;
         float values[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
         for (int c = 0; c < CHANNELS; ++c) {
-            values[c] = v[part][c] * a.x_scale;
-            if (ELEMENT == INT8) values[c] = __fdiv_rn(values[c], a.x_step);
+            values[c] = v[part][c] * a.x_factor;
+            if (ELEMENT == INT8) values[c] = __fdiv_rn(values[c], a.x_scale);
         }
         if (i < PIXELS) pack(values, patch[i]);
     }
 }
 
 // A warp's two lines of a tile.
-__device__ __forceinline__ void convolve(const FirstArgs& a, const Place& place, const Pixel* patch, const Pixel (&w)[BLOCKS][3],
+__device__ __forceinline__ void convolve(const StemArgs& a, const Place& place, const Pixel* patch, const Pixel (&w)[BLOCKS][3],
                                          const float* scale, const float* bias) {
     int const lane = threadIdx.x & 31, quarter = lane & 3, group = lane >> 2, warp = threadIdx.x / 32;
     // Tap t is right * 1 + down * 3; a thread's third tap is 8 in thread 0, and nothing in the others.
@@ -190,7 +190,7 @@ __device__ __forceinline__ void convolve(const FirstArgs& a, const Place& place,
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256, FILTERS <= 32 ? 3 : 1) first_layer(const __grid_constant__ FirstArgs a) {
+extern "C" __global__ void __launch_bounds__(256, FILTERS <= 32 ? 3 : 1) stem(const __grid_constant__ StemArgs a) {
     __shared__ __align__(16) Pixel patches[2][PIXELS + 1];
     __shared__ float scale[FILTERS], bias[FILTERS];
     int const lane = threadIdx.x & 31;

@@ -15,7 +15,7 @@ def test_all_steps_have_a_row():
     assert set(SHOWN_ON) <= set(OPTIONAL_STEPS)
 
 
-@pytest.mark.parametrize("step", ["dead-layers", "residuals", "siblings", "activations", "int8-epilogues"])
+@pytest.mark.parametrize("step", ["dead-layers", "residuals", "horizontal-fusion", "activations", "int8-epilogues"])
 def test_without_the_step_its_network_has_more_nodes(step):
     name, precision = SHOWN_ON[step]
     model = BLOCKS[name].quantized() if precision == "int8" else BLOCKS[name].model()

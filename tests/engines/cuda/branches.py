@@ -23,14 +23,14 @@ def inception():
 
 
 def partial(last=16):
-    """A CSP block: one of two siblings is a branch by itself, at the end."""
+    """A CSP block: one of two convolutions of a tensor is a branch by itself, at the end."""
     net = Net(channels=8)
     deep = net.conv(net.conv("data", "reduce", 8, kernel=1), "deep", 24, kernel=3)
     return joined(net, [deep, net.conv("data", "short", last, kernel=1)], 24 + last)
 
 
 def stacked():
-    """An ELAN block: both siblings, and what follows the second, all in one concat."""
+    """An ELAN block: both convolutions of a tensor, and what follows the second, all in one concat."""
     net = Net(channels=8)
     one, two = net.conv("data", "one", 16, kernel=1), net.conv("data", "two", 8, kernel=1)
     three = net.conv(two, "three", 8, kernel=3)

@@ -19,7 +19,7 @@ class NumpyProvider:
     name = "numpy"
 
     def tactics(self, problem):
-        return [] if problem.framed else ["taps"]
+        return [] if problem.fused else ["taps"]
 
     def prepare(self, problem, tactic, operands, scratch):
         return lambda x, y, residual, stream: convolve(problem, operands, x, y, residual)
@@ -45,10 +45,10 @@ def convolve(problem, operands, x, y, residual):
     result = sums.astype(np.float32) * (1 if operands.scale is None else operands.scale[column]) + operands.bias[column]
     result = activated(result, problem.activation, problem.bounds)
     if residual is not None:
-        result = result + residual.view.astype(np.float32) * np.float32(operands.residual_step)
+        result = result + residual.view.astype(np.float32) * np.float32(operands.residual_scale)
         result = activated(result, problem.residual_activation, problem.residual_bounds)
     if y.format.dtype is DType.INT8:
-        result = np.clip(np.rint(result / np.float32(operands.y_step)), -128, 127)
+        result = np.clip(np.rint(result / np.float32(operands.y_scale)), -128, 127)
     y.view[...] = result
     if problem.filters > k:
         base = np.lib.stride_tricks.as_strided
@@ -65,7 +65,7 @@ def activated(values, kind, bounds):
     return 1 / (1 + np.exp(-np.maximum(values, -80))) if kind == "logistic" else values
 
 
-def host_execution(model, inputs, float_type=DType.FLOAT32, without=(), direct=False):
+def host_execution(model, inputs, float_type=DType.FLOAT32, disable=(), direct=False):
     """A prepared model's execution for inputs of these dims."""
     device = HostDevice()
     providers = [DirectProvider(device)] if direct else [NumpyProvider(), DirectProvider(device)]
@@ -75,15 +75,15 @@ def host_execution(model, inputs, float_type=DType.FLOAT32, without=(), direct=F
         for dim, size in zip(info.type.tensor_type.shape.dim, inputs[info.name].shape, strict=True):
             if dim.dim_param:
                 sizes[dim.dim_param] = size
-    plan = make_plan(lower(model, without), sizes, float_type, without)
+    plan = make_plan(lower(model, disable), sizes, float_type, disable)
     execution = Execution(device, plan, selector.launch)
     execution._arena[:] = 0x7F  # NaN in float16, 3e38 in float32: what is read without having been written shows
     return execution
 
 
-def run_on_host(model, inputs, float_type=DType.FLOAT32, without=(), direct=False):
+def run_on_host(model, inputs, float_type=DType.FLOAT32, disable=(), direct=False):
     """Outputs of a prepared model, and the execution."""
-    execution = host_execution(model, inputs, float_type, without, direct)
+    execution = host_execution(model, inputs, float_type, disable, direct)
     for name, array in inputs.items():
         execution.input(name)[...] = array
     execution.queue(None)

@@ -30,7 +30,7 @@ class Layer:
 
 
 def layers_of(execution, tf32=True, weights=None):
-    """The convolutions of an execution that has run, and whose tensors share no memory (``without=["reuse"]``).
+    """The convolutions of an execution that has run, and whose tensors share no memory (``disable=["reuse"]``).
 
     ``weights`` gives those that an engine's plans leave out, by name.
     """

@@ -41,7 +41,7 @@ def test_a_network_is_right_in_any_order_of_its_streams(name):
     inputs = {"data": np.random.default_rng(0).random(dims, dtype=np.float32)}
     with ptp.build(model, engine="onnxruntime").create_context() as context:
         wanted = context.run(inputs)
-    _, whole = run_on_host(model, inputs, without=("reuse",))
+    _, whole = run_on_host(model, inputs, disable=("reuse",))
     largest = max(np.abs(whole.tensors[step.outputs[0]].view).max() for step in whole.plan.steps)
     for float_type, bound in [(DType.FLOAT32, 5e-6), (DType.FLOAT16, 3e-2)][: 1 + (largest < HALF)]:
         found, execution = run_on_host(model, inputs, float_type)

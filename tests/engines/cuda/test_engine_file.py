@@ -24,7 +24,7 @@ from pytrtplugins.errors import EngineFileError
 from tests.damage import damaged
 from tests.passes.nets import Net
 
-SETTINGS = {"without": ["own-kernels", "cudnn-kernels", "tactics"], "batch": [1, 2]}
+SETTINGS = {"disable": ["handwritten-kernels", "cudnn-kernels", "tactics"], "batch": [1, 2]}
 
 
 class Modules:
@@ -133,7 +133,7 @@ def test_optimizations_that_are_left_out_are_left_out_of_the_plan(machine):
     model = net.model(net.conv(net.conv(net.conv("data", "a", 24), "b", 24), "c", 24))
     sizes = []
     for more in ([], ["reuse"]):
-        settings = {**SETTINGS, "without": [*SETTINGS["without"], *more]}
+        settings = {**SETTINGS, "disable": [*SETTINGS["disable"], *more]}
         engine = ptp.build(model, engine="cuda", settings=settings, progress=False)
         sizes.append(engine.execution({"N": 1}).plan.memory.bytes)
     assert sizes[0] < sizes[1]
@@ -142,9 +142,9 @@ def test_optimizations_that_are_left_out_are_left_out_of_the_plan(machine):
 def test_choices_among_fewer_kernels_are_kept_apart(machine):
     net, paths = Net(), []
     model = net.model(net.conv("data", "a", channels=24))
-    for left_out in ([], ["own-kernels"], ["cudnn-kernels"]):
+    for left_out in ([], ["handwritten-kernels"], ["cudnn-kernels"]):
         engine = ptp.build(model, engine="cuda", settings=SETTINGS, progress=False)
-        engine.without = frozenset(left_out)
+        engine.disabled = frozenset(left_out)
         paths.append(engine._cache().path)
     assert len(set(paths)) == 3
 
@@ -159,7 +159,7 @@ def test_a_loaded_engine_gives_the_same_bits_without_reading_the_model(built, ma
             assert all(same(run(each, batch), wanted) for each in (loaded, again, loaded))
         assert (loaded.inputs, loaded.outputs, loaded.options) == (engine.inputs, engine.outputs, engine.options)
         assert loaded.tactics() == engine.tactics()
-        assert [node.op_type for node in loaded.outline.graph.node] == [
+        assert [node.op_type for node in loaded.model_without_weights.graph.node] == [
             node.op_type for node in engine.model.graph.node
         ]
 
@@ -213,7 +213,7 @@ def test_a_loaded_engine_is_saved_as_it_was(built, tmp_path):
     [
         ("gpu", "NVIDIA L4", "gpu: built for 'NVIDIA L4', here is 'NVIDIA Test'"),
         ("driver", 12, "driver: built for 12, here is 13"),
-        ("format", 2, "format: built for 2, here is 3"),
+        ("format", 2, "format: built for 2, here is 4"),
         ("kernels", "0", "kernels: built for '0'"),
     ],
 )

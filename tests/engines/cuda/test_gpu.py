@@ -23,7 +23,7 @@ from tests.passes.nets import Net
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 
 BOUNDS = {"fp32": 1e-5, "tf32": 3e-3, "fp16": 4e-3}
-QUICK = {"without": ["tactics"]}  # the first kernel that fits, instead of a minute's search
+FAST_BUILD = {"disable": ["tactics"]}  # the first kernel that fits, instead of a minute's search
 
 
 def shipped(side):
@@ -51,7 +51,7 @@ def wanted(animals):
 @pytest.mark.parametrize("precision", list(BOUNDS))
 def test_the_shipped_network_is_right_in_each_precision(animals, wanted, precision):
     model, x = animals
-    engine = ptp.build(model, engine="cuda", precision=precision, settings=QUICK)
+    engine = ptp.build(model, engine="cuda", precision=precision, settings=FAST_BUILD)
     with engine.create_context() as context:
         for batch in (1, 3):
             found = context.run({"data": x[:batch]})
@@ -59,10 +59,10 @@ def test_the_shipped_network_is_right_in_each_precision(animals, wanted, precisi
                 assert relative(found[name], value[:batch]) < BOUNDS[precision]
 
 
-@pytest.mark.parametrize("without", [[], ["own-kernels"]], ids=["own", "cudnn"])
+@pytest.mark.parametrize("disable", [[], ["handwritten-kernels"]], ids=["handwritten", "cudnn"])
 @pytest.mark.parametrize("weights", ["trained", "random"])
 @pytest.mark.parametrize("precision", [*BOUNDS, "int8"])
-def test_every_layer_is_right_by_itself(precision, weights, without):
+def test_every_layer_is_right_by_itself(precision, weights, disable):
     model, x = shipped(96)
     if weights == "random":
         model, inputs = darknet_model("yolov2-animals.cfg", size=96, batch="dynamic")
@@ -72,7 +72,7 @@ def test_every_layer_is_right_by_itself(precision, weights, without):
         if weights == "random":
             table = calibrate(model, MinMaxCalibrator([{"data": x[:1]}]), engine="onnxruntime", progress=False)
         model = quantize(model, table)
-    settings = {"without": ["reuse", "tactics", *without]}
+    settings = {"disable": ["reuse", "tactics", *disable]}
     engine = ptp.build(model, engine="cuda", precision=precision, settings=settings)
     with engine.create_context() as context:
         context.run({"data": x[:1]})
@@ -83,9 +83,9 @@ def test_every_layer_is_right_by_itself(precision, weights, without):
         assert_right(layer, precision)
 
 
-@pytest.mark.parametrize("without", [[], ["own-kernels"]], ids=["own", "cudnn"])
+@pytest.mark.parametrize("disable", [[], ["handwritten-kernels"]], ids=["handwritten", "cudnn"])
 @pytest.mark.parametrize("precision", [*BOUNDS, "int8"])
-def test_every_layer_of_a_mobile_network_is_right_by_itself(precision, without):
+def test_every_layer_of_a_mobile_network_is_right_by_itself(precision, disable):
     net = Net(channels=3, size=32)
     x = net.conv("data", "first", 16, kernel=5)
     for index in range(2):  # inverted residuals: fewer channels than 16 bytes hold, groups of one, an addition
@@ -97,7 +97,7 @@ def test_every_layer_of_a_mobile_network_is_right_by_itself(precision, without):
     if precision == "int8":
         table = calibrate(model, MinMaxCalibrator([inputs]), engine="onnxruntime", progress=False)
         model = quantize(model, table)
-    settings = {"without": ["reuse", "tactics", *without]}
+    settings = {"disable": ["reuse", "tactics", *disable]}
     engine = ptp.build(model, engine="cuda", precision=precision, settings=settings)
     with engine.create_context() as context:
         context.run(inputs)
@@ -108,16 +108,16 @@ def test_every_layer_of_a_mobile_network_is_right_by_itself(precision, without):
         assert_right(layer, precision)
 
 
-@pytest.mark.parametrize("without", [[], ["own-kernels"]], ids=["own", "cudnn"])
+@pytest.mark.parametrize("disable", [[], ["handwritten-kernels"]], ids=["handwritten", "cudnn"])
 @pytest.mark.parametrize("precision", list(BOUNDS))
-def test_a_network_that_ends_with_a_pool_is_right(precision, without):
+def test_a_network_that_ends_with_a_pool_is_right(precision, disable):
     net = Net(channels=8)
     last = net.conv(net.conv("data", "first", 16), "last", 24)
     model = prepare(net.model(net.add("MaxPool", [last], "pooled", kernel_shape=[2, 2], strides=[2, 2])))
     inputs = {"data": np.random.default_rng(1).standard_normal((2, 8, 8, 8), dtype=np.float32)}
     with ptp.build(model, engine="reference").create_context() as context:
         wanted = context.run(inputs)["pooled"]
-    settings = {"without": ["tactics", *without], "batch": 2}
+    settings = {"disable": ["tactics", *disable], "batch": 2}
     with ptp.build(model, engine="cuda", precision=precision, settings=settings).create_context() as context:
         assert relative(context.run(inputs)["pooled"], wanted) < BOUNDS[precision]
 
@@ -133,7 +133,7 @@ def test_activations_that_no_convolution_takes_are_right(precision):
     inputs = {"data": np.random.default_rng(1).standard_normal((1, 8, 8, 8), dtype=np.float32)}
     with ptp.build(model, engine="reference").create_context() as context:
         wanted = context.run(inputs)["last"]
-    with ptp.build(model, engine="cuda", precision=precision, settings=QUICK).create_context() as context:
+    with ptp.build(model, engine="cuda", precision=precision, settings=FAST_BUILD).create_context() as context:
         assert relative(context.run(inputs)["last"], wanted) < BOUNDS[precision]
 
 
@@ -142,7 +142,7 @@ def test_int8_is_the_reference_engines_but_for_rounding(animals):
     quantized = quantize(model, CalibrationTable.read(SAMPLES / "yolov2-animals.cache"))
     with ptp.build(quantized, engine="reference", precision="int8").create_context() as context:
         wanted = context.run({"data": x[:1]})
-    settings = {"float": "float32", **QUICK}
+    settings = {"float": "float32", **FAST_BUILD}
     with ptp.build(quantized, engine="cuda", precision="int8", settings=settings).create_context() as context:
         found = context.run({"data": x[:1]})
     for name, value in wanted.items():
@@ -151,7 +151,7 @@ def test_int8_is_the_reference_engines_but_for_rounding(animals):
 
 def test_four_threads_give_the_numbers_of_one_and_every_run_the_same(animals):
     model, x = animals
-    engine = ptp.build(model, engine="cuda", precision="fp16", settings=QUICK)
+    engine = ptp.build(model, engine="cuda", precision="fp16", settings=FAST_BUILD)
 
     def work(number):
         with engine.create_context() as context:
@@ -169,7 +169,7 @@ def test_four_threads_give_the_numbers_of_one_and_every_run_the_same(animals):
 def test_arrays_of_the_gpu_go_in_and_out_on_the_callers_stream(animals):
     cupy = pytest.importorskip("cupy")
     model, x = animals
-    engine = ptp.build(model, engine="cuda", precision="fp16", settings=QUICK)
+    engine = ptp.build(model, engine="cuda", precision="fp16", settings=FAST_BUILD)
     with engine.create_context() as context:
         wanted = context.run({"data": x[:1]})
         given = context.run({"data": cupy.asarray(x[:1])})
@@ -189,7 +189,7 @@ def test_arrays_of_the_gpu_go_in_and_out_on_the_callers_stream(animals):
 def test_torch_tensors_are_arrays_of_the_gpu(animals):
     torch = pytest.importorskip("torch")
     model, x = animals
-    with ptp.build(model, engine="cuda", precision="fp16", settings=QUICK).create_context() as context:
+    with ptp.build(model, engine="cuda", precision="fp16", settings=FAST_BUILD).create_context() as context:
         wanted = context.run({"data": x[:1]})
         found = context.run({"data": torch.from_numpy(x[:1]).cuda()})
     for name, value in wanted.items():
@@ -199,7 +199,7 @@ def test_torch_tensors_are_arrays_of_the_gpu(animals):
 def test_a_run_waits_for_the_stream_that_writes_its_inputs(animals):
     torch = pytest.importorskip("torch")
     model, x = animals
-    with ptp.build(model, engine="cuda", precision="fp16", settings=QUICK).create_context() as context:
+    with ptp.build(model, engine="cuda", precision="fp16", settings=FAST_BUILD).create_context() as context:
         wanted = context.run({"data": x[:1]})
         late, data = torch.from_numpy(x[:1]).cuda(), torch.zeros(x[:1].shape, device="cuda")
         torch.cuda.synchronize()
@@ -216,7 +216,7 @@ def test_pycuda_arrays_are_arrays_of_the_gpu(animals):
     from pycuda import gpuarray
 
     model, x = animals
-    with ptp.build(model, engine="cuda", precision="fp16", settings=QUICK).create_context() as context:
+    with ptp.build(model, engine="cuda", precision="fp16", settings=FAST_BUILD).create_context() as context:
         wanted = context.run({"data": x[:1]})
         found = context.run({"data": gpuarray.to_gpu(x[:1])})
     for name, value in wanted.items():
@@ -226,8 +226,8 @@ def test_pycuda_arrays_are_arrays_of_the_gpu(animals):
 @pytest.mark.parametrize("step", OPTIONAL_STEPS)
 def test_every_optimization_can_be_left_out(animals, wanted, step):
     model, x = animals
-    without = sorted({step, "tactics"})  # no search for each
-    engine = ptp.build(model, engine="cuda", precision="fp16", settings={"without": without})
+    disable = sorted({step, "tactics"})  # no search for each
+    engine = ptp.build(model, engine="cuda", precision="fp16", settings={"disable": disable})
     with engine.create_context() as context:
         found = context.run({"data": x[:1]})
     for name, value in wanted.items():
@@ -261,7 +261,7 @@ def saved(animals, tmp_path_factory):
     quantized = quantize(model, CalibrationTable.read(SAMPLES / "yolov2-animals.cache"))
     found = {}
     for precision, each in (("fp16", model), ("int8", quantized)):
-        engine = ptp.build(each, engine="cuda", precision=precision, settings={"batch": [1, 2], **QUICK})
+        engine = ptp.build(each, engine="cuda", precision=precision, settings={"batch": [1, 2], **FAST_BUILD})
         path = tmp_path_factory.mktemp("engines") / f"{precision}.engine"
         engine.save(path)
         found[precision] = engine, path
@@ -303,7 +303,7 @@ def test_a_loaded_engine_reads_its_weights_for_a_new_shape(animals, saved, wante
 def test_many_runs_need_no_more_memory(animals):
     cupy = pytest.importorskip("cupy")
     model, x = animals
-    with ptp.build(model, engine="cuda", precision="fp16", settings=QUICK).create_context() as context:
+    with ptp.build(model, engine="cuda", precision="fp16", settings=FAST_BUILD).create_context() as context:
         context.run({"data": x[:1]})
         free = cupy.cuda.runtime.memGetInfo()[0]
         for _ in range(10_000):

@@ -19,7 +19,7 @@ from tests.engines.cuda.layers import assert_right, layers_of
 from tests.measures import relative
 
 NETWORKS = ["yolov2-animals.cfg", "yolov3-tiny.cfg", "resnet18.cfg", "yolov2-tiny-voc.cfg"]
-UNPLANNED = ("tactics", "graph", "streams", "own-kernels", "cudnn-kernels")
+UNPLANNED = ("tactics", "graph", "schedule", "handwritten-kernels", "cudnn-kernels")
 PLANNED = [name for name in OPTIONAL_STEPS if name not in UNPLANNED]
 
 
@@ -70,7 +70,7 @@ def with_all_steps():
 @pytest.mark.parametrize("step", PLANNED)
 def test_without_a_step_the_numbers_stay(step, with_all_steps):
     for net, inputs, full in with_all_steps:
-        less, _ = run_on_host(net, inputs, without=(step,))
+        less, _ = run_on_host(net, inputs, disable=(step,))
         for output, wanted in full.items():
             np.testing.assert_allclose(less[output], wanted, rtol=2e-5, atol=2e-6)
 
@@ -111,7 +111,7 @@ def test_the_direct_kernel_computes_every_layer_by_its_definition(precision):
         table = calibrate(model, MinMaxCalibrator([inputs]), engine="onnxruntime", progress=False)
         model = prepare(quantize(model, table))
     float_type = DType.FLOAT32 if precision == "fp32" else DType.FLOAT16
-    _, execution = run_on_host(model, inputs, float_type, without=("reuse",), direct=True)
+    _, execution = run_on_host(model, inputs, float_type, disable=("reuse",), direct=True)
     layers = list(layers_of(execution))
     assert len(layers) == 9
     for layer in layers:

@@ -16,7 +16,7 @@ from pytrtplugins.engines.cuda.conv.selector import ConvSelector
 from pytrtplugins.engines.cuda.device.device import HostDevice
 from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.engines.cuda.plan.planner import make_plan
-from pytrtplugins.engines.cuda.plan.weights import outline, take_weights
+from pytrtplugins.engines.cuda.plan.weights import take_weights, without_weights
 from pytrtplugins.engines.cuda.run.execution import Execution
 from pytrtplugins.engines.cuda.saved import SavedPlan
 from pytrtplugins.errors import BuildError
@@ -194,13 +194,13 @@ def test_a_kernel_that_is_not_here_is_refused(built):
         run(onnx.ModelProto.FromString(saved.graph), selector(forbidden, forged), x)
 
 
-def test_an_outline_is_the_model_without_the_values_of_its_large_weights():
+def test_a_model_without_weights_lacks_the_values_of_its_large_weights():
     net = Net()
     large = net.constant("large", np.ones((1, 3, 32, 32), np.float32))
     small = net.constant("small", np.float32([2]))
     model = prepare(net.model(net.add("Add", [net.add("Mul", ["data", small], "a"), large], "b")))
     helper_set(model, "key", "value")
-    left = outline(model)
+    left = without_weights(model)
     assert [tensor.name for tensor in left.graph.initializer] == [tensor.name for tensor in model.graph.initializer]
     assert left.ByteSize() < model.ByteSize() - large_bytes(model)
     filled = onnx.ModelProto()
@@ -208,7 +208,7 @@ def test_an_outline_is_the_model_without_the_values_of_its_large_weights():
     del filled.graph.initializer[:]
     filled.graph.initializer.extend(model.graph.initializer)
     assert filled == model
-    assert outline(left) == left
+    assert without_weights(left) == left
 
 
 def helper_set(model, key, value):

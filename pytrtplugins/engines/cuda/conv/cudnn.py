@@ -23,7 +23,7 @@ from .problem import FINISH, ConvLaunch, ConvProblem, Operands, Scratch, epilogu
 
 __all__ = ["CudnnProvider", "check_cudnn", "cudnn_versions"]
 
-_X, _W, _SCALE, _BIAS, _RESIDUAL, _RESIDUAL_STEP, _STEP, _Y = range(1, 9)
+_X, _W, _SCALE, _BIAS, _RESIDUAL, _RESIDUAL_SCALE, _Y_SCALE, _Y = range(1, 9)
 _Plan = tuple[Any, int, Callable[[], Any]]
 """A graph, the number of one of its plans, and what gives its workspace."""
 _Graph = tuple[Any, dict[str, list[int]]]
@@ -99,7 +99,7 @@ class CudnnProvider:
 
     def tactics(self, problem: ConvProblem) -> Sequence[str]:
         """The plans that cuDNN's heuristics name and that can be built, those in one kernel first."""
-        if problem.framed:
+        if problem.fused:
             return []
         found: list[str] = []
         most = _MAX_INT8_PLANS if problem.x.dtype is DType.INT8 else _MAX_PLANS
@@ -302,10 +302,10 @@ class CudnnProvider:
                 uid=_RESIDUAL,
             )
             if problem.residual.dtype is DType.INT8:
-                residual = graph.mul(a=residual, b=vector("residual_step", _RESIDUAL_STEP))
+                residual = graph.mul(a=residual, b=vector("residual_scale", _RESIDUAL_SCALE))
             y = self._activated(graph, graph.add(a=y, b=residual), problem.residual_activation, problem.residual_bounds)
         if problem.y.dtype is DType.INT8:
-            y = graph.mul(a=y, b=vector("step", _STEP))
+            y = graph.mul(a=y, b=vector("y_scale", _Y_SCALE))
         return y
 
     def _activated(self, graph: Any, y: Any, activation: str, bounds: tuple[float, float]) -> Any:
@@ -319,10 +319,9 @@ class CudnnProvider:
         if operands.scale is not None:
             found.append((_SCALE, "scale padded", _padded(operands.scale, filters)))
         if problem.y.dtype is DType.INT8:
-            step = np.full(filters, 1 / operands.y_step, np.float32)
-            found.append((_STEP, "steps", step))
+            found.append((_Y_SCALE, "1 / y_scale", np.full(filters, 1 / operands.y_scale, np.float32)))
         if problem.residual is not None and problem.residual.dtype is DType.INT8:
-            found.append((_RESIDUAL_STEP, "residual steps", np.full(filters, operands.residual_step, np.float32)))
+            found.append((_RESIDUAL_SCALE, "residual_scale", np.full(filters, operands.residual_scale, np.float32)))
         return found
 
     def _type(self, dtype: DType) -> Any:

@@ -1,4 +1,4 @@
-"""This engine's own convolution kernels as choices: Hopper's, the portable ones and float32's, with pools where they fit."""
+"""Handwritten convolution kernels as choices: Hopper's, the portable ones and float32's, with pools where they fit."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .problem import ConvLaunch, ConvProblem, Operands, Scratch
 from .shape import ConvShape
 from .tactics import Tactic, hopper_tactics, mma_tactics, simt_tactics
 
-__all__ = ["OwnProvider", "conv_shape"]
+__all__ = ["HandwrittenProvider", "conv_shape"]
 
 _SLOPES = ("linear", "leaky")
 _ALL = 1 << 30
 
 
-class OwnProvider:
+class HandwrittenProvider:
     """One family of kernels, ``"hopper"``, ``"mma"`` or, for float32, ``"simt"``; a tactic is the name of its sizes.
 
     Args:
@@ -50,18 +50,15 @@ class OwnProvider:
         conv_cubin(shape, sizes, self.device.capability)
 
     def prepare(self, problem: ConvProblem, tactic: str, operands: Operands, scratch: Scratch) -> ConvLaunch:
-        """Scales and biases divided by the output's step, so that sums become codes at once.
+        """Scales and biases divided by the output's scale, so that sums become codes at once.
 
         Raises:
             ValueError: there is no such tactic.
         """
         sizes, shape = self._sizes(problem, tactic)
-        kernel, step, device = (
-            ConvKernel(shape, sizes, self.device.capability),
-            np.float32(operands.y_step),
-            self.device,
-        )
-        given = None if operands.scale is None else operands.scale / step
+        device, y_scale = self.device, np.float32(operands.y_scale)
+        kernel = ConvKernel(shape, sizes, device.capability)
+        given = None if operands.scale is None else operands.scale / y_scale
         tiles = sizes.tiles(shape)[1]
         form = (sizes.family, sizes.tile_n, sizes.depth, sizes.columns, shape.k, shape.c)
         size = tiles * sizes.tile_n * sizes.steps(shape) * sizes.depth
@@ -69,17 +66,17 @@ class OwnProvider:
         padded = tiles * sizes.tile_n
         scale = operands.on_device(
             device,
-            ("scale / step", padded),
+            ("scale / y_scale", padded),
             4 * padded,
-            lambda: pack_filters(given, sizes, shape, float(1 / step)),
+            lambda: pack_filters(given, sizes, shape, float(1 / y_scale)),
         )
         bias = operands.on_device(
             device,
-            ("bias / step", padded),
+            ("bias / y_scale", padded),
             4 * padded,
-            lambda: pack_filters(operands.bias / step, sizes, shape, 0.0),
+            lambda: pack_filters(operands.bias / y_scale, sizes, shape, 0.0),
         )
-        residual_scale = float(np.float32(operands.residual_step) / step)
+        residual_scale = float(np.float32(operands.residual_scale) / y_scale)
 
         def launch(x: Tensor, y: Tensor, residual: Tensor | None, stream: Any) -> None:
             added = 0 if residual is None else int(residual.flat.data.ptr)
@@ -109,7 +106,7 @@ def conv_shape(problem: ConvProblem) -> ConvShape | None:
         return None
     if problem.activation not in _SLOPES or problem.residual_activation not in _SLOPES:
         return None
-    (n, c, h, w), (_, _, oh, ow) = x.dims, problem.plain.y.dims
+    (n, c, h, w), (_, _, oh, ow) = x.dims, problem.unfused.y.dims
     channels = -(-c // x.vector) * x.vector
     slopes = [
         bounds[0] if kind == "leaky" else 1.0

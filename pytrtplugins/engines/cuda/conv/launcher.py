@@ -41,7 +41,7 @@ class Addresses:
     Attributes:
         x: Its input, at a multiple of 16 bytes.
         weights: From `pack_weights`.
-        scale: From `pack_filters`; divided by the output's step.
+        scale: From `pack_filters`; divided by the output's scale.
         bias: Likewise.
         y: Its output.
         residual: What is added; 0 without one.

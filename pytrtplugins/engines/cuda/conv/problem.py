@@ -87,12 +87,12 @@ class ConvProblem:
         return self.pool or self.reorg > 0 or not self.y.nhwc
 
     @property
-    def framed(self) -> bool:
-        """Whether there is more to it than a convolution from NHWC to NHWC."""
+    def fused(self) -> bool:
+        """Whether a pool, a reorg, an image or a linear output is fused into it: it is no convolution from NHWC to NHWC."""
         return self.reshaped or self.element is not None
 
     @property
-    def plain(self) -> ConvProblem:
+    def unfused(self) -> ConvProblem:
         """The convolution alone; what reorg reads has no padding."""
         (n, k, h, w), s = self.y.dims, 2 if self.pool else self.reorg or 1
         x = self.x if self.element is None else channels_last(self.x.dims, self.element)
@@ -106,12 +106,12 @@ class ConvProblem:
         form = f"x {self.x} y {self.y} {self.kernel} {self.strides} {self.pads} {self.dilations} groups {self.groups}"
         behind = f"{self.residual_activation} {self.residual_bounds[0]:g}"
         residual = f" + {self.residual} {behind}" if self.residual else ""
-        return f"{form} {self.activation} {self.bounds[0]:g}{residual}{'' if self.tensor_cores else ' strict'}{self._frame}"
+        return f"{form} {self.activation} {self.bounds[0]:g}{residual}{'' if self.tensor_cores else ' strict'}{self._fusion}"
 
     @property
     def title(self) -> str:
         """The problem in words, for people."""
-        (n, c, h, w), k, (r, s) = self.x.dims, self.plain.y.dims[1], self.kernel
+        (n, c, h, w), k, (r, s) = self.x.dims, self.unfused.y.dims[1], self.kernel
         words = [f"{r}x{s}, {c} → {k} channels, {n} x {h}x{w}, {self.element or self.x.dtype} → {self.y.dtype}"]
         words += [f"stride {self.strides[0]}"] if self.strides != (1, 1) else []
         words += [f"{self.groups} groups"] if self.groups > 1 else []
@@ -123,7 +123,7 @@ class ConvProblem:
         return ", ".join(words)
 
     @property
-    def _frame(self) -> str:
+    def _fusion(self) -> str:
         behind = " pool" if self.pool else f" reorg {self.reorg}" if self.reorg else ""
         return f"{behind}{f' of {self.element}' if self.element else ''}"
 
@@ -132,13 +132,13 @@ class ConvProblem:
         """Channels of the output, padding included, as far as nothing else lies there."""
         k = self.y.dims[1]
         if not self.y.nhwc or self.reorg:
-            return self.plain.y.dims[1]
+            return self.unfused.y.dims[1]
         return min(self.y.pitch, -(-k // self.y.vector) * self.y.vector) if k % self.y.vector else k
 
     @property
     def flops(self) -> int:
         """Floating-point or integer operations."""
-        n, k, h, w = self.plain.y.dims
+        n, k, h, w = self.unfused.y.dims
         return 2 * n * k * h * w * self.x.dims[1] // self.groups * self.kernel[0] * self.kernel[1]
 
 
@@ -150,18 +150,18 @@ class Operands:
         load: Gives the weights: (K, C / groups, R, S), float32, or int8 codes.
         bias: (K) float32.
         scale: (K) float32, what sums of codes are multiplied by; None for float.
-        y_step: The output's step; 1 for float.
-        residual_step: The residual's step; 1 for float.
-        x_step: The step of codes that are made of a float image.
+        y_scale: The output's scale; 1 for float.
+        residual_scale: The residual's scale; 1 for float.
+        x_scale: The scale of codes that are made of a float image.
         packed: Copies on the device in the forms that kernels want, by form; shared by all contexts.
     """
 
     load: Callable[[], npt.NDArray[Any]]
     bias: npt.NDArray[np.float32]
     scale: npt.NDArray[np.float32] | None = None
-    y_step: float = 1.0
-    residual_step: float = 1.0
-    x_step: float = 1.0
+    y_scale: float = 1.0
+    residual_scale: float = 1.0
+    x_scale: float = 1.0
     packed: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -258,7 +258,7 @@ class DirectProvider:
 
     def tactics(self, problem: ConvProblem) -> Sequence[str]:
         """One, for every convolution from NHWC to NHWC."""
-        return [] if problem.framed else ["direct"]
+        return [] if problem.fused else ["direct"]
 
     def prepare(self, problem: ConvProblem, tactic: str, operands: Operands, scratch: Scratch) -> ConvLaunch:
         """Weights as [r][s][c][k], the filters padded with zeros."""
@@ -299,11 +299,11 @@ def epilogue_numbers(problem: ConvProblem, operands: Operands) -> tuple[Any, ...
         problem.bounds,
         0 if residual is None else residual.pitch,
         0 if residual is None else KINDS[residual.dtype],
-        operands.residual_step,
+        operands.residual_scale,
         ACTIVATIONS[problem.residual_activation],
         problem.residual_bounds,
         KINDS[problem.y.dtype],
-        operands.y_step,
+        operands.y_scale,
     )
 
 

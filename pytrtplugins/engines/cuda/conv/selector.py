@@ -21,7 +21,7 @@ from ..plan.plan import Plan, Step
 from .cache import Choice, TacticCache
 from .problem import Compiles, ConvLaunch, ConvProblem, ConvProvider, Operands, Scratch, conv_operands, conv_problem
 from .timer import Timer
-from .unfused import FramedProvider
+from .unfused import UnfusedProvider
 
 __all__ = ["ConvSelector", "LayerKernel"]
 
@@ -78,7 +78,7 @@ class ConvSelector:
     ) -> None:
         self.providers, self.timer, self.tf32 = list(providers), timer, tf32
         self._open_cache = cache
-        self.providers.append(FramedProvider(device, self._prepare))
+        self.providers.append(UnfusedProvider(device, self._prepare))
         self.choices: dict[str, Choice] = dict(known or {})
         self.built = False
         self._device, self._weights, self._packed = device, weights, dict(packed or {})
@@ -143,7 +143,7 @@ class ConvSelector:
     def chosen(self, problem: ConvProblem) -> list[tuple[ConvProblem, Choice]]:
         """What runs a problem; where that is steps, with the convolution alone behind it."""
         choice = self.choices[problem.key]
-        parts = [problem.plain] if choice.provider == FramedProvider.name else []
+        parts = [problem.unfused] if choice.provider == UnfusedProvider.name else []
         return [(problem, choice), *((part, self.choices[part.key]) for part in parts)]
 
     def packed(self) -> dict[str, dict[str, npt.NDArray[Any]]]:
@@ -166,8 +166,8 @@ class ConvSelector:
         """The problem of a step; before one with an image or a pool the convolution alone, which it may be made of."""
         problem = conv_problem(step, plan, self.tf32)
         known = self._known(problem.key)
-        parts = problem.framed and (known is None or known.provider == FramedProvider.name)
-        return [problem.plain, problem] if parts else [problem]
+        parts = problem.fused and (known is None or known.provider == UnfusedProvider.name)
+        return [problem.unfused, problem] if parts else [problem]
 
     def _operands_of(self, step: Step, plan: Plan) -> Operands:
         name = step.outputs[0]

@@ -1,4 +1,4 @@
-"""The first layer's own kernel as a choice for a network's first convolution."""
+"""The stem's kernel as a choice for a network's first convolution."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import numpy as np
 from ....tensor import DType
 from ..device.device import CudaDevice, Tensor
 from .problem import ConvLaunch, ConvProblem, Operands, Scratch
-from .stem_kernel import FirstKernel, FirstShape, first_cubin, pack_first
+from .stem_kernel import StemKernel, StemShape, pack_stem, stem_cubin
 
-__all__ = ["FirstProvider"]
+__all__ = ["StemProvider"]
 
 _OLDEST = 80
 
 
-class FirstProvider:
+class StemProvider:
     """From the image as it is to NHWC, with the pool: one kernel, on GPUs of compute capability 8.0 and newer."""
 
-    name = "first"
+    name = "stem"
 
     def __init__(self, device: CudaDevice) -> None:
         self.device = device
@@ -34,7 +34,7 @@ class FirstProvider:
             return []
         if not problem.y.nhwc:
             return []
-        return [] if problem.activation not in ("linear", "leaky") or _shape(problem, 1.0).problem() else ["first"]
+        return [] if problem.activation not in ("linear", "leaky") or _shape(problem, 1.0).problem() else ["stem"]
 
     def compile(self, problem: ConvProblem, tactic: str) -> None:
         """Compile the kernel.
@@ -42,21 +42,19 @@ class FirstProvider:
         Raises:
             KernelError: it does not compile.
         """
-        first_cubin(_shape(problem, 1.0), self.device.capability)
+        stem_cubin(_shape(problem, 1.0), self.device.capability)
 
     def prepare(self, problem: ConvProblem, tactic: str, operands: Operands, scratch: Scratch) -> ConvLaunch:
-        """Scales and biases divided by the output's step."""
-        shape = _shape(problem, operands.x_step)
-        kernel = FirstKernel(shape, self.device.capability, self.device.multiprocessors)
+        """Scales and biases divided by the output's scale."""
+        shape = _shape(problem, operands.x_scale)
+        kernel = StemKernel(shape, self.device.capability, self.device.multiprocessors)
         ones = np.ones(shape.k, np.float32)
         given = ones if operands.scale is None else operands.scale
-        step = np.float32(operands.y_step)
+        y_scale = np.float32(operands.y_scale)
         device, size = self.device, shape.k * 12 * 4 * shape.element.itemsize
-        weights = operands.on_device(
-            device, ("first", shape.element), size, lambda: pack_first(shape, operands.weights)
-        )
-        scale = operands.on_device(device, ["scale / step"], 4 * shape.k, lambda: given / step)
-        bias = operands.on_device(device, ["bias / step"], 4 * shape.k, lambda: operands.bias / step)
+        weights = operands.on_device(device, ("stem", shape.element), size, lambda: pack_stem(shape, operands.weights))
+        scale = operands.on_device(device, ["scale / y_scale"], 4 * shape.k, lambda: given / y_scale)
+        bias = operands.on_device(device, ["bias / y_scale"], 4 * shape.k, lambda: operands.bias / y_scale)
 
         def launch(x: Tensor, y: Tensor, residual: Tensor | None, stream: Any) -> None:
             kernel.launch(
@@ -66,11 +64,11 @@ class FirstProvider:
         return launch
 
 
-def _shape(problem: ConvProblem, x_step: float) -> FirstShape:
+def _shape(problem: ConvProblem, x_scale: float) -> StemShape:
     (n, c, h, w), y = problem.x.dims, problem.y
     slope = problem.bounds[0] if problem.activation == "leaky" else 1.0
     element = problem.element or problem.x.dtype
-    return FirstShape(
+    return StemShape(
         n, c, h, w, y.dims[1], (*problem.x.strides,), problem.x.dtype, element, y.pitch, y.dtype,  # type: ignore[arg-type]
-        problem.pool, slope, 1.0, x_step,
+        problem.pool, slope, 1.0, x_scale,
     )  # fmt: skip

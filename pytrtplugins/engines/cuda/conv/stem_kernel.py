@@ -15,13 +15,13 @@ from ..device.driver import Function, Module, current_context
 from ..device.source import compile_cubin
 from .packing import filter_order
 
-__all__ = ["FirstKernel", "FirstShape", "first_cubin", "pack_first"]
+__all__ = ["StemKernel", "StemShape", "pack_stem", "stem_cubin"]
 
 _X_KINDS = {DType.FLOAT32: 0, DType.FLOAT16: 1, DType.INT8: 2, DType.UINT8: 3}
 
 
 @dataclass(frozen=True)
-class FirstShape:
+class StemShape:
     """A 3x3 convolution with padding 1 over at most 4 channels.
 
     Attributes:
@@ -37,8 +37,8 @@ class FirstShape:
         y_type: float16 or int8.
         pool: Whether the largest of each 2x2 pixels is written; scales must be positive.
         slope: max(v, slope * v) is the activation.
-        x_scale: What a value of x is multiplied by.
-        x_step: The step of int8 codes; for ``element`` int8.
+        x_factor: What a value of x is multiplied by.
+        x_scale: The scale of int8 codes; for ``element`` int8.
     """
 
     n: int
@@ -53,8 +53,8 @@ class FirstShape:
     y_type: DType
     pool: bool = True
     slope: float = 1.0
+    x_factor: float = 1.0
     x_scale: float = 1.0
-    x_step: float = 1.0
 
     def problem(self) -> str:
         """Why the kernel cannot compute it; empty when it can."""
@@ -85,19 +85,19 @@ class _Args(ctypes.Structure):
         *[(name, ctypes.c_void_p) for name in ("x", "weights", "scale", "bias", "y")],
         *[(name, ctypes.c_longlong) for name in ("x_image", "x_channel", "x_row", "x_column")],
         *[(name, ctypes.c_int) for name in ("h", "w", "tiles_w", "tiles_h", "tiles", "y_pitch", "vector")],
-        *[(name, ctypes.c_float) for name in ("x_scale", "x_step", "slope")],
+        *[(name, ctypes.c_float) for name in ("x_factor", "x_scale", "slope")],
     ]
 
 
-def pack_first(shape: FirstShape, weights: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def pack_stem(shape: StemShape, weights: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Weights (K, C, 3, 3) → (K, 12 taps, 4 channels), in the order of `filter_order`; the last 3 taps are zero."""
     packed = np.zeros((shape.k, 12, 4), shape.element.numpy)
     packed[:, :9, : shape.c] = weights.transpose(0, 2, 3, 1).reshape(shape.k, 9, shape.c)
     return packed[filter_order(shape.k, 1, shape.k)]
 
 
-class FirstKernel:
-    """The first layer's kernel in the current context.
+class StemKernel:
+    """The stem's kernel in the current context.
 
     Args:
         shape: The problem.
@@ -105,23 +105,23 @@ class FirstKernel:
         multiprocessors: Of the GPU: as many blocks run as it holds.
     """
 
-    def __init__(self, shape: FirstShape, capability: int, multiprocessors: int = 132) -> None:
+    def __init__(self, shape: StemShape, capability: int, multiprocessors: int = 132) -> None:
         self.shape, self.capability = shape, capability
         self._function = _function(current_context(), _definitions(shape), capability)
         self._tiles = -(-shape.w // 32), -(-shape.h // 16), -(-shape.w // 32) * -(-shape.h // 16) * shape.n
         self.grid = (min(self._tiles[2], multiprocessors * (3 if shape.k <= 32 else 1)), 1, 1)
 
     def launch(self, x: int, weights: int, scale: int, bias: int, y: int, stream: int, early: bool = True) -> None:
-        """Queue it: addresses of the image, of `pack_first`'s bytes, of (K) scales and biases, and of the output."""
+        """Queue it: addresses of the image, of `pack_stem`'s bytes, of (K) scales and biases, and of the output."""
         shape, pitch = self.shape, self.shape.y_pitch * self.shape.y_type.itemsize
         arguments = _Args(
             x, weights, scale, bias, y, *shape.x_strides, shape.h, shape.w, *self._tiles, pitch,
-            int(pitch % 16 == 0 and y % 16 == 0), shape.x_scale, shape.x_step, shape.slope,
+            int(pitch % 16 == 0 and y % 16 == 0), shape.x_factor, shape.x_scale, shape.slope,
         )  # fmt: skip
         self._function.launch(self.grid, 256, [arguments], stream, early=early and self.capability >= 90)
 
 
-def first_cubin(shape: FirstShape, capability: int) -> bytes:
+def stem_cubin(shape: StemShape, capability: int) -> bytes:
     """The compiled kernel; from the disk where it was compiled before. Any thread may ask.
 
     Raises:
@@ -130,7 +130,7 @@ def first_cubin(shape: FirstShape, capability: int) -> bytes:
     return _cubin(_definitions(shape), capability)
 
 
-def _definitions(shape: FirstShape) -> tuple[tuple[str, int], ...]:
+def _definitions(shape: StemShape) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(shape.definitions().items()))
 
 
@@ -141,4 +141,4 @@ def _cubin(definitions: tuple[tuple[str, int], ...], capability: int) -> bytes:
 
 @functools.cache
 def _function(context: int, definitions: tuple[tuple[str, int], ...], capability: int) -> Function:
-    return Function(Module(_cubin(definitions, capability)), "first_layer", 0)
+    return Function(Module(_cubin(definitions, capability)), "stem", 0)

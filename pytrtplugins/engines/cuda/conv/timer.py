@@ -20,7 +20,7 @@ from ..device.device import CudaDevice, Tensor, tensor_at
 from .cache import Choice, choose
 from .cudnn import CudnnProvider
 from .problem import ConvLaunch, ConvProblem, ConvProvider, Operands, Scratch
-from .unfused import FramedProvider
+from .unfused import UnfusedProvider
 
 __all__ = ["Timer"]
 
@@ -54,7 +54,7 @@ class Timer:
         """
         with self.stream:
             tensors = self._tensors(problem)
-            oracle: ConvProvider = FramedProvider(self.device, self._oracle) if problem.framed else self.oracle
+            oracle: ConvProvider = UnfusedProvider(self.device, self._oracle) if problem.fused else self.oracle
             wanted = self._result(oracle, oracle.tactics(problem)[0], problem, operands, tensors)
             by_name = {provider.name: provider for provider in providers}
             found = [(provider.name, tactic) for provider in providers for tactic in provider.tactics(problem)]

@@ -12,10 +12,10 @@ from ..device.layout import Format, channels_last
 from ..device.nhwc import max_pool, reformat
 from .problem import ConvLaunch, ConvProblem, Operands, Scratch
 
-__all__ = ["FramedProvider"]
+__all__ = ["UnfusedProvider"]
 
 
-class FramedProvider:
+class UnfusedProvider:
     """Reformat, convolve, pool or reorg, reformat: what every fused kernel has to be faster than.
 
     Args:
@@ -23,18 +23,18 @@ class FramedProvider:
         prepare: Makes the launch of the convolution alone, by the kernel that was chosen for it.
     """
 
-    name = "framed"
+    name = "unfused"
 
     def __init__(self, device: Device, prepare: Callable[[ConvProblem, Operands, Scratch], ConvLaunch]) -> None:
         self.device, self._prepare = device, prepare
 
     def tactics(self, problem: ConvProblem) -> Sequence[str]:
         """One, for problems with anything around the convolution."""
-        return ["steps"] if problem.framed else []
+        return ["steps"] if problem.fused else []
 
     def prepare(self, problem: ConvProblem, tactic: str, operands: Operands, scratch: Scratch) -> ConvLaunch:
         """The steps, one after the other."""
-        plain, xp = problem.plain, self.device.xp
+        plain, xp = problem.unfused, self.device.xp
         image = scratch.region("image", plain.x.bytes) if problem.element is not None else None
         whole = scratch.region("whole", plain.y.bytes) if problem.reshaped else None
         finish = self._finish(problem, scratch)
@@ -44,7 +44,7 @@ class FramedProvider:
             inner_x = x if image is None else tensor_at(xp, image(), 0, plain.x)
             inner_y = y if whole is None else tensor_at(xp, whole(), 0, plain.y)
             if image is not None:
-                reformat(x, inner_x, y_step=operands.x_step)(stream)
+                reformat(x, inner_x, y_scale=operands.x_scale)(stream)
             convolve(inner_x, inner_y, residual, stream)
             if whole is not None:
                 finish(inner_y, y, stream)
@@ -60,7 +60,7 @@ class FramedProvider:
         if not problem.reorg:
             return lambda whole, y, stream: reformat(whole, y)(stream)
         plugin, moved = Reorg(stride=problem.reorg), channels_last(problem.y.dims, problem.y.dtype, dense=True)
-        plugin.configure([_desc(problem.plain.y)], [_desc(moved)])
+        plugin.configure([_desc(problem.unfused.y)], [_desc(moved)])
         region = scratch.region("moved", moved.bytes)
 
         def reorg(whole: Tensor, y: Tensor, stream: Any) -> None:

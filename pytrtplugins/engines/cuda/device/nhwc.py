@@ -26,23 +26,23 @@ KINDS = {DType.FLOAT32: 0, DType.FLOAT16: 1, DType.INT8: 2, DType.UINT8: 3}
 """Element type → its number in nhwc.cu."""
 
 
-def reformat(x: Tensor, y: Tensor, x_step: float = 1.0, y_step: float = 1.0, alone: bool = True) -> Launch:
-    """Another type, layout or step of the same values; where y lies ``alone``, channels that fill 16 bytes become zero."""
+def reformat(x: Tensor, y: Tensor, x_scale: float = 1.0, y_scale: float = 1.0, alone: bool = True) -> Launch:
+    """Another type, layout or scale of the same values; where y lies ``alone``, channels that fill 16 bytes become zero."""
     image, form = _as_image(x.format), _as_image(y.format)
     n, c, h, w = form.dims
-    if alone and _is_planes(image) and _is_vectors(form) and x_step == 1.0:
+    if alone and _is_planes(image) and _is_vectors(form) and x_scale == 1.0:
         groups = -(-c // form.vector)
         return lambda stream: _PIXELS.launch(
-            x.flat, y.flat, n, c, groups, h * w, form.pitch, y_step, threads=n * groups * h * w, stream=stream
+            x.flat, y.flat, n, c, groups, h * w, form.pitch, y_scale, threads=n * groups * h * w, stream=stream
         )
-    if _is_vectors(image) and _is_planes(form) and y_step == 1.0:
+    if _is_vectors(image) and _is_planes(form) and y_scale == 1.0:
         groups = -(-c // image.vector)
         return lambda stream: _PLANES.launch(
-            x.flat, y.flat, n, c, groups, h * w, image.pitch, x_step, threads=n * groups * h * w, stream=stream
+            x.flat, y.flat, n, c, groups, h * w, image.pitch, x_scale, threads=n * groups * h * w, stream=stream
         )
     padded = min(form.pitch, -(-c // form.vector) * form.vector) if alone and form.nhwc and c % form.vector else c
     numbers = (
-        KINDS[x.format.dtype], image.strides, x_step, y.flat, KINDS[y.format.dtype], form.strides, y_step,
+        KINDS[x.format.dtype], image.strides, x_scale, y.flat, KINDS[y.format.dtype], form.strides, y_scale,
         n, c, padded, h, w, form.nhwc,
     )  # fmt: skip
     threads = n * padded * h * w

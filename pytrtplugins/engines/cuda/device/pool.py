@@ -1,4 +1,4 @@
-"""The 2x2 pool's own kernel, which may start before the kernel in front of it has ended."""
+"""The 2x2 pool's kernel, which may start before the kernel in front of it has ended."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any
 
 from .device import CudaDevice, Device, Tensor
 
-__all__ = ["own_pool"]
+__all__ = ["max_pool_2x2"]
 
 _OLDEST = 80
 
 
-def own_pool(device: Device, x: Tensor, y: Tensor, kernel: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+def max_pool_2x2(device: Device, x: Tensor, y: Tensor, kernel: tuple[int, ...], strides: tuple[int, ...]) -> Any:
     """A launch of the largest of each 2x2 pixels; None where the kernel does not fit the tensors or the GPU.
 
     Args:

@@ -11,20 +11,20 @@ from .epilogue import DOMAIN, is_op, only_read_by, swap
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["FuseGates"]
+__all__ = ["FuseSwishMish"]
 
 
-class FuseGates(Pass):
+class FuseSwishMish(Pass):
     """Mul of x and Sigmoid(x) → ``Swish``; of x and Tanh(Softplus(x)) → ``Mish``, both of this engine's domain."""
 
-    name: ClassVar[str] = "gates"
+    name: ClassVar[str] = "swish-mish"
 
     def call(self, model: ir.Model) -> PassResult:
         """Fuse in place."""
         onnx_ir, modified = require("onnx_ir", extra="onnx"), False
         for mul in [node for node in model.graph if is_op(node, "Mul")]:
-            for x, gate in (mul.inputs, mul.inputs[::-1]):
-                nodes = _chain(gate, x, mul)
+            for x, factor in (mul.inputs, mul.inputs[::-1]):
+                nodes = _chain(factor, x, mul)
                 if nodes:
                     kind = "Swish" if len(nodes) == 2 else "Mish"
                     made = onnx_ir.node(kind, [x], domain=DOMAIN, name=mul.name)
@@ -35,9 +35,9 @@ class FuseGates(Pass):
         return PassResult(model, modified)
 
 
-def _chain(gate: ir.Value | None, x: ir.Value | None, mul: ir.Node) -> list[ir.Node]:
-    """The nodes from x to its product with a gate made of it that nothing else reads; none where they are others."""
-    last = None if gate is None else gate.producer()
+def _chain(factor: ir.Value | None, x: ir.Value | None, mul: ir.Node) -> list[ir.Node]:
+    """The nodes from x to its product with Sigmoid(x) or Tanh(Softplus(x)) that nothing else reads; else none."""
+    last = None if factor is None else factor.producer()
     if last is None or x is None or not only_read_by(last, mul):
         return []
     if is_op(last, "Sigmoid") and last.inputs[0] is x:

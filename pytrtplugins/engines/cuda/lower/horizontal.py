@@ -15,37 +15,37 @@ from .epilogue import DOMAIN, add_constant, constant, has_residual, is_op, scale
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["MergeSiblings"]
+__all__ = ["FuseHorizontally"]
 
 _FORM = ("strides", "pads", "dilations", "activation", "bounds", "x_scale", "y_scale", "pool")
 
 
-class MergeSiblings(Pass):
+class FuseHorizontally(Pass):
     """1x1 convolutions of one tensor, of one form → one convolution, split behind it: inception and CSP blocks have them.
 
-    Together they read the tensor once, and fill the GPU better. The parts are runs of channels of the merged result, so the
+    Together they read the tensor once, and fill the GPU better. The parts are runs of channels of the fused result, so the
     Split costs nothing where its readers are convolutions or pools. Those that a concat begins or ends with come last or
-    first, next to what the concat's other producers write: the concat lies over the merged result then. A convolution that
+    first, next to what the concat's other producers write: the concat lies over the fused result then. A convolution that
     a concat has elsewhere writes into the concat's memory by itself, and stays out.
     """
 
-    name: ClassVar[str] = "siblings"
+    name: ClassVar[str] = "horizontal-fusion"
 
     def call(self, model: ir.Model) -> PassResult:
-        """Merge in place."""
+        """Fuse in place."""
         groups: dict[Any, list[ir.Node]] = {}
         for node in model.graph:
             key = _key(node)
             if key is not None:
                 groups.setdefault(key, []).append(node)
-        merged = [nodes for nodes in map(_arranged, groups.values()) if len(nodes) > 1]
-        for nodes in merged:
-            _merge(model.graph, nodes)
-        return PassResult(model, bool(merged))
+        fused = [nodes for nodes in map(_arranged, groups.values()) if len(nodes) > 1]
+        for nodes in fused:
+            _fuse(model.graph, nodes)
+        return PassResult(model, bool(fused))
 
 
 def _key(node: ir.Node) -> Any:
-    """What siblings have in common; None for a node that cannot be one."""
+    """What convolutions that are fused have in common; None for a node that is not fused."""
     if not is_op(node, "Conv", DOMAIN) or has_residual(node):
         return None
     at, weights = node.attributes, node.inputs[1]
@@ -70,7 +70,7 @@ def _channels_apart(node: ir.Node) -> int:
 
 
 def _arranged(nodes: Sequence[ir.Node]) -> list[ir.Node]:
-    """Those of some siblings that are worth merging, in the order of their channels."""
+    """Those of some convolutions with one key that are worth fusing, in the order of their channels."""
     joins = {node: _concats(node) for node in nodes}
     others = [node for node in nodes if not joins[node]]
     best: list[ir.Node] = []
@@ -93,7 +93,7 @@ def _concats(node: ir.Node) -> list[ir.Node]:
 
 
 def _run(parts: Sequence[ir.Node | None], nodes: Sequence[ir.Node]) -> list[ir.Node]:
-    """The siblings, each once, that a concat's parts begin with."""
+    """The convolutions, each once, that a concat's parts begin with."""
     found: list[ir.Node] = []
     for part in parts:
         if part is None or part not in nodes or part in found:
@@ -109,23 +109,23 @@ def _begins_apart(concat: ir.Node, last: Sequence[ir.Node]) -> bool:
     return len(sizes) == len(before) and sum(sizes) % _channels_apart(last[0]) == 0
 
 
-def _merge(graph: ir.Graph, nodes: Sequence[ir.Node]) -> None:
+def _fuse(graph: ir.Graph, nodes: Sequence[ir.Node]) -> None:
     onnx_ir = require("onnx_ir", extra="onnx")
     first = nodes[0]
     operands: list[Any] = [first.inputs[0]]
     for place in range(1, len(first.inputs)):
         parts = [constant(node.inputs[place]) for node in nodes]
-        name = f"{first.outputs[0].name}.merged{place}"
+        name = f"{first.outputs[0].name}.fused{place}"
         operands.append(None if parts[0] is None else add_constant(graph, name, np.concatenate(parts)))
     sizes = [int(constant(node.inputs[1]).shape[0]) for node in nodes]
     values = {name: attribute.value for name, attribute in first.attributes.items()}
-    merged = onnx_ir.node("Conv", operands, values, domain=DOMAIN, name=f"{first.name}.merged")
+    fused = onnx_ir.node("Conv", operands, values, domain=DOMAIN, name=f"{first.name}.fused")
     split_sizes = add_constant(graph, f"{first.outputs[0].name}.sizes", np.array(sizes, np.int64))
-    split = onnx_ir.node("Split", [merged.outputs[0], split_sizes], {"axis": 1}, num_outputs=len(nodes))
+    split = onnx_ir.node("Split", [fused.outputs[0], split_sizes], {"axis": 1}, num_outputs=len(nodes))
     shape = first.outputs[0].shape
-    whole = merged.outputs[0]
-    whole.name, whole.type = f"{first.outputs[0].name}.merged", first.outputs[0].type
+    whole = fused.outputs[0]
+    whole.name, whole.type = f"{first.outputs[0].name}.fused", first.outputs[0].type
     whole.shape = None if shape is None else onnx_ir.Shape([shape[0], sum(sizes), shape[2], shape[3]])
-    graph.insert_before(min(nodes, key=list(graph).index), [merged, split])
+    graph.insert_before(min(nodes, key=list(graph).index), [fused, split])
     for node, part in zip(nodes, split.outputs, strict=True):
         swap(graph, [node], part)

@@ -11,16 +11,16 @@ from ....model.decompose import infer_shapes, inline_plugins
 from ....passes import Eliminate, Pass, to_ir, to_proto
 from ....plugin.onnx_node import from_node, is_plugin_node
 from ....utils.optional import require
-from .activations import FuseGates
+from .activations import FuseSwishMish
 from .epilogue import FuseActivations, FuseConvolutions, FuseResiduals
-from .horizontal import MergeSiblings
-from .pool_reorg_stem import FuseInputs, FusePools, FuseReorgs
+from .horizontal import FuseHorizontally
+from .pool_reorg_stem import FusePools, FuseReorgs, FuseStem
 from .qdq import AbsorbInputScales, AbsorbOutputScales, FoldCasts, FoldConstants, MoveCodes
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["OPTIONAL_STEPS", "check_without", "lower"]
+__all__ = ["OPTIONAL_STEPS", "check_disable", "lower"]
 
 _PASSES: tuple[tuple[str, type[Pass]], ...] = (
     ("dead-layers", Eliminate),
@@ -29,15 +29,15 @@ _PASSES: tuple[tuple[str, type[Pass]], ...] = (
     ("convolutions", FuseConvolutions),
     ("int8", AbsorbInputScales),
     ("float-weights", FoldConstants),
-    ("activations", FuseGates),
+    ("activations", FuseSwishMish),
     ("activations", FuseActivations),
     ("residuals", FuseResiduals),
     ("activations", FuseActivations),  # behind residuals
     ("int8-epilogues", AbsorbOutputScales),
     ("pools", FusePools),
     ("reorg", FuseReorgs),
-    ("siblings", MergeSiblings),
-    ("first-layer", FuseInputs),
+    ("horizontal-fusion", FuseHorizontally),
+    ("stem", FuseStem),
 )
 _NEEDED = {"constant-casts", "convolutions", "int8", "float-weights"}
 
@@ -47,36 +47,36 @@ OPTIONAL_STEPS = (
     "concat",  # producers write into the concat's memory
     "reuse",  # tensors share memory by liveness
     "tactics",  # kernels chosen by timing
-    "own-kernels",
+    "handwritten-kernels",
     "cudnn-kernels",  # without either: a plain kernel, slow to run, nothing to build
-    "streams",  # independent branches side by side
+    "schedule",  # independent branches side by side
     "graph",  # one CUDA graph a run
 )
-"""What ``settings={"without": [...]}`` may name."""
+"""What ``settings={"disable": [...]}`` may name."""
 
 
-def check_without(without: str | Collection[str]) -> frozenset[str]:
+def check_disable(disable: str | Collection[str]) -> frozenset[str]:
     """The steps to leave out: names, or one.
 
     Raises:
         UsageError: there is no such step.
     """
-    without = (without,) if isinstance(without, str) else without
-    unknown = [name for name in without if name not in OPTIONAL_STEPS]
+    disable = (disable,) if isinstance(disable, str) else disable
+    unknown = [name for name in disable if name not in OPTIONAL_STEPS]
     if unknown:
         raise UsageError(
-            f"engine 'cuda': without: step {unknown[0]!r} is unknown; there are {', '.join(OPTIONAL_STEPS)}",
+            f"engine 'cuda': disable: step {unknown[0]!r} is unknown; there are {', '.join(OPTIONAL_STEPS)}",
             step=unknown[0],
         )
-    return frozenset(without)
+    return frozenset(disable)
 
 
-def lower(model: onnx.ModelProto, without: Collection[str] = ()) -> onnx.ModelProto:
+def lower(model: onnx.ModelProto, disable: Collection[str] = ()) -> onnx.ModelProto:
     """Write out plugins that have no kernels of their own, then fuse.
 
     Args:
         model: A prepared model; it is not changed.
-        without: Names of `OPTIONAL_STEPS` to leave out.
+        disable: Names of `OPTIONAL_STEPS` to leave out.
 
     Returns:
         A model whose fused nodes are in the domain ``pytrtplugins.cuda``; all tensors have types and dims.
@@ -84,7 +84,7 @@ def lower(model: onnx.ModelProto, without: Collection[str] = ()) -> onnx.ModelPr
     written_out = _without_slow_plugins(model)
     ir_model = to_ir(written_out)
     for name, step in _PASSES:
-        if name not in without:
+        if name not in disable:
             step()(ir_model)
     require("onnx_ir.passes.common", extra="onnx").TopologicalSortPass()(ir_model)
     require("onnx_ir.passes.common", extra="onnx").RemoveUnusedNodesPass()(ir_model)

@@ -13,7 +13,7 @@ from .epilogue import DOMAIN, constant, has_residual, is_op, only_read_by, scale
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["FuseInputs", "FusePools", "FuseReorgs"]
+__all__ = ["FusePools", "FuseReorgs", "FuseStem"]
 
 _MAX_CHANNELS = 4
 _FILTERS = (16, 32, 48, 64)
@@ -23,7 +23,7 @@ class FusePools(Pass):
     """MaxPool of 2x2 pixels behind a convolution that nothing else reads → into it: its whole output is never written.
 
     Pooling and rounding commute with every activation that is fused, since none of them ever falls. Where no kernel does both,
-    two run, through memory that is shared by all layers; see `FramedProvider`.
+    two run, through memory that is shared by all layers; see `UnfusedProvider`.
     """
 
     name: ClassVar[str] = "pools"
@@ -65,16 +65,16 @@ class FuseReorgs(Pass):
         return PassResult(model, modified)
 
 
-class FuseInputs(Pass):
+class FuseStem(Pass):
     """A first 3x3 convolution of up to 4 channels reads the network's input itself: casts, layout and QuantizeLinear go."""
 
-    name: ClassVar[str] = "first-layer"
+    name: ClassVar[str] = "stem"
 
     def call(self, model: ir.Model) -> PassResult:
         """Fuse in place."""
         modified = False
         for node in list(model.graph):
-            if not is_op(node, "Conv", DOMAIN) or not _is_first(node):
+            if not is_op(node, "Conv", DOMAIN) or not _is_stem(node):
                 continue
             x = node.inputs[0]
             producer = None if x is None else x.producer()
@@ -117,7 +117,7 @@ def _falls(conv: ir.Node) -> bool:
     return conv.attributes.get_string("activation", "linear") == "leaky" and slopes[0] < 0
 
 
-def _is_first(conv: ir.Node) -> bool:
+def _is_stem(conv: ir.Node) -> bool:
     at, weights = conv.attributes, conv.inputs[1]
     dims: Any = None if weights is None or weights.shape is None else tuple(weights.shape)
     return (

@@ -35,7 +35,7 @@ _MAX_VALUES = (1 << 32) - 1
 
 
 def make_plan(
-    model: onnx.ModelProto, bindings: Mapping[str, int], float_type: DType, without: Collection[str] = ()
+    model: onnx.ModelProto, bindings: Mapping[str, int], float_type: DType, disable: Collection[str] = ()
 ) -> Plan:
     """Plan a run.
 
@@ -44,13 +44,13 @@ def make_plan(
         bindings: Sizes of the free dims.
         float_type: Element type of float tensors inside: FLOAT32 or FLOAT16. A model that holds float16 itself says for each
             tensor what it is.
-        without: Steps to leave out: ``"outputs"``, ``"concat"``, ``"reuse"``, ``"streams"``.
+        disable: Steps to leave out: ``"outputs"``, ``"concat"``, ``"reuse"``, ``"schedule"``.
 
     Raises:
         BuildError: an operator is not supported, or dims cannot be told.
         DimsError: a plugin refuses the dims.
     """
-    return _Planner(model, bindings, float_type, frozenset(without)).plan()
+    return _Planner(model, bindings, float_type, frozenset(disable)).plan()
 
 
 @dataclass
@@ -58,7 +58,7 @@ class _Planner:
     model: onnx.ModelProto
     bindings: Mapping[str, int]
     float_type: DType
-    without: frozenset[str]
+    disabled: frozenset[str]
     steps: list[Step] = field(default_factory=list)
     formats: dict[str, Format] = field(default_factory=dict)
     copies: dict[tuple[str, Format], str] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class _Planner:
         dense = {
             name for node in graph.node if _is_plugin(node) and _wants_pixels(from_node(node)) for name in node.input
         }
-        self.views = ChannelViews(self.formats, self.steps, self.results, dense, "concat" not in self.without)
+        self.views = ChannelViews(self.formats, self.steps, self.results, dense, "concat" not in self.disabled)
         written = any(entry.key == WRITTEN for entry in self.model.metadata_props)
         self.typed = written or any(dtype is DType.FLOAT16 for _, dtype in self.known.values())
         inputs = tuple(info.name for info in graph.input if info.name not in self.constants)
@@ -81,7 +81,7 @@ class _Planner:
         for node in graph.node:
             self._add(node)
         outputs = {info.name: self._as(info.name, linear(*self._described(info.name))) for info in graph.output}
-        if "outputs" not in self.without:
+        if "outputs" not in self.disabled:
             self._write_linear(set(outputs.values()))
         tensors = {name: self.views.placed(name) for name in self.formats}
         self._check_sizes(tensors)
@@ -155,11 +155,11 @@ class _Planner:
 
     def _agree(self, node: onnx.NodeProto, plugin: Plugin, dims: list[Dims], out_dims: Any) -> list[Format]:
         """The first combination of type and layout that a plugin takes, those without copies first."""
-        ends = any(name in self.results for name in node.output)
+        is_output = any(name in self.results for name in node.output)
         given = [self._dtype(name) for name in node.input]
         own = next((dtype for dtype in given if dtype in _FLOATS), self.float_type) if self.typed else self.float_type
-        floats = [DType.FLOAT32, own] if ends and not self.typed else [own, DType.FLOAT32]
-        layouts = ["nhwc", "linear"] if _wants_pixels(plugin) and not ends else ["linear", "nhwc"]
+        floats = [DType.FLOAT32, own] if is_output and not self.typed else [own, DType.FLOAT32]
+        layouts = ["nhwc", "linear"] if _wants_pixels(plugin) and not is_output else ["linear", "nhwc"]
         for layout in layouts:
             for kind in floats:
                 dtypes = [kind if dtype in _FLOATS else dtype for dtype in given]
@@ -290,7 +290,7 @@ class _Planner:
         return self._described(name)[1]
 
     def _natural(self, name: str) -> Format:
-        """The form that our own kernels give and take."""
+        """The form that this engine's kernels give and take."""
         dims, dtype = self._described(name)
         dtype = self.float_type if dtype in _FLOATS and not self.typed else dtype
         return channels_last(dims, dtype) if len(dims) == 4 and 0 not in dims else linear(dims, dtype)
@@ -333,16 +333,16 @@ class _Planner:
                 )
 
     def _schedule(self, tensors: Mapping[str, Placed]) -> Schedule:
-        if "streams" in self.without or not all(step.captured for step in self.steps):
+        if "schedule" in self.disabled or not all(step.captured for step in self.steps):
             return one_stream(len(self.steps))
         return schedule([step_accesses(step, tensors) for step in self.steps])
 
     def _memory(
         self, tensors: Mapping[str, Placed], order: Schedule, inputs: Collection[str], outputs: Collection[str]
     ) -> Layout:
-        ends = {tensors[name].storage for name in outputs}
-        starts = {tensors[name].storage for name in inputs}
-        users: dict[str, list[int]] = {storage: [] for storage in (*starts, *ends)}
+        written = {tensors[name].storage for name in outputs}
+        given = {tensors[name].storage for name in inputs}
+        users: dict[str, list[int]] = {storage: [] for storage in (*given, *written)}
         for index, step in enumerate(self.steps):
             for name in (*step.inputs, *step.outputs):
                 if name in tensors:
@@ -353,12 +353,12 @@ class _Planner:
         }
 
         def done_before(one: str, other: str) -> bool:
-            if one in ends or other in starts or one in starts:
+            if one in written or other in given or one in given:
                 return False
             return all(order.ordered(i, j) for i in users[one] for j in users[other])
 
         return place(
-            blocks, "reuse" not in self.without, lambda one, other: done_before(one, other) or done_before(other, one)
+            blocks, "reuse" not in self.disabled, lambda one, other: done_before(one, other) or done_before(other, one)
         )
 
 

@@ -13,12 +13,12 @@ from ..lower.epilogue import DOMAIN
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["OUTLINE_LOCATION", "outline", "read_constants", "take_weights"]
+__all__ = ["WEIGHTS_LOCATION", "read_constants", "take_weights", "without_weights"]
 
-OUTLINE_LOCATION = "model.onnx"
+WEIGHTS_LOCATION = "model.onnx"
 """Where the weights that were taken are, as ONNX says it; nobody looks there through ONNX."""
 _LARGE = 1024
-"""Bytes of a weight that an outline leaves out."""
+"""Bytes of a weight that `without_weights` leaves out."""
 
 
 def take_weights(model: onnx.ModelProto) -> dict[str, npt.NDArray[Any]]:
@@ -43,7 +43,7 @@ def take_weights(model: onnx.ModelProto) -> dict[str, npt.NDArray[Any]]:
     return taken
 
 
-def outline(model: onnx.ModelProto) -> onnx.ModelProto:
+def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy of a model that leaves out the values of large weights; their names, dims and types stay."""
     copy = type(model)()
     for field, value in model.ListFields():
@@ -76,7 +76,7 @@ def read_constants(model: onnx.ModelProto) -> dict[str, npt.NDArray[Any]]:
 def _emptied(tensor: onnx.TensorProto) -> onnx.TensorProto:
     left = type(tensor)(name=tensor.name, dims=tensor.dims, data_type=tensor.data_type)
     left.data_location = left.EXTERNAL
-    left.external_data.add(key="location", value=OUTLINE_LOCATION)
+    left.external_data.add(key="location", value=WEIGHTS_LOCATION)
     return left
 
 

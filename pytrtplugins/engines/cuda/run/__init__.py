@@ -1,1 +1,1 @@
-"""A plan on a device: launches, CUDA graphs, contexts, photos to boxes."""
+"""A plan on a device: launches, CUDA graphs, contexts, images to boxes."""

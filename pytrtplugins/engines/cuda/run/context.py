@@ -207,7 +207,7 @@ class CudaContext(ExecutionContext):
         with device.current(), self._stream, device.explaining_memory():
             execution = self.engine.execution(sizes)
             ready = _Ready(execution, [desc.name for desc in self.engine.outputs])
-            if "graph" in self.engine.without:
+            if "graph" in self.engine.disabled:
                 return ready
             with self.engine.capturing:
                 execution.capture(self._stream)

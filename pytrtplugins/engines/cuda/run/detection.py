@@ -1,4 +1,4 @@
-"""From photo bytes to boxes in one launch."""
+"""From image bytes to boxes in one launch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ....tensor import SymbolicDim
 from ....vision import Head
 from ...base.detection import Boxes, DetectionContext, Photo, Timings
-from .image_run import PhotoRun
+from .image_run import ImageRun
 
 if TYPE_CHECKING:
     from .owner import Owner
@@ -18,15 +18,15 @@ __all__ = ["CudaDetection"]
 
 
 class CudaDetection(DetectionContext):
-    """Letterbox, network, decoding and suppression as one CUDA graph, for photos of any size; of boxes the best come back.
+    """Letterbox, network, decoding and suppression as one CUDA graph, for images of any size; of boxes the best come back.
 
-    The host copies the photo by way of pinned memory, launches the graph, and waits. A batch that is free has a graph for each of
-    the engine's setting ``batch``; photos take the smallest that holds them. A plugin that cannot be captured runs between
+    The host copies the image by way of pinned memory, launches the graph, and waits. A batch that is free has a graph for each of
+    the engine's setting ``batch``; images take the smallest that holds them. A plugin that cannot be captured runs between
     launches, as in every context of this engine.
     """
 
     engine: Owner
-    side_by_side: ClassVar[int] = 2  # one copies a photo while the other's is looked at
+    side_by_side: ClassVar[int] = 2  # one copies an image while the other's is looked at
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class CudaDetection(DetectionContext):
         self._cupy: Any = engine.device.xp
         dims = engine.inputs[0].dims
         self._batches = (dims[0],) if isinstance(dims[0], int) else tuple(sorted(set(engine.batches)))
-        self._runs: dict[int, PhotoRun] = {}
+        self._runs: dict[int, ImageRun] = {}
         with engine.device.current():
             self._stream = self._cupy.cuda.Stream(non_blocking=True)
 
@@ -49,19 +49,19 @@ class CudaDetection(DetectionContext):
         """The model's batch; where that is free the largest of the setting ``batch``."""
         return self._batches[-1]
 
-    def _detect(self, photos: Sequence[Photo], score_threshold: float, iou_threshold: float) -> list[Boxes]:
-        return self._begin(photos, score_threshold, iou_threshold)()
+    def _detect(self, images: Sequence[Photo], score_threshold: float, iou_threshold: float) -> list[Boxes]:
+        return self._begin(images, score_threshold, iou_threshold)()
 
     def _begin(
-        self, photos: Sequence[Photo], score_threshold: float, iou_threshold: float
+        self, images: Sequence[Photo], score_threshold: float, iou_threshold: float
     ) -> Callable[[], list[Boxes]]:
         start = time.perf_counter()
         with self.engine.device.current(), self._stream:
-            run = self._run(len(photos))
-            placements = run.send(photos, score_threshold, iou_threshold, self._stream)
+            run = self._run(len(images))
+            placements = run.send(images, score_threshold, iou_threshold, self._stream)
             sent = time.perf_counter()
             self._launch(run)
-        held = list(photos)
+        held = list(images)
 
         def finish() -> list[Boxes]:
             self._stream.synchronize()
@@ -74,7 +74,7 @@ class CudaDetection(DetectionContext):
 
         return finish
 
-    def _launch(self, run: PhotoRun) -> None:
+    def _launch(self, run: ImageRun) -> None:
         if run.graph is not None:
             run.graph.launch(self._stream)
         elif not self._one_graph(run):
@@ -90,13 +90,13 @@ class CudaDetection(DetectionContext):
                     run.graph = self._stream.end_capture()
                 run.graph.upload(self._stream)
 
-    def _one_graph(self, run: PhotoRun) -> bool:
+    def _one_graph(self, run: ImageRun) -> bool:
         """Whether a run can be captured as a whole."""
         segments = run.execution.segments
-        return "graph" not in self.engine.without and len(segments) == 1 and segments[0].captured
+        return "graph" not in self.engine.disabled and len(segments) == 1 and segments[0].captured
 
-    def _run(self, photos: int) -> PhotoRun:
-        batch = next(batch for batch in self._batches if batch >= photos)
+    def _run(self, images: int) -> ImageRun:
+        batch = next(batch for batch in self._batches if batch >= images)
         if batch not in self._runs:
             desc = self.engine.inputs[0]
             sizes = {
@@ -104,8 +104,8 @@ class CudaDetection(DetectionContext):
                 for dim, size in zip(desc.dims, (batch, 3, self.size[1], self.size[0]), strict=True)
                 if isinstance(dim, SymbolicDim)
             }
-            run = PhotoRun(self.engine.execution(sizes), desc.name, self.heads, self.mode, self.max_detections)
-            if "graph" not in self.engine.without and not self._one_graph(run):
+            run = ImageRun(self.engine.execution(sizes), desc.name, self.heads, self.mode, self.max_detections)
+            if "graph" not in self.engine.disabled and not self._one_graph(run):
                 with self.engine.capturing:
                     run.execution.capture(self._stream)  # its parts
             self._runs[batch] = run

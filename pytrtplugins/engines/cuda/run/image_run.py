@@ -1,4 +1,4 @@
-"""The launches from photos to boxes, around a network's own."""
+"""The launches from images to boxes, around a network's own."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ...base.detection import Boxes, Photo
 from .execution import Execution
 from .staging import Staging
 
-__all__ = ["PhotoRun"]
+__all__ = ["ImageRun"]
 
 
-class PhotoRun:
-    """Buffers and launches for one number of photos.
+class ImageRun:
+    """Buffers and launches for one number of images.
 
     Args:
         execution: The network's.
         input_name: Its input, float32 (N, 3, H, W).
         heads: Its region and yolo layers.
-        mode: How photos are fitted.
-        max_detections: Largest number of boxes of a photo.
+        mode: How images are fitted.
+        max_detections: Largest number of boxes of an image.
 
     Attributes:
         execution: The network's.
@@ -57,10 +57,10 @@ class PhotoRun:
         self._written = rows[1].view(np.float32).reshape(n, max_detections, 6), totals[1].view(np.int32)
 
     def send(
-        self, photos: Sequence[Photo], score_threshold: float, iou_threshold: float, stream: Any
+        self, images: Sequence[Photo], score_threshold: float, iou_threshold: float, stream: Any
     ) -> list[Placement]:
-        """Queue the copies of photos and thresholds to where the launches read them."""
-        placements, new = self._staging.send(photos, self._size, self._mode, score_threshold, iou_threshold, stream)
+        """Queue the copies of images and thresholds to where the launches read them."""
+        placements, new = self._staging.send(images, self._size, self._mode, score_threshold, iou_threshold, stream)
         if new:
             self.graph = None
         return placements

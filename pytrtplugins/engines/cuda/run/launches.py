@@ -18,7 +18,7 @@ from ..conv.problem import ConvLaunch
 from ..device.device import Device, Tensor
 from ..device.layout import Format
 from ..device.nhwc import Launch, max_pool, reformat
-from ..device.pool import own_pool
+from ..device.pool import max_pool_2x2
 from ..device.source import KERNELS
 from ..plan.operators import ACTIVATIONS, OPS
 from ..plan.plan import Plan, Step
@@ -26,7 +26,7 @@ from ..plan.plan import Plan, Step
 __all__ = ["StepBuilder"]
 
 _POOL = CudaKernel.from_file(KERNELS / "nhwc.cu", "pool")
-_GATE = CudaKernel.from_file(KERNELS / "nhwc.cu", "gate")
+_ACTIVATION = CudaKernel.from_file(KERNELS / "nhwc.cu", "activation")
 _KNOWN_WHILE_PLANNED = {
     "Reshape": (1,), "Squeeze": (1,), "Unsqueeze": (1,), "Expand": (1,), "Slice": (1, 2, 3, 4), "Split": (1,),
     "Pad": (1, 2, 3), "ReduceMean": (1,), "ReduceSum": (1,), "ReduceMax": (1,), "ReduceMin": (1,), "ReduceL2": (1,),
@@ -79,8 +79,8 @@ class StepBuilder:
         aligned = all(form.pitch % form.vector == 0 and channels % form.vector == 0 for form in (x.format, y.format))
         if aligned and step.op == "MaxPool":
             sizes = tuple(at["kernel_shape"]), tuple(at.get("strides", (1, 1)))
-            own: Launch | None = None if any(pads) else own_pool(self.device, x, y, *sizes)
-            return own or max_pool(x, y, *sizes, (pads[0], pads[1]))
+            fast: Launch | None = None if any(pads) else max_pool_2x2(self.device, x, y, *sizes)
+            return fast or max_pool(x, y, *sizes, (pads[0], pads[1]))
         numbers = (
             n, h, w, channels, x.format.pitch, oh, ow, y.format.pitch, tuple(at["kernel_shape"]),
             tuple(at.get("strides", (1, 1))), pads[:2], step.op == "AveragePool", bool(at.get("count_include_pad", 0)),
@@ -94,7 +94,7 @@ class StepBuilder:
         n, c, h, w = y.format.dims
         groups = -(-c // y.format.vector)
         numbers = (n * h * w, c, groups, x.format.pitch, y.format.pitch, ACTIVATIONS[step.op])
-        return lambda stream: _GATE.launch(x.flat, y.flat, *numbers, threads=n * h * w * groups, stream=stream)
+        return lambda stream: _ACTIVATION.launch(x.flat, y.flat, *numbers, threads=n * h * w * groups, stream=stream)
 
     def _reformat(self, step: Step) -> Launch:
         x, y, at = self.tensors[step.inputs[0]], self.tensors[step.outputs[0]], step.attributes

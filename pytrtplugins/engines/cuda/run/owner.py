@@ -20,14 +20,14 @@ class Owner(OwningEngine, Protocol):
     Attributes:
         device: The GPU.
         capturing: Held while a CUDA graph is captured: CuPy's memory must not be taken from another thread then.
-        without: Steps of optimization that are left out.
+        disabled: Steps of optimization that are left out.
         batches: Sizes of a free batch that kernels were chosen for.
         selector: Which kernel runs a convolution.
     """
 
     device: CudaDevice
     capturing: threading.Lock
-    without: frozenset[str]
+    disabled: frozenset[str]
     batches: tuple[int, ...]
     selector: ConvSelector
 

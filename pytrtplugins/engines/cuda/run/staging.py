@@ -1,4 +1,4 @@
-"""Photos on the device, and the numbers that change from run to run."""
+"""Images on the device, and the numbers that change from run to run."""
 
 from __future__ import annotations
 
@@ -23,84 +23,84 @@ _placed = functools.lru_cache(maxsize=256)(place_photo)
 
 
 class Staging:
-    """Memory on the device for a header and photos behind it, which kernels read.
+    """Memory on the device for a header and images behind it, which kernels read.
 
-    The header: both thresholds (float32), for each photo how many boxes are left (int32, 0), and from the next multiple of
-    16 bytes on for each photo the eight int32 of letterbox.cu. Photos begin at multiples of 16 bytes. Since all that changes
+    The header: both thresholds (float32), for each image how many boxes are left (int32, 0), and from the next multiple of
+    16 bytes on for each image the eight int32 of letterbox.cu. Images begin at multiples of 16 bytes. Since all that changes
     lies in memory, one captured graph serves every run until the memory grows.
 
     Args:
         device: Where kernels run.
-        photos: Most photos of a run.
+        images: Most images of a run.
 
     Attributes:
         bytes: All of it, uint8.
         score_threshold: In it: one float32.
         iou_threshold: In it: one float32.
-        counts: In it: (photos,) int32.
-        places: In it: (photos, 8) int32.
+        counts: In it: (images,) int32.
+        places: In it: (images, 8) int32.
     """
 
-    def __init__(self, device: Device, photos: int) -> None:
-        self._device, self._photos = device, photos
-        self._rows_begin = _rounded(8 + 4 * photos)
-        self._header, _ = device.pinned(self._rows_begin + 32 * photos)
+    def __init__(self, device: Device, images: int) -> None:
+        self._device, self._images = device, images
+        self._rows_begin = _rounded(8 + 4 * images)
+        self._header, _ = device.pinned(self._rows_begin + 32 * images)
         self._thresholds = self._header[:8].view(np.float32)
-        self._rows = self._header[self._rows_begin :].view(np.int32).reshape(photos, 8)
+        self._rows = self._header[self._rows_begin :].view(np.int32).reshape(images, 8)
         self._written: tuple[Any, ...] = ()
         self._grow(_LEAST)
 
     def send(
         self,
-        photos: Sequence[Photo],
+        images: Sequence[Photo],
         size: tuple[int, int],
         mode: str,
         score_threshold: float,
         iou_threshold: float,
         stream: Any,
     ) -> tuple[list[Placement], bool]:
-        """Queue copies of header and photos to the device.
+        """Queue copies of header and images to the device.
 
         Args:
-            photos: Each (H, W, 3) uint8; as many as there is room for, or less. Page-locked ones must not change before the copy is done.
+            images: Each (H, W, 3) uint8; as many as there is room for, or less. Page-locked ones must not change before the copy is done.
             size: (width, height) of the network's input.
-            mode: How photos are fitted.
+            mode: How images are fitted.
             score_threshold: 0..1.
             iou_threshold: 0..1.
             stream: Where the copies are queued; the last run must be done.
 
         Returns:
-            Where each photo will stand, and whether the memory is another than before, for which a graph must be captured.
+            Where each image will stand, and whether the memory is another than before, for which a graph must be captured.
         """
-        placements = [_placed((photo.shape[1], photo.shape[0]), size, mode) for photo in photos]
+        placements = [_placed((image.shape[1], image.shape[0]), size, mode) for image in images]
         if mode != "darknet":
-            photos = [thin_out(photo) for photo in photos]
+            images = [thin_out(image) for image in images]
         begins, end = [], len(self._header)
-        for photo in photos:
+        for image in images:
             begins.append(end)
-            end += _rounded(photo.size)
+            end += _rounded(image.size)
         grows = end > len(self.bytes)
         if grows:
             self._grow(end)
-        facts = ([photo.shape for photo in photos], begins, placements, mode, score_threshold, iou_threshold)
+        facts = ([image.shape for image in images], begins, placements, mode, score_threshold, iou_threshold)
         if facts != self._written:
             self._thresholds[:] = score_threshold, iou_threshold
-            self._rows[len(photos) :] = 0
-            for row, photo, placement, begin in zip(self._rows, photos, placements, begins, strict=False):
+            self._rows[len(images) :] = 0
+            for row, image, placement, begin in zip(self._rows, images, placements, begins, strict=False):
                 place = (*placement.inner, *placement.corner, resize_rule(mode))
-                row[:] = (begin // _UNIT, photo.shape[1], photo.shape[0], *place)
+                row[:] = (begin // _UNIT, image.shape[1], image.shape[0], *place)
             self._written = facts
         self._device.send(self._header, self.bytes, stream)
-        for photo, begin in zip(photos, begins, strict=True):
-            self._device.send(np.ascontiguousarray(photo), self.bytes, stream, begin)
+        for image, begin in zip(images, begins, strict=True):
+            self._device.send(np.ascontiguousarray(image), self.bytes, stream, begin)
         return placements, grows
 
     def _grow(self, least: int) -> None:
         """Memory of the next power of two."""
         self.bytes: Any = self._device.allocate(1 << (least - 1).bit_length())
         self.score_threshold, self.iou_threshold = (self.bytes[at : at + 4].view(np.float32) for at in (0, 4))
-        self.counts = self.bytes[8 : 8 + 4 * self._photos].view(np.int32)
-        self.places = self.bytes[self._rows_begin : len(self._header)].view(np.int32).reshape(self._photos, 8)
+        self.counts = self.bytes[8 : 8 + 4 * self._images].view(np.int32)
+        self.places = self.bytes[self._rows_begin : len(self._header)].view(np.int32).reshape(self._images, 8)
 
 
 def _rounded(size: int) -> int:

@@ -11,9 +11,9 @@ import pytest
 
 from pytrtplugins.cuda import cache
 from pytrtplugins.engines.cuda.conv import launcher, stem_kernel
-from pytrtplugins.engines.cuda.conv.handwritten import OwnProvider, conv_shape
+from pytrtplugins.engines.cuda.conv.handwritten import HandwrittenProvider, conv_shape
 from pytrtplugins.engines.cuda.conv.problem import Compiles, ConvProblem, DirectProvider
-from pytrtplugins.engines.cuda.conv.stem import FirstProvider
+from pytrtplugins.engines.cuda.conv.stem import StemProvider
 from pytrtplugins.engines.cuda.conv.tactics import Tactic
 from pytrtplugins.engines.cuda.device.device import HostDevice
 from pytrtplugins.engines.cuda.device.layout import channels_last, linear
@@ -46,7 +46,7 @@ def compiled(monkeypatch):
 def test_a_kernel_that_was_compiled_ahead_is_the_one_that_is_loaded(family, kind, compiled):
     x, y = channels_last((1, 64, 16, 16), kind), channels_last((1, 64, 16, 16), kind)
     problem = ConvProblem(x, y, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1, tensor_cores=kind is HALF)
-    provider = OwnProvider(GPU, family)
+    provider = HandwrittenProvider(GPU, family)
     for tactic in provider.tactics(problem):
         provider.compile(problem, tactic)
         launcher.ConvKernel(conv_shape(problem), Tactic.parse(family, tactic), 90)
@@ -55,22 +55,22 @@ def test_a_kernel_that_was_compiled_ahead_is_the_one_that_is_loaded(family, kind
     assert [kernel_text(*what[:2]) for what in compiled[::2]] == [kernel_text(*what[:2]) for what in compiled[1::2]]
 
 
-def test_the_first_layers_kernel_that_was_compiled_ahead_is_the_one_that_is_loaded(compiled):
+def test_the_stems_kernel_that_was_compiled_ahead_is_the_one_that_is_loaded(compiled):
     x, y = linear((1, 3, 32, 32), DType.FLOAT32), channels_last((1, 32, 16, 16), HALF)
     problem = ConvProblem(x, y, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1, pool=True, element=HALF)
-    provider = FirstProvider(GPU)
-    assert list(provider.tactics(problem)) == ["first"]
-    provider.compile(problem, "first")
+    provider = StemProvider(GPU)
+    assert list(provider.tactics(problem)) == ["stem"]
+    provider.compile(problem, "stem")
     stem_kernel._function(
-        1, stem_kernel._definitions(stem_kernel.FirstShape(1, 3, 32, 32, 32, x.strides, x.dtype, HALF, 32, HALF)), 90
+        1, stem_kernel._definitions(stem_kernel.StemShape(1, 3, 32, 32, 32, x.strides, x.dtype, HALF, 32, HALF)), 90
     )
     assert kernel_text(*compiled[0][:2]) == kernel_text(*compiled[1][:2])
     assert compiled[0][2] == compiled[1][2]
 
 
 def test_families_with_a_kernel_for_each_tactic_say_so():
-    assert isinstance(OwnProvider(GPU, "mma"), Compiles)
-    assert isinstance(FirstProvider(GPU), Compiles)
+    assert isinstance(HandwrittenProvider(GPU, "mma"), Compiles)
+    assert isinstance(StemProvider(GPU), Compiles)
     assert not isinstance(DirectProvider(HostDevice()), Compiles)
 
 

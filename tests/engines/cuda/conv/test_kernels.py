@@ -14,7 +14,7 @@ from pytrtplugins.cuda.backends.nvcc import available
 from pytrtplugins.engines.cuda.conv.launcher import Addresses, ConvArgs, conv_arguments, im2col_corners
 from pytrtplugins.engines.cuda.conv.packing import filter_order, pack_filters, pack_weights, swizzled
 from pytrtplugins.engines.cuda.conv.shape import ConvShape
-from pytrtplugins.engines.cuda.conv.stem_kernel import FirstShape, pack_first
+from pytrtplugins.engines.cuda.conv.stem_kernel import StemShape, pack_stem
 from pytrtplugins.engines.cuda.conv.tactics import SHARED_BYTES, Tactic, hopper_tactics, mma_tactics, simt_tactics
 from pytrtplugins.engines.cuda.device.pool_kernel import PoolShape
 from pytrtplugins.engines.cuda.device.source import KERNELS, compile_cubin, wgmma_text
@@ -236,11 +236,11 @@ def test_reorg_on_the_way_to_memory_is_darknets(s, oh, ow, k):
 
 
 @pytest.mark.parametrize("element", [HALF, INT8])
-def test_the_first_layers_weights_lie_as_its_threads_read_them(element):
+def test_the_stems_weights_lie_as_its_threads_read_them(element):
     random = np.random.default_rng(0)
     weights = random.integers(-8, 8, (32, 3, 3, 3)).astype(element.numpy)
-    shape = FirstShape(1, 3, 4, 4, 32, (48, 16, 4, 1), DType.FLOAT32, element, 32, element)
-    packed = pack_first(shape, weights)
+    shape = StemShape(1, 3, 4, 4, 32, (48, 16, 4, 1), DType.FLOAT32, element, 32, element)
+    packed = pack_stem(shape, weights)
     for filter_ in range(
         32
     ):  # thread (group, quarter), block: w[block][t] is row 8 * block + group; sums 2 * quarter + i
@@ -309,8 +309,8 @@ def test_float32_and_the_others_are_different_families():
     assert simt_tactics(square(1, 16, 16, 16, 13, SINGLE)) == []
 
 
-def test_first_layers_and_pools_say_what_they_cannot_do():
-    first = FirstShape(1, 3, 4, 4, 32, (48, 16, 4, 1), DType.FLOAT32, HALF, 32, HALF)
+def test_stems_and_pools_say_what_they_cannot_do():
+    first = StemShape(1, 3, 4, 4, 32, (48, 16, 4, 1), DType.FLOAT32, HALF, 32, HALF)
     assert first.problem() == ""
     assert "5 channels" in dataclasses.replace(first, c=5).problem()
     assert "odd" in dataclasses.replace(first, h=5).problem()

@@ -1,4 +1,4 @@
-"""The own kernels on a GPU, each against the definition in float64: every family, odd sizes, all that follows the sum."""
+"""The handwritten kernels on a GPU, each against the definition in float64: every family, odd sizes, all that follows the sum."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from pytrtplugins.cuda import gpu_reason
 from pytrtplugins.engines.cuda.conv.launcher import Addresses, ConvKernel
 from pytrtplugins.engines.cuda.conv.packing import pack_filters, pack_weights
-from pytrtplugins.engines.cuda.conv.stem_kernel import FirstKernel, FirstShape, pack_first
+from pytrtplugins.engines.cuda.conv.stem_kernel import StemKernel, StemShape, pack_stem
 from pytrtplugins.engines.cuda.conv.tactics import hopper_tactics, mma_tactics
 from pytrtplugins.engines.cuda.device.pool_kernel import PoolKernel, PoolShape
 from pytrtplugins.layers import Reorg
@@ -199,7 +199,7 @@ def test_float32_sums_are_the_same_every_time(gpu):
 
 @pytest.mark.parametrize("pool", [True, False])
 @pytest.mark.parametrize("element", [HALF, INT8])
-def test_the_first_layer_takes_the_image_as_it_is(gpu, element, pool):
+def test_the_stem_takes_the_image_as_it_is(gpu, element, pool):
     cupy, capability = gpu
     random = np.random.default_rng(5)
     n, h, w, k, step = 2, 22, 38, 32, np.float32(1 / 127)
@@ -216,14 +216,14 @@ def test_the_first_layer_takes_the_image_as_it_is(gpu, element, pool):
     y = convolution(plain, taken.transpose(0, 2, 3, 1).astype(np.float64), weights).reshape(n, h, w, k) * scale + bias
     expected = np.maximum(y, y * 0.1)
     expected = pooled(expected) if pool else expected
-    shape = FirstShape(
+    shape = StemShape(
         n, 3, h, w, k, (3 * h * w, h * w, w, 1), DType.FLOAT32, element, k, element, pool, 0.1, 1.0, float(step)
     )
-    given = [cupy.asarray(array) for array in (image, pack_first(shape, weights), scale, bias)]
+    given = [cupy.asarray(array) for array in (image, pack_stem(shape, weights), scale, bias)]
     found = cupy.full(expected.shape, 77, element.numpy)
     stream = cupy.cuda.Stream(non_blocking=True)
     cupy.cuda.get_current_stream().synchronize()
-    FirstKernel(shape, capability).launch(*(array.data.ptr for array in given), found.data.ptr, stream.ptr)
+    StemKernel(shape, capability).launch(*(array.data.ptr for array in given), found.data.ptr, stream.ptr)
     stream.synchronize()
     assert agrees(found.get(), expected, element)
 

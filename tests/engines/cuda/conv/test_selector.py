@@ -29,7 +29,7 @@ class Family:
         self.broken, self.compiled, self.threads = broken, [], set()
 
     def tactics(self, problem):
-        return [] if problem.framed else ["a", "b"]
+        return [] if problem.fused else ["a", "b"]
 
     def compile(self, problem, tactic):
         self.compiled.append((problem.key, tactic))
@@ -52,8 +52,8 @@ class LastOfAll:
 
     def fastest(self, problem, operands, providers):
         self.asked.append(problem.key)
-        if problem.framed:
-            return Choice("framed", "steps")
+        if problem.fused:
+            return Choice("unfused", "steps")
         for tactic in providers[0].tactics(problem):
             if tactic not in providers[0].broken:
                 providers[0].prepare(problem, tactic, operands, Scratch())
@@ -66,7 +66,7 @@ def plan():
     net = Net(channels=8)
     x = net.conv(net.conv("data", "a", channels=8), "b", channels=8)
     y = net.add("MaxPool", [net.conv(x, "c", channels=8)], "y", kernel_shape=[3, 3])
-    return make_plan(lower(prepare(net.model(y)), ["first-layer"]), {"N": 1}, DType.FLOAT16)
+    return make_plan(lower(prepare(net.model(y)), ["stem"]), {"N": 1}, DType.FLOAT16)
 
 
 def selector(family, timer=None, cache=None, known=None):
@@ -170,11 +170,11 @@ def test_choices_on_disk_are_not_asked_for_where_a_file_holds_all(plan):
 def test_what_is_made_of_steps_is_told_with_its_convolution():
     net = Net(channels=8)
     y = net.add("MaxPool", [net.conv("data", "a", channels=8)], "y", kernel_shape=[2, 2], strides=[2, 2])
-    pooled = make_plan(lower(prepare(net.model(y)), ["first-layer"]), {"N": 1}, DType.FLOAT16)
+    pooled = make_plan(lower(prepare(net.model(y)), ["stem"]), {"N": 1}, DType.FLOAT16)
     chosen = selector(Family(), LastOfAll())
     for step in convolutions(pooled):
         chosen.launch(step, pooled, Scratch())
-    assert [row.choice.title for row in chosen.kernels()] == ["framed steps", "family a"]
+    assert [row.choice.title for row in chosen.kernels()] == ["unfused steps", "family a"]
     assert [row.layers for row in chosen.kernels()] == [("a",), ("a",)]
 
 

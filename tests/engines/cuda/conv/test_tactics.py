@@ -1,4 +1,4 @@
-"""Which problems the package's own kernels are offered for, and in which terms; no GPU is needed to say so."""
+"""Which problems handwritten kernels are offered for, and in which terms; no GPU is needed to say so."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytrtplugins.engines.cuda.conv.handwritten import OwnProvider, conv_shape
+from pytrtplugins.engines.cuda.conv.handwritten import HandwrittenProvider, conv_shape
 from pytrtplugins.engines.cuda.conv.problem import ConvProblem
-from pytrtplugins.engines.cuda.conv.stem import FirstProvider
+from pytrtplugins.engines.cuda.conv.stem import StemProvider
 from pytrtplugins.engines.cuda.device.layout import Format, channels_last, linear
 from pytrtplugins.tensor import DType
 
@@ -70,34 +70,34 @@ def test_a_residual_comes_with_its_own_type_distance_and_activation():
 )
 def test_what_the_kernels_cannot_compute_gets_no_tactics(changes):
     for family in ("hopper", "mma", "simt"):
-        provider = OwnProvider(SimpleNamespace(capability=90), family)
+        provider = HandwrittenProvider(SimpleNamespace(capability=90), family)
         assert provider.tactics(problem(**changes)) == []
 
 
 @pytest.mark.parametrize("capability", [80, 89, 90, 120])
 def test_true_float32_has_a_family_of_its_own(capability):
     device = SimpleNamespace(capability=capability)
-    assert OwnProvider(device, "simt").tactics(problem(SINGLE, channels=3, tensor_cores=False))
-    assert OwnProvider(device, "mma").tactics(problem(SINGLE, tensor_cores=False)) == []
+    assert HandwrittenProvider(device, "simt").tactics(problem(SINGLE, channels=3, tensor_cores=False))
+    assert HandwrittenProvider(device, "mma").tactics(problem(SINGLE, tensor_cores=False)) == []
 
 
 def test_a_float32_image_is_read_as_it_is():
     taken = first(SINGLE, tensor_cores=False)
     shape = conv_shape(taken)
     assert (shape.c, shape.x_pitch, shape.planes, shape.pool, shape.problem()) == (4, 1, 3, True, "")
-    assert OwnProvider(SimpleNamespace(capability=80), "simt").tactics(taken)
+    assert HandwrittenProvider(SimpleNamespace(capability=80), "simt").tactics(taken)
     for image in (first(HALF), first(SINGLE), first(SINGLE, channels=5, tensor_cores=False)):
         assert conv_shape(image) is None
 
 
 @pytest.mark.parametrize(("family", "capability"), [("hopper", 80), ("hopper", 100), ("mma", 75)])
 def test_a_gpu_without_the_instructions_gets_no_tactics(family, capability):
-    assert OwnProvider(SimpleNamespace(capability=capability), family).tactics(problem()) == []
+    assert HandwrittenProvider(SimpleNamespace(capability=capability), family).tactics(problem()) == []
 
 
 @pytest.mark.parametrize("kind", [HALF, CODES])
-def test_the_first_layers_kernel_is_offered_for_images_of_few_channels(kind):
-    assert FirstProvider(SimpleNamespace(capability=80)).tactics(first(kind)) == ["first"]
+def test_the_stems_kernel_is_offered_for_images_of_few_channels(kind):
+    assert StemProvider(SimpleNamespace(capability=80)).tactics(first(kind)) == ["stem"]
 
 
 @pytest.mark.parametrize(
@@ -113,11 +113,11 @@ def test_the_first_layers_kernel_is_offered_for_images_of_few_channels(kind):
     ],
 )
 def test_it_is_not_offered_for_anything_else(capability, changes):
-    assert FirstProvider(SimpleNamespace(capability=capability)).tactics(first(**changes)) == []
+    assert StemProvider(SimpleNamespace(capability=capability)).tactics(first(**changes)) == []
 
 
-def test_a_framed_problem_counts_the_operations_of_all_its_pixels():
+def test_a_fused_problem_counts_the_operations_of_all_its_pixels():
     assert first().flops == 2 * 2 * 32 * 16 * 16 * 3 * 9
-    assert first().plain.y.dims == (2, 32, 16, 16)
-    assert first().plain.x == channels_last((2, 3, 16, 16), HALF)
-    assert first().key != first().plain.key
+    assert first().unfused.y.dims == (2, 32, 16, 16)
+    assert first().unfused.x == channels_last((2, 3, 16, 16), HALF)
+    assert first().key != first().unfused.key

@@ -105,10 +105,10 @@ def test_quantizing_rounds_half_to_even_and_saturates(dims, make):
     x.view[...] *= 40
     x.flat[:6] = [0.25, 0.75, -0.25, 1e9, -1e9, 1.25]
     y = filled(make(dims, DType.INT8))
-    reformat(x, y, y_step=0.5)(None)
+    reformat(x, y, y_scale=0.5)(None)
     np.testing.assert_array_equal(y.view, np.clip(np.rint(x.view / np.float32(0.5)), -128, 127).astype(np.int8))
     back = filled(linear(dims, DType.FLOAT32))
-    reformat(y, back, x_step=0.5)(None)
+    reformat(y, back, x_scale=0.5)(None)
     np.testing.assert_array_equal(back.view, y.view.astype(np.float32) * np.float32(0.5))
 
 

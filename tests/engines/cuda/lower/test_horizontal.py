@@ -1,4 +1,4 @@
-"""Siblings become one convolution, and concats lie over what it writes: plans, and that the numbers stay."""
+"""Convolutions of one tensor become one, and concats lie over what it writes: plans, and that the numbers stay."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ X = {"data": np.random.default_rng(2).standard_normal((2, 8, 8, 8), dtype=np.flo
 TYPES = pytest.mark.parametrize("float_type", [DType.FLOAT32, DType.FLOAT16])
 
 
-def assert_right(model, float_type=DType.FLOAT32, without=()):
+def assert_right(model, float_type=DType.FLOAT32, disable=()):
     """The reference engine's numbers, in any order of the streams; gives the plan."""
     prepared = prepare(model)
-    found, execution = run_on_host(prepared, X, float_type, without)
+    found, execution = run_on_host(prepared, X, float_type, disable)
     room = 2e-5 if float_type is DType.FLOAT32 else 1e-2
     with ptp.build(prepared, engine="reference").create_context() as context:
         for name, wanted in context.run(X).items():
@@ -56,9 +56,9 @@ def copies(plan):
 
 
 @TYPES
-def test_the_siblings_that_a_concat_begins_with_come_last(float_type):
+def test_the_convolutions_that_a_concat_begins_with_come_last(float_type):
     plan = assert_right(inception(), float_type)
-    assert convolutions(inception()) == ["reduce3_leaky.merged", "three_leaky", "five_leaky", "last_leaky"]
+    assert convolutions(inception()) == ["reduce3_leaky.fused", "three_leaky", "five_leaky", "last_leaky"]
     assert not copies(plan)
     size = plan.tensors["joined"].format.dtype.itemsize
     begins = {name: plan.tensors[name].offset // size for name in ("reduce3_leaky", "reduce5_leaky", "one_leaky")}
@@ -69,9 +69,9 @@ def test_the_siblings_that_a_concat_begins_with_come_last(float_type):
 
 
 @TYPES
-def test_the_siblings_that_a_concat_ends_with_come_first(float_type):
+def test_the_convolutions_that_a_concat_ends_with_come_first(float_type):
     plan = assert_right(partial(), float_type)
-    assert convolutions(partial()) == ["short_leaky.merged", "deep_leaky", "last_leaky"]
+    assert convolutions(partial()) == ["short_leaky.fused", "deep_leaky", "last_leaky"]
     assert not copies(plan)
     size = plan.tensors["joined"].format.dtype.itemsize
     begins = {name: plan.tensors[name].offset // size for name in ("joined", "short_leaky", "reduce_leaky")}
@@ -80,15 +80,15 @@ def test_the_siblings_that_a_concat_ends_with_come_first(float_type):
 
 
 @TYPES
-def test_siblings_that_a_concat_has_all_of_need_no_wider_memory(float_type):
+def test_fused_convolutions_that_a_concat_has_all_of_need_no_wider_memory(float_type):
     plan = assert_right(stacked(), float_type)
-    assert convolutions(stacked()) == ["two_leaky.merged", "three_leaky", "four_leaky", "last_leaky"]
+    assert convolutions(stacked()) == ["two_leaky.fused", "three_leaky", "four_leaky", "last_leaky"]
     assert not copies(plan)
-    assert plan.tensors["two_leaky.merged"].storage == "joined"
+    assert plan.tensors["two_leaky.fused"].storage == "joined"
     assert plan.tensors["joined"].format.pitch == 40
 
 
-def test_a_concat_that_is_the_output_lies_over_siblings_too():
+def test_a_concat_that_is_the_output_lies_over_fused_convolutions_too():
     net = Net(channels=8)
     deep = net.conv(net.conv("data", "reduce", 8, kernel=1), "deep", 8, kernel=3)
     plan = assert_right(
@@ -114,19 +114,19 @@ def test_a_concat_that_a_plugin_reads_keeps_no_gaps():
 @pytest.mark.parametrize("make", [inception, partial, stacked])
 def test_without_concat_all_parts_are_copied(make, float_type):
     parts = next(len(node.input) for node in make().graph.node if node.op_type == "Concat")
-    assert len(copies(assert_right(make(), float_type, without=("concat",)))) == parts
+    assert len(copies(assert_right(make(), float_type, disable=("concat",)))) == parts
 
 
-def test_a_sibling_in_the_middle_of_a_concat_writes_there_by_itself():
+def test_a_convolution_in_the_middle_of_a_concat_writes_there_by_itself():
     net = Net(channels=8)
     reduced = [net.conv("data", f"reduce{side}", 8, kernel=1) for side in (3, 5)]
     deep = [net.conv(x, f"deep{side}", 8, kernel=side) for x, side in zip(reduced, (3, 5), strict=True)]
     model = joined(net, [deep[0], net.conv("data", "middle", 16, kernel=1), deep[1]], 32)
-    assert {"reduce3_leaky.merged", "middle_leaky"} < set(convolutions(model))
+    assert {"reduce3_leaky.fused", "middle_leaky"} < set(convolutions(model))
     assert not copies(assert_right(model))
 
 
-def test_a_concat_that_would_begin_within_16_bytes_keeps_its_siblings_apart():
+def test_a_concat_that_would_begin_within_16_bytes_keeps_its_convolutions_apart():
     net = Net(channels=8)
     deep = net.conv(net.conv("data", "reduce", 8, kernel=1), "deep", 12, kernel=3)
     model = joined(net, [deep, net.conv("data", "short", 16, kernel=1)], 28)
@@ -135,12 +135,12 @@ def test_a_concat_that_would_begin_within_16_bytes_keeps_its_siblings_apart():
 
 
 @pytest.mark.parametrize("last", [4, 12])
-def test_channels_that_do_not_fill_16_bytes_are_no_siblings(last):
+def test_channels_that_do_not_fill_16_bytes_are_not_fused(last):
     assert convolutions(partial(last))[0] == "reduce_leaky"
     assert_right(partial(last), DType.FLOAT16)
 
 
-def test_convolutions_that_differ_in_form_are_no_siblings():
+def test_convolutions_that_differ_in_form_are_not_fused():
     net = Net(channels=8)
     a, b = net.conv("data", "a", 8, kernel=1), net.conv("data", "b", 8, kernel=1, leaky=False)
     model = net.model(net.add("Concat", [a, b], "joined", 16, axis=1))
@@ -148,12 +148,12 @@ def test_convolutions_that_differ_in_form_are_no_siblings():
     assert_right(model)
 
 
-def test_what_plugins_and_outputs_want_without_gaps_is_no_sibling():
+def test_what_plugins_and_outputs_want_without_gaps_is_not_fused():
     net = Net(channels=8)
     names = [net.conv("data", f"c{index}", 8, kernel=1) for index in range(4)]
     swapped = net.plugin(Swap(), names[0], "swapped")
     last = net.conv(net.add("Concat", [swapped, *names[2:]], "joined", 24, axis=1), "last", 8)
-    assert convolutions(net.model(names[1], last))[:3] == ["c0_leaky", "c1_leaky", "c2_leaky.merged"]
+    assert convolutions(net.model(names[1], last))[:3] == ["c0_leaky", "c1_leaky", "c2_leaky.fused"]
     assert_right(net.model(names[1], last))
 
 
@@ -162,7 +162,7 @@ def test_a_pool_behind_one_of_them_goes_into_it():
     names = [net.conv("data", f"c{index}", 8, kernel=1) for index in range(3)]
     pool = net.add("MaxPool", [names[0]], "pooled", kernel_shape=[2, 2], strides=[2, 2])
     model = net.model(net.conv(pool, "small"), net.conv(names[1], "a"), net.conv(names[2], "b"))
-    assert convolutions(model)[:2] == ["pooled", "c1_leaky.merged"]
+    assert convolutions(model)[:2] == ["pooled", "c1_leaky.fused"]
     assert_right(model)
 
 
@@ -212,8 +212,8 @@ def test_an_output_of_which_parts_are_read_keeps_its_layout(float_type):
 
 @settings(max_examples=60, deadline=None)
 @given(networks(), st.sampled_from([DType.FLOAT32, DType.FLOAT16]), st.sampled_from([(), ("reuse",), ("outputs",)]))
-def test_any_network_of_splits_and_concats_is_right(model, float_type, without):
-    assert_right(model, float_type, without)
+def test_any_network_of_splits_and_concats_is_right(model, float_type, disable):
+    assert_right(model, float_type, disable)
 
 
 def quantized(model):

@@ -1,4 +1,4 @@
-"""Concats over merged siblings, on a GPU."""
+"""Concats over horizontally fused convolutions, on a GPU."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 BOUNDS = {"fp32": 1e-5, "tf32": 3e-3, "fp16": 4e-3}
 
 
-@pytest.mark.parametrize("without", [[], ["own-kernels"]], ids=["own", "cudnn"])
+@pytest.mark.parametrize("disable", [[], ["handwritten-kernels"]], ids=["handwritten", "cudnn"])
 @pytest.mark.parametrize("precision", list(BOUNDS))
 @pytest.mark.parametrize("make", [inception, partial, stacked, dense])
-def test_blocks_of_siblings_are_right(make, precision, without):
+def test_blocks_with_horizontal_fusion_are_right(make, precision, disable):
     model = prepare(make())
     x = {"data": np.random.default_rng(2).standard_normal((2, 8, 8, 8), dtype=np.float32)}
     with ptp.build(model, engine="reference").create_context() as context:
         wanted = context.run(x)
-    settings = {"without": ["tactics", *without], "batch": 2}
+    settings = {"disable": ["tactics", *disable], "batch": 2}
     with ptp.build(model, engine="cuda", precision=precision, settings=settings).create_context() as context:
         for _ in range(3):
             for name, found in context.run(x).items():

@@ -13,7 +13,7 @@ import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.engines import calibrate
 from pytrtplugins.engines.cuda.lower.epilogue import DOMAIN
-from pytrtplugins.engines.cuda.lower.pipeline import OPTIONAL_STEPS, check_without, lower
+from pytrtplugins.engines.cuda.lower.pipeline import OPTIONAL_STEPS, check_disable, lower
 from pytrtplugins.engines.cuda.lower.qdq import FoldCasts
 from pytrtplugins.errors import UsageError
 from pytrtplugins.layers import Reorg
@@ -33,10 +33,10 @@ def convolutions(model):
     return {node.output[0]: node_attributes(node) for node in model.graph.node if node.domain == DOMAIN}
 
 
-def same_numbers(model, inputs, without=(), room=2e-5):
+def same_numbers(model, inputs, disable=(), room=2e-5):
     """Runs the model lowered and as it was."""
     prepared = prepare(model)
-    found, execution = run_on_host(prepared, inputs, without=without)
+    found, execution = run_on_host(prepared, inputs, disable=disable)
     with ptp.build(prepared, engine="reference").create_context() as context:
         for name, wanted in context.run(inputs).items():
             np.testing.assert_allclose(found[name], wanted, rtol=room, atol=room)
@@ -109,7 +109,7 @@ def test_a_residual_and_what_stands_behind_it_go_into_the_convolution(behind):
 def test_producers_write_into_the_concats_memory(float_type):
     model = prepare(inception())
     full, execution = run_on_host(model, data(8), float_type)
-    less, copying = run_on_host(model, data(8), float_type, without=("concat",))
+    less, copying = run_on_host(model, data(8), float_type, disable=("concat",))
     assert not [step for step in execution.plan.steps if step.op == "Concat"]
     assert sum(step.op == "Concat" for step in copying.plan.steps) == 3
     for name, value in full.items():
@@ -213,7 +213,7 @@ def test_a_pool_of_what_something_else_reads_stays():
 
 
 @pytest.mark.parametrize(("channels", "filters", "fused"), [(3, 16, 1), (1, 32, 1), (4, 64, 1), (5, 16, 0), (3, 24, 0)])
-def test_a_first_layer_of_few_channels_reads_the_image_itself(channels, filters, fused):
+def test_a_stem_of_few_channels_reads_the_image_itself(channels, filters, fused):
     net = Net(channels=channels)
     model = net.model(net.conv(net.conv("data", "first", filters), "last", 8))
     assert convolutions(lower(prepare(model)))["first_leaky"]["image"] == fused
@@ -221,7 +221,7 @@ def test_a_first_layer_of_few_channels_reads_the_image_itself(channels, filters,
     assert sum(step.kind == "reformat" for step in execution.plan.steps) == 1 - fused
 
 
-def test_in_int8_the_first_layer_quantizes_the_image_on_the_way():
+def test_in_int8_the_stem_quantizes_the_image_on_the_way():
     net = Net()
     model = prepare(net.model(net.conv(net.conv(net.conv("data", "first", 16), "second", 8), "last", 4, leaky=False)))
     inputs = data()
@@ -251,10 +251,10 @@ def test_a_model_that_says_its_types_keeps_them_layer_by_layer():
 
 
 def test_every_step_that_can_be_left_out_is_known_and_others_are_refused():
-    assert check_without(OPTIONAL_STEPS) == set(OPTIONAL_STEPS)
-    assert check_without("graph") == {"graph"}
+    assert check_disable(OPTIONAL_STEPS) == set(OPTIONAL_STEPS)
+    assert check_disable("graph") == {"graph"}
     with pytest.raises(UsageError, match="'fusion' is unknown; there are dead-layers") as caught:
-        check_without(["fusion"])
+        check_disable(["fusion"])
     assert caught.value.step == "fusion"
 
 
@@ -283,7 +283,7 @@ def test_reorg_is_part_of_the_convolution_before_it_and_writes_into_the_concat(c
     found, execution = run_on_host(model, inputs, float_type)
     assert {step.kind for step in execution.plan.steps} <= {"conv", "reformat"}
     assert not [step for step in execution.plan.steps if step.op == "Concat"]
-    apart, other = run_on_host(model, inputs, float_type, without=("reorg",))
+    apart, other = run_on_host(model, inputs, float_type, disable=("reorg",))
     assert [step.op for step in other.plan.steps if step.kind == "plugin"] == ["Reorg"]
     np.testing.assert_array_equal(found["last_leaky"], apart["last_leaky"])
 
@@ -292,7 +292,7 @@ def test_the_last_convolution_of_half_precision_writes_the_linear_output_itself(
     net = Net(channels=8)
     model, inputs = prepare(net.model(net.conv(net.conv("data", "first", 8), "last", 5))), data(8)
     found, execution = run_on_host(model, inputs, DType.FLOAT16)
-    copied, copying = run_on_host(model, inputs, DType.FLOAT16, without=("outputs",))
+    copied, copying = run_on_host(model, inputs, DType.FLOAT16, disable=("outputs",))
     assert [step.kind for step in execution.plan.steps] == ["reformat", "conv", "conv"]
     assert [step.kind for step in copying.plan.steps] == ["reformat", "conv", "conv", "reformat"]
     np.testing.assert_allclose(found["last_leaky"], copied["last_leaky"], rtol=1e-3, atol=1e-6)
@@ -303,7 +303,7 @@ def test_so_does_that_of_single_precision():
     net = Net(channels=8)
     model, inputs = prepare(net.model(net.conv(net.conv("data", "first", 8), "last", 5))), data(8)
     found, execution = run_on_host(model, inputs)
-    copied, _ = run_on_host(model, inputs, without=("outputs",))
+    copied, _ = run_on_host(model, inputs, disable=("outputs",))
     assert [step.kind for step in execution.plan.steps] == ["reformat", "conv", "conv"]
     np.testing.assert_array_equal(found["last_leaky"], copied["last_leaky"])
 
@@ -315,7 +315,7 @@ def test_a_pool_behind_the_last_convolution_writes_the_linear_output_too(filters
     pooled = net.add("MaxPool", [last], "pooled", kernel_shape=[2, 2], strides=[2, 2])
     model, inputs = prepare(net.model(pooled)), data(8, batch=2)
     found, execution = run_on_host(model, inputs, DType.FLOAT16)
-    copied, _ = run_on_host(model, inputs, DType.FLOAT16, without=("outputs",))
+    copied, _ = run_on_host(model, inputs, DType.FLOAT16, disable=("outputs",))
     assert [step.kind for step in execution.plan.steps] == ["reformat", "conv", "conv"]
     np.testing.assert_allclose(found["pooled"], copied["pooled"], rtol=1e-3, atol=1e-6)
 

@@ -72,7 +72,7 @@ class Stream(nullcontext):
 class Engine:
     """What a context needs of the engine."""
 
-    name, without, capturing = "cuda", frozenset(["graph"]), threading.Lock()
+    name, disabled, capturing = "cuda", frozenset(["graph"]), threading.Lock()
     nests = True
     inputs = (TensorDesc("data", (SymbolicDim("N"), 3, 8, 8)),)
     outputs = (TensorDesc("y", (SymbolicDim("N"), 4, 8, 8)),)

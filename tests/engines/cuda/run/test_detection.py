@@ -1,4 +1,4 @@
-"""When a detection captures graphs and which batch it takes, with NumPy in the GPU's place; test_photo_run.py has the boxes."""
+"""When a detection captures graphs and which batch it takes, with NumPy in the GPU's place; test_image_run.py has the boxes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pytrtplugins.engines.cuda.run.detection import CudaDetection
 from pytrtplugins.errors import EngineError, UsageError
 from pytrtplugins.models import read_heads
 from pytrtplugins.tensor import SymbolicDim, TensorDesc
-from tests.engines.cuda.run.test_image_run import detection_model, executed, photo
+from tests.engines.cuda.run.test_image_run import detection_model, executed, random_image
 
 pytestmark = pytest.mark.skipif(not host_backend.available(), reason="no C++ compiler (apt-get install g++)")
 
@@ -59,8 +59,8 @@ class Engine:
 
     nests = True
 
-    def __init__(self, model, batches=(1,), without=()):
-        self.model, self.batches, self.without = model, batches, frozenset(without)
+    def __init__(self, model, batches=(1,), disable=()):
+        self.model, self.batches, self.disabled = model, batches, frozenset(disable)
         self.inputs = (TensorDesc("data", (SymbolicDim("N"), 3, 16, 32)),)
         self.capturing, self.device = threading.Lock(), HostDevice()
         self.device.xp, self.device.number = NumpyAsCupy(), 0
@@ -83,33 +83,33 @@ def detection(engine):
     return CudaDetection(engine, read_heads(engine.model), (32, 16))
 
 
-def test_photos_of_all_sizes_go_through_one_graph_until_the_memory_grows(model):
+def test_images_of_all_sizes_go_through_one_graph_until_the_memory_grows(model):
     context = detection(Engine(model))
     for size in [(40, 30), (1, 1), (600, 400), (33, 77)]:
-        context.detect([photo(size)])
+        context.detect([random_image(size)])
     (graph,) = context._stream.graphs
     assert graph.launches == 3
-    context.detect([photo((700, 600))])
-    context.detect([photo((700, 600))])
+    context.detect([random_image((700, 600))])
+    context.detect([random_image((700, 600))])
     assert [graph.launches for graph in context._stream.graphs] == [3, 1]
 
 
-def test_photos_take_the_smallest_batch_that_holds_them(model):
+def test_images_take_the_smallest_batch_that_holds_them(model):
     engine = Engine(model, batches=(4, 1))
     context = detection(engine)
     assert context.batch == 4
     for count in (1, 3, 4, 1, 2):
-        assert len(context.detect([photo((20, 20))] * count)) == count
+        assert len(context.detect([random_image((20, 20))] * count)) == count
     assert [execution.input("data").shape[0] for execution in engine.executions] == [1, 4]
     with pytest.raises(UsageError, match="expected 1 to 4 photos, found 5"):
-        context.detect([photo((20, 20))] * 5)
+        context.detect([random_image((20, 20))] * 5)
     with pytest.raises(UsageError, match="found 0"):
         context.detect([])
 
 
 def test_without_graphs_nothing_is_captured(model):
-    context = detection(Engine(model, without=["graph"]))
-    found = [context.detect([photo((40, 30))], score_threshold=0.2)[0].scores.tolist() for _ in range(3)]
+    context = detection(Engine(model, disable=["graph"]))
+    found = [context.detect([random_image((40, 30))], score_threshold=0.2)[0].scores.tolist() for _ in range(3)]
     assert found[0] == found[1] == found[2] != []
     assert context._stream.graphs == []
 
@@ -126,19 +126,19 @@ def test_what_cannot_be_captured_as_a_whole_is_captured_in_parts(model):
     engine.execution = in_parts
     context = detection(engine)
     for _ in range(3):
-        assert len(context.detect([photo((40, 30))], score_threshold=0.2)[0].scores)
+        assert len(context.detect([random_image((40, 30))], score_threshold=0.2)[0].scores)
     assert context._stream.graphs == []
 
 
 def test_a_closed_context_and_a_second_thread_are_refused(model):
     context = detection(Engine(model))
     with context._busy, pytest.raises(EngineError, match="another thread"):
-        context.detect([photo((9, 9))])
-    context.detect([photo((9, 9))])
+        context.detect([random_image((9, 9))])
+    context.detect([random_image((9, 9))])
     context.close()
     context.close()
     with pytest.raises(EngineError, match=r"closed[\s\S]*Do: engine\.create_detection_context"):
-        context.detect([photo((9, 9))])
+        context.detect([random_image((9, 9))])
 
 
 def test_another_context_is_of_the_same_kind_with_memory_of_its_own(model):
@@ -146,13 +146,13 @@ def test_another_context_is_of_the_same_kind_with_memory_of_its_own(model):
     first = CudaDetection(engine, read_heads(model), (32, 16), "stretch", 7)
     second = first.another()
     for context in (first, second):
-        assert len(context.detect([photo((40, 30))], score_threshold=0.0)[0].scores) == 7
+        assert len(context.detect([random_image((40, 30))], score_threshold=0.0)[0].scores) == 7
     assert second.mode == "stretch"
     assert len(engine.executions) == 2
 
 
 def test_a_run_that_is_begun_is_finished_by_its_owner_or_by_close(model):
-    context, image = detection(Engine(model)), [photo((40, 30))]
+    context, image = detection(Engine(model)), [random_image((40, 30))]
     wanted = context.detect(image, score_threshold=0.2)[0].scores.tolist()
     finish = context.begin(image, score_threshold=0.2)
     with pytest.raises(EngineError, match="not finished"):

@@ -1,4 +1,4 @@
-"""Photo bytes to boxes on a GPU: the boxes of the plain path, for photos of any size, batches, threads."""
+"""Image bytes to boxes on a GPU: the boxes of the plain path, for images of any size, batches, threads."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SIZES = [
 THRESHOLDS = [(0.5, 0.45), (0.05, 0.45), (0.0, 0.7)]
 
 
-def photo(size, seed=0):
+def random_image(size, seed=0):
     """Coarse spots, and noise: something that a trained network sees things in."""
     rng = np.random.default_rng(seed)
     width, height = size
@@ -48,7 +48,7 @@ def engine():
     base = SAMPLES / "yolov2-animals"
     network = read_network(base.with_suffix(".cfg"), base.with_suffix(".weights"))
     model = to_onnx(network, input_size=(224, 224), batch="dynamic")
-    return ptp.build(model, engine="cuda", precision="fp16", settings={"batch": [1, 3], "without": ["tactics"]})
+    return ptp.build(model, engine="cuda", precision="fp16", settings={"batch": [1, 3], "disable": ["tactics"]})
 
 
 def contexts(engine, mode="letterbox", max_detections=200):
@@ -71,12 +71,12 @@ def assert_equal(found, wanted):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_boxes_are_those_of_the_plain_path_on_photos_of_any_size(engine, mode):
+def test_boxes_are_those_of_the_plain_path_on_images_of_any_size(engine, mode):
     detection, plain = contexts(engine, mode)
     seen = 0
     with detection, plain:
         for number, size in enumerate(SIZES):
-            image = [photo(size, number)]
+            image = [random_image(size, number)]
             for score, iou in THRESHOLDS:
                 wanted = plain.detect(image, score_threshold=score, iou_threshold=iou)
                 assert_equal(detection.detect(image, score_threshold=score, iou_threshold=iou), wanted)
@@ -84,7 +84,7 @@ def test_boxes_are_those_of_the_plain_path_on_photos_of_any_size(engine, mode):
     assert seen > 100
 
 
-def test_boxes_are_those_of_the_plain_path_on_real_photos(engine):
+def test_boxes_are_those_of_the_plain_path_on_real_images(engine):
     data = pytest.importorskip("skimage.data")
     detection, plain = contexts(engine)
     with detection, plain:
@@ -96,27 +96,27 @@ def test_boxes_are_those_of_the_plain_path_on_real_photos(engine):
 def test_more_boxes_than_there_is_room_for_are_the_best(engine):
     detection, plain = contexts(engine, max_detections=5)
     with detection, plain:
-        found = detection.detect([photo((500, 400))], score_threshold=0.0)
+        found = detection.detect([random_image((500, 400))], score_threshold=0.0)
         assert len(found[0].scores) == 5
-        assert_equal(found, plain.detect([photo((500, 400))], score_threshold=0.0))
+        assert_equal(found, plain.detect([random_image((500, 400))], score_threshold=0.0))
 
 
 def test_ten_sizes_go_through_one_graph(engine):
     detection, _ = contexts(engine)
     with detection:
-        detection.detect([photo((4000, 3000))])
-        detection.detect([photo((10, 10))])
+        detection.detect([random_image((4000, 3000))])
+        detection.detect([random_image((10, 10))])
         run = detection._runs[1]
         graph = run.graph
         assert graph is not None
         for size in SIZES:
-            detection.detect([photo(size)])
+            detection.detect([random_image(size)])
         assert run.graph is graph
 
 
-def test_photos_of_a_batch_have_sizes_of_their_own(engine):
+def test_images_of_a_batch_have_sizes_of_their_own(engine):
     detection, _ = contexts(engine)
-    images = [photo(size, number) for number, size in enumerate(SIZES[:3])]
+    images = [random_image(size, number) for number, size in enumerate(SIZES[:3])]
     plain = [HostDetectionOfBatch(engine, count) for count in (1, 3)]
     with detection:
         assert detection.batch == 3
@@ -133,12 +133,12 @@ class HostDetectionOfBatch(HostDetection):
         super().__init__(engine, read_heads(engine.model), (224, 224))
         self._batch = batch
 
-    def detect(self, photos):
-        return super().detect(photos, score_threshold=0.05)
+    def detect(self, images):
+        return super().detect(images, score_threshold=0.05)
 
 
 def test_two_contexts_in_threads_give_the_boxes_of_one(engine):
-    images = [photo(size, number) for number, size in enumerate(SIZES)]
+    images = [random_image(size, number) for number, size in enumerate(SIZES)]
 
     def work(_):
         detection, _ = contexts(engine)
@@ -152,13 +152,13 @@ def test_two_contexts_in_threads_give_the_boxes_of_one(engine):
 
 
 @pytest.mark.parametrize("name", list(NETWORKS))
-@pytest.mark.parametrize("without", [["tactics"], ["tactics", "graph"]])
-def test_several_layers_and_a_context_without_a_graph(name, without, tmp_path):
+@pytest.mark.parametrize("disable", [["tactics"], ["tactics", "graph"]])
+def test_several_layers_and_a_context_without_a_graph(name, disable, tmp_path):
     cfg = tmp_path / "net.cfg"
     cfg.write_text(f"[net]\nwidth=96\nheight=64\nchannels=3\n{NETWORKS[name]}")
     model = to_onnx(read_network(cfg).with_random_weights(1))
-    engine = ptp.build(model, engine="cuda", precision="fp16", settings={"without": without})
-    heads, image = read_heads(engine.model), [photo((300, 200))]
+    engine = ptp.build(model, engine="cuda", precision="fp16", settings={"disable": disable})
+    heads, image = read_heads(engine.model), [random_image((300, 200))]
     with engine.create_detection_context(heads, (96, 64)) as detection, HostDetection(engine, heads, (96, 64)) as plain:
         for _ in range(2):
             found = detection.detect(image, score_threshold=0.2)
@@ -170,8 +170,8 @@ def test_many_runs_need_no_more_memory(engine):
     cupy = pytest.importorskip("cupy")
     detection, _ = contexts(engine)
     with detection:
-        detection.detect([photo((700, 500))])
+        detection.detect([random_image((700, 500))])
         free = cupy.cuda.runtime.memGetInfo()[0]
         for _ in range(2000):
-            detection.detect([photo((64, 48))])
+            detection.detect([random_image((64, 48))])
         assert cupy.cuda.runtime.memGetInfo()[0] >= free - (1 << 20)

@@ -1,4 +1,4 @@
-"""From photo bytes to boxes with the kernels of the engine on NumPy arrays, against the plain path around the network."""
+"""From image bytes to boxes with the kernels of the engine on NumPy arrays, against the plain path around the network."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from darknet2caffe import read_network, to_onnx
 from pytrtplugins.cuda.backends import host as host_backend
 from pytrtplugins.engines.base.host_detection import HostDetection
 from pytrtplugins.engines.cuda.device.device import HostDevice
-from pytrtplugins.engines.cuda.run.image_run import PhotoRun
+from pytrtplugins.engines.cuda.run.image_run import ImageRun
 from pytrtplugins.engines.cuda.run.staging import Staging
 from pytrtplugins.models import read_heads
 from pytrtplugins.passes import prepare
@@ -32,7 +32,7 @@ NETWORKS = {
 }
 
 
-def photo(size, seed=0):
+def random_image(size, seed=0):
     return np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3)).astype(np.uint8)
 
 
@@ -76,11 +76,11 @@ def executed(model, batch):
 @pytest.mark.parametrize("batch", [1, 3])
 def test_boxes_are_those_of_the_plain_path(model, batch, mode):
     execution, heads = executed(model, batch), read_heads(model)
-    run = PhotoRun(execution, "data", heads, mode, 30)
+    run = ImageRun(execution, "data", heads, mode, 30)
     plain = HostDetection(HostEngine(execution, batch), heads, (32, 16), mode, 30)
-    photos = [photo(size, number) for number, size in enumerate(SIZES)]
+    images = [random_image(size, number) for number, size in enumerate(SIZES)]
     seen = 0
-    for chunk in (photos[start : start + batch] for start in range(0, len(photos), batch)):
+    for chunk in (images[start : start + batch] for start in range(0, len(images), batch)):
         for thresholds in ((0.0, 0.3), (0.3, 0.6), (1.0, 0.45)):
             placements = run.send(chunk, *thresholds, None)
             run.queue(None)
@@ -95,9 +95,9 @@ def test_boxes_are_those_of_the_plain_path(model, batch, mode):
     assert seen > 50
 
 
-def sent(staging, photos, mode="letterbox"):
-    """Whether the memory is new, and what the letterbox kernel will read: each photo's row and its pixels."""
-    _, new = staging.send(photos, (32, 16), mode, 0.25, 0.5, None)
+def sent(staging, images, mode="letterbox"):
+    """Whether the memory is new, and what the letterbox kernel will read: each image's row and its pixels."""
+    _, new = staging.send(images, (32, 16), mode, 0.25, 0.5, None)
     rows = staging.places.tolist()
     return new, [
         (row, staging.bytes[16 * row[0] :][: 3 * row[1] * row[2]].reshape(row[2], row[1], 3)) for row in rows if row[1]
@@ -108,33 +108,33 @@ def sent(staging, photos, mode="letterbox"):
     "sizes", [[(100, 100)], [(700, 900), (1, 1), (900, 701)], [(1, 1)], [(3, 1), (5, 7)], [(2000, 1500)]]
 )
 def test_every_byte_arrives(sizes):
-    staging, photos = Staging(HostDevice(), 3), [photo(size, number) for number, size in enumerate(sizes)]
+    staging, images = Staging(HostDevice(), 3), [random_image(size, number) for number, size in enumerate(sizes)]
     staging.bytes[:] = 0xAA
-    _, arrived = sent(staging, photos)
-    for (_, pixels), image in zip(arrived, photos, strict=True):
+    _, arrived = sent(staging, images)
+    for (_, pixels), image in zip(arrived, images, strict=True):
         np.testing.assert_array_equal(pixels, image)
     assert (float(staging.score_threshold[0]), float(staging.iou_threshold[0])) == (0.25, 0.5)
     assert not staging.counts.any()
 
 
-def test_a_graph_serves_all_photos_until_the_memory_grows():
+def test_a_graph_serves_all_images_until_the_memory_grows():
     staging = Staging(HostDevice(), 2)
     sides = [(100, 100), (3, 5), (500, 600), (1, 1), (768, 400)]
-    assert [sent(staging, [photo(side)])[0] for side in sides] == [False] * 5
-    assert sent(staging, [photo((800, 700)), photo((10, 10))])[0]
+    assert [sent(staging, [random_image(side)])[0] for side in sides] == [False] * 5
+    assert sent(staging, [random_image((800, 700)), random_image((10, 10))])[0]
     assert len(staging.bytes) == 1 << 21
-    assert not sent(staging, [photo((800, 800))])[0]
+    assert not sent(staging, [random_image((800, 800))])[0]
 
 
-def test_a_photo_with_alpha_or_upside_down_arrives_as_it_looks():
+def test_an_image_with_alpha_or_upside_down_arrives_as_it_looks():
     image = np.zeros((5, 7, 4), np.uint8)
     image[...] = np.arange(4)
     _, [(_, pixels)] = sent(Staging(HostDevice(), 1), [image[::-1, :, :3]])
     np.testing.assert_array_equal(pixels, image[..., :3])
 
 
-def test_a_photo_too_large_for_opencv_is_thinned_out():
+def test_an_image_too_large_for_opencv_is_thinned_out():
     staging = Staging(HostDevice(), 1)
     for mode, width in (("letterbox", 20_000), ("darknet", 40_000)):
-        _, [(row, _)] = sent(staging, [photo((40_000, 2))], mode)
+        _, [(row, _)] = sent(staging, [random_image((40_000, 2))], mode)
         assert row[1:3] == [width, 2]

@@ -10,14 +10,14 @@ import pytest
 import pytrtplugins as ptp
 from pytrtplugins.cuda import pinned_empty
 from pytrtplugins.models import Yolov2
-from tests.engines.cuda.test_gpu import QUICK, shipped
+from tests.engines.cuda.test_gpu import FAST_BUILD, shipped
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 
 
 @pytest.fixture(scope="module")
 def engine():
-    return ptp.build(shipped(224)[0], engine="cuda", precision="fp16", settings={**QUICK, "batch": [1, 3]})
+    return ptp.build(shipped(224)[0], engine="cuda", precision="fp16", settings={**FAST_BUILD, "batch": [1, 3]})
 
 
 @pytest.fixture(scope="module")
@@ -54,18 +54,18 @@ def test_all_kinds_of_memory_give_the_same_bits(engine, x, batch):
                     np.testing.assert_array_equal(found[name], array)
 
 
-def test_photos_in_page_locked_memory_give_the_same_boxes(engine):
-    photos = [
+def test_images_in_page_locked_memory_give_the_same_boxes(engine):
+    images = [
         np.random.default_rng(side).integers(0, 256, (side, side + 50, 3)).astype(np.uint8) for side in (30, 500, 900)
     ]
     with Yolov2(engine) as detector:
-        wanted = [detector(photo, score_threshold=0.01) for photo in photos]
-        assert [detector(locked(photo), score_threshold=0.01) for photo in photos] == wanted
-        assert detector([locked(photo) for photo in photos], score_threshold=0.01) == detector(
-            photos, score_threshold=0.01
+        wanted = [detector(image, score_threshold=0.01) for image in images]
+        assert [detector(locked(image), score_threshold=0.01) for image in images] == wanted
+        assert detector([locked(image) for image in images], score_threshold=0.01) == detector(
+            images, score_threshold=0.01
         )
-        streamed = [boxes for _, boxes in detector.stream([*photos, *map(locked, photos)] * 20, score_threshold=0.01)]
-        assert streamed == [*detector(photos * 40, score_threshold=0.01)]
+        streamed = [boxes for _, boxes in detector.stream([*images, *map(locked, images)] * 20, score_threshold=0.01)]
+        assert streamed == [*detector(images * 40, score_threshold=0.01)]
 
 
 def test_four_threads_give_the_bits_of_one_while_inputs_change(engine, x):
