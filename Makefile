@@ -6,6 +6,7 @@
 # make mutation    errors put into the code, one at a time, which the tests should find; SAMPLE=40 SEED=1 ONLY="fields passes"
 # make native  plugins in C++: what joins them and Python, and the package's own layers
 # make lint    style and types        make bench   the benchmarks, with table and chart in docs/
+# make constraints      .ci/constraints.txt: the versions that .venv has, which .ci/run installs
 # make test-tensorrt    plugins in the plugin registries of TensorRT 10 and 11; with TENSORRT_INCLUDE=/path/to/10:/path/to/11,
 #                       the headers that NVIDIA publishes, driven from C++ too
 # make test-triton      exported models in a real Triton server, on the CPU
@@ -26,7 +27,7 @@ SECONDS ?= 60
 TENSORRT ?= 10.16.1.11 11.4.0.106
 TENSORRT_READY := $(TENSORRT:%=$(VENV)-tensorrt-%/.ready)
 
-.PHONY: demo test native test-minimal test-tensorrt test-triton tensorrt test-slow fuzz test-isa test-surroundings lint bench clean mutation
+.PHONY: demo test native test-minimal test-tensorrt test-triton tensorrt test-slow fuzz test-isa test-surroundings lint bench clean mutation constraints
 .DELETE_ON_ERROR:
 
 demo: $(READY)
@@ -76,6 +77,9 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+constraints: $(READY)
+	$(BIN)/python .ci/constraints.py
 
 mutation: $(READY)
 	@$(BIN)/python -c 'import cosmic_ray' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mutation]'

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("benchmarks", "darknet2caffe", "docs", "plugins", "pytrtplugins", "samples", "tests")
+FOLDERS = (".ci", ".github", "benchmarks", "darknet2caffe", "docs", "plugins", "pytrtplugins", "samples", "tests")
 FILES = {
     path.relative_to(ROOT).as_posix()
     for folder in FOLDERS

@@ -1,0 +1,39 @@
+"""The files that say which versions CI and the hooks take agree."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+yaml = pytest.importorskip("yaml")
+
+ROOT = Path(__file__).parents[1]
+CONSTRAINTS = (ROOT / ".ci/constraints.txt").read_text("utf-8")
+
+
+def test_every_constraint_is_a_version_of_a_package():
+    lines = [line for line in CONSTRAINTS.splitlines() if not line.startswith("#")]
+    assert lines
+    assert [line for line in lines if not re.fullmatch(r"[\w.-]+==[\w.+!]+", line)] == []
+
+
+def test_every_package_for_development_is_constrained():
+    project = (ROOT / "pyproject.toml").read_text("utf-8")
+    dev = re.search(r"^dev = \[(.*?)^\]", project, re.MULTILINE | re.DOTALL)[1]
+    wanted = {name.lower() for name in re.findall(r'^    "([\w-]+)>', dev, re.MULTILINE)}
+    assert wanted
+    assert wanted <= {line.partition("==")[0].lower() for line in CONSTRAINTS.splitlines()}
+
+
+def test_the_hooks_run_the_ruff_of_ci():
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text("utf-8"))
+    revision = next(repo["rev"] for repo in hooks["repos"] if "ruff" in repo["repo"])
+    assert f"\nruff=={revision.removeprefix('v')}\n" in CONSTRAINTS
+
+
+def test_the_workflow_has_the_python_of_the_constraints():
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text("utf-8"))
+    python = next(step["with"]["python-version"] for step in workflow["jobs"]["ci"]["steps"] if "with" in step)
+    assert f"CPython {python}," in CONSTRAINTS.splitlines()[0]
