@@ -1,4 +1,4 @@
-# make demo    set up everything, then find the animals on a photo with YOLOv2 in INT8
+# make demo    set up everything, then find the animals on an image with YOLOv2 in INT8
 # make test    set up everything, then run the tests, on all cores; docs/testing.md
 # make test-slow        what takes long, and the tests of random examples with new ones; the seed is printed
 # make test-isa         the tests of numbers under each instruction set that this processor can pretend to be limited to
@@ -18,7 +18,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 READY := $(VENV)/.ready
 # scikit-image brings the first two; the third is Debian's, where its package darknet is installed
-PHOTOS ?= chelsea astronaut $(wildcard /usr/share/darknet/data/dog.jpg)
+IMAGES ?= chelsea astronaut $(wildcard /usr/share/darknet/data/dog.jpg)
 
 # how long `make fuzz` takes
 SECONDS ?= 60
@@ -31,7 +31,7 @@ TENSORRT_READY := $(TENSORRT:%=$(VENV)-tensorrt-%/.ready)
 .DELETE_ON_ERROR:
 
 demo: $(READY)
-	$(BIN)/python samples/yolov2.py --int8 --output predictions.png $(PHOTOS)
+	$(BIN)/python samples/yolov2.py --int8 --output predictions.png $(IMAGES)
 
 test: $(READY)
 	@$(BIN)/python -m pytrtplugins.native --if-possible

@@ -66,7 +66,7 @@ def run(record: Path, gpu: bool, words: str, seconds: float | None) -> int:
     Path(os.path.realpath(record)).unlink(missing_ok=True)
     if seconds is not None:
         os.environ["BENCHMARK_SECONDS"] = str(seconds)
-    files = [f"gpu/test_{part}.py" for part in ("photo", "race", "steps", "build")] if gpu else ["test_yolov2.py"]
+    files = [f"gpu/test_{part}.py" for part in ("image", "race", "steps", "build")] if gpu else ["test_yolov2.py"]
     options = [
         *(str(ROOT / "benchmarks" / name) for name in files),
         "--benchmark-columns=median,min,rounds",

@@ -1,4 +1,4 @@
-"""Measure what FP16 and INT8 cost in mAP50, by calibrator, photos, weights and equalization; write the tables of docs/accuracy.md."""
+"""Measure what FP16 and INT8 cost in mAP50, by calibrator, images, weights and equalization; write the tables of docs/accuracy.md."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from pytrtplugins.utils.numbers import THREADS, Several, Whole
 from .networks import NAMES, ROOT, float_model, input_of, network, samples
 from .tables import ALGORITHMS, Source, make_tables
 
-PHOTOS = Whole(1, 1_000_000)
+IMAGES = Whole(1, 1_000_000)
 
 BEGIN, END = "<!-- begin {} -->", "<!-- end {} -->"
-COMPARED = 50  # photos: weights are compared with that many, equalization with up to that many
-SIGNAL = 16  # photos of which the noise is measured
+COMPARED = 50  # images: weights are compared with that many, equalization with up to that many
+SIGNAL = 16  # images of which the noise is measured
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,13 @@ class Row:
     engine: str
     channels: str = "–"
     calibrator: str = "–"
-    photos: int = 0
+    images: int = 0
     weights: str = "–"
 
 
 @dataclass(frozen=True)
 class Result:
-    """What it gave: mAP50, signal to noise of the outputs in dB, and FP32's mAP50 where only a few photos were looked at."""
+    """What it gave: mAP50, signal to noise of the outputs in dB, and FP32's mAP50 where only a few images were looked at."""
 
     map50: float
     sqnr: float
@@ -104,7 +104,7 @@ def _engine(setup: Setup, row: Row) -> Engine:
         return build(model, engine=row.engine, precision=row.precision, settings=settings)
     source = Source(setup.name, setup.shared, setup.folder, equalized=row.channels == "equalized")
     model = source.model()
-    table = CalibrationTable.read(source.path(row.calibrator, row.photos))
+    table = CalibrationTable.read(source.path(row.calibrator, row.images))
     scales = {tensor: float(scale) for tensor, scale in table.items()}
     shared = row.weights == "per tensor"
     precisions = Precisions("int8", network_digest(model), layer_names(model), scales=scales, per_tensor=shared)
@@ -114,7 +114,7 @@ def _engine(setup: Setup, row: Row) -> Engine:
 def _map50(setup: Setup, engine: Engine, limit: int | None) -> float:
     found = network(setup.name, setup.shared)
     with Yolov2(engine, found.classes, mode=found.mode) as detector:
-        return evaluate(detector, found.photos, limit=limit, progress=False).map50
+        return evaluate(detector, found.images, limit=limit, progress=False).map50
 
 
 def _sqnr(setup: Setup, engine: Engine) -> float:
@@ -132,14 +132,14 @@ def _exact_outputs(setup: Setup) -> list[Any]:
 
 
 def _outputs(setup: Setup, engine: Engine) -> list[Any]:
-    """All outputs of each photo in one array, as float64."""
+    """All outputs of each image in one array, as float64."""
     found = network(setup.name, setup.shared)
     name, size = input_of(float_model(setup.name, setup.shared))
-    photos = found.photos.photos("val.txt")[:SIGNAL]
+    images = found.images.images("val.txt")[:SIGNAL]
     with engine.create_context() as context:
         return [
             np.concatenate([np.asarray(value, np.float64).ravel() for value in context.run(sample).values()])
-            for sample in samples(found.photos, photos, size, name, found.mode)
+            for sample in samples(found.images, images, size, name, found.mode)
         ]
 
 
@@ -150,7 +150,7 @@ def table(found: dict[Row, Result], half: int) -> str:
     (fp32, baseline), *_ = found.items()
     for row, result in found.items():
         few = f" (first {half})" if result.exact is not None else ""
-        cells = (row.precision.upper(), row.engine + few, row.channels, row.calibrator, row.photos or "–", row.weights)
+        cells = (row.precision.upper(), row.engine + few, row.channels, row.calibrator, row.images or "–", row.weights)
         exact = baseline.map50 if result.exact is None else result.exact
         lost = ("–", "–") if row == fp32 else (f"{result.map50 - exact:+.4f}", f"{result.sqnr:.1f}")
         figures = (f"{result.map50:.4f}", *lost)
@@ -174,7 +174,7 @@ def main() -> None:
     if given.foreign is not None:
         foreign(given.foreign or None, given.threads, given.docs)
         return
-    counts = list(given.photos)
+    counts = list(given.images)
     given.tables.mkdir(parents=True, exist_ok=True)
     fields = (given.engine, tuple(given.setting), given.limit, given.half)
     setups = [Setup(name, given.shared, given.tables, *fields) for name in given.networks.split(",")]
@@ -199,7 +199,7 @@ def main() -> None:
             )
             if len(found[setup.name]) == len(wanted[setup.name]):
                 ordered = {row: found[setup.name][row] for row in wanted[setup.name]}
-                number = "all photos" if setup.limit is None else f"the first {setup.limit} photos"
+                number = "all images" if setup.limit is None else f"the first {setup.limit} images"
                 write(given.docs, setup.name, f"{table(ordered, setup.half)}\n\nOn {number} of the list.")
 
 
@@ -232,15 +232,15 @@ def _arguments() -> argparse.Namespace:
     add = parser.add_argument
     add("--shared", type=Path, default=ROOT.parent / "shared", help="folder with data/ (default: %(default)s)")
     add("--networks", default=",".join(NAMES), help="(default: %(default)s)")
-    add("--photos", type=Several(PHOTOS), default="5,10,50,200,1000", help="calibration photos (default: %(default)s)")
-    add("--limit", type=PHOTOS, default=None, help="evaluate the first photos only")
+    add("--images", type=Several(IMAGES), default="5,10,50,200,1000", help="calibration images (default: %(default)s)")
+    add("--limit", type=IMAGES, default=None, help="evaluate the first images only")
     add("--engine", default="cpu", help="what computes: cpu, cuda, reference ... (default: %(default)s)")
     add("--setting", action="append", default=[], metavar="NAME=VALUE", help="of the engine; may be repeated")
     add(
         "--half",
-        type=Whole(0, PHOTOS.most),
+        type=Whole(0, IMAGES.most),
         default=16,
-        help="photos for FP16 and BF16 in NumPy; 0: leave out (default: %(default)s)",
+        help="images for FP16 and BF16 in NumPy; 0: leave out (default: %(default)s)",
     )
     add(
         "--processes",

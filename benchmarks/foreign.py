@@ -1,4 +1,4 @@
-"""Networks as others write them: families in torch.nn, trained for a moment on drawn pictures, by either of PyTorch's exporters."""
+"""Networks as others write them: families in torch.nn, trained for a moment on drawn images, by either of PyTorch's exporters."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from torch.nn import functional
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["EXPORTERS", "FAMILIES", "SIZE", "exported", "pictures"]
+__all__ = ["EXPORTERS", "FAMILIES", "SIZE", "exported", "images"]
 
 SIZE = 96
 _STEPS, _BATCH = 24, 8
 _OPSET = 18
 
 
-def pictures(family: str, count: int, seed: int) -> npt.NDArray[np.float32]:
+def images(family: str, count: int, seed: int) -> npt.NDArray[np.float32]:
     """What a family looks at, (count, 3, SIZE, SIZE) in 0..1: lines of dark strokes on a plain page for crnn, scenes for others."""
     random = np.random.default_rng(seed)
     return np.stack([_page(random) if family == "crnn" else _scene(random) for _ in range(count)])
@@ -34,32 +34,32 @@ def _scene(random: np.random.Generator) -> npt.NDArray[np.float32]:
     """A smooth ground, bars and discs on it, a little noise."""
     rows, columns = np.mgrid[0:SIZE, 0:SIZE].astype(np.float32) / SIZE
     tilt = random.uniform(-1, 1, (3, 2)).astype(np.float32)
-    picture = 0.5 + 0.3 * (tilt[:, 0, None, None] * (rows - 0.5) + tilt[:, 1, None, None] * (columns - 0.5))
+    image = 0.5 + 0.3 * (tilt[:, 0, None, None] * (rows - 0.5) + tilt[:, 1, None, None] * (columns - 0.5))
     for _ in range(int(random.integers(2, 7))):
         y, x, radius = random.uniform(0.1, 0.9), random.uniform(0.1, 0.9), random.uniform(0.04, 0.25)
         if random.random() < 0.5:
             inside = (rows - y) ** 2 + (columns - x) ** 2 < radius**2
         else:
             inside = (abs(rows - y) < radius) & (abs(columns - x) < radius * random.uniform(0.1, 1))
-        picture[:, inside] = random.uniform(0, 1, (3, 1))
-    return np.clip(picture + random.normal(0, 0.02, picture.shape), 0, 1).astype(np.float32)
+        image[:, inside] = random.uniform(0, 1, (3, 1))
+    return np.clip(image + random.normal(0, 0.02, image.shape), 0, 1).astype(np.float32)
 
 
 def _page(random: np.random.Generator) -> npt.NDArray[np.float32]:
     """Upright and level strokes in a line, all else the page's own grey."""
-    picture = np.full((3, SIZE, SIZE), random.uniform(0.85, 0.95), np.float32)
+    image = np.full((3, SIZE, SIZE), random.uniform(0.85, 0.95), np.float32)
     at = int(random.integers(4, 20))
     while at < SIZE - 16:
         width, top = int(random.integers(6, 12)), SIZE // 2 - int(random.integers(8, 16))
         for _ in range(int(random.integers(2, 4))):
             if random.random() < 0.5:
                 stroke = at + int(random.integers(0, width))
-                picture[:, top : SIZE // 2 + 12, stroke : stroke + 2] = 0.1
+                image[:, top : SIZE // 2 + 12, stroke : stroke + 2] = 0.1
             else:
                 level = int(random.integers(top, SIZE // 2 + 12))
-                picture[:, level : level + 2, at : at + width] = 0.1
+                image[:, level : level + 2, at : at + width] = 0.1
         at += width + 4
-    return picture
+    return image
 
 
 class _Block(nn.Sequential):
@@ -307,11 +307,11 @@ EXPORTERS = {"torchscript": False, "dynamo": True}
 
 @functools.cache
 def trained(family: str) -> nn.Module:
-    """A network whose weights and batch norms have seen pictures: it tells how many pixels are bright, and how many are red ..."""
+    """A network whose weights and batch norms have seen images: it tells how many pixels are bright, and how many are red ..."""
     torch.set_num_threads(1)  # the same sums on every machine
     torch.manual_seed(0)
     network = FAMILIES[family]()
-    inputs = torch.from_numpy(pictures(family, 64, seed=0))
+    inputs = torch.from_numpy(images(family, 64, seed=0))
     with torch.no_grad():
         network(inputs[:2])  # lazy layers learn their sizes
     optimizer = torch.optim.Adam(network.parameters(), 2e-3)
@@ -335,7 +335,7 @@ def _columns(inputs: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
 
 def exported(family: str, exporter: str) -> onnx.ModelProto:
     """The network as ONNX, by one of `EXPORTERS`; its input is called ``data``."""
-    network, example = trained(family), torch.from_numpy(pictures(family, 1, seed=2))
+    network, example = trained(family), torch.from_numpy(images(family, 1, seed=2))
     names: dict[str, Any] = {"input_names": ["data"], "output_names": ["y"], "opset_version": _OPSET}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of both exporters, about themselves

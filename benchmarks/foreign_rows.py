@@ -20,7 +20,7 @@ from pytrtplugins.engines.host.timing import run_seconds
 from pytrtplugins.passes import prepare
 from pytrtplugins.precision.scales import make_tables
 
-from .foreign import exported, pictures
+from .foreign import exported, images
 
 if TYPE_CHECKING:
     import onnx
@@ -31,7 +31,7 @@ __all__ = ["ENGINES", "Figures", "measure", "table"]
 
 ENGINES = ("cpu", "onnxruntime")
 _OWN = "own"
-_CALIBRATED, _JUDGED = 16, 16  # pictures
+_CALIBRATED, _JUDGED = 16, 16  # images
 _ALGORITHMS = ("minmax", "entropy")
 
 
@@ -56,8 +56,8 @@ def measure(family: str, exporter: str, threads: int) -> Iterator[Figures]:
     warnings.simplefilter("ignore")  # of exporters
     logging.getLogger("root").setLevel(logging.ERROR)  # onnxruntime's quantizer
     model = prepare(exported(family, exporter))
-    calibration = [{"data": picture[None]} for picture in pictures(family, _CALIBRATED, seed=5)]
-    judged = [picture[None] for picture in pictures(family, _JUDGED, seed=6)]
+    calibration = [{"data": image[None]} for image in images(family, _CALIBRATED, seed=5)]
+    judged = [image[None] for image in images(family, _JUDGED, seed=6)]
     tables = make_tables(model, calibration, _ALGORITHMS, progress=False)
     own = _own_session(model, [each["data"] for each in calibration], threads)
     for engine in ENGINES:
@@ -98,7 +98,7 @@ def table(rows: Sequence[Figures]) -> str:
 
 
 def _quality(wanted: Sequence[Any], found: Sequence[Any]) -> tuple[float, float]:
-    """Mean cosine of the outputs of a picture, and signal to noise of all."""
+    """Mean cosine of the outputs of an image, and signal to noise of all."""
     cosines = [float(a @ b / np.sqrt((a @ a) * (b @ b))) for a, b in zip(wanted, found, strict=True)]
     signal = sum(float(a @ a) for a in wanted)
     noise = sum(float((a - b) @ (a - b)) for a, b in zip(wanted, found, strict=True))

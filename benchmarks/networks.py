@@ -1,4 +1,4 @@
-"""The networks whose accuracy is measured, and the photos that they are calibrated with and judged on."""
+"""The networks whose accuracy is measured, and the images that they are calibrated with and judged on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CALIBRATION = "voc12-animals"
 
 @dataclass(frozen=True)
 class Network:
-    """A network and the photos that it is judged on."""
+    """A network and the images that it is judged on."""
 
     name: str
     cfg: Path
@@ -34,8 +34,8 @@ class Network:
     mode: str
 
     @property
-    def photos(self) -> YoloData:
-        """The labelled photos."""
+    def images(self) -> YoloData:
+        """The labelled images."""
         return YoloData(self.data)
 
 
@@ -65,15 +65,15 @@ def input_of(model: onnx.ModelProto) -> tuple[str, tuple[int, int]]:
 
 
 def samples(
-    data: YoloData, photos: list[str], size: tuple[int, int], name: str, mode: str
+    data: YoloData, images: list[str], size: tuple[int, int], name: str, mode: str
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Photos as a network's inputs, one a batch."""
-    for photo in photos:
-        yield {name: np.asarray(letterbox(data.image(photo), size, mode=mode).data, np.float32)[None]}
+    """Images as a network's inputs, one a batch."""
+    for image in images:
+        yield {name: np.asarray(letterbox(data.image(image), size, mode=mode).data, np.float32)[None]}
 
 
-def calibration_photos(shared: Path, count: int) -> tuple[YoloData, list[str]]:
-    """The first photos of the shuffled list of those to calibrate with: fewer are the beginning of more."""
+def calibration_images(shared: Path, count: int) -> tuple[YoloData, list[str]]:
+    """The first images of the shuffled list of those to calibrate with: fewer are the beginning of more."""
     data = YoloData(shared / "data" / CALIBRATION)
-    listed = data.photos("train.txt")
+    listed = data.images("train.txt")
     return data, [listed[index] for index in np.random.default_rng(0).permutation(len(listed))[:count]]

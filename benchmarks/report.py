@@ -86,7 +86,7 @@ def chart(record: dict[str, Any], path: Path) -> None:
     axes.bar_label(bars, [f" {row['median_ms']:.0f} ms, {row['over_darknet']:.1f}x darknet" for row in found])
     axes.set_xscale("log")
     axes.set_xlim(right=axes.get_xlim()[1] * 30)
-    axes.set_xlabel("median latency of one 416 x 416 photo, ms (logarithmic)")
+    axes.set_xlabel("median latency of one 416 x 416 image, ms (logarithmic)")
     axes.set_title(f"YOLOv2-VOC\n{machine(record).partition(';')[0]}", fontsize=9)
     axes.spines[["top", "right"]].set_visible(False)
     with atomic_path(path) as temporary:

@@ -1,4 +1,4 @@
-"""One function per runner: what takes a photo's tensor and gives the network's raw head."""
+"""One function per runner: what takes an image's tensor and gives the network's raw head."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Subject:
         cfg: Path of the darknet cfg.
         weights: Path of its weights.
         model: The network as ONNX, with plugin nodes.
-        x: One photo, (1, 3, H, W) float32 in 0..1.
+        x: One image, (1, 3, H, W) float32 in 0..1.
         calibration: Batches for INT8.
     """
 

@@ -1,4 +1,4 @@
-"""Calibration tables for several numbers of photos and several algorithms, from one look at each photo."""
+"""Calibration tables for several numbers of images and several algorithms, from one look at each image."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from pytrtplugins.engines import calibrate
 from pytrtplugins.engines.calibrate import network_digest
 from pytrtplugins.passes import CrossLayerEqualization, to_ir, to_proto
 
-from .networks import calibration_photos, float_model, input_of, samples
+from .networks import calibration_images, float_model, input_of, samples
 
 if TYPE_CHECKING:
     import onnx
 
-ALGORITHMS: Mapping[str, tuple[type[Calibrator], str]] = {  # and how photos are fitted: see calibration.ImageBatches
+ALGORITHMS: Mapping[str, tuple[type[Calibrator], str]] = {  # and how images are fitted: see calibration.ImageBatches
     "entropy": (EntropyCalibrator, "stretch"),
     "minmax": (MinMaxCalibrator, "letterbox"),
     "percentile": (PercentileCalibrator, "letterbox"),
 }
-EQUALIZED_WITH = 20  # photos
-_PIECE = 50  # photos that a process looks at together
+EQUALIZED_WITH = 20  # images
+_PIECE = 50  # images that a process looks at together
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,9 +61,9 @@ class Source:
             return model
         path = self.folder / f"{self.name}-{network_digest(model)[:8]}-channels.npz"
         if not path.exists():
-            data, photos = calibration_photos(self.shared, EQUALIZED_WITH)
+            data, images = calibration_images(self.shared, EQUALIZED_WITH)
             name, size = input_of(model)
-            calibrator = ChannelMaximaCalibrator(samples(data, photos, size, name, "letterbox"))
+            calibrator = ChannelMaximaCalibrator(samples(data, images, size, name, "letterbox"))
             calibrate(model, calibrator, progress=False)
             with path.open("wb") as file:
                 np.savez(file, **calibrator.channels)
@@ -91,25 +91,25 @@ def make_tables(source: Source, counts: Sequence[int], pool: Executor) -> None:
 
 
 def _make(source: Source, mode: str, algorithms: Sequence[str], counts: Sequence[int], pool: Executor) -> None:
-    photos = calibration_photos(source.shared, max(counts))[1]
-    steps = sorted({0, *counts, *range(0, len(photos), _PIECE), len(photos)})
-    steps = [step for step in steps if step <= len(photos)]
+    images = calibration_images(source.shared, max(counts))[1]
+    steps = sorted({0, *counts, *range(0, len(images), _PIECE), len(images)})
+    steps = [step for step in steps if step <= len(images)]
     pieces = list(itertools.pairwise(steps))
     parts = pool.map(_count, *zip(*[(source, mode, first, last) for first, last in pieces], strict=True))
     histograms: dict[str, Histogram] = {}
     for (_, last), part in zip(pieces, parts, strict=True):
         histograms = {name: histogram.merge(histograms.get(name, Histogram())) for name, histogram in part.items()}
-        for name in algorithms if last in counts or last == len(photos) else ():
-            for count in [count for count in counts if min(count, len(photos)) == last]:
+        for name in algorithms if last in counts or last == len(images) else ():
+            for count in [count for count in counts if min(count, len(images)) == last]:
                 _table(source, name, histograms).write(source.path(name, count))
 
 
 def _count(source: Source, mode: str, first: int, last: int) -> dict[str, Histogram]:
-    """Histograms of all tensors over some of the photos."""
+    """Histograms of all tensors over some of the images."""
     model = source.model()
     name, size = input_of(model)
-    data, photos = calibration_photos(source.shared, last)
-    calibrator = _Counting(samples(data, photos[first:], size, name, mode))
+    data, images = calibration_images(source.shared, last)
+    calibrator = _Counting(samples(data, images[first:], size, name, mode))
     calibrate(model, calibrator, threads=1, progress=False)
     return calibrator.histograms
 

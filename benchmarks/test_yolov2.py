@@ -1,4 +1,4 @@
-"""YOLOv2-VOC at 416 x 416, one photo at a time, random weights."""
+"""YOLOv2-VOC at 416 x 416, one image at a time, random weights."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def subject(tmp_path_factory: pytest.TempPathFactory) -> Subject:
     network = read_network(cfg).with_random_weights(seed=0)
     folder = tmp_path_factory.mktemp("yolov2")
     write_darknet(network, folder / "yolov2-voc.cfg", folder / "yolov2-voc.weights")
-    photos = np.random.default_rng(1).random((4, 1, 3, 13, 13), dtype=np.float32)
-    smooth = [np.ascontiguousarray(np.kron(photo, np.ones((1, 1, 32, 32), np.float32))) for photo in photos]
-    batches = tuple({"data": photo} for photo in smooth)
+    images = np.random.default_rng(1).random((4, 1, 3, 13, 13), dtype=np.float32)
+    smooth = [np.ascontiguousarray(np.kron(image, np.ones((1, 1, 32, 32), np.float32))) for image in images]
+    batches = tuple({"data": image} for image in smooth)
     return Subject(folder / "yolov2-voc.cfg", folder / "yolov2-voc.weights", to_onnx(network), smooth[0], batches)
 
 

@@ -184,9 +184,7 @@ def inspect(
     ] = None,
     graph: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE.svg|open", help="Draw the network too: save the picture, or open it in the browser."
-        ),
+        typer.Option(metavar="FILE.svg|open", help="Draw the network too: save the image, or open it in the browser."),
     ] = None,
     dialect: DialectOption = Dialect.AUTO,
 ) -> None:

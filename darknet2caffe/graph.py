@@ -1,4 +1,4 @@
-"""A network as a picture: one box per layer from top to bottom, and curves at the side for what skips layers."""
+"""A network as an image: one box per layer from top to bottom, and curves at the side for what skips layers."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Curve:
 
 
 def draw_svg(network: Network) -> str:
-    """The network as an SVG picture; the same network gives the same text.
+    """The network as an SVG image; the same network gives the same text.
 
     Raises:
         MissingExtraError: the package drawsvg is not installed.
@@ -121,7 +121,7 @@ def draw_svg(network: Network) -> str:
 
 
 def write_svg(network: Network, path: str | Path) -> None:
-    """Write the picture of `draw_svg` to a file.
+    """Write the image of `draw_svg` to a file.
 
     Raises:
         MissingExtraError: the package drawsvg is not installed.
@@ -130,7 +130,7 @@ def write_svg(network: Network, path: str | Path) -> None:
 
 
 def open_svg(network: Network) -> tuple[Path, bool]:
-    """Write the picture to a temporary file and show it in the browser.
+    """Write the image to a temporary file and show it in the browser.
 
     Returns:
         The file, and whether a browser took it.

@@ -96,7 +96,7 @@ class Network:
         return INPUT_NAME if index == IMAGE else self.layers[index].name
 
     def with_input_size(self, width: int, height: int) -> Network:
-        """The same network for photos of another size.
+        """The same network for images of another size.
 
         Raises:
             CfgError: a layer does not accept the size.

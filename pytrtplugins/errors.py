@@ -162,7 +162,7 @@ class EngineFileError(FormatError):
 
 
 class ImageError(FormatError):
-    """A photo that cannot be read; ``.path`` says which."""
+    """An image that cannot be read; ``.path`` says which."""
 
 
 class CalibrationError(PytrtpluginsError, ValueError):

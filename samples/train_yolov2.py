@@ -1,10 +1,10 @@
-"""Train a compact YOLOv2 on your own photos, from scratch, and export it for darknet.
+"""Train a compact YOLOv2 on your own images, from scratch, and export it for darknet.
 
-The data is a folder (or tars of it) in the YOLO layout: images/, labels/ with one text file a photo (class cx cy w h
-in 0..1), classes.txt, and train.txt with the photos' paths. All photos are decoded once and stay on the device as
+The data is a folder (or tars of it) in the YOLO layout: images/, labels/ with one text file an image (class cx cy w h
+in 0..1), classes.txt, and train.txt with the images' paths. All images are decoded once and stay on the device as
 uint8; augmentation happens there.
 
-A run of a few minutes on a GPU, with an eighth of the photos held back to look at the accuracy:
+A run of a few minutes on a GPU, with an eighth of the images held back to look at the accuracy:
 
     python samples/train_yolov2.py --data voc12-animals --out runs/try --hold-back 0.12 --steps 20000
 
@@ -13,7 +13,7 @@ A long run in pieces of nine minutes: repeat the same line until it says that th
     python samples/train_yolov2.py --data voc12-animals --out runs/long --steps 90000 --seconds 540 --resume
 
 Then read runs/long: model.cfg, model.weights and model.names (darknet, darknet2caffe and samples/yolov2.py read
-them), curve.png, log.csv, and model.pt. Once you have chosen, measure photos that no choice has seen:
+them), curve.png, log.csv, and model.pt. Once you have chosen, measure images that no choice has seen:
 
     python samples/train_yolov2.py --data voc12-animals --evaluate val.txt --model runs/long/model.pt
 """
@@ -32,7 +32,7 @@ import torch
 from pytrtplugins.errors import PytrtpluginsError, UsageError
 from pytrtplugins.utils.numbers import Real, Whole
 from yolov2_training.curve import draw_curve, write_log
-from yolov2_training.data import Photos, Source, hold_back, letterbox_photos, load_photos
+from yolov2_training.data import Images, Source, hold_back, letterbox_images, load_images
 from yolov2_training.evaluate import average_precision
 from yolov2_training.export import write_darknet
 from yolov2_training.recipe import Recipe
@@ -55,7 +55,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         "--hold-back", type=Real(0, 0.99), default=0.0, metavar="SHARE", help="keep from training; measure on"
     )
     parser.add_argument(
-        "--evaluations", type=Whole(1, 1_000_000), default=12, help="measurements on held-back photos (%(default)s)"
+        "--evaluations", type=Whole(1, 1_000_000), default=12, help="measurements on held-back images (%(default)s)"
     )
     parser.add_argument(
         "--seconds", type=Real(0, LONGEST), default=float("inf"), help="stop after so long and write a checkpoint"
@@ -65,7 +65,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--teacher", type=Path, metavar="CFG", help="imitate this darknet network with [yolo] heads")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="(%(default)s)")
     parser.add_argument("--no-compile", action="store_true", help="do not compile the step (CUDA only)")
-    parser.add_argument("--evaluate", metavar="LIST", help="do not train: measure --model on the photos of this list")
+    parser.add_argument("--evaluate", metavar="LIST", help="do not train: measure --model on the images of this list")
     parser.add_argument("--model", type=Path, help="a model.pt, for --evaluate")
     group = parser.add_argument_group("recipe", "what decides how the run turns out")
     for option in fields(Recipe):
@@ -104,19 +104,19 @@ def train(options: argparse.Namespace) -> None:
     source = Source(options.data)
     classes = tuple(source.lines("classes.txt"))
     names, held = hold_back(source.lines("train.txt"), options.hold_back)
-    photos = load_photos(source, names, device)
-    development = load_photos(source, held, device) if held else None
+    images = load_images(source, names, device)
+    development = load_images(source, held, device) if held else None
     teacher = Teacher(options.teacher) if options.teacher else None
     compiled = device.type == "cuda" and not options.no_compile
     start = load_model(options.start)[0] if options.start else None
-    trainer = Trainer(recipe, photos, classes, teacher=teacher, compiled=compiled, start=start)
+    trainer = Trainer(recipe, images, classes, teacher=teacher, compiled=compiled, start=start)
     options.out.mkdir(parents=True, exist_ok=True)
     checkpoint = options.out / "checkpoint.pt"
     if options.resume and checkpoint.exists():
         trainer.resume(checkpoint)
     numbers = sum(p.numel() for p in trainer.network.state_dict().values() if p.dtype.is_floating_point)
     print(
-        f"{len(photos)} photos, {len(held)} held back; {numbers:,} numbers, {(numbers * 4 + 20) / 1e6:.2f} MB .weights"
+        f"{len(images)} images, {len(held)} held back; {numbers:,} numbers, {(numbers * 4 + 20) / 1e6:.2f} MB .weights"
     )
     print(
         f"step {trainer.step} of {recipe.steps} on {device}; {time.monotonic() - begin:.0f} s to get ready", flush=True
@@ -130,11 +130,11 @@ def train(options: argparse.Namespace) -> None:
         print(f"the schedule is done: {options.out}/model.cfg, .weights, .names, curve.png", flush=True)
 
 
-def _run(trainer: Trainer, development: Photos | None, options: argparse.Namespace, begin: float) -> None:
+def _run(trainer: Trainer, development: Images | None, options: argparse.Namespace, begin: float) -> None:
     """The loop: steps, and at times a line, a measurement or a checkpoint."""
     steps, first, saved, start = trainer.recipe.steps, trainer.step, begin, 0.0
     every, measure = max(1, steps // LINES), max(1, steps // options.evaluations)
-    images = None if development is None else letterbox_photos(development, EVALUATION_SIZE)
+    images = None if development is None else letterbox_images(development, EVALUATION_SIZE)
     while trainer.step < steps:
         trainer.advance()
         if trainer.step % SYNC == 0 or trainer.step in (first + 1, steps):
@@ -156,7 +156,7 @@ def _wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _report(trainer: Trainer, images: Any, development: Photos | None, first: int, start: float) -> None:
+def _report(trainer: Trainer, images: Any, development: Images | None, first: int, start: float) -> None:
     """Print a progress line and add it to the log; with images, measure the averaged network too."""
     _wait(trainer.device)
     recipe, done = trainer.recipe, trainer.step - first - 1
@@ -167,7 +167,7 @@ def _report(trainer: Trainer, images: Any, development: Photos | None, first: in
         row |= scores(trainer.model(), images, development)
     trainer.rows.append(row)
     left = (recipe.steps - trainer.step) * pace
-    speed = f"{recipe.batch / pace:.0f} pictures/s, {left / 60:.1f} min left" if pace else "compiled"
+    speed = f"{recipe.batch / pace:.0f} images/s, {left / 60:.1f} min left" if pace else "compiled"
     text = " ".join(f"{name} {row[name]:.3f}" for name in PARTS)
     print(f"step {trainer.step}/{recipe.steps} epoch {trainer.epoch:.0f} | {text} | {speed}", flush=True)
     if "mAP50" in row:
@@ -176,9 +176,9 @@ def _report(trainer: Trainer, images: Any, development: Photos | None, first: in
         )
 
 
-def scores(model: Model, images: Any, photos: Photos) -> dict[str, float]:
+def scores(model: Model, inputs: Any, images: Images) -> dict[str, float]:
     """MAP50 and the AP of each class, with names as in the log."""
-    found = average_precision(model.network, images, photos, model.anchors, len(model.classes))
+    found = average_precision(model.network, inputs, images, model.anchors, len(model.classes))
     named = {f"AP50 {name}": value for name, value in zip(model.classes, found, strict=True)}
     return {"mAP50": sum(found) / len(found)} | named
 
@@ -194,14 +194,14 @@ def write_results(out: Path, trainer: Trainer) -> None:
 
 
 def evaluate(options: argparse.Namespace) -> None:
-    """Print mAP50 of ``--model`` on the photos of a list, in float32."""
+    """Print mAP50 of ``--model`` on the images of a list, in float32."""
     if options.model is None:
         raise UsageError("--evaluate needs a model.\nDo: add --model runs/yolov2/model.pt")
     model, _ = load_model(options.model)
     source, device = Source(options.data), torch.device(options.device)
-    photos = load_photos(source, source.lines(options.evaluate), device)
+    images = load_images(source, source.lines(options.evaluate), device)
     model = Model(model.network.to(device), model.anchors.to(device), model.classes)
-    for name, value in scores(model, letterbox_photos(photos, EVALUATION_SIZE), photos).items():
+    for name, value in scores(model, letterbox_images(images, EVALUATION_SIZE), images).items():
         print(f"{name}: {value:.4f}")
 
 

@@ -1,4 +1,4 @@
-"""Find animals and people on photos: darknet's files → ONNX → an engine → boxes.
+"""Find animals and people on images: darknet's files → ONNX → an engine → boxes.
 
     python samples/yolov2.py dog.jpg                                   in float32
     python samples/yolov2.py --int8 dog.jpg chelsea                    in INT8, with the scales that come with the model
@@ -16,7 +16,7 @@ from pathlib import Path
 from darknet2caffe import read_network, to_onnx
 from pytrtplugins import build
 from pytrtplugins.calibration import ImageBatches, MinMaxCalibrator
-from pytrtplugins.models import PictureWriter, Yolov2, exit_on_error, parse_options, read_pictures
+from pytrtplugins.models import ImageWriter, Yolov2, exit_on_error, parse_options, read_images
 from pytrtplugins.utils.files import write_atomic
 
 SHIPPED = Path(__file__).parent / "models" / "yolov2-animals"
@@ -29,30 +29,30 @@ def main() -> None:
     # 1. darknet's cfg and weights become an ONNX model; reorg and region stay nodes of their own.
     model = to_onnx(read_network(options.cfg, options.weights))
 
-    # 2. INT8 needs the scale of each tensor: from the cache if it fits this network, else measured on photos and kept.
+    # 2. INT8 needs the scale of each tensor: from the cache if it fits this network, else measured on images and kept.
     calibrator = None
     if options.precision == "int8":
-        photos = ImageBatches(options.calibration, mode=options.mode) if options.calibration else None
-        calibrator = MinMaxCalibrator(photos, cache=options.cache)
+        images = ImageBatches(options.calibration, mode=options.mode) if options.calibration else None
+        calibrator = MinMaxCalibrator(images, cache=options.cache)
 
     # 3. An engine runs the model on this machine. engine.save("yolov2.engine") would keep it for the next time.
     engine = build(
         model, engine=options.engine, precision=options.precision, calibration=calibrator, threads=options.threads
     )
 
-    # 4. The detector fits a photo into the network's input, runs it, and turns what comes out into boxes.
+    # 4. The detector fits an image into the network's input, runs it, and turns what comes out into boxes.
     detector = Yolov2(engine, names=options.names, mode=options.mode)
-    detector.warm_up()  # so that the times below are those of every further photo
+    detector.warm_up()  # so that the times below are those of every further image
     print(f"engine {engine.name}, {engine.precision}, input {detector.size[0]}x{detector.size[1]}")
     results = []
-    with PictureWriter(options.output, several=len(options.pictures) > 1) as writer:
-        for picture in read_pictures(options.pictures):
-            boxes = detector(picture.image, score_threshold=options.threshold, iou_threshold=options.nms)
-            print(f"{picture.name}: {detector.timings}")
+    with ImageWriter(options.output, several=len(options.images) > 1) as writer:
+        for image in read_images(options.images):
+            boxes = detector(image.image, score_threshold=options.threshold, iou_threshold=options.nms)
+            print(f"{image.name}: {detector.timings}")
             for box in boxes:
                 print(box)  # dog: 82%
-            writer.write(picture, boxes)
-            results.append({"file": picture.name, "detections": [box.to_dict() for box in boxes]})
+            writer.write(image, boxes)
+            results.append({"file": image.name, "detections": [box.to_dict() for box in boxes]})
     print("saved", *writer.written)
     if options.json:
         write_atomic(options.json, (json.dumps(results, indent=2) + "\n").encode())

@@ -101,8 +101,8 @@ def int8_wins(monkeypatch) -> None:
 
 
 @pytest.fixture
-def darknet_photo() -> Callable[[str], Path]:
-    """Finds a photo of Debian's package darknet; skips where it is not installed."""
+def darknet_image() -> Callable[[str], Path]:
+    """Finds an image of Debian's package darknet; skips where it is not installed."""
 
     def find(name: str) -> Path:
         if not (DATA / name).is_file():

@@ -6,7 +6,7 @@ import numpy as np
 from onnx import TensorProto, helper
 
 DIMS = (1, 3, 8, 8)
-PHOTO = np.random.default_rng(0).standard_normal(DIMS).astype(np.float32)
+IMAGE = np.random.default_rng(0).standard_normal(DIMS).astype(np.float32)
 
 
 def info(name, dims=DIMS, kind=TensorProto.FLOAT):

@@ -35,6 +35,6 @@ def test_the_facts_of_a_message_are_attributes():
 def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "cv2", None)
     with pytest.raises(errors.MissingExtraError, match=r'Do: pip install "pytrtplugins\[vision\]"') as caught:
-        require("cv2", extra="vision", package="opencv-python-headless", feature="reading photos")
+        require("cv2", extra="vision", package="opencv-python-headless", feature="reading images")
     assert (caught.value.package, caught.value.extra) == ("opencv-python-headless", "vision")
     assert isinstance(caught.value.__cause__, ImportError)

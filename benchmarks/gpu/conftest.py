@@ -73,7 +73,7 @@ def baseline(subject: Subject, clock: Clock, baselines: Baselines) -> Callable[[
 
 @pytest.fixture(scope="session")
 def darknet(subject: Subject, clock: Clock) -> Iterator[DarknetNetwork | None]:
-    """darknet for one photo; None where there is none."""
+    """darknet for one image; None where there is none."""
     try:
         network = load_darknet(subject, 1)
     except pytest.skip.Exception:

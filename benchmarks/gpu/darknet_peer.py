@@ -42,5 +42,5 @@ def darknet(subject: Subject, clock: Clock, batch: int) -> Running:
 
 
 def darknet_pinned(subject: Subject, clock: Clock, batch: int) -> Running:
-    """The same on photos in pinned memory; its output lies where darknet puts it."""
+    """The same on images in pinned memory; its output lies where darknet puts it."""
     return replace(darknet(subject, clock, batch), place=pinned_copy)

@@ -60,8 +60,8 @@ def _race(
     return lambda rows: _field(field, wanted, rows)
 
 
-def _photo(field: str, precision: str) -> Callable[[Rows], Any]:
-    wanted = {"kind": "photo", "precision": precision, "size": [768, 576], "pinned": False}
+def _image(field: str, precision: str) -> Callable[[Rows], Any]:
+    wanted = {"kind": "image", "precision": precision, "size": [768, 576], "pinned": False}
     return lambda rows: _field(field, wanted, rows)
 
 
@@ -76,12 +76,12 @@ def _inverse(find: Callable[[Rows], float | None]) -> Callable[[Rows], float | N
 
 def _darknet(precision: str, times: float) -> list[Goal]:
     """Goals for the speed host to host, darknet called in the same way."""
-    what, photo = f"{precision}, batch 1, times darknet's speed:", "bytes of a photo of 768 x 576 to boxes"
+    what, image = f"{precision}, batch 1, times darknet's speed:", "bytes of an image of 768 x 576 to boxes"
     return [
         Goal(f"{what} NumPy to NumPy", "x", times, _race("over_darknet", precision)),
         Goal(f"{what} arrays in pinned memory", "x", times, _race("over_darknet", precision, pinned=True)),
-        Goal(f"{what} {photo}", "x", times, _photo("over_darknet", precision)),
-        Goal(f"{what} {photo}, darknet its network alone", "x", times, _photo("over_predict", precision)),
+        Goal(f"{what} {image}", "x", times, _image("over_darknet", precision)),
+        Goal(f"{what} {image}, darknet its network alone", "x", times, _image("over_predict", precision)),
     ]
 
 
@@ -99,7 +99,7 @@ GOALS = (
     Goal("INT8, batch 32, on the GPU", "µs", 1350, _race("gpu_us", "INT8", 32)),
     Goal("TF32, batch 1, on the GPU", "µs", 450, _race("gpu_us", "TF32")),
     Goal("FP32, batch 1, on the GPU", "µs", 2000, _race("gpu_us", "FP32")),
-    Goal("FP16, photo of 768 x 576 to boxes, more than the network", "µs", 150, _photo("beyond_us", "FP16")),
+    Goal("FP16, image of 768 x 576 to boxes, more than the network", "µs", 150, _image("beyond_us", "FP16")),
     Goal("FP16, build that times all kernels", "s", 60, lambda rows: _field("search_s", {"kind": "build"}, rows)),
     Goal("FP16, build that finds them in the cache", "s", 3, lambda rows: _field("cached_s", {"kind": "build"}, rows)),
 )

@@ -35,7 +35,7 @@ def main() -> None:
     except ModelError:
         return  # no detector
     with detector:
-        split_photos(detector)
+        split_images(detector)
 
 
 def split_run(engine: CudaEngine) -> None:
@@ -69,25 +69,25 @@ def split_run(engine: CudaEngine) -> None:
     rate("ordinary arrays, stream", engine.stream(around(many)))
 
 
-def split_photos(detector: Yolov2) -> None:
-    """Photos to boxes."""
+def split_images(detector: Yolov2) -> None:
+    """Images to boxes."""
     context = detector.context
     for width, height in SIZES:
-        photo = np.random.default_rng(1).integers(0, 256, (height, width, 3)).astype(np.uint8)
-        for name, image in (("ordinary", photo), ("page-locked", pinned_copy(photo))):
+        image = np.random.default_rng(1).integers(0, 256, (height, width, 3)).astype(np.uint8)
+        for name, given in (("ordinary", image), ("page-locked", pinned_copy(image))):
             spent: list[tuple[float, float, float]] = []
 
-            def look(image: np.ndarray = image, spent: list[tuple[float, float, float]] = spent) -> None:
-                context.detect([image])
+            def look(given: np.ndarray = given, spent: list[tuple[float, float, float]] = spent) -> None:
+                context.detect([given])
                 times = context.timings
                 spent.append((times.preprocess_ms, times.network_ms, times.postprocess_ms))
 
-            row(f"photo {width} x {height} to boxes, {name}", timed(look))
+            row(f"image {width} x {height} to boxes, {name}", timed(look))
             sent, network, rows = 1e3 * np.median(spent[WARM_UP:], axis=0)
             print(f"    copy {sent:.0f}, launch to end {network:.0f}, boxes to NumPy {rows:.0f}")
-    photos = [np.full((576, 768, 3), level, np.uint8) for level in range(DISTINCT)]
-    rate("photos 768 x 576, one call after the other", ([detector(photo)] for photo in around(photos)))
-    rate("photos 768 x 576, stream", detector.stream(around(photos)))
+    images = [np.full((576, 768, 3), level, np.uint8) for level in range(DISTINCT)]
+    rate("images 768 x 576, one call after the other", ([detector(image)] for image in around(images)))
+    rate("images 768 x 576, stream", detector.stream(around(images)))
 
 
 def around(items: list[Any]) -> Iterator[Any]:

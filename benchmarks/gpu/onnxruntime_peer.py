@@ -30,9 +30,9 @@ def onnxruntime(precision: str) -> Callable[[Subject, Clock, int], Running]:
             from onnxruntime.transformers.float16 import convert_float_to_float16
 
             model = convert_float_to_float16(model, keep_io_types=True)
-        photos, head = subject.photos[:batch], subject.head[:batch]
-        found = {layout: _running(ort, model, precision, layout, (photos, head), clock) for layout in LAYOUTS}
-        times = {layout: [wall(lambda run=each.run: run(photos)) for _ in range(10)] for layout, each in found.items()}
+        images, head = subject.images[:batch], subject.head[:batch]
+        found = {layout: _running(ort, model, precision, layout, (images, head), clock) for layout in LAYOUTS}
+        times = {layout: [wall(lambda run=each.run: run(images)) for _ in range(10)] for layout, each in found.items()}
         return found[min(times, key=lambda layout: sorted(times[layout])[5])]
 
     return make
@@ -41,11 +41,11 @@ def onnxruntime(precision: str) -> Callable[[Subject, Clock, int], Running]:
 def _running(
     ort: Any, model: onnx.ModelProto, precision: str, layout: str, ends: tuple[np.ndarray, np.ndarray], clock: Clock
 ) -> Running:
-    photos, head = map(pinned_copy, ends)
+    images, head = map(pinned_copy, ends)
     options = ort.SessionOptions()
     options.log_severity_level = 3
     free = model.graph.input[0].type.tensor_type.shape.dim[0].dim_param
-    options.add_free_dimension_override_by_name(free, len(photos))
+    options.add_free_dimension_override_by_name(free, len(images))
     provider = {
         "enable_cuda_graph": "1",
         "user_compute_stream": str(clock.stream.ptr),
@@ -54,7 +54,7 @@ def _running(
     }
     session = ort.InferenceSession(model.SerializeToString(), options, providers=[("CUDAExecutionProvider", provider)])
     (given,), (found,) = session.get_inputs(), session.get_outputs()
-    x = ort.OrtValue.ortvalue_from_numpy(photos, "cuda", 0)
+    x = ort.OrtValue.ortvalue_from_numpy(images, "cuda", 0)
     y = ort.OrtValue.ortvalue_from_shape_and_type(head.shape, np.float32, "cuda", 0)
     binding, one_run = session.io_binding(), ort.RunOptions()
     binding.bind_ortvalue_input(given.name, x)
@@ -65,12 +65,12 @@ def _running(
         session.run_with_iobinding(binding, one_run)
 
     def run(given: np.ndarray) -> np.ndarray:
-        np.copyto(photos, given)
-        clock.copy(x.data_ptr(), photos.ctypes.data, photos.nbytes)
+        np.copyto(images, given)
+        clock.copy(x.data_ptr(), images.ctypes.data, images.nbytes)
         queue()
         clock.copy(head.ctypes.data, y.data_ptr(), head.nbytes)
         clock.stream.synchronize()
         return head.copy()
 
-    run(photos)  # captures the graph
+    run(images)  # captures the graph
     return Running(run, queue, facts={"layout": layout})

@@ -67,7 +67,7 @@ def rows(record: dict[str, Any]) -> list[dict[str, Any]]:
             same = {name: row[name] for name in ("kind", "batch", "pinned")} | {"runner": DARKNET}
             peers = [each for each in found if all(each.get(name) == value for name, value in same.items())]
             row["over_darknet"] = peers[0]["host_ratio"] / row["host_ratio"] if peers else None
-        elif row["kind"] == "photo":
+        elif row["kind"] == "image":
             row["beyond_us"] = row["host_us"] - row["network_us"]
     return found
 
@@ -113,19 +113,19 @@ def pinned_table(record: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def photo_table(record: dict[str, Any]) -> str:
-    """From one photo's bytes to boxes, beside the network alone and darknet on the same bytes, as Markdown."""
+def image_table(record: dict[str, Any]) -> str:
+    """From one image's bytes to boxes, beside the network alone and darknet on the same bytes, as Markdown."""
     lines = [
-        "| one photo to boxes | network alone on the GPU µs | bytes to boxes, host to host µs, median (min) "
+        "| one image to boxes | network alone on the GPU µs | bytes to boxes, host to host µs, median (min) "
         "| of it the launch, until its end µs | median less the network µs | darknet, the same bytes to boxes µs "
         "| times its speed | times the speed of its network_predict |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for row in rows(record):
-        if row["kind"] == "photo":
-            photo = f"{row['size'][0]} x {row['size'][1]}{', pinned' * row['pinned']}, {row['boxes']} boxes"
+        if row["kind"] == "image":
+            image = f"{row['size'][0]} x {row['size'][1]}{', pinned' * row['pinned']}, {row['boxes']} boxes"
             lines.append(
-                f"| {row['precision']}, {photo} | {row['network_us']:,.0f} | {_pair(row['host_us'], row['host_least_us'])} "
+                f"| {row['precision']}, {image} | {row['network_us']:,.0f} | {_pair(row['host_us'], row['host_least_us'])} "
                 f"| {row['launch_us']:,.0f} | {row['beyond_us']:,.0f} | {_number(row.get('darknet_us'), ',.0f')} "
                 f"| {_number(row.get('over_darknet'), '.1f')} | {_number(row.get('over_predict'), '.1f')} |"
             )
@@ -226,7 +226,7 @@ def write(records: Sequence[Path], name: str, docs: Path) -> None:
     if race(record, pinned=True):
         parts.append(pinned_table(record))
     kinds = {row["kind"] for row in rows(record)}
-    parts += [table(record) for kind, table in (("photo", photo_table), ("step", steps_table)) if kind in kinds]
+    parts += [table(record) for kind, table in (("image", image_table), ("step", steps_table)) if kind in kinds]
     if record["left_out"]:
         parts.append("\n".join(["Left out:", "", *(f"- {text}" for text in record["left_out"])]))
     put_section(docs / "benchmarks.md", name, "\n\n".join(parts))

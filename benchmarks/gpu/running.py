@@ -22,12 +22,12 @@ class Running:
     """A network ready to run.
 
     Attributes:
-        run: Photos → head, NumPy to NumPy.
-        queue: Queues the network alone on the clock's stream: from float32 photos on the GPU to the float32 head there. None
+        run: Images → head, NumPy to NumPy.
+        queue: Queues the network alone on the clock's stream: from float32 images on the GPU to the float32 head there. None
             where a library's interface goes from the host to the host only.
         kernels: That one run launches; None where it is unknown.
         bytes: Of the activations' memory; None likewise.
-        place: Photos → the same where the caller keeps them.
+        place: Images → the same where the caller keeps them.
         facts: What else the record keeps.
         close: Frees it.
     """
@@ -36,7 +36,7 @@ class Running:
     queue: Callable[[], object] | None = None
     kernels: int | None = None
     bytes: int | None = None
-    place: Callable[[np.ndarray], np.ndarray] = lambda photos: photos
+    place: Callable[[np.ndarray], np.ndarray] = lambda images: images
     facts: dict[str, Any] | None = None
     close: Callable[[], object] = lambda: None
 
@@ -50,7 +50,7 @@ class Runner:
         precision: Of the products.
         make: Subject, clock, batch → what runs.
         most: Largest batch.
-        pinned: Whether the caller keeps photos, and heads where it can, in pinned memory.
+        pinned: Whether the caller keeps images, and heads where it can, in pinned memory.
         stage: When its rows come.
     """
 

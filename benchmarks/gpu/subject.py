@@ -1,4 +1,4 @@
-"""The network, its photos, and what every runner has to find on them."""
+"""The network, its images, and what every runner has to find on them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Subject:
         model: The network as ONNX, with plugin nodes, for any batch.
         one: The same for one image.
         table: Scales for INT8.
-        photos: As many as the largest batch, (N, 3, H, W) float32 in 0..1.
+        images: As many as the largest batch, (N, 3, H, W) float32 in 0..1.
         head: The region layer's values for them, from a CPU.
         layer: What decodes them.
         threshold: Score that some boxes exceed, none of them by a hair.
@@ -44,7 +44,7 @@ class Subject:
     model: onnx.ModelProto
     one: onnx.ModelProto
     table: CalibrationTable = field(repr=False)
-    photos: np.ndarray = field(repr=False)
+    images: np.ndarray = field(repr=False)
     head: np.ndarray = field(repr=False)
     layer: Head
     threshold: float
@@ -65,7 +65,7 @@ class Subject:
 
 
 def make_subject(folder: Path) -> Subject:
-    """Draw weights and photos, calibrate, and compute the head on the CPU.
+    """Draw weights and images, calibrate, and compute the head on the CPU.
 
     Raises:
         FileNotFoundError: there is no cfg.
@@ -76,16 +76,16 @@ def make_subject(folder: Path) -> Subject:
     network = read_network(cfg).with_random_weights(seed=0)
     write_darknet(network, folder / "yolov2-voc.cfg", folder / "yolov2-voc.weights")
     coarse = np.random.default_rng(1).random((max(BATCHES), 3, 13, 13), dtype=np.float32)
-    photos = np.ascontiguousarray(np.kron(coarse, np.ones((1, 1, 32, 32), np.float32)))
+    images = np.ascontiguousarray(np.kron(coarse, np.ones((1, 1, 32, 32), np.float32)))
     one = prepare(to_onnx(network))
     cpu = cpu_engine()
-    batches = [{"data": photo[None]} for photo in photos[:4]]
+    batches = [{"data": image[None]} for image in images[:4]]
     table = calibrate(one, MinMaxCalibrator(batches), engine=cpu, progress=False)
     with ptp.build(one, engine=cpu).create_context() as context:
-        heads = [next(iter(context.run({"data": photo[None]}).values())) for photo in photos]
+        heads = [next(iter(context.run({"data": image[None]}).values())) for image in images]
     head, layer = np.concatenate(heads), read_heads(one)[0]
     model = prepare(to_onnx(network, batch="dynamic"))
-    return Subject(folder, model, one, table, photos, head, layer, threshold(layer.decode(head, SIZE)[1]))
+    return Subject(folder, model, one, table, images, head, layer, threshold(layer.decode(head, SIZE)[1]))
 
 
 def cpu_engine() -> str:

@@ -39,7 +39,7 @@ def test_latency(
     beside = baseline(batch)
     running = beside if runner is BASELINE else runner.make(subject, clock, batch)
     try:
-        x, wanted = subject.photos[:batch], subject.head[:batch]
+        x, wanted = subject.images[:batch], subject.head[:batch]
         placed = running.place(x)
         head = running.run(placed)
         error = float(np.linalg.norm(head - wanted) / np.linalg.norm(wanted))

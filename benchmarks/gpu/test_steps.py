@@ -40,7 +40,7 @@ HOST_ROUNDS = 10
 def test_step(
     step: str, name: str, precision: str, subject: Subject, clock: Clock, baselines: Baselines, benchmark
 ) -> None:
-    x = subject.photos[:1] if name == YOLO else BLOCKS[name].input
+    x = subject.images[:1] if name == YOLO else BLOCKS[name].input
 
     def build(*disable: str) -> Running:
         if name == YOLO:

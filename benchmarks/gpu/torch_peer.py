@@ -25,7 +25,7 @@ def pytorch(precision: str, how: str) -> Callable[[Subject, Clock, int], Running
 
 
 def pytorch_pinned(precision: str) -> Callable[[Subject, Clock, int], Running]:
-    """One CUDA graph whose photos and head the caller keeps in the pinned memory that it copies from and to."""
+    """One CUDA graph whose images and head the caller keeps in the pinned memory that it copies from and to."""
 
     def make(subject: Subject, clock: Clock, batch: int) -> Running:
         network = _Network(precision, "graph", subject, clock, batch)
@@ -49,9 +49,9 @@ class _Network:
         self._kind = torch.float16 if precision == "FP16" else torch.float32
         net = TorchNet(subject.one).eval().cuda().to(self._kind, memory_format=torch.channels_last)
         self._net = torch.compile(net, mode="max-autotune-no-cudagraphs") if how == "compile" else net
-        self._photos = torch.empty(subject.photos[:batch].shape).pin_memory()
-        self.place(subject.photos[:batch])
-        self._given, self._stream = self._photos.cuda(), torch.cuda.ExternalStream(clock.stream.ptr)
+        self._images = torch.empty(subject.images[:batch].shape).pin_memory()
+        self.place(subject.images[:batch])
+        self._given, self._stream = self._images.cuda(), torch.cuda.ExternalStream(clock.stream.ptr)
         self._head = torch.empty((batch, *subject.head.shape[1:])).pin_memory()
         self._graphs: list[Any] = []
         self._alone, self._both = self._ready(how, self._network), self._ready(how, self._whole)
@@ -61,22 +61,22 @@ class _Network:
         count = kernels(self._graphs[0].raw_cuda_graph()) if self._graphs else None
         return Running(self._run, self._queue, count, close=self._torch.cuda.empty_cache)
 
-    def place(self, photos: np.ndarray) -> np.ndarray:
-        """Photos → pinned memory."""
-        found: np.ndarray = self._photos.numpy()
-        np.copyto(found, photos)
+    def place(self, images: np.ndarray) -> np.ndarray:
+        """Images → pinned memory."""
+        found: np.ndarray = self._images.numpy()
+        np.copyto(found, images)
         return found
 
     def run_in_place(self, _: np.ndarray) -> np.ndarray:
-        """Run on the photos that lie there; the head's values are those of the last run."""
+        """Run on the images that lie there; the head's values are those of the last run."""
         with self._torch.cuda.stream(self._stream):
             self._both()
         self._stream.synchronize()
         found: np.ndarray = self._head.numpy()
         return found
 
-    def _run(self, photos: np.ndarray) -> np.ndarray:
-        return self.run_in_place(self.place(photos)).copy()
+    def _run(self, images: np.ndarray) -> np.ndarray:
+        return self.run_in_place(self.place(images)).copy()
 
     def _queue(self) -> None:
         with self._torch.cuda.stream(self._stream):
@@ -88,7 +88,7 @@ class _Network:
             return self._net(x).float().contiguous()
 
     def _whole(self) -> None:
-        self._given.copy_(self._photos, non_blocking=True)
+        self._given.copy_(self._images, non_blocking=True)
         self._head.copy_(self._network(), non_blocking=True)
 
     def _ready(self, how: str, function: Callable[[], Any]) -> Callable[[], object]:

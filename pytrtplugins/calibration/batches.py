@@ -1,4 +1,4 @@
-"""Photos → batches for calibration, by the same preprocess as at run time."""
+"""Images → batches for calibration, by the same preprocess as at run time."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from ..utils.numbers import check_whole
 
 __all__ = ["ImageBatches"]
 
-_LONGEST_SIDE, MAX_PHOTOS = 1 << 14, 4096
+_LONGEST_SIDE, MAX_IMAGES = 1 << 14, 4096
 _SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 _log = logging.getLogger(__name__)
 
 
 class ImageBatches:
-    """Batches of photos, read when they are needed; may be iterated any number of times.
+    """Batches of images, read when they are needed; may be iterated any number of times.
 
     Order is that of the relative paths, or shuffled with a seed: the same files give the same batches everywhere.
 
     Args:
         source: A folder, searched with its subfolders for bmp, jpg, png, tif and webp files; or a list of files.
         size: (width, height) of the network's input, in pixels; None: taken from the network that is calibrated.
-        batch: Photos in a batch, 1 to 4,096; the last batch may have fewer.
-        mode: How photos are fitted into the size; see ``pytrtplugins.vision.letterbox``. The grey bars of letterboxed
-            photos make spikes in the histograms of the first layers, behind which `EntropyCalibrator` cuts: on the
+        batch: Images in a batch, 1 to 4,096; the last batch may have fewer.
+        mode: How images are fitted into the size; see ``pytrtplugins.vision.letterbox``. The grey bars of letterboxed
+            images make spikes in the histograms of the first layers, behind which `EntropyCalibrator` cuts: on the
             shipped model it costs 0.05 of mAP50, with ``"stretch"`` 0.006. Min-max and percentile do not mind bars:
             give them ``"letterbox"``, what the network sees at run time (0.001 there).
         input_name: Name of the network's input; None: taken from the network, else ``data``.
-        limit: Use that many photos at most, the first ones after shuffling.
+        limit: Use that many images at most, the first ones after shuffling.
         shuffle_seed: Shuffle with this seed; None: do not.
-        on_error: What to do with a photo that cannot be read: ``"raise"``, since a table made from fewer photos is
+        on_error: What to do with an image that cannot be read: ``"raise"``, since a table made from fewer images is
             another table; or ``"skip"``, which logs a warning.
 
     Raises:
-        NoDataError: there is no photo; ``.path`` says where, ``.suffixes`` what was looked for.
+        NoDataError: there is no image; ``.path`` says where, ``.suffixes`` what was looked for.
         UsageError: size, batch, limit or on_error make no sense.
 
     Example:
@@ -79,7 +79,7 @@ class ImageBatches:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The photos, in the order in which they are used."""
+        """The images, in the order in which they are used."""
         return tuple(path for _, path in self._files)
 
     def set_default_input(self, name: str, dims: Sequence[Any]) -> None:
@@ -126,7 +126,7 @@ class ImageBatches:
             yield {name: np.stack(rows)}
 
     def __repr__(self) -> str:
-        return f"ImageBatches({len(self._files)} photos, size={self.size}, batch={self.batch}, mode={self.mode!r})"
+        return f"ImageBatches({len(self._files)} images, size={self.size}, batch={self.batch}, mode={self.mode!r})"
 
     def _load(self, path: Path, size: tuple[int, int]) -> npt.NDArray[np.float32] | None:
         from .. import vision  # OpenCV is needed here only
@@ -138,7 +138,7 @@ class ImageBatches:
                 _log.warning("calibrating without %s: %s", path, error)
                 return None
             raise ImageError(
-                f"{path}: {error}\nA calibration table made without this photo would be another one.\n"
+                f"{path}: {error}\nA calibration table made without this image would be another one.\n"
                 'Do: remove the file, or ImageBatches(..., on_error="skip")',
                 path=path,
             ) from error
@@ -152,7 +152,7 @@ def _check(size: tuple[int, int] | None, batch: int, limit: int | None, on_error
             raise UsageError(f"ImageBatches: size: expected (width, height), found {size}.")
         for side in size:
             check_whole("ImageBatches: size", side, 1, _LONGEST_SIDE)
-    check_whole("ImageBatches: batch", batch, 1, MAX_PHOTOS)
+    check_whole("ImageBatches: batch", batch, 1, MAX_IMAGES)
     if limit is not None:
         check_whole("ImageBatches: limit", limit, 1, sys.maxsize)
     if on_error not in ("raise", "skip"):
@@ -160,22 +160,22 @@ def _check(size: tuple[int, int] | None, batch: int, limit: int | None, on_error
 
 
 def _find(source: str | Path | Iterable[str | Path]) -> list[tuple[str, Path]]:
-    """Name (for order and digest) and path of every photo, in the order of the names."""
+    """Name (for order and digest) and path of every image, in the order of the names."""
     if not isinstance(source, (str, Path)):
         given = [Path(path) for path in source]
         if not given:
-            raise NoDataError("ImageBatches: no photos: the list of files is empty.", path=None, suffixes=_SUFFIXES)
+            raise NoDataError("ImageBatches: no images: the list of files is empty.", path=None, suffixes=_SUFFIXES)
         return [(path.name, path) for path in given]
     folder = Path(source)
     if folder.is_file():
         return [(folder.name, folder)]
     if not folder.is_dir():
-        raise NoDataError(f"{folder}: expected a folder of photos, found nothing.", path=folder, suffixes=_SUFFIXES)
+        raise NoDataError(f"{folder}: expected a folder of images, found nothing.", path=folder, suffixes=_SUFFIXES)
     files = [path for path in folder.rglob("*") if path.suffix.lower() in _SUFFIXES and path.is_file()]
     if not files:
         others = sum(path.is_file() for path in folder.rglob("*"))
         raise NoDataError(
-            f"{folder}: no photos: looked for {' '.join(_SUFFIXES)} in the folder and its subfolders, "
+            f"{folder}: no images: looked for {' '.join(_SUFFIXES)} in the folder and its subfolders, "
             f"found {others:,} files with other names.",
             path=folder,
             suffixes=_SUFFIXES,

@@ -271,7 +271,7 @@ class HistogramCalibrator(Calibrator):
     """Base of the calibrators that choose from a histogram of |x|: 16 KiB a tensor, whatever the amount of data.
 
     The network's inputs are never clipped. They are bounded already, and have no long tail to gain from: pixels are
-    k/255, and the grey around letterboxed photos is a spike at 0.5, behind which KL divergence would cut.
+    k/255, and the grey around letterboxed images is a spike at 0.5, behind which KL divergence would cut.
 
     A threshold is meant to gain more by finer steps than it costs by clipping. `compute_table` warns of the tensors where
     it does not: those whose expected signal to noise (`pytrtplugins.calibration.clipping.expected_sqnr`) is more than
@@ -300,7 +300,7 @@ class HistogramCalibrator(Calibrator):
             more = f"\n  and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
             _log.warning(
                 "%s: the thresholds of %d of %d tensors clip more than they should: they cost more than %g dB of signal to "
-                "noise. Worst first:%s%s\nDo: MinMaxCalibrator(...), or pytrt calibrate MODEL --calibration PHOTOS "
+                "noise. Worst first:%s%s\nDo: MinMaxCalibrator(...), or pytrt calibrate MODEL --calibration IMAGES "
                 "--algorithm minmax; then compare both on data with known results",
                 *(type(self).__name__, len(found), len(table), MAX_LOST_DB, some, more),
             )

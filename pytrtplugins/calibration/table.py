@@ -191,7 +191,7 @@ class CalibrationTable(Mapping[str, np.float32]):
             )
         raise CalibrationTableError(
             f"{path} was made for another network{models}.\n{names}\nCauses: {causes}\n"
-            f"Do: pytrt calibrate MODEL --calibration PHOTOS --cache {path}",
+            f"Do: pytrt calibrate MODEL --calibration IMAGES --cache {path}",
             path=path,
             only_in_table=only_in_table,
             only_in_network=only_in_network,

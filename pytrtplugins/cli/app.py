@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from darknet2caffe import cli as darknet2caffe_cli
 
 from .. import check, engines, models, passes
-from ..calibration.batches import MAX_PHOTOS
+from ..calibration.batches import MAX_IMAGES
 from ..engines.base.stream import MAX_SLOTS
 from ..engines.calibrate import network_digest
 from ..errors import UsageError
@@ -27,14 +27,14 @@ from .options import (
     CacheOption,
     CalibrationModeOption,
     EngineOption,
-    FirstPhotosOption,
+    FirstImagesOption,
+    ImagesOption,
     JsonOption,
     Mode,
     ModelArgument,
     ModeOption,
     NamesOption,
     NmsOption,
-    PhotosOption,
     PluginsOption,
     PrecisionOption,
     SettingsOption,
@@ -66,7 +66,7 @@ Examples:
 """
 
 
-_MAX_EVALUATED = 1000  # boxes of a photo; pycocotools takes 100 of each class
+_MAX_EVALUATED = 1000  # boxes of an image; pycocotools takes 100 of each class
 _MAX_MIB, _MAX_RUNS, _LONGEST_S = 1 << 20, 10_000_000, 86_400
 
 
@@ -125,7 +125,7 @@ def build(
     weights: WeightsOption = None,
     engine: EngineOption = "auto",
     precision: PrecisionOption = "fp32",
-    calibration: PhotosOption = None,
+    calibration: ImagesOption = None,
     cache: CacheOption = None,
     threads: ThreadsOption = None,
     mode: CalibrationModeOption = Mode.LETTERBOX,
@@ -166,7 +166,7 @@ def build(
 @app.command()  # type: ignore[untyped-decorator]
 def run(
     model: ModelArgument,
-    photos: Annotated[list[Path] | None, typer.Argument(metavar="[PHOTO]...", help="Photos, folders, videos.")] = None,
+    images: Annotated[list[Path] | None, typer.Argument(metavar="[IMAGE]...", help="Images, folders, videos.")] = None,
     weights: WeightsOption = None,
     engine: EngineOption = "auto",
     precision: PrecisionOption = "fp32",
@@ -176,7 +176,7 @@ def run(
     threshold: Annotated[float, number(SHARE, metavar="X", help="Lowest score, 0..1.")] = 0.5,
     nms: NmsOption = 0.45,
     mode: ModeOption = Mode.LETTERBOX,
-    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Annotated picture to write.")] = None,
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Annotated image to write.")] = None,
     json: JsonOption = None,
     inputs: Annotated[
         list[str] | None,
@@ -192,7 +192,7 @@ def run(
     ] = 1,
     plugins: PluginsOption = None,
 ) -> None:
-    """Find objects on photos; without photos, run a model on arrays and show its outputs.
+    """Find objects on images; without images, run a model on arrays and show its outputs.
 
     Examples: pytrt run yolov2-voc.cfg --names voc.names dog.jpg --output boxes.png
 
@@ -203,7 +203,7 @@ def run(
     loading.import_plugins(plugins or [])
     for path in filter(None, (output, json, save)):
         _check_folder(path)
-    found = models.find_pictures(photos) if photos else None
+    found = models.find_images(images) if images else None
     built = loading.open_engine(
         model, weights=weights, engine=engine, precision=precision, cache=cache, threads=threads
     )
@@ -227,18 +227,18 @@ def run(
 @app.command()  # type: ignore[untyped-decorator]
 def calibrate(
     model: ModelArgument,
-    calibration: Annotated[Path, typer.Option(metavar="DIR", help="Photos, a few hundred like those to be looked at.")],
+    calibration: Annotated[Path, typer.Option(metavar="DIR", help="Images, a few hundred like those to be looked at.")],
     cache: CacheOption = None,
     weights: WeightsOption = None,
     algorithm: Annotated[Algorithm, typer.Option(help="How the scales are chosen.")] = Algorithm.MINMAX,
-    batch: Annotated[int, number(Whole(1, MAX_PHOTOS), help="Photos per run.")] = 8,
-    limit: FirstPhotosOption = None,
+    batch: Annotated[int, number(Whole(1, MAX_IMAGES), help="Images per run.")] = 8,
+    limit: FirstImagesOption = None,
     mode: CalibrationModeOption = Mode.LETTERBOX,
     engine: EngineOption = "auto",
     threads: ThreadsOption = None,
     plugins: PluginsOption = None,
 ) -> None:
-    """Measure the scales that INT8 needs on photos, and keep them in a cache file (TensorRT's format).
+    """Measure the scales that INT8 needs on images, and keep them in a cache file (TensorRT's format).
 
     Example: pytrt calibrate yolov2.onnx --calibration photos/ --cache yolov2.cache
     """
@@ -279,9 +279,9 @@ def check_plugin(
 def evaluate(
     model: ModelArgument,
     data: Annotated[
-        list[Path], typer.Option(metavar="DIR|TAR", help="Labelled photos in the YOLO layout; repeat for parts.")
+        list[Path], typer.Option(metavar="DIR|TAR", help="Labelled images in the YOLO layout; repeat for parts.")
     ],
-    split: Annotated[str, typer.Option(help="The list of photos in it.")] = "val.txt",
+    split: Annotated[str, typer.Option(help="The list of images in it.")] = "val.txt",
     weights: WeightsOption = None,
     names: NamesOption = None,
     engine: EngineOption = "auto",
@@ -295,14 +295,14 @@ def evaluate(
         list[str] | None,
         typer.Option("--class-map", metavar="DATA=MODEL", help="A class's name in the data and in the model."),
     ] = None,
-    limit: FirstPhotosOption = None,
+    limit: FirstImagesOption = None,
     json: JsonOption = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw precision over recall: .png, .svg or .pdf.")
     ] = None,
     plugins: PluginsOption = None,
 ) -> None:
-    """Measure a detector's average precision on labelled photos (pycocotools).
+    """Measure a detector's average precision on labelled images (pycocotools).
 
     Examples: pytrt evaluate samples/models/yolov2-animals.cfg --data voc12-animals/ --precision int8
 
@@ -343,16 +343,16 @@ def _detector(engine: Any, model: Path, names: Path | None, mode: Mode, max_dete
 
 
 def _detect(detector: Any, found: list[Path], output: Path | None, **thresholds: float) -> list[dict[str, Any]]:
-    """Print what is on each picture, and save it with boxes if that is wanted."""
-    writer = models.PictureWriter(output, several=len(found) > 1) if output else None
+    """Print what is on each image, and save it with boxes if that is wanted."""
+    writer = models.ImageWriter(output, several=len(found) > 1) if output else None
     results = []
     try:
-        pictures = models.read_pictures(found)
-        for picture, boxes in detector.stream(pictures, image=operator.attrgetter("image"), **thresholds):
-            print(f"{picture.name}: {detector.timings}", *boxes, sep="\n")
+        sources = models.read_images(found)
+        for source, boxes in detector.stream(sources, image=operator.attrgetter("image"), **thresholds):
+            print(f"{source.name}: {detector.timings}", *boxes, sep="\n")
             if writer:
-                writer.write(picture, boxes)
-            results.append({"file": picture.name, "detections": [box.to_dict() for box in boxes]})
+                writer.write(source, boxes)
+            results.append({"file": source.name, "detections": [box.to_dict() for box in boxes]})
     finally:
         if writer:
             writer.close()

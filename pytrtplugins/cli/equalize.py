@@ -15,7 +15,7 @@ from .app import app
 from .options import (
     CalibrationModeOption,
     EngineOption,
-    FirstPhotosOption,
+    FirstImagesOption,
     Mode,
     ModelArgument,
     PluginsOption,
@@ -27,16 +27,16 @@ typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["command"]
 
-_ROUNDED_WITH = 8  # photos, or fewer where the limit says so
+_ROUNDED_WITH = 8  # images, or fewer where the limit says so
 
 
 @app.command("equalize")  # type: ignore[untyped-decorator]
 def command(
     model: ModelArgument,
-    calibration: Annotated[Path, typer.Option(metavar="DIR", help="Photos like those to be looked at; 20 are enough.")],
+    calibration: Annotated[Path, typer.Option(metavar="DIR", help="Images like those to be looked at; 20 are enough.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.onnx", help="Model to write.")],
     weights: WeightsOption = None,
-    limit: FirstPhotosOption = 20,
+    limit: FirstImagesOption = 20,
     mode: CalibrationModeOption = Mode.LETTERBOX,
     round_weights: Annotated[
         bool, typer.Option("--round-weights", help="Round the weights together too; for CPUs without VNNI.")

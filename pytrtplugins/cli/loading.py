@@ -74,7 +74,7 @@ def check_precision(text: str) -> str:
     if not Path(text).is_file():
         raise UsageError(
             f"--precision {text}: no such file. Looked for: {Path(text).absolute()}\n"
-            f"Do: pytrt precision search MODEL --data PHOTOS -o {text}",
+            f"Do: pytrt precision search MODEL --data IMAGES -o {text}",
             path=Path(text),
         )
     return text
@@ -125,10 +125,10 @@ def open_engine(
         weights: darknet's weights.
         engine: Name of the engine.
         precision: One of `PRECISIONS`, or the path of a precision file, which brings its scales with it.
-        calibration: Folder of photos for INT8.
+        calibration: Folder of images for INT8.
         cache: Calibration cache for INT8; by default the model's name with ``.cache``.
         threads: CPU threads.
-        mode: How calibration photos are fitted into the input.
+        mode: How calibration images are fitted into the input.
         settings: The engine's own settings.
 
     Raises:
@@ -150,8 +150,8 @@ def open_engine(
         cache = cache or path.with_suffix(".cache")
         if calibration is None and not cache.is_file():
             raise UsageError(
-                f"INT8 needs the scale of each tensor: there is no calibration cache {cache}, and no photos to make one from.\n"
-                f"Do: pytrt calibrate {path} --calibration PHOTOS --cache {cache}",
+                f"INT8 needs the scale of each tensor: there is no calibration cache {cache}, and no images to make one from.\n"
+                f"Do: pytrt calibrate {path} --calibration IMAGES --cache {cache}",
                 cache=cache,
             )
         calibrator = make_calibrator("minmax", calibration, cache, mode=mode)
@@ -160,25 +160,25 @@ def open_engine(
 
 def make_calibrator(
     algorithm: str,
-    photos: Path | None,
+    images: Path | None,
     cache: Path | None,
     *,
     batch: int = 8,
     limit: int | None = None,
     mode: str = "letterbox",
 ) -> Calibrator:
-    """Make a calibrator; without photos it is one that reads its cache only, of the algorithm that made it.
+    """Make a calibrator; without images it is one that reads its cache only, of the algorithm that made it.
 
     Raises:
         UsageError: the algorithm is unknown.
-        NoDataError: the folder has no photo.
+        NoDataError: the folder has no image.
     """
     if algorithm not in ALGORITHMS:
         raise UsageError(f"algorithm {algorithm!r}: expected one of {', '.join(ALGORITHMS)}.")
-    if photos is None and cache is not None:
+    if images is None and cache is not None:
         made_by = CalibrationTable.read(cache).algorithm
         algorithm = next((name for name, cls in ALGORITHMS.items() if cls.algorithm == made_by), algorithm)
-    batches = None if photos is None else ImageBatches(photos, batch=batch, limit=limit, mode=mode)
+    batches = None if images is None else ImageBatches(images, batch=batch, limit=limit, mode=mode)
     return ALGORITHMS[algorithm](batches, cache=cache)
 
 

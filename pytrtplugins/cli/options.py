@@ -18,14 +18,14 @@ __all__ = [
     "CacheOption",
     "CalibrationModeOption",
     "EngineOption",
-    "FirstPhotosOption",
+    "FirstImagesOption",
+    "ImagesOption",
     "JsonOption",
     "Mode",
     "ModeOption",
     "ModelArgument",
     "NamesOption",
     "NmsOption",
-    "PhotosOption",
     "PluginsOption",
     "PrecisionOption",
     "SettingsOption",
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 MAX_SAMPLES = 1_000_000_000
-"""Photos that an option may leave of a data set."""
+"""Images that an option may leave of a data set."""
 
 
 class Mode(str, Enum):
@@ -59,7 +59,7 @@ PrecisionOption = Annotated[
     ),
 ]
 ThreadsOption = Annotated[int | None, number(THREADS, help="CPU threads; default: the engine decides.")]
-PhotosOption = Annotated[Path | None, typer.Option(metavar="DIR", help="Photos to calibrate INT8 with.")]
+ImagesOption = Annotated[Path | None, typer.Option(metavar="DIR", help="Images to calibrate INT8 with.")]
 CacheOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Calibration cache; default: MODEL with .cache.")
 ]
@@ -70,7 +70,7 @@ SettingsOption = Annotated[
     list[str] | None,
     typer.Option("--setting", metavar="NAME=VALUE", help="The engine's own setting, such as batch=1,8,16; repeatable."),
 ]
-FirstPhotosOption = Annotated[int | None, number(Whole(1, MAX_SAMPLES), help="Use only the first photos.")]
+FirstImagesOption = Annotated[int | None, number(Whole(1, MAX_SAMPLES), help="Use only the first images.")]
 NmsOption = Annotated[float, number(SHARE, metavar="X", help="Highest overlap of boxes of a class, 0..1.")]
 NamesOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Class names, one a line; default: MODEL with .names, if it exists.")
@@ -78,11 +78,11 @@ NamesOption = Annotated[
 CalibrationModeOption = Annotated[
     Mode,
     typer.Option(
-        help="How calibration photos are fitted. The grey bars of letterbox mislead entropy: give it stretch."
+        help="How calibration images are fitted. The grey bars of letterbox mislead entropy: give it stretch."
     ),
 ]
 ModeOption = Annotated[
     Mode,
-    typer.Option(help="How photos are fitted into the network's input. AlexeyAB's darknet trains with stretch."),
+    typer.Option(help="How images are fitted into the network's input. AlexeyAB's darknet trains with stretch."),
 ]
 JsonOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the results as JSON.")]

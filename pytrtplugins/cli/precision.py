@@ -72,11 +72,11 @@ app.add_typer(command, name="precision")
 
 DataOption = Annotated[
     list[Path],
-    typer.Option(metavar="DIR|TAR", help="Photos; .npz files; or, for map50, labelled photos in the YOLO layout."),
+    typer.Option(metavar="DIR|TAR", help="Images; .npz files; or, for map50, labelled images in the YOLO layout."),
 ]
 LimitOption = Annotated[int, number(Whole(1, MAX_SAMPLES), help="Samples on which tensors are compared.")]
 SeedOption = Annotated[int, number(Whole(0, _LARGEST_SEED), help="Chooses the samples.")]
-ModeOption = Annotated[Mode, typer.Option(help="How photos are fitted into the network's input.")]
+ModeOption = Annotated[Mode, typer.Option(help="How images are fitted into the network's input.")]
 ToleranceOption = Annotated[
     str, typer.Option(metavar="T", help="atol=1e-3,rtol=1e-2,stat=median|max, cosine=0.999, or map50=0.005.")
 ]
@@ -97,16 +97,16 @@ def search(
     weights: WeightsOption = None,
     names: NamesOption = None,
     threads: ThreadsOption = None,
-    split: Annotated[str, typer.Option(help="For map50: the list of photos that are evaluated.")] = "val.txt",
-    photos: Annotated[
-        int | None, number(Whole(1, MAX_SAMPLES), help="For map50: evaluate the first N photos only.")
+    split: Annotated[str, typer.Option(help="For map50: the list of images that are evaluated.")] = "val.txt",
+    images: Annotated[
+        int | None, number(Whole(1, MAX_SAMPLES), help="For map50: evaluate the first N images only.")
     ] = None,
     limit: LimitOption = 4,
     seed: SeedOption = 0,
     mode: ModeOption = Mode.LETTERBOX,
     algorithm: Annotated[Algorithm, typer.Option(help="For int8: what the search begins with.")] = Algorithm.MINMAX,
     calibration: Annotated[
-        int, number(Whole(1, MAX_SAMPLES), help="For int8: photos of --data to calibrate with.")
+        int, number(Whole(1, MAX_SAMPLES), help="For int8: images of --data to calibrate with.")
     ] = 50,
     per_tensor: Annotated[
         bool, typer.Option("--per-tensor", help="For int8: begin with one scale for all weights of a layer.")
@@ -155,7 +155,7 @@ def search(
         scales = make_tables(network.model, calibrated_on, order, engine=engine, threads=threads)
     judge = None
     if isinstance(wanted, precision.MapTolerance):
-        judge = _judge(network, data, split, wanted, names or _beside(model), mode, photos)
+        judge = _judge(network, data, split, wanted, names or _beside(model), mode, images)
     with _progress() as advance:
         result = precision.search(
             network,
@@ -209,7 +209,7 @@ def compare(
     precision_b: ComparedPrecisionOption = "fp32",
     cache: Annotated[Path | None, typer.Option(metavar="FILE", help="Calibration cache for int8.")] = None,
     data: Annotated[
-        list[Path] | None, typer.Option(metavar="DIR|TAR", help="Photos or .npz files; random numbers without it.")
+        list[Path] | None, typer.Option(metavar="DIR|TAR", help="Images or .npz files; random numbers without it.")
     ] = None,
     tolerance: ToleranceOption = "atol=1e-3,rtol=1e-2",
     limit: LimitOption = 1,
@@ -246,13 +246,13 @@ def _judge(
     tolerance: precision.MapTolerance,
     names: Path | None,
     mode: Mode,
-    photos: int | None,
+    images: int | None,
 ) -> Callable[[Engine], float]:
     labelled = models.YoloData(data)
 
     def measured(engine: Engine) -> float:
         with models.Yolov2(engine, names, mode=mode.value) as detector:
-            return models.evaluate(detector, labelled, split, limit=photos, progress=False).map50
+            return models.evaluate(detector, labelled, split, limit=images, progress=False).map50
 
     expected = measured(network.reference())
     if math.isnan(expected):
@@ -265,7 +265,7 @@ def _train(data: list[Path], split: str) -> str:
     if len(data) > 1 or data[0].is_file() or (data[0] / "classes.txt").is_file():
         held = models.YoloData(data)
         try:
-            return "train.txt" if held.photos("train.txt") else split
+            return "train.txt" if held.images("train.txt") else split
         except NoDataError:
             return split
     return split

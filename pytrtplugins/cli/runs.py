@@ -1,4 +1,4 @@
-"""``pytrt run`` without photos: a model on arrays, run after run or several runs at a time."""
+"""``pytrt run`` without images: a model on arrays, run after run or several runs at a time."""
 
 from __future__ import annotations
 

@@ -25,15 +25,15 @@ Sample = dict[str, npt.NDArray[Any]]
 def read_samples(
     data: Sequence[Path], inputs: Sequence[TensorDesc], *, limit: int, seed: int, mode: str, split: str = "train.txt"
 ) -> list[Sample]:
-    """Inputs from a folder of .npz files, of photos, or from labelled photos in the YOLO layout.
+    """Inputs from a folder of .npz files, of images, or from labelled images in the YOLO layout.
 
     Args:
-        data: The folder; or folders and tars of labelled photos.
+        data: The folder; or folders and tars of labelled images.
         inputs: Inputs of the network.
         limit: So many are taken, chosen by the seed.
         seed: Of the choice.
-        mode: How photos are fitted into the network's input.
-        split: The list of photos in labelled data.
+        mode: How images are fitted into the network's input.
+        split: The list of images in labelled data.
 
     Raises:
         NoDataError: there is nothing usable.
@@ -46,10 +46,10 @@ def read_samples(
     name, size = _image_input(inputs)
     if len(data) > 1 or data[0].is_file() or (data[0] / "classes.txt").is_file():
         labelled = YoloData(data)
-        photos = _choose(labelled.photos(split), limit, seed)
+        images = _choose(labelled.images(split), limit, seed)
         return [
-            {name: np.asarray(letterbox(labelled.image(photo), size, mode=mode).data, np.float32)[None]}
-            for photo in photos
+            {name: np.asarray(letterbox(labelled.image(image), size, mode=mode).data, np.float32)[None]}
+            for image in images
         ]
     batches = ImageBatches(data[0], size, batch=1, mode=mode, input_name=name, limit=limit, shuffle_seed=seed)
     return [dict(batch) for batch in batches]
@@ -75,7 +75,7 @@ def _image_input(inputs: Sequence[TensorDesc]) -> tuple[str, tuple[int, int]]:
     dims = inputs[0].dims if len(inputs) == 1 else ()
     if len(dims) != 4 or not isinstance(dims[2], int) or not isinstance(dims[3], int):
         raise UsageError(
-            "photos fit a network with one input of dims (N, 3, H, W); this one has "
+            "images fit a network with one input of dims (N, 3, H, W); this one has "
             f"{', '.join(map(str, inputs))}.\nDo: give a folder of .npz files with an array for each input"
         )
     return inputs[0].name, (dims[3], dims[2])

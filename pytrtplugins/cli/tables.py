@@ -125,7 +125,7 @@ def print_evaluation(result: Evaluation) -> None:
         ("[bold]all[/]", str(objects), str(found), f"[bold]{result.map50:.3f}[/]", f"[bold]{result.map:.3f}[/]")
     )
     _print_table(("class", "objects", "detections", "AP50", "AP50:95"), rows)
-    console().print(f"{result.photos} photos in {result.seconds:.1f} s", soft_wrap=True)
+    console().print(f"{result.images} images in {result.seconds:.1f} s", soft_wrap=True)
     if result.ignored:
         console().print(f"not known to the detector, left out: {_escape(', '.join(result.ignored))}", soft_wrap=True)
 

@@ -34,9 +34,9 @@ def pinned_empty(shape: int | Sequence[int], dtype: npt.DTypeLike = np.float32) 
         UnavailableError: the host has not so much memory that can be locked.
 
     Example:
-        >>> photo = pinned_empty((576, 768, 3), "uint8")        # doctest: +SKIP
-        >>> camera.read_into(photo)                               # doctest: +SKIP
-        >>> boxes = detector(photo)                               # doctest: +SKIP
+        >>> image = pinned_empty((576, 768, 3), "uint8")        # doctest: +SKIP
+        >>> camera.read_into(image)                               # doctest: +SKIP
+        >>> boxes = detector(image)                               # doctest: +SKIP
     """
     cupy, cupyx = (
         require(name, extra="cuda", package="cupy-cuda13x", feature="page-locked memory") for name in ("cupy", "cupyx")

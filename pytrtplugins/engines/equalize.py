@@ -1,4 +1,4 @@
-"""Run a network over photos, and rescale its channels so that int8 loses less."""
+"""Run a network over images, and rescale its channels so that int8 loses less."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def equalize(
 
     Args:
         model: Path or model without Q/DQ; it is not changed.
-        batches: Batches such as `ImageBatches`; 20 photos are enough.
+        batches: Batches such as `ImageBatches`; 20 images are enough.
         engine: Engine that runs the network in float32.
         threads: Threads of one run.
         progress: Show a progress bar if the output is a terminal.
@@ -46,9 +46,9 @@ def equalize(
         CalibrationError: a tensor has values that are not finite.
 
     Example:
-        >>> photos = ImageBatches("photos/", mode="letterbox")                                         # doctest: +SKIP
-        >>> model = equalize("net.onnx", photos)                                                       # doctest: +SKIP
-        >>> engine = build(model, precision="int8", calibration=PercentileCalibrator(photos))          # doctest: +SKIP
+        >>> images = ImageBatches("photos/", mode="letterbox")                                         # doctest: +SKIP
+        >>> model = equalize("net.onnx", images)                                                       # doctest: +SKIP
+        >>> engine = build(model, precision="int8", calibration=PercentileCalibrator(images))          # doctest: +SKIP
     """
     prepared = prepare(model)
     calibrator = ChannelMaximaCalibrator(batches)

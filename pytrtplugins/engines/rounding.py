@@ -1,4 +1,4 @@
-"""Run a network over photos, and round its weights so that int8 loses less."""
+"""Run a network over images, and round its weights so that int8 loses less."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def round_weights(
     threads: int | None = None,
     progress: bool = True,
 ) -> onnx.ModelProto:
-    """Give a network whose convolutions have weights that int8 holds exactly, rounded together over photos.
+    """Give a network whose convolutions have weights that int8 holds exactly, rounded together over images.
 
     See `pytrtplugins.passes.AdaptiveRounding`. It pays on CPUs without VNNI, whose int8 weights have 7 bits; equalize before,
     calibrate afterwards. Left alone: layers that stay in float, and those with more than 4,608 inputs to one result.
 
     Args:
         model: Path or model without Q/DQ; it is not changed.
-        batches: Batches such as `ImageBatches`; 8 photos are enough.
+        batches: Batches such as `ImageBatches`; 8 images are enough.
         levels: Largest int8 weight, 2..127; None: that of INT8 on this CPU.
         engine: Engine that runs the network in float32.
         threads: Threads of one run.

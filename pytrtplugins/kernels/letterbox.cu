@@ -1,11 +1,11 @@
-// Photos -> a network's input: fitted into the middle, grey around, values in 0..1.
+// Images -> a network's input: fitted into the middle, grey around, values in 0..1.
 //
-// photos: uint8, RGB, each [height, width, 3]. y: [N, 3, out_h, out_w], or [N, out_h, out_w, 3] with nhwc. A photo fills
+// images: uint8, RGB, each [height, width, 3]. y: [N, 3, out_h, out_w], or [N, out_h, out_w, 3] with nhwc. An image fills
 // new_w x new_h at (left, top), of any number of pixels, 0 included. rule: how it is resized, bit by bit as
 // 0: darknet's resize_image does (rows first, in float); 1: OpenCV's resize does for uint8, INTER_AREA where a side shrinks,
 // INTER_LINEAR elsewhere.
-// places: eight numbers for each photo: begin in `photos` in units of 16 bytes, width, height, new_w, new_h, left, top, rule;
-// null: one photo at the beginning, with the numbers given.
+// places: eight numbers for each image: begin in `images` in units of 16 bytes, width, height, new_w, new_h, left, top, rule;
+// null: one image at the beginning, with the numbers given.
 // step: the value of one step of an int8 output; 1 for floats.
 //
 // threads = (out_w, out_h, N), a thread per pixel
@@ -16,7 +16,7 @@ __device__ __forceinline__ void store(int8_t* y, float value, float step) {
     *y = static_cast<int8_t>(max(-128, min(127, __float2int_rn(__fdiv_rn(value, step)))));
 }
 
-struct Photo {
+struct Image {
     const uint8_t* pixels;
     int width, height, new_w, new_h;
 
@@ -31,27 +31,27 @@ __device__ __forceinline__ float mix(float share, float a, float rest, float b) 
 
 __device__ __forceinline__ float unit(float value) { return __fdiv_rn(value, 255.0f); }
 
-// Pixels of the photo from one pixel of the input to the next.
+// Pixels of the image from one pixel of the input to the next.
 __device__ __forceinline__ float corner_step(int old, int fitted) {
     return fitted > 1 ? __fdiv_rn(static_cast<float>(old - 1), static_cast<float>(fitted - 1)) : 0.0f;
 }
 
-__device__ void darknet_pixel(const Photo& photo, int c, int r, float* value) {
-    const int width = photo.width, height = photo.height;
-    const float px = __fmul_rn(static_cast<float>(c), corner_step(width, photo.new_w));
-    const float py = __fmul_rn(static_cast<float>(r), corner_step(height, photo.new_h));
+__device__ void darknet_pixel(const Image& image, int c, int r, float* value) {
+    const int width = image.width, height = image.height;
+    const float px = __fmul_rn(static_cast<float>(c), corner_step(width, image.new_w));
+    const float py = __fmul_rn(static_cast<float>(r), corner_step(height, image.new_h));
     int x0 = min(static_cast<int>(px), width - 1), x1 = min(x0 + 1, width - 1);
     float right = __fsub_rn(px, static_cast<float>(x0));
-    if (width == 1 || photo.new_w == 1 || c == photo.new_w - 1) {  // darknet takes the last column as it is
+    if (width == 1 || image.new_w == 1 || c == image.new_w - 1) {  // darknet takes the last column as it is
         x0 = x1 = width - 1;
         right = 0;
     }
     const int y0 = min(static_cast<int>(py), height - 1), y1 = min(y0 + 1, height - 1);
     const float down = __fsub_rn(py, static_cast<float>(y0)), keep = __fsub_rn(1.0f, right);
-    const float below = height == 1 || r == photo.new_h - 1 ? 0 : down;  // and leaves the share of the row below the last out
+    const float below = height == 1 || r == image.new_h - 1 ? 0 : down;  // and leaves the share of the row below the last out
     for (int k = 0; k < 3; ++k) {
-        const float a = mix(keep, unit(photo.at(x0, y0)[k]), right, unit(photo.at(x1, y0)[k]));
-        const float b = mix(keep, unit(photo.at(x0, y1)[k]), right, unit(photo.at(x1, y1)[k]));
+        const float a = mix(keep, unit(image.at(x0, y0)[k]), right, unit(image.at(x1, y0)[k]));
+        const float b = mix(keep, unit(image.at(x0, y1)[k]), right, unit(image.at(x1, y1)[k]));
         value[k] = mix(__fsub_rn(1.0f, down), a, below, b);
     }
 }
@@ -87,13 +87,13 @@ struct Cover {
 
 __device__ __forceinline__ float to_byte(float value) { return fminf(fmaxf(rintf(value), 0.0f), 255.0f); }
 
-__device__ void area_pixel(const Photo& photo, int c, int r, double scale_x, double scale_y, float* value) {
-    const Cover across(c, scale_x, photo.width), down(r, scale_y, photo.height);
+__device__ void area_pixel(const Image& image, int c, int r, double scale_x, double scale_y, float* value) {
+    const Cover across(c, scale_x, image.width), down(r, scale_y, image.height);
     float sum[3] = {0, 0, 0};
     for (int y = down.begin; y < down.end; ++y) {
         float row[3] = {0, 0, 0};
         for (int x = across.begin; x < across.end; ++x) {
-            const uint8_t* const pixel = photo.at(x, y);
+            const uint8_t* const pixel = image.at(x, y);
             const float share = across.share(x);
             for (int k = 0; k < 3; ++k) row[k] = __fadd_rn(row[k], __fmul_rn(static_cast<float>(pixel[k]), share));
         }
@@ -104,11 +104,11 @@ __device__ void area_pixel(const Photo& photo, int c, int r, double scale_x, dou
 }
 
 // Where both scales are whole numbers: sums of integers.
-__device__ void block_pixel(const Photo& photo, int c, int r, int side_x, int side_y, float* value) {
+__device__ void block_pixel(const Image& image, int c, int r, int side_x, int side_y, float* value) {
     int sum[3] = {0, 0, 0};
     for (int y = r * side_y; y < (r + 1) * side_y; ++y) {
         for (int x = c * side_x; x < (c + 1) * side_x; ++x) {
-            for (int k = 0; k < 3; ++k) sum[k] += photo.at(x, y)[k];
+            for (int k = 0; k < 3; ++k) sum[k] += image.at(x, y)[k];
         }
     }
     const float share = __fdiv_rn(1.0f, static_cast<float>(side_x * side_y));
@@ -118,8 +118,8 @@ __device__ void block_pixel(const Photo& photo, int c, int r, int side_x, int si
     }
 }
 
-// The first of two pixels of one axis, which may lie before the photo, and the second one's share. areas: one side of the
-// photo shrinks, and this or the other one grows.
+// The first of two pixels of one axis, which may lie before the image, and the second one's share. areas: one side of the
+// image shrinks, and this or the other one grows.
 __device__ __forceinline__ int first_of_two(int place, int old, int fitted, bool areas, float* share) {
     const double inverse = static_cast<double>(fitted) / old, scale = 1.0 / inverse;
     if (areas) {
@@ -133,59 +133,59 @@ __device__ __forceinline__ int first_of_two(int place, int old, int fitted, bool
     return static_cast<int>(floorf(position));
 }
 
-__device__ void linear_pixel(const Photo& photo, int c, int r, bool areas, float* value) {
+__device__ void linear_pixel(const Image& image, int c, int r, bool areas, float* value) {
     float right, down;
-    int x0 = first_of_two(c, photo.width, photo.new_w, areas, &right);
-    const int row = first_of_two(r, photo.height, photo.new_h, areas, &down);
-    if (x0 < 0 || x0 >= photo.width - 1) {
-        x0 = x0 < 0 ? 0 : photo.width - 1;
+    int x0 = first_of_two(c, image.width, image.new_w, areas, &right);
+    const int row = first_of_two(r, image.height, image.new_h, areas, &down);
+    if (x0 < 0 || x0 >= image.width - 1) {
+        x0 = x0 < 0 ? 0 : image.width - 1;
         right = 0;
     }
-    const int x1 = min(x0 + 1, photo.width - 1);
-    const int y0 = min(max(row, 0), photo.height - 1), y1 = min(max(row + 1, 0), photo.height - 1);
+    const int x1 = min(x0 + 1, image.width - 1);
+    const int y0 = min(max(row, 0), image.height - 1), y1 = min(max(row + 1, 0), image.height - 1);
     const int a0 = __float2int_rn(__fmul_rn(__fsub_rn(1.0f, right), 2048.0f)), a1 = __float2int_rn(right * 2048.0f);
     const int b0 = __float2int_rn(__fmul_rn(__fsub_rn(1.0f, down), 2048.0f)), b1 = __float2int_rn(down * 2048.0f);
     for (int k = 0; k < 3; ++k) {
-        const int upper = photo.at(x0, y0)[k] * a0 + photo.at(x1, y0)[k] * a1;
-        const int lower = photo.at(x0, y1)[k] * a0 + photo.at(x1, y1)[k] * a1;
+        const int upper = image.at(x0, y0)[k] * a0 + image.at(x1, y0)[k] * a1;
+        const int lower = image.at(x0, y1)[k] * a0 + image.at(x1, y1)[k] * a1;
         const int sum = (((b0 * (upper >> 4)) >> 16) + ((b1 * (lower >> 4)) >> 16) + 2) >> 2;
         value[k] = unit(static_cast<float>(max(0, min(255, sum))));
     }
 }
 
-__device__ void opencv_pixel(const Photo& photo, int c, int r, float* value) {
-    const double scale_x = scale_of(photo.width, photo.new_w), scale_y = scale_of(photo.height, photo.new_h);
-    const bool shrinks = photo.new_w < photo.width || photo.new_h < photo.height;
+__device__ void opencv_pixel(const Image& image, int c, int r, float* value) {
+    const double scale_x = scale_of(image.width, image.new_w), scale_y = scale_of(image.height, image.new_h);
+    const bool shrinks = image.new_w < image.width || image.new_h < image.height;
     if (!shrinks || scale_x < 1 || scale_y < 1) {
-        linear_pixel(photo, c, r, shrinks, value);
+        linear_pixel(image, c, r, shrinks, value);
     } else if (whole(scale_x) && whole(scale_y)) {
-        block_pixel(photo, c, r, static_cast<int>(rint(scale_x)), static_cast<int>(rint(scale_y)), value);
+        block_pixel(image, c, r, static_cast<int>(rint(scale_x)), static_cast<int>(rint(scale_y)), value);
     } else {
-        area_pixel(photo, c, r, scale_x, scale_y, value);
+        area_pixel(image, c, r, scale_x, scale_y, value);
     }
 }
 
 template <typename T>
-__global__ void letterbox(const uint8_t* __restrict__ photos, T* __restrict__ y, const int* __restrict__ places, int width,
+__global__ void letterbox(const uint8_t* __restrict__ images, T* __restrict__ y, const int* __restrict__ places, int width,
                           int height, int new_w, int new_h, int left, int top, int rule, int out_w, int out_h, bool nhwc,
                           float step) {
     const int column = blockIdx.x * blockDim.x + threadIdx.x, row = blockIdx.y * blockDim.y + threadIdx.y;
     if (column >= out_w || row >= out_h) return;
-    Photo photo = {photos, width, height, new_w, new_h};
+    Image image = {images, width, height, new_w, new_h};
     if (places) {
         places += 8 * blockIdx.z;
-        photo = {photos + 16LL * places[0], places[1], places[2], places[3], places[4]};
+        image = {images + 16LL * places[0], places[1], places[2], places[3], places[4]};
         left = places[5];
         top = places[6];
         rule = places[7];
     }
     const int c = column - left, r = row - top;
     float value[3] = {0.5f, 0.5f, 0.5f};
-    if (c >= 0 && c < photo.new_w && r >= 0 && r < photo.new_h) {
+    if (c >= 0 && c < image.new_w && r >= 0 && r < image.new_h) {
         if (rule == 0) {
-            darknet_pixel(photo, c, r, value);
+            darknet_pixel(image, c, r, value);
         } else {
-            opencv_pixel(photo, c, r, value);
+            opencv_pixel(image, c, r, value);
         }
     }
     const long long area = static_cast<long long>(out_w) * out_h, pixel = static_cast<long long>(row) * out_w + column;

@@ -10,8 +10,8 @@ from .dataset import YoloData
 from .download import DownloadError, download
 from .evaluate import ClassResult, Evaluation, evaluate
 from .heads import read_heads
+from .images import ImageWriter, SourceImage, find_images, read_images
 from .options import Options, parse_options
-from .pictures import Picture, PictureWriter, find_pictures, read_pictures
 from .yolov2 import Yolov2, read_names
 
 __all__ = [
@@ -19,9 +19,9 @@ __all__ = [
     "DownloadError",
     "Evaluation",
     "Head",
+    "ImageWriter",
     "Options",
-    "Picture",
-    "PictureWriter",
+    "SourceImage",
     "Timings",
     "YoloData",
     "Yolov2",
@@ -30,11 +30,11 @@ __all__ = [
     "draw_curves",
     "evaluate",
     "exit_on_error",
-    "find_pictures",
+    "find_images",
     "parse_options",
     "read_heads",
+    "read_images",
     "read_names",
-    "read_pictures",
 ]
 
 for _name in __all__:

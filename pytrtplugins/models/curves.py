@@ -1,4 +1,4 @@
-"""Precision over recall as a picture."""
+"""Precision over recall as an image."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def draw_curves(result: Evaluation, path: str | Path, *, title: str = "") -> Non
 
     Args:
         result: What :func:`evaluate` found.
-        path: The picture; the suffix chooses .png, .svg or .pdf.
+        path: The image; the suffix chooses .png, .svg or .pdf.
         title: What was measured, such as ``"yolov2-voc.onnx, cpu, fp32"``; stands above the figures.
 
     Raises:
@@ -42,7 +42,7 @@ def draw_curves(result: Evaluation, path: str | Path, *, title: str = "") -> Non
     # the most frequent first; the sort is stable, so that equal ones keep the data's order
     present = sorted((row for row in result.classes if row.objects), key=lambda row: -row.objects)
     if not present:
-        raise NoDataError("precision over recall: the photos hold no object of a class that the detector knows.")
+        raise NoDataError("precision over recall: the images hold no object of a class that the detector knows.")
     figure = require("matplotlib.figure", extra="cli", feature="a plot").Figure(figsize=(9, 5), layout="constrained")
     axes = figure.subplots()
     lines = [*_draw_classes(axes, present), _draw_mean(axes, present)]
@@ -108,7 +108,7 @@ def _draw_line(axes: Any, precision: Sequence[float] | npt.NDArray[np.float64], 
 
 def _title(result: Evaluation, present: Sequence[ClassResult], title: str) -> str:
     facts = (
-        f"mAP50 {result.map50:.3f}: {result.photos:,} photos, {sum(row.objects for row in present):,} objects of "
+        f"mAP50 {result.map50:.3f}: {result.images:,} images, {sum(row.objects for row in present):,} objects of "
         f"{len(present)} class{'es' if len(present) > 1 else ''}"
     )
     return f"{_plain(title, _LONGEST_TITLE)}\n{facts}" if title else facts

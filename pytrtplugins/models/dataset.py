@@ -1,4 +1,4 @@
-"""Labelled photos in the YOLO layout, in folders or tars."""
+"""Labelled images in the YOLO layout, in folders or tars."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ..vision.image import MAX_FILE_BYTES, decode_image
 
 __all__ = ["YoloData"]
 
-_MAX_TEXT_BYTES = 16 << 20  # of a list, or of the labels of a photo
+_MAX_TEXT_BYTES = 16 << 20  # of a list, or of the labels of an image
 
 
 class YoloData:
-    """A data set: ``images/``, ``labels/`` (one text file a photo), ``classes.txt`` and lists such as ``val.txt``.
+    """A data set: ``images/``, ``labels/`` (one text file an image), ``classes.txt`` and lists such as ``val.txt``.
 
-    A label's line is ``class centre-x centre-y width height``, in 0..1 of the photo; a photo without objects has an empty
+    A label's line is ``class centre-x centre-y width height``, in 0..1 of the image; an image without objects has an empty
     file or none. Tars are read in place, never extracted; a folder that holds tars instead of ``images/`` works too.
 
     Args:
@@ -51,8 +51,8 @@ class YoloData:
         if not self.classes:
             raise NoDataError(f"data {self.name!r}: classes.txt names no class.", path=paths[0])
 
-    def photos(self, split: str = "val.txt") -> list[str]:
-        """Names of the photos that a list holds, such as ``images/2009_003804.jpg``.
+    def images(self, split: str = "val.txt") -> list[str]:
+        """Names of the images that a list holds, such as ``images/2009_003804.jpg``.
 
         Raises:
             NoDataError: the list is missing or empty.
@@ -62,29 +62,29 @@ class YoloData:
             raise NoDataError(f"data {self.name!r}: the list {split} is empty.")
         return names
 
-    def image(self, photo: str) -> npt.NDArray[np.uint8]:
-        """The photo as (H, W, 3) uint8, RGB.
+    def image(self, name: str) -> npt.NDArray[np.uint8]:
+        """The image as (H, W, 3) uint8, RGB.
 
         Raises:
             NoDataError: it is missing.
             ImageError: it cannot be decoded.
         """
-        return decode_image(self._read(photo), photo)
+        return decode_image(self._read(name), name)
 
-    def boxes(self, photo: str) -> npt.NDArray[np.float64]:
-        """The photo's objects: rows of class, centre x, centre y, width, height; the last four in 0..1.
+    def boxes(self, name: str) -> npt.NDArray[np.float64]:
+        """The image's objects: rows of class, centre x, centre y, width, height; the last four in 0..1.
 
         Raises:
             FormatError: a line is broken or names a class that does not exist.
         """
-        path = PurePosixPath(photo)
+        path = PurePosixPath(name)
         parts = ["labels" if part == "images" else part for part in path.parts[:-1]]
-        name = str(PurePosixPath(*parts, path.stem + ".txt"))
-        if name not in self._files:
+        label = str(PurePosixPath(*parts, path.stem + ".txt"))
+        if label not in self._files:
             return np.zeros((0, 5))
         rows = [
-            self._row(name, number, line)
-            for number, line in enumerate(self._text(name).splitlines(), 1)
+            self._row(label, number, line)
+            for number, line in enumerate(self._text(label).splitlines(), 1)
             if line.strip()
         ]
         return np.array(rows, np.float64).reshape(-1, 5)

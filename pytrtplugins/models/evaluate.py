@@ -1,4 +1,4 @@
-"""Average precision of a detector on labelled photos, by pycocotools."""
+"""Average precision of a detector on labelled images, by pycocotools."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Detector(Protocol):
     def __call__(
         self, source: npt.NDArray[np.uint8], *, score_threshold: float = ..., iou_threshold: float = ...
     ) -> list[Detection]:
-        """Find objects on a photo."""
+        """Find objects on an image."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class ClassResult:
 
     Fields:
         name: The class in the data.
-        ap50: Average precision at IoU 0.5; NaN where the photos hold no such object.
+        ap50: Average precision at IoU 0.5; NaN where the images hold no such object.
         ap: Mean of the average precision at IoU 0.5, 0.55, ... 0.95.
         objects: How many the labels name.
         detections: How many were reported, whatever their score.
         precision_at_50: Highest precision at IoU 0.5 with a recall of at least 0.00, 0.01, ... 1.00: 101 values, 0 where the
-            recall is not reached; ap50 is their mean. Empty where the photos hold no such object.
+            recall is not reached; ap50 is their mean. Empty where the images hold no such object.
     """
 
     name: str
@@ -69,15 +69,15 @@ class Evaluation:
         map50: Mean over the classes of the average precision at IoU 0.5: COCO's AP50, with 101 recall points.
         map: The same, averaged over IoU 0.5 to 0.95.
         classes: Figures per class.
-        photos: Number of photos.
-        seconds: How long it took, reading photos included.
+        images: Number of images.
+        seconds: How long it took, reading images included.
         ignored: Classes of the data that the detector does not know; they count nowhere.
     """
 
     map50: float
     map: float
     classes: tuple[ClassResult, ...]
-    photos: int
+    images: int
     seconds: float
     ignored: tuple[str, ...] = ()
 
@@ -119,7 +119,7 @@ def evaluate(
     limit: int | None = None,
     progress: bool = True,
 ) -> Evaluation:
-    """Measure a detector on labelled photos, as COCO does (pycocotools, at most 100 detections a photo).
+    """Measure a detector on labelled images, as COCO does (pycocotools, at most 100 detections an image).
 
     Classes are matched by name, whatever their order; upper and lower case are the same. Detections of classes that the
     data do not label are left out, and so are labelled classes that the detector does not know.
@@ -127,21 +127,21 @@ def evaluate(
     Args:
         detector: Usually a :class:`~pytrtplugins.models.Yolov2`.
         data: Folder or tar in the YOLO layout; see :class:`YoloData`.
-        split: The list of photos.
+        split: The list of images.
         score_threshold: Detections below it are not looked at; low, since precision is averaged over all recalls.
         iou_threshold: Of the suppression.
         class_map: Names in the data → names of the detector, where they differ: ``{"tv": "tvmonitor"}``.
-        limit: Use only the first photos.
+        limit: Use only the first images.
         progress: Show a progress bar where standard error is a terminal.
 
     Raises:
         NoDataError: the data are missing or empty.
         UsageError: detector and data share no class.
-        ImageError: a photo cannot be read.
+        ImageError: an image cannot be read.
     """
     tools = require("pycocotools.coco", extra="evaluate", package="pycocotools", feature="evaluation")
     data = data if isinstance(data, YoloData) else YoloData(data)
-    photos = data.photos(split)[: None if limit is None else max(1, limit)]
+    names = data.images(split)[: None if limit is None else max(1, limit)]
     known = _match_classes(detector.names, data.classes, class_map or {})
     truths: list[dict[str, Any]] = []
     results: list[dict[str, Any]] = []
@@ -149,16 +149,16 @@ def evaluate(
     started = time.perf_counter()
     sizes: dict[str, tuple[int, int]] = {}
 
-    def read(photo: str) -> npt.NDArray[np.uint8]:
-        image = data.image(photo)
-        sizes[photo] = image.shape[:2]
+    def read(name: str) -> npt.NDArray[np.uint8]:
+        image = data.image(name)
+        sizes[name] = image.shape[:2]
         return image
 
-    looked = _detections(detector, photos, read, score_threshold=score_threshold, iou_threshold=iou_threshold)
-    for number, (photo, detections) in enumerate(_bar(looked, len(photos), progress), 1):
-        height, width = sizes[photo]
+    looked = _detections(detector, names, read, score_threshold=score_threshold, iou_threshold=iou_threshold)
+    for number, (name, detections) in enumerate(_bar(looked, len(names), progress), 1):
+        height, width = sizes[name]
         images.append({"id": number, "width": width, "height": height})
-        for kind, x, y, w, h in data.boxes(photo):
+        for kind, x, y, w, h in data.boxes(name):
             if int(kind) in known.values():
                 truths.append(
                     _entry(number, int(kind), ((x - w / 2) * width, (y - h / 2) * height, w * width, h * height))
@@ -176,7 +176,7 @@ def evaluate(
         "categories": [{"id": k + 1, "name": data.classes[k]} for k in classes],
     }
     precision = _precision(tools, truth, results)
-    return _evaluation(data, classes, precision, truths, results, len(photos), time.perf_counter() - started)
+    return _evaluation(data, classes, precision, truths, results, len(names), time.perf_counter() - started)
 
 
 def _entry(image: int, kind: int, box: tuple[float, float, float, float], **more: float) -> dict[str, Any]:
@@ -228,7 +228,7 @@ def _evaluation(
     precision: npt.NDArray[np.float64],
     truths: Sequence[dict[str, Any]],
     results: Sequence[dict[str, Any]],
-    photos: int,
+    images: int,
     seconds: float,
 ) -> Evaluation:
     rows = []
@@ -245,17 +245,17 @@ def _evaluation(
         else (float("nan"), float("nan"))
     )
     ignored = tuple(name for number, name in enumerate(data.classes) if number not in classes)
-    return Evaluation(mean50, mean, tuple(rows), photos, seconds, ignored)
+    return Evaluation(mean50, mean, tuple(rows), images, seconds, ignored)
 
 
 def _detections(
-    detector: Detector, photos: Sequence[str], read: Callable[[str], npt.NDArray[np.uint8]], **thresholds: float
+    detector: Detector, names: Sequence[str], read: Callable[[str], npt.NDArray[np.uint8]], **thresholds: float
 ) -> Iterator[tuple[str, list[Detection]]]:
     if isinstance(detector, Yolov2):
-        yield from detector.stream(photos, image=read, **thresholds)
+        yield from detector.stream(names, image=read, **thresholds)
     else:
-        for photo in photos:
-            yield photo, detector(read(photo), **thresholds)
+        for name in names:
+            yield name, detector(read(name), **thresholds)
 
 
 def _bar(items: Iterable[Item], total: int, progress: bool) -> Iterable[Item]:

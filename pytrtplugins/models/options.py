@@ -9,9 +9,9 @@ from pathlib import Path
 
 from ..errors import UsageError
 from ..utils.numbers import SHARE, THREADS
-from ..vision import MODES, check_picture_path
+from ..vision import MODES, check_image_path
 from .download import NAMES, download
-from .pictures import find_pictures
+from .images import find_images
 
 __all__ = ["Options", "parse_options"]
 
@@ -21,23 +21,23 @@ class Options:
     """What a user asked a sample for; every file that is read exists.
 
     Fields:
-        pictures: Photos and videos.
+        images: Images and videos.
         cfg: darknet's network.
         weights: Its weights.
         names: Its class names; None where there is no such file.
         precision: ``"fp32"``, ``"fp16"`` or ``"int8"``.
         engine: Name of the engine, or ``"auto"``.
         threads: CPU threads; None: the engine decides.
-        calibration: Folder of photos to calibrate with; None: the cache only.
+        calibration: Folder of images to calibrate with; None: the cache only.
         cache: Calibration cache to read or write.
         threshold: Lowest score, 0..1.
         nms: Highest overlap, 0..1.
-        mode: How photos are fitted into the input.
-        output: Annotated picture to write.
+        mode: How images are fitted into the input.
+        output: Annotated image to write.
         json: File for the results; None: none.
     """
 
-    pictures: tuple[Path, ...]
+    images: tuple[Path, ...]
     cfg: Path
     weights: Path
     names: Path | None
@@ -62,16 +62,16 @@ def parse_options(description: str, model: str | Path, arguments: Sequence[str] 
         arguments: The words of the command line; None: the process's.
 
     Raises:
-        ImageError: a photo is missing.
+        ImageError: an image is missing.
         UsageError: a file or folder is missing, or INT8 is asked for and there is nothing to take its scales from.
     """
     given = _parser(description).parse_args(arguments)
-    check_picture_path(given.output)
+    check_image_path(given.output)
     if given.json and not given.json.absolute().parent.is_dir():
         raise UsageError(
             f"--json {given.json}: the folder does not exist.\nDo: mkdir -p {given.json.absolute().parent}"
         )
-    pictures = tuple(find_pictures(given.images, folders=[Path(model).parents[1]]))
+    images = tuple(find_images(given.images, folders=[Path(model).parents[1]]))
     if given.download:
         if given.cfg or given.weights:
             raise UsageError("--download brings the cfg and the weights: leave out --cfg and --weights.")
@@ -86,12 +86,12 @@ def parse_options(description: str, model: str | Path, arguments: Sequence[str] 
     cache = given.cache or cfg.with_suffix(".cache")
     if given.precision == "int8" and not given.calibration and not cache.is_file():
         raise UsageError(
-            f"--int8 needs the scale of each tensor: there is no calibration cache {cache}, and no photos to make one from.\n"
-            "Do: add --calibration DIR with a few hundred photos like those to be looked at, or --cache FILE",
+            f"--int8 needs the scale of each tensor: there is no calibration cache {cache}, and no images to make one from.\n"
+            "Do: add --calibration DIR with a few hundred images like those to be looked at, or --cache FILE",
             cache=cache,
         )
     return Options(
-        pictures=pictures,
+        images=images,
         cfg=cfg,
         weights=weights,
         names=names if given.names or names.is_file() else None,
@@ -115,7 +115,7 @@ def _parser(description: str) -> argparse.ArgumentParser:
         "images",
         nargs="+",
         metavar="IMAGE",
-        help="photos, folders of photos or videos; chelsea and dog.jpg are looked for",
+        help="images, folders of images or videos; chelsea and dog.jpg are looked for",
     )
     precision = parser.add_mutually_exclusive_group()
     for name, text in (("fp32", "single precision (default)"), ("fp16", "half precision"), ("int8", "8-bit integers")):
@@ -128,7 +128,7 @@ def _parser(description: str) -> argparse.ArgumentParser:
     add("--weights", type=Path, metavar="FILE", help="its weights; default: beside the cfg")
     add("--names", type=Path, metavar="FILE", help="its class names, one a line; default: beside the cfg")
     add("--download", choices=NAMES, metavar="NAME", help=f"fetch a published network: {', '.join(NAMES)}")
-    add("--calibration", type=Path, metavar="DIR", help="photos to calibrate INT8 with")
+    add("--calibration", type=Path, metavar="DIR", help="images to calibrate INT8 with")
     add(
         "--cache",
         type=Path,
@@ -137,13 +137,13 @@ def _parser(description: str) -> argparse.ArgumentParser:
     )
     add("--threshold", type=SHARE, default=0.5, metavar="X", help="lowest score, default 0.5")
     add("--nms", type=SHARE, default=0.45, metavar="X", help="highest overlap of boxes of a class, default 0.45")
-    add("--mode", choices=MODES, default="letterbox", help="how photos are fitted into the network's input")
+    add("--mode", choices=MODES, default="letterbox", help="how images are fitted into the network's input")
     add(
         "--output",
         type=Path,
         default=Path("predictions.png"),
         metavar="FILE",
-        help="annotated picture; default predictions.png",
+        help="annotated image; default predictions.png",
     )
     add("--json", type=Path, metavar="FILE", help="write what was found as JSON")
     return parser

@@ -1,4 +1,4 @@
-"""YOLOv2 and its relatives: an engine's outputs → boxes on a photo."""
+"""YOLOv2 and its relatives: an engine's outputs → boxes on an image."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar, cast, overload
 
 import numpy as np
-import numpy.typing as npt
 
 from ..engines.base.detection import Boxes, DetectionContext, Timings
 from ..errors import BindingError, FormatError, UsageError
@@ -18,6 +17,7 @@ from ..utils.files import read_regular
 from ..utils.prefetch import map_ahead, map_begun
 from ..utils.uncopied import Uncopied
 from ..vision import MODES, Detection, Head, check_image, load_image
+from ..vision.image import Image
 from .heads import read_heads, read_input_size
 
 if TYPE_CHECKING:
@@ -25,15 +25,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Yolov2", "read_names"]
 
-Image = npt.NDArray[np.uint8]
-Photo = str | Path | Image
+ImageSource = str | Path | Image
 Item = TypeVar("Item")
 _MAX_READERS = 16
 _MAX_NAMES_BYTES = 1 << 20
 
 
 class Yolov2(Uncopied):
-    """Find objects on photos with a YOLOv2, or any network whose outputs are darknet's region or yolo layers.
+    """Find objects on images with a YOLOv2, or any network whose outputs are darknet's region or yolo layers.
 
     Anchors, classes and input size are read from the engine's model. One object serves one thread; objects made from
     one engine share its weights.
@@ -41,12 +40,12 @@ class Yolov2(Uncopied):
     Args:
         engine: A built engine.
         names: Names of the classes: a file with one a line (darknet's .names) or a list. None: ``class 0``, ``class 1``, ...
-        mode: How photos are fitted into the input; see :func:`pytrtplugins.vision.letterbox`.
-        max_detections: Largest number of boxes of a photo: the best.
+        mode: How images are fitted into the input; see :func:`pytrtplugins.vision.letterbox`.
+        max_detections: Largest number of boxes of an image: the best.
 
     Attributes:
-        timings: How long the last call took, all its photos together. Reading files is part of the preprocess. Engines that
-            do all of it on a GPU count copying the photo to pinned memory as preprocess, and everything up to the boxes as
+        timings: How long the last call took, all its images together. Reading files is part of the preprocess. Engines that
+            do all of it on a GPU count copying the image to pinned memory as preprocess, and everything up to the boxes as
             network.
 
     Raises:
@@ -90,17 +89,21 @@ class Yolov2(Uncopied):
 
     @overload
     def __call__(
-        self, source: Photo, *, score_threshold: float = ..., iou_threshold: float = ...
+        self, source: ImageSource, *, score_threshold: float = ..., iou_threshold: float = ...
     ) -> list[Detection]: ...
 
     @overload
     def __call__(
-        self, source: list[Photo] | tuple[Photo, ...], *, score_threshold: float = ..., iou_threshold: float = ...
+        self,
+        source: list[ImageSource] | tuple[ImageSource, ...],
+        *,
+        score_threshold: float = ...,
+        iou_threshold: float = ...,
     ) -> list[list[Detection]]: ...
 
     def __call__(
         self,
-        source: Photo | list[Photo] | tuple[Photo, ...],
+        source: ImageSource | list[ImageSource] | tuple[ImageSource, ...],
         *,
         score_threshold: float = 0.5,
         iou_threshold: float = 0.45,
@@ -108,15 +111,15 @@ class Yolov2(Uncopied):
         """Find objects.
 
         Args:
-            source: Path of a photo, or a uint8 array (H, W, 3) in RGB; or a list of them.
+            source: Path of an image, or a uint8 array (H, W, 3) in RGB; or a list of them.
             score_threshold: Scores above it are reported, 0..1.
             iou_threshold: Overlap above which the weaker of two boxes of a class is dropped, 0..1.
 
         Returns:
-            Detections, best first; for a list of photos a list of such lists.
+            Detections, best first; for a list of images a list of such lists.
 
         Raises:
-            ImageError: a photo cannot be read.
+            ImageError: an image cannot be read.
             UsageError: a threshold is outside 0..1.
         """
         if isinstance(source, (str, Path, np.ndarray)):
@@ -127,23 +130,23 @@ class Yolov2(Uncopied):
         self,
         items: Iterable[Item],
         *,
-        image: Callable[[Item], Photo] | None = None,
+        image: Callable[[Item], ImageSource] | None = None,
         score_threshold: float = 0.5,
         iou_threshold: float = 0.45,
     ) -> Iterator[tuple[Item, list[Detection]]]:
-        """Find objects on many photos, so that reading files, copies and the network overlap.
+        """Find objects on many images, so that reading files, copies and the network overlap.
 
-        Photos are read in threads ahead of the network, and looked at in batches as large as the engine's; on a GPU two are
-        on their way at a time. Only a few batches of photos are in memory, however many there are.
+        Images are read in threads ahead of the network, and looked at in batches as large as the engine's; on a GPU two are
+        on their way at a time. Only a few batches of images are in memory, however many there are.
 
         Args:
-            items: Photos, or anything that ``image`` makes photos of; may be endless.
-            image: Gives an item's photo, as a path or an array; called in threads.
+            items: Images, or anything that ``image`` makes images of; may be endless.
+            image: Gives an item's image, as a path or an array; called in threads.
             score_threshold: As for a call.
             iou_threshold: As for a call.
 
         Yields:
-            Each item with its detections, in order. ``timings`` are then those of the run that its photo was part of.
+            Each item with its detections, in order. ``timings`` are then those of the run that its image was part of.
 
         Raises:
             Exception: as for a call, or what the items and ``image`` raise, at their item's turn.
@@ -151,14 +154,14 @@ class Yolov2(Uncopied):
 
         def read(item: Item) -> tuple[Item, Image, float]:
             start = time.perf_counter()
-            photo = _read(cast(Photo, item) if image is None else image(item))
-            return item, photo, 1000 * (time.perf_counter() - start)
+            pixels = _read(cast(ImageSource, item) if image is None else image(item))
+            return item, pixels, 1000 * (time.perf_counter() - start)
 
         def begin(
             context: DetectionContext, chunk: list[tuple[Item, Image, float]]
         ) -> Callable[[], tuple[Sequence[Item], list[list[Detection]], Timings]]:
-            things, photos, reading = zip(*chunk, strict=True)
-            boxes = context.begin(photos, score_threshold=score_threshold, iou_threshold=iou_threshold)
+            things, images, reading = zip(*chunk, strict=True)
+            boxes = context.begin(images, score_threshold=score_threshold, iou_threshold=iou_threshold)
 
             def finish() -> tuple[Sequence[Item], list[list[Detection]], Timings]:
                 found, spent = self._named(boxes(), context.timings)
@@ -168,7 +171,7 @@ class Yolov2(Uncopied):
 
         batch, number = self.context.batch, self.context.side_by_side
         readers = min(_MAX_READERS, os.cpu_count() or 1)
-        photos = map_ahead(
+        decoded = map_ahead(
             read,
             items,
             threads=readers,
@@ -176,7 +179,7 @@ class Yolov2(Uncopied):
             quick=lambda item: image is None and isinstance(item, np.ndarray),
         )
         contexts = (self.context.another() for _ in range(number))
-        for things, found, spent in map_begun(begin, _chunks(photos, batch), contexts=contexts):
+        for things, found, spent in map_begun(begin, _chunks(decoded, batch), contexts=contexts):
             self.timings = spent
             yield from zip(things, found, strict=True)
 
@@ -200,12 +203,14 @@ class Yolov2(Uncopied):
         width, height = self.size
         return f"Yolov2({self.engine.name}, {self.engine.precision}, {width}x{height}, {len(self.names)} classes)"
 
-    def _detect(self, photos: Sequence[Photo], score_threshold: float, iou_threshold: float) -> list[list[Detection]]:
+    def _detect(
+        self, sources: Sequence[ImageSource], score_threshold: float, iou_threshold: float
+    ) -> list[list[Detection]]:
         found: list[list[Detection]] = []
         self.timings = Timings()
-        for chunk in _chunks(photos, self.context.batch):
+        for chunk in _chunks(sources, self.context.batch):
             start = time.perf_counter()
-            images = [_read(photo) for photo in chunk]
+            images = [_read(source) for source in chunk]
             reading = 1000 * (time.perf_counter() - start)
             boxes = self.context.detect(images, score_threshold=score_threshold, iou_threshold=iou_threshold)
             more, spent = self._named(boxes, self.context.timings)
@@ -275,8 +280,8 @@ def _read_size(engine: Engine) -> tuple[int, int]:
     return width, height
 
 
-def _read(photo: Photo) -> Image:
-    return load_image(photo) if isinstance(photo, (str, Path)) else check_image(photo)
+def _read(source: ImageSource) -> Image:
+    return load_image(source) if isinstance(source, (str, Path)) else check_image(source)
 
 
 def _chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:

@@ -150,7 +150,7 @@ def search(
     if not samples:
         raise NoDataError("precision search: no samples to compare the precisions on.")
     if isinstance(tolerance, MapTolerance) != (judge is not None):
-        raise UsageError("precision search: map50 needs labelled photos, and other tolerances take none")
+        raise UsageError("precision search: map50 needs labelled images, and other tolerances take none")
     if latency not in ("modelled", "measured"):
         raise UsageError(f"latency: expected modelled or measured, found {latency!r}")
     if precision == "int8" and not tables:

@@ -80,7 +80,7 @@ class CosineTolerance:
 
 @dataclass(frozen=True)
 class MapTolerance:
-    """Loss of mean average precision at IoU 0.5 on labelled photos; single tensors are looked at by their cosine.
+    """Loss of mean average precision at IoU 0.5 on labelled images; single tensors are looked at by their cosine.
 
     Attributes:
         drop: The largest that is tolerated, such as 0.005.

@@ -1,4 +1,4 @@
-"""Photos in, boxes out: reading, fitting into a network's input, decoding heads, suppression, drawing."""
+"""Images in, boxes out: reading, fitting into a network's input, decoding heads, suppression, drawing."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from .decode import decode_region, decode_yolo
 from .detection import Detection
 from .draw import class_color, draw
 from .heads import Head
-from .image import check_image, check_picture_path, decode_image, load_image, save_image
-from .letterbox import MODES, Letterboxed, Placement, letterbox, place_photo, resize_darknet
+from .image import check_image, check_image_path, decode_image, load_image, save_image
+from .letterbox import MODES, Letterboxed, Placement, letterbox, place_image, resize_darknet
 from .nms import nms
 
 __all__ = [
@@ -17,7 +17,7 @@ __all__ = [
     "Letterboxed",
     "Placement",
     "check_image",
-    "check_picture_path",
+    "check_image_path",
     "class_color",
     "decode_image",
     "decode_region",
@@ -26,7 +26,7 @@ __all__ = [
     "letterbox",
     "load_image",
     "nms",
-    "place_photo",
+    "place_image",
     "resize_darknet",
     "save_image",
 ]

@@ -10,13 +10,13 @@ __all__ = ["Detection"]
 
 @dataclass(frozen=True)
 class Detection:
-    """One object on a photo.
+    """One object on an image.
 
     Fields:
         label: The class's name.
         class_id: Its number, from 0.
         score: Objectness times class probability, 0..1.
-        xyxy: Left, top, right, bottom in pixels of the photo, inside it.
+        xyxy: Left, top, right, bottom in pixels of the image, inside it.
 
     Example:
         >>> str(Detection("dog", 1, 0.82, (10.0, 20.0, 110.0, 220.0)))

@@ -1,4 +1,4 @@
-"""Boxes and labels on a photo."""
+"""Boxes and labels on an image."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ def class_color(class_id: int) -> tuple[int, int, int]:
 
 
 def draw(image: Image, detections: Iterable[Detection]) -> Image:
-    """Draw boxes and labels such as ``dog 82%`` on a copy of a photo.
+    """Draw boxes and labels such as ``dog 82%`` on a copy of an image.
 
-    Lines and letters grow with the photo. The highest scores are on top, and labels above all boxes.
+    Lines and letters grow with the image. The highest scores are on top, and labels above all boxes.
 
     Args:
         image: (H, W, 3) uint8, RGB.
         detections: What was found on it.
 
     Raises:
-        ImageError: the array is not a photo.
+        ImageError: the array is not an image.
     """
     image = check_image(image)
     pil = require("PIL.Image", extra="vision", package="pillow", feature="drawing")
-    picture = pil.fromarray(np.ascontiguousarray(image))
-    brush = require("PIL.ImageDraw", extra="vision", package="pillow").Draw(picture)
+    canvas = pil.fromarray(np.ascontiguousarray(image))
+    brush = require("PIL.ImageDraw", extra="vision", package="pillow").Draw(canvas)
     side = max(1.0, (image.shape[0] * image.shape[1]) ** 0.5)
     font = require("PIL.ImageFont", extra="vision", package="pillow").load_default(size=max(12, round(side / 32)))
     thickness = max(1, round(side / 220))
@@ -49,7 +49,7 @@ def draw(image: Image, detections: Iterable[Detection]) -> Image:
         brush.rectangle(outline, outline=class_color(found.class_id), width=thickness)
     for found in ordered:
         _label(brush, font, found, 2 * thickness, image.shape[1], image.shape[0])
-    return np.asarray(picture)
+    return np.asarray(canvas)
 
 
 def _label(brush: Any, font: Any, found: Detection, margin: int, width: int, height: int) -> None:

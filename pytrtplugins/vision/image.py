@@ -1,4 +1,4 @@
-"""Photos as arrays: reading them whole or saying what is wrong, and writing them."""
+"""Images as arrays: reading them whole or saying what is wrong, and writing them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ..errors import ImageError, UsageError
 from ..utils.files import read_regular, read_stdin, write_atomic
 from ..utils.optional import require
 
-__all__ = ["Image", "check_image", "check_picture_path", "decode_image", "load_image", "save_image"]
+__all__ = ["Image", "check_image", "check_image_path", "decode_image", "load_image", "save_image"]
 
 Image = npt.NDArray[np.uint8]
-"""A photo: (height, width, 3), uint8, RGB."""
+"""An image: (height, width, 3), uint8, RGB."""
 
 MAX_FILE_BYTES = 512 << 20
-"""Size of the largest picture file that is read."""
+"""Size of the largest image file that is read."""
 
 MAX_BYTES = 1 << 30
-"""Memory that a picture may take while it is read: 153 million pixels of RGB. Beyond 178,956,970 pixels Pillow refuses, too."""
+"""Memory that an image may take while it is read: 153 million pixels of RGB. Beyond 178,956,970 pixels Pillow refuses, too."""
 
 _FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "GIF", "PPM")
 _MODE_BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16L": 2, "I;16B": 2, "I;16N": 2}  # of a pixel in Pillow; else 4
@@ -43,21 +43,21 @@ _SUFFIXES = {
 
 
 def load_image(path: str | Path, *, exif: bool = True, max_bytes: int = MAX_BYTES) -> Image:
-    """Read a photo as (height, width, 3) uint8, RGB.
+    """Read an image as (height, width, 3) uint8, RGB.
 
     Pillow decodes: unlike OpenCV it does not fill the missing part of a truncated file with grey. Grayscale, palette,
-    CMYK and 16-bit pictures become 8-bit RGB; transparency is dropped, as darknet drops it. Of several frames or pages
+    CMYK and 16-bit images become 8-bit RGB; transparency is dropped, as darknet drops it. Of several frames or pages
     the first is taken.
 
     Args:
         path: A jpg, png, bmp, webp, tiff, gif or ppm file of at most `MAX_FILE_BYTES`; ``-`` is standard input.
-        exif: Turn the photo upright as its EXIF orientation says, as viewers do. darknet ignores the orientation: give
-            False where its numbers are wanted for a phone's photo.
-        max_bytes: A picture that would take more memory, by the size that it claims, is refused before it is decoded:
+        exif: Turn the image upright as its EXIF orientation says, as viewers do. darknet ignores the orientation: give
+            False where its numbers are wanted for a phone's image.
+        max_bytes: An image that would take more memory, by the size that it claims, is refused before it is decoded:
             3 bytes a pixel for the result, and 1 to 4 for what Pillow decodes into. A decoder's own buffers come on top.
 
     Raises:
-        ImageError: the file is missing, a folder, a FIFO or device, not a picture, truncated or too large; ``.path`` says
+        ImageError: the file is missing, a folder, a FIFO or device, not an image, truncated or too large; ``.path`` says
             which.
     """
     path = Path(path)
@@ -65,80 +65,80 @@ def load_image(path: str | Path, *, exif: bool = True, max_bytes: int = MAX_BYTE
         data = _read(path)
     except FileNotFoundError:
         raise ImageError(
-            f"photo {str(path)!r}: no such file. Looked for: {path.absolute()}\nDo: ls {path.absolute().parent}",
+            f"image {str(path)!r}: no such file. Looked for: {path.absolute()}\nDo: ls {path.absolute().parent}",
             path=path,
         ) from None
     except IsADirectoryError:
         raise ImageError(
-            f"photo {str(path)!r}: expected a file, found a folder.\nDo: give the files in it, {path / '*.jpg'}",
+            f"image {str(path)!r}: expected a file, found a folder.\nDo: give the files in it, {path / '*.jpg'}",
             path=path,
         ) from None
     except ImageError:
         raise
     except (OSError, ValueError) as error:
-        raise ImageError(f"photo {str(path)!r}: cannot be read ({error}).", path=path) from error
+        raise ImageError(f"image {str(path)!r}: cannot be read ({error}).", path=path) from error
     return decode_image(data, path, exif=exif, max_bytes=max_bytes)
 
 
-def decode_image(data: bytes, name: str | Path = "picture", *, exif: bool = True, max_bytes: int = MAX_BYTES) -> Image:
-    """Decode the contents of a picture file; see :func:`load_image`.
+def decode_image(data: bytes, name: str | Path = "image", *, exif: bool = True, max_bytes: int = MAX_BYTES) -> Image:
+    """Decode the contents of an image file; see :func:`load_image`.
 
     Args:
         data: The file's bytes.
         name: What to call it in errors.
-        exif: Turn the photo upright.
+        exif: Turn the image upright.
         max_bytes: Memory that it may take.
 
     Raises:
-        ImageError: the bytes are not one whole picture, or one that would take too much memory.
+        ImageError: the bytes are not one whole image, or one that would take too much memory.
     """
-    pil = require("PIL.Image", extra="vision", package="pillow", feature="reading photos")
+    pil = require("PIL.Image", extra="vision", package="pillow", feature="reading images")
     if not data:
-        raise ImageError(f"photo {str(name)!r}: the file is empty (0 bytes).", path=Path(name))
+        raise ImageError(f"image {str(name)!r}: the file is empty (0 bytes).", path=Path(name))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Pillow: odd metadata, and sizes of which ours is checked below
-            with pil.open(io.BytesIO(data), formats=_FORMATS) as picture:
-                _check_size(picture, name, max_bytes)
-                picture.load()
-                orientation = _orientation(picture) if exif else 1
-                return _upright(_to_rgb(picture), orientation)
+            with pil.open(io.BytesIO(data), formats=_FORMATS) as image:
+                _check_size(image, name, max_bytes)
+                image.load()
+                orientation = _orientation(image) if exif else 1
+                return _upright(_to_rgb(image), orientation)
     except ImageError:
         raise
     except pil.DecompressionBombError as error:
         raise ImageError(
-            f"photo {str(name)!r}: too many pixels: {error}\nDo: PIL.Image.MAX_IMAGE_PIXELS = ..., and max_bytes=..., "
+            f"image {str(name)!r}: too many pixels: {error}\nDo: PIL.Image.MAX_IMAGE_PIXELS = ..., and max_bytes=..., "
             "if it is to be trusted",
             path=Path(name),
         ) from error
     except pil.UnidentifiedImageError:
         known = ", ".join(_FORMATS).lower()
         raise ImageError(
-            f"photo {str(name)!r}: not a picture ({len(data):,} bytes beginning with {data[:8]!r}). Known formats: {known}.",
+            f"image {str(name)!r}: not an image ({len(data):,} bytes beginning with {data[:8]!r}). Known formats: {known}.",
             path=Path(name),
         ) from None
     except Exception as error:  # decoders raise many types for damaged files: OSError, SyntaxError, struct.error, ...
         raise ImageError(
-            f"photo {str(name)!r}: damaged or truncated ({len(data):,} bytes; {str(error)[:200]}).\nDo: fetch the file again",
+            f"image {str(name)!r}: damaged or truncated ({len(data):,} bytes; {str(error)[:200]}).\nDo: fetch the file again",
             path=Path(name),
         ) from error
 
 
 def save_image(image: Image, path: str | Path) -> None:
-    """Write a picture; the suffix chooses jpg, png, bmp, webp or tiff.
+    """Write an image; the suffix chooses jpg, png, bmp, webp or tiff.
 
     Raises:
         UsageError: the suffix is unknown, or the folder does not exist.
     """
-    pil = require("PIL.Image", extra="vision", package="pillow", feature="writing pictures")
-    path = check_picture_path(path)
+    pil = require("PIL.Image", extra="vision", package="pillow", feature="writing images")
+    path = check_image_path(path)
     file = io.BytesIO()
     pil.fromarray(check_image(image)).save(file, format=_SUFFIXES[path.suffix.lower()], quality=92)
     write_atomic(path, file.getvalue())
 
 
-def check_picture_path(path: str | Path) -> Path:
-    """Give back a path that a picture can be written to.
+def check_image_path(path: str | Path) -> Path:
+    """Give back a path that an image can be written to.
 
     Raises:
         UsageError: the suffix is unknown, or the folder does not exist.
@@ -146,18 +146,16 @@ def check_picture_path(path: str | Path) -> Path:
     path = Path(path)
     if path.suffix.lower() not in _SUFFIXES:
         raise UsageError(
-            f"picture {str(path)!r}: unknown suffix {path.suffix!r}. Known: {' '.join(_SUFFIXES)}.", path=path
+            f"image {str(path)!r}: unknown suffix {path.suffix!r}. Known: {' '.join(_SUFFIXES)}.", path=path
         )
     if not path.absolute().parent.is_dir():
         folder = path.absolute().parent
-        raise UsageError(
-            f"picture {str(path)!r}: the folder {folder} does not exist.\nDo: mkdir -p {folder}", path=path
-        )
+        raise UsageError(f"image {str(path)!r}: the folder {folder} does not exist.\nDo: mkdir -p {folder}", path=path)
     return path
 
 
 def check_image(image: Any) -> Image:
-    """Give back an array that is a photo, with grayscale made RGB.
+    """Give back an array that is an image, with grayscale made RGB.
 
     Args:
         image: (H, W, 3) RGB, (H, W, 4) whose last channel is dropped, or (H, W) grayscale; uint8; at least one pixel.
@@ -166,7 +164,7 @@ def check_image(image: Any) -> Image:
         ImageError: another type, dtype or shape.
     """
     if not isinstance(image, np.ndarray):
-        raise ImageError(f"photo: expected a path or a uint8 array (H, W, 3), found {type(image).__name__}.", path=None)
+        raise ImageError(f"image: expected a path or a uint8 array (H, W, 3), found {type(image).__name__}.", path=None)
     if (
         image.dtype != np.uint8
         or image.ndim not in (2, 3)
@@ -174,7 +172,7 @@ def check_image(image: Any) -> Image:
         or image.size == 0
     ):
         raise ImageError(
-            f"photo: expected a uint8 array (H, W, 3) in RGB with at least one pixel, found {image.dtype} {image.shape}.\n"
+            f"image: expected a uint8 array (H, W, 3) in RGB with at least one pixel, found {image.dtype} {image.shape}.\n"
             "Do: (255 * image).round().astype('uint8') for values in 0..1; image.transpose(1, 2, 0) for (3, H, W)",
             path=None,
         )
@@ -189,23 +187,23 @@ def _read(path: Path) -> bytes:
     return read_regular(path, MAX_FILE_BYTES, error=ImageError)
 
 
-def _check_size(picture: Any, name: str | Path, max_bytes: int) -> None:
-    """Refuse a picture for what its header claims; nothing is decoded yet."""
-    width, height = picture.size
-    needed = width * height * (_MODE_BYTES.get(picture.mode, 4) + 3)
+def _check_size(image: Any, name: str | Path, max_bytes: int) -> None:
+    """Refuse an image for what its header claims; nothing is decoded yet."""
+    width, height = image.size
+    needed = width * height * (_MODE_BYTES.get(image.mode, 4) + 3)
     if needed > max_bytes:  # sizes below 1 Pillow refuses itself
         raise ImageError(
-            f"photo {str(name)!r}: {width:,} x {height:,} pixels ({picture.mode}) take {needed:,} bytes of memory; "
+            f"image {str(name)!r}: {width:,} x {height:,} pixels ({image.mode}) take {needed:,} bytes of memory; "
             f"the limit is {max_bytes:,}.\nDo: load_image(path, max_bytes={needed:_}), if it is to be trusted",
             path=Path(name),
             needed=needed,
         )
 
 
-def _orientation(picture: Any) -> int:
+def _orientation(image: Any) -> int:
     """What EXIF says of how the camera was held: 1 to 8; 1, upright, where it says nothing that can be understood."""
     try:
-        found = picture.getexif().get(_ORIENTATION, 1)
+        found = image.getexif().get(_ORIENTATION, 1)
     except Exception:  # damaged metadata raise many types; the pixels are whole all the same
         return 1
     return found if type(found) is int and 1 <= found <= 8 else 1
@@ -222,13 +220,13 @@ def _upright(image: Image, orientation: int) -> Image:
     return np.ascontiguousarray(image)
 
 
-def _to_rgb(picture: Any) -> Image:
+def _to_rgb(image: Any) -> Image:
     """Convert a few rows at a time: Pillow's own conversions hold three copies of the whole."""
-    width, height = picture.size
-    if picture.mode.startswith("I") or picture.mode == "F":
-        convert = _gray_converter(picture)
+    width, height = image.size
+    if image.mode.startswith("I") or image.mode == "F":
+        convert = _gray_converter(image)
     else:
-        through = ("RGBA", "RGB") if picture.mode in ("LA", "PA") else () if picture.mode == "RGB" else ("RGB",)
+        through = ("RGBA", "RGB") if image.mode in ("LA", "PA") else () if image.mode == "RGB" else ("RGB",)
 
         def convert(part: Any) -> npt.NDArray[np.uint8]:
             for mode in through:
@@ -237,22 +235,22 @@ def _to_rgb(picture: Any) -> Image:
 
     rows = max(1, _STRIPE_PIXELS // width)
     if rows >= height:
-        return np.array(convert(picture))
+        return np.array(convert(image))
     result = np.empty((height, width, 3), np.uint8)
     for top in range(0, height, rows):
         end = min(top + rows, height)
-        result[top:end] = convert(picture.crop((0, top, width, end)))
+        result[top:end] = convert(image.crop((0, top, width, end)))
     return result
 
 
-def _gray_converter(picture: Any) -> Callable[[Any], npt.NDArray[np.uint8]]:
-    """Scale 16 bits and more, and floats, which Pillow would clip, to 8 bits; the range is that of the whole picture."""
-    high = float(picture.getextrema()[1]) if picture.mode in ("F", "I") else math.inf  # of others Pillow cannot tell
-    most = (high if high > 1 else 1.0) if picture.mode == "F" else 65535.0 if high > 255 else 255.0
+def _gray_converter(image: Any) -> Callable[[Any], npt.NDArray[np.uint8]]:
+    """Scale 16 bits and more, and floats, which Pillow would clip, to 8 bits; the range is that of the whole image."""
+    high = float(image.getextrema()[1]) if image.mode in ("F", "I") else math.inf  # of others Pillow cannot tell
+    most = (high if high > 1 else 1.0) if image.mode == "F" else 65535.0 if high > 255 else 255.0
     factor = 255 / most
 
     def convert(part: Any) -> npt.NDArray[np.uint8]:
-        values: npt.NDArray[Any] = np.asarray(part, np.float64 if picture.mode == "I" else np.float32)
+        values: npt.NDArray[Any] = np.asarray(part, np.float64 if image.mode == "I" else np.float32)
         gray = np.clip(np.nan_to_num(np.rint(values * factor)), 0, 255).astype(np.uint8)
         return np.broadcast_to(gray[:, :, None], (*gray.shape, 3))
 

@@ -15,7 +15,7 @@ import numpy as np
 from ..cuda import Constant, CudaKernel
 from ..errors import UsageError
 from ..tensor import Array
-from .letterbox import Placement, place_photo
+from .letterbox import Placement, place_image
 
 __all__ = [
     "best_into",
@@ -38,7 +38,7 @@ _RANKING = 32 * 256
 def letterbox_into(
     image: Array, output: Array, *, mode: str = "letterbox", nhwc: bool = False, step: float = 1.0, stream: Any = None
 ) -> Placement:
-    """Fit a photo into a network's input, with the bits of `letterbox`.
+    """Fit an image into a network's input, with the bits of `letterbox`.
 
     Args:
         image: (H, W, 3) uint8, RGB.
@@ -53,10 +53,10 @@ def letterbox_into(
     """
     if len(output.shape) != 3 or output.shape[0] != 3 or len(image.shape) != 3 or image.shape[2] != 3:
         raise UsageError(
-            f"letterbox_into: expected a photo (H, W, 3) and an output (3, H, W), found {image.shape}, {output.shape}."
+            f"letterbox_into: expected an image (H, W, 3) and an output (3, H, W), found {image.shape}, {output.shape}."
         )
     (height, width), (out_h, out_w) = image.shape[:2], output.shape[1:]
-    placement = place_photo((width, height), (out_w, out_h), mode)
+    placement = place_image((width, height), (out_w, out_h), mode)
     _LETTERBOX.launch(
         image, output, None, width, height, placement.inner, placement.corner, resize_rule(mode), out_w, out_h, nhwc, step,
         threads=(out_w, out_h), block=(32, 8), stream=stream,
@@ -69,19 +69,19 @@ def resize_rule(mode: str) -> int:
     return 0 if mode == "darknet" else 1
 
 
-def letterbox_batch_into(photos: Array, places: Array, output: Array, *, stream: Any = None) -> None:
-    """Fit photos of any sizes into a batch, where their numbers lie in memory, so that a captured graph serves all sizes.
+def letterbox_batch_into(images: Array, places: Array, output: Array, *, stream: Any = None) -> None:
+    """Fit images of any sizes into a batch, where their numbers lie in memory, so that a captured graph serves all sizes.
 
     Args:
-        photos: uint8, one dimension: the photos' bytes.
-        places: (N, 8) int32: begin in ``photos`` in units of 16 bytes, width, height, width and height in the input, left,
+        images: uint8, one dimension: the images' bytes.
+        places: (N, 8) int32: begin in ``images`` in units of 16 bytes, width, height, width and height in the input, left,
             top, `resize_rule`.
         output: (N, 3, H, W) float32, float16; written.
         stream: CUDA stream; None: the current one.
     """
     n, _, out_h, out_w = output.shape
     _LETTERBOX.launch(
-        photos, output, places, 0, 0, 0, 0, 0, 0, 0, out_w, out_h, False, 1.0,
+        images, output, places, 0, 0, 0, 0, 0, 0, 0, out_w, out_h, False, 1.0,
         threads=(out_w, out_h, n), block=(32, 8), stream=stream,
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Photo → network input, and boxes back to the photo."""
+"""Image → network input, and boxes back to the image."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..errors import UsageError
 from ..utils.optional import require
 from .image import Image, check_image
 
-__all__ = ["MODES", "Letterboxed", "Placement", "letterbox", "place_photo", "resize_darknet", "thin_out"]
+__all__ = ["MODES", "Letterboxed", "Placement", "letterbox", "place_image", "resize_darknet", "thin_out"]
 
 Floats = npt.NDArray[np.float32]
 
@@ -25,12 +25,12 @@ _SMOOTHED_FROM = 32767
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a photo stands in a network's input, and the way back.
+    """Where an image stands in a network's input, and the way back.
 
     Fields:
         size: (width, height) of the input, in network pixels.
-        original_size: (width, height) of the photo, in its own pixels.
-        inner: (width, height) of the photo in the input.
+        original_size: (width, height) of the image, in its own pixels.
+        inner: (width, height) of the image in the input.
         corner: Its upper left corner there, (x, y).
         offset: Where that corner lies for the way back, (x, y), in network pixels.
     """
@@ -43,17 +43,17 @@ class Placement:
 
     @property
     def scale(self) -> tuple[float, float]:
-        """Network pixels per photo pixel, (x, y)."""
+        """Network pixels per image pixel, (x, y)."""
         return self.inner[0] / self.original_size[0], self.inner[1] / self.original_size[1]
 
     def to_image(self, boxes: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
-        """Map boxes of the network's input to the photo.
+        """Map boxes of the network's input to the image.
 
         Args:
             boxes: (B, 4) centre x, centre y, width, height in 0..1 of the network's input.
 
         Returns:
-            (B, 4) x1, y1, x2, y2 in pixels of the photo, clipped to it.
+            (B, 4) x1, y1, x2, y2 in pixels of the image, clipped to it.
         """
         size, scale, offset, most = self._way_back
         values = np.asarray(boxes, np.float64).reshape(-1, 4)
@@ -74,11 +74,11 @@ class Placement:
 
 @dataclass(frozen=True, eq=False)
 class Letterboxed:
-    """A photo fitted into a network's input.
+    """An image fitted into a network's input.
 
     Fields:
-        data: (3, H, W) float32, RGB, 0..1; 0.5 where the photo does not reach.
-        placement: Where the photo stands in it.
+        data: (3, H, W) float32, RGB, 0..1; 0.5 where the image does not reach.
+        placement: Where the image stands in it.
     """
 
     data: Floats
@@ -86,43 +86,43 @@ class Letterboxed:
 
     @property
     def scale(self) -> tuple[float, float]:
-        """Network pixels per photo pixel, (x, y)."""
+        """Network pixels per image pixel, (x, y)."""
         return self.placement.scale
 
     @property
     def offset(self) -> tuple[float, float]:
-        """Where the photo's upper left corner lies in the input, (x, y), in network pixels."""
+        """Where the image's upper left corner lies in the input, (x, y), in network pixels."""
         return self.placement.offset
 
     @property
     def original_size(self) -> tuple[int, int]:
-        """(width, height) of the photo in pixels."""
+        """(width, height) of the image in pixels."""
         return self.placement.original_size
 
     def to_image(self, boxes: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
-        """Map boxes of the network's input to the photo; see `Placement.to_image`."""
+        """Map boxes of the network's input to the image; see `Placement.to_image`."""
         return self.placement.to_image(boxes)
 
 
 def letterbox(image: Image, size: tuple[int, int], mode: str = "letterbox") -> Letterboxed:
-    """Fit a photo into a network's input.
+    """Fit an image into a network's input.
 
     Args:
         image: (H, W, 3) uint8, RGB, as :func:`load_image` gives it.
         size: (width, height) of the input in pixels.
         mode: How:
 
-            - ``"letterbox"``: keep the aspect, 0.5 around; OpenCV resizes, with area averages where the photo shrinks.
+            - ``"letterbox"``: keep the aspect, 0.5 around; OpenCV resizes, with area averages where the image shrinks.
             - ``"darknet"``: the same geometry with darknet's own bilinear rule, equal to its ``letterbox_image`` to the
-              bit, and its half-pixel rule for the way back: for comparisons. Slower, and photos that shrink a lot alias.
+              bit, and its half-pixel rule for the way back: for comparisons. Slower, and images that shrink a lot alias.
             - ``"stretch"``: fill the whole input, as AlexeyAB's darknet does.
 
     Raises:
-        ImageError: the array is not a photo.
+        ImageError: the array is not an image.
         UsageError: the size or the mode make no sense.
     """
     image = check_image(image)
-    placement = place_photo((image.shape[1], image.shape[0]), size, mode)
+    placement = place_image((image.shape[1], image.shape[0]), size, mode)
     (x, y), (new_width, new_height) = placement.corner, placement.inner
     data = np.full((3, size[1], size[0]), _GREY, np.float32)
     resize: Callable[[Image, int, int], Floats] = resize_darknet if mode == "darknet" else _resize_opencv
@@ -130,11 +130,11 @@ def letterbox(image: Image, size: tuple[int, int], mode: str = "letterbox") -> L
     return Letterboxed(data, placement)
 
 
-def place_photo(old: tuple[int, int], size: tuple[int, int], mode: str = "letterbox") -> Placement:
-    """Where a photo stands in a network's input.
+def place_image(old: tuple[int, int], size: tuple[int, int], mode: str = "letterbox") -> Placement:
+    """Where an image stands in a network's input.
 
     Args:
-        old: (width, height) of the photo.
+        old: (width, height) of the image.
         size: (width, height) of the input.
         mode: One of `MODES`.
 
@@ -154,7 +154,7 @@ def place_photo(old: tuple[int, int], size: tuple[int, int], mode: str = "letter
 
 
 def thin_out(image: Image) -> Image:
-    """Every n-th line and column of a photo that is too large for OpenCV's resize, which takes sides below 2^15."""
+    """Every n-th line and column of an image that is too large for OpenCV's resize, which takes sides below 2^15."""
     height, width = image.shape[:2]
     if max(width, height) <= _SMOOTHED_FROM:
         return image
@@ -178,7 +178,7 @@ def resize_darknet(image: Image, width: int, height: int) -> Floats:
     else:
         left[-1], right[-1], share[-1] = old_width - 1, old_width - 1, 0
     top, below, down = _corner_weights(old_height, height)
-    used = np.unique(np.concatenate([top, below]))  # the rows that matter, so that huge photos stay cheap
+    used = np.unique(np.concatenate([top, below]))  # the rows that matter, so that huge images stay cheap
     planes = _UNIT[image[used]].transpose(2, 0, 1)
     part = (np.float32(1) - share) * planes[:, :, left] + share * planes[:, :, right]
     upper, lower = np.searchsorted(used, top), np.searchsorted(used, below)
@@ -212,7 +212,7 @@ def _resize_opencv(image: Image, width: int, height: int) -> Floats:
 
 
 def _inner_size(old: tuple[int, int], new: tuple[int, int]) -> tuple[int, int]:
-    """Size of the photo inside the input; darknet's rule, with at least one pixel each way."""
+    """Size of the image inside the input; darknet's rule, with at least one pixel each way."""
     (old_width, old_height), (width, height) = old, new
     if np.float32(width) / np.float32(old_width) < np.float32(height) / np.float32(old_height):
         return width, max(1, old_height * width // old_width)

@@ -1,6 +1,6 @@
 """Augmentation on the device: small tensors plan what goes where, then one pass draws a whole batch.
 
-A plan is a few hundred numbers a picture; only the drawing touches pixels, so that it compiles to one kernel.
+A plan is a few hundred numbers an image; only the drawing touches pixels, so that it compiles to one kernel.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .data import Photos
+from .data import Images
 
 __all__ = ["Augmenter", "Plan", "mix", "render"]
 
-MAX_BOXES = 32  # boxes kept of a training picture
-TILES = 4  # photos of a mosaic
+MAX_BOXES = 32  # boxes kept of a training image
+TILES = 4  # images of a mosaic
 STRIDE = 32  # pixels of the network's input that a cell covers
 
 
 class Plan(NamedTuple):
-    """How a batch is drawn: B pictures of four tiles each.
+    """How a batch is drawn: B images of four tiles each.
 
     Fields:
-        centre: (B, 2) where the four tiles meet, in pixels of the picture.
-        affine: (B, 4, 6) photo column = a0 * x + a1, photo row = a2 * y + a3; then the photo's width and height.
-        stride: (B, 4) pixels of a row of the stored photo.
-        base: (B, 4) index of the photo's first pixel among all stored pixels.
+        centre: (B, 2) where the four tiles meet, in pixels of the image.
+        affine: (B, 4, 6) image column = a0 * x + a1, image row = a2 * y + a3; then the image's width and height.
+        stride: (B, 4) pixels of a row of the stored image.
+        base: (B, 4) index of the image's first pixel among all stored pixels.
         colour: (B, 3, 4) colour matrix and offset.
         holes: (B, 4, 4) erased rectangles x1, y1, x2, y2; empty ones have no area.
     """
@@ -41,28 +41,28 @@ class Plan(NamedTuple):
 
 
 class Augmenter:
-    """Plans batches over photos that stay on the device.
+    """Plans batches over images that stay on the device.
 
     Args:
-        photos: The training photos.
-        balance: 0 draws photos uniformly; at 1 a photo is drawn in inverse proportion to its rarest class.
+        images: The training images.
+        balance: 0 draws images uniformly; at 1 an image is drawn in inverse proportion to its rarest class.
     """
 
-    def __init__(self, photos: Photos, balance: float = 0.0) -> None:
-        halves = [functional.avg_pool2d(c.permute(0, 3, 1, 2).float(), 2).permute(0, 2, 3, 1) for c in _chunks(photos)]
-        self.pixels = torch.cat([photos.pixels.reshape(-1, 3), torch.cat(halves).round().byte().reshape(-1, 3)])
-        self.count, self.side = photos.pixels.shape[:2]
-        self.size, self.boxes, self.device = photos.size, photos.boxes, photos.pixels.device
-        self._cumulative = _shares(photos, balance).cumsum(0)
+    def __init__(self, images: Images, balance: float = 0.0) -> None:
+        halves = [functional.avg_pool2d(c.permute(0, 3, 1, 2).float(), 2).permute(0, 2, 3, 1) for c in _chunks(images)]
+        self.pixels = torch.cat([images.pixels.reshape(-1, 3), torch.cat(halves).round().byte().reshape(-1, 3)])
+        self.count, self.side = images.pixels.shape[:2]
+        self.size, self.boxes, self.device = images.size, images.boxes, images.pixels.device
+        self._cumulative = _shares(images, balance).cumsum(0)
 
     def plan(self, batch: int, out: int, mosaic_share: float, zoom: tuple[float, float]) -> tuple[Plan, Tensor, Tensor]:
-        """Draw lots for a batch of ``out`` x ``out`` pictures.
+        """Draw lots for a batch of ``out`` x ``out`` images.
 
         Args:
-            batch: Pictures.
+            batch: Images.
             out: Their width and height in pixels.
-            mosaic_share: Probability that a picture is a mosaic of four photos.
-            zoom: Smallest and largest scale of a single photo, 1 = fits exactly.
+            mosaic_share: Probability that an image is a mosaic of four images.
+            zoom: Smallest and largest scale of a single image, 1 = fits exactly.
 
         Returns:
             The plan; boxes (B, MAX_BOXES, 5) as x1, y1, x2, y2 in cells and class; which of them count (B, MAX_BOXES).
@@ -73,17 +73,17 @@ class Augmenter:
         second = torch.tensor([[0, 0], [1, 0], [0, 1], [1, 1]], device=self.device).bool()  # is the tile right, low?
         low = torch.where(second, centre[:, None], 0.0)
         high = torch.where(second, float(out), centre[:, None])
-        photo = self.size[source]
+        image = self.size[source]
         small, large = torch.where(mosaic, 0.3, zoom[0]), torch.where(mosaic, 1.2, zoom[1])
-        scale = small * (large / small) ** self._rand(batch, TILES) * out / photo.amax(2)
+        scale = small * (large / small) ** self._rand(batch, TILES) * out / image.amax(2)
         aspect = torch.exp((self._rand(batch, TILES, 1) - 0.5) * torch.tensor([0.4, -0.4], device=self.device))
         scale = scale[..., None] * aspect
-        offset = low + self._rand(batch, TILES, 2) * (high - low - photo * scale)
+        offset = low + self._rand(batch, TILES, 2) * (high - low - image * scale)
         flip = self._rand(batch, TILES) < 0.5
         used = mosaic | ~second.any(1)
-        truth, valid = self._place(source, photo, scale, offset, flip, torch.cat([low, high], 2), used)
+        truth, valid = self._place(source, image, scale, offset, flip, torch.cat([low, high], 2), used)
         shrunk = (scale.amin(2) < 0.6) | (self._rand(batch, TILES) < 0.1)  # from the half-size copy; some as a blur
-        affine = _affine(photo, scale, offset, flip, torch.where(shrunk, 0.5, 1.0))
+        affine = _affine(image, scale, offset, flip, torch.where(shrunk, 0.5, 1.0))
         stride = torch.where(shrunk, self.side // 2, self.side)
         halves = self.count * self.side**2 + source * (self.side // 2) ** 2
         base = torch.where(shrunk, halves, source * self.side**2)
@@ -93,12 +93,12 @@ class Augmenter:
         return torch.rand(*shape, device=self.device)
 
     def _place(
-        self, source: Tensor, photo: Tensor, scale: Tensor, offset: Tensor, flip: Tensor, tile: Tensor, used: Tensor
+        self, source: Tensor, image: Tensor, scale: Tensor, offset: Tensor, flip: Tensor, tile: Tensor, used: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The boxes that are left of the photos in their tiles: those still 5 pixels wide and a fifth of their area."""
+        """The boxes that are left of the images in their tiles: those still 5 pixels wide and a fifth of their area."""
         boxes = self.boxes[source]
         kind, x1, y1, x2, y2 = boxes.unbind(3)
-        turned = torch.stack([photo[..., :1] - x2, y1, photo[..., :1] - x1, y2], 3)
+        turned = torch.stack([image[..., :1] - x2, y1, image[..., :1] - x1, y2], 3)
         whole = torch.where(flip[..., None, None], turned, boxes[..., 1:])
         whole = whole * scale.repeat(1, 1, 2)[:, :, None] + offset.repeat(1, 1, 2)[:, :, None]
         lowest, highest = tile[..., :2].repeat(1, 1, 2)[:, :, None], tile[..., 2:].repeat(1, 1, 2)[:, :, None]
@@ -130,33 +130,33 @@ class Augmenter:
         return torch.cat([matrix, offset[:, None, None].expand(-1, 3, 1)], 2)
 
 
-def _chunks(photos: Photos) -> tuple[Tensor, ...]:
-    return photos.pixels.split(256)
+def _chunks(images: Images) -> tuple[Tensor, ...]:
+    return images.pixels.split(256)
 
 
 def _area(boxes: Tensor) -> Tensor:
     return (boxes[..., 2:] - boxes[..., :2]).prod(-1)
 
 
-def _shares(photos: Photos, balance: float) -> Tensor:
-    """How often each photo is drawn: by its rarest class, softened by ``balance``."""
-    kind = photos.boxes[..., 0].long()
+def _shares(images: Images, balance: float) -> Tensor:
+    """How often each image is drawn: by its rarest class, softened by ``balance``."""
+    kind = images.boxes[..., 0].long()
     present = functional.one_hot(kind.clamp(min=0), int(kind.max()) + 1).mul(kind[..., None] >= 0).amax(1).float()
     rarity = (present.sum(0).clamp(min=1).max() / present.sum(0).clamp(min=1)) ** balance
     weight = (present * rarity).amax(1).clamp(min=1)
     return weight / weight.sum()
 
 
-def _affine(photo: Tensor, scale: Tensor, offset: Tensor, flip: Tensor, level: Tensor) -> Tensor:
-    """From a pixel of the picture to one of the stored photo, ``level`` being 0.5 for its half-size copy."""
-    sign, start = torch.where(flip, -1.0, 1.0), torch.where(flip, photo[..., 0], 0.0)
+def _affine(image: Tensor, scale: Tensor, offset: Tensor, flip: Tensor, level: Tensor) -> Tensor:
+    """From a pixel of the image to one of the stored image, ``level`` being 0.5 for its half-size copy."""
+    sign, start = torch.where(flip, -1.0, 1.0), torch.where(flip, image[..., 0], 0.0)
     columns = [sign * level / scale[..., 0], (start - sign * offset[..., 0] / scale[..., 0]) * level]
     rows = [level / scale[..., 1], -offset[..., 1] / scale[..., 1] * level]
-    return torch.stack([*columns, *rows, (photo[..., 0] * level).floor(), (photo[..., 1] * level).floor()], 2)
+    return torch.stack([*columns, *rows, (image[..., 0] * level).floor(), (image[..., 1] * level).floor()], 2)
 
 
 def render(pixels: Tensor, plan: Plan, out: int) -> Tensor:
-    """Draw the planned pictures with bilinear interpolation, (B, 3, out, out) in 0..1, channels last in memory."""
+    """Draw the planned images with bilinear interpolation, (B, 3, out, out) in 0..1, channels last in memory."""
     centre, affine, stride, base, colour, holes = plan
     r = torch.arange(out, device=pixels.device) + 0.5
     tile = (r[None, None] > centre[:, :1, None]).long() + 2 * (r[None, :, None] > centre[:, 1:, None]).long()
@@ -182,7 +182,7 @@ def render(pixels: Tensor, plan: Plan, out: int) -> Tensor:
 
 
 def mix(images: Tensor, truth: Tensor, valid: Tensor, share: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Blend some pictures with their neighbour in the batch; those keep the boxes of both."""
+    """Blend some images with their neighbour in the batch; those keep the boxes of both."""
     mixed = torch.rand(len(images), 1, device=images.device) < share
     weight = torch.where(mixed, 0.4 + 0.2 * torch.rand(len(images), 1, device=images.device), 0.0)[..., None, None]
     images = images.lerp(images.roll(1, 0), weight)

@@ -29,10 +29,10 @@ def read_log(path: Path) -> list[dict[str, float]]:
 
 
 def draw_curve(path: Path, runs: Mapping[str, Sequence[Mapping[str, float]]]) -> None:
-    """Draw the runs' losses on the left, and on the right mAP50 where photos were held back.
+    """Draw the runs' losses on the left, and on the right mAP50 where images were held back.
 
     Args:
-        path: Of the picture.
+        path: Of the image.
         runs: Rows of each run's log, by its title.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -58,7 +58,7 @@ def draw_curve(path: Path, runs: Mapping[str, Sequence[Mapping[str, float]]]) ->
         axes[1].plot(x, [row["mAP50"] for row in rows], "k", linewidth=2, label="mean")
     for i, title in enumerate(measured):
         axes[1].set(
-            xlabel="epochs", ylabel="AP at IoU 0.5", title=f"Held-back training photos ({title})" if not i else None
+            xlabel="epochs", ylabel="AP at IoU 0.5", title=f"Held-back training images ({title})" if not i else None
         )
     if measured:
         axes[1].legend(fontsize=7)

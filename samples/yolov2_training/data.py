@@ -1,4 +1,4 @@
-"""Photos and boxes: from a folder or tars in the YOLO layout to uint8 tensors that stay on the device."""
+"""Images and boxes: from a folder or tars in the YOLO layout to uint8 tensors that stay on the device."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from torch import Tensor
 
 from pytrtplugins.errors import ImageError, NoDataError
 
-__all__ = ["Photos", "Source", "hold_back", "kmeans_anchors", "letterbox_photos", "load_photos"]
+__all__ = ["Images", "Source", "hold_back", "kmeans_anchors", "letterbox_images", "load_images"]
 
-SIDE = 352  # longer side of a stored photo, in pixels
-NO_BOX = -1.0  # class id of an unused row of Photos.boxes
+SIDE = 352  # longer side of a stored image, in pixels
+NO_BOX = -1.0  # class id of an unused row of Images.boxes
 
 
 class Source:
@@ -61,18 +61,18 @@ class Source:
         """A text file's lines, without blank ones."""
         return [line.strip() for line in self.read(name).decode().splitlines() if line.strip()]
 
-    def boxes(self, photo: str) -> npt.NDArray[np.float32]:
-        """The photo's label file: rows of class, centre x, centre y, width, height in 0..1."""
-        rows = [line.split() for line in self.lines(f"labels/{PurePosixPath(photo).stem}.txt")]
+    def boxes(self, image: str) -> npt.NDArray[np.float32]:
+        """The image's label file: rows of class, centre x, centre y, width, height in 0..1."""
+        rows = [line.split() for line in self.lines(f"labels/{PurePosixPath(image).stem}.txt")]
         return np.array(rows, np.float32).reshape(-1, 5)
 
 
 @dataclass(frozen=True)
-class Photos:
-    """Decoded photos with their boxes.
+class Images:
+    """Decoded images with their boxes.
 
     Fields:
-        pixels: (N, side, side, 3) uint8, each photo in the upper left corner, grey around.
+        pixels: (N, side, side, 3) uint8, each image in the upper left corner, grey around.
         size: (N, 2) float32, width and height in pixels.
         boxes: (N, most, 5) float32: class, x1, y1, x2, y2 in pixels; class -1 where there is no box.
     """
@@ -93,46 +93,46 @@ def hold_back(names: Sequence[str], share: float, seed: int = 1) -> tuple[list[s
     return shuffled[count:], shuffled[:count]
 
 
-def load_photos(source: Source, names: Sequence[str], device: torch.device, *, side: int = SIDE) -> Photos:
-    """Decode the named photos once, shrink what is larger than ``side``, and put them on the device.
+def load_images(source: Source, names: Sequence[str], device: torch.device, *, side: int = SIDE) -> Images:
+    """Decode the named images once, shrink what is larger than ``side``, and put them on the device.
 
     Raises:
-        ImageError: A photo cannot be decoded.
+        ImageError: An image cannot be decoded.
         NoDataError: The list of names is empty.
     """
     if not names:
-        raise NoDataError("training data: the list of photos is empty.\nDo: look at train.txt")
+        raise NoDataError("training data: the list of images is empty.\nDo: look at train.txt")
     with ThreadPoolExecutor(16) as pool:
-        photos = list(pool.map(lambda name: _decode(source, name, side), names))
+        images = list(pool.map(lambda name: _decode(source, name, side), names))
     rows = [source.boxes(name) for name in names]
     pixels = np.full((len(names), side, side, 3), 127, np.uint8)
     boxes = np.full((len(names), max(1, *map(len, rows)), 5), NO_BOX, np.float32)
-    size = np.array([photo.shape[1::-1] for photo in photos], np.float32)
-    for i, (photo, row) in enumerate(zip(photos, rows, strict=True)):
-        pixels[i, : photo.shape[0], : photo.shape[1]] = photo
+    size = np.array([image.shape[1::-1] for image in images], np.float32)
+    for i, (image, row) in enumerate(zip(images, rows, strict=True)):
+        pixels[i, : image.shape[0], : image.shape[1]] = image
         centre, half = row[:, 1:3] * size[i], row[:, 3:] * size[i] / 2
         boxes[i, : len(row)] = np.concatenate([row[:, :1], centre - half, centre + half], 1)
-    return Photos(*(torch.from_numpy(array).to(device) for array in (pixels, size, boxes)))
+    return Images(*(torch.from_numpy(array).to(device) for array in (pixels, size, boxes)))
 
 
 def _decode(source: Source, name: str, side: int) -> npt.NDArray[np.uint8]:
     try:
         image = Image.open(io.BytesIO(source.read(name))).convert("RGB")
     except (UnidentifiedImageError, OSError) as error:
-        raise ImageError(f"{name}: not a readable photo ({error}).\nDo: remove it from the list", path=name) from error
+        raise ImageError(f"{name}: not a readable image ({error}).\nDo: remove it from the list", path=name) from error
     if max(image.size) > side:
         image.thumbnail((side, side), Image.Resampling.LANCZOS)
     return np.asarray(image)
 
 
-def kmeans_anchors(photos: Photos, *, cells: int = 13, count: int = 5, rounds: int = 100) -> Tensor:
+def kmeans_anchors(images: Images, *, cells: int = 13, count: int = 5, rounds: int = 100) -> Tensor:
     """Box shapes in cells of a letterboxed grid, clustered with 1 - IoU as distance, as in the YOLOv2 paper.
 
     Returns:
         (count, 2) widths and heights in cells, smallest first, on the CPU.
     """
-    scale = cells / photos.size.amax(1)[:, None, None]
-    shapes = ((photos.boxes[..., 3:] - photos.boxes[..., 1:3]) * scale)[photos.boxes[..., 0] >= 0].cpu()
+    scale = cells / images.size.amax(1)[:, None, None]
+    shapes = ((images.boxes[..., 3:] - images.boxes[..., 1:3]) * scale)[images.boxes[..., 0] >= 0].cpu()
     spread = torch.linspace(0.1, 0.9, count).mul(len(shapes) - 1).long()
     centres = shapes[shapes.prod(1).argsort()][spread]
     for _ in range(rounds):
@@ -142,14 +142,14 @@ def kmeans_anchors(photos: Photos, *, cells: int = 13, count: int = 5, rounds: i
     return centres[centres.prod(1).argsort()]
 
 
-def letterbox_photos(photos: Photos, size: int) -> Tensor:
-    """Photos scaled to fit and centred on grey, (N, 3, size, size) in 0..1, as a detector sees them."""
-    images = torch.full((len(photos), 3, size, size), 0.5, device=photos.pixels.device)
-    for i, (w, h) in enumerate(photos.size.long().tolist()):
+def letterbox_images(images: Images, size: int) -> Tensor:
+    """Images scaled to fit and centred on grey, (N, 3, size, size) in 0..1, as a detector sees them."""
+    inputs = torch.full((len(images), 3, size, size), 0.5, device=images.pixels.device)
+    for i, (w, h) in enumerate(images.size.long().tolist()):
         new_w, new_h = round(w * size / max(w, h)), round(h * size / max(w, h))
         x, y = (size - new_w) // 2, (size - new_h) // 2
-        photo = photos.pixels[i, :h, :w].permute(2, 0, 1)[None].float() / 255
-        images[i, :, y : y + new_h, x : x + new_w] = torch.nn.functional.interpolate(
-            photo, (new_h, new_w), mode="bilinear", antialias=new_w < w
+        image = images.pixels[i, :h, :w].permute(2, 0, 1)[None].float() / 255
+        inputs[i, :, y : y + new_h, x : x + new_w] = torch.nn.functional.interpolate(
+            image, (new_h, new_w), mode="bilinear", antialias=new_w < w
         )[0]
-    return images
+    return inputs

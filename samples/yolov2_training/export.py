@@ -68,7 +68,7 @@ def write_darknet(prefix: Path, network: Yolov2, anchors: Tensor, classes: Seque
         network: The network; its batch norms' running statistics are used.
         anchors: (5, 2) widths and heights in cells.
         classes: Names, in the order of class ids.
-        seen: Pictures that the training has seen, for the file's header.
+        seen: Images that the training has seen, for the file's header.
     """
     prefix.parent.mkdir(parents=True, exist_ok=True)
     write_cfg(Path(f"{prefix}.cfg"), network.layers, anchors, len(classes))
@@ -98,7 +98,7 @@ def _section(layer: Layer) -> str:
 
 
 def write_weights(path: Path, network: Yolov2, *, seen: int = 0) -> None:
-    """Write the .weights: a 20-byte header (version 0.2.0 and pictures seen), then each convolution's float32 arrays."""
+    """Write the .weights: a 20-byte header (version 0.2.0 and images seen), then each convolution's float32 arrays."""
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         file.write(struct.pack("<iiiQ", 0, 2, 0, seen))
         for convolution, norm in network.convolutions():

@@ -23,7 +23,7 @@ LARGEST_EXPONENT = 5.0  # keeps exp(tw) finite in the first steps
 
 
 class Predictions(NamedTuple):
-    """P = anchors x cells predictions a picture.
+    """P = anchors x cells predictions an image.
 
     Fields:
         boxes: (B, P, 4) x1, y1, x2, y2 in cells.

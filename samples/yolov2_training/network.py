@@ -111,7 +111,7 @@ class Yolov2(nn.Module):
         self.feature_channels = tuple(channels[1 + i] for i in self.feature_layers)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The region layer's input for pictures ``x``."""
+        """The region layer's input for images ``x``."""
         return self.forward_with_features(x)[0]
 
     def forward_with_features(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:

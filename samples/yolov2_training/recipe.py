@@ -26,7 +26,7 @@ class Recipe:
     """
 
     steps: int = _option(90_000, Whole(1, 100_000_000), "optimizer steps of the whole schedule")
-    batch: int = _option(64, Whole(1, 4096), "pictures a step")
+    batch: int = _option(64, Whole(1, 4096), "images a step")
     sizes: tuple[int, ...] = _option(
         (416,), Several(Whole(32, 4096)), "input sizes in pixels, one drawn a step; multiples of 32"
     )
@@ -35,13 +35,13 @@ class Recipe:
     )
     weight_decay: float = _option(0.25, Real(0, 100), "AdamW's decay of convolution weights (not of biases and norms)")
     ema: float = _option(0.9995, SHARE, "decay of the averaged weights, which are evaluated and exported")
-    mosaic: float = _option(0.75, SHARE, "share of pictures glued from four photos")
-    mixup: float = _option(0.4, SHARE, "share of pictures blended with a second one")
+    mosaic: float = _option(0.75, SHARE, "share of images glued from four images")
+    mixup: float = _option(0.4, SHARE, "share of images blended with a second one")
     close: float = _option(0.85, SHARE, "share of the schedule after which mosaics and blending stop")
     dropout: float = _option(0.1, SHARE, "channels dropped before the head, in training")
     smoothing: float = _option(0.05, SHARE, "label smoothing of the class loss")
     balance: float = _option(
-        0.0, SHARE, "0 draws every photo equally often; 1 draws rare classes as often as common ones"
+        0.0, SHARE, "0 draws every image equally often; 1 draws rare classes as often as common ones"
     )
     imitation: float = _option(
         2.0, Real(0, 1_000_000), "weight of the loss towards a teacher's features, where there is one"

@@ -1,4 +1,4 @@
-"""Learning from a teacher: a network trained on more photos, whose feature maps the student learns to predict.
+"""Learning from a teacher: a network trained on more images, whose feature maps the student learns to predict.
 
 The teacher's classes need not be the student's. What is imitated is how its features vary over a batch: the correlation
 of every channel with a linear map of the student's features (Cao et al., "PKD", 2022). The linear maps exist in training

@@ -17,7 +17,7 @@ from pytrtplugins.errors import FormatError, UsageError
 from pytrtplugins.utils.files import atomic_path
 
 from .augment import Augmenter, mix, render
-from .data import Photos, kmeans_anchors
+from .data import Images, kmeans_anchors
 from .loss import region_loss
 from .network import Yolov2, declare_layers
 from .recipe import Recipe
@@ -56,7 +56,7 @@ class Trainer:
 
     Args:
         recipe: The numbers of the run.
-        photos: Training photos, on the device.
+        images: Training images, on the device.
         classes: Names.
         teacher: A network to imitate, if any.
         compiled: Compile the step's parts with torch.compile.
@@ -66,17 +66,17 @@ class Trainer:
     def __init__(
         self,
         recipe: Recipe,
-        photos: Photos,
+        images: Images,
         classes: tuple[str, ...],
         *,
         teacher: Teacher | None = None,
         compiled: bool = False,
         start: Model | None = None,
     ) -> None:
-        self.recipe, self.classes, self.device = recipe, classes, photos.pixels.device
-        self.photos, self.step, self.rows = len(photos), 0, list[dict[str, float]]()
-        self.anchors = (kmeans_anchors(photos) if start is None else start.anchors).to(self.device)
-        self.augmenter = Augmenter(photos, recipe.balance)
+        self.recipe, self.classes, self.device = recipe, classes, images.pixels.device
+        self.images, self.step, self.rows = len(images), 0, list[dict[str, float]]()
+        self.anchors = (kmeans_anchors(images) if start is None else start.anchors).to(self.device)
+        self.augmenter = Augmenter(images, recipe.balance)
         self.network = self._place(build_network(recipe, len(classes)))
         if start is not None:
             self.network.load_state_dict(start.network.state_dict())
@@ -108,8 +108,8 @@ class Trainer:
 
     @property
     def epoch(self) -> float:
-        """How often every photo was drawn, on average, counting a mosaic as one."""
-        return self.step * self.recipe.batch / self.photos
+        """How often every image was drawn, on average, counting a mosaic as one."""
+        return self.step * self.recipe.batch / self.images
 
     @property
     def rate(self) -> float:
@@ -170,7 +170,7 @@ class Trainer:
         state = {
             "recipe": self.recipe.to_dict(),
             "step": self.step,
-            "photos": self.photos,
+            "images": self.images,
             "network": self.network.state_dict(),
             "average": self.average.state_dict(),
             "imitation": None if self.imitation is None else self.imitation.state_dict(),
@@ -185,15 +185,15 @@ class Trainer:
         """Continue from a checkpoint.
 
         Raises:
-            UsageError: It was made with another recipe or other photos.
+            UsageError: It was made with another recipe or other images.
         """
         state = torch.load(path, map_location=self.device, weights_only=True)
         theirs, ours = Recipe.from_dict(state["recipe"]).to_dict(), self.recipe.to_dict()
         if differing := [f"--{k.replace('_', '-')} {theirs[k]} (now {ours[k]})" for k in ours if ours[k] != theirs[k]]:
             raise UsageError(f"{path}: made with another recipe: {', '.join(differing)}.\nDo: give the same options")
-        if state["photos"] != self.photos:
+        if state["images"] != self.images:
             raise UsageError(
-                f"{path}: made with {state['photos']} photos, now {self.photos}.\nDo: give the same --data"
+                f"{path}: made with {state['images']} images, now {self.images}.\nDo: give the same --data"
             )
         self.network.load_state_dict(state["network"])
         self.average.load_state_dict(state["average"])

@@ -12,13 +12,13 @@ pytest.importorskip("onnxscript", reason="PyTorch's newer exporter needs it (pip
 from benchmarks import accuracy, foreign, foreign_rows
 
 
-def test_pictures_are_the_same_every_time_and_lie_in_0_to_1():
+def test_images_are_the_same_every_time_and_lie_in_0_to_1():
     for family in ("crnn", "resnet"):
-        found = foreign.pictures(family, 2, seed=3)
+        found = foreign.images(family, 2, seed=3)
         assert found.shape == (2, 3, foreign.SIZE, foreign.SIZE)
         assert found.dtype == np.float32
         assert 0 <= found.min() < found.max() <= 1
-        np.testing.assert_array_equal(found, foreign.pictures(family, 2, seed=3))
+        np.testing.assert_array_equal(found, foreign.images(family, 2, seed=3))
         assert (found[0] != found[1]).any()
 
 
@@ -66,7 +66,7 @@ def test_the_table_is_written_only_where_all_families_are_measured(tmp_path, mon
     assert "1 thread, torch" in text
 
 
-def test_quality_is_that_of_all_pictures():
+def test_quality_is_that_of_all_images():
     wanted = [np.float64([3, 4]), np.float64([1, 0])]
     cosine, decibel = foreign_rows._quality(wanted, [np.float64([3, 4]), np.float64([0, 1])])
     assert cosine == pytest.approx(0.5)

@@ -9,7 +9,7 @@ import pytest
 from pytrtplugins.calibration import EntropyCalibrator, Histogram, MinMaxCalibrator, PercentileCalibrator
 from pytrtplugins.calibration.clipping import MAX_LOST_DB, clipping_of, expected_sqnr
 from pytrtplugins.precision.scales import make_tables
-from tests.engines.networks import conv_net, photo
+from tests.engines.networks import conv_net, image
 
 
 def measured_sqnr(values: np.ndarray, amax: float) -> float:
@@ -139,5 +139,5 @@ def test_a_warning_names_no_more_than_five(caplog):
 
 def test_the_search_tries_every_algorithm_without_warning(caplog):
     with caplog.at_level(logging.WARNING):
-        make_tables(conv_net(), [{"data": photo()}])
+        make_tables(conv_net(), [{"data": image()}])
     assert "clip more" not in caplog.text

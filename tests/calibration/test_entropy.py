@@ -115,12 +115,12 @@ def test_the_table_does_not_depend_on_how_the_data_is_cut_into_batches():
     assert whole.compute_table() == parts.compute_table()
 
 
-def test_the_networks_input_is_not_cut_behind_the_grey_of_letterboxed_photos():
-    photo = np.random.default_rng(0).integers(0, 256, (1, 3, 60, 60)).astype(np.float32) / 255
-    photo[:, :, :20] = 0.5
-    told, untold = EntropyCalibrator([{"data": photo}]), EntropyCalibrator()
+def test_the_networks_input_is_not_cut_behind_the_grey_of_letterboxed_images():
+    image = np.random.default_rng(0).integers(0, 256, (1, 3, 60, 60)).astype(np.float32) / 255
+    image[:, :, :20] = 0.5
+    told, untold = EntropyCalibrator([{"data": image}]), EntropyCalibrator()
     for batch in told.get_batches():
         told.observe("data", batch["data"])
-    untold.observe("data", photo)
+    untold.observe("data", image)
     assert told.compute_table().amax("data") == 1
     assert untold.compute_table().amax("data") < 0.6

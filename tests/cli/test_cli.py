@@ -53,7 +53,7 @@ def relu(tmp_path):
 
 
 @pytest.fixture
-def photos(tmp_path):
+def images(tmp_path):
     source = Path(pytest.importorskip("skimage").__file__).parent / "data"
     (tmp_path / "photos").mkdir()
     for name in ("chelsea", "astronaut"):
@@ -125,8 +125,8 @@ def test_runs_side_by_side_give_the_same_outputs_and_their_rate(pytrt, relu, tmp
     np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["y"], np.maximum(x, 0))
 
 
-def test_run_finds_objects_on_photos(pytrt, photos, tmp_path):
-    code, out, _ = pytrt("run", CFG, photos, "--output", "boxes.png", "--json", "found.json")
+def test_run_finds_objects_on_images(pytrt, images, tmp_path):
+    code, out, _ = pytrt("run", CFG, images, "--output", "boxes.png", "--json", "found.json")
     assert code == 0
     assert re.search(r"^cat: \d\d%$", out, re.MULTILINE)
     assert {path.name for path in tmp_path.glob("boxes*")} == {"boxes-astronaut.png", "boxes-chelsea.png"}
@@ -146,8 +146,8 @@ def test_a_built_engine_runs_as_its_model_does(pytrt, relu, tmp_path):
     np.testing.assert_array_equal(*outputs)
 
 
-def test_a_calibration_is_kept_and_used_by_a_build(pytrt, photos, tmp_path):
-    code, out, err = pytrt("calibrate", CFG, "--calibration", photos, "--cache", "my.cache", "--algorithm", "minmax")
+def test_a_calibration_is_kept_and_used_by_a_build(pytrt, images, tmp_path):
+    code, out, err = pytrt("calibrate", CFG, "--calibration", images, "--cache", "my.cache", "--algorithm", "minmax")
     assert code == 0, err
     assert "MinMaxCalibration" in out
     written = (tmp_path / "my.cache").read_bytes()
@@ -157,21 +157,21 @@ def test_a_calibration_is_kept_and_used_by_a_build(pytrt, photos, tmp_path):
     assert (tmp_path / "my.cache").read_bytes() == written
     assert re.search(
         r"^cat: \d\d%$",
-        pytrt("run", "net.engine", photos / "chelsea.png", "--names", CFG.with_suffix(".names"))[1],
+        pytrt("run", "net.engine", images / "chelsea.png", "--names", CFG.with_suffix(".names"))[1],
         re.MULTILINE,
     )
 
 
 @pytest.mark.parametrize("options", [(), ("--round-weights", "--limit", "2")])
-def test_an_equalized_network_is_calibrated_and_finds_the_same(options, pytrt, photos, tmp_path):
-    code, out, err = pytrt("equalize", CFG, "--calibration", photos, "-o", "net.onnx", *options)
+def test_an_equalized_network_is_calibrated_and_finds_the_same(options, pytrt, images, tmp_path):
+    code, out, err = pytrt("equalize", CFG, "--calibration", images, "-o", "net.onnx", *options)
     assert (code, out, err) == (0, "net.onnx\n", "")
-    code, _, err = pytrt("build", "net.onnx", "--precision", "int8", "--calibration", photos, "-o", "net.engine")
+    code, _, err = pytrt("build", "net.onnx", "--precision", "int8", "--calibration", images, "-o", "net.engine")
     assert code == 0, err
     names = CFG.with_suffix(".names")
     for model in ("net.onnx", "net.engine"):
         assert re.search(
-            r"^cat: \d\d%$", pytrt("run", model, photos / "chelsea.png", "--names", names)[1], re.MULTILINE
+            r"^cat: \d\d%$", pytrt("run", model, images / "chelsea.png", "--names", names)[1], re.MULTILINE
         )
 
 
@@ -182,11 +182,11 @@ def test_int8_without_scales_says_how_to_make_them(pytrt, relu):
 
 
 @pytest.fixture
-def labelled(photos, tmp_path):
-    """The photos as a data set."""
+def labelled(images, tmp_path):
+    """The images as a data set."""
     data = tmp_path / "set"
     (data / "labels").mkdir(parents=True)
-    photos.rename(data / "images")
+    images.rename(data / "images")
     (data / "labels" / "chelsea.txt").write_text("0 0.5 0.5 1 1\n")
     (data / "labels" / "astronaut.txt").write_text("1 0.4 0.5 0.8 1\n")
     (data / "classes.txt").write_text("cat\nperson\n")
@@ -200,9 +200,9 @@ def test_evaluate_prints_a_table_writes_json_and_draws_curves(pytrt, labelled, t
     figures = json.loads((tmp_path / "figures.json").read_text())
     assert figures["map50"] > 0.9
     assert re.search(rf"all\s+2\s+\d+\s+{figures['map50']:.3f}", out)
-    picture = (tmp_path / "curves.svg").read_text()  # matplotlib writes each text as a comment, too
-    assert f"<!-- mAP50 {figures['map50']:.3f}: 2 photos, 2 objects of 2 classes -->" in picture
-    assert "<!-- yolov2-animals.cfg, " in picture
+    image = (tmp_path / "curves.svg").read_text()  # matplotlib writes each text as a comment, too
+    assert f"<!-- mAP50 {figures['map50']:.3f}: 2 images, 2 objects of 2 classes -->" in image
+    assert "<!-- yolov2-animals.cfg, " in image
 
 
 def test_evaluate_without_the_names_of_the_classes_asks_for_them(pytrt, labelled, tmp_path):

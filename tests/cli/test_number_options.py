@@ -27,7 +27,7 @@ from pytrtplugins.models import options as sample_options  # noqa: E402
 ROOT = Path(__file__).parents[2]
 MAINS = {"pytrt": cli.main, "darknet2caffe": darknet2caffe_cli.main}
 APPS = {"pytrt": app, "darknet2caffe": darknet2caffe_cli.app}
-PHOTOS, PIXELS, FILTERS, THREADS = (1, 10**9), (1, 16_384), (1, 8192), (1, 4096)
+IMAGES, PIXELS, FILTERS, THREADS = (1, 10**9), (1, 16_384), (1, 8192), (1, 4096)
 COMMANDS = {
     "pytrt build --threads": THREADS,
     "pytrt run --threads": THREADS,
@@ -37,14 +37,14 @@ COMMANDS = {
     "pytrt run --repeat": (1, 10**7),
     "pytrt run --slots": (1, 256),
     "pytrt calibrate --batch": (1, 4096),
-    "pytrt calibrate --limit": PHOTOS,
+    "pytrt calibrate --limit": IMAGES,
     "pytrt calibrate --threads": THREADS,
     "pytrt check-plugin --time-limit": (0.1, 86_400.0),
     "pytrt evaluate --threads": THREADS,
     "pytrt evaluate --threshold": (0.0, 1.0),
     "pytrt evaluate --nms": (0.0, 1.0),
-    "pytrt evaluate --limit": PHOTOS,
-    "pytrt equalize --limit": PHOTOS,
+    "pytrt evaluate --limit": IMAGES,
+    "pytrt equalize --limit": IMAGES,
     "pytrt equalize --threads": THREADS,
     "pytrt export-plugin --architecture": (50, 999),
     "pytrt export-triton --version": (1, 2**63 - 1),
@@ -53,13 +53,13 @@ COMMANDS = {
     "pytrt export-triton --queue-delay": (0, 3_600_000_000),
     "pytrt profile --batch": (1, 65_536),
     "pytrt precision search --threads": THREADS,
-    "pytrt precision search --photos": PHOTOS,
-    "pytrt precision search --limit": PHOTOS,
+    "pytrt precision search --images": IMAGES,
+    "pytrt precision search --limit": IMAGES,
     "pytrt precision search --seed": (0, 2**32 - 1),
-    "pytrt precision search --calibration": PHOTOS,
+    "pytrt precision search --calibration": IMAGES,
     "pytrt precision search --max-latency-ratio": (1.0, 1e6),
     "pytrt precision search --max-runs": (1, 10**6),
-    "pytrt compare --limit": PHOTOS,
+    "pytrt compare --limit": IMAGES,
     "pytrt compare --seed": (0, 2**32 - 1),
 }
 """The smallest and the largest number that each option of the commands takes."""
@@ -83,7 +83,7 @@ PROGRAMS = {
     **{f"samples/train_yolov2.py --{name}": FILTERS for name in ("stages", "head", "passthrough")},
     "samples/train_yolov2.py --seed": (0, 2**32 - 1),
     "benchmarks/__main__.py --seconds": (0.0, 31_536_000.0),
-    "benchmarks/accuracy.py --photos": (1, 10**6),
+    "benchmarks/accuracy.py --images": (1, 10**6),
     "benchmarks/accuracy.py --limit": (1, 10**6),
     "benchmarks/accuracy.py --half": (0, 10**6),
     "benchmarks/accuracy.py --processes": (1, 1024),

@@ -106,21 +106,21 @@ def test_calibrate(pytrt, asked):
     assert calibrated == [(("prepared", "calibrator"), {"engine": "onnxruntime", "threads": 5})]
 
 
-def test_run_on_photos(pytrt, asked, tmp_path):
+def test_run_on_images(pytrt, asked, tmp_path):
     asked(loading, "open_engine", ENGINE)
-    found = asked(asked.app.models, "find_pictures", [Path("a.png"), Path("b.png")])
-    read = asked(asked.app.models, "read_pictures", "pictures")
+    found = asked(asked.app.models, "find_images", [Path("a.png"), Path("b.png")])
+    read = asked(asked.app.models, "read_images", "images")
     streamed = []
     stream = SimpleNamespace(stream=lambda *given, **options: streamed.append((given, options)) or [])
     detectors = asked(asked.app.models, "Yolov2", stream)
-    written = asked(asked.app.models, "PictureWriter", SimpleNamespace(close=lambda: None))
+    written = asked(asked.app.models, "ImageWriter", SimpleNamespace(close=lambda: None))
     code, _, err = pytrt("run", "net.onnx", "a.png", "b.png", *DETECTOR, "--output", "boxes.png", "--json", "f.json")
     assert code == 0, err
     assert found == [(([Path("a.png"), Path("b.png")],), {})]
     assert read == [(([Path("a.png"), Path("b.png")],), {})]
     assert detectors == [((ENGINE, Path("n")), {"mode": "stretch", "max_detections": 200})]
-    (((pictures,), options),) = streamed
-    assert (pictures, options.pop("image")(SimpleNamespace(image="pixels"))) == ("pictures", "pixels")
+    (((images,), options),) = streamed
+    assert (images, options.pop("image")(SimpleNamespace(image="pixels"))) == ("images", "pixels")
     assert options == THRESHOLDS
     assert written == [((Path("boxes.png"),), {"several": True})]
     assert (tmp_path / "f.json").read_text() == "[]\n"
@@ -142,7 +142,7 @@ def test_names_beside_the_model_are_taken_where_none_are_given(pytrt, asked, tmp
     if beside:
         (tmp_path / "net.names").write_text("cat\n")
     asked(loading, "open_engine", ENGINE)
-    asked(asked.app.models, "find_pictures", [])
+    asked(asked.app.models, "find_images", [])
     detectors = asked(asked.app.models, "Yolov2")
     ends(pytrt, "run", "net.onnx", "a.png")
     assert detectors == [
@@ -165,14 +165,14 @@ def test_evaluate(pytrt, asked):
 
 @pytest.mark.parametrize(("limit", "rounded"), [(None, 8), (5, 5), (30, 8)])
 def test_equalize(pytrt, asked, limit, rounded):
-    photos = asked(asked.equalize, "ImageBatches", "photos")
+    images = asked(asked.equalize, "ImageBatches", "photos")
     read = asked(loading, "open_model", "model")
     equalized, round_weights = (asked(asked.equalize.engines, name, *answer) for name, answer in
                                 (("equalize", ["equalized"]), ("round_weights", [])))  # fmt: skip
     ends(pytrt, "equalize", "net.cfg", "--calibration", "p", "-o", "out.onnx", "--weights", "w", "--mode", "stretch",
          "--round-weights", "--engine", "onnxruntime", "--threads", "5", *([] if limit is None else ["--limit", limit]))  # fmt: skip
     assert read == [((Path("net.cfg"), Path("w")), {})]
-    assert photos == [
+    assert images == [
         ((Path("p"),), {"limit": count, "mode": "stretch"}) for count in (20 if limit is None else limit, rounded)
     ]
     on = {"engine": "onnxruntime", "threads": 5}
@@ -234,7 +234,7 @@ def test_precision_search(pytrt, asked, monkeypatch, labelled):
     searched = asked(module.precision, "search")
     tolerance = "map50=0.125" if labelled else "cosine=0.5"
     ends(pytrt, "precision", "search", "net.cfg", "--data", "d", "-o", "p.yaml", "--precision", "int8", "--tolerance", tolerance,
-         "--engine", "reference", "--weights", "w", "--names", "n", "--threads", "3", "--split", "test.txt", "--photos", "11",
+         "--engine", "reference", "--weights", "w", "--names", "n", "--threads", "3", "--split", "test.txt", "--images", "11",
          "--limit", "6", "--seed", "7", "--mode", "stretch", "--algorithm", "entropy", "--calibration", "13", "--per-tensor",
          "--max-latency-ratio", "1.5", "--max-runs", "17", "--latency", "measured", "--setting", "a=1")  # fmt: skip
     assert made == [(("model", "reference"), {"threads": 3, "settings": {"a": 1}, "fast_build": False})]
@@ -259,7 +259,7 @@ def test_precision_search(pytrt, asked, monkeypatch, labelled):
 
 
 def test_what_a_judge_measures(asked):
-    """Lost mAP50 in units of what may be lost, of the photos and by the names that were given."""
+    """Lost mAP50 in units of what may be lost, of the images and by the names that were given."""
     figures = iter([0.75, 0.5, 0.875])
     module, detector = asked.precision, SimpleNamespace(names=())
 

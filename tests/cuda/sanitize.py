@@ -1,9 +1,9 @@
 """Run the kernels under NVIDIA's compute-sanitizer, on a machine with a GPU.
 
-    python -m tests.cuda.sanitize [plugins] [convolutions] [float32] [photos] [engine] [memcheck] [racecheck] [initcheck] [synccheck]
+    python -m tests.cuda.sanitize [plugins] [convolutions] [float32] [images] [engine] [memcheck] [racecheck] [initcheck] [synccheck]
 
 Each tool first has to find a fault that is there, in a kernel made for it; then it must find none in the kernels of plugins
-and of vision, in the convolutions of engine cuda, those for float32 by themselves, from photos to boxes, and in a whole network
+and of vision, in the convolutions of engine cuda, those for float32 by themselves, from images to boxes, and in a whole network
 on that engine, on the shapes of their tests.
 Arrays come from cudaMalloc one by one, so that no pool hides an access beyond the end. Tests run once before, by
 themselves, so that the tools do not meet compilers.

@@ -204,9 +204,9 @@ def test_tensors_of_pytorch_are_taken_as_they_are(cupy):
 
 def test_detection_on_the_gpu_is_that_of_the_cpu(cupy):
     rng = np.random.default_rng(0)
-    photo, data = rng.integers(0, 256, (333, 500, 3)).astype(np.uint8), cupy.empty((3, 416, 416), np.float32)
-    letterbox_into(cupy.asarray(photo), data)
-    np.testing.assert_array_equal(cupy.asnumpy(data), letterbox(photo, (416, 416)).data)
+    image, data = rng.integers(0, 256, (333, 500, 3)).astype(np.uint8), cupy.empty((3, 416, 416), np.float32)
+    letterbox_into(cupy.asarray(image), data)
+    np.testing.assert_array_equal(cupy.asnumpy(data), letterbox(image, (416, 416)).data)
     output = Region(classes=4, num=5, softmax=True).compute(rng.standard_normal((2, 45, 7, 7)).astype(np.float32))
     priors = head_priors((1.3, 1.7, 3.2, 4, 5, 2, 3, 5, 2, 1), (7, 7))
     results = []

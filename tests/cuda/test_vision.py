@@ -11,7 +11,7 @@ from pytrtplugins import errors
 from pytrtplugins.cuda.backends import host as host_backend
 from pytrtplugins.errors import UsageError
 from pytrtplugins.layers import Region, Yolo
-from pytrtplugins.vision import MODES, decode_region, decode_yolo, letterbox, nms, place_photo
+from pytrtplugins.vision import MODES, decode_region, decode_yolo, letterbox, nms, place_image
 from pytrtplugins.vision.kernels import (
     best_into,
     decode_into,
@@ -24,19 +24,19 @@ from pytrtplugins.vision.kernels import (
 
 pytestmark = pytest.mark.skipif(not host_backend.available(), reason="no C++ compiler (apt-get install g++)")
 
-photo_side, input_side = st.integers(1, 70), st.integers(1, 50)
+image_side, input_side = st.integers(1, 70), st.integers(1, 50)
 
 
-def photo(width, height, seed=0):
+def random_image(width, height, seed=0):
     return np.random.default_rng(seed).integers(0, 256, (height, width, 3)).astype(np.uint8)
 
 
 @settings(max_examples=150, deadline=None)
 @given(
-    width=photo_side, height=photo_side, out_w=input_side, out_h=input_side, nhwc=st.booleans(), mode=st.sampled_from(MODES)
+    width=image_side, height=image_side, out_w=input_side, out_h=input_side, nhwc=st.booleans(), mode=st.sampled_from(MODES)
 )  # fmt: skip
 def test_letterbox_has_the_bits_of_numpys(width, height, out_w, out_h, nhwc, mode):
-    image = photo(width, height, width)
+    image = random_image(width, height, width)
     output = np.full((3, out_h, out_w), np.nan, np.float32)
     found, expected = letterbox_into(image, output, mode=mode, nhwc=nhwc), letterbox(image, (out_w, out_h), mode)
     planes = output.reshape(out_h, out_w, 3).transpose(2, 0, 1) if nhwc else output
@@ -45,27 +45,27 @@ def test_letterbox_has_the_bits_of_numpys(width, height, out_w, out_h, nhwc, mod
 
 
 @pytest.mark.parametrize("size", [(768, 576), (832, 832), (1248, 416), (416, 416), (400, 300), (3000, 2), (1, 1)])
-def test_letterbox_has_the_bits_of_numpys_on_photos_of_cameras(size):
-    image = photo(*size)
+def test_letterbox_has_the_bits_of_numpys_on_images_of_cameras(size):
+    image = random_image(*size)
     output = np.empty((3, 416, 416), np.float32)
     letterbox_into(image, output)
     np.testing.assert_array_equal(output, letterbox(image, (416, 416)).data)
 
 
-def test_photos_of_a_batch_have_sizes_of_their_own():
-    images, size = [photo(37, 50), photo(80, 20), photo(5, 5)], (32, 24)
+def test_images_of_a_batch_have_sizes_of_their_own():
+    images, size = [random_image(37, 50), random_image(80, 20), random_image(5, 5)], (32, 24)
     memory, places = np.zeros(20_000, np.uint8), np.zeros((4, 8), np.int32)
     end = 0
     for image, row, mode in zip(images, places, MODES, strict=False):
         memory[end : end + image.size] = image.ravel()
-        placement = place_photo(image.shape[1::-1], size, mode)
+        placement = place_image(image.shape[1::-1], size, mode)
         row[:] = [end // 16, *placement.original_size, *placement.inner, *placement.corner, resize_rule(mode)]
         end += -(-image.size // 16) * 16
     output = np.full((4, 3, 24, 32), np.nan, np.float32)
     letterbox_batch_into(memory, places, output)
     for image, data, mode in zip(images, output, MODES, strict=False):
         np.testing.assert_array_equal(data, letterbox(image, size, mode).data)
-    assert (output[3] == 0.5).all()  # no photo there
+    assert (output[3] == 0.5).all()  # no image there
 
 
 def test_every_byte_becomes_its_share_of_255():
@@ -77,7 +77,7 @@ def test_every_byte_becomes_its_share_of_255():
 
 @pytest.mark.parametrize("nhwc", [False, True])
 def test_letterbox_rounds_to_half_and_to_int8(nhwc):
-    image, exact = photo(50, 31), letterbox(photo(50, 31), (40, 40), "darknet").data
+    image, exact = random_image(50, 31), letterbox(random_image(50, 31), (40, 40), "darknet").data
     half, small = np.empty((3, 40, 40), np.float16), np.empty((3, 40, 40), np.int8)
     step = 0.5 / 127  # so that the brighter half saturates
     letterbox_into(image, half, mode="darknet", nhwc=nhwc)
@@ -197,13 +197,13 @@ def test_thresholds_are_0_and_0_45_unless_given():
     assert (scores > 0).tolist() == [[[True, False, False]], [[True, False, True]]]
 
 
-def test_photos_and_inputs_of_other_dims_are_refused():
-    good, output = photo(4, 4), np.zeros((3, 4, 4), np.float32)
+def test_images_and_inputs_of_other_dims_are_refused():
+    good, output = random_image(4, 4), np.zeros((3, 4, 4), np.float32)
     for image, other in (
         (good[:, :, 0], output), (good[..., None], output), (good[:, :, :2], output), (good[None], output),
         (good, output[0]), (good, output[:2]), (good, output[None]),
     ):  # fmt: skip
-        with pytest.raises(errors.UsageError, match=r"^letterbox_into: expected a photo \(H, W, 3\) and an output"):
+        with pytest.raises(errors.UsageError, match=r"^letterbox_into: expected an image \(H, W, 3\) and an output"):
             letterbox_into(image, other)
 
 
@@ -216,6 +216,6 @@ def test_arrays_of_other_dims_are_refused():
     with pytest.raises(errors.UsageError, match=r"needs boxes \(N, B, 4\) and scores \(N, 3, B\) with B at least 8"):
         decode_into(np.zeros((1, 16, 2, 2), np.float32), boxes, scores, head_priors((1, 1, 2, 2), (2, 2)))
     with pytest.raises(errors.UsageError, match="expected one of letterbox"):
-        letterbox_into(photo(4, 4), np.zeros((3, 4, 4), np.float32), mode="crop")
+        letterbox_into(random_image(4, 4), np.zeros((3, 4, 4), np.float32), mode="crop")
     with pytest.raises(errors.UsageError, match=r"an output \(3, H, W\)"):
-        letterbox_into(photo(4, 4), np.zeros((4, 4, 3), np.float32))
+        letterbox_into(random_image(4, 4), np.zeros((4, 4, 3), np.float32))

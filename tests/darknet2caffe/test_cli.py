@@ -90,17 +90,17 @@ def test_inspect_needs_no_weights(files, capsys):
     assert "64 x  32 x   3" in capsys.readouterr().out
 
 
-def test_inspect_saves_a_picture(files, tmp_path, capsys):
+def test_inspect_saves_a_image(files, tmp_path, capsys):
     assert run("inspect", *files, "--graph", tmp_path / "a.svg", "--input-size", "64x32") == 0
-    picture = (tmp_path / "a.svg").read_text(encoding="utf-8")
-    assert picture == draw_svg(read_network(files[0]).with_input_size(64, 32))
+    image = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert image == draw_svg(read_network(files[0]).with_input_size(64, 32))
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1] == str(tmp_path / "a.svg")
     assert lines[-2].endswith("fits exactly, all finite")
 
 
 @pytest.mark.parametrize(("shown", "words"), [(True, "a.svg"), (False, "a.svg: open it by hand, no browser was found")])
-def test_inspect_opens_a_picture(files, tmp_path, monkeypatch, capsys, shown, words):
+def test_inspect_opens_a_image(files, tmp_path, monkeypatch, capsys, shown, words):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr("webbrowser.open", lambda address: shown)
     assert run("inspect", files[0], "--graph", "open") == 0
@@ -116,7 +116,7 @@ def test_inspect_opens_a_picture(files, tmp_path, monkeypatch, capsys, shown, wo
         ("absent/a.svg", "folder does not exist"),
     ],
 )
-def test_a_picture_that_cannot_be_had_is_refused_before_anything_is_read(tmp_path, monkeypatch, capsys, name, words):
+def test_an_image_that_cannot_be_had_is_refused_before_anything_is_read(tmp_path, monkeypatch, capsys, name, words):
     monkeypatch.chdir(tmp_path)
     assert run("inspect", "absent.cfg", "--graph", name) == 2
     message = capsys.readouterr().err
@@ -125,7 +125,7 @@ def test_a_picture_that_cannot_be_had_is_refused_before_anything_is_read(tmp_pat
     assert not list(tmp_path.iterdir())
 
 
-def test_help_of_inspect_teaches_the_picture(capsys):
+def test_help_of_inspect_teaches_the_image(capsys):
     assert run("inspect", "--help") == 0
     output = capsys.readouterr().out
     assert "darknet2caffe inspect yolov2-voc.cfg --graph yolov2-voc.svg" in output

@@ -1,4 +1,4 @@
-"""The picture of a network: all of it, once, readable, and the same each time."""
+"""The image of a network: all of it, once, readable, and the same each time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.darknet2caffe.networks import network, published
 ROOT = Path(__file__).parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
 
-PICTURED = """[net]
+IMAGED = """[net]
 width=8
 height=12
 channels=3
@@ -61,10 +61,10 @@ layers=-4,0
 """A network with every kind of box, two lanes of curves, and two outputs."""
 
 
-def boxes(picture: str) -> dict[str, ElementTree.Element]:
+def boxes(image: str) -> dict[str, ElementTree.Element]:
     """The groups of layers by the first line of what they say under the mouse; the input's is ``data``."""
     found = {}
-    for group in ElementTree.fromstring(picture.encode()).iter(f"{SVG}g"):
+    for group in ElementTree.fromstring(image.encode()).iter(f"{SVG}g"):
         if group.get("class", "").startswith("layer"):
             title = group.findtext(f"{SVG}title", "data").partition(",")[0]
             assert title not in found
@@ -72,9 +72,9 @@ def boxes(picture: str) -> dict[str, ElementTree.Element]:
     return found
 
 
-def edges(picture: str) -> list[tuple[int, int]]:
+def edges(image: str) -> list[tuple[int, int]]:
     """Pairs of layers that arrows join, -1 for the input."""
-    root = ElementTree.fromstring(picture.encode())
+    root = ElementTree.fromstring(image.encode())
     titles = (path.findtext(f"{SVG}title") for path in root.iter(f"{SVG}path"))
     pairs = (title.replace("data", "-1").split(" → ") for title in titles if title)
     return sorted((int(source), int(target)) for source, target in pairs)
@@ -102,9 +102,9 @@ def networks(draw):
 @settings(max_examples=40)
 @given(networks())
 def test_every_layer_is_drawn_once_and_every_edge(net):
-    picture = draw_svg(net)
-    assert list(boxes(picture)) == ["data", *(layer.name for layer in net.layers)]
-    assert edges(picture) == read_edges(net)
+    image = draw_svg(net)
+    assert list(boxes(image)) == ["data", *(layer.name for layer in net.layers)]
+    assert edges(image) == read_edges(net)
 
 
 @settings(max_examples=40)
@@ -133,20 +133,16 @@ def test_curves_far_from_the_boxes_are_drawn_below_those_near():
 
 @settings(max_examples=40)
 @given(networks())
-def test_no_curve_crosses_a_box_and_all_is_inside_the_picture(net):
-    picture = draw_svg(net)
-    root = ElementTree.fromstring(picture.encode())
-    right = max(
-        float(r.get("x")) + float(r.get("width")) for g in boxes(picture).values() for r in g.iter(f"{SVG}rect")
-    )
+def test_no_curve_crosses_a_box_and_all_is_inside_the_image(net):
+    image = draw_svg(net)
+    root = ElementTree.fromstring(image.encode())
+    right = max(float(r.get("x")) + float(r.get("width")) for g in boxes(image).values() for r in g.iter(f"{SVG}rect"))
     for path in root.iter(f"{SVG}path"):
         if "edge" in path.get("class", "") and "Q" in path.get("d"):
             xs = [*re.findall(r"[MH](-?[\d.]+)", path.get("d")), *re.findall(r"Q(-?[\d.]+)", path.get("d"))]
             assert right <= min(map(float, xs))
             assert max(map(float, xs)) < float(root.get("width"))
-    bottoms = [
-        float(r.get("y")) + float(r.get("height")) for g in boxes(picture).values() for r in g.iter(f"{SVG}rect")
-    ]
+    bottoms = [float(r.get("y")) + float(r.get("height")) for g in boxes(image).values() for r in g.iter(f"{SVG}rect")]
     assert max(bottoms) < float(root.get("height"))
 
 
@@ -179,9 +175,9 @@ def test_colours_go_by_what_a_layer_is(type_, kind):
 
 def test_the_legend_names_the_colours_that_are_used():
     text = "[net]\nwidth=4\nheight=4\nchannels=3\n[maxpool]\nsize=2\n"
-    picture = draw_svg(read_network(parse_cfg(text)))
-    assert ">pooling, resizing<" in picture
-    assert ">route<" not in picture
+    image = draw_svg(read_network(parse_cfg(text)))
+    assert ">pooling, resizing<" in image
+    assert ">route<" not in image
 
 
 def test_long_facts_are_shortened_in_the_box_and_whole_under_the_mouse():
@@ -193,7 +189,7 @@ def test_long_facts_are_shortened_in_the_box_and_whole_under_the_mouse():
 
 
 @pytest.mark.parametrize("name", ["a<b>&amp;\"c'", "]]>--><!--", "tab\tand\x1bescape", "\udcff", "網"])
-def test_any_name_of_a_cfg_gives_a_picture(name):
+def test_any_name_of_a_cfg_gives_a_image(name):
     cfg = parse_cfg("[net]\nwidth=4\nheight=4\nchannels=3\n[maxpool]\nsize=2\n", name + ".cfg")
     root = ElementTree.fromstring(draw_svg(read_network(cfg)).encode())
     shown = "".join(character if character.isprintable() else "�" for character in name)
@@ -214,19 +210,19 @@ def test_the_same_network_gives_the_same_bytes_in_any_process(tmp_path):
 @pytest.mark.parametrize(("name", "layers"), [("densenet201", 305), ("resnet152", 205), ("yolov3", 107)])
 def test_long_networks_are_drawn_whole(name, layers):
     net = read_network(published(name))
-    picture = draw_svg(net)
-    assert len(boxes(picture)) == layers + 1
-    assert edges(picture) == read_edges(net)
+    image = draw_svg(net)
+    assert len(boxes(image)) == layers + 1
+    assert edges(image) == read_edges(net)
 
 
-def test_the_picture_is_saved_as_it_is_drawn(tmp_path):
+def test_the_image_is_saved_as_it_is_drawn(tmp_path):
     write_svg(network(), tmp_path / "a.svg")
     assert (tmp_path / "a.svg").read_text(encoding="utf-8") == draw_svg(network())
     assert [path.name for path in tmp_path.iterdir()] == ["a.svg"]
 
 
 @pytest.mark.parametrize("shown", [True, False])
-def test_the_picture_opens_in_the_browser(tmp_path, monkeypatch, shown):
+def test_the_image_opens_in_the_browser(tmp_path, monkeypatch, shown):
     asked = []
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(webbrowser, "open", lambda address: asked.append(address) or shown)
@@ -254,7 +250,7 @@ def outline(element: ElementTree.Element, indent: str = "") -> Iterator[str]:
 
 
 def test_places_and_sizes_stay_as_they_were_written_down():
-    """After a change of the drawing, look at the picture, and write ``picture.txt`` anew from `outline`, a line each."""
-    picture = ElementTree.fromstring(draw_svg(read_network(parse_cfg(PICTURED, "small.cfg"))).encode())
-    expected = Path(__file__).with_name("picture.txt").read_text(encoding="utf-8")
-    assert list(outline(picture)) == expected.splitlines()
+    """After a change of the drawing, look at the image, and write ``image.txt`` anew from `outline`, a line each."""
+    image = ElementTree.fromstring(draw_svg(read_network(parse_cfg(IMAGED, "small.cfg"))).encode())
+    expected = Path(__file__).with_name("image.txt").read_text(encoding="utf-8")
+    assert list(outline(image)) == expected.splitlines()

@@ -124,6 +124,6 @@ def conv_net(*middle: ptp.Plugin, batch: int | str = 1, seed: int = 0, channels:
     return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
-def photo(batch: int = 1, seed: int = 1) -> np.ndarray:
+def image(batch: int = 1, seed: int = 1) -> np.ndarray:
     """A random input."""
     return np.random.default_rng(seed).random((batch, 3, 8, 8), dtype=np.float32)

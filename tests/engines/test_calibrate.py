@@ -12,12 +12,12 @@ from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.engines import calibrate
 from pytrtplugins.errors import NoDataError, UsageError
 
-from .networks import conv_net, photo
+from .networks import conv_net, image
 
 
 def batches():
     """Of the first batch the last image has the largest values, of the second the one in the middle."""
-    first, second = photo(3, seed=1), photo(3, seed=2)
+    first, second = image(3, seed=1), image(3, seed=2)
     first[2] *= 3
     second[1] *= -2
     return [{"data": first}, {"data": second}]
@@ -67,7 +67,7 @@ def test_each_image_runs_alone():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ([{"other": photo()}], r"for the inputs \['data'\]; found other: \(1, 3, 8, 8\)"),
+        ([{"other": image()}], r"for the inputs \['data'\]; found other: \(1, 3, 8, 8\)"),
         ([{}], r"for the inputs \['data'\]"),
     ],
 )

@@ -23,7 +23,7 @@ from pytrtplugins.errors import (
 )
 from pytrtplugins.layers import Reorg
 from pytrtplugins.passes import prepare
-from tests.engines.networks import Affine, Failing, Halves, OutOfPaperError, Sparing, Telling, conv_net, photo
+from tests.engines.networks import Affine, Failing, Halves, OutOfPaperError, Sparing, Telling, conv_net, image
 
 ENGINES_FOR_GPUS = {"cuda", "tensorrt"}
 
@@ -46,8 +46,8 @@ def expected(x, factor=None):
 def test_a_network_gives_onnxruntimes_numbers(engine_name):
     engine = ptp.build(conv_net(), engine=engine_name)
     with engine.create_context() as context:
-        y = context.run({"data": photo()})["y"]
-    np.testing.assert_allclose(y, expected(photo()), rtol=1e-5, atol=1e-6)
+        y = context.run({"data": image()})["y"]
+    np.testing.assert_allclose(y, expected(image()), rtol=1e-5, atol=1e-6)
     assert [str(desc) for desc in (*engine.inputs, *engine.outputs)] == [
         "data: float32[1, 3, 8, 8]",
         "y: float32[1, 4, 8, 8]",
@@ -56,8 +56,8 @@ def test_a_network_gives_onnxruntimes_numbers(engine_name):
 
 def test_a_plugin_without_decomposition_runs_through_compute(engine_name):
     with ptp.build(conv_net(Affine(3.0)), engine=engine_name).create_context() as context:
-        y = context.run({"data": photo()})["y"]
-    np.testing.assert_allclose(y, expected(photo(), 3.0), rtol=1e-5, atol=1e-5)
+        y = context.run({"data": image()})["y"]
+    np.testing.assert_allclose(y, expected(image(), 3.0), rtol=1e-5, atol=1e-5)
 
 
 def test_a_dynamic_batch_takes_any_size(engine_name):
@@ -65,18 +65,18 @@ def test_a_dynamic_batch_takes_any_size(engine_name):
     assert str(engine.inputs[0]) == "data: float32[N, 3, 8, 8]"
     with engine.create_context() as context:
         for size in (1, 3, 2):
-            y = context.run({"data": photo(size)})["y"]
-            np.testing.assert_allclose(y[-1:], expected(photo(size)[-1:], 3.0), rtol=1e-5, atol=1e-5)
+            y = context.run({"data": image(size)})["y"]
+            np.testing.assert_allclose(y[-1:], expected(image(size)[-1:], 3.0), rtol=1e-5, atol=1e-5)
 
 
 def test_outputs_are_written_into_arrays_that_the_caller_gives(engine_name):
     engine = ptp.build(conv_net(Affine(3.0)), engine=engine_name)
     with engine.create_context() as context:
         y = np.zeros((1, 4, 8, 8), np.float32)
-        assert context.run({"data": photo()}, {"y": y})["y"] is y
-        np.testing.assert_allclose(y, expected(photo(), 3.0), rtol=1e-5, atol=1e-5)
+        assert context.run({"data": image()}, {"y": y})["y"] is y
+        np.testing.assert_allclose(y, expected(image(), 3.0), rtol=1e-5, atol=1e-5)
         other = np.zeros((1, 8, 4, 8), np.float32).swapaxes(1, 2)
-        assert context.run_async({"data": photo()}, {"y": other}).result()["y"] is other
+        assert context.run_async({"data": image()}, {"y": other}).result()["y"] is other
         np.testing.assert_array_equal(other, y)
 
 
@@ -93,13 +93,13 @@ def test_outputs_are_written_into_arrays_that_the_caller_gives(engine_name):
 def test_given_outputs_that_do_not_fit_are_refused(engine_name, outputs, words):
     engine = ptp.build(conv_net(), engine=engine_name)
     with engine.create_context() as context, pytest.raises(BindingError, match=words):
-        context.run({"data": photo()}, outputs)
+        context.run({"data": image()}, outputs)
 
 
 def test_what_a_plugin_raises_reaches_the_caller_as_it_was_raised(engine_name):
     engine = ptp.build(conv_net(Failing()), engine=engine_name)
     with engine.create_context() as context, pytest.raises(OutOfPaperError, match="negative") as caught:
-        context.run({"data": photo() - 0.5})
+        context.run({"data": image() - 0.5})
     assert any("compute" in entry.name for entry in caught.traceback)
 
 
@@ -108,7 +108,7 @@ def test_what_a_plugin_raises_is_raised_with_any_number_of_threads(engine_name, 
     with ptp.build(conv_net(Failing()), engine=engine_name, threads=threads).create_context() as context:
         for _ in range(2):
             with pytest.raises(OutOfPaperError, match="negative"):
-                context.run({"data": photo()})
+                context.run({"data": image()})
 
 
 def test_threads_whose_plugins_fail_at_the_same_time_each_get_their_own_exception(engine_name):
@@ -143,8 +143,8 @@ def test_a_context_works_again_after_an_error(engine_name):
     with ptp.build(conv_net(Sparing(limit=20.0)), engine=engine_name).create_context() as context:
         for _ in range(2):
             with pytest.raises(OutOfPaperError, match="too large"):
-                context.run({"data": 1000 * photo()})
-            np.testing.assert_allclose(context.run({"data": photo()})["y"], expected(photo()), rtol=1e-5, atol=1e-6)
+                context.run({"data": 1000 * image()})
+            np.testing.assert_allclose(context.run({"data": image()})["y"], expected(image()), rtol=1e-5, atol=1e-6)
 
 
 def test_several_outputs_of_a_plugin_arrive(engine_name):
@@ -156,9 +156,9 @@ def test_several_outputs_of_a_plugin_arrive(engine_name):
         onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in ("low", "high")
     )
     with ptp.build(model, engine=engine_name).create_context() as context:
-        outputs = context.run({"data": photo()})
+        outputs = context.run({"data": image()})
     np.testing.assert_allclose(
-        np.concatenate([outputs["low"], outputs["high"]], 1), expected(photo()), rtol=1e-5, atol=1e-6
+        np.concatenate([outputs["low"], outputs["high"]], 1), expected(image()), rtol=1e-5, atol=1e-6
     )
 
 
@@ -168,7 +168,7 @@ def test_contexts_of_one_engine_run_in_threads_of_their_own(engine_name):
 
     def work(number):
         with engine.create_context() as context:
-            results[number] = [context.run({"data": photo(seed=number)})["y"] for _ in range(20)]
+            results[number] = [context.run({"data": image(seed=number)})["y"] for _ in range(20)]
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
     for thread in threads:
@@ -177,40 +177,40 @@ def test_contexts_of_one_engine_run_in_threads_of_their_own(engine_name):
         thread.join()
     for number in range(3):
         for y in results[number]:
-            np.testing.assert_allclose(y, expected(photo(seed=number), 3.0), rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(y, expected(image(seed=number), 3.0), rtol=1e-5, atol=1e-5)
 
 
 def test_outputs_belong_to_the_caller(engine_name):
     with ptp.build(conv_net(), engine=engine_name).create_context() as context:
-        first = context.run({"data": photo()})["y"]
+        first = context.run({"data": image()})["y"]
         kept = first.copy()
-        context.run({"data": photo(seed=5)})
+        context.run({"data": image(seed=5)})
         np.testing.assert_array_equal(first, kept)
         first += 1  # and may be written to
-        np.testing.assert_array_equal(context.run({"data": photo()})["y"], kept)
+        np.testing.assert_array_equal(context.run({"data": image()})["y"], kept)
 
 
 def test_asynchronous_runs_come_back_in_order(engine_name):
     with ptp.build(conv_net(), engine=engine_name).create_context() as context:
-        futures = [context.run_async({"data": photo(seed=seed)}) for seed in range(4)]
+        futures = [context.run_async({"data": image(seed=seed)}) for seed in range(4)]
         for seed, future in enumerate(futures):
-            np.testing.assert_allclose(future.result()["y"], expected(photo(seed=seed)), rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(future.result()["y"], expected(image(seed=seed)), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("runs_before", [0, 1])
 def test_a_closed_context_takes_no_runs_of_either_kind(engine_name, runs_before):
     context = ptp.build(conv_net(), engine=engine_name).create_context()
     for _ in range(runs_before):
-        context.run_async({"data": photo()}).result()
+        context.run_async({"data": image()}).result()
     context.close()
     for run in (context.run, context.run_async):
         with pytest.raises(EngineError, match=r"closed[\s\S]*Do: engine.create_context"):
-            run({"data": photo()})
+            run({"data": image()})
 
 
 def test_closing_waits_for_queued_runs(engine_name):
     context = ptp.build(conv_net(), engine=engine_name).create_context()
-    futures = [context.run_async({"data": photo()}) for _ in range(5)]
+    futures = [context.run_async({"data": image()}) for _ in range(5)]
     context.close()
     assert all(future.done() and future.exception() is None for future in futures)
 
@@ -219,10 +219,10 @@ def test_closing_waits_for_queued_runs(engine_name):
     ("inputs", "words"),
     [
         ({}, r"expected arrays for \['data'\], found \[\]"),
-        ({"data": photo(), "extra": photo()}, "found"),
-        ({"data": photo().astype(np.float64)}, r"expected float32, found float64.\nDo: array.astype\(numpy.float32\)"),
-        ({"data": photo(2)}, r"expected dims \(1, 3, 8, 8\), found \(2, 3, 8, 8\)"),
-        ({"data": photo()[0]}, "expected dims"),
+        ({"data": image(), "extra": image()}, "found"),
+        ({"data": image().astype(np.float64)}, r"expected float32, found float64.\nDo: array.astype\(numpy.float32\)"),
+        ({"data": image(2)}, r"expected dims \(1, 3, 8, 8\), found \(2, 3, 8, 8\)"),
+        ({"data": image()[0]}, "expected dims"),
     ],
 )
 def test_wrong_bindings_are_named(engine_name, inputs, words):
@@ -234,22 +234,22 @@ def test_wrong_bindings_are_named(engine_name, inputs, words):
 
 
 def test_a_non_contiguous_input_is_taken_as_it_reads(engine_name):
-    x = np.ascontiguousarray(photo().transpose(0, 1, 3, 2)).transpose(0, 1, 3, 2)
+    x = np.ascontiguousarray(image().transpose(0, 1, 3, 2)).transpose(0, 1, 3, 2)
     assert not x.flags.c_contiguous
     with ptp.build(conv_net(), engine=engine_name).create_context() as context:
-        np.testing.assert_allclose(context.run({"data": x})["y"], expected(photo()), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(context.run({"data": x})["y"], expected(image()), rtol=1e-5, atol=1e-6)
 
 
 def test_a_closed_context_and_a_context_in_use_are_refused(engine_name):
     context = ptp.build(conv_net(), engine=engine_name).create_context()
     context._busy.acquire()
     with pytest.raises(EngineError, match="another thread"):
-        context.run({"data": photo()})
+        context.run({"data": image()})
     context._busy.release()
     context.close()
     context.close()
     with pytest.raises(EngineError, match="closed"):
-        context.run({"data": photo()})
+        context.run({"data": image()})
 
 
 def test_fp16_on_a_cpu_is_refused_with_the_alternatives(engine_name):
@@ -313,9 +313,9 @@ def test_free_dims_that_a_plugin_refuses_stop_the_run(engine_name):
             return x + 0
 
     with ptp.build(conv_net(Pairs(), batch="N"), engine=engine_name).create_context() as context:
-        assert context.run({"data": photo(2)})["y"].shape == (2, 4, 8, 8)
+        assert context.run({"data": image(2)})["y"].shape == (2, 4, 8, 8)
         with pytest.raises(DimsError, match="batch must be a multiple of 2, found 3"):
-            context.run({"data": photo(3)})
+            context.run({"data": image(3)})
 
 
 def test_auto_chooses_an_engine_that_this_machine_has():

@@ -12,7 +12,7 @@ from pytrtplugins.engines import calibrate, equalize
 from pytrtplugins.engines.calibrate import network_digest
 from pytrtplugins.errors import CalibrationTableError, NoDataError
 
-from .networks import conv_net, photo
+from .networks import conv_net, image
 
 
 @pytest.fixture
@@ -29,24 +29,24 @@ def uneven():
 
 def run(engine):
     with engine.create_context() as context:
-        return context.run({"data": photo(seed=7)})["y"]
+        return context.run({"data": image(seed=7)})["y"]
 
 
 def test_the_model_given_does_not_change(uneven):
     before = uneven.SerializeToString(deterministic=True)
-    equalize(uneven, [{"data": photo()}], engine="reference", progress=False)
+    equalize(uneven, [{"data": image()}], engine="reference", progress=False)
     assert uneven.SerializeToString(deterministic=True) == before
 
 
 def test_the_network_computes_the_same_with_other_weights(uneven):
-    equalized = equalize(uneven, [{"data": photo(batch=4)}], engine="reference", progress=False)
+    equalized = equalize(uneven, [{"data": image(batch=4)}], engine="reference", progress=False)
     assert network_digest(equalized) != network_digest(ptp.passes.prepare(uneven))
     expected, actual = (run(ptp.build(model, engine="reference")) for model in (uneven, equalized))
     np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
 
 def test_its_calibration_cache_is_not_that_of_the_network_before(uneven, tmp_path):
-    batches = [{"data": photo(batch=4)}]
+    batches = [{"data": image(batch=4)}]
     equalized = equalize(uneven, batches, engine="reference", progress=False)
     calibrator = MinMaxCalibrator(batches, cache=tmp_path / "net.cache")
     calibrator.store_table(
@@ -57,6 +57,6 @@ def test_its_calibration_cache_is_not_that_of_the_network_before(uneven, tmp_pat
         ptp.build(equalized, engine="reference", precision="int8", calibration=tmp_path / "net.cache")
 
 
-def test_it_needs_photos(uneven):
+def test_it_needs_images(uneven):
     with pytest.raises(NoDataError):
         equalize(uneven, [], engine="reference", progress=False)

@@ -18,7 +18,7 @@ from pytrtplugins.errors import CalibrationError, CalibrationTableError, Precisi
 from pytrtplugins.layers import Reorg
 from pytrtplugins.model.decompose import inline_plugins
 from pytrtplugins.passes import Placement, prepare, quantize
-from tests.engines.networks import Affine, conv_net, photo
+from tests.engines.networks import Affine, conv_net, image
 from tests.engines.operators import literal
 from tests.measures import relative
 
@@ -157,7 +157,7 @@ def test_signed_activations_that_cannot_be_rewritten_give_right_numbers():
 
 @pytest.mark.parametrize("middle", [(), (Reorg(2), Reorg(2, reverse=True)), (Affine(1.0),)])
 def test_what_this_project_quantizes_runs_in_plain_int8(middle):
-    table = MinMaxCalibrator([{"data": photo()}])
+    table = MinMaxCalibrator([{"data": image()}])
     engine = ptp.build(conv_net(*middle), engine="cpu", precision="int8", calibration=table)
     assert "int8 layers" not in engine.choices
 
@@ -174,7 +174,7 @@ def test_the_largest_weight_follows_what_the_cpu_can_add(monkeypatch):
 @pytest.mark.parametrize("name", ["cpu", "onnxruntime"])
 def test_what_build_quantizes_has_weights_that_the_cpu_can_add(monkeypatch, name, features, largest):
     monkeypatch.setattr(int8, "cpu_features", lambda: frozenset(features))
-    engine = ptp.build(conv_net(), engine=name, precision="int8", calibration=MinMaxCalibrator([{"data": photo()}]))
+    engine = ptp.build(conv_net(), engine=name, precision="int8", calibration=MinMaxCalibrator([{"data": image()}]))
     weights = [
         numpy_helper.to_array(tensor).astype(int)
         for tensor in engine.model.graph.initializer
@@ -214,7 +214,7 @@ def test_openvino_leaves_layers_with_large_weights_in_float(monkeypatch, feature
 
 def test_every_engine_runs_int8_near_fp32(engine_name):
     model = conv_net(Reorg(2), Affine(1.0), Reorg(2, reverse=True))
-    x = photo()
+    x = image()
     engine = ptp.build(model, engine=engine_name, precision="int8", calibration=MinMaxCalibrator([{"data": x}]))
     assert any(node.op_type == "QuantizeLinear" for node in engine.model.graph.node)
     with engine.create_context() as context, ptp.build(model, engine=engine_name).create_context() as float_context:
@@ -223,7 +223,7 @@ def test_every_engine_runs_int8_near_fp32(engine_name):
 
 def test_a_calibrator_writes_its_cache_and_reads_it_again(tmp_path):
     cache = tmp_path / "net.cache"
-    batches = [{"data": photo(seed=seed)} for seed in range(3)]
+    batches = [{"data": image(seed=seed)} for seed in range(3)]
     model = conv_net(Reorg(1))
     made = ptp.build(model, precision="int8", calibration=EntropyCalibrator(batches, cache=cache))
     written = cache.read_bytes()
@@ -235,7 +235,7 @@ def test_a_calibrator_writes_its_cache_and_reads_it_again(tmp_path):
 
 def test_a_cache_of_another_network_is_refused(tmp_path):
     cache = tmp_path / "net.cache"
-    ptp.build(conv_net(Reorg(1)), precision="int8", calibration=MinMaxCalibrator([{"data": photo()}], cache=cache))
+    ptp.build(conv_net(Reorg(1)), precision="int8", calibration=MinMaxCalibrator([{"data": image()}], cache=cache))
     with pytest.raises(CalibrationTableError, match="another network"):
         ptp.build(conv_net(Reorg(1), seed=7), precision="int8", calibration=cache)
     table = CalibrationTable.read(cache)

@@ -16,7 +16,7 @@ from pytrtplugins.engines.openvino import CpuEngine
 from pytrtplugins.passes import prepare, quantize
 from tests.engines.operators import literal
 from tests.measures import relative, sqnr
-from tests.passes.nets import Net, calibrated, photo
+from tests.passes.nets import Net, calibrated, image
 from tests.passes.test_placement import ACTIVATIONS, closed, hard_swish, silu
 
 ENGINES = [CpuEngine, OnnxruntimeEngine]
@@ -105,7 +105,7 @@ def quantized(name: str, cls):
 @pytest.mark.parametrize("cls", ENGINES)
 def test_the_engine_has_the_numbers_of_the_model_taken_literally(cls, name):
     model, made = quantized(name, cls)
-    x = photo(model)[:1]
+    x = image(model)[:1]
     engine = ptp.build(made, engine=cls.name, precision="int8")
     with engine.create_context() as context:
         found = context.run({"data": x})["last"]
@@ -117,7 +117,7 @@ def test_the_engine_has_the_numbers_of_the_model_taken_literally(cls, name):
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_reference_engine_agrees(name):
     model, made = quantized(name, OnnxruntimeEngine)
-    x = photo(model)[:1]
+    x = image(model)[:1]
     with ptp.build(made, engine="reference", precision="int8").create_context() as context:
         assert relative(context.run({"data": x})["last"], literal(made, {"data": x})[0]) < 0.01
 

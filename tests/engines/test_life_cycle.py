@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pytrtplugins as ptp
-from tests.engines.networks import conv_net, photo
+from tests.engines.networks import conv_net, image
 
 CALLS: list[str] = []
 
@@ -53,7 +53,7 @@ def test_configure_initialize_enqueue_terminate_come_in_order(engine_name):
     CALLS.clear()
     with engine.create_context() as context:
         for batch in (1, 1, 2):
-            context.run({"data": photo(batch)})
+            context.run({"data": image(batch)})
     life = [call for call in CALLS if call != "clone"]
     if engine_name == "cuda":  # a clone and a captured graph for each shape
         assert list(dict.fromkeys(life)) == ["configure 1", "initialize", "enqueue", "configure 2", "terminate"]
@@ -90,6 +90,6 @@ def test_a_failed_initialize_is_tried_again_before_anything_runs():
     CALLS.clear()
     with ptp.build(conv_net(Reluctant()), engine="reference").create_context() as context:
         with pytest.raises(MemoryError, match="no room yet"):
-            context.run({"data": photo()})
-        context.run({"data": photo()})
+            context.run({"data": image()})
+        context.run({"data": image()})
     assert CALLS == ["initialize", "initialize", "terminate"]

@@ -8,7 +8,7 @@ from onnx import TensorProto, helper
 
 import pytrtplugins as ptp
 from pytrtplugins.errors import BindingError, DimsError, ModelError, PluginError, PytrtpluginsError
-from tests.engines.networks import Affine, conv_net, photo
+from tests.engines.networks import Affine, conv_net, image
 from tests.engines.plugin_models import PLACES, REFUSED, Next, X, model, one_plugin, relu
 
 
@@ -93,10 +93,10 @@ def test_outputs_of_compute_that_do_not_fit_are_named(engine_name, result):
     Giving.result, error, words = RESULTS[result]
     with ptp.build(conv_net(Giving()), engine=engine_name).create_context() as context:
         with pytest.raises(error, match=rf"^node 'plugin0': Giving\(\): {words}") as caught:
-            context.run({"data": photo()})
+            context.run({"data": image()})
         assert caught.value.node == "plugin0"
         Giving.result = lambda x: x + 0
-        assert context.run({"data": photo()})["y"].shape == (1, 4, 8, 8)
+        assert context.run({"data": image()})["y"].shape == (1, 4, 8, 8)
 
 
 def test_a_plugin_error_of_the_plugins_own_is_raised_as_it_is(engine_name):
@@ -108,7 +108,7 @@ def test_a_plugin_error_of_the_plugins_own_is_raised_as_it_is(engine_name):
     Giving.result = fail
     with ptp.build(conv_net(Giving()), engine=engine_name).create_context() as context:
         with pytest.raises(PluginError) as caught:
-            context.run({"data": photo()})
+            context.run({"data": image()})
         assert caught.value is own
 
 
@@ -117,12 +117,12 @@ def test_a_plugin_error_of_the_plugins_own_is_raised_as_it_is(engine_name):
 
 def test_a_batch_of_nothing_is_refused_and_the_context_goes_on(engine_name):
     with ptp.build(conv_net(Affine(), batch="N"), engine=engine_name).create_context() as context:
-        before = context.run({"data": photo(2)})["y"]
+        before = context.run({"data": image(2)})["y"]
         for run in (context.run, lambda data: context.run_async(data).result(), lambda data: context.begin(data)()):
             with pytest.raises(BindingError, match=r"input 'data': its batch N is 0, expected at least 1") as caught:
-                run({"data": photo(0)})
+                run({"data": image(0)})
             assert caught.value.found == (0, 3, 8, 8)
-        np.testing.assert_array_equal(context.run({"data": photo(2)})["y"], before)
+        np.testing.assert_array_equal(context.run({"data": image(2)})["y"], before)
 
 
 def other_kinds():

@@ -12,10 +12,10 @@ import pytrtplugins as ptp
 from pytrtplugins.engines.base.exclusive import Exclusive
 from pytrtplugins.errors import BindingError, EngineError
 from pytrtplugins.vision import Head
-from tests.engines.networks import Calling, conv_net, photo
+from tests.engines.networks import Calling, conv_net, image
 
 SOON = 20  # seconds; what is tested takes milliseconds
-DATA = {"data": photo()}
+DATA = {"data": image()}
 
 
 class Broken(Exception):
@@ -157,12 +157,12 @@ def test_after_arrays_that_do_not_fit_the_context_runs_and_closes(engine, way):
 def test_after_a_detection_that_raises_the_context_detects_and_closes(monkeypatch):
     built = ptp.build(conv_net(Calling(), channels=14), engine="reference")
     detection = built.create_detection_context([Head("y", "region", (1.0, 1.0, 3.0, 2.0), 2)], (8, 8))
-    picture = np.full((20, 30, 3), 128, np.uint8)
-    for way in (detection.detect, lambda photos: detection.begin(photos)()):
+    image = np.full((20, 30, 3), 128, np.uint8)
+    for way in (detection.detect, lambda images: detection.begin(images)()):
         monkeypatch.setattr(Calling, "hook", staticmethod(broken))
         with pytest.raises(Broken):
-            way([picture])
-        assert len(soon(lambda way=way: way([picture]))) == 1
+            way([image])
+        assert len(soon(lambda way=way: way([image]))) == 1
     soon(lambda: detection.close(SOON / 2))
 
 

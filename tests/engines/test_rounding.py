@@ -1,4 +1,4 @@
-"""Weights rounded over photos, from model to model."""
+"""Weights rounded over images, from model to model."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from pytrtplugins.engines.rounding import _GramCalibrator
 from pytrtplugins.errors import NoDataError
 from pytrtplugins.passes import quantize
 
-from .networks import conv_net, photo
+from .networks import conv_net, image
 
 
 def run(model, precision="fp32"):
     with ptp.build(model, engine="reference", precision=precision).create_context() as context:
-        return context.run({"data": photo(seed=7)})["y"]
+        return context.run({"data": image(seed=7)})["y"]
 
 
 def noise(given, levels, exact):
-    batches = [{"data": photo(batch=4)}]
+    batches = [{"data": image(batch=4)}]
     table = calibrate(given, MinMaxCalibrator(batches), engine="reference", progress=False)
     return np.square(run(quantize(given, table, weight_levels=levels), "int8") - exact).sum()
 
@@ -32,14 +32,14 @@ def noise(given, levels, exact):
 def test_the_model_given_does_not_change():
     model = conv_net()
     before = model.SerializeToString(deterministic=True)
-    rounded = round_weights(model, [{"data": photo()}], levels=8, engine="reference", progress=False)
+    rounded = round_weights(model, [{"data": image()}], levels=8, engine="reference", progress=False)
     assert model.SerializeToString(deterministic=True) == before
     assert network_digest(rounded) != network_digest(ptp.passes.prepare(model))
 
 
 def test_int8_with_few_levels_loses_less():
     model = ptp.passes.prepare(conv_net())
-    rounded = round_weights(model, [{"data": photo(batch=8, seed=3)}], levels=8, engine="reference", progress=False)
+    rounded = round_weights(model, [{"data": image(batch=8, seed=3)}], levels=8, engine="reference", progress=False)
     exact = run(model)
     assert noise(rounded, 8, exact) < noise(model, 8, exact)
 
@@ -48,7 +48,7 @@ def test_int8_with_few_levels_loses_less():
 def test_weights_are_whole_codes_of_the_levels_that_were_asked_for(levels):
     """A filter's scale is its largest weight over the levels; none is more than a few codes from where it was."""
     model = ptp.passes.prepare(conv_net())
-    rounded = round_weights(model, [{"data": photo(batch=4)}], levels=levels, engine="reference", progress=False)
+    rounded = round_weights(model, [{"data": image(batch=4)}], levels=levels, engine="reference", progress=False)
     before, after = (
         next(numpy_helper.to_array(tensor) for tensor in each.graph.initializer if tensor.name == "w1")
         for each in (model, rounded)
@@ -63,14 +63,14 @@ def test_weights_are_whole_codes_of_the_levels_that_were_asked_for(levels):
 @pytest.mark.parametrize(("features", "levels"), [({"avx2"}, 64), ({"vnni"}, 127)])
 def test_the_levels_are_those_of_int8_on_this_cpu(monkeypatch, features, levels):
     monkeypatch.setattr(int8, "cpu_features", lambda: frozenset(features))
-    model, batches = conv_net(), [{"data": photo(batch=4)}]
+    model, batches = conv_net(), [{"data": image(batch=4)}]
     default, asked = (
         round_weights(model, batches, levels=each, engine="reference", progress=False) for each in (None, levels)
     )
     assert network_digest(default) == network_digest(asked)
 
 
-def test_it_needs_photos():
+def test_it_needs_images():
     with pytest.raises(NoDataError):
         round_weights(conv_net(), [], engine="reference", progress=False)
 

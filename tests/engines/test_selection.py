@@ -46,10 +46,10 @@ def test_without_a_gpu_auto_takes_the_cpu_which_says_what_it_cannot_do():
 @pytest.mark.usefixtures("on_gpu")
 def test_calibration_stays_on_the_cpu(monkeypatch):
     from pytrtplugins.calibration import MinMaxCalibrator
-    from tests.engines.networks import photo
+    from tests.engines.networks import image
 
     monkeypatch.setattr(CudaEngine, "__init__", lambda *_, **__: pytest.fail("the GPU was asked"))
-    assert ptp.engines.calibrate(conv_net(), MinMaxCalibrator([{"data": photo()}]), progress=False)
+    assert ptp.engines.calibrate(conv_net(), MinMaxCalibrator([{"data": image()}]), progress=False)
 
 
 def test_a_progress_bar_is_shown_on_a_terminal_alone(monkeypatch, capsys):

@@ -23,7 +23,7 @@ from onnx import helper  # noqa: E402
 
 from tests.engines.networks import Affine, conv_net  # noqa: E402
 from tests.export.triton_server import model_config_proto, parse, serve  # noqa: E402
-from tests.model.networks import Line, Shuffle, network, node, photo, shuffle_net, weights  # noqa: E402
+from tests.model.networks import Line, Shuffle, image, network, node, shuffle_net, weights  # noqa: E402
 
 TYPES = ["FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE", "STRING", "BOOL"]
 TYPES += [f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]
@@ -39,7 +39,7 @@ def plugin_net(dims=("N", 4, 6, 6), plugin=None):
 def test_what_is_served_computes_what_the_plugin_computes(tmp_path, batch):
     export_triton(plugin_net((batch, 4, 6, 6)), tmp_path, name="net")
     config, session = serve(tmp_path / "net")
-    x = photo(2)
+    x = image(2)
     (y,) = session.run(None, {"x": x})
     np.testing.assert_array_equal(y, Reorg(2).compute(np.maximum(x, 0)))
     assert config.max_batch_size == (8 if batch == "N" else 0)

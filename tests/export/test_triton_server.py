@@ -28,7 +28,7 @@ pytest.importorskip("onnx")
 
 from onnx import TensorProto, helper
 
-from tests.model.networks import Line, network, node, photo
+from tests.model.networks import Line, image, network, node
 
 FOLDER = os.environ.get("TRITON_VENV")
 pytestmark = [
@@ -144,10 +144,10 @@ def export_models(repository):
 
 
 def test_requests_are_put_together_and_each_gets_its_own_answer(server):
-    photos = [photo(batch) for batch in (1, 2, 1, 3, 1, 1, 2, 1)]
-    with ThreadPoolExecutor(len(photos)) as pool:
-        answers = list(pool.map(lambda x: server.ask("free", x=x)["y"], photos))
-    for x, y in zip(photos, answers, strict=True):
+    images = [image(batch) for batch in (1, 2, 1, 3, 1, 1, 2, 1)]
+    with ThreadPoolExecutor(len(images)) as pool:
+        answers = list(pool.map(lambda x: server.ask("free", x=x)["y"], images))
+    for x, y in zip(images, answers, strict=True):
         np.testing.assert_array_equal(y, Reorg(2).compute(np.maximum(x, 0)))
     runs = [list(map(int, text.split(", "))) for text in re.findall(r"free ran \[(.*)\]", server.log.read_text())]
     assert sum(map(sum, runs)) == 12
@@ -164,7 +164,7 @@ def test_the_server_tells_clients_the_shapes_of_the_model(server):
 
 
 def test_a_fixed_batch_is_served_as_it_is(server):
-    x = photo(2)
+    x = image(2)
     np.testing.assert_array_equal(server.ask("fixed", x=x)["y"], Reorg(2).compute(np.maximum(x, 0)))
 
 
@@ -182,7 +182,7 @@ def test_types_arrive_as_they_are(server, name):
 
 
 @pytest.mark.parametrize(
-    ("x", "message"), [(photo(9), "batch-size must be <= 8"), (photo(1, 3), r"Expected \[-1,4,6,6\], got \[1,3,6,6\]")]
+    ("x", "message"), [(image(9), "batch-size must be <= 8"), (image(1, 3), r"Expected \[-1,4,6,6\], got \[1,3,6,6\]")]
 )
 def test_requests_that_do_not_fit_are_refused_by_the_server(server, x, message):
     with pytest.raises(urllib.error.HTTPError) as caught:

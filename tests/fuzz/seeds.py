@@ -230,8 +230,8 @@ def _npy(shape: str) -> bytes:
     return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
 
 
-def photos() -> Seed:
-    """Photos, and labels of photos."""
+def images() -> Seed:
+    """Images, and labels of images."""
     for kind in ("png", "jpeg", "bmp", "webp", "tiff", "gif", "ppm"):
         file = io.BytesIO()
         Image.fromarray(PIXELS).save(file, format=kind)
@@ -286,7 +286,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         parts: list[Callable[[], Seed]] = [
-            darknet, lambda: caffe(folder), lambda: calibration(folder), lambda: engines(folder), arrays, photos, texts,
+            darknet, lambda: caffe(folder), lambda: calibration(folder), lambda: engines(folder), arrays, images, texts,
         ]  # fmt: skip
         for part in parts:
             for path, data in part():

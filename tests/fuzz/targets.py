@@ -235,7 +235,7 @@ def model_bytes() -> bytes:
     return found
 
 
-# --- arrays, photos, labels, texts -------------------------------------------------------------------------------------
+# --- arrays, images, labels, texts -------------------------------------------------------------------------------------
 
 
 @target
@@ -252,7 +252,7 @@ def npz(data: bytes) -> object:
 
 @target
 def image(data: bytes) -> object:
-    """A photo."""
+    """An image."""
     found = decode_image(data, max_bytes=_MAX_PIXELS_BYTES)
     assert found.dtype == np.uint8
     assert found.shape[2:] == (3,)
@@ -267,7 +267,7 @@ def names(data: bytes) -> object:
 
 @target
 def labels(data: bytes) -> object:
-    """A photo's labels."""
+    """An image's labels."""
     place = folder() / "yolo"
     if not place.is_dir():
         (place / "images").mkdir(parents=True)
@@ -282,10 +282,10 @@ def labels(data: bytes) -> object:
 
 @target
 def dataset(data: bytes) -> object:
-    """A tar of labelled photos."""
+    """A tar of labelled images."""
     found = YoloData(file(data, "x.tar"))
-    for photo in found.photos()[:3]:
-        found.boxes(photo)
+    for image in found.images()[:3]:
+        found.boxes(image)
     return found
 
 

@@ -165,7 +165,7 @@ def run(model, x):
     return dict(zip([item.name for item in session.get_outputs()], session.run(None, {"x": x}), strict=True))
 
 
-def photo(batch=2, channels=4, side=6):
+def image(batch=2, channels=4, side=6):
     return RNG.standard_normal((batch, channels, side, side), np.float32)
 
 

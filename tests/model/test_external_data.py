@@ -25,7 +25,7 @@ from pytrtplugins.plugin.onnx_node import node_attributes  # noqa: E402
 from pytrtplugins.validation import load_external_data, validated  # noqa: E402
 from tests.onnx_parts import (  # noqa: E402
     DIMS,
-    PHOTO,
+    IMAGE,
     RELU,
     add,
     body,
@@ -73,7 +73,7 @@ DOORS = {
     "to_ir": passes.to_ir,
     "infer_shapes": infer_shapes,
     "an engine": lambda m: CpuEngine(m, BuildOptions()),
-    "calibrate": lambda m: calibrate(m, MinMaxCalibrator([{"x": PHOTO}])),
+    "calibrate": lambda m: calibrate(m, MinMaxCalibrator([{"x": IMAGE}])),
 }
 
 

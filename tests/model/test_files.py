@@ -15,7 +15,7 @@ pytest.importorskip("onnxruntime")
 
 from onnx import helper, numpy_helper  # noqa: E402
 
-from tests.model.networks import Line, Shuffle, network, node, photo, run, shuffle_net, small, weights  # noqa: E402
+from tests.model.networks import Line, Shuffle, image, network, node, run, shuffle_net, small, weights  # noqa: E402
 
 
 def test_the_model_given_is_not_changed_and_what_it_says_of_itself_is_kept():
@@ -66,7 +66,7 @@ def test_weights_beside_the_model_stay_beside_it(tmp_path):
     assert edited.stat().st_size < 2000
     onnx.checker.check_model(edited, full_check=True)
     assert onnx.load(edited).graph.initializer[0].raw_data == model.graph.initializer[0].raw_data
-    x = photo()
+    x = image()
     np.testing.assert_array_equal(run(onnx.load(edited), x)["y"], run(graph, x)["y"])
     graph.save(path)  # onto itself
     assert ptp.load_onnx(path).model == graph.model
@@ -120,6 +120,6 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path):
 def test_build_takes_a_graph_as_it_stands():
     graph = small()
     graph.replace("relu", Line(2))
-    x = photo()
+    x = image()
     with ptp.build(graph, engine="reference").create_context() as context:
         np.testing.assert_allclose(context.run({"x": x})["y"], -2 * x)

@@ -14,14 +14,14 @@ pytest.importorskip("onnxruntime")
 
 from onnx import helper  # noqa: E402
 
-from tests.model.networks import Line, network, node, photo, run, shape, weights  # noqa: E402
+from tests.model.networks import Line, image, network, node, run, shape, weights  # noqa: E402
 
 
 def test_all_readers_of_an_inner_tensor_read_the_plugin():
     nodes = [node("Relu", "x", "a"), node("Neg", "a", "b"), node("Add", "a b", "c"), node("Mul", "c a", "y")]
     graph = ptp.load_onnx(network(nodes))
     assert graph.insert_after("a", Line(2, 1)) == "a/Line"
-    x = photo()
+    x = image()
     a = 2 * np.maximum(x, 0) + 1
     np.testing.assert_allclose(run(graph, x)["y"], (a - a) * a, atol=1e-6)
     assert graph.nodes[1].inputs == ("a",)
@@ -31,7 +31,7 @@ def test_behind_an_input():
     graph = ptp.load_onnx(network([node("Neg", "x", "y")]))
     graph.insert_after("x", Line(3))
     assert [info.type for info in graph.nodes] == ["tests.graph::Line", "Neg"]
-    x = photo()
+    x = image()
     np.testing.assert_allclose(run(graph, x)["y"], -3 * x)
 
 
@@ -39,7 +39,7 @@ def test_behind_a_constant():
     c = weights(4, 1, 1)
     graph = ptp.load_onnx(network([node("Mul", "x c", "y")], c=c))
     graph.insert_after("c", Line(3))
-    x = photo()
+    x = image()
     np.testing.assert_allclose(run(graph, x)["y"], 3 * x * c, rtol=1e-6)
 
 
@@ -48,7 +48,7 @@ def test_an_output_keeps_its_name_and_its_other_readers_read_the_plugin(outputs)
     graph = ptp.load_onnx(network([node("Neg", "x", "y", "neg"), node("Abs", "y", "z")], outputs=outputs))
     assert graph.insert_after("y", Line(2, 1)) == "y"
     assert [item.name for item in graph.model.graph.output] == outputs.split()
-    x = photo()
+    x = image()
     expected = {"y": 1 - 2 * x, "z": np.abs(1 - 2 * x)}
     for name, value in run(graph, x).items():
         np.testing.assert_allclose(value, expected[name], rtol=1e-5, atol=1e-6)
@@ -60,7 +60,7 @@ def test_an_output_may_get_other_dims():
     graph = ptp.load_onnx(model)
     graph.insert_after("y", Reorg(2))
     assert shape(graph, "y") == ["N", "16", "3", "3"]
-    x = photo()
+    x = image()
     np.testing.assert_array_equal(run(graph, x)["y"], Reorg(2).compute(-x))
 
 
@@ -80,7 +80,7 @@ def test_readers_inside_a_branch_read_the_plugin_too():
     )
     graph = ptp.load_onnx(network([node("Relu", "x", "a"), choose], yes=np.array(True)))
     graph.insert_after("a", Line(2))
-    x = photo()
+    x = image()
     np.testing.assert_array_equal(run(graph, x)["y"], -2 * np.maximum(x, 0))
     with pytest.raises(ModelError, match="'inner_p' is within 'choose'"):
         graph.replace("inner_p", Line())

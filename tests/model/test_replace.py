@@ -20,9 +20,9 @@ from tests.model.networks import (  # noqa: E402
     Line,
     Shuffle,
     conv_net,
+    image,
     network,
     node,
-    photo,
     run,
     shape,
     shuffle_net,
@@ -37,7 +37,7 @@ def test_a_plugin_in_the_place_of_a_standard_node_computes_the_same():
     assert [info.type for info in graph.nodes] == ["Relu", "tests.graph::Blocks", "Neg"]
     assert graph.nodes[1] == NodeInfo("up", "tests.graph::Blocks", ("a",), ("b",))
     for batch in (1, 3):
-        x = photo(batch)
+        x = image(batch)
         np.testing.assert_array_equal(run(graph, x)["y"], run(model, x)["y"])
 
 
@@ -47,7 +47,7 @@ def test_several_nodes_are_replaced_by_naming_the_last_and_the_inputs_of_the_fir
     graph.replace("join", Shuffle(2), inputs=["a"])
     assert [info.name for info in graph.nodes] == ["first", "join", "last"]
     assert {tensor.name for tensor in graph.model.graph.initializer} == {"k1", "k2"}
-    x = photo()
+    x = image()
     np.testing.assert_array_equal(run(graph, x)["y"], run(model, x)["y"])
 
 
@@ -59,7 +59,7 @@ def test_an_unsupported_node_is_replaced_and_the_shapes_behind_it_become_known()
     assert (shape(graph, "b"), shape(graph, "y")) == (["N", "8", "4", "4"], ["N", "3", "4", "4"])
     assert {item.domain for item in graph.model.opset_import} == {"", "tests.graph"}
     assert "table" not in graph.tensors
-    assert run(graph, photo())["y"].shape == (2, 3, 4, 4)
+    assert run(graph, image())["y"].shape == (2, 3, 4, 4)
 
 
 def test_a_constant_that_others_read_stays():
@@ -79,7 +79,7 @@ def test_constants_are_passed_where_the_inputs_name_them():
     ):
         graph.replace("add", Join())
     graph.replace("add", Join(), inputs=["x", "c"], outputs=["y", "difference"])
-    x = photo(1)
+    x = image(1)
     np.testing.assert_array_equal(run(graph, x)["y"], x + c)
     assert shape(graph, "difference") == ["1", "4", "6", "6"]
 
@@ -109,7 +109,7 @@ def test_inputs_that_are_computed_later_bring_the_plugin_behind_them():
     graph = ptp.load_onnx(network(nodes))
     graph.replace("early", Line(2), inputs=["b"])
     assert [info.type for info in graph.nodes] == ["Neg", "tests.graph::Line", "Add"]
-    x = photo()
+    x = image()
     np.testing.assert_allclose(run(graph, x)["y"], -3 * x, rtol=1e-6)
 
 

@@ -22,7 +22,7 @@ from pytrtplugins.validation import validated  # noqa: E402
 from pytrtplugins.validation.limits import MAX_DEPTH  # noqa: E402
 from tests.onnx_parts import (  # noqa: E402
     DIMS,
-    PHOTO,
+    IMAGE,
     RELU,
     add,
     body,
@@ -149,9 +149,9 @@ def test_shuffled_nodes_run_with_the_numbers_of_the_model_in_order(engine):
     shuffled = model(*(chain[index] for index in (3, 1, 2, 0)))
     before = shuffled.SerializeToString()
     with ptp.build(shuffled, engine=engine).create_context() as context:
-        found = context.run({"x": PHOTO})["y"]
-    relu = np.maximum(PHOTO, 0)
-    np.testing.assert_allclose(found, np.abs((relu + PHOTO) * relu), rtol=1e-6)
+        found = context.run({"x": IMAGE})["y"]
+    relu = np.maximum(IMAGE, 0)
+    np.testing.assert_allclose(found, np.abs((relu + IMAGE) * relu), rtol=1e-6)
     assert shuffled.SerializeToString() == before
 
 

@@ -39,12 +39,12 @@ def many():
 
 
 def texts(path):
-    """What a picture says: matplotlib's SVG has each text as a comment, too."""
+    """What an image says: matplotlib's SVG has each text as a comment, too."""
     return re.findall(r"<!-- (.*?) -->", path.read_text())
 
 
 def curve(path, identity):
-    """A line of an SVG picture as recalls and precisions: positions within the frame."""
+    """A line of an SVG image as recalls and precisions: positions within the frame."""
     tree = ElementTree.parse(path)
     numbers = {}
     for name in (identity, "patch_2"):  # the second patch is the frame's background
@@ -60,7 +60,7 @@ def test_few_classes_are_all_named_with_their_figures(few, tmp_path):
     draw_curves(few, tmp_path / "curves.svg", title="net.onnx, cpu")
     said = texts(tmp_path / "curves.svg")
     assert "net.onnx, cpu" in said
-    assert f"mAP50 {few.map50:.3f}: 7 photos, 7 objects of 2 classes" in said
+    assert f"mAP50 {few.map50:.3f}: 7 images, 7 objects of 2 classes" in said
     assert f"{few.map50:.3f}  mean of 2" in said
     names = [text for text in said if re.fullmatch(r"\d\.\d{3}  \w+ \(\d+\)", text)]
     assert names == [f"{few.classes[1].ap50:.3f}  dog (5)", f"{few.classes[0].ap50:.3f}  cat (2)"]
@@ -68,7 +68,7 @@ def test_few_classes_are_all_named_with_their_figures(few, tmp_path):
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """What a picture's lines are made of: label → (colour, recalls, precisions)."""
+    """What an image's lines are made of: label → (colour, recalls, precisions)."""
     lines, plain = {}, Figure.legend
 
     def legend(self, *given, handles, **options):

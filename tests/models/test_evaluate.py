@@ -14,7 +14,7 @@ from pytrtplugins.vision import Detection, save_image
 from .darknet_engine import FunctionEngine
 
 CLASSES = ("cat", "dog")
-# photo → rows of class, centre x, centre y, width, height
+# image → rows of class, centre x, centre y, width, height
 TRUTH = {"a": [(0, 0.5, 0.5, 0.4, 0.4)], "b": [(1, 0.25, 0.25, 0.2, 0.2), (0, 0.7, 0.7, 0.4, 0.4)], "c": []}
 WIDTH, HEIGHT = 100, 80
 
@@ -33,14 +33,14 @@ def data(tmp_path):
 
 
 class Scripted:
-    """A detector that reports what it is told for each photo; photos are known by their grey."""
+    """A detector that reports what it is told for each image; images are known by their grey."""
 
     def __init__(self, reports, names=CLASSES):
         self.reports, self.names = reports, names
 
-    def __call__(self, photo, *, score_threshold=0.5, iou_threshold=0.45):
+    def __call__(self, image, *, score_threshold=0.5, iou_threshold=0.45):
         self.thresholds = score_threshold, iou_threshold
-        found = self.reports.get("abc"[photo[0, 0, 0]], [])
+        found = self.reports.get("abc"[image[0, 0, 0]], [])
         return [Detection(self.names[k], k, score, box) for k, score, box in found if score >= score_threshold]
 
 
@@ -55,7 +55,7 @@ def perfect():
 
 def test_a_perfect_detector_has_1(data):
     result = evaluate(Scripted(perfect()), data)
-    assert (result.map50, result.map, result.photos) == (pytest.approx(1), pytest.approx(1), 3)
+    assert (result.map50, result.map, result.images) == (pytest.approx(1), pytest.approx(1), 3)
     assert [(row.name, row.objects, row.detections) for row in result.classes] == [("cat", 2, 2), ("dog", 1, 1)]
 
 
@@ -159,8 +159,8 @@ def test_parts_make_one_set(data, tmp_path):
     assert evaluate(Scripted(perfect()), [data, tmp_path / "images.tar"]).map50 == pytest.approx(1)
 
 
-def test_a_limit_takes_the_first_photos(data):
-    assert evaluate(Scripted(perfect()), data, limit=1).photos == 1
+def test_a_limit_takes_the_first_images(data):
+    assert evaluate(Scripted(perfect()), data, limit=1).images == 1
 
 
 def test_figures_are_json_even_where_a_class_has_no_object(data):
@@ -197,7 +197,7 @@ def test_yolov2_is_told_both_thresholds_too(data):
     head[0, 0, :, 0, 1] = [0, 0.5, 0, 0, 0.4, 1, 0]  # half a cell to the right, as wide as the first
     values = head.reshape(1, 14, 2, 3)
     engine = FunctionEngine(
-        lambda photos: values, (1, 3, 64, 96), values.shape, anchors=(1.0, 1.0, 3.0, 2.0), classes=2
+        lambda images: values, (1, 3, 64, 96), values.shape, anchors=(1.0, 1.0, 3.0, 2.0), classes=2
     )
     counts = [
         evaluate(Yolov2(engine, CLASSES), data, score_threshold=score, iou_threshold=overlap).classes[0].detections
@@ -214,13 +214,13 @@ def test_missing_data_say_where_they_were_looked_for(tmp_path):
 
 def test_a_missing_list_is_named(data):
     with pytest.raises(NoDataError, match=r"test\.txt is missing"):
-        YoloData(data).photos("test.txt")
+        YoloData(data).images("test.txt")
 
 
 def test_an_empty_list_is_refused(data):
     (data / "val.txt").write_text("\n")
     with pytest.raises(NoDataError, match="empty"):
-        YoloData(data).photos()
+        YoloData(data).images()
 
 
 @pytest.mark.parametrize(
@@ -233,12 +233,12 @@ def test_a_broken_label_is_refused_with_file_and_line(data, line):
     assert caught.value.line == 2
 
 
-def test_a_photo_without_a_label_file_has_no_objects(data):
+def test_an_image_without_a_label_file_has_no_objects(data):
     (data / "labels" / "a.txt").unlink()
     assert YoloData(data).boxes("images/a.png").shape == (0, 5)
 
 
-def test_a_damaged_photo_is_our_error(data):
+def test_a_damaged_image_is_our_error(data):
     (data / "images" / "a.png").write_bytes(b"\x89PNG\r\n")
     with pytest.raises(ImageError, match=r"a\.png"):
         evaluate(Scripted({}), data)

@@ -1,6 +1,6 @@
 """Published weights: the CPU engine finds what OpenCV 4's darknet importer finds, and is worth the same mAP50.
 
-Photos are fitted, scores cut, boxes suppressed and mapped back by one code for both; the networks' values and their decoding
+Images are fitted, scores cut, boxes suppressed and mapped back by one code for both; the networks' values and their decoding
 to boxes are each side's own. ``pytest -s`` prints the figures.
 """
 
@@ -75,7 +75,7 @@ def cv2():
 
 
 @pytest.fixture(scope="module")
-def photos(shared):
+def images(shared):
     return YoloData(shared / "coco-small")
 
 
@@ -99,13 +99,13 @@ def map50_of_pytrt(shared, name, mode, folder, limit):
 
 @pytest.mark.parametrize("mode", ["letterbox", "stretch"])
 @pytest.mark.parametrize("name", [SMALL, LARGE])
-def test_every_box_and_score_is_opencvs(cv2, shared, photos, name, mode):
+def test_every_box_and_score_is_opencvs(cv2, shared, images, name, mode):
     theirs = OpencvEngine(cv2, *darknet_files(shared, name))
     # OpenCV's sqrt(v + 1e-6) is nearer to darknet's CPU code than to its fork's sqrt(v + 1e-5)
     network = read_network(*darknet_files(shared, name))
     ours = Yolov2(build(to_onnx(network, bn_eps="darknet-cpu"), engine="cpu"), mode=mode)
-    for photo in photos.photos()[:6]:
-        data = {"data": letterbox(photos.image(photo), ours.size, mode).data[None]}
+    for image in images.images()[:6]:
+        data = {"data": letterbox(images.image(image), ours.size, mode).data[None]}
         with ours.engine.create_context() as context:
             values, rows = context.run(data), theirs.run(data)
         for head, other in zip(ours.heads, theirs.heads, strict=True):
@@ -117,20 +117,20 @@ def test_every_box_and_score_is_opencvs(cv2, shared, photos, name, mode):
                 np.testing.assert_allclose(mine[0], expected, rtol=5e-4, atol=5e-4)
 
 
-def compare(cv2, shared, photos, folder, name, mode, limit):
+def compare(cv2, shared, images, folder, name, mode, limit):
     ours = map50_of_pytrt(shared, name, mode, folder, limit)
-    theirs = evaluate(opencv_detector(cv2, shared, name, mode), photos, limit=limit, progress=False).map50
-    print(f"\n{name}, {mode}, {limit} photos: mAP50 {100 * ours:.3f} %, OpenCV {100 * theirs:.3f} %")
+    theirs = evaluate(opencv_detector(cv2, shared, name, mode), images, limit=limit, progress=False).map50
+    print(f"\n{name}, {mode}, {limit} images: mAP50 {100 * ours:.3f} %, OpenCV {100 * theirs:.3f} %")
     assert theirs > 0.3
     assert abs(ours - theirs) <= 0.005
 
 
-def test_map50_of_the_first_photos_is_that_of_opencv(cv2, shared, photos, tmp_path):
-    compare(cv2, shared, photos, tmp_path, SMALL, "stretch", 32)
+def test_map50_of_the_first_images_is_that_of_opencv(cv2, shared, images, tmp_path):
+    compare(cv2, shared, images, tmp_path, SMALL, "stretch", 32)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["letterbox", "stretch"])
 @pytest.mark.parametrize("name", [SMALL, LARGE])
-def test_map50_is_that_of_opencv(cv2, shared, photos, tmp_path, name, mode):
-    compare(cv2, shared, photos, tmp_path, name, mode, 128)
+def test_map50_is_that_of_opencv(cv2, shared, images, tmp_path, name, mode):
+    compare(cv2, shared, images, tmp_path, name, mode, 128)

@@ -1,4 +1,4 @@
-"""Many photos, one after the other: the detections of single calls, in order, in whole batches."""
+"""Many images, one after the other: the detections of single calls, in order, in whole batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ANCHORS, HEAD_DIMS = (1.0, 1.0, 3.0, 2.0), (1, 14, 2, 3)
 
 
 def detector(batch=1):
-    """Reports one cat, as surely as the photo is bright."""
+    """Reports one cat, as surely as the image is bright."""
 
     def function(data):
         values = np.zeros((len(data), 2, 7, 2, 3), np.float32)
@@ -30,26 +30,26 @@ def detector(batch=1):
     return Yolov2(engine, ("cat", "dog"))
 
 
-def photo(level):
+def image(level):
     return np.full((64, 96, 3), level, np.uint8)
 
 
 @pytest.mark.parametrize("batch", [1, 3])
 def test_the_detections_are_those_of_single_calls(batch):
-    photos, one = [photo(level) for level in range(130, 250, 10)], detector()
-    found = list(detector(batch).stream(photos, score_threshold=0.4))
-    assert [item is given for (item, _), given in zip(found, photos, strict=True)] == [True] * 12
-    assert [boxes for _, boxes in found] == [one(each, score_threshold=0.4) for each in photos]
+    images, one = [image(level) for level in range(130, 250, 10)], detector()
+    found = list(detector(batch).stream(images, score_threshold=0.4))
+    assert [item is given for (item, _), given in zip(found, images, strict=True)] == [True] * 12
+    assert [boxes for _, boxes in found] == [one(each, score_threshold=0.4) for each in images]
 
 
-def test_photos_fill_the_engines_batch():
+def test_images_fill_the_engines_batch():
     detecting = detector(4)
-    assert len(list(detecting.stream(photo(200) for _ in range(10)))) == 10
+    assert len(list(detecting.stream(image(200) for _ in range(10)))) == 10
     assert [round(float(data[:, 0, 0, 0].sum()), 2) for data in detecting.engine.batches] == [3.14, 3.14, 2.57]
 
 
-def test_items_may_be_files_or_anything_with_a_photo(tmp_path):
-    save_image(photo(200), tmp_path / "a.png")
+def test_items_may_be_files_or_anything_with_a_image(tmp_path):
+    save_image(image(200), tmp_path / "a.png")
     seen = set()
 
     def read(name):
@@ -64,30 +64,30 @@ def test_items_may_be_files_or_anything_with_a_photo(tmp_path):
 
 
 @pytest.mark.parametrize("batch", [1, 4])
-def test_an_error_comes_at_its_photos_turn(batch, tmp_path):
-    results = detector(batch).stream([photo(200), photo(210), tmp_path / "none.jpg", photo(220)])
+def test_an_error_comes_at_its_images_turn(batch, tmp_path):
+    results = detector(batch).stream([image(200), image(210), tmp_path / "none.jpg", image(220)])
     assert [len(next(results)[1]) for _ in range(2)] == [1, 1]
     with pytest.raises(ImageError, match=r"none\.jpg"):
         next(results)
 
 
-def test_endless_photos_are_looked_at_one_by_one_and_the_detector_stays_usable():
+def test_endless_images_are_looked_at_one_by_one_and_the_detector_stays_usable():
     detecting = detector()
-    results = detecting.stream(photo(200) for _ in itertools.count())
+    results = detecting.stream(image(200) for _ in itertools.count())
     for _, boxes in itertools.islice(results, 5):
-        assert len(boxes) == len(detecting(photo(200))) == 1
+        assert len(boxes) == len(detecting(image(200))) == 1
     results.close()
     assert detecting.engine.closed  # the stream's own context
-    assert len(detecting(photo(200))) == 1
+    assert len(detecting(image(200))) == 1
 
 
-def test_timings_are_those_of_the_photos_run():
+def test_timings_are_those_of_the_images_run():
     detecting = detector()
-    for _ in detecting.stream([photo(200)] * 2):
+    for _ in detecting.stream([image(200)] * 2):
         assert min(detecting.timings.preprocess_ms, detecting.timings.network_ms) > 0
 
 
-def test_wrong_thresholds_and_no_photos():
+def test_wrong_thresholds_and_no_images():
     assert list(detector().stream([])) == []
     with pytest.raises(UsageError, match="iou_threshold"):
-        next(detector().stream([photo(1)], iou_threshold=2))
+        next(detector().stream([image(1)], iou_threshold=2))

@@ -13,7 +13,7 @@ from .darknet_engine import FunctionEngine, darknet_engine, region_model
 
 ANCHORS, CLASSES = (1.0, 1.0, 3.0, 2.0), 2
 DIMS, HEAD_DIMS = (1, 3, 64, 96), (1, 14, 2, 3)
-PHOTO = np.zeros((64, 96, 3), np.uint8)
+IMAGE = np.zeros((64, 96, 3), np.uint8)
 
 
 def head_with(*boxes):
@@ -31,43 +31,43 @@ def detector_of(values, dims=DIMS, names=("cat", "dog"), **options):
     return Yolov2(FunctionEngine(function, dims, HEAD_DIMS, anchors=ANCHORS, classes=CLASSES), names, **options)
 
 
-def test_a_box_comes_back_in_pixels_of_the_photo():
-    photo = np.zeros((128, 192, 3), np.uint8)
-    (found,) = detector_of(head_with((1, 1, 2, 0.9, (0.1, 0.9))))(photo)
+def test_a_box_comes_back_in_pixels_of_the_image():
+    image = np.zeros((128, 192, 3), np.uint8)
+    (found,) = detector_of(head_with((1, 1, 2, 0.9, (0.1, 0.9))))(image)
     assert (found.label, found.class_id) == ("dog", 1)
     assert found.score == pytest.approx(0.81)
-    # centre (2.5, 1.5) cells of 64 photo pixels, anchor (3, 2) cells, clipped to the photo
+    # centre (2.5, 1.5) cells of 64 image pixels, anchor (3, 2) cells, clipped to the image
     assert found.xyxy == pytest.approx((64, 32, 192, 128))
 
 
 def test_the_best_comes_first_and_overlap_is_suppressed():
     values = head_with((0, 0, 0, 0.8, (1, 0)), (0, 1, 2, 0.9, (1, 0)), (1, 0, 0, 0.7, (0, 1)), (1, 0, 1, 0.6, (0, 1)))
-    found = detector_of(values)(PHOTO, iou_threshold=0.3)
+    found = detector_of(values)(IMAGE, iou_threshold=0.3)
     assert [(item.label, round(item.score, 2)) for item in found] == [("cat", 0.9), ("cat", 0.8), ("dog", 0.7)]
 
 
 def test_the_threshold_is_the_lowest_score():
     values = head_with((0, 0, 0, 0.8, (1, 0)), (0, 1, 2, 0.4, (1, 0)))
-    assert len(detector_of(values)(PHOTO)) == 1
-    assert len(detector_of(values)(PHOTO, score_threshold=0.3)) == 2
+    assert len(detector_of(values)(IMAGE)) == 1
+    assert len(detector_of(values)(IMAGE, score_threshold=0.3)) == 2
 
 
 def test_boxes_that_overlap_no_more_than_was_asked_for_stay():
     """Boxes of 3 x 2 cells, one cell apart: 2 x 2 of 4 x 2 cells are of both, half of them."""
     detector = detector_of(head_with((1, 0, 0, 0.9, (1, 0)), (1, 0, 1, 0.8, (1, 0))))
-    kept = [len(detector(PHOTO, iou_threshold=threshold)) for threshold in (0.45, 0.49, 0.51, 1)]
+    kept = [len(detector(IMAGE, iou_threshold=threshold)) for threshold in (0.45, 0.49, 0.51, 1)]
     assert kept == [1, 1, 2, 2]
-    assert len(detector(PHOTO)) == 1
+    assert len(detector(IMAGE)) == 1
 
 
 def test_nothing_found_is_an_empty_list():
-    assert detector_of(head_with())(PHOTO) == []
+    assert detector_of(head_with())(IMAGE) == []
 
 
 def test_a_list_gives_a_list_each(tmp_path):
-    save_image(PHOTO, tmp_path / "a.png")
+    save_image(IMAGE, tmp_path / "a.png")
     detector = detector_of(head_with((0, 0, 0, 0.8, (1, 0))))
-    both = detector([tmp_path / "a.png", PHOTO])
+    both = detector([tmp_path / "a.png", IMAGE])
     assert [len(found) for found in both] == [1, 1]
     assert both[0] == detector(str(tmp_path / "a.png"))
     assert detector([]) == []
@@ -76,13 +76,13 @@ def test_a_list_gives_a_list_each(tmp_path):
 @pytest.mark.parametrize(("batch", "runs"), [(1, [1, 1, 1]), (2, [2, 2]), (4, [4]), ("N", [1, 1, 1])])
 def test_the_engines_batch_is_kept(batch, runs):
     detector = detector_of(head_with((0, 0, 0, 0.8, (1, 0))), (batch, *DIMS[1:]))
-    assert [len(found) for found in detector([PHOTO] * 3)] == [1, 1, 1]
+    assert [len(found) for found in detector([IMAGE] * 3)] == [1, 1, 1]
     assert [len(data) for data in detector.engine.batches] == runs
 
 
 def test_leaving_the_block_releases_the_context():
     with detector_of(head_with()) as detector:
-        assert detector(PHOTO) == []
+        assert detector(IMAGE) == []
     assert detector.engine.closed
 
 
@@ -94,7 +94,7 @@ def test_warming_up_is_one_run():
 
 def test_timings_are_of_the_last_call():
     detector = detector_of(head_with())
-    detector([PHOTO] * 3)
+    detector([IMAGE] * 3)
     timings = detector.timings
     assert min(timings.preprocess_ms, timings.network_ms, timings.postprocess_ms) > 0
     assert timings.total_ms == pytest.approx(timings.preprocess_ms + timings.network_ms + timings.postprocess_ms)
@@ -124,7 +124,7 @@ def test_a_missing_names_file_is_refused(tmp_path):
 @pytest.mark.parametrize("option", [{"score_threshold": 1.5}, {"iou_threshold": -1}])
 def test_thresholds_outside_0_to_1_are_refused(option):
     with pytest.raises(UsageError, match=next(iter(option))):
-        detector_of(head_with())(PHOTO, **option)
+        detector_of(head_with())(IMAGE, **option)
 
 
 def test_an_unknown_mode_is_refused():
@@ -132,12 +132,12 @@ def test_an_unknown_mode_is_refused():
         detector_of(head_with(), mode="crop")
 
 
-def test_a_bad_photo_is_our_error(tmp_path):
+def test_a_bad_image_is_our_error(tmp_path):
     with pytest.raises(ImageError):
         detector_of(head_with())(tmp_path / "none.jpg")
 
 
-def test_an_input_that_is_no_picture_is_refused():
+def test_an_input_that_is_no_image_is_refused():
     with pytest.raises(BindingError, match="expected dims"):
         detector_of(head_with(), (1, 4, 64, 96))
 
@@ -189,14 +189,14 @@ def cfg_anchors(path):
 
 
 @pytest.mark.parametrize("name", ["dog.jpg", "person.jpg"])
-def test_decoding_and_suppression_are_darknets(darknet_network, libdarknet, shipped, darknet_photo, name):
-    """The same photo and the same network values: only this package's own part can differ."""
-    pixels = libdarknet.load_image(darknet_photo(name))
-    photo = np.rint(pixels * 255).astype(np.uint8).transpose(1, 2, 0)
+def test_decoding_and_suppression_are_darknets(darknet_network, libdarknet, shipped, darknet_image, name):
+    """The same image and the same network values: only this package's own part can differ."""
+    pixels = libdarknet.load_image(darknet_image(name))
+    image = np.rint(pixels * 255).astype(np.uint8).transpose(1, 2, 0)
     expected = darknet_network.detections(pixels, threshold=0.1)
     engine = darknet_engine(darknet_network, cfg_anchors(shipped.with_suffix(".cfg")), 6)
-    found = Yolov2(engine, shipped.with_suffix(".names"), mode="darknet")(photo, score_threshold=0.1)
-    height, width = photo.shape[:2]
+    found = Yolov2(engine, shipped.with_suffix(".names"), mode="darknet")(image, score_threshold=0.1)
+    height, width = image.shape[:2]
     assert len(found) == len(expected) > 0
     for ours, theirs in zip(found, expected, strict=True):
         assert ours.class_id == theirs.class_id
@@ -204,6 +204,6 @@ def test_decoding_and_suppression_are_darknets(darknet_network, libdarknet, ship
         np.testing.assert_allclose(ours.xyxy, np.clip(theirs.xyxy, 0, [width, height] * 2), atol=1e-3)
 
 
-def test_photos_decoded_by_pillow_are_near_enough_to_darknets(libdarknet, darknet_photo):
-    ours, theirs = load_image(darknet_photo("dog.jpg")), libdarknet.load_image(darknet_photo("dog.jpg"))
+def test_images_decoded_by_pillow_are_near_enough_to_darknets(libdarknet, darknet_image):
+    ours, theirs = load_image(darknet_image("dog.jpg")), libdarknet.load_image(darknet_image("dog.jpg"))
     assert np.abs(ours.transpose(2, 0, 1) / 255 - theirs).mean() < 0.003

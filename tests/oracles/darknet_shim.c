@@ -143,13 +143,13 @@ int shim_detect(network *net, float *data, int w, int h, int c, float thresh, fl
     return find(net, w, h, thresh, hier, nms, rows, most);
 }
 
-/* The same from the bytes of a decoded photo, RGB, as load_image_color goes on behind its decoder (image.c, load_image_stb). */
-int shim_detect_photo(network *net, unsigned char *photo, int w, int h, float thresh, float hier, float nms, float *rows, int most) {
+/* The same from the bytes of a decoded pixels, RGB, as load_image_color goes on behind its decoder (image.c, load_image_stb). */
+int shim_detect_image(network *net, unsigned char *pixels, int w, int h, float thresh, float hier, float nms, float *rows, int most) {
     image im = make_image(w, h, 3);
     int found, i, j, k;
     for (k = 0; k < 3; ++k)
         for (j = 0; j < h; ++j)
-            for (i = 0; i < w; ++i) im.data[i + w * j + w * h * k] = (float)photo[k + 3 * i + 3 * w * j] / 255.;
+            for (i = 0; i < w; ++i) im.data[i + w * j + w * h * k] = (float)pixels[k + 3 * i + 3 * w * j] / 255.;
     found = shim_detect(net, im.data, w, h, 3, thresh, hier, nms, rows, most);
     free_image(im);
     return found;

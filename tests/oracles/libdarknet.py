@@ -38,7 +38,7 @@ class DarknetUnavailableError(RuntimeError):
 
 @dataclass(frozen=True)
 class DarknetDetection:
-    """One box as `darknet detect` would print it; ``xyxy`` in pixels of the photo, not clipped to it."""
+    """One box as `darknet detect` would print it; ``xyxy`` in pixels of the image, not clipped to it."""
 
     class_id: int
     score: float
@@ -79,7 +79,7 @@ class LibDarknet:
         return DarknetNetwork(self, pointer, batch)
 
     def load_image(self, path: str | Path) -> FloatArray:
-        """Darknet's own decoding of a photo: (3, H, W), 0..1, RGB."""
+        """Darknet's own decoding of an image: (3, H, W), 0..1, RGB."""
         if not Path(path).is_file():
             raise FileNotFoundError(path)
         w, h, c = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
@@ -171,7 +171,7 @@ class DarknetNetwork:
     def detections(
         self, image: str | Path | FloatArray, threshold: float = 0.5, hier: float = 0.5, nms: float = 0.45
     ) -> list[DarknetDetection]:
-        """What `darknet detect` finds in a photo, or in a (3, H, W) image of 0..1; best first."""
+        """What `darknet detect` finds in an image, or in a (3, H, W) image of 0..1; best first."""
         pixels = np.ascontiguousarray(
             image if isinstance(image, np.ndarray) else self._library.load_image(image), np.float32
         )
@@ -187,17 +187,17 @@ class DarknetNetwork:
         boxes = [DarknetDetection(int(row[0]), float(row[1]), tuple(map(float, row[2:]))) for row in rows[:found]]  # type: ignore[arg-type]
         return sorted(boxes, key=lambda box: -box.score)
 
-    def photo_rows(
-        self, photo: npt.NDArray[np.uint8], threshold: float, nms: float, hier: float = 0.5, most: int = 10_000
+    def image_rows(
+        self, image: npt.NDArray[np.uint8], threshold: float, nms: float, hier: float = 0.5, most: int = 10_000
     ) -> FloatArray:
-        """The same from the bytes of a (H, W, 3) photo, with no more than darknet's own work: class, score, corners in pixels.
+        """The same from the bytes of a (H, W, 3) image, with no more than darknet's own work: class, score, corners in pixels.
 
         What darknet prints is printed. Of more than ``most`` boxes the first.
         """
-        h, w, _ = photo.shape
+        h, w, _ = image.shape
         rows = np.empty((most, 6), np.float32)
-        found = self._shim.shim_detect_photo(
-            self._net, photo.ctypes.data, w, h, threshold, hier, nms, _pointer(rows), most
+        found = self._shim.shim_detect_image(
+            self._net, image.ctypes.data, w, h, threshold, hier, nms, _pointer(rows), most
         )
         return rows[: min(found, most)]
 
@@ -277,7 +277,7 @@ def _declare(shim: Any) -> Any:
         "shim_letterbox": (floats, [floats, *[number] * 5]),
         "shim_free_floats": (None, [floats]),
         "shim_detect": (number, [net, floats, *[number] * 3, *[ctypes.c_float] * 3, floats, number]),
-        "shim_detect_photo": (number, [net, ctypes.c_void_p, *[number] * 2, *[ctypes.c_float] * 3, floats, number]),
+        "shim_detect_image": (number, [net, ctypes.c_void_p, *[number] * 2, *[ctypes.c_float] * 3, floats, number]),
     }
     for name, (result, arguments) in signatures.items():
         function = getattr(shim, name)

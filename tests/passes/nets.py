@@ -97,14 +97,14 @@ def run(model, x, outputs=None):
     return dict(zip(names, session.run(None, {"data": x}), strict=True))
 
 
-def photo(model, seed=1, batch=2):
+def image(model, seed=1, batch=2):
     dims = [d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim]
     return np.random.default_rng(seed).uniform(size=[batch, *dims[1:]]).astype(np.float32)
 
 
 def calibrated(model) -> CalibrationTable:
     calibrator = MinMaxCalibrator()
-    x = photo(model)
+    x = image(model)
     calibrator.observe("data", x)
     for name, value in run(model, x).items():
         calibrator.observe(name, value)

@@ -9,7 +9,7 @@ from pytrtplugins.calibration import ChannelMaximaCalibrator
 from pytrtplugins.passes import CrossLayerEqualization, quantize, to_ir, to_proto
 from tests.measures import sqnr
 
-from .nets import Net, calibrated, constants, photo, run
+from .nets import Net, calibrated, constants, image, run
 
 
 def spread(model, tensor, factors):
@@ -24,7 +24,7 @@ def spread(model, tensor, factors):
 
 def channels(model):
     calibrator = ChannelMaximaCalibrator()
-    for name, value in {"data": photo(model), **run(model, photo(model))}.items():
+    for name, value in {"data": image(model), **run(model, image(model))}.items():
         calibrator.observe(name, value)
     return calibrator.channels
 
@@ -55,7 +55,7 @@ def test_the_network_computes_the_same_in_float(between, group):
     model = mobile(between, group)
     equalized, result = equalize(model)
     assert {("a", "b"), ("b", "c")} <= set(result.pairs)
-    expected, actual = run(model, photo(model, 7), ["d"])["d"], run(equalized, photo(model, 7), ["d"])["d"]
+    expected, actual = run(model, image(model, 7), ["d"])["d"], run(equalized, image(model, 7), ["d"])["d"]
     np.testing.assert_array_equal(actual, expected)  # powers of two: not one bit differs
 
 
@@ -71,7 +71,7 @@ def test_factors_are_powers_of_two():
 def test_int8_loses_less():
     model = mobile(ratio=3.0)
     equalized, _ = equalize(model)
-    x = photo(model, 7)
+    x = image(model, 7)
     expected = run(model, x, ["d"])["d"]
     plain, better = (run(quantize(m, calibrated(m)), x, ["d"])["d"] for m in (model, equalized))
     assert sqnr(expected, better) > sqnr(expected, plain) + 6

@@ -5,7 +5,7 @@ import onnx
 import pytest
 
 from pytrtplugins.passes import FloatPads, quantize, to_ir, to_proto
-from tests.passes.nets import Net, calibrated, path_up, photo, producers, run
+from tests.passes.nets import Net, calibrated, image, path_up, producers, run
 
 
 def padded_net(op="Pad", **attributes):
@@ -37,7 +37,7 @@ def test_max_stands_before_a_border_and_changes_no_value(op, attributes):
     assert modified
     assert path_up(changed, "border", 3) == [op, "Max", "MaxPool"]
     assert producers(changed)["e"].input[0] == "pool"
-    x, outputs = photo(model), ["border", "d_leaky", "f_leaky"]
+    x, outputs = image(model), ["border", "d_leaky", "f_leaky"]
     for name, value in run(changed, x, outputs).items():
         np.testing.assert_array_equal(value, run(quantized, x, [name])[name])
 

@@ -13,7 +13,7 @@ from pytrtplugins.passes import prepare
 from pytrtplugins.passes.half import to_half
 from pytrtplugins.plugin.onnx_node import as_node
 from pytrtplugins.tensor import DType
-from tests.engines.networks import Affine, conv_net, photo
+from tests.engines.networks import Affine, conv_net, image
 
 
 @ptp.plugin(namespace="test.half")
@@ -78,7 +78,7 @@ def test_every_tensor_inside_is_half_and_the_numbers_agree():
     half = to_half(model, DType.FLOAT16)
     onnx.checker.check_model(half, full_check=True)
     assert set(types_of(half).values()) == {TensorProto.FLOAT16}
-    (expected,), (found,) = run(model, {"data": photo(2)}), run(half, {"data": photo(2)})
+    (expected,), (found,) = run(model, {"data": image(2)}), run(half, {"data": image(2)})
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, rtol=5e-3, atol=5e-3)
 
@@ -127,9 +127,9 @@ def test_a_plugin_that_takes_only_float32_gets_casts_around_it(last):
     model = prepare(model)
     half = to_half(model, DType.FLOAT16)
     with ptp.build(half, engine="reference").create_context() as context:
-        found = next(iter(context.run({"data": photo()}).values()))
+        found = next(iter(context.run({"data": image()}).values()))
     with ptp.build(model, engine="reference").create_context() as context:
-        expected = next(iter(context.run({"data": photo()}).values()))
+        expected = next(iter(context.run({"data": image()}).values()))
     np.testing.assert_allclose(found, expected, rtol=5e-3, atol=2e-2)
 
 

@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from pytrtplugins.passes import Int8Forms, to_ir, to_proto
-from tests.passes.nets import Net, photo, producers, run
+from tests.passes.nets import Net, image, producers, run
 
 
 def rewritten(model):
@@ -39,7 +39,7 @@ def test_hard_swish_is_x_times_its_gate(output):
         tensor = infos[name].type.tensor_type
         assert tensor.elem_type == TensorProto.FLOAT
         assert [dim.dim_param or dim.dim_value for dim in tensor.shape.dim] == ["N", 3, 8, 8]
-    x = photo(model) * 16 - 8
+    x = image(model) * 16 - 8
     np.testing.assert_allclose(run(changed, x, [output])[output], run(model, x, [output])[output], rtol=1e-6, atol=1e-6)
 
 
@@ -65,7 +65,7 @@ def test_a_mean_over_height_and_width_is_a_global_average(axes, keepdims, opset)
     assert modified
     assert operators(changed) == ["GlobalAveragePool", "Relu"]
     assert (changed.graph.node[0].name, list(changed.graph.node[0].input)) == ("mean", ["data"])
-    x = photo(model)
+    x = image(model)
     np.testing.assert_allclose(run(changed, x, ["mean"])["mean"], x.mean(axis=(2, 3), keepdims=True), rtol=1e-6)
 
 

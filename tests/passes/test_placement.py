@@ -41,7 +41,7 @@ def reads_int8(model: onnx.ModelProto, name: str) -> list[bool]:
 
 def exact(model: onnx.ModelProto, placement: Placement | None) -> float:
     """Signal to noise of the quantized model, in dB."""
-    x = nets.photo(model)
+    x = nets.image(model)
     quantized = quantize(model, nets.calibrated(model), placement=placement)
     onnx.checker.check_model(quantized, full_check=True)
     return sqnr(nets.run(model, x, ["last"])["last"], nets.run(quantized, x, ["last"])["last"])
@@ -82,7 +82,7 @@ def test_pairs_behind_copying_nodes_change_no_value():
     table = nets.calibrated(model)
     repeated = quantize(model, table, placement=Placement(repeated=True))
     assert sorted(nets.quantized_names(repeated)) == ["a_leaky", "b_leaky", "c_leaky", "data", "pool", "route"]
-    x = nets.photo(model)
+    x = nets.image(model)
     np.testing.assert_array_equal(nets.run(repeated, x, ["e"])["e"], nets.run(quantize(model, table), x, ["e"])["e"])
 
 

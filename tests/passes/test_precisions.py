@@ -17,11 +17,11 @@ from pytrtplugins.errors import FormatError, PytrtpluginsError, UsageError
 from pytrtplugins.passes import LayerPrecision, Precisions, layer_names, prepare, quantize
 from tests.engines.networks import conv_net
 from tests.passes.nets import calibrated, constants, tiny_yolo
-from tests.passes.nets import photo as photos
+from tests.passes.nets import image as images
 
 
-def photo(model):
-    return photos(model, batch=1)
+def image(model):
+    return images(model, batch=1)
 
 
 def precisions(model, precision="fp16", layers=None, **more):
@@ -60,11 +60,11 @@ def test_build_follows_a_file_on_the_reference_engine(tmp_path):
     model = conv_net()
     everything = {name: LayerPrecision("fp32") for name in layer_names(prepare(model))}
     precisions(model, layers=everything).write(tmp_path / "precision.yaml")
-    exact = run(ptp.build(model, engine="reference"), photo(model))
+    exact = run(ptp.build(model, engine="reference"), image(model))
     pinned = ptp.build(model, engine="reference", precision=tmp_path / "precision.yaml")
     assert pinned.precision == "fp16"
-    np.testing.assert_array_equal(run(pinned, photo(model)), exact)
-    assert (run(ptp.build(model, engine="reference", precision=precisions(model)), photo(model)) != exact).any()
+    np.testing.assert_array_equal(run(pinned, image(model)), exact)
+    assert (run(ptp.build(model, engine="reference", precision=precisions(model)), image(model)) != exact).any()
 
 
 def test_the_strategy_says_how_the_constants_of_a_layer_in_float32_are_stored():
@@ -81,13 +81,13 @@ def test_an_engine_file_keeps_the_precisions(tmp_path):
     model = conv_net()
     made = ptp.build(model, engine="reference", precision=precisions(model, layers={"conv2": LayerPrecision("fp32")}))
     made.save(tmp_path / "net.engine")
-    np.testing.assert_array_equal(run(ptp.load_engine(tmp_path / "net.engine"), photo(model)), run(made, photo(model)))
+    np.testing.assert_array_equal(run(ptp.load_engine(tmp_path / "net.engine"), image(model)), run(made, image(model)))
 
 
 @pytest.mark.parametrize("engine", ["reference", "cpu", "onnxruntime"])
 def test_an_int8_file_brings_its_scales_to_every_engine(engine):
     model = tiny_yolo()
-    x = photo(model)[:1]
+    x = image(model)[:1]
     exact = run(ptp.build(model, engine=engine), x)
     layers = {name: LayerPrecision("fp32") for name in layer_names(prepare(model))}
     pinned = run(ptp.build(model, engine=engine, precision=int8_precisions(model, layers)), x)

@@ -27,8 +27,8 @@ from tests.passes.nets import (
     as_uint8,
     calibrated,
     constants,
+    image,
     ones,
-    photo,
     producers,
     quantized_names,
     run,
@@ -211,7 +211,7 @@ def test_the_quantized_model_is_close_to_the_float_model(seed):
     b = net.conv(pool, "b", 8)
     net.conv(net.add("Concat", [b, a], "route", 16, axis=1), "c", 6, kernel=1, leaky=False)
     model = net.model("c")
-    x = photo(model)
+    x = image(model)
     quantized = quantize(model, calibrated(model))
     expected, actual = run(model, x, ["c"])["c"], run(quantized, x, ["c"])["c"]
     assert sqnr(expected, actual) > 25
@@ -222,7 +222,7 @@ def test_the_quantized_model_is_close_to_the_float_model(seed):
 def test_onnx_reference_and_onnxruntime_agree_on_the_quantized_model():
     model = tiny_yolo(opset=21)  # the first in which onnx's own evaluator knows DequantizeLinear as it is used here
     quantized = quantize(model, calibrated(model))
-    x = photo(model)
+    x = image(model)
     reference = ReferenceEvaluator(quantized).run(None, {"data": x})[0]
     assert sqnr(reference, run(quantized, x, ["e"])["e"]) > 50  # sums in another order may move a value by one step
 
@@ -233,7 +233,7 @@ def test_int8_values_equal_integer_arithmetic():
     model = net.model("a")
     table = calibrated(model)
     quantized = quantize(model, table, float_last=False)
-    x, held = photo(model), constants(quantized)
+    x, held = image(model), constants(quantized)
     steps = np.clip(np.rint(x / table["data"]), -128, 127).astype(np.int64)
     sums = np.einsum("nchw,kc->nkhw", steps, held["a_w_int8"][:, :, 0, 0].astype(np.int64))
     scales = (held["a_w_scale"] * table["data"]).astype(np.float64)[:, None, None]
@@ -276,7 +276,7 @@ def test_with_64_weight_levels_openvino_equals_onnxruntime_on_every_cpu():
     openvino = pytest.importorskip("openvino", reason="compares with OpenVINO's int8 kernels")
     model = tiny_yolo()
     quantized = as_uint8(quantize(model, calibrated(model), weight_levels=64))
-    x = photo(model)
+    x = image(model)
     core = openvino.Core()
     compiled = core.compile_model(
         core.read_model(quantized.SerializeToString()), "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
@@ -294,7 +294,7 @@ def test_plugins_may_be_inlined_before_or_after_or_be_functions():
     net.channels["route"] = 32 + 6
     net.conv(net.conv(route, "c", 8), "d", 5, kernel=1, leaky=False)
     model = infer_shapes(net.model("d"))
-    x, table = photo(model), calibrated(inline_plugins(model))
+    x, table = image(model), calibrated(inline_plugins(model))
     after = inline_plugins(quantize(model, table))
     before = quantize(inline_plugins(model), table)
     functions = quantize(add_functions(model), table)

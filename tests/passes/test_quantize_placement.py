@@ -14,9 +14,9 @@ from tests.passes.nets import (
     Swap,
     calibrated,
     constants,
+    image,
     ones,
     path_up,
-    photo,
     producers,
     quantized_names,
     run,
@@ -113,7 +113,7 @@ def test_the_second_pair_of_a_plugin_changes_no_value():
     assert quantized_names(inlined) == ["data", "a_leaky"]
     held, made = constants(inlined), producers(inlined)
     scale = held[made["a_leaky_quantized"].input[1]]
-    values = run(inlined, photo(model), ["a_leaky_dequantized", "shuffle2"])
+    values = run(inlined, image(model), ["a_leaky_dequantized", "shuffle2"])
     again = np.clip(np.rint(values["shuffle2"] / scale), -128, 127).astype(np.float32) * scale
     np.testing.assert_array_equal(again, values["shuffle2"])
     np.testing.assert_array_equal(
@@ -203,7 +203,7 @@ def test_other_layers_with_weights_are_quantized_along_their_output_channels(op,
     dequantize = producers(quantized)["w_dequantized"]
     assert helper.get_node_attr_value(dequantize, "axis") == axis
     assert constants(quantized)["w_scale"].shape == (5,)
-    x = photo(model)
+    x = image(model)
     assert sqnr(run(model, x, ["y"])["y"], run(quantized, x, ["y"])["y"]) > 25
 
 

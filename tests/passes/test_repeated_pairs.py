@@ -5,7 +5,7 @@ import onnx
 import pytest
 
 from pytrtplugins.passes import DropRepeatedPairs, to_ir, to_proto
-from tests.passes.nets import Net, path_up, photo, quantized_names, run
+from tests.passes.nets import Net, image, path_up, quantized_names, run
 
 ZERO = np.int8(0)
 
@@ -42,7 +42,7 @@ def test_the_second_pair_goes_and_no_value_changes(between):
         path_up(changed, "y", 3)[1:]
         == ([between] if between else []) + ["DequantizeLinear", "QuantizeLinear"][: 1 + (not between)]
     )
-    x = photo(model) * 6 - 3
+    x = image(model) * 6 - 3
     np.testing.assert_array_equal(run(changed, x, ["y"])["y"], run(model, x, ["y"])["y"])
 
 
@@ -144,5 +144,5 @@ def test_a_pair_that_stays_does_not_keep_the_next_one():
     changed, modified = dropped(model)
     assert modified
     assert quantized_names(changed) == ["data", "d0"]
-    x = photo(model) * 6 - 3
+    x = image(model) * 6 - 3
     np.testing.assert_array_equal(run(changed, x, ["y"])["y"], run(model, x, ["y"])["y"])

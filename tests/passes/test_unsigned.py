@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto
 
 from pytrtplugins.passes import UnsignedActivations, to_ir, to_proto
-from tests.passes.nets import Net, constants, photo, producers, run
+from tests.passes.nets import Net, constants, image, producers, run
 
 
 def pair(net, x, number, zero, *, domain="", axis=None):
@@ -27,7 +27,7 @@ def shifted(model):
 
 
 def same_values(model, changed, outputs=("y",)):
-    x = photo(model) * 8 - 4
+    x = image(model) * 8 - 4
     expected, found = run(model, x, outputs), run(changed, x, outputs)
     for name in outputs:
         np.testing.assert_array_equal(found[name], expected[name])

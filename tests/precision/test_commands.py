@@ -54,7 +54,7 @@ def test_a_search_writes_a_file_that_build_follows_and_a_page(pytrt, tmp_path):
     assert (code, out[:16]) == (0, "9 tensors agree;")
 
 
-def test_int8_is_searched_on_photos(pytrt, tmp_path):
+def test_int8_is_searched_on_images(pytrt, tmp_path):
     onnx.save(outlier_weights(), tmp_path / "net.onnx")
     (tmp_path / "photos").mkdir()
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""The training sample on the CPU: a few steps on generated pictures of rectangles."""
+"""The training sample on the CPU: a few steps on generated images of rectangles."""
 
 # ruff: noqa: E402  (the samples are importable only after their folder is on the path)
 from __future__ import annotations
@@ -27,7 +27,7 @@ TINY = ("--batch", "4", "--sizes", "64", "--stages", "4,4,8,8,8,8", "--head", "8
 
 
 def draw_set(folder: Path, count: int = 10) -> Path:
-    """Pictures with one coloured rectangle each, in the YOLO layout."""
+    """Images with one coloured rectangle each, in the YOLO layout."""
     rng = np.random.default_rng(0)
     (folder / "images").mkdir(parents=True)
     (folder / "labels").mkdir()
@@ -51,9 +51,9 @@ def rectangles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return draw_set(tmp_path_factory.mktemp("set") / "rectangles")
 
 
-def load(folder: Path) -> data.Photos:
+def load(folder: Path) -> data.Images:
     source = data.Source([folder])
-    return data.load_photos(source, source.lines("train.txt"), torch.device("cpu"), side=64)
+    return data.load_images(source, source.lines("train.txt"), torch.device("cpu"), side=64)
 
 
 def tiny_network(classes: int = 6) -> network.Yolov2:
@@ -72,7 +72,7 @@ def tiny_network(classes: int = 6) -> network.Yolov2:
     return net.eval()
 
 
-def test_folder_and_tar_give_the_same_photos(rectangles: Path, tmp_path: Path) -> None:
+def test_folder_and_tar_give_the_same_images(rectangles: Path, tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "set.tgz", "w:gz") as tar:
         tar.add(rectangles, arcname=".")
     for a, b in zip(vars(load(rectangles)).values(), vars(load(tmp_path / "set.tgz")).values(), strict=True):
@@ -85,12 +85,12 @@ def test_missing_and_unreadable_data_are_named(rectangles: Path, tmp_path: Path)
     with pytest.raises(NoDataError, match=r"val\.txt is missing"):
         data.Source([rectangles]).lines("val.txt")
     broken = draw_set(tmp_path / "broken", 2)
-    (broken / "images/1.png").write_bytes(b"no photo")
+    (broken / "images/1.png").write_bytes(b"no image")
     with pytest.raises(ImageError, match=r"images/1\.png"):
         load(broken)
 
 
-def test_held_back_photos_are_the_same_each_time_and_never_trained_on() -> None:
+def test_held_back_images_are_the_same_each_time_and_never_trained_on() -> None:
     names = [f"{i}.jpg" for i in range(100)]
     kept, held = data.hold_back(names, 0.12)
     assert len(held) == 12
@@ -100,14 +100,14 @@ def test_held_back_photos_are_the_same_each_time_and_never_trained_on() -> None:
 
 def test_augmented_boxes_lie_on_their_rectangles(rectangles: Path) -> None:
     """Without colours and holes, the drawn rectangle is where the planned box says."""
-    photos = load(rectangles)
-    augmenter = augment.Augmenter(photos)
+    images = load(rectangles)
+    augmenter = augment.Augmenter(images)
     torch.manual_seed(0)
     plan, truth, valid = augmenter.plan(16, 128, 0.5, (0.7, 1.3))
     colour = torch.cat([torch.eye(3), torch.zeros(3, 1)], 1).expand(16, 3, 4)
-    images = augment.render(augmenter.pixels, plan._replace(colour=colour, holes=torch.zeros(16, 4, 4)), 128)
+    inputs = augment.render(augmenter.pixels, plan._replace(colour=colour, holes=torch.zeros(16, 4, 4)), 128)
     checked = 0
-    for image, boxes, good in zip(images, truth, valid, strict=True):
+    for image, boxes, good in zip(inputs, truth, valid, strict=True):
         for x1, y1, x2, y2, kind in boxes[good].tolist():
             left, top, right, bottom = (round(value * augment.STRIDE) for value in (x1, y1, x2, y2))
             inside = image[int(kind), top + 2 : bottom - 2, left + 2 : right - 2]
@@ -118,10 +118,10 @@ def test_augmented_boxes_lie_on_their_rectangles(rectangles: Path) -> None:
 
 
 def test_balance_draws_rare_classes_more_often(rectangles: Path) -> None:
-    photos = load(rectangles)
-    photos.boxes[1:, :, 0] = 0.0
-    photos.boxes[0, :, 0] = 1.0
-    shares = [augment._shares(photos, balance) for balance in (0.0, 0.5, 1.0)]
+    images = load(rectangles)
+    images.boxes[1:, :, 0] = 0.0
+    images.boxes[0, :, 0] = 1.0
+    shares = [augment._shares(images, balance) for balance in (0.0, 0.5, 1.0)]
     torch.testing.assert_close(shares[0], torch.full((10,), 0.1))
     assert shares[0][0] < shares[1][0] < shares[2][0]
     torch.testing.assert_close(shares[2][0], torch.tensor(0.5))
@@ -159,7 +159,7 @@ def test_loss_gradient_is_the_difference_quotient(monkeypatch: pytest.MonkeyPatc
         assert (up - down) / 2e-2 == pytest.approx((leaf.grad * direction).sum().item(), rel=0.1)
 
 
-def test_pictures_without_boxes_teach_only_objectness() -> None:
+def test_images_without_boxes_teach_only_objectness() -> None:
     out = torch.zeros(2, 35, 4, 4, requires_grad=True)
     total, parts = loss.region_loss(out, torch.zeros(2, 3, 5), torch.zeros(2, 3, dtype=torch.bool), ANCHORS)
     total.backward()
@@ -170,34 +170,34 @@ def test_pictures_without_boxes_teach_only_objectness() -> None:
 
 
 def test_average_precision_of_a_perfect_and_a_blind_network(rectangles: Path) -> None:
-    photos = load(rectangles)
-    images = data.letterbox_photos(photos, 64)
+    images = load(rectangles)
+    inputs = data.letterbox_images(images, 64)
 
     class Oracle(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             out = torch.full((len(x), 5, 7, 2, 2), -20.0)
-            centre = photos.boxes[:, 0, [1, 2]] / 2 + photos.boxes[:, 0, [3, 4]] / 2 + torch.tensor([0.0, 8.0])
-            wh = photos.boxes[:, 0, [3, 4]] - photos.boxes[:, 0, [1, 2]]
+            centre = images.boxes[:, 0, [1, 2]] / 2 + images.boxes[:, 0, [3, 4]] / 2 + torch.tensor([0.0, 8.0])
+            wh = images.boxes[:, 0, [3, 4]] - images.boxes[:, 0, [1, 2]]
             for i, ((cx, cy), size) in enumerate(zip(centre.tolist(), wh, strict=True)):
                 column, row = int(cx / 32), int(cy / 32)
                 inner = torch.tensor([cx / 32 - column, cy / 32 - row]).clamp(1e-4, 1 - 1e-4)
                 out[i, 0, :2, row, column] = torch.logit(inner)
                 out[i, 0, 2:4, row, column] = torch.log(size / 32 / ANCHORS[0])
                 out[i, 0, 4, row, column] = 5.0
-                out[i, 0, 5 + int(photos.boxes[i, 0, 0]), row, column] = 5.0
+                out[i, 0, 5 + int(images.boxes[i, 0, 0]), row, column] = 5.0
             return out.flatten(1, 2)
 
-    assert evaluate.average_precision(Oracle(), images, photos, ANCHORS, 2) == [1.0, 1.0]
+    assert evaluate.average_precision(Oracle(), inputs, images, ANCHORS, 2) == [1.0, 1.0]
     blind = network.Yolov2(network.declare_layers((4,) * 6, 4, 4, 2)).eval()
-    assert max(evaluate.average_precision(blind, images, photos, ANCHORS, 2)) < 0.2
+    assert max(evaluate.average_precision(blind, inputs, images, ANCHORS, 2)) < 0.2
 
 
 def test_a_resumed_run_ends_like_an_uninterrupted_one(rectangles: Path, tmp_path: Path) -> None:
-    photos = load(rectangles)
+    images = load(rectangles)
     settings = recipe.Recipe(
         steps=6, batch=4, sizes=(64, 96), stages=(4, 4, 8, 8, 8, 8), head=8, passthrough=4, dropout=0.3
     )
-    whole, first, second = (trainer.Trainer(settings, photos, CLASSES) for _ in range(3))
+    whole, first, second = (trainer.Trainer(settings, images, CLASSES) for _ in range(3))
     for _ in range(6):
         whole.advance()
     for _ in range(3):
@@ -213,31 +213,31 @@ def test_a_resumed_run_ends_like_an_uninterrupted_one(rectangles: Path, tmp_path
 
 
 def test_a_checkpoint_of_another_recipe_is_refused(rectangles: Path, tmp_path: Path) -> None:
-    photos, small = load(rectangles), {"stages": (4,) * 6, "head": 4, "passthrough": 4}
-    trainer.Trainer(recipe.Recipe(steps=5, **small), photos, CLASSES).save(tmp_path / "checkpoint.pt")
+    images, small = load(rectangles), {"stages": (4,) * 6, "head": 4, "passthrough": 4}
+    trainer.Trainer(recipe.Recipe(steps=5, **small), images, CLASSES).save(tmp_path / "checkpoint.pt")
     with pytest.raises(UsageError, match=r"--steps 5 \(now 7\)"):
-        trainer.Trainer(recipe.Recipe(steps=7, **small), photos, CLASSES).resume(tmp_path / "checkpoint.pt")
+        trainer.Trainer(recipe.Recipe(steps=7, **small), images, CLASSES).resume(tmp_path / "checkpoint.pt")
 
 
 def test_the_loss_leads_to_the_boxes(rectangles: Path) -> None:
-    """A network that minimizes the loss of ten pictures finds their rectangles."""
-    photos, anchors = load(rectangles), data.kmeans_anchors(load(rectangles), cells=2)
-    images, boxes = data.letterbox_photos(photos, 64), photos.boxes.clone()
-    boxes[..., [2, 4]] += 8  # 48 of 64 rows are photo
+    """A network that minimizes the loss of ten images finds their rectangles."""
+    images, anchors = load(rectangles), data.kmeans_anchors(load(rectangles), cells=2)
+    inputs, boxes = data.letterbox_images(images, 64), images.boxes.clone()
+    boxes[..., [2, 4]] += 8  # 48 of 64 rows are image
     truth, valid = torch.cat([boxes[..., 1:] / augment.STRIDE, boxes[..., :1]], -1), boxes[..., 0] >= 0
     torch.manual_seed(0)
     net = network.Yolov2(network.declare_layers((8, 8, 16, 16, 16, 16), 32, 8, 2))
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
     for _ in range(120):
         optimizer.zero_grad()
-        loss.region_loss(net(images), truth, valid, anchors)[0].backward()
+        loss.region_loss(net(inputs), truth, valid, anchors)[0].backward()
         optimizer.step()
     for _, norm in net.convolutions():
         if norm is not None:
             norm.momentum = 1.0
     with torch.no_grad():
-        net(images)
-    found = evaluate.average_precision(net.eval(), images, photos, anchors, 2)
+        net(inputs)
+    found = evaluate.average_precision(net.eval(), inputs, images, anchors, 2)
     assert sum(found) / 2 > 0.8
 
 
@@ -353,7 +353,7 @@ def test_a_model_file_keeps_its_network(rectangles: Path, tmp_path: Path) -> Non
     assert torch.equal(runner.network.parts[0][0].weight, again.network.parts[0][0].weight)
 
 
-def test_logs_and_pictures_are_written(tmp_path: Path) -> None:
+def test_logs_and_images_are_written(tmp_path: Path) -> None:
     from yolov2_training import curve
 
     rows = [{"step": 1.0, "epoch": 0.5, "box": 0.7}, {"step": 2.0, "epoch": 1.0, "box": 0.5, "mAP50": 0.25}]

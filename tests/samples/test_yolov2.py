@@ -65,7 +65,7 @@ def test_dog_jpg_is_found_where_debian_keeps_it(sample):
     assert re.search(r"^dog: \d\d%$", out, re.MULTILINE)
 
 
-def test_several_photos_and_folders_are_taken(sample, tmp_path, chelsea):
+def test_several_images_and_folders_are_taken(sample, tmp_path, chelsea):
     (tmp_path / "photos").mkdir()
     save_image(load_image(chelsea), tmp_path / "photos" / "cat.jpg")
     code, _, _ = sample("photos", "astronaut", "--json", "found.json", "--output", "boxes.jpg")
@@ -108,13 +108,13 @@ def test_int8_calibrates_once_and_reads_its_cache_afterwards(sample, tmp_path, c
 
 def test_int8_starts_from_the_shipped_cache(sample):
     if not MODEL.with_suffix(".cache").exists():
-        pytest.skip(f"{MODEL}.cache has not been made: python samples/yolov2.py --int8 --calibration PHOTOS chelsea")
+        pytest.skip(f"{MODEL}.cache has not been made: python samples/yolov2.py --int8 --calibration IMAGES chelsea")
     code, out, err = sample("--int8", "chelsea")
     assert (code, err) == (0, "")
     assert re.search(r"^cat: \d\d%$", out, re.MULTILINE)
 
 
-def test_int8_without_cache_and_photos_says_what_to_give(sample):
+def test_int8_without_cache_and_images_says_what_to_give(sample):
     code, _, err = sample("--int8", "--cache", "none.cache", "chelsea")
     assert code == 2
     assert "there is no calibration cache none.cache" in err
@@ -141,13 +141,13 @@ def test_fp16_on_a_cpu_is_refused_with_the_alternatives(sample):
     [
         (lambda path: None, "no such file. Looked for:"),
         (lambda path: path.write_bytes(b""), "empty"),
-        (lambda path: path.write_text("hello"), "not a picture"),
-        (lambda path: path.mkdir(), "no photos"),
+        (lambda path: path.write_text("hello"), "not an image"),
+        (lambda path: path.mkdir(), "no images"),
         (lambda path: path.write_bytes(half_a_jpeg()), "damaged or truncated"),
     ],
     ids=["missing", "empty", "text", "empty folder", "truncated"],
 )
-def test_bad_photos_end_with_a_clear_error(sample, tmp_path, make, text):
+def test_bad_images_end_with_a_clear_error(sample, tmp_path, make, text):
     make(tmp_path / "bad.jpg")
     code, _, err = sample("bad.jpg")
     assert code == 2
@@ -161,7 +161,7 @@ def half_a_jpeg():
     return data[: len(data) // 2]
 
 
-def test_one_bad_photo_of_several_is_named_and_the_others_are_done(sample, tmp_path):
+def test_one_bad_image_of_several_is_named_and_the_others_are_done(sample, tmp_path):
     (tmp_path / "bad.png").write_text("hello")
     code, out, err = sample("chelsea", "bad.png")
     assert code == 2
@@ -171,7 +171,7 @@ def test_one_bad_photo_of_several_is_named_and_the_others_are_done(sample, tmp_p
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (12_000, 4_000), (2, 12_000)])
-def test_tiny_and_huge_photos_are_looked_at(sample, tmp_path, shape):
+def test_tiny_and_huge_images_are_looked_at(sample, tmp_path, shape):
     cv2.imwrite("odd.jpg", np.full((*shape, 3), 90, np.uint8))
     code, out, _ = sample("odd.jpg", "--output", "predictions.jpg")
     assert code == 0
@@ -188,7 +188,7 @@ def test_tiny_and_huge_photos_are_looked_at(sample, tmp_path, shape):
         (["--output", "out.xyz"], "unknown suffix"),
         (["--json", "nowhere/found.json"], "mkdir -p"),
         (["--threads", "0"], "threads"),
-        (["--int8", "--calibration", "nowhere", "--cache", "new.cache"], "expected a folder of photos"),
+        (["--int8", "--calibration", "nowhere", "--cache", "new.cache"], "expected a folder of images"),
         (["--weights", __file__], "the file ends inside layer"),
         (["--names", "/usr/share/darknet/data/voc.names"], "names"),
         (["--engine", "nonsense"], "nonsense"),

@@ -10,7 +10,7 @@ from pytrtplugins.calibration import ImageBatches
 from pytrtplugins.errors import UsageError
 from pytrtplugins.utils.numbers import check_share, check_whole
 from pytrtplugins.vision import Head
-from tests.engines.networks import conv_net, photo
+from tests.engines.networks import conv_net, image
 
 HEAD = Head("y", "region", (1.0, 1.0, 3.0, 2.0), 2)
 
@@ -104,4 +104,4 @@ def test_batches_of_no_usable_size_are_refused(tmp_path, options, words):
 def test_threads_that_no_machine_has_are_refused(threads):
     with pytest.raises(UsageError, match="threads: expected a whole number from 1 to 4,096"):
         ptp.build(conv_net(), engine="null", threads=threads)
-    assert ptp.build(conv_net(), engine="null", threads=np.int64(2)).create_context().run({"data": photo()})
+    assert ptp.build(conv_net(), engine="null", threads=np.int64(2)).create_context().run({"data": image()})

@@ -46,10 +46,10 @@ def library():
     return found
 
 
-def fitted(function, photo, width, height):
-    """A (H, W, 3) photo through resize_image or letterbox_image, as (3, height, width)."""
-    data = np.ascontiguousarray((photo / 255.0).astype(np.float32).transpose(2, 0, 1))
-    given = Image(photo.shape[1], photo.shape[0], 3, data.ctypes.data_as(Floats))
+def fitted(function, image, width, height):
+    """A (H, W, 3) image through resize_image or letterbox_image, as (3, height, width)."""
+    data = np.ascontiguousarray((image / 255.0).astype(np.float32).transpose(2, 0, 1))
+    given = Image(image.shape[1], image.shape[0], 3, data.ctypes.data_as(Floats))
     with contextlib.closing(_Owned(function(given, width, height))) as result:
         return np.ctypeslib.as_array(result.image.data, (3, height, width)).copy()
 

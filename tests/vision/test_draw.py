@@ -12,12 +12,12 @@ from pytrtplugins.vision import Detection, class_color, draw
 GREY = np.full((200, 300, 3), 128, np.uint8)
 
 
-def test_the_photo_itself_is_left_alone():
-    photo = GREY.copy()
-    drawn = draw(photo, [Detection("dog", 1, 0.8, (50.0, 60.0, 150.0, 160.0))])
-    np.testing.assert_array_equal(photo, GREY)
-    assert drawn.shape == photo.shape
-    assert (drawn != photo).any()
+def test_the_image_itself_is_left_alone():
+    image = GREY.copy()
+    drawn = draw(image, [Detection("dog", 1, 0.8, (50.0, 60.0, 150.0, 160.0))])
+    np.testing.assert_array_equal(image, GREY)
+    assert drawn.shape == image.shape
+    assert (drawn != image).any()
 
 
 def test_a_box_lies_on_its_edges_in_the_classs_colour():
@@ -54,7 +54,7 @@ def test_a_label_has_the_class_and_the_score_in_percent(labels):
 
 @pytest.mark.parametrize("box", [(0.0, 0.0, 300.0, 200.0), (299.0, 199.0, 300.0, 200.0), (5.0, 5.0, 5.0, 5.0)])
 @pytest.mark.parametrize("name", ["cat", "a very long name of a class " * 3])
-def test_labels_stay_inside_the_photo(box, name, labels):
+def test_labels_stay_inside_the_image(box, name, labels):
     draw(GREY, [Detection(name, 0, 1.0, box)])
     ((_, (left, top, right, bottom)),) = labels
     assert min(left, top) >= 0
@@ -71,9 +71,9 @@ def test_the_highest_score_is_on_top(order, labels):
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 900), (2000, 1500)])
-def test_small_and_large_photos_are_drawn_on(shape):
-    photo = np.zeros((*shape, 3), np.uint8)
-    assert draw(photo, [Detection("cat", 2, 0.5, (0.0, 0.0, float(shape[1]), float(shape[0])))]).any()
+def test_small_and_large_images_are_drawn_on(shape):
+    image = np.zeros((*shape, 3), np.uint8)
+    assert draw(image, [Detection("cat", 2, 0.5, (0.0, 0.0, float(shape[1]), float(shape[0])))]).any()
 
 
 def test_neighbouring_classes_differ_in_colour():
@@ -100,7 +100,7 @@ def rectangles(monkeypatch):
 
 
 @pytest.mark.parametrize(("side", "thickness"), [(100, 1), (704, 3), (2200, 10)])
-def test_a_label_lies_on_a_field_that_grows_with_the_photo_and_stands_on_the_box(side, thickness, rectangles, labels):
+def test_a_label_lies_on_a_field_that_grows_with_the_image_and_stands_on_the_box(side, thickness, rectangles, labels):
     box = (side / 4, side / 2, side * 0.75, side * 0.875)
     draw(np.zeros((side, side, 3), np.uint8), [Detection("dog", 1, 0.8, box)])
     (outline, outlined), ((left, top, right, bottom), filled) = rectangles
@@ -140,6 +140,6 @@ def test_a_detection_prints_darknets_line():
     assert str(Detection("dog", 1, 0.816, (0.0, 0.0, 1.0, 1.0))) == "dog: 82%"
 
 
-def test_what_is_no_photo_is_refused():
+def test_what_is_no_image_is_refused():
     with pytest.raises(ImageError):
         draw(np.zeros((4, 4)), [])

@@ -23,12 +23,12 @@ PIXELS = np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype=np.uint8)
 
 def encoded(array, kind="PNG", mode=None, **options):
     file = io.BytesIO()
-    picture = Pillow.fromarray(array)
-    (picture.convert(mode) if mode else picture).save(file, format=kind, **options)
+    image = Pillow.fromarray(array)
+    (image.convert(mode) if mode else image).save(file, format=kind, **options)
     return file.getvalue()
 
 
-def test_a_lossless_picture_keeps_every_pixel(tmp_path):
+def test_a_lossless_image_keeps_every_pixel(tmp_path):
     save_image(PIXELS, tmp_path / "a.png")
     np.testing.assert_array_equal(load_image(tmp_path / "a.png"), PIXELS)
 
@@ -61,7 +61,7 @@ def test_sixteen_bits_become_eight():
         (np.int32([0, 129, 65535]), [0, 1, 255]),  # 16 bits: 129 / 257 is 0.502
         (np.int32([-5, 300, 70_000]), [0, 1, 255]),
         (np.float32([0, 0.25, 1]), [0, 64, 255]),
-        (np.float32([-1, 0.25, 0.5]), [0, 64, 128]),  # a dark photo stays dark
+        (np.float32([-1, 0.25, 0.5]), [0, 64, 128]),  # a dark image stays dark
         (np.float32([0, 100, 400]), [0, 64, 255]),  # beyond 1 the largest value is white
     ],
 )
@@ -79,7 +79,7 @@ def test_two_levels_and_gray_with_alpha_are_read():
     np.testing.assert_array_equal(decode_image(file.getvalue()), np.stack([gray] * 3, 2))
 
 
-def test_cmyk_photos_are_read():
+def test_cmyk_images_are_read():
     found = decode_image(encoded(np.full((8, 8, 3), (200, 30, 40), np.uint8), "JPEG", "CMYK", quality=95))
     assert abs(found.astype(int) - (200, 30, 40)).max() < 12
 
@@ -95,7 +95,7 @@ def rotated_jpeg():
     return encoded(np.kron(PIXELS, np.ones((8, 8, 1), np.uint8)), "JPEG", exif=exif, quality=95)
 
 
-def test_a_phones_photo_is_turned_upright():
+def test_a_phones_image_is_turned_upright():
     lying = decode_image(rotated_jpeg(), exif=False)
     np.testing.assert_array_equal(decode_image(rotated_jpeg()), np.rot90(lying, -1))
 
@@ -123,9 +123,9 @@ def test_a_folder_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("data", "text"), [(b"", "empty"), (b"hello, this is text", "not a picture"), (b"%PDF-1.7 ...", "not a picture")]
+    ("data", "text"), [(b"", "empty"), (b"hello, this is text", "not an image"), (b"%PDF-1.7 ...", "not an image")]
 )
-def test_what_is_not_a_picture_is_refused(tmp_path, data, text):
+def test_what_is_not_an_image_is_refused(tmp_path, data, text):
     (tmp_path / "a.jpg").write_bytes(data)
     with pytest.raises(ImageError, match=text) as caught:
         load_image(tmp_path / "a.jpg")
@@ -133,9 +133,9 @@ def test_what_is_not_a_picture_is_refused(tmp_path, data, text):
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "WEBP", "TIFF", "GIF"])
-def test_a_truncated_picture_is_refused(kind):
+def test_a_truncated_image_is_refused(kind):
     data = encoded(np.kron(PIXELS, np.ones((8, 8, 1), np.uint8)), kind)
-    with pytest.raises(ImageError, match=r"damaged or truncated|not a picture"):
+    with pytest.raises(ImageError, match=r"damaged or truncated|not an image"):
         decode_image(data[: len(data) // 2], "half")
 
 
@@ -143,18 +143,18 @@ def test_a_truncated_picture_is_refused(kind):
 @given(
     position=st.integers(0, 400), value=st.integers(0, 255), kind=st.sampled_from(["JPEG", "PNG", "BMP", "TIFF", "GIF"])
 )
-def test_a_damaged_picture_gives_a_picture_or_our_error(position, value, kind):
+def test_a_damaged_image_gives_an_image_or_our_error(position, value, kind):
     data = bytearray(encoded(PIXELS, kind))
     data[position % len(data)] = value
     with contextlib.suppress(ImageError):
         assert decode_image(bytes(data)).shape[2] == 3
 
 
-def test_one_pixel_is_a_photo():
+def test_one_pixel_is_a_image():
     assert decode_image(encoded(PIXELS[:1, :1])).shape == (1, 1, 3)
 
 
-def test_a_photo_of_12000_pixels_is_read():
+def test_an_image_of_12000_pixels_is_read():
     assert decode_image(encoded(np.zeros((9, 12_000, 3), np.uint8))).shape == (9, 12_000, 3)
 
 
@@ -169,7 +169,7 @@ def test_a_decompression_bomb_is_refused_before_it_is_decoded():
     "array",
     [np.zeros((4, 4, 3), np.float32), np.zeros((3, 4, 5), np.uint8), np.zeros((0, 4, 3), np.uint8), "text", None],
 )
-def test_arrays_that_are_no_photos_are_refused(array):
+def test_arrays_that_are_no_images_are_refused(array):
     with pytest.raises(ImageError, match="expected a"):
         check_image(array)
 
@@ -184,10 +184,10 @@ def test_a_missing_folder_is_named(tmp_path):
         save_image(PIXELS, tmp_path / "none" / "a.png")
 
 
-# --- what photos may cost ------------------------------------------------------------------------------------------------
+# --- what images may cost ------------------------------------------------------------------------------------------------
 
 
-def test_the_size_that_a_picture_claims_is_checked_before_it_is_decoded():
+def test_the_size_that_an_image_claims_is_checked_before_it_is_decoded():
     data = encoded(np.zeros((1000, 1000), np.float32), "TIFF", compression="tiff_adobe_deflate")
     assert decode_image(data, max_bytes=7_000_000).shape == (1000, 1000, 3)
     with pytest.raises(ImageError, match=r"1,000 x 1,000 pixels \(F\) take 7,000,000 bytes") as caught:
@@ -202,7 +202,7 @@ def test_the_limit_holds_for_every_format(kind):
         decode_image(data, max_bytes=1000)
 
 
-def test_a_large_picture_takes_the_memory_that_is_said():
+def test_a_large_image_takes_the_memory_that_is_said():
     """Measured in a process of its own: a float TIFF once took 28 bytes a pixel."""
     side = 6000
     code = f"""
@@ -227,12 +227,12 @@ def test_every_orientation_is_undone_as_pillow_undoes_it(orientation):
     exif = Pillow.Exif()
     exif[0x0112] = orientation
     data = encoded(PIXELS, "PNG", exif=exif)
-    with Pillow.open(io.BytesIO(data)) as picture:
-        expected = np.array(ImageOps.exif_transpose(picture))
+    with Pillow.open(io.BytesIO(data)) as image:
+        expected = np.array(ImageOps.exif_transpose(image))
     np.testing.assert_array_equal(decode_image(data), expected)
 
 
-def test_damaged_exif_does_not_keep_a_photo_from_being_read():
+def test_damaged_exif_does_not_keep_an_image_from_being_read():
     data = encoded(
         np.kron(PIXELS, np.ones((8, 8, 1), np.uint8)), "JPEG", exif=b"Exif\0\0II*\0\xff\xff\xff\xff" + b"\xff" * 40
     )
@@ -249,7 +249,7 @@ def test_rows_that_are_converted_by_parts_are_the_same(mode, pixels, monkeypatch
 
 
 @pytest.mark.parametrize("kind", [np.uint16, np.int32, np.float32])
-def test_deep_pictures_that_are_converted_by_parts_have_one_range(kind, monkeypatch):
+def test_deep_images_that_are_converted_by_parts_have_one_range(kind, monkeypatch):
     deep = (np.arange(600).reshape(20, 30) * 100).astype(kind)
     data = encoded(deep, "TIFF")
     whole = decode_image(data)
@@ -259,7 +259,7 @@ def test_deep_pictures_that_are_converted_by_parts_have_one_range(kind, monkeypa
 
 @pytest.mark.parametrize("kind", ["PNG", "BMP", "PPM"])
 @pytest.mark.parametrize("size", [(0, 20), (30, 0)])
-def test_a_picture_without_pixels_is_refused(kind, size):
+def test_an_image_without_pixels_is_refused(kind, size):
     data = bytearray(encoded(PIXELS, kind))
     if kind == "PNG":
         data[16:24] = struct.pack(">II", *size)
@@ -268,11 +268,11 @@ def test_a_picture_without_pixels_is_refused(kind, size):
         data[18:26] = struct.pack("<II", *size)
     else:
         data = bytearray(b"P6\n%d %d\n255\n" % size)
-    with pytest.raises(ImageError, match="photo 'none': not a picture"):
+    with pytest.raises(ImageError, match="image 'none': not an image"):
         decode_image(bytes(data), "none")
 
 
-def test_a_picture_takes_a_gibibyte_at_most_unless_told_otherwise():
+def test_an_image_takes_a_gibibyte_at_most_unless_told_otherwise():
     header = bytearray(encoded(PIXELS, "BMP"))
     header[18:26] = struct.pack("<II", 15_339_169, 10)  # 7 bytes a pixel: 1,073,741,830
     with pytest.raises(ImageError, match=r"take 1,073,741,830 bytes of memory; the limit is 1,073,741,824\.") as caught:
@@ -310,7 +310,7 @@ def test_the_suffix_chooses_the_format(tmp_path, suffix, kind):
 @pytest.mark.parametrize(
     ("shape", "kept"), [((4, 5), 3), ((4, 5, 3), 3), ((4, 5, 4), 3), ((4, 5, 1), 0), ((4, 5, 5), 0), ((1, 4, 5, 3), 0)]
 )
-def test_photos_are_gray_rgb_or_rgb_and_a_fourth_channel(shape, kept):
+def test_images_are_gray_rgb_or_rgb_and_a_fourth_channel(shape, kept):
     array = np.random.default_rng(0).integers(0, 256, shape).astype(np.uint8)
     if kept:
         wanted = np.stack([array] * 3, 2) if array.ndim == 2 else array[:, :, :3]
@@ -336,7 +336,7 @@ def test_a_fifo_and_a_device_are_refused_without_waiting(tmp_path):
         load_image("/dev/zero")
 
 
-def test_a_picture_file_has_a_largest_size(tmp_path):
+def test_an_image_file_has_a_largest_size(tmp_path):
     with open(tmp_path / "a.png", "wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(ImageError, match="expected at most 536,870,912 bytes"):

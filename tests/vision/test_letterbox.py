@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytrtplugins.errors import ImageError, UsageError
-from pytrtplugins.vision import MODES, letterbox, load_image, place_photo, resize_darknet
+from pytrtplugins.vision import MODES, letterbox, load_image, place_image, resize_darknet
 from pytrtplugins.vision.letterbox import thin_out
 
 from . import darknet
 
-PHOTOS = ("dog.jpg", "person.jpg", "kite.jpg", "scream.jpg")
+IMAGES = ("dog.jpg", "person.jpg", "kite.jpg", "scream.jpg")
 
 
 def noise(height, width, seed=0):
@@ -30,9 +30,9 @@ def noise(height, width, seed=0):
     seed=st.integers(0, 9),
 )
 def test_darknets_resize_is_met_to_the_bit(h, w, new_h, new_w, seed):
-    photo = noise(h, w, seed)
-    expected = darknet.fitted(darknet.library().resize_image, photo, new_w, new_h)
-    np.testing.assert_array_equal(resize_darknet(photo, new_w, new_h), expected)
+    image = noise(h, w, seed)
+    expected = darknet.fitted(darknet.library().resize_image, image, new_w, new_h)
+    np.testing.assert_array_equal(resize_darknet(image, new_w, new_h), expected)
 
 
 @settings(max_examples=60, deadline=None)
@@ -40,22 +40,22 @@ def test_darknets_resize_is_met_to_the_bit(h, w, new_h, new_w, seed):
 def test_darknets_letterbox_is_met_to_the_bit(h, w, size):
     if min(h * size[0] // w, w * size[1] // h) < 2:  # darknet divides by zero where one row or column is left
         return
-    photo = noise(h, w)
-    expected = darknet.fitted(darknet.library().letterbox_image, photo, *size)
-    np.testing.assert_array_equal(letterbox(photo, size, "darknet").data, expected)
+    image = noise(h, w)
+    expected = darknet.fitted(darknet.library().letterbox_image, image, *size)
+    np.testing.assert_array_equal(letterbox(image, size, "darknet").data, expected)
 
 
-@pytest.mark.parametrize("name", PHOTOS)
-def test_darknets_letterbox_of_its_own_photos_is_met_to_the_bit(name, darknet_photo):
-    photo = load_image(darknet_photo(name))
-    expected = darknet.fitted(darknet.library().letterbox_image, photo, 416, 416)
-    np.testing.assert_array_equal(letterbox(photo, (416, 416), "darknet").data, expected)
+@pytest.mark.parametrize("name", IMAGES)
+def test_darknets_letterbox_of_its_own_images_is_met_to_the_bit(name, darknet_image):
+    image = load_image(darknet_image(name))
+    expected = darknet.fitted(darknet.library().letterbox_image, image, 416, 416)
+    np.testing.assert_array_equal(letterbox(image, (416, 416), "darknet").data, expected)
 
 
-@pytest.mark.parametrize("name", PHOTOS[:2])
-def test_the_fast_mode_sees_the_same_picture(name, darknet_photo):
-    photo = load_image(darknet_photo(name))
-    fast, exact = letterbox(photo, (416, 416)), letterbox(photo, (416, 416), "darknet")
+@pytest.mark.parametrize("name", IMAGES[:2])
+def test_the_fast_mode_sees_the_same_image(name, darknet_image):
+    image = load_image(darknet_image(name))
+    fast, exact = letterbox(image, (416, 416)), letterbox(image, (416, 416), "darknet")
     assert np.abs(fast.data - exact.data).mean() < 0.01
     assert fast.scale == exact.scale
     assert np.abs(np.subtract(fast.offset, exact.offset)).max() <= 0.5
@@ -72,18 +72,18 @@ def test_every_size_gives_a_full_input_in_0_to_1(mode, shape):
     assert result.original_size == shape[::-1]
 
 
-def test_around_the_photo_is_grey():
+def test_around_the_image_is_grey():
     data = letterbox(np.zeros((50, 100, 3), np.uint8), (100, 100)).data
     assert (data[:, :25] == 0.5).all()
     assert (data[:, 75:] == 0.5).all()
     assert (data[:, 25:75] == 0).all()
 
 
-def test_a_photo_of_the_inputs_size_keeps_its_values():
-    photo = noise(64, 64)
-    expected = (photo / 255).astype(np.float32).transpose(2, 0, 1)
+def test_an_image_of_the_inputs_size_keeps_its_values():
+    image = noise(64, 64)
+    expected = (image / 255).astype(np.float32).transpose(2, 0, 1)
     for mode in MODES:
-        np.testing.assert_array_equal(letterbox(photo, (64, 64), mode).data, expected)
+        np.testing.assert_array_equal(letterbox(image, (64, 64), mode).data, expected)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -98,7 +98,7 @@ def test_boxes_go_there_and_back(mode, w, h, box):
     np.testing.assert_allclose(fitted.to_image(network[None]), [[x1, y1, x2, y2]], atol=1e-3)
 
 
-def test_boxes_are_clipped_to_the_photo():
+def test_boxes_are_clipped_to_the_image():
     fitted = letterbox(np.zeros((100, 200, 3), np.uint8), (416, 416))
     np.testing.assert_allclose(fitted.to_image(np.array([[0.5, 0.5, 9.0, 9.0]])), [[0, 0, 200, 100]])
 
@@ -126,9 +126,9 @@ def test_floats_are_refused():
 @pytest.mark.parametrize("size", [(0, 32), (32, 0), (32,), (32, 32, 3)])
 def test_a_size_is_a_width_and_a_height_of_at_least_1(size):
     with pytest.raises(UsageError, match="both at least 1, found") as caught:
-        place_photo((9, 9), size)
+        place_image((9, 9), size)
     assert caught.value.size == size
-    assert place_photo((9, 9), (1, 1)).inner == (1, 1)
+    assert place_image((9, 9), (1, 1)).inner == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ def test_a_size_is_a_width_and_a_height_of_at_least_1(size):
         ((1, 1000), (10, 10), "letterbox", (1, 10), (4, 0), (4.0, 0.0)),
     ],
 )
-def test_where_a_photo_stands_worked_out_by_hand(old, size, mode, inner, corner, offset):
-    found = place_photo(old, size, mode)
+def test_where_an_image_stands_worked_out_by_hand(old, size, mode, inner, corner, offset):
+    found = place_image(old, size, mode)
     assert (found.size, found.original_size) == (size, old)
     assert (found.inner, found.corner, found.offset) == (inner, corner, offset)
     assert found.scale == (inner[0] / old[0], inner[1] / old[1])
@@ -155,21 +155,21 @@ def test_where_a_photo_stands_worked_out_by_hand(old, size, mode, inner, corner,
     ("shape", "thinned"),
     [((32767, 2), (32767, 2)), ((32768, 2), (16384, 2)), ((2, 32768), (2, 16384)), ((65535, 32768), (21845, 16384))],
 )
-def test_photos_beyond_opencvs_sides_lose_lines_and_columns(shape, thinned):
+def test_images_beyond_opencvs_sides_lose_lines_and_columns(shape, thinned):
     image = np.broadcast_to(np.uint8(7), (*shape, 3))
     assert thin_out(image).shape == (*thinned, 3)
 
 
 @pytest.mark.parametrize("size", [(40, 20), (80, 60), (40, 60), (80, 20), (60, 20), (40, 30)])
-def test_a_photo_that_shrinks_either_way_is_averaged_and_others_are_interpolated(size):
-    photo = noise(30, 60)
+def test_an_image_that_shrinks_either_way_is_averaged_and_others_are_interpolated(size):
+    image = noise(30, 60)
     kind = cv2.INTER_AREA if size[0] < 60 or size[1] < 30 else cv2.INTER_LINEAR
-    expected = cv2.resize(photo, size, interpolation=kind).transpose(2, 0, 1) / np.float64(255)
-    found = letterbox(photo, size, "stretch").data
+    expected = cv2.resize(image, size, interpolation=kind).transpose(2, 0, 1) / np.float64(255)
+    found = letterbox(image, size, "stretch").data
     np.testing.assert_array_equal(found, expected.astype(np.float32))
 
 
-def test_a_letterboxed_photo_knows_where_it_stands():
+def test_a_letterboxed_image_knows_where_it_stands():
     fitted = letterbox(noise(50, 100), (40, 40))
     assert (fitted.scale, fitted.offset, fitted.original_size) == ((0.4, 0.4), (0.0, 10.0), (100, 50))
     assert fitted != letterbox(noise(50, 100), (40, 40))  # compared as objects: arrays have no one truth
@@ -178,9 +178,9 @@ def test_a_letterboxed_photo_knows_where_it_stands():
 
 
 @pytest.mark.parametrize(("old", "new"), [(2, 42), (2, 48), (2, 165)])
-def test_the_last_column_is_the_photos_last_though_its_position_rounds_down(old, new):
+def test_the_last_column_is_the_images_last_though_its_position_rounds_down(old, new):
     position = np.float32(new - 1) * (np.float32(old - 1) / np.float32(new - 1))
     assert position < old - 1
-    photo = noise(5, old)
-    found = resize_darknet(photo, new, 5)
-    np.testing.assert_array_equal(found[:, 0, -1], (photo[0, -1] / 255).astype(np.float32))
+    image = noise(5, old)
+    found = resize_darknet(image, new, 5)
+    np.testing.assert_array_equal(found[:, 0, -1], (image[0, -1] / 255).astype(np.float32))

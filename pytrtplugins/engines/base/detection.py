@@ -1,4 +1,4 @@
-"""From photos to boxes: what an engine does for a detector beside running its network."""
+"""From images to boxes: what an engine does for a detector beside running its network."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import numpy.typing as npt
 from ...errors import UsageError
 from ...utils.numbers import check_share, check_whole
 from ...vision import Head, Placement, check_image
+from ...vision.image import Image
 from .exclusive import Exclusive
 from .inside import Inside
 
 if TYPE_CHECKING:
     from .types import OwningEngine
 
-__all__ = ["Boxes", "DetectionContext", "Photo", "Timings"]
+__all__ = ["Boxes", "DetectionContext", "Image", "Timings"]
 
-Photo = npt.NDArray[np.uint8]
 _LONGEST_SIDE, _MAX_DETECTIONS = 1 << 14, 100_000
 
 
@@ -53,13 +53,13 @@ class Timings:
 
 @dataclass(frozen=True, eq=False)
 class Boxes:
-    """What a network found on one photo, best first.
+    """What a network found on one image, best first.
 
     Fields:
         classes: (B,) int64.
         scores: (B,) float32.
         places: (B, 4) float32: centre x, centre y, width, height in 0..1 of the network's input.
-        placement: Where the photo stood in the input.
+        placement: Where the image stood in the input.
     """
 
     classes: npt.NDArray[np.int64]
@@ -69,17 +69,17 @@ class Boxes:
 
 
 class DetectionContext(Exclusive[list[Boxes]]):
-    """The state of one thread's runs from photos to boxes. Close it, or use it in a ``with`` block.
+    """The state of one thread's runs from images to boxes. Close it, or use it in a ``with`` block.
 
     Subclasses fill in `_detect`, which sets ``timings``, and `_close`; those whose device works by itself `_begin` too.
-    ``side_by_side`` is how many of them keep the engine's device busy where there are many photos.
+    ``side_by_side`` is how many of them keep the engine's device busy where there are many images.
 
     Args:
         engine: Whose network is run; it has one input.
         heads: Its region and yolo layers.
         size: (width, height) of the network's input.
-        mode: How photos are fitted into it; see `pytrtplugins.vision.letterbox`.
-        max_detections: Largest number of boxes of a photo, 1 to 100,000.
+        mode: How images are fitted into it; see `pytrtplugins.vision.letterbox`.
+        max_detections: Largest number of boxes of an image, 1 to 100,000.
 
     Attributes:
         heads: The layers.
@@ -109,37 +109,37 @@ class DetectionContext(Exclusive[list[Boxes]]):
     @property
     @abstractmethod
     def batch(self) -> int:
-        """Most photos of one run."""
+        """Most images of one run."""
 
     @abstractmethod
-    def _detect(self, photos: Sequence[Photo], score_threshold: float, iou_threshold: float) -> list[Boxes]:
-        """Run once on 1 to `batch` checked photos."""
+    def _detect(self, images: Sequence[Image], score_threshold: float, iou_threshold: float) -> list[Boxes]:
+        """Run once on 1 to `batch` checked images."""
 
     def _begin(
-        self, photos: Sequence[Photo], score_threshold: float, iou_threshold: float
+        self, images: Sequence[Image], score_threshold: float, iou_threshold: float
     ) -> Callable[[], list[Boxes]]:
         """Begin `_detect`, and give what waits for its end: in a thread, where no device works by itself."""
-        return self._submit(self._detect, photos, score_threshold, iou_threshold).result
+        return self._submit(self._detect, images, score_threshold, iou_threshold).result
 
     def detect(
-        self, photos: Sequence[Photo], *, score_threshold: float = 0.5, iou_threshold: float = 0.45
+        self, images: Sequence[Image], *, score_threshold: float = 0.5, iou_threshold: float = 0.45
     ) -> list[Boxes]:
-        """Find objects on photos, in one run of the network.
+        """Find objects on images, in one run of the network.
 
         Args:
-            photos: 1 to `batch` uint8 arrays (H, W, 3), RGB, each of any size.
+            images: 1 to `batch` uint8 arrays (H, W, 3), RGB, each of any size.
             score_threshold: Scores above it are reported, 0..1.
             iou_threshold: Overlap above which the weaker of two boxes of a class is dropped, 0..1.
 
         Returns:
-            For each photo its boxes, at most as many as the context was made for: the best.
+            For each image its boxes, at most as many as the context was made for: the best.
 
         Raises:
-            UsageError: a threshold is outside 0..1, or there are no photos or too many.
-            ImageError: an array is not a photo.
+            UsageError: a threshold is outside 0..1, or there are no images or too many.
+            ImageError: an array is not an image.
             EngineError: the context is closed, or another thread is running it.
         """
-        checked = self._check(photos, score_threshold, iou_threshold)
+        checked = self._check(images, score_threshold, iou_threshold)
         self._take()
         try:
             with Inside(self):
@@ -148,12 +148,12 @@ class DetectionContext(Exclusive[list[Boxes]]):
             self._busy.release()
 
     def begin(
-        self, photos: Sequence[Photo], *, score_threshold: float = 0.5, iou_threshold: float = 0.45
+        self, images: Sequence[Image], *, score_threshold: float = 0.5, iou_threshold: float = 0.45
     ) -> Callable[[], list[Boxes]]:
-        """Begin a `detect`, such as of the next photos while boxes of others are looked at.
+        """Begin a `detect`, such as of the next images while boxes of others are looked at.
 
         Args:
-            photos: As for `detect`; unchanged until the boxes are there.
+            images: As for `detect`; unchanged until the boxes are there.
             score_threshold: As for `detect`.
             iou_threshold: As for `detect`.
 
@@ -163,15 +163,15 @@ class DetectionContext(Exclusive[list[Boxes]]):
         Raises:
             Exception: as for `detect`.
         """
-        checked = self._check(photos, score_threshold, iou_threshold)
+        checked = self._check(images, score_threshold, iou_threshold)
         return self._started(self._begin, checked, score_threshold, iou_threshold)
 
-    def _check(self, photos: Sequence[Photo], score_threshold: float, iou_threshold: float) -> list[Photo]:
+    def _check(self, images: Sequence[Image], score_threshold: float, iou_threshold: float) -> list[Image]:
         for name, value in (("score_threshold", score_threshold), ("iou_threshold", iou_threshold)):
             check_share(f"detect: {name}", value)
-        if not 1 <= len(photos) <= self.batch:
-            raise UsageError(f"detect: expected 1 to {self.batch} photos, found {len(photos)}.")
-        return [check_image(photo) for photo in photos]
+        if not 1 <= len(images) <= self.batch:
+            raise UsageError(f"detect: expected 1 to {self.batch} images, found {len(images)}.")
+        return [check_image(image) for image in images]
 
     def another(self) -> DetectionContext:
         """A context of its own of the same kind, such as for another thread."""

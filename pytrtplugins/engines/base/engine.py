@@ -220,7 +220,7 @@ class Engine(Uncopied, ABC):
     def create_detection_context(
         self, heads: Sequence[Head], size: tuple[int, int], mode: str = "letterbox", max_detections: int = 200
     ) -> DetectionContext:
-        """Make the state for one thread's runs from photos to boxes; see `DetectionContext`."""
+        """Make the state for one thread's runs from images to boxes; see `DetectionContext`."""
         return HostDetection(self, heads, size, mode, max_detections)
 
     def save(self, path: str | Path) -> None:

@@ -1,4 +1,4 @@
-"""From photos to boxes around any engine: everything but the network in NumPy."""
+"""From images to boxes around any engine: everything but the network in NumPy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ...vision import Head, Letterboxed, letterbox, nms
 from .context import ContextMaker
-from .detection import Boxes, DetectionContext, Photo, Timings
+from .detection import Boxes, DetectionContext, Image, Timings
 
 __all__ = ["HostDetection"]
 
@@ -39,9 +39,9 @@ class HostDetection(DetectionContext):
         """The model's batch; 1 where that is free."""
         return self._batch
 
-    def _detect(self, photos: Sequence[Photo], score_threshold: float, iou_threshold: float) -> list[Boxes]:
+    def _detect(self, images: Sequence[Image], score_threshold: float, iou_threshold: float) -> list[Boxes]:
         start = time.perf_counter()
-        boxed = [letterbox(photo, self.size, self.mode) for photo in photos]
+        boxed = [letterbox(image, self.size, self.mode) for image in images]
         data = _stack(boxed, self._batch)
         ready = time.perf_counter()
         outputs = self._context.run({self._input: data})
@@ -57,26 +57,26 @@ class HostDetection(DetectionContext):
         places = np.concatenate([part[0] for part in parts], axis=1)
         scores = np.concatenate([part[1] for part in parts], axis=1)
         scores = np.where(scores > score_threshold, scores, np.float32(0))
-        return [self._select(places[i], scores[i], photo, iou_threshold) for i, photo in enumerate(boxed)]
+        return [self._select(places[i], scores[i], image, iou_threshold) for i, image in enumerate(boxed)]
 
-    def _select(self, places: Floats, scores: Floats, photo: Letterboxed, iou_threshold: float) -> Boxes:
-        """Suppress, and take the best of one photo."""
+    def _select(self, places: Floats, scores: Floats, image: Letterboxed, iou_threshold: float) -> Boxes:
+        """Suppress, and take the best of one image."""
         likely = scores.any(axis=1)
         places, scores = places[likely], nms(places[likely], scores[likely], iou_threshold)
         rows, classes = scores.nonzero()
         best = np.argsort(-scores[rows, classes], kind="stable")[: self.max_detections]
         rows, classes = rows[best], classes[best]
-        return Boxes(classes.astype(np.int64), scores[rows, classes], places[rows], photo.placement)
+        return Boxes(classes.astype(np.int64), scores[rows, classes], places[rows], image.placement)
 
     def _close(self) -> None:
         self._context.close()
 
 
 def _stack(boxed: Sequence[Letterboxed], batch: int) -> Floats:
-    """The photos as one batch, filled up with grey where the engine's batch is larger."""
+    """The images as one batch, filled up with grey where the engine's batch is larger."""
     if len(boxed) == batch == 1:
         return boxed[0].data[None]
     data: Floats = np.full((batch, *boxed[0].data.shape), 0.5, np.float32)
-    for row, photo in zip(data, boxed, strict=False):
-        row[...] = photo.data
+    for row, image in zip(data, boxed, strict=False):
+        row[...] = image.data
     return data

@@ -35,8 +35,8 @@ def step(name, ratio, without_kernels=28):
     }
 
 
-def photo(precision, network, host):
-    info = {"kind": "photo", "precision": precision, "size": [768, 576], "pinned": False, "boxes": 12}
+def image(precision, network, host):
+    info = {"kind": "image", "precision": precision, "size": [768, 576], "pinned": False, "boxes": 12}
     info |= {
         "network_us": network,
         "launch_us": host - 60,
@@ -44,7 +44,7 @@ def photo(precision, network, host):
         "over_darknet": 12.04,
         "over_predict": 6.04,
     }
-    name = f"benchmarks/gpu/test_photo.py::test_photo_to_boxes[{precision.lower()}]"
+    name = f"benchmarks/gpu/test_image.py::test_image_to_boxes[{precision.lower()}]"
     return {"fullname": name, "extra_info": info, "stats": {"median": host / 1e6, "min": (host - 5) / 1e6}}
 
 
@@ -69,7 +69,7 @@ def record():
             row("PyTorch, CUDA graph", "FP16", 8, 1400.0, 1900.0, 2.1),
             row("pytrtplugins", "FP16", 1, None, 240.0, 0.6, pinned=True),
             row("darknet", "TF32", 1, None, 1800.0, 4.5, kernels=None, pinned=True),
-            photo("FP16", 190.0, 330.0),
+            image("FP16", 190.0, 330.0),
             step("reuse", 1.01),
             step("graph", 2.2, without_kernels=None),
         ],
@@ -105,8 +105,8 @@ def test_what_was_not_measured_is_a_dash(record):
     assert line.startswith("| 1 | darknet | TF32 | – | – | – | 2,000 (1,995) | 5.00 | 1.0 | 84, 35, – | – |")
 
 
-def test_a_photos_row_says_what_the_network_is_not(record):
-    found = report.photo_table(record)
+def test_an_images_row_says_what_the_network_is_not(record):
+    found = report.image_table(record)
     assert "| FP16, 768 x 576, 12 boxes | 190 | 330 (325) | 270 | 140 | 4,000 | 12.0 | 6.0 |" in found
 
 

@@ -14,7 +14,7 @@ from tests.darknet2caffe.networks import CFGS
 
 @pytest.fixture(scope="module")
 def subject(tmp_path_factory) -> Subject:
-    """With fewer photos, and an eighth of the filters of each layer but the last."""
+    """With fewer images, and an eighth of the filters of each layer but the last."""
     if not (CFGS / "yolov2-voc.cfg").is_file():
         pytest.skip(f"{CFGS / 'yolov2-voc.cfg'} is missing (apt-get install darknet)")
     folder = tmp_path_factory.mktemp("subject")
@@ -56,7 +56,7 @@ def test_pytorch_computes_the_same_head(subject):
 
     net = TorchNet(subject.one).eval()
     with torch.inference_mode():
-        found = net(torch.from_numpy(subject.photos)).numpy()
+        found = net(torch.from_numpy(subject.images)).numpy()
     assert np.linalg.norm(found - subject.head) < 1e-5 * np.linalg.norm(subject.head)
     assert subject.same_boxes(found)
 

@@ -18,9 +18,9 @@ import numpy as np
 import pytrtplugins as ptp
 from pytrtplugins.errors import EngineError
 from pytrtplugins.vision import Head
-from tests.engines.networks import Calling, conv_net, photo
+from tests.engines.networks import Calling, conv_net, image
 
-DATA = {"data": photo()}
+DATA = {"data": image()}
 LONG = 30
 """Seconds after which a thread that waits for another gives up, so that a case that hangs does so in the code under test."""
 
@@ -217,13 +217,13 @@ def test_a_detection_context_closed_inside_its_own_run_is_an_error(world):
     head = Head("y", "region", (1.0, 1.0, 3.0, 2.0), 2)
     net = conv_net(Calling(), channels=14)
     with ptp.build(net, engine=world.name).create_detection_context([head], (8, 8)) as detection:
-        photo = np.full((20, 30, 3), 128, np.uint8)
+        image = np.full((20, 30, 3), 128, np.uint8)
         ways = (
-            lambda: detection.detect([photo]),
-            lambda: detection.begin([photo])(),
+            lambda: detection.detect([image]),
+            lambda: detection.begin([image])(),
         )
         for way in ways:
-            for used in (detection.close, lambda: detection.detect([photo]), lambda: detection.begin([photo])()):
+            for used in (detection.close, lambda: detection.detect([image]), lambda: detection.begin([image])()):
                 found = []
                 Calling.hook = lambda used=used, found=found: found.append(error_of(used))
                 assert len(way()) == 1
@@ -232,7 +232,7 @@ def test_a_detection_context_closed_inside_its_own_run_is_an_error(world):
                     or "begun from inside a run" in found[0]
                     or ("another thread is running this context" in found[0])
                 ), found
-        assert len(detection.detect([photo])) == 1
+        assert len(detection.detect([image])) == 1
 
 
 def test_runs_queued_while_the_context_is_closed_end_with_an_error(world):

@@ -13,7 +13,7 @@ from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.errors import CopyError
 from pytrtplugins.layers import Reorg
 from pytrtplugins.vision import Head
-from tests.engines.networks import Affine, conv_net, photo
+from tests.engines.networks import Affine, conv_net, image
 from tests.models.test_stream import detector
 
 WAYS = {"pickle": pickle.dumps, "copy": copy.copy, "deepcopy": copy.deepcopy}
@@ -28,7 +28,7 @@ def test_an_engine_says_that_it_is_saved_and_loaded(engine_name, way):
     engine = ptp.build(conv_net(Affine()), engine=engine_name)
     with pytest.raises(CopyError, match=r"Engine: it cannot be pickled[\s\S]*Do: engine.save[\s\S]*load_engine"):
         way(engine)
-    assert engine.create_context().run({"data": photo()})["y"].shape == (1, 4, 8, 8)
+    assert engine.create_context().run({"data": image()})["y"].shape == (1, 4, 8, 8)
 
 
 def test_a_context_says_that_another_is_made(engine_name, way):
@@ -59,7 +59,7 @@ def test_what_holds_values_only_is_copied(again):
     assert again(errors.CfgError("bad", path="a.cfg", line=7)).line == 7
     desc = ptp.build(conv_net(batch="N"), engine="null").inputs[0]
     assert again(desc) == desc
-    calibrator = MinMaxCalibrator([{"data": photo()}])
+    calibrator = MinMaxCalibrator([{"data": image()}])
     tables = [ptp.engines.calibrate(conv_net(), each) for each in (again(calibrator), calibrator)]
     assert [str(table) for table in tables] == [str(tables[0])] * 2
     assert dict(tables[0]) == dict(tables[1])

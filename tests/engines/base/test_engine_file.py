@@ -21,7 +21,7 @@ from pytrtplugins.engines.host import int8
 from pytrtplugins.errors import EngineFileError, RegistryError
 from pytrtplugins.layers import Reorg
 from tests.damage import damaged
-from tests.engines.networks import Affine, conv_net, photo
+from tests.engines.networks import Affine, conv_net, image
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_a_saved_engine_gives_the_same_numbers(engine_name, tmp_path):
         engine.outputs,
     )
     with engine.create_context() as one, again.create_context() as other:
-        np.testing.assert_array_equal(one.run({"data": photo()})["y"], other.run({"data": photo()})["y"])
+        np.testing.assert_array_equal(one.run({"data": image()})["y"], other.run({"data": image()})["y"])
 
 
 def test_the_same_engine_gives_the_same_bytes(engine_file, tmp_path):
@@ -137,7 +137,7 @@ def test_a_missing_file_is_a_missing_file(tmp_path):
 
 def test_weights_for_another_cpu_are_refused(engine_file, tmp_path, monkeypatch):
     monkeypatch.setattr(int8, "exact_int8", lambda: True)
-    calibrator = MinMaxCalibrator([{"data": photo()}])
+    calibrator = MinMaxCalibrator([{"data": image()}])
     path = tmp_path / "vnni.engine"
     ptp.build(conv_net(Reorg(2), Reorg(2, reverse=True)), engine="cpu", precision="int8", calibration=calibrator).save(
         path

@@ -10,7 +10,7 @@ import pytest
 import pytrtplugins as ptp
 from pytrtplugins.engines.base.stream import stream
 from pytrtplugins.errors import BindingError
-from tests.engines.networks import conv_net, photo
+from tests.engines.networks import conv_net, image
 
 
 @pytest.fixture(scope="module")
@@ -20,10 +20,10 @@ def engine():
 
 @pytest.mark.parametrize("slots", [1, 2, 5])
 def test_results_come_in_the_order_of_the_items(engine, slots):
-    photos = [photo(seed=seed) for seed in range(7)]
+    images = [image(seed=seed) for seed in range(7)]
     with engine.create_context() as context:
-        wanted = [context.run({"data": each})["y"] for each in photos]
-    found = list(stream(engine, ({"data": each} for each in photos), slots=slots))
+        wanted = [context.run({"data": each})["y"] for each in images]
+    found = list(stream(engine, ({"data": each} for each in images), slots=slots))
     assert len(found) == 7
     for outputs, value in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(outputs["y"], value)
@@ -34,7 +34,7 @@ def test_items_are_prepared_in_other_threads(engine):
 
     def prepare(seed):
         seen.add(threading.current_thread())
-        return {"data": photo(seed=seed)}
+        return {"data": image(seed=seed)}
 
     assert len(list(stream(engine, range(6), prepare=prepare))) == 6
     assert threading.main_thread() not in seen
@@ -48,7 +48,7 @@ def test_no_more_items_are_taken_ahead_than_there_are_slots(engine, prepare):
     def source():
         for seed in range(10):
             taken.append(seed)
-            yield {"data": photo(seed=seed)}
+            yield {"data": image(seed=seed)}
 
     results = stream(engine, source(), prepare=prepare, slots=3)
     next(results)
@@ -59,7 +59,7 @@ def test_no_more_items_are_taken_ahead_than_there_are_slots(engine, prepare):
 
 
 def test_an_error_comes_at_its_items_turn_behind_the_results_before_it(engine):
-    items = [{"data": photo()}, {"data": photo()}, {"wrong": photo()}, {"data": photo()}]
+    items = [{"data": image()}, {"data": image()}, {"wrong": image()}, {"data": image()}]
     results = stream(engine, items, slots=2)
     assert next(results)["y"].shape == (1, 4, 8, 8)
     assert next(results)["y"].shape == (1, 4, 8, 8)

@@ -13,7 +13,7 @@ import pytest
 import pytrtplugins as ptp
 from pytrtplugins.errors import EngineFileError, RegistryError
 from pytrtplugins.plugin.registry import lookup, registered
-from tests.engines.networks import Affine, conv_net, photo
+from tests.engines.networks import Affine, conv_net, image
 
 THREADS = 4
 
@@ -43,7 +43,7 @@ def test_engines_are_built_and_run_side_by_side(engine_name):
     def build_and_run(number):
         engine = ptp.build(conv_net(Affine(factor=number), seed=number), engine=engine_name, threads=1)
         with engine.create_context() as context:
-            return [context.run({"data": photo(seed=seed)})["y"] for seed in range(3)]
+            return [context.run({"data": image(seed=seed)})["y"] for seed in range(3)]
 
     alone = [build_and_run(number) for number in range(THREADS)]
     for found, expected in zip(in_threads(build_and_run), alone, strict=True):
@@ -52,20 +52,20 @@ def test_engines_are_built_and_run_side_by_side(engine_name):
 
 def test_contexts_of_one_engine_run_again_and_again(engine_name):
     engine = ptp.build(conv_net(Affine()), engine=engine_name, threads=1)
-    photos = [photo(seed=seed) for seed in range(5)]
+    images = [image(seed=seed) for seed in range(5)]
     with engine.create_context() as context:
-        expected = [context.run({"data": each})["y"] for each in photos]
+        expected = [context.run({"data": each})["y"] for each in images]
 
     def run(number):
         with engine.create_context() as context:
-            return [context.run({"data": each})["y"] for _ in range(4) for each in photos]
+            return [context.run({"data": each})["y"] for _ in range(4) for each in images]
 
     for found in in_threads(run):
         np.testing.assert_array_equal(found, expected * 4)
 
 
 def test_a_file_that_others_write_is_whole_whenever_it_is_loaded(tmp_path):
-    path, x = tmp_path / "net.engine", photo()
+    path, x = tmp_path / "net.engine", image()
     engines = [ptp.build(conv_net(seed=seed), engine="reference") for seed in range(2)]
     expected, replaced = [], []
     for engine in engines:
@@ -128,14 +128,14 @@ class LeftInTheMiddleError(Exception):
 
 
 def close_it(engine):
-    results = engine.stream(range(100), prepare=lambda seed: {"data": photo(seed=seed)})
+    results = engine.stream(range(100), prepare=lambda seed: {"data": image(seed=seed)})
     next(results)
     results.close()
 
 
 def leave_the_loop(engine):
     def consume():
-        for _ in engine.stream(({"data": photo(seed=seed)} for seed in range(100)), slots=3):
+        for _ in engine.stream(({"data": image(seed=seed)} for seed in range(100)), slots=3):
             raise LeftInTheMiddleError
 
     with pytest.raises(LeftInTheMiddleError):
@@ -146,7 +146,7 @@ def fail_to_prepare(engine):
     def prepare(seed):
         if seed == 3:
             raise LeftInTheMiddleError
-        return {"data": photo(seed=seed)}
+        return {"data": image(seed=seed)}
 
     with pytest.raises(LeftInTheMiddleError):
         list(engine.stream(range(100), prepare=prepare, slots=3))
@@ -154,7 +154,7 @@ def fail_to_prepare(engine):
 
 def fail_to_give(engine):
     def source():
-        yield {"data": photo()}
+        yield {"data": image()}
         raise LeftInTheMiddleError
 
     with pytest.raises(LeftInTheMiddleError):
@@ -171,4 +171,4 @@ def test_a_stream_that_is_left_leaves_no_thread_and_no_lock(engine_name, leave):
     before = threads()
     leave(engine)
     assert threads() <= before
-    assert len(list(engine.stream(({"data": photo(seed=seed)} for seed in range(5)), slots=3))) == 5
+    assert len(list(engine.stream(({"data": image(seed=seed)} for seed in range(5)), slots=3))) == 5

@@ -26,7 +26,7 @@ from pytrtplugins.engines.null import NullEngine
 from pytrtplugins.errors import BuildError, EngineError, PrecisionError, UnavailableError, UsageError
 from pytrtplugins.passes import prepare
 from pytrtplugins.tensor import DType
-from tests.engines.networks import conv_net, photo
+from tests.engines.networks import conv_net, image
 from tests.passes.nets import Net
 
 HIDDEN = """
@@ -121,12 +121,12 @@ def test_an_engine_of_a_gpu_is_refused_in_a_forked_child(monkeypatch):
     engine = NullEngine(conv_net(), BuildOptions())
     context = engine.create_context()
     monkeypatch.setattr(forks, "_count", 1)
-    assert context.run({"data": photo()})["y"].shape == (1, 4, 8, 8)
+    assert context.run({"data": image()})["y"].shape == (1, 4, 8, 8)
     monkeypatch.setattr(NullEngine, "survives_fork", CudaEngine.survives_fork)
     for use in (
         engine.create_context,
-        lambda: context.run({"data": photo()}),
-        lambda: context.run_async({"data": photo()}),
+        lambda: context.run({"data": image()}),
+        lambda: context.run_async({"data": image()}),
     ):
         with pytest.raises(
             EngineError, match="it was made before this process was forked, and a GPU cannot be used across"

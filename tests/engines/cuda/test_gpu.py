@@ -16,7 +16,7 @@ from pytrtplugins.engines.cuda.lower.pipeline import OPTIONAL_STEPS
 from pytrtplugins.passes import prepare, quantize
 from tests.engines.cuda.conftest import SAMPLES, darknet_model
 from tests.engines.cuda.layers import assert_right, layers_of
-from tests.engines.networks import Affine, Failing, OutOfPaperError, conv_net, photo
+from tests.engines.networks import Affine, Failing, OutOfPaperError, conv_net, image
 from tests.measures import relative
 from tests.passes.nets import Net
 
@@ -27,7 +27,7 @@ FAST_BUILD = {"disable": ["tactics"]}  # the first kernel that fits, instead of 
 
 
 def shipped(side):
-    """The shipped network, darknet-trained, and numbers as photos have them."""
+    """The shipped network, darknet-trained, and numbers as images have them."""
     base = SAMPLES / "yolov2-animals"
     network = read_network(base.with_suffix(".cfg"), base.with_suffix(".weights"))
     model = prepare(to_onnx(network, input_size=(side, side), batch="dynamic"))
@@ -237,11 +237,11 @@ def test_every_optimization_can_be_left_out(animals, wanted, step):
 def test_a_plugin_that_computes_runs_between_graphs():
     engine = ptp.build(conv_net(Affine(3.0)), engine="cuda")
     with engine.create_context() as context:
-        found = [context.run({"data": photo()})["y"] for _ in range(3)]
+        found = [context.run({"data": image()})["y"] for _ in range(3)]
         segments = next(iter(context._ready.values())).execution.segments
         assert [segment.captured for segment in segments] == [True, False, True]
     with ptp.build(conv_net(Affine(3.0)), engine="reference").create_context() as context:
-        wanted = context.run({"data": photo()})["y"]
+        wanted = context.run({"data": image()})["y"]
     for y in found:
         np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-5)
 
@@ -249,9 +249,9 @@ def test_a_plugin_that_computes_runs_between_graphs():
 def test_what_a_plugin_raises_reaches_the_caller_and_the_context_works_on():
     with ptp.build(conv_net(Failing()), engine="cuda").create_context() as context:
         with pytest.raises(OutOfPaperError, match="negative"):
-            context.run({"data": photo() - 0.5})
+            context.run({"data": image() - 0.5})
         with pytest.raises(OutOfPaperError, match="negative"):
-            context.run({"data": photo() - 0.5})
+            context.run({"data": image() - 0.5})
 
 
 @pytest.fixture(scope="module")

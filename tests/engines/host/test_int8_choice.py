@@ -13,7 +13,7 @@ from pytrtplugins.engines.calibrate import network_digest
 from pytrtplugins.engines.host import host_engine, timing
 from pytrtplugins.errors import UsageError
 from pytrtplugins.passes import Precisions, layer_names, prepare, quantize
-from tests.engines.networks import conv_net, photo
+from tests.engines.networks import conv_net, image
 
 ENGINES = ("cpu", "onnxruntime")
 
@@ -42,7 +42,7 @@ def no_clock(monkeypatch):
 
 def build(name: str, *middle: ptp.Plugin, **options):
     return ptp.build(
-        conv_net(*middle), engine=name, precision="int8", calibration=MinMaxCalibrator([{"data": photo()}]), **options
+        conv_net(*middle), engine=name, precision="int8", calibration=MinMaxCalibrator([{"data": image()}]), **options
     )
 
 
@@ -52,7 +52,7 @@ def has_int8(engine) -> bool:
 
 def results(engine):
     with engine.create_context() as context:
-        return context.run({"data": photo(seed=5)})["y"]
+        return context.run({"data": image(seed=5)})["y"]
 
 
 @pytest.mark.parametrize("name", ENGINES)
@@ -106,7 +106,7 @@ def test_another_value_of_the_setting_is_refused():
 @pytest.mark.usefixtures("no_clock")
 def test_what_was_quantized_elsewhere_and_a_precision_file_are_taken_at_their_word():
     model = prepare(conv_net())
-    calibrator = MinMaxCalibrator([{"data": photo()}])
+    calibrator = MinMaxCalibrator([{"data": image()}])
     table = ptp.engines.calibrate(model, calibrator, progress=False)
     assert has_int8(ptp.build(quantize(model, table, weight_levels=64), engine="cpu", precision="int8"))
     precisions = Precisions("int8", network_digest(model), layer_names(model), scales=dict(table.items()))
@@ -130,7 +130,7 @@ class Picky(ptp.Plugin):
 
 def test_a_network_that_cannot_run_on_made_up_inputs_is_built_in_int8(monkeypatch):
     monkeypatch.setattr(host_engine, "run_seconds", timing.run_seconds)
-    model, calibrator = conv_net(Picky()), MinMaxCalibrator([{"data": photo()}])
+    model, calibrator = conv_net(Picky()), MinMaxCalibrator([{"data": image()}])
     table = ptp.engines.calibrate(model, calibrator, progress=False)
     monkeypatch.setattr(Picky, "refuses", True)
     engine = ptp.build(model, engine="cpu", precision="int8", calibration=table)
@@ -144,7 +144,7 @@ def test_a_free_batch_is_one_and_other_free_dims_are_not_timed():
     dims[0].dim_param = "N"
     inputs = timing.sample_inputs(ptp.build(model, engine="cpu"))
     assert inputs is not None
-    assert inputs["data"].shape == (1, *photo().shape[1:])
+    assert inputs["data"].shape == (1, *image().shape[1:])
     assert 0 <= inputs["data"].min() < inputs["data"].max() < 1
     dims[2].dim_param = "H"
     for info in model.graph.output:
@@ -157,7 +157,7 @@ def test_a_network_in_which_nothing_is_quantized_says_so():
     model = conv_net()
     del model.graph.node[1:]
     model.graph.output[0].name = model.graph.node[0].output[0]
-    engine = ptp.build(model, engine="cpu", precision="int8", calibration=MinMaxCalibrator([{"data": photo()}]))
+    engine = ptp.build(model, engine="cpu", precision="int8", calibration=MinMaxCalibrator([{"data": image()}]))
     assert not has_int8(engine)
     assert engine.choices == {"int8": "float32: the model was built without INT8 layers"}
 
@@ -201,7 +201,7 @@ def test_the_command_shows_the_choice(pytrt, clock, tmp_path):
 
     clock(int8=0.002, float32=0.001)
     onnx.save(conv_net(), tmp_path / "net.onnx")
-    ptp.engines.calibrate(conv_net(), calibrator := MinMaxCalibrator([{"data": photo()}]), progress=False)
+    ptp.engines.calibrate(conv_net(), calibrator := MinMaxCalibrator([{"data": image()}]), progress=False)
     calibrator.compute_table().write(tmp_path / "net.cache")
     code, out, err = pytrt("build", "net.onnx", "--engine", "cpu", "--precision", "int8", "-o", "net.engine")
     assert code == 0, err

@@ -13,7 +13,7 @@ from pytrtplugins.errors import UsageError
 from pytrtplugins.passes import prepare
 from pytrtplugins.passes.half import to_half
 from pytrtplugins.tensor import DType
-from tests.engines.networks import Affine, conv_net, photo
+from tests.engines.networks import Affine, conv_net, image
 
 
 def run(model, inputs, precision):
@@ -60,7 +60,7 @@ def test_what_is_too_large_overflows_as_the_type_does(precision):
 
 
 def test_plugins_and_activations_compute_on_half_numbers():
-    exact, half = (run(conv_net(Affine(3.0)), {"data": photo()}, name)["y"] for name in ("fp32", "fp16"))
+    exact, half = (run(conv_net(Affine(3.0)), {"data": image()}, name)["y"] for name in ("fp32", "fp16"))
     assert half.dtype == np.float32
     assert 0 < np.abs(half - exact).max() < 0.02
 
@@ -69,7 +69,7 @@ def test_a_layer_that_is_kept_and_its_neighbour_exchange_float32():
     model = prepare(conv_net())
     mixed = to_half(model, DType.FLOAT16, keep=["conv1", "leaky1", "conv2"])
     np.testing.assert_array_equal(
-        run(mixed, {"data": photo()}, "fp16")["y"], run(model, {"data": photo()}, "fp32")["y"]
+        run(mixed, {"data": image()}, "fp16")["y"], run(model, {"data": image()}, "fp32")["y"]
     )
     assert not any(node.op_type == "Cast" for node in mixed.graph.node)
 
@@ -82,7 +82,7 @@ def test_half_weights_of_a_layer_in_float32_are_rounded_and_widened():
     w2 = next(tensor for tensor in model.graph.initializer if tensor.name == "w2")
     w2.CopyFrom(numpy_helper.from_array(rounded(numpy_helper.to_array(w2), "fp16"), "w2"))
     np.testing.assert_array_equal(
-        run(mixed, {"data": photo()}, "fp16")["y"], run(model, {"data": photo()}, "fp32")["y"]
+        run(mixed, {"data": image()}, "fp16")["y"], run(model, {"data": image()}, "fp32")["y"]
     )
 
 

@@ -14,7 +14,7 @@ from pytrtplugins.calibration import CalibrationTable
 from pytrtplugins.engines.tensorrt.graph import parser_form, plugin_keys, written_out
 from pytrtplugins.engines.tensorrt.plugin_fields import EXTRAS
 from pytrtplugins.passes import prepare, quantize
-from tests.engines.networks import Affine, Halves, conv_net, photo
+from tests.engines.networks import Affine, Halves, conv_net, image
 
 from .user_plugins import Everything
 
@@ -90,7 +90,7 @@ def test_a_plugin_between_scales_gets_and_gives_int8_and_nothing_else_changes():
     readers = [item.op_type for item in form.graph.node if node.output[0] in item.input]
     assert (makers[node.input[0]], readers) == ("QuantizeLinear", ["DequantizeLinear"])
     onnx.checker.check_model(opened(form))
-    np.testing.assert_array_equal(run(form, photo(), precision="int8"), run(model, photo(), precision="int8"))
+    np.testing.assert_array_equal(run(form, image(), precision="int8"), run(model, image(), precision="int8"))
 
 
 def test_a_plugin_that_stays_in_float_keeps_its_scales_around_it():
@@ -140,5 +140,5 @@ def test_the_models_own_numbers_stay(batch):
     model = prepare(conv_net(Accelerated(), Composed(), Affine(3.0), batch=batch))
     before = model.SerializeToString()
     form = opened(parser_form(written_out(model)))
-    np.testing.assert_allclose(run(form, photo()), run(model, photo()), rtol=1e-6)
+    np.testing.assert_allclose(run(form, image()), run(model, image()), rtol=1e-6)
     assert model.SerializeToString() == before

@@ -11,7 +11,7 @@ import pytrtplugins as ptp
 from pytrtplugins.engines.tensorrt.creators import unregister
 from pytrtplugins.errors import BuildError, DimsError, PluginError
 from pytrtplugins.passes import prepare, quantize
-from tests.engines.networks import Affine, conv_net, photo
+from tests.engines.networks import Affine, conv_net, image
 
 from .builds import build, table_of
 
@@ -100,7 +100,7 @@ def test_a_network_computes_what_the_reference_computes(player, precision, toler
     engine = build(model, precision=precision)
     with engine.create_context() as context, ptp.build(model, engine="reference").create_context() as reference:
         for n in (1, 3, 3):
-            x = photo(n)
+            x = image(n)
             expected, found = reference.run({"data": x})["y"], context.run({"data": x})["y"]
             np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
             assert found.dtype == np.float32
@@ -111,8 +111,8 @@ def test_a_network_computes_what_the_reference_computes(player, precision, toler
 def test_an_int8_network_runs_moving_plugins_on_int8_and_the_others_in_float(player):
     model = prepare(conv_net(*MIDDLE))
     model = quantize(model, table_of(model), float_last=False)
-    expected = run(ptp.build(model, engine="reference", precision="int8"), photo())
-    np.testing.assert_array_equal(run(build(model, precision="int8"), photo()), expected)
+    expected = run(ptp.build(model, engine="reference", precision="int8"), image())
+    np.testing.assert_array_equal(run(build(model, precision="int8"), image()), expected)
     assert player.enqueued == [("Affine", "float32"), ("Turn", "int8"), ("Turn", "int8")]
 
 
@@ -123,7 +123,7 @@ def test_a_saved_engine_computes_the_same_from_the_fields_that_it_holds(player, 
     unregister(Affine)
     loaded = ptp.load_engine(tmp_path / "x.engine")
     assert loaded.plan == built.plan
-    np.testing.assert_array_equal(run(loaded, photo(2)), run(built, photo(2)))
+    np.testing.assert_array_equal(run(loaded, image(2)), run(built, image(2)))
 
 
 DURING_BUILDS = ["validate", "output_dims", "output_dtypes", "supports_format", "workspace_size"]
@@ -144,9 +144,9 @@ def test_what_a_plugin_raises_in_a_run_is_raised_by_run_and_the_next_run_works(p
     with engine.create_context() as context:
         fragile(method)
         with pytest.raises(UsersOwnError, match=f"from {method}"):
-            context.run({"data": photo()})
+            context.run({"data": image()})
         fragile()
-        np.testing.assert_array_equal(context.run({"data": photo()})["y"], run(engine, photo()))
+        np.testing.assert_array_equal(context.run({"data": image()})["y"], run(engine, image()))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from pytrtplugins.calibration import CalibrationTable, EntropyCalibrator, MinMaxCalibrator, PercentileCalibrator
 from pytrtplugins.errors import CalibrationTableError, NoDataError, UnavailableError
 from pytrtplugins.passes import prepare
-from tests.engines.networks import OutOfPaperError, conv_net, photo
+from tests.engines.networks import OutOfPaperError, conv_net, image
 
 from .builds import build, parsed, table_of
 from .checked import HostMemory
@@ -71,7 +71,7 @@ def test_an_implicit_build_feeds_batches_and_keeps_the_table(ten, tmp_path):
     ]
     for cls, base in cases:
         cache = tmp_path / f"{cls.__name__}.cache"
-        calibrator = cls([{"data": photo(3)}, {"data": photo(4, seed=2)}], cache=cache)
+        calibrator = cls([{"data": image(3)}, {"data": image(4, seed=2)}], cache=cache)
         model = prepare(conv_net(batch="N"))
         table = table_of(model, cls.algorithm).with_version("10.16.1")
         seen = []
@@ -88,7 +88,7 @@ def test_an_implicit_build_feeds_batches_and_keeps_the_table(ten, tmp_path):
 
         ten.answers["Builder.build_serialized_network"] = run
         build(model, precision="int8", calibration=calibrator, settings={**IMPLICIT, "batch": (1, 3, 8)})
-        images = np.concatenate([photo(3), photo(4, seed=2)])
+        images = np.concatenate([image(3), image(4, seed=2)])
         np.testing.assert_array_equal(seen, images[:6].reshape(2, 3, 3, 8, 8))
         assert CalibrationTable.read(cache) == table
         assert cls(cache=cache).cached_table(list(table), required=[]) == table
@@ -102,7 +102,7 @@ def ten_floats(address):
 
 def test_what_a_calibrator_raises_is_raised_by_build(ten):
     def batches():
-        yield {"data": photo()}
+        yield {"data": image()}
         raise OutOfPaperError("the disk is gone")
 
     def run(network, config):
@@ -127,7 +127,7 @@ def test_too_few_images_for_one_batch_are_no_data(ten):
         build(
             conv_net(batch="N"),
             precision="int8",
-            calibration=MinMaxCalibrator([{"data": photo(3)}]),
+            calibration=MinMaxCalibrator([{"data": image(3)}]),
             settings={**IMPLICIT, "batch": 8},
         )
 

@@ -15,7 +15,7 @@ from pytrtplugins.engines.tensorrt.collected import current
 from pytrtplugins.engines.tensorrt.creators import creator
 from pytrtplugins.errors import BuildError, EngineError, MissingExtraError, UnavailableError
 from pytrtplugins.passes import prepare
-from tests.engines.networks import Affine, OutOfPaperError, conv_net, photo
+from tests.engines.networks import Affine, OutOfPaperError, conv_net, image
 
 from .builds import build
 from .fake_gpu import fake_device
@@ -43,8 +43,8 @@ def test_a_run_binds_by_name_and_sets_shapes_when_they_change(tensorrt):
     }
     with build(conv_net(batch="N")).create_context() as context:
         for n in (1, 2, 2):
-            y = context.run({"data": photo(n)})["y"]
-            np.testing.assert_array_equal(y, np.resize(photo(n), (n, 4, 8, 8)))
+            y = context.run({"data": image(n)})["y"]
+            np.testing.assert_array_equal(y, np.resize(image(n), (n, 4, 8, 8)))
     assert shapes == [(1, 3, 8, 8), (2, 3, 8, 8)]
 
 
@@ -62,7 +62,7 @@ def test_every_call_of_a_run_is_there_in_packages_that_only_run(runtime):
     options = BuildOptions(settings={"version_compatible": True})
     loaded = engine.TensorrtEngine.restore(saved(prepare(conv_net(Affine(3.0), batch="N")), b"plan"), options)
     with loaded.create_context() as context:
-        assert context.run({"data": photo(2)})["y"].shape == (2, 4, 8, 8)
+        assert context.run({"data": image(2)})["y"].shape == (2, 4, 8, 8)
     assert written == [77]
     assert {call.partition(".")[0] for call in runtime.calls} == {"Runtime", "ICudaEngine", "IExecutionContext"}
 
@@ -71,7 +71,7 @@ def test_dims_that_tensorrt_cannot_tell_are_an_error(runtime):
     runtime.answers["IExecutionContext.get_tensor_shape"] = lambda name: runtime.trt.Dims([-1, 4, 8, 8])
     loaded = engine.TensorrtEngine.restore(saved(prepare(conv_net()), b"plan"), BuildOptions())
     with loaded.create_context() as context, pytest.raises(EngineError, match=r"cannot tell its dims, \(-1, 4, 8, 8\)"):
-        context.run({"data": photo()})
+        context.run({"data": image()})
 
 
 def test_a_file_without_a_plan_is_no_engine(runtime):
@@ -87,10 +87,10 @@ def test_what_a_plugin_raises_during_a_run_is_raised_by_run(tensorrt):
     tensorrt.answers["IExecutionContext.execute_async_v3"] = execute
     with build(conv_net(Affine(3.0))).create_context() as context:
         with pytest.raises(OutOfPaperError, match="negative"):
-            context.run({"data": photo()})
+            context.run({"data": image()})
         tensorrt.answers["IExecutionContext.execute_async_v3"] = lambda stream_handle: False
         with pytest.raises(EngineError, match="the run failed"):
-            context.run({"data": photo()})
+            context.run({"data": image()})
 
 
 def test_dims_that_tensorrt_refused_are_set_again_by_the_next_run(tensorrt):
@@ -104,9 +104,9 @@ def test_dims_that_tensorrt_refused_are_set_again_by_the_next_run(tensorrt):
     with build(conv_net(batch="N")).create_context() as context:
         for _ in range(2):
             with pytest.raises(EngineError, match="refuses dims"):
-                context.run({"data": photo(2)})
-        context.run({"data": photo(2)})
-        context.run({"data": photo(2)})
+                context.run({"data": image(2)})
+        context.run({"data": image(2)})
+        context.run({"data": image(2)})
     assert len(asked) == 3
 
 
@@ -122,7 +122,7 @@ def test_what_tensorrt_refuses_is_an_engine_error(tensorrt, answers, words):
     tensorrt.answers |= answers
     built = build(conv_net(batch="N"))
     with pytest.raises(EngineError, match=words), built.create_context() as context:
-        context.run({"data": photo(9)})
+        context.run({"data": image(9)})
 
 
 def test_devices_say_why_the_engine_cannot_be_used(api):

@@ -1,4 +1,4 @@
-"""YOLOv2, from darknet's files to TensorRT, on a small picture."""
+"""YOLOv2, from darknet's files to TensorRT, on a small image."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LAYERS = {"Conv": 23, "LeakyRelu": 22, "MaxPool": 5, "Concat": 1, "Reorg": 1, "R
 
 @pytest.fixture(scope="module")
 def yolov2(tmp_path_factory):
-    """The shipped network, for pictures of 96 x 96."""
+    """The shipped network, for images of 96 x 96."""
     cfg = tmp_path_factory.mktemp("yolov2") / "yolov2.cfg"
     cfg.write_text(NETWORK.read_text().replace("width=416", "width=96").replace("height=416", "height=96"))
     return to_onnx(read_network(cfg, NETWORK.with_suffix(".weights")))

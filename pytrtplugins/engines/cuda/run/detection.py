@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ....tensor import SymbolicDim
 from ....vision import Head
-from ...base.detection import Boxes, DetectionContext, Photo, Timings
+from ...base.detection import Boxes, DetectionContext, Image, Timings
 from .image_run import ImageRun
 
 if TYPE_CHECKING:
@@ -49,11 +49,11 @@ class CudaDetection(DetectionContext):
         """The model's batch; where that is free the largest of the setting ``batch``."""
         return self._batches[-1]
 
-    def _detect(self, images: Sequence[Photo], score_threshold: float, iou_threshold: float) -> list[Boxes]:
+    def _detect(self, images: Sequence[Image], score_threshold: float, iou_threshold: float) -> list[Boxes]:
         return self._begin(images, score_threshold, iou_threshold)()
 
     def _begin(
-        self, images: Sequence[Photo], score_threshold: float, iou_threshold: float
+        self, images: Sequence[Image], score_threshold: float, iou_threshold: float
     ) -> Callable[[], list[Boxes]]:
         start = time.perf_counter()
         with self.engine.device.current(), self._stream:

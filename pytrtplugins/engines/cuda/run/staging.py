@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ....vision import Placement, place_photo
+from ....vision import Placement, place_image
 from ....vision.kernels import resize_rule
 from ....vision.letterbox import thin_out
-from ...base.detection import Photo
+from ...base.detection import Image
 from ..device.device import Device
 
 __all__ = ["Staging"]
@@ -19,7 +19,7 @@ __all__ = ["Staging"]
 _UNIT = 16
 _LEAST = 1 << 20
 
-_placed = functools.lru_cache(maxsize=256)(place_photo)
+_placed = functools.lru_cache(maxsize=256)(place_image)
 
 
 class Staging:
@@ -52,7 +52,7 @@ class Staging:
 
     def send(
         self,
-        images: Sequence[Photo],
+        images: Sequence[Image],
         size: tuple[int, int],
         mode: str,
         score_threshold: float,

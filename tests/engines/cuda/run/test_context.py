@@ -18,7 +18,7 @@ from pytrtplugins.errors import BindingError, EngineError
 from pytrtplugins.passes import prepare
 from pytrtplugins.tensor import SymbolicDim, TensorDesc
 from tests.engines.cuda.host import host_execution
-from tests.engines.networks import conv_net, photo
+from tests.engines.networks import conv_net, image
 
 pytestmark = pytest.mark.skipif(not host_backend.available(), reason="no C++ compiler (apt-get install g++)")
 
@@ -96,13 +96,13 @@ def context(monkeypatch):
 
 
 def wanted(context, batch=1):
-    return context.run({"data": photo(batch)})["y"]
+    return context.run({"data": image(batch)})["y"]
 
 
 def test_outputs_belong_to_the_caller(context):
     first = wanted(context)
     kept = first.copy()
-    second = context.run({"data": 2 * photo()})["y"]
+    second = context.run({"data": 2 * image()})["y"]
     np.testing.assert_array_equal(first, kept)
     assert not np.array_equal(first, second)
 
@@ -110,20 +110,20 @@ def test_outputs_belong_to_the_caller(context):
 def test_given_outputs_are_written_in_any_layout_and_byte_order(context):
     expected = wanted(context)
     for target in (np.empty_like(expected), np.empty((1, 4, 8, 16), np.float32)[..., ::2], expected.astype(">f4") * 0):
-        assert context.run({"data": photo()}, {"y": target})["y"] is target
+        assert context.run({"data": image()}, {"y": target})["y"] is target
         np.testing.assert_array_equal(target, expected)
 
 
 def test_inputs_in_any_layout_and_byte_order_are_read_as_numpy_reads_them(context):
     expected = wanted(context)
-    for data in (photo().transpose(0, 1, 3, 2).copy().transpose(0, 1, 3, 2), photo().astype(">f4")):
+    for data in (image().transpose(0, 1, 3, 2).copy().transpose(0, 1, 3, 2), image().astype(">f4")):
         for _ in range(2):
             np.testing.assert_array_equal(context.run({"data": data})["y"], expected)
 
 
 def test_inputs_that_do_not_fit_are_refused_behind_those_that_do(context):
     expected = wanted(context)
-    for wrong in ({}, {"other": photo()}, {"data": photo().astype(np.float64)}, {"data": photo()[0]}):
+    for wrong in ({}, {"other": image()}, {"data": image().astype(np.float64)}, {"data": image()[0]}):
         with pytest.raises(BindingError):
             context.run(wrong)
         np.testing.assert_array_equal(wanted(context), expected)
@@ -131,31 +131,31 @@ def test_inputs_that_do_not_fit_are_refused_behind_those_that_do(context):
 
 def test_a_run_that_is_begun_is_finished_by_its_owner_or_by_close(context):
     expected = wanted(context)
-    finish = context.begin({"data": photo()})
+    finish = context.begin({"data": image()})
     with pytest.raises(EngineError, match="another thread"):
-        context.run({"data": photo()})
+        context.run({"data": image()})
     np.testing.assert_array_equal(finish()["y"], expected)
     np.testing.assert_array_equal(wanted(context), expected)
     with pytest.raises(EngineError, match="finished already"):
         finish()
-    finish = context.begin({"data": photo()})
+    finish = context.begin({"data": image()})
     context.close()
     with pytest.raises(EngineError, match="closed"):
         finish()
     with pytest.raises(EngineError, match="closed"):
-        context.begin({"data": photo()})
+        context.begin({"data": image()})
 
 
 def test_what_fails_to_begin_leaves_the_context_free(context):
     expected = wanted(context)
     with pytest.raises(BindingError, match="its dims are"):
-        context.begin({"data": photo()}, {"y": np.empty((2, 4, 8, 8), np.float32)})
+        context.begin({"data": image()}, {"y": np.empty((2, 4, 8, 8), np.float32)})
     np.testing.assert_array_equal(wanted(context), expected)
 
 
 def test_what_fails_while_it_is_queued_leaves_the_context_free(context, monkeypatch):
     expected = wanted(context)
-    given = {"data": photo().view(OnGpu)}
+    given = {"data": image().view(OnGpu)}
     target = {"y": expected.copy().view(OnGpu)}
     monkeypatch.setattr(context, "_array", lambda desc, value: value)
     monkeypatch.setattr(context, "_target", lambda desc, value: value)
@@ -174,7 +174,7 @@ def _fails(*_):
 def test_arrays_on_the_host_are_not_enqueued(context):
     expected = wanted(context)
     with pytest.raises(BindingError, match="'data' is on the host"):
-        context.enqueue({"data": photo()}, {"y": np.empty_like(expected)})
+        context.enqueue({"data": image()}, {"y": np.empty_like(expected)})
     np.testing.assert_array_equal(wanted(context), expected)
 
 

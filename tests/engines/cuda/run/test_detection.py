@@ -101,7 +101,7 @@ def test_images_take_the_smallest_batch_that_holds_them(model):
     for count in (1, 3, 4, 1, 2):
         assert len(context.detect([random_image((20, 20))] * count)) == count
     assert [execution.input("data").shape[0] for execution in engine.executions] == [1, 4]
-    with pytest.raises(UsageError, match="expected 1 to 4 photos, found 5"):
+    with pytest.raises(UsageError, match="expected 1 to 4 images, found 5"):
         context.detect([random_image((20, 20))] * 5)
     with pytest.raises(UsageError, match="found 0"):
         context.detect([])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pytrtplugins as ptp
-from tests.engines.networks import Affine, conv_net, photo
+from tests.engines.networks import Affine, conv_net, image
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 
@@ -14,9 +14,9 @@ pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 @pytest.mark.parametrize("slots", [1, 2, 3])
 def test_a_stream_gives_the_bits_of_one_run_after_the_other_in_order(slots):
     engine = ptp.build(conv_net(Affine(3.0)), engine="cuda", precision="fp16")
-    photos = [photo() * np.float32(0.1 * index) for index in range(12)]
+    images = [image() * np.float32(0.1 * index) for index in range(12)]
     with engine.create_context() as context:
-        wanted = [context.run({"data": each})["y"] for each in photos]
-    found = list(engine.stream(({"data": each} for each in photos), slots=slots))
+        wanted = [context.run({"data": each})["y"] for each in images]
+    found = list(engine.stream(({"data": each} for each in images), slots=slots))
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(one["y"], other)

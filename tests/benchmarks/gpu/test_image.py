@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.gpu.test_photo import missing
+from benchmarks.gpu.test_image import missing
 from pytrtplugins.engines import Boxes
 from pytrtplugins.vision import letterbox
 

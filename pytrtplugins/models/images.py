@@ -1,4 +1,4 @@
-"""Pictures from files, folders and videos; and annotated ones back to disk."""
+"""Images from files, folders and videos; and annotated ones back to disk."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ..errors import ImageError
 from ..utils.files import atomic_path
 from ..utils.optional import require
 from ..utils.prefetch import map_ahead
-from ..vision import Detection, check_picture_path, draw, load_image, save_image
+from ..vision import Detection, check_image_path, draw, load_image, save_image
 
-__all__ = ["Picture", "PictureWriter", "find_pictures", "read_pictures"]
+__all__ = ["ImageWriter", "SourceImage", "find_images", "read_images"]
 
-PHOTO_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
+IMAGE_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 VIDEO_SUFFIXES = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm")
 DARKNET_DATA = Path("/usr/share/darknet/data")
 _MAX_READERS = 16
@@ -31,14 +31,14 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
-class Picture:
-    """A photo, or a frame of a video.
+class SourceImage:
+    """An image, or a frame of a video.
 
     Fields:
         path: The file it comes from.
         image: (H, W, 3) uint8, RGB.
-        frame: Number of the frame, from 0; None for a photo.
-        frames_per_second: Of the video; 0 for a photo.
+        frame: Number of the frame, from 0; None for an image.
+        frames_per_second: Of the video; 0 for an image.
     """
 
     path: Path
@@ -52,37 +52,37 @@ class Picture:
         return str(self.path) if self.frame is None else f"{self.path} frame {self.frame}"
 
 
-def find_pictures(sources: Iterable[str | Path], folders: Iterable[str | Path] = ("samples",)) -> list[Path]:
+def find_images(sources: Iterable[str | Path], folders: Iterable[str | Path] = ("samples",)) -> list[Path]:
     """Turn what a user typed into files.
 
     Args:
-        sources: Photos, ``-`` for one on standard input, videos, folders of photos (searched with their subfolders), or
-            names of well-known photos: darknet's (``dog.jpg``) and scikit-image's (``chelsea``, ``astronaut``) are looked
+        sources: Images, ``-`` for one on standard input, videos, folders of images (searched with their subfolders), or
+            names of well-known images: darknet's (``dog.jpg``) and scikit-image's (``chelsea``, ``astronaut``) are looked
             for where they are installed.
         folders: Where else to look for a plain name.
 
     Raises:
-        ImageError: one is missing (the message says where it was looked for), a folder has no photo, or there is no source.
+        ImageError: one is missing (the message says where it was looked for), a folder has no image, or there is no source.
     """
     places = [Path(folder).absolute() for folder in folders]
     found = [path for source in sources for path in _find(Path(source), places)]
     if not found:
-        raise ImageError("no photo given.\nDo: give a photo, a folder or a video, such as dog.jpg", path=None)
+        raise ImageError("no image given.\nDo: give an image, a folder or a video, such as dog.jpg", path=None)
     return found
 
 
-def read_pictures(paths: Iterable[Path]) -> Iterator[Picture]:
-    """Read photos and the frames of videos, in order; a few photos are read ahead in threads.
+def read_images(paths: Iterable[Path]) -> Iterator[SourceImage]:
+    """Read images and the frames of videos, in order; a few images are read ahead in threads.
 
-    A photo that cannot be read does not keep the others from being seen: it is logged as a warning, and named at the end.
+    An image that cannot be read does not keep the others from being seen: it is logged as a warning, and named at the end.
 
     Raises:
-        ImageError: after the last picture: some could not be read.
+        ImageError: after the last image: some could not be read.
     """
     broken: list[ImageError] = []
     count = 0
     threads = min(_MAX_READERS, os.cpu_count() or 1)
-    for path, found in map_ahead(_read_photo, paths, threads=threads, ahead=threads + 1):
+    for path, found in map_ahead(_read_image, paths, threads=threads, ahead=threads + 1):
         count += 1
         try:
             if isinstance(found, ImageError):
@@ -103,11 +103,11 @@ def read_pictures(paths: Iterable[Path]) -> Iterator[Picture]:
         )
 
 
-class PictureWriter:
-    """Save annotated pictures: photos under one name, or numbered ones beside it; frames as a video.
+class ImageWriter:
+    """Save annotated images: one under the given name, or numbered ones beside it; frames as a video.
 
     Args:
-        output: Where the picture goes: ``predictions.png``. Of several files each goes to ``predictions-<its name>.png``,
+        output: Where the image goes: ``predictions.png``. Of several files each goes to ``predictions-<its name>.png``,
             and a video to ``predictions-<its name>.mp4``.
         several: Whether there are several files.
 
@@ -116,21 +116,21 @@ class PictureWriter:
     """
 
     def __init__(self, output: str | Path, *, several: bool = False) -> None:
-        self.output = check_picture_path(output)
+        self.output = check_image_path(output)
         self.several = several
         self.written: list[Path] = []
         self._video: Any = None
         self._files = contextlib.ExitStack()
         self._sizes: tuple[int, int] = (0, 0)
 
-    def write(self, picture: Picture, detections: Iterable[Detection]) -> Path:
-        """Draw the detections on the picture and save it; returns the file."""
-        image = draw(picture.image, detections)
-        path = self._target(picture)
-        if picture.frame is None:
+    def write(self, source: SourceImage, detections: Iterable[Detection]) -> Path:
+        """Draw the detections on the image and save it; returns the file."""
+        image = draw(source.image, detections)
+        path = self._target(source)
+        if source.frame is None:
             save_image(image, path)
         else:
-            self._write_frame(image, path, picture)
+            self._write_frame(image, path, source)
         if path not in self.written:
             self.written.append(path)
         return path
@@ -142,7 +142,7 @@ class PictureWriter:
             self._video = None
         self._files.close()
 
-    def __enter__(self) -> PictureWriter:
+    def __enter__(self) -> ImageWriter:
         return self
 
     def __exit__(
@@ -150,27 +150,27 @@ class PictureWriter:
     ) -> None:
         self.close()
 
-    def _target(self, picture: Picture) -> Path:
-        stem, suffix = self.output.stem, self.output.suffix if picture.frame is None else ".mp4"
+    def _target(self, source: SourceImage) -> Path:
+        stem, suffix = self.output.stem, self.output.suffix if source.frame is None else ".mp4"
         if not self.several:
             return self.output.with_name(stem + suffix)
-        path = self.output.with_name(f"{stem}-{picture.path.stem}{suffix}")
-        if picture.frame is None:
+        path = self.output.with_name(f"{stem}-{source.path.stem}{suffix}")
+        if source.frame is None:
             number = 2
             while path in self.written:
-                path = self.output.with_name(f"{stem}-{picture.path.stem}-{number}{suffix}")
+                path = self.output.with_name(f"{stem}-{source.path.stem}-{number}{suffix}")
                 number += 1
         return path
 
-    def _write_frame(self, image: npt.NDArray[np.uint8], path: Path, picture: Picture) -> None:
+    def _write_frame(self, image: npt.NDArray[np.uint8], path: Path, source: SourceImage) -> None:
         cv2 = require("cv2", extra="vision", package="opencv-python-headless", feature="writing videos")
         size = image.shape[1], image.shape[0]
-        if picture.frame == 0 or self._video is None:
+        if source.frame == 0 or self._video is None:
             self.close()
             self._sizes = size
             with contextlib.ExitStack() as stack:
                 temporary, codec = stack.enter_context(atomic_path(path)), cv2.VideoWriter_fourcc(*"mp4v")
-                video = cv2.VideoWriter(str(temporary), codec, picture.frames_per_second, size)
+                video = cv2.VideoWriter(str(temporary), codec, source.frames_per_second, size)
                 if not video.isOpened():
                     raise ImageError(f"video {str(path)!r}: OpenCV cannot write it.", path=path)
                 self._video, self._files = video, stack.pop_all()
@@ -181,11 +181,11 @@ def _find(source: Path, folders: Sequence[Path]) -> list[Path]:
     if source.is_file() or str(source) == "-":
         return [source]
     if source.is_dir():
-        files = sorted(path for path in source.rglob("*") if path.suffix.lower() in PHOTO_SUFFIXES and path.is_file())
+        files = sorted(path for path in source.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
         if not files:
             others = sum(path.is_file() for path in source.rglob("*"))
             raise ImageError(
-                f"folder {str(source)!r}: no photos: looked for {' '.join(PHOTO_SUFFIXES)} in it and its subfolders, "
+                f"folder {str(source)!r}: no images: looked for {' '.join(IMAGE_SUFFIXES)} in it and its subfolders, "
                 f"found {others:,} other files.",
                 path=source,
             )
@@ -195,11 +195,11 @@ def _find(source: Path, folders: Sequence[Path]) -> list[Path]:
         if place.is_file():
             return [place]
     if source.exists():
-        raise ImageError(f"photo {str(source)!r}: expected a regular file or a folder, found neither.", path=source)
+        raise ImageError(f"image {str(source)!r}: expected a regular file or a folder, found neither.", path=source)
     looked = "\n".join(f"  {place}" for place in places)
     raise ImageError(
-        f"photo {str(source)!r}: no such file. Looked for:\n{looked}\n"
-        "Do: give the path of a photo, try chelsea (pip install scikit-image), or apt-get install darknet for dog.jpg",
+        f"image {str(source)!r}: no such file. Looked for:\n{looked}\n"
+        "Do: give the path of an image, try chelsea (pip install scikit-image), or apt-get install darknet for dog.jpg",
         path=source,
         places=tuple(places),
     )
@@ -211,24 +211,24 @@ def _places(source: Path, folders: Sequence[Path]) -> list[Path]:
     if len(source.parts) != 1:
         return here
     here += [folder / source for folder in (*folders, DARKNET_DATA)]
-    spec = importlib.util.find_spec("skimage")  # its photos are found without importing it
+    spec = importlib.util.find_spec("skimage")  # its images are found without importing it
     for folder in spec.submodule_search_locations or () if spec else ():
         names = [source.name] if source.suffix else [f"{source.name}.png", f"{source.name}.jpg"]
         here += [Path(folder) / "data" / name for name in names]
     return list(dict.fromkeys(here))
 
 
-def _read_photo(path: Path) -> tuple[Path, Picture | ImageError | None]:
-    """A photo, or what is wrong with it; None for a video."""
+def _read_image(path: Path) -> tuple[Path, SourceImage | ImageError | None]:
+    """An image, or what is wrong with it; None for a video."""
     if path.suffix.lower() in VIDEO_SUFFIXES:
         return path, None
     try:
-        return path, Picture(path, load_image(path))
+        return path, SourceImage(path, load_image(path))
     except ImageError as error:
         return path, error
 
 
-def _read_video(path: Path) -> Iterator[Picture]:
+def _read_video(path: Path) -> Iterator[SourceImage]:
     cv2 = require("cv2", extra="vision", package="opencv-python-headless", feature="reading videos")
     capture = cv2.VideoCapture(str(path))
     try:
@@ -239,7 +239,7 @@ def _read_video(path: Path) -> Iterator[Picture]:
             more, frame = capture.read()
             if not more:
                 break
-            yield Picture(path, np.ascontiguousarray(frame[:, :, ::-1]), number, rate)
+            yield SourceImage(path, np.ascontiguousarray(frame[:, :, ::-1]), number, rate)
             number += 1
     finally:
         capture.release()

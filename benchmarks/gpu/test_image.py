@@ -1,4 +1,4 @@
-"""From the bytes of one photo to boxes: letterbox, network, decoding and suppression; darknet from the same bytes beside it."""
+"""From the bytes of one image to boxes: letterbox, network, decoding and suppression; darknet from the same bytes beside it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NEAR = 0.02
 @pytest.mark.parametrize("memory", ["ordinary", "pinned"])
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: "{}x{}".format(*size))
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
-def test_photo_to_boxes(
+def test_image_to_boxes(
     precision: str,
     size: tuple[int, int],
     memory: str,
@@ -42,33 +42,33 @@ def test_photo_to_boxes(
 ) -> None:
     engine = whole(subject, precision, 1)
     spots = np.random.default_rng(2).integers(0, 256, (size[1] // CELL, size[0] // CELL, 3), dtype=np.uint8)
-    photo = np.ascontiguousarray(spots.repeat(CELL, 0).repeat(CELL, 1))
-    photos = [pinned_copy(photo) if memory == "pinned" else photo]
-    heads, x = [subject.layer], subject.photos[:1]
+    image = np.ascontiguousarray(spots.repeat(CELL, 0).repeat(CELL, 1))
+    images = [pinned_copy(image) if memory == "pinned" else image]
+    heads, x = [subject.layer], subject.images[:1]
     with engine.create_detection_context(heads, SIZE) as detection, HostDetection(engine, heads, SIZE) as plain:
-        (wanted,) = plain.detect(photos, score_threshold=THRESHOLD, iou_threshold=OVERLAP)
-        (found,) = detection.detect(photos, score_threshold=THRESHOLD, iou_threshold=OVERLAP)
-        assert len(wanted.scores), "a photo without boxes shows nothing"
+        (wanted,) = plain.detect(images, score_threshold=THRESHOLD, iou_threshold=OVERLAP)
+        (found,) = detection.detect(images, score_threshold=THRESHOLD, iou_threshold=OVERLAP)
+        assert len(wanted.scores), "an image without boxes shows nothing"
         for name in ("classes", "scores", "places"):
             np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
         peers = {}
         if darknet is not None:
             with engine.create_detection_context(heads, SIZE, mode="darknet") as as_darknet:
-                (boxes,) = as_darknet.detect(photos, score_threshold=THRESHOLD, iou_threshold=OVERLAP)
-            rows = darknet.photo_rows(photos[0], THRESHOLD, OVERLAP)
+                (boxes,) = as_darknet.detect(images, score_threshold=THRESHOLD, iou_threshold=OVERLAP)
+            rows = darknet.image_rows(images[0], THRESHOLD, OVERLAP)
             assert precision == "int8" or missing(rows, boxes) <= len(rows) / 10, "darknet finds other boxes"
-            peers["darknet"] = lambda: darknet.photo_rows(photos[0], THRESHOLD, OVERLAP)
+            peers["darknet"] = lambda: darknet.image_rows(images[0], THRESHOLD, OVERLAP)
             peers["predict"] = lambda: darknet.predict(x, quiet=False)
         spent: list[float] = []
 
         def detect() -> None:
-            detection.detect(photos, score_threshold=THRESHOLD, iou_threshold=OVERLAP)
+            detection.detect(images, score_threshold=THRESHOLD, iou_threshold=OVERLAP)
             spent.append(1e3 * detection.timings.network_ms)
 
         beside = in_turns(benchmark, detect, peers)
         alone = network(engine, 1, clock)
         benchmark.extra_info.update(
-            kind="photo", precision=precision.upper(), size=size, pinned=memory == "pinned", boxes=len(wanted.scores),
+            kind="image", precision=precision.upper(), size=size, pinned=memory == "pinned", boxes=len(wanted.scores),
             network_us=clock.gpu(alone.queue).median, launch_us=statistics.median(spent[-CALLS * TURNS :]),
             **{f"{name}_us": times.median for name, times in beside.items()},
             **{f"over_{name}": times.ratio for name, times in beside.items()},
