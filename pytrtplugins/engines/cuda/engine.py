@@ -198,10 +198,8 @@ class CudaEngine(Engine):
 
     def _cache(self) -> TacticCache:
         facts = _facts(self.device)
-        if missing := self.disabled & {
-            "handwritten-kernels",
-            "cudnn-kernels",
-        }:  # a choice among fewer is none among all
+        missing = self.disabled & {"handwritten-kernels", "cudnn-kernels"}
+        if missing:  # a choice among fewer is none among all
             facts["disable"] = ",".join(sorted(missing))
         return TacticCache(facts)
 

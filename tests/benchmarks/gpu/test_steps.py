@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from benchmarks.gpu.blocks import BLOCKS
@@ -13,6 +16,14 @@ def test_all_steps_have_a_row():
     assert {step for step, _, _ in CASES} == set(OPTIONAL_STEPS)
     assert {name for _, name, _ in CASES} == {YOLO, *BLOCKS}
     assert set(SHOWN_ON) <= set(OPTIONAL_STEPS)
+
+
+def test_the_pages_record_names_steps_of_the_engine():
+    page = (Path(__file__).parents[3] / "docs" / "benchmarks.md").read_text("utf-8")
+    table = page.partition("\n| step | network (batch 1) |")[2].partition("\n\n")[0]
+    shown = re.findall(r"^\| `(.*?)` \|", table, re.MULTILINE)
+    assert shown
+    assert set(shown) <= set(OPTIONAL_STEPS)
 
 
 @pytest.mark.parametrize("step", ["dead-layers", "residuals", "horizontal-fusion", "activations", "int8-epilogues"])

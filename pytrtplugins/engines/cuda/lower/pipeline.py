@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 from ....cuda import launches_kernels
 from ....errors import DimsError, UsageError
@@ -20,15 +20,37 @@ from .qdq import AbsorbInputScales, AbsorbOutputScales, FoldCasts, FoldConstants
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["OPTIONAL_STEPS", "check_disable", "lower"]
+__all__ = ["OPTIONAL_STEPS", "OptionalStep", "check_disable", "lower"]
 
-_PASSES: tuple[tuple[str, type[Pass]], ...] = (
+OptionalStep = Literal[
+    "dead-layers",
+    "int8-moves",
+    "activations",
+    "residuals",
+    "int8-epilogues",
+    "pools",
+    "reorg",
+    "horizontal-fusion",
+    "stem",
+    "outputs",  # convolutions write the layout that the network's outputs have
+    "concat",  # producers write into the concat's memory
+    "reuse",  # tensors share memory by liveness
+    "schedule",  # independent branches side by side
+    "handwritten-kernels",
+    "cudnn-kernels",  # without either: a plain kernel, slow to run, nothing to build
+    "tactics",  # kernels chosen by timing
+    "graph",  # one CUDA graph a run
+]
+"""What ``settings={"disable": [...]}`` may name: passes of `_PASSES`, properties of the plan, families of kernels, ways to run."""
+OPTIONAL_STEPS: tuple[OptionalStep, ...] = get_args(OptionalStep)
+
+_PASSES: tuple[tuple[OptionalStep | None, type[Pass]], ...] = (
     ("dead-layers", Eliminate),
-    ("constant-casts", FoldCasts),
+    (None, FoldCasts),
     ("int8-moves", MoveCodes),
-    ("convolutions", FuseConvolutions),
-    ("int8", AbsorbInputScales),
-    ("float-weights", FoldConstants),
+    (None, FuseConvolutions),
+    (None, AbsorbInputScales),
+    (None, FoldConstants),
     ("activations", FuseSwishMish),
     ("activations", FuseActivations),
     ("residuals", FuseResiduals),
@@ -39,39 +61,25 @@ _PASSES: tuple[tuple[str, type[Pass]], ...] = (
     ("horizontal-fusion", FuseHorizontally),
     ("stem", FuseStem),
 )
-_NEEDED = {"constant-casts", "convolutions", "int8", "float-weights"}
-
-OPTIONAL_STEPS = (
-    *dict.fromkeys(name for name, _ in _PASSES if name not in _NEEDED),
-    "outputs",  # convolutions write the layout that the network's outputs have
-    "concat",  # producers write into the concat's memory
-    "reuse",  # tensors share memory by liveness
-    "tactics",  # kernels chosen by timing
-    "handwritten-kernels",
-    "cudnn-kernels",  # without either: a plain kernel, slow to run, nothing to build
-    "schedule",  # independent branches side by side
-    "graph",  # one CUDA graph a run
-)
-"""What ``settings={"disable": [...]}`` may name."""
+"""In their order, each with the step that it belongs to; None: it cannot be left out."""
 
 
-def check_disable(disable: str | Collection[str]) -> frozenset[str]:
+def check_disable(disable: str | Collection[str]) -> frozenset[OptionalStep]:
     """The steps to leave out: names, or one.
 
     Raises:
         UsageError: there is no such step.
     """
-    disable = (disable,) if isinstance(disable, str) else disable
-    unknown = [name for name in disable if name not in OPTIONAL_STEPS]
-    if unknown:
+    names = (disable,) if isinstance(disable, str) else disable
+    if unknown := [name for name in names if name not in OPTIONAL_STEPS]:
         raise UsageError(
             f"engine 'cuda': disable: step {unknown[0]!r} is unknown; there are {', '.join(OPTIONAL_STEPS)}",
             step=unknown[0],
         )
-    return frozenset(disable)
+    return frozenset(step for step in OPTIONAL_STEPS if step in names)
 
 
-def lower(model: onnx.ModelProto, disable: Collection[str] = ()) -> onnx.ModelProto:
+def lower(model: onnx.ModelProto, disable: Collection[OptionalStep] = ()) -> onnx.ModelProto:
     """Write out plugins that have no kernels of their own, then fuse.
 
     Args:

@@ -16,6 +16,7 @@ from ....plugin.onnx_node import from_node, is_plugin_node, node_attributes
 from ....tensor import DType, TensorDesc, evaluate_dims
 from ..device.layout import Format, channels_last, linear
 from ..lower.epilogue import DOMAIN
+from ..lower.pipeline import OptionalStep
 from .arena import Block, Layout, place
 from .operators import ACTIVATIONS, OPS
 from .plan import Placed, Plan, Step, step_accesses, tensor_dims
@@ -35,7 +36,7 @@ _MAX_VALUES = (1 << 32) - 1
 
 
 def make_plan(
-    model: onnx.ModelProto, bindings: Mapping[str, int], float_type: DType, disable: Collection[str] = ()
+    model: onnx.ModelProto, bindings: Mapping[str, int], float_type: DType, disable: Collection[OptionalStep] = ()
 ) -> Plan:
     """Plan a run.
 
@@ -58,7 +59,7 @@ class _Planner:
     model: onnx.ModelProto
     bindings: Mapping[str, int]
     float_type: DType
-    disabled: frozenset[str]
+    disabled: frozenset[OptionalStep]
     steps: list[Step] = field(default_factory=list)
     formats: dict[str, Format] = field(default_factory=dict)
     copies: dict[tuple[str, Format], str] = field(default_factory=dict)

@@ -9,6 +9,7 @@ from typing import Protocol
 from ...base.types import OwningEngine
 from ..conv.selector import ConvSelector
 from ..device.device import CudaDevice
+from ..lower.pipeline import OptionalStep
 from .execution import Execution
 
 __all__ = ["Owner"]
@@ -27,7 +28,7 @@ class Owner(OwningEngine, Protocol):
 
     device: CudaDevice
     capturing: threading.Lock
-    disabled: frozenset[str]
+    disabled: frozenset[OptionalStep]
     batches: tuple[int, ...]
     selector: ConvSelector
 

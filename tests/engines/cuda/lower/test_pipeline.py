@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -256,6 +258,13 @@ def test_every_step_that_can_be_left_out_is_known_and_others_are_refused():
     with pytest.raises(UsageError, match="'fusion' is unknown; there are dead-layers") as caught:
         check_disable(["fusion"])
     assert caught.value.step == "fusion"
+
+
+def test_the_page_names_every_step_that_can_be_left_out_in_its_order():
+    page = (Path(__file__).parents[4] / "docs" / "cuda_engine.md").read_text("utf-8")
+    section = page.partition("\n## From model to launch\n")[2].partition("\n## ")[0]
+    cells = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+    assert [name for cell in cells for name in re.findall("`(.*?)`", cell)] == list(OPTIONAL_STEPS)
 
 
 def test_lowering_does_not_change_the_model_that_it_gets():
