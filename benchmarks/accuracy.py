@@ -171,8 +171,8 @@ def write(path: Path, name: str, text: str) -> None:
 def main() -> None:
     """Parse arguments, calibrate, measure, write."""
     given = _arguments()
-    if given.foreign is not None:
-        foreign(given.foreign or None, given.threads, given.docs)
+    if given.pytorch is not None:
+        pytorch(given.pytorch or None, given.threads, given.docs)
         return
     counts = list(given.images)
     given.tables.mkdir(parents=True, exist_ok=True)
@@ -203,11 +203,11 @@ def main() -> None:
                 write(given.docs, setup.name, f"{table(ordered, setup.half)}\n\nOn {number} of the list.")
 
 
-def foreign(families: Sequence[str] | None, threads: int, page: Path) -> None:
+def pytorch(families: Sequence[str] | None, threads: int, page: Path) -> None:
     """Measure networks as others write them, and write their table where all families are measured."""
-    from .foreign import EXPORTERS, FAMILIES  # PyTorch is needed for these alone
-    from .foreign_rows import measure
-    from .foreign_rows import table as foreign_table
+    from .pytorch_networks import EXPORTERS, FAMILIES  # PyTorch is needed for these alone
+    from .pytorch_rows import measure
+    from .pytorch_rows import table as pytorch_table
 
     found = []
     for family in families or FAMILIES:
@@ -215,11 +215,11 @@ def foreign(families: Sequence[str] | None, threads: int, page: Path) -> None:
             for figures in measure(family, exporter, threads):
                 print(figures, file=sys.stderr, flush=True)
                 found.append(figures)
-    text = foreign_table(found)
+    text = pytorch_table(found)
     print(text)
     if families is None:
         threads_text = "1 thread" if threads == 1 else f"{threads} threads"
-        write(page, "foreign", f"{text}\n\n{describe_cpu()}, {threads_text}, {_versions()}.")
+        write(page, "pytorch", f"{text}\n\n{describe_cpu()}, {threads_text}, {_versions()}.")
 
 
 def _versions() -> str:
@@ -251,12 +251,12 @@ def _arguments() -> argparse.Namespace:
     add("--tables", type=Path, default=ROOT / "build" / "accuracy", help="folder of calibration tables, kept")
     add("--only-tables", action="store_true", help="calibrate, and end")
     add(
-        "--foreign",
+        "--pytorch",
         nargs="*",
         metavar="FAMILY",
-        help="measure networks as PyTorch's exporters write them, instead; see foreign.py",
+        help="measure networks as PyTorch's exporters write them, instead; see pytorch_networks.py",
     )
-    add("--threads", type=THREADS, default=1, help="with --foreign: of a run (default: %(default)s)")
+    add("--threads", type=THREADS, default=1, help="with --pytorch: of a run (default: %(default)s)")
     add("--docs", type=Path, default=ROOT / "docs" / "accuracy.md", help="page with the tables")
     return parser.parse_args()
 

@@ -70,7 +70,7 @@ def reason_table(cases: Sequence[Case], found: Mapping[str, Outcomes], engines: 
     return "\n".join(lines)
 
 
-def foreign_table() -> str:
+def fallback_table() -> str:
     """What engine `cpu` leaves to onnxruntime, as Markdown."""
     from pytrtplugins.engines.openvino.known_errors import KNOWN_ERRORS
 
@@ -107,7 +107,7 @@ def main() -> int:
     if given.write:
         packages = ", ".join(f"{name} {version(name)}" for name in ("onnx", "onnxruntime", "openvino"))
         write(given.docs, "summary", f"{len(cases)} tests; {packages}.\n\n{summary(found)}")
-        write(given.docs, "foreign", foreign_table())
+        write(given.docs, "fallback", fallback_table())
         write(given.docs, "reasons", reason_table(cases, found, given.engine))
         write(given.docs, "operators", operator_table(cases, found))
     return 0

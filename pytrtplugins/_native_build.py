@@ -98,10 +98,10 @@ def _build(source: Path, folder: Path) -> str:
     configured = _run(cmake, "-S", source, "-B", folder, *settings)
     _run(cmake, "--build", folder, "--parallel", os.cpu_count() or 1)
     _run(cmake, "--install", folder)
-    said = [
+    notes = [
         line.partition("pytrtplugins: ")[2] for line in configured.splitlines() if line.startswith("-- pytrtplugins: ")
     ]
-    return "\n".join(["plugins in C++ are built.", *said])
+    return "\n".join(["plugins in C++ are built.", *notes])
 
 
 def _run(*command: object) -> str:

@@ -126,11 +126,11 @@ class UnavailableError(EngineError, RuntimeError):
 
 
 class BuildError(EngineError, RuntimeError):
-    """The engine cannot build this model; ``.text`` is all that its library said, where that was the reason."""
+    """The engine cannot build this model; ``.text`` is all that its library reported, where that was the reason."""
 
 
 class ExecutionError(EngineError, RuntimeError):
-    """The library below the engine failed in a run; ``.text`` is all that it said, ``__cause__`` what it raised."""
+    """The library below the engine failed in a run; ``.text`` is all that it reported, ``__cause__`` what it raised."""
 
 
 class BindingError(EngineError, ValueError):

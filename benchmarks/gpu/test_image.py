@@ -49,7 +49,7 @@ def test_image_to_boxes(
         (wanted,) = plain.detect(images, score_threshold=THRESHOLD, iou_threshold=OVERLAP)
         (found,) = detection.detect(images, score_threshold=THRESHOLD, iou_threshold=OVERLAP)
         assert len(wanted.scores), "an image without boxes shows nothing"
-        for name in ("classes", "scores", "places"):
+        for name in ("classes", "scores", "boxes_cxcywh"):
             np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
         peers = {}
         if darknet is not None:
@@ -78,7 +78,7 @@ def test_image_to_boxes(
 
 def missing(rows: Sequence[np.ndarray] | np.ndarray, boxes: Boxes) -> int:
     """How many of darknet's rows, those with a score by a hair over the threshold aside, have no box of their class like them."""
-    corners = boxes.placement.to_image(boxes.places)
+    corners = boxes.placement.to_image(boxes.boxes_cxcywh)
     edges = [*boxes.placement.original_size] * 2
     count = 0
     for kind, score, *corner in (row for row in rows if row[1] > THRESHOLD + NEAR):

@@ -105,21 +105,21 @@ def compute_sanitizer(case: Case) -> str:
     return ""
 
 
-def read_address_sanitizer(said: str, unit: CompileUnit) -> str:
+def read_address_sanitizer(output: str, unit: CompileUnit) -> str:
     """What AddressSanitizer or UndefinedBehaviorSanitizer wrote, in two lines: what and where, and the line of source.
 
     Args:
-        said: Their output.
+        output: What they wrote.
         unit: The kernel, whose label is the file's name in it.
     """
-    undefined = re.search(r"^(?P<file>[^\n]*?):(?P<line>\d+):\d+: runtime error: (?P<what>.*)$", said, re.MULTILINE)
+    undefined = re.search(r"^(?P<file>[^\n]*?):(?P<line>\d+):\d+: runtime error: (?P<what>.*)$", output, re.MULTILINE)
     if undefined:
         return _told("UndefinedBehaviorSanitizer", undefined["what"], unit.label, unit.source, int(undefined["line"]))
-    error = re.search(r"ERROR: AddressSanitizer: (?P<what>[\w-]+)", said)
-    access = re.search(r"^(?P<what>READ|WRITE) of size \d+", said, re.MULTILINE)
-    what = error["what"] if error else said.strip()[-300:]
-    line = re.search(rf"^\s+#\d+ .*{re.escape(unit.label)}:(\d+)", said, re.MULTILINE)
-    place = re.search(r"is located .*", said)
+    error = re.search(r"ERROR: AddressSanitizer: (?P<what>[\w-]+)", output)
+    access = re.search(r"^(?P<what>READ|WRITE) of size \d+", output, re.MULTILINE)
+    what = error["what"] if error else output.strip()[-300:]
+    line = re.search(rf"^\s+#\d+ .*{re.escape(unit.label)}:(\d+)", output, re.MULTILINE)
+    place = re.search(r"is located .*", output)
     parts = [what, *([access[0]] if access else []), *([place[0]] if place else [])]
     return _told("AddressSanitizer", ", ".join(parts), unit.label, unit.source, int(line[1]) if line else 0)
 
@@ -131,17 +131,17 @@ _REPORT = re.compile(
 )
 
 
-def read_compute_sanitizer(said: str, kernels: Sequence[Any] = ()) -> str:
+def read_compute_sanitizer(output: str, kernels: Sequence[Any] = ()) -> str:
     """The first report that compute-sanitizer wrote, in two lines: what and where, and the line of source.
 
     Args:
-        said: Its output.
+        output: What it wrote.
         kernels: `CudaKernel` objects, for the line of source.
     """
-    report = _REPORT.search(said)
+    report = _REPORT.search(output)
     if report is None:
-        summary = re.findall(r"^========= ((?:ERROR|RACECHECK) SUMMARY: .*)$", said, re.MULTILINE)
-        return "; ".join(summary) or said.strip()[-300:]
+        summary = re.findall(r"^========= ((?:ERROR|RACECHECK) SUMMARY: .*)$", output, re.MULTILINE)
+        return "; ".join(summary) or output.strip()[-300:]
     text = report[0]
     thread = re.search(r"by thread (\([\d,]+\)) in block (\([\d,]+\))", text)
     where = f", thread {thread[1]} of block {thread[2]}" if thread else ""

@@ -210,11 +210,11 @@ def run(
     if found is None:
         arrays = loading.read_inputs(inputs or [], built, input_limit << 20)
         if slots == 1:
-            outputs, said = runs.one_by_one(built, arrays, repeat)
+            outputs, summary = runs.one_by_one(built, arrays, repeat)
         else:
-            outputs, said = runs.side_by_side(built, arrays, repeat, slots)
+            outputs, summary = runs.side_by_side(built, arrays, repeat, slots)
         tables.print_outputs(outputs)
-        print(f"engine {built.name}, {built.precision}: {said}", file=sys.stderr)
+        print(f"engine {built.name}, {built.precision}: {summary}", file=sys.stderr)
         if save:
             runs.save_arrays(save, outputs)
         return

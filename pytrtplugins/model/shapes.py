@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["changed", "dims_text", "import_domain", "inferred", "known_infos"]
 
-_FOREIGN = "foreign"  # in copies for inference: the domain of plugins that nobody registered
+_UNREGISTERED = "unregistered"  # in copies for inference: the domain of plugins that nobody registered
 
 
 def known_infos(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
@@ -34,7 +34,7 @@ def inferred(model: onnx.ModelProto) -> onnx.ModelProto:
     light = without_data(model)
     for node in light.graph.node:
         if is_plugin_node(node) and not _is_usable(node):
-            node.domain = _FOREIGN
+            node.domain = _UNREGISTERED
             kept = [attribute for attribute in node.attribute if attribute.name != "plugin_namespace"]
             del node.attribute[:]
             node.attribute.extend(kept)

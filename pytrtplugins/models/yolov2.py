@@ -227,7 +227,7 @@ class Yolov2(Uncopied):
     def _detections(self, boxes: Boxes) -> list[Detection]:
         if not len(boxes.scores):
             return []
-        corners = boxes.placement.to_image(boxes.places).tolist()
+        corners = boxes.placement.to_image(boxes.boxes_cxcywh).tolist()
         return [
             Detection(self.names[k], k, score, (x1, y1, x2, y2))
             for k, score, (x1, y1, x2, y2) in zip(boxes.classes.tolist(), boxes.scores.tolist(), corners, strict=True)

@@ -40,7 +40,7 @@ class Intervention:
         )
 
     def parts(self) -> tuple[Intervention, ...]:
-        """What can be taken back by itself: each layer, or all of the scales."""
+        """What can be reverted by itself: each layer, or all of the scales."""
         if self.scales:
             return (self,)
         return tuple(replace(self, layers={name: choice}) for name, choice in self.layers.items())

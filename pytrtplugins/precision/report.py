@@ -29,7 +29,7 @@ _FAR = 3  # a limit so many times beyond the values is written, not drawn
 _NUMBER = (int, float, str)  # infinite ones are text
 _OPTIONAL = (int, float, str, type(None))
 _WHOLE = {
-    "format": int, "facts": dict, "layers": dict, "steps": list, "taken_back": list, "before": list, "after": list,
+    "format": int, "facts": dict, "layers": dict, "steps": list, "reverted": list, "before": list, "after": list,
     "holds": bool, "reason": str, "runs": int, "final_before": _NUMBER, "final": _NUMBER,
     **dict.fromkeys(("latency_before_us", "latency_us", "latency_fp32_us"), _NUMBER),
 }  # fmt: skip
@@ -62,7 +62,7 @@ def to_dict(result: SearchResult) -> dict[str, Any]:
         "facts": dict(result.facts),
         **{name: inf_to_text(getattr(result, name)) for name in numbers},
         "offenders": list(result.offenders),
-        "taken_back": [list(pair) for pair in result.taken_back],
+        "reverted": [list(pair) for pair in result.reverted],
         "layers": {
             name: {key: inf_to_text(value) for key, value in vars(layer).items()}
             for name, layer in result.precisions.layers.items()
@@ -127,9 +127,9 @@ def _check(data: object) -> None:
                 raise _WrongError(f"steps: tried: expected a name, an error and a cost, found {shorten(tried)}")
             _check_number(tried[1], "tried")
             _check_number(tried[2], "tried")
-    for pair in whole["taken_back"]:
+    for pair in whole["reverted"]:
         if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(name, str) for name in pair)):
-            raise _WrongError(f"taken_back: expected two names, found {shorten(pair)}")
+            raise _WrongError(f"reverted: expected two names, found {shorten(pair)}")
 
 
 def _checked(value: object, kinds: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -211,7 +211,7 @@ def _steps_table(data: Mapping[str, Any]) -> str:
 
 
 def _taken_back(data: Mapping[str, Any]) -> str:
-    pairs = [html.escape(f"{layer} ({name})") for layer, name in data["taken_back"]]
+    pairs = [html.escape(f"{layer} ({name})") for layer, name in data["reverted"]]
     return f"<p>Taken back in the end, since the outputs hold without: {', '.join(pairs)}.</p>" if pairs else ""
 
 

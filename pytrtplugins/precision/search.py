@@ -74,7 +74,7 @@ class SearchResult:
         precisions: The table, ready to be written, or given to `pytrtplugins.build`.
         offenders: Names of the layers that were out of tolerance by themselves, in the order of their treatment.
         steps: What was done.
-        taken_back: (layer, intervention) that the outputs hold without after all.
+        reverted: (layer, intervention) that the outputs hold without after all.
         before: Errors of all layers with every layer in low precision.
         after: The same with the precisions.
         final_before: Error of the outputs with every layer in low precision; 1 is the tolerance.
@@ -90,7 +90,7 @@ class SearchResult:
     precisions: Precisions
     offenders: tuple[str, ...]
     steps: tuple[Step, ...]
-    taken_back: tuple[tuple[str, str], ...]
+    reverted: tuple[tuple[str, str], ...]
     before: tuple[LayerError, ...]
     after: tuple[LayerError, ...]
     final_before: float
@@ -125,7 +125,7 @@ def search(
     Every layer is looked at in the network and alone, on the inputs that float32 gives it. The earliest that is out of
     tolerance alone is treated: each intervention is tried, and the one that lessens its error most per microsecond is
     kept, or the cheapest with which the outputs hold. Where no layer is out of tolerance alone and the outputs still are,
-    the layer with the largest own error is next. In the end every intervention is taken back once, scales too: those
+    the layer with the largest own error is next. In the end every intervention is reverted once, scales too: those
     without which the outputs hold go.
 
     Args:
@@ -201,8 +201,8 @@ class _Search:
         self.judge, self.budget, self.latency, self.journal, self.advance = judge, budget, latency, journal, advance
         self.measurer = Measurer(network, samples, tolerance, 0)
         self.start, self.now, self.runs = start, start, 0
-        self.kept: list[Intervention] = []  # in parts that can be taken back
-        self.taken_back: list[tuple[str, str]] = []
+        self.kept: list[Intervention] = []  # in parts that can be reverted
+        self.reverted: list[tuple[str, str]] = []
         self.steps: list[Step] = []
         self.offenders: list[str] = []
         self.exhausted: set[str] = set()
@@ -231,7 +231,7 @@ class _Search:
         table = replace(self.now, facts={**facts, "error_before": final_before, "error": final,
                                          "latency_us": latency, "runs": self.runs})  # fmt: skip
         return SearchResult(
-            table, tuple(self.offenders), tuple(self.steps), tuple(self.taken_back), tuple(before), tuple(after),
+            table, tuple(self.offenders), tuple(self.steps), tuple(self.reverted), tuple(before), tuple(after),
             final_before, final, self._latency(start), latency, fp32, self.runs, final <= 1, reason or "the outputs hold", facts,
         )  # fmt: skip
 
@@ -314,7 +314,7 @@ class _Search:
             if outcome <= 1:
                 (layer,) = part.layers
                 _log.info("%s: %s: not needed after all", layer, part.name)
-                self.taken_back.append((layer, part.name))
+                self.reverted.append((layer, part.name))
                 self.kept, self.now, final = fewer, without, outcome
         return final
 

@@ -1,4 +1,4 @@
-"""The door through which every ONNX model comes in: what is broken or claims too much is refused before memory is taken.
+"""What every ONNX model passes before use: what is broken or claims too much is refused before memory is taken.
 
 `validated` looks at a model's structure: nothing is computed, and no weight is copied. `check_sizes` looks at the dims that
 `infer`, shape inference that takes little memory, found. `load_external_data` reads weights that lie beside a model, within its folder.

@@ -128,7 +128,7 @@ def calibration(folder: Path) -> Seed:
     report = {
         "format": 1, "facts": {"engine": "reference"}, "final_before": 2.0, "final": 0.1, "latency_before_us": 1.0,
         "latency_us": 4.0, "latency_fp32_us": 8.0, "runs": 3, "holds": True, "reason": "", "offenders": ["a"],
-        "taken_back": [["b", "pin"]], "layers": {"a": layer}, "steps": [step], "before": [row], "after": [row],
+        "reverted": [["b", "pin"]], "layers": {"a": layer}, "steps": [step], "before": [row], "after": [row],
     }  # fmt: skip
     yield "precision_report/whole", json.dumps(report)
     yield "precision_report/empty", json.dumps({**report, "layers": {}, "steps": [], "before": [], "after": []})

@@ -112,7 +112,7 @@ def test_scales_that_are_not_needed_are_given_back_too():
     assert result.offenders[:2] == ("conv2", "conv4")
     assert [step.action for step in result.steps[:2]] == ["scales of minmax"] * 2
     assert result.holds
-    assert ("conv2", "scales of minmax") in result.taken_back
+    assert ("conv2", "scales of minmax") in result.reverted
     assert set(result.precisions.layers) == {"conv4"}
     assert result.precisions.scales == {**coarse, "conv3_leaky": good["conv3_leaky"]}
 

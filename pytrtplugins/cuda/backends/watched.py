@@ -222,8 +222,8 @@ def _line(unit: CompileUnit, path: Path, finding: Finding) -> int:
     if not tool or finding.place <= 0:
         return 0
     command = [tool, "-i", "-e", str(path), hex(finding.place - 1)]
-    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    for row in said.splitlines():
+    output = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    for row in output.splitlines():
         file, _, rest = row.rpartition(":")
         number = rest.split()[0] if rest.split() else ""
         if file.endswith(label) and number.isdigit() and 1 <= int(number) <= len(unit.source.splitlines()):

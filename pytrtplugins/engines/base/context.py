@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from ...errors import BindingError
 from ...tensor import Array, SymbolicDim, TensorDesc
+from .active_runs import ActiveRun
 from .exclusive import Exclusive
-from .inside import Inside
 from .types import OwningEngine
 
 __all__ = ["Arrays", "ContextMaker", "ExecutionContext", "check_dtype"]
@@ -67,7 +67,7 @@ class ExecutionContext(Exclusive[Arrays]):
         arrays, targets = self._check(inputs), self._check_targets(outputs or {})
         self._take()
         try:
-            with Inside(self):
+            with ActiveRun(self):
                 return self._run_into(arrays, targets)
         finally:
             self._busy.release()

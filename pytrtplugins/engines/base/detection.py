@@ -14,8 +14,8 @@ from ...errors import UsageError
 from ...utils.numbers import check_share, check_whole
 from ...vision import Head, Placement, check_image
 from ...vision.image import Image
+from .active_runs import ActiveRun
 from .exclusive import Exclusive
-from .inside import Inside
 
 if TYPE_CHECKING:
     from .types import OwningEngine
@@ -58,13 +58,13 @@ class Boxes:
     Fields:
         classes: (B,) int64.
         scores: (B,) float32.
-        places: (B, 4) float32: centre x, centre y, width, height in 0..1 of the network's input.
+        boxes_cxcywh: (B, 4) float32: centre x, centre y, width, height in 0..1 of the network's input.
         placement: Where the image stood in the input.
     """
 
     classes: npt.NDArray[np.int64]
     scores: npt.NDArray[np.float32]
-    places: npt.NDArray[np.float32]
+    boxes_cxcywh: npt.NDArray[np.float32]
     placement: Placement
 
 
@@ -142,7 +142,7 @@ class DetectionContext(Exclusive[list[Boxes]]):
         checked = self._check(images, score_threshold, iou_threshold)
         self._take()
         try:
-            with Inside(self):
+            with ActiveRun(self):
                 return self._detect(checked, score_threshold, iou_threshold)
         finally:
             self._busy.release()

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from ...errors import EngineError
 from ...utils.uncopied import Uncopied
+from .active_runs import ActiveRun, active_runs
 from .forks import in_children
-from .inside import Inside, runs_of_thread
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec, Self
@@ -73,7 +73,7 @@ class Exclusive(Uncopied, ABC, Generic[Result]):
         """
         if self._closed:
             return
-        inside = bool(runs_of_thread())
+        inside = bool(active_runs())
         if inside or threading.get_ident() == self._worker:
             if self._queued or self._finish is not None:
                 raise self._not_closed(inside)
@@ -133,12 +133,12 @@ class Exclusive(Uncopied, ABC, Generic[Result]):
         Raises:
             EngineError: it would.
         """
-        if self in runs_of_thread():
+        if self in active_runs():
             raise EngineError(
                 f"{self.engine!r}: a run was begun from inside a run of the same context, such as from a plugin's compute.\n"
                 f"Do: {self.made_by}, and run that"
             )
-        if not self.engine.nests and self.engine in runs_of_thread():
+        if not self.engine.nests and self.engine in active_runs():
             raise EngineError(
                 f"{self.engine!r}: a run was begun from inside a run of the same engine, such as from a plugin's compute; with"
                 f" engine {self.engine.name!r} it would wait for the run around it for ever.\n"
@@ -147,7 +147,7 @@ class Exclusive(Uncopied, ABC, Generic[Result]):
 
     def _not_closed(self, inside: bool) -> EngineError:
         """Why `close` did nothing in a place where it does not wait."""
-        if self in runs_of_thread():
+        if self in active_runs():
             where = "from inside a run of this context, such as from a plugin's compute"
         else:
             place = "inside a run, such as from a plugin's compute" if inside else "a callback of a run"
@@ -170,7 +170,7 @@ class Exclusive(Uncopied, ABC, Generic[Result]):
     def _leave_parent(self) -> None:
         """In a child process: runs of the parent's other threads never end here, and its threads are not here."""
         self._holds = getattr(self.engine, "survives_fork", True)
-        if self._finish is not None or (self._busy.locked() and self not in runs_of_thread()):
+        if self._finish is not None or (self._busy.locked() and self not in active_runs()):
             self._closed = True
         self._finish, self._executor, self._worker = None, None, 0
         self._queued, self._starting = set(), threading.Lock()
@@ -181,7 +181,7 @@ class Exclusive(Uncopied, ABC, Generic[Result]):
         """Begin a run, keep others away, and give what waits for its result and lets the next one in."""
         self._take()
         try:
-            with Inside(self):
+            with ActiveRun(self):
                 wait = begin(*args, **named)
         except BaseException:
             self._busy.release()

@@ -56,7 +56,7 @@ def explaining(what: str, engine: str, kind: type[EngineError] = BuildError) -> 
         kind: The class of the error.
 
     Raises:
-        EngineError: as ``kind`` says; ``.text`` is all that the library said.
+        EngineError: as ``kind`` says; ``.text`` is all that the library reported.
         Exception: what a plugin raised, as it raised it.
     """
     try:

@@ -54,19 +54,19 @@ class HostDetection(DetectionContext):
         self, outputs: Mapping[str, Any], boxed: Sequence[Letterboxed], score_threshold: float, iou_threshold: float
     ) -> list[Boxes]:
         parts = [head.decode(outputs[head.output], self.size) for head in self.heads]
-        places = np.concatenate([part[0] for part in parts], axis=1)
+        boxes = np.concatenate([part[0] for part in parts], axis=1)
         scores = np.concatenate([part[1] for part in parts], axis=1)
         scores = np.where(scores > score_threshold, scores, np.float32(0))
-        return [self._select(places[i], scores[i], image, iou_threshold) for i, image in enumerate(boxed)]
+        return [self._select(boxes[i], scores[i], image, iou_threshold) for i, image in enumerate(boxed)]
 
-    def _select(self, places: Floats, scores: Floats, image: Letterboxed, iou_threshold: float) -> Boxes:
+    def _select(self, boxes: Floats, scores: Floats, image: Letterboxed, iou_threshold: float) -> Boxes:
         """Suppress, and take the best of one image."""
         likely = scores.any(axis=1)
-        places, scores = places[likely], nms(places[likely], scores[likely], iou_threshold)
+        boxes, scores = boxes[likely], nms(boxes[likely], scores[likely], iou_threshold)
         rows, classes = scores.nonzero()
         best = np.argsort(-scores[rows, classes], kind="stable")[: self.max_detections]
         rows, classes = rows[best], classes[best]
-        return Boxes(classes.astype(np.int64), scores[rows, classes], places[rows], image.placement)
+        return Boxes(classes.astype(np.int64), scores[rows, classes], boxes[rows], image.placement)
 
     def _close(self) -> None:
         self._context.close()

@@ -14,7 +14,7 @@ from ..base.failures import explaining
 from ..base.types import Availability, BuildOptions
 from ..host.cpu_features import default_threads, describe_cpu
 from ..host.host_engine import HostEngine
-from ..host.ort_piece import make_session
+from ..host.ort_session import make_session
 from .split import PluginStep, constants_outside, split
 
 if TYPE_CHECKING:

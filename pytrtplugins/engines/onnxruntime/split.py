@@ -12,7 +12,7 @@ from ...plugin.base import Plugin
 from ...plugin.onnx_node import from_node, is_plugin_node
 from ...utils.optional import require
 from ...validation.dataflow import reads, walk
-from ..host.ort_piece import Piece, cut
+from ..host.ort_session import Submodel, extract_submodel
 
 if TYPE_CHECKING:
     import onnx
@@ -37,7 +37,7 @@ class PluginStep:
     outputs: tuple[str, ...]
 
 
-def split(model: onnx.ModelProto) -> list[Piece | PluginStep]:
+def split(model: onnx.ModelProto) -> list[Submodel | PluginStep]:
     """Cut a model, whose nodes are in topological order, into steps that run one after the other.
 
     A node goes into the earliest stretch that has what it reads, so that there are as few stretches as the plugins allow.
@@ -53,10 +53,10 @@ def split(model: onnx.ModelProto) -> list[Piece | PluginStep]:
         stage = max((ready[name] for name in reads(node) if name in ready), default=0)
         (plugins if is_plugin_node(node) else stretches).setdefault(stage, []).append(node)
         ready.update(dict.fromkeys(node.output, stage + is_plugin_node(node)))
-    steps: list[Piece | PluginStep] = []
+    steps: list[Submodel | PluginStep] = []
     for stage in range(max([*stretches, *plugins], default=-1) + 1):
         if stage in stretches:
-            steps.append(cut(model, stretches[stage]))
+            steps.append(extract_submodel(model, stretches[stage]))
         for node in plugins.get(stage, []):
             steps.append(PluginStep(from_node(node), node.name or node.op_type, tuple(node.input), tuple(node.output)))
     return steps

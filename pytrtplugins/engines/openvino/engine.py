@@ -26,9 +26,9 @@ from ..base.types import Availability, BuildOptions
 from ..host.cpu_features import cpu_features, default_threads, describe_cpu
 from ..host.host_engine import HostEngine
 from ..host.int8 import signed_activations
-from ..host.ort_piece import make_session
+from ..host.ort_session import make_session
 from ..host.timing import run_seconds
-from .foreign import FOREIGN, SessionHost, hand_over, unreadable, wrong_nodes
+from .fallback import FALLBACK, SessionHost, replace_by_sessions, unreadable, wrong_nodes
 from .plugin_errors import PluginErrors, none_dropped
 
 if TYPE_CHECKING:
@@ -121,30 +121,30 @@ class CpuEngine(HostEngine):
             self.float_reason = f"{signed[0]!r} reaches the network as int8, which OpenVINO computes wrongly in places"
         if self.float_reason:
             self.choices["int8 layers"] = f"float32 between Q and DQ: {self.float_reason}"
-        foreign, what = wrong_nodes(model), "OpenVINO cannot build the model"
+        wrong, what = wrong_nodes(model), "OpenVINO cannot build the model"
         try:
             with keeping_signal_stack(), self._explaining(what, BuildError):
-                return self._read(model, foreign)
+                return self._read(model, wrong)
         except BuildError as error:
-            found = unreadable(model, foreign) if isinstance(error.__cause__, RuntimeError) else {}
+            found = unreadable(model, wrong) if isinstance(error.__cause__, RuntimeError) else {}
             if not found:
                 raise
         with keeping_signal_stack(), self._explaining(what, BuildError):
-            return self._read(model, {**foreign, **found})
+            return self._read(model, {**wrong, **found})
 
-    def _read(self, model: onnx.ModelProto, foreign: Mapping[int, str]) -> Any:
+    def _read(self, model: onnx.ModelProto, wrong: Mapping[int, str]) -> Any:
         """Let OpenVINO read and compile the model, with plugins, and nodes that onnxruntime computes, inside."""
         openvino = require("openvino", extra="cpu", feature="engine 'cpu'")
         core = openvino.Core()
-        if foreign:
-            model, sessions = hand_over(model, foreign, self.options.threads or default_threads())
+        if wrong:
+            model, sessions = replace_by_sessions(model, wrong, self.options.threads or default_threads())
             unranked = next((host.unranked for host in sessions.values() if host.unranked), "")
             if unranked:
                 self._whole = self._session(f"the number of axes of {unranked!r} is known only at run time")
                 if self._whole is not None:
                     return None
             self._hosts.update(sessions)
-            self.choices["run by onnxruntime"] = "; ".join(sorted(set(foreign.values())))
+            self.choices["run by onnxruntime"] = "; ".join(sorted(set(wrong.values())))
         for extension in self._extensions(model):
             core.add_extension(extension)
         network = core.read_model(model.SerializeToString(), b"")
@@ -156,7 +156,7 @@ class CpuEngine(HostEngine):
     def _extensions(self, model: onnx.ModelProto) -> list[Any]:
         """How OpenVINO reads nodes that are not its own."""
         types = {
-            (node.domain, node.op_type) for node in walk(model.graph.node) if is_plugin_node(node) or _is_foreign(node)
+            (node.domain, node.op_type) for node in walk(model.graph.node) if is_plugin_node(node) or _is_fallback(node)
         }
         if not types:
             return []
@@ -245,8 +245,8 @@ class CpuContext(ExecutionContext):
         del self._request
 
 
-def _is_foreign(node: onnx.NodeProto) -> bool:
-    return (node.domain, node.op_type) == FOREIGN
+def _is_fallback(node: onnx.NodeProto) -> bool:
+    return (node.domain, node.op_type) == FALLBACK
 
 
 def _close_hosts(hosts: tuple[PluginHost | SessionHost, ...]) -> None:

@@ -14,7 +14,7 @@ from openvino.frontend.onnx import ConversionExtension
 from ...plugin.base import Plugin
 from ...plugin.runner import PluginRunner
 from ...tensor import Array, Dim, Dims, DType, SymbolicDim
-from ..base.inside import Inside
+from ..base.active_runs import ActiveRun
 from .plugin_errors import PluginErrors, remembered
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class PluginHost:
         if runner is None:
             runner = self._local.runner = PluginRunner(self.plugin, self.name)
             self._runners.append(runner)
-        with Inside(self._engine()):  # OpenVINO may call from a thread of its own
+        with ActiveRun(self._engine()):  # OpenVINO may call from a thread of its own
             runner.run(inputs, outputs)
 
     @contextmanager

@@ -48,14 +48,14 @@ def build_plan(
         calibrator: Makes TensorRT's calibrator, for implicit quantization.
 
     Raises:
-        BuildError: TensorRT cannot parse or build the model; the message holds what it said.
+        BuildError: TensorRT cannot parse or build the model; the message holds what it logged.
         Exception: what a plugin raised, as it raised it.
     """
     with device.cupy.cuda.Device(device.index), collecting(ErrorLog()) as errors:
-        said = Messages(api)
+        messages = Messages(api)
         builder = make(api, "Builder")
         network = builder.create_network(api.network_flags(typed=calibrator is None))
-        _parse(api, model, network, said, errors)
+        _parse(api, model, network, messages, errors)
         config = builder.create_builder_config()
         _configure(api, config, options, settings)
         profile = _add_profile(api, builder, config, ranges)
@@ -66,7 +66,7 @@ def build_plan(
         if bridge is not None:
             bridge.check()
         if plan is None:
-            raise BuildError(f"TensorRT {api.version} cannot build the model:\n{said.text()}", engine="tensorrt")
+            raise BuildError(f"TensorRT {api.version} cannot build the model:\n{messages.text()}", engine="tensorrt")
         _keep_timing_cache(config, cache)
         return bytes(plan)
 
@@ -78,7 +78,7 @@ def timing_cache_path(api: Api, settings: Settings, device: Device) -> Path | No
     return user_cache() / f"tensorrt-{api.version}-{device.name.replace(' ', '-')}.timing"
 
 
-def _parse(api: Api, model: onnx.ModelProto, network: Any, said: Messages, errors: ErrorLog) -> None:
+def _parse(api: Api, model: onnx.ModelProto, network: Any, messages: Messages, errors: ErrorLog) -> None:
     """Fill the network, which keeps the parser alive: that owns the weights."""
     parser = make(api, "OnnxParser", network)
     api.allow_plugins_with_standard_names(parser)
@@ -87,7 +87,7 @@ def _parse(api: Api, model: onnx.ModelProto, network: Any, said: Messages, error
         found = [parser.get_error(index) for index in range(parser.num_errors)]
         texts = [f"node {error.node()} {error.node_name()!r}: {error.desc()}" for error in found]
         raise BuildError(
-            "TensorRT's parser cannot read the model:\n" + (shortened("\n".join(texts)) or said.text()),
+            "TensorRT's parser cannot read the model:\n" + (shortened("\n".join(texts)) or messages.text()),
             engine="tensorrt",
         )
 

@@ -50,12 +50,12 @@ class TensorrtContext(ExecutionContext):
     def __init__(self, engine: Owner) -> None:
         super().__init__(engine)
         self._cupy, self._where = engine.device.cupy, engine.device.index
-        said = Messages(engine.api)
+        messages = Messages(engine.api)
         with self._cupy.cuda.Device(self._where), collecting(engine.errors):
             self._context = engine.cuda_engine.create_execution_context()
             self._stream = self._cupy.cuda.Stream(non_blocking=True)
         if self._context is None:
-            raise EngineError(f"{engine!r}: TensorRT cannot make a context: {said.text()}")
+            raise EngineError(f"{engine!r}: TensorRT cannot make a context: {messages.text()}")
         self._buffers: dict[str, Any] = {}
         self._dims: dict[str, tuple[int, ...]] = {}
         self._addresses: dict[str, int] = {}
@@ -64,7 +64,7 @@ class TensorrtContext(ExecutionContext):
         return self._run_into(inputs, {})
 
     def _run_into(self, inputs: Arrays, outputs: Mapping[str, Array]) -> Arrays:
-        said, callers = Messages(self.engine.api), self._cupy.cuda.get_current_stream()
+        messages, callers = Messages(self.engine.api), self._cupy.cuda.get_current_stream()
         shared = any(not isinstance(array, np.ndarray) for array in (*inputs.values(), *outputs.values()))
         failed = explaining("TensorRT failed in the run", self.engine.name, ExecutionError)
         # what a plugin raised comes before what is made of it: collecting() raises it at its end
@@ -72,17 +72,17 @@ class TensorrtContext(ExecutionContext):
             if shared:
                 self._stream.wait_event(callers.record())
             for name, array in inputs.items():
-                self._set_dims(name, array.shape, said)
-                self._bind(name, self._on_device(name, array), said)
+                self._set_dims(name, array.shape, messages)
+                self._bind(name, self._on_device(name, array), messages)
             written: dict[str, Any] = {}
             for desc in self.engine.outputs:
                 dims = tuple(self._context.get_tensor_shape(desc.name))
                 if any(dim < 0 for dim in dims):
-                    raise EngineError(f"output {desc.name!r}: TensorRT cannot tell its dims, {dims}: {said.text()}")
+                    raise EngineError(f"output {desc.name!r}: TensorRT cannot tell its dims, {dims}: {messages.text()}")
                 written[desc.name] = self._target_for(desc, dims, outputs.get(desc.name))
-                self._bind(desc.name, written[desc.name], said)
+                self._bind(desc.name, written[desc.name], messages)
             if not self._context.execute_async_v3(self._stream.ptr):
-                raise ExecutionError(f"{self.engine!r}: the run failed: {said.text()}")
+                raise ExecutionError(f"{self.engine!r}: the run failed: {messages.text()}")
             found = {name: self._fetched(written[name], outputs.get(name)) for name in written}
             self._stream.synchronize()
         return found
@@ -111,12 +111,12 @@ class TensorrtContext(ExecutionContext):
 
     # -- memory of the GPU's -----------------------------------------------------------------------------------------
 
-    def _set_dims(self, name: str, dims: tuple[int, ...], said: Messages) -> None:
+    def _set_dims(self, name: str, dims: tuple[int, ...], messages: Messages) -> None:
         if self._dims.get(name) == dims:
             return
         self._dims.pop(name, None)  # where TensorRT refuses, the next run sets them anew
         if not self._context.set_input_shape(name, dims):
-            raise EngineError(f"input {name!r}: TensorRT refuses dims {dims}: {said.text()}")
+            raise EngineError(f"input {name!r}: TensorRT refuses dims {dims}: {messages.text()}")
         self._dims[name] = dims
 
     def _on_device(self, name: str, array: Any) -> Any:
@@ -151,13 +151,13 @@ class TensorrtContext(ExecutionContext):
         self._buffers[name] = held
         return held
 
-    def _bind(self, name: str, array: Any, said: Messages) -> None:
+    def _bind(self, name: str, array: Any, messages: Messages) -> None:
         address = int(array.data.ptr)
         if self._addresses.get(name) == address:
             return
         self._addresses.pop(name, None)
         if not self._context.set_tensor_address(name, address):
-            raise EngineError(f"tensor {name!r}: TensorRT refuses the buffer: {said.text()}")
+            raise EngineError(f"tensor {name!r}: TensorRT refuses the buffer: {messages.text()}")
         self._addresses[name] = address
 
     def _close(self) -> None:

@@ -54,9 +54,9 @@ def count_outputs(plugin: Plugin) -> int:
     Raises:
         DimsError: the rule accepts no free dims, so the number cannot be told.
     """
-    said = getattr(plugin, "num_outputs", None)
-    if isinstance(said, int):
-        return said
+    declared = getattr(plugin, "num_outputs", None)
+    if isinstance(declared, int):
+        return declared
     for rank in _RANKS:
         for count in _INPUTS if plugin.num_inputs is None else (plugin.num_inputs,):
             dims = [tuple(SymbolicDim(f"d{index}_{axis}") for axis in range(rank)) for index in range(count)]

@@ -166,14 +166,14 @@ class TensorrtEngine(Engine):
 
     def _deserialize(self) -> tuple[Any, Any]:
         """The runtime, and its engine; every creator that the engine names is registered already."""
-        said = Messages(self.api)
+        messages = Messages(self.api)
         with self.device.cupy.cuda.Device(self.device.index), collecting(self.errors):
             runtime = make(self.api, "Runtime")
             if self._settings.version_compatible:
                 runtime.engine_host_code_allowed = True
             engine = runtime.deserialize_cuda_engine(self.plan)
         if engine is None:
-            raise BuildError(f"TensorRT {self.api.version} cannot load the engine: {said.text()}", engine=self.name)
+            raise BuildError(f"TensorRT {self.api.version} cannot load the engine: {messages.text()}", engine=self.name)
         self._check_bindings(engine)
         return runtime, engine
 

@@ -72,14 +72,14 @@ def make(api: Api, name: str, *args: Any) -> Any:
     """One of the objects that TensorRT makes for a logger: ``"Builder"``, ``"OnnxParser"`` or ``"Runtime"``.
 
     Raises:
-        UnavailableError: it cannot be made; the message holds what TensorRT said.
+        UnavailableError: it cannot be made; the message holds what TensorRT logged.
     """
-    said = Messages(api)
+    messages = Messages(api)
     try:
         return getattr(api.trt, name)(*args, the_logger(api))
     except TypeError as error:  # the bindings' answer to a null pointer
         raise UnavailableError(
-            f"{api.name} {api.version} cannot make its {name}: {said.text()}\n"
+            f"{api.name} {api.version} cannot make its {name}: {messages.text()}\n"
             "Causes: (1) the driver is older than this TensorRT's CUDA needs; (2) this TensorRT does not support the GPU.\n"
             "Do: nvidia-smi, and compare driver, CUDA version and GPU with TensorRT's support matrix"
         ) from error

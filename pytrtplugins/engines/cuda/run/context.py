@@ -11,9 +11,9 @@ from ....cuda import as_cupy, pinned_empty
 from ....cuda.bindings import is_device_array, wait_for
 from ....errors import BindingError, ExecutionError
 from ....tensor import Array, SymbolicDim, TensorDesc
+from ...base.active_runs import ActiveRun
 from ...base.context import Arrays, ExecutionContext
 from ...base.failures import explained_runs, explaining
-from ...base.inside import Inside
 from ..plan.plan import Plan
 from .execution import Execution
 
@@ -86,7 +86,7 @@ class CudaContext(ExecutionContext):
                 )
         self._take()
         try:
-            with Inside(self):
+            with ActiveRun(self):
                 self._enqueue(checked, targets, stream)
         finally:
             self._busy.release()

@@ -65,7 +65,7 @@ def plain_path(engine):
 def assert_equal(found, wanted):
     assert len(found) == len(wanted)
     for ours, theirs in zip(found, wanted, strict=True):
-        for name in ("classes", "scores", "places"):
+        for name in ("classes", "scores", "boxes_cxcywh"):
             np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name), strict=True)
         assert ours.placement == theirs.placement
 

@@ -88,7 +88,7 @@ def test_boxes_are_those_of_the_plain_path(model, batch, mode):
             wanted = plain.detect(chunk, score_threshold=thresholds[0], iou_threshold=thresholds[1])
             assert len(found) == len(wanted) == len(chunk)
             for ours, theirs in zip(found, wanted, strict=True):
-                for name in ("classes", "scores", "places"):
+                for name in ("classes", "scores", "boxes_cxcywh"):
                     np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name), strict=True)
                 assert ours.placement == theirs.placement
                 seen += len(ours.scores)

@@ -20,7 +20,7 @@ from pytrtplugins.engines.host.timing import run_seconds
 from pytrtplugins.passes import prepare
 from pytrtplugins.precision.scales import make_tables
 
-from .foreign import exported, images
+from .pytorch_networks import exported, images
 
 if TYPE_CHECKING:
     import onnx

@@ -206,7 +206,7 @@ def test_whole_numbers_beyond_32_bits_are_refused_by_name():
             context.run({"x": np.array([2**31])})
 
 
-@ptp.plugin(namespace="tests.foreign")
+@ptp.plugin(namespace="tests.fallback")
 class Times(ptp.Plugin):
     """The input, times a number."""
 
@@ -225,7 +225,7 @@ def test_plugins_that_differ_in_a_field_alone_and_read_the_same_stay_two():
         as_node(Times(factor=2), ["h"], ["a"], "p"),
         as_node(Times(factor=3), ["h"], ["b"], "q"),
     ]
-    made = model(nodes, [X], [info("a", F, ["n", 6]), info("b", F, ["n", 6])], domains=("tests.foreign",))
+    made = model(nodes, [X], [info("a", F, ["n", 6]), info("b", F, ["n", 6])], domains=("tests.fallback",))
     with build(made, engine="cpu").create_context() as context:
         found = context.run({"x": ONES})
     np.testing.assert_array_equal(found["a"], 2 * ONES)

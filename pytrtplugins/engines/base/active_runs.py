@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from types import TracebackType
 
-__all__ = ["Inside", "runs_of_thread"]
+__all__ = ["ActiveRun", "active_runs"]
 
 
 class _Runs(threading.local):
@@ -16,7 +16,7 @@ class _Runs(threading.local):
 _RUNS = _Runs()
 
 
-class Inside:
+class ActiveRun:
     """A ``with`` block around what a thread does for a run.
 
     Args:
@@ -39,6 +39,6 @@ class Inside:
         _RUNS.stack.pop()
 
 
-def runs_of_thread() -> list[object]:
+def active_runs() -> list[object]:
     """Contexts and engines whose runs the calling thread is inside of, the innermost last."""
     return _RUNS.stack

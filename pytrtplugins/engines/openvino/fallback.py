@@ -17,13 +17,13 @@ from ...utils.optional import require
 from ...utils.signal_stack import keeping_signal_stack
 from ...validation.dataflow import walk
 from ..base.failures import shortened
-from ..host.ort_piece import Piece, cut, make_session
+from ..host.ort_session import Submodel, extract_submodel, make_session
 from .known_errors import KNOWN_ERRORS, Facts, Usage
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["FOREIGN", "SessionHost", "hand_over", "unreadable", "wrong_nodes"]
+__all__ = ["FALLBACK", "SessionHost", "replace_by_sessions", "unreadable", "wrong_nodes"]
 
 _POOLS = ("MaxPool", "AveragePool", "LpPool")  # ONNX infers an output that is too large for some
 _KEPT_AS = {  # by OpenVINO; its other operators would not find the types that they expect
@@ -31,7 +31,7 @@ _KEPT_AS = {  # by OpenVINO; its other operators would not find the types that t
     **dict.fromkeys((DType.FLOAT16, DType.FLOAT64), DType.FLOAT32),
 }
 _log = logging.getLogger(__name__)
-FOREIGN = ("pytrtplugins.onnxruntime", "Session")
+FALLBACK = ("pytrtplugins.onnxruntime", "Session")
 """Domain and type of the nodes that stand for sessions."""
 
 
@@ -39,7 +39,7 @@ class SessionHost:
     """One node that onnxruntime computes: its session, which is safe to share.
 
     Args:
-        piece: The node as a model of its own.
+        submodel: The node as a model of its own.
         threads: Threads of one run.
 
     Attributes:
@@ -49,21 +49,21 @@ class SessionHost:
         Exception: of onnxruntime's own types, where it cannot run the node.
     """
 
-    def __init__(self, piece: Piece, threads: int) -> None:
+    def __init__(self, submodel: Submodel, threads: int) -> None:
         strange = [
             info.name
-            for info in (*piece.model.graph.input, *piece.model.graph.output)
+            for info in (*submodel.model.graph.input, *submodel.model.graph.output)
             if _numpy(info).name == "bfloat16"
         ]
         if strange:
             raise ModelError(f"onnxruntime takes no NumPy array of bfloat16, which {strange[0]!r} is")
-        self._session = make_session(piece.model, threads, {"session.force_spinning_stop": "1"})
-        self._inputs = [(info.name, _numpy(info)) for info in piece.model.graph.input]
-        certain = all(node.op_type not in _POOLS for node in piece.model.graph.node)
-        self._outputs = [_described(info, certain) for info in piece.model.graph.output]
-        self._names = list(piece.outputs)
+        self._session = make_session(submodel.model, threads, {"session.force_spinning_stop": "1"})
+        self._inputs = [(info.name, _numpy(info)) for info in submodel.model.graph.input]
+        certain = all(node.op_type not in _POOLS for node in submodel.model.graph.node)
+        self._outputs = [_described(info, certain) for info in submodel.model.graph.output]
+        self._names = list(submodel.outputs)
         self.unranked = next(
-            (name for name, (dims, _) in zip(piece.outputs, self._outputs, strict=True) if dims is None), ""
+            (name for name, (dims, _) in zip(submodel.outputs, self._outputs, strict=True) if dims is None), ""
         )
         self.dtypes = [dtype for _, dtype in self._outputs]
 
@@ -88,7 +88,7 @@ class SessionHost:
 
 
 def wrong_nodes(model: onnx.ModelProto) -> dict[int, str]:
-    """Place of each node that OpenVINO is known to compute wrongly, and why; those that hold one are handed over whole."""
+    """Index of each node that OpenVINO is known to compute wrongly, and why; those that hold one are run by onnxruntime whole."""
     facts = _facts(model)
     found = {}
     for index, node in enumerate(model.graph.node):
@@ -132,7 +132,7 @@ def _facts(model: onnx.ModelProto) -> Facts:
 
 
 def unreadable(model: onnx.ModelProto, known: Mapping[int, str]) -> dict[int, str]:
-    """Place of each node that OpenVINO cannot compile by itself, beyond those that are known; and why."""
+    """Index of each node that OpenVINO cannot compile by itself, beyond those that are known; and why."""
     openvino = require("openvino", extra="cpu", feature="engine 'cpu'")
     core, typed, seen = openvino.Core(), infer_shapes(model), dict[bytes, str]()
     found = {}
@@ -140,25 +140,25 @@ def unreadable(model: onnx.ModelProto, known: Mapping[int, str]) -> dict[int, st
         if index in known or any(is_plugin_node(item) for item in walk([node])):
             continue
         try:
-            piece = cut(typed, [node]).model
+            submodel = extract_submodel(typed, [node]).model
         except KeyError:  # of a tensor whose type is not known
             continue
-        key = _key(piece)
+        key = _key(submodel)
         if key not in seen:
-            seen[key] = _refusal(core, piece)
+            seen[key] = _refusal(core, submodel)
         if seen[key]:
             found[index] = seen[key]
     return found
 
 
-def hand_over(
+def replace_by_sessions(
     model: onnx.ModelProto, reasons: Mapping[int, str], threads: int
 ) -> tuple[onnx.ModelProto, dict[str, SessionHost]]:
     """Put a node that stands for a session in the place of each of these nodes.
 
     Args:
         model: A model; it is not changed.
-        reasons: Place of each node, and why it is handed over.
+        reasons: Index of each node, and why it is run by onnxruntime.
         threads: Threads of one run.
 
     Returns:
@@ -173,8 +173,8 @@ def hand_over(
     for index, reason in reasons.items():
         node = nodes[index]
         try:
-            piece = cut(typed, [typed.graph.node[index]])
-            hosts[f"session {index}"] = SessionHost(piece, threads)
+            submodel = extract_submodel(typed, [typed.graph.node[index]])
+            hosts[f"session {index}"] = SessionHost(submodel, threads)
         except Exception as error:  # onnxruntime raises types of its own
             raise BuildError(
                 f"engine 'cpu': node {node.name or node.output[0]!r} ({node.op_type}): {reason}; and onnxruntime cannot run it: "
@@ -183,15 +183,15 @@ def hand_over(
                 node=node.name,
                 text=str(error),
             ) from error
-        domain, op_type = FOREIGN
-        nodes[index] = helper.make_node(op_type, piece.inputs, piece.outputs, node.name, domain=domain)
+        domain, op_type = FALLBACK
+        nodes[index] = helper.make_node(op_type, submodel.inputs, submodel.outputs, node.name, domain=domain)
         nodes[index].attribute.append(helper.make_attribute("pytrtplugins_host", f"session {index}"))
         _log.info("engine 'cpu': node %r (%s) is run by onnxruntime: %s", node.name, node.op_type, reason)
     result = copy_of(typed)
     del result.graph.node[:]
     result.graph.node.extend(copy_of(node) for node in nodes)
-    if all(item.domain != FOREIGN[0] for item in result.opset_import):
-        result.opset_import.add(domain=FOREIGN[0], version=1)
+    if all(item.domain != FALLBACK[0] for item in result.opset_import):
+        result.opset_import.add(domain=FALLBACK[0], version=1)
     return result, hosts
 
 
@@ -203,9 +203,9 @@ def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
                 yield from _graphs(body)
 
 
-def _key(piece: onnx.ModelProto) -> bytes:
-    """What pieces have in common that differ in names and large constants alone."""
-    twin = copy_of(piece)
+def _key(submodel: onnx.ModelProto) -> bytes:
+    """What submodels have in common that differ in names and large constants alone."""
+    twin = copy_of(submodel)
     for tensor in twin.graph.initializer:
         if len(tensor.raw_data) > 1024:
             tensor.ClearField("raw_data")
@@ -220,11 +220,11 @@ def _key(piece: onnx.ModelProto) -> bytes:
     return key
 
 
-def _refusal(core: Any, piece: onnx.ModelProto) -> str:
+def _refusal(core: Any, submodel: onnx.ModelProto) -> str:
     try:
         with keeping_signal_stack():
             core.compile_model(
-                core.read_model(piece.SerializeToString(), b""), "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
+                core.read_model(submodel.SerializeToString(), b""), "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
             )
     except RuntimeError:
         return "OpenVINO cannot build it"

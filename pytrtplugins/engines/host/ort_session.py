@@ -13,13 +13,13 @@ from ...validation.dataflow import reads, walk
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Piece", "cut", "in_oldest_opset", "make_session"]
+__all__ = ["Submodel", "extract_submodel", "in_oldest_opset", "make_session"]
 
 _SAFE_IR = 10  # known to onnxruntime since 1.18
 
 
 @dataclass(frozen=True)
-class Piece:
+class Submodel:
     """Standard operators that run in one go.
 
     Attributes:
@@ -33,7 +33,7 @@ class Piece:
     outputs: tuple[str, ...]
 
 
-def cut(model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto]) -> Piece:
+def extract_submodel(model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto]) -> Submodel:
     """Cut nodes out of a model, with the constants that they, and the graphs inside them, read.
 
     Args:
@@ -54,15 +54,15 @@ def cut(model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto]) -> Piece:
     constants = {tensor.name for tensor in graph.initializer}
     inputs = [name for name in read if name not in made and name not in constants]
     outputs = [name for name in (name for node in nodes for name in node.output) if name in wanted]
-    piece = onnx.ModelProto(ir_version=model.ir_version)
-    piece.opset_import.extend(model.opset_import)
-    piece.functions.extend(model.functions)
-    piece.graph.name = graph.name
-    piece.graph.node.extend(nodes)
-    piece.graph.initializer.extend(tensor for tensor in graph.initializer if tensor.name in set(read))
-    piece.graph.input.extend(infos[name] for name in inputs)
-    piece.graph.output.extend(infos[name] for name in outputs)
-    return Piece(piece, tuple(inputs), tuple(outputs))
+    submodel = onnx.ModelProto(ir_version=model.ir_version)
+    submodel.opset_import.extend(model.opset_import)
+    submodel.functions.extend(model.functions)
+    submodel.graph.name = graph.name
+    submodel.graph.node.extend(nodes)
+    submodel.graph.initializer.extend(tensor for tensor in graph.initializer if tensor.name in set(read))
+    submodel.graph.input.extend(infos[name] for name in inputs)
+    submodel.graph.output.extend(infos[name] for name in outputs)
+    return Submodel(submodel, tuple(inputs), tuple(outputs))
 
 
 def make_session(
