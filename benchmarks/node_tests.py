@@ -85,7 +85,9 @@ def _made() -> list[Case]:
     for case in found:  # a test comes before its expanded forms
         name = case.name.removeprefix("test_")
         operators[name] = operators.get(name.partition("_expanded")[0]) or _operator(case.model)
-        data = tuple(([_array(x) for x in given], [_array(x) for x in expected]) for given, expected in case.data_sets)
+        data = tuple(
+            ([_array(x) for x in given], [_array(x) for x in expected]) for given, expected in case.data_sets or ()
+        )
         cases.append(Case(name, operators[name], case.model, data, case.rtol, case.atol))
     return sorted(cases, key=lambda case: case.name)
 
@@ -211,7 +213,7 @@ def _onnxruntime(model: Any, name: str, stack: contextlib.ExitStack) -> _Run:
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return lambda inputs: session.run(None, inputs)  # type: ignore[no-any-return]
+    return lambda inputs: list(session.run(None, inputs))
 
 
 def _openvino(model: Any, name: str, stack: contextlib.ExitStack) -> _Run:
@@ -232,7 +234,7 @@ def _onnx_reference(model: Any, name: str, stack: contextlib.ExitStack) -> _Run:
     from onnx.reference import ReferenceEvaluator
 
     evaluator = ReferenceEvaluator(model)
-    return lambda inputs: evaluator.run(None, inputs)  # type: ignore[no-any-return]
+    return lambda inputs: list(evaluator.run(None, inputs))
 
 
 _RUNNERS = {

@@ -94,7 +94,7 @@ def measure(megabytes: int, rounds: int) -> list[dict[str, Any]]:
                         kernel()
                         _check(cupy, plugin, x, y, layout)
                         kernel_ms, copy_ms = _times(cupy, stream, [kernel, copy], rounds)
-                        row = {
+                        row: dict[str, Any] = {
                             "dtype": str(dtype), "layout": layout, "reverse": reverse, "image": name, "bytes": int(x.nbytes),
                             "kernel_ms": kernel_ms, "copy_ms": copy_ms, "share": copy_ms / kernel_ms,
                         }  # fmt: skip

@@ -20,6 +20,7 @@ from pytrtplugins.calibration import (
     MinMaxCalibrator,
     PercentileCalibrator,
 )
+from pytrtplugins.calibration.calibrator import HistogramCalibrator
 from pytrtplugins.engines import calibrate
 from pytrtplugins.engines.calibrate import network_digest
 from pytrtplugins.passes import CrossLayerEqualization, to_ir, to_proto
@@ -66,7 +67,7 @@ class Source:
             calibrator = ChannelMaximaCalibrator(samples(data, images, size, name, "letterbox"))
             calibrate(model, calibrator, progress=False)
             with path.open("wb") as file:
-                np.savez(file, **calibrator.channels)
+                np.savez(file, **calibrator.channels)  # type: ignore[arg-type]  # NumPy's own option comes first
         ir_model = to_ir(model)
         with np.load(path, allow_pickle=False) as maxima:
             CrossLayerEqualization(dict(maxima))(ir_model)
@@ -122,5 +123,6 @@ def _table(source: Source, algorithm: str, histograms: Mapping[str, Histogram]) 
         for tensor, histogram in histograms.items():
             calibrator.observe(tensor, [histogram.maximum])
     else:
+        assert isinstance(calibrator, HistogramCalibrator)
         calibrator.histograms = dict(histograms)
     return calibrator.compute_table()

@@ -78,10 +78,10 @@ class Twice(ptp.Plugin):
 class Twins(Twice):
     """Two inputs, two outputs, two kernels."""
 
-    def output_dims(self, x: Any, y: Any) -> Any:
+    def output_dims(self, x: Any, y: Any) -> Any:  # type: ignore[override]  # one input more
         return x, y
 
-    def compute(self, x: Any, y: Any) -> Any:
+    def compute(self, x: Any, y: Any) -> Any:  # type: ignore[override]
         return x + x, y + y
 
     def enqueue(self, inputs: Any, outputs: Any, workspace: Any, stream: Any) -> None:
@@ -176,7 +176,7 @@ class DeviceArrays(Arrays):
         self._stream.synchronize()
 
     def counting(self) -> Any:
-        class Counter(self._cupy.cuda.MemoryHook):  # type: ignore[misc, name-defined]
+        class Counter(self._cupy.cuda.MemoryHook):  # type: ignore[name-defined]
             name = "counter"
             count = 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx
@@ -19,7 +20,9 @@ from .subject import cpu_engine
 
 class _Net:
     def __init__(self, channels: int, side: int) -> None:
-        self.random, self.nodes, self.arrays = np.random.default_rng(0), [], []
+        self.random = np.random.default_rng(0)
+        self.nodes: list[onnx.NodeProto] = []
+        self.arrays: list[onnx.TensorProto] = []
         self.channels = {"x": channels}
         self.input = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", channels, side, side])
 
@@ -35,7 +38,7 @@ class _Net:
         y = self.node("Conv", [x, f"{name}.w", f"{name}.b"], filters, kernel_shape=[size] * 2, pads=[size // 2] * 4)
         return self.node(activation, [y], filters, **attributes) if activation else y
 
-    def node(self, kind: str, inputs: list[str], channels: int, **attributes: object) -> str:
+    def node(self, kind: str, inputs: list[str], channels: int, **attributes: Any) -> str:
         """Any node; gives its output's name."""
         output = f"{kind.lower()}{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, inputs, [output], output, **attributes))
@@ -80,7 +83,8 @@ def idle() -> onnx.ModelProto:
 
 def trunk() -> onnx.ModelProto:
     """YOLOv2's layers 8 to 11, 128 x 52 x 52."""
-    net, leaky = _Net(128, 52), {"activation": "LeakyRelu", "alpha": 0.1}
+    net = _Net(128, 52)
+    leaky: dict[str, Any] = {"activation": "LeakyRelu", "alpha": 0.1}
     x = net.conv(net.conv("x", 256, 3, **leaky), 128, 1, **leaky)
     return net.model(net.node("MaxPool", [net.conv(x, 256, 3, **leaky)], 256, kernel_shape=[2, 2], strides=[2, 2]))
 

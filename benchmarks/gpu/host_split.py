@@ -49,7 +49,7 @@ def split_run(engine: CudaEngine) -> None:
     with engine.create_context() as context:
         outputs = context.run(ordinary)
         given = {name: pinned_empty(array.shape, array.dtype) for name, array in outputs.items()}
-        row("network, on the GPU", [context.step_times(ordinary)[0]])
+        row("network, on the GPU", [context.step_times(ordinary)[0]])  # type: ignore[attr-defined]
         row("run, page-locked arrays in and out", timed(lambda: context.run(pinned, given)))
         row("run, page-locked arrays in", timed(lambda: context.run(pinned)))
         row("run, ordinary arrays", timed(lambda: context.run(ordinary)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ def onnxruntime(precision: str) -> Callable[[Subject, Clock, int], Running]:
             model = convert_float_to_float16(model, keep_io_types=True)
         images, head = subject.images[:batch], subject.head[:batch]
         found = {layout: _running(ort, model, precision, layout, (images, head), clock) for layout in LAYOUTS}
-        times = {layout: [wall(lambda run=each.run: run(images)) for _ in range(10)] for layout, each in found.items()}
+        times = {layout: [wall(partial(each.run, images)) for _ in range(10)] for layout, each in found.items()}
         return found[min(times, key=lambda layout: sorted(times[layout])[5])]
 
     return make

@@ -14,9 +14,9 @@ import pytrtplugins as ptp
 from darknet2caffe import read_network, to_onnx, write_darknet
 from pytrtplugins.calibration import CalibrationTable, MinMaxCalibrator
 from pytrtplugins.engines import availability, calibrate
-from pytrtplugins.models.heads import Head, read_heads
+from pytrtplugins.models.heads import read_heads
 from pytrtplugins.passes import prepare
-from pytrtplugins.vision import nms
+from pytrtplugins.vision import Head, nms
 
 CFG = Path("/usr/share/darknet/cfg/yolov2-voc.cfg")
 SIZE = (416, 416)

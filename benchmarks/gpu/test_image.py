@@ -67,6 +67,7 @@ def test_image_to_boxes(
 
         beside = in_turns(benchmark, detect, peers)
         alone = network(engine, 1, clock)
+        assert alone.queue is not None
         benchmark.extra_info.update(
             kind="image", precision=precision.upper(), size=size, pinned=memory == "pinned", boxes=len(wanted.scores),
             network_us=clock.gpu(alone.queue).median, launch_us=statistics.median(spent[-CALLS * TURNS :]),

@@ -49,6 +49,7 @@ def test_latency(
         gpu = clock.gpu(running.queue, beside.queue) if running.queue else None
         sustained = clock.sustained(running.queue) if running.queue and batch > 1 else None
         times = in_turns(benchmark, lambda: running.run(placed), {"ours": lambda: beside.run(x)})
+        assert times["ours"].ratio is not None
         needs = cost(subject.one, batch)
         benchmark.extra_info.update(
             kind="race", runner=runner.name, precision=runner.precision, batch=batch, pinned=runner.pinned,

@@ -56,6 +56,7 @@ def test_step(
         wanted, found = whole.run(x), less.run(x)
         error = float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))
         assert error < TOLERANCE[precision.upper()], f"without {step} it computes something else: error {error:.2e}"
+        assert less.queue is not None
         times = clock.gpu(less.queue, whole.queue)
         benchmark.pedantic(less.run, (x,), rounds=HOST_ROUNDS, warmup_rounds=1)
         benchmark.extra_info.update(

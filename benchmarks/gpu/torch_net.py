@@ -89,5 +89,5 @@ def region(x: torch.Tensor, layer: Region) -> torch.Tensor:
 def _convolution(weights: Any, bias: Any, attributes: dict[str, Any]) -> torch.nn.Conv2d:
     k, c, r, s = weights.shape
     made = torch.nn.Conv2d(c, k, (r, s), tuple(attributes["strides"]), tuple(attributes["pads"][:2]))
-    made.weight.data, made.bias.data = torch.from_numpy(weights.copy()), torch.from_numpy(bias.copy())  # type: ignore[union-attr]
+    made.weight.data, made.bias.data = torch.from_numpy(weights.copy()), torch.from_numpy(bias.copy())
     return made

@@ -104,4 +104,4 @@ class _Network:
             function()
         graph.instantiate()
         self._graphs.append(graph)
-        return graph.replay  # type: ignore[no-any-return]
+        return graph.replay

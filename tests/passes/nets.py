@@ -40,8 +40,11 @@ class Net:
 
     def __init__(self, channels: int = 3, size: int = 8, seed: int = 0, opset: int = 18):
         self.random = np.random.default_rng(seed)
-        self.nodes, self.constants, self.channels = [], [], {"data": channels}
-        self.opset, self.input = opset, ["N", channels, size, size]
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+        self.channels = {"data": channels}
+        self.opset = opset
+        self.input: list[str | int] = ["N", channels, size, size]
 
     def add(self, op, inputs, output, channels=None, domain="", **attributes):
         self.nodes.append(helper.make_node(op, inputs, [output], name=output, domain=domain, **attributes))
@@ -132,7 +135,8 @@ def quantized_names(model):
 
 def path_up(model, tensor, count):
     """Operators from a tensor upwards, along first inputs."""
-    ops, made = [], producers(model)
+    ops: list[str] = []
+    made = producers(model)
     while tensor in made and len(ops) < count:
         ops.append(made[tensor].op_type)
         tensor = made[tensor].input[0]
@@ -157,5 +161,5 @@ def as_uint8(model):
     rewritten.CopyFrom(model)
     del rewritten.graph.value_info[:]
     zero = next(c for c in rewritten.graph.initializer if c.name == "int8_zero")
-    zero.CopyFrom(numpy_helper.from_array(np.uint8(128), "int8_zero"))
+    zero.CopyFrom(numpy_helper.from_array(np.array(128, np.uint8), "int8_zero"))
     return rewritten
