@@ -20,7 +20,7 @@ struct StemArgs {
     long long x_image, x_channel, x_row, x_column;  // in values
     int h, w, tiles_w, tiles_h, tiles;
     int y_pitch, vector;  // y_pitch in bytes; vector: whether y may be written 16 bytes at a time
-    float x_factor, x_scale, slope;                   // a value counts x_factor; for INT8 codes are value / x_scale
+    float x_factor, x_scale, slope;                 // a value counts x_factor; for INT8 codes are value / x_scale
 };
 
 template <int KIND> struct Pixels;

@@ -252,7 +252,7 @@ def test_more_values_than_threads_have_numbers_are_refused(pool):
 
 def test_a_problems_key_tells_apart_what_needs_other_kernels():
     x, y = channels_last((1, 32, 8, 8), DType.FLOAT16), channels_last((1, 64, 8, 8), DType.FLOAT16)
-    base = ConvProblem(x, y, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1)
+    base = ConvProblem(x=x, y=y, kernel=(3, 3), pads=(1, 1, 1, 1))
     added = replace(base, residual=y, residual_activation="leaky")
     others = [
         replace(base, x=channels_last((8, 32, 8, 8), DType.FLOAT16)),

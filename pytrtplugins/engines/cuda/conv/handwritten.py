@@ -8,18 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ....tensor import DType
 from ..device.device import CudaDevice, Tensor
-from ..device.layout import KIND
 from .launcher import Addresses, ConvKernel, conv_cubin
 from .packing import pack_filters, pack_weights
 from .problem import ConvLaunch, ConvProblem, Operands, Scratch
 from .shape import ConvShape
 from .tactics import Tactic, hopper_tactics, mma_tactics, simt_tactics
 
-__all__ = ["HandwrittenProvider", "conv_shape"]
+__all__ = ["HandwrittenProvider"]
 
-_SLOPES = ("linear", "leaky")
 _ALL = 1 << 30
 
 
@@ -37,7 +34,7 @@ class HandwrittenProvider:
 
     def tactics(self, problem: ConvProblem) -> Sequence[str]:
         """Sizes that fit; none for TF32, groups, images that are rounded, and activations but linear and leaky."""
-        return [tactic.name for tactic in _fitting(self.name, self.device.capability, conv_shape(problem), self.most)]
+        return [tactic.name for tactic in _fitting(self.name, self.device.capability, ConvShape.of(problem), self.most)]
 
     def compile(self, problem: ConvProblem, tactic: str) -> None:
         """Compile a size.
@@ -90,42 +87,15 @@ class HandwrittenProvider:
 
     def _sizes(self, problem: ConvProblem, tactic: str) -> tuple[Tactic, ConvShape]:
         """The sizes of a tactic, which a file or the disk may name, once it is known that they fit the problem."""
-        sizes, shape = Tactic.parse(self.name, tactic), conv_shape(problem)
+        sizes, shape = Tactic.parse(self.name, tactic), ConvShape.of(problem)
         if shape is None or sizes not in _fitting(self.name, self.device.capability, shape, _ALL):
             raise ValueError(f"kernels of {self.name!r} do not have the tactic {tactic!r}")
         return sizes, shape
 
 
-def conv_shape(problem: ConvProblem) -> ConvShape | None:
-    """The problem in the kernels' own terms; None where they have none for it."""
-    x, y, residual = problem.x, problem.y, problem.residual
-    single, image = x.dtype is DType.FLOAT32, problem.element is not None
-    if problem.groups != 1 or x.dtype not in KIND or (single and problem.tensor_cores) or x.nhwc == image:
-        return None
-    if image and not (single and problem.element is x.dtype and x.dims[1] <= x.vector):
-        return None
-    if problem.activation not in _SLOPES or problem.residual_activation not in _SLOPES:
-        return None
-    (n, c, h, w), (_, _, oh, ow) = x.dims, problem.unfused.y.dims
-    channels = -(-c // x.vector) * x.vector
-    slopes = [
-        bounds[0] if kind == "leaky" else 1.0
-        for kind, bounds in (
-            (problem.activation, problem.bounds),
-            (problem.residual_activation, problem.residual_bounds),
-        )
-    ]
-    return ConvShape(
-        n, h, w, channels, x.pitch or 1, problem.filters, oh, ow, y.pitch, problem.kernel, problem.strides,
-        problem.pads[:2], problem.dilations, x.dtype, y.dtype, slopes[0], None if residual is None else residual.dtype,
-        0 if residual is None else residual.pitch, slopes[1], problem.pool,
-        problem.reorg, not y.nhwc, c if image else 0,
-    )  # fmt: skip
-
-
 @functools.lru_cache(4096)
 def _fitting(family: str, capability: int, shape: ConvShape | None, most: int) -> Sequence[Tactic]:
-    if shape is None or shape.problem():
+    if shape is None or shape.unsupported():
         return []
     if family == "mma":
         return mma_tactics(shape, capability, most)

@@ -7,7 +7,7 @@ import functools
 from dataclasses import dataclass
 
 from ....errors import KernelError
-from ..device.driver import Function, Module, TensorMap, current_context, im2col_map, patch_map
+from ..device.driver import Function, Module, TensorMap, current_context, im2col_map, kernel_fields, patch_map
 from ..device.source import compile_cubin
 from .shape import ConvShape
 from .tactics import Tactic
@@ -15,23 +15,15 @@ from .tactics import Tactic
 __all__ = ["Addresses", "ConvArgs", "ConvKernel", "conv_arguments", "conv_cubin", "im2col_corners"]
 
 
-_POINTERS = ("x", "weights", "scale", "bias", "residual", "y")
-_INTS = (
-    *("h", "w", "channel_bytes", "x_pitch", "oh", "ow", "pixels", "kernel_h", "kernel_w", "units", "chunks"),
-    *("stride_h", "stride_w", "pad_h", "pad_w", "dilation_h", "dilation_w", "filters", "y_pitch", "residual_pitch"),
-    *("tiles_n", "patches_h", "patches_w", "vector"),
-)
-_FLOATS = ("slope", "residual_scale", "residual_slope")
-
-
 class ConvArgs(ctypes.Structure):
     """``ConvArgs`` of common.cu, field by field."""
 
-    _fields_ = [
-        *[(name, ctypes.c_void_p) for name in _POINTERS],
-        *[(name, ctypes.c_int) for name in _INTS],
-        *[(name, ctypes.c_float) for name in _FLOATS],
-    ]
+    _fields_ = kernel_fields(
+        pointers="x weights scale bias residual y",
+        ints="h w channel_bytes x_pitch oh ow pixels kernel_h kernel_w units chunks stride_h stride_w pad_h pad_w "
+        "dilation_h dilation_w filters y_pitch residual_pitch tiles_n patches_h patches_w vector",
+        floats="slope residual_scale residual_slope",
+    )
 
 
 @dataclass(frozen=True)
@@ -57,17 +49,37 @@ class Addresses:
 
 def conv_arguments(shape: ConvShape, tactic: Tactic, at: Addresses, residual_scale: float = 1.0) -> ConvArgs:
     """The numbers that a kernel gets."""
-    size, chunks = shape.y_type.itemsize, tactic.chunks(shape)
-    residual = 0 if shape.residual_type is None else shape.residual_pitch * shape.residual_type.itemsize
+    y_pitch = shape.y_pitch * shape.y_type.itemsize
     return ConvArgs(
-        at.x, at.weights, at.scale, at.bias, at.residual, at.y,
-        shape.h, shape.w, shape.channel_bytes, shape.x_pitch * shape.x_type.itemsize,
-        shape.oh, shape.ow, shape.pixels, *shape.kernel, tactic.steps(shape), chunks,
-        *shape.strides, *shape.pads, *shape.dilations, shape.k, shape.y_pitch * size, residual,
-        tactic.tiles(shape)[1], -(-shape.oh // (tactic.tile_m // 8)), -(-shape.ow // 8),
-        int(not (shape.reorg or shape.linear) and shape.y_pitch * size % 16 == 0 and at.y % 16 == 0),
-        shape.slope, residual_scale, shape.residual_slope,
-    )  # fmt: skip
+        **vars(at),
+        h=shape.h,
+        w=shape.w,
+        channel_bytes=shape.channel_bytes,
+        x_pitch=shape.x_pitch * shape.x_type.itemsize,
+        oh=shape.oh,
+        ow=shape.ow,
+        pixels=shape.pixels,
+        kernel_h=shape.kernel[0],
+        kernel_w=shape.kernel[1],
+        units=tactic.steps(shape),
+        chunks=tactic.chunks(shape),
+        stride_h=shape.strides[0],
+        stride_w=shape.strides[1],
+        pad_h=shape.pads[0],
+        pad_w=shape.pads[1],
+        dilation_h=shape.dilations[0],
+        dilation_w=shape.dilations[1],
+        filters=shape.k,
+        y_pitch=y_pitch,
+        residual_pitch=0 if shape.residual_type is None else shape.residual_pitch * shape.residual_type.itemsize,
+        tiles_n=tactic.tiles(shape)[1],
+        patches_h=-(-shape.oh // (tactic.tile_m // 8)),
+        patches_w=-(-shape.ow // 8),
+        vector=int(not (shape.reorg or shape.linear) and y_pitch % 16 == 0 and at.y % 16 == 0),
+        slope=shape.slope,
+        residual_scale=residual_scale,
+        residual_slope=shape.residual_slope,
+    )
 
 
 class ConvKernel:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -39,11 +39,12 @@ FINISH = CudaKernel.from_file(_SOURCE, "finish")
 ACTIVATIONS = {"linear": 0, "leaky": 1, "clip": 2, "logistic": 3}
 Pair = tuple[int, int]
 Bounds = tuple[float, float]
+Number = TypeVar("Number", int, float)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ConvProblem:
-    """All that the choice of a kernel depends on.
+    """All that the choice of a kernel depends on: made once for a layer, by `conv_problem`, and read by every family of kernels.
 
     Attributes:
         x: How the input lies.
@@ -67,10 +68,10 @@ class ConvProblem:
     x: Format
     y: Format
     kernel: Pair
-    strides: Pair
-    pads: tuple[int, int, int, int]
-    dilations: Pair
-    groups: int
+    strides: Pair = (1, 1)
+    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
+    dilations: Pair = (1, 1)
+    groups: int = 1
     activation: str = "linear"
     bounds: Bounds = (0.0, 0.0)
     residual: Format | None = None
@@ -142,7 +143,7 @@ class ConvProblem:
         return 2 * n * k * h * w * self.x.dims[1] // self.groups * self.kernel[0] * self.kernel[1]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Operands:
     """A convolution's constants.
 
@@ -318,27 +319,32 @@ def conv_problem(step: Step, plan: Plan, tf32: bool) -> ConvProblem:
     at, names = step.attributes, step.inputs
     weights = plan.constants[names[1]]
     residual = plan.tensors[names[3]].format if len(names) > 3 and names[3] else None
-    r, s = (int(side) for side in weights.shape[2:])
     x, y = plan.tensors[names[0]].format, plan.tensors[step.outputs[0]].format
-    image = (DType.INT8 if at["x_scale"] else y.dtype) if at["image"] else None
+    element = (DType.INT8 if at["x_scale"] else y.dtype) if at["image"] else None
+    top, left, bottom, right = map(int, at["pads"])
     return ConvProblem(
-        x,
-        y,
-        (r, s),
-        (int(at["strides"][0]), int(at["strides"][1])),
-        (int(at["pads"][0]), int(at["pads"][1]), int(at["pads"][2]), int(at["pads"][3])),
-        (int(at["dilations"][0]), int(at["dilations"][1])),
-        int(at["group"]),
-        at["activation"],
-        (float(at["bounds"][0]), float(at["bounds"][1])),
-        residual,
-        at["residual_activation"],
-        (float(at["residual_bounds"][0]), float(at["residual_bounds"][1])),
-        tf32 or (image or x.dtype) is not DType.FLOAT32,
-        bool(at["pool"]),
-        image,
-        int(at["reorg"]),
+        x=x,
+        y=y,
+        kernel=_pair(weights.shape[2:], int),
+        strides=_pair(at["strides"], int),
+        pads=(top, left, bottom, right),
+        dilations=_pair(at["dilations"], int),
+        groups=int(at["group"]),
+        activation=at["activation"],
+        bounds=_pair(at["bounds"], float),
+        residual=residual,
+        residual_activation=at["residual_activation"],
+        residual_bounds=_pair(at["residual_bounds"], float),
+        tensor_cores=tf32 or (element or x.dtype) is not DType.FLOAT32,
+        pool=bool(at["pool"]),
+        element=element,
+        reorg=int(at["reorg"]),
     )
+
+
+def _pair(values: Iterable[Any], kind: Callable[[Any], Number]) -> tuple[Number, Number]:
+    first, second = map(kind, values)
+    return first, second
 
 
 def conv_operands(
@@ -350,10 +356,10 @@ def conv_operands(
     if at["x_scale"]:
         scale = (np.float64(at["x_scale"]) * constants[names[4]].astype(np.float64)).astype(np.float32)
     return Operands(
-        lambda: (weights or constants.__getitem__)(names[1]),
-        constants[names[2]].astype(np.float32),
-        scale,
-        float(np.float32(at["y_scale"])) or 1.0,
-        float(np.float32(at["residual_scale"])) or 1.0,
-        float(np.float32(at["x_scale"])) or 1.0,
+        load=lambda: (weights or constants.__getitem__)(names[1]),
+        bias=constants[names[2]].astype(np.float32),
+        scale=scale,
+        y_scale=float(np.float32(at["y_scale"])) or 1.0,
+        residual_scale=float(np.float32(at["residual_scale"])) or 1.0,
+        x_scale=float(np.float32(at["x_scale"])) or 1.0,
     )

@@ -1,4 +1,4 @@
-"""A convolution as our kernels see it: numbers only, no arrays, no device."""
+"""A convolution as handwritten kernels see it: numbers only, no arrays, no device."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from dataclasses import dataclass
 
 from ....tensor import DType
 from ..device.layout import KIND
+from .problem import ConvProblem
 
 __all__ = ["ConvShape"]
 
+_SLOPED = ("linear", "leaky")
+"""Activations that are max(v, slope * v)."""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, kw_only=True)
 class ConvShape:
     """One convolution: y = activation(scale * sum + bias), with a residual, a 2x2 pool or darknet's reorg behind it.
 
@@ -67,6 +71,44 @@ class ConvShape:
     linear: bool = False
     planes: int = 0
 
+    @classmethod
+    def of(cls, problem: ConvProblem) -> ConvShape | None:
+        """The problem in the kernels' own terms; None where they have none for it."""
+        x, y, residual = problem.x, problem.y, problem.residual
+        single, image = x.dtype is DType.FLOAT32, problem.element is not None
+        if problem.groups != 1 or x.dtype not in KIND or (single and problem.tensor_cores) or x.nhwc == image:
+            return None
+        if image and not (single and problem.element is x.dtype and x.dims[1] <= x.vector):
+            return None
+        if problem.activation not in _SLOPED or problem.residual_activation not in _SLOPED:
+            return None
+        (n, c, h, w), (_, _, oh, ow) = x.dims, problem.unfused.y.dims
+        return cls(
+            n=n,
+            h=h,
+            w=w,
+            c=-(-c // x.vector) * x.vector,
+            x_pitch=x.pitch or 1,
+            k=problem.filters,
+            oh=oh,
+            ow=ow,
+            y_pitch=y.pitch,
+            kernel=problem.kernel,
+            strides=problem.strides,
+            pads=problem.pads[:2],
+            dilations=problem.dilations,
+            x_type=x.dtype,
+            y_type=y.dtype,
+            slope=_slope(problem.activation, problem.bounds),
+            residual_type=None if residual is None else residual.dtype,
+            residual_pitch=0 if residual is None else residual.pitch,
+            residual_slope=_slope(problem.residual_activation, problem.residual_bounds),
+            pool=problem.pool,
+            reorg=problem.reorg,
+            linear=not y.nhwc,
+            planes=c if image else 0,
+        )
+
     @property
     def pixels(self) -> int:
         """Pixels of y before pool and reorg, over all images."""
@@ -82,13 +124,8 @@ class ConvShape:
         """Places of the filter."""
         return self.kernel[0] * self.kernel[1]
 
-    @property
-    def flops(self) -> int:
-        """Floating-point or integer operations."""
-        return 2 * self.pixels * self.k * self.c * self.taps
-
-    def problem(self) -> str:
-        """Why our kernels cannot compute it; empty when they can."""
+    def unsupported(self) -> str:
+        """Why the kernels cannot compute it; empty when they can."""
         if self.x_type not in KIND or self.y_type not in KIND:
             return f"{self.x_type} to {self.y_type}"
         if self.planes and (self.x_type is not DType.FLOAT32 or (self.c, self.x_pitch) != (4, 1) or self.planes > 4):
@@ -106,3 +143,7 @@ class ConvShape:
         if self.reorg and (self.oh % self.reorg or self.ow % self.reorg or self.k % self.reorg**2):
             return "a reorg that does not fit"
         return ""
+
+
+def _slope(activation: str, bounds: tuple[float, float]) -> float:
+    return bounds[0] if activation == "leaky" else 1.0

@@ -34,7 +34,7 @@ class StemProvider:
             return []
         if not problem.y.nhwc:
             return []
-        return [] if problem.activation not in ("linear", "leaky") or _shape(problem, 1.0).problem() else ["stem"]
+        return [] if problem.activation not in ("linear", "leaky") or StemShape.of(problem).unsupported() else ["stem"]
 
     def compile(self, problem: ConvProblem, tactic: str) -> None:
         """Compile the kernel.
@@ -42,11 +42,11 @@ class StemProvider:
         Raises:
             KernelError: it does not compile.
         """
-        stem_cubin(_shape(problem, 1.0), self.device.capability)
+        stem_cubin(StemShape.of(problem), self.device.capability)
 
     def prepare(self, problem: ConvProblem, tactic: str, operands: Operands, scratch: Scratch) -> ConvLaunch:
         """Scales and biases divided by the output's scale."""
-        shape = _shape(problem, operands.x_scale)
+        shape = StemShape.of(problem, operands.x_scale)
         kernel = StemKernel(shape, self.device.capability, self.device.multiprocessors)
         ones = np.ones(shape.k, np.float32)
         given = ones if operands.scale is None else operands.scale
@@ -62,13 +62,3 @@ class StemProvider:
             )
 
         return launch
-
-
-def _shape(problem: ConvProblem, x_scale: float) -> StemShape:
-    (n, c, h, w), y = problem.x.dims, problem.y
-    slope = problem.bounds[0] if problem.activation == "leaky" else 1.0
-    element = problem.element or problem.x.dtype
-    return StemShape(
-        n, c, h, w, y.dims[1], (*problem.x.strides,), problem.x.dtype, element, y.pitch, y.dtype,  # type: ignore[arg-type]
-        problem.pool, slope, 1.0, x_scale,
-    )  # fmt: skip

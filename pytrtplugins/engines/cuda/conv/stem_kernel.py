@@ -11,16 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from ....tensor import DType
-from ..device.driver import Function, Module, current_context
+from ..device.driver import Function, Module, current_context, kernel_fields
 from ..device.source import compile_cubin
 from .packing import filter_order
+from .problem import ConvProblem
 
 __all__ = ["StemKernel", "StemShape", "pack_stem", "stem_cubin"]
 
 _X_KINDS = {DType.FLOAT32: 0, DType.FLOAT16: 1, DType.INT8: 2, DType.UINT8: 3}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StemShape:
     """A 3x3 convolution with padding 1 over at most 4 channels.
 
@@ -56,7 +57,32 @@ class StemShape:
     x_factor: float = 1.0
     x_scale: float = 1.0
 
-    def problem(self) -> str:
+    @classmethod
+    def of(cls, problem: ConvProblem, x_scale: float = 1.0) -> StemShape:
+        """The problem in the kernel's own terms, of images and outputs in NHWC; `unsupported` says whether it fits.
+
+        Args:
+            problem: 3x3, with padding 1.
+            x_scale: Of int8 codes.
+        """
+        (n, c, h, w), (image, channel, row, column), y = problem.x.dims, problem.x.strides, problem.y
+        return cls(
+            n=n,
+            c=c,
+            h=h,
+            w=w,
+            k=y.dims[1],
+            x_strides=(image, channel, row, column),
+            x_type=problem.x.dtype,
+            element=problem.element or problem.x.dtype,
+            y_pitch=y.pitch,
+            y_type=y.dtype,
+            pool=problem.pool,
+            slope=problem.bounds[0] if problem.activation == "leaky" else 1.0,
+            x_scale=x_scale,
+        )
+
+    def unsupported(self) -> str:
         """Why the kernel cannot compute it; empty when it can."""
         if not 1 <= self.c <= 4 or self.k not in (16, 32, 48, 64):
             return f"{self.c} channels, {self.k} filters"
@@ -81,12 +107,12 @@ class StemShape:
 
 
 class _Args(ctypes.Structure):
-    _fields_ = [
-        *[(name, ctypes.c_void_p) for name in ("x", "weights", "scale", "bias", "y")],
-        *[(name, ctypes.c_longlong) for name in ("x_image", "x_channel", "x_row", "x_column")],
-        *[(name, ctypes.c_int) for name in ("h", "w", "tiles_w", "tiles_h", "tiles", "y_pitch", "vector")],
-        *[(name, ctypes.c_float) for name in ("x_factor", "x_scale", "slope")],
-    ]
+    _fields_ = kernel_fields(
+        pointers="x weights scale bias y",
+        longs="x_image x_channel x_row x_column",
+        ints="h w tiles_w tiles_h tiles y_pitch vector",
+        floats="x_factor x_scale slope",
+    )
 
 
 def pack_stem(shape: StemShape, weights: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -114,9 +140,13 @@ class StemKernel:
     def launch(self, x: int, weights: int, scale: int, bias: int, y: int, stream: int, early: bool = True) -> None:
         """Queue it: addresses of the image, of `pack_stem`'s bytes, of (K) scales and biases, and of the output."""
         shape, pitch = self.shape, self.shape.y_pitch * self.shape.y_type.itemsize
+        (image, channel, row, column), (across, down, tiles) = shape.x_strides, self._tiles
         arguments = _Args(
-            x, weights, scale, bias, y, *shape.x_strides, shape.h, shape.w, *self._tiles, pitch,
-            int(pitch % 16 == 0 and y % 16 == 0), shape.x_factor, shape.x_scale, shape.slope,
+            x=x, weights=weights, scale=scale, bias=bias, y=y,
+            x_image=image, x_channel=channel, x_row=row, x_column=column,
+            h=shape.h, w=shape.w, tiles_w=across, tiles_h=down, tiles=tiles,
+            y_pitch=pitch, vector=int(pitch % 16 == 0 and y % 16 == 0),
+            x_factor=shape.x_factor, x_scale=shape.x_scale, slope=shape.slope,
         )  # fmt: skip
         self._function.launch(self.grid, 256, [arguments], stream, early=early and self.capability >= 90)
 

@@ -168,7 +168,7 @@ def hopper_tactics(shape: ConvShape, multiprocessors: int = 132, most: int = 24)
         multiprocessors: Of the GPU.
         most: How many at most.
     """
-    unfit = shape.problem() or (shape.pool and shape.strides != (1, 1)) or max(*shape.pads, *shape.dilations) > 64
+    unfit = shape.unsupported() or (shape.pool and shape.strides != (1, 1)) or max(*shape.pads, *shape.dilations) > 64
     if unfit or shape.x_type is DType.FLOAT32:
         return []
     found = []
@@ -228,7 +228,7 @@ def mma_tactics(shape: ConvShape, capability: int = 80, most: int = 12) -> list[
         capability: Compute capability, 86 for 8.6.
         most: How many at most.
     """
-    unfit = shape.problem() or capability < 80 or (shape.pool and shape.strides != (1, 1))
+    unfit = shape.unsupported() or capability < 80 or (shape.pool and shape.strides != (1, 1))
     if unfit or shape.x_type is DType.FLOAT32:
         return []
     room = SHARED_BYTES.get(capability, 99) * 1024
@@ -265,7 +265,7 @@ def simt_tactics(shape: ConvShape, capability: int = 90, multiprocessors: int = 
         most: How many at most.
     """
     large = max(shape.kernel) > _MAX_TAPS or shape.n * shape.h * shape.w * max(shape.x_pitch, shape.planes) >= 2**30
-    if shape.problem() or shape.x_type is not DType.FLOAT32 or capability < 80 or large:
+    if shape.unsupported() or shape.x_type is not DType.FLOAT32 or capability < 80 or large:
         return []
     room = SHARED_BYTES.get(capability, 99) * 1024
     found = []

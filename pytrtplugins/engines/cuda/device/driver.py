@@ -73,6 +73,14 @@ def _call(name: str, *arguments: Any) -> None:
         )
 
 
+def kernel_fields(
+    *, pointers: str = "", longs: str = "", ints: str = "", floats: str = ""
+) -> list[tuple[str, type[ctypes._SimpleCData[Any]]]]:
+    """The fields of the structure that a kernel gets, in this order; each argument has names with spaces between."""
+    kinds = ((pointers, ctypes.c_void_p), (longs, ctypes.c_longlong), (ints, ctypes.c_int), (floats, ctypes.c_float))
+    return [(name, kind) for names, kind in kinds for name in names.split()]
+
+
 def current_context() -> int:
     """The thread's current context, so that what is loaded into one is not taken for another's.
 

@@ -27,8 +27,10 @@ def max_pool_2x2(device: Device, x: Tensor, y: Tensor, kernel: tuple[int, ...], 
 
     (n, c, h, w), (_, _, oh, ow) = x.format.dims, y.format.dims
     channels = -(-c // x.format.vector) * x.format.vector
-    shape = PoolShape(n, channels, oh, ow, x.format.pitch, y.format.pitch, x.format.dtype)
-    if (tuple(kernel), tuple(strides), (h, w)) != ((2, 2), (2, 2), (2 * oh, 2 * ow)) or shape.problem():
+    shape = PoolShape(
+        n=n, c=channels, oh=oh, ow=ow, x_pitch=x.format.pitch, y_pitch=y.format.pitch, dtype=x.format.dtype
+    )
+    if (tuple(kernel), tuple(strides), (h, w)) != ((2, 2), (2, 2), (2 * oh, 2 * ow)) or shape.unsupported():
         return None
     pool = PoolKernel(shape, device.capability)
     return lambda stream: pool.launch(x.flat.data.ptr, y.flat.data.ptr, int(stream.ptr))

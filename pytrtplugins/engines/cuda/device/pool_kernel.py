@@ -7,14 +7,14 @@ import functools
 from dataclasses import dataclass
 
 from ....tensor import DType
-from .driver import Function, Module, current_context
+from .driver import Function, Module, current_context, kernel_fields
 from .layout import KIND
 from .source import compile_cubin
 
 __all__ = ["PoolKernel", "PoolShape"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PoolShape:
     """The largest of each 2x2 pixels of an NHWC tensor.
 
@@ -36,7 +36,7 @@ class PoolShape:
     y_pitch: int
     dtype: DType
 
-    def problem(self) -> str:
+    def unsupported(self) -> str:
         """Why the kernel cannot compute it; empty when it can."""
         if self.dtype not in (DType.FLOAT16, DType.INT8):
             return str(self.dtype)
@@ -45,11 +45,7 @@ class PoolShape:
 
 
 class _Args(ctypes.Structure):
-    _fields_ = [
-        ("x", ctypes.c_void_p),
-        ("y", ctypes.c_void_p),
-        *[(name, ctypes.c_int) for name in ("oh", "ow", "pixels", "pieces", "x_pitch", "y_pitch")],
-    ]
+    _fields_ = kernel_fields(pointers="x y", ints="oh ow pixels pieces x_pitch y_pitch")
 
 
 class PoolKernel:
@@ -71,7 +67,10 @@ class PoolKernel:
         """Queue it: addresses at multiples of 16 bytes."""
         shape, size = self.shape, self.shape.dtype.itemsize
         pixels, pieces = shape.n * shape.oh * shape.ow, shape.c * size // 16
-        arguments = _Args(x, y, shape.oh, shape.ow, pixels, pieces, shape.x_pitch * size, shape.y_pitch * size)
+        arguments = _Args(
+            x=x, y=y, oh=shape.oh, ow=shape.ow, pixels=pixels, pieces=pieces,
+            x_pitch=shape.x_pitch * size, y_pitch=shape.y_pitch * size,
+        )  # fmt: skip
         grid = (-(-pixels * pieces // 128), 1, 1)
         self._function.launch(grid, 128, [arguments], stream, early=early and self.capability >= 90)
 

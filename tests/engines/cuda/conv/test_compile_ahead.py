@@ -11,8 +11,9 @@ import pytest
 
 from pytrtplugins.cuda import cache
 from pytrtplugins.engines.cuda.conv import launcher, stem_kernel
-from pytrtplugins.engines.cuda.conv.handwritten import HandwrittenProvider, conv_shape
+from pytrtplugins.engines.cuda.conv.handwritten import HandwrittenProvider
 from pytrtplugins.engines.cuda.conv.problem import Compiles, ConvProblem, DirectProvider
+from pytrtplugins.engines.cuda.conv.shape import ConvShape
 from pytrtplugins.engines.cuda.conv.stem import StemProvider
 from pytrtplugins.engines.cuda.conv.tactics import Tactic
 from pytrtplugins.engines.cuda.device.device import HostDevice
@@ -45,11 +46,11 @@ def compiled(monkeypatch):
 @pytest.mark.parametrize(("family", "kind"), [("hopper", HALF), ("mma", HALF), ("simt", DType.FLOAT32)])
 def test_a_kernel_that_was_compiled_ahead_is_the_one_that_is_loaded(family, kind, compiled):
     x, y = channels_last((1, 64, 16, 16), kind), channels_last((1, 64, 16, 16), kind)
-    problem = ConvProblem(x, y, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1, tensor_cores=kind is HALF)
+    problem = ConvProblem(x=x, y=y, kernel=(3, 3), pads=(1, 1, 1, 1), tensor_cores=kind is HALF)
     provider = HandwrittenProvider(GPU, family)
     for tactic in provider.tactics(problem):
         provider.compile(problem, tactic)
-        launcher.ConvKernel(conv_shape(problem), Tactic.parse(family, tactic), 90)
+        launcher.ConvKernel(ConvShape.of(problem), Tactic.parse(family, tactic), 90)
     assert compiled
     assert compiled[::2] == compiled[1::2]
     assert [kernel_text(*what[:2]) for what in compiled[::2]] == [kernel_text(*what[:2]) for what in compiled[1::2]]
@@ -57,13 +58,14 @@ def test_a_kernel_that_was_compiled_ahead_is_the_one_that_is_loaded(family, kind
 
 def test_the_stems_kernel_that_was_compiled_ahead_is_the_one_that_is_loaded(compiled):
     x, y = linear((1, 3, 32, 32), DType.FLOAT32), channels_last((1, 32, 16, 16), HALF)
-    problem = ConvProblem(x, y, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1, pool=True, element=HALF)
+    problem = ConvProblem(x=x, y=y, kernel=(3, 3), pads=(1, 1, 1, 1), pool=True, element=HALF)
     provider = StemProvider(GPU)
     assert list(provider.tactics(problem)) == ["stem"]
     provider.compile(problem, "stem")
-    stem_kernel._function(
-        1, stem_kernel._definitions(stem_kernel.StemShape(1, 3, 32, 32, 32, x.strides, x.dtype, HALF, 32, HALF)), 90
+    shape = stem_kernel.StemShape(
+        n=1, c=3, h=32, w=32, k=32, x_strides=x.strides, x_type=x.dtype, element=HALF, y_pitch=32, y_type=HALF
     )
+    stem_kernel._function(1, stem_kernel._definitions(shape), 90)
     assert kernel_text(*compiled[0][:2]) == kernel_text(*compiled[1][:2])
     assert compiled[0][2] == compiled[1][2]
 

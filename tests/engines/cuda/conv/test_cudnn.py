@@ -81,12 +81,12 @@ def frontend(monkeypatch):
 
 def problem(activation="leaky", dtype=DType.FLOAT16):
     x, y = channels_last((1, 16, 8, 8), dtype), channels_last((1, 32, 8, 8), dtype)
-    return ConvProblem(x, y, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1, activation, (0.1, 0.0))
+    return ConvProblem(x=x, y=y, kernel=(3, 3), pads=(1, 1, 1, 1), activation=activation, bounds=(0.1, 0.0))
 
 
 def operands():
     weights = np.zeros((32, 16, 3, 3), np.float32)
-    return Operands(lambda: weights, np.zeros(32, np.float32))
+    return Operands(load=lambda: weights, bias=np.zeros(32, np.float32))
 
 
 DEVICE = SimpleNamespace(upload=lambda array: SimpleNamespace(nbytes=array.nbytes, data=SimpleNamespace(ptr=0)))

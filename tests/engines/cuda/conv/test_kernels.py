@@ -11,11 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytrtplugins.cuda.backends.nvcc import available
+from pytrtplugins.engines.cuda.conv import stem_kernel
 from pytrtplugins.engines.cuda.conv.launcher import Addresses, ConvArgs, conv_arguments, im2col_corners
 from pytrtplugins.engines.cuda.conv.packing import filter_order, pack_filters, pack_weights, swizzled
 from pytrtplugins.engines.cuda.conv.shape import ConvShape
 from pytrtplugins.engines.cuda.conv.stem_kernel import StemShape, pack_stem
 from pytrtplugins.engines.cuda.conv.tactics import SHARED_BYTES, Tactic, hopper_tactics, mma_tactics, simt_tactics
+from pytrtplugins.engines.cuda.device import pool_kernel
 from pytrtplugins.engines.cuda.device.pool_kernel import PoolShape
 from pytrtplugins.engines.cuda.device.source import KERNELS, compile_cubin, wgmma_text
 from pytrtplugins.layers import Reorg
@@ -30,25 +32,32 @@ YOLOV2 = [  # side, channels, filters, kernel, pool: what differs among YOLOv2-V
 ]
 
 
+def between(x, y, kernel, x_type, **more):
+    """A convolution from x (N, H, W, C) to y (H, W, K); without gaps unless ``more`` says so."""
+    (n, h, w, c), (oh, ow, k) = x, y
+    given = {"n": n, "h": h, "w": w, "c": c, "x_pitch": c, "oh": oh, "ow": ow, "k": k, "y_pitch": k, **more}
+    return ConvShape(kernel=(kernel, kernel), x_type=x_type, **given)
+
+
 def square(n, side, c, k, kernel, x_type, **more):
-    return ConvShape(n, side, side, c, c, k, side, side, k, (kernel, kernel), pads=(kernel // 2,) * 2, x_type=x_type,
-                     y_type=x_type, **more)  # fmt: skip
+    more = {"pads": (kernel // 2,) * 2, "y_type": x_type, **more}
+    return between((n, side, side, c), (side, side, k), kernel, x_type, **more)
 
 
 ODD = [
     square(2, 5, 16, 40, 3, HALF),
     square(1, 5, 48, 33, 3, INT8),
-    ConvShape(2, 7, 9, 40, 40, 24, 4, 5, 24, (3, 3), (2, 2), (1, 1), x_type=HALF),
-    ConvShape(1, 8, 8, 96, 96, 65, 8, 8, 72, (3, 3), (1, 1), (2, 2), (2, 2), x_type=INT8),
-    ConvShape(1, 6, 7, 32, 32, 32, 2, 3, 32, (5, 5), (1, 1), (0, 0), x_type=HALF),
+    between((2, 7, 9, 40), (4, 5, 24), 3, HALF, strides=(2, 2), pads=(1, 1)),
+    between((1, 8, 8, 96), (8, 8, 65), 3, INT8, y_pitch=72, pads=(2, 2), dilations=(2, 2)),
+    between((1, 6, 7, 32), (2, 3, 32), 5, HALF, pads=(0, 0)),
 ]
 SINGLES = [
     square(2, 5, 16, 40, 3, SINGLE),
     square(1, 5, 12, 33, 3, SINGLE),
     square(2, 4, 512, 64, 1, SINGLE),
-    ConvShape(2, 7, 9, 40, 44, 24, 4, 5, 24, (3, 3), (2, 2), (1, 1), x_type=SINGLE, y_type=SINGLE),
-    ConvShape(1, 8, 8, 96, 96, 65, 8, 8, 72, (3, 3), (1, 1), (2, 2), (2, 2), x_type=SINGLE, y_type=SINGLE),
-    ConvShape(1, 6, 7, 32, 32, 32, 2, 3, 32, (5, 5), (1, 1), (0, 0), x_type=SINGLE, y_type=SINGLE),
+    between((2, 7, 9, 40), (4, 5, 24), 3, SINGLE, x_pitch=44, strides=(2, 2), pads=(1, 1), y_type=SINGLE),
+    between((1, 8, 8, 96), (8, 8, 65), 3, SINGLE, y_pitch=72, pads=(2, 2), dilations=(2, 2), y_type=SINGLE),
+    between((1, 6, 7, 32), (2, 3, 32), 5, SINGLE, pads=(0, 0), y_type=SINGLE),
 ]
 
 
@@ -204,9 +213,8 @@ def test_the_copy_engines_box_has_the_outputs_places(data):
     kernel, stride, pad, dilation = number(1, 5), number(1, 3), number(0, 2), number(1, 2)
     side = number(10, 20)
     out = (side + 2 * pad - (kernel - 1) * dilation - 1) // stride + 1
-    shape = ConvShape(
-        1, side, side, 16, 16, 16, out, out, 16, (kernel,) * 2, (stride,) * 2, (pad,) * 2, (dilation,) * 2
-    )
+    more = {"strides": (stride,) * 2, "pads": (pad,) * 2, "dilations": (dilation,) * 2}
+    shape = between((1, side, side, 16), (out, out, 16), kernel, HALF, **more)
     (left, top), (right, bottom) = im2col_corners(shape)
     columns = range(left, side - 1 + right + 1, stride)
     rows = range(top, side - 1 + bottom + 1, stride)
@@ -239,7 +247,18 @@ def test_reorg_on_the_way_to_memory_is_darknets(s, oh, ow, k):
 def test_the_stems_weights_lie_as_its_threads_read_them(element):
     random = np.random.default_rng(0)
     weights = random.integers(-8, 8, (32, 3, 3, 3)).astype(element.numpy)
-    shape = StemShape(1, 3, 4, 4, 32, (48, 16, 4, 1), DType.FLOAT32, element, 32, element)
+    shape = StemShape(
+        n=1,
+        c=3,
+        h=4,
+        w=4,
+        k=32,
+        x_strides=(48, 16, 4, 1),
+        x_type=DType.FLOAT32,
+        element=element,
+        y_pitch=32,
+        y_type=element,
+    )
     packed = pack_stem(shape, weights)
     for filter_ in range(
         32
@@ -298,7 +317,7 @@ def test_yolov2s_convolutions_have_tactics_that_fit(x_type, n):
 )
 def test_what_the_kernels_cannot_compute_has_no_tactics(change, reason):
     shape = dataclasses.replace(square(1, 8, 16, 16, 3, HALF), **change)
-    assert reason in shape.problem()
+    assert reason in shape.unsupported()
     assert hopper_tactics(shape) == mma_tactics(shape, 90) == simt_tactics(shape) == []
     assert mma_tactics(square(1, 8, 16, 16, 3, HALF), 75) == []
 
@@ -310,13 +329,15 @@ def test_float32_and_the_others_are_different_families():
 
 
 def test_stems_and_pools_say_what_they_cannot_do():
-    first = StemShape(1, 3, 4, 4, 32, (48, 16, 4, 1), DType.FLOAT32, HALF, 32, HALF)
-    assert first.problem() == ""
-    assert "5 channels" in dataclasses.replace(first, c=5).problem()
-    assert "odd" in dataclasses.replace(first, h=5).problem()
-    pool = PoolShape(1, 16, 2, 2, 16, 16, HALF)
-    assert pool.problem() == ""
-    assert "16 bytes" in dataclasses.replace(pool, c=4).problem()
+    first = StemShape(
+        n=1, c=3, h=4, w=4, k=32, x_strides=(48, 16, 4, 1), x_type=DType.FLOAT32, element=HALF, y_pitch=32, y_type=HALF
+    )
+    assert first.unsupported() == ""
+    assert "5 channels" in dataclasses.replace(first, c=5).unsupported()
+    assert "odd" in dataclasses.replace(first, h=5).unsupported()
+    pool = PoolShape(n=1, c=16, oh=2, ow=2, x_pitch=16, y_pitch=16, dtype=HALF)
+    assert pool.unsupported() == ""
+    assert "16 bytes" in dataclasses.replace(pool, c=4).unsupported()
 
 
 def test_a_tactics_name_is_checked():
@@ -332,12 +353,24 @@ def test_numbers_of_filters_are_padded_to_tiles():
     np.testing.assert_array_equal(pack_filters(None, tactic, shape, 0.5), [0.5] * 64)
 
 
-def test_arguments_are_the_sources_struct():
-    source = (KERNELS / "common.cu").read_text()
-    body = source[source.index("struct ConvArgs {") : source.index("};", source.index("struct ConvArgs {"))]
+@pytest.mark.parametrize(
+    ("file", "struct", "found"),
+    [
+        ("common", "ConvArgs", ConvArgs),
+        ("stem", "StemArgs", stem_kernel._Args),
+        ("pool", "PoolArgs", pool_kernel._Args),
+    ],
+)
+def test_arguments_are_the_sources_struct(file, struct, found):
+    source = (KERNELS / f"{file}.cu").read_text()
+    body = source[source.index(f"struct {struct} {{") : source.index("};", source.index(f"struct {struct} {{"))]
     lines = [line.partition("//")[0].strip() for line in body.splitlines()[1:]]
     words = " ".join(lines).replace("const ", "").replace("*", "").replace(",", " ").replace(";", " ").split()
-    assert [word for word in words if word not in ("char", "int", "float")] == [name for name, *_ in ConvArgs._fields_]
+    types = ("char", "uint2", "long", "int", "float")
+    assert [word for word in words if word not in types] == [name for name, *_ in found._fields_]
+
+
+def test_arguments_are_worked_out():
     shape = square(2, 8, 16, 40, 3, HALF)
     numbers = conv_arguments(shape, Tactic("mma", 64, 32, 32), Addresses(16, 32, 48, 64, 80))
     assert (numbers.units, numbers.chunks, numbers.tiles_n, numbers.pixels, numbers.vector) == (9, 1, 2, 128, 1)

@@ -217,8 +217,9 @@ def test_the_stem_takes_the_image_as_it_is(gpu, element, pool):
     expected = np.maximum(y, y * 0.1)
     expected = pooled(expected) if pool else expected
     shape = StemShape(
-        n, 3, h, w, k, (3 * h * w, h * w, w, 1), DType.FLOAT32, element, k, element, pool, 0.1, 1.0, float(step)
-    )
+        n=n, c=3, h=h, w=w, k=k, x_strides=(3 * h * w, h * w, w, 1), x_type=DType.FLOAT32, element=element,
+        y_pitch=k, y_type=element, pool=pool, slope=0.1, x_scale=float(step),
+    )  # fmt: skip
     given = [cupy.asarray(array) for array in (image, pack_stem(shape, weights), scale, bias)]
     found = cupy.full(expected.shape, 77, element.numpy)
     stream = cupy.cuda.Stream(non_blocking=True)
@@ -235,7 +236,9 @@ def test_a_pool_takes_the_largest_of_four(gpu, dtype):
     given, found = cupy.asarray(x), cupy.full((2, 3, 5, 64), 77, dtype.numpy)
     stream = cupy.cuda.Stream(non_blocking=True)
     cupy.cuda.get_current_stream().synchronize()
-    PoolKernel(PoolShape(2, 48, 3, 5, 48, 64, dtype), capability).launch(given.data.ptr, found.data.ptr, stream.ptr)
+    PoolKernel(PoolShape(n=2, c=48, oh=3, ow=5, x_pitch=48, y_pitch=64, dtype=dtype), capability).launch(
+        given.data.ptr, found.data.ptr, stream.ptr
+    )
     stream.synchronize()
     np.testing.assert_array_equal(found.get()[..., :48], pooled(x))
     assert (found.get()[..., 48:] == 77).all()

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytrtplugins.engines.cuda.conv.handwritten import HandwrittenProvider, conv_shape
+from pytrtplugins.engines.cuda.conv.handwritten import HandwrittenProvider
 from pytrtplugins.engines.cuda.conv.problem import ConvProblem
+from pytrtplugins.engines.cuda.conv.shape import ConvShape
 from pytrtplugins.engines.cuda.conv.stem import StemProvider
 from pytrtplugins.engines.cuda.device.layout import Format, channels_last, linear
 from pytrtplugins.tensor import DType
@@ -18,42 +19,46 @@ HALF, CODES, SINGLE = DType.FLOAT16, DType.INT8, DType.FLOAT32
 
 def problem(kind=HALF, channels=32, filters=64, to=None, **changes):
     x, y = channels_last((2, channels, 16, 16), kind), channels_last((2, filters, 16, 16), to or kind)
-    return replace(ConvProblem(x, y, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1, "leaky", (0.1, 0.0)), **changes)
+    return replace(
+        ConvProblem(x=x, y=y, kernel=(3, 3), pads=(1, 1, 1, 1), activation="leaky", bounds=(0.1, 0.0)), **changes
+    )
 
 
 def first(kind=HALF, channels=3, filters=32, **changes):
     x, y = linear((2, channels, 16, 16), SINGLE), channels_last((2, filters, 8, 8), kind)
-    base = ConvProblem(x, y, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1, "leaky", (0.1, 0.0), pool=True, element=kind)
+    base = ConvProblem(
+        x=x, y=y, kernel=(3, 3), pads=(1, 1, 1, 1), activation="leaky", bounds=(0.1, 0.0), pool=True, element=kind
+    )
     return replace(base, **changes)
 
 
 def test_a_problem_in_the_kernels_terms():
-    shape = conv_shape(problem())
+    shape = ConvShape.of(problem())
     assert (shape.n, shape.h, shape.w, shape.c, shape.k, shape.oh, shape.ow) == (2, 16, 16, 32, 64, 16, 16)
     assert (shape.x_pitch, shape.y_pitch, shape.slope, shape.pool) == (32, 64, pytest.approx(0.1), False)
-    assert shape.problem() == ""
+    assert shape.unsupported() == ""
 
 
 def test_channels_and_filters_that_do_not_fill_16_bytes_are_padded():
-    shape = conv_shape(problem(CODES, channels=24, filters=125, to=HALF))
+    shape = ConvShape.of(problem(CODES, channels=24, filters=125, to=HALF))
     assert (shape.c, shape.x_pitch, shape.k, shape.y_pitch) == (32, 32, 128, 128)
-    assert shape.problem() == ""
+    assert shape.unsupported() == ""
 
 
 def test_a_run_of_a_concats_channels_keeps_its_neighbours():
     part = Format((2, 64, 16, 16), HALF, 320)
-    shape = conv_shape(problem(y=part))
+    shape = ConvShape.of(problem(y=part))
     assert (shape.k, shape.y_pitch) == (64, 320)
 
 
 def test_a_pooled_problem_counts_the_pixels_before_the_pool():
-    shape = conv_shape(problem(y=channels_last((2, 64, 8, 8), HALF), pool=True))
-    assert (shape.oh, shape.ow, shape.pool, shape.problem()) == (16, 16, True, "")
+    shape = ConvShape.of(problem(y=channels_last((2, 64, 8, 8), HALF), pool=True))
+    assert (shape.oh, shape.ow, shape.pool, shape.unsupported()) == (16, 16, True, "")
 
 
 def test_a_residual_comes_with_its_own_type_distance_and_activation():
     residual = channels_last((2, 64, 16, 16), CODES)
-    shape = conv_shape(problem(CODES, residual=residual, residual_activation="leaky", residual_bounds=(0.0, 0.0)))
+    shape = ConvShape.of(problem(CODES, residual=residual, residual_activation="leaky", residual_bounds=(0.0, 0.0)))
     assert (shape.residual_type, shape.residual_pitch, shape.residual_slope) == (CODES, 64, 0.0)
 
 
@@ -83,11 +88,11 @@ def test_true_float32_has_a_family_of_its_own(capability):
 
 def test_a_float32_image_is_read_as_it_is():
     taken = first(SINGLE, tensor_cores=False)
-    shape = conv_shape(taken)
-    assert (shape.c, shape.x_pitch, shape.planes, shape.pool, shape.problem()) == (4, 1, 3, True, "")
+    shape = ConvShape.of(taken)
+    assert (shape.c, shape.x_pitch, shape.planes, shape.pool, shape.unsupported()) == (4, 1, 3, True, "")
     assert HandwrittenProvider(SimpleNamespace(capability=80), "simt").tactics(taken)
     for image in (first(HALF), first(SINGLE), first(SINGLE, channels=5, tensor_cores=False)):
-        assert conv_shape(image) is None
+        assert ConvShape.of(image) is None
 
 
 @pytest.mark.parametrize(("family", "capability"), [("hopper", 80), ("hopper", 100), ("mma", 75)])

@@ -17,8 +17,8 @@ TIMER = Timer(SimpleNamespace(xp=XP), oracle=None)
 
 
 def problem(x, y, tensor_cores=True):
-    forms = (channels_last((1, 16, 32, 32), kind) for kind in (x, y))
-    return ConvProblem(*forms, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1, tensor_cores=tensor_cores)
+    x, y = (channels_last((1, 16, 32, 32), kind) for kind in (x, y))
+    return ConvProblem(x=x, y=y, kernel=(3, 3), pads=(1, 1, 1, 1), tensor_cores=tensor_cores)
 
 
 WANTED = np.random.default_rng(0).standard_normal((1, 16, 32, 32)).astype(np.float32)

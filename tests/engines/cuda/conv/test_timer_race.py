@@ -105,13 +105,13 @@ def fails():
 
 def problem(dtype, last=None):
     x, y = (channels_last((1, 16, SIDE, SIDE), kind) for kind in (dtype, last or dtype))
-    return ConvProblem(x, y, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1, tensor_cores=dtype is not DType.FLOAT32)
+    return ConvProblem(x=x, y=y, kernel=(3, 3), pads=(1, 1, 1, 1), tensor_cores=dtype is not DType.FLOAT32)
 
 
 def operands():
     rng = np.random.default_rng(0)
     weights = (rng.standard_normal((16, 16, 3, 3)) / 12).astype(np.float32)
-    return Operands(lambda: weights, rng.standard_normal(16).astype(np.float32), None, 0.02, 1.0, 1.0)
+    return Operands(load=lambda: weights, bias=rng.standard_normal(16).astype(np.float32), y_scale=0.02)
 
 
 def put(index, change):

@@ -49,9 +49,19 @@ def problems(draw):
         st.sampled_from([("linear", (0.0, 0.0)), ("leaky", (0.1, 0.0)), ("clip", (0.0, 6.0)), ("logistic", (0.0, 0.0))])
     )
     return ConvProblem(
-        channels_last((n, c, h, w), kind), channels_last((n, k, oh, ow), to), kernel, strides, pads, dilations, groups,
-        activation, bounds, residual, draw(st.sampled_from(["linear", "leaky"])), (0.2, 0.0),
-    )  # fmt: skip
+        x=channels_last((n, c, h, w), kind),
+        y=channels_last((n, k, oh, ow), to),
+        kernel=kernel,
+        strides=strides,
+        pads=pads,
+        dilations=dilations,
+        groups=groups,
+        activation=activation,
+        bounds=bounds,
+        residual=residual,
+        residual_activation=draw(st.sampled_from(["linear", "leaky"])),
+        residual_bounds=(0.2, 0.0),
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -65,12 +75,12 @@ def test_the_direct_kernel_equals_sums_in_float64(problem, seed):
         rng.integers(-127, 128, (k, c, r, s)).astype(np.int8) if codes else rng.standard_normal((k, c, r, s)) * 0.3
     )
     scale = rng.uniform(1e-4, 1e-3, k).astype(np.float32) if codes else None
-    steps = (0.05, 0.02) if codes else (1.0, 1.0)
     operands = Operands(
-        lambda: weights if codes else weights.astype(np.float32),
-        rng.standard_normal(k).astype(np.float32),
-        scale,
-        *steps,
+        load=lambda: weights if codes else weights.astype(np.float32),
+        bias=rng.standard_normal(k).astype(np.float32),
+        scale=scale,
+        y_scale=0.05 if codes else 1.0,
+        residual_scale=0.02 if codes else 1.0,
     )
     x, y, wanted = filled(problem.x, seed), filled(problem.y, 1), filled(problem.y, 2)
     residual = None if problem.residual is None else filled(problem.residual, 3)
