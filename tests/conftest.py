@@ -120,7 +120,7 @@ def pytrt(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
 
     def run(*words):
-        code = 0
+        code: str | int = 0
         try:
             main([str(word) for word in words])
         except SystemExit as end:

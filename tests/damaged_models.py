@@ -288,7 +288,8 @@ def compared(data: bytes, inputs: dict[str, Any], found: dict[str, Any]) -> str:
     for name, value in expected.items():
         if value.shape != found[name].shape:
             return f"differs in dims of {name!r}: {found[name].shape}, expected {value.shape}"
-        wide, finite = np.float64(value), np.isfinite(np.float64(value))
+        wide = np.asarray(value, np.float64)
+        finite = np.isfinite(wide)
         largest = np.abs(wide[finite]).max(initial=1.0)
         if largest > 1e30 or not finite.all():
             return "ran, beyond float32"  # flipped weights: what overflows on the way depends on the order of sums

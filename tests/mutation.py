@@ -166,7 +166,7 @@ def _in_child(tests: Sequence[str], mutant: Mutant | None) -> int:
         def get_code(self: Any, fullname: str) -> Any:
             return compile(source, target, "exec") if self.path == target else plain(self, fullname)
 
-        importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign,assignment]
+        importlib.machinery.SourceFileLoader.get_code = get_code
     return int(pytest.main([*_PYTEST, *tests]))
 
 

@@ -79,7 +79,7 @@ def test_the_randomized_profile_draws_others_and_prints_the_seed_that_repeats_th
     first, printed = draws(HYPOTHESIS_PROFILE="randomized")
     other, _ = draws("--hypothesis-profile=randomized")
     assert first != other
-    seed = re.search(r"HYPOTHESIS_PROFILE=randomized pytest (--hypothesis-seed=\d+)", printed)[1]
+    seed = re.findall(r"HYPOTHESIS_PROFILE=randomized pytest (--hypothesis-seed=\d+)", printed)[0]
     again, _ = draws(seed, HYPOTHESIS_PROFILE="randomized")
     assert again == first
 

@@ -77,6 +77,7 @@ def test_a_clipping_has_the_share_above_the_threshold_and_says_its_figures():
     assert (found.tensor, found.maximum, found.share) == ("x", 3.0, 0.4)
     assert found.lost == found.whole - found.sqnr > 1
     half = clipping_of("x", histogram, 0.5)
+    assert half is not None
     assert half.share == 0.4
     assert clipping_of("x", histogram, 0.75 + 1 / 512).share == 0.1
     text = str(dataclasses.replace(half, share=0.55, sqnr=12.345, whole=40.0))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,7 +88,7 @@ def test_a_writer_that_is_killed_at_any_step_leaves_the_old_pair_or_the_new(tmp_
         capture_output=True, text=True, check=True, timeout=120, cwd=ROOT,
     )  # fmt: skip
     assert int(done.stdout) > 20  # kills
-    seen = set()
+    seen = set[Any]()
     for folder in tmp_path.iterdir():
         cache = folder / "net.cache"
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -273,7 +274,7 @@ def test_what_a_judge_measures(asked):
         def __exit__(self, *error):
             pass
 
-    detectors, evaluated = [], []
+    detectors, evaluated = list[Any](), []
 
     def evaluate(*given, **options):
         evaluated.append((given, options))

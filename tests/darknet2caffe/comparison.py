@@ -112,7 +112,7 @@ def _with_weights(network: Network, case: Case, path: Path) -> Network:
         if "rolling_variance" in given and case.seed % 2:  # so small that the epsilon counts
             given |= {"rolling_variance": given["rolling_variance"] * 1e-4, "scales": given["scales"] * 0.01}
     written = network.with_weights(arrays, header)
-    path.write_bytes(written.weights.to_bytes())  # type: ignore[union-attr]
+    path.write_bytes(written.weights.to_bytes())
     return read_network(network.cfg, path, dialect="pjreddie")
 
 

@@ -23,7 +23,7 @@ def files(tmp_path):
     return tmp_path / "a.cfg", tmp_path / "a.weights"
 
 
-def run(*arguments) -> int:
+def run(*arguments) -> str | int:
     """Exit status."""
     with pytest.raises(SystemExit) as caught:
         main([str(argument) for argument in arguments])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from google.protobuf import json_format
@@ -139,7 +140,7 @@ def test_files_that_are_no_text_are_refused(tmp_path, content, problem):
 def test_any_text_is_read_or_refused(text):
     try:
         parse_prototxt(text).mapping()
-        line = 1
+        line: Any = 1
     except ModelError as error:
         line = error.line
     assert 1 <= line <= text.count("\n") + 1

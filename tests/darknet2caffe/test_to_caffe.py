@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -282,7 +283,7 @@ def test_caffes_outputs_are_the_networks(tmp_path):
 def test_nothing_is_changed_in_place_that_others_read(tmp_path):
     for layers in LAYERS.values():
         proto = read_prototxt(to_caffe(small(layers), tmp_path / "a", fold=False)[0])
-        read_by, shares = {}, {}
+        read_by, shares = dict[str, Any](), dict[str, Any]()
         for layer in proto.layer:
             for top in layer.top:
                 if top in layer.bottom:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import struct
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -74,7 +75,7 @@ def test_arrays_are_mapped_from_the_file_and_cannot_be_changed(net, tmp_path):
     array = weights.layers[0]["weights"]
     with pytest.raises(ValueError, match="read-only"):
         array[0] = 0
-    base = array
+    base: Any = array
     while not isinstance(base, np.memmap):
         base = base.base
     assert base.filename == tmp_path / "a.weights"

@@ -105,7 +105,7 @@ def runtime_library(api: _api.Api) -> Path:
 
 
 @pytest.fixture(scope="session")
-def headers(api) -> Path:
+def headers(api) -> Path | None:
     return find_headers(api.major)[0]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -110,7 +111,7 @@ def test_a_run_that_is_refused_does_not_end_the_one_that_goes_on():
 def test_of_two_that_close_neither_waits_for_the_other():
     runs = Runs()
     runs._take()
-    closed, threads = [], []
+    closed, threads = list[Any](), []
     for _ in range(2):
         threads.append(threading.Thread(target=lambda: closed.append(runs.close(SOON)), daemon=True))
         threads[-1].start()

@@ -176,7 +176,7 @@ def test_numbers_are_reshaped(server):
 
 @pytest.mark.parametrize("name", ["DOUBLE", "INT64", "BOOL"])
 def test_types_arrive_as_they_are(server, name):
-    x = np.array([[0, 1, 1]], {"DOUBLE": np.float64, "INT64": np.int64, "BOOL": np.bool_}[name])
+    x = np.array([[0, 1, 1]]).astype({"DOUBLE": "float64", "INT64": "int64", "BOOL": "bool"}[name])
     np.testing.assert_array_equal(server.ask(name, x=x)["y"], x)
     assert server.ask(name, x=x)["y"].dtype == x.dtype
 

@@ -26,7 +26,7 @@ class TritonPythonModel:
         if self.config["max_batch_size"]:
             sizes = [arrays[self.inputs[0]].shape[0] for arrays in given]
             found = self.session.run(self.outputs, {n: np.concatenate([a[n] for a in given]) for n in self.inputs})
-            parts = zip(*(np.split(array, np.cumsum(sizes)[:-1]) for array in found), strict=True)
+            parts = list(zip(*(np.split(array, np.cumsum(sizes)[:-1]) for array in found), strict=True))
             print(f"{self.config['name']} ran {sizes}", flush=True)
         else:
             parts = [self.session.run(self.outputs, arrays) for arrays in given]

@@ -31,10 +31,8 @@ WATCHED = ("/utils/files.py", "/model/files.py", "/model/data_file.py", "/to_onn
 
 def model(value: float) -> onnx.ModelProto:
     weights = numpy_helper.from_array(np.full((1, 600), value, np.float32), "w")
-    info = [helper.make_tensor_value_info(name, 1, [1, 600]) for name in "xy"]
-    graph = helper.make_graph(
-        [helper.make_node("Add", ["x", "w"], ["y"], f"v{value:g}")], "g", *[[i] for i in info], [weights]
-    )
+    x, y = (helper.make_tensor_value_info(name, 1, [1, 600]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"], f"v{value:g}")], "g", [x], [y], [weights])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
 
 
@@ -105,7 +103,7 @@ def killed_at(line: int, kind: str, path: Path) -> bool:
 
 
 def main(kind: str, folder: Path) -> None:
-    path, outcomes, line = folder / "model.onnx", Counter(), 0
+    path, outcomes, line = folder / "model.onnx", Counter[str](), 0
     old, new = expected(kind, 1.0), expected(kind, 2.0)
     write(kind, path, 1.0)
     cases = same_files(kind, path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,7 +54,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_its_programs_run_and_print_what_they_say(folder, capsys):
-    names = {}
+    names = dict[str, Any]()
     for program in PROGRAMS:
         exec(program, names)
     printed = capsys.readouterr().out.splitlines()
@@ -76,7 +77,7 @@ def test_its_programs_run_and_print_what_they_say(folder, capsys):
     graph = ptp.load_onnx("model.onnx")
     with pytest.raises(ModelError) as unknown:
         graph.replace("Unsuported_12", names["ChannelShuffle"]())
-    from mylayers import Halve
+    from mylayers import Halve  # type: ignore[import-not-found]
 
     with pytest.raises(ModelError) as unfit:
         graph.replace("Unsupported_12", Halve())

@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import replace
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -69,7 +70,7 @@ def test_few_classes_are_all_named_with_their_figures(few, tmp_path):
 @pytest.fixture
 def drawn(monkeypatch):
     """What an image's lines are made of: label → (colour, recalls, precisions)."""
-    lines, plain = {}, Figure.legend
+    lines, plain = dict[str, Any](), Figure.legend
 
     def legend(self, *given, handles, **options):
         lines.update((each.get_label(), (each.get_color(), *each.get_data())) for each in handles)

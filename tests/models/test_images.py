@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import cv2
 import numpy as np
 import pytest
@@ -118,7 +120,7 @@ def test_a_video_without_frames_is_refused(tmp_path):
 
 def test_one_bad_image_does_not_hide_the_others(folder, caplog):
     (folder / "b.png").write_bytes(b"broken")
-    seen = []
+    seen = list[Any]()
     with pytest.raises(ImageError, match="1 of 3 files could not be read"):
         seen.extend(image.path.name for image in read_images(find_images([folder])))
     assert seen == ["a.jpg", "c.png"]

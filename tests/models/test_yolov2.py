@@ -185,7 +185,7 @@ def darknet_network(libdarknet, shipped):
 
 
 def cfg_anchors(path):
-    return tuple(map(float, re.search(r"^anchors=(.*)$", path.read_text(), re.MULTILINE)[1].split(",")))
+    return tuple(map(float, re.findall(r"^anchors=(.*)$", path.read_text(), re.MULTILINE)[0].split(",")))
 
 
 @pytest.mark.parametrize("name", ["dog.jpg", "person.jpg"])

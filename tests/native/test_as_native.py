@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import traceback
+from typing import Any
 
 import numpy as np
 import pytest
@@ -101,7 +102,8 @@ def test_its_bytes_in_cpp_are_pythons(acme):
 
 def test_symbolic_dims_pass_both_borders(acme):
     n, c = ptp.SymbolicDim("N"), ptp.SymbolicDim("C")
-    for inputs in [(n, 4, 5), (n * 2 + 1, c, 5 - n), (7 // n, c % 3 * 2, 1)]:
+    dims: list[Any] = [(n, 4, 5), (n * 2 + 1, c, 5 - n), (7 // n, c % 3 * 2, 1)]
+    for inputs in dims:
         assert native.as_native(Halves()).output_dims([inputs]) == list(Halves().all_output_dims([inputs]))
 
 

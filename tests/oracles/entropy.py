@@ -21,8 +21,8 @@ def threshold(counts: list[int], width: float, tie: float = 1e-9) -> float:
         if divergence <= best + tie:
             best_i, best = i, min(best, divergence)
     if best_i is None:
-        last_used = max((j for j, count in enumerate(counts) if count), default=None)
-        return 0.0 if last_used is None else (last_used + 0.5) * width
+        last_used = max((j for j, count in enumerate(counts) if count), default=-1)
+        return 0.0 if last_used < 0 else (last_used + 0.5) * width
     return (best_i + 0.5) * width
 
 

@@ -184,7 +184,7 @@ class DarknetNetwork:
             )
         if found > most:
             raise ValueError(f"{found} detections; raise the threshold")
-        boxes = [DarknetDetection(int(row[0]), float(row[1]), tuple(map(float, row[2:]))) for row in rows[:found]]  # type: ignore[arg-type]
+        boxes = [DarknetDetection(int(row[0]), float(row[1]), tuple(map(float, row[2:]))) for row in rows[:found]]
         return sorted(boxes, key=lambda box: -box.score)
 
     def image_rows(

@@ -72,7 +72,7 @@ def test_a_mean_over_height_and_width_is_a_global_average(axes, keepdims, opset)
 def mean(axes=(2, 3), dims=4, op="ReduceMean", domain="", **attributes):
     """A network that is one mean."""
     net = Net()
-    net.input = ["N", 3, 8, 8, 8][:dims]
+    net.input = ["N", *[3, 8, 8, 8][: dims - 1]]
     given = [] if axes is None else [net.constant("axes", np.int64(axes))]
     net.add(op, ["data", *given], "y", domain=domain, **attributes)
     return net.model("y")

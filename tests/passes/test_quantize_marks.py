@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -105,7 +107,7 @@ def test_an_input_that_is_not_there_is_named():
 
 # --- copying -------------------------------------------------------------------------------------------------------
 
-COPYING = {
+COPYING: dict[str, tuple[list[Any], dict[str, Any], int]] = {
     "Concat": ([], {"axis": 1}, 4),
     "DepthToSpace": ([], {"blocksize": 2}, 1),
     "Dropout": ([np.float32(0.5)], {}, 4),

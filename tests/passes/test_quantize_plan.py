@@ -24,8 +24,9 @@ FIRST = "first layer behind the inputs (float_first)"
 def float_layers(model, **options):
     """Name of every layer that stays in float → why."""
     ir_model = model if not isinstance(model, onnx.ModelProto) else to_ir(model)
-    names = [value.name for node in ir_model.graph for value in node.outputs]
-    return dict(Quantize(CalibrationTable(dict.fromkeys(["data", *names], 0.01)), **options)(ir_model).float_layers)
+    names = [str(value.name) for node in ir_model.graph for value in node.outputs]
+    table = CalibrationTable(dict.fromkeys(["data", *names], 0.01))
+    return dict(Quantize(table, **options)(ir_model).float_layers)
 
 
 # --- layers that cannot be quantized -------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ class Unsupported:
 
 
 class WrongDefault:
-    count: int = "three"
+    count: int = "three"  # type: ignore[assignment]
 
 
 class TupleOfNothing:
@@ -79,7 +79,7 @@ def test_an_unusable_declaration_is_refused_with_the_field_name(cls):
 
 
 class Unresolved:
-    count: Nowhere  # noqa: F821
+    count: Nowhere  # type: ignore[name-defined]  # noqa: F821
 
 
 def test_an_annotation_that_names_nothing_is_refused_with_class_and_name():
@@ -103,7 +103,7 @@ class Computed(Slotted):
     corners: tuple[float, float] = (0, 1)
 
     @property
-    def count(self):
+    def count(self):  # type: ignore[override]
         return 3
 
 
@@ -316,8 +316,8 @@ def test_fields_are_equal_in_names_values_and_types_shapes_and_bytes_of_arrays()
     for other in ({"a": array}, {"a": array, "i": 2}, {"a": array, "i": 1, "j": 1}):
         assert not fields_equal({"i": 1, "a": array}, other)
         assert not fields_equal(other, {"i": 1, "a": array})
-    for other in (array.view(np.int32), array.reshape(3, 2), array + 1):
-        assert not fields_equal({"a": array}, {"a": other})
+    for changed in (array.view(np.int32), array.reshape(3, 2), array + 1):
+        assert not fields_equal({"a": array}, {"a": changed})
 
 
 @given(st.binary(max_size=200))

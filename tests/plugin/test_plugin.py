@@ -77,7 +77,7 @@ def test_a_class_without_its_methods_or_decorator_is_refused():
     with pytest.raises(PluginError, match="lacks output_dims and compute"):
         ptp.plugin(namespace="test.plugin")(type("Empty", (ptp.Plugin,), {}))
     with pytest.raises(PluginError, match="subclass of Plugin"):
-        ptp.plugin(namespace="test.plugin")(int)
+        ptp.plugin(namespace="test.plugin")(int)  # type: ignore[type-var]
     with pytest.raises(PluginError, match="not registered"):
         type("Child", (Scale,), {})()
     with pytest.raises(PluginError, match="must not be empty"):

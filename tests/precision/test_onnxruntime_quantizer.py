@@ -18,7 +18,7 @@ quantization = pytest.importorskip("onnxruntime.quantization")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 
 
-class Reader(quantization.CalibrationDataReader):
+class Reader(quantization.CalibrationDataReader):  # type: ignore[name-defined]
     def __init__(self, items):
         self.items = iter(items)
 

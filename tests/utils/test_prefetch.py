@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -119,7 +120,7 @@ class Turn:
 
 
 def test_the_next_work_is_begun_before_a_result_is_given():
-    log = []
+    log = list[Any]()
     contexts = [Turn(log), Turn(log)]
     results = map_begun(Turn.begin, itertools.count(4), contexts=contexts)
     assert [next(results) for _ in range(2)] == [12, 6]

@@ -67,7 +67,7 @@ def test_sixteen_bits_become_eight():
 )
 def test_deep_values_become_eight_bits_by_their_range(values, expected):
     found = decode_image(encoded(values[None], "TIFF"))
-    np.testing.assert_array_equal(found, np.repeat(np.uint8(expected)[None, :, None], 3, 2))
+    np.testing.assert_array_equal(found, np.repeat(np.array(expected, np.uint8)[None, :, None], 3, 2))
 
 
 def test_two_levels_and_gray_with_alpha_are_read():

@@ -174,7 +174,7 @@ def test_a_letterboxed_image_knows_where_it_stands():
     assert (fitted.scale, fitted.offset, fitted.original_size) == ((0.4, 0.4), (0.0, 10.0), (100, 50))
     assert fitted != letterbox(noise(50, 100), (40, 40))  # compared as objects: arrays have no one truth
     with pytest.raises(dataclasses.FrozenInstanceError):
-        fitted.data = None
+        fitted.data = None  # type: ignore[assignment]
 
 
 @pytest.mark.parametrize(("old", "new"), [(2, 42), (2, 48), (2, 165)])

@@ -14,7 +14,7 @@ class Hands:
     """A clock; what runs moves it, the more the colder it finds the caches."""
 
     def __init__(self) -> None:
-        self.now, self.before, self.order = 0.0, "", []
+        self.now, self.before, self.order = 0.0, "", list[str]()
 
     def runs(self, name: str, warm: float, cold: float):
         def run() -> None:

@@ -16,7 +16,7 @@ def test_boxes_of_another_class_score_or_place_are_missing():
     corners = placement.to_image(places)
     rows = np.array([[3, 0.905, *corners[0]], [4, 0.8, *corners[1]]], np.float32)
     assert missing(rows, boxes) == 0
-    assert missing([[4, 0.9, *corners[0]]], boxes) == 1
-    assert missing([[3, 0.8, *corners[0]]], boxes) == 1
-    assert missing([[3, 0.9, *(corners[0] + 20)]], boxes) == 1
-    assert missing([[9, 0.71, *corners[0]]], boxes) == 0  # by a hair over the threshold
+    assert missing(np.array([[4, 0.9, *corners[0]]]), boxes) == 1
+    assert missing(np.array([[3, 0.8, *corners[0]]]), boxes) == 1
+    assert missing(np.array([[3, 0.9, *(corners[0] + 20)]]), boxes) == 1
+    assert missing(np.array([[9, 0.71, *corners[0]]]), boxes) == 0  # by a hair over the threshold

@@ -12,6 +12,7 @@ import sys
 import threading
 import traceback
 import warnings
+from typing import Any
 
 import numpy as np
 
@@ -224,7 +225,7 @@ def test_a_detection_context_closed_inside_its_own_run_is_an_error(world):
         )
         for way in ways:
             for used in (detection.close, lambda: detection.detect([image]), lambda: detection.begin([image])()):
-                found = []
+                found = list[Any]()
                 Calling.hook = lambda used=used, found=found: found.append(error_of(used))
                 assert len(way()) == 1
                 assert (
@@ -237,7 +238,7 @@ def test_a_detection_context_closed_inside_its_own_run_is_an_error(world):
 
 def test_runs_queued_while_the_context_is_closed_end_with_an_error(world):
     for _ in range(10):
-        shared, found = world.engine.create_context(), []
+        shared, found = world.engine.create_context(), list[Any]()
 
         def queue(shared=shared, found=found):
             try:

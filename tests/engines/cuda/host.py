@@ -61,7 +61,8 @@ def activated(values, kind, bounds):
     if kind == "leaky":
         return np.where(values > 0, values, values * np.float32(bounds[0]))
     if kind == "clip":
-        return np.clip(values, *(np.float32(bound) for bound in bounds))
+        low, high = bounds
+        return np.clip(values, np.float32(low), np.float32(high))
     return 1 / (1 + np.exp(-np.maximum(values, -80))) if kind == "logistic" else values
 
 

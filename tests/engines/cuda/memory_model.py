@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -52,7 +53,7 @@ def accesses(plan):
 
 def enforced(schedule):
     """What streams and waits by themselves put before each step, as sets."""
-    found = []
+    found = list[Any]()
     for index, (stream, waits) in enumerate(zip(schedule.streams, schedule.waits, strict=True)):
         direct = {*waits, *(earlier for earlier in range(index) if schedule.streams[earlier] == stream)}
         found.append(direct.union(*(found[earlier] for earlier in direct)))

@@ -74,7 +74,7 @@ def runtime(api: _api.Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> A
         "ICudaEngine.is_shape_inference_io": False,
         "IExecutionContext.get_tensor_shape": lambda name: api.trt.Dims([1, 4, 8, 8]),
     }
-    checked: Any = _api.Api(CheckedModule(api.trt, answers))  # type: ignore[arg-type]
+    checked: Any = _api.Api(CheckedModule(api.trt, answers))
     checked.answers, checked.calls, checked.made = answers, checked.trt.calls, checked.trt.made
     monkeypatch.setattr(_api, "load", lambda: checked)
     monkeypatch.setattr(engine, "find_device", lambda name=None: fake_device())

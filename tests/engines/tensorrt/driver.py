@@ -109,7 +109,7 @@ class Driver:
         """Dims of the outputs where axes ``free`` of every input are known at run time only."""
         build, builder = self.capability(made, "BUILD"), ExprBuilder()
         exprs = [[Expr(size, axis in free) for axis, size in enumerate(shape)] for shape in dims]
-        self.api.dims_exprs = list  # type: ignore[method-assign]  # real expressions exist in TensorRT alone
+        self.api.dims_exprs = list  # type: ignore[assignment]  # real expressions exist in TensorRT alone
         try:
             if self.interface == "v2":
                 return [build.get_output_dimensions(index, exprs, builder) for index in range(build.num_outputs)]

@@ -15,7 +15,7 @@ class DeviceArray(np.ndarray):
     """An array with CuPy's ways in and out."""
 
     @property
-    def data(self) -> Any:  # type: ignore[override]
+    def data(self) -> Any:
         return SimpleNamespace(ptr=self.ctypes.data)
 
     def set(self, values: np.ndarray, stream: Any) -> None:
@@ -54,7 +54,7 @@ class Viewed:
         self.shape, self.dtype, self.data = dims, dtype, memory
 
 
-class Stream(nullcontext):  # type: ignore[type-arg]
+class Stream(nullcontext):
     """A stream that is always done."""
 
     ptr = 77

@@ -174,7 +174,7 @@ class Player:
         quantized = any(node.op_type == "QuantizeLinear" for node in self.model.graph.node)
         reference = self._reference("int8" if quantized else "fp32")
         with reference.create_context() as context:
-            context._runners = {  # type: ignore[attr-defined]
+            context._runners = {
                 id(step): _Runner(step.node, life) for step in reference._steps if step.plugin is not None
             }
             return context.run(inputs)

@@ -6,6 +6,7 @@ What TensorRT would build is not shown here: that needs its builder and a GPU.
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import onnx
 import pytest
@@ -20,7 +21,7 @@ from .builds import build, parsed
 
 
 def test_a_model_is_parsed_built_and_loaded(tensorrt):
-    cleared = []
+    cleared = list[Any]()
     tensorrt.answers["IBuilderConfig.clear_flag"] = cleared.append
     built = build(conv_net(Affine(3.0)))
     assert built.plan == b"plan"
@@ -123,7 +124,7 @@ def test_what_the_builder_logs_is_in_the_error_and_in_the_log(tensorrt, caplog):
 
 
 def test_a_version_compatible_engine_is_built_and_loaded_as_one(tensorrt):
-    flags, runtimes = [], tensorrt.made
+    flags, runtimes = list[Any](), tensorrt.made
     tensorrt.answers["IBuilderConfig.set_flag"] = flags.append
     build(conv_net())
     assert (flags, runtimes["Runtime"][-1].set_) == ([], {})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import pytrtplugins as ptp
@@ -82,7 +84,7 @@ def test_an_engine_for_another_gpu_or_version_is_refused_with_the_command(tensor
     ):
         ptp.load_engine(saved)
     monkeypatch.undo()
-    requirements = {"tensorrt": "10.3.0", "compute_capability": "9.0", "plugins": []}
+    requirements: dict[str, Any] = {"tensorrt": "10.3.0", "compute_capability": "9.0", "plugins": []}
     for version, compatible, ok in (
         ("10.3.0", False, False),
         ("10.3.0", True, tensorrt.major == 10),

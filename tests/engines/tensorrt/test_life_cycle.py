@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -136,7 +137,7 @@ def test_each_context_has_a_state_of_its_own_from_initialize_to_terminate(driver
     engine = driver.reload(driver.create(Counting()))
     contexts = [driver.attach(engine) for _ in range(2)]
     x, out = np.zeros((1, 2), np.float32), np.zeros((1, 2), np.float32)
-    seen = []
+    seen = list[Any]()
     for context in (0, 0, 1, 0):
         driver.enqueue(contexts[context], [x], [out], 0, changed=len(seen) in (0, 2))
         seen.append(int(out[0, 0]))

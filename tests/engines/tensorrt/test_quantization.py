@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,7 +48,7 @@ def test_an_implicit_build_reads_a_table_under_tensorrts_own_version(ten, tmp_pa
     model = prepare(conv_net())
     table = table_of(model, "MinMaxCalibration").with_version("8.6.1")
     table.write(tmp_path / "x.cache")
-    read, flags = [], []
+    read, flags = [], list[Any]()
     ten.answers["IBuilderConfig.set_flag"] = flags.append
 
     def run(network, config):
@@ -74,7 +75,7 @@ def test_an_implicit_build_feeds_batches_and_keeps_the_table(ten, tmp_path):
         calibrator = cls([{"data": image(3)}, {"data": image(4, seed=2)}], cache=cache)
         model = prepare(conv_net(batch="N"))
         table = table_of(model, cls.algorithm).with_version("10.16.1")
-        seen = []
+        seen = list[Any]()
 
         def run(network, config, base=base, seen=seen, table=table):
             bridge = config.int8_calibrator

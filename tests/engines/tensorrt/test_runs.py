@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from .fake_gpu import fake_device
 
 def test_a_run_binds_by_name_and_sets_shapes_when_they_change(tensorrt):
     api = tensorrt.trt
-    bound, shapes = {}, []
+    bound, shapes = {}, list[Any]()
 
     def set_tensor_address(name, memory):
         bound[name] = memory

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -71,8 +72,8 @@ def problem(shape):
     """Arrays of a problem, and what must come out."""
     random = np.random.default_rng(3)
     if shape.x_type is INT8:
-        x, weights = random.integers(-127, 128, (shape.n, shape.h, shape.w, shape.c)), None
-        weights = random.integers(-127, 128, (shape.k, shape.c, *shape.kernel)).astype(np.int8)
+        x: Any = random.integers(-127, 128, (shape.n, shape.h, shape.w, shape.c))
+        weights: Any = random.integers(-127, 128, (shape.k, shape.c, *shape.kernel)).astype(np.int8)
         size = 40 if shape.y_type is INT8 else 1
         scale = size / (73**2 * (shape.c * shape.taps) ** 0.5) * (0.8 + 0.4 * random.random(shape.k))
     else:
@@ -175,7 +176,7 @@ def test_a_float32_convolution_takes_the_image_as_it_is(gpu, pool):
         given += [cupy.asarray(pack_filters(values, tactic, shape, 1.0)) for values in (scale, bias)]
         found = cupy.full(expected.shape, 77, np.float32)
         stream = cupy.cuda.get_current_stream()
-        at = Addresses(image.data.ptr, *(array.data.ptr for array in given), found.data.ptr)
+        at = Addresses(*(array.data.ptr for array in (image, *given, found)))
         ConvKernel(shape, tactic, capability).launch(at, stream.ptr)
         assert agrees(found.get(), expected, SINGLE), tactic.name
 
@@ -190,7 +191,7 @@ def test_float32_sums_are_the_same_every_time(gpu):
         found = []
         for _ in range(3):
             y = cupy.empty((13 * 13, 64), np.float32)
-            at = Addresses(*(array.data.ptr for array in given), y.data.ptr)
+            at = Addresses(*(array.data.ptr for array in (*given, y)))
             ConvKernel(shape, tactic, capability).launch(at, cupy.cuda.get_current_stream().ptr)
             found.append(y.get())
         np.testing.assert_array_equal(found[1], found[0])
@@ -224,7 +225,8 @@ def test_the_stem_takes_the_image_as_it_is(gpu, element, pool):
     found = cupy.full(expected.shape, 77, element.numpy)
     stream = cupy.cuda.Stream(non_blocking=True)
     cupy.cuda.get_current_stream().synchronize()
-    StemKernel(shape, capability).launch(*(array.data.ptr for array in given), found.data.ptr, stream.ptr)
+    x_at, weights_at, scale_at, bias_at = (array.data.ptr for array in given)
+    StemKernel(shape, capability).launch(x_at, weights_at, scale_at, bias_at, found.data.ptr, stream.ptr)
     stream.synchronize()
     assert agrees(found.get(), expected, element)
 
@@ -254,7 +256,7 @@ def test_a_captured_convolution_gives_the_same_again(gpu):
     y = cupy.zeros(expected.shape, np.int8)
     stream, kernel = cupy.cuda.Stream(non_blocking=True), ConvKernel(shape, tactic, capability)
     cupy.cuda.get_current_stream().synchronize()
-    at = Addresses(*(array.data.ptr for array in given), y.data.ptr)
+    at = Addresses(*(array.data.ptr for array in (*given, y)))
     with stream:
         stream.begin_capture()
         kernel.launch(at, stream.ptr)

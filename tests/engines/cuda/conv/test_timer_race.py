@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,7 +65,7 @@ class Gpu(HostDevice):
     )
 
 
-RIGHT = {}
+RIGHT = dict[str, Any]()
 
 
 class Oracle(NumpyProvider):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -139,7 +140,7 @@ def test_int8_takes_in_scales_and_moves_codes():
 
 def written_by_others(x_zero, w_zero, axis):
     """A convolution of codes around zero points, with scales of the weights along an axis; by channel of the input, 1."""
-    random, constants = np.random.default_rng(4), {}
+    random, constants = np.random.default_rng(4), dict[str, Any]()
     for name, zero, scale in (("x", x_zero, np.float32(0.03)), ("r", x_zero, np.float32(0.05))):
         constants |= {f"{name}_scale": scale, f"{name}_zero": zero}
     constants["w"] = random.integers(-100, 100, (8, 8, 3, 3)).astype(np.int8)
@@ -153,9 +154,9 @@ def written_by_others(x_zero, w_zero, axis):
         helper.make_node("QuantizeLinear", ["r", "r_scale", "r_zero"], ["r_codes"]),
         helper.make_node("DequantizeLinear", ["r_codes", "r_scale", "r_zero"], ["y"]),
     ]
-    ends = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 8, 8, 8])] for name in ("data", "y")]
+    data, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 8, 8, 8]) for name in ("data", "y"))
     initializers = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
-    graph = helper.make_graph(nodes, "others", *ends, initializers)
+    graph = helper.make_graph(nodes, "others", [data], [y], initializers)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=10)
 
 

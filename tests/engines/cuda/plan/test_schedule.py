@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -45,7 +46,7 @@ def clash(first, second):
 
 def enforced(order):
     """What streams and waits by themselves put before each step, as sets."""
-    found = []
+    found = list[Any]()
     for index, (stream, waits) in enumerate(zip(order.streams, order.waits, strict=True)):
         direct = {*waits, *(earlier for earlier in range(index) if order.streams[earlier] == stream)}
         found.append(direct.union(*(found[earlier] for earlier in direct)))

@@ -133,7 +133,7 @@ class HostDetectionOfBatch(HostDetection):
         super().__init__(engine, read_heads(engine.model), (224, 224))
         self._batch = batch
 
-    def detect(self, images):
+    def detect(self, images):  # type: ignore[override]
         return super().detect(images, score_threshold=0.05)
 
 
