@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar, cast, overload
@@ -14,7 +15,7 @@ import numpy as np
 from ..engines.base.detection import Boxes, DetectionContext, Timings
 from ..errors import BindingError, FormatError, UsageError
 from ..utils.files import read_regular
-from ..utils.prefetch import map_ahead, map_begun
+from ..utils.prefetch import map_ahead, map_async
 from ..utils.uncopied import Uncopied
 from ..vision import MODES, Detection, Head, check_image, load_image
 from ..vision.image import Image
@@ -27,6 +28,8 @@ __all__ = ["Yolov2", "read_names"]
 
 ImageSource = str | Path | Image
 Item = TypeVar("Item")
+_Chunk = list[tuple[Item, Image, float]]
+"""Items, their images, and the milliseconds that reading each took."""
 _MAX_READERS = 16
 _MAX_NAMES_BYTES = 1 << 20
 
@@ -157,17 +160,15 @@ class Yolov2(Uncopied):
             pixels = _read(cast(ImageSource, item) if image is None else image(item))
             return item, pixels, 1000 * (time.perf_counter() - start)
 
-        def begin(
-            context: DetectionContext, chunk: list[tuple[Item, Image, float]]
-        ) -> Callable[[], tuple[Sequence[Item], list[list[Detection]], Timings]]:
-            things, images, reading = zip(*chunk, strict=True)
-            boxes = context.begin(images, score_threshold=score_threshold, iou_threshold=iou_threshold)
+        def start(context: DetectionContext, chunk: _Chunk[Item]) -> Future[list[Boxes]]:
+            images = [image for _, image, _ in chunk]
+            return context.detect_async(images, score_threshold=score_threshold, iou_threshold=iou_threshold)
 
-            def finish() -> tuple[Sequence[Item], list[list[Detection]], Timings]:
-                found, spent = self._named(boxes(), context.timings)
-                return things, found, spent + Timings(sum(reading))
-
-            return finish
+        def finish(
+            context: DetectionContext, chunk: _Chunk[Item], boxes: list[Boxes]
+        ) -> tuple[list[Item], list[list[Detection]], Timings]:
+            found, spent = self._named(boxes, context.timings)
+            return [item for item, _, _ in chunk], found, spent + Timings(sum(reading for _, _, reading in chunk))
 
         batch, number = self.context.batch, self.context.side_by_side
         readers = min(_MAX_READERS, os.cpu_count() or 1)
@@ -179,9 +180,9 @@ class Yolov2(Uncopied):
             quick=lambda item: image is None and isinstance(item, np.ndarray),
         )
         contexts = (self.context.another() for _ in range(number))
-        for things, found, spent in map_begun(begin, _chunks(decoded, batch), contexts=contexts):
+        for done, found, spent in map_async(start, _chunks(decoded, batch), contexts=contexts, finish=finish):
             self.timings = spent
-            yield from zip(things, found, strict=True)
+            yield from zip(done, found, strict=True)
 
     def warm_up(self) -> None:
         """Run once on grey: libraries are loaded and buffers made, so that the next call's timings are those of later ones."""

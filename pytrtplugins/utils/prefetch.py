@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack
 from queue import SimpleQueue
 from typing import TypeVar
 
-__all__ = ["map_ahead", "map_begun", "map_in_contexts"]
+__all__ = ["map_ahead", "map_async", "map_in_contexts"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Context = TypeVar("Context")
+Value = TypeVar("Value")
 
 
 def map_ahead(
@@ -100,34 +101,37 @@ def map_in_contexts(
         yield from map_ahead(work, items, threads=count, ahead=ahead)
 
 
-def map_begun(
-    begin: Callable[[Context, Item], Callable[[], Result]],
+def map_async(
+    start: Callable[[Context, Item], Future[Result]],
     items: Iterable[Item],
     *,
     contexts: Iterable[AbstractContextManager[Context]],
-) -> Iterator[Result]:
-    """Begin the work of some items, each on a context of its own, before the first one's result is given.
+    finish: Callable[[Context, Item, Result], Value],
+) -> Iterator[Value]:
+    """Start the work of some items, each on a context of its own, before the first one's result is given.
 
     All calls are made in the caller's thread, when a result is asked for: for work that goes on by itself once it has begun, as
     on a GPU. As many items are on their way as there are contexts, which are closed in the end.
 
     Args:
-        begin: Begins an item's work on a context that has none, and gives what waits for its result.
+        start: Starts an item's work on a context that has none.
         items: Anything; may be endless.
         contexts: At least one.
+        finish: Makes what is given of a result, before its context gets another item.
 
     Raises:
-        Exception: what the items, ``begin`` or the wait raised, at their item's turn: results before it are given first.
+        Exception: what the items, the functions or the work raised, at their item's turn: results before it are given first.
     """
     with ExitStack() as stack:
         free = deque(stack.enter_context(context) for context in contexts)
-        begun: deque[tuple[Context, Callable[[], Result]]] = deque()
+        started: deque[tuple[Context, Item, Future[Result]]] = deque()
         iterator, failed = iter(items), list[Exception]()
 
         def fill() -> None:
             try:
                 while free and not failed:
-                    begun.append((free[0], begin(free[0], next(iterator))))
+                    item = next(iterator)
+                    started.append((free[0], item, start(free[0], item)))
                     free.popleft()
             except StopIteration:
                 return
@@ -136,15 +140,14 @@ def map_begun(
 
         try:
             fill()
-            while begun:
-                context, finish = begun.popleft()
-                result = finish()
+            while started:
+                context, item, future = started.popleft()
+                result = finish(context, item, future.result())
                 free.append(context)
                 fill()
                 yield result
             if failed:
                 raise failed[0]
         finally:
-            for _, finish in begun:
-                with suppress(Exception):  # nobody asks for these any more
-                    finish()
+            for _, _, future in started:
+                future.exception()  # nobody asks for these any more

@@ -57,14 +57,14 @@ class Runs(Exclusive):
 
 
 def begins(runs):
-    return runs._started(lambda: lambda: "done")
+    return runs._start(lambda: lambda: "done")
 
 
 WAYS = {
-    "ends": lambda runs: begins(runs)(),
-    "fails to begin": lambda runs: runs._started(broken),
-    "fails in the end": lambda runs: runs._started(lambda: broken)(),
-    "is interrupted at its begin": lambda runs: runs._started(interrupted),
+    "ends": lambda runs: begins(runs).result(),
+    "fails to begin": lambda runs: runs._start(broken),
+    "fails in the end": lambda runs: runs._start(lambda: broken).result(),
+    "is interrupted at its begin": lambda runs: runs._start(interrupted),
 }
 
 
@@ -80,7 +80,7 @@ def test_after_a_run_that_was_begun_another_begins(way):
             WAYS[way](runs)
         except (Broken, KeyboardInterrupt):
             assert way != "ends"
-        assert begins(runs)() == "done"
+        assert begins(runs).result() == "done"
     soon(lambda: runs.close(SOON / 2))
 
 
@@ -98,14 +98,12 @@ def test_after_a_run_that_was_begun_the_context_closes(way):
 
 def test_a_run_that_is_refused_does_not_end_the_one_that_goes_on():
     runs = Runs()
-    finish = begins(runs)
+    future = begins(runs)
     for _ in range(2):
-        with pytest.raises(EngineError, match="not finished"):
-            begins(runs)
-    assert finish() == "done"
-    with pytest.raises(EngineError, match="finished already"):
-        finish()
-    assert begins(runs)() == "done"
+        with pytest.raises(EngineError, match="not finished"), runs._running():
+            pass
+    assert future.result() == future.result() == "done"
+    assert begins(runs).result() == "done"
 
 
 def test_of_two_that_close_neither_waits_for_the_other():
@@ -129,7 +127,6 @@ def engine():
 RUNS = {
     "run": lambda context, *given: context.run(DATA, *given),
     "run_async": lambda context, *given: context.run_async(DATA, *given).result(SOON),
-    "begin": lambda context, *given: context.begin(DATA, *given)(),
 }
 
 
@@ -159,7 +156,7 @@ def test_after_a_detection_that_raises_the_context_detects_and_closes(monkeypatc
     built = ptp.build(conv_net(Calling(), channels=14), engine="reference")
     detection = built.create_detection_context([Head("y", "region", (1.0, 1.0, 3.0, 2.0), 2)], (8, 8))
     image = np.full((20, 30, 3), 128, np.uint8)
-    for way in (detection.detect, lambda images: detection.begin(images)()):
+    for way in (detection.detect, lambda images: detection.detect_async(images).result()):
         monkeypatch.setattr(Calling, "hook", staticmethod(broken))
         with pytest.raises(Broken):
             way([image])

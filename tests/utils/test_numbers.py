@@ -78,7 +78,7 @@ def test_a_detection_context_of_no_usable_size_is_refused(options, words):
 def test_a_threshold_that_is_no_share_is_refused(name, value):
     engine = ptp.build(conv_net(channels=14), engine="null")
     with engine.create_detection_context([HEAD], (8, 8)) as context:
-        for run in (context.detect, context.begin):
+        for run in (context.detect, context.detect_async):
             with pytest.raises(UsageError, match=f"detect: {name}: expected a number from 0 to 1"):
                 run([np.zeros((8, 8, 3), np.uint8)], **{name: value})
         assert len(context.detect([np.zeros((8, 8, 3), np.uint8)])) == 1

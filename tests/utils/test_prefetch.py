@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from pytrtplugins.utils.prefetch import map_ahead, map_begun, map_in_contexts
+from pytrtplugins.engines.base.run_future import RunFuture
+from pytrtplugins.utils.prefetch import map_ahead, map_async, map_in_contexts
 
 
 def slow_first(number):
@@ -93,6 +94,11 @@ def test_contexts_are_closed_when_nobody_wants_more():
     assert closed == [True]
 
 
+def given(context, item, result):
+    assert not context.busy
+    return result
+
+
 class Turn:
     """A context that takes one item at a time."""
 
@@ -111,18 +117,18 @@ class Turn:
         self.log.append(f"begin {number}")
         self.busy = True
 
-        def finish():
-            self.busy = False
-            self.log.append(f"end {number}")
-            return 12 // (number - 3)
+        return RunFuture(lambda: self.end(number))
 
-        return finish
+    def end(self, number):
+        self.busy = False
+        self.log.append(f"end {number}")
+        return 12 // (number - 3)
 
 
 def test_the_next_work_is_begun_before_a_result_is_given():
     log = list[Any]()
     contexts = [Turn(log), Turn(log)]
-    results = map_begun(Turn.begin, itertools.count(4), contexts=contexts)
+    results = map_async(Turn.begin, itertools.count(4), contexts=contexts, finish=given)
     assert [next(results) for _ in range(2)] == [12, 6]
     assert log == ["begin 4", "begin 5", "end 4", "begin 6", "end 5", "begin 7"]
     results.close()
@@ -133,7 +139,7 @@ def test_the_next_work_is_begun_before_a_result_is_given():
 @pytest.mark.parametrize("contexts", [1, 2, 5])
 def test_what_waiting_raises_comes_behind_the_results_before_it(contexts):
     made = [Turn([]) for _ in range(contexts)]
-    results = map_begun(Turn.begin, range(9), contexts=made)
+    results = map_async(Turn.begin, range(9), contexts=made, finish=given)
     assert [next(results) for _ in range(3)] == [-4, -6, -12]
     with pytest.raises(ZeroDivisionError):
         next(results)
@@ -141,7 +147,7 @@ def test_what_waiting_raises_comes_behind_the_results_before_it(contexts):
 
 
 def test_what_begun_items_raise_comes_behind_the_results_before_it():
-    results = map_begun(Turn.begin, failing_behind(3), contexts=[Turn([]), Turn([])])
+    results = map_async(Turn.begin, failing_behind(3), contexts=[Turn([]), Turn([])], finish=given)
     assert [next(results) for _ in range(3)] == [-4, -6, -12]
     with pytest.raises(OSError, match="camera"):
         next(results)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any, Protocol
 
@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from ...errors import BindingError
 from ...tensor import Array, SymbolicDim, TensorDesc
-from .active_runs import ActiveRun
 from .exclusive import Exclusive
 from .types import OwningEngine
 
@@ -65,37 +64,28 @@ class ExecutionContext(Exclusive[Arrays]):
         """
         self._check_open()
         arrays, targets = self._check(inputs), self._check_targets(outputs or {})
-        self._take()
-        try:
-            with ActiveRun(self):
-                return self._run_into(arrays, targets)
-        finally:
-            self._busy.release()
+        with self._running():
+            return self._run_into(arrays, targets)
 
     def run_async(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array] | None = None) -> Future[Arrays]:
-        """Queue a run behind those queued before it, and return at once; ``.result()`` waits for the outputs.
+        """Queue a run behind those queued before it, such as of the next inputs while outputs of others are looked at.
 
-        Neither inputs nor outputs must change until then. Do not mix it with `run` while runs are queued.
-        """
-        self._check_open()
-        self.engine.check_process()
-        self._check_nesting()
-        return self._submit(self.run, inputs, outputs)
-
-    def begin(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array] | None = None) -> Callable[[], Arrays]:
-        """Begin a `run`, such as of the next inputs while outputs of others are looked at.
+        Do not mix it with `run` while runs are queued.
 
         Args:
             inputs: As for `run`; unchanged until the outputs are there.
             outputs: As for `run`.
 
         Returns:
-            What waits for the outputs and gives them, to be called once; until then the context takes nothing else.
+            The future of the outputs: ``.result()`` waits for them.
 
         Raises:
-            Exception: as for `run`, here or from what is returned.
+            Exception: as for `run`, here or from the future.
         """
-        return self.run_async(inputs, outputs).result
+        self._check_open()
+        self.engine.check_process()
+        self._check_nesting()
+        return self._submit(self.run, inputs, outputs)
 
     def _check(self, inputs: Mapping[str, Array]) -> Arrays:
         facts = [

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -14,7 +15,6 @@ from ...errors import UsageError
 from ...utils.numbers import check_share, check_whole
 from ...vision import Head, Placement, check_image
 from ...vision.image import Image
-from .active_runs import ActiveRun
 from .exclusive import Exclusive
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Boxes:
 class DetectionContext(Exclusive[list[Boxes]]):
     """The state of one thread's runs from images to boxes. Close it, or use it in a ``with`` block.
 
-    Subclasses fill in `_detect`, which sets ``timings``, and `_close`; those whose device works by itself `_begin` too.
+    Subclasses fill in `_detect`, which sets ``timings``, and `_close`; those whose device works by itself `_queue` too.
     ``side_by_side`` is how many of them keep the engine's device busy where there are many images.
 
     Args:
@@ -115,12 +115,6 @@ class DetectionContext(Exclusive[list[Boxes]]):
     def _detect(self, images: Sequence[Image], score_threshold: float, iou_threshold: float) -> list[Boxes]:
         """Run once on 1 to `batch` checked images."""
 
-    def _begin(
-        self, images: Sequence[Image], score_threshold: float, iou_threshold: float
-    ) -> Callable[[], list[Boxes]]:
-        """Begin `_detect`, and give what waits for its end: in a thread, where no device works by itself."""
-        return self._submit(self._detect, images, score_threshold, iou_threshold).result
-
     def detect(
         self, images: Sequence[Image], *, score_threshold: float = 0.5, iou_threshold: float = 0.45
     ) -> list[Boxes]:
@@ -140,17 +134,12 @@ class DetectionContext(Exclusive[list[Boxes]]):
             EngineError: the context is closed, or another thread is running it.
         """
         checked = self._check(images, score_threshold, iou_threshold)
-        self._take()
-        try:
-            with ActiveRun(self):
-                return self._detect(checked, score_threshold, iou_threshold)
-        finally:
-            self._busy.release()
+        return self._run_once(checked, score_threshold, iou_threshold)
 
-    def begin(
+    def detect_async(
         self, images: Sequence[Image], *, score_threshold: float = 0.5, iou_threshold: float = 0.45
-    ) -> Callable[[], list[Boxes]]:
-        """Begin a `detect`, such as of the next images while boxes of others are looked at.
+    ) -> Future[list[Boxes]]:
+        """Queue a `detect` behind those queued before it, such as of the next images while boxes of others are looked at.
 
         Args:
             images: As for `detect`; unchanged until the boxes are there.
@@ -158,13 +147,24 @@ class DetectionContext(Exclusive[list[Boxes]]):
             iou_threshold: As for `detect`.
 
         Returns:
-            What waits for the boxes and gives them, to be called once; until then the context takes nothing else.
+            The future of the boxes: ``.result()`` waits for them.
 
         Raises:
-            Exception: as for `detect`.
+            Exception: as for `detect`, here or from the future.
         """
         checked = self._check(images, score_threshold, iou_threshold)
-        return self._started(self._begin, checked, score_threshold, iou_threshold)
+        self._check_open()
+        self.engine.check_process()
+        self._check_nesting()
+        return self._queue(checked, score_threshold, iou_threshold)
+
+    def _run_once(self, images: Sequence[Image], score_threshold: float, iou_threshold: float) -> list[Boxes]:
+        with self._running():
+            return self._detect(images, score_threshold, iou_threshold)
+
+    def _queue(self, images: Sequence[Image], score_threshold: float, iou_threshold: float) -> Future[list[Boxes]]:
+        """Queue a run on checked images: in a thread; a context whose device works by itself overrides it."""
+        return self._submit(self._run_once, images, score_threshold, iou_threshold)
 
     def _check(self, images: Sequence[Image], score_threshold: float, iou_threshold: float) -> list[Image]:
         for name, value in (("score_threshold", score_threshold), ("iou_threshold", iou_threshold)):

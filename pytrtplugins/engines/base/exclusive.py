@@ -1,4 +1,4 @@
-"""What belongs to one thread at a time: kept from others, closed once, with runs that are begun now and finished later."""
+"""What belongs to one thread at a time: kept from others, closed once, with runs that are queued now and waited for later."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import weakref
 from abc import ABC
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -16,6 +15,7 @@ from ...errors import EngineError
 from ...utils.uncopied import Uncopied
 from .active_runs import ActiveRun, active_runs
 from .forks import in_children
+from .run_future import RunFuture
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec, Self
@@ -33,6 +33,27 @@ _LONGEST_WAIT = 300.0
 _ALL: weakref.WeakSet[Exclusive[Any]] = weakref.WeakSet()
 
 
+class _Run:
+    """A ``with`` block around a run: other threads are kept away, and the calling thread is known to be inside of it."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: Exclusive[Any]) -> None:
+        self._context = context
+
+    def __enter__(self) -> None:
+        """Begin."""
+        self._context._take()
+        active_runs().append(self._context)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End."""
+        active_runs().pop()
+        self._context._busy.release()
+
+
 class Exclusive(Uncopied, ABC, Generic[Result]):
     """The state of one thread's runs of an engine. Close it, or use it in a ``with`` block.
 
@@ -47,7 +68,8 @@ class Exclusive(Uncopied, ABC, Generic[Result]):
     def __init__(self, engine: OwningEngine) -> None:
         self.engine = engine
         self._busy = threading.Lock()
-        self._finish: Callable[[], Result] | None = None
+        self._pending: RunFuture[Result] | None = None
+        self._order = threading.RLock()  # of runs that are queued on a device; a callback of one may queue another
         self._starting = threading.Lock()
         self._executor: ThreadPoolExecutor | None = None
         self._queued: set[Future[Any]] = set()
@@ -60,7 +82,7 @@ class Exclusive(Uncopied, ABC, Generic[Result]):
         """Release what this holds."""
 
     def close(self, timeout: float = _LONGEST_WAIT) -> None:
-        """Wait for queued runs, for one that was begun and for one in another thread, and release all; more calls do nothing.
+        """Wait for queued runs and for one in another thread, and release all; more calls do nothing.
 
         Inside a run, as in a plugin's `compute`, and in a callback of a run's future it does not wait, since what it would wait
         for may wait for it.
@@ -75,16 +97,15 @@ class Exclusive(Uncopied, ABC, Generic[Result]):
             return
         inside = bool(active_runs())
         if inside or threading.get_ident() == self._worker:
-            if self._queued or self._finish is not None:
+            if self._queued or self._pending is not None:
                 raise self._not_closed(inside)
             timeout = 0
         deadline = time.monotonic() + timeout
         if wait(list(self._queued), timeout).not_done:
             raise self._waited_for_long(timeout)
-        finish = self._finish
-        if finish is not None:
-            with suppress(Exception):  # nobody asks for its result any more
-                finish()
+        pending = self._pending
+        if pending is not None:
+            pending.finish()  # its result stays in the future
         if not self._busy.acquire(timeout=max(0, deadline - time.monotonic())):
             raise self._waited_for_long(timeout) if timeout else self._not_closed(inside)
         try:
@@ -113,6 +134,10 @@ class Exclusive(Uncopied, ABC, Generic[Result]):
         if self._closed:
             raise EngineError(f"{self.engine!r}: the context is closed.\nDo: {self.made_by}")
 
+    def _running(self) -> _Run:
+        """A ``with`` block around one run."""
+        return _Run(self)
+
     def _take(self) -> None:
         """Keep other threads away, until ``_busy`` is released."""
         self.engine.check_process()
@@ -120,7 +145,7 @@ class Exclusive(Uncopied, ABC, Generic[Result]):
         if not self._busy.acquire(blocking=False):
             self._check_open()
             raise EngineError(
-                f"{self.engine!r}: another thread is running this context, or a run that it began is not finished.\n"
+                f"{self.engine!r}: another thread is running this context, or a run that it queued is not finished.\n"
                 "Do: make one context per thread."
             )
         if self._closed:
@@ -170,36 +195,43 @@ class Exclusive(Uncopied, ABC, Generic[Result]):
     def _leave_parent(self) -> None:
         """In a child process: runs of the parent's other threads never end here, and its threads are not here."""
         self._holds = getattr(self.engine, "survives_fork", True)
-        if self._finish is not None or (self._busy.locked() and self not in active_runs()):
+        if self._pending is not None or (self._busy.locked() and self not in active_runs()):
             self._closed = True
-        self._finish, self._executor, self._worker = None, None, 0
-        self._queued, self._starting = set(), threading.Lock()
+        self._pending, self._executor, self._worker = None, None, 0
+        self._queued, self._starting, self._order = set(), threading.Lock(), threading.RLock()
 
-    def _started(
+    def _start(
         self, begin: Callable[Given, Callable[[], Result]], *args: Given.args, **named: Given.kwargs
-    ) -> Callable[[], Result]:
-        """Begin a run, keep others away, and give what waits for its result and lets the next one in."""
-        self._take()
-        try:
-            with ActiveRun(self):
-                wait = begin(*args, **named)
-        except BaseException:
-            self._busy.release()
-            raise
+    ) -> Future[Result]:
+        """Queue a run on a device in this thread, when the one before is finished; other threads are kept away until it ends.
 
-        def finish() -> Result:
-            if self._finish is not finish:
-                raise EngineError(
-                    f"{self.engine!r}: this run is finished already, or its context was closed.\nDo: begin another"
-                )
+        Args:
+            begin: Queues the work, and gives what waits for its result.
+            args: For ``begin``.
+            named: For ``begin``.
+        """
+        with self._order:
+            while (pending := self._pending) is not None:
+                pending.finish()
+            self._take()
             try:
-                return wait()
-            finally:
-                self._finish = None
+                with ActiveRun(self):
+                    wait = begin(*args, **named)
+            except BaseException:
                 self._busy.release()
+                raise
+            self._pending = future = RunFuture(lambda: self._finished(future, wait))
+        return future
 
-        self._finish = finish
-        return finish
+    def _finished(self, future: Future[Result], wait: Callable[[], Result]) -> Result:
+        """Wait for the result of the run that keeps others away, and let the next one in."""
+        if self._pending is not future:  # in a child process, which has no such run
+            raise EngineError(f"{self.engine!r}: the context was closed before this run ended.\nDo: {self.made_by}")
+        try:
+            return wait()
+        finally:
+            self._pending = None
+            self._busy.release()
 
     def _submit(self, function: Callable[Given, Value], *args: Given.args, **named: Given.kwargs) -> Future[Value]:
         """Call something in this context's own thread, behind what was submitted before."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...tensor import Array
 from ...utils.numbers import check_whole
-from ...utils.prefetch import map_begun, map_in_contexts
+from ...utils.prefetch import map_async, map_in_contexts
 from .context import Arrays, ContextMaker, ExecutionContext
 
 __all__ = ["stream"]
@@ -43,10 +43,14 @@ def stream(
     """
     contexts = (engine.create_context() for _ in range(check_whole("stream: slots", slots, 1, MAX_SLOTS)))
     if prepare is None:
-        return map_begun(lambda context, item: context.begin(item), source, contexts=contexts)
+        return map_async(ExecutionContext.run_async, source, contexts=contexts, finish=_outputs)
     made = prepare
 
     def work(context: ExecutionContext, item: Any) -> Arrays:
         return context.run(made(item))
 
     return map_in_contexts(work, source, contexts=contexts)
+
+
+def _outputs(context: ExecutionContext, item: Any, outputs: Arrays) -> Arrays:
+    return outputs

@@ -107,7 +107,7 @@ def in_a_thread(function):
 
 def ways(context):
     """The ways to run a context."""
-    return context.run, lambda data: context.run_async(data).result(), lambda data: context.begin(data)()
+    return context.run, lambda data: context.run_async(data).result()
 
 
 # -- cases -----------------------------------------------------------------------------------------------------------
@@ -137,9 +137,9 @@ def test_closing_another_context_inside_a_run_is_an_error_where_it_runs(world):
 
     assert world.inside(nested) == "no error"
     assert "close() was called from inside a run of this context" in found[0], found
-    finish = world.other._started(lambda: lambda: DATA)
+    queued = world.other._start(lambda: lambda: DATA)
     assert "this context has runs that are not finished" in world.inside(world.other.close)
-    finish()
+    queued.result()
 
 
 def test_closing_gives_up_where_the_run_waits_for_the_thread_that_closes(world):
@@ -221,10 +221,14 @@ def test_a_detection_context_closed_inside_its_own_run_is_an_error(world):
         image = np.full((20, 30, 3), 128, np.uint8)
         ways = (
             lambda: detection.detect([image]),
-            lambda: detection.begin([image])(),
+            lambda: detection.detect_async([image]).result(),
         )
         for way in ways:
-            for used in (detection.close, lambda: detection.detect([image]), lambda: detection.begin([image])()):
+            for used in (
+                detection.close,
+                lambda: detection.detect([image]),
+                lambda: detection.detect_async([image]).result(),
+            ):
                 found = list[Any]()
                 Calling.hook = lambda used=used, found=found: found.append(error_of(used))
                 assert len(way()) == 1
@@ -288,16 +292,16 @@ def test_a_forked_child_uses_the_engine_or_is_told_that_it_cannot(world):
     in_a_child(lambda: works(fresh))
     in_a_child(context.close)
 
-    finish = other._started(lambda: lambda: {"y": world.plain})
+    queued = other._start(lambda: lambda: {"y": world.plain})
 
     def abandoned():
-        for use in (finish, lambda: other.run(DATA)):
+        for use in (queued.result, lambda: other.run(DATA)):
             found = error_of(use)
             assert "closed" in found or not engine.survives_fork, found
         other.close()
 
     in_a_child(abandoned)
-    finish()
+    queued.result()
     np.testing.assert_array_equal(other.run(DATA)["y"], world.plain)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,6 @@ from ....cuda import as_cupy, pinned_empty
 from ....cuda.bindings import is_device_array, wait_for
 from ....errors import BindingError, ExecutionError
 from ....tensor import Array, SymbolicDim, TensorDesc
-from ...base.active_runs import ActiveRun
 from ...base.context import Arrays, ExecutionContext
 from ...base.failures import explained_runs, explaining
 from ..plan.plan import Plan
@@ -84,12 +84,8 @@ class CudaContext(ExecutionContext):
                     f"enqueue: {name!r} is on the host, expected an array on the GPU.\n"
                     "Do: cupy.asarray(...), or context.run(...), which takes both"
                 )
-        self._take()
-        try:
-            with ActiveRun(self):
-                self._enqueue(checked, targets, stream)
-        finally:
-            self._busy.release()
+        with self._running():
+            self._enqueue(checked, targets, stream)
 
     def step_times(self, inputs: Mapping[str, Array], runs: int = 20) -> tuple[float, list[float], Plan]:
         """Microseconds of a whole run on the GPU, of each step alone, and the plan that has the steps."""
@@ -151,10 +147,10 @@ class CudaContext(ExecutionContext):
     def _run_into(self, inputs: Arrays, outputs: Mapping[str, Array]) -> Arrays:
         return self._begin(inputs, outputs)()
 
-    def begin(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array] | None = None) -> Callable[[], Arrays]:
-        """Begin a `run`: all is queued when this returns, and no thread works on it."""
+    def run_async(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array] | None = None) -> Future[Arrays]:
+        """Queue a `run`, when the one before is finished: all is queued when this returns, and no thread works on it."""
         self._check_open()
-        return self._started(self._begin, self._check(inputs), self._check_targets(outputs or {}))
+        return self._start(self._begin, self._check(inputs), self._check_targets(outputs or {}))
 
     @explained_runs(_FAILED)
     def _begin(self, inputs: Arrays, outputs: Mapping[str, Array]) -> Callable[[], Arrays]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ....tensor import SymbolicDim
@@ -51,6 +52,9 @@ class CudaDetection(DetectionContext):
 
     def _detect(self, images: Sequence[Image], score_threshold: float, iou_threshold: float) -> list[Boxes]:
         return self._begin(images, score_threshold, iou_threshold)()
+
+    def _queue(self, images: Sequence[Image], score_threshold: float, iou_threshold: float) -> Future[list[Boxes]]:
+        return self._start(self._begin, images, score_threshold, iou_threshold)
 
     def _begin(
         self, images: Sequence[Image], score_threshold: float, iou_threshold: float

@@ -129,27 +129,42 @@ def test_inputs_that_do_not_fit_are_refused_behind_those_that_do(context):
         np.testing.assert_array_equal(wanted(context), expected)
 
 
-def test_a_run_that_is_begun_is_finished_by_its_owner_or_by_close(context):
+def test_a_run_that_is_queued_is_finished_by_its_owner_or_by_close(context):
     expected = wanted(context)
-    finish = context.begin({"data": image()})
+    future = context.run_async({"data": image()})
     with pytest.raises(EngineError, match="another thread"):
         context.run({"data": image()})
-    np.testing.assert_array_equal(finish()["y"], expected)
+    np.testing.assert_array_equal(future.result()["y"], expected)
     np.testing.assert_array_equal(wanted(context), expected)
-    with pytest.raises(EngineError, match="finished already"):
-        finish()
-    finish = context.begin({"data": image()})
+    assert future.result() is future.result()
+    future = context.run_async({"data": image()})
     context.close()
+    np.testing.assert_array_equal(future.result()["y"], expected)
     with pytest.raises(EngineError, match="closed"):
-        finish()
-    with pytest.raises(EngineError, match="closed"):
-        context.begin({"data": image()})
+        context.run_async({"data": image()})
+
+
+def test_a_run_that_is_queued_behind_another_lets_that_end_first(context):
+    expected = wanted(context)
+    doubled = context.run({"data": 2 * image()})["y"]
+    futures = [context.run_async({"data": factor * image()}) for factor in (1, 2, 1)]
+    assert [future.done() for future in futures] == [True, True, False]
+    for future, y in zip(futures, (expected, doubled, expected), strict=True):
+        np.testing.assert_array_equal(future.result()["y"], y)
+
+
+def test_no_thread_works_on_a_run_that_is_queued(context):
+    before = threading.enumerate()
+    future = context.run_async({"data": image()})
+    assert threading.enumerate() == before
+    future.result()
+    assert threading.enumerate() == before
 
 
 def test_what_fails_to_begin_leaves_the_context_free(context):
     expected = wanted(context)
     with pytest.raises(BindingError, match="its dims are"):
-        context.begin({"data": image()}, {"y": np.empty((2, 4, 8, 8), np.float32)})
+        context.run_async({"data": image()}, {"y": np.empty((2, 4, 8, 8), np.float32)})
     np.testing.assert_array_equal(wanted(context), expected)
 
 

@@ -151,18 +151,16 @@ def test_another_context_is_of_the_same_kind_with_memory_of_its_own(model):
     assert len(engine.executions) == 2
 
 
-def test_a_run_that_is_begun_is_finished_by_its_owner_or_by_close(model):
+def test_a_run_that_is_queued_is_finished_by_its_owner_or_by_close(model):
     context, image = detection(Engine(model)), [random_image((40, 30))]
     wanted = context.detect(image, score_threshold=0.2)[0].scores.tolist()
-    finish = context.begin(image, score_threshold=0.2)
+    future = context.detect_async(image, score_threshold=0.2)
     with pytest.raises(EngineError, match="not finished"):
         context.detect(image)
-    assert finish()[0].scores.tolist() == wanted != []
-    with pytest.raises(EngineError, match="finished already"):
-        finish()
-    finish = context.begin(image)
+    assert future.result()[0].scores.tolist() == wanted != []
+    assert future.result() is future.result()
+    future = context.detect_async(image, score_threshold=0.2)
     context.close()
+    assert future.result()[0].scores.tolist() == wanted
     with pytest.raises(EngineError, match="closed"):
-        finish()
-    with pytest.raises(EngineError, match="closed"):
-        context.begin(image)
+        context.detect_async(image)

@@ -48,7 +48,7 @@ def test_all_kinds_of_memory_give_the_same_bits(engine, x, batch):
             for found in (
                 context.run({"data": given}),
                 context.run({"data": given}, outputs),
-                context.begin({"data": given})(),
+                context.run_async({"data": given}).result(),
             ):
                 for name, array in wanted.items():
                     np.testing.assert_array_equal(found[name], array)

@@ -1,0 +1,88 @@
+"""The future of a run that a device works on by itself: whoever asks for the result waits, and no thread is started."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures._base import RUNNING
+from typing import Any, Generic, TypeVar
+
+__all__ = ["RunFuture"]
+
+Result = TypeVar("Result")
+
+
+class _Waiters(list[Any]):
+    """The list in which `concurrent.futures.wait` and `as_completed` enter themselves; they never ask for the result."""
+
+    __slots__ = ("future",)
+    future: RunFuture[Any]
+
+    def append(self, waiter: Any) -> None:
+        """Enter, and let a thread ask in their place."""
+        super().append(waiter)
+        self.future.finish_in_thread()
+
+
+class RunFuture(Future[Result], Generic[Result]):
+    """The result of work that is queued on a device.
+
+    The first thread that calls `result` or `exception` waits for the device. A thread is started only where nobody may ask: for
+    a callback, a timeout, `concurrent.futures.wait` or `as_completed`. Until somebody asks, ``done()`` is False. What is queued
+    cannot be cancelled.
+
+    Args:
+        wait: Waits for the device and gives the result; called once.
+    """
+
+    def __init__(self, wait: Callable[[], Result]) -> None:
+        super().__init__()
+        self._wait: Callable[[], Result] | None = wait
+        self._waiting = threading.Lock()
+        self._waiters = _Waiters()
+        self._waiters.future = self
+        self._state = RUNNING  # what `set_running_or_notify_cancel` sets, under a lock that nobody else can hold yet
+
+    def finish(self) -> None:
+        """Wait for the device, where no other thread has done so."""
+        with self._waiting:
+            wait, self._wait = self._wait, None
+            if wait is None:
+                return
+            found: Any = None
+            failure: BaseException | None = None
+            try:
+                found = wait()
+            except BaseException as error:  # an interrupt too is given to whoever asks
+                failure = error
+        if failure is None:
+            self.set_result(found)
+        else:
+            self.set_exception(failure)
+
+    def finish_in_thread(self) -> None:
+        """Let a thread wait for the device, where no other has begun to."""
+        if self._wait is not None:
+            threading.Thread(target=self.finish, name="pytrtplugins-run", daemon=True).start()
+
+    def result(self, timeout: float | None = None) -> Result:
+        """Wait for the run, and give its result or raise its error."""
+        self._ask(timeout)
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Wait for the run, and give its error; None where it went well."""
+        self._ask(timeout)
+        return super().exception(timeout)
+
+    def add_done_callback(self, fn: Callable[[Future[Result]], object]) -> None:
+        """Call a function with this future when the run has ended, in a thread of its own if nobody asks for the result before."""
+        super().add_done_callback(fn)
+        self.finish_in_thread()
+
+    def _ask(self, timeout: float | None) -> None:
+        if timeout is None:
+            self.finish()
+        else:
+            self.finish_in_thread()
