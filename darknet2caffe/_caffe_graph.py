@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 from pytrtplugins.errors import ModelError
 from pytrtplugins.utils.optional import require
@@ -164,7 +165,7 @@ class CaffeGraph:
         self.graph.node.append(self.onnx.helper.make_node(operator, inputs, [output], name=output, **attributes))
         return output
 
-    def constant(self, name: str, values: Any) -> str:
+    def constant(self, name: str, values: npt.ArrayLike) -> str:
         """Add a constant; returns its name."""
         array = np.ascontiguousarray(values)
         self.bytes += array.nbytes
@@ -176,9 +177,12 @@ class CaffeGraph:
         self.graph.initializer.append(self.onnx.numpy_helper.from_array(array, name))
         return name
 
-    def info(self, value: Value, name: str = "") -> Any:
+    def info(self, value: Value, name: str = "") -> onnx.ValueInfoProto:
         """Name, type and dims of a tensor."""
-        return self.onnx.helper.make_tensor_value_info(name or value.name, self.onnx.TensorProto.FLOAT, value.dims)
+        made: onnx.ValueInfoProto = self.onnx.helper.make_tensor_value_info(
+            name or value.name, self.onnx.TensorProto.FLOAT, value.dims
+        )
+        return made
 
     def finish(self) -> onnx.ModelProto:
         """The model, with the operator sets that its nodes are of."""

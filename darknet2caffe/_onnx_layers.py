@@ -41,6 +41,7 @@ from .layers import (
     Softmax,
     Upsample,
 )
+from .weights import Parameters
 
 __all__ = ["write_layer"]
 
@@ -278,7 +279,7 @@ def _window(layer: Convolutional | Deconvolutional | Local) -> dict[str, list[in
     return {"kernel_shape": [layer.size] * 2, "strides": [layer.stride] * 2, "pads": [layer.padding] * 4}
 
 
-def _parameters(layer: Layer, writer: OnnxWriter) -> Any:
+def _parameters(layer: Layer, writer: OnnxWriter) -> Parameters:
     return writer.network.parameters(layer)
 
 

@@ -335,14 +335,18 @@ def evaluate(
         models.draw_curves(result, plot, title=f"{model.name}, {built.name}, {built.precision}")
 
 
-def _detector(engine: Any, model: Path, names: Path | None, mode: Mode, max_detections: int = 200) -> Any:
+def _detector(
+    engine: engines.Engine, model: Path, names: Path | None, mode: Mode, max_detections: int = 200
+) -> models.Yolov2:
     beside = model.with_suffix(".names")
     return models.Yolov2(
         engine, names or (beside if beside.is_file() else None), mode=mode.value, max_detections=max_detections
     )
 
 
-def _detect(detector: Any, found: list[Path], output: Path | None, **thresholds: float) -> list[dict[str, Any]]:
+def _detect(
+    detector: models.Yolov2, found: list[Path], output: Path | None, **thresholds: float
+) -> list[dict[str, Any]]:
     """Print what is on each image, and save it with boxes if that is wanted."""
     writer = models.ImageWriter(output, several=len(found) > 1) if output else None
     results = []
@@ -366,7 +370,7 @@ def _pairs(texts: list[str]) -> dict[str, str]:
     return dict(text.split("=", 1) for text in texts)
 
 
-def _write_json(path: Path, values: Any) -> None:
+def _write_json(path: Path, values: object) -> None:
     write_atomic(path, (json_module.dumps(values, indent=2) + "\n").encode())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from ..vision import letterbox
 __all__ = ["read_samples"]
 
 Sample = dict[str, npt.NDArray[Any]]
+Item = TypeVar("Item")
 
 
 def read_samples(
@@ -55,7 +56,7 @@ def read_samples(
     return [dict(batch) for batch in batches]
 
 
-def _choose(items: Sequence[Any], limit: int, seed: int) -> list[Any]:
+def _choose(items: Sequence[Item], limit: int, seed: int) -> list[Item]:
     """So many of them, in their order."""
     if not items:
         raise NoDataError("no samples were found")

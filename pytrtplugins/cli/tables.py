@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,11 +14,13 @@ from ..utils.optional import require
 
 if TYPE_CHECKING:
     import onnx
+    from rich.console import Console
 
     from ..engines.base.engine import Engine
     from ..engines.base.types import Availability
     from ..engines.cuda.conv.selector import LayerKernel
     from ..models import Evaluation
+    from ..tensor import Array
 
 __all__ = [
     "console",
@@ -32,11 +34,14 @@ __all__ = [
 ]
 
 
-def console(*, error: bool = False) -> Any:
+def console(*, error: bool = False) -> Console:
     """A rich console; as wide as needed where the output is not a terminal."""
     stream = sys.stderr if error else sys.stdout
     width = None if stream.isatty() else 160
-    return require("rich.console", extra="cli", package="rich").Console(stderr=error, width=width, highlight=False)
+    made: Console = require("rich.console", extra="cli", package="rich").Console(
+        stderr=error, width=width, highlight=False
+    )
+    return made
 
 
 def print_error(kind: str, message: str) -> None:
@@ -103,7 +108,7 @@ def print_kernels(kernels: Iterable[LayerKernel]) -> None:
     _print_table(("layers", "convolution", "kernel", "µs", "rivals"), rows)
 
 
-def print_outputs(outputs: Mapping[str, Any]) -> None:
+def print_outputs(outputs: Mapping[str, Array]) -> None:
     """One row per array: dims, type and a few figures."""
     rows = []
     for name, array in outputs.items():
@@ -147,7 +152,7 @@ def _fields(node: onnx.NodeProto) -> str:
     return _escape(", ".join(f"{key}={_short(value)}" for key, value in values.items()))
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     if isinstance(value, np.ndarray):
         return f"array{value.shape}"
     if isinstance(value, list):
@@ -163,7 +168,7 @@ def _type(value: onnx.ValueInfoProto) -> tuple[str, str]:
     return str(np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type)).name), _escape(dims)
 
 
-def _dims(dims: Iterable[Any]) -> str:
+def _dims(dims: Iterable[object]) -> str:
     return _escape(" x ".join(str(dim) for dim in dims))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,10 @@ from ..errors import NoDataError, UsageError
 from ..utils.files import atomic_path
 from ..utils.optional import require
 from .evaluate import ClassResult, Evaluation
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
 
 __all__ = ["check_curves_path", "draw_curves"]
 
@@ -79,7 +83,7 @@ def check_curves_path(path: str | Path) -> Path:
     return path
 
 
-def _draw_classes(axes: Any, present: Sequence[ClassResult]) -> Iterator[Any]:
+def _draw_classes(axes: Axes, present: Sequence[ClassResult]) -> Iterator[Line2D]:
     """Draw a line per class; gives those that the legend names, last the first in it."""
     named, others = present[: len(_COLORS)], present[len(_COLORS) :]
     grey = [_draw_line(axes, row.precision_at_50, color="0.7", linewidth=0.6, zorder=1) for row in others]
@@ -92,14 +96,14 @@ def _draw_classes(axes: Any, present: Sequence[ClassResult]) -> Iterator[Any]:
         yield line
 
 
-def _draw_mean(axes: Any, present: Sequence[ClassResult]) -> Any:
+def _draw_mean(axes: Axes, present: Sequence[ClassResult]) -> Line2D:
     mean = np.mean([row.precision_at_50 for row in present], axis=0)
     line = _draw_line(axes, mean, color="black", linewidth=2.6, zorder=3)
     line.set(label=f"{mean.mean():.3f}  mean of {len(present)}", gid="mean")
     return line
 
 
-def _draw_line(axes: Any, precision: Sequence[float] | npt.NDArray[np.float64], **style: Any) -> Any:
+def _draw_line(axes: Axes, precision: Sequence[float] | npt.NDArray[np.float64], **style: Any) -> Line2D:
     """One curve, down to the first recall that is not reached and no further."""
     reached = int(np.count_nonzero(precision))  # precision never rises again: pycocotools gives its envelope
     recalls = np.linspace(0, 1, len(precision))

@@ -267,5 +267,5 @@ def _bar(items: Iterable[Item], total: int, progress: bool) -> Iterable[Item]:
     return bar
 
 
-def _or_none(value: Any) -> Any:
+def _or_none(value: object) -> object:
     return None if isinstance(value, float) and value != value else value

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,9 @@ from ..utils.files import atomic_path
 from ..utils.optional import require
 from ..utils.prefetch import map_ahead
 from ..vision import Detection, check_image_path, draw, load_image, save_image
+
+if TYPE_CHECKING:
+    import cv2
 
 __all__ = ["ImageWriter", "SourceImage", "find_images", "read_images"]
 
@@ -119,7 +122,7 @@ class ImageWriter:
         self.output = check_image_path(output)
         self.several = several
         self.written: list[Path] = []
-        self._video: Any = None
+        self._video: cv2.VideoWriter | None = None
         self._files = contextlib.ExitStack()
         self._sizes: tuple[int, int] = (0, 0)
 

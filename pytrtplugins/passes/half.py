@@ -110,7 +110,7 @@ class _Halver:
         self._model.metadata_props.add(key=WRITTEN, value=str(self._dtype))
         return self._model
 
-    def _node(self, node: Any) -> None:
+    def _node(self, node: onnx.NodeProto) -> None:
         if node.op_type in _SUBGRAPHS and node.domain == "":
             raise BuildError(
                 f"node {node.name!r}: {node.op_type} holds a subgraph, which is not written in {self._dtype}"
@@ -158,7 +158,7 @@ class _Halver:
                 self._forms[name, kind] = self._cast(self._forms[name, other], kind)
         return self._forms[name, kind]
 
-    def _tensor(self, tensor: Any, name: str) -> Any:
+    def _tensor(self, tensor: onnx.TensorProto, name: str) -> onnx.TensorProto:
         array = self._numpy_helper.to_array(tensor)
         largest = np.abs(array[np.isfinite(array)]).max(initial=0)
         if self._refuse and self._dtype is DType.FLOAT16 and largest > np.finfo(np.float16).max:
@@ -169,9 +169,10 @@ class _Halver:
             )
         with np.errstate(over="ignore"):
             half = array.astype(self._dtype.numpy)
-        return self._helper.make_tensor(name, self._kind, array.shape, half.tobytes(), raw=True)
+        made: onnx.TensorProto = self._helper.make_tensor(name, self._kind, array.shape, half.tobytes(), raw=True)
+        return made
 
-    def _attributes(self, node: Any) -> None:
+    def _attributes(self, node: onnx.NodeProto) -> None:
         """Constants and types that stand in attributes."""
         for attribute in node.attribute:
             if attribute.HasField("t") and attribute.t.data_type == self._float and not is_plugin_node(node):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ..utils.optional import require
 from ._base import Pass, PassResult
@@ -54,7 +54,7 @@ def _origin(value: ir.Value | None) -> ir.Node | None:
     return node if node is not None and _is(node, "DequantizeLinear") else None
 
 
-def _codes(node: ir.Node) -> tuple[Any, ...] | None:
+def _codes(node: ir.Node) -> tuple[float, int, str] | None:
     """Scale, zero point and its type, where they are one constant each for all values; None otherwise."""
     constant = require("onnx_ir", extra="onnx", feature="passes").convenience.get_const_tensor
     found = [None if value is None else constant(value) for value in node.inputs[1:3]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -28,7 +28,7 @@ class UnsignedActivations(Pass):
     def call(self, model: ir.Model) -> PassResult:
         """Shift in place."""
         onnx_ir = require("onnx_ir", extra="onnx", feature="passes")
-        made: dict[Any, ir.Value] = {}
+        made: dict[tuple[tuple[int, ...], bytes], ir.Value] = {}
         modified = False
         for node in [node for node in model.graph if node.op_type == "QuantizeLinear" and node.domain == ""]:
             zero = node.inputs[2].const_value if len(node.inputs) > 2 and node.inputs[2] is not None else None
@@ -51,9 +51,9 @@ class UnsignedActivations(Pass):
         return PassResult(model, modified)
 
 
-def _zero_point(graph: ir.Graph, tensor: Any) -> ir.Value:
+def _zero_point(graph: ir.Graph, tensor: ir.TensorProtocol) -> ir.Value:
     onnx_ir = require("onnx_ir", extra="onnx", feature="passes")
-    name = tensor.name
+    name = str(tensor.name)
     while name in graph.initializers:
         name += "_"
     tensor.name = name

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import colorsys
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..utils.optional import require
 from .detection import Detection
 from .image import Image, check_image
+
+if TYPE_CHECKING:
+    from PIL.ImageDraw import ImageDraw
+    from PIL.ImageFont import FreeTypeFont, ImageFont
 
 __all__ = ["class_color", "draw"]
 
@@ -52,7 +56,9 @@ def draw(image: Image, detections: Iterable[Detection]) -> Image:
     return np.asarray(canvas)
 
 
-def _label(brush: Any, font: Any, found: Detection, margin: int, width: int, height: int) -> None:
+def _label(
+    brush: ImageDraw, font: FreeTypeFont | ImageFont, found: Detection, margin: int, width: int, height: int
+) -> None:
     color, text = class_color(found.class_id), f"{found.label} {100 * found.score:.0f}%"
     left, top = found.xyxy[:2]
     x1, y1, x2, y2 = font.getbbox(text)

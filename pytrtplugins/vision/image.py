@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,9 @@ import numpy.typing as npt
 from ..errors import ImageError, UsageError
 from ..utils.files import read_regular, read_stdin, write_atomic
 from ..utils.optional import require
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as PillowImage
 
 __all__ = ["Image", "check_image", "check_image_path", "decode_image", "load_image", "save_image"]
 
@@ -154,7 +157,7 @@ def check_image_path(path: str | Path) -> Path:
     return path
 
 
-def check_image(image: Any) -> Image:
+def check_image(image: object) -> Image:
     """Give back an array that is an image, with grayscale made RGB.
 
     Args:
@@ -187,7 +190,7 @@ def _read(path: Path) -> bytes:
     return read_regular(path, MAX_FILE_BYTES, error=ImageError)
 
 
-def _check_size(image: Any, name: str | Path, max_bytes: int) -> None:
+def _check_size(image: PillowImage, name: str | Path, max_bytes: int) -> None:
     """Refuse an image for what its header claims; nothing is decoded yet."""
     width, height = image.size
     needed = width * height * (_MODE_BYTES.get(image.mode, 4) + 3)
@@ -200,7 +203,7 @@ def _check_size(image: Any, name: str | Path, max_bytes: int) -> None:
         )
 
 
-def _orientation(image: Any) -> int:
+def _orientation(image: PillowImage) -> int:
     """What EXIF says of how the camera was held: 1 to 8; 1, upright, where it says nothing that can be understood."""
     try:
         found = image.getexif().get(_ORIENTATION, 1)
@@ -220,7 +223,7 @@ def _upright(image: Image, orientation: int) -> Image:
     return np.ascontiguousarray(image)
 
 
-def _to_rgb(image: Any) -> Image:
+def _to_rgb(image: PillowImage) -> Image:
     """Convert a few rows at a time: Pillow's own conversions hold three copies of the whole."""
     width, height = image.size
     if image.mode.startswith("I") or image.mode == "F":
@@ -228,7 +231,7 @@ def _to_rgb(image: Any) -> Image:
     else:
         through = ("RGBA", "RGB") if image.mode in ("LA", "PA") else () if image.mode == "RGB" else ("RGB",)
 
-        def convert(part: Any) -> npt.NDArray[np.uint8]:
+        def convert(part: PillowImage) -> npt.NDArray[np.uint8]:
             for mode in through:
                 part = part.convert(mode)
             return np.asarray(part)
@@ -243,13 +246,13 @@ def _to_rgb(image: Any) -> Image:
     return result
 
 
-def _gray_converter(image: Any) -> Callable[[Any], npt.NDArray[np.uint8]]:
+def _gray_converter(image: PillowImage) -> Callable[[PillowImage], npt.NDArray[np.uint8]]:
     """Scale 16 bits and more, and floats, which Pillow would clip, to 8 bits; the range is that of the whole image."""
-    high = float(image.getextrema()[1]) if image.mode in ("F", "I") else math.inf  # of others Pillow cannot tell
+    high = float(image.getextrema()[1]) if image.mode in ("F", "I") else math.inf  # type: ignore[arg-type]  # one band; of other modes Pillow cannot tell
     most = (high if high > 1 else 1.0) if image.mode == "F" else 65535.0 if high > 255 else 255.0
     factor = 255 / most
 
-    def convert(part: Any) -> npt.NDArray[np.uint8]:
+    def convert(part: PillowImage) -> npt.NDArray[np.uint8]:
         values: npt.NDArray[Any] = np.asarray(part, np.float64 if image.mode == "I" else np.float32)
         gray = np.clip(np.nan_to_num(np.rint(values * factor)), 0, 255).astype(np.uint8)
         return np.broadcast_to(gray[:, :, None], (*gray.shape, 3))
