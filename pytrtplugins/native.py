@@ -21,6 +21,7 @@ import numpy as np
 from . import _native_build
 from .errors import PluginError, UnavailableError
 from .plugin.base import Plugin, plugin
+from .plugin.runner import PluginRunner
 from .tensor import Array, DType, TensorDesc, array_namespace, evaluate_dims
 from .utils.optional import require
 
@@ -206,19 +207,16 @@ class NativePlugin(Plugin):
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def _run_on_gpu(self, xp: Any, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        mine = self.clone()
+        runner = PluginRunner(self.clone(), allocate=lambda size: xp.empty(size, xp.uint8))
         ins, outs = (
             [TensorDesc(f"{kind}{index}", array.shape, DType.of(array)) for index, array in enumerate(arrays)]
             for kind, arrays in (("input", inputs), ("output", outputs))
         )
-        mine.configure(ins, outs)
-        size = mine.workspace_size(ins, outs)
-        mine.initialize()
+        runner.configure(ins, outs)
         try:
-            workspace = xp.empty(size, xp.uint8) if size else None
-            mine.enqueue(inputs, outputs, workspace, xp.cuda.get_current_stream())
+            runner.enqueue(inputs, outputs, xp.cuda.get_current_stream())
         finally:
-            mine.terminate()
+            runner.close()
 
 
 class _Queue:

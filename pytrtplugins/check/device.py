@@ -8,6 +8,7 @@ import numpy as np
 
 from ..cuda import gpu_reason
 from ..errors import UnavailableError
+from ..plugin.runner import PluginRunner
 from .cases import Case, outputs_of
 from .compare import differences
 from .enqueue import poisoned
@@ -25,20 +26,17 @@ def enqueue_on_gpu(case: Case) -> str:
         raise UnavailableError(reason)
     import cupy
 
-    plugin, stream = case.plugin.clone(), cupy.cuda.Stream(non_blocking=True)
-    descs = case.descs()
+    stream, descs = cupy.cuda.Stream(non_blocking=True), case.descs()
+    runner = PluginRunner(case.plugin.clone(), allocate=lambda size: cupy.full(size, 0xAA, np.uint8))
     inputs = [cupy.asarray(array) for array in case.inputs()]
     outputs = [cupy.asarray(poisoned(desc.dims, desc.dtype.numpy, 0)) for desc in descs[1]]
-    plugin.configure(*descs)
-    size = int(plugin.workspace_size(*descs))
-    workspace = cupy.full(size, 0xAA, np.uint8) if size else None
-    plugin.initialize()
+    runner.configure(*descs)
     cupy.cuda.Device().synchronize()
     try:
         with stream:
-            plugin.enqueue(inputs, outputs, workspace, stream)
+            runner.enqueue(inputs, outputs, stream)
         stream.synchronize()
     finally:
-        plugin.terminate()
+        runner.close()
     found: list[Any] = [cupy.asnumpy(array) for array in outputs]
     return differences(found, outputs_of(case.plugin, case.inputs()))

@@ -14,6 +14,8 @@ from ..cuda import launches_kernels
 from ..cuda.watch import Watch, watching
 from ..errors import KernelError, MissingExtraError, PluginError, UnavailableError
 from ..plugin.base import Plugin
+from ..plugin.policy import has_enqueue as class_has_enqueue
+from ..plugin.runner import PluginRunner
 from ..tensor import TensorDesc
 from . import isolate
 from .cases import Case, outputs_of
@@ -75,31 +77,28 @@ class _Result:
 
 def has_enqueue(plugin: Plugin) -> bool:
     """Whether the plugin queues its work itself."""
-    return type(plugin).enqueue is not Plugin.enqueue
+    return class_has_enqueue(type(plugin))
 
 
 def run_enqueue(case: Case, setting: Setting = Setting(), other: int = 0) -> _Result:
     """Run a clone through the life cycle, once; ``other`` chooses other inputs."""
-    plugin = case.plugin.clone()
-    descs = case.descs()
+    runner, descs = PluginRunner(case.plugin.clone(), allocate=None), case.descs()
     if setting.layout != "linear":
         inputs, outputs = ([replace(desc, layout=setting.layout) for desc in some] for some in descs)
         descs = inputs, outputs
-    plugin.configure(*descs)
-    size = int(plugin.workspace_size(*descs))
-    plugin.initialize()
+    runner.configure(*descs)
     try:
-        with arrays(descs, size, setting) as (given, outputs, workspace, watch, memory):
+        with arrays(descs, runner.workspace_bytes, setting) as (given, outputs, workspace, watch, memory):
             for array, value in zip(given, case.inputs(other), strict=True):
                 array[...] = to_layout(value, setting.layout)
             if memory and setting.protect:
                 memory.protect()
             with watching(watch) if memory else contextlib.nullcontext():
-                plugin.enqueue(given, outputs, workspace, None)
+                runner.enqueue(given, outputs, workspace=workspace)
             found = [from_layout(np.array(array), setting.layout) for array in outputs]
             after = [from_layout(np.array(array), setting.layout) for array in given]
     finally:
-        plugin.terminate()
+        runner.close()
     return _Result(found, after, watch)
 
 

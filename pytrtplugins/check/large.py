@@ -14,6 +14,7 @@ from ..cuda.prepare import recorded_launches
 from ..cuda.watch import Watch, watching
 from ..errors import PytrtpluginsError, UnavailableError
 from ..plugin.base import Plugin
+from ..plugin.runner import PluginRunner
 from . import isolate
 from .cases import Case
 from .guard import Memory
@@ -71,10 +72,10 @@ def _elements(case: Case) -> int:
 
 def _enqueue(plugin: Plugin, case: Case) -> None:
     descs = case.descs()
-    plugin.configure(*descs)
-    size = int(plugin.workspace_size(*descs))
+    runner = PluginRunner(plugin, allocate=None)
+    runner.configure(*descs)
+    size = runner.workspace_bytes
     recorded_launches(plugin, *descs, size)
-    plugin.initialize()
     with Memory(at_end=True, guard_bytes=_GUARD_BYTES, track=False, sparse=True) as memory:
 
         def make(name: str, dims: Any, dtype: Any, read_only: bool = False) -> Any:
@@ -84,7 +85,7 @@ def _enqueue(plugin: Plugin, case: Case) -> None:
         outputs = [make(f"output {i}", desc.dims, desc.dtype.numpy) for i, desc in enumerate(descs[1])]
         workspace = make("workspace", (size,), np.dtype(np.uint8)) if size else None
         with watching(Watch(memory.regions, sample=_BLOCKS)) as watch:
-            plugin.enqueue(inputs, outputs, workspace, None)
+            runner.enqueue(inputs, outputs, workspace=workspace)
         if watch.unwatched:
             raise UnavailableError("the C++ compiler has no -fsanitize=thread: kernels are not watched")
-    plugin.terminate()
+    runner.close()

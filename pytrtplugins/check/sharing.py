@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..cuda.watch import watching
+from ..plugin.runner import PluginRunner
 from .cases import Case, outputs_of
 from .compare import differences
 from .enqueue import Setting, arrays, defects_only, has_enqueue, run_enqueue
@@ -34,24 +35,27 @@ _INSTALLED = ("site-packages", "dist-packages")
 def repeated_runs(case: Case) -> str:
     """One context gives the same results in its first, second and third run, with other inputs between."""
     expected = [run_enqueue(case, other=other).outputs for other in (0, 1)]
-    plugin = case.plugin.clone()
-    descs = case.descs()
-    plugin.configure(*descs)
-    size = int(plugin.workspace_size(*descs))
-    plugin.initialize()
+    runner, descs = PluginRunner(case.plugin.clone(), allocate=None), case.descs()
+    runner.configure(*descs)
     try:
         for number, (other, pattern) in enumerate(((0, 0xFF), (1, 0x4B), (0, 0xC3))):
-            with arrays(descs, size, Setting(pattern=pattern)) as (given, outputs, workspace, watch, _):
+            with arrays(descs, runner.workspace_bytes, Setting(pattern=pattern)) as (
+                given,
+                outputs,
+                workspace,
+                watch,
+                _,
+            ):
                 for array, value in zip(given, case.inputs(other), strict=True):
                     array[...] = value
                 with watching(watch):
-                    plugin.enqueue(given, outputs, workspace, None)
+                    runner.enqueue(given, outputs, workspace=workspace)
                 found = [np.array(array) for array in outputs]
             wrong = differences(found, expected[other])
             if wrong:
                 return f"state kept between runs: run {number + 1} of a context gives something else than a new one: {wrong}"
     finally:
-        plugin.terminate()
+        runner.close()
     return ""
 
 

@@ -28,6 +28,7 @@ from .options import (
     CalibrationModeOption,
     EngineOption,
     FirstImagesOption,
+    FormsOption,
     ImagesOption,
     JsonOption,
     Mode,
@@ -130,6 +131,7 @@ def build(
     threads: ThreadsOption = None,
     mode: CalibrationModeOption = Mode.LETTERBOX,
     settings: SettingsOption = None,
+    forms: FormsOption = None,
     plugins: PluginsOption = None,
 ) -> None:
     """Build an engine and save it, so that it starts faster the next time.
@@ -155,6 +157,7 @@ def build(
         threads=threads,
         mode=mode.value,
         settings=loading.read_settings(settings or []),
+        plugins=loading.read_forms(forms or []),
     )
     built.save(output)
     tables.print_engine(built, str(output))
@@ -190,6 +193,7 @@ def run(
     slots: Annotated[
         int, number(Whole(1, MAX_SLOTS), help="Runs at a time; from 2 on their number a second is shown.")
     ] = 1,
+    forms: FormsOption = None,
     plugins: PluginsOption = None,
 ) -> None:
     """Find objects on images; without images, run a model on arrays and show its outputs.
@@ -205,7 +209,13 @@ def run(
         _check_folder(path)
     found = models.find_images(images) if images else None
     built = loading.open_engine(
-        model, weights=weights, engine=engine, precision=precision, cache=cache, threads=threads
+        model,
+        weights=weights,
+        engine=engine,
+        precision=precision,
+        cache=cache,
+        threads=threads,
+        plugins=loading.read_forms(forms or []),
     )
     if found is None:
         arrays = loading.read_inputs(inputs or [], built, input_limit << 20)

@@ -29,6 +29,7 @@ from ..engines import Engine, build, load_engine
 from ..errors import FormatError, ModelError, PytrtpluginsError, RegistryError, UsageError
 from ..model import read_onnx
 from ..plugin.base import Plugin
+from ..plugin.policy import FORMS
 from ..utils.array_files import MAX_BYTES, read_npy
 from ..utils.text_formats import parse_json
 
@@ -45,6 +46,7 @@ __all__ = [
     "make_calibrator",
     "open_engine",
     "open_model",
+    "read_forms",
     "read_inputs",
     "read_settings",
 ]
@@ -117,6 +119,7 @@ def open_engine(
     threads: int | None = None,
     mode: str = "letterbox",
     settings: Mapping[str, Any] | None = None,
+    plugins: Mapping[str, str] | None = None,
 ) -> Engine:
     """Load a saved engine, or build one from an ONNX file or a .cfg.
 
@@ -130,9 +133,11 @@ def open_engine(
         threads: CPU threads.
         mode: How calibration images are fitted into the input.
         settings: The engine's own settings.
+        plugins: The forms in which plugins run.
 
     Raises:
-        UsageError: INT8 is asked for and there is nothing to take its scales from; or a precision file for what is built already.
+        UsageError: INT8 is asked for and there is nothing to take its scales from; or a precision file, or forms of plugins, for
+            what is built already.
     """
     if is_engine_file(path):
         if precision.endswith(_PRECISION_FILES):
@@ -140,6 +145,10 @@ def open_engine(
                 f"{path} is built already; {precision} says how to build.\n"
                 f"Do: pytrt build MODEL --precision {precision} -o {path}",
                 path=path,
+            )
+        if plugins:
+            raise UsageError(
+                f"{path} is built already; --plugin says how to build.\nDo: pytrt build MODEL -o {path} --plugin NAME=FORM"
             )
         return load_engine(path)
     if precision.endswith(_PRECISION_FILES) and (calibration or cache):
@@ -155,7 +164,15 @@ def open_engine(
                 cache=cache,
             )
         calibrator = make_calibrator("minmax", calibration, cache, mode=mode)
-    return build(model, engine=engine, precision=precision, calibration=calibrator, threads=threads, settings=settings)
+    return build(
+        model,
+        engine=engine,
+        precision=precision,
+        calibration=calibrator,
+        threads=threads,
+        settings=settings,
+        plugins=plugins,
+    )
 
 
 def make_calibrator(
@@ -260,6 +277,21 @@ def read_settings(pairs: Sequence[str]) -> dict[str, Any]:
                 break
         else:
             found[name] = text.split(",") if "," in text else text
+    return found
+
+
+def read_forms(pairs: Sequence[str]) -> dict[str, str]:
+    """Forms of plugins written as ``acme::Scale=compute``.
+
+    Raises:
+        UsageError: one has another form.
+    """
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, form = pair.partition("=")
+        if not (name and equals and form in FORMS):
+            raise UsageError(f"--plugin {pair[:80]}: expected NAME=FORM with a form of {', '.join(FORMS)}.")
+        found[name] = form
     return found
 
 

@@ -6,6 +6,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
+from ..plugin.policy import FORMS
 from ..utils.numbers import SHARE, THREADS, Whole
 from ..utils.optional import require
 from . import loading
@@ -19,6 +20,7 @@ __all__ = [
     "CalibrationModeOption",
     "EngineOption",
     "FirstImagesOption",
+    "FormsOption",
     "ImagesOption",
     "JsonOption",
     "Mode",
@@ -69,6 +71,14 @@ PluginsOption = Annotated[
 SettingsOption = Annotated[
     list[str] | None,
     typer.Option("--setting", metavar="NAME=VALUE", help="The engine's own setting, such as batch=1,8,16; repeatable."),
+]
+FormsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--plugin",
+        metavar="NAME=FORM",
+        help=f"The form in which a plugin runs, such as acme::Scale=compute: {', '.join(FORMS)}; repeatable.",
+    ),
 ]
 FirstImagesOption = Annotated[int | None, number(Whole(1, MAX_SAMPLES), help="Use only the first images.")]
 NmsOption = Annotated[float, number(SHARE, metavar="X", help="Highest overlap of boxes of a class, 0..1.")]

@@ -13,7 +13,7 @@ from ..utils.optional import require
 from . import loading
 from .app import app
 from .numbers import number
-from .options import CacheOption, ModelArgument, PluginsOption, PrecisionOption, WeightsOption
+from .options import CacheOption, FormsOption, ModelArgument, PluginsOption, PrecisionOption, WeightsOption
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
@@ -33,6 +33,7 @@ def command(
         Path | None, typer.Option(metavar="FILE.json", help="Write a trace for chrome://tracing or Perfetto.")
     ] = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw a bar chart: .png, .svg or .pdf.")] = None,
+    forms: FormsOption = None,
     plugins: PluginsOption = None,
 ) -> None:
     """Time a network's layers on an NVIDIA GPU, with engine cuda: which kernel runs each, and how near to the GPU's limits.
@@ -46,7 +47,13 @@ def command(
 
     loading.import_plugins(plugins or [])
     engine = loading.open_engine(
-        model, weights=weights, engine="cuda", precision=precision, cache=cache, settings={"batch": batch}
+        model,
+        weights=weights,
+        engine="cuda",
+        precision=precision,
+        cache=cache,
+        settings={"batch": batch},
+        plugins=loading.read_forms(forms or []),
     )
     with engine.create_context() as context:
         if not isinstance(context, CudaContext):

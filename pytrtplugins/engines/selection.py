@@ -20,6 +20,7 @@ from ..errors import (
 )
 from ..passes import Precisions, load_model, quantize, quantized_tensors
 from ..passes.prepare import prepare_loaded
+from ..plugin.policy import check_forms
 from .base.engine import Engine
 from .base.engine_file import read_engine_file
 from .base.failures import explaining, shortened
@@ -46,6 +47,7 @@ def build(
     threads: int | None = None,
     device: str | None = None,
     settings: Mapping[str, Any] | None = None,
+    plugins: Mapping[str, str] | None = None,
     progress: bool = True,
 ) -> Engine:
     """Make a network ready to run.
@@ -62,6 +64,8 @@ def build(
         device: The engine's own name for a device.
         settings: The engine's own settings, such as ``{"batch": (1, 8, 16)}`` for TensorRT, or ``{"int8": "always"}`` for a
             CPU, which keeps INT8 without timing it.
+        plugins: The form in which a plugin runs, ``"enqueue"``, ``"decomposition"`` or ``"compute"``, by its name:
+            ``{"acme::Scale": "compute"}``. By default the engine chooses (docs/lifecycle.md).
         progress: Show a progress bar while calibrating, and while kernels are chosen, if the output is a terminal.
 
     Returns:
@@ -70,6 +74,7 @@ def build(
     Raises:
         UnavailableError: the engine cannot be used here.
         PrecisionError: it does not have the precision.
+        UsageError: a plugin of ``plugins`` is not in the model, or has not that form.
         BuildError: it cannot run the model.
         CalibrationError: INT8 without a calibration, or with one that belongs to another network.
         FormatError: a precision file that is damaged, or belongs to another network.
@@ -77,13 +82,14 @@ def build(
     """
     given, table = precision, _precisions(precision)
     precision = str(precision) if table is None else table.precision
-    options = BuildOptions(precision, threads, device, dict(settings or {}))
+    options = BuildOptions(precision, threads, device, settings or {}, plugins or {})
     cls = available_class(engine, precision)
     cls.check_precision(precision)
     cls.check_settings(options.settings)
     loaded = load_model(model)
     with explaining("the model cannot be prepared", cls.name):
         prepared = prepare_loaded(loaded)
+    check_forms(prepared, cls.name, options.plugins)
     if table is not None:
         return _built(cls, _with_precisions(prepared, table, cls, calibration, given), options, progress)
     if precision == "int8":

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..engines.base.engine_file import read_engine_file
+from ..engines.base.plugins import write_decompositions
 from ..engines.tensorrt.settings import Settings
 from ..errors import EngineFileError, ModelError, PluginError, UsageError
 from ..model import Graph, write_onnx
-from ..model.decompose import inline_plugins
 from ..model.proto import info_dims
 from ..plugin.onnx_node import from_node, is_plugin_node
 from ..plugin.registry import lookup
@@ -59,7 +59,7 @@ class Source:
 
 
 def from_onnx(model: onnx.ModelProto, libraries: Sequence[str | Path] = ()) -> Source:
-    """A model for onnxruntime: its plugins are written out.
+    """A model for onnxruntime: its plugins are written out, as for engine ``onnxruntime``; Triton has no Python for other forms.
 
     Raises:
         ModelError: a plugin has no decomposition, or nobody knows an operator, and no library is given.
@@ -73,7 +73,7 @@ def from_onnx(model: onnx.ModelProto, libraries: Sequence[str | Path] = ()) -> S
                 "Do: pytrt build MODEL --engine tensorrt -o FILE.engine, if it holds TensorRT plugins, and export that",
                 path=library,
             )
-    inlined = Graph(inline_plugins(model)).model  # with the shapes of all outputs
+    inlined = Graph(write_decompositions(model, "onnxruntime", {})).model  # with the shapes of all outputs
     functions = {(function.domain, function.name) for function in inlined.functions}
     for node in walk(inlined.graph.node):
         if libraries or node.domain in _KNOWN_DOMAINS or (node.domain, node.op_type) in functions:

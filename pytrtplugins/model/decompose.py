@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -139,14 +139,19 @@ def check_claims(model: onnx.ModelProto, weights_location: str | None = None) ->
     return model
 
 
-def inline_plugins(model: onnx.ModelProto, only: Iterable[str] | None = None) -> onnx.ModelProto:
+def inline_plugins(
+    model: onnx.ModelProto,
+    only: Iterable[str] | None = None,
+    chosen: Callable[[type[Plugin]], bool] = lambda cls: True,
+) -> onnx.ModelProto:
     """Write each plugin's decomposition in its place.
 
     Plugins without one stay, and so do those that need to know dims which are symbolic.
 
     Args:
         model: Any model; it is not changed. Local functions of the plugins are dropped when nothing uses them any more.
-        only: Names of the nodes to inline; by default all that can be.
+        only: Names of the nodes to inline, which then must be possible; by default all that can be.
+        chosen: Whether to inline nodes of a class.
 
     Returns:
         A new model with the same inputs, outputs and tensor names. It has no plugin domain if no plugin is left.
@@ -155,21 +160,27 @@ def inline_plugins(model: onnx.ModelProto, only: Iterable[str] | None = None) ->
     if not any(is_plugin_node(node) for node in walk(model.graph.node)):
         return copy_of(model)
     full = infer_shapes(model)
-    _inline(full.graph, {}, names, set())
+    _inline(full.graph, {}, names, chosen, set())
     _drop_unused_functions(full)
     _drop_unused_domains(full)
     return full
 
 
-def _inline(graph: onnx.GraphProto, around: Mapping[str, Dims], names: set[str] | None, prefixes: set[str]) -> None:
+def _inline(
+    graph: onnx.GraphProto,
+    around: Mapping[str, Dims],
+    names: set[str] | None,
+    chosen: Callable[[type[Plugin]], bool],
+    prefixes: set[str],
+) -> None:
     """Write decompositions into a graph, and into the graphs inside it; ``around``: dims of what it may read from around it."""
     dims = {**around, **_all_dims(graph)}
     nodes: list[onnx.NodeProto] = []
     for node in graph.node:
         for body in bodies(node):
-            _inline(body, dims, names, prefixes)
+            _inline(body, dims, names, chosen, prefixes)
         plugin = from_node(node) if is_plugin_node(node) and (names is None or node.name in names) else None
-        if plugin is None or not plugin.has_decomposition():
+        if plugin is None or not plugin.has_decomposition() or not chosen(type(plugin)):
             nodes.append(node)
             continue
         prefix = node.name if node.name and node.name not in prefixes else node.output[0]

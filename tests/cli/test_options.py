@@ -56,11 +56,15 @@ def ends(pytrt, *words):
 @pytest.mark.parametrize(
     ("words", "options"),
     [
-        (["build", *BUILT, "-o", "x.engine", "--calibration", "p", "--mode", "stretch", "--setting", "batch=1,8"],
-         {**OPENED, "calibration": Path("p"), "mode": "stretch", "settings": {"batch": [1, 8]}}),
-        (["run", *BUILT], OPENED),
-        (["profile", "--weights", "w", "--precision", "int8", "--cache", "c", "--batch", "8"],
-         {"weights": Path("w"), "engine": "cuda", "precision": "int8", "cache": Path("c"), "settings": {"batch": 8}}),
+        (["build", *BUILT, "-o", "x.engine", "--calibration", "p", "--mode", "stretch", "--setting", "batch=1,8",
+          "--plugin", "a::B=compute", "--plugin", "a::C=enqueue"],
+         {**OPENED, "calibration": Path("p"), "mode": "stretch", "settings": {"batch": [1, 8]},
+          "plugins": {"a::B": "compute", "a::C": "enqueue"}}),
+        (["run", *BUILT, "--plugin", "a::B=compute"], {**OPENED, "plugins": {"a::B": "compute"}}),
+        (["profile", "--weights", "w", "--precision", "int8", "--cache", "c", "--batch", "8",
+          "--plugin", "a::B=decomposition"],
+         {"weights": Path("w"), "engine": "cuda", "precision": "int8", "cache": Path("c"), "settings": {"batch": 8},
+          "plugins": {"a::B": "decomposition"}}),
     ],
 )  # fmt: skip
 def test_what_an_engine_is_opened_with(pytrt, asked, words, options):
@@ -69,10 +73,20 @@ def test_what_an_engine_is_opened_with(pytrt, asked, words, options):
     assert opened == [((Path("net.onnx"),), options)]
 
 
+@pytest.mark.parametrize("pair", ["a::B", "=compute", "a::B=fast", "a::B="])
+def test_a_form_that_is_none_is_refused(pair):
+    with pytest.raises(UsageError, match="expected NAME=FORM with a form of enqueue, decomposition, compute") as caught:
+        loading.read_forms([pair])
+    assert str(caught.value).startswith(f"--plugin {pair}: ")
+
+
 @pytest.mark.parametrize("calibrated", [False, True])
 def test_what_an_opened_engine_is_built_with(asked, tmp_path, calibrated):
     (tmp_path / "c").touch()
-    path, options = tmp_path / "net.cfg", {"engine": "cpu", "threads": 3, "settings": {"a": 1}}
+    path, options = (
+        tmp_path / "net.cfg",
+        {"engine": "cpu", "threads": 3, "settings": {"a": 1}, "plugins": {"a::B": "compute"}},
+    )
     model = SimpleNamespace(graph=SimpleNamespace(node=[]))
     read, made = asked(loading, "open_model", model), asked(loading, "make_calibrator", "scales")
     built = asked(loading, "build", ENGINE)

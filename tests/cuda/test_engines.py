@@ -9,6 +9,7 @@ from pytrtplugins import Plugin, check_plugin, plugin
 from pytrtplugins.cuda import launches_kernels
 from pytrtplugins.cuda.backends import host as host_backend
 from pytrtplugins.layers import Region, Reorg, Yolo
+from pytrtplugins.plugin.policy import RUNNING, chosen_form
 from pytrtplugins.plugin.runner import PluginRunner
 from tests.broken_kernels import Twice, kernel
 
@@ -28,6 +29,10 @@ class Written(Plugin):
         self.written = True
 
 
+def runner_on_a_cpu(made):
+    return PluginRunner(made.clone(), "node", form=chosen_form(type(made), "onnxruntime", among=RUNNING))
+
+
 def test_plugins_with_kernels_are_told_from_others():
     assert [cls for cls in (Twice, Written, Reorg, Region, Yolo) if launches_kernels(cls)] == [
         Twice,
@@ -41,13 +46,13 @@ def test_plugins_with_kernels_are_told_from_others():
 def test_on_a_cpu_a_plugin_with_kernels_computes_and_needs_no_compiler(made, monkeypatch):
     monkeypatch.setattr(host_backend, "compiler", lambda: ("", ""))
     x = np.random.default_rng(0).standard_normal((2, 28 if isinstance(made, Reorg) else 7, 4, 4)).astype(np.float32)
-    runner = PluginRunner(made, "node")
+    runner = runner_on_a_cpu(made)
     np.testing.assert_array_equal(runner.run([x])[0], made.compute(x))
     runner.close()
 
 
 def test_on_a_cpu_another_plugin_is_enqueued():
-    runner = PluginRunner(Written(), "node")
+    runner = runner_on_a_cpu(Written())
     x = np.ones((1, 3), np.float32)
     np.testing.assert_array_equal(runner.run([x])[0], 2 * x)
     assert runner.plugin.written

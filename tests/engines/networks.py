@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import ClassVar
+
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import pytrtplugins as ptp
+from pytrtplugins.cuda import CudaKernel
 
 
 @ptp.plugin(namespace="test.engines")
@@ -20,6 +24,57 @@ class Affine(ptp.Plugin):
 
     def compute(self, x):
         return x * x.dtype.type(self.factor) + x.dtype.type(1)
+
+
+class Witness(ptp.Plugin):
+    """x · 3 + 1 in every form; `calls` counts the methods that ran."""
+
+    calls: ClassVar[Counter[str]] = Counter()
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        self.calls["compute"] += 1
+        return x * x.dtype.type(3) + x.dtype.type(1)
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        self.calls["enqueue"] += 1
+        outputs[0][...] = inputs[0] * inputs[0].dtype.type(3) + inputs[0].dtype.type(1)
+
+    def decompose(self, op, x):
+        self.calls["decomposition"] += 1
+        return op.Add(op.Mul(x, np.float32(3)), np.float32(1))
+
+
+@ptp.plugin(namespace="test.engines")
+class Complete(Witness):
+    """Has all forms; its `enqueue` launches no kernel."""
+
+
+@ptp.plugin(namespace="test.engines")
+class Launching(Witness):
+    """Has all forms; its `enqueue` launches a kernel."""
+
+    kernel: ClassVar[CudaKernel] = CudaKernel.from_source(
+        "template <typename T> __global__ void affine(const T* x, T* y, int n) {\n"
+        "    const int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "    if (i < n) y[i] = x[i] * T(3) + T(1);\n"
+        "}\n",
+        "affine",
+    )
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        self.calls["enqueue"] += 1
+        self.kernel.launch(inputs[0], outputs[0], inputs[0].size, threads=inputs[0].size, stream=stream)
+
+
+@ptp.plugin(namespace="test.engines")
+class NeedsDims(Witness):
+    """Has all forms; its decomposition needs all dims."""
+
+    def decompose(self, op, x):
+        return op.Reshape(super().decompose(op, x), list(x.dims))
 
 
 class OutOfPaperError(Exception):

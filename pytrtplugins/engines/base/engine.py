@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ...errors import EngineError, PrecisionError, UsageError
 from ...model.decompose import check_claims
 from ...model.proto import info_dims, info_dtype
+from ...plugin.policy import check_forms
 from ...tensor import Array, TensorDesc
 from ...utils.files import sha256_hex
 from ...utils.uncopied import Uncopied
@@ -55,6 +56,7 @@ class Engine(Uncopied, ABC):
     Raises:
         PrecisionError: the engine does not have the precision.
         BuildError: it cannot run the model.
+        UsageError: it does not have a setting, or a plugin not the form that is asked for.
         ModelError: the model is broken, or claims more than memory can hold; or an input or output is no tensor of numbers.
     """
 
@@ -74,6 +76,7 @@ class Engine(Uncopied, ABC):
         self.check_precision(options.precision)
         self.check_settings(options.settings)
         model = check_claims(model, self.weights_location)
+        check_forms(model, self.name, options.plugins)
         self._model, self.options, self._forks = model, options, forks()
         self.choices: dict[str, str] = {}
         initializers = {tensor.name for tensor in model.graph.initializer}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from ...errors import UsageError
+from ...plugin.policy import requested_forms
 from ...tensor import TensorDesc
 from ...utils.numbers import MAX_THREADS, check_whole
 
@@ -23,18 +24,25 @@ class BuildOptions:
         threads: Threads of one run; None: all cores that the process may use.
         device: The engine's own name for a device, such as ``"CPU"``; None: its default.
         settings: The engine's own settings, by name; values of JSON, and paths, which become texts.
+        plugins: Plugin, such as ``"acme::Scale"`` → the form that the engine is to run, one of `pytrtplugins.plugin.policy.FORMS`;
+            the others run as the engine prefers (docs/lifecycle.md).
+
+    Raises:
+        UsageError: an option has another type, or there is no such form.
     """
 
     precision: str = "fp32"
     threads: int | None = None
     device: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    plugins: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.settings, Mapping):
             raise UsageError(f"settings: expected values by name, found {self.settings!r}")
         values = {name: str(value) if isinstance(value, Path) else value for name, value in self.settings.items()}
         object.__setattr__(self, "settings", values)
+        object.__setattr__(self, "plugins", requested_forms(self.plugins))
         if self.threads is not None:
             object.__setattr__(self, "threads", check_whole("threads", self.threads, 1, MAX_THREADS))
 

@@ -19,6 +19,7 @@ from ..base.detection import DetectionContext
 from ..base.engine import Engine
 from ..base.engine_file import EngineFile
 from ..base.failures import explaining
+from ..base.plugins import forms_run
 from ..base.types import Availability, BuildOptions
 from .conv.cache import TacticCache
 from .conv.cudnn import CudnnProvider, check_cudnn, cudnn_versions
@@ -97,6 +98,7 @@ class CudaEngine(Engine):
         else:
             graph = require("onnx", extra="onnx").ModelProto.FromString(plan.graph)
             self._graph = validated(graph, weights_location=WEIGHTS_LOCATION)
+        self.choices.update(forms_run(self._model, self._graph, self.name, options.plugins))
         self.capturing = threading.Lock()
         with self.device.xp.cuda.Device(self.device.number):
             self.selector = self._selector(plan)
@@ -129,7 +131,7 @@ class CudaEngine(Engine):
     @property
     def lowered(self) -> onnx.ModelProto:
         """The fused model, made anew."""
-        return lower(self.model, self.disabled)
+        return lower(self.model, self.disabled, self.options.plugins)
 
     @classmethod
     def build(cls, model: onnx.ModelProto, options: BuildOptions, progress: bool = False) -> Engine:
@@ -178,7 +180,7 @@ class CudaEngine(Engine):
 
     def execution(self, sizes: Mapping[str, int], progress: bool = False) -> Execution:
         """Buffers and launches for inputs whose free dims have these sizes; kernels are chosen where they are not yet."""
-        plan = make_plan(self._graph, sizes, self.float_type, self.disabled)
+        plan = make_plan(self._graph, sizes, self.float_type, self.disabled, self.options.plugins)
         with self.device.xp.cuda.Device(self.device.number), self.device.explaining_memory():
             self.selector.choose(plan, progress)
             return Execution(self.device, plan, self.selector.launch)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import ExecutionError, MissingExtraError
-from ...model.decompose import infer_shapes, inline_plugins
+from ...model.decompose import infer_shapes
 from ...passes import Placement, UnsignedActivations, to_ir, to_proto
+from ...plugin.policy import RUNNING, chosen_form
 from ...plugin.runner import PluginRunner
 from ...utils.optional import require
 from ..base.context import Arrays, ExecutionContext
 from ..base.failures import explaining
+from ..base.plugins import forms_run, write_decompositions
 from ..base.types import Availability, BuildOptions
 from ..host.cpu_features import default_threads, describe_cpu
 from ..host.host_engine import HostEngine
@@ -42,8 +44,8 @@ point is 0. MatMul gives float (MatMulIntegerToFloat).
 class OnnxruntimeEngine(HostEngine):
     """onnxruntime on the CPU.
 
-    Plugins with a decomposition are written out; the graph is cut at the others, which run between the sessions. INT8
-    has the form of `PLACEMENT`.
+    Plugins with a decomposition are written out, unless the user asks for another form; the graph is cut at the others, which
+    run between the sessions. INT8 has the form of `PLACEMENT`.
     """
 
     name: ClassVar[str] = "onnxruntime"
@@ -78,7 +80,9 @@ class OnnxruntimeEngine(HostEngine):
         return OnnxruntimeContext(self)
 
     def _standard_form(self) -> onnx.ModelProto:
-        ir_model = to_ir(inline_plugins(self.model))
+        written = write_decompositions(self.model, self.name, self.options.plugins)
+        self.choices.update(forms_run(self.model, written, self.name, self.options.plugins))
+        ir_model = to_ir(written)
         UnsignedActivations()(ir_model)
         return infer_shapes(to_proto(ir_model))
 
@@ -101,7 +105,11 @@ class OnnxruntimeContext(ExecutionContext):
     def __init__(self, engine: OnnxruntimeEngine) -> None:
         super().__init__(engine)
         self._runners = {
-            index: PluginRunner(step.plugin, step.name)
+            index: PluginRunner(
+                step.plugin.clone(),
+                step.name,
+                form=chosen_form(type(step.plugin), engine.name, engine.options.plugins, RUNNING),
+            )
             for index, step in enumerate(engine._steps)
             if isinstance(step, PluginStep)
         }

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import BindingError, BuildError, EngineError, ExecutionError, MissingExtraError, UnavailableError
-from ...model.decompose import inline_plugins
 from ...passes import DropRepeatedPairs, FloatPads, Placement, UnsignedActivations, to_ir, to_proto
 from ...plugin.onnx_node import from_node, is_plugin_node
 from ...tensor import DType, TensorDesc
@@ -22,6 +21,7 @@ from ...utils.signal_stack import keeping_signal_stack
 from ...validation.dataflow import walk
 from ..base.context import Arrays, ExecutionContext
 from ..base.failures import explaining, shortened
+from ..base.plugins import forms_run, write_decompositions
 from ..base.types import Availability, BuildOptions
 from ..host.cpu_features import cpu_features, default_threads, describe_cpu
 from ..host.host_engine import HostEngine
@@ -50,10 +50,10 @@ _BF16_GAIN = 0.95  # bf16 must take less than this part of float32's time to be 
 class CpuEngine(HostEngine):
     """OpenVINO on the CPU.
 
-    Plugins with a decomposition are written out with standard operators, so that no Python runs per layer; the others run
-    through their `enqueue`, which calls `compute` by default. Float layers compute in float32, whatever hint OpenVINO would
-    follow; with ``precision="bf16"`` they compute in bf16 where the CPU has it and where that was measured to be faster.
-
+    Plugins with a decomposition are written out with standard operators, so that no Python runs per layer; the others, and
+    those for which the user asks for another form, run as `pytrtplugins.plugin.policy` says. Float layers compute in float32,
+    whatever hint OpenVINO would follow; with ``precision="bf16"`` they compute in bf16 where the CPU has it and where that was
+    measured to be faster.
     """
 
     name: ClassVar[str] = "cpu"
@@ -102,7 +102,7 @@ class CpuEngine(HostEngine):
 
     def _session(self, reason: str) -> Any:
         """The session for the whole model; None where onnxruntime cannot run it, or a plugin is in it."""
-        model = inline_plugins(self.model)
+        model = self._written_out()
         if any(is_plugin_node(node) for node in walk(model.graph.node)):
             return None
         try:
@@ -113,6 +113,11 @@ class CpuEngine(HostEngine):
         self.choices["computed by"] = f"onnxruntime: {reason}"
         _log.info("engine 'cpu': the model is computed by onnxruntime: %s", reason)
         return session
+
+    def _written_out(self) -> onnx.ModelProto:
+        written = write_decompositions(self.model, self.name, self.options.plugins)
+        self.choices.update(forms_run(self.model, written, self.name, self.options.plugins))
+        return written
 
     def _compile(self) -> Any:
         model = self._openvino_form()
@@ -174,7 +179,7 @@ class CpuEngine(HostEngine):
 
     def _openvino_form(self) -> onnx.ModelProto:
         """The model with decompositions written out and unsigned activations; plugins that are left say who hosts them."""
-        model = inline_plugins(self.model)
+        model = self._written_out()
         ir_model = to_ir(model)
         changes = [step(ir_model).modified for step in (DropRepeatedPairs(), UnsignedActivations(), FloatPads())]
         if any(changes):

@@ -12,6 +12,7 @@ import openvino as ov
 from openvino.frontend.onnx import ConversionExtension
 
 from ...plugin.base import Plugin
+from ...plugin.policy import RUNNING, chosen_form
 from ...plugin.runner import PluginRunner
 from ...tensor import Array, Dim, Dims, DType, SymbolicDim
 from ..base.active_runs import ActiveRun
@@ -72,6 +73,7 @@ class PluginHost:
         self._empty = dict(empty or {})
         self.dtypes: Sequence[DType] = ()
         self._engine = weakref.ref(engine)
+        self._form = chosen_form(type(plugin), engine.name, engine.options.plugins, RUNNING)
         self._runners: list[PluginRunner] = []
         self._local = threading.local()
 
@@ -91,7 +93,7 @@ class PluginHost:
     def _enqueue(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         runner = getattr(self._local, "runner", None)
         if runner is None:
-            runner = self._local.runner = PluginRunner(self.plugin, self.name)
+            runner = self._local.runner = PluginRunner(self.plugin.clone(), self.name, form=self._form)
             self._runners.append(runner)
         with ActiveRun(self._engine()):  # OpenVINO may call from a thread of its own
             runner.run(inputs, outputs)

@@ -12,12 +12,14 @@ import numpy.typing as npt
 from ...errors import EngineError, ExecutionError, PytrtpluginsError, UsageError
 from ...passes.half import HALF_TYPES, to_half
 from ...plugin.onnx_node import is_plugin_node
+from ...plugin.policy import chosen_form
 from ...plugin.runner import PluginRunner
 from ...utils.optional import require
 from ...validation import validated
 from ..base.context import Arrays, ExecutionContext
 from ..base.engine import Engine
 from ..base.failures import explaining
+from ..base.plugins import forms_run
 from ..base.types import Availability, BuildOptions
 from .coverage import PLAIN_TYPES
 from .half import half_type, is_half, run_wide
@@ -73,6 +75,7 @@ class ReferenceEngine(Engine):
         if sums not in ("float32", "float16"):
             raise UsageError(f"engine 'reference': sums: expected float32 or float16, found {sums!r}", setting="sums")
         self._float16_ops = {**OPS, **HALF_SUM_OPS} if sums == "float16" else OPS
+        self.choices.update(forms_run(model, model, self.name, options.plugins))
         model = _without_functions(model)
         if options.precision in HALF_TYPES:
             model = to_half(model, HALF_TYPES[options.precision])
@@ -100,7 +103,11 @@ class ReferenceContext(ExecutionContext):
     def __init__(self, engine: ReferenceEngine) -> None:
         super().__init__(engine)
         self._runners = {
-            id(step): PluginRunner(step.plugin, step.node.name or step.node.op_type)
+            id(step): PluginRunner(
+                step.plugin.clone(),
+                step.node.name or step.node.op_type,
+                form=chosen_form(type(step.plugin), engine.name, engine.options.plugins),
+            )
             for step in engine._steps
             if step.plugin is not None
         }

@@ -15,6 +15,7 @@ from ...tensor import DType
 from ..base.context import ExecutionContext
 from ..base.engine import Engine
 from ..base.engine_file import EngineFile
+from ..base.plugins import forms_run
 from ..base.types import Availability, BuildOptions
 from . import _api
 from .builder import build_plan
@@ -67,7 +68,8 @@ class TensorrtEngine(Engine):
         self._settings = Settings.read(options.settings)
         self.device = find_device(options.device)
         self.errors = ErrorLog()
-        self._form = written_out(model)
+        self._form = written_out(model, options.plugins)
+        self.choices.update(forms_run(model, self._form, self.name, options.plugins))
         self._keys = plugin_keys(self._form)
         for key in self._keys:
             register_key(key)
@@ -162,7 +164,8 @@ class TensorrtEngine(Engine):
         if source is not None:
             batch = next(iter(ranges.values()))[1][0] if ranges else int(self.inputs[0].dims[0])
             calibrator = functools.partial(make_calibrator, self.api, source, batch, self.device)
-        return build_plan(self.api, parser_form(form), self.options, self._settings, ranges, self.device, calibrator)
+        form = parser_form(form, self.options.plugins)
+        return build_plan(self.api, form, self.options, self._settings, ranges, self.device, calibrator)
 
     def _deserialize(self) -> tuple[Any, Any]:
         """The runtime, and its engine; every creator that the engine names is registered already."""

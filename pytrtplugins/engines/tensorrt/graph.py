@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import base64
-import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...errors import DimsError
-from ...model.decompose import infer_shapes, inline_plugins
+from ...model.decompose import infer_shapes
 from ...plugin.base import Plugin
 from ...plugin.onnx_node import from_node, is_plugin_node
+from ...plugin.policy import NO_REQUESTS, RUNNING, chosen_form, has_enqueue
 from ...plugin.registry import PluginKey
 from ...tensor import DType, TensorDesc
 from ...utils.optional import require
+from ..base.plugins import write_decompositions
 from .plugin_fields import EXTRAS, needs_bytes
 
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["parser_form", "plugin_keys", "written_out"]
 
-_SERIALIZED, _OUTPUTS, _SCALES = EXTRAS
+_SERIALIZED, _OUTPUTS, _SCALES, _FORM = EXTRAS
 
 
-def parser_form(model: onnx.ModelProto) -> onnx.ModelProto:
+def parser_form(model: onnx.ModelProto, requested: Mapping[str, str] = NO_REQUESTS) -> onnx.ModelProto:
     """Write a model so that the parser finds every plugin with everything that belongs to it.
 
     Plugin nodes carry how many outputs they have, and as bytes what attributes cannot carry. A plugin between Q/DQ that
@@ -32,6 +32,7 @@ def parser_form(model: onnx.ModelProto) -> onnx.ModelProto:
 
     Args:
         model: What `written_out` gave; it is not changed.
+        requested: Plugin → the form that the user asks for.
     """
     written = type(model)()
     written.CopyFrom(model)
@@ -39,7 +40,7 @@ def parser_form(model: onnx.ModelProto) -> onnx.ModelProto:
     scales = _plugins_on_int8(written)
     for node in written.graph.node:
         if is_plugin_node(node):
-            _complete(node, from_node(node), scales.get(node.output[0], []))
+            _complete(node, from_node(node), scales.get(node.output[0], []), requested)
     return written
 
 
@@ -48,27 +49,21 @@ def plugin_keys(model: onnx.ModelProto) -> tuple[PluginKey, ...]:
     return tuple(sorted({from_node(node).plugin_key() for node in model.graph.node if is_plugin_node(node)}))
 
 
-def written_out(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Write out the plugins that TensorRT computes best with its own layers.
-
-    These are plugins with a decomposition and no `enqueue` of their own. Those that need to know free dims stay.
+def written_out(model: onnx.ModelProto, requested: Mapping[str, str] = NO_REQUESTS) -> onnx.ModelProto:
+    """Write out the plugins that TensorRT computes with its own layers, as `pytrtplugins.plugin.policy` says, and name the others.
 
     Args:
         model: A prepared model; it is not changed.
+        requested: Plugin → the form that the user asks for.
     """
     written = type(model)()
     written.CopyFrom(model)
     for index, node in enumerate(node for node in written.graph.node if is_plugin_node(node)):
         node.name = node.name or f"plugin{index}_{node.output[0]}"
-    for node in [node for node in written.graph.node if is_plugin_node(node)]:
-        plugin = from_node(node)
-        if plugin.has_decomposition() and type(plugin).enqueue is Plugin.enqueue:
-            with contextlib.suppress(DimsError):
-                written = inline_plugins(written, [node.name])
-    return infer_shapes(written)
+    return infer_shapes(write_decompositions(written, "tensorrt", requested))
 
 
-def _complete(node: onnx.NodeProto, plugin: Plugin, scales: list[float]) -> None:
+def _complete(node: onnx.NodeProto, plugin: Plugin, scales: list[float], requested: Mapping[str, str]) -> None:
     helper = require("onnx.helper", extra="onnx")
     if needs_bytes(plugin):
         own = {spec.name for spec in plugin.field_specs()}
@@ -79,6 +74,9 @@ def _complete(node: onnx.NodeProto, plugin: Plugin, scales: list[float]) -> None
     node.attribute.append(helper.make_attribute(_OUTPUTS, len(node.output)))
     if scales:
         node.attribute.append(helper.make_attribute(_SCALES, scales))
+    form = chosen_form(type(plugin), "tensorrt", requested, RUNNING)
+    if form == "compute" and has_enqueue(type(plugin)):
+        node.attribute.append(helper.make_attribute(_FORM, form))
 
 
 def _plugins_on_int8(model: onnx.ModelProto) -> dict[str, list[float]]:

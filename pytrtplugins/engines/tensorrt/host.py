@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ...cuda import launches_kernels
 from ...cuda.prepare import recorded_launches
 from ...errors import DimsError, PluginError
 from ...plugin.base import Plugin
+from ...plugin.policy import has_enqueue
+from ...plugin.runner import PluginRunner
 from ...tensor import DType, SymbolicDim, TensorDesc, evaluate_dims
 from ._api import Api
 from .collected import ErrorLog, current
@@ -54,21 +57,30 @@ class PluginHost:
         self.api, self.plugin, self.extras = api, plugin, extras
         self.errors = current() if errors is None else errors
         self.num_outputs = extras.outputs or count_outputs(plugin)
-        self._initialized = False
-        self.workspace_bytes = 0
+        self._computes = extras.form == "compute" or not has_enqueue(type(plugin))
+        self._runner = PluginRunner(plugin, form="compute" if self._computes else "enqueue", allocate=None)
         self._shapes: tuple[Sequence[TensorDesc], Sequence[TensorDesc]] = ((), ())
         self._calls: dict[tuple[int, ...], _Call] = {}
-        self._computes = type(plugin).enqueue is Plugin.enqueue
 
     def clone(self) -> PluginHost:
         """A host with a clone of the plugin, not yet initialized."""
-        return PluginHost(self.api, self.plugin.clone(), Extras(self.num_outputs, self.extras.scales), self.errors)
+        return PluginHost(self.api, self.plugin.clone(), self.all_extras, self.errors)
+
+    @property
+    def all_extras(self) -> Extras:
+        """The extras, with the number of outputs that was found."""
+        return replace(self.extras, outputs=self.num_outputs)
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Size of the workspace for the dims of the last `prepare`."""
+        return self._runner.workspace_bytes
 
     @property
     def timing_id(self) -> str:
         """What tells layers apart that may have different timings."""
         digest = hashlib.sha256(self.plugin.serialize()).hexdigest()[:16]
-        return f"{self.plugin.plugin_key()} {digest}"
+        return " ".join(filter(None, (str(self.plugin.plugin_key()), digest, self.extras.form)))
 
     # -- while an engine is built ------------------------------------------------------------------------------------
 
@@ -141,11 +153,9 @@ class PluginHost:
         """
         ins, outs = self._split(inputs, outputs)
         self._check_agreed(ins, outs)
-        self.plugin.configure(ins, outs)
-        self.workspace_bytes = self.plugin.workspace_size(ins, outs)
-        if not self._initialized:
-            self.plugin.initialize()
-            self._initialized = True
+        first = not self._runner.initialized
+        self._runner.configure(ins, outs)
+        if first:
             self._rehearse(ins, outs)
         self._shapes = ins, outs
         self._calls.clear()
@@ -162,14 +172,12 @@ class PluginHost:
         if self._computes:
             self._check_not_captured(call.handle)
         with call.stream:
-            self.plugin.enqueue(call.inputs, call.outputs, call.workspace, call.handle)
+            self._runner.enqueue(call.inputs, call.outputs, call.handle, call.workspace)
 
     def close(self) -> None:
         """Terminate the plugin, if it was initialized."""
         self._calls.clear()
-        if self._initialized:
-            self._initialized = False
-            self.plugin.terminate()
+        self._runner.close()
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
@@ -186,7 +194,7 @@ class PluginHost:
                 launch.prepare()
 
     def _bind(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int, stream: int) -> _Call:
-        if not self._initialized:
+        if not self._runner.initialized:
             raise PluginError(f"{self.plugin!r}: enqueue before the dims are known")
         memory = current_memory()
         arrays = [
@@ -227,7 +235,7 @@ class PluginHost:
     def _check_not_captured(self, stream: Any) -> None:
         if stream is not None and stream.is_capturing():
             raise PluginError(
-                f"{self.plugin!r}: it has no enqueue of its own, and cannot run while a CUDA graph is captured: the arrays "
+                f"{self.plugin!r}: it runs through compute, and cannot run while a CUDA graph is captured: the arrays "
                 "between its operations would not be there any more when the graph runs.\n"
                 "Do: write an enqueue that launches a CudaKernel, or run without a CUDA graph"
             )

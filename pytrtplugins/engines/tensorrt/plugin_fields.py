@@ -24,10 +24,10 @@ from ._api import Api
 
 __all__ = ["EXTRAS", "Extras", "declared_fields", "field_collection", "from_fields", "needs_bytes", "to_fields"]
 
-EXTRAS = ("pytrtplugins_serialized", "pytrtplugins_outputs", "pytrtplugins_scales")
+EXTRAS = ("pytrtplugins_serialized", "pytrtplugins_outputs", "pytrtplugins_scales", "pytrtplugins_form")
 """Names of the fields that are none of the plugin's own."""
 
-_SERIALIZED, _OUTPUTS, _SCALES = EXTRAS
+_SERIALIZED, _OUTPUTS, _SCALES, _FORM = EXTRAS
 _IGNORED = ("plugin_namespace", "plugin_version", "name")  # attributes of the ONNX node that a parser may pass on
 _KINDS: dict[type, tuple[str, type]] = {
     bool: ("INT32", np.int32),
@@ -47,10 +47,12 @@ class Extras:
     Attributes:
         outputs: How many outputs its node has; 0 if unknown.
         scales: Value of one int8 step of each input, then of each output; empty if unknown.
+        form: The form that the user asked for, ``"enqueue"`` or ``"compute"``; empty: `enqueue`, where the class has one.
     """
 
     outputs: int = 0
     scales: tuple[float, ...] = ()
+    form: str = ""
 
 
 @functools.cache
@@ -83,7 +85,12 @@ def field_collection(api: Api, items: Items) -> Any:
 def declared_fields(api: Api, cls: type[Plugin]) -> Any:
     """The fields that a creator announces, without values; a parser passes on no others."""
     items = [(spec.name, *_KINDS[spec.kind]) for spec in cls.field_specs() if _is_plain(spec)]
-    items += [(_SERIALIZED, "CHAR", np.int8), (_OUTPUTS, "INT32", np.int32), (_SCALES, "FLOAT32", np.float32)]
+    items += [
+        (_SERIALIZED, "CHAR", np.int8),
+        (_OUTPUTS, "INT32", np.int32),
+        (_SCALES, "FLOAT32", np.float32),
+        (_FORM, "CHAR", np.int8),
+    ]
     return field_collection(api, [(name, kind, np.empty(0, dtype)) for name, kind, dtype in items])
 
 
@@ -100,6 +107,8 @@ def to_fields(api: Api, plugin: Plugin, extras: Extras) -> Any:
         items.append((_OUTPUTS, "INT32", np.array([extras.outputs], np.int32)))
     if extras.scales:
         items.append((_SCALES, "FLOAT32", np.array(extras.scales, np.float32)))
+    if extras.form:
+        items.append((_FORM, "CHAR", np.frombuffer(extras.form.encode(), np.int8)))
     return field_collection(api, items)
 
 
@@ -111,10 +120,11 @@ def from_fields(cls: type[Plugin], collection: Iterable[Any]) -> tuple[Plugin, E
         SerializationError: the serialized bytes are damaged or another plugin's.
     """
     values = {field.name: _value(field) for field in collection}
-    outputs, scales, data = (values.pop(name, None) for name in (_OUTPUTS, _SCALES, _SERIALIZED))
+    outputs, scales, data, form = (values.pop(name, None) for name in (_OUTPUTS, _SCALES, _SERIALIZED, _FORM))
     extras = Extras(
         int(np.reshape(outputs, -1)[0]) if outputs is not None and np.size(outputs) else 0,
         tuple(float(scale) for scale in np.reshape(scales, -1)) if scales is not None else (),
+        form.decode() if isinstance(form, bytes) else "",
     )
     if data:
         try:

@@ -106,8 +106,7 @@ def v3_class(api: Api) -> type:
 
         @guarded
         def get_fields_to_serialize(self) -> Any:
-            extras = self.host.extras
-            self._fields = to_fields(api, self.host.plugin, type(extras)(self.host.num_outputs, extras.scales))
+            self._fields = to_fields(api, self.host.plugin, self.host.all_extras)
             return self._fields
 
     return PluginV3

@@ -10,6 +10,7 @@ from pytrtplugins.engines.cuda.device.device import HostDevice
 from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.engines.cuda.plan.planner import make_plan
 from pytrtplugins.engines.cuda.run.execution import Execution
+from pytrtplugins.plugin.policy import NO_REQUESTS
 from pytrtplugins.tensor import DType
 
 
@@ -66,7 +67,7 @@ def activated(values, kind, bounds):
     return 1 / (1 + np.exp(-np.maximum(values, -80))) if kind == "logistic" else values
 
 
-def host_execution(model, inputs, float_type=DType.FLOAT32, disable=(), direct=False):
+def host_execution(model, inputs, float_type=DType.FLOAT32, disable=(), direct=False, requested=NO_REQUESTS):
     """A prepared model's execution for inputs of these dims."""
     device = HostDevice()
     providers = [DirectProvider(device)] if direct else [NumpyProvider(), DirectProvider(device)]
@@ -76,15 +77,15 @@ def host_execution(model, inputs, float_type=DType.FLOAT32, disable=(), direct=F
         for dim, size in zip(info.type.tensor_type.shape.dim, inputs[info.name].shape, strict=True):
             if dim.dim_param:
                 sizes[dim.dim_param] = size
-    plan = make_plan(lower(model, disable), sizes, float_type, disable)
+    plan = make_plan(lower(model, disable, requested), sizes, float_type, disable, requested)
     execution = Execution(device, plan, selector.launch)
     execution._arena[:] = 0x7F  # NaN in float16, 3e38 in float32: what is read without having been written shows
     return execution
 
 
-def run_on_host(model, inputs, float_type=DType.FLOAT32, disable=(), direct=False):
+def run_on_host(model, inputs, float_type=DType.FLOAT32, disable=(), direct=False, requested=NO_REQUESTS):
     """Outputs of a prepared model, and the execution."""
-    execution = host_execution(model, inputs, float_type, disable, direct)
+    execution = host_execution(model, inputs, float_type, disable, direct, requested)
     for name, array in inputs.items():
         execution.input(name)[...] = array
     execution.queue(None)

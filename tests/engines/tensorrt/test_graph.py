@@ -113,6 +113,16 @@ def test_decompositions_are_written_out_unless_the_plugin_is_faster():
     assert [str(key) for key in plugin_keys(form)] == ["test.tensorrt::Accelerated version 1"]
 
 
+def test_the_form_that_is_asked_for_is_written_or_told_to_the_creator():
+    model, name = prepare(conv_net(Accelerated())), "test.tensorrt::Accelerated"
+    assert kinds(written_out(model, {name: "decomposition"}))["Add"] == 1
+    for form, expected in (("enqueue", None), ("compute", b"compute")):
+        written = parser_form(written_out(model, {name: form}), {name: form})
+        (node,) = [node for node in written.graph.node if node.op_type == "Accelerated"]
+        found = {item.name: helper.get_attribute_value(item) for item in node.attribute}
+        assert found.get(EXTRAS[3]) == expected
+
+
 def test_several_outputs_and_what_attributes_cannot_carry_are_written_for_the_creator():
     model = conv_net(Everything(required=2**40, number=5))
     model.graph.node.append(Halves().as_node(["y"], ["low", "high"], "halves"))

@@ -11,7 +11,8 @@ import pytrtplugins as ptp
 from pytrtplugins.engines.tensorrt.creators import unregister
 from pytrtplugins.errors import BuildError, DimsError, PluginError
 from pytrtplugins.passes import prepare, quantize
-from tests.engines.networks import Affine, conv_net, image
+from pytrtplugins.plugin.policy import FORMS
+from tests.engines.networks import Affine, Complete, Witness, conv_net, image
 
 from .builds import build, table_of
 
@@ -124,6 +125,18 @@ def test_a_saved_engine_computes_the_same_from_the_fields_that_it_holds(player, 
     loaded = ptp.load_engine(tmp_path / "x.engine")
     assert loaded.plan == built.plan
     np.testing.assert_array_equal(run(loaded, image(2)), run(built, image(2)))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_form_that_is_asked_for_runs_in_the_built_engine_and_in_the_loaded_one(player, tmp_path, form):
+    built = build(conv_net(Complete()), plugins={"test.engines::Complete": form})
+    built.save(tmp_path / "x.engine")
+    expected = run(ptp.build(conv_net(Affine(3.0)), engine="reference"), image())
+    for engine in (built, ptp.load_engine(tmp_path / "x.engine")):
+        Witness.calls.clear()
+        np.testing.assert_allclose(run(engine, image()), expected, rtol=1e-5, atol=1e-5)
+        assert set(Witness.calls) == ({form} if form != "decomposition" else set())
+        assert engine.choices["plugin test.engines::Complete"] == form
 
 
 DURING_BUILDS = ["validate", "output_dims", "output_dtypes", "supports_format", "workspace_size"]

@@ -43,9 +43,14 @@ PLUGINS = st.builds(
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(plugin=PLUGINS, outputs=st.integers(0, 5), scales=st.lists(st.floats(0, 1, width=32), max_size=3))
-def test_every_value_survives(api, plugin, outputs, scales):
-    extras = Extras(outputs, tuple(scales))
+@given(
+    plugin=PLUGINS,
+    outputs=st.integers(0, 5),
+    scales=st.lists(st.floats(0, 1, width=32), max_size=3),
+    form=st.sampled_from(["", "compute"]),
+)
+def test_every_value_survives(api, plugin, outputs, scales, form):
+    extras = Extras(outputs, tuple(scales), form)
     made = to_fields(api, plugin, extras)
     gc.collect(0)
     assert from_fields(Everything, made) == (plugin, extras)
@@ -71,7 +76,7 @@ def test_kinds_and_order_follow_the_class(api):
         ("flags", "INT32"),
         ("numbers", "INT32"),
         ("ratios", "FLOAT32"),
-        *zip(EXTRAS, ("CHAR", "INT32", "FLOAT32"), strict=True),
+        *zip(EXTRAS, ("CHAR", "INT32", "FLOAT32", "CHAR"), strict=True),
     ]
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Literal, get_args
 
-from ....cuda import launches_kernels
-from ....errors import DimsError, UsageError
-from ....model.decompose import infer_shapes, inline_plugins
+from ....errors import UsageError
+from ....model.decompose import infer_shapes
 from ....passes import Eliminate, Pass, to_ir, to_proto
-from ....plugin.onnx_node import from_node, is_plugin_node
+from ....plugin.policy import NO_REQUESTS, chosen_form, plugin_classes
 from ....utils.optional import require
+from ...base.plugins import write_decompositions
 from .activations import FuseSwishMish
 from .epilogue import FuseActivations, FuseConvolutions, FuseResiduals
 from .horizontal import FuseHorizontally
@@ -63,6 +63,8 @@ _PASSES: tuple[tuple[OptionalStep | None, type[Pass]], ...] = (
 )
 """In their order, each with the step that it belongs to; None: it cannot be left out."""
 
+_REORG = "darknet::Reorg"
+
 
 def check_disable(disable: str | Collection[str]) -> frozenset[OptionalStep]:
     """The steps to leave out: names, or one.
@@ -79,18 +81,22 @@ def check_disable(disable: str | Collection[str]) -> frozenset[OptionalStep]:
     return frozenset(step for step in OPTIONAL_STEPS if step in names)
 
 
-def lower(model: onnx.ModelProto, disable: Collection[OptionalStep] = ()) -> onnx.ModelProto:
-    """Write out plugins that have no kernels of their own, then fuse.
+def lower(
+    model: onnx.ModelProto, disable: Collection[OptionalStep] = (), requested: Mapping[str, str] = NO_REQUESTS
+) -> onnx.ModelProto:
+    """Write the decompositions that `pytrtplugins.plugin.policy` chooses, then fuse.
 
     Args:
         model: A prepared model; it is not changed.
         disable: Names of `OPTIONAL_STEPS` to leave out.
+        requested: Plugin → the form that the user asks for; such a plugin becomes no part of a convolution.
 
     Returns:
         A model whose fused nodes are in the domain ``pytrtplugins.cuda``; all tensors have types and dims.
     """
-    written_out = _without_slow_plugins(model)
-    ir_model = to_ir(written_out)
+    ir_model = to_ir(_written_out(model, requested))
+    if _REORG in requested:
+        disable = {*disable, "reorg"}
     for name, step in _PASSES:
         if name not in disable:
             step()(ir_model)
@@ -99,14 +105,8 @@ def lower(model: onnx.ModelProto, disable: Collection[OptionalStep] = ()) -> onn
     return to_proto(ir_model)
 
 
-def _without_slow_plugins(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Decompose plugins that would compute array by array where standard operators can be written instead."""
-    slow = []
-    for node in (node for node in model.graph.node if is_plugin_node(node)):
-        plugin = from_node(node)
-        if not launches_kernels(type(plugin)) and plugin.has_decomposition() and node.name:
-            slow.append(node.name)
-    try:
-        return infer_shapes(inline_plugins(model, slow)) if slow else model
-    except DimsError:  # a decomposition needs numbers where dims are free
+def _written_out(model: onnx.ModelProto, requested: Mapping[str, str]) -> onnx.ModelProto:
+    classes = plugin_classes(model).values()
+    if all(chosen_form(cls, "cuda", requested) != "decomposition" for cls in classes):
         return model
+    return infer_shapes(write_decompositions(model, "cuda", requested))

@@ -13,6 +13,7 @@ from ....errors import BuildError, DimsError
 from ....passes.half import WRITTEN
 from ....plugin.base import Plugin
 from ....plugin.onnx_node import from_node, is_plugin_node, node_attributes
+from ....plugin.policy import NO_REQUESTS, RUNNING, chosen_form
 from ....tensor import DType, TensorDesc, evaluate_dims
 from ..device.layout import Format, channels_last, linear
 from ..lower.epilogue import DOMAIN
@@ -36,7 +37,11 @@ _MAX_VALUES = (1 << 32) - 1
 
 
 def make_plan(
-    model: onnx.ModelProto, bindings: Mapping[str, int], float_type: DType, disable: Collection[OptionalStep] = ()
+    model: onnx.ModelProto,
+    bindings: Mapping[str, int],
+    float_type: DType,
+    disable: Collection[OptionalStep] = (),
+    requested: Mapping[str, str] = NO_REQUESTS,
 ) -> Plan:
     """Plan a run.
 
@@ -46,12 +51,13 @@ def make_plan(
         float_type: Element type of float tensors inside: FLOAT32 or FLOAT16. A model that holds float16 itself says for each
             tensor what it is.
         disable: Steps to leave out: ``"outputs"``, ``"concat"``, ``"reuse"``, ``"schedule"``.
+        requested: Plugin → the form that the user asks for.
 
     Raises:
         BuildError: an operator is not supported, or dims cannot be told.
         DimsError: a plugin refuses the dims.
     """
-    return _Planner(model, bindings, float_type, frozenset(disable)).plan()
+    return _Planner(model, bindings, float_type, frozenset(disable), requested).plan()
 
 
 @dataclass
@@ -60,6 +66,7 @@ class _Planner:
     bindings: Mapping[str, int]
     float_type: DType
     disabled: frozenset[OptionalStep]
+    requested: Mapping[str, str]
     steps: list[Step] = field(default_factory=list)
     formats: dict[str, Format] = field(default_factory=dict)
     copies: dict[tuple[str, Format], str] = field(default_factory=dict)
@@ -70,7 +77,10 @@ class _Planner:
         self.constants = read_constants(self.model)
         self.results = {info.name for info in graph.output}
         dense = {
-            name for node in graph.node if _is_plugin(node) and _wants_pixels(from_node(node)) for name in node.input
+            name
+            for node in graph.node
+            if _is_plugin(node) and self._wants_pixels(from_node(node))
+            for name in node.input
         }
         self.views = ChannelViews(self.formats, self.steps, self.results, dense, "concat" not in self.disabled)
         written = any(entry.key == WRITTEN for entry in self.model.metadata_props)
@@ -149,10 +159,18 @@ class _Planner:
         inputs = tuple(self._as(name, form, exact=True) for name, form in zip(node.input, chosen, strict=False))
         for name, form in zip(node.output, chosen[len(dims) :], strict=False):
             self.formats[name] = form
-        captured = type(plugin).enqueue is not Plugin.enqueue
+        captured = self._enqueues(plugin)  # compute allocates
         self._emit(
             Step("plugin", node.name or node.op_type, node.op_type, {}, inputs, tuple(node.output), plugin, captured)
         )
+
+    def _enqueues(self, plugin: Plugin) -> bool:
+        """Whether a plugin runs through an `enqueue` of its own."""
+        return chosen_form(type(plugin), "cuda", self.requested, RUNNING) == "enqueue"
+
+    def _wants_pixels(self, plugin: Plugin) -> bool:
+        """Whether a plugin is asked first if it takes NHWC, as all around it lies."""
+        return self._enqueues(plugin) and launches_kernels(type(plugin))
 
     def _agree(self, node: onnx.NodeProto, plugin: Plugin, dims: list[Dims], out_dims: Any) -> list[Format]:
         """The first combination of type and layout that a plugin takes, those without copies first."""
@@ -160,7 +178,9 @@ class _Planner:
         given = [self._dtype(name) for name in node.input]
         own = next((dtype for dtype in given if dtype in _FLOATS), self.float_type) if self.typed else self.float_type
         floats = [DType.FLOAT32, own] if is_output and not self.typed else [own, DType.FLOAT32]
-        layouts = ["nhwc", "linear"] if _wants_pixels(plugin) and not is_output else ["linear", "nhwc"]
+        layouts = ["nhwc", "linear"] if self._wants_pixels(plugin) and not is_output else ["linear", "nhwc"]
+        if not self._enqueues(plugin):  # compute gets arrays, whose order is that of their axes
+            layouts = ["linear"]
         for layout in layouts:
             for kind in floats:
                 dtypes = [kind if dtype in _FLOATS else dtype for dtype in given]
@@ -365,11 +385,6 @@ class _Planner:
 
 def _is_plugin(node: onnx.NodeProto) -> bool:
     return is_plugin_node(node) and node.domain != DOMAIN
-
-
-def _wants_pixels(plugin: Plugin) -> bool:
-    """Whether a plugin is asked first if it takes NHWC, as all around it lies."""
-    return launches_kernels(type(plugin))
 
 
 def _form(dims: Dims, dtype: DType, layout: str) -> Format | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from ....plugin.base import Plugin
+from ....plugin.runner import PluginRunner
 from ..conv.problem import ConvLaunch, Scratch
 from ..device.device import Device, Tensor, tensor_at
 from ..device.nhwc import Launch
@@ -85,14 +85,14 @@ class Execution:
             for name, placed in plan.tensors.items()
         }
         numbers = plan.schedule.streams
-        scratches, self._plugins = [Scratch() for _ in range(max(numbers, default=0) + 1)], list[Plugin]()
+        scratches, self._runners = [Scratch() for _ in range(max(numbers, default=0) + 1)], list[PluginRunner]()
         places = {step.outputs: number for step, number in zip(plan.steps, numbers, strict=True)}
         builder = StepBuilder(
             device,
             plan,
             self.tensors,
             lambda step: conv(step, plan, scratches[places[step.outputs]]),
-            self._plugins,
+            self._runners,
         )
         self.launches: list[tuple[Step, Launch]] = [(step, builder.build(step)) for step in plan.steps]
         for scratch in scratches:
@@ -135,9 +135,9 @@ class Execution:
 
     def close(self) -> None:
         """Terminate the plugins."""
-        for plugin in self._plugins:
-            plugin.terminate()
-        self._plugins.clear()
+        for runner in self._runners:
+            runner.close()
+        self._runners.clear()
 
 
 def _segments(launches: Sequence[tuple[Step, Launch]], plan: Plan, streams: Sequence[Any]) -> list[Segment]:

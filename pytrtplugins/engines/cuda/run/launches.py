@@ -11,8 +11,7 @@ import numpy as np
 from ....cuda import CudaKernel, launches_kernels
 from ....cuda.prepare import prepare_plugin
 from ....errors import BuildError
-from ....plugin.base import Plugin
-from ....plugin.runner import naming_node
+from ....plugin.runner import PluginRunner
 from ....tensor import DType, TensorDesc
 from ..conv.problem import ConvLaunch
 from ..device.device import Device, Tensor
@@ -43,14 +42,14 @@ class StepBuilder:
         plan: The plan.
         tensors: The plan's tensors in memory.
         conv: A convolution's launch, with the tactic that was chosen.
-        plugins: Plugins made so far, to be closed with the context.
+        runners: Of the plugins made so far, to be closed with the context.
     """
 
     device: Device
     plan: Plan
     tensors: Mapping[str, Tensor]
     conv: Callable[[Step], ConvLaunch]
-    plugins: list[Plugin]
+    runners: list[PluginRunner]
 
     def build(self, step: Step) -> Launch:
         """The function that queues a step."""
@@ -112,7 +111,8 @@ class StepBuilder:
     def _plugin(self, step: Step) -> Launch:
         if step.plugin is None:
             raise BuildError(f"engine 'cuda': step {step.name!r} has no plugin")
-        plugin = step.plugin.clone()
+        form = "enqueue" if step.captured else "compute"
+        runner = PluginRunner(step.plugin.clone(), step.name, form=form, allocate=self.device.allocate)
         inputs, outputs = ([self.tensors[name] for name in names] for names in (step.inputs, step.outputs))
         ins, outs = (
             [
@@ -121,20 +121,12 @@ class StepBuilder:
             ]
             for kind, tensors in (("input", inputs), ("output", outputs))
         )
-        plugin.configure(ins, outs)
-        size = plugin.workspace_size(ins, outs)
-        workspace = self.device.allocate(size) if size else None
-        plugin.initialize()
-        self.plugins.append(plugin)
-        if launches_kernels(type(plugin)):
-            prepare_plugin(plugin, ins, outs, size)
+        runner.configure(ins, outs)
+        self.runners.append(runner)
+        if step.captured and launches_kernels(type(runner.plugin)):
+            prepare_plugin(runner.plugin, ins, outs, runner.workspace_bytes)
         arrays = [[t.flat.reshape(t.format.dims) for t in tensors] for tensors in (inputs, outputs)]
-
-        def launch(stream: Any) -> None:
-            with naming_node(step.name):
-                plugin.enqueue(arrays[0], arrays[1], workspace, stream)
-
-        return launch
+        return lambda stream: runner.enqueue(arrays[0], arrays[1], stream)
 
     def _generic(self, step: Step) -> Launch:
         xp, function = self.device.xp, OPS[step.op]

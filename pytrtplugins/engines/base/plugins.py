@@ -1,0 +1,49 @@
+"""The plugins of a model in the forms that an engine runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ...model.decompose import inline_plugins
+from ...plugin.policy import RUNNING, chosen_form, plugin_classes
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["forms_run", "write_decompositions"]
+
+
+def write_decompositions(model: onnx.ModelProto, engine: str, requested: Mapping[str, str]) -> onnx.ModelProto:
+    """Write the decompositions that the policy chooses for an engine; those that need to know free dims stay.
+
+    Args:
+        model: A prepared model; it is not changed.
+        engine: The engine's name.
+        requested: Plugin → the form that the user asks for.
+    """
+    return inline_plugins(model, chosen=lambda cls: chosen_form(cls, engine, requested) == "decomposition")
+
+
+def forms_run(
+    model: onnx.ModelProto, written: onnx.ModelProto, engine: str, requested: Mapping[str, str]
+) -> dict[str, str]:
+    """What became of the plugins for which a user asked for a form, for `Engine.choices`.
+
+    Args:
+        model: The model before its decompositions were written.
+        written: The same model after that.
+        engine: The engine's name.
+        requested: Plugin → the form that the user asks for.
+    """
+    classes, left = plugin_classes(model), plugin_classes(written)
+    forms = {}
+    for name in requested:
+        form = chosen_form(classes[name], engine, requested)
+        if form == "decomposition" and name in left:
+            form = (
+                chosen_form(classes[name], engine, requested, RUNNING)
+                + ", since its decomposition needs dims that are free"
+            )
+        forms[f"plugin {name}"] = form
+    return forms

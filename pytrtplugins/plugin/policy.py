@@ -1,0 +1,136 @@
+"""Which form of a plugin an engine runs: its own `enqueue`, its decomposition, or `compute`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from ..cuda import launches_kernels
+from ..errors import UsageError
+from ..validation.dataflow import walk
+from .base import Plugin
+from .onnx_node import from_node, is_plugin_node
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = [
+    "FORMS",
+    "NO_REQUESTS",
+    "POLICY",
+    "RUNNING",
+    "check_forms",
+    "chosen_form",
+    "forms_of",
+    "has_enqueue",
+    "plugin_classes",
+    "requested_forms",
+]
+
+FORMS = ("enqueue", "decomposition", "compute")
+"""What a user may ask for."""
+
+RUNNING = ("enqueue", "compute")
+"""Forms of a node that stays a plugin's."""
+
+_HOST_ENQUEUE = "enqueue without kernels"
+
+POLICY: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "cuda": ("enqueue", "decomposition", "compute"),
+        "tensorrt": ("enqueue", "decomposition", "compute"),
+        "cpu": ("decomposition", _HOST_ENQUEUE, "compute"),
+        "onnxruntime": ("decomposition", _HOST_ENQUEUE, "compute"),
+        "reference": (_HOST_ENQUEUE, "compute"),
+        "null": (),
+    }
+)
+"""Engine → the forms that it runs; a plugin runs in the first that its class has.
+
+On a CPU an `enqueue` that launches kernels comes only where the user asks for it: `compute` is faster there, and needs no C++
+compiler. Engine ``reference`` is the oracle, and runs no decomposition. Engine ``null`` runs no plugin.
+"""
+
+NO_REQUESTS: Mapping[str, str] = MappingProxyType({})
+"""The user leaves every form to the engine."""
+
+
+def has_enqueue(cls: type[Plugin]) -> bool:
+    """Whether a plugin class queues its work itself."""
+    return cls.enqueue is not Plugin.enqueue
+
+
+def forms_of(cls: type[Plugin]) -> tuple[str, ...]:
+    """The forms that a plugin class has; every class has `compute`."""
+    has = {"enqueue": has_enqueue(cls), "decomposition": cls.has_decomposition(), "compute": True}
+    return tuple(form for form in FORMS if has[form])
+
+
+def chosen_form(
+    cls: type[Plugin], engine: str, requested: Mapping[str, str] = NO_REQUESTS, among: Collection[str] = FORMS
+) -> str:
+    """The form in which an engine runs the plugins of a class.
+
+    Args:
+        cls: The class.
+        engine: The engine's name.
+        requested: Plugin, such as ``"acme::Scale"`` → the form that the user asks for.
+        among: What can be chosen; `RUNNING` for a node whose decomposition could not be written.
+    """
+    possible = [form for form in forms_of(cls) if form in among]
+    if requested.get(_name(cls)) in possible:
+        return requested[_name(cls)]
+    for entry in POLICY[engine]:
+        form = entry.partition(" ")[0]
+        if form in possible and not (entry == _HOST_ENQUEUE and launches_kernels(cls)):
+            return form
+    return "compute"
+
+
+def plugin_classes(model: onnx.ModelProto) -> dict[str, type[Plugin]]:
+    """The classes of a model's plugin nodes, by name, such as ``"acme::Scale"``."""
+    classes = (type(from_node(node)) for node in walk(model.graph.node) if is_plugin_node(node))
+    return {_name(cls): cls for cls in classes}
+
+
+def requested_forms(requested: Mapping[str, str]) -> dict[str, str]:
+    """What a user asks for, as a dictionary.
+
+    Raises:
+        UsageError: it is no mapping, or a form is unknown.
+    """
+    if not isinstance(requested, Mapping):
+        raise UsageError(f"plugins: expected forms by name, such as {{'acme::Scale': 'compute'}}, found {requested!r}")
+    for name, form in requested.items():
+        if form not in FORMS:
+            raise UsageError(f"plugins: {name}: form {form!r} is unknown; there are {', '.join(FORMS)}", form=form)
+    return dict(requested)
+
+
+def check_forms(model: onnx.ModelProto, engine: str, requested: Mapping[str, str]) -> None:
+    """Require that a model has the plugins for which a user asks for a form, that these have it, and that the engine runs it.
+
+    Raises:
+        UsageError: one is not so; the message gives the alternatives.
+    """
+    classes = plugin_classes(model) if requested else {}
+    for name, form in requested.items():
+        if name not in classes:
+            known = ", ".join(sorted(classes)) or "none"
+            raise UsageError(f"plugins: the model has no plugin {name!r}; it has {known}", plugin=name)
+        runs = {entry.partition(" ")[0] for entry in POLICY[engine]} or set(FORMS)
+        possible = [each for each in forms_of(classes[name]) if each in runs]
+        if form not in possible:
+            why = "has none of its own" if form in runs else f"is never run by engine {engine!r}"
+            raise UsageError(
+                f"plugins: {name} cannot run as {form!r}: it {why}.\n"
+                f"Do: " + " or ".join(f"plugins={{{name!r}: {each!r}}}" for each in possible),
+                plugin=name,
+                form=form,
+            )
+
+
+def _name(cls: type[Plugin]) -> str:
+    key = cls.plugin_key()
+    return f"{key.namespace}::{key.name}"

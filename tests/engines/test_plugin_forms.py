@@ -1,0 +1,98 @@
+"""Every engine runs a plugin in the form that the policy, or the user, chooses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import pytrtplugins as ptp
+from pytrtplugins.cuda.backends import host as host_backend
+from pytrtplugins.errors import EngineFileError, UsageError
+from pytrtplugins.plugin.policy import FORMS, chosen_form
+from tests.engines.networks import Affine, Complete, Launching, NeedsDims, Witness, conv_net, image
+
+CLASSES = [
+    Complete,
+    pytest.param(
+        Launching,
+        marks=pytest.mark.skipif(not host_backend.available(), reason="no C++ compiler (apt-get install g++)"),
+    ),
+]
+
+
+def name_of(cls):
+    return f"test.engines::{cls.__name__}"
+
+
+def run(engine, x):
+    with engine.create_context() as context:
+        return context.run({"data": x})["y"]
+
+
+def check_runs(engine, form, x):
+    """The engine computes, and ran the plugin in this form alone; a decomposition runs without the plugin."""
+    found = run(engine, x)
+    np.testing.assert_allclose(
+        found, run(ptp.build(conv_net(Affine(3.0)), engine="reference"), x), rtol=1e-5, atol=1e-5
+    )
+    assert set(Witness.calls) == {form}
+
+
+@pytest.fixture(autouse=True)
+def calls():
+    Witness.calls.clear()
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_an_engine_runs_the_form_of_the_policy(engine_name, cls):
+    engine = ptp.build(conv_net(cls()), engine=engine_name)
+    assert not [about for about in engine.choices if about.startswith("plugin ")]
+    check_runs(engine, chosen_form(cls, engine_name), image())
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("cls", CLASSES)
+def test_an_engine_runs_the_form_that_the_user_asks_for(engine_name, cls, form, tmp_path):
+    if engine_name == "reference" and form == "decomposition":
+        with pytest.raises(UsageError, match="is never run by engine 'reference'"):
+            ptp.build(conv_net(cls()), engine=engine_name, plugins={name_of(cls): form})
+        return
+    engine = ptp.build(conv_net(cls()), engine=engine_name, plugins={name_of(cls): form})
+    assert engine.choices[f"plugin {name_of(cls)}"] == form
+    check_runs(engine, form, image())
+    engine.save(tmp_path / "x.engine")
+    Witness.calls.clear()
+    loaded = ptp.load_engine(tmp_path / "x.engine")
+    assert loaded.options.plugins == {name_of(cls): form}
+    found = run(loaded, image())
+    assert set(Witness.calls) <= {form}  # engine cuda and TensorRT save what they wrote of the decomposition
+    np.testing.assert_array_equal(found, run(engine, image()))
+
+
+def test_where_free_dims_are_needed_the_next_form_runs_and_the_engine_says_so(engine_name):
+    if engine_name == "reference":
+        pytest.skip("it runs no decomposition")
+    asked = {name_of(NeedsDims): "decomposition"}
+    engine = ptp.build(conv_net(NeedsDims(), batch="N"), engine=engine_name, plugins=asked)
+    assert engine.choices[f"plugin {name_of(NeedsDims)}"] == "enqueue, since its decomposition needs dims that are free"
+    Witness.calls.clear()
+    check_runs(engine, "enqueue", image())
+
+
+def test_a_form_that_cannot_be_is_refused_before_anything_is_built(engine_name):
+    with pytest.raises(
+        UsageError, match=r"cannot run as 'decomposition'[\s\S]*Do: plugins={'test.engines::Affine': 'compute'}$"
+    ):
+        ptp.build(conv_net(Affine()), engine=engine_name, plugins={"test.engines::Affine": "decomposition"})
+    with pytest.raises(UsageError, match=r"no plugin 'test\.engines::Afine'; it has test\.engines::Affine"):
+        ptp.build(conv_net(Affine()), engine=engine_name, plugins={"test.engines::Afine": "compute"})
+    with pytest.raises(UsageError, match="form 'fast' is unknown"):
+        ptp.build(conv_net(Affine()), engine=engine_name, plugins={"test.engines::Affine": "fast"})
+
+
+def test_a_forged_form_in_an_engine_file_is_refused(tmp_path, monkeypatch):
+    engine = ptp.build(conv_net(Affine()), engine="reference")
+    monkeypatch.setitem(engine.options.plugins, "test.engines::Affine", "decomposition")
+    engine.save(tmp_path / "x.engine")
+    with pytest.raises(EngineFileError, match="cannot run as 'decomposition'"):
+        ptp.load_engine(tmp_path / "x.engine")

@@ -1,0 +1,149 @@
+"""One table says which form of a plugin an engine runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pytrtplugins import Plugin, plugin
+from pytrtplugins.engines import BuildOptions, names
+from pytrtplugins.errors import UsageError
+from pytrtplugins.plugin.policy import FORMS, POLICY, RUNNING, check_forms, chosen_form, forms_of
+from tests.broken_kernels import kernel
+from tests.engines.networks import conv_net
+
+LIFECYCLE = Path(__file__).parents[2] / "docs/lifecycle.md"
+
+
+class Base(Plugin):
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        return x + x
+
+
+@plugin(namespace="test.policy")
+class Computed(Base):
+    """Has `compute` alone."""
+
+
+@plugin(namespace="test.policy")
+class Decomposed(Base):
+    """Has a decomposition too."""
+
+    def decompose(self, op, x):
+        return op.Add(x, x)
+
+
+@plugin(namespace="test.policy")
+class Queued(Base):
+    """Has an `enqueue` without kernels."""
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        outputs[0][...] = inputs[0] + inputs[0]
+
+
+@plugin(namespace="test.policy")
+class Complete(Queued):
+    """Has all forms, without kernels."""
+
+    def decompose(self, op, x):
+        return op.Add(x, x)
+
+
+@plugin(namespace="test.policy")
+class Launching(Queued):
+    """Has an `enqueue` with kernels."""
+
+    kernel = kernel("    if (i < n) y[i] = x[i] * 2;")
+
+
+@plugin(namespace="test.policy")
+class LaunchingComplete(Complete):
+    """Has all forms, with kernels."""
+
+    kernel = kernel("    if (i < n) y[i] = x[i] * 2;")
+
+
+CLASSES = (Computed, Decomposed, Queued, Complete, Launching, LaunchingComplete)
+GPU = ("compute", "decomposition", "enqueue", "enqueue", "enqueue", "enqueue")
+CPU = ("compute", "decomposition", "enqueue", "decomposition", "compute", "decomposition")
+ORACLE = ("compute", "compute", "enqueue", "enqueue", "compute", "compute")
+EXPECTED = {"cuda": GPU, "tensorrt": GPU, "cpu": CPU, "onnxruntime": CPU, "reference": ORACLE}
+
+
+@pytest.mark.parametrize("engine", EXPECTED)
+def test_an_engine_runs_the_first_form_of_its_row_that_a_class_has(engine):
+    assert tuple(chosen_form(cls, engine) for cls in CLASSES) == EXPECTED[engine]
+
+
+def test_every_engine_has_a_row():
+    assert set(POLICY) == set(names())
+
+
+@pytest.mark.parametrize("engine", EXPECTED)
+@pytest.mark.parametrize("cls", CLASSES)
+def test_the_form_that_the_user_asks_for_runs(engine, cls):
+    name = f"test.policy::{cls.__name__}"
+    for form in forms_of(cls):
+        assert chosen_form(cls, engine, {name: form}) == form
+        assert chosen_form(cls, engine, {"test.policy::Other": form}) == chosen_form(cls, engine)
+
+
+def test_a_node_whose_decomposition_cannot_be_written_runs_in_the_next_form():
+    assert chosen_form(Decomposed, "cuda", among=RUNNING) == "compute"
+    assert chosen_form(Complete, "cpu", among=RUNNING) == "enqueue"
+    assert chosen_form(LaunchingComplete, "cpu", among=RUNNING) == "compute"
+    asked = {"test.policy::LaunchingComplete": "decomposition"}
+    assert chosen_form(LaunchingComplete, "cuda", asked, RUNNING) == "enqueue"
+
+
+def test_the_page_of_the_life_cycle_shows_the_table():
+    words = {"enqueue": "`enqueue`", "enqueue without kernels": "`enqueue` without kernels", "compute": "`compute`"}
+    rows = [
+        [f"`{engine}`", *(words.get(form, form) for form in forms), *[""] * (3 - len(forms))]
+        for engine, forms in POLICY.items()
+    ]
+    section = LIFECYCLE.read_text().partition("## Which form runs")[2].partition("##")[0]
+    found = [re.split(r" *\| *", line)[1:-1] for line in section.splitlines() if line.startswith("| `")]
+    assert found == rows
+
+
+@pytest.mark.parametrize(
+    ("requested", "words"),
+    [
+        ({"test.policy::Absent": "compute"}, "no plugin 'test.policy::Absent'; it has test.policy::Decomposed"),
+        (
+            {"test.policy::Decomposed": "enqueue"},
+            r"cannot run as 'enqueue': it has none of its own.\nDo: .*'decomposition'",
+        ),
+    ],
+)
+def test_what_a_model_does_not_have_is_refused(requested, words):
+    with pytest.raises(UsageError, match=words) as caught:
+        check_forms(conv_net(Decomposed()), "cuda", requested)
+    assert caught.value.plugin in requested
+
+
+def test_a_model_without_plugins_says_so():
+    with pytest.raises(UsageError, match="it has none"):
+        check_forms(conv_net(), "cpu", {"test.policy::Complete": "compute"})
+
+
+def test_the_oracle_runs_no_decomposition():
+    with pytest.raises(UsageError, match="is never run by engine 'reference'") as caught:
+        check_forms(conv_net(Complete()), "reference", {"test.policy::Complete": "decomposition"})
+    assert str(caught.value).endswith(
+        "Do: plugins={'test.policy::Complete': 'enqueue'} or plugins={'test.policy::Complete': 'compute'}"
+    )
+
+
+def test_options_know_the_forms():
+    assert BuildOptions(plugins={"a::B": "compute"}).plugins == {"a::B": "compute"}
+    with pytest.raises(UsageError, match=f"form 'fast' is unknown; there are {', '.join(FORMS)}"):
+        BuildOptions(plugins={"a::B": "fast"})
+    with pytest.raises(UsageError, match="expected forms by name"):
+        BuildOptions(plugins="compute")
