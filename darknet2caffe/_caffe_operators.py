@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ._caffe_graph import CaffeGraph, CaffeLayer, Value, converts
 from .prototxt import Message
+from .weights import FloatArray
 
 __all__: list[str] = []
 
@@ -224,7 +226,7 @@ def _pooled(into: int, pad: int, size: int, stride: int, *, up: bool) -> int:
     return out - 1 if pad and (out - 1) * stride >= into + pad else out
 
 
-def _scale_arrays(layer: CaffeLayer, shape: tuple[int, ...]) -> Any:
+def _scale_arrays(layer: CaffeLayer, shape: tuple[int, ...]) -> Sequence[FloatArray]:
     """Factors and summands of a Scale layer that is one operator with the BatchNorm before it."""
     p = layer.parameters("scale_param")
     biased = p.flag("bias_term", False)
@@ -234,7 +236,7 @@ def _scale_arrays(layer: CaffeLayer, shape: tuple[int, ...]) -> Any:
     return layer.arrays(shape, *([shape] if biased else []))
 
 
-def _spread(array: Any, axis: int, x: Value) -> Any:
+def _spread(array: FloatArray, axis: int, x: Value) -> FloatArray:
     """An array in a shape that broadcasts from an axis of x on."""
     return array.reshape(*array.shape, *[1] * (len(x.dims) - axis - array.ndim))
 

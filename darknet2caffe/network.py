@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pytrtplugins.errors import UsageError
 
@@ -115,7 +116,7 @@ class Network:
         """The same network with random weights that keep activations in range."""
         return replace(self, weights=random_parameters(self.layers, seed))
 
-    def with_weights(self, layers: Sequence[Mapping[str, Any]], header: Header | None = None) -> Network:
+    def with_weights(self, layers: Sequence[Mapping[str, npt.ArrayLike]], header: Header | None = None) -> Network:
         """The same network with given arrays, such as those of a training.
 
         Args:
@@ -207,7 +208,7 @@ def _input_dims(cfg: Cfg) -> tuple[Shape, bool]:
     return (c, h, w), True
 
 
-def _checked(layer: Layer, given: Mapping[str, Any]) -> Parameters:
+def _checked(layer: Layer, given: Mapping[str, npt.ArrayLike]) -> Parameters:
     expected = dict(layer.parameters)
     if given.keys() != expected.keys():
         raise UsageError(f"layer {layer.index} ({layer.type}): expected {list(expected)}, found {list(given)}")

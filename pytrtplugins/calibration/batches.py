@@ -8,7 +8,6 @@ import random
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -82,7 +81,7 @@ class ImageBatches:
         """The images, in the order in which they are used."""
         return tuple(path for _, path in self._files)
 
-    def set_default_input(self, name: str, dims: Sequence[Any]) -> None:
+    def set_default_input(self, name: str, dims: Sequence[object]) -> None:
         """Take the name and the (width, height) of a network's input where the constructor left them open.
 
         Args:

@@ -50,7 +50,7 @@ class Calibrator(ABC):
     def __init__(self, batches: Iterable[Any] | None = None, *, cache: str | Path | None = None) -> None:
         self.batches = batches
         self.cache = None if cache is None else Path(cache)
-        self._inputs: dict[str, tuple[Any, ...]] = {}
+        self._inputs: dict[str, tuple[object, ...]] = {}
         self.reset()
 
     # --- what users override -----------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ class Calibrator(ABC):
 
     # --- what engines call -------------------------------------------------------------------------------------------
 
-    def bind(self, inputs: Mapping[str, Sequence[Any]]) -> None:
+    def bind(self, inputs: Mapping[str, Sequence[object]]) -> None:
         """Tell the calibrator the network's inputs: names, and dims with anything but an int where they are free.
 
         Gives ``get_batch`` its names and `ImageBatches` without a size the network's. The names that batches of
