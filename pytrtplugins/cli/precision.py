@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import math
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
 from .. import models, precision
 from ..engines.base.engine import Engine
-from ..errors import MissingExtraError, NoDataError, UsageError
+from ..errors import NoDataError, UsageError
 from ..precision.scales import ALGORITHMS, make_tables
 from ..utils.numbers import Real, Whole
 from ..utils.optional import require
+from ..utils.progress import progress_bar
 from . import loading
 from .app import app
 from .numbers import number
@@ -156,7 +156,7 @@ def search(
     judge = None
     if isinstance(wanted, precision.MapTolerance):
         judge = _judge(network, data, split, wanted, names or _beside(model), mode, images)
-    with _progress() as advance:
+    with progress_bar("searching", None) as bar:
         result = precision.search(
             network,
             samples,
@@ -174,7 +174,7 @@ def search(
                 "settings": network.settings,
                 **options,
             },
-            advance=advance,
+            advance=functools.partial(bar, 1),
         )
     result.precisions.write(output)
     precision.write_json(result, output.with_suffix(".json"))
@@ -287,25 +287,3 @@ def _print(result: precision.SearchResult, output: Path) -> None:
         f"{result.latency_before_us:.4g} -> {result.latency_us:.4g} us (float32: {result.latency_fp32_us:.4g}); {result.runs} runs"
     )
     print(f"{output}\nDo: pytrt precision report {output.with_suffix('.json')} -o {output.with_suffix('.html')}")
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """A line of rich's on a terminal; nothing elsewhere."""
-    try:
-        rich = require("rich.progress", extra="cli") if sys.stderr.isatty() else None
-    except MissingExtraError:
-        rich = None
-    if rich is None:
-        yield lambda text: None
-        return
-    console = require("rich.console", extra="cli").Console(stderr=True)
-    columns = (rich.SpinnerColumn(), rich.TextColumn("{task.description}"), rich.TextColumn("run {task.completed}"),
-               rich.TimeElapsedColumn())  # fmt: skip
-    with rich.Progress(*columns, console=console) as bar:
-        task = bar.add_task("searching", total=None)
-
-        def advance(text: str) -> None:
-            bar.update(task, description=f"searching: {text}", advance=1)
-
-        yield advance

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -16,6 +15,7 @@ import numpy.typing as npt
 
 from ..errors import UsageError
 from ..utils.optional import require
+from ..utils.progress import progress_bar
 from ..vision import Detection
 from .dataset import YoloData
 from .yolov2 import Yolov2
@@ -155,18 +155,20 @@ def evaluate(
         return image
 
     looked = _detections(detector, names, read, score_threshold=score_threshold, iou_threshold=iou_threshold)
-    for number, (name, detections) in enumerate(_bar(looked, len(names), progress), 1):
-        height, width = sizes[name]
-        images.append({"id": number, "width": width, "height": height})
-        for kind, x, y, w, h in data.boxes(name):
-            if int(kind) in known.values():
-                truths.append(
-                    _entry(number, int(kind), ((x - w / 2) * width, (y - h / 2) * height, w * width, h * height))
-                )
-        for found in detections:
-            if found.class_id in known:
-                x1, y1, x2, y2 = found.xyxy
-                results.append(_entry(number, known[found.class_id], (x1, y1, x2 - x1, y2 - y1), score=found.score))
+    with progress_bar("evaluating", len(names), progress) as advance:
+        for number, (name, detections) in enumerate(looked, 1):
+            height, width = sizes[name]
+            images.append({"id": number, "width": width, "height": height})
+            for kind, x, y, w, h in data.boxes(name):
+                if int(kind) in known.values():
+                    truths.append(
+                        _entry(number, int(kind), ((x - w / 2) * width, (y - h / 2) * height, w * width, h * height))
+                    )
+            for found in detections:
+                if found.class_id in known:
+                    x1, y1, x2, y2 = found.xyxy
+                    results.append(_entry(number, known[found.class_id], (x1, y1, x2 - x1, y2 - y1), score=found.score))
+            advance()
     classes = sorted(known.values())
     for identity, entry in enumerate([*truths, *results], 1):
         entry["id"] = identity
@@ -256,15 +258,6 @@ def _detections(
     else:
         for name in names:
             yield name, detector(read(name), **thresholds)
-
-
-def _bar(items: Iterable[Item], total: int, progress: bool) -> Iterable[Item]:
-    if not progress or not sys.stderr.isatty():
-        return items
-    console = require("rich.console", extra="cli", package="rich", feature="a progress bar").Console(stderr=True)
-    track = require("rich.progress", extra="cli", package="rich").track
-    bar: Iterable[Item] = track(items, description="evaluating", console=console, total=total)
-    return bar
 
 
 def _or_none(value: object) -> object:

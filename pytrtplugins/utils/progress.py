@@ -3,42 +3,67 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from ..errors import MissingExtraError
 from .optional import require
 
-__all__ = ["progress_bar"]
+__all__ = ["ProgressBar", "progress_bar"]
+
+
+class ProgressBar:
+    """What the block inside of `progress_bar` reports to; without a terminal it shows nothing.
+
+    Args:
+        bar: rich's, or None.
+        task: The bar's only task.
+    """
+
+    def __init__(self, bar: Any = None, task: Any = None) -> None:
+        self._bar, self._task = bar, task
+
+    def __call__(self, units: int = 1, text: str = "") -> None:
+        """Report units that are done since the last call, and what comes now."""
+        if self._bar is not None:
+            self._bar.update(self._task, advance=units, description=text)
+
+    def restart(self, total: int | None) -> None:
+        """Nothing is done yet of so many units."""
+        if self._bar is not None:
+            self._bar.reset(self._task, total=total)
 
 
 @contextmanager
-def progress_bar(label: str, total: int | None, wanted: bool = True) -> Iterator[Callable[[int, str], None]]:
+def progress_bar(
+    label: str, total: int | None, wanted: bool = True, *, in_bytes: bool = False
+) -> Iterator[ProgressBar]:
     """Show a bar while the block runs.
 
     Args:
         label: What is being done.
         total: Units of it; None: unknown.
         wanted: Whether to show one at all.
+        in_bytes: The units are bytes.
 
     Yields:
-        A function that takes how many units are done since it was called last, and a text that says what comes now.
+        What takes how many units are done since it was called last, and a text that says what comes now.
     """
     try:
         rich = require("rich.progress", extra="cli") if wanted and sys.stderr.isatty() else None
     except MissingExtraError:
         rich = None
     if rich is None:
-        yield lambda units, text: None
+        yield ProgressBar()
         return
     console = require("rich.console", extra="cli").Console(stderr=True)
     columns = (
-        rich.TextColumn(label),
+        rich.TextColumn(label, markup=False),
         rich.BarColumn(),
-        rich.MofNCompleteColumn(),
-        rich.TimeRemainingColumn(),
+        rich.DownloadColumn() if in_bytes else rich.MofNCompleteColumn(),
+        rich.TimeElapsedColumn() if total is None and not in_bytes else rich.TimeRemainingColumn(),
         rich.TextColumn("{task.description}", markup=False),
     )
     with rich.Progress(*columns, console=console) as bar:
-        task = bar.add_task("", total=total)
-        yield lambda units, text: bar.update(task, advance=units, description=text)
+        yield ProgressBar(bar, bar.add_task("", total=total))

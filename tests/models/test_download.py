@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 import http.server
 import socket
+import sys
 import threading
 
 import pytest
@@ -67,6 +68,14 @@ def test_the_three_files_arrive_as_they_are(server, tmp_path):
         WEIGHTS,
         b"cat\ndog\n",
     )
+
+
+def test_a_bar_shows_on_a_terminal_how_much_has_come(server, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    fetch(server, tmp_path)
+    shown = capsys.readouterr().err
+    assert "yolov2-voc.weights" in shown
+    assert f"{len(WEIGHTS)}/{len(WEIGHTS)} bytes" in shown
 
 
 def test_what_is_there_is_not_fetched_again(server, tmp_path):
