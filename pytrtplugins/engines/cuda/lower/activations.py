@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from ....passes import Pass, PassResult
 from ....utils.optional import require
-from .epilogue import DOMAIN, is_op, only_read_by, swap
+from .rewrite import DOMAIN, Rewrite, is_op, only_read_by, swap
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -14,35 +13,38 @@ if TYPE_CHECKING:
 __all__ = ["FuseSwishMish"]
 
 
-class FuseSwishMish(Pass):
-    """Mul of x and Sigmoid(x) → ``Swish``; of x and Tanh(Softplus(x)) → ``Mish``, both of this engine's domain."""
+class FuseSwishMish(Rewrite["list[ir.Node]"]):
+    """Mul of x and Sigmoid(x) → ``Swish``; of x and Tanh(Softplus(x)) → ``Mish``, both of this engine's domain.
+
+    What does not match: (1) a factor that something else reads too; (2) factors of two tensors.
+    """
 
     name: ClassVar[str] = "swish-mish"
 
-    def call(self, model: ir.Model) -> PassResult:
-        """Fuse in place."""
-        onnx_ir, modified = require("onnx_ir", extra="onnx"), False
-        for mul in [node for node in model.graph if is_op(node, "Mul")]:
-            for x, factor in (mul.inputs, mul.inputs[::-1]):
-                nodes = _chain(factor, x, mul)
-                if nodes:
-                    kind = "Swish" if len(nodes) == 2 else "Mish"
-                    made = onnx_ir.node(kind, [x], domain=DOMAIN, name=mul.name)
-                    model.graph.insert_before(mul, made)
-                    swap(model.graph, nodes, made.outputs[0])
-                    modified = True
-                    break
-        return PassResult(model, modified)
+    def match(self, node: ir.Node) -> list[ir.Node] | None:
+        """The nodes from x to the product."""
+        if not is_op(node, "Mul"):
+            return None
+        x, factor = node.inputs
+        return _chain(factor, x, node) or _chain(x, factor, node)
+
+    def rewrite(self, graph: ir.Graph, node: ir.Node, match: list[ir.Node]) -> None:
+        """Put one node in their place."""
+        kind = "Swish" if len(match) == 2 else "Mish"
+        x = match[0].inputs[0]
+        made = require("onnx_ir", extra="onnx").node(kind, [x], domain=DOMAIN, name=node.name)
+        graph.insert_before(node, made)
+        swap(graph, match, made.outputs[0])
 
 
-def _chain(factor: ir.Value | None, x: ir.Value | None, mul: ir.Node) -> list[ir.Node]:
-    """The nodes from x to its product with Sigmoid(x) or Tanh(Softplus(x)) that nothing else reads; else none."""
+def _chain(factor: ir.Value | None, x: ir.Value | None, mul: ir.Node) -> list[ir.Node] | None:
+    """The nodes from x to its product with Sigmoid(x) or Tanh(Softplus(x))."""
     last = None if factor is None else factor.producer()
-    if last is None or x is None or not only_read_by(last, mul):
-        return []
+    if last is None or x is None or not only_read_by(last, mul):  # case 1
+        return None
     if is_op(last, "Sigmoid") and last.inputs[0] is x:
         return [last, mul]
     first = last.inputs[0].producer() if is_op(last, "Tanh") and last.inputs[0] is not None else None
     if first is not None and is_op(first, "Softplus") and first.inputs[0] is x and only_read_by(first, last):
         return [first, last, mul]
-    return []
+    return None  # case 2

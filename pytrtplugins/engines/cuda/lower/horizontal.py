@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ....passes import Pass, PassResult
 from ....utils.optional import require
 from ..device.layout import VECTOR_BYTES
-from .epilogue import DOMAIN, add_constant, constant, has_residual, is_op, scale_of, swap
+from .rewrite import DOMAIN, Rewrite, add_constant, constant, has_residual, is_op, scale_of, swap
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -20,39 +19,49 @@ __all__ = ["FuseHorizontally"]
 _FORM = ("strides", "pads", "dilations", "activation", "bounds", "x_scale", "y_scale", "pool")
 
 
-class FuseHorizontally(Pass):
+class FuseHorizontally(Rewrite["list[ir.Node]"]):
     """1x1 convolutions of one tensor, of one form → one convolution, split behind it: inception and CSP blocks have them.
 
     Together they read the tensor once, and fill the GPU better. The parts are runs of channels of the fused result, so the
     Split costs nothing where its readers are convolutions or pools. Those that a concat begins or ends with come last or
     first, next to what the concat's other producers write: the concat lies over the fused result then. A convolution that
-    a concat has elsewhere writes into the concat's memory by itself, and stays out.
+    a concat has elsewhere writes into the concat's memory by itself.
+
+    What does not match: (1) a convolution with a residual; (2) one of a larger filter, of groups, or with a reorg; (3) one whose
+    channels do not fill 16 bytes; (4) one that a plugin or the network's output reads, which want memory without gaps;
+    (5) convolutions of two forms; (6) one in the middle of a concat, or at its end where that begins within 16 bytes.
     """
 
     name: ClassVar[str] = "horizontal-fusion"
 
-    def call(self, model: ir.Model) -> PassResult:
-        """Fuse in place."""
+    def begin(self, graph: ir.Graph) -> None:
+        """Find what is fused, by the first convolution of its form."""
         groups: dict[Any, list[ir.Node]] = {}
-        for node in model.graph:
+        for node in graph:
             key = _key(node)
             if key is not None:
-                groups.setdefault(key, []).append(node)
-        fused = [nodes for nodes in map(_arranged, groups.values()) if len(nodes) > 1]
-        for nodes in fused:
-            _fuse(model.graph, nodes)
-        return PassResult(model, bool(fused))
+                groups.setdefault(key, []).append(node)  # case 5: each form has its group
+        fused = {nodes[0]: _arranged(nodes) for nodes in groups.values()}
+        self._fused = {first: nodes for first, nodes in fused.items() if len(nodes) > 1}
+
+    def match(self, node: ir.Node) -> list[ir.Node] | None:
+        """The convolutions, in the order of their channels."""
+        return self._fused.get(node)
+
+    def rewrite(self, graph: ir.Graph, node: ir.Node, match: list[ir.Node]) -> None:
+        """Put one convolution and a Split in their place."""
+        _fuse(graph, match)
 
 
 def _key(node: ir.Node) -> Any:
     """What convolutions that are fused have in common; None for a node that is not fused."""
-    if not is_op(node, "Conv", DOMAIN) or has_residual(node):
+    if not is_op(node, "Conv", DOMAIN) or has_residual(node):  # case 1
         return None
     at, weights = node.attributes, node.inputs[1]
     shape = None if weights is None or weights.shape is None else tuple(weights.shape)
-    if shape is None or shape[2:] != (1, 1) or at["group"].as_int() != 1 or at["reorg"].as_int():
+    if shape is None or shape[2:] != (1, 1) or at["group"].as_int() != 1 or at["reorg"].as_int():  # case 2
         return None
-    if shape[0] % _channels_apart(node) or not _is_read_as_view(node):
+    if shape[0] % _channels_apart(node) or not _is_read_as_view(node):  # cases 3 and 4
         return None
     form = tuple(str(at[name].value) for name in _FORM)
     return node.inputs[0], weights.dtype, node.outputs[0].dtype, len(node.inputs), form  # type: ignore[union-attr]
@@ -70,7 +79,7 @@ def _channels_apart(node: ir.Node) -> int:
 
 
 def _arranged(nodes: Sequence[ir.Node]) -> list[ir.Node]:
-    """Those of some convolutions with one key that are worth fusing, in the order of their channels."""
+    """Those of some convolutions with one key that are fused, in the order of their channels; case 6 stays out."""
     joins = {node: _concats(node) for node in nodes}
     others = [node for node in nodes if not joins[node]]
     best: list[ir.Node] = []

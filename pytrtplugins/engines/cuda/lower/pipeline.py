@@ -15,7 +15,7 @@ from .activations import FuseSwishMish
 from .epilogue import FuseActivations, FuseConvolutions, FuseResiduals
 from .horizontal import FuseHorizontally
 from .pool_reorg_stem import FusePools, FuseReorgs, FuseStem
-from .qdq import AbsorbInputScales, AbsorbOutputScales, FoldCasts, FoldConstants, MoveCodes
+from .qdq import AbsorbInputScales, AbsorbOutputScales, AbsorbResidualScales, FoldCasts, FoldConstants, MoveCodes
 
 if TYPE_CHECKING:
     import onnx
@@ -56,6 +56,7 @@ _PASSES: tuple[tuple[OptionalStep | None, type[Pass]], ...] = (
     ("residuals", FuseResiduals),
     ("activations", FuseActivations),  # behind residuals
     ("int8-epilogues", AbsorbOutputScales),
+    ("int8-epilogues", AbsorbResidualScales),
     ("pools", FusePools),
     ("reorg", FuseReorgs),
     ("horizontal-fusion", FuseHorizontally),

@@ -5,10 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ....layers import Reorg
-from ....passes import Pass, PassResult
 from ....plugin.onnx_node import from_node, is_plugin_node
 from ....utils.optional import require
-from .epilogue import DOMAIN, constant, has_residual, is_op, only_read_by, scale_of, set_attributes, swap
+from .rewrite import (
+    DOMAIN,
+    Rewrite,
+    constant,
+    convolution_before,
+    has_residual,
+    is_op,
+    only_read_by,
+    scale_of,
+    set_attributes,
+    swap,
+)
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -19,73 +29,91 @@ _MAX_CHANNELS = 4
 _FILTERS = (16, 32, 48, 64)
 
 
-class FusePools(Pass):
-    """MaxPool of 2x2 pixels behind a convolution that nothing else reads → into it: its whole output is never written.
+class FusePools(Rewrite["ir.Node"]):
+    """MaxPool of 2x2 pixels behind a convolution → into it: its whole output is never written.
 
     Pooling and rounding commute with every activation that is fused, since none of them ever falls. Where no kernel does both,
     two run, through memory that is shared by all layers; see `UnfusedProvider`.
+
+    What does not match: (1) a convolution that something else reads too; (2) a pool of other windows, of padded borders, or of an
+    odd number of rows or columns; (3) a leaky activation of a negative slope, which falls; (4) a convolution with a residual.
     """
 
     name: ClassVar[str] = "pools"
 
-    def call(self, model: ir.Model) -> PassResult:
-        """Fuse in place."""
-        modified = False
-        for node in list(model.graph):
-            conv = node.inputs[0].producer() if is_op(node, "MaxPool") and node.inputs[0] is not None else None
-            if conv is None or not is_op(conv, "Conv", DOMAIN) or not only_read_by(conv, node):
-                continue
-            if _halves(node) and not _falls(conv) and not has_residual(conv):
-                set_attributes(conv, {"pool": 1})
-                swap(model.graph, [node], conv.outputs[0])
-                modified = True
-        return PassResult(model, modified)
+    def match(self, node: ir.Node) -> ir.Node | None:
+        """The convolution."""
+        conv = convolution_before(node) if is_op(node, "MaxPool") else None
+        if conv is None or not _halves(node) or _falls(conv) or has_residual(conv):  # cases 1 to 4
+            return None
+        return conv
+
+    def rewrite(self, graph: ir.Graph, node: ir.Node, match: ir.Node) -> None:
+        """Let the convolution pool."""
+        set_attributes(match, {"pool": 1})
+        swap(graph, [node], match.outputs[0])
 
 
-class FuseReorgs(Pass):
-    """darknet's reorg behind a convolution that nothing else reads → into it: a permutation on the way to memory.
+class FuseReorgs(Rewrite["tuple[ir.Node, int]"]):
+    """darknet's reorg behind a convolution → into it: a permutation on the way to memory.
 
     Where a concat follows, the values are written there at once; the plugin would have to be given memory without gaps.
+
+    What does not match: (1) a convolution that something else reads too; (2) a reverse reorg; (3) a convolution with a pool;
+    (4) one with a residual.
     """
 
     name: ClassVar[str] = "reorg"
 
-    def call(self, model: ir.Model) -> PassResult:
-        """Fuse in place."""
-        modified = False
-        for node in list(model.graph):
-            conv = node.inputs[0].producer() if node.inputs and node.inputs[0] is not None else None
-            if conv is None or not is_op(conv, "Conv", DOMAIN) or not only_read_by(conv, node):
-                continue
-            stride = _reorg_stride(node)
-            if stride and not conv.attributes.get_int("pool", 0) and not has_residual(conv):
-                set_attributes(conv, {"reorg": stride})
-                swap(model.graph, [node], conv.outputs[0])
-                modified = True
-        return PassResult(model, modified)
+    def match(self, node: ir.Node) -> tuple[ir.Node, int] | None:
+        """The convolution, and the reorg's stride."""
+        conv = convolution_before(node)
+        stride = 0 if conv is None else _reorg_stride(node)
+        if conv is None or not stride:  # cases 1 and 2
+            return None
+        return None if conv.attributes.get_int("pool", 0) or has_residual(conv) else (conv, stride)  # cases 3 and 4
+
+    def rewrite(self, graph: ir.Graph, node: ir.Node, match: tuple[ir.Node, int]) -> None:
+        """Let the convolution permute."""
+        conv, stride = match
+        set_attributes(conv, {"reorg": stride})
+        swap(graph, [node], conv.outputs[0])
 
 
-class FuseStem(Pass):
-    """A first 3x3 convolution of up to 4 channels reads the network's input itself: casts, layout and QuantizeLinear go."""
+class FuseStem(Rewrite["ir.Value"]):
+    """A first 3x3 convolution of up to 4 channels reads the network's input itself: casts, layout and QuantizeLinear go.
+
+    What does not match: (1) a convolution that the stem's kernel does not compute; (2) one that reads what another layer gives;
+    (3) one behind a Cast or QuantizeLinear that something else reads too; (4) codes of another scale, or around another zero
+    point, than the convolution's; (5) a Cast of other types than float32 to float16.
+    """
 
     name: ClassVar[str] = "stem"
 
-    def call(self, model: ir.Model) -> PassResult:
-        """Fuse in place."""
-        modified = False
-        for node in list(model.graph):
-            if not is_op(node, "Conv", DOMAIN) or not _is_stem(node):
-                continue
-            x = node.inputs[0]
-            producer = None if x is None else x.producer()
-            if x is not None and producer is None and x.is_graph_input() and not scale_of(node, "x_scale"):
-                set_attributes(node, {"image": 1})
-                modified = True
-            elif producer is not None and is_op(producer, "QuantizeLinear") and only_read_by(producer, node):
-                modified |= _read_through(model.graph, producer, node)
-            elif producer is not None and is_op(producer, "Cast") and only_read_by(producer, node):
-                modified |= _read_before_cast(model.graph, producer, node)
-        return PassResult(model, modified)
+    def match(self, node: ir.Node) -> ir.Value | None:
+        """The network's input."""
+        if not is_op(node, "Conv", DOMAIN) or not _is_stem(node) or node.inputs[0] is None:  # case 1
+            return None
+        producer = node.inputs[0].producer()
+        read = [node.inputs[0]] if producer is None else producer.inputs[:1]
+        x = read[0] if read else None
+        if x is None or not x.is_graph_input():  # case 2
+            return None
+        if producer is None:
+            return None if scale_of(node, "x_scale") else x
+        if not only_read_by(producer, node):  # case 3
+            return None
+        if is_op(producer, "QuantizeLinear"):
+            return x if _quantizes(producer, scale_of(node, "x_scale")) else None
+        return x if _rounds_to_half(producer) else None
+
+    def rewrite(self, graph: ir.Graph, node: ir.Node, match: ir.Value) -> None:
+        """Let the convolution read the input, and round or quantize it on the way."""
+        producer = None if node.inputs[0] is None else node.inputs[0].producer()
+        set_attributes(node, {"image": 1})
+        if producer is not None:
+            node.replace_input_with(0, match)
+            graph.remove(producer, safe=True)
 
 
 def _halves(pool: ir.Node) -> bool:
@@ -132,26 +160,18 @@ def _is_stem(conv: ir.Node) -> bool:
     )
 
 
-def _read_through(graph: ir.Graph, quantize: ir.Node, conv: ir.Node) -> bool:
-    """Let a convolution of codes read the float input, and quantize it on the way."""
-    x, scale = quantize.inputs[0], constant(quantize.inputs[1])
+def _quantizes(quantize: ir.Node, x_scale: float) -> bool:
+    """Whether codes are of this scale, around 0."""
+    scale = constant(quantize.inputs[1])
     zero = constant(quantize.inputs[2]) if len(quantize.inputs) > 2 else None
-    if x is None or not x.is_graph_input() or scale is None or scale.size != 1 or zero is None or zero.any():
+    if scale is None or scale.size != 1 or zero is None or zero.any():  # case 4 of `FuseStem`
         return False
-    if float(scale.reshape(())) != scale_of(conv, "x_scale"):
-        return False
-    conv.replace_input_with(0, x)
-    set_attributes(conv, {"image": 1})
-    graph.remove(quantize, safe=True)
-    return True
+    return bool(float(scale.reshape(())) == x_scale)
 
 
-def _read_before_cast(graph: ir.Graph, cast: ir.Node, conv: ir.Node) -> bool:
-    """Let a convolution of float16 read the float32 input, and round it on the way."""
-    x, types = cast.inputs[0], require("onnx_ir", extra="onnx").DataType
-    if x is None or not x.is_graph_input() or (x.dtype, cast.outputs[0].dtype) != (types.FLOAT, types.FLOAT16):
+def _rounds_to_half(cast: ir.Node) -> bool:
+    """Whether it is a Cast from float32 to float16."""
+    types, x = require("onnx_ir", extra="onnx").DataType, cast.inputs[0]
+    if not is_op(cast, "Cast") or x is None:
         return False
-    conv.replace_input_with(0, x)
-    set_attributes(conv, {"image": 1})
-    graph.remove(cast, safe=True)
-    return True
+    return (x.dtype, cast.outputs[0].dtype) == (types.FLOAT, types.FLOAT16)  # case 5 of `FuseStem`

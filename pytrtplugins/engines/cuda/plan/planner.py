@@ -16,8 +16,8 @@ from ....plugin.onnx_node import from_node, is_plugin_node, node_attributes
 from ....plugin.policy import NO_REQUESTS, RUNNING, chosen_form
 from ....tensor import DType, TensorDesc, evaluate_dims
 from ..device.layout import Format, channels_last, linear
-from ..lower.epilogue import DOMAIN
 from ..lower.pipeline import OptionalStep
+from ..lower.rewrite import DOMAIN
 from .arena import Block, Layout, place
 from .operators import ACTIVATIONS, OPS
 from .plan import Placed, Plan, Step, step_accesses, tensor_dims

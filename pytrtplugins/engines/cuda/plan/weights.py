@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....utils.optional import require
-from ..lower.epilogue import DOMAIN
+from ..lower.rewrite import DOMAIN
 
 if TYPE_CHECKING:
     import onnx

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.engines import BuildOptions, calibrate
-from pytrtplugins.engines.cuda.lower.epilogue import DOMAIN
 from pytrtplugins.engines.cuda.lower.pipeline import lower
+from pytrtplugins.engines.cuda.lower.rewrite import DOMAIN
 from pytrtplugins.engines.reference.engine import ReferenceEngine
 from pytrtplugins.layers import Reorg
 from pytrtplugins.passes import prepare, quantize

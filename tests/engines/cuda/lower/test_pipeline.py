@@ -15,9 +15,9 @@ from onnx.reference import ReferenceEvaluator
 import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.engines import calibrate
-from pytrtplugins.engines.cuda.lower.epilogue import DOMAIN
 from pytrtplugins.engines.cuda.lower.pipeline import OPTIONAL_STEPS, check_disable, lower
 from pytrtplugins.engines.cuda.lower.qdq import FoldCasts
+from pytrtplugins.engines.cuda.lower.rewrite import DOMAIN
 from pytrtplugins.errors import UsageError
 from pytrtplugins.layers import Reorg
 from pytrtplugins.passes import prepare, quantize, to_ir, to_proto
