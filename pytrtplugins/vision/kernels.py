@@ -18,20 +18,20 @@ from ..tensor import Array
 from .letterbox import Placement, place_image
 
 __all__ = [
-    "best_into",
     "decode_into",
     "head_priors",
     "letterbox_batch_into",
     "letterbox_into",
     "nms_into",
     "resize_rule",
+    "top_k_into",
 ]
 
 _FOLDER = Path(__file__).parents[1] / "kernels"
 _LETTERBOX = CudaKernel.from_file(_FOLDER / "letterbox.cu", "letterbox")
 _DECODE = CudaKernel.from_file(_FOLDER / "decode.cu", "decode")
 _NMS = CudaKernel.from_file(_FOLDER / "nms.cu", "nms")
-_BEST = CudaKernel.from_file(_FOLDER / "best.cu", "best")
+_TOP_K = CudaKernel.from_file(_FOLDER / "top_k.cu", "top_k")
 _RANKING = 32 * 256
 
 
@@ -160,7 +160,7 @@ def nms_into(
         scores: (N, classes, B) float32; what is suppressed becomes negative.
         iou_threshold: Overlap above which the box with the lower score is suppressed, 0..1. An array of one float32: read
             when the kernel runs.
-        found: (N, classes·B) uint64; written: what stays, for `best_into`.
+        found: (N, classes·B) uint64; written: what stays, for `top_k_into`.
         counts: (N,) int32, all 0; written: how many stay.
         stream: CUDA stream; None: the current one.
 
@@ -180,10 +180,10 @@ def nms_into(
     )  # fmt: skip
 
 
-def best_into(
+def top_k_into(
     found: Array, counts: Array, boxes: Array, rows: Array, totals: Array, classes: int, *, stream: Any = None
 ) -> None:
-    """The best boxes of each image, best first; of equal scores the earlier box, then the lower class.
+    """The top-k boxes of each image by score, best first; of equal scores the earlier box, then the lower class.
 
     Args:
         found: Of `nms_into`.
@@ -195,7 +195,7 @@ def best_into(
         stream: CUDA stream; None: the current one.
     """
     n, max_detections, _ = rows.shape
-    _BEST.launch(
+    _TOP_K.launch(
         found, counts, boxes, rows, totals, found.shape[1], classes, boxes.shape[1], max_detections,
         threads=(min(found.shape[1], _RANKING), n), stream=stream,
     )  # fmt: skip

@@ -13,13 +13,13 @@ from pytrtplugins.errors import UsageError
 from pytrtplugins.layers import Region, Yolo
 from pytrtplugins.vision import MODES, decode_region, decode_yolo, letterbox, nms, place_image
 from pytrtplugins.vision.kernels import (
-    best_into,
     decode_into,
     head_priors,
     letterbox_batch_into,
     letterbox_into,
     nms_into,
     resize_rule,
+    top_k_into,
 )
 
 pytestmark = pytest.mark.skipif(not host_backend.available(), reason="no C++ compiler (apt-get install g++)")
@@ -140,7 +140,7 @@ def test_suppression_and_the_best_are_numpys(n, count, classes, threshold, keep,
     nms_into(boxes, scores, np.array([threshold], np.float32), found=found, counts=counts)
     np.testing.assert_array_equal(np.maximum(scores, 0).transpose(0, 2, 1), expected)
     rows, totals = np.full((n, 20, 6), np.nan, np.float32), np.zeros(n, np.int32)
-    best_into(found, counts, boxes, rows, totals, classes)
+    top_k_into(found, counts, boxes, rows, totals, classes)
     for image in range(n):
         chosen = sorted(zip(*expected[image].nonzero(), strict=True), key=lambda item: -expected[image][item])[:20]
         assert totals[image] == len(chosen)

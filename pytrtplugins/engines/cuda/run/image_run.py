@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....vision import Head, Placement
-from ....vision.kernels import best_into, decode_into, head_priors, letterbox_batch_into, nms_into
+from ....vision.kernels import decode_into, head_priors, letterbox_batch_into, nms_into, top_k_into
 from ...base.detection import Boxes, Image
 from .execution import Execution
 from .staging import Staging
@@ -78,7 +78,7 @@ class ImageRun:
         nms_into(
             self._places, self._scores, staging.iou_threshold, found=self._found, counts=staging.counts, stream=stream
         )
-        best_into(self._found, staging.counts, self._places, *self._written, classes, stream=stream)
+        top_k_into(self._found, staging.counts, self._places, *self._written, classes, stream=stream)
 
     def boxes(self, placements: Sequence[Placement]) -> list[Boxes]:
         """What the last run found, once it is done."""

@@ -1,4 +1,4 @@
-// What suppression has left -> the best boxes of each image, best first.
+// What suppression has left -> the top-k boxes of each image by score, best first.
 //
 // found: [N, capacity], counts: [N]: of nms.cu. boxes: [N, boxes_per_image, 4]. rows: [N, max_detections, 6] class, score, centre x,
 // centre y, width, height; total: [N], how many rows are written: at most `max_detections`.
@@ -7,9 +7,9 @@
 // who came first.
 //
 // threads = (any number, N)
-__global__ void best(const unsigned long long* __restrict__ found, const int* __restrict__ counts,
-                     const float* __restrict__ boxes, float* __restrict__ rows, int* __restrict__ total, int capacity,
-                     int classes, int boxes_per_image, int max_detections) {
+__global__ void top_k(const unsigned long long* __restrict__ found, const int* __restrict__ counts,
+                      const float* __restrict__ boxes, float* __restrict__ rows, int* __restrict__ total, int capacity,
+                      int classes, int boxes_per_image, int max_detections) {
     const long long image = blockIdx.y;
     const int count = min(counts[image], capacity), first = blockIdx.x * blockDim.x + threadIdx.x;
     const int step = gridDim.x * blockDim.x;
