@@ -35,5 +35,6 @@ def test_the_hooks_run_the_ruff_of_ci():
 
 def test_the_workflow_has_the_python_of_the_constraints():
     workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text("utf-8"))
-    python = next(step["with"]["python-version"] for step in workflow["jobs"]["ci"]["steps"] if "with" in step)
-    assert f"CPython {python}," in CONSTRAINTS.splitlines()[0]
+    python = re.fullmatch(r"python:([\d.]+)-\w+", workflow["jobs"]["ci"]["container"])
+    assert python
+    assert f"CPython {python[1]}," in CONSTRAINTS.splitlines()[0]
