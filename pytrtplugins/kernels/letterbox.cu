@@ -4,7 +4,7 @@
 // new_w x new_h at (left, top), of any number of pixels, 0 included. rule: how it is resized, bit by bit as
 // 0: darknet's resize_image does (rows first, in float); 1: OpenCV's resize does for uint8, INTER_AREA where a side shrinks,
 // INTER_LINEAR elsewhere.
-// places: eight numbers for each image: begin in `images` in units of 16 bytes, width, height, new_w, new_h, left, top, rule;
+// placements: eight numbers for each image: begin in `images` in units of 16 bytes, width, height, new_w, new_h, left, top, rule;
 // null: one image at the beginning, with the numbers given.
 // step: the value of one step of an int8 output; 1 for floats.
 //
@@ -166,18 +166,18 @@ __device__ void opencv_pixel(const Image& image, int c, int r, float* value) {
 }
 
 template <typename T>
-__global__ void letterbox(const uint8_t* __restrict__ images, T* __restrict__ y, const int* __restrict__ places, int width,
+__global__ void letterbox(const uint8_t* __restrict__ images, T* __restrict__ y, const int* __restrict__ placements, int width,
                           int height, int new_w, int new_h, int left, int top, int rule, int out_w, int out_h, bool nhwc,
                           float step) {
     const int column = blockIdx.x * blockDim.x + threadIdx.x, row = blockIdx.y * blockDim.y + threadIdx.y;
     if (column >= out_w || row >= out_h) return;
     Image image = {images, width, height, new_w, new_h};
-    if (places) {
-        places += 8 * blockIdx.z;
-        image = {images + 16LL * places[0], places[1], places[2], places[3], places[4]};
-        left = places[5];
-        top = places[6];
-        rule = places[7];
+    if (placements) {
+        placements += 8 * blockIdx.z;
+        image = {images + 16LL * placements[0], placements[1], placements[2], placements[3], placements[4]};
+        left = placements[5];
+        top = placements[6];
+        rule = placements[7];
     }
     const int c = column - left, r = row - top;
     float value[3] = {0.5f, 0.5f, 0.5f};

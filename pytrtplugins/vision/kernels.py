@@ -69,19 +69,19 @@ def resize_rule(mode: str) -> int:
     return 0 if mode == "darknet" else 1
 
 
-def letterbox_batch_into(images: Array, places: Array, output: Array, *, stream: Any = None) -> None:
+def letterbox_batch_into(images: Array, placements: Array, output: Array, *, stream: Any = None) -> None:
     """Fit images of any sizes into a batch, where their numbers lie in memory, so that a captured graph serves all sizes.
 
     Args:
         images: uint8, one dimension: the images' bytes.
-        places: (N, 8) int32: begin in ``images`` in units of 16 bytes, width, height, width and height in the input, left,
+        placements: (N, 8) int32: begin in ``images`` in units of 16 bytes, width, height, width and height in the input, left,
             top, `resize_rule`.
         output: (N, 3, H, W) float32, float16; written.
         stream: CUDA stream; None: the current one.
     """
     n, _, out_h, out_w = output.shape
     _LETTERBOX.launch(
-        images, output, places, 0, 0, 0, 0, 0, 0, 0, out_w, out_h, False, 1.0,
+        images, output, placements, 0, 0, 0, 0, 0, 0, 0, out_w, out_h, False, 1.0,
         threads=(out_w, out_h, n), block=(32, 8), stream=stream,
     )  # fmt: skip
 

@@ -43,7 +43,7 @@ def build_plan(
         model: In the parser's form, in the types that it is to compute in; its plugins are registered.
         options: How to build.
         settings: TensorRT's own settings.
-        ranges: Least, usual and largest dims of inputs with free ones.
+        ranges: Smallest, optimal and largest dims of inputs with free ones.
         device: The GPU.
         calibrator: Makes TensorRT's calibrator, for implicit quantization.
 

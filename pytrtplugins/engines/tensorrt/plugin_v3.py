@@ -113,7 +113,7 @@ def v3_class(api: Api) -> type:
 
 
 class _At:
-    """The description of a tensor with the least, usual or largest dims of a profile."""
+    """The description of a tensor with the smallest, optimal or largest dims of a profile."""
 
     def __init__(self, desc: Any, which: str) -> None:
         self.type, self.scale, self._desc = desc.desc.type, desc.desc.scale, desc.desc

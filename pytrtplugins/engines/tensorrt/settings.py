@@ -23,9 +23,9 @@ class Settings:
     """TensorRT's own settings.
 
     Attributes:
-        batch: Least, usual and largest size of the free first axis.
-        shapes: For inputs with other free axes: name → least, usual and largest dims.
-        workspace_bytes: Most memory for a layer's scratch; None: all that the GPU has.
+        batch: Smallest, optimal and largest size of the free first axis.
+        shapes: For inputs with other free axes: name → smallest, optimal and largest dims.
+        workspace_bytes: Largest memory for a layer's scratch; None: all that the GPU has.
         timing_cache: File that keeps the measured times of kernels for the next build; "" keeps none; None: one in the
             user's cache folder for each TensorRT version and GPU.
         quantization: ``"explicit"``: INT8 through Q/DQ nodes. ``"implicit"``: through TensorRT's own calibrator, which
@@ -64,7 +64,7 @@ class Settings:
         return cls(**values)
 
     def ranges(self, inputs: Sequence[TensorDesc]) -> dict[str, Range]:
-        """Least, usual and largest dims of each input that has free ones.
+        """Smallest, optimal and largest dims of each input that has free ones.
 
         Raises:
             UsageError: free axes other than the first have no range, or a range does not fit its input.
@@ -79,12 +79,12 @@ class Settings:
             if desc.name in shapes:
                 found[desc.name] = _fitting(desc, shapes[desc.name])
             elif free == [0]:
-                least, usual, most = ((size, *desc.dims[1:]) for size in self.batch)
-                found[desc.name] = (least, usual, most)  # type: ignore[assignment]  # all but the first are numbers
+                smallest, optimal, largest = ((size, *desc.dims[1:]) for size in self.batch)
+                found[desc.name] = (smallest, optimal, largest)  # type: ignore[assignment]  # all but the first are numbers
             elif free:
                 raise UsageError(
                     f"input {desc}: TensorRT needs a range for its free axes {free}.\n"
-                    f'Do: settings={{"shapes": {{"{desc.name}": [LEAST, USUAL, LARGEST]}}}} with the dims of each',
+                    f'Do: settings={{"shapes": {{"{desc.name}": [MIN, OPT, MAX]}}}} with the dims of each',
                     input=desc.name,
                 )
         return found
@@ -103,7 +103,9 @@ def _sizes(name: str, value: Any) -> tuple[int, int, int]:
     sizes = (value,) * 3 if type(value) is int else value
     good = isinstance(sizes, (list, tuple)) and len(sizes) == len("abc") and all(type(size) is int for size in sizes)
     if not (good and 1 <= sizes[0] <= sizes[1] <= sizes[2]):
-        raise UsageError(f"setting {name}: expected least, usual and largest size, such as 1,8,16; found {value!r}")
+        raise UsageError(
+            f"setting {name}: expected smallest, optimal and largest size, such as 1,8,16; found {value!r}"
+        )
     return sizes[0], sizes[1], sizes[2]
 
 
@@ -112,7 +114,9 @@ def _shapes(value: Any) -> tuple[tuple[str, Range], ...]:
         items = dict(value).items()
         return tuple((str(name), tuple(tuple(int(d) for d in dims) for dims in ranges)) for name, ranges in items)  # type: ignore[misc]
     except (TypeError, ValueError) as error:
-        raise UsageError(f"setting shapes: expected name: [least, usual, largest dims], found {value!r}") from error
+        raise UsageError(
+            f"setting shapes: expected name: [smallest, optimal, largest dims], found {value!r}"
+        ) from error
 
 
 def _fitting(desc: TensorDesc, ranges: Range) -> Range:

@@ -70,7 +70,7 @@ def test_a_free_batch_becomes_a_profile(tensorrt):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"batch": (4, 1, 16)}, "batch: expected least, usual and largest size"),
+        ({"batch": (4, 1, 16)}, "batch: expected smallest, optimal and largest size"),
         ({"batch": "many"}, "found 'many'"),
         ({"level": 9}, "level: expected 0 to 5"),
         ({"workspace_bytes": -1}, "workspace_bytes"),

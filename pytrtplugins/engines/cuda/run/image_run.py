@@ -68,7 +68,7 @@ class ImageRun:
     def queue(self, stream: Any) -> None:
         """Queue everything else: letterbox, network, decoding, suppression, the best boxes."""
         staging, classes = self._staging, self._scores.shape[1]
-        letterbox_batch_into(staging.bytes, staging.places, self._data, stream=stream)
+        letterbox_batch_into(staging.bytes, staging.placements, self._data, stream=stream)
         self.execution.queue(stream)
         for head, values, priors, first in self._heads:
             decode_into(

@@ -38,7 +38,7 @@ class Staging:
         score_threshold: In it: one float32.
         iou_threshold: In it: one float32.
         counts: In it: (images,) int32.
-        places: In it: (images, 8) int32.
+        placements: In it: (images, 8) int32.
     """
 
     def __init__(self, device: Device, images: int) -> None:
@@ -100,7 +100,7 @@ class Staging:
         self.bytes: Any = self._device.allocate(1 << (least - 1).bit_length())
         self.score_threshold, self.iou_threshold = (self.bytes[at : at + 4].view(np.float32) for at in (0, 4))
         self.counts = self.bytes[8 : 8 + 4 * self._images].view(np.int32)
-        self.places = self.bytes[self._rows_begin : len(self._header)].view(np.int32).reshape(self._images, 8)
+        self.placements = self.bytes[self._rows_begin : len(self._header)].view(np.int32).reshape(self._images, 8)
 
 
 def _rounded(size: int) -> int:

@@ -98,7 +98,7 @@ def test_boxes_are_those_of_the_plain_path(model, batch, mode):
 def sent(staging, images, mode="letterbox"):
     """Whether the memory is new, and what the letterbox kernel will read: each image's row and its pixels."""
     _, new = staging.send(images, (32, 16), mode, 0.25, 0.5, None)
-    rows = staging.places.tolist()
+    rows = staging.placements.tolist()
     return new, [
         (row, staging.bytes[16 * row[0] :][: 3 * row[1] * row[2]].reshape(row[2], row[1], 3)) for row in rows if row[1]
     ]
