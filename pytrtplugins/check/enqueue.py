@@ -14,7 +14,7 @@ from ..cuda import launches_kernels
 from ..cuda.watch import Watch, watching
 from ..errors import KernelError, MissingExtraError, PluginError, UnavailableError
 from ..plugin.base import Plugin
-from ..plugin.policy import has_enqueue as class_has_enqueue
+from ..plugin.policy import has_enqueue
 from ..plugin.runner import PluginRunner
 from ..tensor import TensorDesc
 from . import isolate
@@ -27,7 +27,6 @@ __all__ = [
     "arrays",
     "coverage",
     "defects_only",
-    "has_enqueue",
     "has_kernels",
     "inputs_unchanged",
     "layouts",
@@ -73,11 +72,6 @@ class _Result:
     outputs: list[Any]
     inputs: list[Any]
     watch: Watch
-
-
-def has_enqueue(plugin: Plugin) -> bool:
-    """Whether the plugin queues its work itself."""
-    return class_has_enqueue(type(plugin))
 
 
 def run_enqueue(case: Case, setting: Setting = Setting(), other: int = 0) -> _Result:
@@ -258,4 +252,4 @@ def layouts(case: Case) -> str:
 
 def has_kernels(plugin: Plugin) -> bool:
     """Whether the plugin launches kernels, as far as its class shows."""
-    return has_enqueue(plugin) and launches_kernels(type(plugin))
+    return has_enqueue(type(plugin)) and launches_kernels(type(plugin))

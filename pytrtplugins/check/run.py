@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import UsageError
 from ..plugin.base import Plugin
+from ..plugin.policy import has_enqueue
 from . import device, enqueue, isolate, large, models, rules, sharing
 from . import sanitize as sanitizers
 from .cases import Case, find_cases, given_cases, make_plugin, variants
@@ -195,7 +196,7 @@ def _not_sanitized(plugin: Plugin) -> str:
 def _does_not_apply(plugin: Plugin, name: str) -> str:
     if name == "decomposition" and not plugin.has_decomposition():
         return "the plugin has no decompose"
-    if name in _OF_ENQUEUE and not enqueue.has_enqueue(plugin):
+    if name in _OF_ENQUEUE and not has_enqueue(type(plugin)):
         return "the plugin has no enqueue"
     if name == "large tensors" and not enqueue.has_kernels(plugin):
         return "the class has no kernels"

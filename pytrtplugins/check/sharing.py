@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from ..cuda.watch import watching
+from ..plugin.policy import has_enqueue
 from ..plugin.runner import PluginRunner
 from .cases import Case, outputs_of
 from .compare import differences
-from .enqueue import Setting, arrays, defects_only, has_enqueue, run_enqueue
+from .enqueue import Setting, arrays, defects_only, run_enqueue
 
 __all__ = ["repeated_runs", "two_threads"]
 
@@ -68,7 +69,7 @@ def two_threads(case: Case) -> str:
     works: list[tuple[str, Callable[[int], list[Any]]]] = [
         ("compute", lambda other: [np.array(array) for array in outputs_of(case.plugin.clone(), case.inputs(other))])
     ]
-    if has_enqueue(case.plugin):
+    if has_enqueue(type(case.plugin)):
         works.append(("enqueue", lambda other: run_enqueue(case, other=other).outputs))
     for name, work in works:
         expected = [work(other) for other in (0, 1)]

@@ -14,6 +14,7 @@ from ..cuda.source import CompileUnit
 from ..errors import ExportError, FieldError, KernelError, UsageError
 from ..plugin.base import Plugin
 from ..plugin.fields import MISSING, FieldSpec
+from ..plugin.policy import has_enqueue
 from ..tensor import PLUGIN_DTYPES, DType, SymbolicDim, TensorDesc
 from ._explore import Fork, Given, OtherError, Tree, explore, leaves, unreachable_where_refused
 from ._traced import Case, Format, Launch, Pointer, TracedPlugin
@@ -46,7 +47,7 @@ def trace_plugin(plugin: type[Plugin], fixed: Mapping[str, Any] | None = None) -
 
 class _Tracer:
     def __init__(self, plugin: type[Plugin], fixed: Mapping[str, Any]) -> None:
-        if plugin.enqueue is Plugin.enqueue:
+        if not has_enqueue(plugin):
             raise ExportError(
                 f"{plugin.__name__} has no enqueue of its own, so there is nothing to run where there is no Python.\n"
                 "Do: write a kernel for it, and enqueue, which launches it (docs/custom_layer.md)"
