@@ -13,17 +13,17 @@ __device__ __forceinline__ float load(const void* x, long long i, int kind) {
     return static_cast<float>(static_cast<const unsigned char*>(x)[i]);
 }
 
-// Integers: value / step, rounded to even, saturated.
-__device__ __forceinline__ void store(void* y, long long i, int kind, float value, float step) {
+// Integers: value / y_scale, rounded to even, saturated.
+__device__ __forceinline__ void store(void* y, long long i, int kind, float value, float y_scale) {
     if (kind == FLOAT) {
         static_cast<float*>(y)[i] = value;
     } else if (kind == HALF) {
         static_cast<__half*>(y)[i] = __half(value);
     } else if (kind == INT8) {
-        float const code = rintf(__fdiv_rn(value, step));
+        float const code = rintf(__fdiv_rn(value, y_scale));
         static_cast<int8_t*>(y)[i] = static_cast<int8_t>(code < -128.0f ? -128.0f : code > 127.0f ? 127.0f : code);
     } else {
-        float const code = rintf(__fdiv_rn(value, step));
+        float const code = rintf(__fdiv_rn(value, y_scale));
         static_cast<unsigned char*>(y)[i] = static_cast<unsigned char>(code < 0.0f ? 0.0f : code > 255.0f ? 255.0f : code);
     }
 }
@@ -38,12 +38,12 @@ __device__ __forceinline__ float activate(float v, int kind, float a, float b) {
 // Sum of an element's products → result: scale, bias, activation, residual, activation, store.
 __device__ __forceinline__ void finish_value(float sum, int k, const float* scale, const float* bias, int act, float a, float b,
                                              const void* residual, long long at_residual, int residual_kind, float residual_scale,
-                                             int act2, float a2, float b2, void* y, long long at, int kind, float step) {
+                                             int act2, float a2, float b2, void* y, long long at, int kind, float y_scale) {
     float v = scale ? __fmul_rn(sum, scale[k]) : sum;
     if (bias) v = __fadd_rn(v, bias[k]);
     v = activate(v, act, a, b);
     if (residual) v = activate(v + load(residual, at_residual, residual_kind) * residual_scale, act2, a2, b2);
-    store(y, at, kind, v, step);
+    store(y, at, kind, v, y_scale);
 }
 
 template <typename T> struct Sum { typedef float type; };
@@ -55,7 +55,7 @@ __global__ void direct(const T* x, const T* weights, const float* scale, const f
                        int n, int h, int w, int c, int x_pitch, int oh, int ow, int k, int kp, int y_pitch, int r, int s,
                        int stride_h, int stride_w, int pad_h, int pad_w, int dilation_h, int dilation_w, int groups,
                        int act, float a, float b, int residual_pitch, int residual_kind, float residual_scale, int act2,
-                       float a2, float b2, int kind, float step) {
+                       float a2, float b2, int kind, float y_scale) {
     unsigned const index = blockIdx.x * blockDim.x + threadIdx.x;
     int const filter = static_cast<int>(index % kp), pixel = static_cast<int>(index / kp);
     if (pixel >= n * oh * ow) return;
@@ -81,9 +81,9 @@ __global__ void direct(const T* x, const T* weights, const float* scale, const f
     long long const place = static_cast<long long>(pixel);
     if (filter < k) {
         finish_value(static_cast<float>(sum), filter, scale, bias, act, a, b, residual, place * residual_pitch + filter,
-                     residual_kind, residual_scale, act2, a2, b2, y, place * y_pitch + filter, kind, step);
+                     residual_kind, residual_scale, act2, a2, b2, y, place * y_pitch + filter, kind, y_scale);
     } else {
-        store(y, place * y_pitch + filter, kind, 0.0f, step);
+        store(y, place * y_pitch + filter, kind, 0.0f, y_scale);
     }
 }
 
@@ -91,7 +91,7 @@ __global__ void direct(const T* x, const T* weights, const float* scale, const f
 template <typename T>
 __global__ void finish(const T* sums, int sums_pitch, const float* scale, const float* bias, const void* residual, void* y,
                        int pixels, int k, int kp, int y_pitch, int act, float a, float b, int residual_pitch,
-                       int residual_kind, float residual_scale, int act2, float a2, float b2, int kind, float step) {
+                       int residual_kind, float residual_scale, int act2, float a2, float b2, int kind, float y_scale) {
     unsigned const index = blockIdx.x * blockDim.x + threadIdx.x;
     int const filter = static_cast<int>(index % kp), pixel = static_cast<int>(index / kp);
     if (pixel >= pixels) return;
@@ -99,9 +99,9 @@ __global__ void finish(const T* sums, int sums_pitch, const float* scale, const 
     if (filter < k) {
         finish_value(static_cast<float>(sums[place * sums_pitch + filter]), filter, scale, bias, act, a, b, residual,
                      place * residual_pitch + filter, residual_kind, residual_scale, act2, a2, b2, y,
-                     place * y_pitch + filter, kind, step);
+                     place * y_pitch + filter, kind, y_scale);
     } else {
-        store(y, place * y_pitch + filter, kind, 0.0f, step);
+        store(y, place * y_pitch + filter, kind, 0.0f, y_scale);
     }
 }
 
@@ -175,7 +175,7 @@ __global__ void max_pool(const T* x, T* y, int n, int h, int w, int c, int x_pit
 // Planes of float32 → pixels: 16 bytes of channels a thread, neighbouring threads at neighbouring pixels; channels from c on
 // are zero. threads = n * area * groups, the 16-byte groups of a pixel.
 template <typename T>
-__global__ void pixels(const float* x, T* y, int n, int c, int groups, int area, int pitch, float step) {
+__global__ void pixels(const float* x, T* y, int n, int c, int groups, int area, int pitch, float y_scale) {
     unsigned const index = blockIdx.x * blockDim.x + threadIdx.x;
     if (index >= static_cast<unsigned>(n) * groups * area) return;
     constexpr int lanes = 16 / sizeof(T), kind = sizeof(T) == 4 ? FLOAT : sizeof(T) == 2 ? HALF : INT8;
@@ -184,14 +184,14 @@ __global__ void pixels(const float* x, T* y, int n, int c, int groups, int area,
     const float* planes = x + (image * c + first) * area + pixel;
     Vector<T> found;
     for (int lane = 0; lane < lanes; ++lane) {
-        store(found.values, lane, kind, first + lane < c ? planes[static_cast<long long>(lane) * area] : 0.0f, step);
+        store(found.values, lane, kind, first + lane < c ? planes[static_cast<long long>(lane) * area] : 0.0f, y_scale);
     }
     *reinterpret_cast<Vector<T>*>(y + (image * area + pixel) * pitch + first) = found;
 }
 
 // Pixels → planes of float32, likewise.
 template <typename T>
-__global__ void planes(const T* x, float* y, int n, int c, int groups, int area, int pitch, float step) {
+__global__ void planes(const T* x, float* y, int n, int c, int groups, int area, int pitch, float x_scale) {
     unsigned const index = blockIdx.x * blockDim.x + threadIdx.x;
     if (index >= static_cast<unsigned>(n) * groups * area) return;
     constexpr int lanes = 16 / sizeof(T);
@@ -200,7 +200,7 @@ __global__ void planes(const T* x, float* y, int n, int c, int groups, int area,
     Vector<T> const found = *reinterpret_cast<const Vector<T>*>(x + (image * area + pixel) * pitch + first);
     float* values = y + (image * c + first) * area + pixel;
     for (int lane = 0; lane < lanes; ++lane) {
-        if (first + lane < c) values[static_cast<long long>(lane) * area] = static_cast<float>(found.values[lane]) * step;
+        if (first + lane < c) values[static_cast<long long>(lane) * area] = static_cast<float>(found.values[lane]) * x_scale;
     }
 }
 

@@ -1,4 +1,4 @@
-"""The whole engine but the GPU: lowered, fused, planned, and run on NumPy arrays with the engine's own kernels."""
+"""The whole engine but the GPU: lowered, fused, planned, and run on NumPy arrays with the engine's kernels."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class ChannelViews:
     def _lay_over(self, whole: str, parts: Sequence[tuple[str, int]]) -> None:
         """Let a concat's memory and that of tensors whose parts it has be one.
 
-        What else such a tensor has lies before the concat or behind it: a merged convolution writes one part of its channels
+        What else such a tensor has lies before the concat or behind it: a fused convolution writes one part of its channels
         into the concat, and the others, for other readers, beside it. Where both reach over each other's ends, a wider tensor
         holds them.
         """
