@@ -238,7 +238,7 @@ def _arguments() -> argparse.Namespace:
     add("--setting", action="append", default=[], metavar="NAME=VALUE", help="of the engine; may be repeated")
     add(
         "--half",
-        type=Whole(0, IMAGES.most),
+        type=Whole(0, IMAGES.maximum),
         default=16,
         help="images for FP16 and BF16 in NumPy; 0: leave out (default: %(default)s)",
     )

@@ -23,7 +23,7 @@ Pair = tuple[int, int]
 def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
     p, x = layer.parameters("convolution_param"), _map(layer)
     plain, (n, c, h, w) = layer.type == "Convolution", x.dims
-    filters, groups, biased = p.integer("num_output", 0), p.integer("group", 1, least=1), p.flag("bias_term", True)
+    filters, groups, biased = p.integer("num_output", 0), p.integer("group", 1, minimum=1), p.flag("bias_term", True)
     kernel, stride, pad = _pair(layer, p, "kernel", None), _pair(layer, p, "stride", 1), _pair(layer, p, "pad", 0)
     dilation = _pair(layer, p, "dilation", 1)
     if p.integer("axis", 1) != 1 or filters < 1 or filters % groups or c % groups:
@@ -69,7 +69,7 @@ def _repeat(layer: CaffeLayer, graph: CaffeGraph, x: Value, stride: int, factor:
 def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
     p, (x,) = layer.parameters("inner_product_param"), layer.bottoms
     outputs, biased, transpose = p.integer("num_output", 0), p.flag("bias_term", True), p.flag("transpose", False)
-    if layer.axis(p.integer("axis", 1, least=-32, most=32), len(x.dims)) != 1:
+    if layer.axis(p.integer("axis", 1, minimum=-32, maximum=32), len(x.dims)) != 1:
         layer.fail("only axis: 1 is converted")
     p.finish(_IGNORED)
     inputs = int(np.prod(x.dims[1:], dtype=object))
@@ -115,10 +115,10 @@ def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
 def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
     """By weights, or by a second blob; along an axis and those after it."""
     p, (x, *others) = layer.parameters("scale_param"), layer.bottoms
-    axis, biased = layer.axis(p.integer("axis", 1, least=-32, most=32), len(x.dims)), p.flag("bias_term", False)
+    axis, biased = layer.axis(p.integer("axis", 1, minimum=-32, maximum=32), len(x.dims)), p.flag("bias_term", False)
     if len(others) > 1:
         layer.fail("it reads more than two blobs")
-    count = p.integer("num_axes", 1, least=-1, most=32)
+    count = p.integer("num_axes", 1, minimum=-1, maximum=32)
     covered = x.dims[axis:] if count == -1 else x.dims[axis : axis + count]
     p.finish(_IGNORED)
     if others:
@@ -188,7 +188,7 @@ def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
     p, x = layer.parameters("lrn_param"), _map(layer)
     if p.choice("norm_region", ("ACROSS_CHANNELS", "WITHIN_CHANNEL"), "ACROSS_CHANNELS") != "ACROSS_CHANNELS":
         layer.fail("only norm_region: ACROSS_CHANNELS is converted")
-    size = p.integer("local_size", 5, least=1)
+    size = p.integer("local_size", 5, minimum=1)
     if size % 2 == 0:
         layer.fail(f"local_size: {size} is even, which caffe refuses")
     values = {"alpha": p.number("alpha", 1.0), "beta": p.number("beta", 0.75), "bias": p.number("k", 1.0)}
@@ -230,7 +230,7 @@ def _scale_arrays(layer: CaffeLayer, shape: tuple[int, ...]) -> Sequence[FloatAr
     """Factors and summands of a Scale layer that is one operator with the BatchNorm before it."""
     p = layer.parameters("scale_param")
     biased = p.flag("bias_term", False)
-    if (p.integer("axis", 1, least=-32, most=32), p.integer("num_axes", 1, least=-1, most=32)) != (1, 1):
+    if (p.integer("axis", 1, minimum=-32, maximum=32), p.integer("num_axes", 1, minimum=-1, maximum=32)) != (1, 1):
         layer.fail("after a BatchNorm, only a scale for each channel is converted")
     p.finish(_IGNORED)
     return layer.arrays(shape, *([shape] if biased else []))

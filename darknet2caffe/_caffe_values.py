@@ -69,7 +69,7 @@ def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
 @converts("Concat", bottoms=None)
 def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
     p, dims = layer.parameters("concat_param"), [bottom.dims for bottom in layer.bottoms]
-    axis = layer.axis(p.integer("axis", p.integer("concat_dim", 1), least=-32, most=32), len(dims[0]))
+    axis = layer.axis(p.integer("axis", p.integer("concat_dim", 1), minimum=-32, maximum=32), len(dims[0]))
     p.finish()
     if any(len(shape) != len(dims[0]) for shape in dims):
         layer.fail(f"blobs of different numbers of axes: {' and '.join(map(str, dims))}")
@@ -87,7 +87,7 @@ def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
 def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
     """One operator for each top that anybody reads."""
     p, (x,) = layer.parameters("slice_param"), layer.bottoms
-    axis = layer.axis(p.integer("axis", p.integer("slice_dim", 1), least=-32, most=32), len(x.dims))
+    axis = layer.axis(p.integer("axis", p.integer("slice_dim", 1), minimum=-32, maximum=32), len(x.dims))
     points, pieces, size = p.integers("slice_point"), len(layer.tops), x.dims[axis]
     p.finish()
     if not points and size % pieces == 0:
@@ -126,8 +126,8 @@ def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
     """0 keeps a dim, -1 is what is left; ``axis`` and ``num_axes`` say which dims are replaced."""
     p, (x,) = layer.parameters("reshape_param"), layer.bottoms
     shape, rank = p.message("shape"), len(x.dims)
-    given, axis = shape.integers("dim", least=-1), p.integer("axis", 0, least=-32, most=32)
-    count = p.integer("num_axes", -1, least=-1, most=32)
+    given, axis = shape.integers("dim", minimum=-1), p.integer("axis", 0, minimum=-32, maximum=32)
+    count = p.integer("num_axes", -1, minimum=-1, maximum=32)
     p.finish()
     shape.finish()
     begin = axis if axis >= 0 else rank + axis + 1
@@ -152,8 +152,8 @@ def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
 @converts("Flatten")
 def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
     p, (x,) = layer.parameters("flatten_param"), layer.bottoms
-    begin = layer.axis(p.integer("axis", 1, least=-32, most=32), len(x.dims))
-    end = layer.axis(p.integer("end_axis", -1, least=-32, most=32), len(x.dims)) + 1
+    begin = layer.axis(p.integer("axis", 1, minimum=-32, maximum=32), len(x.dims))
+    end = layer.axis(p.integer("end_axis", -1, minimum=-32, maximum=32), len(x.dims)) + 1
     p.finish()
     if begin >= end:
         layer.fail(f"axes {begin} to {end - 1} are none")
@@ -166,7 +166,7 @@ def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
 @converts("Softmax")
 def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
     p, (x,) = layer.parameters("softmax_param"), layer.bottoms
-    axis = layer.axis(p.integer("axis", 1, least=-32, most=32), len(x.dims))
+    axis = layer.axis(p.integer("axis", 1, minimum=-32, maximum=32), len(x.dims))
     p.finish(_ENGINE)
     graph.node("Softmax", [x.name], layer.outputs[0], axis=axis)
     return [layer.result(x.dims)]

@@ -87,16 +87,16 @@ class Section:
         option = self.option(key)
         return default if option is None else option.value
 
-    def integer(self, key: str, default: int, *, least: int = 0, most: int = 2**31 - 1) -> int:
-        """The value as an int in ``least..most``; the default when the key is absent.
+    def integer(self, key: str, default: int, *, minimum: int = 0, maximum: int = 2**31 - 1) -> int:
+        """The value as an int in ``minimum..maximum``; the default when the key is absent.
 
         Raises:
             CfgError: the value is no whole number, or out of range.
         """
         option = self.option(key)
-        return default if option is None else self._integer(option, option.value, least, most)
+        return default if option is None else self._integer(option, option.value, minimum, maximum)
 
-    def integers(self, key: str, *, least: int, most: int = 2**31 - 1) -> tuple[int, ...] | None:
+    def integers(self, key: str, *, minimum: int, maximum: int = 2**31 - 1) -> tuple[int, ...] | None:
         """The value as ints between commas; None when the key is absent.
 
         Raises:
@@ -113,7 +113,7 @@ class Section:
                 option.line,
                 "remove the commas behind the last number",
             )
-        return tuple(self._integer(option, item, least, most) for item in numbers.split(","))
+        return tuple(self._integer(option, item, minimum, maximum) for item in numbers.split(","))
 
     def number(self, key: str, default: float) -> float:
         """The value as a finite float; the default when the key is absent."""
@@ -143,13 +143,13 @@ class Section:
         changed = [Option(key, str(value), self.line_of(key)) for key, value in values.items()]
         return replace(self, options=tuple(changed + kept))
 
-    def _integer(self, option: Option, text: str, least: int, most: int) -> int:
+    def _integer(self, option: Option, text: str, minimum: int, maximum: int) -> int:
         text = _uncommented(text)
         if not _INT.fullmatch(text):
             self.fail(f"{option.key}={option.value}: expected a whole number, found {text[:40]!r}", option.line)
         value = int(text)
-        if not least <= value <= most:
-            self.fail(f"{option.key}={value}: expected a number from {least:,} to {most:,}", option.line)
+        if not minimum <= value <= maximum:
+            self.fail(f"{option.key}={value}: expected a number from {minimum:,} to {maximum:,}", option.line)
         return value
 
     def _number(self, option: Option, text: str) -> float:

@@ -217,8 +217,8 @@ def _read_net(net: Message) -> tuple[list[Value], list[CaffeLayer]]:
 
 def _read_inputs(net: Message) -> list[Value]:
     """``input:`` with ``input_shape`` for each, or four ``input_dim``."""
-    names, shapes = net.texts("input"), [shape.integers("dim", least=1) for shape in net.messages("input_shape")]
-    dims = net.integers("input_dim", least=1)
+    names, shapes = net.texts("input"), [shape.integers("dim", minimum=1) for shape in net.messages("input_shape")]
+    dims = net.integers("input_dim", minimum=1)
     if dims and not shapes:
         shapes = [dims[start : start + 4] for start in range(0, len(dims), 4)]
         dims = []
@@ -231,7 +231,7 @@ def _read_inputs(net: Message) -> list[Value]:
 
 def _read_input_layer(layer: CaffeLayer) -> list[Value]:
     p = layer.parameters("input_param")
-    shapes = [shape.integers("dim", least=1) for shape in p.messages("shape")]
+    shapes = [shape.integers("dim", minimum=1) for shape in p.messages("shape")]
     p.finish()
     layer.message.finish(_LAYER_IGNORED)
     shapes = shapes * len(layer.tops) if len(shapes) == 1 else shapes

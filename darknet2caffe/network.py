@@ -195,7 +195,7 @@ def _input_dims(cfg: Cfg) -> tuple[Shape, bool]:
     """Dims of the input, and whether they are a map; ``inputs=`` alone is none (src/parser.c, parse_net_options)."""
     net = cfg.net
     c, h, w = (net.integer(key, 0) for key in ("channels", "height", "width"))
-    inputs = net.integer("inputs", c * h * w, least=1) if net.option("inputs") else c * h * w
+    inputs = net.integer("inputs", c * h * w, minimum=1) if net.option("inputs") else c * h * w
     if not any((c, h, w)) and inputs:
         return (inputs, 1, 1), False
     if not all((c, h, w)):

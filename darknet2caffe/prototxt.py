@@ -85,14 +85,14 @@ class Message:
         """Whether the field is there."""
         return any(field.name == name for field in self.fields)
 
-    def integers(self, name: str, *, least: int = 0, most: int = 2**31 - 1) -> list[int]:
+    def integers(self, name: str, *, minimum: int = 0, maximum: int = 2**31 - 1) -> list[int]:
         """The field's values, whole numbers."""
-        return [self._integer(field, least, most) for field in self._all(name)]
+        return [self._integer(field, minimum, maximum) for field in self._all(name)]
 
-    def integer(self, name: str, default: int, *, least: int = 0, most: int = 2**31 - 1) -> int:
+    def integer(self, name: str, default: int, *, minimum: int = 0, maximum: int = 2**31 - 1) -> int:
         """The field's value, a whole number."""
         field = self._one(name)
-        return default if field is None else self._integer(field, least, most)
+        return default if field is None else self._integer(field, minimum, maximum)
 
     def numbers(self, name: str) -> list[float]:
         """The field's values, numbers that float32 can hold."""
@@ -186,9 +186,9 @@ class Message:
             self.fail(f"{name} is there {len(fields)} times, once at most is right", line=fields[1].line)
         return fields[0] if fields else None
 
-    def _integer(self, field: Field, least: int, most: int) -> int:
-        if type(field.value) is not int or not least <= field.value <= most:
-            self._expected(field, f"a whole number from {least:,} to {most:,}")
+    def _integer(self, field: Field, minimum: int, maximum: int) -> int:
+        if type(field.value) is not int or not minimum <= field.value <= maximum:
+            self._expected(field, f"a whole number from {minimum:,} to {maximum:,}")
         return int(field.value)
 
     def _number(self, field: Field) -> float:

@@ -59,7 +59,7 @@ class Convolutional(Layer):
         """Make the layer from its section."""
         c, h, w = place.map_dims(section)
         filters, size, stride, padding = _window(section)
-        groups = section.integer("groups", 1, least=1)
+        groups = section.integer("groups", 1, minimum=1)
         if c % groups or filters % groups:
             section.fail(
                 f"groups={groups} must divide the input's {c} channels and the {filters} filters",
@@ -172,11 +172,11 @@ class Deconvolutional(Layer):
 
 def _window(section: Section) -> tuple[int, int, int, int]:
     """Filters, size, stride and padding, where pad=1 means half the size (src/parser.c, parse_convolutional)."""
-    size = section.integer("size", 1, least=1)
+    size = section.integer("size", 1, minimum=1)
     padding = section.integer("padding", 0)
     if section.integer("pad", 0):
         padding = size // 2
-    return section.integer("filters", 1, least=1), size, section.integer("stride", 1, least=1), padding
+    return section.integer("filters", 1, minimum=1), size, section.integer("stride", 1, minimum=1), padding
 
 
 def _check_size_one(section: Section, place: Place, stride: int, padding: int) -> None:

@@ -35,7 +35,7 @@ class Connected(Layer):
     @classmethod
     def read(cls, section: Section, place: Place) -> Connected:
         """Make the layer from its section."""
-        output = section.integer("output", 1, least=1)
+        output = section.integer("output", 1, minimum=1)
         inputs = math.prod(place.dims(place.index - 1))
         if output * inputs > MAX_ELEMENTS:
             section.fail(
@@ -91,8 +91,8 @@ class Local(Layer):
     def read(cls, section: Section, place: Place) -> Local:
         """Make the layer from its section."""
         c, h, w = place.map_dims(section)
-        filters, size = section.integer("filters", 1, least=1), section.integer("size", 1, least=1)
-        stride, padding = section.integer("stride", 1, least=1), section.integer("pad", 0)
+        filters, size = section.integer("filters", 1, minimum=1), section.integer("size", 1, minimum=1)
+        stride, padding = section.integer("stride", 1, minimum=1), section.integer("pad", 0)
         out_h, out_w = ((into - (1 if padding else size)) // stride + 1 for into in (h, w))
         read_h, read_w = (window_count(section, into, 2 * padding, size, stride) for into in (h, w))
         if (out_h, out_w) != (read_h, read_w) or min(out_h, out_w) < 1:

@@ -37,7 +37,7 @@ class Softmax(Layer):
     def read(cls, section: Section, place: Place) -> Softmax:
         """Make the layer from its section."""
         dims = place.dims(place.index - 1)
-        groups = section.integer("groups", 1, least=1)
+        groups = section.integer("groups", 1, minimum=1)
         if math.prod(dims) % groups:
             section.fail(
                 f"groups={groups} must divide the input's values ({dims_text(dims)})", section.line_of("groups")
@@ -95,7 +95,7 @@ class Detection(Layer):
         """Make the layer from its section."""
         dims = place.dims(place.index - 1)
         classes, coords = section.integer("classes", 1), section.integer("coords", 1)
-        num, side = section.integer("num", 1), section.integer("side", 7, least=1)
+        num, side = section.integer("num", 1), section.integer("side", 7, minimum=1)
         expected = side * side * ((1 + coords) * num + classes)
         if expected != math.prod(dims):
             section.fail(

@@ -37,14 +37,14 @@ class Route(Layer):
     @classmethod
     def read(cls, section: Section, place: Place) -> Route:
         """Make the layer from its section."""
-        named = section.integers("layers", least=-(2**31))
+        named = section.integers("layers", minimum=-(2**31))
         if named is None:
             section.fail("layers= is missing: a route names the layers that it reads")
         sources = tuple(place.absolute(section, "layers", index) for index in named)
         shapes = [place.dims(source) for source in sources]
         groups, group_id = 1, 0
         if place.dialect == "alexeyab":
-            groups, group_id = section.integer("groups", 1, least=1), section.integer("group_id", 0)
+            groups, group_id = section.integer("groups", 1, minimum=1), section.integer("group_id", 0)
         maps = [place.is_map(source) for source in sources]
         sizes = {shape[1:] if is_map else None for shape, is_map in zip(shapes, maps, strict=True)}
         if len(sizes) == 1 and (len(sources) == 1 or all(maps)):
@@ -109,7 +109,7 @@ class Shortcut(Layer):
     @classmethod
     def read(cls, section: Section, place: Place) -> Shortcut:
         """Make the layer from its section."""
-        named = section.integers("from", least=-(2**31))
+        named = section.integers("from", minimum=-(2**31))
         if named is None or (len(named) != 1 and place.dialect == "pjreddie"):
             section.fail("from= must name one layer to add", section.line_of("from"))
         sources = tuple(place.absolute(section, "from", index) for index in named)
@@ -211,7 +211,7 @@ class Sam(Layer):
 
 def _factors(section: Section, place: Place) -> tuple[int, Shape, Shape]:
     """The layer that ``from`` names, its dims, and those of the layer before."""
-    named = section.integers("from", least=-(2**31))
+    named = section.integers("from", minimum=-(2**31))
     if named is None or len(named) != 1:
         section.fail("from= must name one layer", section.line_of("from"))
     source = place.absolute(section, "from", named[0])

@@ -83,7 +83,7 @@ class Normalization(Layer):
     def read(cls, section: Section, place: Place) -> Normalization:
         """Make the layer from its section."""
         dims = place.map_dims(section)
-        size = section.integer("size", 5, least=1)
+        size = section.integer("size", 5, minimum=1)
         if dims[0] > MAX_CHANNELS:
             section.fail(f"it is converted for up to {MAX_CHANNELS:,} channels, found {dims[0]:,}")
         if size // 2 > dims[0]:

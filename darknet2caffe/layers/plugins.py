@@ -69,7 +69,7 @@ class RegionLayer(PluginLayer):
     @classmethod
     def make_plugin(cls, section: Section, place: Place) -> Plugin:
         """The plugin that the section describes."""
-        num = section.integer("num", 1, least=1, most=10_000)
+        num = section.integer("num", 1, minimum=1, maximum=10_000)
         classes, coords = section.integer("classes", 20), section.integer("coords", 4)
         softmax, tree = bool(section.integer("softmax", 0)), read_tree(section, classes)
         fork = place.dialect == "alexeyab"
@@ -124,8 +124,8 @@ class YoloLayer(PluginLayer):
     @classmethod
     def make_plugin(cls, section: Section, place: Place) -> Plugin:
         """The plugin that the section describes."""
-        num = section.integer("num", 1, least=1, most=10_000)
-        mask = section.integers("mask", least=0, most=num - 1)
+        num = section.integer("num", 1, minimum=1, maximum=10_000)
+        mask = section.integers("mask", minimum=0, maximum=num - 1)
         fork = place.dialect == "alexeyab"
         return Yolo(
             anchors=_anchors(section, num, place.dialect),

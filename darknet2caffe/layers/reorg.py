@@ -26,7 +26,7 @@ class ReorgLayer(PluginLayer):
     @classmethod
     def make_plugin(cls, section: Section, place: Place) -> Plugin:
         """The plugin that the section describes."""
-        return Reorg(stride=section.integer("stride", 1, least=1), reverse=bool(section.integer("reverse", 0)))
+        return Reorg(stride=section.integer("stride", 1, minimum=1), reverse=bool(section.integer("reverse", 0)))
 
     @classmethod
     def read(cls, section: Section, place: Place) -> Layer:  # type: ignore[override]
@@ -60,7 +60,7 @@ class Flatten(Layer):
     def read(cls, section: Section, place: Place) -> Flatten:
         """Make the layer from its section."""
         c, h, w = place.map_dims(section)
-        stride, reverse = section.integer("stride", 1, least=1), bool(section.integer("reverse", 0))
+        stride, reverse = section.integer("stride", 1, minimum=1), bool(section.integer("reverse", 0))
         block = stride**2
         dims = (c // block, h * stride, w * stride) if reverse else (c * block, h // stride, w // stride)
         if math.prod(dims) != c * h * w:
@@ -86,8 +86,8 @@ class Extra(Layer):
     @classmethod
     def read(cls, section: Section, place: Place) -> Extra:
         """Make the layer from its section."""
-        section.integer("stride", 1, least=1)  # not used, and darknet divides by it
-        extra = section.integer("extra", 0, least=1)
+        section.integer("stride", 1, minimum=1)  # not used, and darknet divides by it
+        extra = section.integer("extra", 0, minimum=1)
         count = math.prod(place.map_dims(section)) + extra
         return cls(**common_fields(section, place, (count, 1, 1)), extra=extra)
 
@@ -114,7 +114,7 @@ class Reorg3d(Layer):
     def read(cls, section: Section, place: Place) -> Reorg3d:
         """Make the layer from its section."""
         c, h, w = place.map_dims(section)
-        stride = section.integer("stride", 1, least=1)
+        stride = section.integer("stride", 1, minimum=1)
         if section.integer("reverse", 0):
             section.fail(
                 "reverse=1 is not supported: the fork reads the input in the output's shape", section.line_of("reverse")

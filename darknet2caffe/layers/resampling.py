@@ -43,8 +43,8 @@ class Maxpool(Layer):
     def read(cls, section: Section, place: Place) -> Maxpool:
         """Make the layer from its section."""
         c, h, w = place.map_dims(section)
-        stride = section.integer("stride", 1, least=1)
-        size = section.integer("size", stride, least=1)
+        stride = section.integer("stride", 1, minimum=1)
+        size = section.integer("size", stride, minimum=1)
         padding = section.integer("padding", size - 1)
         out_h, out_w = window_count(section, h, padding, size, stride), window_count(section, w, padding, size, stride)
         low = padding // 2
@@ -96,7 +96,7 @@ class Upsample(Layer):
     def read(cls, section: Section, place: Place) -> Upsample:
         """Make the layer from its section."""
         c, h, w = place.map_dims(section)
-        stride = section.integer("stride", 2, least=-MAX_STRIDE, most=MAX_STRIDE)
+        stride = section.integer("stride", 2, minimum=-MAX_STRIDE, maximum=MAX_STRIDE)
         if stride == 0:
             section.fail("stride=0 leaves nothing of the map", section.line_of("stride"))
         if stride < 0 and (h % stride or w % stride):
@@ -132,7 +132,7 @@ class Crop(Layer):
     def read(cls, section: Section, place: Place) -> Crop:
         """Make the layer from its section."""
         c, h, w = dims = place.map_dims(section)
-        height, width = section.integer("crop_height", 1, least=1), section.integer("crop_width", 1, least=1)
+        height, width = section.integer("crop_height", 1, minimum=1), section.integer("crop_width", 1, minimum=1)
         if height > h or width > w:
             section.fail(
                 f"a crop of {width} x {height} does not fit into {dims_text(dims)}", section.line_of("crop_height")

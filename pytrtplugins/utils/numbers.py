@@ -29,14 +29,14 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
 _LONGEST_REAL = 400  # characters: the largest float64, written out, has 309
 
 
-def check_whole(what: str, value: Any, least: int, most: int) -> int:
+def check_whole(what: str, value: Any, minimum: int, maximum: int) -> int:
     """A whole number within limits.
 
     Args:
         what: Its name, for the message: ``"stream: slots"``.
         value: What was given; NumPy's whole numbers will do, truth values will not.
-        least: The smallest.
-        most: The largest.
+        minimum: The smallest number.
+        maximum: The largest number.
 
     Raises:
         UsageError: it is no whole number, or is outside.
@@ -45,11 +45,11 @@ def check_whole(what: str, value: Any, least: int, most: int) -> int:
         number = None if isinstance(value, bool) else operator.index(value)
     except TypeError:
         number = None
-    if number is None or not least <= number <= most:
+    if number is None or not minimum <= number <= maximum:
         raise UsageError(
-            f"{what}: expected a whole number from {least:,} to {most:,}, found {shorten(value)}",
-            least=least,
-            most=most,
+            f"{what}: expected a whole number from {minimum:,} to {maximum:,}, found {shorten(value)}",
+            minimum=minimum,
+            maximum=maximum,
             found=value,
         )
     return number
@@ -100,21 +100,21 @@ class Whole(_Limits[int]):
     """Whole numbers within limits.
 
     Attributes:
-        least: The smallest.
-        most: The largest.
+        minimum: The smallest number.
+        maximum: The largest number.
     """
 
-    least: int
-    most: int
+    minimum: int
+    maximum: int
 
     def _parse(self, text: str) -> int:
-        if not _WHOLE.fullmatch(text) or not self.least <= int(text) <= self.most:
+        if not _WHOLE.fullmatch(text) or not self.minimum <= int(text) <= self.maximum:
             raise ValueError(text)
         return int(text)
 
     def __str__(self) -> str:
         """As messages have it."""
-        return f"a whole number from {self.least:,} to {self.most:,}"
+        return f"a whole number from {self.minimum:,} to {self.maximum:,}"
 
 
 @dataclass(frozen=True)
@@ -122,21 +122,21 @@ class Real(_Limits[float]):
     """Numbers within limits; no NaN.
 
     Attributes:
-        least: The smallest.
-        most: The largest.
+        minimum: The smallest number.
+        maximum: The largest number.
     """
 
-    least: float
-    most: float
+    minimum: float
+    maximum: float
 
     def _parse(self, text: str) -> float:
-        if len(text) > _LONGEST_REAL or not self.least <= float(text) <= self.most:
+        if len(text) > _LONGEST_REAL or not self.minimum <= float(text) <= self.maximum:
             raise ValueError(text)
         return float(text)
 
     def __str__(self) -> str:
         """As messages have it."""
-        return f"a number from {self.least:,.10g} to {self.most:,.10g}"
+        return f"a number from {self.minimum:,.10g} to {self.maximum:,.10g}"
 
 
 @dataclass(frozen=True)
@@ -145,19 +145,19 @@ class Several:
 
     Attributes:
         each: The limits of each.
-        least: How many there are at least.
-        most: How many there are at most.
+        minimum: How many there are at least.
+        maximum: How many there are at most.
     """
 
     each: Whole
-    least: int = 1
-    most: int = 1000
+    minimum: int = 1
+    maximum: int = 1000
 
     def __call__(self, text: str) -> tuple[int, ...]:
         """What argparse calls: its errors name the option."""
-        parts = text.split(",", self.most)
+        parts = text.split(",", self.maximum)
         try:
-            if not self.least <= len(parts) <= self.most:
+            if not self.minimum <= len(parts) <= self.maximum:
                 raise ValueError(text)
             return tuple(self.each.read(part.strip()) for part in parts)
         except ValueError:
@@ -165,7 +165,7 @@ class Several:
 
     def __str__(self) -> str:
         """As messages have it."""
-        count = f"{self.least}" if self.least == self.most else f"{self.least:,} to {self.most:,}"
+        count = f"{self.minimum}" if self.minimum == self.maximum else f"{self.minimum:,} to {self.maximum:,}"
         return f"{count} numbers, each {self.each}, with commas between them"
 
 

@@ -69,12 +69,12 @@ def check_node(
     schema = _schema(node.op_type, version, domain)
     if schema is None:
         return
-    for what, count, (least, most) in (
+    for what, count, (low, high) in (
         ("inputs", len(node.input), schema.inputs),
         ("outputs", len(node.output), schema.outputs),
     ):
-        if not least <= count <= most:
-            expected = str(least) if least == most else f"at least {least}" if most > 2**30 else f"{least} to {most}"
+        if not low <= count <= high:
+            expected = str(low) if low == high else f"at least {low}" if high > 2**30 else f"{low} to {high}"
             raise ModelError(
                 f"{text} has {count} {what if count != 1 else what[:-1]}; {node.op_type} of opset {version} has {expected}",
                 node=node.name,
@@ -161,14 +161,14 @@ def _check_attributes(node: onnx.NodeProto, text: str, weights_location: str | N
 
 
 def _check_numbers(attribute: onnx.AttributeProto, text: str, node: onnx.NodeProto) -> None:
-    least = _LEAST.get(attribute.name)
-    if least is None or attribute.ref_attr_name:
+    minimum = _LEAST.get(attribute.name)
+    if minimum is None or attribute.ref_attr_name:
         return
     values = [attribute.i] if attribute.type == attribute.INT else list(attribute.ints)
-    wrong = [value for value in values if not least <= value <= _LARGEST]
+    wrong = [value for value in values if not minimum <= value <= _LARGEST]
     if wrong:
         raise ModelError(
-            f"{text}: attribute {attribute.name!r} has the value {wrong[0]}; expected {least} to {_LARGEST}",
+            f"{text}: attribute {attribute.name!r} has the value {wrong[0]}; expected {minimum} to {_LARGEST}",
             node=node.name,
             attribute=attribute.name,
             found=wrong[0],

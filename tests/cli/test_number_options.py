@@ -181,12 +181,12 @@ def is_number(option: argparse.Action) -> bool:
     )  # fmt: skip
 
 
-def nonsense(least: float, most: float) -> list[str]:
-    """What an option from ``least`` to ``most`` must refuse."""
-    below = [str(least - 1), "-1000000000000"]
+def nonsense(minimum: float, maximum: float) -> list[str]:
+    """What an option from ``minimum`` to ``maximum`` must refuse."""
+    below = [str(minimum - 1), "-1000000000000"]
     above = [
-        str(most + 1) if isinstance(most, int) else str(most * 2),
-        str(10**12 if most < 10**12 else 10**20),
+        str(maximum + 1) if isinstance(maximum, int) else str(maximum * 2),
+        str(10**12 if maximum < 10**12 else 10**20),
         "9" * 5000,
     ]
     words = [
@@ -205,13 +205,13 @@ def nonsense(least: float, most: float) -> list[str]:
         "٣" * 50,
         "\N{SUPERSCRIPT TWO}",
     ]
-    return [*below, *above, *words, *(["1.5", "1e1", "3.0"] if isinstance(least, int) else [])]
+    return [*below, *above, *words, *(["1.5", "1e1", "3.0"] if isinstance(minimum, int) else [])]
 
 
-def check_message(said: str, name: str, text: str, least: float, most: float) -> None:
+def check_message(said: str, name: str, text: str, minimum: float, maximum: float) -> None:
     """One line that names the option, what was given, and the limits."""
     (line,) = (line for line in said.splitlines() if "expected" in line)
-    shown = [f"{limit:,}" if isinstance(limit, int) else f"{limit:,.10g}" for limit in (least, most)]
+    shown = [f"{limit:,}" if isinstance(limit, int) else f"{limit:,.10g}" for limit in (minimum, maximum)]
     assert f"{name}: expected " in line
     assert f"from {shown[0]} to {shown[1]}" in line
     assert f"found {text!r}" in line if 0 < len(text) < 40 else "found '" in line
@@ -224,7 +224,7 @@ def test_every_numeric_option_of_the_commands_has_its_limits():
     for name, option in options.items():
         limits = limits_of(option)
         assert limits is not None, f"{name} takes any number: make it with pytrtplugins.cli.numbers.number"
-        assert (limits.least, limits.most) == COMMANDS[name], name
+        assert (limits.minimum, limits.maximum) == COMMANDS[name], name
         assert isinstance(limits, Whole) == isinstance(COMMANDS[name][0], int), name
 
 
@@ -263,18 +263,18 @@ def test_a_program_refuses_numbers_that_make_no_sense(path, capsys, monkeypatch)
     numbers = {max(option.option_strings, key=len): option for option in parser._actions if is_number(option)}
     table = {name.partition(" ")[2]: limits for name, limits in PROGRAMS.items() if name.startswith(f"{path} ")}
     assert sorted(numbers) == sorted(table)
-    for name, (least, most) in table.items():
+    for name, (minimum, maximum) in table.items():
         option = numbers[name]
         each = option.type.each if isinstance(option.type, Several) else option.type
         assert isinstance(each, (Whole, Real)), (
             f"{path} {name} takes any number: give it a type of pytrtplugins.utils.numbers"
         )
-        assert (each.least, each.most) == (least, most), name
-        for text in nonsense(least, most):
+        assert (each.minimum, each.maximum) == (minimum, maximum), name
+        for text in nonsense(minimum, maximum):
             with pytest.raises(SystemExit) as ended:
                 parser.parse_args([f"{name}={text}"])
             assert ended.value.code == 2
-            check_message(capsys.readouterr().err, name, text, least, most)
+            check_message(capsys.readouterr().err, name, text, minimum, maximum)
 
 
 @pytest.mark.parametrize("name", TEXTS)

@@ -29,7 +29,7 @@ def test_absent_keys_have_their_default():
     assert net.integer("height", 7) == 7
     assert net.number("angle", 0.5) == 0.5
     assert net.text("policy", "constant") == "constant"
-    assert net.integers("steps", least=0) is None
+    assert net.integers("steps", minimum=0) is None
     assert net.numbers("scales") is None
 
 
@@ -111,12 +111,12 @@ def test_numbers_at_their_limits_are_taken():
     net = parse_cfg("[net]\na=2147483647\nb=-3,7\nc=3.4028234e38\nd=-3.4028234e38\ne=3.4028236e38\nf=0\n").net
     assert net.integer("a", 0) == 2**31 - 1
     assert net.integer("f", 5) == 0
-    assert net.integers("b", least=-3, most=7) == (-3, 7)
+    assert net.integers("b", minimum=-3, maximum=7) == (-3, 7)
     assert (net.number("c", 0), net.number("d", 0)) == (3.4028234e38, -3.4028234e38)
     with pytest.raises(CfgError, match=r"b=7: expected a number from -3 to 6"):
-        net.integers("b", least=-3, most=6)
+        net.integers("b", minimum=-3, maximum=6)
     with pytest.raises(CfgError, match=r"b=-3: expected a number from -2 to 2,147,483,647"):
-        net.integers("b", least=-2)
+        net.integers("b", minimum=-2)
     with pytest.raises(CfgError, match=r"e=3\.4028236e38: expected a float32 number, found '3\.4028236e38'"):
         net.number("e", 0)
 
@@ -135,9 +135,9 @@ def test_a_long_problem_is_told_without_its_middle():
 @pytest.mark.parametrize("value", ["1,2,", "1,2#,3", "1,2 ; a,b"])
 def test_commas_that_darknet_counts_are_refused(value):
     with pytest.raises(CfgError, match="darknet counts the commas") as caught:
-        parse_cfg(f"[net]\nsteps={value}\n").net.integers("steps", least=0)
+        parse_cfg(f"[net]\nsteps={value}\n").net.integers("steps", minimum=0)
     assert caught.value.line == 2
-    assert parse_cfg("[net]\nsteps=1,2 # three\n").net.integers("steps", least=0) == (1, 2)
+    assert parse_cfg("[net]\nsteps=1,2 # three\n").net.integers("steps", minimum=0) == (1, 2)
 
 
 def test_what_was_read_cannot_be_changed():
