@@ -76,7 +76,7 @@ def test_a_free_batch_becomes_a_profile(tensorrt):
         ({"workspace_bytes": -1}, "workspace_bytes"),
         ({"quantization": "magic"}, "explicit or implicit"),
         ({"speed": 3}, "no setting 'speed'; it has batch, shapes"),
-        ({"shapes": 3}, r"shapes: expected name: \[least"),
+        ({"shapes": 3}, r"shapes: expected name: \[smallest"),
         ({"shapes": {"data": [[1], [2], [3]]}}, "three growing shapes that fit data"),
         ({"shapes": {"image": [[1], [2], [3]]}}, "'image' is no input; there are data"),
     ],
