@@ -36,6 +36,8 @@ def forms_run(
         engine: The engine's name.
         requested: Plugin → the form that the user asks for.
     """
+    if not requested:
+        return {}
     classes, left = plugin_classes(model), plugin_classes(written)
     forms = {}
     for name in requested:
