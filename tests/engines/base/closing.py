@@ -57,14 +57,26 @@ class World:
 
 
 class Held:
-    """A run in the context's own thread that waits in `compute` until it is let go."""
+    """A run that waits in `compute` until it is let go: in the context's own thread, or on a GPU in the one that queues it."""
 
     def __init__(self, context):
         self._context = context
         self.started, self._go = threading.Event(), threading.Event()
         Calling.hook = self._wait
-        self.future = context.run_async(DATA)
+        self._future, self._queued = None, threading.Event()
+        threading.Thread(target=self._queue, daemon=True).start()
         assert self.started.wait(LONG)
+        if context.engine.name != "cuda":
+            assert self._queued.wait(LONG)
+
+    @property
+    def future(self):
+        assert self._queued.wait(LONG)
+        return self._future
+
+    def _queue(self):
+        self._future = self._context.run_async(DATA)
+        self._queued.set()
 
     def _wait(self):
         self.started.set()
@@ -85,7 +97,10 @@ class Held:
             assert called.wait(LONG)
             return found[0]
 
-        self.future.add_done_callback(callback)
+        if self._queued.is_set():
+            self.future.add_done_callback(callback)
+        else:
+            threading.Thread(target=lambda: self.future.add_done_callback(callback), daemon=True).start()
         return closing
 
 
@@ -184,6 +199,11 @@ def test_an_engine_is_built_inside_a_run(world):
 def test_closing_in_the_callback_of_a_run_is_an_error_while_others_are_queued(world):
     held = Held(world.context)
     closing = held.close_in_callback()
+    if world.name == "cuda":  # whose context queues a run when the one before is finished: nothing else is queued
+        held.let_go()
+        assert closing() == "no error"
+        assert "closed" in error_of(lambda: world.context.run_async(DATA))
+        return
     second = world.context.run_async(DATA)
     held.let_go()
     found = closing()
