@@ -103,18 +103,23 @@ class Exclusive(Uncopied, ABC, Generic[Result]):
         deadline = time.monotonic() + timeout
         if wait(list(self._queued), timeout).not_done:
             raise self._waited_for_long(timeout)
-        pending = self._pending
-        if pending is not None:
-            pending.finish()  # its result stays in the future
-        if not self._busy.acquire(timeout=max(0, deadline - time.monotonic())):
+        if not self._order.acquire(timeout=max(0, deadline - time.monotonic())):  # a run is just being queued
             raise self._waited_for_long(timeout) if timeout else self._not_closed(inside)
         try:
-            if not self._closed:
-                self._closed = True
-                if self._holds:
-                    self._close()
+            pending = self._pending
+            if pending is not None:
+                pending.finish()  # its result stays in the future
+            if not self._busy.acquire(timeout=max(0, deadline - time.monotonic())):
+                raise self._waited_for_long(timeout) if timeout else self._not_closed(inside)
+            try:
+                if not self._closed:
+                    self._closed = True
+                    if self._holds:
+                        self._close()
+            finally:
+                self._busy.release()
         finally:
-            self._busy.release()
+            self._order.release()
         with self._starting:
             executor, self._executor = self._executor, None
         if executor is not None:

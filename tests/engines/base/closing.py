@@ -234,6 +234,26 @@ def test_closing_waits_for_a_run_in_another_thread(world):
     np.testing.assert_array_equal(held.future.result()["y"], world.plain)
 
 
+def test_closing_waits_for_a_run_that_another_thread_is_just_queueing(world):
+    started, go, queued = threading.Event(), threading.Event(), list[Any]()
+
+    def begin():
+        started.set()
+        go.wait(LONG)
+        return lambda: {"y": world.plain}
+
+    threading.Thread(target=lambda: queued.append(world.context._start(begin)), daemon=True).start()
+    assert started.wait(LONG)
+    closed = threading.Thread(target=world.context.close, daemon=True)
+    closed.start()
+    closed.join(0.2)
+    assert closed.is_alive()
+    go.set()
+    closed.join(LONG)  # though nobody asks for the result
+    assert not closed.is_alive()
+    np.testing.assert_array_equal(queued[0].result()["y"], world.plain)
+
+
 def test_a_detection_context_closed_inside_its_own_run_is_an_error(world):
     head = Head("y", "region", (1.0, 1.0, 3.0, 2.0), 2)
     net = conv_net(Calling(), channels=14)
