@@ -55,7 +55,7 @@ def entered(call):
 def imported(frame):
     """Whether a call is part of an import, which a call before it may have done already."""
     while frame is not None:
-        if frame.f_code.co_name == "<module>" and frame.f_code.co_filename.startswith(f"{ROOT}/"):
+        if frame.f_code.co_name == "<module>" and frame.f_code.co_filename.removeprefix(f"{ROOT}/").startswith(FOLDERS):
             return True
         frame = frame.f_back
     return False
