@@ -64,7 +64,7 @@ DATES = ("benchmarks", "calibration", "precision/test_report.py", "samples/test_
 CACHES = (
     "cuda/test_docs.py",
     "cuda/test_kernel.py",
-    "engines/cuda/test_timer.py",
+    "engines/cuda/conv/test_timer.py",
     "models/test_download.py",
     "samples/test_yolov2.py",
     "cli/test_cli.py",

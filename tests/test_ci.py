@@ -9,6 +9,8 @@ import pytest
 
 yaml = pytest.importorskip("yaml")
 
+from tests.matrix import isa_rows, surroundings_rows
+
 ROOT = Path(__file__).parents[1]
 CONSTRAINTS = (ROOT / ".ci/constraints.txt").read_text("utf-8")
 
@@ -38,3 +40,8 @@ def test_the_workflow_has_the_python_of_the_constraints():
     python = re.fullmatch(r"python:([\d.]+)-\w+", workflow["jobs"]["ci"]["container"])
     assert python
     assert f"CPython {python[1]}," in CONSTRAINTS.splitlines()[0]
+
+
+@pytest.mark.parametrize("row", [*isa_rows(), *surroundings_rows()], ids=lambda row: row.name)
+def test_the_rows_of_the_matrix_name_tests_that_are_there(row):
+    assert [name for name in (*row.tests, *row.without) if not (ROOT / "tests" / name).exists()] == []
