@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-yaml = pytest.importorskip("yaml")
-
 from tests.matrix import isa_rows, surroundings_rows
+
+yaml = pytest.importorskip("yaml")
 
 ROOT = Path(__file__).parents[1]
 CONSTRAINTS = (ROOT / ".ci/constraints.txt").read_text("utf-8")
