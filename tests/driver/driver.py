@@ -1,4 +1,4 @@
-"""TensorRT's part, played by plugins/driver: every call from C++, through TensorRT's registry, to plugins of any language."""
+"""TensorRT's part, played by driver.cpp: every call from C++, through TensorRT's registry, to plugins of any language."""
 
 from __future__ import annotations
 
