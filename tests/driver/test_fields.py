@@ -63,8 +63,9 @@ def test_both_creators_announce_the_same_fields(driver, cls):
     register(cls)
     declared = driver.declared(cls)
     unregister(cls)
-    with driver.offered(cls, "c++"):
-        assert driver.declared(cls) == declared
+    with driver.offered(cls, "c++"):  # plugins in C++ have one form, an enqueue
+        assert driver.declared(cls) == [field for field in declared if field[0] != "pytrtplugins_form"]
+    assert "pytrtplugins_form" in {name for name, *_ in declared}
 
 
 def test_fields_are_taken_as_a_parser_gives_them(in_cpp):
