@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pytrtplugins.errors import UsageError
-from pytrtplugins.model.decompose import OpBuilder, Value
+from pytrtplugins.model.op_builder import OpBuilder, Value
 
 from ._onnx_writer import OnnxWriter
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from pytrtplugins.errors import UsageError
 from pytrtplugins.layers import decompose_siblings
-from pytrtplugins.model.decompose import OpBuilder, Value
+from pytrtplugins.model.op_builder import OpBuilder, Value
 
 from ._onnx_activations import activate
 from ._onnx_writer import OnnxWriter

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pytrtplugins.model.decompose import OpBuilder, Value
+from pytrtplugins.model.op_builder import OpBuilder, Value
 from pytrtplugins.utils.optional import require
 
 from .layers import Layer, Shape

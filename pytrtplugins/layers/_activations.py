@@ -11,7 +11,7 @@ import numpy as np
 from ..tensor import Array, array_namespace
 
 if TYPE_CHECKING:
-    from ..model.decompose import OpBuilder, Value
+    from ..model.op_builder import OpBuilder, Value
 
 __all__ = [
     "Part",

@@ -13,7 +13,7 @@ from ._activations import Part, compute_parts, decompose_parts, sibling_groups
 from ._kernels import HEAD, head_slots, launch_head, same_layout
 
 if TYPE_CHECKING:
-    from ..model.decompose import OpBuilder, Value
+    from ..model.op_builder import OpBuilder, Value
 
 __all__ = ["Region"]
 

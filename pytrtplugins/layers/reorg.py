@@ -12,7 +12,7 @@ from ..tensor import Array, Dims, DType, SymbolicDim, TensorDesc, array_namespac
 from ._kernels import KERNELS, same_layout
 
 if TYPE_CHECKING:
-    from ..model.decompose import OpBuilder, Value
+    from ..model.op_builder import OpBuilder, Value
 
 __all__ = ["Reorg"]
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from ..errors import DimsError, ModelError
 from ..plugin.onnx_node import from_node, is_plugin_node
@@ -15,6 +12,7 @@ from ..tensor import Dims, DType, is_concrete
 from ..utils.optional import require
 from ..validation import check_sizes, infer, validated
 from ..validation.dataflow import bodies, walk
+from .op_builder import OpBuilder, Value
 from .proto import copy_of, has_shape, info_dims, weight_info, without_data
 
 if TYPE_CHECKING:
@@ -22,73 +20,10 @@ if TYPE_CHECKING:
 
     from ..plugin.base import Plugin
 
-__all__ = ["OpBuilder", "Value", "add_functions", "check_claims", "infer_shapes", "inline_plugins"]
+__all__ = ["add_functions", "check_claims", "infer_shapes", "inline_plugins"]
 
 _FEATURE = "working on ONNX models"
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Value:
-    """A tensor while a decomposition is written.
-
-    Attributes:
-        name: Its name in the graph.
-        dims: Its dims where they are known: always for a plugin's inputs, not for what operators give. The batch may be
-            a `SymbolicDim`.
-    """
-
-    name: str
-    dims: Dims = ()
-
-
-class OpBuilder:
-    """Collects the operators of a decomposition.
-
-    Any ONNX operator is a method: ``op.Transpose(x, perm=[0, 2, 1])``. Inputs are `Value`s, or arrays, numbers and lists,
-    which become constants (lists of ints: int64). The result is one `Value`; with ``outputs=n`` a list of n.
-
-    Args:
-        prefix: Start of all names that are made, so that they are unique in the graph.
-        doc: Names the plugin, for messages.
-    """
-
-    def __init__(self, prefix: str, doc: str = "") -> None:
-        self.prefix, self.doc = prefix, doc
-        self.nodes: list[onnx.NodeProto] = []
-        self._count = 0
-
-    def __getattr__(self, op_type: str) -> Any:
-        if not op_type[:1].isupper():
-            raise AttributeError(f"OpBuilder has no attribute {op_type!r}; operators start with a capital")
-
-        def make(*inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
-            names = [self._input(value) for value in inputs]
-            made = [self._name(op_type) for _ in range(outputs)]
-            helper = require("onnx.helper", extra="onnx", feature=_FEATURE)
-            self.nodes.append(helper.make_node(op_type, names, made, name=made[0], **attributes))
-            values = [Value(name) for name in made]
-            return values[0] if outputs == 1 else values
-
-        return make
-
-    def _input(self, value: Any) -> str:
-        if isinstance(value, Value):
-            return value.name
-        if value is None:
-            return ""
-        if isinstance(value, (list, tuple)) and any(not is_concrete(item) for item in value):
-            raise DimsError(f"{self.doc}: a symbolic dim cannot be a constant; use -1 or 0 in a Reshape", value=value)
-        array = np.asarray(value, np.int64 if _all_ints(value) else None)
-        name = self._name("Constant")
-        onnx = require("onnx", extra="onnx", feature=_FEATURE)
-        tensor = onnx.numpy_helper.from_array(array.astype(np.float32) if array.dtype == np.float64 else array, name)
-        self.nodes.append(onnx.helper.make_node("Constant", [], [name], name=name, value=tensor))
-        return name
-
-    def _name(self, op_type: str) -> str:
-        self._count += 1
-        return f"{self.prefix}/{op_type}_{self._count}"
 
 
 def infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -405,7 +340,3 @@ def _drop_unused_domains(model: onnx.ModelProto) -> None:
     kept = [copy_of(item) for item in model.opset_import if item.domain in used]
     del model.opset_import[:]
     model.opset_import.extend(kept)
-
-
-def _all_ints(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and all(isinstance(item, (int, np.integer)) for item in value)

@@ -11,7 +11,8 @@ from onnx import TensorProto, helper
 from pytrtplugins import Plugin, plugin
 from pytrtplugins.errors import DimsError, ModelError
 from pytrtplugins.layers import Region, Reorg
-from pytrtplugins.model.decompose import OpBuilder, Value, add_functions, infer_shapes, inline_plugins
+from pytrtplugins.model.decompose import add_functions, infer_shapes, inline_plugins
+from pytrtplugins.model.op_builder import OpBuilder, Value
 from pytrtplugins.plugin.onnx_node import from_node
 
 

@@ -219,7 +219,7 @@ def im2col_map(
         pixels: Of a copy.
         lower: Column and row of the first place of the filter's first tap.
         upper: Column and row of the last one, counted from the last pixel.
-        steps: Distance between places, across and down.
+        steps: Strides of the convolution, across and down.
     """
     corners = (ctypes.c_int * 2)(*lower), (ctypes.c_int * 2)(*upper)
     walk = (ctypes.c_uint32 * 4)(1, steps[0], steps[1], 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -52,9 +53,18 @@ _BINARY: dict[str, Callable[[Any, Any, Any], Any]] = {
     "Pow": lambda xp, a, b: (a**b).astype(a.dtype),
     "Sub": lambda xp, a, b: a - b,
 }
+_VARIADIC: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "Max": lambda xp, a, b: xp.maximum(a, b),
+    "Min": lambda xp, a, b: xp.minimum(a, b),
+    "Sum": lambda xp, a, b: a + b,
+}
 OPS: dict[str, Function] = {
     **{name: (lambda xp, at, dims, x, f=f: f(xp, x)) for name, f in _UNARY.items()},
     **{name: (lambda xp, at, dims, a, b, f=f: f(xp, a, b)) for name, f in _BINARY.items()},
+    **{
+        name: (lambda xp, at, dims, *values, f=f: functools.reduce(lambda a, b: f(xp, a, b), values))
+        for name, f in _VARIADIC.items()
+    },
 }
 """Operator → its function."""
 
@@ -105,30 +115,6 @@ def _softmax(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
     axis = at.get("axis", -1)
     powers = xp.exp(x - x.max(axis=axis, keepdims=True))
     return powers / powers.sum(axis=axis, keepdims=True)
-
-
-@_op("Max")
-def _max(xp: Any, at: Attributes, dims: Any, *values: Any) -> Any:
-    result = values[0]
-    for value in values[1:]:
-        result = xp.maximum(result, value)
-    return result
-
-
-@_op("Min")
-def _min(xp: Any, at: Attributes, dims: Any, *values: Any) -> Any:
-    result = values[0]
-    for value in values[1:]:
-        result = xp.minimum(result, value)
-    return result
-
-
-@_op("Sum")
-def _sum(xp: Any, at: Attributes, dims: Any, *values: Any) -> Any:
-    result = values[0]
-    for value in values[1:]:
-        result = result + value
-    return result
 
 
 @_op("Where")
