@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["CudaEngine"]
 
 _DEVICE = "device"
-FORMAT = 4
+FORMAT = 5
 """Of what engine files and files of choices hold: plans, packed weights, tactics. It goes up with what they mean."""
 
 

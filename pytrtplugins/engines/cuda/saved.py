@@ -1,11 +1,11 @@
 """What an engine file keeps beside the model: the lowered model, the chosen kernels, the weights packed for them.
 
-The bytes are a safetensors file: its tensors are named ``CONVOLUTION: FORM``, the models are the tensors ``model`` and ``graph``.
+The bytes are a safetensors file. The tensors of weights are named ``CONVOLUTION: FORM``; ``model``, ``graph`` and
+``tactics`` hold bytes.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,15 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import FormatError
-from ...utils.text_formats import parse_json, shorten
+from ...utils.optional import require
+from ...utils.text_formats import shorten
 from .conv.cache import Choice, decode, encode
 
 __all__ = ["SavedPlan"]
 
-_TYPES = {"U8": np.uint8, "I8": np.int8, "F16": np.float16, "F32": np.float32}
-_NAMES = {np.dtype(kind): name for name, kind in _TYPES.items()}
-_MODEL, _GRAPH, _METADATA, _TACTICS = "model", "graph", "__metadata__", "tactics"
-_ALIGNMENT = 8
+_DTYPES = tuple(map(np.dtype, ("uint8", "int8", "float16", "float32")))
+_MODEL, _GRAPH, _TACTICS = "model", "graph", "tactics"
 
 
 @dataclass(frozen=True)
@@ -48,48 +47,33 @@ class SavedPlan:
             device: What the kernels were chosen on.
         """
         arrays = {f"{name}: {form}": array for name, forms in self.packed.items() for form, array in forms.items()}
-        arrays |= {_MODEL: np.frombuffer(self.model, np.uint8), _GRAPH: np.frombuffer(self.graph, np.uint8)}
-        order = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))  # so that all are aligned
-        header: dict[str, Any] = {_METADATA: {_TACTICS: encode(self.choices, device)}}
-        end = 0
-        for name in order:
-            array, begin = arrays[name], end
-            end += array.nbytes
-            header[name] = {"dtype": _NAMES[array.dtype], "shape": [array.size], "data_offsets": [begin, end]}
-        text = json.dumps(header).encode()
-        text += b" " * (-len(text) % _ALIGNMENT)
-        return b"".join([len(text).to_bytes(8, "little"), text, *(arrays[name].tobytes() for name in order)])
+        texts = {_MODEL: self.model, _GRAPH: self.graph, _TACTICS: encode(self.choices, device).encode()}
+        arrays |= {name: np.frombuffer(text, np.uint8) for name, text in texts.items()}
+        contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        data: bytes = _safetensors("safetensors.numpy").save(contiguous)
+        return data
 
     @classmethod
     def from_bytes(cls, data: bytes) -> SavedPlan:
-        """The plan of `to_bytes`; its arrays are views of ``data``.
+        """The plan of `to_bytes`.
 
         Raises:
             FormatError: it is none, or a byte is missing or too many.
         """
-        length = int.from_bytes(data[:8], "little")
-        if len(data) < 8 or length > len(data) - 8:
-            raise FormatError(f"engine.plan ends within its header ({len(data)} bytes)")
-        header = parse_json(data[8 : 8 + length], "engine.plan")
+        numpy, damaged = _safetensors("safetensors.numpy"), _safetensors("safetensors").SafetensorError
         try:
-            choices = decode(header.pop(_METADATA)[_TACTICS])
-            arrays, end = dict[str, npt.NDArray[Any]](), 0
-            for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
-                kind, shape, begin = np.dtype(_TYPES[entry["dtype"]]), entry["shape"], end
-                size = shape[0] if len(shape) == 1 and type(shape[0]) is int else -1
-                end += size * kind.itemsize
-                if size < 0 or list(entry["data_offsets"]) != [begin, end]:
-                    raise FormatError(f"engine.plan: tensor {shorten(name)} has {shorten(entry)}")
-                if 8 + length + end > len(data):
-                    raise FormatError(f"engine.plan ends within the tensor {shorten(name)}")
-                arrays[name] = np.frombuffer(data, kind, size, 8 + length + begin)
-            model, graph = arrays.pop(_MODEL).tobytes(), arrays.pop(_GRAPH).tobytes()
-        except (AttributeError, KeyError, TypeError) as error:
-            raise FormatError(f"engine.plan: its header is damaged ({shorten(error)})") from error
-        if 8 + length + end != len(data):
-            raise FormatError(f"engine.plan has {len(data) - 8 - length - end} bytes behind its last tensor")
+            arrays: dict[str, npt.NDArray[Any]] = numpy.load(data)  # sizes are checked before memory is taken
+            model, graph, tactics = (arrays.pop(name).tobytes() for name in (_MODEL, _GRAPH, _TACTICS))
+        except (damaged, KeyError, ValueError) as error:
+            raise FormatError(f"engine.plan is damaged ({shorten(error, 200)})") from error
         packed: dict[str, dict[str, npt.NDArray[Any]]] = {}
         for name, array in arrays.items():
+            if array.ndim != 1 or array.dtype not in _DTYPES:
+                raise FormatError(f"engine.plan: tensor {shorten(name)} is {array.dtype}{shorten(array.shape)}")
             conv, _, form = name.rpartition(": ")
             packed.setdefault(conv, {})[form] = array
-        return cls(model, graph, choices, packed)
+        return cls(model, graph, decode(tactics), packed)
+
+
+def _safetensors(module: str) -> Any:
+    return require(module, extra="cuda", feature="a file of engine 'cuda'")
