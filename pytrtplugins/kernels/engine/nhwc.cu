@@ -147,31 +147,6 @@ __global__ void reformat(const void* x, int x_kind, long long xn, long long xc, 
 
 template <typename T> struct alignas(16) Vector { T values[16 / sizeof(T)]; };
 
-// The largest value of each window, 16 bytes of channels a thread. threads = pixels of y * c / (16 / sizeof(T)).
-template <typename T>
-__global__ void max_pool(const T* x, T* y, int n, int h, int w, int c, int x_pitch, int oh, int ow, int y_pitch, int r, int s,
-                         int stride_h, int stride_w, int pad_h, int pad_w) {
-    constexpr int lanes = 16 / sizeof(T);
-    unsigned const index = blockIdx.x * blockDim.x + threadIdx.x, runs = static_cast<unsigned>(c) / lanes;
-    int const channel = static_cast<int>(index % runs) * lanes, pixel = static_cast<int>(index / runs);
-    if (pixel >= n * oh * ow) return;
-    int const top = pixel / ow % oh * stride_h - pad_h, left = pixel % ow * stride_w - pad_w, image = pixel / ow / oh;
-    Vector<T> best;
-    bool first = true;
-    for (int i = max(top, 0); i < min(top + r, h); ++i) {
-        for (int j = max(left, 0); j < min(left + s, w); ++j) {
-            Vector<T> const found = *reinterpret_cast<const Vector<T>*>(
-                x + ((static_cast<long long>(image) * h + i) * w + j) * x_pitch + channel);
-            for (int lane = 0; lane < lanes; ++lane) {
-                float const value = static_cast<float>(found.values[lane]);
-                if (first || value > static_cast<float>(best.values[lane]) || value != value) best.values[lane] = found.values[lane];
-            }
-            first = false;
-        }
-    }
-    *reinterpret_cast<Vector<T>*>(y + static_cast<long long>(pixel) * y_pitch + channel) = best;
-}
-
 // Planes of float32 → pixels: 16 bytes of channels a thread, neighbouring threads at neighbouring pixels; channels from c on
 // are zero. threads = n * area * groups, the 16-byte groups of a pixel.
 template <typename T>

@@ -1,21 +1,25 @@
-// The largest of each 2x2 pixels, NHWC, 16 bytes of channels a thread. Constants: ELEMENT (HALF or INT8), DEPENDENT.
+// The largest value of each window, NHWC, 16 bytes of channels a thread: padding never wins, NaN does.
+// Constants: ELEMENT (FLOAT, HALF or INT8), R, S, STRIDE_H, STRIDE_W, PADDED (whether a window may leave the image), DEPENDENT.
 typedef unsigned int u32;
 
 struct PoolArgs {
     const char* x;
     char* y;
-    int oh, ow, pixels, pieces;  // of y; pieces of 16 bytes in a pixel
-    int x_pitch, y_pitch;        // in bytes
+    int h, w, oh, ow, pixels, pieces;  // pixels of y; pieces of 16 bytes in a pixel
+    int pad_h, pad_w;                  // above and at the left
+    int x_pitch, y_pitch;              // in bytes
 };
 
 __device__ __forceinline__ u32 larger(u32 a, u32 b) {
-#if ELEMENT == 1
     u32 r;
-    asm("max.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
-    return r;
+#if ELEMENT == 0
+    asm("max.NaN.f32 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+#elif ELEMENT == 1
+    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
 #else
-    return __vmaxs4(a, b);
+    r = __vmaxs4(a, b);
 #endif
+    return r;
 }
 __device__ __forceinline__ uint4 larger(uint4 a, uint4 b) {
     return make_uint4(larger(a.x, b.x), larger(a.y, b.y), larger(a.z, b.z), larger(a.w, b.w));
@@ -29,10 +33,20 @@ extern "C" __global__ void __launch_bounds__(128) pool(const __grid_constant__ P
     long long const index = blockIdx.x * 128ll + threadIdx.x;
     int const piece = static_cast<int>(index % a.pieces), pixel = static_cast<int>(index / a.pieces);
     if (pixel >= a.pixels) return;
-    int const column = pixel % a.ow, line = pixel / a.ow;  // lines of y over all images lie evenly in x
-    const char* x = a.x + (static_cast<long long>(line) * 4 * a.ow + column * 2) * a.x_pitch + piece * 16;
-    const char* below = x + 2ll * a.ow * a.x_pitch;
-    auto at = [&](const char* p) { return *reinterpret_cast<const uint4*>(p); };
-    uint4 const best = larger(larger(at(x), at(x + a.x_pitch)), larger(at(below), at(below + a.x_pitch)));
+    int const row = pixel / a.ow % a.oh * STRIDE_H - a.pad_h, column = pixel % a.ow * STRIDE_W - a.pad_w;
+    const char* x = a.x + static_cast<long long>(pixel / a.ow / a.oh) * a.h * a.w * a.x_pitch + piece * 16;
+    uint4 best = make_uint4(0, 0, 0, 0);
+    bool first = true;
+    constexpr int rows = R * S > 9 ? 1 : R, columns = R * S > 9 ? 1 : S;  // of the loops that are written out
+#pragma unroll rows
+    for (int i = row; i < row + R; ++i) {
+#pragma unroll columns
+        for (int j = column; j < column + S; ++j) {
+            if (PADDED && (i < 0 || i >= a.h || j < 0 || j >= a.w)) continue;
+            uint4 const found = *reinterpret_cast<const uint4*>(x + (static_cast<long long>(i) * a.w + j) * a.x_pitch);
+            best = first ? found : larger(best, found);
+            first = false;
+        }
+    }
     *reinterpret_cast<uint4*>(a.y + static_cast<long long>(pixel) * a.y_pitch + piece * 16) = best;
 }

@@ -9,7 +9,9 @@ from ....layers import Reorg
 from ....tensor import TensorDesc
 from ..device.device import Device, Tensor, tensor_at
 from ..device.layout import Format, channels_last
-from ..device.nhwc import max_pool, reformat
+from ..device.nhwc import reformat
+from ..device.pool import pool
+from ..device.window import Window
 from .problem import ConvLaunch, ConvProblem, Operands, Scratch
 
 __all__ = ["UnfusedProvider"]
@@ -54,7 +56,7 @@ class UnfusedProvider:
     def _finish(self, problem: ConvProblem, scratch: Scratch) -> Callable[[Tensor, Tensor, Any], None]:
         """From the convolution's output to what is wanted."""
         if problem.pool and problem.y.nhwc:
-            return lambda whole, y, stream: max_pool(whole, y)(stream)
+            return pool(self.device, problem.unfused.y, problem.y, Window())
         if problem.pool:
             return self._pool_linear(problem, scratch)
         if not problem.reorg:
@@ -73,14 +75,14 @@ class UnfusedProvider:
 
     def _pool_linear(self, problem: ConvProblem, scratch: Scratch) -> Callable[[Tensor, Tensor, Any], None]:
         pooled = channels_last(problem.y.dims, problem.y.dtype)
-        region = scratch.region("moved", pooled.bytes)
+        region, launch = scratch.region("moved", pooled.bytes), pool(self.device, problem.unfused.y, pooled, Window())
 
-        def pool(whole: Tensor, y: Tensor, stream: Any) -> None:
+        def pool_linear(whole: Tensor, y: Tensor, stream: Any) -> None:
             inner = tensor_at(self.device.xp, region(), 0, pooled)
-            max_pool(whole, inner)(stream)
+            launch(whole, inner, stream)
             reformat(inner, y)(stream)
 
-        return pool
+        return pool_linear
 
 
 def _desc(form: Format) -> TensorDesc:

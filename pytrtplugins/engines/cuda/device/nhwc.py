@@ -1,4 +1,4 @@
-"""What layouts need beside the network's own layers: other types, layouts and scales of the same values; the largest of windows."""
+"""What layouts need beside the network's own layers: other types, layouts and scales of the same values."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from .device import Tensor
 from .layout import Format
 from .source import KERNELS
 
-__all__ = ["KINDS", "Launch", "max_pool", "reformat"]
+__all__ = ["KINDS", "Launch", "reformat"]
 
 Launch = Callable[[Any], None]
 """Queues a step's work on a stream."""
 
 _SOURCE = KERNELS / "nhwc.cu"
-_MAX_POOL = CudaKernel.from_file(_SOURCE, "max_pool")
 _PIXELS = CudaKernel.from_file(_SOURCE, "pixels")
 _PLANES = CudaKernel.from_file(_SOURCE, "planes")
 _REFORMAT = CudaKernel.from_file(_SOURCE, "reformat")
@@ -47,21 +46,6 @@ def reformat(x: Tensor, y: Tensor, x_scale: float = 1.0, y_scale: float = 1.0, a
     )  # fmt: skip
     threads = n * padded * h * w
     return lambda stream: _REFORMAT.launch(x.flat, *numbers, threads=threads, stream=stream)
-
-
-def max_pool(
-    x: Tensor,
-    y: Tensor,
-    kernel: tuple[int, ...] = (2, 2),
-    strides: tuple[int, ...] = (2, 2),
-    pads: tuple[int, int] = (0, 0),
-) -> Launch:
-    """The largest value of each window, of tensors whose channels fill 16 bytes, padding included."""
-    (n, c, h, w), (_, _, oh, ow) = x.format.dims, y.format.dims
-    channels = -(-c // x.format.vector) * x.format.vector
-    numbers = (n, h, w, channels, x.format.pitch, oh, ow, y.format.pitch, kernel, strides, pads)
-    runs = n * oh * ow * channels // x.format.vector
-    return lambda stream: _MAX_POOL.launch(x.flat, y.flat, *numbers, threads=runs, stream=stream)
 
 
 def _as_image(form: Format) -> Format:

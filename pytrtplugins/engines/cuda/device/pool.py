@@ -1,36 +1,43 @@
-"""The 2x2 pool's kernel, which may start before the kernel in front of it has ended."""
+"""Pools that are not part of a convolution."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from ....cuda import CudaKernel
 from .device import CudaDevice, Device, Tensor
+from .layout import KIND, Format
+from .source import KERNELS
+from .window import Window
 
-__all__ = ["max_pool_2x2"]
+__all__ = ["pool"]
 
+_POOL = CudaKernel.from_file(KERNELS / "nhwc.cu", "pool")
 _OLDEST = 80
 
 
-def max_pool_2x2(device: Device, x: Tensor, y: Tensor, kernel: tuple[int, ...], strides: tuple[int, ...]) -> Any:
-    """A launch of the largest of each 2x2 pixels; None where the kernel does not fit the tensors or the GPU.
+def pool(device: Device, x: Format, y: Format, window: Window) -> Callable[[Tensor, Tensor, Any], None]:
+    """A launch, of an input, an output and a stream: by the vector kernel where it fits the tensors and the GPU.
 
     Args:
-        device: Where the tensors are.
-        x: NHWC, an even number of rows and columns.
-        y: NHWC.
-        kernel: Of the pool.
-        strides: Of the pool.
+        device: Where the tensors will be.
+        x: How the input lies, NHWC.
+        y: How the output lies, NHWC; padding channels are filled where a pixel has room for them.
+        window: What is taken together.
     """
-    if not isinstance(device, CudaDevice) or device.capability < _OLDEST:
-        return None
-    from .pool_kernel import PoolKernel, PoolShape  # where it is used, since it loads the driver
+    (n, c, h, w), (_, _, oh, ow) = x.dims, y.dims
+    channels = c if c % y.vector == 0 else min(x.pitch, y.pitch)
+    aligned = not (channels % x.vector or x.pitch % x.vector or y.pitch % y.vector)
+    fits = aligned and not window.mean and x.dtype in KIND
+    if fits and isinstance(device, CudaDevice) and device.capability >= _OLDEST:
+        from .pool_kernel import PoolKernel  # where it is used, since it loads the driver
 
-    (n, c, h, w), (_, _, oh, ow) = x.format.dims, y.format.dims
-    channels = -(-c // x.format.vector) * x.format.vector
-    shape = PoolShape(
-        n=n, c=channels, oh=oh, ow=ow, x_pitch=x.format.pitch, y_pitch=y.format.pitch, dtype=x.format.dtype
-    )
-    if (tuple(kernel), tuple(strides), (h, w)) != ((2, 2), (2, 2), (2 * oh, 2 * ow)) or shape.unsupported():
-        return None
-    pool = PoolKernel(shape, device.capability)
-    return lambda stream: pool.launch(x.flat.data.ptr, y.flat.data.ptr, int(stream.ptr))
+        kernel = PoolKernel(x, y, window, device.capability)
+        return lambda x, y, stream: kernel.launch(x.flat.data.ptr, y.flat.data.ptr, int(stream.ptr))
+    numbers = (
+        n, h, w, channels, x.pitch, oh, ow, y.pitch, window.kernel, window.strides, window.pads[:2], window.mean,
+        window.count_padding, h + window.pads[2], w + window.pads[3],
+    )  # fmt: skip
+    threads = n * oh * ow * channels
+    return lambda x, y, stream: _POOL.launch(x.flat, y.flat, *numbers, threads=threads, stream=stream)

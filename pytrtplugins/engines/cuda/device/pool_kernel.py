@@ -1,81 +1,55 @@
-"""The 2x2 pool with stride 2 that darknet's networks have, where it is not part of a convolution: see ``pool.cu``."""
+"""Max pools that are not part of a convolution, for GPUs from compute capability 8.0 on: see ``pool.cu``."""
 
 from __future__ import annotations
 
 import ctypes
 import functools
-from dataclasses import dataclass
 
 from ....tensor import DType
 from .driver import Function, Module, current_context, kernel_fields
-from .layout import KIND
+from .layout import KIND, Format
 from .source import compile_cubin
+from .window import Window
 
-__all__ = ["PoolKernel", "PoolShape"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PoolShape:
-    """The largest of each 2x2 pixels of an NHWC tensor.
-
-    Attributes:
-        n: Images.
-        c: Channels.
-        oh: Rows of y; x has twice as many.
-        ow: Columns of y; likewise.
-        x_pitch: Values between pixels of x; a multiple of 16 bytes.
-        y_pitch: Likewise of y.
-        dtype: float16 or int8.
-    """
-
-    n: int
-    c: int
-    oh: int
-    ow: int
-    x_pitch: int
-    y_pitch: int
-    dtype: DType
-
-    def unsupported(self) -> str:
-        """Why the kernel cannot compute it; empty when it can."""
-        if self.dtype not in (DType.FLOAT16, DType.INT8):
-            return str(self.dtype)
-        size = self.dtype.itemsize
-        return "16 bytes" if any(count * size % 16 for count in (self.c, self.x_pitch, self.y_pitch)) else ""
+__all__ = ["PoolKernel"]
 
 
 class _Args(ctypes.Structure):
-    _fields_ = kernel_fields(pointers="x y", ints="oh ow pixels pieces x_pitch y_pitch")
+    _fields_ = kernel_fields(pointers="x y", ints="h w oh ow pixels pieces pad_h pad_w x_pitch y_pitch")
 
 
 class PoolKernel:
-    """The pool's kernel in the current context.
+    """The pool's kernel in the current context, which may start before the kernel in front of it has ended.
 
     Args:
-        shape: The problem.
+        x: How the input lies: NHWC, 16 bytes at a time.
+        y: Likewise the output.
+        window: Of a max pool.
         capability: The GPU's compute capability, 90 for 9.0.
     """
 
-    def __init__(self, shape: PoolShape, capability: int) -> None:
-        self.shape, self.capability, self._function = (
-            shape,
-            capability,
-            _function(current_context(), shape.dtype, capability),
-        )
+    def __init__(self, x: Format, y: Format, window: Window, capability: int) -> None:
+        (n, c, h, w), (_, _, oh, ow), size = x.dims, y.dims, x.dtype.itemsize
+        pixels, pieces = n * oh * ow, -(-c // x.vector)
+        self._early, self._grid = capability >= 90, (-(-pixels * pieces // 128), 1, 1)
+        self._numbers = {
+            "h": h, "w": w, "oh": oh, "ow": ow, "pixels": pixels, "pieces": pieces, "pad_h": window.pads[0],
+            "pad_w": window.pads[1], "x_pitch": x.pitch * size, "y_pitch": y.pitch * size,
+        }  # fmt: skip
+        leaves = not window.inside((h, w), (oh, ow))
+        self._function = _function(current_context(), x.dtype, window.kernel, window.strides, leaves, capability)
 
-    def launch(self, x: int, y: int, stream: int, early: bool = True) -> None:
+    def launch(self, x: int, y: int, stream: int) -> None:
         """Queue it: addresses at multiples of 16 bytes."""
-        shape, size = self.shape, self.shape.dtype.itemsize
-        pixels, pieces = shape.n * shape.oh * shape.ow, shape.c * size // 16
-        arguments = _Args(
-            x=x, y=y, oh=shape.oh, ow=shape.ow, pixels=pixels, pieces=pieces,
-            x_pitch=shape.x_pitch * size, y_pitch=shape.y_pitch * size,
-        )  # fmt: skip
-        grid = (-(-pixels * pieces // 128), 1, 1)
-        self._function.launch(grid, 128, [arguments], stream, early=early and self.capability >= 90)
+        self._function.launch(self._grid, 128, [_Args(x=x, y=y, **self._numbers)], stream, early=self._early)
 
 
 @functools.cache
-def _function(context: int, dtype: DType, capability: int) -> Function:
-    constants = {"ELEMENT": KIND[dtype], "DEPENDENT": int(capability >= 90)}
+def _function(
+    context: int, dtype: DType, kernel: tuple[int, int], strides: tuple[int, int], padded: bool, capability: int
+) -> Function:
+    constants = {
+        "ELEMENT": KIND[dtype], "R": kernel[0], "S": kernel[1], "STRIDE_H": strides[0], "STRIDE_W": strides[1],
+        "PADDED": int(padded), "DEPENDENT": int(capability >= 90),
+    }  # fmt: skip
     return Function(Module(compile_cubin("pool.cu", constants, str(capability))), "pool", 0)

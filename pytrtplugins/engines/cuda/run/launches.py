@@ -16,15 +16,15 @@ from ....tensor import DType, TensorDesc
 from ..conv.problem import ConvLaunch
 from ..device.device import Device, Tensor
 from ..device.layout import Format
-from ..device.nhwc import Launch, max_pool, reformat
-from ..device.pool import max_pool_2x2
+from ..device.nhwc import Launch, reformat
+from ..device.pool import pool
 from ..device.source import KERNELS
+from ..device.window import Window
 from ..plan.operators import ACTIVATIONS, OPS
 from ..plan.plan import Plan, Step
 
 __all__ = ["StepBuilder"]
 
-_POOL = CudaKernel.from_file(KERNELS / "nhwc.cu", "pool")
 _ACTIVATION = CudaKernel.from_file(KERNELS / "nhwc.cu", "activation")
 _KNOWN_WHILE_PLANNED = {
     "Reshape": (1,), "Squeeze": (1,), "Unsqueeze": (1,), "Expand": (1,), "Slice": (1, 2, 3, 4), "Split": (1,),
@@ -71,22 +71,9 @@ class StepBuilder:
         return lambda stream: launch(x, y, residual, stream)
 
     def _pool(self, step: Step) -> Launch:
-        x, y, at = self.tensors[step.inputs[0]], self.tensors[step.outputs[0]], step.attributes
-        (n, c, h, w), (_, _, oh, ow) = x.format.dims, y.format.dims
-        channels = c if c % y.format.vector == 0 else min(x.format.pitch, y.format.pitch)
-        pads = tuple(at.get("pads", (0, 0, 0, 0)))
-        aligned = all(form.pitch % form.vector == 0 and channels % form.vector == 0 for form in (x.format, y.format))
-        if aligned and step.op == "MaxPool":
-            sizes = tuple(at["kernel_shape"]), tuple(at.get("strides", (1, 1)))
-            fast: Launch | None = None if any(pads) else max_pool_2x2(self.device, x, y, *sizes)
-            return fast or max_pool(x, y, *sizes, (pads[0], pads[1]))
-        numbers = (
-            n, h, w, channels, x.format.pitch, oh, ow, y.format.pitch, tuple(at["kernel_shape"]),
-            tuple(at.get("strides", (1, 1))), pads[:2], step.op == "AveragePool", bool(at.get("count_include_pad", 0)),
-            h + pads[2], w + pads[3],
-        )  # fmt: skip
-        threads = n * oh * ow * channels
-        return lambda stream: _POOL.launch(x.flat, y.flat, *numbers, threads=threads, stream=stream)
+        x, y = self.tensors[step.inputs[0]], self.tensors[step.outputs[0]]
+        launch = pool(self.device, x.format, y.format, Window.of(step.op, step.attributes))
+        return lambda stream: launch(x, y, stream)
 
     def _activation(self, step: Step) -> Launch:
         x, y = self.tensors[step.inputs[0]], self.tensors[step.outputs[0]]

@@ -18,7 +18,6 @@ from pytrtplugins.engines.cuda.conv.shape import ConvShape
 from pytrtplugins.engines.cuda.conv.stem_kernel import StemShape, pack_stem
 from pytrtplugins.engines.cuda.conv.tactics import SHARED_BYTES, Tactic, hopper_tactics, mma_tactics, simt_tactics
 from pytrtplugins.engines.cuda.device import pool_kernel
-from pytrtplugins.engines.cuda.device.pool_kernel import PoolShape
 from pytrtplugins.engines.cuda.device.source import KERNELS, compile_cubin, wgmma_text
 from pytrtplugins.layers import Reorg
 from pytrtplugins.tensor import DType
@@ -328,16 +327,13 @@ def test_float32_and_the_others_are_different_families():
     assert simt_tactics(square(1, 16, 16, 16, 13, SINGLE)) == []
 
 
-def test_stems_and_pools_say_what_they_cannot_do():
+def test_a_stem_says_what_it_cannot_do():
     first = StemShape(
         n=1, c=3, h=4, w=4, k=32, x_strides=(48, 16, 4, 1), x_type=DType.FLOAT32, element=HALF, y_pitch=32, y_type=HALF
     )
     assert first.unsupported() == ""
     assert "5 channels" in dataclasses.replace(first, c=5).unsupported()
     assert "odd" in dataclasses.replace(first, h=5).unsupported()
-    pool = PoolShape(n=1, c=16, oh=2, ow=2, x_pitch=16, y_pitch=16, dtype=HALF)
-    assert pool.unsupported() == ""
-    assert "16 bytes" in dataclasses.replace(pool, c=4).unsupported()
 
 
 def test_a_tactics_name_is_checked():
@@ -397,4 +393,16 @@ def test_kernels_compile(family, x_type, tmp_path, monkeypatch):
     more = {} if family == "hopper" else {"DEPENDENT": 0}
     architecture = "90a" if family == "hopper" else "80"
     cubin = compile_cubin(f"conv_{family}.cu", {**tactic.definitions(shape), **more}, architecture)
+    assert cubin.startswith(b"\x7fELF")
+
+
+@pytest.mark.skipif(not available(), reason="nvcc is not installed")
+@pytest.mark.parametrize("architecture", ["80", "90"])
+@pytest.mark.parametrize("element", [0, 1, 2])
+def test_pools_compile(architecture, element, tmp_path, monkeypatch):
+    monkeypatch.setitem(
+        compile_cubin.__globals__, "cached_file", lambda parts, suffix, make: make(tmp_path / "k") or tmp_path / "k"
+    )
+    window = {"ELEMENT": element, "R": 3, "S": 2, "STRIDE_H": 2, "STRIDE_W": 1, "PADDED": 1}
+    cubin = compile_cubin("pool.cu", {**window, "DEPENDENT": int(architecture == "90")}, architecture)
     assert cubin.startswith(b"\x7fELF")

@@ -13,7 +13,9 @@ from pytrtplugins.engines.cuda.conv.launcher import Addresses, ConvKernel
 from pytrtplugins.engines.cuda.conv.packing import pack_filters, pack_weights
 from pytrtplugins.engines.cuda.conv.stem_kernel import StemKernel, StemShape, pack_stem
 from pytrtplugins.engines.cuda.conv.tactics import hopper_tactics, mma_tactics
-from pytrtplugins.engines.cuda.device.pool_kernel import PoolKernel, PoolShape
+from pytrtplugins.engines.cuda.device.layout import Format
+from pytrtplugins.engines.cuda.device.pool_kernel import PoolKernel
+from pytrtplugins.engines.cuda.device.window import Window
 from pytrtplugins.layers import Reorg
 from pytrtplugins.tensor import DType
 from tests.engines.cuda.conv.test_kernels import HALF, INT8, ODD, SINGLE, SINGLES, convolution, square, tactics_of
@@ -231,19 +233,47 @@ def test_the_stem_takes_the_image_as_it_is(gpu, element, pool):
     assert agrees(found.get(), expected, element)
 
 
-@pytest.mark.parametrize("dtype", [HALF, INT8])
-def test_a_pool_takes_the_largest_of_four(gpu, dtype):
+@pytest.mark.parametrize("dtype", [SINGLE, HALF, INT8])
+@pytest.mark.parametrize(
+    "window",
+    [
+        Window(),
+        Window(kernel=(3, 3), pads=(1, 1, 1, 1)),
+        Window(kernel=(3, 2), strides=(1, 1), pads=(0, 1, 2, 0)),
+        Window(kernel=(5, 5), strides=(1, 1), pads=(2, 2, 2, 2)),
+        Window(kernel=(2, 2), strides=(1, 1), pads=(0, 0, 1, 1)),
+    ],
+    ids=str,
+)
+def test_a_pool_takes_the_largest_of_each_window(gpu, dtype, window):
     cupy, capability = gpu
-    x = np.random.default_rng(6).integers(-127, 128, (2, 6, 10, 48)).astype(dtype.numpy)
-    given, found = cupy.asarray(x), cupy.full((2, 3, 5, 64), 77, dtype.numpy)
+    n, h, w, c, pitch = 2, 7, 11, 48, 64
+    x = np.random.default_rng(6).integers(-127, 128, (n, h, w, c)).astype(dtype.numpy)
+    lowest = np.iinfo(np.int8).min if dtype is INT8 else -np.inf
+    padded = np.pad(x, ((0, 0), window.pads[::2], window.pads[1::2], (0, 0)), constant_values=lowest)
+    views = np.lib.stride_tricks.sliding_window_view(padded, window.kernel, (1, 2))
+    expected = views[:, :: window.strides[0], :: window.strides[1]].max((-2, -1))
+    _, oh, ow, _ = expected.shape
+    given, found = cupy.asarray(x), cupy.full((n, oh, ow, pitch), 77, dtype.numpy)
     stream = cupy.cuda.Stream(non_blocking=True)
     cupy.cuda.get_current_stream().synchronize()
-    PoolKernel(PoolShape(n=2, c=48, oh=3, ow=5, x_pitch=48, y_pitch=64, dtype=dtype), capability).launch(
-        given.data.ptr, found.data.ptr, stream.ptr
-    )
+    formats = Format((n, c, h, w), dtype, c), Format((n, c, oh, ow), dtype, pitch)
+    PoolKernel(*formats, window, capability).launch(given.data.ptr, found.data.ptr, stream.ptr)
     stream.synchronize()
-    np.testing.assert_array_equal(found.get()[..., :48], pooled(x))
-    assert (found.get()[..., 48:] == 77).all()
+    np.testing.assert_array_equal(found.get()[..., :c], expected)
+    assert (found.get()[..., c:] == 77).all()
+
+
+@pytest.mark.parametrize("dtype", [SINGLE, HALF])
+def test_a_pool_keeps_nan(gpu, dtype):
+    cupy, capability = gpu
+    x = np.zeros((1, 2, 2, 16), dtype.numpy)
+    x[0, 1, 0, 5] = np.nan
+    given, found = cupy.asarray(x), cupy.zeros((1, 1, 1, 16), dtype.numpy)
+    formats = Format((1, 16, 2, 2), dtype, 16), Format((1, 16, 1, 1), dtype, 16)
+    PoolKernel(*formats, Window(), capability).launch(given.data.ptr, found.data.ptr, 0)
+    cupy.cuda.runtime.deviceSynchronize()
+    np.testing.assert_array_equal(np.flatnonzero(np.isnan(found.get())), [5])
 
 
 def test_a_captured_convolution_gives_the_same_again(gpu):
