@@ -212,7 +212,7 @@ class NativePlugin(Plugin):
             [TensorDesc(f"{kind}{index}", array.shape, DType.of(array)) for index, array in enumerate(arrays)]
             for kind, arrays in (("input", inputs), ("output", outputs))
         )
-        runner.configure(ins, outs)
+        runner.prepare(ins, outs)
         try:
             runner.enqueue(inputs, outputs, xp.cuda.get_current_stream())
         finally:
@@ -244,7 +244,8 @@ def _enqueue_on_gpu(plugin: Plugin, inputs: Any, outputs: Any, workspace: Any, s
 
     queue = cupy.cuda.Stream.from_external(_Queue(stream))
     with queue:
-        plugin.enqueue([*map(view, inputs)], [*map(view, outputs)], view(workspace) if workspace else None, queue)
+        scratch = view(workspace) if workspace else None
+        PluginRunner(plugin, allocate=None).enqueue([*map(view, inputs)], [*map(view, outputs)], queue, scratch)
 
 
 def _class(entry: _native.Entry, library: str) -> type[NativePlugin]:

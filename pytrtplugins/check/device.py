@@ -30,7 +30,7 @@ def enqueue_on_gpu(case: Case) -> str:
     runner = PluginRunner(case.plugin.clone(), allocate=lambda size: cupy.full(size, 0xAA, np.uint8))
     inputs = [cupy.asarray(array) for array in case.inputs()]
     outputs = [cupy.asarray(poisoned(desc.dims, desc.dtype.numpy, 0)) for desc in descs[1]]
-    runner.configure(*descs)
+    runner.prepare(*descs)
     cupy.cuda.Device().synchronize()
     try:
         with stream:

@@ -80,7 +80,7 @@ def run_enqueue(case: Case, setting: Setting = Setting(), other: int = 0) -> _Re
     if setting.layout != "linear":
         inputs, outputs = ([replace(desc, layout=setting.layout) for desc in some] for some in descs)
         descs = inputs, outputs
-    runner.configure(*descs)
+    runner.prepare(*descs)
     try:
         with arrays(descs, runner.workspace_bytes, setting) as (given, outputs, workspace, watch, memory):
             for array, value in zip(given, case.inputs(other), strict=True):

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from ..cuda.prepare import recorded_launches
 from ..cuda.watch import Watch, watching
 from ..errors import PytrtpluginsError, UnavailableError
 from ..plugin.base import Plugin
@@ -73,9 +72,9 @@ def _elements(case: Case) -> int:
 def _enqueue(plugin: Plugin, case: Case) -> None:
     descs = case.descs()
     runner = PluginRunner(plugin, allocate=None)
-    runner.configure(*descs)
+    runner.prepare(*descs)
     size = runner.workspace_bytes
-    recorded_launches(plugin, *descs, size)
+    runner.recorded_launches()
     with Memory(at_end=True, guard_bytes=_GUARD_BYTES, track=False, sparse=True) as memory:
 
         def make(name: str, dims: Any, dtype: Any, read_only: bool = False) -> Any:

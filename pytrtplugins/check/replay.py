@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..cuda import Constant, CudaKernel, LaunchRecord, SymbolicArray
+from ..plugin.runner import PluginRunner
 from .cases import Case
 
 __all__ = ["Buffers", "main", "repeat", "write"]
@@ -25,12 +26,10 @@ class Buffers:
     """
 
     def __init__(self, case: Case) -> None:
-        plugin = case.plugin.clone()
-        descs = case.descs()
-        plugin.configure(*descs)
-        self._bytes: dict[tuple[str, int], Any] = {
-            ("workspace", 0): np.zeros(int(plugin.workspace_size(*descs)), np.uint8)
-        }
+        runner, descs = PluginRunner(case.plugin.clone(), allocate=None), case.descs()
+        runner.prepare(*descs)
+        runner.close()
+        self._bytes: dict[tuple[str, int], Any] = {("workspace", 0): np.zeros(int(runner.workspace_bytes), np.uint8)}
         for index, array in enumerate(case.inputs()):
             self._bytes["input", index] = np.ascontiguousarray(array).reshape(-1).view(np.uint8).copy()
         for index, desc in enumerate(descs[1]):

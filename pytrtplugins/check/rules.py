@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import PytrtpluginsError
 from ..plugin.base import Plugin
+from ..plugin.runner import PluginRunner
 from ..tensor import Dims, DType, SymbolicDim, evaluate_dims
 from .cases import Case, outputs_of, random_array, supported
 from .compare import difference, differences
@@ -234,6 +235,7 @@ def clones(case: Case) -> str:
     plugin = case.plugin.clone()
     if plugin != case.plugin:
         return f"clone gives {plugin!r}"
+    runner = PluginRunner(plugin, allocate=None)
     for moment in ("", " after initialize"):
         twin = plugin.clone()
         if twin is plugin:
@@ -247,9 +249,8 @@ def clones(case: Case) -> str:
         if wrong:
             return f"a clone{moment} computes something else: {wrong}"
         if not moment:
-            plugin.configure(*case.descs())
-            plugin.initialize()
-    plugin.terminate()
+            runner.prepare(*case.descs())
+    runner.close()
     return ""
 
 

@@ -21,10 +21,10 @@ import numpy as np
 from ..cuda import CompileUnit, Constant, LaunchRecord, SymbolicArray
 from ..cuda.backends import host
 from ..cuda.cache import cached_file
-from ..cuda.prepare import recorded_launches
 from ..cuda.signature import C_TYPES
 from ..cuda.source import KERNELS
 from ..errors import PytrtpluginsError, UnavailableError
+from ..plugin.runner import PluginRunner
 from . import isolate, replay
 from .cases import Case
 
@@ -160,15 +160,16 @@ def _told(who: str, what: str, label: str, source: str, line: int) -> str:
 
 
 def _launches(case: Case) -> Iterator[LaunchRecord]:
-    plugin = case.plugin.clone()
-    descs = case.descs()
-    plugin.configure(*descs)
+    runner = PluginRunner(case.plugin.clone(), allocate=None)
+    runner.prepare(*case.descs())
     try:
-        yield from recorded_launches(plugin, *descs, int(plugin.workspace_size(*descs)))
+        yield from runner.recorded_launches()
     except PytrtpluginsError:
         raise
     except Exception as error:
         raise UnavailableError(f"enqueue does more than to launch kernels ({type(error).__name__}: {error})") from error
+    finally:
+        runner.close()
 
 
 def _run_sanitized(unit: CompileUnit, launch: LaunchRecord, buffers: replay.Buffers) -> str:

@@ -37,7 +37,7 @@ def repeated_runs(case: Case) -> str:
     """One context gives the same results in its first, second and third run, with other inputs between."""
     expected = [run_enqueue(case, other=other).outputs for other in (0, 1)]
     runner, descs = PluginRunner(case.plugin.clone(), allocate=None), case.descs()
-    runner.configure(*descs)
+    runner.prepare(*descs)
     try:
         for number, (other, pattern) in enumerate(((0, 0xFF), (1, 0x4B), (0, 0xC3))):
             with arrays(descs, runner.workspace_bytes, Setting(pattern=pattern)) as (

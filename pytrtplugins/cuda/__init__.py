@@ -7,7 +7,6 @@
   arguments is an array of numbers to embed. ``kernel.unit(dtype).device_code()`` is the whole text for nvcc, with the
   instance; ``kernel.compile(dtype, architecture="sm_90")`` gives the cubin, ``find_symbol(cubin, kernel.name, label)`` the
   kernel's name in it.
-- `prepare_plugin` compiles what a plugin's `enqueue` launches, before the first one.
 - `launches_kernels` tells plugins whose `enqueue` needs a GPU or a C++ compiler.
 - `as_cupy` and `device_array` take arrays of any library on a GPU as they are.
 - `pinned_empty` makes arrays of the host that a GPU copies by itself.
@@ -21,7 +20,6 @@ from .backends.gpu import gpu_reason
 from .bindings import DeviceArray, as_cupy, device_array, is_device_array
 from .kernel import CudaKernel, launches_kernels
 from .pinned import pinned_empty
-from .prepare import prepare_plugin
 from .record import Constant, LaunchRecord, SymbolicArray, record_launches
 from .signature import Parameter, Signature
 from .source import CompileUnit, find_symbol
@@ -42,6 +40,5 @@ __all__ = [
     "is_device_array",
     "launches_kernels",
     "pinned_empty",
-    "prepare_plugin",
     "record_launches",
 ]

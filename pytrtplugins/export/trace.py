@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from ..errors import ExportError, FieldError, KernelError, UsageError
 from ..plugin.base import Plugin
 from ..plugin.fields import MISSING, FieldSpec
 from ..plugin.policy import has_enqueue
+from ..plugin.runner import PluginRunner
 from ..tensor import PLUGIN_DTYPES, DType, SymbolicDim, TensorDesc
 from ._explore import Fork, Given, OtherError, Tree, explore, leaves, unreachable_where_refused
 from ._traced import Case, Format, Launch, Pointer, TracedPlugin
@@ -25,6 +26,7 @@ __all__ = ["trace_plugin"]
 LAYOUTS = ("linear", "nhwc")
 _RANKS = (4, 3, 2, 1, 5, 6, 7, 8, 0)  # the usual ones first, since messages show the first that is wrong
 _MAX_FORMATS = 128
+_Descs: TypeAlias = tuple[list[TensorDesc], list[TensorDesc]]
 
 
 def trace_plugin(plugin: type[Plugin], fixed: Mapping[str, Any] | None = None) -> TracedPlugin:
@@ -171,44 +173,44 @@ class _Tracer:
             if any(layout == "nhwc" and rank != 4 for layout, rank in zip(layouts, ranks, strict=False)):
                 continue
             case = Case(number, ranks)
-            traced.configure[case] = self._explored("configure", lambda case=case: self._configured(case)[3])
+            traced.configure[case] = self._explored("configure", lambda case=case: self._configured(case)[2])
             traced.workspace[case] = _exprs(self._explored("workspace_size", lambda case=case: self._sized(case)[-1]))
             traced.enqueue[case] = self._explored("enqueue", lambda case=case: self._launches(case))
         ends = [leaf for tree in traced.enqueue.values() for leaf in leaves(tree)]
         if not any(isinstance(leaf, Given) and leaf.value for leaf in ends):
             raise ExportError(f"{traced.name}.enqueue launches no kernel (pytrtplugins.CudaKernel)")
 
-    def _configured(self, case: Case, again: bool = False) -> tuple[Plugin, list[TensorDesc], list[TensorDesc], None]:
-        plugin = self._instance()
-        inputs, outputs = unreachable_where_refused(lambda: self._dims(plugin, case.ranks))
+    def _configured(self, case: Case, again: bool = False) -> tuple[PluginRunner, _Descs, None]:
+        runner = PluginRunner(self._instance(), allocate=None)
+        inputs, outputs = unreachable_where_refused(lambda: self._dims(runner.plugin, case.ranks))
         pairs = self.traced.formats[case.format]
         descs = [
             TensorDesc(f"tensor{index}", dims, dtype, layout, Opaque("the scale") if dtype is DType.INT8 else None)  # type: ignore[arg-type]
             for index, (dims, (dtype, layout)) in enumerate(zip([*inputs, *outputs], pairs, strict=True))
         ]
-        ins, outs = descs[: len(inputs)], descs[len(inputs) :]
+        split = descs[: len(inputs)], descs[len(inputs) :]
         if again:
-            unreachable_where_refused(lambda: plugin.configure(ins, outs))
+            unreachable_where_refused(lambda: runner.configure(*split))
         else:
-            plugin.configure(ins, outs)
-        return plugin, ins, outs, None
+            runner.configure(*split)
+        return runner, split, None
 
-    def _sized(self, case: Case) -> tuple[Plugin, list[TensorDesc], list[TensorDesc], Any]:
-        plugin, inputs, outputs, _ = self._configured(case, again=True)
-        return plugin, inputs, outputs, plugin.workspace_size(inputs, outputs)
+    def _sized(self, case: Case) -> tuple[PluginRunner, _Descs, Any]:
+        runner, descs, _ = self._configured(case, again=True)
+        return runner, descs, runner.workspace_size(*descs)
 
     def _launches(self, case: Case) -> tuple[Launch, ...]:
-        plugin, inputs, outputs, size = unreachable_where_refused(lambda: self._sized(case))
+        runner, both, size = unreachable_where_refused(lambda: self._sized(case))
         arrays = [
             [_Array(role, index, desc.dims, desc.dtype) for index, desc in enumerate(descs)]
-            for role, descs in (("input", inputs), ("output", outputs))
+            for role, descs in zip(("input", "output"), both, strict=True)
         ]
         workspace = None if type(size) is int and size == 0 else SymbolicArray("workspace", 0, (size,), "uint8")
-        plugin.initialize()
+        runner.initialize()
         found: list[tuple[Launch, ...]] = []
         for _ in range(2):
             with record_launches() as records:
-                plugin.enqueue(arrays[0], arrays[1], workspace, Opaque("the stream"))
+                runner.enqueue(*arrays, Opaque("the stream"), workspace)
             found.append(tuple(self._launch(record) for record in records))
         if found[0] != found[1]:
             raise ExportError(
@@ -223,7 +225,7 @@ class _Tracer:
             )
             if isinstance(argument, Pointer) and not parameter.const
         }
-        missing = [index for index in range(len(outputs)) if ("output", index) not in written]
+        missing = [index for index in range(len(arrays[1])) if ("output", index) not in written]
         if missing:
             raise ExportError(f"enqueue gives output {missing[0]} to no kernel that could write it")
         return found[0]

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import PluginError
+from ..cuda.record import LaunchRecord, SymbolicArray, record_launches
+from ..errors import PluginError, PytrtpluginsError
 from ..tensor import DType, TensorDesc
 from .base import Plugin
 
@@ -39,7 +40,8 @@ def host_memory(size: int) -> npt.NDArray[np.uint8]:
 class PluginRunner:
     """Drives a plugin through its life: `configure`, `workspace_size`, `initialize`, `enqueue`, `terminate`.
 
-    Engines for CPUs call `run`, which describes NumPy arrays itself. Others call `configure` where dims are new, then `enqueue`.
+    Engines for CPUs call `run`, which describes NumPy arrays itself. Others call `prepare` where dims are new, then `enqueue`.
+    Nothing else calls these methods of a plugin.
 
     Args:
         plugin: A clone that nobody else uses.
@@ -48,7 +50,7 @@ class PluginRunner:
         allocate: Makes a workspace of so many bytes; None: whoever calls `enqueue` has one.
 
     Attributes:
-        workspace_bytes: Size of the workspace for the dims of the last `configure`.
+        workspace_bytes: Size of the workspace for the dims of the last `prepare`.
         initialized: Whether `terminate` is due.
     """
 
@@ -63,17 +65,66 @@ class PluginRunner:
         self.plugin, self.name, self._allocate = plugin, name, allocate
         self._enqueue = Plugin.enqueue if form == "compute" else type(plugin).enqueue
         self._shapes: Any = None
+        self._descs: tuple[Sequence[TensorDesc], Sequence[TensorDesc]] = ((), ())
         self._workspace: Any = None
         self.workspace_bytes, self.initialized = 0, False
 
-    def configure(self, inputs: Sequence[TensorDesc], outputs: Sequence[TensorDesc]) -> None:
-        """Tell the plugin dims, dtypes and layouts, allocate its workspace, and initialize it the first time."""
-        self.plugin.configure(inputs, outputs)
-        self.workspace_bytes = self.plugin.workspace_size(inputs, outputs)
+    def prepare(self, inputs: Sequence[TensorDesc], outputs: Sequence[TensorDesc]) -> None:
+        """Configure the plugin, allocate its workspace, and initialize it the first time."""
+        self.configure(inputs, outputs)
+        self.workspace_bytes = self.workspace_size(inputs, outputs)
         self._workspace = self._allocate(self.workspace_bytes) if self._allocate and self.workspace_bytes else None
+        self.initialize()
+
+    def configure(self, inputs: Sequence[TensorDesc], outputs: Sequence[TensorDesc]) -> None:
+        """Tell the plugin dims, dtypes and layouts; the first step of `prepare`."""
+        self._descs = inputs, outputs
+        self.plugin.configure(inputs, outputs)
+
+    def workspace_size(self, inputs: Sequence[TensorDesc], outputs: Sequence[TensorDesc]) -> int:
+        """Bytes of workspace for tensors of these dims."""
+        return self.plugin.workspace_size(inputs, outputs)
+
+    def initialize(self) -> None:
+        """Initialize the plugin, if it is not; the last step of `prepare`."""
         if not self.initialized:
             self.plugin.initialize()
             self.initialized = True
+
+    def recorded_launches(self) -> list[LaunchRecord]:
+        """The launches of `enqueue` for the tensors of the last `prepare`.
+
+        Raises:
+            Exception: `enqueue` does something that cannot be recorded.
+        """
+        inputs, outputs = (
+            [SymbolicArray(role, index, desc.dims, desc.dtype) for index, desc in enumerate(descs)]
+            for role, descs in zip(("input", "output"), self._descs, strict=True)
+        )
+        size = int(self.workspace_bytes)
+        workspace = SymbolicArray("workspace", 0, (size,), "uint8") if size else None
+        with record_launches() as launches:
+            self.enqueue(inputs, outputs, None, workspace)
+        return launches
+
+    def compile(self) -> int:
+        """Compile for the current GPU what `enqueue` will launch; without a GPU nothing is compiled.
+
+        Returns:
+            How many launches were found: 0 too where `enqueue` cannot be recorded, whose kernels are compiled when first used.
+
+        Raises:
+            KernelError: a kernel does not compile.
+        """
+        try:
+            launches = self.recorded_launches()
+        except PytrtpluginsError:
+            raise
+        except Exception:  # it does more than to launch kernels
+            return 0
+        for launch in launches:
+            launch.prepare()
+        return len(launches)
 
     def enqueue(self, inputs: Sequence[Any], outputs: Sequence[Any], stream: Any = None, workspace: Any = None) -> None:
         """Queue the plugin's work; ``workspace`` is the caller's, where the runner allocates none."""
@@ -102,7 +153,7 @@ class PluginRunner:
             dtypes = self.plugin.all_output_dtypes([DType.of(array) for array in inputs], len(dims))
             outputs = [np.empty(shape, dtype.numpy) for shape, dtype in zip(dims, dtypes, strict=True)]
         if shapes != self._shapes:
-            self.configure(self._described("input", inputs), self._described("output", outputs))
+            self.prepare(self._described("input", inputs), self._described("output", outputs))
             self._shapes = shapes
         self.enqueue(list(inputs), list(outputs))
         return outputs

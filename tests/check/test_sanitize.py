@@ -12,9 +12,9 @@ from pytrtplugins.check import replay, sanitize
 from pytrtplugins.check.cases import Case
 from pytrtplugins.check.sanitize import read_compute_sanitizer
 from pytrtplugins.cuda import gpu_reason
-from pytrtplugins.cuda.prepare import recorded_launches
 from pytrtplugins.errors import UnavailableError
 from pytrtplugins.layers import Region
+from pytrtplugins.plugin.runner import PluginRunner
 from tests.broken_kernels import (
     NEEDED,
     MissingBarrier,
@@ -104,10 +104,9 @@ def test_without_compute_sanitizer_the_entry_says_what_to_install(monkeypatch):
 @pytest.mark.parametrize("plugin", [Twice(), Summed(), Region(classes=2, softmax=True)], ids=repr)
 def test_launches_that_were_written_down_give_the_same_results(tmp_path, plugin):
     case = Case(plugin, ((1, 7, 2, 2),), (ptp.DType.FLOAT32,))
-    clone, descs = plugin.clone(), case.descs()
-    clone.configure(*descs)
-    launches = recorded_launches(clone, *descs, clone.workspace_size(*descs))
-    replay.write(tmp_path, case, launches)
+    runner, descs = PluginRunner(plugin.clone(), allocate=None), case.descs()
+    runner.prepare(*descs)
+    replay.write(tmp_path, case, runner.recorded_launches())
     found = replay.repeat(tmp_path, np)["output0"].view(np.float32).reshape(descs[1][0].dims)
     np.testing.assert_allclose(found, plugin.compute(*case.inputs()), rtol=1e-6)
 

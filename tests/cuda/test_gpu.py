@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from pytrtplugins import DType, TensorDesc, check_plugin, errors
-from pytrtplugins.cuda import Constant, CudaKernel, as_cupy, device_array, prepare_plugin
+from pytrtplugins.cuda import Constant, CudaKernel, as_cupy, device_array
 from pytrtplugins.cuda.backends import nvcc
 from pytrtplugins.layers import Region, Reorg, Yolo
+from pytrtplugins.plugin.runner import PluginRunner
 from pytrtplugins.vision import letterbox, nms
 from pytrtplugins.vision.kernels import decode_into, head_priors, letterbox_into, nms_into
 from tests.cuda.conftest import AFFINE
@@ -124,8 +125,9 @@ def test_a_launch_is_queued_on_the_stream_given_and_captured_in_a_graph(cupy):
 
 def test_what_was_prepared_is_not_compiled_again(cupy, monkeypatch):
     plugin, desc = Region(classes=3), TensorDesc("x", (1, 8, 4, 4), DType.FLOAT16)
-    plugin.configure([desc], [desc])
-    assert prepare_plugin(plugin, [desc], [desc]) == 1
+    runner = PluginRunner(plugin)
+    runner.prepare([desc], [desc])
+    assert runner.compile() == 1
 
     def fail(*arguments):
         raise AssertionError("compiled or copied in enqueue")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import pytrtplugins as ptp
 from pytrtplugins import DType, SymbolicDim, TensorDesc, errors
-from pytrtplugins.cuda import Constant, SymbolicArray, prepare_plugin, record_launches
-from pytrtplugins.cuda.prepare import recorded_launches
+from pytrtplugins.cuda import Constant, SymbolicArray, record_launches
+from pytrtplugins.plugin.runner import PluginRunner
 
 N = SymbolicDim("N")
 
@@ -71,11 +72,11 @@ def test_constants_and_null_pointers_are_recorded_as_they_are():
         table.array[0] = 5
 
 
-class Launching:
-    """The part of a plugin that matters here."""
+class Launching(ptp.Plugin):
+    """A plugin of a kernel that the test has."""
 
-    def __init__(self, kernel, what="kernel"):
-        self.kernel, self.what = kernel, what
+    def __init__(self, kernel, what):
+        self.__dict__.update(kernel=kernel, what=what)
 
     def enqueue(self, inputs, outputs, workspace, stream):
         (x,), (y,) = inputs, outputs
@@ -84,18 +85,22 @@ class Launching:
         self.kernel.launch(x, y, x.size if self.what == "kernel" else None, 1.0, False, threads=x.size, stream=stream)
 
 
-DESCS = [TensorDesc("x", (2, 3), DType.FLOAT16)]
+def runner(kernel, what="kernel"):
+    desc, found = TensorDesc("x", (2, 3), DType.FLOAT16), PluginRunner(Launching(kernel, what))
+    found.prepare([desc], [desc])
+    return found
 
 
 def test_what_a_plugin_launches_is_prepared_before_the_first_launch(affine):
-    assert prepare_plugin(Launching(affine), DESCS, DESCS) == 1
-    assert recorded_launches(Launching(affine), DESCS, DESCS)[0].arguments[2] == 6
+    assert runner(affine).compile() == 1
+    assert runner(affine).recorded_launches()[0].arguments[2] == 6
 
 
 def test_a_plugin_that_computes_with_values_is_left_to_its_first_enqueue(affine):
-    assert prepare_plugin(Launching(affine, "values"), DESCS, DESCS) == 0
+    assert runner(affine, "values").compile() == 0
 
 
 def test_a_wrong_launch_is_an_error_before_the_first_enqueue(affine):
+    wrong = runner(affine, "wrong")
     with pytest.raises(errors.KernelError, match="`int n`"):
-        prepare_plugin(Launching(affine, "wrong"), DESCS, DESCS)
+        wrong.compile()

@@ -60,9 +60,9 @@ CONFIGURED = ["configure x", "workspace_size", "initialize"]
 
 def test_the_steps_of_a_life_come_in_order():
     runner, y = PluginRunner(Noting()), np.zeros_like(X)
-    runner.configure([DESC], [DESC])
+    runner.prepare([DESC], [DESC])
     runner.enqueue([X], [y])
-    runner.configure([DESC], [DESC])
+    runner.prepare([DESC], [DESC])
     runner.close()
     runner.close()
     assert runner.plugin.log == [*CONFIGURED, "enqueue", *CONFIGURED[:2], "terminate"]
@@ -77,11 +77,11 @@ def test_the_workspace_comes_from_where_the_caller_says():
         return "memory"
 
     runner = PluginRunner(Noting(), allocate=allocate)
-    runner.configure([DESC], [DESC])
+    runner.prepare([DESC], [DESC])
     runner.enqueue([X], [X.copy()], "stream")
     assert (sizes, runner.workspace_bytes, runner.plugin.given) == ([8], 8, ("memory", "stream"))
     theirs = PluginRunner(Noting(), allocate=None)
-    theirs.configure([DESC], [DESC])
+    theirs.prepare([DESC], [DESC])
     theirs.enqueue([X], [X.copy()], workspace="theirs")
     assert theirs.plugin.given == ("theirs", None)
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ...cuda import launches_kernels
-from ...cuda.prepare import recorded_launches
 from ...errors import DimsError, PluginError
 from ...plugin.base import Plugin
 from ...plugin.policy import has_enqueue
@@ -125,7 +124,7 @@ class PluginHost:
     def workspace_size(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> int:
         """Bytes of workspace for tensors of these dims."""
         ins, outs = self._split(inputs, outputs)
-        size = self.plugin.workspace_size(ins, outs)
+        size = self._runner.workspace_size(ins, outs)
         if type(size) is not int or size < 0:
             raise PluginError(f"{self.plugin!r}: workspace_size must give a number of bytes, found {size!r}")
         return size
@@ -154,9 +153,9 @@ class PluginHost:
         ins, outs = self._split(inputs, outputs)
         self._check_agreed(ins, outs)
         first = not self._runner.initialized
-        self._runner.configure(ins, outs)
+        self._runner.prepare(ins, outs)
         if first:
-            self._rehearse(ins, outs)
+            self._rehearse(ins)
         self._shapes = ins, outs
         self._calls.clear()
 
@@ -181,13 +180,13 @@ class PluginHost:
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _rehearse(self, inputs: Sequence[TensorDesc], outputs: Sequence[TensorDesc]) -> None:
+    def _rehearse(self, inputs: Sequence[TensorDesc]) -> None:
         """Have the kernels compiled that `enqueue` will launch, so that no enqueue waits for a compiler."""
         if self._computes:
             current_memory().rehearse(self.plugin, inputs)
         elif launches_kernels(type(self.plugin)):
             try:
-                launches = recorded_launches(self.plugin.clone(), inputs, outputs, self.workspace_bytes)
+                launches = self._runner.recorded_launches()
             except Exception:  # it does more than to launch kernels: they are compiled when they are first used
                 return
             for launch in launches:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ....layers import Reorg
+from ....plugin.runner import PluginRunner
 from ....tensor import TensorDesc
 from ..device.device import Device, Tensor, tensor_at
 from ..device.layout import Format, channels_last
@@ -62,13 +63,14 @@ class UnfusedProvider:
         if not problem.reorg:
             return lambda whole, y, stream: reformat(whole, y)(stream)
         plugin, moved = Reorg(stride=problem.reorg), channels_last(problem.y.dims, problem.y.dtype, dense=True)
-        plugin.configure([_desc(problem.unfused.y)], [_desc(moved)])
+        runner = PluginRunner(plugin, allocate=None)
+        runner.prepare([_desc(problem.unfused.y)], [_desc(moved)])
         region = scratch.region("moved", moved.bytes)
 
         def reorg(whole: Tensor, y: Tensor, stream: Any) -> None:
             inner = tensor_at(self.device.xp, region(), 0, moved)
             x, z = (tensor.flat.reshape(tensor.format.dims) for tensor in (whole, inner))
-            plugin.enqueue([x], [z], None, stream)
+            runner.enqueue([x], [z], stream)
             reformat(inner, y)(stream)
 
         return reorg

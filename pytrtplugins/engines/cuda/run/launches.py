@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ....cuda import CudaKernel, launches_kernels
-from ....cuda.prepare import prepare_plugin
 from ....errors import BuildError
 from ....plugin.runner import PluginRunner
 from ....tensor import DType, TensorDesc
@@ -108,10 +107,10 @@ class StepBuilder:
             ]
             for kind, tensors in (("input", inputs), ("output", outputs))
         )
-        runner.configure(ins, outs)
+        runner.prepare(ins, outs)
         self.runners.append(runner)
         if step.captured and launches_kernels(type(runner.plugin)):
-            prepare_plugin(runner.plugin, ins, outs, runner.workspace_bytes)
+            runner.compile()
         arrays = [[t.flat.reshape(t.format.dims) for t in tensors] for tensors in (inputs, outputs)]
         return lambda stream: runner.enqueue(arrays[0], arrays[1], stream)
 
