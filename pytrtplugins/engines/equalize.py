@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..calibration import ChannelMaximaCalibrator
-from ..passes import CrossLayerEqualization, prepare, to_ir, to_proto
+from ..model.ir import to_ir, to_proto
+from ..passes import CrossLayerEqualization, prepare
 from .calibrate import calibrate
 
 if TYPE_CHECKING:
@@ -53,6 +54,6 @@ def equalize(
     prepared = prepare(model)
     calibrator = ChannelMaximaCalibrator(batches)
     calibrate(prepared, calibrator, engine=engine, threads=threads, progress=progress)
-    equalized = to_ir(prepared)
+    equalized = to_ir(prepared, checked=True)
     CrossLayerEqualization(calibrator.channels)(equalized)
     return to_proto(equalized)

@@ -10,8 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..calibration import MinMaxCalibrator
-from ..passes import AdaptiveRounding, prepare, to_ir, to_proto
-from ..passes._quantize_plan import constant, input_of, make_plan
+from ..model.ir import array_of, to_ir, to_proto
+from ..passes import AdaptiveRounding, prepare
+from ..passes._quantize_marks import input_of
+from ..passes._quantize_plan import make_plan
 from .calibrate import calibrate
 from .host.int8 import safe_weight_levels
 
@@ -59,7 +61,7 @@ def round_weights(
         >>> model = round_weights("net.onnx", ImageBatches("photos/", limit=8))  # doctest: +SKIP
     """
     prepared = prepare(model)
-    rounded = to_ir(prepared)
+    rounded = to_ir(prepared, checked=True)
     calibrator = _GramCalibrator(batches, [node for node in make_plan(rounded, None).layers if _fits(node)])
     calibrate(prepared, calibrator, engine=engine, threads=threads, progress=progress)
     AdaptiveRounding(calibrator.grams, safe_weight_levels() if levels is None else levels)(rounded)
@@ -70,10 +72,10 @@ def _fits(node: ir.Node) -> bool:
     """Whether it is a 2-D convolution of one group, or depthwise, with weights of its own."""
     if node.op_type != "Conv" or node.attributes.get_string("auto_pad", "NOTSET") != "NOTSET":
         return False
-    tensor = constant(input_of(node, 1))
-    if tensor is None or len(tensor.shape) != 4 or len(input_of(node, 1).uses()) != 1:
+    weights = array_of(input_of(node, 1))
+    if weights is None or weights.ndim != 4 or len(input_of(node, 1).uses()) != 1:
         return False
-    filters, *inputs = tensor.numpy().shape
+    filters, *inputs = weights.shape
     groups = node.attributes.get_int("group", 1)
     return bool(np.prod(inputs) <= _LARGEST) and (groups == 1 or (groups == filters and inputs[0] == 1))
 
@@ -101,8 +103,7 @@ class _GramCalibrator(MinMaxCalibrator):
 
 def _gram(image: npt.NDArray[np.float32], node: ir.Node) -> npt.NDArray[np.float32]:
     """(G, K, K) of one (C, H, W) image, from at most `_POSITIONS` places, evenly spread."""
-    tensor: Any = constant(input_of(node, 1))  # `_fits` saw to it
-    kernel = tensor.numpy().shape[2:]
+    kernel = array_of(input_of(node, 1)).shape[2:]  # `_fits` saw to it
     top, left, bottom, right = node.attributes.get_ints("pads", (0, 0, 0, 0))
     strides, dilations = (node.attributes.get_ints(key, (1, 1)) for key in ("strides", "dilations"))
     spans = [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=True)]

@@ -15,6 +15,7 @@ from ..validation import validated
 from ..validation.dataflow import constants, in_order, reads, rename_reads, walk, without_dead
 from .files import read_onnx, write_onnx
 from .fit import check_functions, check_tensor, chosen_outputs, count_outputs, find_node, node_name, node_type
+from .ir import unused_name
 from .proto import copy_of, info_dims
 from .shapes import changed, dims_text, import_domain, inferred, known_infos, store
 
@@ -209,7 +210,7 @@ class Graph:
     def _unused(self, name: str) -> str:
         graph = self._model.graph
         taken = set(self.tensors).union(*((node.name, *reads(node), *node.output) for node in walk(graph.node)))
-        return next(item for item in (name, *(f"{name}_{i}" for i in range(1, len(taken) + 2))) if item not in taken)
+        return unused_name(name, taken, first=1)
 
     def _commit(
         self,

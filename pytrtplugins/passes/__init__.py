@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ._base import Pass, PassResult, to_ir, to_proto
+from ..model.ir import to_ir, to_proto
+from ._base import Pass, PassResult
 from .eliminate import Eliminate
 from .equalization import CrossLayerEqualization
 from .float_pads import FloatPads

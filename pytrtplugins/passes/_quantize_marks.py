@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..errors import FieldError, ModelError, RegistryError
+from ..model.ir import constant
 from ..plugin.onnx_node import from_node
-from ..utils.optional import require
-from .placement import Placement, absorbed, constant
+from .placement import Placement, absorbed
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -188,9 +188,8 @@ def _copied_inputs(node: ir.Node) -> tuple[int, ...]:
 
 def _passes_through(node: ir.Node) -> bool:
     """Whether a node is that of a plugin which hands int8 values on."""
-    proto = require("onnx_ir", extra="onnx", feature="the quantize pass").to_proto(node)
     try:
-        return from_node(proto).int8 == "pass_through"
+        return from_node(node).int8 == "pass_through"
     except (RegistryError, FieldError):  # the engine that must run it will say so; here it is a float layer
         return False
 

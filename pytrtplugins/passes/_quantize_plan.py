@@ -11,13 +11,14 @@ import numpy as np
 
 from ..calibration.table import CalibrationTable
 from ..errors import ModelError, UsageError
+from ..model.ir import constant
 from ._quantize_marks import WEIGHTED, Marks, input_of, label, mark
-from .placement import Placement, bounded, constant, never_negative, rectifies
+from .placement import Placement, bounded, never_negative, rectifies
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["QuantizePlan", "constant", "input_of", "make_plan", "weight_axis"]
+__all__ = ["QuantizePlan", "make_plan", "weight_axis"]
 
 _SIGNED, _UNSIGNED = 127, 255  # largest codes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from ..utils.optional import require
+from ..model.ir import array_of, is_op, remove_unused
 from ._base import Pass, PassResult
 
 if TYPE_CHECKING:
@@ -27,17 +27,15 @@ class Eliminate(Pass):
         """Eliminate in place."""
         modified = False
         for node in list(model.graph):
-            if node.domain == "" and node.op_type == "Dropout" and _is_idle(node):
+            if is_op(node, "Dropout") and _is_idle(node):
                 node.op_type = "Identity"  # case 1
                 node.resize_inputs(1)
                 node.resize_outputs(1)
                 node.attributes.clear()
                 modified = True
-            if node.domain == "" and node.op_type == "Identity":  # case 2
+            if is_op(node, "Identity"):  # case 2
                 modified |= _joined(model.graph, node)
-        unused = require("onnx_ir.passes.common", extra="onnx", feature="passes").RemoveUnusedNodesPass()  # case 3
-        modified |= bool(unused(model).modified)
-        return PassResult(model, modified)
+        return PassResult(model, remove_unused(model) or modified)  # case 3
 
 
 def _is_idle(dropout: ir.Node) -> bool:
@@ -46,8 +44,8 @@ def _is_idle(dropout: ir.Node) -> bool:
 
 
 def _is_false(value: ir.Value) -> bool:
-    constant = require("onnx_ir", extra="onnx", feature="passes").convenience.get_const_tensor(value)
-    return constant is not None and not constant.numpy().any()
+    array = array_of(value)
+    return array is not None and not array.any()
 
 
 def _joined(graph: ir.Graph, identity: ir.Node) -> bool:

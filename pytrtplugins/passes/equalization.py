@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ..utils.optional import require
+from ..model.ir import operand, set_constant
 from ._base import Pass, PassResult
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class CrossLayerEqualization(Pass):
             factors = _factors(np.asarray(maxima, np.float64), first, second)
             if factors is not None and (factors != 1).any():
                 _scale(first.inputs[1], 1 / factors, 0)
-                _scale(first.inputs[2] if len(first.inputs) > 2 else None, 1 / factors, 0)
+                _scale(operand(first, 2), 1 / factors, 0)
                 _scale(second.inputs[1], factors, 0 if _is_depthwise(second) else 1)
                 pairs.append((str(first.name), str(second.name)))
         return EqualizeResult(model, bool(pairs), pairs=tuple(pairs))
@@ -149,5 +149,4 @@ def _scale(value: ir.Value | None, factors: npt.NDArray[np.float64], axis: int) 
     if value is None or array is None:
         return
     shape = [-1 if k == axis else 1 for k in range(array.ndim)]
-    scaled = (array * factors.reshape(shape)).astype(np.float32)
-    value.const_value = require("onnx_ir", extra="onnx", feature="passes").tensor(scaled, name=value.name)
+    set_constant(value, (array * factors.reshape(shape)).astype(np.float32))

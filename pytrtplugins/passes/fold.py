@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ..utils.optional import require
+from ..model.ir import add_constant, array_of, constant, is_op, names_in, only_read_by, operand, swap
 from ._base import Pass, PassResult
-from .placement import constant
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -31,32 +30,23 @@ class FoldBatchNorm(Pass):
         pairs = [
             (node.inputs[0].producer(), node)
             for node in model.graph
-            if _is(node, "BatchNormalization") and node.inputs[0] and not node.attributes.get_int("training_mode", 0)
+            if is_op(node, "BatchNormalization") and node.inputs[0] and not node.attributes.get_int("training_mode", 0)
         ]
-        modified = False
+        modified, taken = False, names_in(model.graph) if pairs else set()
         for conv, norm in pairs:
-            if conv is not None and _is(conv, "Conv") and _only_reader(conv, norm):
-                modified |= _fold(model.graph, conv, norm)
+            if conv is not None and is_op(conv, "Conv") and only_read_by(conv, norm) and len(norm.outputs) == 1:
+                modified |= _fold(model.graph, conv, norm, taken)
         return PassResult(model, modified)
 
 
-def _is(node: ir.Node, op_type: str) -> bool:
-    return node.op_type == op_type and node.domain == ""
-
-
-def _only_reader(conv: ir.Node, norm: ir.Node) -> bool:
-    output = conv.outputs[0]
-    return [use.node for use in output.uses()] == [norm] and not output.is_graph_output() and len(norm.outputs) == 1
-
-
 def _numbers(value: ir.Value | None) -> npt.NDArray[np.float64] | None:
-    tensor = constant(value)
-    return None if tensor is None else tensor.numpy().astype(np.float64)
+    array = array_of(value)
+    return None if array is None else array.astype(np.float64)
 
 
-def _fold(graph: ir.Graph, conv: ir.Node, norm: ir.Node) -> bool:
+def _fold(graph: ir.Graph, conv: ir.Node, norm: ir.Node, taken: set[str | None]) -> bool:
     old_weight: Any = conv.inputs[1]
-    old_bias: Any = conv.inputs[2] if len(conv.inputs) > 2 else None
+    old_bias: Any = operand(conv, 2)
     weight, bias = _numbers(old_weight), _numbers(old_bias)
     operands = [_numbers(value) for value in norm.inputs[1:]]
     if weight is None or any(value is None for value in operands) or (old_bias is not None and bias is None):
@@ -71,26 +61,8 @@ def _fold(graph: ir.Graph, conv: ir.Node, norm: ir.Node) -> bool:
     named: Any = norm.inputs[2] if old_bias is None else old_bias
     conv.resize_inputs(3)
     for index, old, array in ((1, old_weight, folded), (2, named, shifted)):
-        conv.replace_input_with(index, _initializer(graph, f"{old.name}_folded", array, held.dtype.numpy()))
-    output, result = conv.outputs[0], norm.outputs[0]
-    name = result.name
-    result.replace_all_uses_with(output, replace_graph_outputs=True)
-    graph.remove(norm, safe=True)
-    output.name = name
-    output.shape, output.type = result.shape, result.type
+        with np.errstate(over="ignore", invalid="ignore"):  # what is beyond float16 becomes infinite, as in a run
+            array = array.astype(held.dtype.numpy())
+        conv.replace_input_with(index, add_constant(graph, f"{old.name}_folded", array, taken))
+    swap(graph, [norm], conv.outputs[0])
     return True
-
-
-def _initializer(graph: ir.Graph, name: str, array: npt.NDArray[np.float64], dtype: np.dtype[Any]) -> ir.Value:
-    onnx_ir = require("onnx_ir", extra="onnx", feature="passes")
-    unique, number = name, 2
-    taken = {value.name for node in graph for value in node.outputs} | {value.name for value in graph.inputs}
-    while unique in graph.initializers or unique in taken:
-        unique, number = f"{name}_{number}", number + 1
-    with np.errstate(over="ignore", invalid="ignore"):  # what is beyond float16 becomes infinite, as in a run
-        tensor = onnx_ir.tensor(array.astype(dtype), name=unique)
-    value: ir.Value = onnx_ir.Value(
-        name=unique, shape=tensor.shape, type=onnx_ir.TensorType(tensor.dtype), const_value=tensor
-    )
-    graph.register_initializer(value)
-    return value

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import BuildError, PrecisionError
+from ..model.ir import unused_name
+from ..model.proto import copy_of
 from ..plugin.base import Plugin
 from ..plugin.onnx_node import from_node, is_plugin_node
 from ..tensor import DType, TensorDesc
@@ -57,8 +59,7 @@ def to_half(
         PrecisionError: a weight is beyond float16.
         BuildError: the model has subgraphs.
     """
-    written = type(model)()
-    written.CopyFrom(model)
+    written = copy_of(model)
     if any(entry.key == WRITTEN for entry in model.metadata_props):
         return written
     return _Halver(written, dtype, frozenset(keep), frozenset(half_weights), refuse_overflow).run()
@@ -138,7 +139,7 @@ class _Halver:
         """Note in which form a node gives a tensor, and under which name."""
         inner = name
         if kind == self._kind and name in self._outputs:
-            inner = self._name(f"{name}_{self._dtype}")
+            inner = unused_name(f"{name}_{self._dtype}", self._taken)
             self._describe(name, inner, kind)
             self._helper_cast(inner, self._float, name)
             self._forms[name, self._float] = name
@@ -151,7 +152,7 @@ class _Halver:
             return self._cast(self._read(name, self._kind), self._float)
         if (name, kind) not in self._forms:
             if name in self._weights:
-                self._forms[name, kind] = self._name(f"{name}_{self._dtype}")
+                self._forms[name, kind] = unused_name(f"{name}_{self._dtype}", self._taken)
                 self._graph.initializer.append(self._tensor(self._weights[name], self._forms[name, kind]))
             else:
                 other = self._kind if kind == self._float else self._float
@@ -194,12 +195,14 @@ class _Halver:
                 self._graph.node.remove(node)
 
     def _cast(self, name: str, kind: int) -> str:
-        output = self._name(f"{name}_{'float32' if kind == self._float else self._dtype}")
+        output = unused_name(f"{name}_{'float32' if kind == self._float else self._dtype}", self._taken)
         self._describe(name, output, kind)
         return self._helper_cast(name, kind, output)
 
     def _helper_cast(self, name: str, kind: int, output: str) -> str:
-        self._nodes.append(self._helper.make_node("Cast", [name], [output], self._name(f"{output}_Cast"), to=kind))
+        self._nodes.append(
+            self._helper.make_node("Cast", [name], [output], unused_name(f"{output}_Cast", self._taken), to=kind)
+        )
         return output
 
     def _describe(self, name: str, form: str, kind: int) -> None:
@@ -208,13 +211,6 @@ class _Halver:
             info = self._graph.value_info.add()
             info.CopyFrom(self._infos[name])
             info.name, info.type.tensor_type.elem_type = form, kind
-
-    def _name(self, name: str) -> str:
-        unique, number = name, 2
-        while unique in self._taken:
-            unique, number = f"{name}_{number}", number + 1
-        self._taken.add(unique)
-        return unique
 
 
 def _takes(plugin: Plugin, dtype: DType, num_inputs: int, num_outputs: int) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from ..model.ir import array_of, operand, swap
 from ..utils.optional import require
 from ._base import Pass, PassResult
-from .placement import constant
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -44,7 +44,8 @@ class Int8Forms(Pass):
             elif _is_global_mean(node):
                 made = [onnx_ir.node("GlobalAveragePool", [x], name=node.name)]
             if made:
-                _replace(model.graph, node, made)
+                model.graph.insert_before(node, made)
+                swap(model.graph, [node], made[-1].outputs[0])
                 modified = True
         return PassResult(model, modified)
 
@@ -53,14 +54,6 @@ def _is_global_mean(node: ir.Node) -> bool:
     if node.op_type != "ReduceMean" or node.attributes.get_int("keepdims", 1) != 1:
         return False
     shape = node.inputs[0].shape if node.inputs[0] is not None else None
-    held = constant(node.inputs[1]) if len(node.inputs) > 1 else None
-    axes = node.attributes.get_ints("axes", ()) if held is None else held.numpy().ravel().tolist()
+    held = array_of(operand(node, 1))
+    axes = node.attributes.get_ints("axes", ()) if held is None else held.ravel().tolist()
     return shape is not None and len(shape) == 4 and sorted(axis % 4 for axis in axes) == [2, 3]
-
-
-def _replace(graph: ir.Graph, node: ir.Node, made: list[ir.Node]) -> None:
-    old, new = node.outputs[0], made[-1].outputs[0]
-    new.name, new.type, new.shape = old.name, old.type, old.shape
-    graph.insert_before(node, made)
-    old.replace_all_uses_with(new, replace_graph_outputs=True)
-    graph.remove(node, safe=True)

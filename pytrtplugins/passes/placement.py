@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..utils.optional import require
+from ..model.ir import array_of, operand
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Placement", "absorbed", "bounded", "constant", "never_negative", "rectifies"]
+__all__ = ["Placement", "absorbed", "bounded", "never_negative", "rectifies"]
 
 _RECTIFIERS = ("Clip", "Relu")
 _BOUNDED = ("HardSigmoid", "Sigmoid", "Softmax")  # 0..1
@@ -41,23 +41,14 @@ class Placement:
     rewritten: bool = False
 
 
-def constant(value: ir.Value | None) -> ir.TensorProtocol | None:
-    """Give the value of an initializer or Constant node; None of anything else."""
-    if value is None:
-        return None
-    onnx_ir = require("onnx_ir", extra="onnx", feature="the quantize pass")
-    tensor: ir.TensorProtocol | None = onnx_ir.convenience.get_const_tensor(value)
-    return tensor
-
-
 def rectifies(node: ir.Node | None) -> bool:
     """Whether a node is a Relu, or a Clip from 0 or more."""
     if node is None or node.domain != "" or node.op_type not in _RECTIFIERS:
         return False
     if node.op_type == "Relu":
         return True
-    lowest = constant(node.inputs[1]) if len(node.inputs) > 1 else None
-    return lowest is not None and lowest.size == 1 and float(lowest.numpy().item()) >= 0
+    lowest = array_of(operand(node, 1))
+    return lowest is not None and lowest.size == 1 and float(lowest.item()) >= 0
 
 
 def bounded(value: ir.Value) -> bool:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ..model import Graph, read_onnx
 from ..model.decompose import infer_shapes
+from ..model.ir import to_ir, to_proto
 from ..validation import validated
-from ._base import to_ir, to_proto
 from .eliminate import Eliminate
 from .fold import FoldBatchNorm
 from .normalize import normalize

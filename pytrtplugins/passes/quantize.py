@@ -14,12 +14,13 @@ import numpy.typing as npt
 
 from ..calibration.table import CalibrationTable
 from ..errors import UsageError
+from ..model.ir import add_constant, array_of, names_in, to_ir, to_proto, unused_name
 from ..utils.optional import require
-from ._base import Pass, PassResult, to_ir, to_proto
-from ._quantize_marks import label
-from ._quantize_plan import QuantizePlan, input_of, make_plan, weight_axis
+from ._base import Pass, PassResult
+from ._quantize_marks import input_of, label
+from ._quantize_plan import QuantizePlan, make_plan, weight_axis
 from .int8_forms import Int8Forms
-from .placement import Placement, constant
+from .placement import Placement
 
 if TYPE_CHECKING:
     import onnx
@@ -212,11 +213,7 @@ class _Writer:
     def __init__(self, graph: ir.Graph, weight_levels: int, per_tensor: Collection[str]) -> None:
         self._weight_levels, self._per_tensor = weight_levels, per_tensor
         self._ir = require("onnx_ir", extra="onnx", feature="the quantize pass")
-        self._graph = graph
-        self._taken = {value.name for value in graph.inputs} | set(graph.initializers)
-        for node in graph:
-            self._taken.update(value.name for value in node.outputs)
-            self._taken.add(node.name)
+        self._graph, self._taken = graph, names_in(graph)
         self._constants: dict[tuple[object, ...], ir.Value] = {}
 
     def write(self, plan: QuantizePlan) -> None:
@@ -248,8 +245,7 @@ class _Writer:
         shared = label(node) in self._per_tensor
         key = ("weights", weight, axis, shared)
         if key not in self._constants:
-            tensor: Any = constant(weight)  # a constant: the plan saw to it
-            steps, scales = quantize_weights(tensor.numpy(), axis, self._weight_levels, shared=shared)
+            steps, scales = quantize_weights(array_of(weight), axis, self._weight_levels, shared=shared)
             operands = [
                 self._constant(f"{weight.name}_int8", steps),
                 self._constant(f"{weight.name}_scale", scales),
@@ -273,26 +269,14 @@ class _Writer:
         self, op: str, inputs: list[ir.Value], output: str, dtype: Any, shape: ir.Shape | None, **attributes: int
     ) -> tuple[ir.Node, ir.Value]:
         """A node, and its only result."""
-        name = self._unique(f"{output}_{op}")
-        result = self._ir.Value(name=self._unique(output), type=self._ir.TensorType(dtype), shape=shape)
+        name = unused_name(f"{output}_{op}", self._taken)
+        result = self._ir.Value(name=unused_name(output, self._taken), type=self._ir.TensorType(dtype), shape=shape)
         return self._ir.node(op, inputs, attributes, outputs=[result], name=name), result
 
     def _constant(self, name: str, array: npt.ArrayLike, key: tuple[object, ...] = ()) -> ir.Value:
         if key in self._constants:
             return self._constants[key]
-        name = self._unique(name)
-        tensor = self._ir.tensor(np.asarray(array), name=name)
-        value: ir.Value = self._ir.Value(
-            name=name, shape=tensor.shape, type=self._ir.TensorType(tensor.dtype), const_value=tensor
-        )
-        self._graph.register_initializer(value)
+        value = add_constant(self._graph, name, array, self._taken)
         if key:
             self._constants[key] = value
         return value
-
-    def _unique(self, name: str) -> str:
-        unique, number = name, 2
-        while unique in self._taken:
-            unique, number = f"{name}_{number}", number + 1
-        self._taken.add(unique)
-        return unique

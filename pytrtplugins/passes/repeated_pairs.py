@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from ..utils.optional import require
+from ..model.ir import array_of, is_op, remove_unused
 from ._base import Pass, PassResult
 
 if TYPE_CHECKING:
@@ -27,38 +27,32 @@ class DropRepeatedPairs(Pass):
     def call(self, model: ir.Model) -> PassResult:
         """Remove in place."""
         modified = False
-        for quantize in [node for node in model.graph if _is(node, "QuantizeLinear")]:
+        for quantize in [node for node in model.graph if is_op(node, "QuantizeLinear")]:
             value, codes = quantize.inputs[0], _codes(quantize)
             origin = _origin(value)
             if value is None or origin is None or codes is None or _codes(origin) != codes:
                 continue
             for reader in [use.node for use in quantize.outputs[0].uses()]:
                 after = reader.outputs[0]
-                if _is(reader, "DequantizeLinear") and _codes(reader) == codes and not after.is_graph_output():
+                if is_op(reader, "DequantizeLinear") and _codes(reader) == codes and not after.is_graph_output():
                     after.replace_all_uses_with(value)
                     modified = True
         if modified:
-            require("onnx_ir.passes.common", extra="onnx").RemoveUnusedNodesPass()(model)
+            remove_unused(model)
         return PassResult(model, modified)
-
-
-def _is(node: ir.Node, *op_types: str) -> bool:
-    return node.op_type in op_types and node.domain == ""
 
 
 def _origin(value: ir.Value | None) -> ir.Node | None:
     """The DequantizeLinear that gave the values, past the nodes that moved them; None if they were computed."""
     node = None if value is None else value.producer()
-    while node is not None and _is(node, *_MOVING):
+    while node is not None and node.domain == "" and node.op_type in _MOVING:
         node = None if node.inputs[0] is None else node.inputs[0].producer()
-    return node if node is not None and _is(node, "DequantizeLinear") else None
+    return node if is_op(node, "DequantizeLinear") else None
 
 
 def _codes(node: ir.Node) -> tuple[float, int, str] | None:
     """Scale, zero point and its type, where they are one constant each for all values; None otherwise."""
-    constant = require("onnx_ir", extra="onnx", feature="passes").convenience.get_const_tensor
-    found = [None if value is None else constant(value) for value in node.inputs[1:3]]
-    arrays = [tensor.numpy() for tensor in found if tensor is not None]
+    arrays = [array for array in map(array_of, node.inputs[1:3]) if array is not None]
     if len(arrays) != 2 or any(array.size != 1 for array in arrays):
         return None
     scale, zero = arrays

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import UsageError
-from ..utils.optional import require
+from ..model.ir import array_of, set_constant
 from ._base import Pass, PassResult
-from ._quantize_plan import constant, input_of
+from ._quantize_marks import input_of
 from .quantize import quantize_weights
 
 if TYPE_CHECKING:
@@ -50,14 +50,10 @@ class AdaptiveRounding(Pass):
         changed = False
         for node in model.graph:
             gram = self.grams.get(str(node.outputs[0].name))
-            tensor = None if gram is None else constant(input_of(node, 1))
-            if gram is None or tensor is None:
-                continue
-            value = input_of(node, 1)
-            value.const_value = require("onnx_ir", extra="onnx", feature="passes").tensor(
-                _rounded(tensor.numpy(), gram, self.levels), name=value.name
-            )
-            changed = True
+            weights = None if gram is None else array_of(input_of(node, 1))
+            if gram is not None and weights is not None:
+                set_constant(input_of(node, 1), _rounded(weights, gram, self.levels))
+                changed = True
         return PassResult(model, changed)
 
 

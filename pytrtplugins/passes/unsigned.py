@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from ..model.ir import add_constant, is_op, remove_unused
 from ..utils.optional import require
 from ._base import Pass, PassResult
 
@@ -30,7 +31,7 @@ class UnsignedActivations(Pass):
         onnx_ir = require("onnx_ir", extra="onnx", feature="passes")
         made: dict[tuple[tuple[int, ...], bytes], ir.Value] = {}
         modified = False
-        for node in [node for node in model.graph if node.op_type == "QuantizeLinear" and node.domain == ""]:
+        for node in [node for node in model.graph if is_op(node, "QuantizeLinear")]:
             zero = node.inputs[2].const_value if len(node.inputs) > 2 and node.inputs[2] is not None else None
             if zero is None or zero.dtype != onnx_ir.DataType.INT8:
                 continue
@@ -41,24 +42,11 @@ class UnsignedActivations(Pass):
             shifted = (zero.numpy().astype(np.int16) + 128).astype(np.uint8)
             key = (shifted.shape, shifted.tobytes())
             if key not in made:
-                made[key] = _zero_point(model.graph, onnx_ir.tensor(shifted, name=f"uint8_zero_{len(made)}"))
+                made[key] = add_constant(model.graph, f"uint8_zero_{len(made)}", shifted)
             for reader in (node, *readers):
                 reader.replace_input_with(2, made[key])
             codes.dtype = onnx_ir.DataType.UINT8
             modified = True
         if modified:
-            require("onnx_ir.passes.common", extra="onnx").RemoveUnusedNodesPass()(model)
+            remove_unused(model)
         return PassResult(model, modified)
-
-
-def _zero_point(graph: ir.Graph, tensor: ir.TensorProtocol) -> ir.Value:
-    onnx_ir = require("onnx_ir", extra="onnx", feature="passes")
-    name = str(tensor.name)
-    while name in graph.initializers:
-        name += "_"
-    tensor.name = name
-    value: ir.Value = onnx_ir.Value(
-        name=name, shape=tensor.shape, type=onnx_ir.TensorType(tensor.dtype), const_value=tensor
-    )
-    graph.register_initializer(value)
-    return value

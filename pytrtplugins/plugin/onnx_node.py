@@ -21,6 +21,7 @@ from .registry import lookup, registered
 
 if TYPE_CHECKING:
     import onnx
+    import onnx_ir as ir
 
     from .fields import FieldSpec
 
@@ -51,16 +52,16 @@ def as_node(plugin: Plugin, inputs: Iterable[str], outputs: Iterable[str], name:
     return node  # type: ignore[no-any-return]
 
 
-def is_plugin_node(node: onnx.NodeProto) -> bool:
+def is_plugin_node(node: onnx.NodeProto | ir.Node) -> bool:
     """Whether the node is a plugin's: it says so in ``plugin_namespace``, or its domain and type are registered."""
     if node.domain in _STANDARD_DOMAINS:
         return False
-    named = any(attribute.name == "plugin_namespace" for attribute in node.attribute)
+    named = any(attribute.name == "plugin_namespace" for attribute in _attributes(node))
     return named or any(key[:2] == (node.domain, node.op_type) for key in registered())
 
 
-def from_node(node: onnx.NodeProto) -> Plugin:
-    """Make the plugin that a node describes.
+def from_node(node: onnx.NodeProto | ir.Node) -> Plugin:
+    """Make the plugin that a node of a model describes, in either form.
 
     Raises:
         RegistryError: no class is registered for the node.
@@ -81,7 +82,7 @@ def from_node(node: onnx.NodeProto) -> Plugin:
     return cls(**{name: _from_attribute(specs[name], value) for name, value in values.items()})
 
 
-def node_attributes(node: onnx.NodeProto) -> dict[str, Any]:
+def node_attributes(node: onnx.NodeProto | ir.Node) -> dict[str, Any]:
     """A node's attributes as Python values: ints, floats, text, lists, NumPy arrays.
 
     Raises:
@@ -89,11 +90,15 @@ def node_attributes(node: onnx.NodeProto) -> dict[str, Any]:
     """
     onnx = require("onnx", extra="onnx", feature="reading ONNX nodes")
     values = {}
-    for attribute in node.attribute:
-        value = onnx.helper.get_attribute_value(attribute)
+    for attribute in _attributes(node):
+        value = attribute.value if hasattr(attribute, "value") else onnx.helper.get_attribute_value(attribute)
         if isinstance(value, onnx.TensorProto):
             check_tensor(value, f"node {node.name or node.op_type!r}: attribute {attribute.name!r}")
             value = onnx.numpy_helper.to_array(value)
+        elif hasattr(value, "numpy"):  # a tensor of onnx-ir
+            value = value.numpy()
+        elif isinstance(value, tuple):
+            value = list(value)
         elif isinstance(value, bytes):
             value = _text(value, node)
         elif isinstance(value, list) and value and isinstance(value[0], bytes):
@@ -102,7 +107,11 @@ def node_attributes(node: onnx.NodeProto) -> dict[str, Any]:
     return values
 
 
-def _text(value: bytes, node: onnx.NodeProto) -> str:
+def _attributes(node: Any) -> Iterable[Any]:
+    return node.attribute if hasattr(node, "attribute") else node.attributes.values()  # type: ignore[no-any-return]
+
+
+def _text(value: bytes, node: onnx.NodeProto | ir.Node) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError as error:

@@ -11,14 +11,17 @@ from pytrtplugins.model import Graph
 from pytrtplugins.passes import (
     CrossLayerEqualization,
     LayerPrecision,
+    Pass,
+    PassResult,
     Placement,
     Precisions,
     Quantize,
     layer_names,
     load_model,
     prepare,
+    to_ir,
+    to_proto,
 )
-from pytrtplugins.passes._base import Pass, PassResult, to_ir, to_proto
 from pytrtplugins.passes._quantize_plan import make_plan
 from tests.passes.nets import Net, ones
 

@@ -17,7 +17,7 @@ from pytrtplugins.calibration import CalibrationTable
 from pytrtplugins.errors import CalibrationTableError, ModelError, UsageError
 from pytrtplugins.layers import Reorg
 from pytrtplugins.model.decompose import add_functions, infer_shapes, inline_plugins
-from pytrtplugins.passes._base import to_ir
+from pytrtplugins.passes import to_ir
 from pytrtplugins.passes._quantize_plan import _unfit
 from pytrtplugins.passes.placement import Placement
 from pytrtplugins.passes.quantize import FLOAT_LAYERS, Quantize, quantize, quantize_weights, quantized_tensors

@@ -67,14 +67,14 @@ def test_every_reader_of_the_codes_gets_the_new_zero_point():
 
 def test_names_that_are_taken_are_avoided():
     net = Net()
-    for name in ("uint8_zero_0", "uint8_zero_0_"):
+    for name in ("uint8_zero_0", "uint8_zero_0_2"):
         net.constant(name, np.float32(1))
-    net.add("Mul", [net.add("Mul", [pair(net, "data", 0, np.int8(0)), "uint8_zero_0"], "m"), "uint8_zero_0_"], "y")
+    net.add("Mul", [net.add("Mul", [pair(net, "data", 0, np.int8(0)), "uint8_zero_0"], "m"), "uint8_zero_0_2"], "y")
     model = net.model("y")
     changed, modified = shifted(model)
     assert modified
-    assert constants(changed)["uint8_zero_0"] == constants(changed)["uint8_zero_0_"] == 1
-    assert constants(changed)["uint8_zero_0__"] == 128
+    assert constants(changed)["uint8_zero_0"] == constants(changed)["uint8_zero_0_2"] == 1
+    assert constants(changed)["uint8_zero_0_3"] == 128
     same_values(model, changed)
 
 

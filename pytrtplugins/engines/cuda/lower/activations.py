@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from ....model.ir import is_op, only_read_by, swap
 from ....utils.optional import require
-from .rewrite import DOMAIN, Rewrite, is_op, only_read_by, swap
+from .rewrite import DOMAIN, Rewrite
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -6,20 +6,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from ....model.ir import add_constant, array_of, constant, is_op, only_read_by, operand, swap
 from ....utils.optional import require
-from .rewrite import (
-    DOMAIN,
-    Rewrite,
-    add_constant,
-    constant,
-    convolution_before,
-    has_residual,
-    is_op,
-    only_read_by,
-    scale_of,
-    set_attributes,
-    swap,
-)
+from .rewrite import DOMAIN, Rewrite, convolution_before, has_residual, scale_of, set_attributes
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -51,7 +40,7 @@ class FuseConvolutions(Rewrite[list[int]]):
 
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: list[int]) -> None:
         """Put the engine's node in its place."""
-        bias = node.inputs[2] if len(node.inputs) > 2 else None
+        bias = operand(node, 2)
         if bias is None:
             bias = add_constant(graph, f"{node.outputs[0].name}.bias", np.zeros(_weight_dims(node)[0], np.float32))
         strides, dilations = _steps(node)
@@ -173,7 +162,7 @@ def _activation(node: ir.Node) -> tuple[str, list[float]] | None:
     if node.op_type == "Sigmoid":
         return "logistic", [0.0, 0.0]
     if node.op_type == "Clip":
-        bounds = [constant(value) for value in node.inputs[1:3]]
+        bounds = [array_of(value) for value in node.inputs[1:3]]
         if len(bounds) == 2 and all(bound is not None and bound.size == 1 for bound in bounds):
             return "clip", [float(bound.reshape(())) for bound in bounds]
     return None

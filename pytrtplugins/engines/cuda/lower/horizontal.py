@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from ....model.ir import add_constant, array_of, is_op, swap
 from ....utils.optional import require
 from ..device.layout import VECTOR_BYTES
-from .rewrite import DOMAIN, Rewrite, add_constant, constant, has_residual, is_op, scale_of, swap
+from .rewrite import DOMAIN, Rewrite, has_residual, scale_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -123,10 +124,10 @@ def _fuse(graph: ir.Graph, nodes: Sequence[ir.Node]) -> None:
     first = nodes[0]
     operands: list[Any] = [first.inputs[0]]
     for place in range(1, len(first.inputs)):
-        parts = [constant(node.inputs[place]) for node in nodes]
+        parts = [array_of(node.inputs[place]) for node in nodes]
         name = f"{first.outputs[0].name}.fused{place}"
         operands.append(None if parts[0] is None else add_constant(graph, name, np.concatenate(parts)))
-    sizes = [int(constant(node.inputs[1]).shape[0]) for node in nodes]
+    sizes = [int(array_of(node.inputs[1]).shape[0]) for node in nodes]
     values = {name: attribute.value for name, attribute in first.attributes.items()}
     fused = onnx_ir.node("Conv", operands, values, domain=DOMAIN, name=f"{first.name}.fused")
     split_sizes = add_constant(graph, f"{first.outputs[0].name}.sizes", np.array(sizes, np.int64))

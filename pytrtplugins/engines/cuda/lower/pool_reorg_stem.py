@@ -5,20 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ....layers import Reorg
+from ....model.ir import array_of, is_op, only_read_by, operand, swap
 from ....plugin.onnx_node import from_node, is_plugin_node
 from ....utils.optional import require
-from .rewrite import (
-    DOMAIN,
-    Rewrite,
-    constant,
-    convolution_before,
-    has_residual,
-    is_op,
-    only_read_by,
-    scale_of,
-    set_attributes,
-    swap,
-)
+from .rewrite import DOMAIN, Rewrite, convolution_before, has_residual, scale_of, set_attributes
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -134,8 +124,7 @@ def _halves(pool: ir.Node) -> bool:
 
 def _reorg_stride(node: ir.Node) -> int:
     """The stride of a forward reorg; 0 for other nodes."""
-    proto = require("onnx_ir", extra="onnx").to_proto(node)
-    plugin = from_node(proto) if node.op_type == "Reorg" and is_plugin_node(proto) else None
+    plugin = from_node(node) if node.op_type == "Reorg" and is_plugin_node(node) else None
     return plugin.stride if isinstance(plugin, Reorg) and not plugin.reverse else 0
 
 
@@ -162,8 +151,8 @@ def _is_stem(conv: ir.Node) -> bool:
 
 def _quantizes(quantize: ir.Node, x_scale: float) -> bool:
     """Whether codes are of this scale, around 0."""
-    scale = constant(quantize.inputs[1])
-    zero = constant(quantize.inputs[2]) if len(quantize.inputs) > 2 else None
+    scale = array_of(quantize.inputs[1])
+    zero = array_of(operand(quantize, 2))
     if scale is None or scale.size != 1 or zero is None or zero.any():  # case 4 of `FuseStem`
         return False
     return bool(float(scale.reshape(())) == x_scale)

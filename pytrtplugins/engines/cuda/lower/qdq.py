@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ....errors import PytrtpluginsError
+from ....model.ir import add_constant, array_of, constant, is_op, operand, swap
 from ....plugin.onnx_node import from_node
 from ....utils.optional import require
-from .rewrite import DOMAIN, Rewrite, add_constant, constant, convolution_before, is_op, scale_of, set_attributes, swap
+from .rewrite import DOMAIN, Rewrite, convolution_before, scale_of, set_attributes
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -80,10 +81,10 @@ class AbsorbInputScales(Rewrite["tuple[ir.Node, ir.Node, float]"]):
         scale = _scale(x)
         if x is None or weights is None or scale is None:  # case 2
             return None
-        codes, steps = constant(weights.inputs[0]), constant(weights.inputs[1])
+        codes, steps = array_of(weights.inputs[0]), array_of(weights.inputs[1])
         if codes is None or steps is None or codes.dtype != np.int8:  # case 3
             return None
-        zero = constant(weights.inputs[2]) if len(weights.inputs) > 2 else None
+        zero = array_of(operand(weights, 2))
         if zero is not None and zero.any():  # case 4
             return None
         by_filter = steps.size == 1 or weights.attributes.get_int("axis", 1) in (0, -4)
@@ -92,8 +93,8 @@ class AbsorbInputScales(Rewrite["tuple[ir.Node, ir.Node, float]"]):
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: tuple[ir.Node, ir.Node, float]) -> None:
         """Let the convolution read codes."""
         x, weights, scale = match
-        filters = int(constant(weights.inputs[0]).shape[0])
-        steps: Any = np.broadcast_to(constant(weights.inputs[1]).reshape(-1), (filters,)).astype(np.float32)
+        filters = int(array_of(weights.inputs[0]).shape[0])
+        steps: Any = np.broadcast_to(array_of(weights.inputs[1]).reshape(-1), (filters,)).astype(np.float32)
         node.resize_inputs(5)
         node.replace_input_with(0, x.inputs[0])
         node.replace_input_with(1, weights.inputs[0])
@@ -111,13 +112,13 @@ class FoldConstants(Rewrite["tuple[Any, Any]"]):
         """Codes and scales."""
         if not is_op(node, "DequantizeLinear"):
             return None
-        codes, steps = constant(node.inputs[0]), constant(node.inputs[1])
+        codes, steps = array_of(node.inputs[0]), array_of(node.inputs[1])
         return None if codes is None or steps is None else (codes, steps)
 
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: tuple[Any, Any]) -> None:
         """Compute the values."""
         codes, steps = match
-        zero = constant(node.inputs[2]) if len(node.inputs) > 2 else None
+        zero = array_of(operand(node, 2))
         shape = [1] * codes.ndim
         if steps.size > 1:
             shape[node.attributes.get_int("axis", 1)] = steps.size
@@ -142,7 +143,7 @@ class FoldCasts(Rewrite[Any]):
         """The constant."""
         if not is_op(node, "Cast") or node.outputs[0].is_graph_output():  # case 1
             return None
-        return constant(node.inputs[0])
+        return array_of(node.inputs[0])
 
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: Any) -> None:
         """Compute the values."""
@@ -186,7 +187,7 @@ class AbsorbResidualScales(Rewrite["tuple[ir.Node, float]"]):
 
     def match(self, node: ir.Node) -> tuple[ir.Node, float] | None:
         """What dequantizes the residual, and its scale."""
-        residual = node.inputs[3] if is_op(node, "Conv", DOMAIN) and len(node.inputs) > 3 else None
+        residual = operand(node, 3) if is_op(node, "Conv", DOMAIN) else None
         origin = None if residual is None else residual.producer()
         scale = _scale(origin) if is_op(origin, "DequantizeLinear") else None
         return None if origin is None or scale is None else (origin, scale)  # case 1
@@ -205,8 +206,8 @@ def _scale(node: ir.Node | None) -> float | None:
     """The one scale of a Q or DQ of signed codes around 0; None for others."""
     if node is None or node.op_type not in ("QuantizeLinear", "DequantizeLinear") or node.domain:
         return None
-    scale = constant(node.inputs[1])
-    zero = constant(node.inputs[2]) if len(node.inputs) > 2 else None
+    scale = array_of(node.inputs[1])
+    zero = array_of(operand(node, 2))
     if scale is None or scale.size != 1 or zero is None or zero.dtype != np.int8 or zero.any():
         return None
     return float(scale.reshape(()))
@@ -218,9 +219,8 @@ def _moves(node: ir.Node) -> bool:
         return nearest or node.op_type in _MOVING
     if node.domain == DOMAIN:
         return False
-    onnx_ir = require("onnx_ir", extra="onnx")
     try:
-        return from_node(onnx_ir.to_proto(node)).int8 == "pass_through"
+        return from_node(node).int8 == "pass_through"
     except PytrtpluginsError:
         return False
 

@@ -1,0 +1,143 @@
+"""Models in onnx-ir's form, which passes and engine `cuda` work on: the doors from and to protobuf, and one helper for each job."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ModelError
+from ..utils.optional import require
+from ..validation import validated
+from .files import read_onnx
+
+if TYPE_CHECKING:
+    import onnx
+    import onnx_ir as ir
+
+__all__ = [
+    "add_constant",
+    "array_of",
+    "constant",
+    "is_op",
+    "names_in",
+    "only_read_by",
+    "operand",
+    "remove_unused",
+    "set_constant",
+    "swap",
+    "to_ir",
+    "to_proto",
+    "unused_name",
+]
+
+_FEATURE = "working on ONNX models"
+
+
+def to_ir(model: str | Path | onnx.ModelProto, *, checked: bool = False) -> ir.Model:
+    """Take a model into the form that passes work on.
+
+    Args:
+        model: Path or model; passes do not change what was given here, but the result.
+        checked: Whether it was validated already.
+
+    Raises:
+        ModelError: the file is missing or holds no ONNX model, or the model is broken; see `pytrtplugins.validation`.
+    """
+    onnx_ir = require("onnx_ir", extra="onnx", feature=_FEATURE)
+    try:
+        proto = read_onnx(model)[0] if isinstance(model, (str, Path)) else model if checked else validated(model)
+    except FileNotFoundError as error:
+        raise ModelError(str(error)) from error
+    try:
+        return onnx_ir.from_proto(proto)  # type: ignore[no-any-return]
+    except Exception as error:  # onnx-ir raises types of its own
+        raise ModelError(
+            f"{model if isinstance(model, (str, Path)) else 'model'}: not a model that passes can work on ({error})."
+        ) from error
+
+
+def to_proto(model: ir.Model) -> onnx.ModelProto:
+    """Give the model that other libraries take."""
+    return require("onnx_ir", extra="onnx", feature=_FEATURE).to_proto(model)  # type: ignore[no-any-return]
+
+
+def names_in(graph: ir.Graph) -> set[str | None]:
+    """The names of a graph's tensors and nodes."""
+    made = (name for node in graph for name in (node.name, *(value.name for value in node.outputs)))
+    return {*(value.name for value in graph.inputs), *graph.initializers, *made}
+
+
+def unused_name(name: str, taken: set[Any], first: int = 2) -> str:
+    """The name, with a number from ``first`` on where it is taken; from now on it is."""
+    names = itertools.chain((name,), (f"{name}_{number}" for number in itertools.count(first)))
+    unused = next(each for each in names if each not in taken)
+    taken.add(unused)
+    return unused
+
+
+def constant(value: ir.Value | None) -> ir.TensorProtocol | None:
+    """The tensor of an initializer or a Constant node; None of anything else. Nothing is copied."""
+    if value is None:
+        return None
+    convenience = require("onnx_ir", extra="onnx", feature=_FEATURE).convenience
+    return convenience.get_const_tensor(value)  # type: ignore[no-any-return]
+
+
+def array_of(value: ir.Value | None) -> Any:
+    """The NumPy array of an initializer or a Constant node; None of anything else."""
+    tensor = constant(value)
+    return None if tensor is None else tensor.numpy()
+
+
+def add_constant(graph: ir.Graph, name: str, array: npt.ArrayLike, taken: set[str | None] | None = None) -> ir.Value:
+    """A new initializer; ``taken``: names that it cannot get, by default those of the other initializers."""
+    onnx_ir = require("onnx_ir", extra="onnx", feature=_FEATURE)
+    name = unused_name(name, {*graph.initializers} if taken is None else taken)
+    tensor = onnx_ir.tensor(np.asarray(array, order="C"), name=name)
+    kind = onnx_ir.TensorType(tensor.dtype)
+    value: ir.Value = onnx_ir.Value(name=name, shape=tensor.shape, type=kind, const_value=tensor)
+    graph.register_initializer(value)
+    return value
+
+
+def set_constant(value: ir.Value, array: npt.NDArray[Any]) -> None:
+    """Give an initializer other values of the same dims and type."""
+    value.const_value = require("onnx_ir", extra="onnx", feature=_FEATURE).tensor(array, name=value.name)
+
+
+def is_op(node: ir.Node | None, op_type: str, domain: str = "") -> bool:
+    """Whether a node is of this type and domain."""
+    return node is not None and node.op_type == op_type and node.domain == domain
+
+
+def operand(node: ir.Node, index: int) -> ir.Value | None:
+    """An input of a node; None where it is left out."""
+    return node.inputs[index] if index < len(node.inputs) else None
+
+
+def only_read_by(node: ir.Node, reader: ir.Node) -> bool:
+    """Whether a node's first output has one reader, and is no output of the model."""
+    output = node.outputs[0]
+    return [use.node for use in output.uses()] == [reader] and not output.is_graph_output()
+
+
+def swap(graph: ir.Graph, nodes: Iterable[ir.Node], value: ir.Value) -> None:
+    """Let a value stand for the first output of the last of the nodes, under its name; remove the nodes, last first."""
+    nodes = list(nodes)
+    after = nodes[-1].outputs[0]
+    name, shape, kind = after.name, after.shape, after.type
+    after.replace_all_uses_with(value, replace_graph_outputs=True)
+    for node in reversed(nodes):
+        graph.remove(node, safe=True)
+    value.name, value.shape, value.type = name, shape, kind
+
+
+def remove_unused(model: ir.Model) -> bool:
+    """Remove nodes, and then initializers, that lead to no output. Whether there were any."""
+    unused = require("onnx_ir.passes.common", extra="onnx", feature=_FEATURE).RemoveUnusedNodesPass()
+    return bool(unused(model).modified)

@@ -1,0 +1,85 @@
+"""What passes and engines share to read and change models in onnx-ir's form."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import pytrtplugins as ptp
+from pytrtplugins.errors import ModelError
+from pytrtplugins.model.ir import add_constant, array_of, constant, names_in, to_ir, to_proto, unused_name
+from pytrtplugins.plugin.onnx_node import from_node, is_plugin_node, node_attributes
+
+
+@ptp.plugin(namespace="tests.ir")
+class Table(ptp.Plugin):
+    """Fields of every kind."""
+
+    size: int
+    slope: float
+    mode: str
+    whole: bool
+    steps: tuple[int, ...]
+    names: tuple[str, ...]
+    values: np.ndarray
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        return x
+
+
+def model(*nodes):
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 2]) for name in "xy")
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("tests.ir", 1)]
+    return helper.make_model(helper.make_graph(list(nodes), "g", [x], [y]), opset_imports=opsets, ir_version=10)
+
+
+def test_a_plugin_is_read_from_a_node_in_either_form():
+    plugin = Table(3, 0.25, "fast", True, (1, 2), ("a", "ü"), np.arange(6, dtype=np.float32).reshape(2, 3))
+    proto = plugin.as_node(["x"], ["y"], "table")
+    (node,) = to_ir(model(proto)).graph
+    assert is_plugin_node(proto)
+    assert is_plugin_node(node)
+    assert from_node(node) == from_node(proto) == plugin
+    given, found = node_attributes(proto), node_attributes(node)
+    np.testing.assert_array_equal(found.pop("values"), given.pop("values"))
+    assert found == given
+
+
+def test_text_of_a_node_that_is_no_utf8_is_refused_in_either_form():
+    proto = helper.make_node("Table", ["x"], ["y"], domain="tests.ir", mode=b"\xff")
+    for node in (proto, *to_ir(model(proto)).graph):
+        with pytest.raises(ModelError, match="not UTF-8"):
+            node_attributes(node)
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4"])
+def test_constants_of_types_that_numpy_lacks_keep_their_values(kind):
+    made = to_ir(model(helper.make_node("Relu", ["x"], ["y"])))
+    array = np.array([[0, 1, 2], [3, 4, 6]]).astype(getattr(ml_dtypes, kind))
+    value = add_constant(made.graph, "table", array)
+    np.testing.assert_array_equal(array_of(value), array)
+    again = to_ir(to_proto(made)).graph.initializers["table"]
+    np.testing.assert_array_equal(array_of(again), array)
+    assert array_of(again).dtype == array.dtype
+    assert array_of(made.graph.outputs[0]) is constant(None) is None
+
+
+def test_a_name_that_is_taken_gets_a_number():
+    graph = to_ir(
+        model(helper.make_node("Relu", ["x"], ["m"], name="one"), helper.make_node("Relu", ["m"], ["y"]))
+    ).graph
+    assert [add_constant(graph, "c", 0.0).name for _ in range(3)] == ["c", "c_2", "c_3"]
+    taken = names_in(graph)
+    assert taken >= {"x", "m", "y", "one", "c", "c_2", "c_3"}
+    assert [unused_name("m", taken), unused_name("m", taken), unused_name("new", taken)] == ["m_2", "m_3", "new"]
+    assert add_constant(graph, "m", 0.0, taken).name == "m_4"
+
+
+def test_a_scalar_stays_one():
+    graph = to_ir(model(helper.make_node("Relu", ["x"], ["y"]))).graph
+    assert array_of(add_constant(graph, "scale", np.float32(2))).shape == ()
