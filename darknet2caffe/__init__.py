@@ -12,12 +12,11 @@ import logging
 
 from .cfg import Cfg, read_cfg
 from .from_caffe import from_caffe
-from .network import Network, read_network
+from .network import Network, read_network, write_darknet
 from .plugin_factory import PluginFactory
 from .to_caffe import to_caffe
 from .to_onnx import to_onnx, write_onnx
 from .weights import Weights, read_weights
-from .write import write_darknet
 
 __all__ = [
     "Cfg",

@@ -9,36 +9,12 @@ import numpy as np
 
 from pytrtplugins.layers import sibling_groups
 
+from . import layers
 from ._caffe_activations import activate, before_activation
-from ._caffe_shortcut import add_maps
 from ._caffe_writer import CaffeWriter, corner
 from .caffe_schema import parameter_name
 from .fold import batch_norm_form, folded_bias, folded_weights
-from .layers import (
-    Activation,
-    Avgpool,
-    Batchnorm,
-    Connected,
-    Convolutional,
-    Crop,
-    Deconvolutional,
-    Detection,
-    Extra,
-    Flatten,
-    L2norm,
-    Layer,
-    Local,
-    Maxpool,
-    Normalization,
-    PluginLayer,
-    Reorg3d,
-    Route,
-    Sam,
-    ScaleChannels,
-    Shortcut,
-    Softmax,
-    Upsample,
-)
+from .layers import Layer, Shape
 from .weights import Parameters
 
 __all__ = ["write_layer"]
@@ -53,15 +29,15 @@ def write_layer(layer: Layer, writer: CaffeWriter) -> None:
     writer.refuse(layer, "there is no layer of caffe for it")
 
 
-@write_layer.register(Convolutional)
-@write_layer.register(Deconvolutional)
-def _(layer: Convolutional | Deconvolutional, writer: CaffeWriter) -> None:
+@write_layer.register(layers.Convolutional)
+@write_layer.register(layers.Deconvolutional)
+def _(layer: layers.Convolutional | layers.Deconvolutional, writer: CaffeWriter) -> None:
     parameters, result = writer.network.parameters(layer), before_activation(layer, writer)
-    plain = isinstance(layer, Convolutional)
+    plain = isinstance(layer, layers.Convolutional)
     target = writer.layer("Convolution" if plain else "Deconvolution", writer.bottoms(layer), result, name=layer.name)
     convolution = target.convolution_param
     convolution.num_output = layer.filters
-    if isinstance(layer, Convolutional):
+    if isinstance(layer, layers.Convolutional):
         convolution.group = layer.groups
     convolution.pad.append(layer.padding)
     convolution.kernel_size.append(layer.size)
@@ -73,7 +49,7 @@ def _(layer: Convolutional | Deconvolutional, writer: CaffeWriter) -> None:
 
 
 @write_layer.register
-def _(layer: Connected, writer: CaffeWriter) -> None:
+def _(layer: layers.Connected, writer: CaffeWriter) -> None:
     """Caffe's result has two axes; what follows reads a map."""
     parameters, result = writer.network.parameters(layer), before_activation(layer, writer)
     product = writer.layer("InnerProduct", writer.bottoms(layer), f"{layer.name}.product", name=layer.name)
@@ -86,7 +62,7 @@ def _(layer: Connected, writer: CaffeWriter) -> None:
 
 
 @write_layer.register
-def _(layer: Local, writer: CaffeWriter) -> None:
+def _(layer: layers.Local, writer: CaffeWriter) -> None:
     """Windows as channels by a convolution with ones; then places as channels, each a group of a convolution."""
     parameters, (value,), name = writer.network.parameters(layer), writer.bottoms(layer), layer.name
     (n, h, w), channels, values = layer.dims, layer.input_dims[0][0], layer.size**2
@@ -111,12 +87,12 @@ def _(layer: Local, writer: CaffeWriter) -> None:
 
 
 @write_layer.register
-def _(layer: Batchnorm, writer: CaffeWriter) -> None:
+def _(layer: layers.Batchnorm, writer: CaffeWriter) -> None:
     _normalize(layer, writer, writer.network.parameters(layer), writer.bottoms(layer)[0], layer.name)
 
 
 @write_layer.register
-def _(layer: L2norm, writer: CaffeWriter) -> None:
+def _(layer: layers.L2norm, writer: CaffeWriter) -> None:
     """Times the sum of the squares to the power of -1/2; a convolution with ones adds up, and one repeats the sum."""
     (value,), name = writer.bottoms(layer), layer.name
     writer.power(value, f"{name}.squares", power=2)
@@ -127,7 +103,7 @@ def _(layer: L2norm, writer: CaffeWriter) -> None:
 
 
 @write_layer.register
-def _(layer: Normalization, writer: CaffeWriter) -> None:
+def _(layer: layers.Normalization, writer: CaffeWriter) -> None:
     """The sums of squares are a convolution with darknet's window as its matrix; caffe's LRN has another window."""
     (value,), name = writer.bottoms(layer), layer.name
     writer.power(value, f"{name}.squares", power=2)
@@ -138,12 +114,12 @@ def _(layer: Normalization, writer: CaffeWriter) -> None:
 
 
 @write_layer.register
-def _(layer: Activation, writer: CaffeWriter) -> None:
+def _(layer: layers.Activation, writer: CaffeWriter) -> None:
     activate(layer, writer, writer.bottoms(layer)[0])
 
 
 @write_layer.register
-def _(layer: Maxpool, writer: CaffeWriter) -> None:
+def _(layer: layers.Maxpool, writer: CaffeWriter) -> None:
     """With as much padding as puts darknet's windows among caffe's, which rounds up; what caffe has more is cut off.
 
     The last window begins inside the map (`Maxpool.read`), so caffe has it too with darknet's padding at the low side; only
@@ -162,13 +138,13 @@ def _(layer: Maxpool, writer: CaffeWriter) -> None:
 
 
 @write_layer.register
-def _(layer: Avgpool, writer: CaffeWriter) -> None:
+def _(layer: layers.Avgpool, writer: CaffeWriter) -> None:
     pooling = writer.layer("Pooling", writer.bottoms(layer), layer.name).pooling_param
     pooling.pool, pooling.global_pooling = 1, True
 
 
 @write_layer.register
-def _(layer: Upsample, writer: CaffeWriter) -> None:
+def _(layer: layers.Upsample, writer: CaffeWriter) -> None:
     """Repeating values is a deconvolution with ones, channel by channel; sums of blocks are means times their size."""
     (value,), size = writer.bottoms(layer), layer.stride
     if not layer.reverse:
@@ -182,7 +158,7 @@ def _(layer: Upsample, writer: CaffeWriter) -> None:
 
 
 @write_layer.register
-def _(layer: Crop, writer: CaffeWriter) -> None:
+def _(layer: layers.Crop, writer: CaffeWriter) -> None:
     (value,), (_, h, w), (_, height, width) = writer.bottoms(layer), layer.input_dims[0], layer.dims
     rows = layer.name if w == width else f"{layer.name}.rows"
     cropped = writer.slice(value, rows, 2, layer.top, layer.top + height, h)
@@ -194,7 +170,7 @@ def _(layer: Crop, writer: CaffeWriter) -> None:
 
 
 @write_layer.register
-def _(layer: Flatten, writer: CaffeWriter) -> None:
+def _(layer: layers.Flatten, writer: CaffeWriter) -> None:
     c, h, w = layer.input_dims[0]
     rows, columns = (h * w, c) if layer.reverse else (c, h * w)
     _transpose(layer, writer, writer.bottoms(layer)[0], f"{layer.name}.transposed", rows, columns)
@@ -202,7 +178,7 @@ def _(layer: Flatten, writer: CaffeWriter) -> None:
 
 
 @write_layer.register
-def _(layer: Extra, writer: CaffeWriter) -> None:
+def _(layer: layers.Extra, writer: CaffeWriter) -> None:
     """A deconvolution whose window is 1 at its begin and 0 behind it leaves zeros after the last value."""
     (value,), name = writer.bottoms(layer), layer.name
     writer.reshape(value, f"{name}.row", [0, 1, 1, -1])
@@ -211,7 +187,7 @@ def _(layer: Extra, writer: CaffeWriter) -> None:
 
 
 @write_layer.register
-def _(layer: Reorg3d, writer: CaffeWriter) -> None:
+def _(layer: layers.Reorg3d, writer: CaffeWriter) -> None:
     """Each place of a block is picked from all blocks by a convolution that is 1 there and 0 elsewhere."""
     (value,), (c, _, _), s = writer.bottoms(layer), layer.input_dims[0], layer.stride
     places = [f"{layer.name}.place{k}" for k in range(s * s)]
@@ -221,7 +197,7 @@ def _(layer: Reorg3d, writer: CaffeWriter) -> None:
 
 
 @write_layer.register
-def _(layer: Route, writer: CaffeWriter) -> None:
+def _(layer: layers.Route, writer: CaffeWriter) -> None:
     parts, name = writer.bottoms(layer), layer.name
     if layer.is_flat:
         flat = [f"{name}.flat{number}" for number in range(len(parts))]
@@ -240,17 +216,17 @@ def _(layer: Route, writer: CaffeWriter) -> None:
 
 
 @write_layer.register
-def _(layer: Shortcut, writer: CaffeWriter) -> None:
+def _(layer: layers.Shortcut, writer: CaffeWriter) -> None:
     result, (value, *others) = before_activation(layer, writer), writer.bottoms(layer)
     for number, (other, dims) in enumerate(zip(others, layer.input_dims[1:], strict=True)):
         top = result if number == len(others) - 1 else f"{layer.name}.sum{number}"
-        add_maps(layer, writer, value, other, dims, top, f"{layer.name}.{number}")
+        _add_maps(layer, writer, value, other, dims, top, f"{layer.name}.{number}")
         value = top
     activate(layer, writer, result)
 
 
 @write_layer.register
-def _(layer: ScaleChannels, writer: CaffeWriter) -> None:
+def _(layer: layers.ScaleChannels, writer: CaffeWriter) -> None:
     (factors, value), result = writer.bottoms(layer), before_activation(layer, writer)
     if layer.scale_wh:
         writer.mix(factors, f"{layer.name}.factors", np.ones((layer.dims[0], 1), np.float32))
@@ -262,14 +238,14 @@ def _(layer: ScaleChannels, writer: CaffeWriter) -> None:
 
 
 @write_layer.register
-def _(layer: Sam, writer: CaffeWriter) -> None:
+def _(layer: layers.Sam, writer: CaffeWriter) -> None:
     result = before_activation(layer, writer)
     writer.product(writer.bottoms(layer), result)
     activate(layer, writer, result)
 
 
 @write_layer.register
-def _(layer: Softmax, writer: CaffeWriter) -> None:
+def _(layer: layers.Softmax, writer: CaffeWriter) -> None:
     (value,), name = writer.bottoms(layer), layer.name
     if layer.temperature != 1:
         writer.power(value, f"{name}.tempered", scale=1 / layer.temperature)
@@ -287,7 +263,7 @@ def _(layer: Softmax, writer: CaffeWriter) -> None:
 
 
 @write_layer.register
-def _(layer: Detection, writer: CaffeWriter) -> None:
+def _(layer: layers.Detection, writer: CaffeWriter) -> None:
     """The classes of all cells come first."""
     (value,), name, cells = writer.bottoms(layer), layer.name, layer.side**2
     total = math.prod(layer.dims)
@@ -303,7 +279,7 @@ def _(layer: Detection, writer: CaffeWriter) -> None:
 
 
 @write_layer.register
-def _(layer: PluginLayer, writer: CaffeWriter) -> None:
+def _(layer: layers.PluginLayer, writer: CaffeWriter) -> None:
     plugin = layer.plugin
     target = writer.layer(plugin.plugin_key().name, writer.bottoms(layer), layer.name)
     parameters = getattr(target, parameter_name(type(plugin)))
@@ -315,7 +291,10 @@ def _(layer: PluginLayer, writer: CaffeWriter) -> None:
 
 
 def _weights(
-    layer: Convolutional | Deconvolutional | Connected, writer: CaffeWriter, parameters: Parameters, axis: int = 0
+    layer: layers.Convolutional | layers.Deconvolutional | layers.Connected,
+    writer: CaffeWriter,
+    parameters: Parameters,
+    axis: int = 0,
 ) -> bool:
     """Weights for the last layer, and the bias unless batch normalization follows; returns whether there is a bias."""
     shape, bn_eps = dict(layer.parameters)["weights"], writer.options.bn_eps
@@ -347,13 +326,13 @@ def _transpose(layer: Layer, writer: CaffeWriter, bottom: str, top: str, rows: i
     writer.layer("Concat", pieces, top).concat_param.axis = 1
 
 
-def _caffe_pooled(into: int, pad: int, layer: Maxpool) -> int:
+def _caffe_pooled(into: int, pad: int, layer: layers.Maxpool) -> int:
     """Caffe's output size, rounded up (BVLC/caffe, src/caffe/layers/pooling_layer.cpp, Reshape)."""
     out = -(-(into + 2 * pad - layer.size) // layer.stride) + 1
     return out - 1 if pad and (out - 1) * layer.stride >= into + pad else out
 
 
-def _softmax_siblings(layer: Softmax, writer: CaffeWriter, value: str, top: str) -> None:
+def _softmax_siblings(layer: layers.Softmax, writer: CaffeWriter, value: str, top: str) -> None:
     """One softmax for each group of siblings."""
     groups = sibling_groups(layer.tree)
     if len(groups) > MAX_PIECES:
@@ -364,3 +343,41 @@ def _softmax_siblings(layer: Softmax, writer: CaffeWriter, value: str, top: str)
     for piece in pieces:
         writer.layer("Softmax", [piece], f"{piece}.softmax").softmax_param.axis = 1
     writer.layer("Concat", [f"{piece}.softmax" for piece in pieces], top).concat_param.axis = 1
+
+
+def _add_maps(
+    layer: layers.Shortcut, writer: CaffeWriter, value: str, other: str, dims: Shape, top: str, prefix: str
+) -> None:
+    """``alpha`` times a map plus ``beta`` times another one of any shape (src/blas.c, shortcut_cpu)."""
+    channels = min(dims[0], layer.dims[0])
+    common, rest = value, ""
+    if channels < layer.dims[0]:
+        common, rest = writer.cut(value, f"{prefix}.value", 1, [channels])
+    other = writer.slice(other, f"{prefix}.channels", 1, 0, channels, dims[0])
+    other = _fitted(layer, writer, other, (channels, *dims[1:]), prefix)
+    added = f"{prefix}.added" if rest else top
+    target = writer.layer("Eltwise", [common, other], added).eltwise_param
+    target.operation = 1
+    if (layer.alpha, layer.beta) != (1, 1):
+        target.coeff.extend([layer.alpha, layer.beta])
+    if rest:
+        writer.layer("Concat", [added, rest], top).concat_param.axis = 1
+
+
+def _fitted(layer: layers.Shortcut, writer: CaffeWriter, value: str, dims: Shape, prefix: str) -> str:
+    """Every stride-th value of a map, at every sample-th place of the output's; returns its blob."""
+    channels, into = dims[0], dims[1:]
+    stride, sample = layer.steps(dims)
+    out = layer.dims[1:]
+    count = [min(pair) for pair in zip(into, out, strict=True)]
+    if tuple(count) != into:
+        window = corner(*(size - (n - 1) * stride for size, n in zip(into, count, strict=True)))
+        writer.depthwise("Convolution", value, f"{prefix}.picked", window, channels, stride)
+        value = f"{prefix}.picked"
+    if tuple(count) != out:
+        if layer.alpha != 1:
+            writer.refuse(layer, f"alpha={layer.alpha:g} holds for some places of the map only")
+        window = corner(*(size - (n - 1) * sample for size, n in zip(out, count, strict=True)))
+        writer.depthwise("Deconvolution", value, f"{prefix}.placed", window, channels, sample)
+        value = f"{prefix}.placed"
+    return value

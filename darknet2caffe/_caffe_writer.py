@@ -13,8 +13,7 @@ from pytrtplugins.errors import UsageError
 from pytrtplugins.utils.files import atomic_path
 from pytrtplugins.utils.optional import require
 
-from ._onnx_writer import Constant, Options
-from ._wire import length_delimited
+from ._onnx_writer import Constant, Options, length_delimited
 from .caffe_schema import messages
 from .layers import Layer, PluginLayer
 from .network import INPUT_NAME, Network

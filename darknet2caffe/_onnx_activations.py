@@ -26,71 +26,41 @@ _OPERATORS: Mapping[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def _loggy(op: OpBuilder, x: Value) -> Value:
-    """2 / (1 + e^-x) - 1 is the tanh of half of x, which keeps its digits near 0."""
-    return _value(op.Tanh(op.Mul(x, 0.5)))
-
-
-def _ramp(op: OpBuilder, x: Value) -> Value:
-    return _value(op.Add(op.Relu(x), op.Mul(x, 0.1)))
-
-
-def _hardtan(op: OpBuilder, x: Value) -> Value:
-    return _value(op.Clip(x, -1.0, 1.0))
-
-
-def _relu6(op: OpBuilder, x: Value) -> Value:
-    return _value(op.Clip(x, 0.0, 6.0))
-
-
-def _plse(op: OpBuilder, x: Value) -> Value:
+def _plse(op: OpBuilder, x: Value) -> Any:
     """A slope of 1/8 from -4 to 4, of 1/100 outside."""
     inside = op.Clip(x, -4.0, 4.0)
-    return _value(op.Add(op.Mul(op.Sub(x, inside), 0.01), op.Add(op.Mul(inside, 0.125), 0.5)))
+    return op.Add(op.Mul(op.Sub(x, inside), 0.01), op.Add(op.Mul(inside, 0.125), 0.5))
 
 
-def _lhtan(op: OpBuilder, x: Value) -> Value:
+def _lhtan(op: OpBuilder, x: Value) -> Any:
     """A slope of 1 from 0 to 1, of 1/1000 outside."""
     inside = op.Clip(x, 0.0, 1.0)
-    return _value(op.Add(op.Mul(op.Sub(x, inside), 0.001), inside))
+    return op.Add(op.Mul(op.Sub(x, inside), 0.001), inside)
 
 
-def _stair(op: OpBuilder, x: Value) -> Value:
+def _stair(op: OpBuilder, x: Value) -> Any:
     """floor(x / 2), plus the fraction of x where floor(x) is odd."""
     whole, half = op.Floor(x), op.Floor(op.Mul(x, 0.5))
     odd = op.Sub(whole, op.Mul(half, 2.0))
-    return _value(op.Add(op.Mul(odd, op.Sub(x, whole)), half))
+    return op.Add(op.Mul(odd, op.Sub(x, whole)), half)
 
 
-def _mish(op: OpBuilder, x: Value) -> Value:
-    return _value(op.Mul(x, op.Tanh(op.Softplus(x))))
-
-
-def _swish(op: OpBuilder, x: Value) -> Value:
-    return _value(op.Mul(x, op.Sigmoid(x)))
-
-
-def _hard_mish(op: OpBuilder, x: Value) -> Value:
-    """0 up to -2, x from 0, x * (x + 2) / 2 between."""
-    return _value(op.Mul(x, op.Mul(op.Clip(op.Add(x, 2.0), 0.0, 2.0), 0.5)))
-
-
-def _gelu(op: OpBuilder, x: Value) -> Value:
+def _gelu(op: OpBuilder, x: Value) -> Any:
     cube = op.Mul(op.Mul(x, x), op.Mul(x, 0.035677))
-    return _value(op.Mul(op.Mul(x, 0.5), op.Add(op.Tanh(op.Add(op.Mul(x, 0.797885), cube)), 1.0)))
+    return op.Mul(op.Mul(x, 0.5), op.Add(op.Tanh(op.Add(op.Mul(x, 0.797885), cube)), 1.0))
 
 
-_COMPOSED: Mapping[str, Callable[[OpBuilder, Value], Value]] = {
-    "loggy": _loggy,
-    "ramp": _ramp,
-    "hardtan": _hardtan,
+_COMPOSED: Mapping[str, Callable[[OpBuilder, Value], Any]] = {
+    "loggy": lambda op, x: op.Tanh(op.Mul(x, 0.5)),  # 2 / (1 + e^-x) - 1, with its digits near 0 kept
+    "ramp": lambda op, x: op.Add(op.Relu(x), op.Mul(x, 0.1)),
+    "hardtan": lambda op, x: op.Clip(x, -1.0, 1.0),
     "plse": _plse,
     "lhtan": _lhtan,
     "stair": _stair,
-    "relu6": _relu6,
-    "mish": _mish,
-    "swish": _swish,
-    "hard_mish": _hard_mish,
+    "relu6": lambda op, x: op.Clip(x, 0.0, 6.0),
+    "mish": lambda op, x: op.Mul(x, op.Tanh(op.Softplus(x))),
+    "swish": lambda op, x: op.Mul(x, op.Sigmoid(x)),
+    "hard_mish": lambda op, x: op.Mul(x, op.Mul(op.Clip(op.Add(x, 2.0), 0.0, 2.0), 0.5)),  # x * (x + 2) / 2 between
     "gelu": _gelu,
 }
 
@@ -117,8 +87,3 @@ def chosen_activation(kind: str, wanted: str) -> str:
     if wanted not in ("as-is", "relu", "leaky"):
         raise UsageError(f"activation={wanted!r}: expected one of as-is, relu, leaky")
     return wanted if wanted != "as-is" and kind in ("relu", "leaky") else kind
-
-
-def _value(made: Any) -> Value:
-    value: Value = made  # OpBuilder's operators are made by name, so their results have no type
-    return value

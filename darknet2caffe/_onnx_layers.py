@@ -12,35 +12,11 @@ from pytrtplugins.errors import UsageError
 from pytrtplugins.layers import decompose_siblings
 from pytrtplugins.model.op_builder import OpBuilder, Value
 
+from . import layers
 from ._onnx_activations import activate
 from ._onnx_writer import OnnxWriter
 from .fold import batch_norm_form, folded_bias, folded_weights
-from .layers import (
-    Activation,
-    Avgpool,
-    Batchnorm,
-    Connected,
-    Convolutional,
-    Crop,
-    Deconvolutional,
-    Detection,
-    Extra,
-    Flatten,
-    L2norm,
-    Layer,
-    Local,
-    Maxpool,
-    Normalization,
-    PluginLayer,
-    Reorg3d,
-    Route,
-    Sam,
-    ScaleChannels,
-    Shape,
-    Shortcut,
-    Softmax,
-    Upsample,
-)
+from .layers import Layer, Shape
 from .weights import Parameters
 
 __all__ = ["write_layer"]
@@ -55,17 +31,22 @@ def write_layer(layer: Layer, writer: OnnxWriter) -> None:
 
 
 @write_layer.register
-def _(layer: Convolutional, writer: OnnxWriter) -> None:
+def _(layer: layers.Convolutional, writer: OnnxWriter) -> None:
     _weighted(layer, writer, "Conv", group=layer.groups)
 
 
 @write_layer.register
-def _(layer: Deconvolutional, writer: OnnxWriter) -> None:
+def _(layer: layers.Deconvolutional, writer: OnnxWriter) -> None:
     _weighted(layer, writer, "ConvTranspose", axis=1)
 
 
 def _weighted(
-    layer: Convolutional | Deconvolutional, writer: OnnxWriter, operator: str, *, axis: int = 0, **attributes: Any
+    layer: layers.Convolutional | layers.Deconvolutional,
+    writer: OnnxWriter,
+    operator: str,
+    *,
+    axis: int = 0,
+    **attributes: Any,
 ) -> None:
     """Convolution of either kind, batch normalization unless it is folded, activation."""
     normalize = layer.batch_normalize and not writer.options.fold
@@ -81,7 +62,7 @@ def _weighted(
 
 
 @write_layer.register
-def _(layer: Connected, writer: OnnxWriter) -> None:
+def _(layer: layers.Connected, writer: OnnxWriter) -> None:
     normalize = layer.batch_normalize and not writer.options.fold
     name, result = layer.name, layer.name if layer.activation == "linear" else f"{layer.name}.linear"
     flat = writer.node("Flatten", writer.inputs(layer), f"{name}.flat", axis=1)
@@ -97,7 +78,7 @@ def _(layer: Connected, writer: OnnxWriter) -> None:
 
 
 @write_layer.register
-def _(layer: Local, writer: OnnxWriter) -> None:
+def _(layer: layers.Local, writer: OnnxWriter) -> None:
     """Windows as columns by a convolution with ones, then one matrix product per place."""
     parameters, name = _parameters(layer, writer), layer.name
     (n, h, w), channels, values = layer.dims, layer.input_dims[0][0], layer.size**2
@@ -112,19 +93,19 @@ def _(layer: Local, writer: OnnxWriter) -> None:
 
 
 @write_layer.register
-def _(layer: Batchnorm, writer: OnnxWriter) -> None:
+def _(layer: layers.Batchnorm, writer: OnnxWriter) -> None:
     (value,) = writer.inputs(layer)
     _normalize(layer, writer, value, layer.name)
 
 
 @write_layer.register
-def _(layer: L2norm, writer: OnnxWriter) -> None:
+def _(layer: layers.L2norm, writer: OnnxWriter) -> None:
     op, (x,) = writer.builder(layer)
     writer.finish(op, op.Div(x, op.ReduceL2(x, [1], keepdims=1)), layer.name)
 
 
 @write_layer.register
-def _(layer: Normalization, writer: OnnxWriter) -> None:
+def _(layer: layers.Normalization, writer: OnnxWriter) -> None:
     """The sums of squares are a convolution with darknet's window as its matrix."""
     op, (x,) = writer.builder(layer)
     matrix = np.array(layer.window(), np.float32)[:, :, None, None] * np.float32(layer.alpha)
@@ -135,24 +116,24 @@ def _(layer: Normalization, writer: OnnxWriter) -> None:
 
 
 @write_layer.register
-def _(layer: Activation, writer: OnnxWriter) -> None:
+def _(layer: layers.Activation, writer: OnnxWriter) -> None:
     (value,) = writer.inputs(layer)
     activate(writer, layer.activation, value, layer.name)
 
 
 @write_layer.register
-def _(layer: Maxpool, writer: OnnxWriter) -> None:
+def _(layer: layers.Maxpool, writer: OnnxWriter) -> None:
     size, strides = [layer.size] * 2, [layer.stride] * 2
     writer.node("MaxPool", writer.inputs(layer), layer.name, kernel_shape=size, strides=strides, pads=list(layer.pads))
 
 
 @write_layer.register
-def _(layer: Avgpool, writer: OnnxWriter) -> None:
+def _(layer: layers.Avgpool, writer: OnnxWriter) -> None:
     writer.node("GlobalAveragePool", writer.inputs(layer), layer.name)
 
 
 @write_layer.register
-def _(layer: Upsample, writer: OnnxWriter) -> None:
+def _(layer: layers.Upsample, writer: OnnxWriter) -> None:
     stride, factor = layer.stride, layer.scale * (layer.stride**2 if layer.reverse else 1)
     result = layer.name if factor == 1 else f"{layer.name}.unscaled"
     if layer.reverse:
@@ -165,7 +146,7 @@ def _(layer: Upsample, writer: OnnxWriter) -> None:
 
 
 @write_layer.register
-def _(layer: Crop, writer: OnnxWriter) -> None:
+def _(layer: layers.Crop, writer: OnnxWriter) -> None:
     op, (x,) = writer.builder(layer)
     _, h, w = layer.dims
     made = op.Slice(x, [layer.top, layer.left], [layer.top + h, layer.left + w], [2, 3])
@@ -175,7 +156,7 @@ def _(layer: Crop, writer: OnnxWriter) -> None:
 
 
 @write_layer.register
-def _(layer: Flatten, writer: OnnxWriter) -> None:
+def _(layer: layers.Flatten, writer: OnnxWriter) -> None:
     c, h, w = layer.input_dims[0]
     op, (x,) = writer.builder(layer)
     rows = op.Reshape(x, [0, h * w, c] if layer.reverse else [0, c, h * w])
@@ -183,14 +164,14 @@ def _(layer: Flatten, writer: OnnxWriter) -> None:
 
 
 @write_layer.register
-def _(layer: Extra, writer: OnnxWriter) -> None:
+def _(layer: layers.Extra, writer: OnnxWriter) -> None:
     op, (x,) = writer.builder(layer)
     made = op.Pad(op.Flatten(x, axis=1), [0, 0, 0, layer.extra])
     writer.finish(op, op.Reshape(made, [0, *layer.dims]), layer.name)
 
 
 @write_layer.register
-def _(layer: Reorg3d, writer: OnnxWriter) -> None:
+def _(layer: layers.Reorg3d, writer: OnnxWriter) -> None:
     (c, h, w), s = layer.input_dims[0], layer.stride
     op, (x,) = writer.builder(layer)
     blocks = op.Transpose(op.Reshape(x, [0, c, h // s, s, w // s, s]), perm=[0, 3, 5, 1, 2, 4])
@@ -198,7 +179,7 @@ def _(layer: Reorg3d, writer: OnnxWriter) -> None:
 
 
 @write_layer.register
-def _(layer: Route, writer: OnnxWriter) -> None:
+def _(layer: layers.Route, writer: OnnxWriter) -> None:
     if layer.groups == 1 and not layer.is_flat:
         writer.node("Concat", writer.inputs(layer), layer.name, axis=1)
         return
@@ -213,7 +194,7 @@ def _(layer: Route, writer: OnnxWriter) -> None:
 
 
 @write_layer.register
-def _(layer: Shortcut, writer: OnnxWriter) -> None:
+def _(layer: layers.Shortcut, writer: OnnxWriter) -> None:
     plain = all(dims == layer.dims for dims in layer.input_dims) and layer.alpha == layer.beta == 1
     if plain and len(layer.inputs) == 2:
         result = layer.name if layer.activation == "linear" else f"{layer.name}.linear"
@@ -230,16 +211,16 @@ def _(layer: Shortcut, writer: OnnxWriter) -> None:
     _finish(layer, writer, op, made)
 
 
-@write_layer.register(ScaleChannels)
-@write_layer.register(Sam)
-def _(layer: ScaleChannels | Sam, writer: OnnxWriter) -> None:
+@write_layer.register(layers.ScaleChannels)
+@write_layer.register(layers.Sam)
+def _(layer: layers.ScaleChannels | layers.Sam, writer: OnnxWriter) -> None:
     result = layer.name if layer.activation == "linear" else f"{layer.name}.linear"
     writer.node("Mul", writer.inputs(layer), result)
     activate(writer, layer.activation, result, layer.name)
 
 
 @write_layer.register
-def _(layer: Softmax, writer: OnnxWriter) -> None:
+def _(layer: layers.Softmax, writer: OnnxWriter) -> None:
     (value,) = writer.inputs(layer)
     if layer.temperature != 1:
         temperature = writer.constant(f"{layer.name}.temperature", np.array(layer.temperature, np.float32))
@@ -260,7 +241,7 @@ def _(layer: Softmax, writer: OnnxWriter) -> None:
 
 
 @write_layer.register
-def _(layer: Detection, writer: OnnxWriter) -> None:
+def _(layer: layers.Detection, writer: OnnxWriter) -> None:
     op, (x,) = writer.builder(layer)
     cells, total = layer.side**2, math.prod(layer.dims)
     flat = op.Reshape(x, [0, -1])
@@ -271,11 +252,11 @@ def _(layer: Detection, writer: OnnxWriter) -> None:
 
 
 @write_layer.register
-def _(layer: PluginLayer, writer: OnnxWriter) -> None:
+def _(layer: layers.PluginLayer, writer: OnnxWriter) -> None:
     writer.graph.node.append(layer.plugin.as_node(writer.inputs(layer), [layer.name], layer.name))
 
 
-def _window(layer: Convolutional | Deconvolutional | Local) -> dict[str, list[int]]:
+def _window(layer: layers.Convolutional | layers.Deconvolutional | layers.Local) -> dict[str, list[int]]:
     return {"kernel_shape": [layer.size] * 2, "strides": [layer.stride] * 2, "pads": [layer.padding] * 4}
 
 
@@ -306,7 +287,7 @@ def _normalize(layer: Layer, writer: OnnxWriter, value: str, result: str) -> Non
     writer.node("BatchNormalization", [value, *names], result, epsilon=epsilon)
 
 
-def _finish(layer: Local | Shortcut, writer: OnnxWriter, op: OpBuilder, made: Value) -> None:
+def _finish(layer: layers.Local | layers.Shortcut, writer: OnnxWriter, op: OpBuilder, made: Value) -> None:
     """The activation after several operators."""
     result = layer.name if layer.activation == "linear" else f"{layer.name}.linear"
     writer.finish(op, made, result)
@@ -320,7 +301,7 @@ def _repeat(writer: OnnxWriter, value: str, stride: int, output: str) -> None:
     writer.node("Resize", [value, "", scales], output, **nearest)
 
 
-def _alpha(op: OpBuilder, layer: Shortcut, writer: OnnxWriter) -> Value | float:
+def _alpha(op: OpBuilder, layer: layers.Shortcut, writer: OnnxWriter) -> Value | float:
     """The factor of each value of the layer before: ``alpha`` where something is added, 1 elsewhere."""
     other = layer.input_dims[1]
     _, sample = layer.steps(other)
@@ -343,7 +324,7 @@ def _alpha(op: OpBuilder, layer: Shortcut, writer: OnnxWriter) -> Value | float:
     return factor
 
 
-def _masks(layer: Shortcut, writer: OnnxWriter, name: str, *axes: tuple[int, int, int]) -> list[Value]:
+def _masks(layer: layers.Shortcut, writer: OnnxWriter, name: str, *axes: tuple[int, int, int]) -> list[Value]:
     """One constant per axis, the last ones of (N, C, H, W): 1 at the first ``count`` of every ``step``-th place, else 0."""
     masks = []
     for axis, (length, step, count) in enumerate(axes, 4 - len(axes)):
@@ -353,7 +334,7 @@ def _masks(layer: Shortcut, writer: OnnxWriter, name: str, *axes: tuple[int, int
     return masks
 
 
-def _fitted(op: OpBuilder, layer: Shortcut, writer: OnnxWriter, x: Value, dims: Shape, mask: str) -> Value:
+def _fitted(op: OpBuilder, layer: layers.Shortcut, writer: OnnxWriter, x: Value, dims: Shape, mask: str) -> Value:
     """A map in the shape of the output: every stride-th value, at every sample-th place, the rest 0."""
     if dims == layer.dims:
         return x

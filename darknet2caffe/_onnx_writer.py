@@ -19,7 +19,7 @@ from .network import INPUT_NAME, Network
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Constant", "OnnxWriter", "Options"]
+__all__ = ["Constant", "OnnxWriter", "Options", "length_delimited"]
 
 OPSET, IR_VERSION = 18, 10
 
@@ -152,3 +152,19 @@ class OnnxWriter:
 def _metadata(network: Network) -> dict[str, Any]:
     c, h, w = network.dims
     return {"width": w, "height": h, "channels": c, "dialect": network.dialect, "heads": network.head_metadata()}
+
+
+def length_delimited(number: int, size: int) -> bytes:
+    """Tag and length of a field of bytes in protobuf (protobuf.dev/programming-guides/encoding); ``size`` bytes follow it.
+
+    Written by hand, so that large arrays need not pass through protobuf.
+    """
+    return _varint(number << 3 | 2) + _varint(size)
+
+
+def _varint(value: int) -> bytes:
+    made = bytearray()
+    while value > 127:
+        made.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*made, value])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 import webbrowser
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,28 +14,7 @@ from pytrtplugins.utils.files import write_atomic
 from pytrtplugins.utils.optional import require
 
 from .inspect import describe
-from .layers import (
-    IMAGE,
-    Avgpool,
-    Connected,
-    Convolutional,
-    Cost,
-    Crop,
-    Deconvolutional,
-    Extra,
-    Flatten,
-    Layer,
-    Local,
-    Maxpool,
-    Reorg3d,
-    ReorgLayer,
-    Route,
-    Sam,
-    ScaleChannels,
-    Shortcut,
-    Upsample,
-    dims_text,
-)
+from .layers import IMAGE, Layer, dims_text
 from .network import INPUT_NAME, Network
 from .weights import count_parameters
 
@@ -57,12 +36,12 @@ _COLOURS = {  # kind: fill, line
     "head": ("#c2343f", "#8f1f29"),
     "other": ("#eceef1", "#7a828c"),
 }
-_KINDS: Mapping[str, tuple[type[Layer], ...]] = {
-    "convolution": (Convolutional, Deconvolutional, Connected, Local),
-    "pooling": (Avgpool, Crop, Extra, Flatten, Maxpool, Reorg3d, ReorgLayer, Upsample),
-    "route": (Route,),
-    "sum": (Sam, ScaleChannels, Shortcut),
-    "head": (Cost,),
+_KINDS = {  # kind: types of layers
+    "convolution": ("convolutional", "deconvolutional", "connected", "local"),
+    "pooling": ("avgpool", "crop", "maxpool", "reorg", "reorg3d", "upsample"),
+    "route": ("route",),
+    "sum": ("sam", "scale_channels", "shortcut"),
+    "head": ("cost",),
 }
 _LEGEND = {
     "convolution": "convolution, connected",
@@ -167,7 +146,7 @@ def kind_of(layer: Layer) -> str:
     """What colour a layer has: a key of the legend."""
     if layer.is_head:
         return "head"
-    return next((kind for kind, classes in _KINDS.items() if isinstance(layer, classes)), "other")
+    return next((kind for kind, types in _KINDS.items() if layer.type in types), "other")
 
 
 def _style() -> str:

@@ -2,38 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytrtplugins.utils.optional import require
 
-from .layers import (
-    IMAGE,
-    Activation,
-    Convolutional,
-    Deconvolutional,
-    Detection,
-    Extra,
-    Flatten,
-    Layer,
-    Local,
-    Maxpool,
-    Normalization,
-    PluginLayer,
-    RegionLayer,
-    Reorg3d,
-    ReorgLayer,
-    Route,
-    Sam,
-    ScaleChannels,
-    Shortcut,
-    Softmax,
-    Upsample,
-    YoloLayer,
-    dims_text,
-)
+from . import layers
+from .layers import IMAGE, Layer, dims_text
 from .network import Network
 from .weights import count_parameters
 
@@ -42,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Row", "describe", "rows", "table", "weights_line"]
 
-_WITH_FILTERS = (Convolutional, Deconvolutional, Local)
+_WITH_FILTERS = (layers.Convolutional, layers.Deconvolutional, layers.Local)
 
 
 @dataclass(frozen=True)
@@ -79,7 +55,7 @@ def rows(network: Network) -> list[Row]:
             layer.type,
             str(layer.filters) if isinstance(layer, _WITH_FILTERS) else "",
             describe(layer),
-            _output(network, layer.inputs[-1] if isinstance(layer, Shortcut) else layer.inputs[0]),
+            _output(network, layer.inputs[-1] if isinstance(layer, layers.Shortcut) else layer.inputs[0]),
             _output(network, layer.index),
             layer.bflops,
             count_parameters(layer),
@@ -127,91 +103,43 @@ def weights_line(network: Network) -> str:
     )
 
 
-@functools.singledispatch
 def describe(layer: Layer) -> str:
     """What the table's column ``size`` says of a layer."""
+    match layer:
+        case layers.Convolutional(groups=groups) if groups > 1:
+            return f"{layer.size} x {layer.size} / {layer.stride}, {groups} groups"
+        case layers.Convolutional() | layers.Deconvolutional() | layers.Local() | layers.Maxpool():
+            return f"{layer.size} x {layer.size} / {layer.stride}"
+        case layers.Route():
+            return _named(layer, " ") + (f", part {layer.group_id + 1} of {layer.groups}" if layer.groups > 1 else "")
+        case layers.Shortcut():
+            return _named(layer, " + ")
+        case layers.ScaleChannels() | layers.Sam():
+            return _named(layer, " x ")
+        case layers.Upsample():
+            return f"{'/' if layer.reverse else 'x'} {layer.stride}"
+        case layers.ReorgLayer():
+            fields = layer.plugin.fields()
+            return f"{'x' if fields['reverse'] else '/'} {fields['stride']}"
+        case layers.Reorg3d():
+            return f"/ {layer.stride}"
+        case layers.Flatten():
+            return "channels first" if layer.reverse else "channels last"
+        case layers.Extra():
+            return f"{layer.extra} zeros more"
+        case layers.Normalization():
+            return f"{layer.size} channels"
+        case layers.Activation():
+            return "" if layer.activation == layer.type else layer.activation
+        case layers.Softmax(tree=tree) if tree:
+            return f"tree of {len(tree)}"
+        case layers.Softmax() if layer.groups > 1:
+            return f"{layer.groups} groups"
+        case layers.Detection():
+            return f"{layer.classes} classes"
+        case layers.RegionLayer() | layers.YoloLayer():
+            return f"{layer.plugin.fields()['classes']} classes"
     return ""
-
-
-@describe.register(Convolutional)
-@describe.register(Deconvolutional)
-@describe.register(Local)
-@describe.register(Maxpool)
-def _(layer: Convolutional | Deconvolutional | Local | Maxpool) -> str:
-    text = f"{layer.size} x {layer.size} / {layer.stride}"
-    groups = getattr(layer, "groups", 1)
-    return text if groups == 1 else f"{text}, {groups} groups"
-
-
-@describe.register
-def _(layer: Route) -> str:
-    text = _named(layer, " ")
-    return text if layer.groups == 1 else f"{text}, part {layer.group_id + 1} of {layer.groups}"
-
-
-@describe.register
-def _(layer: Shortcut) -> str:
-    return _named(layer, " + ")
-
-
-@describe.register(ScaleChannels)
-@describe.register(Sam)
-def _(layer: ScaleChannels | Sam) -> str:
-    return _named(layer, " x ")
-
-
-@describe.register
-def _(layer: Upsample) -> str:
-    return f"{'/' if layer.reverse else 'x'} {layer.stride}"
-
-
-@describe.register
-def _(layer: ReorgLayer) -> str:
-    fields = layer.plugin.fields()
-    return f"{'x' if fields['reverse'] else '/'} {fields['stride']}"
-
-
-@describe.register
-def _(layer: Reorg3d) -> str:
-    return f"/ {layer.stride}"
-
-
-@describe.register
-def _(layer: Flatten) -> str:
-    return "channels first" if layer.reverse else "channels last"
-
-
-@describe.register
-def _(layer: Extra) -> str:
-    return f"{layer.extra} zeros more"
-
-
-@describe.register
-def _(layer: Normalization) -> str:
-    return f"{layer.size} channels"
-
-
-@describe.register
-def _(layer: Activation) -> str:
-    return "" if layer.activation == layer.type else layer.activation
-
-
-@describe.register
-def _(layer: Softmax) -> str:
-    if layer.tree:
-        return f"tree of {len(layer.tree)}"
-    return "" if layer.groups == 1 else f"{layer.groups} groups"
-
-
-@describe.register(Detection)
-def _(layer: Detection) -> str:
-    return f"{layer.classes} classes"
-
-
-@describe.register(RegionLayer)
-@describe.register(YoloLayer)
-def _(layer: PluginLayer) -> str:
-    return f"{layer.plugin.fields()['classes']} classes"
 
 
 def _named(layer: Layer, separator: str) -> str:

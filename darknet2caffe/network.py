@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytrtplugins.errors import UsageError
+from pytrtplugins.utils.files import write_atomic
 
 from .cfg import Cfg, read_cfg
 from .dialect import ALEXEYAB_NET_KEYS, DialectChoice, choose_dialect
@@ -27,7 +28,7 @@ from .weights import (
     to_stored,
 )
 
-__all__ = ["Network", "read_network"]
+__all__ = ["Network", "read_network", "write_darknet"]
 
 log = logging.getLogger(__name__)
 
@@ -173,6 +174,26 @@ def read_network(
     if weights is None:
         return network
     return replace(network, weights=read_weights(weights, network.layers, cfg.path, network.dialect))
+
+
+def write_darknet(network: Network, cfg: str | Path, weights: str | Path | None = None) -> None:
+    """Write a network as darknet files.
+
+    Reading them again gives the identical network; darknet gives the identical output. Comments of the cfg are lost.
+
+    Args:
+        network: The network.
+        cfg: The .cfg to write.
+        weights: The .weights to write; None writes the cfg only.
+
+    Raises:
+        UsageError: weights are asked for and the network has none.
+    """
+    if weights is not None and network.weights is None:
+        raise UsageError(f"{network.cfg.path}: the network has no weights to write.\nDo: write_darknet(network, cfg).")
+    write_atomic(cfg, network.cfg.to_text().encode())
+    if weights is not None and network.weights is not None:
+        write_atomic(weights, network.weights.to_bytes())
 
 
 def _build(cfg: Cfg, dialect: Dialect, reason: str) -> Network:

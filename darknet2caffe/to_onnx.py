@@ -12,8 +12,7 @@ from pytrtplugins.utils.files import atomic_path
 
 from ._onnx_activations import LEAKY_SLOPE, chosen_activation
 from ._onnx_layers import write_layer
-from ._onnx_writer import Constant, OnnxWriter, Options
-from ._wire import length_delimited
+from ._onnx_writer import Constant, OnnxWriter, Options, length_delimited
 from .fold import BnEps, check_bn_eps
 from .network import Network
 

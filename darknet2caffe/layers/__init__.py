@@ -63,36 +63,32 @@ log = logging.getLogger(__name__)
 
 _TRAINING_KEYS = frozenset(["truth", "onlyforward", "stopbackward", "dontsave", "learning_rate", "smooth"])
 
+_CLASSES: tuple[type[Layer], ...] = (
+    *(
+        Activation,
+        Avgpool,
+        Batchnorm,
+        Connected,
+        Convolutional,
+        Cost,
+        Crop,
+        Deconvolutional,
+        Detection,
+        Dropout,
+        L2norm,
+    ),
+    *(Local, Logistic, Maxpool, Normalization, RegionLayer, ReorgLayer, Route, Shortcut, Softmax, Upsample, YoloLayer),
+)
+
 LAYER_TYPES: Mapping[str, type[Layer]] = {
-    "activation": Activation,
+    **{cls.type: cls for cls in _CLASSES},
     "avg": Avgpool,
-    "avgpool": Avgpool,
-    "batchnorm": Batchnorm,
     "conn": Connected,
-    "connected": Connected,
     "conv": Convolutional,
-    "convolutional": Convolutional,
-    "cost": Cost,
-    "crop": Crop,
     "deconv": Deconvolutional,
-    "deconvolutional": Deconvolutional,
-    "detection": Detection,
-    "dropout": Dropout,
-    "l2norm": L2norm,
-    "local": Local,
-    "logistic": Logistic,
     "lrn": Normalization,
     "max": Maxpool,
-    "maxpool": Maxpool,
-    "normalization": Normalization,
-    "region": RegionLayer,
-    "reorg": ReorgLayer,
-    "route": Route,
-    "shortcut": Shortcut,
     "soft": Softmax,
-    "softmax": Softmax,
-    "upsample": Upsample,
-    "yolo": YoloLayer,
 }
 """Section names that darknet takes (src/parser.c, string_to_layer_type) and that this package converts."""
 

@@ -115,14 +115,15 @@ class Layer(ABC):
         inputs: Absolute indices of the layers that it reads; -1 is the image.
         input_dims: Their dims (C, H, W).
         dims: Its own output's dims (C, H, W).
+        is_map: Whether darknet keeps these dims; layers that need a map cannot follow otherwise.
     """
 
     type: ClassVar[str]
+    is_head: ClassVar[bool] = False  # whether its output is an output of the network
+    has_output: ClassVar[bool] = True  # whether darknet writes its output at prediction
     keys: ClassVar[frozenset[str]] = frozenset()
     pjreddie_keys: ClassVar[frozenset[str]] = frozenset()  # keys that the fork does not read
-    alexeyab_keys: ClassVar[frozenset[str]] = (
-        frozenset()
-    )  # keys that only the fork reads; pjreddie's darknet ignores them
+    alexeyab_keys: ClassVar[frozenset[str]] = frozenset()  # keys that only the fork reads
     training_keys: ClassVar[frozenset[str]] = frozenset()
     alexeyab_training_keys: ClassVar[frozenset[str]] = frozenset()
     refused: ClassVar[Mapping[str, str]] = {}  # key → the only value at which it changes nothing
@@ -133,6 +134,7 @@ class Layer(ABC):
     inputs: tuple[int, ...]
     input_dims: tuple[Shape, ...]
     dims: Shape
+    is_map: bool = field(default=True, kw_only=True)
 
     @classmethod
     @abstractmethod
@@ -145,24 +147,9 @@ class Layer(ABC):
         return f"{self.index}_{self.type}"
 
     @property
-    def is_head(self) -> bool:
-        """Whether its output is an output of the network."""
-        return False
-
-    @property
-    def is_map(self) -> bool:
-        """Whether darknet keeps width, height and channels of its output; layers that need a map cannot follow otherwise."""
-        return True
-
-    @property
     def is_identity(self) -> bool:
         """Whether its output is its only input, unchanged."""
         return False
-
-    @property
-    def has_output(self) -> bool:
-        """Whether darknet writes its output at prediction."""
-        return True
 
     @property
     def parameters(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
@@ -189,7 +176,9 @@ class Layer(ABC):
         return 0.0
 
 
-def common_fields(section: Section, place: Place, dims: Shape, inputs: tuple[int, ...] | None = None) -> dict[str, Any]:
+def common_fields(
+    section: Section, place: Place, dims: Shape, inputs: tuple[int, ...] | None = None, *, is_map: bool = True
+) -> dict[str, Any]:
     """What every layer's constructor takes; by default a layer reads the one before it."""
     inputs = (place.index - 1,) if inputs is None else inputs
     for index in inputs:
@@ -204,6 +193,7 @@ def common_fields(section: Section, place: Place, dims: Shape, inputs: tuple[int
         "inputs": inputs,
         "input_dims": tuple(place.dims(index) for index in inputs),
         "dims": dims,
+        "is_map": is_map,
     }
 
 

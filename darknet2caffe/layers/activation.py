@@ -16,30 +16,24 @@ class Activation(Layer):
 
     Attributes:
         activation: Name of the function.
-        keeps_map: Whether what it reads is a map.
     """
 
     type = "activation"
     keys = frozenset(["activation"])
 
     activation: str
-    keeps_map: bool = True
 
     @classmethod
     def read(cls, section: Section, place: Place) -> Activation:
         """Make the layer from its section."""
-        fields = common_fields(section, place, place.dims(place.index - 1))
-        return cls(**fields, activation=cls.function(section, place), keeps_map=place.is_map(place.index - 1))
+        before = place.index - 1
+        fields = common_fields(section, place, place.dims(before), is_map=place.is_map(before))
+        return cls(**fields, activation=cls.function(section, place))
 
     @classmethod
     def function(cls, section: Section, place: Place) -> str:
         """The name of the function."""
         return read_activation(section, place, "linear")
-
-    @property
-    def is_map(self) -> bool:
-        """Whether what it reads is a map."""
-        return self.keeps_map
 
     @property
     def is_identity(self) -> bool:

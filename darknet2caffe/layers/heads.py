@@ -25,6 +25,7 @@ class Softmax(Layer):
     """
 
     type = "softmax"
+    is_head = True
     keys = frozenset(["groups", "temperature", "tree"])
     training_keys = frozenset(["noloss"])
     refused: ClassVar[Mapping[str, str]] = {"spatial": "0"}
@@ -46,17 +47,8 @@ class Softmax(Layer):
         if temperature <= 0:
             section.fail(f"temperature={temperature} must be above 0", section.line_of("temperature"))
         tree = read_tree(section, math.prod(dims))
-        return cls(**common_fields(section, place, dims), groups=groups, temperature=temperature, tree=tree)
-
-    @property
-    def is_head(self) -> bool:
-        """Its output is an output of the network."""
-        return True
-
-    @property
-    def is_map(self) -> bool:
-        """Darknet keeps no dims of it."""
-        return False
+        fields = common_fields(section, place, dims, is_map=False)
+        return cls(**fields, groups=groups, temperature=temperature, tree=tree)
 
 
 @dataclass(frozen=True)
@@ -75,6 +67,7 @@ class Detection(Layer):
     """
 
     type = "detection"
+    is_head = True
     keys = frozenset(["classes", "coords", "num", "side", "softmax", "sqrt"])
     training_keys = frozenset(
         [
@@ -104,7 +97,7 @@ class Detection(Layer):
                 section.line_of("side"),
             )
         return cls(
-            **common_fields(section, place, dims),
+            **common_fields(section, place, dims, is_map=False),
             classes=classes,
             coords=coords,
             num=num,
@@ -112,16 +105,6 @@ class Detection(Layer):
             softmax=bool(section.integer("softmax", 0)),
             sqrt=bool(section.integer("sqrt", 0)),
         )
-
-    @property
-    def is_head(self) -> bool:
-        """Its output is an output of the network."""
-        return True
-
-    @property
-    def is_map(self) -> bool:
-        """Darknet keeps no dims of it."""
-        return False
 
     @property
     def is_identity(self) -> bool:
@@ -134,24 +117,11 @@ class Cost(Layer):
     """``[cost]``: a loss. At prediction darknet leaves its output at zero and takes the layer before as the network's."""
 
     type = "cost"
+    has_output = False
+    is_identity = True  # for converted files it is the layer before
     training_keys = frozenset(["type", "scale", "ratio", "noobj", "thresh"])
 
     @classmethod
     def read(cls, section: Section, place: Place) -> Cost:
         """Make the layer from its section."""
-        return cls(**common_fields(section, place, place.dims(place.index - 1)))
-
-    @property
-    def has_output(self) -> bool:
-        """Darknet writes none."""
-        return False
-
-    @property
-    def is_map(self) -> bool:
-        """Darknet keeps no dims of it."""
-        return False
-
-    @property
-    def is_identity(self) -> bool:
-        """For converted files it is the layer before."""
-        return True
+        return cls(**common_fields(section, place, place.dims(place.index - 1), is_map=False))

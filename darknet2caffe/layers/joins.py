@@ -22,7 +22,6 @@ class Route(Layer):
     Attributes:
         groups: Into how many parts the channels of each input are cut (AlexeyAB).
         group_id: Which part is taken.
-        keeps_map: Whether darknet keeps dims of the result.
     """
 
     type = "route"
@@ -32,7 +31,6 @@ class Route(Layer):
 
     groups: int = 1
     group_id: int = 0
-    keeps_map: bool = True
 
     @classmethod
     def read(cls, section: Section, place: Place) -> Route:
@@ -61,16 +59,10 @@ class Route(Layer):
         if group_id >= groups:
             section.fail(f"group_id={group_id} is not below groups={groups}", section.line_of("group_id"))
         return cls(
-            **common_fields(section, place, (channels // groups, *size), sources),
+            **common_fields(section, place, (channels // groups, *size), sources, is_map=len(sizes) == 1 and all(maps)),
             groups=groups,
             group_id=group_id,
-            keeps_map=len(sizes) == 1 and all(maps),
         )
-
-    @property
-    def is_map(self) -> bool:
-        """Whether darknet keeps dims of the result."""
-        return self.keeps_map
 
     @property
     def is_identity(self) -> bool:
@@ -80,7 +72,7 @@ class Route(Layer):
     @property
     def is_flat(self) -> bool:
         """Whether inputs are joined value by value, not channel by channel."""
-        return not self.keeps_map and len(self.inputs) > 1
+        return not self.is_map and len(self.inputs) > 1
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,7 @@ class RegionLayer(PluginLayer):
     """
 
     type = "region"
+    is_head = True
     keys = frozenset(["anchors", "classes", "coords", "num", "softmax", "tree"])
     pjreddie_keys = frozenset(["background"])
     training_keys = frozenset(
@@ -97,17 +98,13 @@ class RegionLayer(PluginLayer):
             tree=tree,
         )
 
-    @property
-    def is_head(self) -> bool:
-        """Its output is an output of the network."""
-        return True
-
 
 @dataclass(frozen=True)
 class YoloLayer(PluginLayer):
     """``[yolo]``: YOLOv3's head, and that of YOLOv4 and its relatives."""
 
     type = "yolo"
+    is_head = True
     keys = frozenset(["anchors", "mask", "classes", "num"])
     alexeyab_keys = frozenset(["scale_x_y", "new_coords"])
     training_keys = frozenset(["max", "jitter", "ignore_thresh", "truth_thresh", "random", "map"])
@@ -134,11 +131,6 @@ class YoloLayer(PluginLayer):
             scale_x_y=section.number("scale_x_y", 1.0) if fork else 1.0,
             new_coords=bool(section.integer("new_coords", 0)) if fork else False,
         )
-
-    @property
-    def is_head(self) -> bool:
-        """Its output is an output of the network."""
-        return True
 
 
 def _anchors(section: Section, num: int, dialect: Dialect) -> tuple[float, ...]:

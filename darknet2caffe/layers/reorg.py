@@ -89,12 +89,7 @@ class Extra(Layer):
         section.integer("stride", 1, minimum=1)  # not used, and darknet divides by it
         extra = section.integer("extra", 0, minimum=1)
         count = math.prod(place.map_dims(section)) + extra
-        return cls(**common_fields(section, place, (count, 1, 1)), extra=extra)
-
-    @property
-    def is_map(self) -> bool:
-        """Darknet keeps no dims of it."""
-        return False
+        return cls(**common_fields(section, place, (count, 1, 1), is_map=False), extra=extra)
 
 
 @dataclass(frozen=True)

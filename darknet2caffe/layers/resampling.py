@@ -147,32 +147,17 @@ class Crop(Layer):
 
 @dataclass(frozen=True)
 class Dropout(Layer):
-    """``[dropout]``: nothing at inference.
-
-    Attributes:
-        keeps_map: Whether what it reads is a map.
-    """
+    """``[dropout]``: nothing at inference."""
 
     type = "dropout"
+    is_identity = True
     training_keys = frozenset(["probability"])
     alexeyab_training_keys = frozenset(["dropblock", "dropblock_size_rel", "dropblock_size_abs"])
-
-    keeps_map: bool = True
 
     @classmethod
     def read(cls, section: Section, place: Place) -> Dropout:
         """Make the layer from its section."""
         if place.index == 0:
             section.fail("a dropout cannot be the first layer: darknet shares its output with the layer before")
-        fields = common_fields(section, place, place.dims(place.index - 1))
-        return cls(**fields, keeps_map=place.is_map(place.index - 1))
-
-    @property
-    def is_map(self) -> bool:
-        """Whether what it reads is a map."""
-        return self.keeps_map
-
-    @property
-    def is_identity(self) -> bool:
-        """Whether its output is its only input, unchanged."""
-        return True
+        before = place.index - 1
+        return cls(**common_fields(section, place, place.dims(before), is_map=place.is_map(before)))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from darknet2caffe._wire import length_delimited
+from darknet2caffe._onnx_writer import length_delimited
 from darknet2caffe.caffemodel import MAX_BLOBS, MAX_LAYERS, read_caffemodel
 from pytrtplugins.errors import ModelError
 

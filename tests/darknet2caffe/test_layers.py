@@ -21,7 +21,7 @@ def last(layers, net=NET, dialect="pjreddie"):
 
 
 def own_fields(layer):
-    """Fields of this type of layer, those of every layer left out."""
+    """Fields of this type of layer, those of every layer left out but for what has become of the map."""
     common = {"index", "line", "inputs", "input_dims", "dims", "plugin"}
     return {item.name: getattr(layer, item.name) for item in dataclasses.fields(layer) if item.name not in common}
 
@@ -72,30 +72,30 @@ ONE = "[conv]\nactivation=linear\n"  # dims (1, 8, 16)
         ("[crop]\n", (3, 1, 1), {"top": 3, "left": 7, "noadjust": False}),
         ("[crop]\ncrop_height=4\ncrop_width=7\nnoadjust=1\n", (3, 4, 7), {"top": 2, "left": 4, "noadjust": True}),
         ("[crop]\ncrop_height=8\ncrop_width=16\n", MAP, {"top": 0, "left": 0, "noadjust": False}),
-        (EIGHT + "[dropout]\n", (8, 8, 16), {"keeps_map": True}),
-        ("[connected]\noutput=5\n[softmax]\n[dropout]\n", (5, 1, 1), {"keeps_map": False}),
+        (EIGHT + "[dropout]\n", (8, 8, 16), {"is_map": True}),
+        ("[connected]\noutput=5\n[softmax]\n[dropout]\n", (5, 1, 1), {"is_map": False}),
         ("[reorg]\n", MAP, {}),
         (EIGHT + "[reorg]\nstride=2\n", (32, 4, 8), {}),
         ("[conv]\nfilters=8\n[reorg]\nstride=2\nreverse=1\n", (2, 16, 32), {}),
         ("[reorg]\nflatten=1\nstride=2\n", (12, 4, 8), {"reverse": False}),
         (EIGHT + "[reorg]\nflatten=1\nstride=2\nreverse=1\n", (2, 16, 32), {"reverse": True}),
         ("[reorg]\nflatten=1\n", MAP, {"reverse": False}),
-        ("[reorg]\nextra=1\n", (385, 1, 1), {"extra": 1}),
+        ("[reorg]\nextra=1\n", (385, 1, 1), {"extra": 1, "is_map": False}),
         ("[lrn]\n", MAP, LRN),
         ("[normalization]\nsize=7\nalpha=2\nbeta=3\nkappa=4\n", MAP, {"size": 7, "alpha": 2, "beta": 3, "kappa": 4}),
         ("[batchnorm]\n", MAP, {"has_biases": False}),
         ("[l2norm]\n", MAP, {}),
-        ("[activation]\n", MAP, {"activation": "linear", "keeps_map": True}),
-        ("[logistic]\n", MAP, {"activation": "logistic", "keeps_map": True}),
-        ("[softmax]\n", MAP, {"groups": 1, "temperature": 1.0, "tree": ()}),
-        ("[softmax]\ngroups=3\ntemperature=0.1\n", MAP, {"groups": 3, "temperature": 0.1, "tree": ()}),
+        ("[activation]\n", MAP, {"activation": "linear", "is_map": True}),
+        ("[logistic]\n", MAP, {"activation": "logistic", "is_map": True}),
+        ("[softmax]\n", MAP, {"groups": 1, "temperature": 1.0, "tree": (), "is_map": False}),
+        ("[softmax]\ngroups=3\ntemperature=0.1\n", MAP, {"groups": 3, "temperature": 0.1, "tree": (), "is_map": False}),
         ("[connected]\noutput=147\n[detection]\n", (147, 1, 1),
-         {"classes": 1, "coords": 1, "num": 1, "side": 7, "softmax": False, "sqrt": False}),
+         {"classes": 1, "coords": 1, "num": 1, "side": 7, "softmax": False, "sqrt": False, "is_map": False}),
         ("[connected]\noutput=52\n[detection]\nside=2\nclasses=3\ncoords=4\nnum=2\nsoftmax=1\nsqrt=1\n", (52, 1, 1),
-         {"classes": 3, "coords": 4, "num": 2, "side": 2, "softmax": True, "sqrt": True}),
-        (EIGHT + "[route]\nlayers=-1\n", (8, 8, 16), {"groups": 1, "group_id": 0, "keeps_map": True}),
-        (EIGHT + ONE + "[route]\nlayers=-1,0\n", (9, 8, 16), {"groups": 1, "group_id": 0, "keeps_map": True}),
-        (EIGHT + "[maxpool]\nstride=2\n[route]\nlayers=-1,0\n", (1280, 1, 1), {"groups": 1, "group_id": 0, "keeps_map": False}),
+         {"classes": 3, "coords": 4, "num": 2, "side": 2, "softmax": True, "sqrt": True, "is_map": False}),
+        (EIGHT + "[route]\nlayers=-1\n", (8, 8, 16), {"groups": 1, "group_id": 0, "is_map": True}),
+        (EIGHT + ONE + "[route]\nlayers=-1,0\n", (9, 8, 16), {"groups": 1, "group_id": 0, "is_map": True}),
+        (EIGHT + "[maxpool]\nstride=2\n[route]\nlayers=-1,0\n", (1280, 1, 1), {"groups": 1, "group_id": 0, "is_map": False}),
         (EIGHT + "[conv]\nfilters=8\n[shortcut]\nfrom=0\n", (8, 8, 16), {"activation": "linear", "alpha": 1.0, "beta": 1.0}),
         (EIGHT + ONE + "[shortcut]\nfrom=0\nalpha=2\nbeta=3\nactivation=relu\n", (1, 8, 16),
          {"activation": "relu", "alpha": 2.0, "beta": 3.0}),
@@ -104,13 +104,13 @@ ONE = "[conv]\nactivation=linear\n"  # dims (1, 8, 16)
 def test_a_section_has_these_dims_and_fields(layers, dims, fields):
     layer = last(layers)
     assert layer.dims == dims
-    assert own_fields(layer) == fields
+    assert own_fields(layer) == {"is_map": True} | fields
 
 
 @pytest.mark.parametrize(
     ("layers", "dims", "fields"),
     [
-        (EIGHT + "[route]\nlayers=-1\ngroups=4\ngroup_id=3\n", (2, 8, 16), {"groups": 4, "group_id": 3, "keeps_map": True}),
+        (EIGHT + "[route]\nlayers=-1\ngroups=4\ngroup_id=3\n", (2, 8, 16), {"groups": 4, "group_id": 3, "is_map": True}),
         (EIGHT + ONE + "[conv]\nfilters=8\n[shortcut]\nfrom=0,1\n", (8, 8, 16), {"activation": "linear", "alpha": 1.0, "beta": 1.0}),
         (EIGHT + "[avgpool]\n[scale_channels]\nfrom=0\n", (8, 8, 16), {"scale_wh": False, "activation": "linear"}),
         (EIGHT + ONE + "[scale_channels]\nfrom=0\nscale_wh=1\n", (8, 8, 16), {"scale_wh": True, "activation": "linear"}),
@@ -124,7 +124,7 @@ def test_a_section_has_these_dims_and_fields(layers, dims, fields):
 def test_a_section_of_the_fork_has_these_dims_and_fields(layers, dims, fields):
     layer = last(layers, dialect="alexeyab")
     assert layer.dims == dims
-    assert own_fields(layer) == fields
+    assert own_fields(layer) == {"is_map": True} | fields
 
 
 STATISTICS = {"scales": (6,), "rolling_mean": (6,), "rolling_variance": (6,)}

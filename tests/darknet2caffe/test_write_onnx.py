@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 
 from darknet2caffe import read_network, to_onnx, write_onnx
-from darknet2caffe._wire import length_delimited
+from darknet2caffe._onnx_writer import length_delimited
 from pytrtplugins.errors import UsageError
 from tests.darknet2caffe.networks import image, network
 
