@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from .batches import ImageBatches
 from .calibrator import Calibrator
-from .channels import ChannelMaximaCalibrator
 from .entropy import EntropyCalibrator
 from .histogram import Histogram
-from .minmax import MinMaxCalibrator
+from .minmax import ChannelMaximaCalibrator, MinMaxCalibrator
 from .percentile import PercentileCalibrator
 from .table import CalibrationTable
 
 __all__ = [
+    "CALIBRATORS",
     "CalibrationTable",
     "Calibrator",
     "ChannelMaximaCalibrator",
@@ -22,6 +22,13 @@ __all__ = [
     "PercentileCalibrator",
 ]
 
-for _name in __all__:
+CALIBRATORS: dict[str, type[Calibrator]] = {
+    "minmax": MinMaxCalibrator,
+    "entropy": EntropyCalibrator,
+    "percentile": PercentileCalibrator,
+}
+"""Name of an algorithm → its calibrator."""
+
+for _name in set(__all__) - {"CALIBRATORS"}:
     globals()[_name].__module__ = __name__
 del _name

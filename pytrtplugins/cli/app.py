@@ -6,42 +6,23 @@ import json as json_module
 import operator
 import sys
 import time
-from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from darknet2caffe import cli as darknet2caffe_cli
 
 from .. import check, engines, models, passes
+from ..calibration import ImageBatches
 from ..calibration.batches import MAX_IMAGES
 from ..engines.base.stream import MAX_SLOTS
 from ..engines.calibrate import network_digest
 from ..errors import UsageError
 from ..utils.array_files import MAX_BYTES
-from ..utils.files import write_atomic
+from ..utils.files import check_target, write_atomic
 from ..utils.numbers import SHARE, Real, Whole
 from ..utils.optional import require
-from . import loading, runs, tables
-from .numbers import number
-from .options import (
-    CacheOption,
-    CalibrationModeOption,
-    EngineOption,
-    FirstImagesOption,
-    FormsOption,
-    ImagesOption,
-    JsonOption,
-    Mode,
-    ModelArgument,
-    ModeOption,
-    NamesOption,
-    NmsOption,
-    PluginsOption,
-    PrecisionOption,
-    SettingsOption,
-    ThreadsOption,
-    WeightsOption,
-)
+from . import loading, options, runs, tables
+from .options import number
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
@@ -67,16 +48,9 @@ Examples:
 """
 
 
+_ROUNDED_WITH = 8  # images, or fewer where the limit says so
 _MAX_EVALUATED = 1000  # boxes of an image; pycocotools takes 100 of each class
 _MAX_MIB, _MAX_RUNS, _LONGEST_S = 1 << 20, 10_000_000, 86_400
-
-
-class Algorithm(str, Enum):
-    """Values of ``--algorithm``."""
-
-    ENTROPY = "entropy"
-    MINMAX = "minmax"
-    PERCENTILE = "percentile"
 
 
 app: Any = typer.Typer(
@@ -100,17 +74,16 @@ def devices() -> None:
 
 @app.command()  # type: ignore[untyped-decorator]
 def inspect(
-    model: ModelArgument,
+    model: options.Model,
     weights: Annotated[
         Path | None, typer.Argument(metavar="[WEIGHTS]", help="darknet's weights, to be checked.")
     ] = None,
-    plugins: PluginsOption = None,
+    plugins: options.Plugins = None,
 ) -> None:
     """Show what is in a model: inputs, outputs, layers, plugins.
 
     Example: pytrt inspect yolov2-voc.cfg yolov2-voc.weights
     """
-    loading.import_plugins(plugins or [])
     if model.suffix == ".cfg":
         darknet2caffe_cli.inspect(model, weights)
     elif loading.is_engine_file(model):
@@ -121,18 +94,18 @@ def inspect(
 
 @app.command()  # type: ignore[untyped-decorator]
 def build(
-    model: ModelArgument,
+    model: options.Model,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Engine file to write.")],
-    weights: WeightsOption = None,
-    engine: EngineOption = "auto",
-    precision: PrecisionOption = "fp32",
-    calibration: ImagesOption = None,
-    cache: CacheOption = None,
-    threads: ThreadsOption = None,
-    mode: CalibrationModeOption = Mode.LETTERBOX,
-    settings: SettingsOption = None,
-    forms: FormsOption = None,
-    plugins: PluginsOption = None,
+    weights: options.Weights = None,
+    engine: options.Engine = "auto",
+    precision: options.Precision = "fp32",
+    calibration: options.Images = None,
+    cache: options.Cache = None,
+    threads: options.Threads = None,
+    mode: options.CalibrationMode = "letterbox",
+    settings: options.Settings = None,
+    forms: options.Forms = None,
+    plugins: options.Plugins = None,
 ) -> None:
     """Build an engine and save it, so that it starts faster the next time.
 
@@ -144,8 +117,7 @@ def build(
     """
     from ..engines.cuda import CudaEngine
 
-    _check_folder(output)
-    loading.import_plugins(plugins or [])
+    check_target(output)
     started = time.perf_counter()
     built = loading.open_engine(
         model,
@@ -155,9 +127,9 @@ def build(
         calibration=calibration,
         cache=cache,
         threads=threads,
-        mode=mode.value,
-        settings=loading.read_settings(settings or []),
-        plugins=loading.read_forms(forms or []),
+        mode=mode,
+        settings=loading.read_settings(settings),
+        plugins=loading.read_forms(forms),
     )
     built.save(output)
     tables.print_engine(built, str(output))
@@ -168,19 +140,19 @@ def build(
 
 @app.command()  # type: ignore[untyped-decorator]
 def run(
-    model: ModelArgument,
+    model: options.Model,
     images: Annotated[list[Path] | None, typer.Argument(metavar="[IMAGE]...", help="Images, folders, videos.")] = None,
-    weights: WeightsOption = None,
-    engine: EngineOption = "auto",
-    precision: PrecisionOption = "fp32",
-    cache: CacheOption = None,
-    threads: ThreadsOption = None,
-    names: NamesOption = None,
+    weights: options.Weights = None,
+    engine: options.Engine = "auto",
+    precision: options.Precision = "fp32",
+    cache: options.Cache = None,
+    threads: options.Threads = None,
+    names: options.Names = None,
     threshold: Annotated[float, number(SHARE, metavar="X", help="Lowest score, 0..1.")] = 0.5,
-    nms: NmsOption = 0.45,
-    mode: ModeOption = Mode.LETTERBOX,
+    nms: options.Nms = 0.45,
+    mode: options.Mode = "letterbox",
     output: Annotated[Path | None, typer.Option(metavar="FILE", help="Annotated image to write.")] = None,
-    json: JsonOption = None,
+    json: options.Json = None,
     inputs: Annotated[
         list[str] | None,
         typer.Option("--input", metavar="NAME=FILE.npy", help="Array for an input; random without it."),
@@ -193,8 +165,8 @@ def run(
     slots: Annotated[
         int, number(Whole(1, MAX_SLOTS), help="Runs at a time; from 2 on their number a second is shown.")
     ] = 1,
-    forms: FormsOption = None,
-    plugins: PluginsOption = None,
+    forms: options.Forms = None,
+    plugins: options.Plugins = None,
 ) -> None:
     """Find objects on images; without images, run a model on arrays and show its outputs.
 
@@ -204,9 +176,8 @@ def run(
 
     pytrt run yolov2.engine --repeat 1000 --slots 2
     """
-    loading.import_plugins(plugins or [])
     for path in filter(None, (output, json, save)):
-        _check_folder(path)
+        check_target(path)
     found = models.find_images(images) if images else None
     built = loading.open_engine(
         model,
@@ -215,10 +186,10 @@ def run(
         precision=precision,
         cache=cache,
         threads=threads,
-        plugins=loading.read_forms(forms or []),
+        plugins=loading.read_forms(forms),
     )
     if found is None:
-        arrays = loading.read_inputs(inputs or [], built, input_limit << 20)
+        arrays = loading.read_inputs(inputs, built, input_limit << 20)
         if slots == 1:
             outputs, summary = runs.one_by_one(built, arrays, repeat)
         else:
@@ -236,35 +207,70 @@ def run(
 
 @app.command()  # type: ignore[untyped-decorator]
 def calibrate(
-    model: ModelArgument,
+    model: options.Model,
     calibration: Annotated[Path, typer.Option(metavar="DIR", help="Images, a few hundred like those to be looked at.")],
-    cache: CacheOption = None,
-    weights: WeightsOption = None,
-    algorithm: Annotated[Algorithm, typer.Option(help="How the scales are chosen.")] = Algorithm.MINMAX,
+    cache: options.Cache = None,
+    weights: options.Weights = None,
+    algorithm: Annotated[
+        Literal["entropy", "minmax", "percentile"], typer.Option(help="How the scales are chosen.")
+    ] = "minmax",
     batch: Annotated[int, number(Whole(1, MAX_IMAGES), help="Images per run.")] = 8,
-    limit: FirstImagesOption = None,
-    mode: CalibrationModeOption = Mode.LETTERBOX,
-    engine: EngineOption = "auto",
-    threads: ThreadsOption = None,
-    plugins: PluginsOption = None,
+    limit: options.FirstImages = None,
+    mode: options.CalibrationMode = "letterbox",
+    engine: options.Engine = "auto",
+    threads: options.Threads = None,
+    plugins: options.Plugins = None,
 ) -> None:
     """Measure the scales that INT8 needs on images, and keep them in a cache file (TensorRT's format).
 
     Example: pytrt calibrate yolov2.onnx --calibration photos/ --cache yolov2.cache
     """
-    loading.import_plugins(plugins or [])
     path = cache or model.with_suffix(".cache")
-    _check_folder(path)
-    calibrator = loading.make_calibrator(algorithm.value, calibration, path, batch=batch, limit=limit, mode=mode.value)
+    check_target(path)
+    calibrator = loading.make_calibrator(algorithm, calibration, path, batch=batch, limit=limit, mode=mode)
     prepared = passes.prepare(loading.open_model(model, weights))
     table = engines.calibrate(prepared, calibrator, engine=engine, threads=threads)
     calibrator.store_table(table, network=network_digest(prepared))
     print(f"{path}: {len(table)} tensors, {table.algorithm}")
 
 
+@app.command("equalize")  # type: ignore[untyped-decorator]
+def equalize(
+    model: options.Model,
+    calibration: Annotated[Path, typer.Option(metavar="DIR", help="Images like those to be looked at; 20 are enough.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.onnx", help="Model to write.")],
+    weights: options.Weights = None,
+    limit: options.FirstImages = 20,
+    mode: options.CalibrationMode = "letterbox",
+    round_weights: Annotated[
+        bool, typer.Option("--round-weights", help="Round the weights together too; for CPUs without VNNI.")
+    ] = False,
+    engine: options.Engine = "auto",
+    threads: options.Threads = None,
+    plugins: options.Plugins = None,
+) -> None:
+    """Rescale the channels of a network so that INT8 loses less; in float it computes the same.
+
+    The model that is written is calibrated and built as any other. Networks with depthwise convolutions gain most,
+    and calibration by percentile (`pytrt calibrate --algorithm percentile`) suits it best. With --round-weights its weights
+    are those that INT8 has on this machine, in float too: build it on a machine of the same kind.
+
+    Example: pytrt equalize mobile.onnx --calibration photos/ -o mobile-equalized.onnx
+    """
+    if not output.absolute().parent.is_dir() or output.suffix != ".onnx":
+        raise UsageError(f"--output {output}: expected a file .onnx in a folder that exists")
+    batches = ImageBatches(calibration, limit=limit, mode=mode)
+    equalized = engines.equalize(loading.open_model(model, weights), batches, engine=engine, threads=threads)
+    if round_weights:
+        batches = ImageBatches(calibration, limit=min(limit or _ROUNDED_WITH, _ROUNDED_WITH), mode=mode)
+        equalized = engines.round_weights(equalized, batches, engine=engine, threads=threads)
+    write_atomic(output, equalized.SerializeToString())
+    print(output)
+
+
 @app.command("check-plugin")  # type: ignore[untyped-decorator]
 def check_plugin(
-    plugin: Annotated[str, typer.Argument(metavar="MODULE:CLASS", help="The class; or path/to/file.py:Class.")],
+    plugin: options.Plugin,
     sanitize: Annotated[
         bool,
         typer.Option(
@@ -287,30 +293,30 @@ def check_plugin(
 
 @app.command()  # type: ignore[untyped-decorator]
 def evaluate(
-    model: ModelArgument,
+    model: options.Model,
     data: Annotated[
         list[Path], typer.Option(metavar="DIR|TAR", help="Labelled images in the YOLO layout; repeat for parts.")
     ],
     split: Annotated[str, typer.Option(help="The list of images in it.")] = "val.txt",
-    weights: WeightsOption = None,
-    names: NamesOption = None,
-    engine: EngineOption = "auto",
-    precision: PrecisionOption = "fp32",
-    cache: CacheOption = None,
-    threads: ThreadsOption = None,
+    weights: options.Weights = None,
+    names: options.Names = None,
+    engine: options.Engine = "auto",
+    precision: options.Precision = "fp32",
+    cache: options.Cache = None,
+    threads: options.Threads = None,
     threshold: Annotated[float, number(SHARE, metavar="X", help="Lowest score that is looked at, 0..1.")] = 0.005,
-    nms: NmsOption = 0.45,
-    mode: ModeOption = Mode.LETTERBOX,
+    nms: options.Nms = 0.45,
+    mode: options.Mode = "letterbox",
     class_map: Annotated[
         list[str] | None,
         typer.Option("--class-map", metavar="DATA=MODEL", help="A class's name in the data and in the model."),
     ] = None,
-    limit: FirstImagesOption = None,
-    json: JsonOption = None,
+    limit: options.FirstImages = None,
+    json: options.Json = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw precision over recall: .png, .svg or .pdf.")
     ] = None,
-    plugins: PluginsOption = None,
+    plugins: options.Plugins = None,
 ) -> None:
     """Measure a detector's average precision on labelled images (pycocotools).
 
@@ -318,9 +324,8 @@ def evaluate(
 
     pytrt evaluate yolo-fastest-1.1.cfg --names coco.names --data coco/ --mode stretch --plot curves.png
     """
-    loading.import_plugins(plugins or [])
     if json:
-        _check_folder(json)
+        check_target(json)
     if plot:
         models.check_curves_path(plot)
     labelled = models.YoloData(data)
@@ -333,7 +338,7 @@ def evaluate(
         split,
         score_threshold=threshold,
         iou_threshold=nms,
-        class_map=_pairs(class_map or []),
+        class_map=loading.read_pairs(class_map, "--class-map", "NAME_IN_THE_DATA=NAME_IN_THE_MODEL"),
         limit=limit,
     )
     print(f"{model}: engine {built.name}, {built.precision}")
@@ -346,11 +351,11 @@ def evaluate(
 
 
 def _detector(
-    engine: engines.Engine, model: Path, names: Path | None, mode: Mode, max_detections: int = 200
+    engine: engines.Engine, model: Path, names: Path | None, mode: str, max_detections: int = 200
 ) -> models.Yolov2:
     beside = model.with_suffix(".names")
     return models.Yolov2(
-        engine, names or (beside if beside.is_file() else None), mode=mode.value, max_detections=max_detections
+        engine, names or (beside if beside.is_file() else None), mode=mode, max_detections=max_detections
     )
 
 
@@ -373,18 +378,5 @@ def _detect(
     return results
 
 
-def _pairs(texts: list[str]) -> dict[str, str]:
-    for text in texts:
-        if "=" not in text:
-            raise UsageError(f"--class-map {text}: expected NAME_IN_THE_DATA=NAME_IN_THE_MODEL.")
-    return dict(text.split("=", 1) for text in texts)
-
-
 def _write_json(path: Path, values: object) -> None:
     write_atomic(path, (json_module.dumps(values, indent=2) + "\n").encode())
-
-
-def _check_folder(path: Path) -> None:
-    folder = path.absolute().parent
-    if not folder.is_dir():
-        raise UsageError(f"{path}: the folder {folder} does not exist.\nDo: mkdir -p {folder}", path=path)

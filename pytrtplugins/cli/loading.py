@@ -8,7 +8,7 @@ import importlib.util
 import sys
 import traceback
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +17,7 @@ import numpy.typing as npt
 
 from darknet2caffe import read_network, to_onnx
 
-from ..calibration import (
-    CalibrationTable,
-    Calibrator,
-    EntropyCalibrator,
-    ImageBatches,
-    MinMaxCalibrator,
-    PercentileCalibrator,
-)
+from ..calibration import CALIBRATORS, CalibrationTable, Calibrator, ImageBatches
 from ..engines import Engine, build, load_engine
 from ..errors import FormatError, ModelError, PytrtpluginsError, RegistryError, UsageError
 from ..model import read_onnx
@@ -37,7 +30,6 @@ if TYPE_CHECKING:
     import onnx
 
 __all__ = [
-    "ALGORITHMS",
     "PRECISIONS",
     "check_precision",
     "import_plugin",
@@ -48,14 +40,9 @@ __all__ = [
     "open_model",
     "read_forms",
     "read_inputs",
+    "read_pairs",
     "read_settings",
 ]
-
-ALGORITHMS: dict[str, type[Calibrator]] = {
-    "entropy": EntropyCalibrator,
-    "minmax": MinMaxCalibrator,
-    "percentile": PercentileCalibrator,
-}
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "int8")
 """Names of precisions; an engine has some of them."""
@@ -190,13 +177,13 @@ def make_calibrator(
         UsageError: the algorithm is unknown.
         NoDataError: the folder has no image.
     """
-    if algorithm not in ALGORITHMS:
-        raise UsageError(f"algorithm {algorithm!r}: expected one of {', '.join(ALGORITHMS)}.")
+    if algorithm not in CALIBRATORS:
+        raise UsageError(f"algorithm {algorithm!r}: expected one of {', '.join(CALIBRATORS)}.")
     if images is None and cache is not None:
         made_by = CalibrationTable.read(cache).algorithm
-        algorithm = next((name for name, cls in ALGORITHMS.items() if cls.algorithm == made_by), algorithm)
+        algorithm = next((name for name, cls in CALIBRATORS.items() if cls.algorithm == made_by), algorithm)
     batches = None if images is None else ImageBatches(images, batch=batch, limit=limit, mode=mode)
-    return ALGORITHMS[algorithm](batches, cache=cache)
+    return CALIBRATORS[algorithm](batches, cache=cache)
 
 
 def import_plugin(target: str) -> type[Plugin]:
@@ -221,77 +208,93 @@ def import_plugin(target: str) -> type[Plugin]:
     return found
 
 
-def import_plugins(modules: Sequence[str]) -> None:
+def import_plugins(modules: Sequence[str] | None) -> None:
     """Import modules, or files, so that their plugins are registered.
 
     Raises:
         UsageError: one cannot be imported.
     """
-    for module in modules:
+    for module in modules or ():
         _import(module)
 
 
-def read_inputs(pairs: Sequence[str], engine: Engine, max_bytes: int = MAX_BYTES) -> dict[str, npt.NDArray[Any]]:
+def read_inputs(
+    pairs: Sequence[str] | None, engine: Engine, max_bytes: int = MAX_BYTES, *, free: int = 1
+) -> dict[str, npt.NDArray[Any]]:
     """Arrays for every input of an engine: from ``name=file.npy``, and random ones in 0..1 where none is given.
 
     Args:
         pairs: What the user typed.
         engine: Whose inputs they are.
         max_bytes: Size of the largest array that is read from a file.
+        free: Size of free dims in random arrays.
 
     Raises:
         UsageError: a pair has another form, names no input, or its file is not a .npy file.
     """
     names = [desc.name for desc in engine.inputs]
     given: dict[str, npt.NDArray[Any]] = {}
-    for pair in pairs:
-        name, equals, file = pair.partition("=")
-        if not equals or name not in names:
-            raise UsageError(f"--input {pair}: expected NAME=FILE.npy with a name of {', '.join(names)}.")
+    for name, file in read_pairs(pairs, "--input", f"NAME=FILE.npy with a name of {', '.join(names)}", names).items():
         try:
             given[name] = read_npy(file, max_bytes=max_bytes)
         except (OSError, ValueError) as error:
-            raise UsageError(f"--input {pair}: {error}\nDo: numpy.save({file!r}, array)", path=Path(file)) from error
+            raise UsageError(
+                f"--input {name}={file}: {error}\nDo: numpy.save({file!r}, array)", path=Path(file)
+            ) from error
     rng = np.random.default_rng(0)
     for desc in engine.inputs:
         if desc.name not in given:
-            dims = [dim if isinstance(dim, int) else 1 for dim in desc.dims]
+            dims = [dim if isinstance(dim, int) else free for dim in desc.dims]
             given[desc.name] = rng.random(dims, dtype=np.float32).astype(desc.dtype.numpy)
     return given
 
 
-def read_settings(pairs: Sequence[str]) -> dict[str, Any]:
+def read_settings(
+    pairs: Sequence[str] | None, option: str = "--setting", expected: str = "NAME=VALUE, such as batch=1,8,16"
+) -> dict[str, Any]:
     """Settings written as ``name=value``: numbers, lists such as ``1,8,16``, JSON, text, or words such as ``tactics,graph``.
 
     Raises:
         UsageError: one has another form.
     """
     found: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, text = pair.partition("=")
-        if not (name and equals):
-            raise UsageError(f"--setting {pair[:80]}: expected NAME=VALUE, such as batch=1,8,16.")
+    for name, text in read_pairs(pairs, option, expected).items():
         for form in (text, f"[{text}]"):
             with contextlib.suppress(FormatError):
-                found[name] = parse_json(form, "--setting")
+                found[name] = parse_json(form, option)
                 break
         else:
             found[name] = text.split(",") if "," in text else text
     return found
 
 
-def read_forms(pairs: Sequence[str]) -> dict[str, str]:
+def read_forms(pairs: Sequence[str] | None) -> dict[str, str]:
     """Forms of plugins written as ``acme::Scale=compute``.
 
     Raises:
         UsageError: one has another form.
     """
+    return read_pairs(pairs, "--plugin", f"NAME=FORM with a form of {', '.join(FORMS)}", values=FORMS)
+
+
+def read_pairs(
+    texts: Sequence[str] | None,
+    option: str,
+    expected: str,
+    names: Collection[str] | None = None,
+    values: Collection[str] | None = None,
+) -> dict[str, str]:
+    """What an option that may be repeated says as ``name=value``.
+
+    Raises:
+        UsageError: a text has another form, or another name or value than those that are given.
+    """
     found: dict[str, str] = {}
-    for pair in pairs:
-        name, equals, form = pair.partition("=")
-        if not (name and equals and form in FORMS):
-            raise UsageError(f"--plugin {pair[:80]}: expected NAME=FORM with a form of {', '.join(FORMS)}.")
-        found[name] = form
+    for text in texts or ():
+        name, _, value = text.partition("=")
+        if not (name and value) or name not in (names or (name,)) or value not in (values or (value,)):
+            raise UsageError(f"{option} {text[:80]}: expected {expected}.")
+        found[name] = value
     return found
 
 

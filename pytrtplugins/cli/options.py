@@ -1,58 +1,86 @@
-"""Arguments and options that several commands of ``pytrt`` take."""
+"""Arguments and options that several commands of ``pytrt`` take; what is typed is checked before anything else is done."""
 
 from __future__ import annotations
 
-from enum import Enum
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+from ..errors import UsageError
 from ..plugin.policy import FORMS
-from ..utils.numbers import SHARE, THREADS, Whole
+from ..utils.numbers import SHARE, THREADS, Real, Whole
 from ..utils.optional import require
+from ..vision.letterbox import Mode as FitMode
 from . import loading
-from .numbers import number
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = [
     "MAX_SAMPLES",
-    "CacheOption",
-    "CalibrationModeOption",
-    "EngineOption",
-    "FirstImagesOption",
-    "FormsOption",
-    "ImagesOption",
-    "JsonOption",
+    "Cache",
+    "CalibrationMode",
+    "Engine",
+    "FirstImages",
+    "Forms",
+    "Images",
+    "Json",
     "Mode",
-    "ModeOption",
-    "ModelArgument",
-    "NamesOption",
-    "NmsOption",
-    "PluginsOption",
-    "PrecisionOption",
-    "SettingsOption",
-    "ThreadsOption",
-    "WeightsOption",
+    "Model",
+    "Names",
+    "Nms",
+    "Plugin",
+    "Plugins",
+    "Precision",
+    "Settings",
+    "Threads",
+    "Weights",
+    "limits_of",
+    "number",
 ]
 
 MAX_SAMPLES = 1_000_000_000
 """Images that an option may leave of a data set."""
 
 
-class Mode(str, Enum):
-    """Values of ``--mode``."""
+def number(limits: Whole | Real, *names: str, help: str, metavar: str = "N") -> Any:
+    """An option that takes a number, or several of them where it may be repeated.
 
-    LETTERBOX = "letterbox"
-    DARKNET = "darknet"
-    STRETCH = "stretch"
+    Args:
+        limits: What it takes.
+        *names: Its names, where they do not follow from the parameter's.
+        help: For ``--help``.
+        metavar: What stands for the number there.
+
+    Returns:
+        What goes into `Annotated` beside the type.
+    """
+    return typer.Option(*names, metavar=metavar, help=help, parser=str, callback=_reading(limits))
 
 
-ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="ONNX file, saved engine, or darknet's .cfg.")]
-WeightsOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="darknet's weights; default: beside the .cfg.")
-]
-EngineOption = Annotated[str, typer.Option(help="auto, or a name that `pytrt devices` lists.")]
-PrecisionOption = Annotated[
+def limits_of(option: Any) -> Whole | Real | None:
+    """The limits of an option that `number` made; None for others."""
+    return getattr(option.callback, "limits", None)
+
+
+def _reading(limits: Whole | Real) -> Callable[[Any, Any, Any], Any]:
+    def read(context: Any, parameter: Any, value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [read(context, parameter, item) for item in value]
+        if value is None:
+            return None
+        try:
+            return limits.read(value)
+        except ValueError as error:
+            raise UsageError(f"{max(parameter.opts, key=len)}: {error}") from None
+
+    read.limits = limits  # type: ignore[attr-defined]
+    return read
+
+
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="ONNX file, saved engine, or darknet's .cfg.")]
+Weights = Annotated[Path | None, typer.Option(metavar="FILE", help="darknet's weights; default: beside the .cfg.")]
+Engine = Annotated[str, typer.Option(help="auto, or a name that `pytrt devices` lists.")]
+Precision = Annotated[
     str,
     typer.Option(
         metavar="NAME|FILE.yaml",
@@ -60,19 +88,23 @@ PrecisionOption = Annotated[
         help=f"{', '.join(loading.PRECISIONS)}; or a file of `pytrt precision search`, layer by layer.",
     ),
 ]
-ThreadsOption = Annotated[int | None, number(THREADS, help="CPU threads; default: the engine decides.")]
-ImagesOption = Annotated[Path | None, typer.Option(metavar="DIR", help="Images to calibrate INT8 with.")]
-CacheOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Calibration cache; default: MODEL with .cache.")
+Threads = Annotated[int | None, number(THREADS, help="CPU threads; default: the engine decides.")]
+Images = Annotated[Path | None, typer.Option(metavar="DIR", help="Images to calibrate INT8 with.")]
+Cache = Annotated[Path | None, typer.Option(metavar="FILE", help="Calibration cache; default: MODEL with .cache.")]
+Plugin = Annotated[str, typer.Argument(metavar="MODULE:CLASS", help="The class; or path/to/file.py:Class.")]
+Plugins = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="MODULE",
+        callback=lambda modules: loading.import_plugins(modules),  # a command has nothing else to do with them
+        help="Module or file with plugins of the model; may be repeated.",
+    ),
 ]
-PluginsOption = Annotated[
-    list[str] | None, typer.Option(metavar="MODULE", help="Module or file with plugins of the model; may be repeated.")
-]
-SettingsOption = Annotated[
+Settings = Annotated[
     list[str] | None,
     typer.Option("--setting", metavar="NAME=VALUE", help="The engine's own setting, such as batch=1,8,16; repeatable."),
 ]
-FormsOption = Annotated[
+Forms = Annotated[
     list[str] | None,
     typer.Option(
         "--plugin",
@@ -80,19 +112,19 @@ FormsOption = Annotated[
         help=f"The form in which a plugin runs, such as acme::Scale=compute: {', '.join(FORMS)}; repeatable.",
     ),
 ]
-FirstImagesOption = Annotated[int | None, number(Whole(1, MAX_SAMPLES), help="Use only the first images.")]
-NmsOption = Annotated[float, number(SHARE, metavar="X", help="Highest overlap of boxes of a class, 0..1.")]
-NamesOption = Annotated[
+FirstImages = Annotated[int | None, number(Whole(1, MAX_SAMPLES), help="Use only the first images.")]
+Nms = Annotated[float, number(SHARE, metavar="X", help="Highest overlap of boxes of a class, 0..1.")]
+Names = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Class names, one a line; default: MODEL with .names, if it exists.")
 ]
-CalibrationModeOption = Annotated[
-    Mode,
+CalibrationMode = Annotated[
+    FitMode,
     typer.Option(
         help="How calibration images are fitted. The grey bars of letterbox mislead entropy: give it stretch."
     ),
 ]
-ModeOption = Annotated[
-    Mode,
+Mode = Annotated[
+    FitMode,
     typer.Option(help="How images are fitted into the network's input. AlexeyAB's darknet trains with stretch."),
 ]
-JsonOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the results as JSON.")]
+Json = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the results as JSON.")]

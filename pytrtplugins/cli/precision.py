@@ -5,31 +5,21 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from .. import models, precision
+from ..calibration import CALIBRATORS
 from ..engines.base.engine import Engine
 from ..errors import NoDataError, UsageError
-from ..precision.scales import ALGORITHMS, make_tables
+from ..precision.scales import make_tables
 from ..utils.numbers import Real, Whole
 from ..utils.optional import require
 from ..utils.progress import progress_bar
-from . import loading
+from ..vision.letterbox import Mode
+from . import loading, options
 from .app import app
-from .numbers import number
-from .options import (
-    MAX_SAMPLES,
-    EngineOption,
-    Mode,
-    ModelArgument,
-    NamesOption,
-    PluginsOption,
-    SettingsOption,
-    ThreadsOption,
-    WeightsOption,
-)
+from .options import MAX_SAMPLES, number
 from .samples import read_samples
 
 typer = require("typer", extra="cli", feature="the command pytrt")
@@ -37,29 +27,6 @@ typer = require("typer", extra="cli", feature="the command pytrt")
 __all__ = ["command"]
 
 _LARGEST_SEED, _LARGEST_RATIO, _MAX_RUNS = (1 << 32) - 1, 1_000_000, 1_000_000
-
-
-class Low(str, Enum):
-    """Values of ``--precision``."""
-
-    FP16 = "fp16"
-    BF16 = "bf16"
-    INT8 = "int8"
-
-
-class Latency(str, Enum):
-    """Values of ``--latency``."""
-
-    MODELLED = "modelled"
-    MEASURED = "measured"
-
-
-class Algorithm(str, Enum):
-    """Values of ``--algorithm``."""
-
-    MINMAX = "minmax"
-    ENTROPY = "entropy"
-    PERCENTILE = "percentile"
 
 
 command: Any = typer.Typer(
@@ -76,7 +43,7 @@ DataOption = Annotated[
 ]
 LimitOption = Annotated[int, number(Whole(1, MAX_SAMPLES), help="Samples on which tensors are compared.")]
 SeedOption = Annotated[int, number(Whole(0, _LARGEST_SEED), help="Chooses the samples.")]
-ModeOption = Annotated[Mode, typer.Option(help="How images are fitted into the network's input.")]
+FitOption = Annotated[Mode, typer.Option(help="How images are fitted into the network's input.")]
 ToleranceOption = Annotated[
     str, typer.Option(metavar="T", help="atol=1e-3,rtol=1e-2,stat=median|max, cosine=0.999, or map50=0.005.")
 ]
@@ -88,23 +55,25 @@ ComparedPrecisionOption = Annotated[
 
 @command.command("search")  # type: ignore[untyped-decorator]
 def search(
-    model: ModelArgument,
+    model: options.Model,
     data: DataOption,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.yaml", help="Precision file to write.")],
-    low: Annotated[Low, typer.Option("--precision", help="The low precision.")] = Low.FP16,
+    low: Annotated[Literal["fp16", "bf16", "int8"], typer.Option("--precision", help="The low precision.")] = "fp16",
     tolerance: ToleranceOption = "cosine=0.999",
-    engine: EngineOption = "auto",
-    weights: WeightsOption = None,
-    names: NamesOption = None,
-    threads: ThreadsOption = None,
+    engine: options.Engine = "auto",
+    weights: options.Weights = None,
+    names: options.Names = None,
+    threads: options.Threads = None,
     split: Annotated[str, typer.Option(help="For map50: the list of images that are evaluated.")] = "val.txt",
     images: Annotated[
         int | None, number(Whole(1, MAX_SAMPLES), help="For map50: evaluate the first N images only.")
     ] = None,
     limit: LimitOption = 4,
     seed: SeedOption = 0,
-    mode: ModeOption = Mode.LETTERBOX,
-    algorithm: Annotated[Algorithm, typer.Option(help="For int8: what the search begins with.")] = Algorithm.MINMAX,
+    mode: FitOption = "letterbox",
+    algorithm: Annotated[
+        Literal["minmax", "entropy", "percentile"], typer.Option(help="For int8: what the search begins with.")
+    ] = "minmax",
     calibration: Annotated[
         int, number(Whole(1, MAX_SAMPLES), help="For int8: images of --data to calibrate with.")
     ] = 50,
@@ -121,10 +90,10 @@ def search(
     ] = None,
     max_runs: Annotated[int, number(Whole(1, _MAX_RUNS), help="Most evaluations of the network.")] = 200,
     latency: Annotated[
-        Latency, typer.Option(help="Bytes moved, the same everywhere; or measured here.")
-    ] = Latency.MODELLED,
-    settings: SettingsOption = None,
-    plugins: PluginsOption = None,
+        Literal["modelled", "measured"], typer.Option(help="Bytes moved, the same everywhere; or measured here.")
+    ] = "modelled",
+    settings: options.Settings = None,
+    plugins: options.Plugins = None,
 ) -> None:
     """Find the few layers to keep in float32, and write them into a file that every engine follows.
 
@@ -134,7 +103,6 @@ def search(
 
     pytrt precision search yolov2.onnx --precision int8 --data voc/ --tolerance map50=0.005 -o precision.yaml
     """
-    loading.import_plugins(plugins or [])
     if not output.absolute().parent.is_dir() or output.suffix not in (".yaml", ".yml"):
         raise UsageError(f"--output {output}: expected a file .yaml in a folder that exists")
     wanted = precision.parse_tolerance(tolerance)
@@ -142,16 +110,16 @@ def search(
         loading.open_model(model, weights),
         engine,
         threads=threads,
-        settings=loading.read_settings(settings or []),
-        fast_build=latency is Latency.MODELLED,
+        settings=loading.read_settings(settings),
+        fast_build=latency == "modelled",
     )
     inputs = network.reference().inputs
-    options: dict[str, Any] = {"seed": seed, "mode": mode.value}
-    samples = read_samples(data, inputs, limit=limit, **options, split=_train(data, split))
+    choice: dict[str, Any] = {"seed": seed, "mode": mode}
+    samples = read_samples(data, inputs, limit=limit, **choice, split=_train(data, split))
     scales = {}
-    if low is Low.INT8:
-        calibrated_on = read_samples(data, inputs, limit=calibration, **options, split=_train(data, split))
-        order = [algorithm.value, *(name for name in ALGORITHMS if name != algorithm.value)]
+    if low == "int8":
+        calibrated_on = read_samples(data, inputs, limit=calibration, **choice, split=_train(data, split))
+        order = [algorithm, *(name for name in CALIBRATORS if name != algorithm)]
         scales = make_tables(network.model, calibrated_on, order, engine=engine, threads=threads)
     judge = None
     if isinstance(wanted, precision.MapTolerance):
@@ -161,18 +129,18 @@ def search(
             network,
             samples,
             wanted,
-            low.value,
+            low,
             tables=scales,
             per_tensor=per_tensor,
             judge=judge,
             budget=precision.Budget(max_runs, math.inf if max_latency_ratio is None else max_latency_ratio),
-            latency=latency.value,
+            latency=latency,
             journal=output.with_suffix(".journal"),
             identity={
                 "data": [str(path) for path in data],
                 "calibration": calibration if scales else 0,
                 "settings": network.settings,
-                **options,
+                **choice,
             },
             advance=functools.partial(bar, 1),
         )
@@ -214,21 +182,20 @@ def compare(
     tolerance: ToleranceOption = "atol=1e-3,rtol=1e-2",
     limit: LimitOption = 1,
     seed: SeedOption = 0,
-    mode: ModeOption = Mode.LETTERBOX,
-    plugins: PluginsOption = None,
+    mode: FitOption = "letterbox",
+    plugins: options.Plugins = None,
 ) -> None:
     """Compare every tensor of two engines or models; name the first that differs. Exit code 1 if one does.
 
     Example: pytrt compare net.onnx net.onnx --engine-b cpu
     """
-    loading.import_plugins(plugins or [])
     wanted = precision.parse_tolerance(tolerance)
     one, other = (
         loading.open_engine(path, engine=name, precision=kind, cache=cache if kind == "int8" else None)
         for path, name, kind in ((first, engine, precision_a), (second, other_engine, precision_b))
     )
-    options: dict[str, Any] = {"limit": limit, "seed": seed, "mode": mode.value}
-    samples = read_samples(data, one.inputs, **options) if data else [loading.read_inputs([], one)]
+    choice: dict[str, Any] = {"limit": limit, "seed": seed, "mode": mode}
+    samples = read_samples(data, one.inputs, **choice) if data else [loading.read_inputs(None, one)]
     result = precision.compare(one, other, samples, wanted)
     print(result)
     for text, missing in (("A", result.only_in_first), ("B", result.only_in_second)):
@@ -245,13 +212,13 @@ def _judge(
     split: str,
     tolerance: precision.MapTolerance,
     names: Path | None,
-    mode: Mode,
+    mode: str,
     images: int | None,
 ) -> Callable[[Engine], float]:
     labelled = models.YoloData(data)
 
     def measured(engine: Engine) -> float:
-        with models.Yolov2(engine, names, mode=mode.value) as detector:
+        with models.Yolov2(engine, names, mode=mode) as detector:
             return models.evaluate(detector, labelled, split, limit=images, progress=False).map50
 
     expected = measured(network.reference())

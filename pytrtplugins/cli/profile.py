@@ -5,15 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
-
 from ..errors import UsageError
 from ..utils.numbers import LARGEST_BATCH, Whole
 from ..utils.optional import require
-from . import loading
+from . import loading, options
 from .app import app
-from .numbers import number
-from .options import CacheOption, FormsOption, ModelArgument, PluginsOption, PrecisionOption, WeightsOption
+from .options import number
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
@@ -22,10 +19,10 @@ __all__ = ["command"]
 
 @app.command("profile")  # type: ignore[untyped-decorator]
 def command(
-    model: ModelArgument,
-    weights: WeightsOption = None,
-    precision: PrecisionOption = "fp16",
-    cache: CacheOption = None,
+    model: options.Model,
+    weights: options.Weights = None,
+    precision: options.Precision = "fp16",
+    cache: options.Cache = None,
     batch: Annotated[
         int, number(Whole(1, LARGEST_BATCH), help="Images of a run, where the model leaves that free.")
     ] = 1,
@@ -33,8 +30,8 @@ def command(
         Path | None, typer.Option(metavar="FILE.json", help="Write a trace for chrome://tracing or Perfetto.")
     ] = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw a bar chart: .png, .svg or .pdf.")] = None,
-    forms: FormsOption = None,
-    plugins: PluginsOption = None,
+    forms: options.Forms = None,
+    plugins: options.Plugins = None,
 ) -> None:
     """Time a network's layers on an NVIDIA GPU, with engine cuda: which kernel runs each, and how near to the GPU's limits.
 
@@ -45,7 +42,6 @@ def command(
     from ..engines.cuda.profile import profile
     from ..engines.cuda.run.context import CudaContext
 
-    loading.import_plugins(plugins or [])
     engine = loading.open_engine(
         model,
         weights=weights,
@@ -53,19 +49,12 @@ def command(
         precision=precision,
         cache=cache,
         settings={"batch": batch},
-        plugins=loading.read_forms(forms or []),
+        plugins=loading.read_forms(forms),
     )
     with engine.create_context() as context:
         if not isinstance(context, CudaContext):
             raise UsageError(f"{model}: engine {engine.name!r} tells no times of layers.\nDo: pytrt profile MODEL.onnx")
-        rng = np.random.default_rng(0)
-        inputs = {
-            desc.name: rng.random([side if isinstance(side, int) else batch for side in desc.dims]).astype(
-                desc.dtype.numpy
-            )
-            for desc in engine.inputs
-        }
-        found = profile(context, inputs)
+        found = profile(context, loading.read_inputs(None, engine, free=batch))
     print(found.table)
     if trace is not None:
         found.write_trace(trace)

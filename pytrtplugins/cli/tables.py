@@ -38,15 +38,13 @@ def console(*, error: bool = False) -> Console:
     """A rich console; as wide as needed where the output is not a terminal."""
     stream = sys.stderr if error else sys.stdout
     width = None if stream.isatty() else 160
-    made: Console = require("rich.console", extra="cli", package="rich").Console(
-        stderr=error, width=width, highlight=False
-    )
+    made: Console = require("rich.console", extra="cli").Console(stderr=error, width=width, highlight=False)
     return made
 
 
 def print_error(kind: str, message: str) -> None:
     """An error: its kind in red, then the message as it is."""
-    escape = require("rich.markup", extra="cli", package="rich").escape
+    escape = require("rich.markup", extra="cli").escape
     console(error=True).print(f"[bold red]{escape(kind)}[/]: {escape(message)}", soft_wrap=True)
 
 
@@ -120,25 +118,14 @@ def print_outputs(outputs: Mapping[str, Array]) -> None:
 
 def print_evaluation(result: Evaluation) -> None:
     """One row per class, one for all."""
-    rows = [
-        (_escape(row.name), str(row.objects), str(row.detections))
-        + ((f"{row.ap50:.3f}", f"{row.ap:.3f}") if row.objects else ("-", "-"))
-        for row in result.classes
-    ]
-    objects, found = sum(row.objects for row in result.classes), sum(row.detections for row in result.classes)
-    rows.append(
-        ("[bold]all[/]", str(objects), str(found), f"[bold]{result.map50:.3f}[/]", f"[bold]{result.map:.3f}[/]")
-    )
-    _print_table(("class", "objects", "detections", "AP50", "AP50:95"), rows)
-    console().print(f"{result.images} images in {result.seconds:.1f} s", soft_wrap=True)
+    print(result.table())
+    print(f"{result.images} images in {result.seconds:.1f} s")
     if result.ignored:
-        console().print(f"not known to the detector, left out: {_escape(', '.join(result.ignored))}", soft_wrap=True)
+        print(f"not known to the detector, left out: {', '.join(result.ignored)}")
 
 
 def _print_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    table = require("rich.table", extra="cli", package="rich").Table(
-        box=require("rich.box", extra="cli", package="rich").SIMPLE
-    )
+    table = require("rich.table", extra="cli").Table(box=require("rich.box", extra="cli").SIMPLE)
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
@@ -173,4 +160,4 @@ def _dims(dims: Iterable[object]) -> str:
 
 
 def _escape(text: str) -> str:
-    return str(require("rich.markup", extra="cli", package="rich").escape(text))
+    return str(require("rich.markup", extra="cli").escape(text))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import NoDataError, UsageError
-from ..utils.files import atomic_path
+from ..errors import NoDataError
+from ..utils.files import atomic_path, check_target
 from ..utils.optional import require
 from .evaluate import ClassResult, Evaluation
 
@@ -71,14 +71,7 @@ def check_curves_path(path: str | Path) -> Path:
         UsageError: the suffix is not .png, .svg or .pdf, or the folder does not exist.
         MissingExtraError: matplotlib is missing.
     """
-    path = Path(path)
-    if path.suffix.lower() not in _SUFFIXES:
-        raise UsageError(
-            f"plot {str(path)!r}: unknown suffix {path.suffix!r}. Known: {' '.join(_SUFFIXES)}.", path=path
-        )
-    folder = path.absolute().parent
-    if not folder.is_dir():
-        raise UsageError(f"plot {str(path)!r}: the folder {folder} does not exist.\nDo: mkdir -p {folder}", path=path)
+    path = check_target(path, "plot", _SUFFIXES)
     require("matplotlib", extra="cli", feature="a plot")
     return path
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import UsageError
+from ..utils.files import check_target
 from ..utils.numbers import SHARE, THREADS
 from ..vision import MODES, check_image_path
 from .download import NAMES, download
@@ -66,46 +67,31 @@ def parse_options(description: str, model: str | Path, arguments: Sequence[str] 
         UsageError: a file or folder is missing, or INT8 is asked for and there is nothing to take its scales from.
     """
     given = _parser(description).parse_args(arguments)
+    download_of = vars(given).pop("download")
     check_image_path(given.output)
-    if given.json and not given.json.absolute().parent.is_dir():
-        raise UsageError(
-            f"--json {given.json}: the folder does not exist.\nDo: mkdir -p {given.json.absolute().parent}"
-        )
-    images = tuple(find_images(given.images, folders=[Path(model).parents[1]]))
-    if given.download:
+    if given.json:
+        check_target(given.json, "--json")
+    given.images = tuple(find_images(given.images, folders=[Path(model).parents[1]]))
+    if download_of:
         if given.cfg or given.weights:
             raise UsageError("--download brings the cfg and the weights: leave out --cfg and --weights.")
-        files = download(given.download)
+        files = download(download_of)
         given.cfg, given.weights, given.names = files.cfg, files.weights, given.names or files.names
-    cfg = given.cfg or Path(f"{model}.cfg")
-    weights = given.weights or cfg.with_suffix(".weights")
-    names = given.names or cfg.with_suffix(".names")
-    for option, path in (("--cfg", cfg), ("--weights", weights)):
+    given.cfg = given.cfg or Path(f"{model}.cfg")
+    given.weights = given.weights or given.cfg.with_suffix(".weights")
+    beside = given.cfg.with_suffix(".names")
+    given.names = given.names or (beside if beside.is_file() else None)
+    for option, path in (("--cfg", given.cfg), ("--weights", given.weights)):
         if not path.is_file():
             raise UsageError(f"{option} {path}: no such file. Looked for: {path.absolute()}", path=path)
-    cache = given.cache or cfg.with_suffix(".cache")
-    if given.precision == "int8" and not given.calibration and not cache.is_file():
+    given.cache = given.cache or given.cfg.with_suffix(".cache")
+    if given.precision == "int8" and not given.calibration and not given.cache.is_file():
         raise UsageError(
-            f"--int8 needs the scale of each tensor: there is no calibration cache {cache}, and no images to make one from.\n"
+            f"--int8 needs the scale of each tensor: there is no calibration cache {given.cache}, and no images to make one from.\n"
             "Do: add --calibration DIR with a few hundred images like those to be looked at, or --cache FILE",
-            cache=cache,
+            cache=given.cache,
         )
-    return Options(
-        images=images,
-        cfg=cfg,
-        weights=weights,
-        names=names if given.names or names.is_file() else None,
-        precision=given.precision,
-        engine=given.engine,
-        threads=given.threads,
-        calibration=given.calibration,
-        cache=cache,
-        threshold=given.threshold,
-        nms=given.nms,
-        mode=given.mode,
-        output=given.output,
-        json=given.json,
-    )
+    return Options(**vars(given))
 
 
 def _parser(description: str) -> argparse.ArgumentParser:

@@ -7,21 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from ..calibration import CalibrationTable, Calibrator, EntropyCalibrator, MinMaxCalibrator, PercentileCalibrator
+from ..calibration import CALIBRATORS, CalibrationTable, Calibrator
 from ..engines import calibrate
 from ..errors import UsageError
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["ALGORITHMS", "make_tables"]
-
-ALGORITHMS: dict[str, type[Calibrator]] = {
-    "minmax": MinMaxCalibrator,
-    "entropy": EntropyCalibrator,
-    "percentile": PercentileCalibrator,
-}
-"""Name → calibrator."""
+__all__ = ["make_tables"]
 
 
 class _Several(Calibrator):
@@ -56,7 +49,7 @@ class _Several(Calibrator):
 def make_tables(
     model: onnx.ModelProto,
     batches: Iterable[Any],
-    algorithms: Sequence[str] = tuple(ALGORITHMS),
+    algorithms: Sequence[str] = tuple(CALIBRATORS),
     *,
     engine: str = "auto",
     threads: int | None = None,
@@ -76,10 +69,10 @@ def make_tables(
         UsageError: an algorithm is unknown.
         NoDataError: there are no batches.
     """
-    unknown = [name for name in algorithms if name not in ALGORITHMS]
+    unknown = [name for name in algorithms if name not in CALIBRATORS]
     if unknown or not algorithms:
-        raise UsageError(f"algorithms: expected some of {', '.join(ALGORITHMS)}, found {list(algorithms)}")
-    parts = [ALGORITHMS[name]() for name in algorithms]
+        raise UsageError(f"algorithms: expected some of {', '.join(CALIBRATORS)}, found {list(algorithms)}")
+    parts = [CALIBRATORS[name]() for name in algorithms]
     calibrate(model, _Several(parts, batches), engine=engine, threads=threads, progress=progress)
     # the base's own compute_table: what clips too much is no news to the search, which tries every algorithm
     return {name: Calibrator.compute_table(part) for name, part in zip(algorithms, parts, strict=True)}

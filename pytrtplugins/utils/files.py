@@ -13,7 +13,7 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -23,7 +23,15 @@ from ..errors import FormatError, PytrtpluginsError, UsageError
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["atomic_path", "open_regular", "read_regular", "read_stdin", "sha256_hex", "write_atomic"]
+__all__ = [
+    "atomic_path",
+    "check_target",
+    "open_regular",
+    "read_regular",
+    "read_stdin",
+    "sha256_hex",
+    "write_atomic",
+]
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -90,6 +98,27 @@ def write_atomic(path: str | Path, data: bytes) -> None:
     """Write ``data`` to ``path``; readers see the old file or the new one, never a part. See `atomic_path`."""
     with atomic_path(path) as temporary:
         temporary.write_bytes(data)
+
+
+def check_target(path: str | Path, what: str = "file", suffixes: Collection[str] = ()) -> Path:
+    """Give back a path that a file can be written to.
+
+    Args:
+        path: The path.
+        what: What the file is, for the message.
+        suffixes: Those that it may have, in lower case; none: any.
+
+    Raises:
+        UsageError: the suffix is another, or the folder does not exist.
+    """
+    path = Path(path)
+    if suffixes and path.suffix.lower() not in suffixes:
+        known = " ".join(suffixes)
+        raise UsageError(f"{what} {str(path)!r}: unknown suffix {path.suffix!r}. Known: {known}.", path=path)
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise UsageError(f"{what} {str(path)!r}: the folder does not exist.\nDo: mkdir -p {folder}", path=path)
+    return path
 
 
 def open_regular(path: str | Path, *, error: Failure = FormatError) -> BinaryIO:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ImageError, UsageError
-from ..utils.files import read_regular, read_stdin, write_atomic
+from ..errors import ImageError
+from ..utils.files import check_target, read_regular, read_stdin, write_atomic
 from ..utils.optional import require
 
 if TYPE_CHECKING:
@@ -146,15 +146,7 @@ def check_image_path(path: str | Path) -> Path:
     Raises:
         UsageError: the suffix is unknown, or the folder does not exist.
     """
-    path = Path(path)
-    if path.suffix.lower() not in _SUFFIXES:
-        raise UsageError(
-            f"image {str(path)!r}: unknown suffix {path.suffix!r}. Known: {' '.join(_SUFFIXES)}.", path=path
-        )
-    if not path.absolute().parent.is_dir():
-        folder = path.absolute().parent
-        raise UsageError(f"image {str(path)!r}: the folder {folder} does not exist.\nDo: mkdir -p {folder}", path=path)
-    return path
+    return check_target(path, "image", _SUFFIXES)
 
 
 def check_image(image: object) -> Image:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,8 @@ __all__ = ["MODES", "Letterboxed", "Placement", "letterbox", "place_image", "res
 
 Floats = npt.NDArray[np.float32]
 
-MODES = ("letterbox", "darknet", "stretch")
+Mode = Literal["letterbox", "darknet", "stretch"]
+MODES: tuple[Mode, ...] = get_args(Mode)
 _UNIT: Floats = (np.arange(256) / 255).astype(np.float32)
 _GREY = 0.5
 _SMOOTHED_FROM = 32767

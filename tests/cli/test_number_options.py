@@ -19,9 +19,9 @@ typer = pytest.importorskip("typer")
 
 from darknet2caffe import cli as darknet2caffe_cli  # noqa: E402
 from pytrtplugins import cli  # noqa: E402
-from pytrtplugins.cli import equalize, export_plugin, export_triton, precision, profile  # noqa: E402, F401  commands
+from pytrtplugins.cli import export, precision, profile  # noqa: E402, F401  commands
 from pytrtplugins.cli.app import app  # noqa: E402
-from pytrtplugins.cli.numbers import limits_of  # noqa: E402
+from pytrtplugins.cli.options import limits_of  # noqa: E402
 from pytrtplugins.models import options as sample_options  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
@@ -223,7 +223,7 @@ def test_every_numeric_option_of_the_commands_has_its_limits():
     assert sorted(options) == sorted(COMMANDS)
     for name, option in options.items():
         limits = limits_of(option)
-        assert limits is not None, f"{name} takes any number: make it with pytrtplugins.cli.numbers.number"
+        assert limits is not None, f"{name} takes any number: make it with pytrtplugins.cli.options.number"
         assert (limits.minimum, limits.maximum) == COMMANDS[name], name
         assert isinstance(limits, Whole) == isinstance(COMMANDS[name][0], int), name
 

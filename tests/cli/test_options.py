@@ -40,10 +40,9 @@ def asked(monkeypatch):
         monkeypatch.setattr(where, name, stub)
         return calls
 
-    from pytrtplugins.cli import app, equalize, export_plugin, export_triton, precision
+    from pytrtplugins.cli import app, export, precision
 
-    put.app, put.equalize, put.precision = app, equalize, precision
-    put.export_plugin, put.export_triton = export_plugin, export_triton
+    put.app, put.export, put.precision = app, export, precision
     return put
 
 
@@ -180,9 +179,9 @@ def test_evaluate(pytrt, asked):
 
 @pytest.mark.parametrize(("limit", "rounded"), [(None, 8), (5, 5), (30, 8)])
 def test_equalize(pytrt, asked, limit, rounded):
-    images = asked(asked.equalize, "ImageBatches", "photos")
+    images = asked(asked.app, "ImageBatches", "photos")
     read = asked(loading, "open_model", "model")
-    equalized, round_weights = (asked(asked.equalize.engines, name, *answer) for name, answer in
+    equalized, round_weights = (asked(asked.app.engines, name, *answer) for name, answer in
                                 (("equalize", ["equalized"]), ("round_weights", [])))  # fmt: skip
     ends(pytrt, "equalize", "net.cfg", "--calibration", "p", "-o", "out.onnx", "--weights", "w", "--mode", "stretch",
          "--round-weights", "--engine", "onnxruntime", "--threads", "5", *([] if limit is None else ["--limit", limit]))  # fmt: skip
@@ -257,7 +256,7 @@ def test_precision_search(pytrt, asked, monkeypatch, labelled):
     assert read == [(([Path("d")], "inputs"), {"limit": limit, **common}) for limit in (6, 13)]
     order = ["entropy", "minmax", "percentile"]
     assert tables == [(("prepared", "samples", order), {"engine": "reference", "threads": 3})]
-    wanted = (network, [Path("d")], "test.txt", parse_tolerance(tolerance), Path("n"), module.Mode.STRETCH, 11)
+    wanted = (network, [Path("d")], "test.txt", parse_tolerance(tolerance), Path("n"), "stretch", 11)
     assert judge == ([(wanted, {})] if labelled else [])
     ((given, options),) = searched
     assert given == (network, "samples", parse_tolerance(tolerance), "int8")
@@ -300,7 +299,7 @@ def test_what_a_judge_measures(asked):
             patch.setattr(module.models, name, stub)
         reference = SimpleNamespace(reference=lambda: "float32")
         tolerance = parse_tolerance("map50=0.125")
-        judge = module._judge(reference, ["d"], "test.txt", tolerance, Path("n"), module.Mode.STRETCH, 11)
+        judge = module._judge(reference, ["d"], "test.txt", tolerance, Path("n"), "stretch", 11)
         assert [judge("worse"), judge("better")] == [2, 0]
     assert detectors == [((engine, Path("n")), {"mode": "stretch"}) for engine in ("float32", "worse", "better")]
     wanted = ((detector, ("labelled", ["d"]), "test.txt"), {"limit": 11, "progress": False})
@@ -308,8 +307,8 @@ def test_what_a_judge_measures(asked):
 
 
 def test_export_triton(pytrt, asked):
-    asked(asked.export_triton, "_opened", "model")
-    exported = asked(asked.export_triton.triton, "export_triton")
+    asked(asked.export, "_opened", "model")
+    exported = asked(asked.export.triton, "export_triton")
     ends(pytrt, "export-triton", "net.onnx", "-o", "models", "--name", "n", "--version", "2", "--plan", "p", "--library", "a.so",
          "--library", "b.so", "--max-batch", "4", "--instances", "3", "--kind", "gpu", "--queue-delay", "5",
          "--served-at", "/m")  # fmt: skip
@@ -320,7 +319,7 @@ def test_export_triton(pytrt, asked):
 
 def test_export_plugin(pytrt, asked):
     asked(loading, "import_plugin", "class")
-    exported = asked(asked.export_plugin, "export_plugin")
+    exported = asked(asked.export, "export_plugin")
     ends(pytrt, "export-plugin", "a:B", "-o", "lib.so", "--set", "groups=4", "--set", "kind=x", "--source-only", "--loadable",
          "--tensorrt-include", "i", "--architecture", "75", "--architecture", "90", "--host")  # fmt: skip
     ends(pytrt, "export-plugin", "a:B", "-o", "lib.so")

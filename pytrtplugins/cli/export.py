@@ -1,42 +1,87 @@
-"""The command ``pytrt export-triton``."""
+"""The commands ``pytrt export-plugin`` and ``pytrt export-triton``."""
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from darknet2caffe import read_network, to_onnx
 
 from ..export import triton
+from ..export.plugin import export_plugin
 from ..utils.numbers import Whole
 from ..utils.optional import require
-from . import loading
+from . import loading, options
 from .app import app
-from .numbers import number
-from .options import ModelArgument, PluginsOption, WeightsOption
+from .options import number
 
 if TYPE_CHECKING:
     import onnx
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
-__all__ = ["command"]
+__all__ = ["plugin", "triton_repository"]
 
 
-class Kind(str, Enum):
-    """Values of ``--kind``."""
+@app.command("export-plugin")  # type: ignore[untyped-decorator]
+def plugin(
+    plugin: options.Plugin,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE.so", help="The library; with --source-only a new folder.")
+    ],
+    fixed: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="A field that has this value alone; may be repeated."),
+    ] = None,
+    source_only: Annotated[
+        bool, typer.Option("--source-only", help="Write the sources and build.sh, which builds them elsewhere.")
+    ] = False,
+    loadable: Annotated[
+        bool,
+        typer.Option("--loadable", help="For TensorRT's load_library, in place of a library that registers itself."),
+    ] = False,
+    tensorrt_include: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="TensorRT's headers; default: the environment's TENSORRT_INCLUDE."),
+    ] = None,
+    architecture: Annotated[
+        list[int] | None, number(Whole(50, 999), help="Of a GPU: 90 for 9.0; may be repeated. Default: 80, 90.")
+    ] = None,
+    host: Annotated[
+        bool,
+        typer.Option("--host", help="For tests without a GPU: the kernels run on the CPU, on the process's memory."),
+    ] = False,
+) -> None:
+    """Turn a plugin whose enqueue launches kernels into a library for TensorRT that needs no Python.
 
-    AUTO = "auto"
-    CPU = "cpu"
-    GPU = "gpu"
+    Examples: pytrt export-plugin mylayers:ChannelShuffle -o libacme.so --tensorrt-include TensorRT/include
+
+    pytrt export-plugin mylayers:ChannelShuffle -o acme-sources --source-only
+    """
+    values = loading.read_settings(fixed, "--set", "FIELD=VALUE, such as groups=4")
+    cls = loading.import_plugin(plugin)
+    written = export_plugin(
+        cls,
+        output,
+        fixed=values,
+        source_only=source_only,
+        loadable=loadable,
+        tensorrt_include=tensorrt_include,
+        architectures=architecture or (80, 90),
+        host=host,
+    )
+    print(f"{written.path}: {cls.plugin_key()}, {written.form}")
+    print(f"types:   {'; '.join(written.formats)}")
+    print(f"kernels: {', '.join(written.kernels)}")
+    for remark in written.remarks:
+        print(remark)
 
 
 @app.command("export-triton")  # type: ignore[untyped-decorator]
-def command(
-    model: ModelArgument,
+def triton_repository(
+    model: options.Model,
     repository: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Triton's folder of all models.")],
-    weights: WeightsOption = None,
+    weights: options.Weights = None,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="The model's name there; default: MODEL's.")] = None,
     version: Annotated[int, number(Whole(1, triton.LARGEST_VERSION), help="Its version there.")] = 1,
     plan: Annotated[
@@ -51,7 +96,9 @@ def command(
         number(Whole(1, triton.LARGEST_BATCH), help="Most requests in one run; default: 8, or the engine's."),
     ] = None,
     instances: Annotated[int, number(Whole(1, triton.MAX_INSTANCES), help="Runs side by side, on each device.")] = 1,
-    kind: Annotated[Kind, typer.Option(help="Where onnxruntime runs; auto: on the GPUs that there are.")] = Kind.AUTO,
+    kind: Annotated[
+        Literal["auto", "cpu", "gpu"], typer.Option(help="Where onnxruntime runs; auto: on the GPUs that there are.")
+    ] = "auto",
     queue_delay: Annotated[
         int,
         number(
@@ -63,7 +110,7 @@ def command(
     served_at: Annotated[
         str | None, typer.Option(metavar="DIR", help="The folder's path on the server; default: its path here.")
     ] = None,
-    plugins: PluginsOption = None,
+    plugins: options.Plugins = None,
 ) -> None:
     """Write a model into a Triton model repository: ONNX with all plugins written out, or a TensorRT plan.
 
@@ -71,7 +118,6 @@ def command(
 
     pytrt export-triton yolov2.engine -o models/ --library libpytrtplugins.so --served-at /models
     """
-    loading.import_plugins(plugins or [])
     written = triton.export_triton(
         _opened(model, weights),
         repository,
@@ -81,7 +127,7 @@ def command(
         libraries=library or [],
         max_batch=max_batch,
         instances=instances,
-        kind=kind.value,
+        kind=kind,
         queue_delay=queue_delay,
         served_at=served_at,
     )
