@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import functools
 import sys
 from collections.abc import Sequence
@@ -10,16 +9,19 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pytrtplugins.errors import MissingExtraError, UsageError
+from pytrtplugins.utils.files import check_target
 from pytrtplugins.utils.numbers import Whole
 from pytrtplugins.utils.optional import require
 from pytrtplugins.utils.terminal import exit_on_error
 
+from .dialect import DialectChoice
+from .fold import BnEps
 from .graph import open_svg, write_svg
 from .inspect import table, weights_line
 from .layers import Shape
 from .network import Network, read_network
 from .to_caffe import to_caffe
-from .to_onnx import BatchSize, CustomLayers, write_onnx
+from .to_onnx import Activation, BatchSize, CustomLayers, write_onnx
 
 try:
     typer = require("typer", extra="cli", feature="the command darknet2caffe")
@@ -70,31 +72,8 @@ app: Any = typer.Typer(
 )
 
 
-class ActivationChoice(str, enum.Enum):
-    """Values of ``--activation``."""
-
-    AS_IS = "as-is"
-    RELU = "relu"
-    LEAKY = "leaky"
-
-
-class BnEpsChoice(str, enum.Enum):
-    """Values of ``--bn-eps``."""
-
-    CPU = "darknet-cpu"
-    GPU = "darknet-gpu"
-
-
-class Dialect(str, enum.Enum):
-    """Values of ``--dialect``."""
-
-    AUTO = "auto"
-    PJREDDIE = "pjreddie"
-    ALEXEYAB = "alexeyab"
-
-
 DialectOption = Annotated[
-    Dialect,
+    DialectChoice,
     typer.Option(
         help="Whose darknet the cfg is for: pjreddie's, or AlexeyAB's fork, where the two disagree (docs/darknet.md)."
         " auto takes the fork's where the cfg has something that only the fork knows, and says what."
@@ -114,17 +93,17 @@ def convert(
     ] = None,
     fold: Annotated[bool, typer.Option("--fold/--no-fold", help="Batch normalization into the convolutions.")] = True,
     activation: Annotated[
-        ActivationChoice, typer.Option(help="Replace leaky by relu, or relu by leaky; both change the results.")
-    ] = ActivationChoice.AS_IS,
+        Activation, typer.Option(help="Replace leaky by relu, or relu by leaky; both change the results.")
+    ] = "as-is",
     bn_eps: Annotated[
-        BnEpsChoice | None,
+        BnEps | None,
         typer.Option(
             help="Whose batch normalization to follow: darknet's CPU code, sqrt(v) + 1e-6, or its CUDA code,"
             " sqrt(v + 1e-5), with which most published weights were trained. By default that of the dialect's CPU code:"
             " darknet-cpu for pjreddie's, darknet-gpu for the fork's."
         ),
     ] = None,
-    dialect: DialectOption = Dialect.AUTO,
+    dialect: DialectOption = "auto",
     input_size: Annotated[
         str | None, typer.Option(metavar="WxH", help="Input size instead of the cfg's, such as 608x608.")
     ] = None,
@@ -153,24 +132,24 @@ def convert(
     if caffe is not None and images == "dynamic":
         raise UsageError("--batch dynamic: caffe files need a number")
     size = None if input_size is None else _parse_size(input_size)
-    network = read_network(cfg, weights, dialect=dialect.value)
+    network = read_network(cfg, weights, dialect=dialect)
     _say_dialect(network)
     options: dict[str, Any] = {
         "fold": fold,
-        "activation": activation.value,
-        "bn_eps": None if bn_eps is None else bn_eps.value,
+        "activation": activation,
+        "bn_eps": bn_eps,
         "input_size": size,
         "batch": images,
     }
     if output is not None:
         custom_layers: CustomLayers = "functions" if functions else "inline" if inline else "nodes"
-        _check_folder(output)
+        check_target(output)
         files = write_onnx(network, output, custom_layers=custom_layers, external_data=external_data or None, **options)
         sized = network if size is None else network.with_input_size(*size)
         outputs = ", ".join(f"{layer.name} {_dims(images, layer.dims)}" for layer in sized.outputs)
         print(f"{', '.join(map(str, files))}: {_dims(images, sized.dims)} → {outputs}")
     if caffe is not None:
-        _check_folder(caffe)
+        check_target(caffe)
         for path in to_caffe(network, caffe, **options):
             print(path)
 
@@ -186,7 +165,7 @@ def inspect(
         str | None,
         typer.Option(metavar="FILE.svg|open", help="Draw the network too: save the image, or open it in the browser."),
     ] = None,
-    dialect: DialectOption = Dialect.AUTO,
+    dialect: DialectOption = "auto",
 ) -> None:
     """Show a network's layers as darknet does, and check that the weights fit.
 
@@ -200,7 +179,7 @@ def inspect(
     """
     if graph is not None:
         _check_graph(graph)
-    network = read_network(cfg, dialect=dialect.value)
+    network = read_network(cfg, dialect=dialect)
     _say_dialect(network)
     if input_size is not None:
         network = network.with_input_size(*_parse_size(input_size))
@@ -248,7 +227,7 @@ def _check_graph(text: str) -> None:
             f"--graph {text}: expected a name that ends in .svg, the one format that is drawn, or the word open.\n"
             f"Do: --graph {Path(text).with_suffix('.svg') if Path(text).name else 'network.svg'}, or --graph open"
         )
-    _check_folder(Path(text))
+    check_target(Path(text))
 
 
 def _parse_size(text: str) -> tuple[int, int]:
@@ -266,11 +245,6 @@ def _parse_batch(text: str) -> BatchSize:
         return _IMAGES.read(text)
     except ValueError:
         raise UsageError(f"--batch {text[:40]}: expected {_IMAGES}, or dynamic") from None
-
-
-def _check_folder(path: Path) -> None:
-    if not path.parent.is_dir():
-        raise UsageError(f"{path}: the folder does not exist.\nDo: mkdir -p {path.parent}")
 
 
 def _dims(images: BatchSize, dims: Shape) -> str:
