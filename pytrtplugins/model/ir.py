@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ModelError
+from ..errors import ModelError, PytrtpluginsError
+from ..tensor import DType, SymbolicDim
 from ..utils.optional import require
 from ..validation import validated
 from .files import read_onnx
@@ -23,8 +24,11 @@ __all__ = [
     "add_constant",
     "array_of",
     "constant",
+    "dims_of",
+    "dtype_of",
     "is_op",
     "names_in",
+    "names_of",
     "only_read_by",
     "operand",
     "remove_unused",
@@ -108,6 +112,26 @@ def add_constant(graph: ir.Graph, name: str, array: npt.ArrayLike, taken: set[st
 def set_constant(value: ir.Value, array: npt.NDArray[Any]) -> None:
     """Give an initializer other values of the same dims and type."""
     value.const_value = require("onnx_ir", extra="onnx", feature=_FEATURE).tensor(array, name=value.name)
+
+
+def names_of(values: Iterable[ir.Value | None]) -> tuple[str, ...]:
+    """Names of a node's inputs or outputs; empty texts for what is left out."""
+    return tuple("" if value is None else str(value.name) for value in values)
+
+
+def dims_of(value: ir.Value) -> tuple[Any, ...] | None:
+    """A tensor's dims: ints, `SymbolicDim`s where they are free, None where they have no name either. None: unknown rank."""
+    if value.shape is None:
+        return None
+    return tuple(dim if isinstance(dim, int) else SymbolicDim(dim.value) if dim.value else None for dim in value.shape)
+
+
+def dtype_of(value: ir.Value) -> DType | None:
+    """A tensor's element type; None where it is unknown, or none that engines exchange."""
+    try:
+        return None if value.dtype is None else DType.of(value.dtype.numpy())
+    except (PytrtpluginsError, TypeError):
+        return None
 
 
 def is_op(node: ir.Node | None, op_type: str, domain: str = "") -> bool:

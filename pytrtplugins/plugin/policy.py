@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..cuda import launches_kernels
 from ..errors import UsageError
@@ -14,6 +14,7 @@ from .onnx_node import from_node, is_plugin_node
 
 if TYPE_CHECKING:
     import onnx
+    import onnx_ir as ir
 
 __all__ = [
     "FORMS",
@@ -88,9 +89,11 @@ def chosen_form(
     return "compute"
 
 
-def plugin_classes(model: onnx.ModelProto) -> dict[str, type[Plugin]]:
+def plugin_classes(model: onnx.ModelProto | ir.Model) -> dict[str, type[Plugin]]:
     """The classes of a model's plugin nodes, by name, such as ``"acme::Scale"``."""
-    classes = (type(from_node(node)) for node in walk(model.graph.node) if is_plugin_node(node))
+    graph: Any = model.graph
+    nodes = graph.all_nodes() if hasattr(graph, "all_nodes") else walk(graph.node)
+    classes = (type(from_node(node)) for node in nodes if is_plugin_node(node))
     return {_name(cls): cls for cls in classes}
 
 

@@ -11,6 +11,7 @@ import pytrtplugins as ptp
 from pytrtplugins.errors import ModelError
 from pytrtplugins.model.ir import add_constant, array_of, constant, names_in, to_ir, to_proto, unused_name
 from pytrtplugins.plugin.onnx_node import from_node, is_plugin_node, node_attributes
+from pytrtplugins.plugin.policy import plugin_classes
 
 
 @ptp.plugin(namespace="tests.ir")
@@ -83,3 +84,17 @@ def test_a_name_that_is_taken_gets_a_number():
 def test_a_scalar_stays_one():
     graph = to_ir(model(helper.make_node("Relu", ["x"], ["y"]))).graph
     assert array_of(add_constant(graph, "scale", np.float32(2))).shape == ()
+
+
+def test_the_plugins_of_a_model_are_found_in_either_form():
+    plugin = Table(3, 0.25, "fast", True, (1,), ("a",), np.zeros(1, np.float32))
+    branches = {
+        name: helper.make_graph([node], name, [], [helper.make_tensor_value_info(name, TensorProto.FLOAT, None)])
+        for name, node in (
+            ("then_branch", plugin.as_node(["x"], ["then_branch"])),
+            ("else_branch", helper.make_node("Relu", ["x"], ["else_branch"])),
+        )
+    }
+    chosen = helper.make_node("Constant", [], ["chosen"], value=helper.make_tensor("c", TensorProto.BOOL, [], [True]))
+    made = model(chosen, helper.make_node("If", ["chosen"], ["y"], **branches))
+    assert plugin_classes(made) == plugin_classes(to_ir(made)) == {"tests.ir::Table": Table}

@@ -10,6 +10,7 @@ from ...plugin.policy import RUNNING, chosen_form, plugin_classes
 
 if TYPE_CHECKING:
     import onnx
+    import onnx_ir as ir
 
 __all__ = ["forms_run", "write_decompositions"]
 
@@ -26,7 +27,7 @@ def write_decompositions(model: onnx.ModelProto, engine: str, requested: Mapping
 
 
 def forms_run(
-    model: onnx.ModelProto, written: onnx.ModelProto, engine: str, requested: Mapping[str, str]
+    model: onnx.ModelProto, written: onnx.ModelProto | ir.Model, engine: str, requested: Mapping[str, str]
 ) -> dict[str, str]:
     """What became of the plugins for which a user asked for a form, for `Engine.choices`.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy.typing as npt
 
 from ...errors import DimsError, MissingExtraError, UnavailableError, UsageError
+from ...model.ir import to_ir, to_proto
 from ...tensor import DType, SymbolicDim
 from ...utils.numbers import LARGEST_BATCH, check_whole
 from ...utils.optional import require
@@ -38,6 +39,7 @@ from .saved import SavedPlan
 
 if TYPE_CHECKING:
     import onnx
+    import onnx_ir as ir
 
     from ...vision import Head
 
@@ -93,11 +95,11 @@ class CudaEngine(Engine):
 
     def _build(self, plan: SavedPlan | None, options: BuildOptions, progress: bool) -> None:
         if plan is None:
-            self._graph = self.lowered
+            self._graph = self._lower()
             self._weights = take_weights(self._graph)
         else:
             graph = require("onnx", extra="onnx").ModelProto.FromString(plan.graph)
-            self._graph = validated(graph, weights_location=WEIGHTS_LOCATION)
+            self._graph = to_ir(validated(graph, weights_location=WEIGHTS_LOCATION), checked=True)
         self.choices.update(forms_run(self._model, self._graph, self.name, options.plugins))
         self.capturing = threading.Lock()
         with self.device.xp.cuda.Device(self.device.number):
@@ -116,7 +118,7 @@ class CudaEngine(Engine):
     @functools.cached_property
     def _weights(self) -> dict[str, npt.NDArray[Any]]:
         """Weights of convolutions, by name; an engine that was loaded reads them only when a new shape needs them."""
-        return take_weights(self.lowered)
+        return take_weights(self._lower())
 
     @property
     def model(self) -> onnx.ModelProto:
@@ -131,7 +133,7 @@ class CudaEngine(Engine):
     @property
     def lowered(self) -> onnx.ModelProto:
         """The fused model, made anew."""
-        return lower(self.model, self.disabled, self.options.plugins)
+        return to_proto(self._lower())
 
     @classmethod
     def build(cls, model: onnx.ModelProto, options: BuildOptions, progress: bool = False) -> Engine:
@@ -160,7 +162,7 @@ class CudaEngine(Engine):
     def payload(self) -> bytes:
         """The lowered model, the chosen kernels, and the weights packed for them."""
         model, graph = (
-            each.SerializeToString(deterministic=True) for each in (without_weights(self._model), self._graph)
+            each.SerializeToString(deterministic=True) for each in (without_weights(self._model), to_proto(self._graph))
         )
         return SavedPlan(model, graph, self.selector.choices, self.selector.packed()).to_bytes(_facts(self.device))
 
@@ -197,6 +199,9 @@ class CudaEngine(Engine):
 
     def _create_context(self) -> ExecutionContext:
         return CudaContext(self)
+
+    def _lower(self) -> ir.Model:
+        return lower(self.model, self.disabled, self.options.plugins)
 
     def _cache(self) -> TacticCache:
         facts = _facts(self.device)

@@ -30,4 +30,4 @@ def test_the_pages_record_names_steps_of_the_engine():
 def test_without_the_step_its_network_has_more_nodes(step):
     name, precision = SHOWN_ON[step]
     model = BLOCKS[name].quantized() if precision == "int8" else BLOCKS[name].model()
-    assert len(lower(model, (step,)).graph.node) > len(lower(model).graph.node)
+    assert len(lower(model, (step,)).graph) > len(lower(model).graph)

@@ -20,6 +20,7 @@ from pytrtplugins.engines.cuda.plan.weights import take_weights, without_weights
 from pytrtplugins.engines.cuda.run.execution import Execution
 from pytrtplugins.engines.cuda.saved import SavedPlan
 from pytrtplugins.errors import BuildError
+from pytrtplugins.model.ir import to_ir, to_proto
 from pytrtplugins.passes import prepare
 from pytrtplugins.tensor import DType
 from tests.passes.nets import Net
@@ -62,7 +63,11 @@ def built():
     chosen = selector(weights.__getitem__)
     x = np.random.default_rng(0).random((2, 3, 8, 8), dtype=np.float32)
     y = run(graph, chosen, x)
-    return x, y, SavedPlan(b"model", graph.SerializeToString(), chosen.choices, chosen.packed())
+    return x, y, SavedPlan(b"model", to_proto(graph).SerializeToString(), chosen.choices, chosen.packed())
+
+
+def graph_of(saved):
+    return to_ir(onnx.ModelProto.FromString(saved.graph), checked=True)
 
 
 def forbidden(name):
@@ -72,7 +77,7 @@ def forbidden(name):
 def test_a_file_runs_without_the_weights_and_gives_the_same_bits(built):
     x, wanted, saved = built
     read = SavedPlan.from_bytes(saved.to_bytes(GPU))
-    graph = onnx.ModelProto.FromString(read.graph)
+    graph = graph_of(read)
     again = selector(forbidden, read)
     for one, other in zip(run(graph, again, x), wanted, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -197,14 +202,14 @@ def test_packed_weights_of_another_size_are_refused(built):
     short = {name: {form: array[:-8] for form, array in forms.items()} for name, forms in saved.packed.items()}
     forged = SavedPlan(saved.model, saved.graph, saved.choices, short)
     with pytest.raises(BuildError, match=r"has \d+ bytes, expected \d+"):
-        run(onnx.ModelProto.FromString(saved.graph), selector(forbidden, forged), x)
+        run(graph_of(saved), selector(forbidden, forged), x)
 
 
 def test_a_kernel_that_is_not_here_is_refused(built):
     x, _, saved = built
     forged = SavedPlan(saved.model, saved.graph, dict.fromkeys(saved.choices, Choice("warp", "fast")), saved.packed)
     with pytest.raises(BuildError, match="kernels of 'warp' are not here"):
-        run(onnx.ModelProto.FromString(saved.graph), selector(forbidden, forged), x)
+        run(graph_of(saved), selector(forbidden, forged), x)
 
 
 def test_a_model_without_weights_lacks_the_values_of_its_large_weights():

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from ....errors import UsageError
 from ....model.decompose import infer_shapes
-from ....passes import Eliminate, Pass, to_ir, to_proto
+from ....model.ir import remove_unused, to_ir
+from ....passes import Eliminate, Pass
 from ....plugin.policy import NO_REQUESTS, chosen_form, plugin_classes
-from ....utils.optional import require
 from ...base.plugins import write_decompositions
 from .activations import FuseSwishMish
 from .epilogue import FuseActivations, FuseConvolutions, FuseResiduals
@@ -19,6 +19,7 @@ from .qdq import AbsorbInputScales, AbsorbOutputScales, AbsorbResidualScales, Fo
 
 if TYPE_CHECKING:
     import onnx
+    import onnx_ir as ir
 
 __all__ = ["OPTIONAL_STEPS", "OptionalStep", "check_disable", "lower"]
 
@@ -84,7 +85,7 @@ def check_disable(disable: str | Collection[str]) -> frozenset[OptionalStep]:
 
 def lower(
     model: onnx.ModelProto, disable: Collection[OptionalStep] = (), requested: Mapping[str, str] = NO_REQUESTS
-) -> onnx.ModelProto:
+) -> ir.Model:
     """Write the decompositions that `pytrtplugins.plugin.policy` chooses, then fuse.
 
     Args:
@@ -95,15 +96,15 @@ def lower(
     Returns:
         A model whose fused nodes are in the domain ``pytrtplugins.cuda``; all tensors have types and dims.
     """
-    ir_model = to_ir(_written_out(model, requested))
+    lowered = to_ir(_written_out(model, requested), checked=True)
     if _REORG in requested:
         disable = {*disable, "reorg"}
     for name, step in _PASSES:
         if name not in disable:
-            step()(ir_model)
-    require("onnx_ir.passes.common", extra="onnx").TopologicalSortPass()(ir_model)
-    require("onnx_ir.passes.common", extra="onnx").RemoveUnusedNodesPass()(ir_model)
-    return to_proto(ir_model)
+            step()(lowered)
+    lowered.graph.sort()
+    remove_unused(lowered)
+    return lowered
 
 
 def _written_out(model: onnx.ModelProto, requested: Mapping[str, str]) -> onnx.ModelProto:

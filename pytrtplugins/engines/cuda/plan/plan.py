@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from ....errors import PytrtpluginsError
 from ....plugin.base import Plugin
-from ....tensor import DType, SymbolicDim
-from ....utils.optional import require
 from ..device.layout import Format
 from .arena import Layout
 from .schedule import Access, Schedule
 
-if TYPE_CHECKING:
-    import onnx
-
-__all__ = ["Placed", "Plan", "Step", "step_accesses", "tensor_dims"]
+__all__ = ["Placed", "Plan", "Step", "step_accesses"]
 
 
 @dataclass(frozen=True)
@@ -83,26 +77,6 @@ class Plan:
     outputs: Mapping[str, str]
     memory: Layout
     schedule: Schedule
-
-
-def tensor_dims(model: onnx.ModelProto) -> dict[str, tuple[tuple[Any, ...], DType | None]]:
-    """Dims, symbolic where free, and element types of a model's tensors."""
-    helper = require("onnx.helper", extra="onnx")
-    found: dict[str, tuple[tuple[Any, ...], DType | None]] = {}
-    for info in (*model.graph.input, *model.graph.value_info, *model.graph.output):
-        tensor = info.type.tensor_type
-        if not tensor.HasField("shape"):
-            continue
-        dims = tuple(
-            int(dim.dim_value) if dim.HasField("dim_value") else SymbolicDim(dim.dim_param) if dim.dim_param else None
-            for dim in tensor.shape.dim
-        )
-        try:
-            dtype = DType.of(helper.tensor_dtype_to_np_dtype(tensor.elem_type))
-        except PytrtpluginsError:
-            dtype = None
-        found[info.name] = dims, dtype
-    return found
 
 
 def step_accesses(step: Step, tensors: Mapping[str, Placed]) -> list[Access]:

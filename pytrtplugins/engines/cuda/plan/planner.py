@@ -10,6 +10,7 @@ import numpy as np
 
 from ....cuda import launches_kernels
 from ....errors import BuildError, DimsError
+from ....model.ir import dims_of, dtype_of, names_of
 from ....passes.half import WRITTEN
 from ....plugin.base import Plugin
 from ....plugin.onnx_node import from_node, is_plugin_node, node_attributes
@@ -20,13 +21,13 @@ from ..lower.pipeline import OptionalStep
 from ..lower.rewrite import DOMAIN
 from .arena import Block, Layout, place
 from .operators import ACTIVATIONS, OPS
-from .plan import Placed, Plan, Step, step_accesses, tensor_dims
+from .plan import Placed, Plan, Step, step_accesses
 from .schedule import Schedule, one_stream, schedule
 from .views import ChannelViews
 from .weights import read_constants
 
 if TYPE_CHECKING:
-    import onnx
+    import onnx_ir as ir
 
 __all__ = ["make_plan"]
 
@@ -37,7 +38,7 @@ _MAX_VALUES = (1 << 32) - 1
 
 
 def make_plan(
-    model: onnx.ModelProto,
+    model: ir.Model,
     bindings: Mapping[str, int],
     float_type: DType,
     disable: Collection[OptionalStep] = (),
@@ -62,7 +63,7 @@ def make_plan(
 
 @dataclass
 class _Planner:
-    model: onnx.ModelProto
+    model: ir.Model
     bindings: Mapping[str, int]
     float_type: DType
     disabled: frozenset[OptionalStep]
@@ -73,25 +74,25 @@ class _Planner:
 
     def plan(self) -> Plan:
         graph = self.model.graph
-        self.known = tensor_dims(self.model)
+        made = (value for node in graph for value in node.outputs)
+        values = (*graph.inputs, *graph.initializers.values(), *made)
+        self.known = {value.name: (dims_of(value), dtype_of(value)) for value in values}
         self.constants = read_constants(self.model)
-        self.results = {info.name for info in graph.output}
-        dense = {
-            name
-            for node in graph.node
-            if _is_plugin(node) and self._wants_pixels(from_node(node))
-            for name in node.input
-        }
+        results = names_of(graph.outputs)
+        self.results = set(results)
+        plugins = [node for node in graph if _is_plugin(node)]
+        dense = {name for node in plugins if self._wants_pixels(from_node(node)) for name in names_of(node.inputs)}
         self.views = ChannelViews(self.formats, self.steps, self.results, dense, "concat" not in self.disabled)
-        written = any(entry.key == WRITTEN for entry in self.model.metadata_props)
-        self.typed = written or any(dtype is DType.FLOAT16 for _, dtype in self.known.values())
-        inputs = tuple(info.name for info in graph.input if info.name not in self.constants)
+        self.typed = WRITTEN in self.model.metadata_props or any(
+            dtype is DType.FLOAT16 for _, dtype in self.known.values()
+        )
+        inputs = tuple(name for name in names_of(graph.inputs) if name not in self.constants)
         for name in inputs:
             dims, dtype = self._described(name)
             self.formats[name] = linear(dims, dtype)
-        for node in graph.node:
+        for node in graph:
             self._add(node)
-        outputs = {info.name: self._as(info.name, linear(*self._described(info.name))) for info in graph.output}
+        outputs = {name: self._as(name, linear(*self._described(name))) for name in results}
         if "outputs" not in self.disabled:
             self._write_linear(set(outputs.values()))
         tensors = {name: self.views.placed(name) for name in self.formats}
@@ -102,67 +103,59 @@ class _Planner:
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
-    def _add(self, node: onnx.NodeProto) -> None:
-        attributes = node_attributes(node)
-        if node.op_type == "Constant" and not node.domain:
-            self.constants[node.output[0]] = np.asarray(next(iter(attributes.values())))
-        elif _is_plugin(node):
-            self._add_plugin(node)
-        elif node.op_type in ACTIVATIONS and self._is_plain_activation(node):
-            self._add_step("activation", node, attributes, self._images(node))
-        elif node.domain == DOMAIN and node.op_type == "Conv":
-            self._add_step("conv", node, attributes, self._conv_inputs(node, attributes))
-        elif node.op_type in ("MaxPool", "AveragePool") and self._is_plain_pool(node, attributes):
-            self._add_step("pool", node, attributes, self._images(node))
-        elif node.op_type in ("QuantizeLinear", "DequantizeLinear", "Cast") and self._is_plain_cast(node):
-            self._add_step("reformat", node, self._scales(node, attributes), (node.input[0],))
-        elif node.op_type == "Concat" and self._is_channel_concat(node, attributes):
-            self._add_concat(node)
-        elif node.op_type == "Split" and self._is_view_split(node, attributes):
-            self.views.split(node.input[0], {name: self._dims(name)[1] for name in node.output})
-        elif node.domain in ("", DOMAIN) and node.op_type in OPS and _is_supported(node.op_type, attributes):
-            self._add_step("generic", node, attributes, tuple(node.input))
+    def _add(self, node: ir.Node) -> None:
+        inputs, outputs = names_of(node.inputs), names_of(node.outputs)
+        step = Step("generic", node.name or outputs[0], node.op_type, node_attributes(node), inputs, outputs)
+        op, own = step.op, node.domain == DOMAIN
+        if _is_plugin(node):
+            self._add_plugin(from_node(node), replace(step, kind="plugin", name=node.name or op, attributes={}))
+        elif op == "Constant" and not node.domain:
+            self.constants[outputs[0]] = np.asarray(next(iter(step.attributes.values())))
+        elif op in ACTIVATIONS and (own or not node.domain) and self._is_plain_activation(step):
+            self._add_step(replace(step, kind="activation", inputs=self._images(step)))
+        elif op == "Conv" and own:
+            places = (3,) if step.attributes["image"] else (0, 3)  # an image is read as it is
+            self._add_step(replace(step, kind="conv", inputs=self._images(step, places)))
+        elif op in ("MaxPool", "AveragePool") and self._is_plain_pool(step):
+            self._add_step(replace(step, kind="pool", inputs=self._images(step)))
+        elif op in ("QuantizeLinear", "DequantizeLinear", "Cast") and self._is_plain_cast(step):
+            self._add_step(replace(step, kind="reformat", attributes=self._scales(step), inputs=inputs[:1]))
+        elif op == "Concat" and self._is_channel_concat(step):
+            parts = [(name, self._dims(name)[1]) for name in inputs]
+            self.views.concat(step.name, outputs[0], self._natural(outputs[0]), parts)
+        elif op == "Split" and self._is_view_split(step):
+            self.views.split(inputs[0], {name: self._dims(name)[1] for name in outputs})
+        elif node.domain in ("", DOMAIN) and op in OPS and _is_supported(step):
+            self._add_step(step)
         else:
             raise BuildError(
-                f"engine 'cuda' does not have the operator {node.domain or 'ai.onnx'}::{node.op_type} (node "
-                f'{node.name or node.output[0]!r}).\nDo: write it as a plugin, or build with engine="cpu"',
+                f"engine 'cuda' does not have the operator {node.domain or 'ai.onnx'}::{op} (node {step.name!r}).\n"
+                'Do: write it as a plugin, or build with engine="cpu"',
                 engine="cuda",
-                op=node.op_type,
+                op=op,
             )
 
-    def _add_step(
-        self, kind: str, node: onnx.NodeProto, attributes: Mapping[str, Any], inputs: tuple[str, ...]
-    ) -> None:
-        for name in filter(None, node.output):
+    def _add_step(self, step: Step) -> None:
+        for name in filter(None, step.outputs):
             self.formats[name] = self._natural(name)
-        self._emit(Step(kind, node.name or node.output[0], node.op_type, attributes, inputs, tuple(node.output)))
-
-    def _emit(self, step: Step) -> None:
         self.steps.append(step)
 
-    def _conv_inputs(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> tuple[str, ...]:
-        """A convolution's data in NHWC, but an image as it is."""
-        return self._images(node, (3,) if attributes["image"] else (0, 3))
-
-    def _images(self, node: onnx.NodeProto, places: tuple[int, ...] = (0,)) -> tuple[str, ...]:
-        names = list(node.input)
+    def _images(self, step: Step, places: tuple[int, ...] = (0,)) -> tuple[str, ...]:
+        """A step's inputs, those at some places in NHWC."""
+        names = list(step.inputs)
         for data in places:
             if data < len(names) and names[data]:
                 names[data] = self._as(names[data], self._natural(names[data]))
         return tuple(names)
 
-    def _add_plugin(self, node: onnx.NodeProto) -> None:
-        plugin = from_node(node)
-        dims = [self._dims(name) for name in node.input]
+    def _add_plugin(self, plugin: Plugin, step: Step) -> None:
+        dims = [self._dims(name) for name in step.inputs]
         out_dims = plugin.all_output_dims(dims)
-        chosen = self._agree(node, plugin, dims, out_dims)
-        inputs = tuple(self._as(name, form, exact=True) for name, form in zip(node.input, chosen, strict=False))
-        for name, form in zip(node.output, chosen[len(dims) :], strict=False):
-            self.formats[name] = form
+        chosen = self._agree(step, plugin, dims, out_dims)
+        inputs = tuple(self._as(name, form, exact=True) for name, form in zip(step.inputs, chosen, strict=False))
+        self.formats.update(zip(step.outputs, chosen[len(dims) :], strict=False))
         captured = self._enqueues(plugin)  # compute allocates
-        self._emit(
-            Step("plugin", node.name or node.op_type, node.op_type, {}, inputs, tuple(node.output), plugin, captured)
-        )
+        self.steps.append(replace(step, inputs=inputs, plugin=plugin, captured=captured))
 
     def _enqueues(self, plugin: Plugin) -> bool:
         """Whether a plugin runs through an `enqueue` of its own."""
@@ -172,10 +165,10 @@ class _Planner:
         """Whether a plugin is asked first if it takes NHWC, as all around it lies."""
         return self._enqueues(plugin) and launches_kernels(type(plugin))
 
-    def _agree(self, node: onnx.NodeProto, plugin: Plugin, dims: list[Dims], out_dims: Any) -> list[Format]:
+    def _agree(self, step: Step, plugin: Plugin, dims: list[Dims], out_dims: Any) -> list[Format]:
         """The first combination of type and layout that a plugin takes, those without copies first."""
-        is_output = any(name in self.results for name in node.output)
-        given = [self._dtype(name) for name in node.input]
+        is_output = any(name in self.results for name in step.outputs)
+        given = [self._dtype(name) for name in step.inputs]
         own = next((dtype for dtype in given if dtype in _FLOATS), self.float_type) if self.typed else self.float_type
         floats = [DType.FLOAT32, own] if is_output and not self.typed else [own, DType.FLOAT32]
         layouts = ["nhwc", "linear"] if self._wants_pixels(plugin) and not is_output else ["linear", "nhwc"]
@@ -192,21 +185,16 @@ class _Planner:
                 if all(form is not None for form in forms):
                     known = [form for form in forms if form is not None]
                     descs = [
-                        TensorDesc(f"{node.name}.{index}", form.dims, form.dtype, "nhwc" if form.nhwc else "linear")
+                        TensorDesc(f"{step.name}.{index}", form.dims, form.dtype, "nhwc" if form.nhwc else "linear")
                         for index, form in enumerate(known)
                     ]
                     if all(plugin.supports_format(index, descs) for index in range(len(descs))):
                         return known
         raise BuildError(
-            f"engine 'cuda': plugin {plugin!r} (node {node.name!r}) takes none of linear and NHWC in float32, "
+            f"engine 'cuda': plugin {plugin!r} (node {step.name!r}) takes none of linear and NHWC in float32, "
             f"{self.float_type}{', int8' if DType.INT8 in given else ''}: supports_format refuses all.",
             engine="cuda",
         )
-
-    def _add_concat(self, node: onnx.NodeProto) -> None:
-        whole = node.output[0]
-        parts = [(name, self._dims(name)[1]) for name in node.input]
-        self.views.concat(node.name or whole, whole, self._natural(whole), parts)
 
     def _write_linear(self, results: Collection[str]) -> None:
         """Convolutions whose output is only made linear float32 → they write that themselves."""
@@ -223,61 +211,60 @@ class _Planner:
 
     # -- what nodes are --------------------------------------------------------------------------------------------------
 
-    def _is_plain_pool(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> bool:
+    def _is_plain_pool(self, step: Step) -> bool:
         return (
-            len(self._dims(node.input[0])) == 4
-            and len(node.output) == 1
-            and set(attributes.get("dilations", (1,))) == {1}
-            and attributes.get("auto_pad", "NOTSET") in ("NOTSET", "VALID")
+            len(self._dims(step.inputs[0])) == 4
+            and len(step.outputs) == 1
+            and set(step.attributes.get("dilations", (1,))) == {1}
+            and step.attributes.get("auto_pad", "NOTSET") in ("NOTSET", "VALID")
         )
 
-    def _is_plain_activation(self, node: onnx.NodeProto) -> bool:
-        forms = [self._natural(name) for name in (node.input[0], node.output[0])]
+    def _is_plain_activation(self, step: Step) -> bool:
+        forms = [self._natural(name) for name in (step.inputs[0], step.outputs[0])]
         return (
-            node.domain in ("", DOMAIN)
-            and node.input[0] not in self.constants
+            step.inputs[0] not in self.constants
             and all(form.nhwc and form.dtype in _FLOATS for form in forms)
             and forms[0].dtype is forms[1].dtype
         )
 
-    def _is_plain_cast(self, node: onnx.NodeProto) -> bool:
-        types = {self._dtype(node.input[0]), self._dtype(node.output[0])}
-        if not types <= {DType.FLOAT32, DType.FLOAT16, DType.INT8, DType.UINT8} or node.input[0] in self.constants:
+    def _is_plain_cast(self, step: Step) -> bool:
+        types = {self._dtype(step.inputs[0]), self._dtype(step.outputs[0])}
+        if not types <= {DType.FLOAT32, DType.FLOAT16, DType.INT8, DType.UINT8} or step.inputs[0] in self.constants:
             return False
-        if node.op_type == "Cast":
+        if step.op == "Cast":
             return types <= set(_FLOATS)
-        scale, zero = (self.constants.get(name) for name in (*node.input[1:], "")[:2])
+        scale, zero = (self.constants.get(name) for name in (*step.inputs[1:], "")[:2])
         return (
-            1 <= len(self._dims(node.input[0])) <= 4
+            1 <= len(self._dims(step.inputs[0])) <= 4
             and scale is not None
             and scale.size == 1
             and (zero is None or not zero.any())
         )
 
-    def _scales(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> dict[str, Any]:
-        if node.op_type == "Cast":
+    def _scales(self, step: Step) -> dict[str, Any]:
+        if step.op == "Cast":
             return {}
-        scale = float(self.constants[node.input[1]].reshape(()))
-        return {"y_scale" if node.op_type == "QuantizeLinear" else "x_scale": scale}
+        scale = float(self.constants[step.inputs[1]].reshape(()))
+        return {"y_scale" if step.op == "QuantizeLinear" else "x_scale": scale}
 
-    def _is_channel_concat(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> bool:
-        dims = self._dims(node.output[0])
-        form = self._natural(node.output[0])
+    def _is_channel_concat(self, step: Step) -> bool:
+        dims = self._dims(step.outputs[0])
+        form = self._natural(step.outputs[0])
         return (
             len(dims) == 4
-            and attributes.get("axis") in (1, -3)
+            and step.attributes.get("axis") in (1, -3)
             and form.dtype in (DType.FLOAT32, DType.FLOAT16, DType.INT8)
-            and not any(name in self.constants for name in node.input)
+            and not any(name in self.constants for name in step.inputs)
         )
 
-    def _is_view_split(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> bool:
-        form = self.formats.get(node.input[0])
-        sizes = [self._dims(name)[1] for name in node.output if len(self._dims(name)) == 4]
+    def _is_view_split(self, step: Step) -> bool:
+        form = self.formats.get(step.inputs[0])
+        sizes = [self._dims(name)[1] for name in step.outputs if len(self._dims(name)) == 4]
         return (
             form is not None
             and form.nhwc
-            and attributes.get("axis", 0) in (1, -3)
-            and len(sizes) == len(node.output)
+            and step.attributes.get("axis", 0) in (1, -3)
+            and len(sizes) == len(step.outputs)
             and all(size % form.vector == 0 for size in sizes)
         )
 
@@ -329,7 +316,7 @@ class _Planner:
             self.formats[copy] = wanted
             self.copies[key] = copy
             kind, op = ("generic", "Identity") if found is None else ("reformat", "Reformat")
-            self._emit(Step(kind, copy, op, {}, (name,), (copy,)))
+            self.steps.append(Step(kind, copy, op, {}, (name,), (copy,)))
         return self.copies[key]
 
     @staticmethod
@@ -383,7 +370,7 @@ class _Planner:
         )
 
 
-def _is_plugin(node: onnx.NodeProto) -> bool:
+def _is_plugin(node: ir.Node) -> bool:
     return is_plugin_node(node) and node.domain != DOMAIN
 
 
@@ -393,8 +380,7 @@ def _form(dims: Dims, dtype: DType, layout: str) -> Format | None:
     return channels_last(dims, dtype, dense=True) if len(dims) == 4 else None
 
 
-def _is_supported(op_type: str, attributes: Mapping[str, Any]) -> bool:
-    if op_type != "Resize":
-        return True
-    nearest = attributes.get("mode", "nearest") == "nearest"
-    return nearest and bool(attributes.get("coordinate_transformation_mode", "half_pixel") == "asymmetric")
+def _is_supported(step: Step) -> bool:
+    at = step.attributes
+    nearest = at.get("mode", "nearest") == "nearest"
+    return step.op != "Resize" or (nearest and at.get("coordinate_transformation_mode", "half_pixel") == "asymmetric")

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ....model.proto import copy_fields
 from ....utils.optional import require
 from ..lower.rewrite import DOMAIN
 
 if TYPE_CHECKING:
     import onnx
+    import onnx_ir as ir
 
 __all__ = ["WEIGHTS_LOCATION", "read_constants", "take_weights", "without_weights"]
 
@@ -21,7 +23,7 @@ _LARGE = 1024
 """Bytes of a weight that `without_weights` leaves out."""
 
 
-def take_weights(model: onnx.ModelProto) -> dict[str, npt.NDArray[Any]]:
+def take_weights(model: ir.Model) -> dict[str, npt.NDArray[Any]]:
     """Take the weights that only convolutions read out of a lowered model; their dims and types stay.
 
     Args:
@@ -30,58 +32,43 @@ def take_weights(model: onnx.ModelProto) -> dict[str, npt.NDArray[Any]]:
     Returns:
         The weights by name.
     """
-    numpy_helper = require("onnx.numpy_helper", extra="onnx")
-    weights, others = set[str](), {info.name for info in model.graph.output}
-    for node in model.graph.node:
-        for index, name in enumerate(node.input):
-            (weights if node.domain == DOMAIN and index == 1 else others).add(name)
+    external = require("onnx_ir", extra="onnx").ExternalTensor
     taken: dict[str, npt.NDArray[Any]] = {}
-    for tensor in model.graph.initializer:
-        if tensor.name in weights - others:
-            taken[tensor.name] = numpy_helper.to_array(tensor)
-            tensor.CopyFrom(_emptied(tensor))
+    for name, value in model.graph.initializers.items():
+        uses, tensor = value.uses(), value.const_value
+        only_weight = all(use.node.domain == DOMAIN and use.idx == 1 for use in uses) and not value.is_graph_output()
+        if uses and only_weight and tensor is not None:
+            taken[name] = tensor.numpy()
+            value.const_value = external(WEIGHTS_LOCATION, None, None, tensor.dtype, shape=tensor.shape, name=name)
     return taken
 
 
 def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy of a model that leaves out the values of large weights; their names, dims and types stay."""
     copy = type(model)()
-    for field, value in model.ListFields():
-        if field.name != "graph":
-            _set(copy, field.name, value)
-    for field, value in model.graph.ListFields():
-        if field.name != "initializer":
-            _set(copy.graph, field.name, value)
-    copy.graph.initializer.extend(
-        _emptied(tensor) if len(tensor.raw_data) > _LARGE else tensor for tensor in model.graph.initializer
-    )
+    copy_fields(model, copy, without=("graph",))
+    copy_fields(model.graph, copy.graph, without=("initializer",))
+    for tensor in model.graph.initializer:
+        left = copy.graph.initializer.add()
+        if len(tensor.raw_data) <= _LARGE:
+            left.CopyFrom(tensor)
+            continue
+        left.name, left.data_type, left.data_location = tensor.name, tensor.data_type, left.EXTERNAL
+        left.dims.extend(tensor.dims)
+        left.external_data.add(key="location", value=WEIGHTS_LOCATION)
     return copy
 
 
-def read_constants(model: onnx.ModelProto) -> dict[str, npt.NDArray[Any]]:
+def read_constants(model: ir.Model) -> dict[str, npt.NDArray[Any]]:
     """The initializers of a model; in the place of weights that were taken, what no weight is: NaN, or -128."""
-    helper, numpy_helper = require("onnx.helper", extra="onnx"), require("onnx.numpy_helper", extra="onnx")
-    external = require("onnx", extra="onnx").TensorProto.EXTERNAL
+    external = require("onnx_ir", extra="onnx").ExternalTensor
     found: dict[str, npt.NDArray[Any]] = {}
-    for tensor in model.graph.initializer:
-        if tensor.data_location == external:
-            kind = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type))
+    for name, value in model.graph.initializers.items():
+        tensor: Any = value.const_value
+        if isinstance(tensor, external):
+            kind = tensor.dtype.numpy()
             none = np.nan if kind.kind == "f" else np.iinfo(kind).min
-            found[tensor.name] = np.broadcast_to(np.array(none, kind), tuple(tensor.dims))
+            found[name] = np.broadcast_to(np.array(none, kind), tensor.shape.numpy())
         else:
-            found[tensor.name] = numpy_helper.to_array(tensor)
+            found[name] = tensor.numpy()
     return found
-
-
-def _emptied(tensor: onnx.TensorProto) -> onnx.TensorProto:
-    left = type(tensor)(name=tensor.name, dims=tensor.dims, data_type=tensor.data_type)
-    left.data_location = left.EXTERNAL
-    left.external_data.add(key="location", value=WEIGHTS_LOCATION)
-    return left
-
-
-def _set(message: Any, name: str, value: Any) -> None:
-    if isinstance(value, (str, int)):
-        setattr(message, name, value)
-    else:
-        getattr(message, name).MergeFrom(value)

@@ -27,7 +27,7 @@ def mish(net, x, swapped=False):
 
 
 def operators(model):
-    return [node.op_type for node in lower(prepare(model)).graph.node]
+    return [node.op_type for node in lower(prepare(model)).graph]
 
 
 def found_and_wanted(model, float_type):

@@ -48,7 +48,7 @@ def assert_codes(model):
 
 
 def convolutions(model):
-    return [node.output[0] for node in lower(prepare(model)).graph.node if node.domain == DOMAIN]
+    return [node.outputs[0].name for node in lower(prepare(model)).graph if node.domain == DOMAIN]
 
 
 def copies(plan):

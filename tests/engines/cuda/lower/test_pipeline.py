@@ -20,6 +20,7 @@ from pytrtplugins.engines.cuda.lower.qdq import FoldCasts
 from pytrtplugins.engines.cuda.lower.rewrite import DOMAIN
 from pytrtplugins.errors import UsageError
 from pytrtplugins.layers import Reorg
+from pytrtplugins.model.ir import operand
 from pytrtplugins.passes import prepare, quantize, to_ir, to_proto
 from pytrtplugins.passes.half import to_half
 from pytrtplugins.plugin.onnx_node import node_attributes
@@ -29,11 +30,11 @@ from tests.passes.nets import Net, Swap
 
 
 def counted(model):
-    return Counter(node.op_type for node in model.graph.node)
+    return Counter(node.op_type for node in model.graph)
 
 
 def convolutions(model):
-    return {node.output[0]: node_attributes(node) for node in model.graph.node if node.domain == DOMAIN}
+    return {node.outputs[0].name: node_attributes(node) for node in model.graph if node.domain == DOMAIN}
 
 
 def same_numbers(model, inputs, disable=(), room=2e-5):
@@ -103,8 +104,8 @@ def test_a_residual_and_what_stands_behind_it_go_into_the_convolution(behind):
     model = residual_block(behind)
     lowered = lower(prepare(model))
     assert counted(lowered) == {"Conv": 3}
-    block = next(node for node in lowered.graph.node if len(node.input) > 3 and node.input[3])
-    assert block.input[3] == "first_leaky"
+    block = next(node for node in lowered.graph if operand(node, 3) is not None)
+    assert block.inputs[3].name == "first_leaky"
     same_numbers(model, data(8))
 
 
