@@ -219,6 +219,7 @@ def calibrate(
     mode: options.CalibrationMode = "letterbox",
     engine: options.Engine = "auto",
     threads: options.Threads = None,
+    forms: options.Forms = None,
     plugins: options.Plugins = None,
 ) -> None:
     """Measure the scales that INT8 needs on images, and keep them in a cache file (TensorRT's format).
@@ -229,7 +230,7 @@ def calibrate(
     check_target(path)
     calibrator = loading.make_calibrator(algorithm, calibration, path, batch=batch, limit=limit, mode=mode)
     prepared = passes.prepare(loading.open_model(model, weights))
-    table = engines.calibrate(prepared, calibrator, engine=engine, threads=threads)
+    table = engines.calibrate(prepared, calibrator, engine=engine, threads=threads, plugins=loading.read_forms(forms))
     calibrator.store_table(table, network=network_digest(prepared))
     print(f"{path}: {len(table)} tensors, {table.algorithm}")
 

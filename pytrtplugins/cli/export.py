@@ -110,6 +110,7 @@ def triton_repository(
     served_at: Annotated[
         str | None, typer.Option(metavar="DIR", help="The folder's path on the server; default: its path here.")
     ] = None,
+    forms: options.Forms = None,
     plugins: options.Plugins = None,
 ) -> None:
     """Write a model into a Triton model repository: ONNX with all plugins written out, or a TensorRT plan.
@@ -125,6 +126,7 @@ def triton_repository(
         version=version,
         plan=plan,
         libraries=library or [],
+        plugins=loading.read_forms(forms),
         max_batch=max_batch,
         instances=instances,
         kind=kind,

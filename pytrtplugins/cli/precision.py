@@ -93,6 +93,7 @@ def search(
         Literal["modelled", "measured"], typer.Option(help="Bytes moved, the same everywhere; or measured here.")
     ] = "modelled",
     settings: options.Settings = None,
+    forms: options.Forms = None,
     plugins: options.Plugins = None,
 ) -> None:
     """Find the few layers to keep in float32, and write them into a file that every engine follows.
@@ -105,12 +106,13 @@ def search(
     """
     if not output.absolute().parent.is_dir() or output.suffix not in (".yaml", ".yml"):
         raise UsageError(f"--output {output}: expected a file .yaml in a folder that exists")
-    wanted = precision.parse_tolerance(tolerance)
+    wanted, asked = precision.parse_tolerance(tolerance), loading.read_forms(forms)
     network = precision.Network(
         loading.open_model(model, weights),
         engine,
         threads=threads,
         settings=loading.read_settings(settings),
+        plugins=asked,
         fast_build=latency == "modelled",
     )
     inputs = network.reference().inputs
@@ -120,7 +122,7 @@ def search(
     if low == "int8":
         calibrated_on = read_samples(data, inputs, limit=calibration, **choice, split=_train(data, split))
         order = [algorithm, *(name for name in CALIBRATORS if name != algorithm)]
-        scales = make_tables(network.model, calibrated_on, order, engine=engine, threads=threads)
+        scales = make_tables(network.model, calibrated_on, order, engine=engine, threads=threads, plugins=asked)
     judge = None
     if isinstance(wanted, precision.MapTolerance):
         judge = _judge(network, data, split, wanted, names or _beside(model), mode, images)

@@ -33,6 +33,7 @@ def calibrate(
     *,
     engine: str = "auto",
     threads: int | None = None,
+    plugins: Mapping[str, str] | None = None,
     progress: bool = True,
 ) -> CalibrationTable:
     """Make a calibration table, whatever cache there is; nothing is written.
@@ -45,11 +46,12 @@ def calibrate(
         calibrator: Gives the batches and takes the tensors.
         engine: Engine that runs the network in float32; ``"auto"``: one for CPUs, where every tensor is looked at.
         threads: Threads of one run.
+        plugins: The form in which a plugin runs, by its name, as `pytrtplugins.build` takes it: the one that INT8 will run.
         progress: Show a progress bar if the output is a terminal.
 
     Raises:
         NoDataError: the calibrator has no batches.
-        UsageError: a batch does not have the network's inputs.
+        UsageError: a batch does not have the network's inputs; or the network or the engine has not a form of ``plugins``.
         CalibrationError: a tensor has values that are not finite.
     """
     prepared = prepare(model)
@@ -59,8 +61,9 @@ def calibrate(
     names = [info.name for info in prepared.graph.input]
     cls = available_class(engine, never={*NEVER_AUTO, "cuda"})
     paths = getattr(calibrator.batches, "paths", None)
+    options = BuildOptions("fp32", threads, settings=cls.fast_build, plugins=plugins or {})
     with (
-        cls(tapped, BuildOptions("fp32", threads, settings=cls.fast_build)).create_context() as context,
+        cls(tapped, options).create_context() as context,
         progress_bar("calibrating", None if paths is None else len(paths), progress) as advance,
     ):
         for batch in calibrator.get_batches():

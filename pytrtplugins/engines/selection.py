@@ -190,7 +190,7 @@ def _quantized(
         calibration.bind({info.name: _dims(info) for info in model.graph.input})
         table = calibration.cached_table(float_tensors(model), network=digest, required=required)
         if table is None:
-            table = calibrate(model, calibration, threads=options.threads, progress=progress)
+            table = calibrate(model, calibration, threads=options.threads, plugins=options.plugins, progress=progress)
             calibration.store_table(table, network=digest)
     else:
         table = fitting_table(calibration, model, required)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from ..errors import EngineFileError, ModelError, PluginError, UsageError
 from ..model import Graph, write_onnx
 from ..model.proto import info_dims
 from ..plugin.onnx_node import from_node, is_plugin_node
+from ..plugin.policy import NO_REQUESTS, check_forms, forms_in, requested_forms
 from ..plugin.registry import lookup
 from ..tensor import DType, SymbolicDim, TensorDesc
 from ..validation.dataflow import walk
@@ -58,14 +60,18 @@ class Source:
             (folder / "model.plan").write_bytes(self.plan)
 
 
-def from_onnx(model: onnx.ModelProto, libraries: Sequence[str | Path] = ()) -> Source:
+def from_onnx(
+    model: onnx.ModelProto, libraries: Sequence[str | Path] = (), requested: Mapping[str, str] = NO_REQUESTS
+) -> Source:
     """A model for onnxruntime: its plugins are written out, as for engine ``onnxruntime``; Triton has no Python for other forms.
 
     Raises:
         ModelError: a plugin has no decomposition, or nobody knows an operator, and no library is given.
         RegistryError: nobody has registered a plugin.
-        UsageError: a library is none of onnxruntime's.
+        UsageError: a library is none of onnxruntime's; or a plugin is to run in a form that needs Python.
     """
+    _check_python(requested, ("decomposition", "enqueue") if libraries else ("decomposition",))
+    check_forms(model, "onnxruntime", requested)
     for library in libraries:
         if _ENTRY_OF_OPERATORS not in Path(library).read_bytes():
             raise UsageError(
@@ -73,7 +79,7 @@ def from_onnx(model: onnx.ModelProto, libraries: Sequence[str | Path] = ()) -> S
                 "Do: pytrt build MODEL --engine tensorrt -o FILE.engine, if it holds TensorRT plugins, and export that",
                 path=library,
             )
-    inlined = Graph(write_decompositions(model, "onnxruntime", {})).model  # with the shapes of all outputs
+    inlined = Graph(write_decompositions(model, "onnxruntime", requested)).model  # with the shapes of all outputs
     functions = {(function.domain, function.name) for function in inlined.functions}
     for node in walk(inlined.graph.node):
         if libraries or node.domain in _KNOWN_DOMAINS or (node.domain, node.op_type) in functions:
@@ -108,13 +114,16 @@ def from_engine_file(path: Path, libraries: Sequence[str | Path]) -> Source:
 
     Raises:
         EngineFileError: it is damaged.
-        UsageError: a plan has plugins and no library is given.
+        UsageError: a plan has plugins and no library is given; or a plugin is to run in a form that needs Python.
     """
     file = read_engine_file(path)
     metadata, model, payload = file.metadata, file.model(), file.payload()
+    with _reading(path):
+        requested = requested_forms(metadata["options"].get("plugins", NO_REQUESTS))
     if metadata.get("engine") != "tensorrt":
-        return from_onnx(model, libraries)
-    try:
+        return from_onnx(model, libraries, forms_in(model, requested))
+    _check_python(requested, ("decomposition", "enqueue"))
+    with _reading(path):
         if not payload:
             raise ValueError("it holds no serialized engine")
         facts = dict(metadata["requirements"])
@@ -126,10 +135,17 @@ def from_engine_file(path: Path, libraries: Sequence[str | Path]) -> Source:
             f"TensorRT {versions}",
             f"a GPU of compute capability {facts['compute_capability']} ({facts['device']})",
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise EngineFileError(f"{path}: it is damaged ({error}).\nDo: pytrt build again", path=path) from error
     _check_libraries(keys, libraries)
     return Source(model, payload, most, needs, compatible)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """What damaged metadata lead to becomes an `EngineFileError`."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise EngineFileError(f"{path}: it is damaged ({error}).\nDo: pytrt build again", path=path) from error
 
 
 def _max_batch(model: onnx.ModelProto, settings: Mapping[str, Any]) -> int | None:
@@ -140,6 +156,18 @@ def _max_batch(model: onnx.ModelProto, settings: Mapping[str, Any]) -> int | Non
     ranges = Settings.read(settings).ranges(descs)
     sizes = [ranges[desc.name][2][0] for desc in descs if desc.dims and isinstance(desc.dims[0], SymbolicDim)]
     return min(sizes, default=None)
+
+
+def _check_python(requested: Mapping[str, str], possible: Collection[str]) -> None:
+    for name, form in requested.items():
+        if form not in possible:
+            raise UsageError(
+                f"plugins: {name} is to run as {form!r}, and Triton, which has no Python, runs {' or '.join(possible)} here.\n"
+                f"Do: leave it to the export, or pytrt build MODEL --engine tensorrt --plugin {name}=enqueue -o FILE.engine && "
+                "pytrt export-triton FILE.engine --library LIB.so",
+                plugin=name,
+                form=form,
+            )
 
 
 def _check_libraries(plugins: set[tuple[str, str]], libraries: Sequence[str | Path]) -> None:

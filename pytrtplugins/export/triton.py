@@ -8,13 +8,14 @@ import shlex
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from ..passes import load_model
+from ..plugin.policy import requested_forms
 from ..utils.files import write_atomic
 from ..utils.numbers import check_whole
 from ._triton_config import Word, bindings, config_text, same_batch
@@ -59,6 +60,7 @@ def export_triton(
     version: int = 1,
     plan: str | Path | None = None,
     libraries: Sequence[str | Path] = (),
+    plugins: Mapping[str, str] | None = None,
     max_batch: int | None = None,
     instances: int = 1,
     kind: str = "auto",
@@ -76,6 +78,8 @@ def export_triton(
         plan: A TensorRT engine made from the ONNX model by other tools, such as trtexec; it is served in its place.
         libraries: For a plan: libraries whose plugins register themselves when they are loaded. For ONNX: libraries of
             custom operators for onnxruntime.
+        plugins: For ONNX: the form in which a plugin runs, by its name: ``"decomposition"``, or, with a library that has it,
+            ``"enqueue"``. An engine file has its own.
         max_batch: Most requests in one run; by default 8, or what an engine was built for, where all inputs and outputs
             have one free first axis, and no batches elsewhere.
         instances: How many runs go on side by side, on each device, 1 to 1,024.
@@ -88,7 +92,7 @@ def export_triton(
         ModelError: the model cannot be served as it is; the message says by which nodes.
         EngineFileError: the engine file is damaged.
     """
-    source = _source(model, plan, libraries)
+    source = _source(model, plan, libraries, requested_forms(plugins or {}))
     version = check_whole("version", version, 1, LARGEST_VERSION)
     instances = check_whole("instances", instances, 1, MAX_INSTANCES)
     queue_delay = check_whole("queue_delay", queue_delay, 0, LONGEST_DELAY)
@@ -122,7 +126,9 @@ def export_triton(
     return TritonModel(files, config, _start(at.parents[1], source, served), source.needs)
 
 
-def _source(model: Any, plan: str | Path | None, libraries: Sequence[str | Path]) -> Source:
+def _source(
+    model: Any, plan: str | Path | None, libraries: Sequence[str | Path], requested: Mapping[str, str]
+) -> Source:
     """What is to be served."""
     for library in libraries:
         if not Path(library).is_file():
@@ -130,12 +136,17 @@ def _source(model: Any, plan: str | Path | None, libraries: Sequence[str | Path]
     names = [Path(library).name for library in libraries]
     if len(set(names)) < len(names):
         raise UsageError(f"libraries: expected different names, found {', '.join(names)}")
-    if isinstance(model, (str, Path)) and Path(model).is_file() and zipfile.is_zipfile(model):
+    built = isinstance(model, (str, Path)) and Path(model).is_file() and zipfile.is_zipfile(model)
+    if requested and (built or plan is not None):
+        raise UsageError(
+            f"plugins: {plan or model} is built already, and its plugins have their forms.\nDo: leave plugins out"
+        )
+    if built:
         if plan is not None:
             raise UsageError(f"{model} is an engine file; a plan belongs to an ONNX model.\nDo: leave one out")
         return from_engine_file(Path(model), libraries)
     loaded = load_model(model)
-    return from_onnx(loaded, libraries) if plan is None else from_plan(loaded, Path(plan), libraries)
+    return from_onnx(loaded, libraries, requested) if plan is None else from_plan(loaded, Path(plan), libraries)
 
 
 def _checked_name(name: str | None, model: Any) -> str:

@@ -23,6 +23,7 @@ __all__ = [
     "RUNNING",
     "check_forms",
     "chosen_form",
+    "forms_in",
     "forms_of",
     "has_enqueue",
     "plugin_classes",
@@ -95,6 +96,12 @@ def plugin_classes(model: onnx.ModelProto | ir.Model) -> dict[str, type[Plugin]]
     nodes = graph.all_nodes() if hasattr(graph, "all_nodes") else walk(graph.node)
     classes = (type(from_node(node)) for node in nodes if is_plugin_node(node))
     return {_name(cls): cls for cls in classes}
+
+
+def forms_in(model: onnx.ModelProto, requested: Mapping[str, str]) -> dict[str, str]:
+    """The forms that a user asks for of the plugins that a model, or a part of one, has."""
+    classes = plugin_classes(model) if requested else {}
+    return {name: form for name, form in requested.items() if name in classes}
 
 
 def requested_forms(requested: Mapping[str, str]) -> dict[str, str]:

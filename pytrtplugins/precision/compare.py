@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ..engines.base.engine import Engine
 from ..errors import UsageError
+from ..plugin.policy import forms_in
 from .network import Sample
 from .submodels import find_layers, floating_tensors, in_groups, with_outputs
 from .tolerance import Tolerance
@@ -139,7 +140,8 @@ def _differences(
 
 
 def _tapped(engine: Engine, names: list[str]) -> Engine:
-    return type(engine)(with_outputs(engine.model, names), engine.options)
+    model = with_outputs(engine.model, names)
+    return type(engine)(model, replace(engine.options, plugins=forms_in(model, engine.options.plugins)))
 
 
 def _worst(

@@ -16,6 +16,7 @@ from ..engines.calibrate import network_digest
 from ..engines.registry import available_class
 from ..passes import Precisions, prepare, to_half
 from ..passes.half import HALF_TYPES
+from ..plugin.policy import check_forms, forms_in, requested_forms
 from .submodels import Layer, find_layers, layer_alone, with_outputs
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Network:
         digest: Its digest.
         outputs: Names of its outputs.
         settings: The engine's settings.
+        plugins: The forms in which plugins run, where they are not the engine's own choice.
 
     Args:
         model: Path or model without Q/DQ.
@@ -43,6 +45,7 @@ class Network:
         threads: Threads of one run.
         device: The engine's own name for a device.
         settings: The engine's own settings.
+        plugins: The form in which a plugin runs, by its name, as `pytrtplugins.build` takes it.
         fast_build: Take the settings with which the engine is built fast, where ``settings`` says nothing else: many engines are built,
             and few of them run more than a few times. For latencies that are measured: False.
     """
@@ -55,6 +58,7 @@ class Network:
         threads: int | None = None,
         device: str | None = None,
         settings: Mapping[str, Any] | None = None,
+        plugins: Mapping[str, str] | None = None,
         fast_build: bool = True,
     ) -> None:
         self.engine = available_class(engine)
@@ -66,6 +70,8 @@ class Network:
             name for layer in self.layers for name in layer.outputs
         }
         self.settings = {**(self.engine.fast_build if fast_build else {}), **(settings or {})}
+        self.plugins = requested_forms(plugins or {})
+        check_forms(self.model, self.engine.name, self.plugins)
         self._options: dict[str, Any] = {"threads": threads, "device": device, "settings": self.settings}
         self._written: tuple[Precisions, onnx.ModelProto] | None = None
 
@@ -121,4 +127,4 @@ class Network:
         return to_half(model, dtype, keep=precisions.pinned(), half_weights=narrow, refuse_overflow=False)
 
     def _built(self, precision: str, model: onnx.ModelProto) -> Engine:
-        return self.engine(model, BuildOptions(precision, **self._options))
+        return self.engine(model, BuildOptions(precision, **self._options, plugins=forms_in(model, self.plugins)))

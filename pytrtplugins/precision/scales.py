@@ -53,6 +53,7 @@ def make_tables(
     *,
     engine: str = "auto",
     threads: int | None = None,
+    plugins: Mapping[str, str] | None = None,
     progress: bool = True,
 ) -> dict[str, CalibrationTable]:
     """Calibrate once, with several algorithms.
@@ -63,6 +64,7 @@ def make_tables(
         algorithms: Their names; the order is that of the result.
         engine: Engine that runs the network in float32.
         threads: Threads of one run.
+        plugins: The form in which a plugin runs, by its name.
         progress: Show a progress bar if the output is a terminal.
 
     Raises:
@@ -73,6 +75,7 @@ def make_tables(
     if unknown or not algorithms:
         raise UsageError(f"algorithms: expected some of {', '.join(CALIBRATORS)}, found {list(algorithms)}")
     parts = [CALIBRATORS[name]() for name in algorithms]
-    calibrate(model, _Several(parts, batches), engine=engine, threads=threads, progress=progress)
+    several = _Several(parts, batches)
+    calibrate(model, several, engine=engine, threads=threads, plugins=plugins, progress=progress)
     # the base's own compute_table: what clips too much is no news to the search, which tries every algorithm
     return {name: Calibrator.compute_table(part) for name, part in zip(algorithms, parts, strict=True)}

@@ -167,7 +167,8 @@ def search(
     )
     facts = {
         "network": network.digest, "engine": network.engine.name, "precision": precision, "tolerance": str(tolerance),
-        "latency": latency, "per_tensor": per_tensor, "samples": len(samples), **(identity or {}),
+        "latency": latency, "per_tensor": per_tensor, "samples": len(samples), "plugins": network.plugins,
+        **(identity or {}),
     }  # fmt: skip
     held = Journal(journal, {**facts, "scales": {k: v.header for k, v in (tables or {}).items()}, "limit": limit_bytes})
     run = _Search(network, samples, tolerance, start, tables or {}, judge, budget or Budget(), latency, held, advance)

@@ -114,10 +114,13 @@ def test_calibrate(pytrt, asked):
     asked(asked.app.passes, "prepare", "prepared")
     calibrated = asked(asked.app.engines, "calibrate")
     ends(pytrt, "calibrate", "net.cfg", "--calibration", "p", "--cache", "c", "--weights", "w", "--algorithm", "entropy",
-         "--batch", "2", "--limit", "3", "--mode", "stretch", "--engine", "onnxruntime", "--threads", "5")  # fmt: skip
+         "--batch", "2", "--limit", "3", "--mode", "stretch", "--engine", "onnxruntime", "--threads", "5",
+         "--plugin", "acme::Scale=compute")  # fmt: skip
     assert made == [(("entropy", Path("p"), Path("c")), {"batch": 2, "limit": 3, "mode": "stretch"})]
     assert read == [((Path("net.cfg"), Path("w")), {})]
-    assert calibrated == [(("prepared", "calibrator"), {"engine": "onnxruntime", "threads": 5})]
+    assert calibrated == [
+        (("prepared", "calibrator"), {"engine": "onnxruntime", "threads": 5, "plugins": {"acme::Scale": "compute"}})
+    ]
 
 
 def test_run_on_images(pytrt, asked, tmp_path):
@@ -250,12 +253,16 @@ def test_precision_search(pytrt, asked, monkeypatch, labelled):
     ends(pytrt, "precision", "search", "net.cfg", "--data", "d", "-o", "p.yaml", "--precision", "int8", "--tolerance", tolerance,
          "--engine", "reference", "--weights", "w", "--names", "n", "--threads", "3", "--split", "test.txt", "--images", "11",
          "--limit", "6", "--seed", "7", "--mode", "stretch", "--algorithm", "entropy", "--calibration", "13", "--per-tensor",
-         "--max-latency-ratio", "1.5", "--max-runs", "17", "--latency", "measured", "--setting", "a=1")  # fmt: skip
-    assert made == [(("model", "reference"), {"threads": 3, "settings": {"a": 1}, "fast_build": False})]
+         "--max-latency-ratio", "1.5", "--max-runs", "17", "--latency", "measured", "--setting", "a=1",
+         "--plugin", "acme::Scale=compute")  # fmt: skip
+    forms = {"acme::Scale": "compute"}
+    assert made == [
+        (("model", "reference"), {"threads": 3, "settings": {"a": 1}, "plugins": forms, "fast_build": False})
+    ]
     common = {"seed": 7, "mode": "stretch", "split": "train.txt"}
     assert read == [(([Path("d")], "inputs"), {"limit": limit, **common}) for limit in (6, 13)]
     order = ["entropy", "minmax", "percentile"]
-    assert tables == [(("prepared", "samples", order), {"engine": "reference", "threads": 3})]
+    assert tables == [(("prepared", "samples", order), {"engine": "reference", "threads": 3, "plugins": forms})]
     wanted = (network, [Path("d")], "test.txt", parse_tolerance(tolerance), Path("n"), "stretch", 11)
     assert judge == ([(wanted, {})] if labelled else [])
     ((given, options),) = searched
@@ -311,10 +318,10 @@ def test_export_triton(pytrt, asked):
     exported = asked(asked.export.triton, "export_triton")
     ends(pytrt, "export-triton", "net.onnx", "-o", "models", "--name", "n", "--version", "2", "--plan", "p", "--library", "a.so",
          "--library", "b.so", "--max-batch", "4", "--instances", "3", "--kind", "gpu", "--queue-delay", "5",
-         "--served-at", "/m")  # fmt: skip
+         "--served-at", "/m", "--plugin", "acme::Scale=enqueue")  # fmt: skip
     assert exported == [(("model", Path("models")), {
         "name": "n", "version": 2, "plan": Path("p"), "libraries": [Path("a.so"), Path("b.so")], "max_batch": 4, "instances": 3,
-        "kind": "gpu", "queue_delay": 5, "served_at": "/m"})]  # fmt: skip
+        "kind": "gpu", "queue_delay": 5, "served_at": "/m", "plugins": {"acme::Scale": "enqueue"}})]  # fmt: skip
 
 
 def test_export_plugin(pytrt, asked):

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import pytrtplugins as ptp
+from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.cuda.backends import host as host_backend
+from pytrtplugins.engines import calibrate
 from pytrtplugins.errors import EngineFileError, UsageError
 from pytrtplugins.plugin.policy import FORMS, chosen_form
 from tests.engines.networks import Affine, Complete, Launching, NeedsDims, Witness, conv_net, image
@@ -88,6 +90,46 @@ def test_a_form_that_cannot_be_is_refused_before_anything_is_built(engine_name):
         ptp.build(conv_net(Affine()), engine=engine_name, plugins={"test.engines::Afine": "compute"})
     with pytest.raises(UsageError, match="form 'fast' is unknown"):
         ptp.build(conv_net(Affine()), engine=engine_name, plugins={"test.engines::Affine": "fast"})
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("cls", CLASSES)
+def test_calibration_runs_the_form_that_int8_will_run(cls, form):
+    asked, seen = {name_of(cls): form}, []
+
+    class Watching(MinMaxCalibrator):
+        def compute_table(self):
+            seen.append(set(Witness.calls))
+            return super().compute_table()
+
+    ptp.build(
+        conv_net(cls()),
+        engine="cpu",
+        precision="int8",
+        calibration=Watching([{"data": image()}]),
+        settings={"int8": "always"},
+        plugins=asked,
+        progress=False,
+    )
+    assert seen == [{form}]
+    Witness.calls.clear()
+    for engine in ("cpu", "onnxruntime"):
+        calibrate(conv_net(cls()), Watching([{"data": image()}]), engine=engine, plugins=asked, progress=False)
+    assert seen[1:] == 2 * seen[:1]
+
+
+def test_calibration_refuses_forms_that_are_not_there():
+    batches = MinMaxCalibrator([{"data": image()}])
+    with pytest.raises(UsageError, match="is never run by engine 'reference'"):
+        calibrate(
+            conv_net(Complete()),
+            batches,
+            engine="reference",
+            plugins={name_of(Complete): "decomposition"},
+            progress=False,
+        )
+    with pytest.raises(UsageError, match="no plugin 'a::B'"):
+        calibrate(conv_net(Complete()), batches, plugins={"a::B": "compute"}, progress=False)
 
 
 def test_a_forged_form_in_an_engine_file_is_refused(tmp_path, monkeypatch):

@@ -21,7 +21,7 @@ pytest.importorskip("onnxruntime")
 
 from onnx import helper  # noqa: E402
 
-from tests.engines.networks import Affine, conv_net  # noqa: E402
+from tests.engines.networks import Affine, Complete, conv_net  # noqa: E402
 from tests.export.triton_server import model_config_proto, parse, serve  # noqa: E402
 from tests.model.networks import Line, Shuffle, image, network, node, shuffle_net, weights  # noqa: E402
 
@@ -114,6 +114,43 @@ def test_an_engine_of_a_cpu_is_served_by_the_model_inside_it(tmp_path):
     export_triton(tmp_path / "net.engine", tmp_path / "models")
     config, session = serve(tmp_path / "models" / "net")
     assert config.input[0].name == session.get_inputs()[0].name == "data"
+
+
+@pytest.mark.parametrize("form", ["decomposition", "compute", "enqueue"])
+def test_the_forms_of_an_engine_of_a_cpu_are_those_that_triton_runs_or_refused(tmp_path, form):
+    asked = {"test.engines::Complete": form}
+    ptp.build(conv_net(Complete(), batch="N"), engine="cpu", plugins=asked).save(tmp_path / "net.engine")
+    if form == "decomposition":
+        export_triton(tmp_path / "net.engine", tmp_path / "models")
+        assert serve(tmp_path / "models" / "net")
+        return
+    with pytest.raises(
+        UsageError, match=rf"test.engines::Complete is to run as '{form}', and Triton, .*\nDo: "
+    ) as caught:
+        export_triton(tmp_path / "net.engine", tmp_path / "models")
+    assert (caught.value.plugin, caught.value.form) == ("test.engines::Complete", form)
+    assert not (tmp_path / "models").exists()
+
+
+def test_a_form_that_is_asked_for_is_written_into_the_model(tmp_path):
+    model, name = conv_net(Complete(), batch="N"), "test.engines::Complete"
+    export_triton(model, tmp_path / "models", name="net", plugins={name: "decomposition"})
+    assert serve(tmp_path / "models" / "net")
+    library = tmp_path / "ops.so"
+    library.write_bytes(b"\x7fELF RegisterCustomOps")
+    export_triton(model, tmp_path / "models", name="kept", libraries=[library], plugins={name: "enqueue"})
+    kept = onnx.load(tmp_path / "models" / "kept" / "1" / "model.onnx")
+    assert [node.op_type for node in kept.graph.node if node.domain == "test.engines"] == ["Complete"]
+    for options, message in (
+        ({"plugins": {name: "enqueue"}}, "runs decomposition here"),
+        ({"plugins": {name: "compute"}, "libraries": [library]}, "runs decomposition or enqueue here"),
+        ({"plugins": {"a::B": "decomposition"}}, "no plugin 'a::B'"),
+        ({"plugins": {name: "fast"}}, "form 'fast' is unknown"),
+        ({"plugins": {name: "decomposition"}, "plan": library}, r"ops.so is built already"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            export_triton(model, tmp_path / "models", name="other", **options)
+    assert not (tmp_path / "models" / "other").exists()
 
 
 def test_large_weights_lie_beside_the_model(tmp_path, monkeypatch):
@@ -242,6 +279,18 @@ def test_the_command_writes_a_darknet_network_with_a_free_batch(tmp_path, capsys
     assert re.search(r"yolov2/1/model.onnx: [\d,]+ bytes\nDo: tritonserver --model-repository=/models\n$", printed)
     config, _ = serve(tmp_path / "yolov2")
     assert (config.max_batch_size, list(config.input[0].dims)) == (8, [3, 416, 416])
+
+
+def test_the_command_takes_forms(tmp_path, capsys):
+    onnx.save(conv_net(Complete()), tmp_path / "net.onnx")
+    command = ["export-triton", str(tmp_path / "net.onnx"), "-o", str(tmp_path / "models"), "--plugin"]
+    with pytest.raises(SystemExit) as end:
+        main([*command, "test.engines::Complete=compute"])
+    assert end.value.code == 2
+    assert "is to run as 'compute'" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as end:
+        main([*command, "test.engines::Complete=decomposition"])
+    assert end.value.code == 0
 
 
 def test_the_command_registers_plugins_first(tmp_path, capsys):

@@ -27,16 +27,33 @@ REQUIREMENTS = {
 }
 
 
-def engine_file(path, model=None, settings=None, plan=b"a plan", **requirements):
+def engine_file(path, model=None, settings=None, plan=b"a plan", forms=None, **requirements):
     """What `TensorrtEngine.save` writes; tests/engines/tensorrt holds the two together."""
     metadata = {
         "engine": "tensorrt",
-        "options": {"precision": "fp16", "threads": None, "device": None, "settings": settings or {}},
+        "options": {
+            "precision": "fp16",
+            "threads": None,
+            "device": None,
+            "settings": settings or {},
+            "plugins": forms or {},
+        },
         "requirements": {**REQUIREMENTS, **requirements},
     }
     model = conv_net(Affine(), batch="N") if model is None else model
     write_engine_file(path, metadata, ptp.Graph(model).model.SerializeToString(), plan)
     return path
+
+
+def test_a_plan_whose_plugin_runs_through_compute_is_refused(tmp_path, library):
+    path = engine_file(tmp_path / "net.engine", forms={"test.engines::Affine": "compute"})
+    with pytest.raises(UsageError, match="Affine is to run as 'compute', and Triton, which has no Python"):
+        export_triton(path, tmp_path / "models", libraries=[library])
+    broken = engine_file(tmp_path / "broken.engine", forms={"test.engines::Affine": "fast"})
+    with pytest.raises(EngineFileError, match="it is damaged"):
+        export_triton(broken, tmp_path / "models", libraries=[library])
+    with pytest.raises(UsageError, match="is built already, and its plugins have their forms"):
+        export_triton(path, tmp_path / "models", libraries=[library], plugins={"test.engines::Affine": "enqueue"})
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import pytrtplugins as ptp
 from pytrtplugins.cli.loading import read_settings
 from pytrtplugins.passes import Precisions
 from pytrtplugins.vision import save_image
+from tests.engines.networks import Complete, Witness, conv_net, image
 from tests.precision.planted import cancelling, chain, outlier_weights, samples
 
 
@@ -81,6 +82,22 @@ def test_the_seed_chooses_the_samples_and_a_journal_of_another_seed_is_not_used(
     Path("other.journal").write_text(json.dumps({"identity": {"seed": 1}, "results": {"layers": []}}))
     assert pytrt(*common, "--seed", 2, "-o", "other.yaml")[0] == 0
     assert Path("other.json").read_text(encoding="utf-8") == other
+
+
+def test_the_form_of_a_plugin_is_that_of_the_search(pytrt, tmp_path):
+    onnx.save(conv_net(Complete()), tmp_path / "net.onnx")
+    (tmp_path / "data").mkdir()
+    np.savez(tmp_path / "data" / "x.npz", data=image())
+    Witness.calls.clear()
+    code, _, err = pytrt(
+        "precision", "search", "net.onnx", "--engine", "reference", "--precision", "int8", "--data", "data",
+        "--tolerance", "cosine=0.9", "--plugin", "test.engines::Complete=compute", "-o", "p.yaml",
+    )  # fmt: skip
+    assert code == 0, err
+    assert set(Witness.calls) == {"compute"}
+    assert json.loads(Path("p.json").read_text(encoding="utf-8"))["facts"]["plugins"] == {
+        "test.engines::Complete": "compute"
+    }
 
 
 def test_exit_code_1_where_the_budget_is_too_small(pytrt, tmp_path):

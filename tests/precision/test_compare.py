@@ -10,7 +10,7 @@ import pytrtplugins as ptp
 from pytrtplugins.errors import UsageError
 from pytrtplugins.passes import LayerPrecision, Precisions, layer_names
 from pytrtplugins.precision import Network, compare, parse_tolerance
-from tests.engines.networks import Affine, conv_net
+from tests.engines.networks import Affine, Complete, Witness, conv_net, image
 from tests.engines.operators import model_of
 from tests.precision.planted import chain, samples
 
@@ -63,6 +63,17 @@ def test_the_sample_that_differs_most_is_told_whichever_it_is(order):
     (tensor,) = compare(*engines, [{"x0": array} for array in arrays], parse_tolerance("atol=1,rtol=0")).tensors
     assert (tensor.name, tensor.op_type, tensor.error) == ("y0", "Clip", 3)
     assert tensor.worst == (((0, 0), 8, 5),)
+
+
+def test_engines_are_compared_in_the_forms_that_they_run():
+    model, name = conv_net(Complete()), "test.engines::Complete"
+    engines = [
+        ptp.build(model, engine=engine, plugins={name: form})
+        for engine, form in (("reference", "compute"), ("cpu", "enqueue"))
+    ]
+    Witness.calls.clear()
+    assert compare(*engines, [{"data": image()}], CLOSE, limit_bytes=1).first_difference is None
+    assert set(Witness.calls) == {"compute", "enqueue"}
 
 
 def test_bounded_memory_gives_the_same():

@@ -12,6 +12,8 @@ from pytrtplugins.engines import calibrate
 from pytrtplugins.engines.reference import ReferenceEngine
 from pytrtplugins.errors import NoDataError, PrecisionError, UsageError
 from pytrtplugins.precision import Budget, Network, parse_tolerance, search
+from pytrtplugins.precision.scales import make_tables
+from tests.engines.networks import Complete, Witness, conv_net, image
 from tests.precision.planted import (
     cancelling,
     chain,
@@ -51,6 +53,25 @@ def test_weights_that_overflow_float16():
     assert {name: layer.strategy for name, layer in result.precisions.layers.items()} == {"conv3": "pin"}
     assert result.steps[0].own == np.inf
     assert [name for name, error, _ in result.steps[0].tried if error <= 1] == ["pin", "pin with parents"]
+
+
+@pytest.mark.parametrize("form", ["compute", "enqueue"])
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_a_search_runs_plugins_in_the_form_that_is_asked_for(form, precision):
+    model, asked = conv_net(Complete()), {"test.engines::Complete": form}
+    Witness.calls.clear()
+    data = [{"data": image()}]
+    tables = make_tables(model, data, ["minmax"], engine="reference", plugins=asked, progress=False)
+    assert set(Witness.calls) == {form}
+    network = Network(model, "reference", plugins=asked)
+    result = search(network, data, COSINE, precision, tables=tables if precision == "int8" else None)
+    assert set(Witness.calls) == {form}
+    assert result.facts["plugins"] == asked
+
+
+def test_a_search_refuses_forms_that_are_not_there():
+    with pytest.raises(UsageError, match="is never run by engine 'reference'"):
+        Network(conv_net(Complete()), "reference", plugins={"test.engines::Complete": "decomposition"})
 
 
 def test_values_that_overflow_float16():
