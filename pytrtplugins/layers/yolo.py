@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
-
-from ..cuda import Constant, CudaKernel
 from ..errors import FieldError
-from ..plugin.base import Plugin, plugin
-from ..tensor import Array, Dims, DType, TensorDesc, check_equal, check_rank
-from ._activations import Part, compute_parts, decompose_parts
-from ._kernels import HEAD, head_slots, launch_head, same_layout
-
-if TYPE_CHECKING:
-    from ..model.op_builder import OpBuilder, Value
+from ..plugin.base import plugin
+from ..tensor import Dims, check_equal, check_rank
+from ._activations import Part
+from ._kernels import Head
 
 __all__ = ["Yolo"]
 
 
 @plugin(namespace="darknet")
-class Yolo(Plugin):
+class Yolo(Head):
     """Turn the raw values of a YOLOv3 output convolution into positions, sizes, objectness and class probabilities.
 
     It gives darknet's ``layer.output``, not boxes: `pytrtplugins.vision.decode_yolo` makes boxes of it.
@@ -56,10 +49,6 @@ class Yolo(Plugin):
     scale_x_y: float = 1.0
     new_coords: bool = False
 
-    kernel: ClassVar[CudaKernel] = HEAD
-    _nhwc = False
-    _slots: Constant | None = None
-
     def validate(self) -> None:
         """Check the fields against each other."""
         if self.classes < 0:
@@ -79,29 +68,6 @@ class Yolo(Plugin):
         check_rank(x, 4, repr(self))
         check_equal(x[1], len(self.mask) * self.entries, f"{self!r}: channels (len(mask) · (5 + classes))")
         return x
-
-    def compute(self, x: Array) -> Array:
-        """Apply each activation to its part."""
-        return compute_parts(x, self.entries, self.parts(), self._xy())
-
-    def supports_format(self, position: int, descs: Sequence[TensorDesc]) -> bool:
-        """Linear or NHWC, float32 or float16, the same for both."""
-        return same_layout(position, descs, (DType.FLOAT32, DType.FLOAT16))
-
-    def configure(self, inputs: Sequence[TensorDesc], outputs: Sequence[TensorDesc]) -> None:
-        """Learn the layout, and make the kernel's table."""
-        self._nhwc = inputs[0].layout == "nhwc"
-        self._slots = head_slots(self.parts(), scaled=self._xy() != (1.0, 0.0))
-
-    def enqueue(self, inputs: Sequence[Array], outputs: Sequence[Array], workspace: Array | None, stream: Any) -> None:
-        """One kernel: head.cu."""
-        (x,), (y,) = inputs, outputs
-        slots = self._slots or head_slots(self.parts(), scaled=self._xy() != (1.0, 0.0))
-        launch_head(x, y, slots, self.entries, nhwc=self._nhwc, stream=stream, first=self._xy())
-
-    def decompose(self, op: OpBuilder, x: Value) -> Any:
-        """One 4-D tensor per anchor: Split, Sigmoid on two parts, Concat."""
-        return decompose_parts(op, x, self.entries, self.parts(), self._xy())
 
     def parts(self) -> list[Part]:
         """What is applied to which entries of a box."""
