@@ -1,16 +1,16 @@
-"""The rules of `enqueue` on NumPy arrays: between guard pages, with kernels that are watched."""
+"""The rules of `enqueue`: on NumPy arrays between guard pages, with kernels that are watched; and on a GPU."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ..cuda import launches_kernels
+from ..cuda import gpu_reason, launches_kernels
 from ..cuda.watch import Watch, watching
 from ..errors import KernelError, MissingExtraError, PluginError, UnavailableError
 from ..plugin.base import Plugin
@@ -24,9 +24,10 @@ from .guard import Memory
 
 __all__ = [
     "Setting",
-    "arrays",
+    "allocated",
     "coverage",
     "defects_only",
+    "enqueue_on_gpu",
     "has_kernels",
     "inputs_unchanged",
     "layouts",
@@ -74,50 +75,45 @@ class _Result:
     watch: Watch
 
 
-def run_enqueue(case: Case, setting: Setting = Setting(), other: int = 0) -> _Result:
-    """Run a clone through the life cycle, once; ``other`` chooses other inputs."""
-    runner, descs = PluginRunner(case.plugin.clone(), allocate=None), case.descs()
-    if setting.layout != "linear":
-        inputs, outputs = ([replace(desc, layout=setting.layout) for desc in some] for some in descs)
-        descs = inputs, outputs
-    runner.prepare(*descs)
-    try:
-        with arrays(descs, runner.workspace_bytes, setting) as (given, outputs, workspace, watch, memory):
-            for array, value in zip(given, case.inputs(other), strict=True):
-                array[...] = to_layout(value, setting.layout)
-            if memory and setting.protect:
-                memory.protect()
-            with watching(watch) if memory else contextlib.nullcontext():
-                runner.enqueue(given, outputs, workspace=workspace)
-            found = [from_layout(np.array(array), setting.layout) for array in outputs]
-            after = [from_layout(np.array(array), setting.layout) for array in given]
-    finally:
-        runner.close()
-    return _Result(found, after, watch)
-
-
-@contextlib.contextmanager
-def arrays(
-    descs: tuple[Sequence[TensorDesc], Sequence[TensorDesc]], workspace_bytes: int, setting: Setting
-) -> Iterator[tuple[list[Any], list[Any], Any, Watch, Memory | None]]:
-    """Inputs, outputs and workspace: between guard pages where this process is one of a check, else plain ones."""
+def run_enqueue(
+    case: Case, setting: Setting = Setting(), other: int = 0, runner: PluginRunner | None = None
+) -> _Result:
+    """Run a clone through the life cycle, once; or a runner that is prepared, which stays open. ``other`` chooses other inputs."""
+    reads, writes = ([replace(desc, layout=setting.layout) for desc in some] for some in case.descs())
     with contextlib.ExitStack() as stack:
+        if runner is None:
+            runner = PluginRunner(case.plugin.clone(), allocate=None)
+            stack.callback(runner.close)
+            runner.prepare(reads, writes)
         memory = stack.enter_context(Memory(at_end=setting.at_end)) if isolate.inside() else None
-
-        def make(name: str, dims: Any, dtype: Any, read_only: bool = False) -> Any:
-            return np.zeros(dims, dtype) if memory is None else memory.array(name, dims, dtype, read_only=read_only)
-
-        inputs = [make(f"input {i}", desc.dims, desc.dtype.numpy, True) for i, desc in enumerate(descs[0])]
-        outputs = [make(f"output {i}", desc.dims, desc.dtype.numpy) for i, desc in enumerate(descs[1])]
-        workspace = make("workspace", (workspace_bytes,), np.dtype(np.uint8)) if workspace_bytes else None
+        given, outputs, workspace = allocated((reads, writes), runner.workspace_bytes, memory)
         for array in outputs:
             array[...] = poisoned((), array.dtype, setting.poison)
         if workspace is not None:
             workspace[...] = setting.pattern
-        watch = Watch(
-            memory.regions if memory else (), setting.order, setting.seed, setting.pattern, races=setting.races
-        )
-        yield inputs, outputs, workspace, watch, memory
+        for array, value in zip(given, case.inputs(other), strict=True):
+            array[...] = to_layout(value, setting.layout)
+        if memory and setting.protect:
+            memory.protect()
+        regions = memory.regions if memory else ()
+        watch = Watch(regions, setting.order, setting.seed, setting.pattern, races=setting.races)
+        with watching(watch) if memory else contextlib.nullcontext():
+            runner.enqueue(given, outputs, workspace=workspace)
+        found, after = ([from_layout(np.array(array), setting.layout) for array in some] for some in (outputs, given))
+    return _Result(found, after, watch)
+
+
+def allocated(
+    descs: tuple[Sequence[TensorDesc], Sequence[TensorDesc]], workspace_bytes: int, memory: Memory | None
+) -> tuple[list[Any], list[Any], Any]:
+    """Inputs, outputs and workspace, all zeros: between guard pages where there is such memory, else plain arrays."""
+
+    def make(name: str, dims: Any, dtype: Any, read_only: bool = False) -> Any:
+        return np.zeros(dims, dtype) if memory is None else memory.array(name, dims, dtype, read_only=read_only)
+
+    inputs = [make(f"input {i}", desc.dims, desc.dtype.numpy, True) for i, desc in enumerate(descs[0])]
+    outputs = [make(f"output {i}", desc.dims, desc.dtype.numpy) for i, desc in enumerate(descs[1])]
+    return inputs, outputs, make("workspace", (workspace_bytes,), np.dtype(np.uint8)) if workspace_bytes else None
 
 
 def poisoned(shape: Any, dtype: Any, poison: int) -> Any:
@@ -248,6 +244,32 @@ def layouts(case: Case) -> str:
     wrong = differences(found.outputs, outputs_of(case.plugin, case.inputs()))
     what = "wrong stride for NHWC: in that layout, with the channels innermost, enqueue differs from compute"
     return f"{what}: {wrong}" if wrong else ""
+
+
+def enqueue_on_gpu(case: Case) -> str:
+    """Enqueue on a GPU, on a stream of its own, gives what compute gives on NumPy arrays.
+
+    Raises:
+        UnavailableError: there is no GPU, or no CuPy.
+    """
+    if reason := gpu_reason():
+        raise UnavailableError(reason)
+    import cupy
+
+    stream, descs = cupy.cuda.Stream(non_blocking=True), case.descs()
+    runner = PluginRunner(case.plugin.clone(), allocate=lambda size: cupy.full(size, 0xAA, np.uint8))
+    inputs = [cupy.asarray(array) for array in case.inputs()]
+    outputs = [cupy.asarray(poisoned(desc.dims, desc.dtype.numpy, 0)) for desc in descs[1]]
+    runner.prepare(*descs)
+    cupy.cuda.Device().synchronize()
+    try:
+        with stream:
+            runner.enqueue(inputs, outputs, stream)
+        stream.synchronize()
+    finally:
+        runner.close()
+    found: list[Any] = [cupy.asnumpy(array) for array in outputs]
+    return differences(found, outputs_of(case.plugin, case.inputs()))
 
 
 def has_kernels(plugin: Plugin) -> bool:

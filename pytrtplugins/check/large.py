@@ -6,9 +6,6 @@ import contextlib
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
-
-import numpy as np
 
 from ..cuda.watch import Watch, watching
 from ..errors import PytrtpluginsError, UnavailableError
@@ -16,6 +13,7 @@ from ..plugin.base import Plugin
 from ..plugin.runner import PluginRunner
 from . import isolate
 from .cases import Case
+from .enqueue import allocated
 from .guard import Memory
 
 __all__ = ["large_tensors"]
@@ -73,16 +71,9 @@ def _enqueue(plugin: Plugin, case: Case) -> None:
     descs = case.descs()
     runner = PluginRunner(plugin, allocate=None)
     runner.prepare(*descs)
-    size = runner.workspace_bytes
     runner.recorded_launches()
     with Memory(at_end=True, guard_bytes=_GUARD_BYTES, track=False, sparse=True) as memory:
-
-        def make(name: str, dims: Any, dtype: Any, read_only: bool = False) -> Any:
-            return memory.array(name, dims, dtype, read_only=read_only)
-
-        inputs = [make(f"input {i}", desc.dims, desc.dtype.numpy, True) for i, desc in enumerate(descs[0])]
-        outputs = [make(f"output {i}", desc.dims, desc.dtype.numpy) for i, desc in enumerate(descs[1])]
-        workspace = make("workspace", (size,), np.dtype(np.uint8)) if size else None
+        inputs, outputs, workspace = allocated(descs, runner.workspace_bytes, memory)
         with watching(Watch(memory.regions, sample=_BLOCKS)) as watch:
             runner.enqueue(inputs, outputs, workspace=workspace)
         if watch.unwatched:

@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import UsageError
 from ..plugin.base import Plugin
 from ..plugin.policy import has_enqueue
-from . import device, enqueue, isolate, large, models, rules, sharing
+from . import enqueue, isolate, large, models, rules, sharing
 from . import sanitize as sanitizers
 from .cases import Case, find_cases, given_cases, make_plugin, variants
 from .report import Entry, Report
@@ -43,7 +43,7 @@ _OTHERS: dict[str, Rule] = {
     "repeated runs": sharing.repeated_runs,
     "two threads": sharing.two_threads,
     "int8 pass-through": rules.int8_pass_through,
-    "enqueue on the GPU": device.enqueue_on_gpu,
+    "enqueue on the GPU": enqueue.enqueue_on_gpu,
     "ONNX node": models.node,
     "decomposition": models.decomposition,
 }

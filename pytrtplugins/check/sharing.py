@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ..cuda.watch import watching
 from ..plugin.policy import has_enqueue
 from ..plugin.runner import PluginRunner
 from .cases import Case, outputs_of
 from .compare import differences
-from .enqueue import Setting, arrays, defects_only, run_enqueue
+from .enqueue import Setting, defects_only, run_enqueue
 
 __all__ = ["repeated_runs", "two_threads"]
 
@@ -36,22 +35,11 @@ _INSTALLED = ("site-packages", "dist-packages")
 def repeated_runs(case: Case) -> str:
     """One context gives the same results in its first, second and third run, with other inputs between."""
     expected = [run_enqueue(case, other=other).outputs for other in (0, 1)]
-    runner, descs = PluginRunner(case.plugin.clone(), allocate=None), case.descs()
-    runner.prepare(*descs)
+    runner = PluginRunner(case.plugin.clone(), allocate=None)
+    runner.prepare(*case.descs())
     try:
         for number, (other, pattern) in enumerate(((0, 0xFF), (1, 0x4B), (0, 0xC3))):
-            with arrays(descs, runner.workspace_bytes, Setting(pattern=pattern)) as (
-                given,
-                outputs,
-                workspace,
-                watch,
-                _,
-            ):
-                for array, value in zip(given, case.inputs(other), strict=True):
-                    array[...] = value
-                with watching(watch):
-                    runner.enqueue(given, outputs, workspace=workspace)
-                found = [np.array(array) for array in outputs]
+            found = run_enqueue(case, Setting(pattern=pattern), other, runner).outputs
             wrong = differences(found, expected[other])
             if wrong:
                 return f"state kept between runs: run {number + 1} of a context gives something else than a new one: {wrong}"

@@ -21,6 +21,7 @@ __all__ = ["Rule", "Step", "Steps"]
 Rule = Callable[[Case], str]
 _NOTE_BYTES = 1 << 20
 _SHORT_S = 2.0
+_PATIENCE_S = 3.0  # beyond the time limit, which the process itself keeps
 _HANGS, _SILENT_HANGS = 10, 1
 
 
@@ -97,7 +98,7 @@ class Steps:
                     send(["found", [case.as_json(self.base) for case in cases], remark])
 
             end = isolate.run(
-                work, lambda message: found.__setitem__(slice(None), message), self._silence(self.time_limit)
+                work, lambda message: found.__setitem__(slice(None), message), self.time_limit + _PATIENCE_S
             )
             tried = bytes(note).partition(b"\0")[0]
         if found and found[0] == "found":
@@ -138,7 +139,7 @@ class Steps:
                 entry = Entry(**message[1])
                 self.entries[entry.name] = entry
 
-        end = isolate.run(work, receive, self._silence(self.time_limit * max(step.patience for step in steps)))
+        end = isolate.run(work, receive, self.time_limit * max(step.patience for step in steps) + _PATIENCE_S)
         if end:
             number, case_number, case = now
             step = steps[number]
@@ -188,7 +189,7 @@ class Steps:
             def receive(message: Any) -> None:
                 now[:] = message
 
-            end = isolate.run(work, receive, self._silence(limit))
+            end = isolate.run(work, receive, limit + _PATIENCE_S)
             return (cases[now[0]], now[1] or end) if now[1] or end else None
 
         return _failed(step, number, *shrink(case, detail, first_failing, most))
@@ -230,9 +231,6 @@ class Steps:
             plugin = known.setdefault(data[0], case.plugin)
             decoded.append(Case(plugin, case.dims, case.dtypes, case.seed))
         return decoded
-
-    def _silence(self, limit: float) -> float:
-        return limit + 3
 
 
 def _compute(case: Case) -> None:
