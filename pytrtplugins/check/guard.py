@@ -6,7 +6,6 @@ import ctypes
 import functools
 import mmap
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -124,9 +123,7 @@ class Memory:
     def __enter__(self) -> Memory:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         try:
             if error is None and (damage := self.damage()):
                 raise PluginError(damage, defect=damage.partition(":")[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -95,7 +96,7 @@ def modelled_us(precisions: Precisions, layers: list[Layer], model: onnx.ModelPr
     It is the same on every machine, which a measured time is not; a device that is bound by arithmetic gives the same order.
     """
     pinned = set(precisions.pinned())
-    sizes = {tensor.name: 4 * _elements(tensor.dims) for tensor in model.graph.initializer}
+    sizes = {tensor.name: 4 * math.prod(tensor.dims) for tensor in model.graph.initializer}
     total = 0.0
     for layer in layers:
         width = _BYTES["fp32" if layer.name in pinned else precisions.precision] / _BYTES["fp32"]
@@ -103,13 +104,6 @@ def modelled_us(precisions: Precisions, layers: list[Layer], model: onnx.ModelPr
         weights = 0.5 if narrow else width
         total += layer.bytes * width + weights * sum(sizes.get(name, 0) for name in layer.node.input)
     return total / _GIGABYTES / 1e3
-
-
-def _elements(dims: object) -> int:
-    count = 1
-    for dim in dims:  # type: ignore[attr-defined]  # protobuf's repeated field
-        count *= int(dim)
-    return count
 
 
 def _one(name: str, layer: Layer, choice: LayerPrecision) -> Intervention:

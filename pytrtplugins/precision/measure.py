@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ..calibration import Histogram
 from ..passes import Precisions
@@ -110,10 +109,10 @@ class Measurer:
     def _group(self, precisions: Precisions, group: list[Layer]) -> list[LayerError]:
         inputs = {info.name for info in self.network.model.graph.input}
         taps = list(dict.fromkeys(name for layer in group for name in layer.outputs))
-        alone = {layer.name: self.network.alone(precisions, layer) for layer in group}
+        alone: dict[str, Any] = {layer.name: self.network.alone(precisions, layer) for layer in group}
         keys = {name: _digest(part) for name, part in alone.items() if part is not None}
         new = [layer for layer in group if layer.name in keys and keys[layer.name] not in self._own]
-        reads = {layer.name: [info.name for info in _model(alone, layer).graph.input] for layer in new}
+        reads = {layer.name: [info.name for info in alone[layer.name].graph.input] for layer in new}
         wanted = list(dict.fromkeys([*taps, *(name for names in reads.values() for name in names)]))
         totals, own = dict.fromkeys(taps, 0.0), dict.fromkeys((layer.name for layer in new), 0.0)
         histograms = {layer.name: Histogram() for layer in group}
@@ -121,7 +120,7 @@ class Measurer:
             tapped = [name for name in wanted if name not in inputs]
             reference = stack.enter_context(self.network.reference(tapped).create_context())
             candidate = stack.enter_context(self.network.candidate(precisions, taps).create_context())
-            engines = {layer.name: self.network.build(precisions.precision, _model(alone, layer)) for layer in new}
+            engines = {layer.name: self.network.build(precisions.precision, alone[layer.name]) for layer in new}
             contexts = {name: stack.enter_context(engine.create_context()) for name, engine in engines.items()}
             for sample in self.samples:
                 expected = {**sample, **reference.run(dict(sample))}
@@ -134,18 +133,17 @@ class Measurer:
                         for desc in engines[layer.name].inputs
                     }
                     result = contexts[layer.name].run(given)
-                    own[layer.name] = max(own[layer.name], self._worst(result, expected, layer.outputs))
+                    worst = max(self.tolerance.error(result[name], expected[name]) for name in layer.outputs)
+                    own[layer.name] = max(own[layer.name], worst)
                 for layer in group:
-                    histograms[layer.name].add(_finite(expected[layer.outputs[0]]))
+                    values = expected[layer.outputs[0]]
+                    histograms[layer.name].add(values[np.isfinite(values)])
         for layer in new:
             self._own[keys[layer.name]] = own[layer.name]
         return [
             self._error(precisions, layer, self._own.get(keys.get(layer.name, ""), 0.0), totals, histograms[layer.name])
             for layer in group
         ]
-
-    def _worst(self, found: Mapping[str, Any], expected: Mapping[str, Any], names: Iterable[str]) -> float:
-        return max(self.tolerance.error(found[name], expected[name]) for name in names)
 
     def _error(
         self, precisions: Precisions, layer: Layer, own: float, totals: Mapping[str, float], histogram: Histogram
@@ -175,14 +173,5 @@ class Measurer:
         return _LEVELS * max((precisions.scales.get(name, 0.0) for name in names), default=0.0)
 
 
-def _model(parts: Mapping[str, Any], layer: Layer) -> Any:
-    return parts[layer.name]
-
-
 def _digest(part: Any) -> str:
     return hashlib.sha256(part.SerializeToString(deterministic=True)).hexdigest()
-
-
-def _finite(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    finite: npt.NDArray[Any] = values[np.isfinite(values)]
-    return finite

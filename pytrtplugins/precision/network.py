@@ -81,11 +81,11 @@ class Network:
         Args:
             outputs: Tensors to give; none: the model's outputs.
         """
-        return self._built("fp32", with_outputs(self.model, outputs) if outputs else self.model)
+        return self.build("fp32", with_outputs(self.model, outputs) if outputs else self.model)
 
     def candidate(self, precisions: Precisions, outputs: Sequence[str] = ()) -> Engine:
         """The engine with precisions; the tensors that it gives are float32."""
-        return self._built(precisions.precision, self.written(precisions, outputs))
+        return self.build(precisions.precision, self.written(precisions, outputs))
 
     def written(self, precisions: Precisions, outputs: Sequence[str] = ()) -> onnx.ModelProto:
         """The model with precisions, with Cast nodes or Q/DQ: what the engine gets."""
@@ -99,7 +99,7 @@ class Network:
 
     def build(self, precision: str, model: onnx.ModelProto) -> Engine:
         """An engine of a model that is written already."""
-        return self._built(precision, model)
+        return self.engine(model, BuildOptions(precision, **self._options, plugins=forms_in(model, self.plugins)))
 
     def quantized(self, precisions: Precisions) -> onnx.ModelProto:
         """The model with Q/DQ for int8; the float model for half precisions, which are written last."""
@@ -125,6 +125,3 @@ class Network:
         narrow = [name for name, layer in precisions.layers.items() if layer.strategy == "half-weights"]
         dtype = HALF_TYPES[precisions.precision]
         return to_half(model, dtype, keep=precisions.pinned(), half_weights=narrow, refuse_overflow=False)
-
-    def _built(self, precision: str, model: onnx.ModelProto) -> Engine:
-        return self.engine(model, BuildOptions(precision, **self._options, plugins=forms_in(model, self.plugins)))

@@ -171,9 +171,8 @@ def search(
         **(identity or {}),
     }  # fmt: skip
     held = Journal(journal, {**facts, "scales": {k: v.header for k, v in (tables or {}).items()}, "limit": limit_bytes})
-    run = _Search(network, samples, tolerance, start, tables or {}, judge, budget or Budget(), latency, held, advance)
-    run.measurer.limit_bytes = limit_bytes
-    result = run.run(facts)
+    measurer = Measurer(network, samples, tolerance, limit_bytes)
+    result = _Search(measurer, start, tables or {}, judge, budget or Budget(), latency, held, advance).run(facts)
     held.close()
     return result
 
@@ -182,31 +181,27 @@ class _BudgetSpentError(Exception):
     """No evaluation is left."""
 
 
+@dataclass
 class _Search:
     """The state of one search."""
 
-    def __init__(
-        self,
-        network: Network,
-        samples: Sequence[Sample],
-        tolerance: Tolerance,
-        start: Precisions,
-        tables: Mapping[str, CalibrationTable],
-        judge: Callable[[Engine], float] | None,
-        budget: Budget,
-        latency: str,
-        journal: Journal,
-        advance: Callable[[str], None] | None,
-    ) -> None:
-        self.network, self.samples, self.tolerance, self.tables = network, samples, tolerance, tables
-        self.judge, self.budget, self.latency, self.journal, self.advance = judge, budget, latency, journal, advance
-        self.measurer = Measurer(network, samples, tolerance, 0)
-        self.start, self.now, self.runs = start, start, 0
-        self.kept: list[Intervention] = []  # in parts that can be reverted
-        self.reverted: list[tuple[str, str]] = []
-        self.steps: list[Step] = []
-        self.offenders: list[str] = []
-        self.exhausted: set[str] = set()
+    measurer: Measurer
+    start: Precisions
+    tables: Mapping[str, CalibrationTable]
+    judge: Callable[[Engine], float] | None
+    budget: Budget
+    latency: str
+    journal: Journal
+    advance: Callable[[str], None] | None
+    runs: int = 0
+    kept: list[Intervention] = field(default_factory=list)  # in parts that can be reverted
+    reverted: list[tuple[str, str]] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    offenders: list[str] = field(default_factory=list)
+    exhausted: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.network, self.now = self.measurer.network, self.start
 
     def run(self, facts: Mapping[str, Any]) -> SearchResult:
         start = self.now
@@ -367,7 +362,7 @@ class _Search:
 
         def measure() -> float:
             engine = self.network.reference() if exact else self.network.candidate(precisions)
-            return self.network.latency_us(engine, self.samples[0])
+            return self.network.latency_us(engine, self.measurer.samples[0])
 
         return float(self.journal.get(f"latency {exact} {_key(precisions)}", measure))
 

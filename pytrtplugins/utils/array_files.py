@@ -129,25 +129,23 @@ def _check_entries(entries: list[zipfile.ZipInfo], size: int, max_bytes: int) ->
 
 def _array(file: BinaryIO, size: int, max_bytes: int) -> npt.NDArray[Any]:
     """The array of a .npy file of so many bytes; all of them are accounted for."""
-    shape, fortran, dtype, header = _header(file)
+    shape, dtype, header = _header(file)
     count = math.prod(shape)
     held = size - header
     if count * dtype.itemsize > max_bytes:
         raise _Refused(f"an array of {dtype}{shorten(shape)} takes more than {max_bytes:,} bytes, which is the limit")
     if count * dtype.itemsize != held:
         raise _Refused(f"an array of {dtype}{shorten(shape)} needs {count * dtype.itemsize:,} bytes, found {held:,}")
-    values = np.empty(count, dtype)
-    view, place = values.view(np.uint8).data, 0
-    while place < len(view):
-        read = file.readinto(view[place : place + (1 << 24)])  # type: ignore[attr-defined]
-        if not read:
-            raise _Refused("the file ends within its array")
-        place += read
-    return values.reshape(shape[::-1]).T if fortran else values.reshape(shape)
+    file.seek(0)
+    try:
+        array: npt.NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False, max_header_size=_MAX_HEADER)
+    except ValueError as error:
+        raise _Refused(f"the file ends within its array ({error})") from error
+    return array
 
 
-def _header(file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
-    """Shape, order, dtype, and how many bytes the header takes."""
+def _header(file: BinaryIO) -> tuple[tuple[int, ...], np.dtype[Any], int]:
+    """Shape, dtype, and how many bytes the header takes."""
     try:
         magic = file.read(8)
         version = np.lib.format.read_magic(io.BytesIO(magic))
@@ -158,7 +156,7 @@ def _header(file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
         if int.from_bytes(length, "little") > _MAX_HEADER:
             raise _Refused(f"a header of {int.from_bytes(length, 'little'):,} bytes")
         text = file.read(int.from_bytes(length, "little"))
-        shape, fortran, dtype = _READERS[version](io.BytesIO(length + text), max_header_size=_MAX_HEADER)
+        shape, _, dtype = _READERS[version](io.BytesIO(length + text), max_header_size=_MAX_HEADER)
     except _Refused:
         raise
     except Exception as error:  # NumPy raises SyntaxError, TokenError, MemoryError and others for damaged headers
@@ -167,4 +165,4 @@ def _header(file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
         raise _Refused(f"expected numbers, found the type {shorten(str(dtype))}")
     if not all(type(dim) is int and dim >= 0 for dim in shape) or len(shape) > 32:
         raise _Refused(f"the shape {shorten(shape)}")
-    return shape, bool(fortran), dtype, len(magic) + len(length) + len(text)
+    return shape, dtype, len(magic) + len(length) + len(text)

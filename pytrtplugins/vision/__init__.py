@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from .decode import decode_region, decode_yolo
+from .decode import Head, decode_region, decode_yolo
 from .detection import Detection
 from .draw import class_color, draw
-from .heads import Head
 from .image import check_image, check_image_path, decode_image, load_image, save_image
 from .letterbox import MODES, Letterboxed, Placement, letterbox, place_image, resize_darknet
 from .nms import nms
