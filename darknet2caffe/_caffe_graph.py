@@ -136,12 +136,7 @@ def converts(*types: str, bottoms: int | None = 1, tops: int | None = 1) -> Call
 
 
 class CaffeGraph:
-    """Nodes and constants of the model.
-
-    Args:
-        name: The network's name.
-        taken: Names that tensors may not get: those of the blobs.
-    """
+    """Nodes and constants of the model; no tensor gets a name of ``taken``, those of the blobs."""
 
     def __init__(self, name: str, taken: set[str]) -> None:
         self.onnx = require("onnx", extra="onnx", feature="writing ONNX")

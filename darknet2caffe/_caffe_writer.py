@@ -30,10 +30,6 @@ class CaffeWriter:
 
     A layer is written in place of its input only where nobody else reads that: caffe's Reshape, and Concat of one blob,
     share their input's array.
-
-    Args:
-        network: What is written.
-        options: What the user chose.
     """
 
     def __init__(self, network: Network, options: Options) -> None:

@@ -66,12 +66,7 @@ class Constant:
 
 
 class OnnxWriter:
-    """Nodes and constants of one graph.
-
-    Args:
-        network: What is written.
-        options: What the user chose.
-    """
+    """Nodes and constants of one graph."""
 
     def __init__(self, network: Network, options: Options) -> None:
         self.onnx = require("onnx", extra="onnx", feature="writing ONNX")

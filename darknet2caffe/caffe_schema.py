@@ -87,11 +87,7 @@ def parameter_name(plugin: type[Plugin]) -> str:
 
 @functools.cache
 def messages(plugins: tuple[type[Plugin], ...]) -> dict[str, Any]:
-    """Message classes by name: caffe's, with parameter messages for the given plugins.
-
-    Args:
-        plugins: Plugin classes whose layers the files hold; their order gives the field numbers.
-    """
+    """Message classes by name: caffe's, with parameter messages for the given plugins, whose order gives the field numbers."""
     descriptor_pb2 = require("google.protobuf.descriptor_pb2", extra="caffe", package="protobuf")
     descriptor_pool = require("google.protobuf.descriptor_pool", extra="caffe", package="protobuf")
     message_factory = require("google.protobuf.message_factory", extra="caffe", package="protobuf")

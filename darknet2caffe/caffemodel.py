@@ -42,9 +42,6 @@ class _Field(NamedTuple):
 def read_caffemodel(path: str | Path) -> Mapping[str, tuple[FloatArray, ...]]:
     """Read the blobs of every layer that has some.
 
-    Args:
-        path: The file.
-
     Returns:
         Layer name → its blobs, float32 and read-only.
 

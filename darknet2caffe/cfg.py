@@ -198,9 +198,6 @@ class Cfg:
 def read_cfg(path: str | Path) -> Cfg:
     """Read a darknet .cfg.
 
-    Args:
-        path: The file.
-
     Returns:
         Its sections. Layer types and keys are judged later, by `read_network`.
 

@@ -37,12 +37,8 @@ def check_bn_eps(bn_eps: str | None, dialect: str = "pjreddie") -> BnEps:
 def fold(parameters: Parameters, bn_eps: str, *, axis: int = 0) -> tuple[FloatArray, FloatArray]:
     """Weights and bias of the one layer that equals it and its batch normalization.
 
-    Worked out in float64 and rounded once. Without batch normalization the arrays come back as they are.
-
-    Args:
-        parameters: The layer's arrays.
-        bn_eps: Which of darknet's two forms.
-        axis: The weights' axis of filters: 0, or 1 for a transposed convolution.
+    Worked out in float64 and rounded once. Without batch normalization the arrays come back as they are. ``axis`` is the
+    weights' axis of filters: 0, or 1 for a transposed convolution.
     """
     return folded_weights(parameters, bn_eps, axis=axis), folded_bias(parameters, bn_eps)
 

@@ -177,14 +177,9 @@ def read_network(
 
 
 def write_darknet(network: Network, cfg: str | Path, weights: str | Path | None = None) -> None:
-    """Write a network as darknet files.
+    """Write a network as darknet files: the .cfg, and the .weights where a path for them is given.
 
     Reading them again gives the identical network; darknet gives the identical output. Comments of the cfg are lost.
-
-    Args:
-        network: The network.
-        cfg: The .cfg to write.
-        weights: The .weights to write; None writes the cfg only.
 
     Raises:
         UsageError: weights are asked for and the network has none.

@@ -164,10 +164,7 @@ class Message:
         return {name: values[0] if len(values) == 1 else values for name, values in lists.items()}
 
     def finish(self, ignored: frozenset[str] = frozenset()) -> None:
-        """Require that every field was asked for.
-
-        Args:
-            ignored: Fields that change nothing.
+        """Require that every field was asked for, but for those that change nothing.
 
         Raises:
             ModelError: a field was not.

@@ -90,17 +90,8 @@ def write_onnx(
 ) -> tuple[Path, ...]:
     """Convert a darknet network into an ONNX file, with the memory of about one layer.
 
-    Args:
-        network: The network, with weights.
-        path: The file to write; a file that is there is replaced when the new one is whole.
-        external_data: Put the weights into ``PATH.DIGEST.data`` beside the model, a name made of their contents; None: where they
-            have 2 GiB and more.
-        fold: As for `to_onnx`.
-        activation: As for `to_onnx`.
-        bn_eps: As for `to_onnx`.
-        input_size: As for `to_onnx`.
-        batch: As for `to_onnx`.
-        custom_layers: As for `to_onnx`.
+    A file that is there is replaced when the new one is whole. With ``external_data`` the weights go into ``PATH.DIGEST.data``
+    beside the model, a name made of their contents; None does so where they have 2 GiB and more. All else is as for `to_onnx`.
 
     Returns:
         The files written: the model, and its data where they are apart.

@@ -101,16 +101,7 @@ def read_weights(
     """Read the .weights file of a network.
 
     The file is mapped into memory, not read: arrays take no memory until they are used, and nothing is allocated
-    before the sizes are known to fit.
-
-    Args:
-        path: The file.
-        layers: The network's layers, which say how many numbers come in which order.
-        cfg: Name of the cfg, for messages.
-        dialect: Whose darknet wrote the file.
-
-    Returns:
-        The header and one set of arrays per layer.
+    before the sizes are known to fit. The layers say how many numbers come in which order; ``cfg`` is a name for messages.
 
     Raises:
         WeightsError: the file cannot be read, is too short or too long, or holds NaN, infinity or a negative variance;
@@ -170,9 +161,7 @@ def to_stored(layer: Layer, header: Header, arrays: Parameters) -> Parameters:
 def random_parameters(layers: Sequence[Layer], seed: int) -> Weights:
     """Draw weights that keep activations in range: He's scale, and batch statistics as a trained network has them.
 
-    Args:
-        layers: The network's layers.
-        seed: Seed of the generator; the same seed gives the same weights.
+    The same seed gives the same weights.
     """
     generator = np.random.default_rng(seed)
     feeds_head = {layer.index - 1 for layer in layers if isinstance(layer, PluginLayer) and layer.is_head}

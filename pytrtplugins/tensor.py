@@ -177,10 +177,7 @@ class SymbolicDim:
         return self.name if self.left is None else f"({self.left} {self.name} {self.right})"
 
     def evaluate(self, bindings: Mapping[str, int]) -> int:
-        """The dim's value.
-
-        Args:
-            bindings: Values of the names, such as ``{"N": 4}``.
+        """The dim's value, with values of the names such as ``{"N": 4}``.
 
         Raises:
             DimsError: a name has no value.

@@ -58,11 +58,5 @@ def assert_same(actual: Array, expected: Array, rtol: float | None = None, atol:
 
 
 def random_tensor(dims: Sequence[int], dtype: DType | str = DType.FLOAT32, seed: int = 0) -> npt.NDArray[Any]:
-    """Random data, the same for the same seed: normal numbers, or integers from -100 to 100 (0 to 100 for uint8).
-
-    Args:
-        dims: Sizes from the outermost axis in.
-        dtype: Element type.
-        seed: Seed of the numbers.
-    """
+    """Random data, the same for the same seed: normal numbers, or integers from -100 to 100 (0 to 100 for uint8)."""
     return random_array(tuple(dims), DType.of(dtype), seed)  # type: ignore[no-any-return]

@@ -165,8 +165,7 @@ class Layer(ABC):
     def is_stored_transposed(self, header_transposed: bool) -> bool:
         """Whether the file holds ``weights`` as (values per filter, filters) instead of (filters, values per filter).
 
-        Args:
-            header_transposed: Whether the file's header says so of connected layers.
+        The file's header says so of connected layers.
         """
         return False
 
@@ -210,11 +209,7 @@ def window_count(section: Section, into: int, padding: int, size: int, stride: i
 def read_activation(section: Section, place: Place, default: str, *, special: tuple[str, ...] = ()) -> str:
     """The section's activation; darknet takes an unknown one as relu, this is an error here.
 
-    Args:
-        section: The layer's section.
-        place: Where it stands.
-        default: Taken where the section names none.
-        special: Which of mish, swish and hard_mish the fork computes in this layer; in the others it gives 0.
+    ``special`` are those of mish, swish and hard_mish that the fork computes in this layer; in the others it gives 0.
     """
     activation = section.text("activation", default)
     if place.dialect == "alexeyab" and activation in _SPECIAL_ACTIVATIONS and activation not in special:

@@ -22,10 +22,6 @@ def read_tree(section: Section, classes: int) -> tuple[int, ...]:
     A path that is not absolute is looked for beside the cfg, in the folder above it, and in the working directory,
     which is where darknet looks.
 
-    Args:
-        section: A layer's section.
-        classes: How many classes the layer has.
-
     Raises:
         CfgError: the file is missing, is no tree, or has another number of classes.
     """

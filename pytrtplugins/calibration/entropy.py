@@ -21,10 +21,6 @@ class EntropyCalibrator(HistogramCalibrator):
     ones get finer steps. On networks whose large activations carry the meaning it clips far too much: begin with
     `MinMaxCalibrator`, and mind the warning of `clippings`.
 
-    Args:
-        batches: See `Calibrator`.
-        cache: See `Calibrator`.
-
     Source:
         S. Migacz, "8-bit Inference with TensorRT", GTC 2017; see `entropy_threshold` for the details.
 

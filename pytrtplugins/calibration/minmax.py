@@ -19,10 +19,6 @@ class MinMaxCalibrator(Calibrator):
     TensorRT's ``IInt8MinMaxCalibrator``, and the one to begin with: it is the default of ``pytrt``, and the only one of the
     three that loses nothing where rare large values carry meaning.
 
-    Args:
-        batches: See `Calibrator`.
-        cache: See `Calibrator`.
-
     Example:
         >>> import numpy as np
         >>> calibrator = MinMaxCalibrator()
@@ -53,10 +49,6 @@ class ChannelMaximaCalibrator(MinMaxCalibrator):
     """Min-max calibrator that notes the largest magnitude in every channel too.
 
     `pytrtplugins.engines.equalize` uses it to give `pytrtplugins.passes.CrossLayerEqualization` its ranges.
-
-    Args:
-        batches: See `Calibrator`.
-        cache: See `Calibrator`.
 
     Attributes:
         channels: Tensor → float32 (C,), the largest magnitude in each channel, in the tensor's unit; tensors of two and

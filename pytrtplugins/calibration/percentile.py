@@ -22,8 +22,6 @@ class PercentileCalibrator(HistogramCalibrator):
     The idea of TensorRT's ``IInt8LegacyCalibrator`` (its quantile), whose header its tables carry.
 
     Args:
-        batches: See `Calibrator`.
-        cache: See `Calibrator`.
         percentile: Share of all values, in percent, that stays below the threshold; 0 < percentile <= 100.
 
     Raises:

@@ -48,14 +48,7 @@ class Sidecar:
 
     @classmethod
     def read(cls, cache: str | Path, read_cache: Callable[[], bytes]) -> tuple[bytes, Sidecar | None]:
-        """Read a cache and what is known of it.
-
-        Args:
-            cache: Path of the cache.
-            read_cache: Gives the bytes of the cache.
-
-        Returns:
-            The bytes, and what the file beside the cache says of them; None if there is no such file.
+        """Read a cache, and what the file beside it says of it: None if there is no such file.
 
         Raises:
             FileNotFoundError: ``read_cache`` raises it.
@@ -86,10 +79,6 @@ class Sidecar:
 
         The file says what belongs to the old cache and to the new one until the new one is there. So whoever reads the
         two in between, or after the writer was killed, has the old ones or the new ones.
-
-        Args:
-            cache: Path of the cache.
-            write_cache: Writes the cache, whole or not at all.
         """
         path, new = self.path_of(cache), {"format": _FORMAT, **dataclasses.asdict(self)}
         old = self._of_present(cache)

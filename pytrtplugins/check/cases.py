@@ -162,13 +162,7 @@ def given_cases(plugin: Plugin, shapes: Sequence[Any], seed: int) -> list[Case]:
 def find_cases(
     plugin: Plugin, rng: np.random.Generator, count: int, accepts: Callable[[Case], None]
 ) -> tuple[list[Case], str]:
-    """Look for shapes that `output_dims` accepts and `compute` takes.
-
-    Args:
-        plugin: The plugin.
-        rng: Of the shapes.
-        count: How many of the usual rank.
-        accepts: Runs `compute` on a case, and raises what it raises.
+    """Look for shapes that `output_dims` accepts and `compute` takes: so many of the usual rank, and fewer of others.
 
     Returns:
         The cases, smallest first; and a remark: shapes that `output_dims` accepts though `compute` refuses them, or, when
@@ -263,16 +257,9 @@ def _hints(plugin: Plugin, rank: int) -> list[int]:
 def shrink(
     case: Case, detail: str, first_failing: Callable[[list[Case]], tuple[Case, str] | None], most: int = 80
 ) -> tuple[Case, str]:
-    """Make a failing case smaller while it still fails.
+    """Make a failing case smaller while it still fails, and give the smallest with what failed there.
 
-    Args:
-        case: The case.
-        detail: What failed there.
-        first_failing: Gives the first of some cases that fails, with what failed there.
-        most: How many cases to try in all.
-
-    Returns:
-        The smallest case found, and what failed there.
+    ``first_failing`` gives the first of some cases that fails; ``most`` cases are tried in all.
     """
     while most > 0:
         candidates = [replace(case, dims=dims) for dims in itertools.islice(smaller(case.dims), most)]

@@ -16,12 +16,7 @@ TOLERANCES = {"float64": (1e-4, 1e-5), "float32": (1e-4, 1e-5), "float16": (1e-2
 def difference(actual: Any, expected: Any, rtol: float | None = None, atol: float | None = None, worst: int = 5) -> str:
     """Describe how two arrays differ; empty when they are the same.
 
-    Args:
-        actual: What was found.
-        expected: What it should be; its element type chooses the tolerances.
-        rtol: Tolerance relative to the expected element.
-        atol: Absolute tolerance.
-        worst: How many elements to name.
+    The element type of what is expected chooses the tolerances that are not given; the ``worst`` elements are named.
     """
     actual, expected = np.asarray(actual), np.asarray(expected)
     if actual.shape != expected.shape:

@@ -55,14 +55,7 @@ class Memory:
         self._blocks: list[_Block] = []
 
     def array(self, name: str, dims: Sequence[int], dtype: Any, *, read_only: bool = False) -> Any:
-        """A new array of zeros.
-
-        Args:
-            name: What messages call it.
-            dims: Its dims.
-            dtype: Its element type.
-            read_only: Whether a kernel that writes into it is stopped.
-        """
+        """A new array of zeros; a kernel that writes into one that is read-only is stopped."""
         dtype = np.dtype(dtype)
         used = int(np.prod(dims, dtype=object)) * dtype.itemsize
         size = max(1, -(-used // mmap.PAGESIZE)) * mmap.PAGESIZE

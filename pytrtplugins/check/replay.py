@@ -21,8 +21,7 @@ __all__ = ["Buffers", "main", "repeat", "write"]
 class Buffers:
     """The memory behind recorded launches: the case's inputs, outputs and the workspace, as bytes.
 
-    Args:
-        case: Its inputs get their values; outputs and workspace are zeros.
+    Inputs have the case's values; outputs and workspace are zeros.
     """
 
     def __init__(self, case: Case) -> None:
@@ -73,14 +72,9 @@ def write(folder: Path, case: Case, launches: Sequence[LaunchRecord]) -> None:
 
 
 def repeat(folder: Path, xp: Any) -> dict[str, Any]:
-    """Repeat the launches.
+    """Repeat the launches that `write` wrote, and give inputs, outputs and workspace afterwards, as bytes.
 
-    Args:
-        folder: What `write` wrote.
-        xp: CuPy, or NumPy: where the arrays are, and so the kernels run.
-
-    Returns:
-        Inputs, outputs and workspace afterwards, as bytes.
+    ``xp`` is CuPy, or NumPy: where the arrays are, and so the kernels run.
     """
     with np.load(folder / "arrays.npz", allow_pickle=False) as stored:
         arrays = {name: stored[name] for name in stored.files}

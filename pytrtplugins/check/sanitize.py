@@ -108,9 +108,7 @@ def compute_sanitizer(case: Case) -> str:
 def read_address_sanitizer(output: str, unit: CompileUnit) -> str:
     """What AddressSanitizer or UndefinedBehaviorSanitizer wrote, in two lines: what and where, and the line of source.
 
-    Args:
-        output: What they wrote.
-        unit: The kernel, whose label is the file's name in it.
+    The kernel's label is its file's name in it.
     """
     undefined = re.search(r"^(?P<file>[^\n]*?):(?P<line>\d+):\d+: runtime error: (?P<what>.*)$", output, re.MULTILINE)
     if undefined:
@@ -132,12 +130,7 @@ _REPORT = re.compile(
 
 
 def read_compute_sanitizer(output: str, kernels: Sequence[Any] = ()) -> str:
-    """The first report that compute-sanitizer wrote, in two lines: what and where, and the line of source.
-
-    Args:
-        output: What it wrote.
-        kernels: `CudaKernel` objects, for the line of source.
-    """
+    """The first report that compute-sanitizer wrote, in two lines: what and where, and the line of source."""
     report = _REPORT.search(output)
     if report is None:
         summary = re.findall(r"^========= ((?:ERROR|RACECHECK) SUMMARY: .*)$", output, re.MULTILINE)

@@ -51,12 +51,7 @@ class Step:
 
 
 class Steps:
-    """Takes steps one after the other.
-
-    Args:
-        base: The plugin that is checked.
-        time_limit: Seconds for one rule on one case.
-    """
+    """Takes steps one after the other, of a plugin and with so many seconds for one rule on one case."""
 
     def __init__(self, base: Plugin, time_limit: float) -> None:
         self.base, self.time_limit = base, time_limit
@@ -64,11 +59,7 @@ class Steps:
         self._apart = not isolate.reason(base)
 
     def find(self, search: Callable[[Callable[[Case], None]], tuple[list[Case], str]]) -> tuple[list[Case], str]:
-        """Let ``search`` find cases; what its function for trying a case does not survive becomes the entry ``compute``.
-
-        Args:
-            search: Gets a function that runs `compute` on a case, and gives the cases with a remark.
-        """
+        """Let ``search`` find cases; what its function for trying a case does not survive becomes the entry ``compute``."""
         if not self._apart:
             return search(_compute)
         found: list[Any] = []

@@ -110,17 +110,8 @@ def open_engine(
 ) -> Engine:
     """Load a saved engine, or build one from an ONNX file or a .cfg.
 
-    Args:
-        path: Engine file, ONNX file or darknet's .cfg.
-        weights: darknet's weights.
-        engine: Name of the engine.
-        precision: One of `PRECISIONS`, or the path of a precision file, which brings its scales with it.
-        calibration: Folder of images for INT8.
-        cache: Calibration cache for INT8; by default the model's name with ``.cache``.
-        threads: CPU threads.
-        mode: How calibration images are fitted into the input.
-        settings: The engine's own settings.
-        plugins: The forms in which plugins run.
+    A precision file brings its scales with it; INT8 takes them from the cache, by default the model's name with ``.cache``, or
+    makes it with the images.
 
     Raises:
         UsageError: INT8 is asked for and there is nothing to take its scales from; or a precision file, or forms of plugins, for
@@ -223,11 +214,7 @@ def read_inputs(
 ) -> dict[str, npt.NDArray[Any]]:
     """Arrays for every input of an engine: from ``name=file.npy``, and random ones in 0..1 where none is given.
 
-    Args:
-        pairs: What the user typed.
-        engine: Whose inputs they are.
-        max_bytes: Size of the largest array that is read from a file.
-        free: Size of free dims in random arrays.
+    No array that is read may be larger than ``max_bytes``; in random ones free dims are ``free``.
 
     Raises:
         UsageError: a pair has another form, names no input, or its file is not a .npy file.

@@ -43,17 +43,7 @@ MAX_SAMPLES = 1_000_000_000
 
 
 def number(limits: Whole | Real, *names: str, help: str, metavar: str = "N") -> Any:
-    """An option that takes a number, or several of them where it may be repeated.
-
-    Args:
-        limits: What it takes.
-        *names: Its names, where they do not follow from the parameter's.
-        help: For ``--help``.
-        metavar: What stands for the number there.
-
-    Returns:
-        What goes into `Annotated` beside the type.
-    """
+    """An option that takes a number, or several of them where it may be repeated: what goes into `Annotated` beside the type."""
     return typer.Option(*names, metavar=metavar, help=help, parser=str, callback=_reading(limits))
 
 

@@ -26,15 +26,9 @@ Item = TypeVar("Item")
 def read_samples(
     data: Sequence[Path], inputs: Sequence[TensorDesc], *, limit: int, seed: int, mode: str, split: str = "train.txt"
 ) -> list[Sample]:
-    """Inputs from a folder of .npz files, of images, or from labelled images in the YOLO layout.
+    """Inputs from a folder of .npz files, of images, or from labelled images in the YOLO layout: ``limit`` of them, chosen by the seed.
 
-    Args:
-        data: The folder; or folders and tars of labelled images.
-        inputs: Inputs of the network.
-        limit: So many are taken, chosen by the seed.
-        seed: Of the choice.
-        mode: How images are fitted into the network's input.
-        split: The list of images in labelled data.
+    Labelled data may be several folders and tars; ``split`` is the list of their images.
 
     Raises:
         NoDataError: there is nothing usable.

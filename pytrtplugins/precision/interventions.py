@@ -54,15 +54,7 @@ def interventions(
     model: onnx.ModelProto,
     tables: Mapping[str, CalibrationTable],
 ) -> list[Intervention]:
-    """Everything that can be tried at a layer and has not been: the cheap first.
-
-    Args:
-        precisions: As they are.
-        layer: The layer that is out of tolerance.
-        layers: All layers.
-        model: The float model.
-        tables: For int8: name of a calibrator → its scales.
-    """
+    """Everything that can be tried at a layer and has not been: the cheap first."""
     base, found = precisions.precision, []
     pinned = set(precisions.pinned())
     fresh = layer.name not in pinned

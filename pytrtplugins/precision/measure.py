@@ -63,11 +63,7 @@ def inf_to_text(value: Any) -> Any:
 class Measurer:
     """Measures the layers of a network on the same samples, with bounded memory.
 
-    Args:
-        network: The network.
-        samples: Inputs, one image each.
-        tolerance: The unit of errors.
-        limit_bytes: Tensors of so many bytes are held at a time; the network runs again for the next ones.
+    Tensors of so many bytes are held at a time; the network runs again for the next ones.
     """
 
     def __init__(self, network: Network, samples: Sequence[Sample], tolerance: Tolerance, limit_bytes: int) -> None:

@@ -76,11 +76,7 @@ class Network:
         self._written: tuple[Precisions, onnx.ModelProto] | None = None
 
     def reference(self, outputs: Sequence[str] = ()) -> Engine:
-        """The engine in float32.
-
-        Args:
-            outputs: Tensors to give; none: the model's outputs.
-        """
+        """The engine in float32; its outputs are the model's where none are named."""
         return self.build("fp32", with_outputs(self.model, outputs) if outputs else self.model)
 
     def candidate(self, precisions: Precisions, outputs: Sequence[str] = ()) -> Engine:

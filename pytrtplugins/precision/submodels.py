@@ -80,10 +80,7 @@ def with_outputs(model: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProt
 def layer_alone(model: onnx.ModelProto, layer: Layer, known: Collection[str]) -> onnx.ModelProto | None:
     """One layer with what quantizes its inputs and weights; None where it does not stand in the model.
 
-    Args:
-        model: The float model, or what `quantize` has made of it.
-        layer: A layer of the float model.
-        known: Tensors of the float model; the part begins at those.
+    The model is the float model, or what `quantize` has made of it; the part begins at tensors of the float model.
     """
     producers = {name: node for node in model.graph.node for name in node.output}
     if any(name not in producers for name in layer.outputs):

@@ -32,12 +32,7 @@ _READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.r
 
 
 def read_npy(path: str | Path, *, max_bytes: int = MAX_BYTES, error: Failure = FormatError) -> npt.NDArray[Any]:
-    """Read the array of a .npy file.
-
-    Args:
-        path: A regular file that `numpy.save` wrote; arrays of numbers only.
-        max_bytes: A larger array is refused before memory is taken for it.
-        error: What to raise.
+    """Read the array of a .npy file that `numpy.save` wrote: numbers, and no more than ``max_bytes`` of memory.
 
     Raises:
         PytrtpluginsError: it is no such file, is damaged, or too large; as ``error`` makes it, with ``.path``.
@@ -49,12 +44,7 @@ def read_npy(path: str | Path, *, max_bytes: int = MAX_BYTES, error: Failure = F
 def read_npz(
     path: str | Path, *, max_bytes: int = MAX_BYTES, error: Failure = FormatError
 ) -> dict[str, npt.NDArray[Any]]:
-    """Read the arrays of a .npz file by their names.
-
-    Args:
-        path: A regular file that `numpy.savez` or `numpy.savez_compressed` wrote; arrays of numbers only.
-        max_bytes: More in all is refused before memory is taken for it.
-        error: What to raise.
+    """Read the arrays of a .npz file by their names: numbers, and no more than ``max_bytes`` of memory in all.
 
     Raises:
         PytrtpluginsError: it is no such file, is damaged, or too large; as ``error`` makes it, with ``.path``.

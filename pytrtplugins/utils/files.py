@@ -101,12 +101,7 @@ def write_atomic(path: str | Path, data: bytes) -> None:
 
 
 def check_target(path: str | Path, what: str = "file", suffixes: Collection[str] = ()) -> Path:
-    """Give back a path that a file can be written to.
-
-    Args:
-        path: The path.
-        what: What the file is, for the message.
-        suffixes: Those that it may have, in lower case; none: any.
+    """Give back a path that a file can be written to; ``what`` the file is goes into the message.
 
     Raises:
         UsageError: the suffix is another, or the folder does not exist.
@@ -122,11 +117,7 @@ def check_target(path: str | Path, what: str = "file", suffixes: Collection[str]
 
 
 def open_regular(path: str | Path, *, error: Failure = FormatError) -> BinaryIO:
-    """Open a regular file for reading. A FIFO or a device, which may never end, is refused without waiting for it.
-
-    Args:
-        path: The file; links are followed.
-        error: What to raise for anything else than a regular file.
+    """Open a regular file for reading. A FIFO or a device, which may never end, is refused without waiting for it; links are followed.
 
     Raises:
         PytrtpluginsError: as ``error`` makes it, with ``.path``.
@@ -143,12 +134,7 @@ def open_regular(path: str | Path, *, error: Failure = FormatError) -> BinaryIO:
 
 
 def read_regular(path: str | Path, max_bytes: int, *, error: Failure = FormatError) -> bytes:
-    """Read a regular file of a limited size.
-
-    Args:
-        path: The file; links are followed.
-        max_bytes: A larger file is refused before it is read.
-        error: What to raise for a larger file, or for anything else than a regular one.
+    """Read a regular file; a larger one than ``max_bytes`` is refused before it is read.
 
     Raises:
         PytrtpluginsError: as ``error`` makes it, with ``.path``.

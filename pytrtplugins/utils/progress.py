@@ -14,12 +14,7 @@ __all__ = ["ProgressBar", "progress_bar"]
 
 
 class ProgressBar:
-    """What the block inside of `progress_bar` reports to; without a terminal it shows nothing.
-
-    Args:
-        bar: rich's, or None.
-        task: The bar's only task.
-    """
+    """What the block inside of `progress_bar` reports to; without a terminal it shows nothing."""
 
     def __init__(self, bar: Any = None, task: Any = None) -> None:
         self._bar, self._task = bar, task

@@ -36,11 +36,6 @@ _LONGEST_NUMBER = 400  # characters: the largest float64, written out, has 309
 def read_json(path: str | Path, *, max_bytes: int = MAX_BYTES, error: Failure = FormatError) -> Any:
     """Read a JSON file; see `parse_json`.
 
-    Args:
-        path: A regular file.
-        max_bytes: A larger file is refused before it is read.
-        error: What to raise.
-
     Raises:
         PytrtpluginsError: as ``error`` makes it, with ``.path`` and, where it is known, ``.line``.
         OSError: it cannot be read.
@@ -58,12 +53,8 @@ def parse_json(
 ) -> Any:
     """Parse JSON as RFC 8259 has it: UTF-8, each key of an object once, numbers that float64 can hold.
 
-    Args:
-        data: The text.
-        path: Where it came from, for messages.
-        max_bytes: A longer text is refused.
-        allow_nan: Take NaN and Infinity, which Python's writer writes, too.
-        error: What to raise.
+    ``path`` is where the text came from, for messages. NaN and Infinity, which Python's writer writes, are taken where that is
+    allowed.
 
     Raises:
         PytrtpluginsError: it is no such text, or nested more than `MAX_DEPTH` deep; as ``error`` makes it, with ``.path``
@@ -104,11 +95,6 @@ def parse_yaml(data: str | bytes, path: str | Path, *, error: Failure = FormatEr
 
     Dates are texts. Aliases are refused since a few hundred bytes of them stand for gigabytes.
 
-    Args:
-        data: The text.
-        path: Where it came from, for messages.
-        error: What to raise.
-
     Raises:
         PytrtpluginsError: it is no such text, or nested more than `MAX_DEPTH` deep; as ``error`` makes it, with ``.path``
             and, where it is known, ``.line``.
@@ -133,12 +119,7 @@ def parse_yaml(data: str | bytes, path: str | Path, *, error: Failure = FormatEr
 
 
 def shorten(value: object, most: int = 80) -> str:
-    """The repr of a value, with its middle or its end left out where it is long; it is never made as a whole.
-
-    Args:
-        value: What was found in a file.
-        most: Characters.
-    """
+    """The repr of a value in so many characters, with its middle or its end left out where it is long; it is never made as a whole."""
     short = _Short()
     short.maxlevel, short.maxstring, short.maxother = 3, most, most
     short.maxlist = short.maxtuple = short.maxset = short.maxfrozenset = short.maxdict = 4

@@ -86,12 +86,6 @@ def load_image(path: str | Path, *, exif: bool = True, max_bytes: int = MAX_BYTE
 def decode_image(data: bytes, name: str | Path = "image", *, exif: bool = True, max_bytes: int = MAX_BYTES) -> Image:
     """Decode the contents of an image file; see :func:`load_image`.
 
-    Args:
-        data: The file's bytes.
-        name: What to call it in errors.
-        exif: Turn the image upright.
-        max_bytes: Memory that it may take.
-
     Raises:
         ImageError: the bytes are not one whole image, or one that would take too much memory.
     """

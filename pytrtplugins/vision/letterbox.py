@@ -133,12 +133,7 @@ def letterbox(image: Image, size: tuple[int, int], mode: str = "letterbox") -> L
 
 
 def place_image(old: tuple[int, int], size: tuple[int, int], mode: str = "letterbox") -> Placement:
-    """Where an image stands in a network's input.
-
-    Args:
-        old: (width, height) of the image.
-        size: (width, height) of the input.
-        mode: One of `MODES`.
+    """Where an image stands in a network's input; both sizes are (width, height).
 
     Raises:
         UsageError: the size or the mode make no sense.
