@@ -41,12 +41,6 @@ class CaffeLayer:
     """One layer of a prototxt.
 
     Attributes:
-        name: Its name.
-        type: Its type.
-        message: Its fields.
-        bottom_names: The blobs that it reads.
-        tops: The blobs that it writes.
-        blobs: Its weights.
         bottoms: What it reads, once the layers before are converted.
         outputs: Tensor of each top.
         wanted: Which tops anybody reads.

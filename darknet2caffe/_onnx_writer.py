@@ -43,13 +43,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Constant:
-    """A float32 constant whose values are made when they are needed.
-
-    Attributes:
-        name: Name of the tensor.
-        dims: Its shape.
-        make: Gives the values.
-    """
+    """A float32 constant whose values are made when they are needed."""
 
     name: str
     dims: tuple[int, ...]

@@ -51,10 +51,8 @@ class Network:
     Attributes:
         cfg: The sections that it was made from.
         dims: Channels, height and width of the input; (inputs, 1, 1) where the cfg has only ``inputs=``.
-        layers: The layers, in darknet's order.
         weights: Header and arrays; None when only the cfg was given.
         dialect: Whose darknet the cfg is read as: ``"pjreddie"`` or ``"alexeyab"``.
-        dialect_reason: Why.
     """
 
     cfg: Cfg = field(compare=False)

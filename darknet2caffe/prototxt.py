@@ -61,8 +61,6 @@ class Message:
     """The fields between two braces, or of the whole file.
 
     Attributes:
-        path: The file.
-        line: Where it begins.
         fields: In the file's order; a repeated field is there several times.
     """
 

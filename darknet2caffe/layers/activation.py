@@ -12,11 +12,7 @@ __all__ = ["Activation", "Logistic"]
 
 @dataclass(frozen=True)
 class Activation(Layer):
-    """``[activation]``: one function of each value.
-
-    Attributes:
-        activation: Name of the function.
-    """
+    """``[activation]``: one function of each value."""
 
     type = "activation"
     keys = frozenset(["activation"])

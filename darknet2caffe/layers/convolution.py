@@ -19,13 +19,8 @@ class Convolutional(Layer):
     """``[convolutional]``: convolution, batch normalization or bias, activation.
 
     Attributes:
-        filters: Channels of the output.
-        size: Side of the window.
-        stride: Step of the window.
         padding: Zeros on each side.
         groups: Parts of the channels that are convolved alone.
-        activation: Name of the activation.
-        batch_normalize: Whether there is batch normalization.
         flipped: Whether the file holds the weights as (values per filter, filters).
     """
 
@@ -116,12 +111,8 @@ class Deconvolutional(Layer):
     """``[deconvolutional]``: transposed convolution, batch normalization or bias, activation.
 
     Attributes:
-        filters: Channels of the output.
-        size: Side of the window.
         stride: Step of the window in the output.
         padding: What is cut off each side of the output.
-        activation: Name of the activation.
-        batch_normalize: Whether there is batch normalization.
     """
 
     type = "deconvolutional"

@@ -20,8 +20,6 @@ class Connected(Layer):
 
     Attributes:
         output: Values of the output; its dims are (output, 1, 1).
-        activation: Name of the activation.
-        batch_normalize: Whether there is batch normalization.
     """
 
     type = "connected"
@@ -70,11 +68,7 @@ class Local(Layer):
     """``[local]``: a convolution with filters of its own for each place.
 
     Attributes:
-        filters: Channels of the output.
-        size: Side of the window.
-        stride: Step of the window.
         padding: Zeros on each side; in the cfg ``pad`` is both this number and a flag of the output's size.
-        activation: Name of the activation.
     """
 
     type = "local"

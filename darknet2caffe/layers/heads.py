@@ -19,8 +19,6 @@ class Softmax(Layer):
     """``[softmax]``: over all values of an image, over each of ``groups`` equal parts, or over siblings in a tree.
 
     Attributes:
-        groups: Equal parts of the values.
-        temperature: By which values are divided first.
         tree: Parent of each class, -1 for a root; empty: no tree.
     """
 

@@ -82,11 +82,6 @@ class Shortcut(Layer):
     Where shapes differ, pjreddie's darknet takes every ``stride``-th value of the larger map, or writes to every
     ``sample``-th place of the larger one, and only the channels that both have; the other values stay as they are,
     without ``alpha`` (src/blas.c, shortcut_cpu). The fork adds the channels that both have, of maps of one size.
-
-    Attributes:
-        activation: Name of the activation.
-        alpha: Factor of the layer before.
-        beta: Factor of the other layer.
     """
 
     type = "shortcut"
@@ -144,12 +139,7 @@ def _check_sum(section: Section, place: Place, dims: Shape, source: int, *, alon
 
 @dataclass(frozen=True)
 class ScaleChannels(Layer):
-    """``[scale_channels]``: a map times one factor per channel, or per place; the factors are the layer before.
-
-    Attributes:
-        scale_wh: One factor per place instead.
-        activation: Name of the activation.
-    """
+    """``[scale_channels]``: a map times one factor per channel, or per place (``scale_wh``); the factors are the layer before."""
 
     type = "scale_channels"
     keys = frozenset(["from", "activation", "scale_wh"])
@@ -176,11 +166,7 @@ class ScaleChannels(Layer):
 
 @dataclass(frozen=True)
 class Sam(Layer):
-    """``[sam]``: the product of two maps of one shape, the layer before and another one.
-
-    Attributes:
-        activation: Name of the activation.
-    """
+    """``[sam]``: the product of two maps of one shape, the layer before and another one."""
 
     type = "sam"
     keys = frozenset(["from", "activation"])

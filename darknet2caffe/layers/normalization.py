@@ -67,7 +67,6 @@ class Normalization(Layer):
     Attributes:
         size: Channels in the window.
         alpha: Factor of the squares.
-        beta: Exponent.
         kappa: What is added to the squares.
     """
 

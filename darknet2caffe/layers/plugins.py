@@ -21,11 +21,7 @@ __all__ = ["PluginLayer", "RegionLayer", "YoloLayer"]
 
 @dataclass(frozen=True)
 class PluginLayer(Layer):
-    """A layer that is a plugin.
-
-    Attributes:
-        plugin: The layer as a plugin, with the cfg's values.
-    """
+    """A layer that is a plugin."""
 
     plugin: Plugin
 

@@ -73,11 +73,7 @@ class Flatten(Layer):
 
 @dataclass(frozen=True)
 class Extra(Layer):
-    """``[reorg]`` with ``extra=n``: the values in order, then n zeros (src/reorg_layer.c).
-
-    Attributes:
-        extra: How many zeros.
-    """
+    """``[reorg]`` with ``extra=n``: the values in order, then n zeros (src/reorg_layer.c)."""
 
     type = "reorg"
 
@@ -94,11 +90,7 @@ class Extra(Layer):
 
 @dataclass(frozen=True)
 class Reorg3d(Layer):
-    """``[reorg3d]`` of AlexeyAB's fork: blocks of pixels become channels, as ONNX SpaceToDepth (src/blas.c, reorg_cpu).
-
-    Attributes:
-        stride: Side of a block.
-    """
+    """``[reorg3d]`` of AlexeyAB's fork: blocks of pixels become channels, as ONNX SpaceToDepth (src/blas.c, reorg_cpu)."""
 
     type = "reorg3d"
     keys = frozenset(["stride", "reverse"])

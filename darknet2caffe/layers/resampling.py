@@ -19,8 +19,6 @@ class Maxpool(Layer):
     """``[maxpool]``: what lies outside the map is ignored.
 
     Attributes:
-        size: Side of the window.
-        stride: Step of the window.
         padding: Rows and columns in all, as the cfg has it.
         pads: Rows or columns added above, left, below and right, as darknet's loop reads them
             (src/maxpool_layer.c: it starts at ``-padding/2`` in C, and reads as far as the last window goes).
@@ -77,13 +75,7 @@ class Avgpool(Layer):
 
 @dataclass(frozen=True)
 class Upsample(Layer):
-    """``[upsample]``: each value ``stride`` x ``stride`` times; with a negative stride in the cfg, sums of such blocks.
-
-    Attributes:
-        stride: Side of a block.
-        reverse: Sum blocks instead of repeating values.
-        scale: Factor of every value.
-    """
+    """``[upsample]``: each value ``stride`` x ``stride`` times; with a negative stride in the cfg, sums of such blocks; times ``scale``."""
 
     type = "upsample"
     keys = frozenset(["stride", "scale"])

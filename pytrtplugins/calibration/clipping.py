@@ -23,7 +23,6 @@ class Clipping:
     """What clipping does to a tensor.
 
     Attributes:
-        tensor: Its name.
         amax: The |x| at which it saturates, in its unit.
         maximum: The largest |x| seen.
         share: Part of the values that saturate, 0..1.

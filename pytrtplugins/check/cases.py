@@ -35,14 +35,7 @@ _RANKS = (4, 3, 2, 5, 1)
 
 @dataclass(frozen=True)
 class Case:
-    """A plugin and the inputs to give it.
-
-    Attributes:
-        plugin: The plugin.
-        dims: Dims of each input.
-        dtypes: Element type of each input.
-        seed: Seed of the inputs' values.
-    """
+    """A plugin and the inputs to give it."""
 
     plugin: Plugin
     dims: tuple[Shape, ...]

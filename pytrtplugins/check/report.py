@@ -35,12 +35,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Report:
-    """The entries of all checks, in order; printed, it is a table.
-
-    Attributes:
-        plugin: The plugin that was checked, as text.
-        entries: One entry per check.
-    """
+    """The entries of all checks, in order; printed, it is a table."""
 
     plugin: str
     entries: tuple[Entry, ...]

@@ -27,9 +27,6 @@ class TensorDifference:
     """One tensor that both have.
 
     Attributes:
-        name: The tensor.
-        layer: The layer that gives it.
-        op_type: Its operator.
         error: In units of the tolerance.
         worst: (index, value of the first, value of the second) of the elements that differ most.
     """
@@ -46,7 +43,6 @@ class Comparison:
     """All tensors that two engines share, in the order of the first.
 
     Attributes:
-        tensors: Their differences.
         only_in_first: Names of float tensors that the second does not have.
         only_in_second: Names of float tensors that the first does not have.
     """

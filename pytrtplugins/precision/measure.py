@@ -28,8 +28,6 @@ class LayerError:
     """Errors of one layer; 1 is the tolerance.
 
     Attributes:
-        name: The layer.
-        op_type: Its operator.
         own: Its error when it runs alone on float32's inputs.
         total: Its error in the network: its own, and what it inherits.
         amax: Largest |x| of its outputs in float32.

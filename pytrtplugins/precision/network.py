@@ -31,14 +31,6 @@ _RUNS = 5
 class Network:
     """A float model and the engine that it is for.
 
-    Attributes:
-        model: The prepared float model.
-        layers: Its layers.
-        digest: Its digest.
-        outputs: Names of its outputs.
-        settings: The engine's settings.
-        plugins: The forms in which plugins run, where they are not the engine's own choice.
-
     Args:
         model: Path or model without Q/DQ.
         engine: Name of the engine.

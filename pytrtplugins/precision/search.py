@@ -50,7 +50,6 @@ class Step:
     """One layer that was found, and what was done.
 
     Attributes:
-        layer: Its name.
         own: Its own error, before.
         action: The intervention that was kept; "" where none helped.
         tried: (intervention, error of the layer or of the outputs with it, microseconds that it costs) of all that were tried.

@@ -22,8 +22,6 @@ class Layer:
     """A node that gives float tensors which depend on the input.
 
     Attributes:
-        name: The node's name.
-        node: The node.
         inputs: Tensors that it reads, constants left out.
         outputs: Float tensors that it gives.
         bytes: Size of both together, for one image.

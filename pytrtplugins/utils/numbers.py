@@ -97,12 +97,7 @@ class _Limits(ABC, Generic[_Number]):
 
 @dataclass(frozen=True)
 class Whole(_Limits[int]):
-    """Whole numbers within limits.
-
-    Attributes:
-        minimum: The smallest number.
-        maximum: The largest number.
-    """
+    """Whole numbers within limits."""
 
     minimum: int
     maximum: int
@@ -119,12 +114,7 @@ class Whole(_Limits[int]):
 
 @dataclass(frozen=True)
 class Real(_Limits[float]):
-    """Numbers within limits; no NaN.
-
-    Attributes:
-        minimum: The smallest number.
-        maximum: The largest number.
-    """
+    """Numbers within limits; no NaN."""
 
     minimum: float
     maximum: float
@@ -141,13 +131,7 @@ class Real(_Limits[float]):
 
 @dataclass(frozen=True)
 class Several:
-    """Numbers with commas between them, each within limits, as the ``type`` of an option of argparse.
-
-    Attributes:
-        each: The limits of each.
-        minimum: How many there are at least.
-        maximum: How many there are at most.
-    """
+    """Numbers with commas between them, each within limits, as the ``type`` of an option of argparse."""
 
     each: Whole
     minimum: int = 1
