@@ -9,6 +9,7 @@ from ..errors import ModelError
 from ..model.proto import NAMELESS_DIMS, copy_of, info_dtype, with_data, without_data
 from ..plugin.onnx_node import is_plugin_node
 from ..utils.optional import require
+from ..validation.broadcasting import BROADCAST_SLOPES
 from ..validation.dataflow import bodies, walk
 
 if TYPE_CHECKING:
@@ -29,9 +30,9 @@ def normalize(model: onnx.ModelProto) -> onnx.ModelProto:
     1. Free dims have no value and no name that says nothing: ``-1`` and ``?`` go.
     2. A weight is no input: initializers that are inputs too, as all are in IR 3, cannot be given.
     3. Local functions are written into the graph, and into the branches and bodies in it. Those of plugins stay.
-    4. Opsets before 13 become 13, with a note in the log. Where ONNX's converter cannot do that, and where branches or bodies
-       of loops would have to be converted, the model stays as it is: the libraries below engines `cpu` and `onnxruntime` know
-       old opsets.
+    4. Opsets before 13 become 13, with a note in the log; slopes of PRelu before 7 are reshaped to lie along the channels.
+       Where that cannot be done, and where branches or bodies of loops would have to be converted, the model stays as it is:
+       the libraries below engines `cpu` and `onnxruntime` know old opsets.
 
     Args:
         model: Any model; it is not changed.
@@ -117,6 +118,8 @@ def _converted(model: onnx.ModelProto) -> onnx.ModelProto:
     inner = next((node for node in model.graph.node if any(True for _ in bodies(node))), None)
     if inner is not None:
         return _as_it_is(model, inner, "ONNX's converter does not convert what is inside it")
+    if found < BROADCAST_SLOPES and (slopes := _reshaped_slopes(model)):
+        return _as_it_is(model, slopes, "its slopes, which lie along the channels there, cannot be reshaped")
     light = without_data(model)
     try:
         made = converter.convert_version(light, _OLDEST)
@@ -127,6 +130,25 @@ def _converted(model: onnx.ModelProto) -> onnx.ModelProto:
     del made.graph.output[:], made.graph.value_info[:]  # the converter gives free dims names of its own
     made.graph.output.extend(model.graph.output)
     return with_data(made, model)
+
+
+def _reshaped_slopes(model: onnx.ModelProto) -> onnx.NodeProto | None:
+    """Reshape slopes of PRelu, which lie along the channels before opset 7, as they must be from there on; ONNX's converter does not.
+
+    Returns:
+        A node with slopes for which that cannot be done.
+    """
+    inferred = require("onnx.shape_inference", extra="onnx").infer_shapes(without_data(model)).graph
+    shapes = {info.name: info.type.tensor_type.shape for info in (*inferred.input, *inferred.value_info)}
+    slopes = {tensor.name: tensor for tensor in model.graph.initializer}
+    nodes: list[onnx.NodeProto] = [node for node in model.graph.node if node.op_type == "PRelu"]
+    for node in nodes:
+        slope, rank = slopes.get(node.input[1]), len(shapes[node.input[0]].dim) if node.input[0] in shapes else 0
+        if slope is None or (slope.dims != [1] and not rank):
+            return node
+        if len(slope.dims) == 1 and slope.dims[0] > 1:
+            slope.dims.extend([1] * (rank - 2))
+    return None
 
 
 def _as_it_is(model: onnx.ModelProto, node: onnx.NodeProto, reason: str) -> onnx.ModelProto:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..model import Graph, read_onnx
 from ..model.decompose import infer_shapes
 from ..model.ir import to_ir, to_proto
-from ..validation import validated
+from ..validation import check_slopes, validated
 from .eliminate import Eliminate
 from .fold import FoldBatchNorm
 from .normalize import normalize
@@ -38,7 +38,8 @@ def prepare(model: str | Path | onnx.ModelProto | Graph) -> onnx.ModelProto:
         model: Path or model; it is not changed.
 
     Raises:
-        ModelError: it is no ONNX model, its shapes contradict each other, or its opset is newer than the installed ONNX.
+        ModelError: it is no ONNX model, its shapes contradict each other, a slope of PRelu does not broadcast, or its opset is
+            newer than the installed ONNX.
         RegistryError: it has a plugin that is not registered.
     """
     return prepare_loaded(load_model(model))
@@ -49,4 +50,6 @@ def prepare_loaded(model: onnx.ModelProto) -> onnx.ModelProto:
     ir_model = to_ir(normalize(model))
     for step in (FoldBatchNorm(), Eliminate()):
         step(ir_model)
-    return infer_shapes(to_proto(ir_model))
+    prepared = infer_shapes(to_proto(ir_model))
+    check_slopes(prepared)
+    return prepared

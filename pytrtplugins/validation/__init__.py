@@ -6,10 +6,11 @@
 
 from __future__ import annotations
 
+from .broadcasting import check_slopes
 from .external import load_external_data
 from .inference import infer
 from .model import validated
 from .sizes import check_sizes
 from .tensors import check_tensor
 
-__all__ = ["check_sizes", "check_tensor", "infer", "load_external_data", "validated"]
+__all__ = ["check_sizes", "check_slopes", "check_tensor", "infer", "load_external_data", "validated"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -184,7 +185,7 @@ def check_sparse_tensor(tensor: onnx.SparseTensorProto, where: str) -> None:
         )
 
 
-def dims_text(dims: tuple[int, ...]) -> str:
+def dims_text(dims: Sequence[int | str]) -> str:
     """Dims for messages, of which only the first are shown."""
     shown = [str(dim) for dim in dims[:8]]
     return f"({', '.join([*shown, '…'] if len(dims) > len(shown) else shown)})"

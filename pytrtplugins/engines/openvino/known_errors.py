@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...model.proto import info_dims
 from ...plugin.onnx_node import node_attributes
 from ...tensor import Dims, is_concrete
+from ...validation.broadcasting import BROADCAST_SLOPES
 
 if TYPE_CHECKING:
     import onnx
@@ -77,12 +78,12 @@ class Usage:
         found = self.facts.types.get(self.node.input[0]) if self.node.input else None
         return found.tensor_type.elem_type if found is not None else 0
 
-    def dims(self) -> Dims | None:
-        """Dims of the first input; None where they are not known."""
-        found = self.facts.types.get(self.node.input[0]) if self.node.input else None
+    def dims(self, index: int = 0) -> Dims | None:
+        """Dims of an input; None where they are not known."""
+        found = self.facts.types.get(self.node.input[index]) if self.has(index) else None
         if found is None or not found.tensor_type.HasField("shape"):
             return None
-        holder: Any = type("Info", (), {"name": self.node.input[0], "type": found})
+        holder: Any = type("Info", (), {"name": self.node.input[index], "type": found})
         return info_dims(holder)
 
     def reads_output(self, index: int) -> bool:
@@ -147,6 +148,16 @@ def _ends_in_the_padding(usage: Usage) -> bool:
     return False
 
 
+def _has_one_slope_for_each_channel(usage: Usage) -> bool:
+    """Whether slopes of one axis, which ONNX holds against the last, may be as many as there are channels."""
+    dims, slopes = usage.dims(), usage.dims(1)
+    if usage.facts.opset < BROADCAST_SLOPES or (slopes is not None and (len(slopes) != 1 or slopes == (1,))):
+        return False
+    if dims is None or slopes is None:
+        return True
+    return len(dims) > 2 and (dims[1] == slopes[0] or not (is_concrete(dims[1]) and is_concrete(slopes[0])))
+
+
 _ATTENTION = {
     "is_causal",
     "kv_num_heads",
@@ -158,6 +169,12 @@ _ATTENTION = {
 }
 
 KNOWN_ERRORS = (
+    KnownError(
+        ("PRelu",),
+        "with slopes of one axis, as many as there are channels",
+        "they are taken along the channels, not along the last axis",
+        _has_one_slope_for_each_channel,
+    ),
     KnownError(("ReduceMax", "ReduceMin"), "of real numbers", "infinities become the largest finite numbers", _is_real),
     KnownError(("TopK",), "", "equal values come in another order"),
     KnownError(

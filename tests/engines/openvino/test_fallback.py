@@ -239,5 +239,31 @@ def test_an_engine_file_finds_the_same_again(tmp_path):
         np.testing.assert_array_equal(context.run({"x": ONES})["i"], alone(made, {"x": ONES})["i"])
 
 
+@pytest.mark.parametrize("given", [False, True], ids=["constant", "input"])
+@pytest.mark.parametrize("dims", [["n", 4, 5, 4], [2, 4, 4], [1, 4, 2, 3, 4], ["n", "c", "h", "w"], None], ids=str)
+def test_slopes_lie_along_the_last_axis_where_there_are_as_many_channels(dims, given):
+    slopes, x = np.linspace(0.1, 0.9, 4, dtype=np.float32), -np.ones((2, 4, 5, 4), np.float32)
+    if dims in ([2, 4, 4], [1, 4, 2, 3, 4]):
+        x = -np.ones(dims, np.float32)
+    inputs = [info("x", F, dims or list("nchw")), *([info("s", F, [4])] if given else [])]
+    nodes = [node("PRelu", ["x", "s"], ["y"])]
+    if dims is None:  # the number of axes is not known before the run
+        inputs.append(info("shape", I64, ["axes"]))
+        nodes = [node("Reshape", ["x", "shape"], ["r"]), node("PRelu", ["r", "s"], ["y"])]
+    made = model(nodes, inputs, [info("y", F, None)], {} if given else {"s": slopes})
+    feeds = {"x": x, **({"s": slopes} if given else {}), **({"shape": np.array(x.shape)} if dims is None else {})}
+    built = same(made, feeds)
+    with built.create_context() as context:
+        np.testing.assert_array_equal(context.run(feeds)["y"], x * slopes)
+
+
+@pytest.mark.parametrize("slopes", [(4, 1, 1), (1, 4, 1, 1), (1,), (), (5, 4)], ids=str)
+def test_other_slopes_are_left_to_openvino(slopes):
+    x = -np.random.default_rng(0).random((2, 4, 5, 4), np.float32)
+    constants = {"s": np.random.default_rng(1).random(slopes, np.float32)}
+    made = model([node("PRelu", ["x", "s"], ["y"])], [info("x", F, ["n", 4, 5, 4])], [info("y", F, None)], constants)
+    assert BY not in same(made, {"x": x}).choices
+
+
 def test_every_row_of_the_table_says_what_is_wrong():
     assert all(row.operators and row.what for row in KNOWN_ERRORS)

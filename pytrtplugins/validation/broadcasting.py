@@ -1,0 +1,67 @@
+"""Slopes of PRelu, which must broadcast to the input: ONNX's inference does not look, and OpenVINO takes them along the channels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ..errors import ModelError
+from .dataflow import bodies
+from .operators import node_text
+from .tensors import dims_text
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["BROADCAST_SLOPES", "check_slopes"]
+
+BROADCAST_SLOPES = 7
+"""The first opset in which slopes of PRelu broadcast; before it they lie along the channels."""
+_Dims = tuple[int | str, ...]
+
+
+def check_slopes(model: onnx.ModelProto) -> None:
+    """Require that slopes of PRelu broadcast to the dims of the input, as far as these are known.
+
+    Args:
+        model: A model with shapes.
+
+    Raises:
+        ModelError: one does not.
+    """
+    if any(item.domain in ("", "ai.onnx") and item.version >= BROADCAST_SLOPES for item in model.opset_import):
+        _check(model.graph, {})
+
+
+def _check(graph: onnx.GraphProto, outer: Mapping[str, _Dims]) -> None:
+    known: dict[str, _Dims] = {**outer, **{tensor.name: tuple(tensor.dims) for tensor in graph.initializer}}
+    for info in (*graph.value_info, *graph.input, *graph.output):
+        if info.type.tensor_type.HasField("shape"):
+            dims = info.type.tensor_type.shape.dim
+            known[info.name] = tuple(dim.dim_value if dim.HasField("dim_value") else dim.dim_param for dim in dims)
+    for node in graph.node:
+        if node.op_type == "PRelu" and node.domain in ("", "ai.onnx") and {*node.input} <= known.keys():
+            _check_slope(node, known[node.input[0]], known[node.input[1]])
+        for body in bodies(node):
+            _check(body, known)
+
+
+def _check_slope(node: onnx.NodeProto, dims: _Dims, slope: _Dims) -> None:
+    pairs = zip(reversed(slope), reversed(dims), strict=False)
+    fits = all(size == 1 or isinstance(size, str) or isinstance(dim, str) or size == dim for size, dim in pairs)
+    if fits and len(slope) <= len(dims):
+        return
+    channels = (*slope, *(1,) * (len(dims) - 2))
+    along = len(slope) == 1 and len(dims) > 2 and slope[0] == dims[1]
+    raise ModelError(
+        f"{node_text(node)}: the slope {node.input[1][:200]!r} has dims {dims_text(slope)}, which do not broadcast to those of "
+        f"{node.input[0][:200]!r}, {dims_text(dims)}: ONNX holds the last axis against the last (unidirectional broadcasting).\n"
+        + (
+            f"Do: reshape the slope to {dims_text(channels)}: one for each channel"
+            if along
+            else "Do: export the model again"
+        ),
+        node=node.name,
+        expected=dims,
+        found=slope,
+    )
