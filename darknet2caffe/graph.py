@@ -187,11 +187,11 @@ def _heading(svg: Any, network: Network) -> Iterator[Any]:
 
 def _sizes(svg: Any, network: Network) -> Iterator[Any]:
     """At the left: a bar beside each run of maps of one size, with the size at its top."""
-    places = [network.dims[:0:-1], *(layer.dims[:0:-1] if layer.is_map else None for layer in network.layers)]
+    sizes = [network.dims[:0:-1], *(layer.dims[:0:-1] if layer.is_map else None for layer in network.layers)]
     start = 0
-    for end in range(1, len(places) + 1):
-        if end == len(places) or places[end] != places[start]:
-            size = places[start]
+    for end in range(1, len(sizes) + 1):
+        if end == len(sizes) or sizes[end] != sizes[start]:
+            size = sizes[start]
             if size is not None:
                 top, bottom = _y(start - 1), _y(end - 2) + _BOX
                 yield svg.Line(92, top, 92, bottom, class_="bar")

@@ -185,7 +185,7 @@ def _write_external(file: IO[bytes], model: onnx.ModelProto, constants: Sequence
     for constant in constants:
         file.write(bytes(-file.tell() % _ALIGNMENT))
         tensor = model.graph.initializer.add(name=constant.name, dims=constant.dims, data_type=1, data_location=1)
-        places = {"offset": file.tell(), "length": constant.size_bytes}
-        for key, value in places.items():
+        entries = {"offset": file.tell(), "length": constant.size_bytes}
+        for key, value in entries.items():
             tensor.external_data.add(key=key, value=str(value))
         file.write(constant.data().data)

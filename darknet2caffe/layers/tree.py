@@ -29,8 +29,8 @@ def read_tree(section: Section, classes: int) -> tuple[int, ...]:
     if option is None:
         return ()
     folder = Path(section.path).parent
-    places = [folder / option.value, folder.parent / option.value, Path(option.value)]
-    path = next((place for place in places if place.is_file()), None)
+    candidates = [folder / option.value, folder.parent / option.value, Path(option.value)]
+    path = next((place for place in candidates if place.is_file()), None)
     if path is None:
         section.fail(
             f"tree={option.value}: there is no such file",

@@ -248,18 +248,18 @@ def _hints(plugin: Plugin, rank: int) -> list[int]:
 
 
 def shrink(
-    case: Case, detail: str, first_failing: Callable[[list[Case]], tuple[Case, str] | None], most: int = 80
+    case: Case, detail: str, first_failing: Callable[[list[Case]], tuple[Case, str] | None], max_attempts: int = 80
 ) -> tuple[Case, str]:
     """Make a failing case smaller while it still fails, and give the smallest with what failed there.
 
-    ``first_failing`` gives the first of some cases that fails; ``most`` cases are tried in all.
+    ``first_failing`` gives the first of some cases that fails; ``max_attempts`` cases are tried in all.
     """
-    while most > 0:
-        candidates = [replace(case, dims=dims) for dims in itertools.islice(smaller(case.dims), most)]
+    while max_attempts > 0:
+        candidates = [replace(case, dims=dims) for dims in itertools.islice(smaller(case.dims), max_attempts)]
         found = first_failing(candidates)
         if found is None:
             break
-        most -= candidates.index(found[0]) + 1
+        max_attempts -= candidates.index(found[0]) + 1
         case, detail = found
     return case, detail
 

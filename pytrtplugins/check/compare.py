@@ -32,9 +32,9 @@ def difference(actual: Any, expected: Any, rtol: float | None = None, atol: floa
     if not wrong.any():
         return ""
     excess = np.where(wrong, np.where(np.isnan(error), np.inf, error), -1.0).ravel()
-    places = np.argsort(-excess, kind="stable")[: min(worst, int(wrong.sum()))]
+    order = np.argsort(-excess, kind="stable")[: min(worst, int(wrong.sum()))]
     lines = []
-    for place in places:
+    for place in order:
         index = tuple(map(int, np.unravel_index(place, expected.shape)))
         lines.append(f"{list(index)}: {actual[index]}, expected {expected[index]}")
     return f"{int(wrong.sum())} of {wrong.size} elements differ; worst at {'; '.join(lines)}"

@@ -241,8 +241,8 @@ def _settle(trace: Any) -> None:
     gpu.close("a check runs kernels on NumPy arrays in a process without a GPU")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    most = _data_bytes() + _MORE_MEMORY
-    resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+    limit = _data_bytes() + _MORE_MEMORY
+    resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
     _one_thread()
 
 

@@ -144,7 +144,7 @@ def check_plugin(
             steps.entries[title] = Entry(title, True, reason, skipped=True)
         else:
             rule = partial(models.engine, name=name)
-            steps.take([Step(title, rule, _few(cases), (*_BASIC, *_ENGINE_NEEDS), most=10, apart=False)])
+            steps.take([Step(title, rule, _few(cases), (*_BASIC, *_ENGINE_NEEDS), max_attempts=10, apart=False)])
     return Report(repr(base), tuple(steps.entries.values()))
 
 
@@ -156,9 +156,9 @@ def _steps(base: Plugin, cases: list[Case]) -> Iterator[Step]:
             yield Step(name, rule, (), skip=reason)
         else:
             few, needs = name in _FEW, (*_BASIC, *_NEEDS.get(name, ()))
-            most = 0 if name == "large tensors" else 10 if few else 80
+            max_attempts = 0 if name == "large tensors" else 10 if few else 80
             some = _few(cases) if few else cases
-            yield Step(name, rule, some[:1] if name == "two threads" else some, needs, most, name not in _HERE)
+            yield Step(name, rule, some[:1] if name == "two threads" else some, needs, max_attempts, name not in _HERE)
 
 
 def _instance(plugin: type[Plugin] | Plugin) -> Plugin:

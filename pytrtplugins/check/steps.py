@@ -34,7 +34,7 @@ class Step:
         rule: Gives what is wrong, or an empty text.
         cases: What to try it on, smallest first.
         needs: Names of entries without which it says nothing new.
-        most: How many smaller cases to try where it fails.
+        max_attempts: How many smaller cases to try where it fails.
         apart: Whether it runs in a process of its own.
         skip: Why it is not tried.
         patience: How many times the time limit it may take.
@@ -44,7 +44,7 @@ class Step:
     rule: Rule
     cases: Sequence[Case]
     needs: tuple[str, ...] = ()
-    most: int = 80
+    max_attempts: int = 80
     apart: bool = True
     skip: str = ""
     patience: float = 1.0
@@ -148,7 +148,7 @@ class Steps:
                 detail = self._attempt(step.rule, case, self.time_limit * step.patience)
                 if not detail:
                     continue
-                limit, most = self._limits(step, detail)
+                limit, max_attempts = self._limits(step, detail)
 
                 def first_failing(cases: list[Case], number: int = number, limit: float = limit) -> Any:
                     for candidate in cases:
@@ -157,7 +157,7 @@ class Steps:
                             return candidate, found
                     return None
 
-                smallest, detail = shrink(case, detail, first_failing, most)
+                smallest, detail = shrink(case, detail, first_failing, max_attempts)
                 return _failed(step, number, smallest, detail)
         except (MissingExtraError, UnavailableError) as error:
             return Entry(step.name, True, str(error), skipped=True)
@@ -165,7 +165,7 @@ class Steps:
 
     def _ended(self, step: Step, number: int, case: Case, detail: str) -> Entry:
         """The entry of a step whose process ended or hung: the smallest case is looked for in new processes."""
-        limit, most = self._limits(step, detail)
+        limit, max_attempts = self._limits(step, detail)
 
         def first_failing(cases: list[Case]) -> tuple[Case, str] | None:
             now: list[Any] = [0, ""]
@@ -183,13 +183,15 @@ class Steps:
             end = isolate.run(work, receive, limit + _PATIENCE_S)
             return (cases[now[0]], now[1] or end) if now[1] or end else None
 
-        return _failed(step, number, *shrink(case, detail, first_failing, most))
+        return _failed(step, number, *shrink(case, detail, first_failing, max_attempts))
 
     def _limits(self, step: Step, detail: str) -> tuple[float, int]:
         """Seconds for a smaller case, and how many to try: few where each may take all of its time."""
         if not detail.startswith("hang"):
-            return self.time_limit * step.patience, step.most
-        return min(self.time_limit, _SHORT_S), min(step.most, _HANGS if "still running" in detail else _SILENT_HANGS)
+            return self.time_limit * step.patience, step.max_attempts
+        return min(self.time_limit, _SHORT_S), min(
+            step.max_attempts, _HANGS if "still running" in detail else _SILENT_HANGS
+        )
 
     def _attempt(self, rule: Rule, case: Case, limit: float) -> str:
         try:

@@ -48,7 +48,7 @@ def bind(signature: Signature, arguments: list[Any]) -> tuple[list[Any], str | N
         ``"symbolic"``.
 
     Raises:
-        KernelError: wrong number or types, arrays in different places, or arrays that are not contiguous.
+        KernelError: wrong number or types, arrays on different devices, or arrays that are not contiguous.
     """
     expected = len(signature.parameters)
     if len(arguments) != expected:
@@ -60,21 +60,21 @@ def bind(signature: Signature, arguments: list[Any]) -> tuple[list[Any], str | N
             expected=expected,
             found=len(arguments),
         )
-    places: dict[str, str] = {}
+    devices: dict[str, str] = {}
     values = [
-        _array(signature, parameter, value, places) if parameter.pointer else _number(signature, parameter, value)
+        _array(signature, parameter, value, devices) if parameter.pointer else _number(signature, parameter, value)
         for parameter, value in zip(signature.parameters, arguments, strict=True)
     ]
-    if len(places) > 1:
-        where = ", ".join(f"{name}: {place}" for place, name in sorted(places.items()))
+    if len(devices) > 1:
+        where = ", ".join(f"{name}: {device}" for device, name in sorted(devices.items()))
         raise KernelError(
-            f"kernel {signature}: the arrays lie in different places ({where}).\n"
+            f"kernel {signature}: the arrays lie on different devices ({where}).\n"
             "Do: copy them to one place, or wrap numbers that never change: pytrtplugins.cuda.Constant(values)"
         )
-    return values, _element(signature, values), next(iter(places), "host")
+    return values, _element(signature, values), next(iter(devices), "host")
 
 
-def _array(signature: Signature, parameter: Parameter, value: Any, places: dict[str, str]) -> Any:
+def _array(signature: Signature, parameter: Parameter, value: Any, devices: dict[str, str]) -> Any:
     if value is None:
         return None
     if isinstance(value, Constant):
@@ -83,19 +83,19 @@ def _array(signature: Signature, parameter: Parameter, value: Any, places: dict[
         _check_dtype(signature, parameter, value.dtype)
         return value
     if isinstance(value, np.ndarray):
-        place, contiguous, dtype = "host", value.flags.c_contiguous, value.dtype
+        device, contiguous, dtype = "host", value.flags.c_contiguous, value.dtype
         if not parameter.const and not value.flags.writeable:
             raise _wrong(signature, parameter, "the array is read-only")
     elif isinstance(value, SymbolicArray):
-        place, contiguous, dtype = "symbolic", True, value.dtype
+        device, contiguous, dtype = "symbolic", True, value.dtype
     elif is_device_array(value):
         value = device_array(value)
-        place, contiguous, dtype = "device", value.contiguous, value.dtype
+        device, contiguous, dtype = "device", value.contiguous, value.dtype
     else:
         raise _wrong(signature, parameter, f"expected an array, found {type(value).__name__} {value!r:.40}")
     if not contiguous:
         raise _wrong(signature, parameter, "the array is not contiguous; take numpy.ascontiguousarray of it")
-    places.setdefault(place, parameter.name)
+    devices.setdefault(device, parameter.name)
     if dtype is not None:
         _check_dtype(signature, parameter, dtype)
     return value

@@ -253,11 +253,11 @@ class CudaKernel:
             else np.dtype(C_TYPES[parameter.type]).type(value)
             for parameter, value in zip(self.signature.parameters, values, strict=True)
         ]
-        places = [index for index, value in enumerate(values) if isinstance(value, DeviceArray)]
+        indices = [index for index, value in enumerate(values) if isinstance(value, DeviceArray)]
 
         def launch(flat: list[Any], stream: Any) -> None:
             now = list(packed)
-            for index in places:
+            for index in indices:
                 now[index] = gpu.address(flat[index])
             run(grid, block, now, shared_bytes, stream)
 
@@ -269,9 +269,9 @@ class CudaKernel:
         if min(threads) < 0:
             raise KernelError(f"kernel {self.name}: threads {threads}: expected at least 0")
         x, y, z = (-(-total // side) for total, side in zip(threads, block, strict=True))
-        for size, most, axis in zip((x, y, z), _GRID_LIMITS, "xyz", strict=True):
-            if size > most:
-                raise KernelError(f"kernel {self.name}: threads {threads}: {size} blocks along {axis}, at most {most}")
+        for size, limit, axis in zip((x, y, z), _GRID_LIMITS, "xyz", strict=True):
+            if size > limit:
+                raise KernelError(f"kernel {self.name}: threads {threads}: {size} blocks along {axis}, at most {limit}")
         return x, y, z
 
     def _load(self, place: str, element: str | None) -> Callable[..., None]:

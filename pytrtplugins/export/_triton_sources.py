@@ -128,7 +128,7 @@ def from_engine_file(path: Path, libraries: Sequence[str | Path]) -> Source:
             raise ValueError("it holds no serialized engine")
         facts = dict(metadata["requirements"])
         keys = {(str(namespace), str(name)) for namespace, name, _ in facts["plugins"]}
-        most = _max_batch(model, metadata["options"]["settings"])
+        max_batch = _max_batch(model, metadata["options"]["settings"])
         compatible = facts["version_compatible"] is True
         versions = f"{facts['tensorrt']} or a newer one of that major version" if compatible else facts["tensorrt"]
         needs = (
@@ -136,7 +136,7 @@ def from_engine_file(path: Path, libraries: Sequence[str | Path]) -> Source:
             f"a GPU of compute capability {facts['compute_capability']} ({facts['device']})",
         )
     _check_libraries(keys, libraries)
-    return Source(model, payload, most, needs, compatible)
+    return Source(model, payload, max_batch, needs, compatible)
 
 
 @contextmanager

@@ -160,14 +160,14 @@ def _io_fields(source: Source, max_batch: int | None, queue_delay: int) -> dict[
     """Inputs, outputs, and whether requests are put together."""
     inputs, outputs = bindings(source.model)
     free = all(item.dims and not isinstance(item.dims[0], int) for item in (*inputs, *outputs))
-    most = source.max_batch
+    built_for = source.max_batch
     if max_batch is None:
-        max_batch = (most or _USUAL_BATCH) if same_batch((*inputs, *outputs)) else 0
-        if max_batch and source.plan and most is None:
+        max_batch = (built_for or _USUAL_BATCH) if same_batch((*inputs, *outputs)) else 0
+        if max_batch and source.plan and built_for is None:
             raise UsageError("max_batch: the plan does not say for how many it was built.\nDo: --max-batch N")
-    elif not free or (most is not None and max_batch > most):
+    elif not free or (built_for is not None and max_batch > built_for):
         fixed = next((item for item in (*inputs, *outputs) if not item.dims or isinstance(item.dims[0], int)), None)
-        reason = f"the engine was built for {most} at most"
+        reason = f"the engine was built for {built_for} at most"
         if fixed is not None:
             reason = f"{fixed.name!r} has no free first axis: ({', '.join(map(str, fixed.dims))})"
         raise UsageError(f"max_batch {max_batch}: {reason}", max_batch=max_batch)

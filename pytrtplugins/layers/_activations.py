@@ -118,5 +118,5 @@ def _softmax_groups(op: OpBuilder, x: Any, groups: Sequence[tuple[int, int]], si
         picked = op.Reshape(op.Gather(x, channels, axis=1), [-1, length, *size])
         done.append(op.Reshape(op.Softmax(picked, axis=1), [-1, len(channels), *size]))
     joined = op.Concat(*done, axis=1) if len(done) > 1 else done[0]
-    places = sorted(range(len(order)), key=order.__getitem__)
-    return joined if places == list(range(len(order))) else op.Gather(joined, places, axis=1)
+    inverse = sorted(range(len(order)), key=order.__getitem__)
+    return joined if inverse == list(range(len(order))) else op.Gather(joined, inverse, axis=1)

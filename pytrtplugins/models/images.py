@@ -66,8 +66,8 @@ def find_images(sources: Iterable[str | Path], folders: Iterable[str | Path] = (
     Raises:
         ImageError: one is missing (the message says where it was looked for), a folder has no image, or there is no source.
     """
-    places = [Path(folder).absolute() for folder in folders]
-    found = [path for source in sources for path in _find(Path(source), places)]
+    absolute = [Path(folder).absolute() for folder in folders]
+    found = [path for source in sources for path in _find(Path(source), absolute)]
     if not found:
         raise ImageError("no image given.\nDo: give an image, a folder or a video, such as dog.jpg", path=None)
     return found
@@ -190,22 +190,22 @@ def _find(source: Path, folders: Sequence[Path]) -> list[Path]:
                 path=source,
             )
         return files
-    places = _places(source, folders)
-    for place in places:
-        if place.is_file():
-            return [place]
+    candidates = _candidates(source, folders)
+    for candidate in candidates:
+        if candidate.is_file():
+            return [candidate]
     if source.exists():
         raise ImageError(f"image {str(source)!r}: expected a regular file or a folder, found neither.", path=source)
-    looked = "\n".join(f"  {place}" for place in places)
+    looked = "\n".join(f"  {candidate}" for candidate in candidates)
     raise ImageError(
         f"image {str(source)!r}: no such file. Looked for:\n{looked}\n"
         "Do: give the path of an image, try chelsea (pip install scikit-image), or apt-get install darknet for dog.jpg",
         path=source,
-        places=tuple(places),
+        candidates=tuple(candidates),
     )
 
 
-def _places(source: Path, folders: Sequence[Path]) -> list[Path]:
+def _candidates(source: Path, folders: Sequence[Path]) -> list[Path]:
     """Where a file that is not where the user says may be: only plain names are looked for elsewhere."""
     here = [source.absolute()]
     if len(source.parts) != 1:

@@ -176,7 +176,7 @@ class Yolov2(Uncopied):
             items,
             threads=readers,
             ahead=readers + batch,
-            quick=lambda item: image is None and isinstance(item, np.ndarray),
+            inline=lambda item: image is None and isinstance(item, np.ndarray),
         )
         contexts = (self.context.another() for _ in range(number))
         for done, found, spent in map_async(start, _chunks(decoded, batch), contexts=contexts, finish=finish):

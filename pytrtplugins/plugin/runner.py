@@ -22,7 +22,7 @@ def naming_node(name: str) -> Iterator[None]:
     """Put the node's name, if it is known, before what `Plugin.all_outputs` finds wrong; what else a plugin raises passes as it is.
 
     Raises:
-        PluginError: of the same class, for outputs of `compute` that are not what the plugin said.
+        PluginError: of the same class, for outputs of `compute` that are not what the plugin declares.
     """
     try:
         yield

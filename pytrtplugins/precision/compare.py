@@ -60,8 +60,8 @@ class Comparison:
         """What differs first, and its worst elements."""
         first = self.first_difference
         if first is None:
-            most = max((tensor.error for tensor in self.tensors), default=0.0)
-            return f"{len(self.tensors)} tensors agree; the largest error is {most:.3g} of the tolerance"
+            largest = max((tensor.error for tensor in self.tensors), default=0.0)
+            return f"{len(self.tensors)} tensors agree; the largest error is {largest:.3g} of the tolerance"
         lines = [
             f"first difference: {first.name!r}, given by {first.layer!r} ({first.op_type}): {first.error:.4g} times the tolerance"
         ]
@@ -147,6 +147,6 @@ def _worst(
     with np.errstate(invalid="ignore"):
         difference = np.where(a == b, 0.0, np.abs(a - b))
     difference[np.isnan(difference)] = np.inf
-    places = np.argsort(-difference, axis=None, kind="stable")[:count]
-    indices = [tuple(map(int, np.unravel_index(place, a.shape))) for place in places if difference.flat[place] > 0]
+    order = np.argsort(-difference, axis=None, kind="stable")[:count]
+    indices = [tuple(map(int, np.unravel_index(place, a.shape))) for place in order if difference.flat[place] > 0]
     return tuple((index, float(a[index]), float(b[index])) for index in indices)

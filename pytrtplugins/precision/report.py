@@ -183,7 +183,7 @@ def write_html(data: Mapping[str, Any], path: str | Path) -> None:
         _svg((8, 4.2), lambda figure: _draw_front(figure, data)),
         "<h2>What was tried</h2>",
         _steps_table(data),
-        _taken_back(data),
+        _reverted(data),
     ]
     page = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title><style>{_STYLE}</style>'
     write_atomic(path, (page + "\n".join(parts) + "</html>\n").encode())
@@ -210,7 +210,7 @@ def _steps_table(data: Mapping[str, Any]) -> str:
     return _table(head, rows) if rows else "<p>Nothing.</p>"
 
 
-def _taken_back(data: Mapping[str, Any]) -> str:
+def _reverted(data: Mapping[str, Any]) -> str:
     pairs = [html.escape(f"{layer} ({name})") for layer, name in data["reverted"]]
     return f"<p>Taken back in the end, since the outputs hold without: {', '.join(pairs)}.</p>" if pairs else ""
 
@@ -231,7 +231,7 @@ def _cell(item: Any) -> str:
 
 def _draw_errors(figure: Any, data: Mapping[str, Any]) -> None:
     axes = figure.subplots()
-    places = np.arange(len(data["before"]))
+    positions = np.arange(len(data["before"]))
     for key, rows, color, style in (
         ("own", data["before"], "C3", "o"),
         ("total", data["before"], "0.55", "-"),
@@ -240,7 +240,7 @@ def _draw_errors(figure: Any, data: Mapping[str, Any]) -> None:
         values = [_drawn(row[key]) if float(row[key]) else math.nan for row in rows]
         when = "after" if rows is data["after"] else "before"
         text = "own, alone on float32's inputs" if key == "own" else f"in the network, {when}"
-        axes.plot(places[: len(values)], values, style, color=color, label=text, markersize=5)
+        axes.plot(positions[: len(values)], values, style, color=color, label=text, markersize=5)
     _draw_tolerance(axes)
     axes.set_yscale("log")
     axes.set_ylabel("error, in units of the tolerance")
@@ -250,17 +250,17 @@ def _draw_errors(figure: Any, data: Mapping[str, Any]) -> None:
 
 def _draw_ranges(figure: Any, rows: Sequence[Mapping[str, Any]]) -> None:
     axes = figure.subplots()
-    places = np.arange(len(rows))
+    positions = np.arange(len(rows))
     limits = [float(row["limit"]) or math.nan for row in rows]
     largest = [float(row["amax"]) or math.nan for row in rows]
-    axes.plot(places, largest, "o", color="C0", markersize=4, label="largest |x| in float32")
-    axes.plot(places, limits, "_", color="C3", markersize=9, label="largest that the precision holds")
+    axes.plot(positions, largest, "o", color="C0", markersize=4, label="largest |x| in float32")
+    axes.plot(positions, limits, "_", color="C3", markersize=9, label="largest that the precision holds")
     axes.set_yscale("log")
     axes.set_ylabel("|x|, in the tensor's own unit")
     _name_layers(axes, rows)
     clipped = axes.twinx()
     shares = [100 * float(row["clipped"]) for row in rows]
-    clipped.bar(places, shares, color="C1", alpha=0.4, label="clipped values")
+    clipped.bar(positions, shares, color="C1", alpha=0.4, label="clipped values")
     clipped.set_ylabel("clipped values, %")
     clipped.set_ylim(0, max(1.0, 1.1 * max(shares, default=0.0)))
     figure.legend(loc="outside upper center", ncols=3, frameon=False, fontsize=9)

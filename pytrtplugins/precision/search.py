@@ -216,7 +216,7 @@ class _Search:
                 final = self._treat(layer, errors, final, alone)
                 errors = self._layers(self.now)
             if final <= 1:
-                final = self._take_back(final)
+                final = self._revert(final)
         except _BudgetSpentError:
             reason = f"{self.budget.max_runs} evaluations are spent"
             final, _ = self._evaluate(self.now, counted=False)
@@ -300,8 +300,8 @@ class _Search:
         self.kept += replace(option, layers=noted).parts()
         self.now = _applied(self.start, self.kept)
 
-    def _take_back(self, final: float) -> float:
-        """Take interventions back, the last first, where the outputs hold without them."""
+    def _revert(self, final: float) -> float:
+        """Revert interventions, the last first, where the outputs hold without them."""
         for part in reversed(self.kept):
             fewer = [other for other in self.kept if other is not part]
             without = _applied(self.start, fewer)

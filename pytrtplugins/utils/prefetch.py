@@ -23,7 +23,7 @@ def map_ahead(
     *,
     threads: int,
     ahead: int | None = None,
-    quick: Callable[[Item], bool] = lambda item: False,
+    inline: Callable[[Item], bool] = lambda item: False,
 ) -> Iterator[Result]:
     """Call a function for each item in threads, and give the results in the order of the items.
 
@@ -34,7 +34,7 @@ def map_ahead(
         items: Anything; may be endless.
         threads: At least 1.
         ahead: Most items that are taken ahead of the result that is given next; None: as many as there are threads.
-        quick: For which items the function takes less time than a thread to wake up; for them the caller's thread calls it.
+        inline: For which items the caller's thread calls the function: those for which it takes less time than a thread to wake up.
 
     Raises:
         Exception: what the items or the function raised, at their item's turn: results before it are given first.
@@ -52,7 +52,7 @@ def map_ahead(
                 except Exception as error:  # raised below, when the results before it are given
                     failed.append(error)
                     break
-                waiting.append(_called(function, item) if quick(item) else executor.submit(function, item))
+                waiting.append(_called(function, item) if inline(item) else executor.submit(function, item))
             if not waiting:
                 break
             yield waiting.popleft().result()

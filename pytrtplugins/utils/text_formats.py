@@ -118,13 +118,13 @@ def parse_yaml(data: str | bytes, path: str | Path, *, error: Failure = FormatEr
         raise error(f"{path}: not usable YAML: {' '.join(str(problem).split())[:200]}", path=path) from problem
 
 
-def shorten(value: object, most: int = 80) -> str:
+def shorten(value: object, max_characters: int = 80) -> str:
     """The repr of a value in so many characters, with its middle or its end left out where it is long; it is never made as a whole."""
     short = _Short()
-    short.maxlevel, short.maxstring, short.maxother = 3, most, most
+    short.maxlevel, short.maxstring, short.maxother = 3, max_characters, max_characters
     short.maxlist = short.maxtuple = short.maxset = short.maxfrozenset = short.maxdict = 4
     text = short.repr(value)
-    return text if len(text) <= most else f"{text[: most - 4]} ..."
+    return text if len(text) <= max_characters else f"{text[: max_characters - 4]} ..."
 
 
 class _Short(reprlib.Repr):
@@ -157,11 +157,11 @@ def _check_depth(text: str, path: str | Path, error: Failure) -> None:
     """Refuse deep nesting before Python's parser, which calls itself for each level, meets it."""
     outside = "".join(text.replace(r"\\", "").replace(r"\"", "").split('"')[::2])
     codes = np.frombuffer(outside.encode("utf-8", "replace"), np.uint8)
-    places = np.flatnonzero(np.isin(codes, np.frombuffer(b"[{]}", np.uint8)))
-    steps = np.where(np.isin(codes[places], np.frombuffer(b"[{", np.uint8)), 1, -1)
+    positions = np.flatnonzero(np.isin(codes, np.frombuffer(b"[{]}", np.uint8)))
+    steps = np.where(np.isin(codes[positions], np.frombuffer(b"[{", np.uint8)), 1, -1)
     deep = np.flatnonzero(np.cumsum(steps) > MAX_DEPTH)
     if deep.size:
-        line = int(np.count_nonzero(codes[: places[deep[0]]] == ord("\n"))) + 1
+        line = int(np.count_nonzero(codes[: positions[deep[0]]] == ord("\n"))) + 1
         raise error(f"{path}: nested more than {MAX_DEPTH} deep in line {line}", path=path, line=line)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["load_external_data"]
 
 _MAX_SHARED = 4
-"""How often, on average, a byte of the files may be claimed: tied weights share their places, bombs do so by the thousand."""
+"""How often, on average, a byte of the files may be claimed: tied weights share their bytes, bombs do so by the thousand."""
 _OPEN = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
 
 
@@ -53,26 +53,26 @@ def load_external_data(model: onnx.ModelProto, path: Path) -> bool:
 
 
 def _load(model: onnx.ModelProto, folder: Path) -> bool:
-    places = [_Place.of(tensor, where) for tensor, where in _tensors(model) if is_external(tensor)]
-    if not places:
+    claims = [_Claim.of(tensor, where) for tensor, where in _tensors(model) if is_external(tensor)]
+    if not claims:
         return False
     files: dict[str, int] = {}
     try:
-        for place in places:
-            if place.location not in files:
-                files[place.location] = _opened(folder, place)
+        for claim in claims:
+            if claim.location not in files:
+                files[claim.location] = _opened(folder, claim)
         sizes = {location: os.fstat(handle).st_size for location, handle in files.items()}
-        for place in places:
-            place.check(sizes[place.location])
-        claimed = sum(place.length for place in places)
+        for claim in claims:
+            claim.check(sizes[claim.location])
+        claimed = sum(claim.length for claim in claims)
         if claimed > _MAX_SHARED * sum(sizes.values()):
             raise ModelError(
                 f"its tensors claim {size_text(claimed)} of data files of {size_text(sum(sizes.values()))}; the limit is {_MAX_SHARED} "
                 "times their size",
                 found=claimed,
             )
-        for place in places:
-            place.read(files[place.location])
+        for claim in claims:
+            claim.read(files[claim.location])
     finally:
         for handle in files.values():
             os.close(handle)
@@ -80,7 +80,7 @@ def _load(model: onnx.ModelProto, folder: Path) -> bool:
 
 
 @dataclass
-class _Place:
+class _Claim:
     """Where a tensor's data lie.
 
     Attributes:
@@ -100,18 +100,18 @@ class _Place:
     stated: int
 
     @classmethod
-    def of(cls, tensor: Any, where: str) -> _Place:
+    def of(cls, tensor: Any, where: str) -> _Claim:
         entries = {entry.key: entry.value for entry in tensor.external_data}
         check_dims(tuple(tensor.dims), tensor.data_type, where)
         length = packed_bytes(math.prod(tensor.dims), tensor.data_type)
-        place = cls(tensor, where, entries.get("location", ""), 0, length, -1)
-        place.offset, place.stated = (
-            place._number(entries.get("offset", "0")),
-            place._number(entries.get("length", "-1")),
+        claim = cls(tensor, where, entries.get("location", ""), 0, length, -1)
+        claim.offset, claim.stated = (
+            claim._number(entries.get("offset", "0")),
+            claim._number(entries.get("length", "-1")),
         )
         if tensor.data_type == tensor.STRING:
-            raise place.error("text cannot lie in another file")
-        return place
+            raise claim.error("text cannot lie in another file")
+        return claim
 
     def check(self, size: int) -> None:
         """Require that the file holds the bytes."""
@@ -153,21 +153,21 @@ class _Place:
         return number
 
 
-def _opened(folder: Path, place: _Place) -> int:
+def _opened(folder: Path, claim: _Claim) -> int:
     """A descriptor of a tensor's file, which was reached from the folder through folders alone."""
-    steps = [step for step in place.location.replace("\\", "/").split("/") if step not in ("", ".")]
-    absolute = place.location.startswith(("/", "\\")) or ":" in place.location[:2]
-    if absolute or not steps or ".." in steps or "\0" in place.location:
-        raise place.error("expected the name of a file within the folder of the model")
+    steps = [step for step in claim.location.replace("\\", "/").split("/") if step not in ("", ".")]
+    absolute = claim.location.startswith(("/", "\\")) or ":" in claim.location[:2]
+    if absolute or not steps or ".." in steps or "\0" in claim.location:
+        raise claim.error("expected the name of a file within the folder of the model")
     try:
         handle = _descend(folder, steps)
     except OSError as error:
         reason = "it is a symbolic link, or behind one" if _is_link(folder, steps) else error.strerror
-        raise place.error(str(reason)) from error
+        raise claim.error(str(reason)) from error
     facts = os.fstat(handle)
     if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:
         os.close(handle)
-        raise place.error(
+        raise claim.error(
             "it is no regular file" if not stat.S_ISREG(facts.st_mode) else "it has other names too (hard links)"
         )
     return handle

@@ -129,15 +129,15 @@ def check_tensor(
         ModelError: its data lie in another file; or its type, dims and bytes do not fit together.
     """
     if is_external(tensor):
-        places = {entry.key: entry.value for entry in tensor.external_data}
-        if weights_location is not None and places == {"location": weights_location}:
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        if weights_location is not None and entries == {"location": weights_location}:
             check_dims(tuple(tensor.dims), tensor.data_type, where)
             return
         raise ModelError(
-            f"{where}: its data lie in another file ({places.get('location', '')[:200]!r}), which is read only where the folder "
+            f"{where}: its data lie in another file ({entries.get('location', '')[:200]!r}), which is read only where the folder "
             "of the model is known.\nDo: pytrtplugins.load_onnx(PATH), or onnx.load(PATH), which read a model with its data",
             tensor=tensor.name,
-            location=places.get("location", ""),
+            location=entries.get("location", ""),
         )
     count = check_dims(tuple(tensor.dims), tensor.data_type, where)
     if tensor.HasField("segment"):

@@ -49,8 +49,8 @@ def draw(image: Image, detections: Iterable[Detection]) -> Image:
     ordered = sorted(detections, key=lambda item: item.score)
     for found in ordered:
         left, top, right, bottom = found.xyxy
-        outline = (left, top, max(left, right), max(top, bottom))
-        brush.rectangle(outline, outline=class_color(found.class_id), width=thickness)
+        corners = (left, top, max(left, right), max(top, bottom))
+        brush.rectangle(corners, outline=class_color(found.class_id), width=thickness)
     for found in ordered:
         _label(brush, font, found, 2 * thickness, image.shape[1], image.shape[0])
     return np.asarray(canvas)

@@ -235,8 +235,8 @@ def _to_rgb(image: PillowImage) -> Image:
 def _gray_converter(image: PillowImage) -> Callable[[PillowImage], npt.NDArray[np.uint8]]:
     """Scale 16 bits and more, and floats, which Pillow would clip, to 8 bits; the range is that of the whole image."""
     high = float(image.getextrema()[1]) if image.mode in ("F", "I") else math.inf  # type: ignore[arg-type]  # one band; of other modes Pillow cannot tell
-    most = (high if high > 1 else 1.0) if image.mode == "F" else 65535.0 if high > 255 else 255.0
-    factor = 255 / most
+    white = (high if high > 1 else 1.0) if image.mode == "F" else 65535.0 if high > 255 else 255.0
+    factor = 255 / white
 
     def convert(part: PillowImage) -> npt.NDArray[np.uint8]:
         values: npt.NDArray[Any] = np.asarray(part, np.float64 if image.mode == "I" else np.float32)

@@ -57,13 +57,13 @@ class Placement:
         Returns:
             (B, 4) x1, y1, x2, y2 in pixels of the image, clipped to it.
         """
-        size, scale, offset, most = self._way_back
+        size, scale, offset, largest = self._way_back
         values = np.asarray(boxes, np.float64).reshape(-1, 4)
         centre = (values[:, :2] * size - offset) / scale
         half = values[:, 2:] * size / scale / 2
         corners: npt.NDArray[np.float64] = np.concatenate([centre - half, centre + half], 1)
         np.maximum(corners, 0, out=corners)
-        np.minimum(corners, most, out=corners)
+        np.minimum(corners, largest, out=corners)
         return corners
 
     @functools.cached_property

@@ -67,7 +67,7 @@ def test_arguments_on_a_gpu_are_checked_before_the_gpu_is_asked():
     ):
         kernel.launch(x, y, 4, 1, False, threads=4)
     with pytest.raises(
-        errors.KernelError, match=r"different places \(y: host, x: device\)|different places \(x: device, y: host\)"
+        errors.KernelError, match=r"different devices \(y: host, x: device\)|different devices \(x: device, y: host\)"
     ):
         kernel.launch(x, np.zeros(4, np.float32), 4, 1, False, threads=4)
     with pytest.raises(errors.KernelError, match="no array says what T is"):

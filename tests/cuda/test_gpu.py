@@ -149,7 +149,7 @@ def test_a_constant_is_copied_once(cupy):
 
 def test_arrays_in_two_places_are_refused(cupy):
     kernel = CudaKernel.from_source(AFFINE, "affine")
-    with pytest.raises(errors.KernelError, match=r"different places \(y: device, x: host\)"):
+    with pytest.raises(errors.KernelError, match=r"different devices \(y: device, x: host\)"):
         kernel.launch(np.zeros(4, np.float32), cupy.zeros(4, np.float32), 4, 1, False, threads=4)
     x = cupy.zeros(4, np.float32)
     with pytest.raises(errors.KernelError, match="backend 'host' takes NumPy arrays"):

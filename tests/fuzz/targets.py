@@ -154,7 +154,7 @@ def precision_report(data: bytes) -> object:
     from pytrtplugins.precision import report
 
     found = read_report(file(data, "x.json"))
-    return report._layers_table(found), report._steps_table(found), report._taken_back(found)
+    return report._layers_table(found), report._steps_table(found), report._reverted(found)
 
 
 @target

@@ -68,7 +68,7 @@ def test_a_missing_image_says_every_place_that_was_looked_at(tmp_path, monkeypat
 def test_a_path_with_folders_is_looked_for_there_only(tmp_path):
     with pytest.raises(ImageError) as caught:
         find_images([tmp_path / "dog.jpg"])
-    assert caught.value.places == (tmp_path / "dog.jpg",)
+    assert caught.value.candidates == (tmp_path / "dog.jpg",)
 
 
 @pytest.mark.parametrize("name", ["chelsea", "astronaut", "chelsea.png"])

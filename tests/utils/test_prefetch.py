@@ -157,7 +157,7 @@ def test_quick_items_stay_in_the_callers_thread():
     def where(number):
         return threading.current_thread() is threading.main_thread(), 12 // (number - 3)
 
-    results = map_ahead(where, range(9), threads=2, quick=lambda number: number % 2 == 1)
+    results = map_ahead(where, range(9), threads=2, inline=lambda number: number % 2 == 1)
     assert [next(results) for _ in range(3)] == [(False, -4), (True, -6), (False, -12)]
     with pytest.raises(ZeroDivisionError):
         next(results)

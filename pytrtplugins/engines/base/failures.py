@@ -20,20 +20,20 @@ _PLACE = re.compile(
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
-def shortened(text: object, most: int = _MAX_CHARACTERS) -> str:
+def shortened(text: object, max_characters: int = _MAX_CHARACTERS) -> str:
     """The first lines of what a library says: without empty ones, repeated ones and places in its own sources.
 
     Args:
         text: The message, or an exception.
-        most: Characters; where some are left out, the last line says how many.
+        max_characters: Characters; where some are left out, the last line says how many.
     """
     whole = str(text)
     lines = dict.fromkeys(line.strip() for line in whole.splitlines())
     found = "\n".join(line for line in lines if line and not _PLACE.fullmatch(line)) or whole.strip()
-    if len(found) <= most:
+    if len(found) <= max_characters:
         return found
     note = f"\n… of {len(whole):,} characters; the whole text is in .text"
-    return found[: most - len(note)].rstrip() + note
+    return found[: max_characters - len(note)].rstrip() + note
 
 
 def is_plugins(error: BaseException) -> bool:

@@ -220,7 +220,7 @@ class CudaEngine(Engine):
             from .conv.stem import StemProvider  # where they are used, since they load the driver
 
             families = (("hopper", 12), ("mma", 6), ("simt", 12))
-            handwritten = [HandwrittenProvider(self.device, family, most) for family, most in families]
+            handwritten = [HandwrittenProvider(self.device, family, count) for family, count in families]
             providers = [StemProvider(self.device), *handwritten, *providers]
         timed = "tactics" not in self.disabled
         packed = plan.packed if plan is not None else {}

@@ -67,11 +67,11 @@ def _if(control: Control[Graph], given: Sequence[Any], run: Run[Graph]) -> list[
 def _loop(control: Control[Graph], given: Sequence[Any], run: Run[Graph]) -> list[Any]:
     body = control.programs["body"]
     limit, going, *states = (*given, None, None)[: max(len(given), 2)]
-    most = None if limit is None else int(limit.item())
+    max_trips = None if limit is None else int(limit.item())
     goes_on = going is None or bool(going.item())
     scans: list[list[Any]] = [[] for _ in body.outputs[1 + len(states) :]]
     index = 0
-    while goes_on and (most is None or index < most):
+    while goes_on and (max_trips is None or index < max_trips):
         outputs = run(body, [np.array(index, np.int64), np.array(goes_on), *states])
         goes_on, states = bool(outputs[0].item()), outputs[1 : 1 + len(states)]
         for values, value in zip(scans, outputs[1 + len(states) :], strict=True):

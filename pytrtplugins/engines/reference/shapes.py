@@ -56,8 +56,8 @@ def _resize(
             new = int(sizes[k])
             factor = np.float32(new) / np.float32(old)
         if factor != 1:
-            places = nearest(place(np.arange(new, dtype=np.float32), factor, old, new))
-            x = np.take(x, np.clip(places, 0, old - 1).astype(np.int64), axis=axis)
+            sources = nearest(place(np.arange(new, dtype=np.float32), factor, old, new))
+            x = np.take(x, np.clip(sources, 0, old - 1).astype(np.int64), axis=axis)
     return x
 
 

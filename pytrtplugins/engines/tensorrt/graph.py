@@ -130,7 +130,7 @@ def _scalar(graph: onnx.GraphProto, name: str) -> float | None:
 
 
 def _drop_unused(graph: onnx.GraphProto, outputs: Iterable[str]) -> None:
-    """Take out dequantizations that nobody reads any more, and what is said of tensors that are gone."""
+    """Take out dequantizations that nobody reads any more, and the descriptions of tensors that are gone."""
     wanted = set(outputs)
     read = {name for node in graph.node for name in node.input} | wanted
     for node in [node for node in graph.node if node.op_type == "DequantizeLinear" and node.output[0] not in read]:

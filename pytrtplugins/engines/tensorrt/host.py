@@ -261,7 +261,7 @@ class PluginHost:
     def _check_outputs(self, count: int) -> None:
         if count != self.num_outputs:
             raise DimsError(
-                f"{self.plugin!r}: output_dims gives {count} outputs; it was said to have {self.num_outputs}",
+                f"{self.plugin!r}: output_dims gives {count} outputs; expected {self.num_outputs}",
                 expected=self.num_outputs,
                 found=count,
             )

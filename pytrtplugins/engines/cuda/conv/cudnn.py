@@ -102,7 +102,7 @@ class CudnnProvider:
         if problem.fused:
             return []
         found: list[str] = []
-        most = _MAX_INT8_PLANS if problem.x.dtype is DType.INT8 else _MAX_PLANS
+        max_plans = _MAX_INT8_PLANS if problem.x.dtype is DType.INT8 else _MAX_PLANS
         for form in ("fused", "plain"):
             if found and problem.x.dtype is DType.FLOAT16:  # a pass more over the output: never the fastest there
                 break
@@ -111,7 +111,7 @@ class CudnnProvider:
             except (RuntimeError, self.cudnn.cudnnGraphNotSupportedError):
                 continue
             works = (f"{form}:{name}" for name in names if self._builds(problem, form, name))
-            found += itertools.islice(works, most[form])
+            found += itertools.islice(works, max_plans[form])
         return found
 
     def prepare(self, problem: ConvProblem, tactic: str, operands: Operands, scratch: Scratch) -> ConvLaunch:

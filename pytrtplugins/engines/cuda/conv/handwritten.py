@@ -26,15 +26,18 @@ class HandwrittenProvider:
     Args:
         device: The GPU.
         family: Which.
-        most: How many sizes are tried for a problem.
+        max_tactics: How many sizes are tried for a problem.
     """
 
-    def __init__(self, device: CudaDevice, family: str, most: int = 12) -> None:
-        self.device, self.name, self.most = device, family, most
+    def __init__(self, device: CudaDevice, family: str, max_tactics: int = 12) -> None:
+        self.device, self.name, self.max_tactics = device, family, max_tactics
 
     def tactics(self, problem: ConvProblem) -> Sequence[str]:
         """Sizes that fit; none for TF32, groups, images that are rounded, and activations but linear and leaky."""
-        return [tactic.name for tactic in _fitting(self.name, self.device.capability, ConvShape.of(problem), self.most)]
+        return [
+            tactic.name
+            for tactic in _fitting(self.name, self.device.capability, ConvShape.of(problem), self.max_tactics)
+        ]
 
     def compile(self, problem: ConvProblem, tactic: str) -> None:
         """Compile a size.
@@ -94,11 +97,11 @@ class HandwrittenProvider:
 
 
 @functools.lru_cache(4096)
-def _fitting(family: str, capability: int, shape: ConvShape | None, most: int) -> Sequence[Tactic]:
+def _fitting(family: str, capability: int, shape: ConvShape | None, max_tactics: int) -> Sequence[Tactic]:
     if shape is None or shape.unsupported():
         return []
     if family == "mma":
-        return mma_tactics(shape, capability, most)
+        return mma_tactics(shape, capability, max_tactics)
     if family == "simt":
-        return simt_tactics(shape, capability, most=most)
-    return hopper_tactics(shape, most=most) if capability == 90 else []
+        return simt_tactics(shape, capability, max_tactics=max_tactics)
+    return hopper_tactics(shape, max_tactics=max_tactics) if capability == 90 else []

@@ -38,8 +38,8 @@ def filter_order(columns: int, itemsize: int, count: int) -> npt.NDArray[np.int6
 def swizzled(depth: int, rows: int) -> npt.NDArray[np.int64]:
     """Where each byte of rows of ``depth`` bytes lies in shared memory."""
     offset = np.arange(rows * depth)
-    places: npt.NDArray[np.int64] = offset ^ (((offset >> 7) & (depth // 16 - 1)) << 4)
-    return places
+    permutation: npt.NDArray[np.int64] = offset ^ (((offset >> 7) & (depth // 16 - 1)) << 4)
+    return permutation
 
 
 def pack_weights(shape: ConvShape, tactic: Tactic, weights: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
@@ -64,8 +64,8 @@ def pack_weights(shape: ConvShape, tactic: Tactic, weights: npt.NDArray[Any]) ->
     ordered = padded[filter_order(tactic.columns, kind.itemsize, len(padded))].view("V16")  # 16 bytes at a time: fast
     blocks = ordered.reshape(tiles, tactic.tile_n, taps, chunks, -1).transpose(0, 2, 3, 1, 4)
     flat = np.ascontiguousarray(blocks).reshape(-1, tactic.tile_n * tactic.depth // 16)
-    places = swizzled(tactic.depth, tactic.tile_n)[::16] // 16  # an exchange: its own inverse
-    return np.take(flat, places, axis=1).view(np.uint8).reshape(-1)
+    permutation = swizzled(tactic.depth, tactic.tile_n)[::16] // 16  # an exchange: its own inverse
+    return np.take(flat, permutation, axis=1).view(np.uint8).reshape(-1)
 
 
 def pack_filters(

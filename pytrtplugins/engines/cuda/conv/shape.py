@@ -18,7 +18,7 @@ _SLOPED = ("linear", "leaky")
 class ConvShape:
     """One convolution: y = activation(scale * sum + bias), with a residual, a 2x2 pool or darknet's reorg behind it.
 
-    Tensors are NHWC; a pitch is the distance between pixels in values, so that a tensor may be a run of channels of a
+    Tensors are NHWC; a pitch is the stride between pixels in values, so that a tensor may be a run of channels of a
     larger one. Sums are exact in int32 for int8, and float32 for floats.
 
     Attributes:

@@ -160,13 +160,13 @@ def _forms(shape: ConvShape) -> list[bool]:
     return [False, True] if shape.strides == (1, 1) and shape.oh % 8 == 0 and shape.ow % 8 == 0 else [False]
 
 
-def hopper_tactics(shape: ConvShape, multiprocessors: int = 132, most: int = 24) -> list[Tactic]:
+def hopper_tactics(shape: ConvShape, multiprocessors: int = 132, max_tactics: int = 24) -> list[Tactic]:
     """Tactics of ``conv_hopper.cu`` for a problem, the most promising first.
 
     Args:
         shape: The problem.
         multiprocessors: Of the GPU.
-        most: How many at most.
+        max_tactics: How many at most.
     """
     unfit = shape.unsupported() or (shape.pool and shape.strides != (1, 1)) or max(*shape.pads, *shape.dilations) > 64
     if unfit or shape.x_type is DType.FLOAT32:
@@ -188,7 +188,7 @@ def hopper_tactics(shape: ConvShape, multiprocessors: int = 132, most: int = 24)
                 continue
             found += _with_stages(sizes, steps // split)
     found.sort(key=lambda tactic: _cost(tactic, shape, multiprocessors))
-    return found[:most]
+    return found[:max_tactics]
 
 
 def _with_stages(tactic: Tactic, steps: int) -> list[Tactic]:
@@ -220,13 +220,13 @@ _FETCH, _SHARED_FETCH, _MULTIPLY, _FINISH, _START = 237.0, 2046.0, 1584.0, 0.54,
 """Bytes a cycle of a multiprocessor and of all, products a cycle, cycles for a result and for a wave of blocks."""
 
 
-def mma_tactics(shape: ConvShape, capability: int = 80, most: int = 12) -> list[Tactic]:
+def mma_tactics(shape: ConvShape, capability: int = 80, max_tactics: int = 12) -> list[Tactic]:
     """Tactics of ``conv_mma.cu`` for a problem, the most promising first.
 
     Args:
         shape: The problem.
         capability: Compute capability, 86 for 8.6.
-        most: How many at most.
+        max_tactics: How many at most.
     """
     unfit = shape.unsupported() or capability < 80 or (shape.pool and shape.strides != (1, 1))
     if unfit or shape.x_type is DType.FLOAT32:
@@ -242,7 +242,7 @@ def mma_tactics(shape: ConvShape, capability: int = 80, most: int = 12) -> list[
         if fits and even:
             found.append(tactic)
     found.sort(key=lambda tactic: (_mma_cost(tactic, shape), tactic.name))
-    return found[:most]
+    return found[:max_tactics]
 
 
 _MMA_TILES = [(64, 32), (64, 64), (128, 32), (128, 64), (128, 128), (256, 64)]
@@ -255,14 +255,16 @@ def _mma_cost(tactic: Tactic, shape: ConvShape) -> float:
     return waves * work * (1.0 + 0.4 / tactic.stages) * (1.0 if tactic.depth == 128 else 1.1)
 
 
-def simt_tactics(shape: ConvShape, capability: int = 90, multiprocessors: int = 132, most: int = 12) -> list[Tactic]:
+def simt_tactics(
+    shape: ConvShape, capability: int = 90, multiprocessors: int = 132, max_tactics: int = 12
+) -> list[Tactic]:
     """Tactics of ``conv_simt.cu`` for a problem, the most promising first.
 
     Args:
         shape: The problem.
         capability: Compute capability, 86 for 8.6; clusters, which split K, begin with 90.
         multiprocessors: Of the GPU.
-        most: How many at most.
+        max_tactics: How many at most.
     """
     large = max(shape.kernel) > _MAX_TAPS or shape.n * shape.h * shape.w * max(shape.x_pitch, shape.planes) >= 2**30
     if shape.unsupported() or shape.x_type is not DType.FLOAT32 or capability < 80 or large:
@@ -281,7 +283,7 @@ def simt_tactics(shape: ConvShape, capability: int = 90, multiprocessors: int = 
         rings = [replace(sizes, stages=stages) for stages in (2, 3, 4) if stages <= max(2, steps)]
         found += [ring for ring in rings if ring.shared_bytes + 8 * tile_n + 1024 <= room][-1:]
     found.sort(key=lambda tactic: _simt_cost(tactic, shape, multiprocessors))
-    return found[:most]
+    return found[:max_tactics]
 
 
 _THREAD_N, _MAX_TAPS = 8, 12

@@ -1,4 +1,4 @@
-"""How a tensor lies in memory: element type, layout, distance between pixels."""
+"""How a tensor lies in memory: element type, layout, stride between pixels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Format:
     Attributes:
         dims: Sizes, NCHW for images.
         dtype: Element type.
-        pitch: For NHWC the distance between pixels in values, at least the channels; 0 for a linear tensor.
+        pitch: For NHWC the stride between pixels in values, at least the channels; 0 for a linear tensor.
     """
 
     dims: tuple[int, ...]

@@ -194,8 +194,8 @@ def _slice(
     xp: Any, at: Attributes, dims: Any, x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None
 ) -> Any:
     chosen = [slice(None)] * x.ndim
-    places = range(len(starts)) if axes is None else axes
-    for index, axis in enumerate(places):
+    along = range(len(starts)) if axes is None else axes
+    for index, axis in enumerate(along):
         step = 1 if steps is None else int(steps[index])
         begin, end = int(starts[index]), int(ends[index])
         past = step < 0 and end < -x.shape[axis]

@@ -114,8 +114,8 @@ class _Planner:
         elif op in ACTIVATIONS and (own or not node.domain) and self._is_plain_activation(step):
             self._add_step(replace(step, kind="activation", inputs=self._images(step)))
         elif op == "Conv" and own:
-            places = (3,) if step.attributes["image"] else (0, 3)  # an image is read as it is
-            self._add_step(replace(step, kind="conv", inputs=self._images(step, places)))
+            indices = (3,) if step.attributes["image"] else (0, 3)  # an image is read as it is
+            self._add_step(replace(step, kind="conv", inputs=self._images(step, indices)))
         elif op in ("MaxPool", "AveragePool") and self._is_plain_pool(step):
             self._add_step(replace(step, kind="pool", inputs=self._images(step)))
         elif op in ("QuantizeLinear", "DequantizeLinear", "Cast") and self._is_plain_cast(step):
@@ -140,10 +140,10 @@ class _Planner:
             self.formats[name] = self._natural(name)
         self.steps.append(step)
 
-    def _images(self, step: Step, places: tuple[int, ...] = (0,)) -> tuple[str, ...]:
-        """A step's inputs, those at some places in NHWC."""
+    def _images(self, step: Step, indices: tuple[int, ...] = (0,)) -> tuple[str, ...]:
+        """A step's inputs, those of some indices in NHWC."""
         names = list(step.inputs)
-        for data in places:
+        for data in indices:
             if data < len(names) and names[data]:
                 names[data] = self._as(names[data], self._natural(names[data]))
         return tuple(names)

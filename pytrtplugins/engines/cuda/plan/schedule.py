@@ -56,15 +56,15 @@ def one_stream(count: int) -> Schedule:
     return Schedule((0,) * count, ((),) * count, tuple((1 << index) - 1 for index in range(count)))
 
 
-def schedule(steps: Sequence[Sequence[Access]], most: int = MAX_STREAMS) -> Schedule:
+def schedule(steps: Sequence[Sequence[Access]], max_streams: int = MAX_STREAMS) -> Schedule:
     """Spread steps over streams.
 
     A step follows its latest predecessor where that is the last of its stream so far. Otherwise a branch begins: on a stream
-    whose last step comes before this one anyway, on a new one while there are less than ``most``, else behind the predecessor.
+    whose last step comes before this one anyway, on a new one while there are less than ``max_streams``, else behind the predecessor.
 
     Args:
         steps: What each reads and writes, in an order that is right.
-        most: How many streams there may be.
+        max_streams: How many streams there may be.
     """
     before: list[int] = []
     tails: list[int] = []
@@ -75,7 +75,7 @@ def schedule(steps: Sequence[Sequence[Access]], most: int = MAX_STREAMS) -> Sche
         known = 0
         for earlier in needed:
             known |= before[earlier] | 1 << earlier
-        stream = _stream(needed, known, tails, streams, most)
+        stream = _stream(needed, known, tails, streams, max_streams)
         if stream == len(tails):
             tails.append(index)
         else:
@@ -90,13 +90,13 @@ def schedule(steps: Sequence[Sequence[Access]], most: int = MAX_STREAMS) -> Sche
     return Schedule(tuple(streams), tuple(waits), tuple(before))
 
 
-def _stream(needed: Sequence[int], known: int, tails: Sequence[int], streams: Sequence[int], most: int) -> int:
+def _stream(needed: Sequence[int], known: int, tails: Sequence[int], streams: Sequence[int], max_streams: int) -> int:
     for earlier in reversed(needed):
         if tails[streams[earlier]] == earlier:
             return streams[earlier]
     for stream, tail in enumerate(tails):
         if known >> tail & 1:
             return stream
-    if len(tails) < most:
+    if len(tails) < max_streams:
         return len(tails)
     return streams[needed[-1]] if needed else 0

@@ -86,12 +86,12 @@ class Execution:
         }
         numbers = plan.schedule.streams
         scratches, self._runners = [Scratch() for _ in range(max(numbers, default=0) + 1)], list[PluginRunner]()
-        places = {step.outputs: number for step, number in zip(plan.steps, numbers, strict=True)}
+        streams = {step.outputs: number for step, number in zip(plan.steps, numbers, strict=True)}
         builder = StepBuilder(
             device,
             plan,
             self.tensors,
-            lambda step: conv(step, plan, scratches[places[step.outputs]]),
+            lambda step: conv(step, plan, scratches[streams[step.outputs]]),
             self._runners,
         )
         self.launches: list[tuple[Step, Launch]] = [(step, builder.build(step)) for step in plan.steps]

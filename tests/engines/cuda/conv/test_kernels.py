@@ -60,11 +60,11 @@ SINGLES = [
 ]
 
 
-def tactics_of(family, shape, most=12, capability=90):
+def tactics_of(family, shape, max_tactics=12, capability=90):
     """A family's tactics."""
     if family == "hopper":
-        return hopper_tactics(shape, most=most)
-    return {"mma": mma_tactics, "simt": simt_tactics}[family](shape, capability, most=most)
+        return hopper_tactics(shape, max_tactics=max_tactics)
+    return {"mma": mma_tactics, "simt": simt_tactics}[family](shape, capability, max_tactics=max_tactics)
 
 
 def convolution(shape, x, weights):
@@ -166,7 +166,7 @@ def as_conv_simt_does(shape, tactic, x, packed):
 def test_packed_float32_weights_give_the_convolution(shape):
     x, weights = random_problem(shape)
     expected = convolution(shape, x, weights)
-    forms = {(tactic.tile_n, tactic.depth): tactic for tactic in simt_tactics(shape, most=100)}
+    forms = {(tactic.tile_n, tactic.depth): tactic for tactic in simt_tactics(shape, max_tactics=100)}
     assert forms
     for tactic in forms.values():
         packed = pack_weights(shape, tactic, weights)

@@ -150,7 +150,7 @@ def test_sums_of_codes_are_the_integers(gpu, family, side, c, kernel):
     expected = convolution(shape, x.astype(np.float64), weights).astype(np.int64)
     assert abs(expected).max() < 2**24
     one, zero, on_gpu = np.ones(64, np.float32), np.zeros(64, np.float32), cupy.asarray(x)
-    tactics = hopper_tactics(shape, most=6) if family == "hopper" else mma_tactics(shape, capability, 3)
+    tactics = hopper_tactics(shape, max_tactics=6) if family == "hopper" else mma_tactics(shape, capability, 3)
     assert tactics
     for tactic in tactics:
         arrays = [pack_weights(shape, tactic, weights), *(pack_filters(v, tactic, shape, 1.0) for v in (one, zero))]
