@@ -14,13 +14,13 @@ BASELINE = Runner(NAME, "FP16", ours("fp16"))
 RUNNERS = (
     BASELINE,
     Runner(NAME, "INT8", ours("int8")),
-    Runner(DARKNET, "TF32", darknet, most=8),
+    Runner(DARKNET, "TF32", darknet, max_batch=8),
     Runner(TORCH_GRAPH, "FP16", pytorch("FP16", "graph")),
     Runner("PyTorch", "FP16", pytorch("FP16", "eager"), stage=MORE),
     Runner(ONNXRUNTIME, "FP16", onnxruntime("FP16"), stage=STEPS),
     Runner(NAME, "FP16", ours_pinned("fp16"), pinned=True),
     Runner(NAME, "INT8", ours_pinned("int8"), pinned=True),
-    Runner(DARKNET, "TF32", darknet_pinned, most=8, pinned=True),
+    Runner(DARKNET, "TF32", darknet_pinned, max_batch=8, pinned=True),
     Runner(TORCH_GRAPH, "FP16", pytorch_pinned("FP16"), pinned=True),
 )
 SINGLES = (

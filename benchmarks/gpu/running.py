@@ -49,7 +49,7 @@ class Runner:
         name: What stands in the table.
         precision: Of the products.
         make: Subject, clock, batch → what runs.
-        most: Largest batch.
+        max_batch: Largest batch.
         pinned: Whether the caller keeps images, and heads where it can, in pinned memory.
         stage: When its rows come.
     """
@@ -57,7 +57,7 @@ class Runner:
     name: str
     precision: str
     make: Callable[[Subject, Clock, int], Running]
-    most: int = 32
+    max_batch: int = 32
     pinned: bool = False
     stage: int = GOALS
 

@@ -15,7 +15,7 @@ from .subject import BATCHES, TOLERANCE, Subject
 
 pytestmark = pytest.mark.filterwarnings("default")  # of other people's libraries
 
-CASES = [(runner, batch) for batch in BATCHES for runner in RUNNERS if batch <= runner.most]
+CASES = [(runner, batch) for batch in BATCHES for runner in RUNNERS if batch <= runner.max_batch]
 CASES += [(runner, 1) for runner in SINGLES]
 
 

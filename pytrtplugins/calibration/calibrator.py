@@ -66,7 +66,7 @@ class Calibrator(ABC):
             NoDataError: there are none.
         """
         own = hasattr(self, "get_batch")
-        source: Iterable[Any] | None = self._own_batches() if own else self.batches
+        source: Iterable[Any] | None = self._polled_batches() if own else self.batches
         if source is None:
             raise NoDataError(
                 f"{type(self).__name__}: nothing to calibrate with: no batches were given"
@@ -208,7 +208,7 @@ class Calibrator(ABC):
 
     # --- helpers -----------------------------------------------------------------------------------------------------
 
-    def _own_batches(self) -> Iterator[Any]:
+    def _polled_batches(self) -> Iterator[Any]:
         """What ``get_batch`` of code written for TensorRT gives, until None or an empty list."""
         get_batch = getattr(self, "get_batch")  # noqa: B009  # not declared: only subclasses may have it
         while (batch := get_batch(list(self._inputs))) is not None and len(batch) > 0:

@@ -145,9 +145,9 @@ REPORTS = {
 }
 
 
-@pytest.mark.parametrize("said", REPORTS, ids=["memcheck", "racecheck", "initcheck", "synccheck", "unknown"])
-def test_the_first_report_of_compute_sanitizer_is_read(said):
-    assert read_compute_sanitizer(said, [NoBoundsTest.kernel]) == REPORTS[said]
+@pytest.mark.parametrize("report", REPORTS, ids=["memcheck", "racecheck", "initcheck", "synccheck", "unknown"])
+def test_the_first_report_of_compute_sanitizer_is_read(report):
+    assert read_compute_sanitizer(report, [NoBoundsTest.kernel]) == REPORTS[report]
 
 
 @pytest.mark.gpu

@@ -208,9 +208,9 @@ def nonsense(minimum: float, maximum: float) -> list[str]:
     return [*below, *above, *words, *(["1.5", "1e1", "3.0"] if isinstance(minimum, int) else [])]
 
 
-def check_message(said: str, name: str, text: str, minimum: float, maximum: float) -> None:
+def check_message(printed: str, name: str, text: str, minimum: float, maximum: float) -> None:
     """One line that names the option, what was given, and the limits."""
-    (line,) = (line for line in said.splitlines() if "expected" in line)
+    (line,) = (line for line in printed.splitlines() if "expected" in line)
     shown = [f"{limit:,}" if isinstance(limit, int) else f"{limit:,.10g}" for limit in (minimum, maximum)]
     assert f"{name}: expected " in line
     assert f"from {shown[0]} to {shown[1]}" in line
@@ -235,11 +235,11 @@ def test_a_command_refuses_numbers_that_make_no_sense(name, capsys, monkeypatch)
     for text in nonsense(*COMMANDS[name]):
         with pytest.raises(SystemExit) as ended:
             cli.main([*words, f"{option}={text}"])
-        said = capsys.readouterr()
+        printed = capsys.readouterr()
         assert ended.value.code == 2
-        assert said.out == ""
-        assert "Traceback" not in said.err
-        check_message(said.err, option, text, *COMMANDS[name])
+        assert printed.out == ""
+        assert "Traceback" not in printed.err
+        check_message(printed.err, option, text, *COMMANDS[name])
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -285,12 +285,12 @@ def test_numbers_within_a_text_are_held_against_limits(name, capsys, monkeypatch
     for text in TEXTS[name]:
         with pytest.raises(SystemExit) as ended:
             MAINS[program]([*words, *REST[name], f"{option}={text}"])
-        said = capsys.readouterr().err
+        printed = capsys.readouterr().err
         assert ended.value.code == 2, text
-        assert "Traceback" not in said
-        assert f"{option.lstrip('-')} " in said
-        assert text in said
-        assert re.search(r"from -?[\d.,]+ to ", said), said
+        assert "Traceback" not in printed
+        assert f"{option.lstrip('-')} " in printed
+        assert text in printed
+        assert re.search(r"from -?[\d.,]+ to ", printed), printed
     assert list(tmp_path.iterdir()) == []
 
 

@@ -58,9 +58,9 @@ def main(names: list[str]) -> int:
             )
             expected = _FOUND if subject == "fault" else 0
             right = done.returncode == expected
-            said = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: .*|\d+ passed.*", done.stdout)
+            summary = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: .*|\d+ passed.*", done.stdout)
             verdict = "as it should be" if right else f"WRONG, exit code {done.returncode}"
-            print(f"{tool:10} {subject:12} {verdict}: {'; '.join(said)}", flush=True)
+            print(f"{tool:10} {subject:12} {verdict}: {'; '.join(summary)}", flush=True)
             if not right:
                 print(done.stdout[-6000:], done.stderr[-2000:])
                 wrong = 1

@@ -156,14 +156,14 @@ class Driver:
 
     # -- what TensorRT hands over ------------------------------------------------------------------------------------
 
-    def tensor(self, dims: Sequence[int], dtype: DType | int, *, free: Sequence[int] = (), most: int = 1, layout: int = LINEAR,
+    def tensor(self, dims: Sequence[int], dtype: DType | int, *, free: Sequence[int] = (), factor: int = 1, layout: int = LINEAR,
                scale: float = 0.0) -> Tensor:  # fmt: skip
-        """A tensor whose axes ``free`` may be up to ``most`` times as large."""
+        """A tensor whose axes ``free`` may be up to ``factor`` times as large."""
         made = Tensor(dtype if type(dtype) is int else int(self.api.data_type(dtype)), layout, len(dims), scale)
         for axis, size in enumerate(dims):
             made.dims[axis] = -1 if axis in free else size
             made.min[axis] = made.opt[axis] = size
-            made.max[axis] = size * (most if axis in free else 1)
+            made.max[axis] = size * (factor if axis in free else 1)
         return made
 
     @staticmethod
@@ -264,17 +264,17 @@ class Driver:
 
     # -- the whole life ----------------------------------------------------------------------------------------------
 
-    def build(self, plugin: Plugin, arrays: Sequence[np.ndarray], *, most: int = 3) -> Built:
-        """What a builder does with one layer, for batches up to ``most`` times that of the arrays."""
+    def build(self, plugin: Plugin, arrays: Sequence[np.ndarray], *, factor: int = 3) -> Built:
+        """What a builder does with one layer, for batches up to ``factor`` times that of the arrays."""
         first = self.create(type(plugin), self.items(plugin))
         made = self.made("clone", first)  # the network's own
         self.destroy(first)
         dtypes = self.output_types(made, [int(self.api.data_type(DType.of(array))) for array in arrays])
-        ranged = [self.tensor(array.shape, DType.of(array), free=(0,), most=most) for array in arrays]
+        ranged = [self.tensor(array.shape, DType.of(array), free=(0,), factor=factor) for array in arrays]
         dims = [values for _, values in self.output_dims(made, ranged)]
         outputs = [np.full(shape, 77).astype(dtype.numpy) for shape, dtype in zip(dims, dtypes, strict=True)]
         tensors = self.tensors(
-            ranged, [self.tensor(array.shape, DType.of(array), free=(0,), most=most) for array in outputs]
+            ranged, [self.tensor(array.shape, DType.of(array), free=(0,), factor=factor) for array in outputs]
         )
         if not self.accepts(made, tensors):
             raise Refused("accepts", f"{plugin!r} refuses {[str(dtype) for dtype in dtypes]}")

@@ -119,7 +119,7 @@ def test_free_dims_become_expressions_of_the_inputs_dims(driver, offered):
 def test_the_workspace_is_that_of_the_largest_dims(driver, offered):
     (x,) = arrays([(3, 4, 5, 2)])
     with offered(MeanAndRest):
-        assert driver.build(MeanAndRest(), [x], most=7).workspace == 16 + 4 * 7 * 3 * 4
+        assert driver.build(MeanAndRest(), [x], factor=7).workspace == 16 + 4 * 7 * 3 * 4
 
 
 def test_wrong_fields_are_refused_with_pythons_message(driver, offered):

@@ -57,9 +57,9 @@ def test_the_plain_form_loads_tensorrt_where_it_comes_first(api, built):
 
 
 def test_the_plain_form_says_when_there_is_no_tensorrt(built):
-    said = start("import ctypes, sys; ctypes.CDLL(sys.argv[1])", built / "libpytrtplugins.so")
-    assert "is in this process, so its plugins cannot be registered" in said
-    assert "Do: load libnvinfer.so." in said
+    stderr = start("import ctypes, sys; ctypes.CDLL(sys.argv[1])", built / "libpytrtplugins.so")
+    assert "is in this process, so its plugins cannot be registered" in stderr
+    assert "Do: load libnvinfer.so." in stderr
 
 
 def test_the_plain_form_leaves_a_creator_that_is_there_and_says_so(api, built):
@@ -74,8 +74,8 @@ registry = trt.get_plugin_registry()
 assert registry.get_creator("Reorg", "1", "darknet") is made
 assert registry.get_creator("Region", "1", "darknet") is not None
 """
-    said = start(script, built / "libpytrtplugins.so")
-    assert "darknet::Reorg version 1: TensorRT's registry has a creator of this key already, which stays" in said
+    stderr = start(script, built / "libpytrtplugins.so")
+    assert "darknet::Reorg version 1: TensorRT's registry has a creator of this key already, which stays" in stderr
 
 
 def test_the_loadable_form_comes_and_goes(driver):

@@ -124,7 +124,7 @@ def test_a_plugin_whose_output_depends_on_values_is_refused(driver):
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_workspace_is_that_of_the_largest_dims(driver, language):
     with driver.offered(MeanAndRest, language):
-        built = driver.build(MeanAndRest(), [array((3, 4, 5, 2))], most=7)
+        built = driver.build(MeanAndRest(), [array((3, 4, 5, 2))], factor=7)
     assert built.workspace == 4 * 3 * 7 * 4
 
 

@@ -59,11 +59,11 @@ def curve(path, identity):
 
 def test_few_classes_are_all_named_with_their_figures(few, tmp_path):
     draw_curves(few, tmp_path / "curves.svg", title="net.onnx, cpu")
-    said = texts(tmp_path / "curves.svg")
-    assert "net.onnx, cpu" in said
-    assert f"mAP50 {few.map50:.3f}: 7 images, 7 objects of 2 classes" in said
-    assert f"{few.map50:.3f}  mean of 2" in said
-    names = [text for text in said if re.fullmatch(r"\d\.\d{3}  \w+ \(\d+\)", text)]
+    labels = texts(tmp_path / "curves.svg")
+    assert "net.onnx, cpu" in labels
+    assert f"mAP50 {few.map50:.3f}: 7 images, 7 objects of 2 classes" in labels
+    assert f"{few.map50:.3f}  mean of 2" in labels
+    names = [text for text in labels if re.fullmatch(r"\d\.\d{3}  \w+ \(\d+\)", text)]
     assert names == [f"{few.classes[1].ap50:.3f}  dog (5)", f"{few.classes[0].ap50:.3f}  cat (2)"]
 
 
@@ -93,9 +93,9 @@ def test_each_class_has_its_own_line_beside_its_name(few, tmp_path, drawn):
 
 def test_of_many_classes_those_with_most_objects_are_named(many, tmp_path):
     draw_curves(many, tmp_path / "curves.svg")
-    said = texts(tmp_path / "curves.svg")
-    assert [name for text in said for name in re.findall(r"kind-\d+ ", text)] == [f"kind-{i} " for i in range(8)]
-    assert "12 others" in said
+    labels = texts(tmp_path / "curves.svg")
+    assert [name for text in labels for name in re.findall(r"kind-\d+ ", text)] == [f"kind-{i} " for i in range(8)]
+    assert "12 others" in labels
 
 
 def test_the_black_line_is_the_mean_precision(few, tmp_path):

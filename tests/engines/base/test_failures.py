@@ -122,8 +122,8 @@ def test_methods_of_contexts_are_explained():
 
 
 def test_a_text_is_shortened_to_its_first_useful_lines():
-    said = "Exception from src/inference/core.cpp:105:\n\nCheck 'false' failed at src/a.cpp:1:\nthe reason\nthe reason\nmore"
-    assert shortened(said) == "the reason\nmore"
+    text = "Exception from src/inference/core.cpp:105:\n\nCheck 'false' failed at src/a.cpp:1:\nthe reason\nthe reason\nmore"
+    assert shortened(text) == "the reason\nmore"
     assert shortened("\n") == ""
     assert shortened("Exception from src/core.cpp:105:") == "Exception from src/core.cpp:105:"
     long = "\n".join(f"line {index}" for index in range(10_000))

@@ -209,7 +209,7 @@ def test_a_loaded_engine_is_saved_as_it_was(built, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "message"),
     [
         ("gpu", "NVIDIA L4", "gpu: built for 'NVIDIA L4', here is 'NVIDIA Test'"),
         ("driver", 12, "driver: built for 12, here is 13"),
@@ -218,7 +218,7 @@ def test_a_loaded_engine_is_saved_as_it_was(built, tmp_path):
     ],
 )
 def test_a_file_of_another_machine_or_version_is_refused_with_the_command_that_rebuilds(
-    built, tmp_path, name, value, said
+    built, tmp_path, name, value, message
 ):
     path = tmp_path / "other.engine"
     with zipfile.ZipFile(built[1]) as old, zipfile.ZipFile(path, "w") as new:
@@ -231,7 +231,7 @@ def test_a_file_of_another_machine_or_version_is_refused_with_the_command_that_r
             new.writestr(entry, data)
     with pytest.raises(EngineFileError) as caught:
         ptp.load_engine(path)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert f"Do: pytrt build MODEL.onnx --engine cuda --precision fp16 -o {path}" in str(caught.value)
 
 

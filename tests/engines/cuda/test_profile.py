@@ -79,8 +79,8 @@ def test_without_a_gpu_the_command_says_why(tmp_path, capsys):
     with pytest.raises(SystemExit) as caught:
         main(["profile", str(tmp_path / "net.onnx")])
     assert caught.value.code == 2
-    assert "engine 'cuda' cannot be used here" in (said := capsys.readouterr().err.replace("\n", " "))
-    assert "Do: " in said
+    assert "engine 'cuda' cannot be used here" in (err := capsys.readouterr().err.replace("\n", " "))
+    assert "Do: " in err
 
 
 def test_kernels_are_chosen_for_the_batch_that_is_timed(monkeypatch):

@@ -69,13 +69,13 @@ class Driver:
             desc.format = getattr(self.trt.TensorFormat, layout or "LINEAR")
         return desc
 
-    def dynamic(self, desc: Any, most: int = 1) -> Any:
+    def dynamic(self, desc: Any, factor: int = 1) -> Any:
         dynamic = self.trt.DynamicPluginTensorDesc()
         dims = tuple(desc.dims)
         dynamic.desc, dynamic.min, dynamic.opt = desc, desc.dims, desc.dims
-        if most > 1:
+        if factor > 1:
             dynamic.desc = self.desc([-1, *dims[1:]], self.api.dtype(desc.type), desc.scale)
-        dynamic.max = self.trt.Dims([dims[0] * most, *dims[1:]])
+        dynamic.max = self.trt.Dims([dims[0] * factor, *dims[1:]])
         return dynamic
 
     # -- what it does ------------------------------------------------------------------------------------------------
@@ -123,10 +123,10 @@ class Driver:
         shown = descs if self.interface == "v2" else [self.dynamic(desc) for desc in descs]
         return all(build.supports_format_combination(position, shown, num_inputs) for position in range(len(descs)))
 
-    def configure(self, made: Any, inputs: Sequence[Any], outputs: Sequence[Any], most: int = 1) -> int:
-        """Configure for a range of batches up to ``most`` times the dims; the workspace in bytes."""
+    def configure(self, made: Any, inputs: Sequence[Any], outputs: Sequence[Any], factor: int = 1) -> int:
+        """Configure for a range of batches up to ``factor`` times the dims; the workspace in bytes."""
         build = self.capability(made, "BUILD")
-        ins, outs = ([self.dynamic(desc, most) for desc in descs] for descs in (inputs, outputs))
+        ins, outs = ([self.dynamic(desc, factor) for desc in descs] for descs in (inputs, outputs))
         build.configure_plugin(ins, outs)
         return int(
             build.get_workspace_size(inputs, outputs) if self.interface == "v2" else build.get_workspace_size(ins, outs)
@@ -202,7 +202,7 @@ class Driver:
         outputs = [np.full(shape, 77).astype(dtype.numpy) for shape, dtype in zip(dims, dtypes, strict=True)]
         descs = [self.desc(array.shape, DType.of(array)) for array in (*arrays, *outputs)]
         assert self.accepts(made, descs, len(arrays)), f"{plugin!r} refuses {dtypes}"
-        workspace = self.configure(made, descs[: len(arrays)], descs[len(arrays) :], most=3)
+        workspace = self.configure(made, descs[: len(arrays)], descs[len(arrays) :], factor=3)
         engine = self.reload(made)
         self.destroy(made)
         context = self.attach(engine)

@@ -43,7 +43,9 @@ RAISING = {
     "output_dims": lambda driver, made: driver.output_exprs(made, [X.shape]),
     "output_dtypes": lambda driver, made: driver.output_types(made, [DType.FLOAT32]),
     "supports_format": lambda driver, made: driver.accepts(made, [driver.desc(X.shape, DType.FLOAT32)] * 2, 1),
-    "workspace_size": lambda driver, made: driver.configure(made, *[[driver.desc(X.shape, DType.FLOAT32)]] * 2, most=2),
+    "workspace_size": lambda driver, made: driver.configure(
+        made, *[[driver.desc(X.shape, DType.FLOAT32)]] * 2, factor=2
+    ),
     "serialize": lambda driver, made: driver.reload(made),
     "clone": lambda driver, made: driver.attach(made),
     "configure": lambda driver, made: driver.enqueue(driver.attach(made), [X], [X + 0], 0),

@@ -129,7 +129,7 @@ def test_the_workspace_is_that_of_the_largest_dims(driver):
     dims = [(2, 3, 4, 4), (2, 3), (2, 3, 16)]
     descs = [driver.desc(shape, DType.FLOAT32) for shape in dims]
     expected = 4 * 2 * 3 * (5 if driver.interface == "v3" else 1)  # V2 is asked with the largest dims already
-    assert driver.configure(made, descs[:1], descs[1:], most=5) == expected
+    assert driver.configure(made, descs[:1], descs[1:], factor=5) == expected
 
 
 def test_each_context_has_a_state_of_its_own_from_initialize_to_terminate(driver):
