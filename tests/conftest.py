@@ -101,6 +101,23 @@ def int8_wins(monkeypatch) -> None:
 
 
 @pytest.fixture
+def compile_with(monkeypatch, tmp_path) -> Callable[[str], None]:
+    """Takes ``"NVRTC"`` or ``"nvcc"`` for all CUDA kernels, with an empty cache; skips where it is not installed."""
+    from pytrtplugins.cuda import cache, compiler
+
+    def choose(name: str) -> None:
+        if name == "NVRTC" and not compiler.find_nvrtc()[1]:
+            pytest.skip("no NVRTC. Do: pip install cuda-bindings nvidia-cuda-nvrtc")
+        if name == "nvcc":
+            if not compiler.find_nvcc()[0]:
+                pytest.skip("no nvcc. Do: install CUDA's toolkit")
+            monkeypatch.setattr(compiler, "find_nvrtc", lambda: (None, ""))
+        monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
+
+    return choose
+
+
+@pytest.fixture
 def darknet_image() -> Callable[[str], Path]:
     """Finds an image of Debian's package darknet; skips where it is not installed."""
 

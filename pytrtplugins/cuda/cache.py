@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import hashlib
 import logging
 import os
+import re
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from ..errors import UsageError
 from ..utils.files import atomic_path, sha256_hex
+from ..utils.numbers import Whole
 
-__all__ = ["cache_folder", "cached_file", "compiling", "user_cache"]
+__all__ = ["CACHE_MIB", "cache_folder", "cached_bytes", "cached_file", "compiling", "user_cache"]
 
+CACHE_MIB = "PYTRT_CACHE_MIB"
+"""Environment variable: most MiB of compiled kernels that stay on disk; 1024 without it."""
+
+_DIGEST_BYTES = 32  # of the SHA-256 at an entry's end, behind what loaders of libraries and programs read
+_IN_USE_S = 60  # an entry that was read or written so lately may be about to be opened by its path
+_ENTRY = re.compile(r"[0-9a-f]{40}\.\w+")  # temporary files have other names
 _log = logging.getLogger(__name__)
 _locks: dict[Path, threading.Lock] = {}
 _compiling: set[Path] = set()
@@ -53,20 +65,81 @@ def cache_folder(kind: str = "kernels") -> Path:
 def cached_file(parts: Iterable[str], suffix: str, compile_to: Callable[[Path], None]) -> Path:
     """The file that ``compile_to`` writes for these parts; made only where the cache lacks it, by one thread.
 
+    Its SHA-256 follows the contents: a damaged entry is made again. The entries that were used least recently are removed when
+    a new one makes all larger than the limit.
+
     Args:
         parts: All that the result depends on: source, options, architecture, compiler and its version.
-        suffix: Of the file's name, ``".cubin"``.
+        suffix: Of the file's name, ``".so"``.
         compile_to: Writes the file at the path that it gets.
+
+    Raises:
+        UsageError: `CACHE_MIB` is no whole number.
     """
+    return _entry(parts, suffix, compile_to)[0]
+
+
+def cached_bytes(parts: Iterable[str], suffix: str, make: Callable[[], bytes]) -> bytes:
+    """What ``make`` returns for these parts; otherwise as `cached_file`."""
+    return _entry(parts, suffix, lambda path: path.write_bytes(make()))[1]
+
+
+def _entry(parts: Iterable[str], suffix: str, compile_to: Callable[[Path], object]) -> tuple[Path, bytes]:
     digest = sha256_hex("\0".join(parts).encode())[:40]
     path = cache_folder() / f"{digest}{suffix}"
-    if not path.exists():
+    if (contents := _read(path)) is None:
         with _locks.setdefault(path, threading.Lock()):
-            if not path.exists():
-                _compiling.add(path)
-                try:
-                    with atomic_path(path) as temporary:
-                        compile_to(temporary)
-                finally:
-                    _compiling.discard(path)
-    return path
+            if (contents := _read(path)) is None:
+                contents = _make(path, compile_to)
+    return path, contents
+
+
+def _make(path: Path, compile_to: Callable[[Path], object]) -> bytes:
+    limit = _limit_bytes()
+    _compiling.add(path)
+    try:
+        with atomic_path(path) as temporary:
+            compile_to(temporary)
+            contents = temporary.read_bytes()
+            with temporary.open("ab") as file:
+                file.write(hashlib.sha256(contents).digest())
+    finally:
+        _compiling.discard(path)
+    _evict(path.parent, limit)
+    return contents
+
+
+def _read(path: Path) -> bytes | None:
+    """An entry's contents, which counts as a use; None where it is missing or damaged."""
+    try:
+        data = path.read_bytes()
+        os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))  # where reading alone does not count as access
+    except OSError:
+        return None
+    contents, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
+    return contents if hashlib.sha256(contents).digest() == digest else None
+
+
+def _limit_bytes() -> int:
+    try:
+        return Whole(0, 1 << 20).read(os.environ.get(CACHE_MIB) or "1024") << 20
+    except ValueError as error:
+        raise UsageError(f"{CACHE_MIB}, an environment variable: {error}") from None
+
+
+def _evict(folder: Path, limit: int) -> None:
+    """Remove the entries that were used least recently, until the others keep the limit; several processes may do so at once."""
+    entries = []
+    with os.scandir(folder) as found:
+        for entry in found:
+            with contextlib.suppress(FileNotFoundError):  # another process has removed it
+                if _ENTRY.fullmatch(entry.name):
+                    status = entry.stat(follow_symlinks=False)
+                    entries.append((status.st_atime, status.st_size, entry.path))
+    total, newest = sum(size for _, size, _ in entries), time.time() - _IN_USE_S
+    for used, size, path in sorted(entries):
+        if total <= limit or used > newest:
+            break
+        total -= size
+        with contextlib.suppress(OSError):  # it is gone, or open on Windows
+            os.unlink(path)

@@ -14,8 +14,9 @@ import numpy as np
 from ..errors import KernelError, UsageError
 from ..tensor import Dim, DType, SymbolicDim
 from .arguments import bind, spread
-from .backends import gpu, host, nvcc, watched
+from .backends import gpu, host, watched
 from .bindings import DeviceArray
+from .compiler import compile_unit
 from .record import Constant, LaunchRecord, SymbolicNumber, record
 from .signature import C_TYPES, ELEMENT_TYPES, Signature, parse_signature
 from .source import CompileUnit
@@ -37,9 +38,9 @@ class CudaKernel:
     element type of the arrays given for ``T*``. Parameters are pointers and numbers; what `launch` gets is checked against
     them. The source is one file; without any include it has the types ``__half``, ``int8_t`` … ``uint64_t``.
 
-    It runs where its arrays are: on a GPU compiled by NVRTC (backend ``"cupy"``) or nvcc (``"nvcc"``, ``"pycuda"``), on
-    NumPy arrays compiled by a C++ compiler, one thread after the other: for tests, not for speed. With symbolic arrays a
-    launch is recorded (`pytrtplugins.cuda.record_launches`).
+    It runs where its arrays are: on a GPU compiled by NVRTC, or nvcc where there is none (backend ``"cupy"``), or by nvcc
+    (``"nvcc"``, ``"pycuda"``), on NumPy arrays compiled by a C++ compiler, one thread after the other: for tests, not for speed.
+    With symbolic arrays a launch is recorded (`pytrtplugins.cuda.record_launches`).
 
     A plugin keeps its kernel as a class attribute:
 
@@ -167,19 +168,19 @@ class CudaKernel:
             for constant in constants:
                 gpu.driver(self._gpu_backend()).upload(constant)
 
-    def compile(self, dtype: DType | str | None = None, *, architecture: str = "sm_75", form: str = "cubin") -> bytes:
-        """Compile with nvcc, for any GPU and without one.
+    def compile(self, dtype: DType | str | None = None, *, architecture: str = "sm_75") -> bytes:
+        """Compile for any GPU, without one; by nvcc with backend ``"nvcc"`` or ``"pycuda"``, otherwise by NVRTC if it is installed.
 
         Args:
             dtype: What T is; None for a kernel that is no template.
-            architecture: ``"sm_90"``; for PTX ``"compute_90"``.
-            form: ``"cubin"`` or ``"ptx"``.
+            architecture: ``"sm_90"`` for a cubin, ``"compute_90"`` for PTX.
 
         Raises:
-            UnavailableError: nvcc is not installed.
+            UnavailableError: there is no compiler.
             KernelError: the source does not compile.
         """
-        return nvcc.compile_file(self.unit(dtype), architecture, form).read_bytes()
+        compiler = "nvcc" if self.backend in ("nvcc", "pycuda") else "auto"
+        return compile_unit(self.unit(dtype), architecture, compiler)
 
     def unit(self, dtype: DType | str | None = None) -> CompileUnit:
         """What compilers get, for an element type."""

@@ -38,11 +38,6 @@ class CompileUnit:
         """The entry point in C++: ``reorg<float>``."""
         return self.signature.name if self.element is None else f"{self.signature.name}<{self.element}>"
 
-    @property
-    def needs_cuda_headers(self) -> bool:
-        """Whether the source includes headers of CUDA's own."""
-        return "#include" in self.source
-
     def device_code(self) -> str:
         """The text for NVRTC and nvcc: what kernels may use, the source, and the instance."""
         header = "#include <cuda_fp16.h>\n" if "cuda_fp16.h" in self.source else ""

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..cuda.backends.nvcc import find_nvcc
+from ..cuda.compiler import compile_source, find_nvcc, find_nvrtc
 from ..errors import ExportError, UnavailableError, UsageError
 from ..plugin.base import Plugin
 from ..utils.files import atomic_path
-from ._nvrtc import compile_ptx, find_nvrtc
 from ._traced import TracedPlugin
 from .source import images_of, source_files
 from .trace import trace_plugin
@@ -126,9 +125,10 @@ def _headers(given: str | Path | None) -> Path | None:
 
 def _environment(include: Path | None, loadable: bool, architectures: Sequence[int], host: bool) -> dict[str, str]:
     compiler = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("g++") or shutil.which("clang++")
-    missing = "a C++ compiler" if not compiler else "" if host or find_nvcc()[0] or find_nvrtc() else "nvcc or NVRTC"
+    missing = "a C++ compiler" if not compiler else "" if host or find_nvcc()[0] or find_nvrtc()[1] else "nvcc or NVRTC"
     if missing:
-        action = "apt-get install g++" if not compiler else "install CUDA's toolkit, or pip install nvidia-cuda-nvrtc"
+        toolkit = "install CUDA's toolkit, or pip install cuda-bindings nvidia-cuda-nvrtc"
+        action = toolkit if compiler else "apt-get install g++"
         raise UnavailableError(
             f"export: {missing} is not installed.\nDo: {action}; or --source-only, and build the sources where it is"
         )
@@ -153,10 +153,7 @@ def _write(files: Mapping[str, str], folder: Path) -> None:
 def _write_ptx(traced: TracedPlugin, folder: Path) -> None:
     """Compile the kernels with NVRTC; build.sh takes what is there."""
     for number, image in enumerate(images_of(traced)):
-        unit = image.units[0][1]
-        if unit.needs_cuda_headers:
-            raise ExportError(f"{unit.label} includes headers, which only CUDA's toolkit has.\nDo: install it")
-        ptx = compile_ptx(image.device_code(), unit.label, image.options)
+        ptx = compile_source(image.device_code(), "compute_75", "export", _broken, options=image.options)
         (folder / f"image{number}.fatbin").write_bytes(ptx)
 
 
@@ -166,8 +163,9 @@ def _build(folder: Path, target: Path, environment: Mapping[str, str]) -> None:
         command, capture_output=True, encoding="utf-8", errors="replace", env=dict(environment), check=False
     )
     if done.returncode:
-        complaints = re.findall(r"^.*error.*$", done.stderr + done.stdout, re.M)[:5]
-        raise ExportError(
-            "the exported sources do not compile:\n" + "\n".join(complaints or [done.stderr.strip()[-2000:]]),
-            log=done.stderr + done.stdout,
-        )
+        raise _broken(done.stderr + done.stdout, "build.sh")
+
+
+def _broken(log: str, compiler: str) -> ExportError:
+    complaints = re.findall(r"^.*error.*$", log, re.M)[:5] or [log.strip()[-2000:]]
+    return ExportError(f"the exported sources do not compile ({compiler}):\n" + "\n".join(complaints), log=log)

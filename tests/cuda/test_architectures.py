@@ -1,23 +1,73 @@
-"""The package's kernels compile for the GPUs that people have; `make test-slow`."""
+"""The package's kernels compile for the GPUs that people have, by both compilers; `make test-slow`."""
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from pytrtplugins.cuda import find_symbol
-from pytrtplugins.cuda.backends import nvcc
-from pytrtplugins.layers import Region, Reorg
+from pytrtplugins.cuda import CudaKernel, find_symbol
+from pytrtplugins.engines.cuda.conv import problem
+from pytrtplugins.engines.cuda.conv.stem_kernel import StemShape
+from pytrtplugins.engines.cuda.device import nhwc, pool, source
+from pytrtplugins.engines.cuda.run import launches
+from pytrtplugins.layers import _kernels, reorg
+from pytrtplugins.tensor import DType
 from pytrtplugins.vision import kernels
+from tests.engines.cuda.conv.test_kernels import HALF, INT8, SINGLE, square, tactics_of
 
 FLOATS = ("float32", "float16")
-KERNELS = [(Reorg.kernel, (*FLOATS, "int8")), (Reorg.kernel_nhwc, (*FLOATS, "int8")), (Region.kernel, FLOATS),
-           (kernels._LETTERBOX, (*FLOATS, "int8")), (kernels._DECODE, FLOATS), (kernels._NMS, (None,))]  # fmt: skip
+HOLDERS = (_kernels, reorg.Reorg, kernels, nhwc, pool, launches, problem)
+KERNELS = sorted(
+    {kernel for holder in HOLDERS for kernel in vars(holder).values() if isinstance(kernel, CudaKernel)},
+    key=lambda kernel: (kernel.label, kernel.name),
+)
+WITH_INT8 = ("reorg", "reorg_nhwc", "letterbox")
+STEM = StemShape(
+    n=1, c=3, h=16, w=16, k=32, x_strides=(768, 256, 16, 1), x_type=SINGLE, element=HALF, y_pitch=32, y_type=HALF
+)
+
+
+def test_no_kernel_is_left_out():
+    files = {path.name for path in source.KERNELS.parent.rglob("*.cu")}
+    ours = {"common.cu", "conv_hopper.cu", "conv_mma.cu", "conv_simt.cu", "pool.cu", "stem.cu"}
+    assert {kernel.label for kernel in KERNELS} == files - ours
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not nvcc.available(), reason="nvcc is not installed")
-@pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90"])
-def test_every_kernel_compiles_without_a_gpu(architecture):
-    for kernel, dtypes in KERNELS:
-        for dtype in dtypes:
-            assert find_symbol(kernel.compile(dtype, architecture=architecture), kernel.name, kernel.label)
+@pytest.mark.parametrize("compiler", ["NVRTC", "nvcc"])
+@pytest.mark.parametrize("capability", [75, 80, 86, 89, 90])
+def test_every_kernel_compiles_without_a_gpu(capability, compiler, compile_with):
+    compile_with(compiler)
+    for kernel in KERNELS:
+        dtypes = (None,) if kernel.signature.element is None else FLOATS
+        for dtype in (*dtypes, "int8") if kernel.name in WITH_INT8 else dtypes:
+            cubin = kernel.compile(dtype, architecture=f"sm_{capability}")
+            assert cubin.startswith(b"\x7fELF")
+            assert find_symbol(cubin, kernel.name, kernel.label)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiler", ["NVRTC", "nvcc"])
+@pytest.mark.parametrize("capability", [75, 80, 86, 89, 90])
+def test_every_kernel_of_engine_cuda_compiles_without_a_gpu(capability, compiler, compile_with):
+    compile_with(compiler)
+    wanted = [("simt", SINGLE)]
+    wanted += [("mma", HALF), ("mma", INT8)] if capability >= 80 else []
+    wanted += [("hopper", HALF), ("hopper", INT8)] if capability == 90 else []
+    given = []
+    for family, x_type in wanted:
+        for more in ({}, {"pool": True}, {"reorg": 2}, {"linear": True}):
+            shape = square(1, 16, 64, 64, 3, x_type, **more)
+            given += [
+                (f"conv_{family}", tactic.definitions(shape)) for tactic in tactics_of(family, shape, 1, capability)
+            ]
+    if capability >= 80:
+        window = {"R": 3, "S": 2, "STRIDE_H": 2, "STRIDE_W": 1, "PADDED": 1}
+        given += [("pool", {"ELEMENT": element, **window}) for element in (0, 1, 2)]
+        given += [("stem", dataclasses.replace(STEM, pool=pool).definitions()) for pool in (True, False)]
+        given += [("stem", dataclasses.replace(STEM, element=INT8, y_type=INT8, x_type=DType.UINT8).definitions())]
+    for name, definitions in given:
+        cubin = source.compile_kernel(f"{name}.cu", definitions, capability)
+        assert cubin.startswith(b"\x7fELF")
+        assert find_symbol(cubin, name, name) == name

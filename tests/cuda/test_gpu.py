@@ -7,7 +7,7 @@ import pytest
 
 from pytrtplugins import DType, TensorDesc, check_plugin, errors
 from pytrtplugins.cuda import Constant, CudaKernel, as_cupy, device_array
-from pytrtplugins.cuda.backends import nvcc
+from pytrtplugins.cuda.compiler import find_nvcc
 from pytrtplugins.layers import Region, Reorg, Yolo
 from pytrtplugins.plugin.runner import PluginRunner
 from pytrtplugins.vision import letterbox, nms
@@ -74,7 +74,7 @@ def test_check_plugin_runs_enqueue_on_the_gpu(plugin):
 @pytest.mark.parametrize("backend", ["cupy", "nvcc"])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "float64"])
 def test_both_compilers_give_the_same(cupy, backend, dtype):
-    if backend == "nvcc" and not nvcc.available():
+    if backend == "nvcc" and not find_nvcc()[0]:
         pytest.skip("nvcc is not installed")
     x, y = cupy.arange(100).astype(dtype), cupy.empty(100, dtype)
     CudaKernel.from_source(AFFINE, "affine", backend=backend).launch(x, y, 100, 1, True, threads=100)

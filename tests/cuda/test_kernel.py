@@ -242,7 +242,7 @@ def test_a_compile_error_of_nvcc_shows_the_line_of_the_source():
 def test_a_source_may_include_cudas_own_half(affine):
     kernel = CudaKernel.from_source("#include <cuda_fp16.h>\n" + AFFINE.replace("T(", "T("), "affine")
     assert b".text._Z6affine" in kernel.compile("float16", architecture="sm_80")
-    assert b".entry" in kernel.compile("float32", architecture="compute_75", form="ptx")
+    assert b".entry" in kernel.compile("float32", architecture="compute_75")
 
 
 def test_a_kernel_needs_to_be_told_its_element_type_ahead_of_time(affine):

@@ -7,7 +7,8 @@ import pytest
 
 from pytrtplugins import errors
 from pytrtplugins.cuda import CudaKernel, as_cupy, device_array, is_device_array
-from pytrtplugins.cuda.backends import gpu, nvcc
+from pytrtplugins.cuda.backends import gpu
+from pytrtplugins.cuda.compiler import find_nvcc
 from tests.cuda.conftest import AFFINE
 
 pytestmark = pytest.mark.gpu
@@ -59,7 +60,7 @@ def test_a_device_allocation_is_a_binding_with_the_dims_that_are_known(cupy, pyc
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
 def test_pycuda_launches_the_same_kernel(cupy, pycuda, dtype):
-    if not nvcc.available():
+    if not find_nvcc()[0]:
         pytest.skip("nvcc is not installed")
     gpuarray = pytest.importorskip("pycuda.gpuarray")
     stream = pycuda.Stream()

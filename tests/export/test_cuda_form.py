@@ -13,10 +13,9 @@ import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins import CudaKernel, native
-from pytrtplugins.cuda.backends.nvcc import find_nvcc
+from pytrtplugins.cuda.compiler import find_nvcc, find_nvrtc
 from pytrtplugins.errors import ExportError
 from pytrtplugins.export import plugin as plugin_module
-from pytrtplugins.export._nvrtc import find_nvrtc
 from pytrtplugins.export.plugin import export_plugin
 from pytrtplugins.layers import Reorg
 
@@ -128,7 +127,7 @@ def test_a_kernel_that_only_the_gpus_compiler_refuses_is_named(exported):
         exported(ptp.plugin(namespace="test.export")(broken))
 
 
-@pytest.mark.skipif(find_nvrtc() is None, reason="NVRTC is not installed. Do: pip install nvidia-cuda-nvrtc")
+@pytest.mark.skipif(not find_nvrtc()[1], reason="no NVRTC. Do: pip install cuda-bindings nvidia-cuda-nvrtc")
 def test_without_nvcc_the_kernels_are_ptx_of_nvrtc(fake_cuda, exported, monkeypatch):
     monkeypatch.setattr(plugin_module, "find_nvcc", lambda: ("", ""))
     (before, _, after), error = run(fake_cuda, exported(Join), {"kind": "sum"}, [(2, 3)] * 2, (2, 3), 0)

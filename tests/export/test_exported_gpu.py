@@ -10,8 +10,7 @@ import pytest
 
 from pytrtplugins import native
 from pytrtplugins.cuda import gpu_reason
-from pytrtplugins.cuda.backends.nvcc import find_nvcc
-from pytrtplugins.export._nvrtc import find_nvrtc
+from pytrtplugins.cuda.compiler import find_nvcc, find_nvrtc
 from pytrtplugins.export.plugin import export_plugin
 from pytrtplugins.layers import Region, Reorg
 from pytrtplugins.tensor import DType, TensorDesc
@@ -21,7 +20,7 @@ from .layers import BlockSums, Join, MeanAndRest, Scale
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(bool(gpu_reason("cupy")), reason=gpu_reason("cupy") or "-"),
-    pytest.mark.skipif(not (find_nvcc()[0] or find_nvrtc()), reason="no nvcc and no NVRTC"),
+    pytest.mark.skipif(not (find_nvcc()[0] or find_nvrtc()[1]), reason="no nvcc and no NVRTC"),
     pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler. Do: apt-get install g++"),
     pytest.mark.skipif(not native.available(), reason="the native part is not built. Do: make native"),
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,9 +10,9 @@ import numpy as np
 from ...errors import UnavailableError
 from ...utils.optional import require
 from ..bindings import device_array
+from ..compiler import compile_unit, newest_architecture
 from ..record import Constant
 from ..source import CompileUnit, find_symbol
-from . import nvcc, nvrtc
 
 __all__ = [
     "CupyDriver",
@@ -53,14 +52,17 @@ class _Stream:
 
 
 class CupyDriver:
-    """CuPy, with NVRTC or nvcc as the compiler.
+    """CuPy.
+
+    Args:
+        compiler: ``"auto"`` or ``"nvcc"``, as `compile_unit` takes it.
 
     Raises:
         MissingExtraError: CuPy is not installed.
         UnavailableError: there is no GPU.
     """
 
-    def __init__(self, compiler: str = "nvrtc") -> None:
+    def __init__(self, compiler: str = "auto") -> None:
         self.cupy = require("cupy", extra="tensorrt", package="cupy-cuda13x", feature="a CUDA kernel on a GPU")
         self._compiler = compiler
         try:
@@ -74,12 +76,9 @@ class CupyDriver:
     def load(self, unit: CompileUnit) -> Launch:
         """Compile a kernel for the current GPU, or find it in the cache."""
         cuda = self.cupy.cuda
-        architecture = int(cuda.Device().compute_capability)
-        if self._compiler == "nvcc":
-            path = nvcc.compile_file(unit, f"sm_{architecture}")
-        else:
-            path = nvrtc.compile_file(unit, self.cupy, architecture)
-        code = path.read_bytes()
+        capability = int(cuda.Device().compute_capability)
+        architecture = f"sm_{capability}" if self._compiler == "nvcc" else newest_architecture(capability)
+        code = compile_unit(unit, architecture, self._compiler)
         module = cuda.Module()
         module.load(code)
         function = module.get_function(find_symbol(code, unit.signature.name, unit.label))
@@ -125,8 +124,7 @@ class PycudaDriver:
     def load(self, unit: CompileUnit) -> Launch:
         """Compile a kernel for the current GPU, or find it in the cache."""
         major, minor = self.cuda.Context.get_device().compute_capability()
-        path: Path = nvcc.compile_file(unit, f"sm_{major}{minor}")
-        code = path.read_bytes()
+        code = compile_unit(unit, f"sm_{major}{minor}", "nvcc")
         module = self.cuda.module_from_buffer(code)
         function = module.get_function(find_symbol(code, unit.signature.name, unit.label))
 
@@ -197,7 +195,7 @@ def driver(backend: str) -> Driver:
     if _closed:
         raise UnavailableError(_closed)
     if backend not in _drivers:
-        made: Driver = PycudaDriver() if backend == "pycuda" else CupyDriver("nvcc" if backend == "nvcc" else "nvrtc")
+        made: Driver = PycudaDriver() if backend == "pycuda" else CupyDriver("nvcc" if backend == "nvcc" else "auto")
         _drivers[backend] = made
     return _drivers[backend]
 

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 import pytrtplugins as ptp
+from pytrtplugins.cuda import driver
 from pytrtplugins.engines.base import forks
 from pytrtplugins.engines.base.types import BuildOptions
 from pytrtplugins.engines.cuda import CudaEngine
 from pytrtplugins.engines.cuda.conv.cudnn import cudnn_versions
 from pytrtplugins.engines.cuda.conv.problem import ConvProblem
-from pytrtplugins.engines.cuda.device import device, driver
+from pytrtplugins.engines.cuda.device import device
 from pytrtplugins.engines.cuda.device.device import CudaDevice
 from pytrtplugins.engines.cuda.device.layout import channels_last
 from pytrtplugins.engines.cuda.engine import _batches, _device_number, _float_type
@@ -87,7 +88,6 @@ def test_without_a_driver_nobody_is_told_to_install_cupy(monkeypatch):
     def missing(name):
         raise OSError(f"{name}: cannot open shared object file")
 
-    monkeypatch.setattr(driver, "_library", driver._library.__wrapped__)
     monkeypatch.setattr(driver.ctypes, "CDLL", missing)
     reason = CudaEngine.availability().reason
     assert "NVIDIA's driver is not here" in reason

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import functools
-from dataclasses import dataclass
+from typing import NamedTuple
 
+from ....cuda.driver import Launch, TensorMap, kernel_fields, tensor_map
 from ....errors import KernelError
-from ..device.driver import Function, Module, TensorMap, current_context, im2col_map, kernel_fields, patch_map
-from ..device.source import compile_cubin
+from ..device.source import compile_kernel, load_kernel
 from .shape import ConvShape
 from .tactics import Tactic
 
@@ -26,8 +25,7 @@ class ConvArgs(ctypes.Structure):
     )
 
 
-@dataclass(frozen=True)
-class Addresses:
+class Addresses(NamedTuple):
     """Where a convolution's arrays are on the device.
 
     Attributes:
@@ -51,7 +49,7 @@ def conv_arguments(shape: ConvShape, tactic: Tactic, at: Addresses, residual_sca
     """The numbers that a kernel gets."""
     y_pitch = shape.y_pitch * shape.y_type.itemsize
     return ConvArgs(
-        **vars(at),
+        **at._asdict(),
         h=shape.h,
         w=shape.w,
         channel_bytes=shape.channel_bytes,
@@ -96,16 +94,10 @@ class ConvKernel:
 
     def __init__(self, shape: ConvShape, tactic: Tactic, capability: int) -> None:
         self.shape, self.tactic, self.capability = shape, tactic, capability
-        self._function = _function(
-            current_context(),
-            tactic.family,
-            _definitions(shape, tactic),
-            capability,
-            tactic.shared_bytes,
+        self._function = load_kernel(
+            f"conv_{tactic.family}.cu", tactic.definitions(shape), capability, tactic.shared_bytes
         )
-        rows, columns = tactic.tiles(shape)
-        self.grid = (rows * columns * tactic.split, 1, 1)
-        self._maps: dict[int, TensorMap] = {}
+        self._launches: dict[tuple[Addresses, float, bool], Launch] = {}
 
     def launch(self, at: Addresses, stream: int, residual_scale: float = 1.0, early: bool = True) -> None:
         """Queue it; nothing is allocated on the device, so that it can be captured.
@@ -116,16 +108,19 @@ class ConvKernel:
             residual_scale: What the residual is multiplied by.
             early: Whether it may start before the kernel before it has ended.
         """
-        arguments: list[ctypes.Structure] = [conv_arguments(self.shape, self.tactic, at, residual_scale)]
-        if self.tactic.family == "hopper":
-            arguments.insert(0, self._map(at.x))
-        dependent = early and self.capability >= 90
-        self._function.launch(self.grid, self.tactic.threads, arguments, stream, self.tactic.split, dependent)
+        key = at, residual_scale, early
+        if (launch := self._launches.get(key)) is None:
+            launch = self._launches[key] = self._prepare(*key)
+        launch(stream)
 
-    def _map(self, address: int) -> TensorMap:
-        if address not in self._maps:
-            self._maps[address] = _tensor_map(self.shape, self.tactic, address)
-        return self._maps[address]
+    def _prepare(self, at: Addresses, residual_scale: float, early: bool) -> Launch:
+        shape, tactic = self.shape, self.tactic
+        arguments: list[ctypes.Structure] = [conv_arguments(shape, tactic, at, residual_scale)]
+        if tactic.family == "hopper":
+            arguments.insert(0, _tensor_map(shape, tactic, at.x))
+        rows, columns = tactic.tiles(shape)
+        grid, early = rows * columns * tactic.split, early and self.capability >= 90
+        return Launch(self._function, grid, tactic.threads, arguments, tactic.split, early)
 
 
 def im2col_corners(shape: ConvShape) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -147,11 +142,8 @@ def _tensor_map(shape: ConvShape, tactic: Tactic, address: int) -> TensorMap:
     sizes = (shape.c, shape.w, shape.h, shape.n)
     pitch = shape.x_pitch * size
     strides = (pitch, pitch * shape.w, pitch * shape.w * shape.h)
-    if tactic.patch:
-        return patch_map(address, size, sizes, strides, tactic.depth, tactic.tile_m // 8)
-    lower, upper = im2col_corners(shape)
-    steps = shape.strides[1], shape.strides[0]
-    return im2col_map(address, size, sizes, strides, tactic.depth, tactic.tile_m, lower, upper, steps)
+    places = () if tactic.patch else (im2col_corners(shape), (shape.strides[1], shape.strides[0]))
+    return tensor_map(address, size, sizes, strides, tactic.depth, tactic.tile_m, *places)
 
 
 def conv_cubin(shape: ConvShape, tactic: Tactic, capability: int) -> bytes:
@@ -160,23 +152,4 @@ def conv_cubin(shape: ConvShape, tactic: Tactic, capability: int) -> bytes:
     Raises:
         KernelError: it does not compile.
     """
-    return _cubin(tactic.family, _definitions(shape, tactic), capability)
-
-
-def _definitions(shape: ConvShape, tactic: Tactic) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted(tactic.definitions(shape).items()))
-
-
-def _cubin(family: str, definitions: tuple[tuple[str, int], ...], capability: int) -> bytes:
-    architecture = "90a" if family == "hopper" else str(capability)
-    constants = dict(definitions)
-    if family != "hopper":
-        constants["DEPENDENT"] = int(capability >= 90)
-    return compile_cubin(f"conv_{family}.cu", constants, architecture)
-
-
-@functools.cache
-def _function(
-    context: int, family: str, definitions: tuple[tuple[str, int], ...], capability: int, shared_bytes: int
-) -> Function:
-    return Function(Module(_cubin(family, definitions, capability)), f"conv_{family}", shared_bytes)
+    return compile_kernel(f"conv_{tactic.family}.cu", tactic.definitions(shape), capability)

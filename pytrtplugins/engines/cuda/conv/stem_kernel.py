@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ....cuda.driver import Launch, kernel_fields
 from ....tensor import DType
-from ..device.driver import Function, Module, current_context, kernel_fields
-from ..device.source import compile_cubin
+from ..device.source import compile_kernel, load_kernel
 from .packing import filter_order
 from .problem import ConvProblem
 
@@ -133,12 +132,19 @@ class StemKernel:
 
     def __init__(self, shape: StemShape, capability: int, multiprocessors: int = 132) -> None:
         self.shape, self.capability = shape, capability
-        self._function = _function(current_context(), _definitions(shape), capability)
+        self._function = load_kernel("stem.cu", shape.definitions(), capability)
         self._tiles = -(-shape.w // 32), -(-shape.h // 16), -(-shape.w // 32) * -(-shape.h // 16) * shape.n
-        self.grid = (min(self._tiles[2], multiprocessors * (3 if shape.k <= 32 else 1)), 1, 1)
+        self._grid = min(self._tiles[2], multiprocessors * (3 if shape.k <= 32 else 1))
+        self._launches: dict[tuple[int, int, int, int, int, bool], Launch] = {}
 
     def launch(self, x: int, weights: int, scale: int, bias: int, y: int, stream: int, early: bool = True) -> None:
         """Queue it: addresses of the image, of `pack_stem`'s bytes, of (K) scales and biases, and of the output."""
+        key = x, weights, scale, bias, y, early
+        if (launch := self._launches.get(key)) is None:
+            launch = self._launches[key] = self._prepare(*key)
+        launch(stream)
+
+    def _prepare(self, x: int, weights: int, scale: int, bias: int, y: int, early: bool) -> Launch:
         shape, pitch = self.shape, self.shape.y_pitch * self.shape.y_type.itemsize
         (image, channel, row, column), (across, down, tiles) = shape.x_strides, self._tiles
         arguments = _Args(
@@ -148,7 +154,7 @@ class StemKernel:
             y_pitch=pitch, vector=int(pitch % 16 == 0 and y % 16 == 0),
             x_factor=shape.x_factor, x_scale=shape.x_scale, slope=shape.slope,
         )  # fmt: skip
-        self._function.launch(self.grid, 256, [arguments], stream, early=early and self.capability >= 90)
+        return Launch(self._function, self._grid, 256, [arguments], early=early and self.capability >= 90)
 
 
 def stem_cubin(shape: StemShape, capability: int) -> bytes:
@@ -157,18 +163,4 @@ def stem_cubin(shape: StemShape, capability: int) -> bytes:
     Raises:
         KernelError: it does not compile.
     """
-    return _cubin(_definitions(shape), capability)
-
-
-def _definitions(shape: StemShape) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted(shape.definitions().items()))
-
-
-def _cubin(definitions: tuple[tuple[str, int], ...], capability: int) -> bytes:
-    constants = {**dict(definitions), "DEPENDENT": int(capability >= 90)}
-    return compile_cubin("stem.cu", constants, str(capability))
-
-
-@functools.cache
-def _function(context: int, definitions: tuple[tuple[str, int], ...], capability: int) -> Function:
-    return Function(Module(_cubin(definitions, capability)), "stem", 0)
+    return compile_kernel("stem.cu", shape.definitions(), capability)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -55,7 +55,8 @@ class Timer:
         with self.stream:
             tensors = self._tensors(problem)
             oracle: ConvProvider = UnfusedProvider(self.device, self._oracle) if problem.fused else self.oracle
-            wanted = self._result(oracle, oracle.tactics(problem)[0], problem, operands, tensors)
+            launches = self._launches(oracle, oracle.tactics(problem)[0], problem, [operands])
+            wanted = self._result(launches[0], tensors)
             by_name = {provider.name: provider for provider in providers}
             found = [(provider.name, tactic) for provider in providers for tactic in provider.tactics(problem)]
 
@@ -82,12 +83,15 @@ class Timer:
             made.append(tensor)
         return made
 
-    def _result(
-        self, provider: ConvProvider, tactic: str, problem: ConvProblem, operands: Operands, tensors: Any
-    ) -> Any:
+    def _launches(
+        self, provider: ConvProvider, tactic: str, problem: ConvProblem, each: Iterable[Operands]
+    ) -> list[ConvLaunch]:
         scratch = Scratch()
-        launch = provider.prepare(problem, tactic, operands, scratch)
+        launches = [provider.prepare(problem, tactic, operands, scratch) for operands in each]
         scratch.fill(self.device)
+        return launches
+
+    def _result(self, launch: ConvLaunch, tensors: Any) -> Any:
         tensors[1].flat.fill(77)
         launch(tensors[0], tensors[1], tensors[2], self.stream)
         self.stream.synchronize()
@@ -103,12 +107,9 @@ class Timer:
         wanted: Any,
     ) -> float:
         try:
-            found = self._result(provider, tactic, problem, operands, tensors)
-            if not self._agrees(problem, found, wanted):
+            launches = self._launches(provider, tactic, problem, self._copies(problem, operands))
+            if not self._agrees(problem, self._result(launches[0], tensors), wanted):
                 return math.inf
-            scratch = Scratch()
-            launches = [provider.prepare(problem, tactic, each, scratch) for each in self._copies(problem, operands)]
-            scratch.fill(self.device)
             return self._time(launches, tensors)
         except (RuntimeError, PytrtpluginsError):  # libraries raise at what they cannot do after all
             return math.inf
@@ -123,13 +124,13 @@ class Timer:
         largest = float(xp.abs(difference).max() / xp.maximum(xp.abs(wanted).max(), 1e-30))
         return error < limit and largest < _ALONE * limit
 
-    def _copies(self, problem: ConvProblem, operands: Operands) -> list[Operands]:
+    def _copies(self, problem: ConvProblem, operands: Operands) -> Iterator[Operands]:
         """The operands, and copies of them until the cache does not hold all; the same alone where too many were needed."""
+        yield operands  # is packed before the copies are made
         size, wanted = operands.weights.size * problem.x.dtype.itemsize, 3 * self.device.cache // 2
         count = -(-wanted // size) if size * _REPEATS > wanted // 2 else 1
-        packed = operands.packed
-        copies = [replace(operands, packed={form: one.copy() for form, one in packed.items()}) for _ in range(1, count)]
-        return [operands, *copies[: _REPEATS - 1]]
+        for _ in range(1, min(count, _REPEATS)):
+            yield replace(operands, packed={form: one.copy() for form, one in operands.packed.items()})
 
     def _time(self, launches: Sequence[ConvLaunch], tensors: Any) -> float:
         cuda = self.device.xp.cuda

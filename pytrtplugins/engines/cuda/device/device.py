@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ....cuda import pinned_empty
+from ....cuda.driver import check_driver
 from ....errors import UnavailableError
 from ....tensor import DType
 from ....utils.optional import require
 from ...base.forks import forks_as_cause
-from .driver import check_driver
 from .layout import Format
 
 __all__ = ["CudaDevice", "Device", "HostDevice", "Tensor", "tensor_at"]
@@ -135,13 +135,14 @@ class CudaDevice:
         cache: Bytes of its second-level cache.
 
     Raises:
-        MissingExtraError: CuPy is not installed.
+        MissingExtraError: CuPy or NVIDIA's bindings are not installed.
         UnavailableError: there is no such GPU, or it is too old.
     """
 
     def __init__(self, number: int = 0) -> None:
         check_driver()  # before CuPy is imported, which takes long
         self.xp: Any = require("cupy", extra="cuda", package="cupy-cuda13x", feature="engine 'cuda'")
+        require("cuda.bindings.driver", extra="cuda", package="cuda-bindings", feature="engine 'cuda'")
         runtime = self.xp.cuda.runtime
         try:
             count = int(runtime.getDeviceCount())

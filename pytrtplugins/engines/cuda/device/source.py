@@ -1,22 +1,20 @@
-"""Kernels as text and as cubins: constants put before the source, compiled by NVRTC or nvcc, kept on disk."""
+"""This engine's kernels: constants put before their source, compiled, loaded while anyone holds them."""
 
 from __future__ import annotations
 
 import functools
-import subprocess
-import tempfile
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ....cuda import source as cuda_source
-from ....cuda.backends.nvcc import find_nvcc
-from ....cuda.cache import cached_file
-from ....errors import KernelError, MissingExtraError, UnavailableError
+from ....cuda.compiler import compile_source, newest_architecture
+from ....cuda.driver import Function, Module, current_context
+from ....errors import KernelError
 from ....utils.files import sha256_hex
-from ....utils.optional import require
 
-__all__ = ["KERNELS", "compile_cubin", "kernel_text", "kernels_digest", "wgmma_text"]
+__all__ = ["KERNELS", "compile_kernel", "kernel_text", "kernels_digest", "load_kernel", "wgmma_text"]
 
 KERNELS = cuda_source.KERNELS / "engine"
 """The folder of the sources that this engine compiles itself."""
@@ -49,69 +47,59 @@ def wgmma_text(columns: int, int8: bool) -> str:
 
 def kernel_text(file: str, definitions: Mapping[str, int]) -> str:
     """A kernel's whole source: constants, for convolutions common.cu, for Hopper the matrix instruction, the file."""
-    constants = "".join(f"#define {name} {value}\n" for name, value in definitions.items())
-    parts = (
-        [constants]
-        if not file.startswith("conv_")
-        else [constants, (KERNELS / "common.cu").read_text(encoding="utf-8")]
-    )
+    parts = ["".join(f"#define {name} {value}\n" for name, value in definitions.items())]
+    if file.startswith("conv_"):
+        parts.append(_numbered("common.cu"))
     if file == "conv_hopper.cu":
         parts.append(wgmma_text(definitions["TILE_N"], definitions["ELEMENT"] == 2))
-    return "\n".join([*parts, (KERNELS / file).read_text(encoding="utf-8")])
+    return "\n".join([*parts, _numbered(file)])
 
 
-def compile_cubin(file: str, definitions: Mapping[str, int], architecture: str) -> bytes:
-    """Compile a kernel, or find it in the cache.
+def _numbered(file: str) -> str:
+    """A file's text, whose lines compilers name."""
+    return f'#line 1 "{file}"\n{(KERNELS / file).read_text(encoding="utf-8")}'
+
+
+def compile_kernel(file: str, definitions: Mapping[str, int], capability: int) -> bytes:
+    """Compile a kernel, or find it in the cache. Any thread may ask.
 
     Args:
         file: Of `KERNELS`.
         definitions: Its constants.
-        architecture: ``"90a"``, ``"80"``.
+        capability: Compute capability of the GPU, 90 for 9.0.
 
     Raises:
         KernelError: it does not compile.
         UnavailableError: there is no compiler.
     """
-    text = kernel_text(file, definitions)
-    try:
-        nvrtc: Any = require("cupy.cuda.nvrtc", extra="cuda", package="cupy-cuda13x", feature="engine 'cuda'")
-    except MissingExtraError:
-        return _with_nvcc(file, text, architecture)
-    version = ".".join(map(str, nvrtc.getVersion()))
-    options = (f"--gpu-architecture=sm_{architecture}", "--std=c++17", "-lineinfo")
 
-    def compile_to(path: Path) -> None:
-        program = nvrtc.createProgram(text, file, (), ())
-        try:
-            nvrtc.compileProgram(program, options)
-            path.write_bytes(nvrtc.getCUBIN(program))
-        except nvrtc.NVRTCError as error:
-            raise _error(file, nvrtc.getProgramLog(program)) from error
-        finally:
-            nvrtc.destroyProgram(program)
+    def error(log: str, compiler: str) -> KernelError:
+        text = f"engine 'cuda': {file} does not compile ({compiler}):\n{log.strip()}"
+        return KernelError(text, path=file, line=None, log=log)
 
-    return cached_file([text, *options, "nvrtc", version], ".cubin", compile_to).read_bytes()
+    if file == "conv_hopper.cu":
+        text, architecture = kernel_text(file, definitions), "sm_90a"
+    else:
+        text = kernel_text(file, {**definitions, "DEPENDENT": int(capability >= 90)})
+        architecture = newest_architecture(capability)
+    return compile_source(text, architecture, f"engine 'cuda': {file}", error)
 
 
-def _with_nvcc(file: str, text: str, architecture: str) -> bytes:
-    path, version = find_nvcc()
-    if not path:
-        raise UnavailableError(
-            f"engine 'cuda': {file}: there is no compiler for kernels.\nDo: pip install cupy-cuda13x   (brings NVRTC)"
-        )
-    options = [f"-gencode=arch=compute_{architecture},code=sm_{architecture}", "-std=c++17", "-O3", "-lineinfo"]
-
-    def compile_to(target: Path) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            source = Path(folder) / file
-            source.write_text(text, encoding="utf-8")
-            command = [path, "-cubin", *options, str(source), "-o", str(target)]
-            done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
-        if done.returncode:
-            raise _error(file, done.stderr)
-
-    return cached_file([text, *options, version], ".cubin", compile_to).read_bytes()
+_functions: weakref.WeakValueDictionary[tuple[Any, ...], Function] = weakref.WeakValueDictionary()
 
 
-def _error(file: str, log: str) -> KernelError:
-    return KernelError(f"engine 'cuda': {file} does not compile:\n{log.strip()}", path=file, line=None, log=log)
+def load_kernel(file: str, definitions: Mapping[str, int], capability: int, shared_bytes: int = 0) -> Function:
+    """The kernel that is named like its file, in the current context; one for all who hold it at the same time.
+
+    Args:
+        file: As for `compile_kernel`, which says what is raised.
+        definitions: Likewise.
+        capability: Likewise.
+        shared_bytes: Dynamic shared memory of its blocks.
+    """
+    key = current_context(), file, tuple(sorted(definitions.items())), capability, shared_bytes
+    function = _functions.get(key)
+    if function is None:
+        module = Module(compile_kernel(file, definitions, capability))
+        function = _functions[key] = Function(module, Path(file).stem, shared_bytes)
+    return function

@@ -30,10 +30,10 @@ class _Ready:
     """An execution, page-locked memory for its outputs, and the graph of the network and the copies there."""
 
     def __init__(self, execution: Execution, outputs: list[str]) -> None:
+        self.graph: Any = None  # goes before the execution, which keeps its kernels loaded
         self.execution = execution
         arrays = {name: execution.output(name) for name in outputs}
         self.outputs = {name: pinned_empty(array.shape, array.dtype) for name, array in arrays.items()}
-        self.graph: Any = None
 
     def queue(self, stream: Any) -> None:
         """The network, device to host."""

@@ -29,9 +29,9 @@ class Segment:
     """
 
     def __init__(self, captured: bool, streams: Sequence[Any] = ()) -> None:
+        self.graph: Any = None  # in front of the launches, which keep its kernels loaded: so it goes before them
         self.launches: list[tuple[Launch, int, tuple[int, ...]]] = []
         self.captured, self._streams = captured, streams
-        self.graph: Any = None
 
     def queue(self, stream: Any) -> None:
         """Queue the work on a stream; what runs on others begins behind what is on it, and is done when its end is."""

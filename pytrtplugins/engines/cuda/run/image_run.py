@@ -34,8 +34,8 @@ class ImageRun:
     def __init__(
         self, execution: Execution, input_name: str, heads: Sequence[Head], mode: str, max_detections: int
     ) -> None:
+        self.graph: Any = None  # goes before the execution, which keeps its kernels loaded
         self.execution, self._mode = execution, mode
-        self.graph: Any = None
         self._data = execution.input(input_name)
         n, _, height, width = self._data.shape
         self._size = width, height

@@ -9,17 +9,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytrtplugins.cuda import cache
+from pytrtplugins.cuda import cache, driver
 from pytrtplugins.engines.cuda.conv import launcher, stem_kernel
 from pytrtplugins.engines.cuda.conv.handwritten import HandwrittenProvider
 from pytrtplugins.engines.cuda.conv.problem import Compiles, ConvProblem, DirectProvider
 from pytrtplugins.engines.cuda.conv.shape import ConvShape
 from pytrtplugins.engines.cuda.conv.stem import StemProvider
 from pytrtplugins.engines.cuda.conv.tactics import Tactic
+from pytrtplugins.engines.cuda.device import source
 from pytrtplugins.engines.cuda.device.device import HostDevice
 from pytrtplugins.engines.cuda.device.layout import channels_last, linear
 from pytrtplugins.engines.cuda.device.source import kernel_text
 from pytrtplugins.tensor import DType
+from tests.cuda.fake_driver import FakeDriver
 
 HALF = DType.FLOAT16
 GPU = SimpleNamespace(capability=90, multiprocessors=132)
@@ -29,18 +31,10 @@ GPU = SimpleNamespace(capability=90, multiprocessors=132)
 def compiled(monkeypatch):
     """What is compiled, where nothing is compiled nor loaded."""
     found = []
-    for module in (launcher, stem_kernel):
-        module._function.cache_clear()
-        monkeypatch.setattr(module, "compile_cubin", lambda *what: found.append(what) or b"")
-        for name, value in (
-            ("Module", lambda cubin: None),
-            ("Function", lambda *_: None),
-            ("current_context", lambda: 1),
-        ):
-            monkeypatch.setattr(module, name, value)
-    yield found
-    for module in (launcher, stem_kernel):
-        module._function.cache_clear()
+    for module in (launcher, stem_kernel, source):
+        monkeypatch.setattr(module, "compile_kernel", lambda *what: found.append(what) or b"")
+    monkeypatch.setattr(driver, "driver", lambda: driver.Driver(FakeDriver()))
+    return found
 
 
 @pytest.mark.parametrize(("family", "kind"), [("hopper", HALF), ("mma", HALF), ("simt", DType.FLOAT32)])
@@ -65,7 +59,7 @@ def test_the_stems_kernel_that_was_compiled_ahead_is_the_one_that_is_loaded(comp
     shape = stem_kernel.StemShape(
         n=1, c=3, h=32, w=32, k=32, x_strides=x.strides, x_type=x.dtype, element=HALF, y_pitch=32, y_type=HALF
     )
-    stem_kernel._function(1, stem_kernel._definitions(shape), 90)
+    stem_kernel.StemKernel(shape, 90)
     assert kernel_text(*compiled[0][:2]) == kernel_text(*compiled[1][:2])
     assert compiled[0][2] == compiled[1][2]
 
@@ -80,15 +74,15 @@ def test_threads_that_want_the_same_kernel_compile_it_once(tmp_path, monkeypatch
     monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
     made, ready = [], threading.Barrier(4)
 
-    def make(path):
-        made.append(path)
+    def make():
+        made.append("kernel")
         time.sleep(0.05)
-        path.write_text("kernel")
+        return b"kernel"
 
     def ask(_):
         ready.wait()
-        return cache.cached_file(["source"], ".cubin", make).read_text()
+        return cache.cached_bytes(["source"], ".cubin", make)
 
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(ask, range(4))) == ["kernel"] * 4
+        assert list(pool.map(ask, range(4))) == [b"kernel"] * 4
     assert len(made) == 1

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytrtplugins.cuda.backends.nvcc import available
 from pytrtplugins.engines.cuda.conv import stem_kernel
 from pytrtplugins.engines.cuda.conv.launcher import Addresses, ConvArgs, conv_arguments, im2col_corners
 from pytrtplugins.engines.cuda.conv.packing import filter_order, pack_filters, pack_weights, swizzled
@@ -18,7 +17,7 @@ from pytrtplugins.engines.cuda.conv.shape import ConvShape
 from pytrtplugins.engines.cuda.conv.stem_kernel import StemShape, pack_stem
 from pytrtplugins.engines.cuda.conv.tactics import SHARED_BYTES, Tactic, hopper_tactics, mma_tactics, simt_tactics
 from pytrtplugins.engines.cuda.device import pool_kernel
-from pytrtplugins.engines.cuda.device.source import KERNELS, compile_cubin, wgmma_text
+from pytrtplugins.engines.cuda.device.source import KERNELS, compile_kernel, wgmma_text
 from pytrtplugins.layers import Reorg
 from pytrtplugins.tensor import DType
 
@@ -380,29 +379,23 @@ def test_the_matrix_instruction_names_each_register_once():
     assert '"+f"(d[31])' in wgmma_text(64, int8=False)
 
 
-@pytest.mark.skipif(not available(), reason="nvcc is not installed")
+@pytest.mark.parametrize("compiler", ["NVRTC", "nvcc"])
 @pytest.mark.parametrize(
     ("family", "x_type"), [("hopper", HALF), ("hopper", INT8), ("mma", HALF), ("mma", INT8), ("simt", SINGLE)]
 )
-def test_kernels_compile(family, x_type, tmp_path, monkeypatch):
-    monkeypatch.setitem(
-        compile_cubin.__globals__, "cached_file", lambda parts, suffix, make: make(tmp_path / "k") or tmp_path / "k"
-    )
+def test_kernels_compile(family, x_type, compiler, compile_with):
+    compile_with(compiler)
     shape = square(1, 16, 64, 64, 3, x_type, pool=True)
     tactic = tactics_of(family, shape, capability=80)[0]
-    more = {} if family == "hopper" else {"DEPENDENT": 0}
-    architecture = "90a" if family == "hopper" else "80"
-    cubin = compile_cubin(f"conv_{family}.cu", {**tactic.definitions(shape), **more}, architecture)
+    cubin = compile_kernel(f"conv_{family}.cu", tactic.definitions(shape), 80)
     assert cubin.startswith(b"\x7fELF")
 
 
-@pytest.mark.skipif(not available(), reason="nvcc is not installed")
-@pytest.mark.parametrize("architecture", ["80", "90"])
+@pytest.mark.parametrize("compiler", ["NVRTC", "nvcc"])
+@pytest.mark.parametrize("capability", [80, 90])
 @pytest.mark.parametrize("element", [0, 1, 2])
-def test_pools_compile(architecture, element, tmp_path, monkeypatch):
-    monkeypatch.setitem(
-        compile_cubin.__globals__, "cached_file", lambda parts, suffix, make: make(tmp_path / "k") or tmp_path / "k"
-    )
+def test_pools_compile(capability, element, compiler, compile_with):
+    compile_with(compiler)
     window = {"ELEMENT": element, "R": 3, "S": 2, "STRIDE_H": 2, "STRIDE_W": 1, "PADDED": 1}
-    cubin = compile_cubin("pool.cu", {**window, "DEPENDENT": int(architecture == "90")}, architecture)
+    cubin = compile_kernel("pool.cu", window, capability)
     assert cubin.startswith(b"\x7fELF")

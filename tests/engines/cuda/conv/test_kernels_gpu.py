@@ -127,7 +127,8 @@ def test_a_convolution_is_the_definitions_and_nothing_else_is_written(gpu, shape
         cupy.cuda.get_current_stream().synchronize()
         added = 0 if residual is None else arrays["residual"].data.ptr
         at = Addresses(arrays["x"].data.ptr, packed.data.ptr, factors.data.ptr, offsets.data.ptr, y.data.ptr, added)
-        ConvKernel(shape, tactic, capability).launch(at, stream.ptr, 0.37)
+        kernel = ConvKernel(shape, tactic, capability)
+        kernel.launch(at, stream.ptr, 0.37)
         stream.synchronize()
         found = y.get()
         if shape.linear:
@@ -158,7 +159,8 @@ def test_sums_of_codes_are_the_integers(gpu, family, side, c, kernel):
         y = cupy.full((shape.pixels, 64), np.nan, np.float32)
         stream = cupy.cuda.get_current_stream()
         at = Addresses(on_gpu.data.ptr, packed.data.ptr, factors.data.ptr, offsets.data.ptr, y.data.ptr)
-        ConvKernel(shape, tactic, capability).launch(at, stream.ptr)
+        kernel = ConvKernel(shape, tactic, capability)
+        kernel.launch(at, stream.ptr)
         np.testing.assert_array_equal(y.get().astype(np.int64), expected, tactic.name)
 
 
@@ -179,7 +181,8 @@ def test_a_float32_convolution_takes_the_image_as_it_is(gpu, pool):
         found = cupy.full(expected.shape, 77, np.float32)
         stream = cupy.cuda.get_current_stream()
         at = Addresses(*(array.data.ptr for array in (image, *given, found)))
-        ConvKernel(shape, tactic, capability).launch(at, stream.ptr)
+        kernel = ConvKernel(shape, tactic, capability)
+        kernel.launch(at, stream.ptr)
         assert agrees(found.get(), expected, SINGLE), tactic.name
 
 
@@ -194,7 +197,8 @@ def test_float32_sums_are_the_same_every_time(gpu):
         for _ in range(3):
             y = cupy.empty((13 * 13, 64), np.float32)
             at = Addresses(*(array.data.ptr for array in (*given, y)))
-            ConvKernel(shape, tactic, capability).launch(at, cupy.cuda.get_current_stream().ptr)
+            kernel = ConvKernel(shape, tactic, capability)
+            kernel.launch(at, cupy.cuda.get_current_stream().ptr)
             found.append(y.get())
         np.testing.assert_array_equal(found[1], found[0])
         np.testing.assert_array_equal(found[2], found[0])
@@ -228,7 +232,8 @@ def test_the_stem_takes_the_image_as_it_is(gpu, element, pool):
     stream = cupy.cuda.Stream(non_blocking=True)
     cupy.cuda.get_current_stream().synchronize()
     x_at, weights_at, scale_at, bias_at = (array.data.ptr for array in given)
-    StemKernel(shape, capability).launch(x_at, weights_at, scale_at, bias_at, found.data.ptr, stream.ptr)
+    kernel = StemKernel(shape, capability)
+    kernel.launch(x_at, weights_at, scale_at, bias_at, found.data.ptr, stream.ptr)
     stream.synchronize()
     assert agrees(found.get(), expected, element)
 
@@ -258,7 +263,8 @@ def test_a_pool_takes_the_largest_of_each_window(gpu, dtype, window):
     stream = cupy.cuda.Stream(non_blocking=True)
     cupy.cuda.get_current_stream().synchronize()
     formats = Format((n, c, h, w), dtype, c), Format((n, c, oh, ow), dtype, pitch)
-    PoolKernel(*formats, window, capability).launch(given.data.ptr, found.data.ptr, stream.ptr)
+    kernel = PoolKernel(*formats, window, capability)
+    kernel.launch(given.data.ptr, found.data.ptr, stream.ptr)
     stream.synchronize()
     np.testing.assert_array_equal(found.get()[..., :c], expected)
     assert (found.get()[..., c:] == 77).all()
@@ -271,7 +277,8 @@ def test_a_pool_keeps_nan(gpu, dtype):
     x[0, 1, 0, 5] = np.nan
     given, found = cupy.asarray(x), cupy.zeros((1, 1, 1, 16), dtype.numpy)
     formats = Format((1, 16, 2, 2), dtype, 16), Format((1, 16, 1, 1), dtype, 16)
-    PoolKernel(*formats, Window(), capability).launch(given.data.ptr, found.data.ptr, 0)
+    kernel = PoolKernel(*formats, Window(), capability)
+    kernel.launch(given.data.ptr, found.data.ptr, 0)
     cupy.cuda.runtime.deviceSynchronize()
     np.testing.assert_array_equal(np.flatnonzero(np.isnan(found.get())), [5])
 
