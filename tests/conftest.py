@@ -107,7 +107,7 @@ def compile_with(monkeypatch, tmp_path) -> Callable[[str], None]:
 
     def choose(name: str) -> None:
         if name == "NVRTC" and not compiler.find_nvrtc()[1]:
-            pytest.skip("no NVRTC. Do: pip install cuda-bindings nvidia-cuda-nvrtc")
+            pytest.skip("no NVRTC. Do: pip install 'pytrtplugins[nvrtc]'")
         if name == "nvcc":
             if not compiler.find_nvcc()[0]:
                 pytest.skip("no nvcc. Do: install CUDA's toolkit")

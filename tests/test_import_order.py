@@ -42,7 +42,7 @@ BY_NAME = {  # modules whose names are made at run time
 NATIVE = {"pytrtplugins.engines.openvino.plugin_op"}  # subclasses a heavy package's class; imported when first used
 HEAVY = ["onnx", "onnx_ir", "onnxruntime", "openvino", "cv2", "PIL", "rich", "typer", "matplotlib", "pycocotools", "pooch", "torch",
          "tqdm", "google.protobuf", "skimage", "cupy", "tensorrt", "tensorrt_lean", "tensorrt_dispatch", "pycuda",
-         "drawsvg"]  # fmt: skip
+         "drawsvg", "cuda.bindings"]  # fmt: skip
 
 
 def python_files(package):

@@ -20,7 +20,6 @@ import numpy as np
 
 from ..cuda import CompileUnit, Constant, LaunchRecord, SymbolicArray
 from ..cuda.backends import host
-from ..cuda.cache import cached_file
 from ..cuda.signature import C_TYPES
 from ..cuda.source import KERNELS
 from ..errors import PytrtpluginsError, UnavailableError
@@ -202,18 +201,11 @@ def _sizes(launch: LaunchRecord) -> list[int]:
 
 def _build(unit: CompileUnit) -> Path:
     """The program that repeats one launch."""
-    host.require_host(unit)
-    path, version = host.compiler()
-    code, options = _main_code(unit), [option for option in unit.options if option.startswith(("-D", "-I"))]
 
-    def compile_to(target: Path) -> None:
-        with host.source_file(code) as source:
-            command = [path, *_FLAGS, *options, f"-I{KERNELS / 'host'}", str(source), "-o", str(target)]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise UnavailableError(f"{version} cannot build with -fsanitize=address: {done.stderr.strip()[-300:]}")
+    def error(log: str, title: str) -> UnavailableError:
+        return UnavailableError(f"{title} cannot build with -fsanitize=address: {log.strip()[-300:]}")
 
-    program = cached_file([code, *options, *_FLAGS, version], ".exe", compile_to)
+    program = host.build(unit, _main_code(unit), _FLAGS, ".exe", error)
     program.chmod(0o700)
     return program
 

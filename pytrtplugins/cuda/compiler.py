@@ -21,7 +21,7 @@ __all__ = ["compile_source", "compile_unit", "find_nvcc", "find_nvrtc", "newest_
 
 _FLAGS = ("-std=c++17", "-lineinfo")
 _MISSING = {
-    "auto": "neither NVRTC nor nvcc is installed.\nDo: pip install cuda-bindings nvidia-cuda-nvrtc, or install CUDA's toolkit",
+    "auto": 'neither NVRTC nor nvcc is installed.\nDo: pip install "pytrtplugins[nvrtc]", or install CUDA\'s toolkit',
     "nvcc": "nvcc is not installed.\nDo: install CUDA's toolkit, or take backend='cupy', for which NVRTC will do",
 }
 
@@ -30,7 +30,7 @@ _MISSING = {
 def find_nvrtc() -> tuple[Any, str]:
     """NVIDIA's bindings of NVRTC, and its version; None and an empty text where either is not installed."""
     try:
-        nvrtc = require("cuda.bindings.nvrtc", extra="cuda", package="cuda-bindings", feature="NVRTC")
+        nvrtc = require("cuda.bindings.nvrtc", extra="nvrtc", package="cuda-bindings", feature="NVRTC")
         _, major, minor = nvrtc.nvrtcVersion()
     except (MissingExtraError, RuntimeError):  # the bindings look for the library at the first call
         return None, ""

@@ -127,7 +127,7 @@ def _environment(include: Path | None, loadable: bool, architectures: Sequence[i
     compiler = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("g++") or shutil.which("clang++")
     missing = "a C++ compiler" if not compiler else "" if host or find_nvcc()[0] or find_nvrtc()[1] else "nvcc or NVRTC"
     if missing:
-        toolkit = "install CUDA's toolkit, or pip install cuda-bindings nvidia-cuda-nvrtc"
+        toolkit = 'install CUDA\'s toolkit, or pip install "pytrtplugins[nvrtc]"'
         action = toolkit if compiler else "apt-get install g++"
         raise UnavailableError(
             f"export: {missing} is not installed.\nDo: {action}; or --source-only, and build the sources where it is"

@@ -11,16 +11,16 @@ from pytrtplugins.engines.cuda.conv import problem
 from pytrtplugins.engines.cuda.conv.stem_kernel import StemShape
 from pytrtplugins.engines.cuda.device import nhwc, pool, source
 from pytrtplugins.engines.cuda.run import launches
-from pytrtplugins.layers import _kernels, reorg
+from pytrtplugins.layers import Region, Reorg
 from pytrtplugins.tensor import DType
 from pytrtplugins.vision import kernels
 from tests.engines.cuda.conv.test_kernels import HALF, INT8, SINGLE, square, tactics_of
 
 FLOATS = ("float32", "float16")
-HOLDERS = (_kernels, reorg.Reorg, kernels, nhwc, pool, launches, problem)
+HOLDERS = (Region, Reorg, kernels, nhwc, pool, launches, problem)
+FOUND = [getattr(holder, name) for holder in HOLDERS for name in dir(holder)]
 KERNELS = sorted(
-    {kernel for holder in HOLDERS for kernel in vars(holder).values() if isinstance(kernel, CudaKernel)},
-    key=lambda kernel: (kernel.label, kernel.name),
+    {found for found in FOUND if isinstance(found, CudaKernel)}, key=lambda kernel: (kernel.label, kernel.name)
 )
 WITH_INT8 = ("reorg", "reorg_nhwc", "letterbox")
 STEM = StemShape(

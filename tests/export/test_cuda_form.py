@@ -127,7 +127,7 @@ def test_a_kernel_that_only_the_gpus_compiler_refuses_is_named(exported):
         exported(ptp.plugin(namespace="test.export")(broken))
 
 
-@pytest.mark.skipif(not find_nvrtc()[1], reason="no NVRTC. Do: pip install cuda-bindings nvidia-cuda-nvrtc")
+@pytest.mark.skipif(not find_nvrtc()[1], reason="no NVRTC. Do: pip install 'pytrtplugins[nvrtc]'")
 def test_without_nvcc_the_kernels_are_ptx_of_nvrtc(fake_cuda, exported, monkeypatch):
     monkeypatch.setattr(plugin_module, "find_nvcc", lambda: ("", ""))
     (before, _, after), error = run(fake_cuda, exported(Join), {"kind": "sum"}, [(2, 3)] * 2, (2, 3), 0)

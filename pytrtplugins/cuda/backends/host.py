@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import UnavailableError
+from ...errors import PytrtpluginsError, UnavailableError
 from ..cache import cached_file
 from ..record import Constant
 from ..signature import C_TYPES, Parameter
 from ..source import KERNELS, CompileUnit, compile_error
 
-__all__ = ["Launch", "available", "compiler", "load", "open_library", "require_host", "source_file"]
+__all__ = ["Launch", "available", "build", "compiler", "load", "open_library", "require_host", "source_file"]
 
 Launch = Callable[[tuple[int, int, int], tuple[int, int, int], Sequence[Any]], None]
 _FLAGS = ("-x", "c++", "-std=c++17", "-O2", "-fPIC", "-shared", "-ffp-contract=off", "-fwrapv", "-w")
@@ -68,18 +68,36 @@ def load(unit: CompileUnit) -> Launch:
         UnavailableError: there is no C++ compiler, or the kernel needs what the host does not have.
         KernelError: the kernel does not compile.
     """
+    path = build(
+        unit, unit.host_code(), _FLAGS, ".so", lambda log, title: compile_error(unit, log, f"{title}, for the CPU")
+    )
+    return open_library(path, unit)[1]
+
+
+def build(
+    unit: CompileUnit, code: str, flags: Sequence[str], suffix: str, error: Callable[[str, str], PytrtpluginsError]
+) -> Path:
+    """Compile a text for the CPU with a kernel's own definitions and folders, or find the result in the cache.
+
+    Args:
+        unit: The kernel.
+        code: The text.
+        flags: For the compiler.
+        suffix: Of the result.
+        error: Makes the error for a text that does not compile, from the compiler's log and name.
+    """
     require_host(unit)
     path, version = compiler()
-    code, options = unit.host_code(), [option for option in unit.options if option.startswith(("-D", "-I"))]
+    options = [option for option in unit.options if option.startswith(("-D", "-I"))]
 
     def compile_to(target: Path) -> None:
         with source_file(code) as source:
-            command = [path, *_FLAGS, *options, f"-I{KERNELS / 'host'}", str(source), "-o", str(target)]
+            command = [path, *flags, *options, f"-I{KERNELS / 'host'}", str(source), "-o", str(target)]
             done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
         if done.returncode:
-            raise compile_error(unit, done.stderr, f"{version}, for the CPU")
+            raise error(done.stderr, version)
 
-    return open_library(cached_file([code, *options, *_FLAGS, version], ".so", compile_to), unit)[1]
+    return cached_file([code, *options, *flags, version], suffix, compile_to)
 
 
 @contextlib.contextmanager

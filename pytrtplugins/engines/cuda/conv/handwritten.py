@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..device.device import CudaDevice, Tensor
-from .launcher import Addresses, ConvKernel, conv_cubin
+from ..device.source import compile_kernel
+from .launcher import Addresses, ConvKernel
 from .packing import pack_filters, pack_weights
 from .problem import ConvLaunch, ConvProblem, Operands, Scratch
 from .shape import ConvShape
@@ -47,7 +48,7 @@ class HandwrittenProvider:
             ValueError: there is no such tactic.
         """
         sizes, shape = self._sizes(problem, tactic)
-        conv_cubin(shape, sizes, self.device.capability)
+        compile_kernel(f"conv_{sizes.family}.cu", sizes.definitions(shape), self.device.capability)
 
     def prepare(self, problem: ConvProblem, tactic: str, operands: Operands, scratch: Scratch) -> ConvLaunch:
         """Scales and biases divided by the output's scale, so that sums become codes at once.

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from ....cuda.driver import Launch, TensorMap, kernel_fields, tensor_map
 from ....errors import KernelError
-from ..device.source import compile_kernel, load_kernel
+from ..device.source import load_kernel
 from .shape import ConvShape
 from .tactics import Tactic
 
-__all__ = ["Addresses", "ConvArgs", "ConvKernel", "conv_arguments", "conv_cubin", "im2col_corners"]
+__all__ = ["Addresses", "ConvArgs", "ConvKernel", "conv_arguments", "im2col_corners"]
 
 
 class ConvArgs(ctypes.Structure):
@@ -144,12 +144,3 @@ def _tensor_map(shape: ConvShape, tactic: Tactic, address: int) -> TensorMap:
     strides = (pitch, pitch * shape.w, pitch * shape.w * shape.h)
     places = () if tactic.patch else (im2col_corners(shape), (shape.strides[1], shape.strides[0]))
     return tensor_map(address, size, sizes, strides, tactic.depth, tactic.tile_m, *places)
-
-
-def conv_cubin(shape: ConvShape, tactic: Tactic, capability: int) -> bytes:
-    """The compiled kernel; from the disk where it was compiled before. Any thread may ask.
-
-    Raises:
-        KernelError: it does not compile.
-    """
-    return compile_kernel(f"conv_{tactic.family}.cu", tactic.definitions(shape), capability)

@@ -9,8 +9,9 @@ import numpy as np
 
 from ....tensor import DType
 from ..device.device import CudaDevice, Tensor
+from ..device.source import compile_kernel
 from .problem import ConvLaunch, ConvProblem, Operands, Scratch
-from .stem_kernel import StemKernel, StemShape, pack_stem, stem_cubin
+from .stem_kernel import StemKernel, StemShape, pack_stem
 
 __all__ = ["StemProvider"]
 
@@ -42,7 +43,7 @@ class StemProvider:
         Raises:
             KernelError: it does not compile.
         """
-        stem_cubin(StemShape.of(problem), self.device.capability)
+        compile_kernel("stem.cu", StemShape.of(problem).definitions(), self.device.capability)
 
     def prepare(self, problem: ConvProblem, tactic: str, operands: Operands, scratch: Scratch) -> ConvLaunch:
         """Scales and biases divided by the output's scale."""

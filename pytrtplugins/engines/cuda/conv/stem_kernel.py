@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from ....cuda.driver import Launch, kernel_fields
 from ....tensor import DType
-from ..device.source import compile_kernel, load_kernel
+from ..device.source import load_kernel
 from .packing import filter_order
 from .problem import ConvProblem
 
-__all__ = ["StemKernel", "StemShape", "pack_stem", "stem_cubin"]
+__all__ = ["StemKernel", "StemShape", "pack_stem"]
 
 _X_KINDS = {DType.FLOAT32: 0, DType.FLOAT16: 1, DType.INT8: 2, DType.UINT8: 3}
 
@@ -155,12 +155,3 @@ class StemKernel:
             x_factor=shape.x_factor, x_scale=shape.x_scale, slope=shape.slope,
         )  # fmt: skip
         return Launch(self._function, self._grid, 256, [arguments], early=early and self.capability >= 90)
-
-
-def stem_cubin(shape: StemShape, capability: int) -> bytes:
-    """The compiled kernel; from the disk where it was compiled before. Any thread may ask.
-
-    Raises:
-        KernelError: it does not compile.
-    """
-    return compile_kernel("stem.cu", shape.definitions(), capability)

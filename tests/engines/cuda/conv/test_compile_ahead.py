@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytrtplugins.cuda import cache, driver
-from pytrtplugins.engines.cuda.conv import launcher, stem_kernel
+from pytrtplugins.engines.cuda.conv import handwritten, launcher, stem, stem_kernel
 from pytrtplugins.engines.cuda.conv.handwritten import HandwrittenProvider
 from pytrtplugins.engines.cuda.conv.problem import Compiles, ConvProblem, DirectProvider
 from pytrtplugins.engines.cuda.conv.shape import ConvShape
@@ -31,7 +31,7 @@ GPU = SimpleNamespace(capability=90, multiprocessors=132)
 def compiled(monkeypatch):
     """What is compiled, where nothing is compiled nor loaded."""
     found = []
-    for module in (launcher, stem_kernel, source):
+    for module in (handwritten, stem, source):
         monkeypatch.setattr(module, "compile_kernel", lambda *what: found.append(what) or b"")
     monkeypatch.setattr(driver, "driver", lambda: driver.Driver(FakeDriver()))
     return found

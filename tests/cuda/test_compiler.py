@@ -1,0 +1,88 @@
+"""CUDA sources are compiled by NVRTC or nvcc, and errors name the source and the way out, without a GPU."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from pytrtplugins.cuda import CudaKernel, compiler, find_symbol
+from pytrtplugins.engines.cuda.device import source
+from pytrtplugins.errors import KernelError, UnavailableError
+from tests.cuda.conftest import AFFINE
+
+BROKEN = "__global__ void f(float* x) {\n    x[0] = foo;\n}\n"
+both = pytest.mark.parametrize("name", ["NVRTC", "nvcc"])
+
+
+@both
+def test_cubins_and_ptx(name, compile_with):
+    compile_with(name)
+    kernel = CudaKernel.from_source(AFFINE, "affine", options=["-use_fast_math"])
+    cubin, ptx = (kernel.compile("float16", architecture=which) for which in ("sm_90", "compute_75"))
+    assert cubin.startswith(b"\x7fELF")
+    assert b".target sm_75" in ptx
+    assert not ptx.endswith(b"\0")
+    assert find_symbol(cubin, "affine", "affine.cu") == find_symbol(ptx, "affine", "affine.cu")
+
+
+@both
+def test_a_compile_error_shows_the_line_of_the_source(name, compile_with):
+    compile_with(name)
+    title = r"f.cu: kernel f does not compile \((NVRTC 1\d\.\d|Build cuda_.*), sm_75\):"
+    shown = title + r'\nf.cu:2: .*"foo" is undefined\n +2 \|     x\[0\] = foo;'
+    with pytest.raises(KernelError, match=shown) as caught:
+        CudaKernel.from_source(BROKEN, "f").compile()
+    assert (caught.value.path, caught.value.line) == ("f.cu", 2)
+    assert '"foo" is undefined' in caught.value.log
+
+
+@both
+def test_an_error_in_a_kernel_of_engine_cuda_names_file_and_line(name, compile_with):
+    compile_with(name)
+    window = {"ELEMENT": 1, "R": 2, "S": 2, "STRIDE_H": 2, "STRIDE_W": 2}  # PADDED is missing
+    with pytest.raises(
+        KernelError, match=r"engine 'cuda': pool.cu does not compile \(.*, sm_80\):\npool.cu\(\d+\): error"
+    ) as caught:
+        source.compile_kernel("pool.cu", window, 80)
+    assert caught.value.path == "pool.cu"
+
+
+@both
+def test_cudas_own_headers_are_found(name, compile_with):
+    compile_with(name)
+    if name == "NVRTC" and not compiler.find_nvcc()[0]:
+        pytest.skip("no CUDA headers. Do: install CUDA's toolkit")
+    kernel = CudaKernel.from_source("#include <cuda_fp16.h>\n" + AFFINE, "affine")
+    assert find_symbol(kernel.compile("float16", architecture="sm_80"), "affine", "affine.cu")
+
+
+def test_without_a_compiler_the_message_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(compiler, "find_nvrtc", lambda: (None, ""))
+    monkeypatch.setattr(compiler, "find_nvcc", lambda: ("", ""))
+    with pytest.raises(
+        UnavailableError, match=r'kernel f: neither NVRTC nor nvcc.*\nDo: pip install "pytrtplugins\[nvrtc\]"'
+    ):
+        CudaKernel.from_source(BROKEN, "f").compile()
+    with pytest.raises(UnavailableError, match=r"kernel f: nvcc is not installed\.\nDo: .* backend='cupy'"):
+        CudaKernel.from_source(BROKEN, "f", backend="nvcc").compile()
+    with pytest.raises(UnavailableError, match=r"engine 'cuda': pool\.cu: neither NVRTC nor nvcc"):
+        source.compile_kernel("pool.cu", {}, 80)
+
+
+def test_bindings_without_the_library_are_as_good_as_none(monkeypatch):
+    def no_library():
+        raise RuntimeError("Failed to dlopen libnvrtc.so.13")
+
+    monkeypatch.setattr(compiler, "require", lambda *_, **__: SimpleNamespace(nvrtcVersion=no_library))
+    assert compiler.find_nvrtc.__wrapped__() == (None, "")
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", None)
+    assert compiler.find_nvrtc.__wrapped__() == (None, "")
+
+
+def test_a_gpu_that_is_newer_than_nvrtc_gets_ptx(compile_with):
+    compile_with("NVRTC")
+    assert compiler.newest_architecture(90) == "sm_90"
+    assert compiler.newest_architecture(91) == "compute_90"
