@@ -5,20 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from pytrtplugins.errors import ModelError
-from pytrtplugins.utils.optional import require
 
-from ._onnx_writer import IR_VERSION, OPSET
+from ._onnx_writer import OnnxGraph
 from .prototxt import Message
 from .weights import FloatArray
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["CONVERTERS", "CaffeGraph", "CaffeLayer", "Dims", "Value", "converts"]
 
@@ -129,14 +125,11 @@ def converts(*types: str, bottoms: int | None = 1, tops: int | None = 1) -> Call
     return register
 
 
-class CaffeGraph:
+class CaffeGraph(OnnxGraph):
     """Nodes and constants of the model; no tensor gets a name of ``taken``, those of the blobs."""
 
     def __init__(self, name: str, taken: set[str]) -> None:
-        self.onnx = require("onnx", extra="onnx", feature="writing ONNX")
-        self.model: onnx.ModelProto = self.onnx.ModelProto(ir_version=IR_VERSION, producer_name="darknet2caffe")
-        self.graph = self.model.graph
-        self.graph.name = name
+        super().__init__(name)
         self.taken = set(taken)
         self.bytes = 0
 
@@ -149,11 +142,6 @@ class CaffeGraph:
         self.taken.add(made)
         return made
 
-    def node(self, operator: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
-        """Add one operator; it has its output's name."""
-        self.graph.node.append(self.onnx.helper.make_node(operator, inputs, [output], name=output, **attributes))
-        return output
-
     def constant(self, name: str, values: npt.ArrayLike) -> str:
         """Add a constant; returns its name."""
         array = np.ascontiguousarray(values)
@@ -165,20 +153,6 @@ class CaffeGraph:
         name = self.unique(name)
         self.graph.initializer.append(self.onnx.numpy_helper.from_array(array, name))
         return name
-
-    def info(self, value: Value, name: str = "") -> onnx.ValueInfoProto:
-        """Name, type and dims of a tensor."""
-        made: onnx.ValueInfoProto = self.onnx.helper.make_tensor_value_info(
-            name or value.name, self.onnx.TensorProto.FLOAT, value.dims
-        )
-        return made
-
-    def finish(self) -> onnx.ModelProto:
-        """The model, with the operator sets that its nodes are of."""
-        domains = sorted({node.domain for node in self.graph.node} - {""})
-        versions = {"": OPSET} | dict.fromkeys(domains, 1)
-        self.model.opset_import.extend(self.onnx.helper.make_opsetid(*version) for version in versions.items())
-        return self.model
 
 
 def _stripped(shape: Sequence[int]) -> tuple[int, ...]:

@@ -23,18 +23,30 @@ MAX_PIECES = 4096
 """Into how many pieces a blob is cut at most: each is a blob of its own in caffe."""
 
 
-@functools.singledispatch
 def write_layer(layer: Layer, writer: CaffeWriter) -> None:
     """Add the layers for one layer of darknet; its result is the blob ``layer.name``."""
+    if isinstance(layer, layers.Activation):
+        activate(layer, writer, writer.bottoms(layer)[0])
+    elif hasattr(layer, "activation"):
+        top = before_activation(layer, writer)
+        _write(layer, writer, top)
+        activate(layer, writer, top)
+    else:
+        _write(layer, writer, layer.name)
+
+
+@functools.singledispatch
+def _write(layer: Layer, writer: CaffeWriter, top: str) -> None:
+    """Add all of a layer but its activation; the result is the blob ``top``."""
     writer.refuse(layer, "there is no layer of caffe for it")
 
 
-@write_layer.register(layers.Convolutional)
-@write_layer.register(layers.Deconvolutional)
-def _(layer: layers.Convolutional | layers.Deconvolutional, writer: CaffeWriter) -> None:
-    parameters, result = writer.network.parameters(layer), before_activation(layer, writer)
+@_write.register(layers.Convolutional)
+@_write.register(layers.Deconvolutional)
+def _(layer: layers.Convolutional | layers.Deconvolutional, writer: CaffeWriter, top: str) -> None:
+    parameters = writer.network.parameters(layer)
     plain = isinstance(layer, layers.Convolutional)
-    target = writer.layer("Convolution" if plain else "Deconvolution", writer.bottoms(layer), result, name=layer.name)
+    target = writer.layer("Convolution" if plain else "Deconvolution", writer.bottoms(layer), top, name=layer.name)
     convolution = target.convolution_param
     convolution.num_output = layer.filters
     if isinstance(layer, layers.Convolutional):
@@ -44,25 +56,23 @@ def _(layer: layers.Convolutional | layers.Deconvolutional, writer: CaffeWriter)
     convolution.stride.append(layer.stride)
     convolution.bias_term = _weights(layer, writer, parameters, axis=0 if plain else 1)
     if not convolution.bias_term:
-        _normalize(layer, writer, parameters, result, result)
-    activate(layer, writer, result)
+        _normalize(layer, writer, parameters, top, top)
 
 
-@write_layer.register
-def _(layer: layers.Connected, writer: CaffeWriter) -> None:
+@_write.register
+def _(layer: layers.Connected, writer: CaffeWriter, top: str) -> None:
     """Caffe's result has two axes; what follows reads a map."""
-    parameters, result = writer.network.parameters(layer), before_activation(layer, writer)
+    parameters = writer.network.parameters(layer)
     product = writer.layer("InnerProduct", writer.bottoms(layer), f"{layer.name}.product", name=layer.name)
     product.inner_product_param.num_output = layer.output
     product.inner_product_param.bias_term = _weights(layer, writer, parameters)
-    writer.reshape(f"{layer.name}.product", result, [0, *layer.dims])
+    writer.reshape(f"{layer.name}.product", top, [0, *layer.dims])
     if not product.inner_product_param.bias_term:
-        _normalize(layer, writer, parameters, result, result)
-    activate(layer, writer, result)
+        _normalize(layer, writer, parameters, top, top)
 
 
-@write_layer.register
-def _(layer: layers.Local, writer: CaffeWriter) -> None:
+@_write.register
+def _(layer: layers.Local, writer: CaffeWriter, top: str) -> None:
     """Windows as channels by a convolution with ones; then places as channels, each a group of a convolution."""
     parameters, (value,), name = writer.network.parameters(layer), writer.bottoms(layer), layer.name
     (n, h, w), channels, values = layer.dims, layer.input_dims[0][0], layer.size**2
@@ -81,18 +91,16 @@ def _(layer: layers.Local, writer: CaffeWriter) -> None:
     writer.blob((h * w * n, channels * values, 1, 1), lambda: parameters["weights"])
     writer.array(parameters["biases"].reshape(n, h * w).T.reshape(-1))
     _transpose(layer, writer, f"{name}.product", f"{name}.filters", h * w, n)
-    result = before_activation(layer, writer)
-    writer.reshape(f"{name}.filters", result, [0, *layer.dims])
-    activate(layer, writer, result)
+    writer.reshape(f"{name}.filters", top, [0, *layer.dims])
 
 
-@write_layer.register
-def _(layer: layers.Batchnorm, writer: CaffeWriter) -> None:
+@_write.register
+def _(layer: layers.Batchnorm, writer: CaffeWriter, top: str) -> None:
     _normalize(layer, writer, writer.network.parameters(layer), writer.bottoms(layer)[0], layer.name)
 
 
-@write_layer.register
-def _(layer: layers.L2norm, writer: CaffeWriter) -> None:
+@_write.register
+def _(layer: layers.L2norm, writer: CaffeWriter, top: str) -> None:
     """Times the sum of the squares to the power of -1/2; a convolution with ones adds up, and one repeats the sum."""
     (value,), name = writer.bottoms(layer), layer.name
     writer.power(value, f"{name}.squares", power=2)
@@ -102,8 +110,8 @@ def _(layer: layers.L2norm, writer: CaffeWriter) -> None:
     writer.product([value, f"{name}.factors"], name)
 
 
-@write_layer.register
-def _(layer: layers.Normalization, writer: CaffeWriter) -> None:
+@_write.register
+def _(layer: layers.Normalization, writer: CaffeWriter, top: str) -> None:
     """The sums of squares are a convolution with darknet's window as its matrix; caffe's LRN has another window."""
     (value,), name = writer.bottoms(layer), layer.name
     writer.power(value, f"{name}.squares", power=2)
@@ -113,13 +121,8 @@ def _(layer: layers.Normalization, writer: CaffeWriter) -> None:
     writer.product([value, f"{name}.factors"], name)
 
 
-@write_layer.register
-def _(layer: layers.Activation, writer: CaffeWriter) -> None:
-    activate(layer, writer, writer.bottoms(layer)[0])
-
-
-@write_layer.register
-def _(layer: layers.Maxpool, writer: CaffeWriter) -> None:
+@_write.register
+def _(layer: layers.Maxpool, writer: CaffeWriter, top: str) -> None:
     """With as much padding as puts darknet's windows among caffe's, which rounds up; what caffe has more is cut off.
 
     The last window begins inside the map (`Maxpool.read`), so caffe has it too with darknet's padding at the low side; only
@@ -137,14 +140,14 @@ def _(layer: layers.Maxpool, writer: CaffeWriter) -> None:
         result = writer.slice(result, top, axis, first, first + layer.dims[axis - 1], pooled[axis - 2])
 
 
-@write_layer.register
-def _(layer: layers.Avgpool, writer: CaffeWriter) -> None:
+@_write.register
+def _(layer: layers.Avgpool, writer: CaffeWriter, top: str) -> None:
     pooling = writer.layer("Pooling", writer.bottoms(layer), layer.name).pooling_param
     pooling.pool, pooling.global_pooling = 1, True
 
 
-@write_layer.register
-def _(layer: layers.Upsample, writer: CaffeWriter) -> None:
+@_write.register
+def _(layer: layers.Upsample, writer: CaffeWriter, top: str) -> None:
     """Repeating values is a deconvolution with ones, channel by channel; sums of blocks are means times their size."""
     (value,), size = writer.bottoms(layer), layer.stride
     if not layer.reverse:
@@ -157,8 +160,8 @@ def _(layer: layers.Upsample, writer: CaffeWriter) -> None:
         writer.power(layer.name, layer.name, scale=layer.scale * size**2)
 
 
-@write_layer.register
-def _(layer: layers.Crop, writer: CaffeWriter) -> None:
+@_write.register
+def _(layer: layers.Crop, writer: CaffeWriter, top: str) -> None:
     (value,), (_, h, w), (_, height, width) = writer.bottoms(layer), layer.input_dims[0], layer.dims
     rows = layer.name if w == width else f"{layer.name}.rows"
     cropped = writer.slice(value, rows, 2, layer.top, layer.top + height, h)
@@ -169,16 +172,16 @@ def _(layer: layers.Crop, writer: CaffeWriter) -> None:
         writer.identity(value, layer.name)
 
 
-@write_layer.register
-def _(layer: layers.Flatten, writer: CaffeWriter) -> None:
+@_write.register
+def _(layer: layers.Flatten, writer: CaffeWriter, top: str) -> None:
     c, h, w = layer.input_dims[0]
     rows, columns = (h * w, c) if layer.reverse else (c, h * w)
     _transpose(layer, writer, writer.bottoms(layer)[0], f"{layer.name}.transposed", rows, columns)
     writer.reshape(f"{layer.name}.transposed", layer.name, [0, *layer.dims])
 
 
-@write_layer.register
-def _(layer: layers.Extra, writer: CaffeWriter) -> None:
+@_write.register
+def _(layer: layers.Extra, writer: CaffeWriter, top: str) -> None:
     """A deconvolution whose window is 1 at its begin and 0 behind it leaves zeros after the last value."""
     (value,), name = writer.bottoms(layer), layer.name
     writer.reshape(value, f"{name}.row", [0, 1, 1, -1])
@@ -186,8 +189,8 @@ def _(layer: layers.Extra, writer: CaffeWriter) -> None:
     writer.reshape(f"{name}.longer", name, [0, *layer.dims])
 
 
-@write_layer.register
-def _(layer: layers.Reorg3d, writer: CaffeWriter) -> None:
+@_write.register
+def _(layer: layers.Reorg3d, writer: CaffeWriter, top: str) -> None:
     """Each place of a block is picked from all blocks by a convolution that is 1 there and 0 elsewhere."""
     (value,), (c, _, _), s = writer.bottoms(layer), layer.input_dims[0], layer.stride
     places = [f"{layer.name}.place{k}" for k in range(s * s)]
@@ -196,8 +199,8 @@ def _(layer: layers.Reorg3d, writer: CaffeWriter) -> None:
     writer.layer("Concat", places, layer.name).concat_param.axis = 1
 
 
-@write_layer.register
-def _(layer: layers.Route, writer: CaffeWriter) -> None:
+@_write.register
+def _(layer: layers.Route, writer: CaffeWriter, top: str) -> None:
     parts, name = writer.bottoms(layer), layer.name
     if layer.is_flat:
         flat = [f"{name}.flat{number}" for number in range(len(parts))]
@@ -215,37 +218,33 @@ def _(layer: layers.Route, writer: CaffeWriter) -> None:
     writer.layer("Concat", parts, name).concat_param.axis = 1
 
 
-@write_layer.register
-def _(layer: layers.Shortcut, writer: CaffeWriter) -> None:
-    result, (value, *others) = before_activation(layer, writer), writer.bottoms(layer)
+@_write.register
+def _(layer: layers.Shortcut, writer: CaffeWriter, top: str) -> None:
+    value, *others = writer.bottoms(layer)
     for number, (other, dims) in enumerate(zip(others, layer.input_dims[1:], strict=True)):
-        top = result if number == len(others) - 1 else f"{layer.name}.sum{number}"
-        _add_maps(layer, writer, value, other, dims, top, f"{layer.name}.{number}")
-        value = top
-    activate(layer, writer, result)
+        result = top if number == len(others) - 1 else f"{layer.name}.sum{number}"
+        _add_maps(layer, writer, value, other, dims, result, f"{layer.name}.{number}")
+        value = result
 
 
-@write_layer.register
-def _(layer: layers.ScaleChannels, writer: CaffeWriter) -> None:
-    (factors, value), result = writer.bottoms(layer), before_activation(layer, writer)
+@_write.register
+def _(layer: layers.ScaleChannels, writer: CaffeWriter, top: str) -> None:
+    factors, value = writer.bottoms(layer)
     if layer.scale_wh:
         writer.mix(factors, f"{layer.name}.factors", np.ones((layer.dims[0], 1), np.float32))
-        writer.product([value, f"{layer.name}.factors"], result)
+        writer.product([value, f"{layer.name}.factors"], top)
     else:
         writer.reshape(factors, f"{layer.name}.factors", [0, layer.dims[0]])
-        writer.layer("Scale", [value, f"{layer.name}.factors"], result, name=layer.name).scale_param.axis = 0
-    activate(layer, writer, result)
+        writer.layer("Scale", [value, f"{layer.name}.factors"], top, name=layer.name).scale_param.axis = 0
 
 
-@write_layer.register
-def _(layer: layers.Sam, writer: CaffeWriter) -> None:
-    result = before_activation(layer, writer)
-    writer.product(writer.bottoms(layer), result)
-    activate(layer, writer, result)
+@_write.register
+def _(layer: layers.Sam, writer: CaffeWriter, top: str) -> None:
+    writer.product(writer.bottoms(layer), top)
 
 
-@write_layer.register
-def _(layer: layers.Softmax, writer: CaffeWriter) -> None:
+@_write.register
+def _(layer: layers.Softmax, writer: CaffeWriter, top: str) -> None:
     (value,), name = writer.bottoms(layer), layer.name
     if layer.temperature != 1:
         writer.power(value, f"{name}.tempered", scale=1 / layer.temperature)
@@ -262,8 +261,8 @@ def _(layer: layers.Softmax, writer: CaffeWriter) -> None:
     writer.reshape(f"{name}.softmax", name, [0, *layer.dims])
 
 
-@write_layer.register
-def _(layer: layers.Detection, writer: CaffeWriter) -> None:
+@_write.register
+def _(layer: layers.Detection, writer: CaffeWriter, top: str) -> None:
     """The classes of all cells come first."""
     (value,), name, cells = writer.bottoms(layer), layer.name, layer.side**2
     total = math.prod(layer.dims)
@@ -278,8 +277,8 @@ def _(layer: layers.Detection, writer: CaffeWriter) -> None:
     writer.reshape(f"{name}.joined", name, [0, *layer.dims])
 
 
-@write_layer.register
-def _(layer: layers.PluginLayer, writer: CaffeWriter) -> None:
+@_write.register
+def _(layer: layers.PluginLayer, writer: CaffeWriter, top: str) -> None:
     plugin = layer.plugin
     target = writer.layer(plugin.plugin_key().name, writer.bottoms(layer), layer.name)
     parameters = getattr(target, parameter_name(type(plugin)))

@@ -24,61 +24,69 @@ __all__ = ["write_layer"]
 _STATISTICS = ("scales", "biases", "rolling_mean", "rolling_variance")
 
 
-@functools.singledispatch
 def write_layer(layer: Layer, writer: OnnxWriter) -> None:
     """Write a layer's nodes; its output is the tensor ``layer.name``."""
+    kind = getattr(layer, "activation", "linear")
+    if isinstance(layer, layers.Activation):
+        (top,) = writer.inputs(layer)
+    else:
+        top = layer.name if kind == "linear" else f"{layer.name}.linear"
+        _write(layer, writer, top)
+    activate(writer, kind, top, layer.name)
+
+
+@functools.singledispatch
+def _write(layer: Layer, writer: OnnxWriter, top: str) -> None:
+    """Write all of a layer but its activation; the result is the tensor ``top``."""
     raise UsageError(f"layer {layer.index} ({layer.type}) cannot be written as ONNX")
 
 
-@write_layer.register
-def _(layer: layers.Convolutional, writer: OnnxWriter) -> None:
-    _weighted(layer, writer, "Conv", group=layer.groups)
+@_write.register
+def _(layer: layers.Convolutional, writer: OnnxWriter, top: str) -> None:
+    _weighted(layer, writer, top, "Conv", group=layer.groups)
 
 
-@write_layer.register
-def _(layer: layers.Deconvolutional, writer: OnnxWriter) -> None:
-    _weighted(layer, writer, "ConvTranspose", axis=1)
+@_write.register
+def _(layer: layers.Deconvolutional, writer: OnnxWriter, top: str) -> None:
+    _weighted(layer, writer, top, "ConvTranspose", axis=1)
 
 
 def _weighted(
     layer: layers.Convolutional | layers.Deconvolutional,
     writer: OnnxWriter,
+    top: str,
     operator: str,
     *,
     axis: int = 0,
     **attributes: Any,
 ) -> None:
-    """Convolution of either kind, batch normalization unless it is folded, activation."""
+    """Convolution of either kind, and batch normalization unless it is folded."""
     normalize = layer.batch_normalize and not writer.options.fold
-    result = layer.name if layer.activation == "linear" else f"{layer.name}.linear"
     inputs = [*writer.inputs(layer), _weights(layer, writer, axis=axis)]
     if not normalize:
         inputs.append(writer.constant(f"{layer.name}.biases", folded_bias(_parameters(layer, writer), _eps(writer))))
-    convolved = f"{layer.name}.convolution" if normalize else result
+    convolved = f"{layer.name}.convolution" if normalize else top
     made = writer.node(operator, inputs, convolved, **_window(layer), **attributes)
     if normalize:
-        _normalize(layer, writer, made, result)
-    activate(writer, layer.activation, result, layer.name)
+        _normalize(layer, writer, made, top)
 
 
-@write_layer.register
-def _(layer: layers.Connected, writer: OnnxWriter) -> None:
-    normalize = layer.batch_normalize and not writer.options.fold
-    name, result = layer.name, layer.name if layer.activation == "linear" else f"{layer.name}.linear"
+@_write.register
+def _(layer: layers.Connected, writer: OnnxWriter, top: str) -> None:
+    normalize, name = layer.batch_normalize and not writer.options.fold, layer.name
     flat = writer.node("Flatten", writer.inputs(layer), f"{name}.flat", axis=1)
     inputs = [flat, _weights(layer, writer)]
     if not normalize:
         inputs.append(writer.constant(f"{name}.biases", folded_bias(_parameters(layer, writer), _eps(writer))))
     product = writer.node("Gemm", inputs, f"{name}.product", transB=1)
     dims = writer.constant(f"{name}.dims", np.array([0, *layer.dims], np.int64))
-    shaped = writer.node("Reshape", [product, dims], f"{name}.convolution" if normalize else result)
+    shaped = writer.node("Reshape", [product, dims], f"{name}.convolution" if normalize else top)
     if normalize:
-        _normalize(layer, writer, shaped, result)
-    activate(writer, layer.activation, result, name)
+        _normalize(layer, writer, shaped, top)
 
 
-@write_layer.register
-def _(layer: layers.Local, writer: OnnxWriter) -> None:
+@_write.register
+def _(layer: layers.Local, writer: OnnxWriter, top: str) -> None:
     """Windows as columns by a convolution with ones, then one matrix product per place."""
     parameters, name = _parameters(layer, writer), layer.name
     (n, h, w), channels, values = layer.dims, layer.input_dims[0][0], layer.size**2
@@ -89,23 +97,23 @@ def _(layer: layers.Local, writer: OnnxWriter) -> None:
     made = op.MatMul(Value(_weights(layer, writer)), columns)
     made = op.Reshape(op.Transpose(made, perm=[2, 1, 0]), [0, n, h, w])
     made = op.Add(made, Value(writer.constant(f"{name}.biases", parameters["biases"][None])))
-    _finish(layer, writer, op, made)
+    writer.finish(op, made, top)
 
 
-@write_layer.register
-def _(layer: layers.Batchnorm, writer: OnnxWriter) -> None:
+@_write.register
+def _(layer: layers.Batchnorm, writer: OnnxWriter, top: str) -> None:
     (value,) = writer.inputs(layer)
     _normalize(layer, writer, value, layer.name)
 
 
-@write_layer.register
-def _(layer: layers.L2norm, writer: OnnxWriter) -> None:
+@_write.register
+def _(layer: layers.L2norm, writer: OnnxWriter, top: str) -> None:
     op, (x,) = writer.builder(layer)
     writer.finish(op, op.Div(x, op.ReduceL2(x, [1], keepdims=1)), layer.name)
 
 
-@write_layer.register
-def _(layer: layers.Normalization, writer: OnnxWriter) -> None:
+@_write.register
+def _(layer: layers.Normalization, writer: OnnxWriter, top: str) -> None:
     """The sums of squares are a convolution with darknet's window as its matrix."""
     op, (x,) = writer.builder(layer)
     matrix = np.array(layer.window(), np.float32)[:, :, None, None] * np.float32(layer.alpha)
@@ -115,25 +123,19 @@ def _(layer: layers.Normalization, writer: OnnxWriter) -> None:
     writer.finish(op, op.Mul(x, op.Pow(sums, -layer.beta)), layer.name)
 
 
-@write_layer.register
-def _(layer: layers.Activation, writer: OnnxWriter) -> None:
-    (value,) = writer.inputs(layer)
-    activate(writer, layer.activation, value, layer.name)
-
-
-@write_layer.register
-def _(layer: layers.Maxpool, writer: OnnxWriter) -> None:
+@_write.register
+def _(layer: layers.Maxpool, writer: OnnxWriter, top: str) -> None:
     size, strides = [layer.size] * 2, [layer.stride] * 2
     writer.node("MaxPool", writer.inputs(layer), layer.name, kernel_shape=size, strides=strides, pads=list(layer.pads))
 
 
-@write_layer.register
-def _(layer: layers.Avgpool, writer: OnnxWriter) -> None:
+@_write.register
+def _(layer: layers.Avgpool, writer: OnnxWriter, top: str) -> None:
     writer.node("GlobalAveragePool", writer.inputs(layer), layer.name)
 
 
-@write_layer.register
-def _(layer: layers.Upsample, writer: OnnxWriter) -> None:
+@_write.register
+def _(layer: layers.Upsample, writer: OnnxWriter, top: str) -> None:
     stride, factor = layer.stride, layer.scale * (layer.stride**2 if layer.reverse else 1)
     result = layer.name if factor == 1 else f"{layer.name}.unscaled"
     if layer.reverse:
@@ -145,8 +147,8 @@ def _(layer: layers.Upsample, writer: OnnxWriter) -> None:
         writer.node("Mul", [result, scale], layer.name)
 
 
-@write_layer.register
-def _(layer: layers.Crop, writer: OnnxWriter) -> None:
+@_write.register
+def _(layer: layers.Crop, writer: OnnxWriter, top: str) -> None:
     op, (x,) = writer.builder(layer)
     _, h, w = layer.dims
     made = op.Slice(x, [layer.top, layer.left], [layer.top + h, layer.left + w], [2, 3])
@@ -155,31 +157,31 @@ def _(layer: layers.Crop, writer: OnnxWriter) -> None:
     writer.finish(op, made, layer.name)
 
 
-@write_layer.register
-def _(layer: layers.Flatten, writer: OnnxWriter) -> None:
+@_write.register
+def _(layer: layers.Flatten, writer: OnnxWriter, top: str) -> None:
     c, h, w = layer.input_dims[0]
     op, (x,) = writer.builder(layer)
     rows = op.Reshape(x, [0, h * w, c] if layer.reverse else [0, c, h * w])
     writer.finish(op, op.Reshape(op.Transpose(rows, perm=[0, 2, 1]), [0, *layer.dims]), layer.name)
 
 
-@write_layer.register
-def _(layer: layers.Extra, writer: OnnxWriter) -> None:
+@_write.register
+def _(layer: layers.Extra, writer: OnnxWriter, top: str) -> None:
     op, (x,) = writer.builder(layer)
     made = op.Pad(op.Flatten(x, axis=1), [0, 0, 0, layer.extra])
     writer.finish(op, op.Reshape(made, [0, *layer.dims]), layer.name)
 
 
-@write_layer.register
-def _(layer: layers.Reorg3d, writer: OnnxWriter) -> None:
+@_write.register
+def _(layer: layers.Reorg3d, writer: OnnxWriter, top: str) -> None:
     (c, h, w), s = layer.input_dims[0], layer.stride
     op, (x,) = writer.builder(layer)
     blocks = op.Transpose(op.Reshape(x, [0, c, h // s, s, w // s, s]), perm=[0, 3, 5, 1, 2, 4])
     writer.finish(op, op.Reshape(blocks, [0, *layer.dims]), layer.name)
 
 
-@write_layer.register
-def _(layer: layers.Route, writer: OnnxWriter) -> None:
+@_write.register
+def _(layer: layers.Route, writer: OnnxWriter, top: str) -> None:
     if layer.groups == 1 and not layer.is_flat:
         writer.node("Concat", writer.inputs(layer), layer.name, axis=1)
         return
@@ -193,13 +195,11 @@ def _(layer: layers.Route, writer: OnnxWriter) -> None:
     writer.finish(op, op.Concat(*parts, axis=1) if len(parts) > 1 else parts[0], layer.name)
 
 
-@write_layer.register
-def _(layer: layers.Shortcut, writer: OnnxWriter) -> None:
+@_write.register
+def _(layer: layers.Shortcut, writer: OnnxWriter, top: str) -> None:
     plain = all(dims == layer.dims for dims in layer.input_dims) and layer.alpha == layer.beta == 1
     if plain and len(layer.inputs) == 2:
-        result = layer.name if layer.activation == "linear" else f"{layer.name}.linear"
-        writer.node("Add", writer.inputs(layer), result)
-        activate(writer, layer.activation, result, layer.name)
+        writer.node("Add", writer.inputs(layer), top)
         return
     op, (x, *others) = writer.builder(layer)
     made = x
@@ -208,19 +208,17 @@ def _(layer: layers.Shortcut, writer: OnnxWriter) -> None:
     for number, (other, dims) in enumerate(zip(others, layer.input_dims[1:], strict=True)):
         added = _fitted(op, layer, writer, other, dims, f"{layer.name}.mask{number}")
         made = op.Add(made, op.Mul(added, layer.beta) if layer.beta != 1 else added)
-    _finish(layer, writer, op, made)
+    writer.finish(op, made, top)
 
 
-@write_layer.register(layers.ScaleChannels)
-@write_layer.register(layers.Sam)
-def _(layer: layers.ScaleChannels | layers.Sam, writer: OnnxWriter) -> None:
-    result = layer.name if layer.activation == "linear" else f"{layer.name}.linear"
-    writer.node("Mul", writer.inputs(layer), result)
-    activate(writer, layer.activation, result, layer.name)
+@_write.register(layers.ScaleChannels)
+@_write.register(layers.Sam)
+def _(layer: layers.ScaleChannels | layers.Sam, writer: OnnxWriter, top: str) -> None:
+    writer.node("Mul", writer.inputs(layer), top)
 
 
-@write_layer.register
-def _(layer: layers.Softmax, writer: OnnxWriter) -> None:
+@_write.register
+def _(layer: layers.Softmax, writer: OnnxWriter, top: str) -> None:
     (value,) = writer.inputs(layer)
     if layer.temperature != 1:
         temperature = writer.constant(f"{layer.name}.temperature", np.array(layer.temperature, np.float32))
@@ -240,8 +238,8 @@ def _(layer: layers.Softmax, writer: OnnxWriter) -> None:
     writer.node("Reshape", [value, dims], layer.name)
 
 
-@write_layer.register
-def _(layer: layers.Detection, writer: OnnxWriter) -> None:
+@_write.register
+def _(layer: layers.Detection, writer: OnnxWriter, top: str) -> None:
     op, (x,) = writer.builder(layer)
     cells, total = layer.side**2, math.prod(layer.dims)
     flat = op.Reshape(x, [0, -1])
@@ -251,8 +249,8 @@ def _(layer: layers.Detection, writer: OnnxWriter) -> None:
     writer.finish(op, op.Reshape(made, [0, *layer.dims]), layer.name)
 
 
-@write_layer.register
-def _(layer: layers.PluginLayer, writer: OnnxWriter) -> None:
+@_write.register
+def _(layer: layers.PluginLayer, writer: OnnxWriter, top: str) -> None:
     writer.graph.node.append(layer.plugin.as_node(writer.inputs(layer), [layer.name], layer.name))
 
 
@@ -285,13 +283,6 @@ def _normalize(layer: Layer, writer: OnnxWriter, value: str, result: str) -> Non
     values = (parameters["scales"], biases, parameters["rolling_mean"], variance)
     names = [writer.constant(f"{layer.name}.{name}", array) for name, array in zip(_STATISTICS, values, strict=True)]
     writer.node("BatchNormalization", [value, *names], result, epsilon=epsilon)
-
-
-def _finish(layer: layers.Local | layers.Shortcut, writer: OnnxWriter, op: OpBuilder, made: Value) -> None:
-    """The activation after several operators."""
-    result = layer.name if layer.activation == "linear" else f"{layer.name}.linear"
-    writer.finish(op, made, result)
-    activate(writer, layer.activation, result, layer.name)
 
 
 def _repeat(writer: OnnxWriter, value: str, stride: int, output: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +13,13 @@ import numpy.typing as npt
 from pytrtplugins.model.op_builder import OpBuilder, Value
 from pytrtplugins.utils.optional import require
 
-from .layers import Layer, Shape
+from .layers import Layer
 from .network import INPUT_NAME, Network
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Constant", "OnnxWriter", "Options", "length_delimited"]
+__all__ = ["Constant", "OnnxGraph", "OnnxWriter", "Options", "length_delimited"]
 
 OPSET, IR_VERSION = 18, 10
 
@@ -59,45 +59,65 @@ class Constant:
         return np.ascontiguousarray(self.make(), "<f4")
 
 
-class OnnxWriter:
-    """Nodes and constants of one graph."""
+class OnnxGraph:
+    """A model that gets its nodes one by one."""
 
-    def __init__(self, network: Network, options: Options) -> None:
+    def __init__(self, name: str) -> None:
         self.onnx = require("onnx", extra="onnx", feature="writing ONNX")
-        self.network, self.options = network, options
         self.model: onnx.ModelProto = self.onnx.ModelProto(ir_version=IR_VERSION, producer_name="darknet2caffe")
         self.graph = self.model.graph  # written in place: helper.make_model would copy everything
+        self.graph.name = name
+
+    def node(self, operator: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
+        """Add one operator; it has its output's name."""
+        self.graph.node.append(self.onnx.helper.make_node(operator, inputs, [output], name=output, **attributes))
+        return output
+
+    def info(self, name: str, dims: Sequence[int | str]) -> onnx.ValueInfoProto:
+        """Name, type and dims of a tensor."""
+        made: onnx.ValueInfoProto = self.onnx.helper.make_tensor_value_info(name, self.onnx.TensorProto.FLOAT, dims)
+        return made
+
+    def complete(self, facts: Mapping[str, Any] | None = None) -> onnx.ModelProto:
+        """The model, with the operator sets of its nodes, and with what a detector needs to know where it has heads."""
+        domains = sorted({node.domain for node in self.graph.node} - {""})
+        versions = {"": OPSET} | dict.fromkeys(domains, 1)
+        self.model.opset_import.extend(self.onnx.helper.make_opsetid(*version) for version in versions.items())
+        if facts is not None:
+            self.onnx.helper.set_model_props(self.model, {"darknet.net": json.dumps(facts)})
+        return self.model
+
+
+class OnnxWriter(OnnxGraph):
+    """Nodes and constants of a network's model."""
+
+    def __init__(self, network: Network, options: Options) -> None:
+        super().__init__(network.name)
+        self.network, self.options = network, options
         self.constants: list[Constant] = []
 
     def write(self, write_layer: Callable[[Layer, OnnxWriter], None]) -> None:
         """Write all layers, inputs, outputs and metadata."""
-        helper, network, graph = self.onnx.helper, self.network, self.graph
-        graph.name = network.name
-        graph.input.append(self._value(INPUT_NAME, network.dims))
+        network, graph = self.network, self.graph
+        graph.input.append(self.info(INPUT_NAME, [self.options.batch, *network.dims]))
         outputs = network.outputs
         last = {layer.index for layer in outputs}
         for layer in network.layers:
             if not layer.is_identity:
                 write_layer(layer, self)
                 if layer.index not in last:
-                    graph.value_info.append(self._value(layer.name, layer.dims))
+                    graph.value_info.append(self.info(layer.name, [self.options.batch, *layer.dims]))
         for layer in outputs:
             if layer.is_identity:
                 self.node("Identity", [network.tensor_name(layer.index)], layer.name)
-            graph.output.append(self._value(layer.name, layer.dims))
-        domains = sorted({node.domain for node in graph.node} - {""})
-        versions = {"": OPSET} | dict.fromkeys(domains, 1)
-        self.model.opset_import.extend(helper.make_opsetid(*version) for version in versions.items())
-        helper.set_model_props(self.model, {"darknet.net": json.dumps(_metadata(network))})
+            graph.output.append(self.info(layer.name, [self.options.batch, *layer.dims]))
+        c, h, w = network.dims
+        facts = {"width": w, "height": h, "channels": c, "dialect": network.dialect, "heads": network.head_metadata()}
+        self.complete(facts)
 
     def inputs(self, layer: Layer) -> list[str]:
         """Names of the tensors that a layer reads."""
         return [self.network.tensor_name(index) for index in layer.inputs]
-
-    def node(self, operator: str, inputs: list[str], output: str, **attributes: Any) -> str:
-        """Add one operator; it has its output's name."""
-        self.graph.node.append(self.onnx.helper.make_node(operator, inputs, [output], name=output, **attributes))
-        return output
 
     def constant(self, name: str, values: Any, dims: tuple[int, ...] | None = None) -> str:
         """Add a constant: an array, or a function that gives a float32 one of these dims later.
@@ -130,17 +150,6 @@ class OnnxWriter:
             node.output[:] = [output if name == result.name else name for name in node.output]
         self.graph.node.extend(op.nodes)
         return output
-
-    def _value(self, name: str, dims: Shape) -> onnx.ValueInfoProto:
-        info: onnx.ValueInfoProto = self.onnx.helper.make_tensor_value_info(
-            name, self.onnx.TensorProto.FLOAT, [self.options.batch, *dims]
-        )
-        return info
-
-
-def _metadata(network: Network) -> dict[str, Any]:
-    c, h, w = network.dims
-    return {"width": w, "height": h, "channels": c, "dialect": network.dialect, "heads": network.head_metadata()}
 
 
 def length_delimited(number: int, size: int) -> bytes:

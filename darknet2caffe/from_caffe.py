@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -86,7 +85,7 @@ class _Importer:
 
     def model(self, outputs: Sequence[str] | None) -> onnx.ModelProto:
         """Convert everything."""
-        graph, info = self.graph.graph, self.graph.info
+        graph = self.graph.graph
         name_tensors(self.layers, set(self.known), set(outputs or ()), self.graph)
         for layer in self.layers:
             self._convert(layer)
@@ -96,13 +95,15 @@ class _Importer:
             raise UsageError(
                 f"{self.net.path}: outputs={list(names)!r}: expected names of blobs; there are {', '.join(self.known)}"
             )
-        graph.input.extend(info(value) for value in self.inputs)
+        graph.input.extend(self._info(value) for value in self.inputs)
         for name in names:
-            graph.output.append(info(self._output(name)))
+            graph.output.append(self._info(self._output(name)))
         inner = {name for node in graph.node for name in node.output} - {value.name for value in graph.output}
-        graph.value_info.extend(info(value) for value in self.known.values() if value.name in inner)
-        self._describe(names)
-        return self.graph.finish()
+        graph.value_info.extend(self._info(value) for value in self.known.values() if value.name in inner)
+        return self.graph.complete(self._facts(names))
+
+    def _info(self, value: Value) -> onnx.ValueInfoProto:
+        return self.graph.info(value.name, value.dims)
 
     def _output(self, name: str) -> Value:
         """The tensor of a blob that is an output; a copy of that name where the blob is another tensor."""
@@ -172,17 +173,17 @@ class _Importer:
         self.heads += [(top, plugin) for top in layer.tops]
         return [layer.result([int(dim) for dim in shape], number) for number, shape in enumerate(dims)]
 
-    def _describe(self, outputs: Sequence[str]) -> None:
+    def _facts(self, outputs: Sequence[str]) -> dict[str, Any] | None:
         """What a detector needs to know, as `to_onnx` writes it."""
         heads = [
             {"output": self.known[name].name, "type": plugin.plugin_key().name.lower(), **plugin.fields()}
             for name, plugin in self.heads
             if name in outputs and plugin.plugin_key().namespace == "darknet"
         ]
-        if heads and len(self.inputs) == 1 and len(self.inputs[0].dims) == 4:
-            _, c, h, w = self.inputs[0].dims
-            facts = {"width": w, "height": h, "channels": c, "heads": heads}
-            self.graph.onnx.helper.set_model_props(self.graph.model, {"darknet.net": json.dumps(facts)})
+        if not heads or len(self.inputs) != 1 or len(self.inputs[0].dims) != 4:
+            return None
+        _, c, h, w = self.inputs[0].dims
+        return {"width": w, "height": h, "channels": c, "heads": heads}
 
 
 def _read_net(net: Message) -> tuple[list[Value], list[CaffeLayer]]:
