@@ -21,6 +21,7 @@ from .weights import Parameters
 
 __all__ = ["write_layer"]
 
+_NEAREST = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
 _STATISTICS = ("scales", "biases", "rolling_mean", "rolling_variance")
 
 
@@ -141,7 +142,8 @@ def _(layer: layers.Upsample, writer: OnnxWriter, top: str) -> None:
     if layer.reverse:
         writer.node("AveragePool", writer.inputs(layer), result, kernel_shape=[stride] * 2, strides=[stride] * 2)
     else:
-        _repeat(writer, writer.inputs(layer)[0], stride, result)
+        scales = writer.constant(f"{layer.name}.scales", np.array([1, 1, stride, stride], np.float32))
+        writer.node("Resize", [writer.inputs(layer)[0], "", scales], result, **_NEAREST)
     if factor != 1:
         scale = writer.constant(f"{layer.name}.scale", np.array(factor, np.float32))
         writer.node("Mul", [result, scale], layer.name)
@@ -285,13 +287,6 @@ def _normalize(layer: Layer, writer: OnnxWriter, value: str, result: str) -> Non
     writer.node("BatchNormalization", [value, *names], result, epsilon=epsilon)
 
 
-def _repeat(writer: OnnxWriter, value: str, stride: int, output: str) -> None:
-    """Each value stride x stride times."""
-    scales = writer.constant(f"{output.removesuffix('.unscaled')}.scales", np.array([1, 1, stride, stride], np.float32))
-    nearest = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-    writer.node("Resize", [value, "", scales], output, **nearest)
-
-
 def _alpha(op: OpBuilder, layer: layers.Shortcut, writer: OnnxWriter) -> Value | float:
     """The factor of each value of the layer before: ``alpha`` where something is added, 1 elsewhere."""
     other = layer.input_dims[1]
@@ -335,8 +330,7 @@ def _fitted(op: OpBuilder, layer: layers.Shortcut, writer: OnnxWriter, x: Value,
     made = op.Slice(x, [0, 0, 0], ends, [1, 2, 3], [1, stride, stride])
     if sample > 1:
         scales = np.array([1, 1, sample, sample], np.float32)
-        nearest = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-        made = op.Resize(made, None, scales, **nearest)
+        made = op.Resize(made, None, scales, **_NEAREST)
         rows, columns = _masks(layer, writer, mask, (h * sample, sample, h), (w * sample, sample, w))
         made = op.Mul(op.Mul(made, rows), columns)
     missing = [0, layer.dims[0] - c, layer.dims[1] - h * sample, layer.dims[2] - w * sample]

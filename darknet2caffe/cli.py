@@ -183,7 +183,8 @@ def inspect(
     _say_dialect(network)
     if input_size is not None:
         network = network.with_input_size(*_parse_size(input_size))
-    _print_table(network)
+    console = require("rich.console", extra="cli").Console
+    console(width=None if sys.stdout.isatty() else 120, highlight=False).print(table(network))
     if weights is not None:
         print(weights_line(read_network(network.cfg, weights, dialect=network.dialect)))
     if graph == "open":
@@ -211,12 +212,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _command() -> Any:
     """The command with all its parts; typer would make it anew for each call."""
     return require("typer.main", extra="cli", package="typer").get_command(app)
-
-
-def _print_table(network: Network) -> None:
-    console = require("rich.console", extra="cli", package="rich").Console
-    width = None if sys.stdout.isatty() else 120
-    console(width=width, highlight=False).print(table(network))
 
 
 def _check_graph(text: str) -> None:

@@ -11,7 +11,7 @@ from pytrtplugins.errors import UsageError
 
 from .weights import FloatArray, Parameters
 
-__all__ = ["BnEps", "batch_norm_form", "check_bn_eps", "fold", "folded_bias", "folded_weights"]
+__all__ = ["BnEps", "batch_norm_form", "check_bn_eps", "folded_bias", "folded_weights"]
 
 BnEps = Literal["darknet-cpu", "darknet-gpu"]
 """Darknet's CPU code divides by ``sqrt(variance) + 1e-6`` (src/blas.c, normalize_cpu), its CUDA code by
@@ -34,17 +34,12 @@ def check_bn_eps(bn_eps: str | None, dialect: str = "pjreddie") -> BnEps:
     raise UsageError(f"bn_eps={bn_eps!r}: expected one of {', '.join(get_args(BnEps))}")
 
 
-def fold(parameters: Parameters, bn_eps: str, *, axis: int = 0) -> tuple[FloatArray, FloatArray]:
-    """Weights and bias of the one layer that equals it and its batch normalization.
-
-    Worked out in float64 and rounded once. Without batch normalization the arrays come back as they are. ``axis`` is the
-    weights' axis of filters: 0, or 1 for a transposed convolution.
-    """
-    return folded_weights(parameters, bn_eps, axis=axis), folded_bias(parameters, bn_eps)
-
-
 def folded_weights(parameters: Parameters, bn_eps: str, *, axis: int = 0) -> FloatArray:
-    """The weights of `fold`; in blocks, so that no second copy is made in float64."""
+    """The weights of the one layer that equals it and its batch normalization; as they are without one.
+
+    Worked out in float64 in blocks, so that no second copy is made, and rounded once. ``axis`` is the weights' axis of filters:
+    0, or 1 for a transposed convolution.
+    """
     weights = parameters["weights"]
     if "scales" not in parameters:
         return weights
@@ -61,7 +56,7 @@ def folded_weights(parameters: Parameters, bn_eps: str, *, axis: int = 0) -> Flo
 
 
 def folded_bias(parameters: Parameters, bn_eps: str) -> FloatArray:
-    """The bias of `fold`."""
+    """The bias of that layer, worked out in float64 and rounded once."""
     if "scales" not in parameters:
         return parameters["biases"]
     shifted = parameters["biases"] - parameters["rolling_mean"].astype(np.float64) * _factor(parameters, bn_eps)

@@ -216,7 +216,9 @@ def _layer(svg: Any, network: Network, layer: Layer, arrow: Any) -> Any:
     group.append(svg.Rectangle(_LEFT, y, _WIDTH, _BOX, rx=6))
     group.append(svg.Text(str(layer.index), None, _LEFT + 36, y + 16, class_="index"))
     group.append(svg.Text(layer.type, None, _LEFT + 46, y + 16, class_="type"))
-    group.append(svg.Text(_shortened(_facts(layer)), None, _LEFT + 160, y + 16, class_="facts"))
+    facts = _facts(layer)
+    facts = facts if len(facts) <= _FACTS else f"{facts[: _FACTS - 1]}…"
+    group.append(svg.Text(facts, None, _LEFT + 160, y + 16, class_="facts"))
     dims = dims_text(layer.dims) if layer.is_map else f"{math.prod(layer.dims):,}"
     group.append(svg.Text(dims, None, _LEFT + _WIDTH - 12, y + 16, class_="dims"))
     if layer in network.outputs:
@@ -272,10 +274,6 @@ def _details(layer: Layer) -> Iterator[str]:
         yield f"{count:,} parameters"
     if layer.bflops:
         yield f"{layer.bflops:.3f} BFLOPs"
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _FACTS else text[: _FACTS - 1] + "…"
 
 
 def _plain(text: str) -> str:

@@ -68,7 +68,9 @@ class Histogram:
         """
         flat = np.asarray(values).reshape(-1)
         maximum = absolute_maximum(flat)
-        self._grow(_exponent_above(maximum))
+        exponent = _exponent_above(maximum)
+        if exponent > self.exponent:
+            self.counts, self.exponent = _coarsen(self.counts, exponent - self.exponent), exponent
         self.maximum = max(self.maximum, maximum)
         bins_per_unit = np.float32(math.ldexp(1.0, _BITS - self.exponent))
         for start in range(0, flat.size, _CHUNK):
@@ -96,11 +98,6 @@ class Histogram:
 
     def __repr__(self) -> str:
         return f"Histogram(count={self.count}, maximum={self.maximum:g}, range={self.range:g})"
-
-    def _grow(self, exponent: int) -> None:
-        if exponent > self.exponent:
-            self.counts = _coarsen(self.counts, exponent - self.exponent)
-            self.exponent = exponent
 
 
 def absolute_maximum(values: npt.NDArray[Any]) -> float:

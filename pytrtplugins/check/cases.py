@@ -188,7 +188,7 @@ def find_cases(
         found += here
     if found and remark.startswith("output_dims refuses"):
         remark = ""
-    return sorted(found, key=_size), remark
+    return sorted(found, key=lambda case: sum(map(math.prod, case.dims))), remark
 
 
 def input_dtypes(plugin: Plugin, dims: Sequence[Shape]) -> tuple[DType, ...]:
@@ -273,10 +273,6 @@ def smaller(dims: tuple[Shape, ...]) -> Iterator[tuple[Shape, ...]]:
                 if 1 <= less < size:
                     one = (*dims[index][:axis], less, *dims[index][axis + 1 :])
                     yield (one,) * len(dims) if alike else (*dims[:index], one, *dims[index + 1 :])
-
-
-def _size(case: Case) -> int:
-    return sum(int(np.prod(dims)) for dims in case.dims)
 
 
 def _text(dims: Sequence[Shape]) -> str:

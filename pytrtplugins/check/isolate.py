@@ -47,7 +47,7 @@ def reason(plugin: Plugin) -> str:
     not_caught = "a check runs in this process: crashes, hangs and accesses outside of arrays are not caught"
     if sys.platform != "linux" or not hasattr(os, "fork"):
         return f"on {sys.platform} {not_caught}"
-    if _runs_on_gpu(plugin) and _cuda_is_initialized():
+    if isinstance(plugin, NativePlugin) and plugin.handle.runs_on_gpu() and _cuda_is_initialized():
         return (
             f"the plugin's C++ code may call CUDA, which this process uses and a forked one cannot: {not_caught}.\n"
             "Do: check it before the GPU is used, or in a shell: pytrt check-plugin"
@@ -244,10 +244,6 @@ def _settle(trace: Any) -> None:
     limit = _data_bytes() + _MORE_MEMORY
     resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
     _one_thread()
-
-
-def _runs_on_gpu(plugin: Plugin) -> bool:
-    return isinstance(plugin, NativePlugin) and plugin.handle.runs_on_gpu()
 
 
 def _cuda_is_initialized() -> bool:

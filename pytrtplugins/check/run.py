@@ -132,7 +132,7 @@ def check_plugin(
         return Report(repr(base), (Entry("dims", False, detail),))
     steps.take(_steps(base, cases))
     if sanitize:
-        skip = _not_sanitized(base)
+        skip = isolate.reason(base) or ("" if enqueue.has_kernels(base) else "the class has no kernels")
         steps.take(
             Step(name, rule, _few(cases), _BASIC_NAMES, 10, skip=skip, patience=20) for name, rule in _SANITIZED.items()
         )
@@ -187,10 +187,6 @@ def _few(cases: list[Case]) -> list[Case]:
         if max(map(len, case.dims)) <= 4:
             chosen[repr(case.plugin)] = case
     return list(chosen.values())[:3] or cases[:1]
-
-
-def _not_sanitized(plugin: Plugin) -> str:
-    return isolate.reason(plugin) or ("" if enqueue.has_kernels(plugin) else "the class has no kernels")
 
 
 def _does_not_apply(plugin: Plugin, name: str) -> str:

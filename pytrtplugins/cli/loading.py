@@ -133,7 +133,7 @@ def open_engine(
         raise UsageError(f"{precision} holds its own scales: leave out --cache and --calibration.")
     model = open_model(path, weights)
     calibrator = None
-    if precision == "int8" and not _has_scales(model):
+    if precision == "int8" and not any(node.op_type == "QuantizeLinear" for node in model.graph.node):
         cache = cache or path.with_suffix(".cache")
         if calibration is None and not cache.is_file():
             raise UsageError(
@@ -283,10 +283,6 @@ def read_pairs(
             raise UsageError(f"{option} {text[:80]}: expected {expected}.")
         found[name] = value
     return found
-
-
-def _has_scales(model: onnx.ModelProto) -> bool:
-    return any(node.op_type == "QuantizeLinear" for node in model.graph.node)
 
 
 def _import(name: str) -> Any:

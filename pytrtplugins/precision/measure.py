@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ import numpy as np
 
 from ..calibration import Histogram
 from ..passes import Precisions
+from ..utils.files import sha256_hex
 from .network import Network, Sample
 from .submodels import Layer, in_groups, sources
 from .tolerance import Tolerance
@@ -104,7 +104,8 @@ class Measurer:
         inputs = {info.name for info in self.network.model.graph.input}
         taps = list(dict.fromkeys(name for layer in group for name in layer.outputs))
         alone: dict[str, Any] = {layer.name: self.network.alone(precisions, layer) for layer in group}
-        keys = {name: _digest(part) for name, part in alone.items() if part is not None}
+        parts = {name: part.SerializeToString(deterministic=True) for name, part in alone.items() if part is not None}
+        keys = {name: sha256_hex(part) for name, part in parts.items()}
         new = [layer for layer in group if layer.name in keys and keys[layer.name] not in self._own]
         reads = {layer.name: [info.name for info in alone[layer.name].graph.input] for layer in new}
         wanted = list(dict.fromkeys([*taps, *(name for names in reads.values() for name in names)]))
@@ -165,7 +166,3 @@ class Measurer:
             return _HALF_RANGE[precisions.precision]
         names = sources(self.network.model, layer.outputs[0])
         return _LEVELS * max((precisions.scales.get(name, 0.0) for name in names), default=0.0)
-
-
-def _digest(part: Any) -> str:
-    return hashlib.sha256(part.SerializeToString(deterministic=True)).hexdigest()

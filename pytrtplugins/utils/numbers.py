@@ -7,7 +7,7 @@ import operator
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from ..errors import UsageError
 from .text_formats import shorten
@@ -70,8 +70,13 @@ def check_share(what: str, value: Any) -> float:
     return number
 
 
+@dataclass(frozen=True)
 class _Limits(ABC, Generic[_Number]):
     """Numbers that an option of a command takes, as the ``type`` of an option of argparse; `read` is for others."""
+
+    minimum: _Number
+    maximum: _Number
+    _form: ClassVar[tuple[str, str]]  # how messages call such a number, and how they write one
 
     def read(self, text: str) -> _Number:
         """The number that a user typed.
@@ -80,9 +85,12 @@ class _Limits(ABC, Generic[_Number]):
             ValueError: it is none, or is outside; the message says what was expected and what was found.
         """
         try:
-            return self._parse(text)
+            number = self._parse(text)
+            if self.minimum <= number <= self.maximum:
+                return number
         except ValueError:
-            raise ValueError(f"expected {self}, found {shorten(text)}") from None
+            pass
+        raise ValueError(f"expected {self}, found {shorten(text)}")
 
     def __call__(self, text: str) -> _Number:
         """What argparse calls: its errors name the option."""
@@ -91,42 +99,35 @@ class _Limits(ABC, Generic[_Number]):
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
 
+    def __str__(self) -> str:
+        """As messages have it."""
+        what, form = self._form
+        return f"{what} from {self.minimum:{form}} to {self.maximum:{form}}"
+
     @abstractmethod
     def _parse(self, text: str) -> _Number: ...
 
 
-@dataclass(frozen=True)
 class Whole(_Limits[int]):
     """Whole numbers within limits."""
 
-    minimum: int
-    maximum: int
+    _form = ("a whole number", ",")
 
     def _parse(self, text: str) -> int:
-        if not _WHOLE.fullmatch(text) or not self.minimum <= int(text) <= self.maximum:
+        if not _WHOLE.fullmatch(text):
             raise ValueError(text)
         return int(text)
 
-    def __str__(self) -> str:
-        """As messages have it."""
-        return f"a whole number from {self.minimum:,} to {self.maximum:,}"
 
-
-@dataclass(frozen=True)
 class Real(_Limits[float]):
     """Numbers within limits; no NaN."""
 
-    minimum: float
-    maximum: float
+    _form = ("a number", ",.10g")
 
     def _parse(self, text: str) -> float:
-        if len(text) > _LONGEST_REAL or not self.minimum <= float(text) <= self.maximum:
+        if len(text) > _LONGEST_REAL:
             raise ValueError(text)
         return float(text)
-
-    def __str__(self) -> str:
-        """As messages have it."""
-        return f"a number from {self.minimum:,.10g} to {self.maximum:,.10g}"
 
 
 @dataclass(frozen=True)

@@ -63,9 +63,13 @@ def load_image(path: str | Path, *, exif: bool = True, max_bytes: int = MAX_BYTE
         ImageError: the file is missing, a folder, a FIFO or device, not an image, truncated or too large; ``.path`` says
             which.
     """
-    path = Path(path)
+    path, stdin = Path(path), str(path) == "-"
     try:
-        data = _read(path)
+        data = (
+            read_stdin(MAX_FILE_BYTES, error=ImageError)
+            if stdin
+            else read_regular(path, MAX_FILE_BYTES, error=ImageError)
+        )
     except FileNotFoundError:
         raise ImageError(
             f"image {str(path)!r}: no such file. Looked for: {path.absolute()}\nDo: ls {path.absolute().parent}",
@@ -168,12 +172,6 @@ def check_image(image: object) -> Image:
     if image.ndim == 2:
         return np.repeat(image[:, :, None], 3, axis=2)
     return image[:, :, :3]
-
-
-def _read(path: Path) -> bytes:
-    if str(path) == "-":
-        return read_stdin(MAX_FILE_BYTES, error=ImageError)
-    return read_regular(path, MAX_FILE_BYTES, error=ImageError)
 
 
 def _check_size(image: PillowImage, name: str | Path, max_bytes: int) -> None:
