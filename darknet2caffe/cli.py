@@ -12,7 +12,7 @@ from pytrtplugins.errors import MissingExtraError, UsageError
 from pytrtplugins.utils.files import check_target
 from pytrtplugins.utils.numbers import Whole
 from pytrtplugins.utils.optional import require
-from pytrtplugins.utils.terminal import exit_on_error
+from pytrtplugins.utils.terminal import COMMAND, exit_on_error
 
 from .dialect import DialectChoice
 from .fold import BnEps
@@ -61,15 +61,7 @@ class _DefaultConvert(typer_core.TyperGroup):  # type: ignore[misc, name-defined
         return parsed
 
 
-app: Any = typer.Typer(
-    cls=_DefaultConvert,
-    help=_HELP,
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app: Any = typer.Typer(cls=_DefaultConvert, help=_HELP, **COMMAND)
 
 
 DialectOption = Annotated[
@@ -196,10 +188,7 @@ def inspect(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command; errors of this package are printed without a traceback, with exit code 2.
-
-    Args:
-        arguments: The words after ``darknet2caffe``; None: the process's.
+    """Run the command with these words, or with the process's; errors of this package are printed without a traceback, with exit code 2.
 
     Raises:
         SystemExit: always.

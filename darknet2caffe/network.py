@@ -118,9 +118,7 @@ class Network:
     def with_weights(self, layers: Sequence[Mapping[str, npt.ArrayLike]], header: Header | None = None) -> Network:
         """The same network with given arrays, such as those of a training.
 
-        Args:
-            layers: One mapping per layer: the names of ``layer.parameters`` to arrays; empty where there are none.
-            header: Version and images seen.
+        There is one mapping per layer: the names of ``layer.parameters`` to arrays; empty where there are none.
 
         Raises:
             UsageError: a name or a shape is not what the layer needs.

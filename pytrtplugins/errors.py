@@ -63,12 +63,7 @@ __all__ = [
 
 
 class PytrtpluginsError(Exception):
-    """Base of every exception that this package raises on purpose.
-
-    Args:
-        message: What is wrong, where, why, and the next command.
-        **facts: Values that the message speaks of; each becomes an attribute.
-    """
+    """Base of every exception that this package raises on purpose; the facts that its message speaks of are its attributes."""
 
     def __init__(self, message: str, **facts: object) -> None:
         super().__init__(message)

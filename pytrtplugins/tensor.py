@@ -229,10 +229,7 @@ def evaluate_dims(dims: Dims, bindings: Mapping[str, int]) -> tuple[int, ...]:
 def check_divisible(dim: Dim, by: int, what: str) -> None:
     """Require that ``by`` divides ``dim``; a symbolic dim passes here and is checked when it has a value.
 
-    Args:
-        dim: The size to check.
-        by: The divisor, at least 1.
-        what: What the size is, for the message: ``"Reorg(stride=2): height"``.
+    ``what`` the size is goes into the message: ``"Reorg(stride=2): height"``.
 
     Raises:
         DimsError: ``dim`` is a number that ``by`` does not divide.

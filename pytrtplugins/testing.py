@@ -19,14 +19,8 @@ __all__ = ["assert_same", "plugin_test", "random_tensor"]
 def plugin_test(plugin: type[Plugin] | Plugin, **options: Any) -> Callable[[], None]:
     """Make a pytest test of a plugin.
 
-    In a test file, ``test_shuffle = plugin_test(ChannelShuffle)`` is all that is needed.
-
-    Args:
-        plugin: A plugin class or instance.
-        **options: Options of `pytrtplugins.check_plugin`.
-
-    Returns:
-        A function without arguments that raises `ConformanceError`, with the report, when a check fails.
+    In a test file, ``test_shuffle = plugin_test(ChannelShuffle)`` is all that is needed. The options are those of
+    `pytrtplugins.check_plugin`; the test raises `ConformanceError`, with the report, when a check fails.
     """
     cls = plugin if isinstance(plugin, type) else type(plugin)
 
@@ -42,11 +36,7 @@ def plugin_test(plugin: type[Plugin] | Plugin, **options: Any) -> Callable[[], N
 def assert_same(actual: Array, expected: Array, rtol: float | None = None, atol: float | None = None) -> None:
     """Require two arrays to have the same shape, element type and values.
 
-    Args:
-        actual: What was found.
-        expected: What it should be.
-        rtol: Tolerance relative to the expected element; by default one that fits its element type, 0 for integers.
-        atol: Absolute tolerance; by default the same way.
+    Tolerances are by default those that fit the expected element type, 0 for integers.
 
     Raises:
         AssertionError: they differ; the message names the worst elements with their indices.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ..cfg import Section
 from ._base import MAX_ELEMENTS, Layer, Place, common_fields, read_activation, window_count
@@ -53,7 +53,8 @@ class Convolutional(Layer):
     def read(cls, section: Section, place: Place) -> Convolutional:
         """Make the layer from its section."""
         c, h, w = place.map_dims(section)
-        filters, size, stride, padding = _window(section)
+        window = _window(section)
+        filters, size, stride, padding = window.values()
         groups = section.integer("groups", 1, minimum=1)
         if c % groups or filters % groups:
             section.fail(
@@ -75,10 +76,7 @@ class Convolutional(Layer):
         )
         return cls(
             **common_fields(section, place, dims),
-            filters=filters,
-            size=size,
-            stride=stride,
-            padding=padding,
+            **window,
             groups=groups,
             activation=read_activation(section, place, "logistic", special=("mish", "swish", "hard_mish")),
             batch_normalize=bool(section.integer("batch_normalize", 0)),
@@ -130,17 +128,15 @@ class Deconvolutional(Layer):
     def read(cls, section: Section, place: Place) -> Deconvolutional:
         """Make the layer from its section."""
         c, h, w = place.map_dims(section)
-        filters, size, stride, padding = _window(section)
+        window = _window(section)
+        filters, size, stride, padding = window.values()
         _check_weights(section, filters, c, size)
         out_h, out_w = ((into - 1) * stride + size - 2 * padding for into in (h, w))
         if min(out_h, out_w) < 1:
             section.fail(f"padding={padding} leaves nothing of the output", section.line_of("padding"))
         return cls(
             **common_fields(section, place, (filters, out_h, out_w)),
-            filters=filters,
-            size=size,
-            stride=stride,
-            padding=padding,
+            **window,
             activation=read_activation(section, place, "logistic"),
             batch_normalize=bool(section.integer("batch_normalize", 0)),
         )
@@ -161,13 +157,14 @@ class Deconvolutional(Layer):
         return self.input_dims[0][0] * max(1.0, self.size / self.stride) ** 2
 
 
-def _window(section: Section) -> tuple[int, int, int, int]:
+def _window(section: Section) -> dict[str, Any]:
     """Filters, size, stride and padding, where pad=1 means half the size (src/parser.c, parse_convolutional)."""
     size = section.integer("size", 1, minimum=1)
     padding = section.integer("padding", 0)
     if section.integer("pad", 0):
         padding = size // 2
-    return section.integer("filters", 1, minimum=1), size, section.integer("stride", 1, minimum=1), padding
+    filters, stride = (section.integer(key, 1, minimum=1) for key in ("filters", "stride"))
+    return {"filters": filters, "size": size, "stride": stride, "padding": padding}
 
 
 def _check_size_one(section: Section, place: Place, stride: int, padding: int) -> None:

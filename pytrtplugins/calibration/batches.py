@@ -84,9 +84,7 @@ class ImageBatches:
     def set_default_input(self, name: str, dims: Sequence[object]) -> None:
         """Take the name and the (width, height) of a network's input where the constructor left them open.
 
-        Args:
-            name: Name of the input.
-            dims: Its dims (N, 3, H, W); free ones are anything but an int.
+        Its dims are (N, 3, H, W); free ones are anything but an int.
         """
         self._default_name = name
         if len(dims) == 4 and isinstance(dims[2], int) and isinstance(dims[3], int):

@@ -165,12 +165,7 @@ class Calibrator(ABC):
         return table
 
     def store_table(self, table: CalibrationTable, *, network: str = "") -> None:
-        """Keep a table in the cache, with its sidecar file if the cache is a file.
-
-        Args:
-            table: What to keep.
-            network: Digest of the model; "" if unknown.
-        """
+        """Keep a table in the cache, with its sidecar file if the cache is a file; ``network`` is the model's digest, "" if unknown."""
         data = table.to_bytes()
         if self.cache is None:
             self.write_calibration_cache(data)

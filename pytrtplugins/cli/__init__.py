@@ -15,10 +15,7 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command; errors of this package are printed without a traceback, with exit code 2.
-
-    Args:
-        arguments: The words after ``pytrt``; None: the process's.
+    """Run the command with these words, or with the process's; errors of this package are printed without a traceback, with exit code 2.
 
     Raises:
         SystemExit: always; code 0, or 1 where a check failed, or 2 after an error.

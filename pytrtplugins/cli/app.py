@@ -21,6 +21,7 @@ from ..utils.array_files import MAX_BYTES
 from ..utils.files import check_target, write_atomic
 from ..utils.numbers import SHARE, Real, Whole
 from ..utils.optional import require
+from ..utils.terminal import COMMAND
 from . import loading, options, runs, tables
 from .options import number
 
@@ -53,14 +54,7 @@ _MAX_EVALUATED = 1000  # boxes of an image; pycocotools takes 100 of each class
 _MAX_MIB, _MAX_RUNS, _LONGEST_S = 1 << 20, 10_000_000, 86_400
 
 
-app: Any = typer.Typer(
-    help=_HELP,
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app: Any = typer.Typer(help=_HELP, **COMMAND)
 
 
 @app.command()  # type: ignore[untyped-decorator]
@@ -354,10 +348,8 @@ def evaluate(
 def _detector(
     engine: engines.Engine, model: Path, names: Path | None, mode: str, max_detections: int = 200
 ) -> models.Yolov2:
-    beside = model.with_suffix(".names")
-    return models.Yolov2(
-        engine, names or (beside if beside.is_file() else None), mode=mode, max_detections=max_detections
-    )
+    names = names or loading.names_beside(model)
+    return models.Yolov2(engine, names, mode=mode, max_detections=max_detections)
 
 
 def _detect(

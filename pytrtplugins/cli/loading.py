@@ -36,6 +36,7 @@ __all__ = [
     "import_plugins",
     "is_engine_file",
     "make_calibrator",
+    "names_beside",
     "open_engine",
     "open_model",
     "read_forms",
@@ -72,6 +73,12 @@ def check_precision(text: str) -> str:
 def is_engine_file(path: Path) -> bool:
     """Whether the file is a saved engine, by its contents."""
     return path.is_file() and zipfile.is_zipfile(path)
+
+
+def names_beside(model: Path) -> Path | None:
+    """The file of class names that has the model's name; None where there is none."""
+    beside = model.with_suffix(".names")
+    return beside if beside.is_file() else None
 
 
 def open_model(path: Path, weights: Path | None = None) -> onnx.ModelProto:

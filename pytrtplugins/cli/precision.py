@@ -16,6 +16,7 @@ from ..precision.scales import make_tables
 from ..utils.numbers import Real, Whole
 from ..utils.optional import require
 from ..utils.progress import progress_bar
+from ..utils.terminal import COMMAND
 from ..vision.letterbox import Mode
 from . import loading, options
 from .app import app
@@ -29,12 +30,7 @@ __all__ = ["command"]
 _LARGEST_SEED, _LARGEST_RATIO, _MAX_RUNS = (1 << 32) - 1, 1_000_000, 1_000_000
 
 
-command: Any = typer.Typer(
-    help="Find the layers that must not be in low precision, and see why.",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+command: Any = typer.Typer(help="Find the layers that must not be in low precision, and see why.", **COMMAND)
 app.add_typer(command, name="precision")
 
 DataOption = Annotated[
@@ -125,7 +121,7 @@ def search(
         scales = make_tables(network.model, calibrated_on, order, engine=engine, threads=threads, plugins=asked)
     judge = None
     if isinstance(wanted, precision.MapTolerance):
-        judge = _judge(network, data, split, wanted, names or _beside(model), mode, images)
+        judge = _judge(network, data, split, wanted, names or loading.names_beside(model), mode, images)
     with progress_bar("searching", None) as bar:
         result = precision.search(
             network,
@@ -238,11 +234,6 @@ def _train(data: list[Path], split: str) -> str:
         except NoDataError:
             return split
     return split
-
-
-def _beside(model: Path) -> Path | None:
-    beside = model.with_suffix(".names")
-    return beside if beside.is_file() else None
 
 
 def _print(result: precision.SearchResult, output: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from ..errors import FormatError, PytrtpluginsError, UsageError
 from ..utils.files import atomic_path
 from ..utils.optional import require
-from ..utils.progress import ProgressBar, progress_bar
+from ..utils.progress import progress_bar
 
 __all__ = ["NAMES", "DownloadError", "Downloaded", "download"]
 
@@ -88,7 +88,7 @@ def _fetch(url: str, path: Path, progress: bool, files: Downloaded) -> None:
         return
     pooch = require("pooch", extra="download")
     with atomic_path(path) as temporary, progress_bar(path.name, None, progress, in_bytes=True) as bar:
-        fetcher = pooch.HTTPDownloader(progressbar=_PoochBar(bar), chunk_size=_CHUNK_BYTES, timeout=30)
+        fetcher = pooch.HTTPDownloader(progressbar=bar, chunk_size=_CHUNK_BYTES, timeout=30)
         try:
             fetcher(url, str(temporary), None)
         except Exception as error:  # requests, urllib3 and ssl each have their own
@@ -100,34 +100,6 @@ def _fetch(url: str, path: Path, progress: bool, files: Downloaded) -> None:
                 folder=path.parent,
             ) from error
         _check(temporary, path, url, files)
-
-
-class _PoochBar:
-    """A progress bar as pooch wants one: it sets ``total`` first, and fills the bar in the end."""
-
-    def __init__(self, bar: ProgressBar) -> None:
-        self._bar, self._total = bar, 0
-
-    @property
-    def total(self) -> int:
-        """Bytes of the file, as the server says."""
-        return self._total
-
-    @total.setter
-    def total(self, size: int) -> None:
-        self._total = size
-        self.reset()
-
-    def update(self, size: int) -> None:
-        """So many bytes have come."""
-        self._bar(size)
-
-    def reset(self) -> None:
-        """Begin anew."""
-        self._bar.restart(self._total or None)
-
-    def close(self) -> None:
-        """The bar ends with its block."""
 
 
 def _check(temporary: Path, path: Path, url: str, files: Downloaded) -> None:

@@ -78,18 +78,10 @@ def compare(
     worst: int = 5,
     limit_bytes: int = _LIMIT_BYTES,
 ) -> Comparison:
-    """Run two engines on the same inputs and compare every float tensor that both have by name.
+    """Run two engines on the same inputs and compare every float tensor that both have by name; what the first gives is expected.
 
     Both are built again with their tensors as outputs, a part at a time; an engine that computes otherwise then, having fused
     layers before, is compared as it is with them apart.
-
-    Args:
-        first: An engine; what it gives is expected.
-        second: Another one, of the same model or of one with the same names.
-        samples: Inputs.
-        tolerance: When tensors differ.
-        worst: How many elements to name.
-        limit_bytes: Tensors of so many bytes are held at a time.
 
     Raises:
         UsageError: they share no tensor.

@@ -20,9 +20,8 @@ _MAX_BYTES = 256 << 20
 class Journal:
     """Results by key. A search takes the same way again, and finds here what it did before.
 
-    Args:
-        path: The file; None: nothing is kept.
-        identity: What the results depend on: network, data, tolerance, options. A file of another search starts anew.
+    Without a path nothing is kept. Results depend on the identity: network, data, tolerance, options. A file of another search
+    starts anew.
     """
 
     def __init__(self, path: Path | None, identity: Mapping[str, Any]) -> None:

@@ -29,17 +29,10 @@ _RUNS = 5
 
 
 class Network:
-    """A float model and the engine that it is for.
+    """A float model without Q/DQ, and the engine that it is for.
 
-    Args:
-        model: Path or model without Q/DQ.
-        engine: Name of the engine.
-        threads: Threads of one run.
-        device: The engine's own name for a device.
-        settings: The engine's own settings.
-        plugins: The form in which a plugin runs, by its name, as `pytrtplugins.build` takes it.
-        fast_build: Take the settings with which the engine is built fast, where ``settings`` says nothing else: many engines are built,
-            and few of them run more than a few times. For latencies that are measured: False.
+    With ``fast_build`` engines are built with the settings that make this fast, where ``settings`` says nothing else: many are
+    built, and few of them run more than a few times. For latencies that are measured it is False.
     """
 
     def __init__(

@@ -156,10 +156,6 @@ def _check_number(value: object, where: str) -> None:
 def write_html(data: Mapping[str, Any], path: str | Path) -> None:
     """Write a page: the layers that were treated, and three plots. It needs no other file, and no network.
 
-    Args:
-        data: What `to_dict` or `read_report` gives.
-        path: The page.
-
     Raises:
         MissingExtraError: matplotlib is missing.
     """

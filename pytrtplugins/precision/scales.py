@@ -56,16 +56,7 @@ def make_tables(
     plugins: Mapping[str, str] | None = None,
     progress: bool = True,
 ) -> dict[str, CalibrationTable]:
-    """Calibrate once, with several algorithms.
-
-    Args:
-        model: A model without Q/DQ.
-        batches: Batches such as `ImageBatches`, or samples.
-        algorithms: Their names; the order is that of the result.
-        engine: Engine that runs the network in float32.
-        threads: Threads of one run.
-        plugins: The form in which a plugin runs, by its name.
-        progress: Show a progress bar if the output is a terminal.
+    """Calibrate a model without Q/DQ once, with several algorithms; their order is that of the result.
 
     Raises:
         UsageError: an algorithm is unknown.

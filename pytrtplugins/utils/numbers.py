@@ -30,13 +30,7 @@ _LONGEST_REAL = 400  # characters: the largest float64, written out, has 309
 
 
 def check_whole(what: str, value: Any, minimum: int, maximum: int) -> int:
-    """A whole number within limits.
-
-    Args:
-        what: Its name, for the message: ``"stream: slots"``.
-        value: What was given; NumPy's whole numbers will do, truth values will not.
-        minimum: The smallest number.
-        maximum: The largest number.
+    """A whole number within limits: NumPy's will do, truth values will not. ``what`` it is goes into the message.
 
     Raises:
         UsageError: it is no whole number, or is outside.

@@ -13,14 +13,8 @@ __all__ = ["require"]
 def require(module: str, *, extra: str, package: str | None = None, feature: str = "") -> ModuleType:
     """Import an optional module, or say how to install it.
 
-    Args:
-        module: Name to import, such as ``"cv2"``.
-        extra: Extra of this project that brings the package.
-        package: Name of the package where it differs from the module's.
-        feature: What needs it, for the message: ``"engine 'cpu'"``.
-
-    Returns:
-        The imported module.
+    The extra is this project's that brings the package, whose name may differ from the module's; the feature, such as
+    ``"engine 'cpu'"``, is what needs it.
 
     Raises:
         MissingExtraError: the module cannot be imported; ``.package`` and ``.extra`` tell which.

@@ -14,37 +14,42 @@ __all__ = ["ProgressBar", "progress_bar"]
 
 
 class ProgressBar:
-    """What the block inside of `progress_bar` reports to; without a terminal it shows nothing."""
+    """What the block inside of `progress_bar` reports to; without a terminal it shows nothing. It has tqdm's words, which pooch uses."""
 
     def __init__(self, bar: Any = None, task: Any = None) -> None:
-        self._bar, self._task = bar, task
+        self._bar, self._task, self._total = bar, task, 0
 
-    def __call__(self, units: int = 1, text: str = "") -> None:
+    def update(self, units: int = 1, text: str = "") -> None:
         """Report units that are done since the last call, and what comes now."""
         if self._bar is not None:
             self._bar.update(self._task, advance=units, description=text)
 
-    def restart(self, total: int | None) -> None:
-        """Nothing is done yet of so many units."""
+    __call__ = update
+
+    @property
+    def total(self) -> int:
+        """Units in all; 0: unknown."""
+        return self._total
+
+    @total.setter
+    def total(self, units: int) -> None:
+        self._total = units
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew."""
         if self._bar is not None:
-            self._bar.reset(self._task, total=total)
+            self._bar.reset(self._task, total=self._total or None)
+
+    def close(self) -> None:
+        """The bar ends with its block."""
 
 
 @contextmanager
 def progress_bar(
     label: str, total: int | None, wanted: bool = True, *, in_bytes: bool = False
 ) -> Iterator[ProgressBar]:
-    """Show a bar while the block runs.
-
-    Args:
-        label: What is being done.
-        total: Units of it; None: unknown.
-        wanted: Whether to show one at all.
-        in_bytes: The units are bytes.
-
-    Yields:
-        What takes how many units are done since it was called last, and a text that says what comes now.
-    """
+    """Show a bar while the block runs; a total of None is unknown."""
     try:
         rich = require("rich.progress", extra="cli") if wanted and sys.stderr.isatty() else None
     except MissingExtraError:

@@ -8,10 +8,20 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from ..errors import PytrtpluginsError
 
-__all__ = ["exit_on_error"]
+__all__ = ["COMMAND", "exit_on_error"]
+
+COMMAND: dict[str, Any] = {
+    "no_args_is_help": True,
+    "add_completion": False,
+    "rich_markup_mode": "rich",
+    "pretty_exceptions_enable": False,
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
+"""How typer makes a command."""
 
 
 def _print(title: str, message: str) -> None:
@@ -22,11 +32,10 @@ def _print(title: str, message: str) -> None:
 def exit_on_error(show: Callable[[str, str], None] = _print) -> Iterator[None]:
     r"""Show this package's errors, and those of files, without a traceback, and end with exit code 2.
 
+    ``show`` takes the error's title and its message.
+
     Text that the terminal's encoding lacks is written as ``\u2192`` and the like; where stdout or stderr is closed, nothing is.
     The exit code is 0 where the reader of a pipe has seen enough, 130 after Ctrl-C.
-
-    Args:
-        show: Takes the error's title and its message.
     """
     _open_streams()
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
