@@ -14,6 +14,7 @@ from ..calibration import CalibrationTable, Calibrator
 from ..calibration.sidecar import Sidecar
 from ..calibration.table import MAX_CACHE_BYTES
 from ..errors import CalibrationTableError, UsageError
+from ..model.proto import info_dims
 from ..passes import prepare
 from ..utils.files import read_regular
 from ..utils.optional import require
@@ -56,7 +57,7 @@ def calibrate(
     """
     prepared = prepare(model)
     calibrator.reset()
-    calibrator.bind({info.name: _dims(info) for info in prepared.graph.input})
+    calibrator.bind({info.name: info_dims(info) for info in prepared.graph.input})
     tapped = _tapped(prepared)
     names = [info.name for info in prepared.graph.input]
     cls = available_class(engine, never={*NEVER_AUTO, "cuda"})
@@ -147,9 +148,3 @@ def _batch_size(batch: Mapping[str, npt.NDArray[Any]], names: list[str]) -> int:
             + ", ".join(f"{name}: {np.shape(array)}" for name, array in batch.items())
         )
     return sizes.pop()
-
-
-def _dims(info: onnx.ValueInfoProto) -> tuple[int | str, ...]:
-    return tuple(
-        dim.dim_value if dim.HasField("dim_value") else dim.dim_param for dim in info.type.tensor_type.shape.dim
-    )

@@ -18,6 +18,7 @@ from ..errors import (
     UnavailableError,
     UsageError,
 )
+from ..model.proto import info_dims
 from ..passes import Precisions, load_model, quantize, quantized_tensors
 from ..passes.prepare import prepare_loaded
 from ..plugin.policy import check_forms
@@ -187,7 +188,7 @@ def _quantized(
     required = quantized_tensors(model, **_without_levels(quantize_options))
     if isinstance(calibration, Calibrator):
         digest = network_digest(model)
-        calibration.bind({info.name: _dims(info) for info in model.graph.input})
+        calibration.bind({info.name: info_dims(info) for info in model.graph.input})
         table = calibration.cached_table(float_tensors(model), network=digest, required=required)
         if table is None:
             table = calibrate(model, calibration, threads=options.threads, plugins=options.plugins, progress=progress)
@@ -199,12 +200,6 @@ def _quantized(
 
 def _without_levels(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name != "weight_levels"}
-
-
-def _dims(info: onnx.ValueInfoProto) -> tuple[int | str, ...]:
-    return tuple(
-        dim.dim_value if dim.HasField("dim_value") else dim.dim_param for dim in info.type.tensor_type.shape.dim
-    )
 
 
 Engine._load = staticmethod(load_engine)

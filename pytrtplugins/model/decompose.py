@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ..plugin.base import Plugin
 
-__all__ = ["add_functions", "check_claims", "infer_shapes", "inline_plugins"]
+__all__ = ["add_functions", "add_shapes", "check_claims", "infer_shapes", "inline_plugins"]
 
 _FEATURE = "working on ONNX models"
 _log = logging.getLogger(__name__)
@@ -40,9 +40,12 @@ def infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
         DimsError: a plugin refuses the dims of its inputs.
         RegistryError: a plugin is not registered.
     """
-    model = validated(model, large=False)
-    light, known = _inferred(model)
-    full = copy_of(model)
+    return add_shapes(copy_of(validated(model, large=False)))
+
+
+def add_shapes(full: onnx.ModelProto) -> onnx.ModelProto:
+    """The same for a model that was checked and is nobody else's: it changes."""
+    light, known = _inferred(full)
     del full.graph.value_info[:]
     outputs = {info.name for info in full.graph.output}
     produced = {name for node in full.graph.node for name in node.output}

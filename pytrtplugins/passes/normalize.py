@@ -9,6 +9,7 @@ from ..errors import ModelError
 from ..model.proto import NAMELESS_DIMS, copy_of, info_dtype, with_data, without_data
 from ..plugin.onnx_node import is_plugin_node
 from ..utils.optional import require
+from ..validation import validated
 from ..validation.broadcasting import BROADCAST_SLOPES
 from ..validation.dataflow import bodies, walk
 
@@ -52,9 +53,9 @@ def normalize(model: onnx.ModelProto) -> onnx.ModelProto:
     _free_dims(made.graph)
     _constant_weights(made)
     if any(not _is_plugins(function, made) for function in made.functions):
-        made = _without_functions(made)
+        made = validated(_without_functions(made), large=False)
     if 0 < _opset(made) < _OLDEST:
-        made = _converted(made)
+        made = validated(_converted(made), large=False)
     return made
 
 

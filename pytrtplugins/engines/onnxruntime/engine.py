@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import ExecutionError, MissingExtraError
-from ...model.decompose import infer_shapes
-from ...passes import Placement, UnsignedActivations, to_ir, to_proto
+from ...model.decompose import add_shapes
+from ...model.ir import to_ir, to_proto
+from ...passes import Placement, UnsignedActivations
 from ...plugin.policy import RUNNING, chosen_form
 from ...plugin.runner import PluginRunner
 from ...utils.optional import require
@@ -82,9 +83,9 @@ class OnnxruntimeEngine(HostEngine):
     def _standard_form(self) -> onnx.ModelProto:
         written = write_decompositions(self.model, self.name, self.options.plugins)
         self.choices.update(forms_run(self.model, written, self.name, self.options.plugins))
-        ir_model = to_ir(written)
+        ir_model = to_ir(written, checked=True)
         UnsignedActivations()(ir_model)
-        return infer_shapes(to_proto(ir_model))
+        return add_shapes(to_proto(ir_model))
 
     def _session(self, model: onnx.ModelProto) -> Any:
         entries = {}

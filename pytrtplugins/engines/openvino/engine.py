@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import BindingError, BuildError, EngineError, ExecutionError, MissingExtraError, UnavailableError
-from ...passes import DropRepeatedPairs, FloatPads, Placement, UnsignedActivations, to_ir, to_proto
+from ...model.ir import to_ir, to_proto
+from ...passes import DropRepeatedPairs, FloatPads, Placement, UnsignedActivations
 from ...plugin.onnx_node import from_node, is_plugin_node
 from ...tensor import DType, TensorDesc
 from ...utils.optional import require
@@ -180,7 +181,7 @@ class CpuEngine(HostEngine):
     def _openvino_form(self) -> onnx.ModelProto:
         """The model with decompositions written out and unsigned activations; plugins that are left say who hosts them."""
         model = self._written_out()
-        ir_model = to_ir(model)
+        ir_model = to_ir(model, checked=True)
         changes = [step(ir_model).modified for step in (DropRepeatedPairs(), UnsignedActivations(), FloatPads())]
         if any(changes):
             model = to_proto(ir_model)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...calibration import CalibrationTable, Calibrator
 from ...errors import BuildError, EngineError, UnavailableError
+from ...model.proto import info_dims
 from ...passes.half import to_half
 from ...plugin.registry import PluginKey
 from ...tensor import DType
@@ -100,7 +101,7 @@ class TensorrtEngine(Engine):
         if Settings.read(options.settings).quantization != "implicit":
             return None
         if isinstance(calibration, Calibrator):
-            calibration.bind({info.name: _dims(info) for info in model.graph.input})
+            calibration.bind({info.name: info_dims(info) for info in model.graph.input})
         return cls(model, options, calibration=CalibrationSource(calibration, model))
 
     @classmethod
@@ -204,12 +205,6 @@ def _version_problem(api: _api.Api, built: str, compatible: bool) -> str:
     if not api.builds and not compatible:
         return f"it was built without the setting version_compatible=true, which {api.name} needs"
     return ""
-
-
-def _dims(info: onnx.ValueInfoProto) -> tuple[int | str, ...]:
-    return tuple(
-        dim.dim_value if dim.HasField("dim_value") else dim.dim_param for dim in info.type.tensor_type.shape.dim
-    )
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Literal, get_args
 
 from ....errors import UsageError
-from ....model.decompose import infer_shapes
+from ....model.decompose import add_shapes
 from ....model.ir import remove_unused, to_ir
 from ....passes import Eliminate, Pass
 from ....plugin.policy import NO_REQUESTS, chosen_form, plugin_classes
@@ -111,4 +111,4 @@ def _written_out(model: onnx.ModelProto, requested: Mapping[str, str]) -> onnx.M
     classes = plugin_classes(model).values()
     if all(chosen_form(cls, "cuda", requested) != "decomposition" for cls in classes):
         return model
-    return infer_shapes(write_decompositions(model, "cuda", requested))
+    return add_shapes(write_decompositions(model, "cuda", requested))
