@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..model.proto import numpy_type
 from ..plugin.onnx_node import is_plugin_node, node_attributes
 from ..utils.optional import require
 
@@ -149,10 +150,9 @@ def _short(value: object) -> str:
 
 
 def _type(value: onnx.ValueInfoProto) -> tuple[str, str]:
-    helper = require("onnx.helper", extra="onnx")
     tensor = value.type.tensor_type
     dims = " x ".join(dim.dim_param or str(dim.dim_value) for dim in tensor.shape.dim)
-    return str(np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type)).name), _escape(dims)
+    return numpy_type(tensor.elem_type).name, _escape(dims)
 
 
 def _dims(dims: Iterable[object]) -> str:

@@ -14,7 +14,7 @@ from ..calibration import CalibrationTable, Calibrator
 from ..calibration.sidecar import Sidecar
 from ..calibration.table import MAX_CACHE_BYTES
 from ..errors import CalibrationTableError, UsageError
-from ..model.proto import info_dims
+from ..model.proto import copy_of, info_dims, infos_of
 from ..passes import prepare
 from ..utils.files import read_regular
 from ..utils.optional import require
@@ -106,7 +106,7 @@ def fitting_table(
 def float_tensors(model: onnx.ModelProto) -> tuple[str, ...]:
     """Names of the float32 tensors of a prepared model that depend on its input: inputs first, then in order."""
     kind = require("onnx", extra="onnx").TensorProto.FLOAT
-    infos = {info.name: info for info in (*model.graph.value_info, *model.graph.output)}
+    infos = infos_of(model.graph)
     found = [info.name for info in model.graph.input if info.type.tensor_type.elem_type == kind]
     for node in model.graph.node:
         if node.op_type != "Constant":
@@ -130,10 +130,9 @@ def network_digest(model: onnx.ModelProto) -> str:
 
 def _tapped(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with every float tensor as an output."""
-    tapped = type(model)()
-    tapped.CopyFrom(model)
+    tapped = copy_of(model)
     inputs = {info.name for info in model.graph.input}
-    infos = {info.name: info for info in (*model.graph.output, *model.graph.value_info)}
+    infos = infos_of(model.graph)
     del tapped.graph.output[:]
     tapped.graph.output.extend(infos[name] for name in float_tensors(model) if name not in inputs)
     return tapped

@@ -13,7 +13,7 @@ from ..engines.base.plugins import write_decompositions
 from ..engines.tensorrt.settings import Settings
 from ..errors import EngineFileError, ModelError, PluginError, UsageError
 from ..model import Graph, write_onnx
-from ..model.proto import info_dims
+from ..model.proto import info_dims, node_name
 from ..plugin.onnx_node import from_node, is_plugin_node
 from ..plugin.policy import NO_REQUESTS, check_forms, forms_in, requested_forms
 from ..plugin.registry import lookup
@@ -85,7 +85,7 @@ def from_onnx(
         if libraries or node.domain in _KNOWN_DOMAINS or (node.domain, node.op_type) in functions:
             continue
         raise ModelError(
-            f"node {node.name or node.output[0]!r} ({node.domain}::{node.op_type}): {_why_not(node)}, so onnxruntime in "
+            f"node {node_name(node)!r} ({node.domain}::{node.op_type}): {_why_not(node)}, so onnxruntime in "
             "Triton, which has no Python, cannot run it.\n"
             "Do: pytrt build MODEL --engine tensorrt -o FILE.engine && pytrt export-triton FILE.engine --library LIB.so",
             node=node.name,

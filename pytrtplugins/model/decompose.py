@@ -13,7 +13,7 @@ from ..utils.optional import require
 from ..validation import check_sizes, infer, validated
 from ..validation.dataflow import bodies, walk
 from .op_builder import OpBuilder, Value
-from .proto import copy_of, has_shape, info_dims, weight_info, without_data
+from .proto import copy_of, has_shape, info_dims, infos_of, numpy_type, weight_info, without_data
 
 if TYPE_CHECKING:
     import onnx
@@ -101,7 +101,7 @@ def inline_plugins(
     _inline(full.graph, {}, names, chosen, set())
     _drop_unused_functions(full)
     _drop_unused_domains(full)
-    return full
+    return validated(full, large=False)
 
 
 def _inline(
@@ -236,7 +236,7 @@ def _set_plugin_outputs(graph: onnx.GraphProto, node: onnx.NodeProto, known: Map
     if len(dims) != len(node.output):
         raise ModelError(f"node {node.name!r}: the plugin has {len(dims)} outputs, the node {len(node.output)}")
     types = [known[name].type.tensor_type.elem_type for name in node.input]
-    dtypes = plugin.all_output_dtypes([_dtype(kind) for kind in types], len(dims))
+    dtypes = plugin.all_output_dtypes([DType.of(numpy_type(kind)) for kind in types], len(dims))
     outputs = {info.name: info for info in graph.output}
     made = {info.name for info in graph.value_info}
     for name, shape, dtype in zip(node.output, dims, dtypes, strict=True):
@@ -292,7 +292,7 @@ def _inferred(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, onnx.V
 def _infos(graph: onnx.GraphProto) -> dict[str, onnx.ValueInfoProto]:
     """Descriptions of a graph's tensors, by name."""
     constants = {tensor.name: weight_info(tensor) for tensor in graph.initializer}
-    return constants | {info.name: info for info in (*graph.value_info, *graph.input, *graph.output)}
+    return constants | infos_of(graph)
 
 
 _Scope = tuple["onnx.GraphProto", "onnx.NodeProto", dict[str, "onnx.ValueInfoProto"]]
@@ -313,15 +313,10 @@ def _inner_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
 
 
 def _all_dims(graph: onnx.GraphProto) -> dict[str, Dims]:
-    infos = {info.name: info for info in (*graph.input, *graph.value_info, *graph.output)}
+    infos = infos_of(graph)
     dims = {name: info_dims(info) for name, info in infos.items() if has_shape(infos, name)}
     dims.update({tensor.name: tuple(tensor.dims) for tensor in graph.initializer})
     return dims
-
-
-def _dtype(kind: int) -> DType:
-    helper = require("onnx.helper", extra="onnx", feature=_FEATURE)
-    return DType.of(helper.tensor_dtype_to_np_dtype(kind))
 
 
 def _drop_unused_functions(model: onnx.ModelProto) -> None:

@@ -14,9 +14,9 @@ from ..tensor import Dims
 from ..validation import validated
 from ..validation.dataflow import constants, in_order, reads, rename_reads, walk, without_dead
 from .files import read_onnx, write_onnx
-from .fit import check_functions, check_tensor, chosen_outputs, count_outputs, find_node, node_name, node_type
+from .fit import check_functions, check_tensor, chosen_outputs, count_outputs, find_node, node_type
 from .ir import unused_name
-from .proto import copy_of, info_dims
+from .proto import copy_of, info_dims, node_name
 from .shapes import changed, dims_text, import_domain, inferred, known_infos, store
 
 if TYPE_CHECKING:

@@ -10,16 +10,12 @@ from ..errors import DimsError, ModelError, UsageError
 from ..plugin.base import Plugin
 from ..tensor import Dims
 from ..validation.dataflow import bodies, walk
+from .proto import node_name
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["check_functions", "check_tensor", "chosen_outputs", "count_outputs", "find_node", "node_name", "node_type"]
-
-
-def node_name(node: onnx.NodeProto) -> str:
-    """What a node is found by: its name, or its first output where it has none."""
-    return node.name or next(filter(None, node.output), "")
+__all__ = ["check_functions", "check_tensor", "chosen_outputs", "count_outputs", "find_node", "node_type"]
 
 
 def node_type(node: onnx.NodeProto) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from ..errors import ModelError
 from ..plugin.onnx_node import is_plugin_node
@@ -15,14 +18,20 @@ from ..validation.tensors import LARGEST_SMALL
 
 if TYPE_CHECKING:
     import onnx
+    import onnx_ir as ir
 
 __all__ = [
     "NAMELESS_DIMS",
+    "arrays_of",
     "copy_fields",
     "copy_of",
     "has_shape",
     "info_dims",
     "info_dtype",
+    "infos_of",
+    "names_of",
+    "node_name",
+    "numpy_type",
     "weight_info",
     "with_data",
     "without_data",
@@ -31,6 +40,7 @@ __all__ = [
 NAMELESS_DIMS = frozenset({"?", "*", "-1", "None", "none", "unk", "unknown"})
 """Names of free dims that say nothing: two dims of such a name need not be equal."""
 
+_FEATURE = "working on ONNX models"
 _ONNX_NAMES = {"float": "float32", "double": "float64"}  # element types that ONNX calls otherwise than NumPy
 _Message = TypeVar("_Message")
 
@@ -88,9 +98,39 @@ def with_data(light: onnx.ModelProto, model: onnx.ModelProto) -> onnx.ModelProto
     return light
 
 
+def infos_of(graph: onnx.GraphProto) -> dict[str, onnx.ValueInfoProto]:
+    """Descriptions of a graph's inputs, outputs and what lies between, by name."""
+    return {info.name: info for info in (*graph.input, *graph.value_info, *graph.output)}
+
+
+def numpy_type(kind: int) -> np.dtype[Any]:
+    """NumPy's type of an element type that ONNX gives by its number."""
+    dtype: np.dtype[Any] = np.dtype(
+        require("onnx.helper", extra="onnx", feature=_FEATURE).tensor_dtype_to_np_dtype(kind)
+    )
+    return dtype
+
+
+def arrays_of(tensors: Iterable[onnx.TensorProto]) -> dict[str, npt.NDArray[Any]]:
+    """The values of constants, by name."""
+    to_array = require("onnx.numpy_helper", extra="onnx", feature=_FEATURE).to_array
+    return {tensor.name: to_array(tensor) for tensor in tensors}
+
+
+def node_name(node: onnx.NodeProto | ir.Node) -> str:
+    """What a node is found by, in either form: its name, or its first output where it has none."""
+    outputs: Any = node.output if hasattr(node, "output") else names_of(node.outputs)
+    return node.name or next(filter(None, outputs), "")
+
+
+def names_of(values: Iterable[ir.Value | None]) -> tuple[str, ...]:
+    """Names of a node's inputs or outputs in onnx-ir's form; empty texts for what is left out."""
+    return tuple("" if value is None else str(value.name) for value in values)
+
+
 def weight_info(tensor: onnx.TensorProto) -> onnx.ValueInfoProto:
     """The description of a constant."""
-    helper = require("onnx.helper", extra="onnx", feature="working on ONNX models")
+    helper = require("onnx.helper", extra="onnx", feature=_FEATURE)
     return helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))  # type: ignore[no-any-return]
 
 
@@ -111,7 +151,7 @@ def info_dtype(info: onnx.ValueInfoProto) -> DType:
     Raises:
         ModelError: it is no tensor, or one of a type that engines do not exchange, such as text.
     """
-    onnx = require("onnx", extra="onnx", feature="working on ONNX models")
+    onnx = require("onnx", extra="onnx", feature=_FEATURE)
     kind = info.type.WhichOneof("value") or "tensor_type"
     if kind != "tensor_type":
         raise ModelError(

@@ -13,7 +13,7 @@ from ..tensor import Dims, is_concrete
 from ..utils.optional import require
 from ..validation.dataflow import downstream, reads
 from .decompose import infer_shapes
-from .proto import copy_of, has_shape, info_dims, without_data
+from .proto import copy_of, has_shape, info_dims, infos_of, node_name, without_data
 
 if TYPE_CHECKING:
     import onnx
@@ -25,7 +25,7 @@ _UNREGISTERED = "unregistered"  # in copies for inference: the domain of plugins
 
 def known_infos(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
     """Name → description of each tensor whose shape is known, constants aside."""
-    infos = {info.name: info for info in (*model.graph.input, *model.graph.value_info, *model.graph.output)}
+    infos = infos_of(model.graph)
     return {name: info for name, info in infos.items() if has_shape(infos, name)}
 
 
@@ -151,7 +151,7 @@ def _check_readers(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto], stal
         if reason:
             inputs = ", ".join(f"{name!r} {dims_text(_type_dims(types[name]))}" for name in node.input if name)
             raise ModelError(
-                f"{change}; node {node.name or node.output[0]!r} ({node.op_type}) cannot take {inputs}: {reason}",
+                f"{change}; node {node_name(node)!r} ({node.op_type}) cannot take {inputs}: {reason}",
                 node=node.name,
             )
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from ..errors import FieldError, ModelError, RegistryError
 from ..model.ir import constant
+from ..model.proto import node_name
 from ..plugin.onnx_node import from_node
 from .placement import Placement, absorbed
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["WEIGHTED", "Marks", "input_of", "label", "mark"]
+__all__ = ["WEIGHTED", "Marks", "input_of", "mark"]
 
 # Values are copied, never computed: a scale that fits the input fits the output. Number of data inputs, None for all.
 _COPYING: dict[str, int | None] = {
@@ -86,7 +87,7 @@ def mark(
         users = set(node.successors())
         if any(user in marks.followed or (user in marks.reads and user.op_type in WEIGHTED) for user in users):
             marks.followed.add(node)
-        if label(node) in float_layers:
+        if node_name(node) in float_layers:
             continue
         if node.domain == "" and node.op_type in WEIGHTED:
             indices: tuple[int, ...] = (0,)
@@ -126,7 +127,7 @@ def _residual_inputs(node: ir.Node, marks: Marks, float_layers: Mapping[str, str
         return ()
     for index, value in enumerate((first, second)):
         producer = value.producer()
-        fused = producer is not None and producer.op_type == "Conv" and label(producer) not in float_layers
+        fused = producer is not None and producer.op_type == "Conv" and node_name(producer) not in float_layers
         if fused and len(value.uses()) == 1 and not value.is_graph_output():
             return (1 - index,)
     return (0, 1)
@@ -198,10 +199,5 @@ def input_of(node: ir.Node, index: int) -> ir.Value:
     """Give an input that is known to be there."""
     value = node.inputs[index]
     if value is None:
-        raise ModelError(f"quantize: node {label(node)!r} lacks input {index}.")
+        raise ModelError(f"quantize: node {node_name(node)!r} lacks input {index}.")
     return value
-
-
-def label(node: ir.Node | str) -> str:
-    """Name of a node, or of its first output where it has none."""
-    return node if isinstance(node, str) else str(node.name or node.outputs[0].name)

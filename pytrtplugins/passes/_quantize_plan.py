@@ -12,7 +12,8 @@ import numpy as np
 from ..calibration.table import CalibrationTable
 from ..errors import ModelError, UsageError
 from ..model.ir import constant
-from ._quantize_marks import WEIGHTED, Marks, input_of, label, mark
+from ..model.proto import node_name
+from ._quantize_marks import WEIGHTED, Marks, input_of, mark
 from .placement import Placement, bounded, never_negative, rectifies
 
 if TYPE_CHECKING:
@@ -72,12 +73,12 @@ def make_plan(
     """
     nodes, placement = list(model.graph), placement or Placement()
     _check(model, nodes)
-    float_layers = {label(name): "excluded" for name in _known(nodes, exclude)}
+    float_layers = dict.fromkeys(_known(nodes, exclude), "excluded")
     for node in nodes:
-        if node.op_type in WEIGHTED and node.domain == "" and label(node) not in float_layers:
+        if node.op_type in WEIGHTED and node.domain == "" and node_name(node) not in float_layers:
             why = _unfit(node, placement) or _at_an_end(node, nodes, float_first, float_last)
             if why:
-                float_layers[label(node)] = why
+                float_layers[node_name(node)] = why
     kept: set[ir.Node] = (
         set()
     )  # rectifiers that no saturation does, since their results share a scale with negative values
@@ -106,7 +107,7 @@ def make_plan(
         if not dead and not more:
             break
         kept |= more
-        float_layers |= {label(node): "its input was 0 throughout calibration" for node in dead}
+        float_layers |= {node_name(node): "its input was 0 throughout calibration" for node in dead}
     points = {
         v: None
         for v in reversed(marks.wanted)
@@ -159,14 +160,14 @@ def _check(model: ir.Model, nodes: list[ir.Node]) -> None:
     if held:
         raise ModelError(
             f"quantize: the model is quantized already: it holds {len(held)} QuantizeLinear and DequantizeLinear nodes, "
-            f"the first is {label(held[0])!r}.\nDo: give the float model",
-            node=label(held[0]),
+            f"the first is {node_name(held[0])!r}.\nDo: give the float model",
+            node=node_name(held[0]),
         )
 
 
 def _known(nodes: Iterable[ir.Node], names: Collection[str]) -> Collection[str]:
     """``names``, each of which is a node's."""
-    known = {label(node) for node in nodes}
+    known = {node_name(node) for node in nodes}
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, sorted(known), n=3)

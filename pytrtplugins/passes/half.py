@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import BuildError, PrecisionError
 from ..model.ir import unused_name
-from ..model.proto import copy_of
+from ..model.proto import copy_of, infos_of, node_name
 from ..plugin.base import Plugin
 from ..plugin.onnx_node import from_node, is_plugin_node
 from ..tensor import DType, TensorDesc
@@ -21,7 +21,7 @@ from ..utils.optional import require
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["HALF_TYPES", "WRITTEN", "label", "to_half"]
+__all__ = ["HALF_TYPES", "WRITTEN", "to_half"]
 
 HALF_TYPES = {"fp16": DType.FLOAT16, "bf16": DType.BFLOAT16}
 """Name of a precision → element type."""
@@ -65,11 +65,6 @@ def to_half(
     return _Halver(written, dtype, frozenset(keep), frozenset(half_weights), refuse_overflow).run()
 
 
-def label(node: onnx.NodeProto) -> str:
-    """Name of a node, or of its first output where it has none."""
-    return str(node.name or node.output[0])
-
-
 class _Halver:
     """One walk from the inputs down. A tensor has up to two forms, float32 and half; the second is made when it is read."""
 
@@ -82,9 +77,8 @@ class _Halver:
         self._kind = onnx.TensorProto.FLOAT16 if dtype is DType.FLOAT16 else onnx.TensorProto.BFLOAT16
         self._dtype, self._model, self._graph = dtype, model, model.graph
         self._keep, self._half_weights, self._refuse = keep, half_weights, refuse
-        infos = (*self._graph.input, *self._graph.value_info, *self._graph.output)
-        self._infos = {info.name: info for info in infos}
-        self._floats = {info.name for info in infos if info.type.tensor_type.elem_type == self._float}
+        self._infos = infos_of(self._graph)
+        self._floats = {name for name, info in self._infos.items() if info.type.tensor_type.elem_type == self._float}
         self._outputs = {info.name for info in self._graph.output}
         self._lift_constants()
         self._weights = {tensor.name: tensor for tensor in self._graph.initializer if tensor.data_type == self._float}
@@ -116,7 +110,7 @@ class _Halver:
             raise BuildError(
                 f"node {node.name!r}: {node.op_type} holds a subgraph, which is not written in {self._dtype}"
             )
-        name = label(node)
+        name = node_name(node)
         stays = name in self._keep or (
             is_plugin_node(node) and not _takes(from_node(node), self._dtype, len(node.input), len(node.output))
         )

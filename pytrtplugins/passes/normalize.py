@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from ..errors import ModelError
-from ..model.proto import NAMELESS_DIMS, copy_of, info_dtype, with_data, without_data
+from ..model.proto import NAMELESS_DIMS, copy_of, info_dtype, infos_of, node_name, with_data, without_data
 from ..plugin.onnx_node import is_plugin_node
 from ..utils.optional import require
 from ..validation import validated
@@ -53,9 +53,9 @@ def normalize(model: onnx.ModelProto) -> onnx.ModelProto:
     _free_dims(made.graph)
     _constant_weights(made)
     if any(not _is_plugins(function, made) for function in made.functions):
-        made = validated(_without_functions(made), large=False)
+        made = _without_functions(made)
     if 0 < _opset(made) < _OLDEST:
-        made = validated(_converted(made), large=False)
+        made = _converted(made)
     return made
 
 
@@ -110,7 +110,7 @@ def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
         names = ", ".join(sorted({function.name for function in light.functions}))
         raise ModelError(f"local functions ({names}) cannot be written into the graph: {error}") from error
     found.functions.extend(function for function in model.functions if _is_plugins(function, model))
-    return with_data(found, model)
+    return validated(with_data(found, model), large=False)
 
 
 def _converted(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -130,7 +130,7 @@ def _converted(model: onnx.ModelProto) -> onnx.ModelProto:
     made.functions.extend(model.functions)
     del made.graph.output[:], made.graph.value_info[:]  # the converter gives free dims names of its own
     made.graph.output.extend(model.graph.output)
-    return with_data(made, model)
+    return validated(with_data(made, model), large=False)
 
 
 def _reshaped_slopes(model: onnx.ModelProto) -> onnx.NodeProto | None:
@@ -154,7 +154,7 @@ def _reshaped_slopes(model: onnx.ModelProto) -> onnx.NodeProto | None:
 
 def _as_it_is(model: onnx.ModelProto, node: onnx.NodeProto, reason: str) -> onnx.ModelProto:
     text = (
-        f"the model has opset {_opset(model)}, and node {node.name or node.output[0]!r} ({node.op_type}) cannot be converted to "
+        f"the model has opset {_opset(model)}, and node {node_name(node)!r} ({node.op_type}) cannot be converted to "
         f"opset {_OLDEST}: {reason}"
     )
     if any(is_plugin_node(item) for item in walk(model.graph.node)):
@@ -170,7 +170,7 @@ def _unconvertible(model: onnx.ModelProto) -> onnx.NodeProto:
         inferred = onnx.shape_inference.infer_shapes(model)
     except Exception:  # the C++ side raises types of its own; a broken node is found without it
         inferred = model
-    infos = {info.name: info for info in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output)}
+    infos = infos_of(inferred.graph)
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     for node in model.graph.node:
         part = type(model)(ir_version=model.ir_version, opset_import=model.opset_import)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..calibration.table import CalibrationTable
 from ..errors import CalibrationTableError, FormatError, UsageError
+from ..model.proto import node_name
 from ..utils.files import write_atomic
 from ..utils.optional import require
 from ..utils.text_formats import read_yaml, shorten
-from .half import HALF_TYPES, label, to_half
+from .half import HALF_TYPES, to_half
 from .quantize import quantize
 
 if TYPE_CHECKING:
@@ -224,7 +225,7 @@ def _layer(name: object, values: object) -> LayerPrecision:
 
 def layer_names(model: onnx.ModelProto) -> tuple[str, ...]:
     """Names of the layers of a model in their order, constants left out."""
-    return tuple(label(node) for node in model.graph.node if node.op_type != "Constant")
+    return tuple(node_name(node) for node in model.graph.node if node.op_type != "Constant")
 
 
 def _plain(value: Any) -> Any:

@@ -15,9 +15,10 @@ import numpy.typing as npt
 from ..calibration.table import CalibrationTable
 from ..errors import UsageError
 from ..model.ir import add_constant, array_of, names_in, to_ir, to_proto, unused_name
+from ..model.proto import node_name
 from ..utils.optional import require
 from ._base import Pass, PassResult
-from ._quantize_marks import input_of, label
+from ._quantize_marks import input_of
 from ._quantize_plan import QuantizePlan, make_plan, weight_axis
 from .int8_forms import Int8Forms
 from .placement import Placement
@@ -184,7 +185,7 @@ class Quantize(Pass):
         return QuantizeResult(
             model,
             bool(plan.layers),
-            layers=tuple(label(node) for node in plan.layers),
+            layers=tuple(node_name(node) for node in plan.layers),
             float_layers=tuple(plan.float_layers.items()),
         )
 
@@ -242,7 +243,7 @@ class _Writer:
 
     def _quantize_weights(self, node: ir.Node) -> None:
         weight, axis = input_of(node, 1), weight_axis(node)
-        shared = label(node) in self._per_tensor
+        shared = node_name(node) in self._per_tensor
         key = ("weights", weight, axis, shared)
         if key not in self._constants:
             steps, scales = quantize_weights(array_of(weight), axis, self._weight_levels, shared=shared)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..passes.half import label
+from ..model.proto import infos_of, node_name, numpy_type
 from ..utils.optional import require
 
 if TYPE_CHECKING:
@@ -29,13 +29,13 @@ class Layer:
     """
 
     def __init__(self, node: Any, inputs: tuple[str, ...], outputs: tuple[str, ...], size: int) -> None:
-        self.name, self.node, self.inputs, self.outputs, self.bytes = label(node), node, inputs, outputs, size
+        self.name, self.node, self.inputs, self.outputs, self.bytes = node_name(node), node, inputs, outputs, size
         self.copies = node.op_type in _COPYING and node.domain == ""
 
 
 def find_layers(model: onnx.ModelProto) -> list[Layer]:
     """The layers of a prepared model, in its order, which is topological."""
-    infos = _infos(model)
+    infos = infos_of(model.graph)
     floats = floating_tensors(model)
     given = {info.name for info in model.graph.input} - {tensor.name for tensor in model.graph.initializer}
     dynamic, found = set(given), []
@@ -54,7 +54,7 @@ def floating_tensors(model: onnx.ModelProto) -> set[str]:
     """Names of the tensors of a model with shapes that hold float32, float16 or bfloat16 numbers."""
     types = require("onnx", extra="onnx").TensorProto
     kinds = (types.FLOAT, types.FLOAT16, types.BFLOAT16)
-    return {name for name, info in _infos(model).items() if info.type.tensor_type.elem_type in kinds}
+    return {name for name, info in infos_of(model.graph).items() if info.type.tensor_type.elem_type in kinds}
 
 
 def in_groups(layers: Iterable[Layer], limit_bytes: int) -> Iterator[list[Layer]]:
@@ -71,7 +71,7 @@ def in_groups(layers: Iterable[Layer], limit_bytes: int) -> Iterator[list[Layer]
 
 def with_outputs(model: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:
     """The model with these outputs, and without the nodes that they do not need."""
-    infos = _infos(model)
+    infos = infos_of(model.graph)
     return _cut(model, names, [info.name for info in model.graph.input], infos)
 
 
@@ -94,7 +94,7 @@ def layer_alone(model: onnx.ModelProto, layer: Layer, known: Collection[str]) ->
         more = [before for before in producers[name].input if before not in seen] if name in producers else []
         seen.update(more)
         ahead += more
-    return _cut(model, layer.outputs, list(dict.fromkeys(inputs)), _infos(model))
+    return _cut(model, layer.outputs, list(dict.fromkeys(inputs)), infos_of(model.graph))
 
 
 def sources(model: onnx.ModelProto, name: str) -> tuple[str, ...]:
@@ -150,15 +150,10 @@ def _cut(
     return part
 
 
-def _infos(model: onnx.ModelProto) -> dict[str, Any]:
-    return {info.name: info for info in (*model.graph.input, *model.graph.value_info, *model.graph.output)}
-
-
 def _size(info: Any) -> int:
     """Bytes of a tensor; free dims count 1."""
     if info is None:
         return 0
-    helper = require("onnx.helper", extra="onnx")
     tensor = info.type.tensor_type
     items = math.prod(max(dim.dim_value, 1) for dim in tensor.shape.dim)
-    return int(items * helper.tensor_dtype_to_np_dtype(tensor.elem_type).itemsize)
+    return int(items * numpy_type(tensor.elem_type).itemsize)

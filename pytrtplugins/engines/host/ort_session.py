@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...model.proto import copy_of
+from ...model.proto import copy_of, infos_of
 from ...utils.optional import require
 from ...validation.dataflow import reads, walk
 
@@ -45,7 +45,7 @@ def extract_submodel(model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto]) ->
     """
     onnx = require("onnx", extra="onnx")
     graph = model.graph
-    infos = {info.name: info for info in (*graph.input, *graph.value_info, *graph.output)}
+    infos = infos_of(graph)
     made = {name for node in nodes for name in node.output}
     inside = {id(node) for node in nodes}
     read = list(dict.fromkeys(name for node in nodes for name in (*node.input, *sorted(reads(node))) if name))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from ...errors import BuildError
+from ...model.proto import arrays_of, node_name
 from ...plugin.base import Plugin
 from ...plugin.onnx_node import from_node, is_plugin_node
-from ...utils.optional import require
 from ...validation.dataflow import reads, walk
 from ..host.ort_session import Submodel, extract_submodel
 
@@ -64,10 +64,9 @@ def split(model: onnx.ModelProto) -> list[Submodel | PluginStep]:
 
 def constants_outside(model: onnx.ModelProto) -> dict[str, npt.NDArray[Any]]:
     """The initializers that no session holds: those that plugins read, and those that are outputs of the model."""
-    numpy_helper = require("onnx.numpy_helper", extra="onnx")
     wanted = {name for node in model.graph.node if is_plugin_node(node) for name in node.input}
     wanted.update(info.name for info in model.graph.output)
-    return {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer if tensor.name in wanted}
+    return arrays_of(tensor for tensor in model.graph.initializer if tensor.name in wanted)
 
 
 def _check_plugins(model: onnx.ModelProto) -> None:
@@ -75,7 +74,7 @@ def _check_plugins(model: onnx.ModelProto) -> None:
         inner = next((item for item in walk([node]) if is_plugin_node(item) and item is not node), None)
         if inner is not None:
             raise BuildError(
-                f"plugin node {inner.name or inner.op_type!r} is inside node {node.name or node.output[0]!r} ({node.op_type}); "
+                f"plugin node {inner.name or inner.op_type!r} is inside node {node_name(node)!r} ({node.op_type}); "
                 "between onnxruntime's sessions plugins run in the main graph only.\n"
                 'Do: give the plugin a decomposition, or build with engine="cpu"',
                 engine="onnxruntime",

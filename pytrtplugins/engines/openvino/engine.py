@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from ...errors import BindingError, BuildError, EngineError, ExecutionError, MissingExtraError, UnavailableError
 from ...model.ir import to_ir, to_proto
+from ...model.proto import arrays_of
 from ...passes import DropRepeatedPairs, FloatPads, Placement, UnsignedActivations
 from ...plugin.onnx_node import from_node, is_plugin_node
 from ...tensor import DType, TensorDesc
@@ -185,10 +186,8 @@ class CpuEngine(HostEngine):
         changes = [step(ir_model).modified for step in (DropRepeatedPairs(), UnsignedActivations(), FloatPads())]
         if any(changes):
             model = to_proto(ir_model)
-        helper, numpy_helper = require("onnx.helper", extra="onnx"), require("onnx.numpy_helper", extra="onnx")
-        without_elements = {
-            each.name: numpy_helper.to_array(each) for each in model.graph.initializer if 0 in each.dims
-        }
+        helper = require("onnx.helper", extra="onnx")
+        without_elements = arrays_of(each for each in model.graph.initializer if 0 in each.dims)
         for node in (node for node in walk(model.graph.node) if is_plugin_node(node)):
             from .plugin_op import PluginHost
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import BuildError, ModelError
 from ...model.decompose import infer_shapes
-from ...model.proto import copy_of, has_shape, info_dims
+from ...model.proto import copy_of, has_shape, info_dims, node_name, numpy_type
 from ...plugin.onnx_node import is_plugin_node
 from ...tensor import Dims, DType, SymbolicDim
 from ...utils.optional import require
@@ -53,12 +53,12 @@ class SessionHost:
         strange = [
             info.name
             for info in (*submodel.model.graph.input, *submodel.model.graph.output)
-            if _numpy(info).name == "bfloat16"
+            if numpy_type(info.type.tensor_type.elem_type).name == "bfloat16"
         ]
         if strange:
             raise ModelError(f"onnxruntime takes no NumPy array of bfloat16, which {strange[0]!r} is")
         self._session = make_session(submodel.model, threads, {"session.force_spinning_stop": "1"})
-        self._inputs = [(info.name, _numpy(info)) for info in submodel.model.graph.input]
+        self._inputs = [(info.name, numpy_type(info.type.tensor_type.elem_type)) for info in submodel.model.graph.input]
         certain = all(node.op_type not in _POOLS for node in submodel.model.graph.node)
         self._outputs = [_described(info, certain) for info in submodel.model.graph.output]
         self._names = list(submodel.outputs)
@@ -177,7 +177,7 @@ def replace_by_sessions(
             hosts[f"session {index}"] = SessionHost(submodel, threads)
         except Exception as error:  # onnxruntime raises types of its own
             raise BuildError(
-                f"engine 'cpu': node {node.name or node.output[0]!r} ({node.op_type}): {reason}; and onnxruntime cannot run it: "
+                f"engine 'cpu': node {node_name(node)!r} ({node.op_type}): {reason}; and onnxruntime cannot run it: "
                 f"{shortened(error)}\nDo: write it as a plugin, @plugin(namespace={node.domain or 'yours'!r})",
                 engine="cpu",
                 node=node.name,
@@ -234,14 +234,8 @@ def _refusal(core: Any, submodel: onnx.ModelProto) -> str:
 def _described(info: onnx.ValueInfoProto, certain: bool) -> tuple[Dims | None, DType]:
     """Dims and type; without ``certain`` the sizes of images are left open."""
     if not has_shape({info.name: info}, info.name):
-        return None, DType(_numpy(info).name)
+        return None, DType(numpy_type(info.type.tensor_type.elem_type).name)
     dims = info_dims(info)
     if not certain:
         dims = (*dims[:2], *(SymbolicDim(f"{info.name}.{axis}") for axis in range(2, len(dims))))
-    return dims, DType(_numpy(info).name)
-
-
-def _numpy(info: onnx.ValueInfoProto) -> np.dtype[Any]:
-    helper = require("onnx.helper", extra="onnx")
-    dtype: np.dtype[Any] = np.dtype(helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type))
-    return dtype
+    return dims, DType(numpy_type(info.type.tensor_type.elem_type).name)

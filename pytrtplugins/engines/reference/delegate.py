@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import BuildError, EngineError
+from ...model.proto import copy_of, numpy_type
 from ...utils.optional import require
 from .half import is_half
 
@@ -42,7 +43,7 @@ class Delegated:
         self._where = where
         self._inputs = [f"x{index}" if name else "" for index, name in enumerate(node.input)]
         self._outputs = [f"y{index}" if name else "" for index, name in enumerate(node.output)]
-        self._dtypes = [_dtype(types.get(name), onnx) for name in node.output]
+        self._dtypes = [_dtype(types.get(name)) for name in node.output]
         self._widens = node.op_type not in _READS_BITS
         copy = onnx.NodeProto()
         copy.CopyFrom(node)
@@ -110,17 +111,15 @@ class Delegated:
     def _widened(self, kind: onnx.TypeProto, onnx: Any) -> onnx.TypeProto:
         if not (self._widens and kind.tensor_type.elem_type in (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)):
             return kind
-        wide = onnx.TypeProto()
-        wide.CopyFrom(kind)
+        wide = copy_of(kind)
         wide.tensor_type.elem_type = onnx.TensorProto.FLOAT
-        return wide  # type: ignore[no-any-return]
+        return wide
 
 
-def _dtype(kind: onnx.TypeProto | None, onnx: Any) -> np.dtype[Any] | None:
+def _dtype(kind: onnx.TypeProto | None) -> np.dtype[Any] | None:
     if kind is None or not kind.tensor_type.elem_type:
         return None
-    dtype: np.dtype[Any] = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind.tensor_type.elem_type))
-    return dtype
+    return numpy_type(kind.tensor_type.elem_type)
 
 
 def _is_float(dtype: np.dtype[Any]) -> bool:

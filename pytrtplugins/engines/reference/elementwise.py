@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...utils.optional import require
+from ...model.proto import numpy_type
 
 __all__ = ["ELEMENTWISE_OPS"]
 
@@ -61,7 +61,7 @@ def _clip(a: Attributes, x: Array, low: Array | None = None, high: Array | None 
 
 
 def _cast(a: Attributes, x: Array) -> Array:
-    return x.astype(require("onnx.helper", extra="onnx").tensor_dtype_to_np_dtype(a["to"]))
+    return x.astype(numpy_type(a["to"]))
 
 
 def _leaky(a: Attributes, x: Array) -> Array:

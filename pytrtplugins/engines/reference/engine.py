@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import EngineError, ExecutionError, PytrtpluginsError, UsageError
+from ...model.proto import node_name
 from ...passes.half import HALF_TYPES, to_half
 from ...plugin.onnx_node import is_plugin_node
 from ...plugin.policy import chosen_form
@@ -25,7 +26,7 @@ from .coverage import PLAIN_TYPES
 from .half import half_type, is_half, run_wide
 from .half_sums import HALF_SUM_OPS
 from .ops import OPS
-from .program import Program, Step, node_label
+from .program import Program, Step
 from .spec import standard
 from .windows import convolve
 
@@ -144,7 +145,7 @@ class ReferenceContext(ExecutionContext):
             raise
         except Exception as error:
             raise EngineError(
-                f"engine 'reference': node {node_label(step.node)!r}: {step.node.op_type} cannot be computed of "
+                f"engine 'reference': node {node_name(step.node)!r}: {step.node.op_type} cannot be computed of "
                 f"{', '.join(_shown(value) for value in given)}: {error}",
                 node=step.node.name,
                 op_type=step.node.op_type,
@@ -170,7 +171,7 @@ class ReferenceContext(ExecutionContext):
         for value in given:
             if isinstance(value, np.ndarray) and value.dtype.name not in PLAIN_TYPES:
                 raise EngineError(
-                    f"engine 'reference': node {node_label(step.node)!r}: {name} of {value.dtype} is not computed here; "
+                    f"engine 'reference': node {node_name(step.node)!r}: {name} of {value.dtype} is not computed here; "
                     "the model does not say this type, so that it was not refused when it was built"
                 )
         half = half_type(given)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import BuildError
+from ...model.proto import arrays_of, node_name, numpy_type
 from ...plugin.base import Plugin
 from ...plugin.onnx_node import from_node, is_plugin_node, node_attributes
 from ...utils.optional import require
@@ -24,7 +25,7 @@ from .spec import check_opsets, checked_schema, standard
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Program", "Step", "node_label"]
+__all__ = ["Program", "Step"]
 
 Array = npt.NDArray[Any]
 
@@ -74,7 +75,7 @@ class Program:
         self._types.update((info.name, info.type) for info in (*graph.value_info, *graph.output, *graph.input))
         self.inputs = tuple(info.name for info in graph.input)
         self.outputs = tuple(info.name for info in graph.output)
-        self.constants: Arrays = {tensor.name: package.numpy_helper.to_array(tensor) for tensor in graph.initializer}
+        self.constants: Arrays = arrays_of(graph.initializer)
         self.steps = self._plan(graph)
         made = {*self.inputs, *self.constants, *(name for step in self.steps for name in step.node.output)}
         self.captured = tuple(name for name in self._reads() if name not in made)
@@ -90,7 +91,7 @@ class Program:
     def described(self, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """Dims and dtype of a tensor; dims that are not known are 0."""
         tensor = self._types[name].tensor_type
-        return tuple(dim.dim_value for dim in tensor.shape.dim), self._dtype(tensor.elem_type)
+        return tuple(dim.dim_value for dim in tensor.shape.dim), numpy_type(tensor.elem_type)
 
     def _reads(self) -> dict[str, None]:
         """Names that its nodes and its outputs read, in order."""
@@ -117,7 +118,7 @@ class Program:
     def _step(self, node: onnx.NodeProto, attributes: dict[str, Any]) -> Step:
         if is_plugin_node(node):
             return Step(node, attributes, plugin=from_node(node))
-        where = f"engine 'reference': node {node_label(node)!r}"
+        where = f"engine 'reference': node {node_name(node)!r}"
         schema = checked_schema(node, self._opsets, attributes, where)
         self._check_types(node, where)
         if schema.domain == "" and node.op_type in CONTROL_OPS:
@@ -164,16 +165,7 @@ class Program:
         kinds = [self._types[name].tensor_type.elem_type for name in (*node.input, *node.output) if name in self._types]
         if node.op_type == "Cast":
             kinds.append(attributes["to"])
-        return all(not kind or self._dtype(kind).name in PLAIN_TYPES for kind in kinds)
-
-    def _dtype(self, kind: int) -> np.dtype[Any]:
-        dtype: np.dtype[Any] = np.dtype(self._helper.tensor_dtype_to_np_dtype(kind))
-        return dtype
-
-
-def node_label(node: onnx.NodeProto) -> str:
-    """Name of a node, or of its first output where it has none."""
-    return str(node.name or next(iter(node.output), node.op_type))
+        return all(not kind or numpy_type(kind).name in PLAIN_TYPES for kind in kinds)
 
 
 def _read_by(step: Step) -> tuple[str, ...]:

@@ -6,7 +6,8 @@ import base64
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...model.decompose import infer_shapes
+from ...model.decompose import add_shapes
+from ...model.proto import copy_of
 from ...plugin.base import Plugin
 from ...plugin.onnx_node import from_node, is_plugin_node
 from ...plugin.policy import NO_REQUESTS, RUNNING, chosen_form, has_enqueue
@@ -34,8 +35,7 @@ def parser_form(model: onnx.ModelProto, requested: Mapping[str, str] = NO_REQUES
         model: What `written_out` gave; it is not changed.
         requested: Plugin → the form that the user asks for.
     """
-    written = type(model)()
-    written.CopyFrom(model)
+    written = copy_of(model)
     del written.functions[:]  # those of plugins; the parser might prefer them
     scales = _plugins_on_int8(written)
     for node in written.graph.node:
@@ -56,11 +56,10 @@ def written_out(model: onnx.ModelProto, requested: Mapping[str, str] = NO_REQUES
         model: A prepared model; it is not changed.
         requested: Plugin → the form that the user asks for.
     """
-    written = type(model)()
-    written.CopyFrom(model)
+    written = copy_of(model)
     for index, node in enumerate(node for node in written.graph.node if is_plugin_node(node)):
         node.name = node.name or f"plugin{index}_{node.output[0]}"
-    return infer_shapes(write_decompositions(written, "tensorrt", requested))
+    return add_shapes(write_decompositions(written, "tensorrt", requested))
 
 
 def _complete(node: onnx.NodeProto, plugin: Plugin, scales: list[float], requested: Mapping[str, str]) -> None:

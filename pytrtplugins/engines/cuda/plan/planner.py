@@ -10,7 +10,8 @@ import numpy as np
 
 from ....cuda import launches_kernels
 from ....errors import BuildError, DimsError
-from ....model.ir import dims_of, dtype_of, names_of
+from ....model.ir import dims_of, dtype_of
+from ....model.proto import names_of, node_name
 from ....passes.half import WRITTEN
 from ....plugin.base import Plugin
 from ....plugin.onnx_node import from_node, is_plugin_node, node_attributes
@@ -105,7 +106,7 @@ class _Planner:
 
     def _add(self, node: ir.Node) -> None:
         inputs, outputs = names_of(node.inputs), names_of(node.outputs)
-        step = Step("generic", node.name or outputs[0], node.op_type, node_attributes(node), inputs, outputs)
+        step = Step("generic", node_name(node), node.op_type, node_attributes(node), inputs, outputs)
         op, own = step.op, node.domain == DOMAIN
         if _is_plugin(node):
             self._add_plugin(from_node(node), replace(step, kind="plugin", name=node.name or op, attributes={}))
