@@ -9,10 +9,11 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ..errors import BuildError, PrecisionError
-from ..model.ir import unused_name
-from ..model.proto import copy_of, infos_of, node_name
+from ..model.ir import add_constant, array_of, is_op, names_in, to_ir, to_proto, unused_name
+from ..model.proto import copy_of, node_name
 from ..plugin.base import Plugin
 from ..plugin.onnx_node import from_node, is_plugin_node
 from ..tensor import DType, TensorDesc
@@ -20,6 +21,7 @@ from ..utils.optional import require
 
 if TYPE_CHECKING:
     import onnx
+    import onnx_ir as ir
 
 __all__ = ["HALF_TYPES", "WRITTEN", "to_half"]
 
@@ -59,152 +61,126 @@ def to_half(
         PrecisionError: a weight is beyond float16.
         BuildError: the model has subgraphs.
     """
-    written = copy_of(model)
     if any(entry.key == WRITTEN for entry in model.metadata_props):
-        return written
-    return _Halver(written, dtype, frozenset(keep), frozenset(half_weights), refuse_overflow).run()
+        return copy_of(model)
+    return to_proto(_Halver(to_ir(model, checked=True), dtype, keep, half_weights, refuse_overflow).run())
 
 
 class _Halver:
     """One walk from the inputs down. A tensor has up to two forms, float32 and half; the second is made when it is read."""
 
     def __init__(
-        self, model: onnx.ModelProto, dtype: DType, keep: Collection[str], half_weights: Collection[str], refuse: bool
+        self, model: ir.Model, dtype: DType, keep: Collection[str], half_weights: Collection[str], refuse: bool
     ) -> None:
-        onnx = require("onnx", extra="onnx")
-        self._helper, self._numpy_helper = onnx.helper, onnx.numpy_helper
-        self._float = onnx.TensorProto.FLOAT
-        self._kind = onnx.TensorProto.FLOAT16 if dtype is DType.FLOAT16 else onnx.TensorProto.BFLOAT16
+        self._ir = require("onnx_ir", extra="onnx")
+        self._float, self._half = self._ir.DataType.FLOAT, self._ir.DataType.from_numpy(dtype.numpy)
+        self._names = {self._float: "float32", self._half: str(dtype)}
         self._dtype, self._model, self._graph = dtype, model, model.graph
         self._keep, self._half_weights, self._refuse = keep, half_weights, refuse
-        self._infos = infos_of(self._graph)
-        self._floats = {name for name, info in self._infos.items() if info.type.tensor_type.elem_type == self._float}
-        self._outputs = {info.name for info in self._graph.output}
+        self._forms: dict[ir.Value, dict[ir.DataType, ir.Value]] = {}
         self._lift_constants()
-        self._weights = {tensor.name: tensor for tensor in self._graph.initializer if tensor.data_type == self._float}
-        self._forms: dict[tuple[str, int], str] = {}
-        self._nodes: list[Any] = []
-        self._taken = {name for node in self._graph.node for name in (*node.output, node.name)}
+        self._taken = names_in(self._graph)
 
-    def run(self) -> onnx.ModelProto:
-        graph = self._graph
-        for name in {info.name for info in graph.input} & self._floats:
-            self._forms[name, self._float] = name
-        for name in self._weights:
-            self._forms[name, self._float] = name
-        for node in list(graph.node):
-            self._node(node)
-        del graph.node[:]
-        graph.node.extend(self._nodes)
-        read = {name for node in graph.node for name in node.input}
-        for tensor in [tensor for tensor in graph.initializer if tensor.name not in read | self._outputs]:
-            graph.initializer.remove(tensor)
-        for info in graph.value_info:
-            if self._forms.get((info.name, self._kind)) == info.name:
-                info.type.tensor_type.elem_type = self._kind
-        self._model.metadata_props.add(key=WRITTEN, value=str(self._dtype))
+    def run(self) -> ir.Model:
+        initializers = self._graph.initializers
+        for value in (*self._graph.inputs, *initializers.values()):
+            if value.dtype == self._float:
+                self._forms[value] = {self._float: value}
+        for node in list(self._graph):
+            self._write(node)
+        for name in [name for name, value in initializers.items() if not value.uses() and not value.is_graph_output()]:
+            del initializers[name]
+        self._model.metadata_props[WRITTEN] = str(self._dtype)
         return self._model
 
-    def _node(self, node: onnx.NodeProto) -> None:
+    def _write(self, node: ir.Node) -> None:
         if node.op_type in _SUBGRAPHS and node.domain == "":
             raise BuildError(
                 f"node {node.name!r}: {node.op_type} holds a subgraph, which is not written in {self._dtype}"
             )
-        name = node_name(node)
+        name, is_plugin = node_name(node), is_plugin_node(node)
         stays = name in self._keep or (
-            is_plugin_node(node) and not _takes(from_node(node), self._dtype, len(node.input), len(node.output))
+            is_plugin and not _takes(from_node(node), self._dtype, len(node.inputs), len(node.outputs))
         )
-        kind = self._float if stays else self._kind
+        kind = self._float if stays else self._half
         if not stays:
-            self._attributes(node)
+            self._attributes(node, is_plugin)
         float_inputs = _STAYS_FLOAT.get(node.op_type, ()) if node.domain == "" else ()
-        for index, given in enumerate(node.input):
-            if given in self._weights and index in float_inputs:
-                continue
-            if given in self._weights or (given in self._floats):
-                narrow = stays and given in self._weights and name in self._half_weights
-                node.input[index] = self._read(given, self._float if index in float_inputs else kind, narrow)
-        self._nodes.append(node)
-        for index, made in enumerate(node.output):
-            if made in self._floats:
-                node.output[index] = self._made(made, kind)
+        for index, value in enumerate(node.inputs):
+            if value in self._forms:
+                wanted = self._float if index in float_inputs else kind
+                if stays and name in self._half_weights and value.is_initializer():
+                    read = self._cast(node, self._read(node, value, self._half), self._float)
+                else:
+                    read = self._read(node, value, wanted)
+                node.replace_input_with(index, read)
+        outputs = [output for output in node.outputs if output.dtype == self._float]
+        self._forms.update((output, {kind: output}) for output in outputs)
+        if not stays:
+            for output in outputs:
+                output.dtype = self._half
+            self._graph.insert_after(node, [self._cast_back(each) for each in outputs if each.is_graph_output()])
 
-    def _made(self, name: str, kind: int) -> str:
-        """Note in which form a node gives a tensor, and under which name."""
-        inner = name
-        if kind == self._kind and name in self._outputs:
-            inner = unused_name(f"{name}_{self._dtype}", self._taken)
-            self._describe(name, inner, kind)
-            self._helper_cast(inner, self._float, name)
-            self._forms[name, self._float] = name
-        self._forms[name, kind] = inner
-        return inner
+    def _cast_back(self, output: ir.Value) -> ir.Node:
+        """What lets an output of the model, which is in half now, stay what it was."""
+        name = str(output.name)
+        output.name = unused_name(f"{name}_{self._dtype}", self._taken)
+        node = self._cast_node(output, self._float, name)
+        outputs = self._graph.outputs
+        outputs[:] = [node.outputs[0] if value is output else value for value in outputs]
+        self._forms[output][self._float] = node.outputs[0]
+        return node
 
-    def _read(self, name: str, kind: int, narrow: bool = False) -> str:
-        """The name of a tensor in the form that a node wants."""
-        if narrow:
-            return self._cast(self._read(name, self._kind), self._float)
-        if (name, kind) not in self._forms:
-            if name in self._weights:
-                self._forms[name, kind] = unused_name(f"{name}_{self._dtype}", self._taken)
-                self._graph.initializer.append(self._tensor(self._weights[name], self._forms[name, kind]))
-            else:
-                other = self._kind if kind == self._float else self._float
-                self._forms[name, kind] = self._cast(self._forms[name, other], kind)
-        return self._forms[name, kind]
+    def _read(self, node: ir.Node, value: ir.Value, kind: ir.DataType) -> ir.Value:
+        """A tensor in the form that a node wants."""
+        forms = self._forms[value]
+        if kind not in forms and value.is_initializer():
+            half = self._narrowed(array_of(value), str(value.name))
+            forms[kind] = add_constant(self._graph, f"{value.name}_{self._dtype}", half, self._taken)
+        elif kind not in forms:
+            forms[kind] = self._cast(node, next(iter(forms.values())), kind)
+        return forms[kind]
 
-    def _tensor(self, tensor: onnx.TensorProto, name: str) -> onnx.TensorProto:
-        array = self._numpy_helper.to_array(tensor)
+    def _narrowed(self, array: npt.NDArray[np.float32], name: str) -> npt.NDArray[Any]:
         largest = np.abs(array[np.isfinite(array)]).max(initial=0)
         if self._refuse and self._dtype is DType.FLOAT16 and largest > np.finfo(np.float16).max:
             raise PrecisionError(
-                f'constant {tensor.name!r} holds {largest:g}, beyond float16.\nDo: precision="bf16" or precision="fp32", '
+                f'constant {name!r} holds {largest:g}, beyond float16.\nDo: precision="bf16" or precision="fp32", '
                 "or find the layers to keep in float32: pytrt precision search",
-                tensor=tensor.name,
+                tensor=name,
             )
         with np.errstate(over="ignore"):
-            half = array.astype(self._dtype.numpy)
-        made: onnx.TensorProto = self._helper.make_tensor(name, self._kind, array.shape, half.tobytes(), raw=True)
-        return made
+            return array.astype(self._dtype.numpy)
 
-    def _attributes(self, node: onnx.NodeProto) -> None:
+    def _attributes(self, node: ir.Node, is_plugin: bool) -> None:
         """Constants and types that stand in attributes."""
-        for attribute in node.attribute:
-            if attribute.HasField("t") and attribute.t.data_type == self._float and not is_plugin_node(node):
-                attribute.t.CopyFrom(self._tensor(attribute.t, attribute.t.name))
-            elif attribute.name in ("to", "dtype") and attribute.i == self._float and node.domain == "":
-                attribute.i = self._kind
+        for name, value in [(name, attribute.value) for name, attribute in node.attributes.items()]:
+            if getattr(value, "dtype", None) == self._float and not is_plugin:
+                half = self._ir.tensor(self._narrowed(value.numpy(), value.name), name=value.name)
+                node.attributes[name] = self._ir.AttrTensor(name, half)
+            elif name in ("to", "dtype") and value == self._float and node.domain == "":
+                node.attributes[name] = self._ir.AttrInt64(name, self._half)
 
     def _lift_constants(self) -> None:
         """Make initializers of Constant nodes in float32: each reader takes the form that it wants."""
-        names = ("value", "value_float", "value_floats")
-        for node in [node for node in self._graph.node if node.op_type == "Constant" and node.domain == ""]:
-            attribute = next((item for item in node.attribute if item.name in names), None)
-            if attribute is None or node.output[0] in self._outputs:
-                continue
-            value = self._helper.get_attribute_value(attribute)
-            array = self._numpy_helper.to_array(value) if attribute.name == "value" else np.array(value, np.float32)
-            if array.dtype == np.float32:
-                self._graph.initializer.append(self._numpy_helper.from_array(array, node.output[0]))
-                self._graph.node.remove(node)
+        for node in [node for node in self._graph if is_op(node, "Constant")]:
+            output, array = node.outputs[0], array_of(node.outputs[0])
+            if array is not None and array.dtype == np.float32 and not output.is_graph_output():
+                output.replace_all_uses_with(add_constant(self._graph, str(output.name), array))
+                self._graph.remove(node, safe=True)
 
-    def _cast(self, name: str, kind: int) -> str:
-        output = unused_name(f"{name}_{'float32' if kind == self._float else self._dtype}", self._taken)
-        self._describe(name, output, kind)
-        return self._helper_cast(name, kind, output)
+    def _cast(self, reader: ir.Node, value: ir.Value, kind: ir.DataType) -> ir.Value:
+        """A tensor in another type, before a node that reads it."""
+        node = self._cast_node(value, kind, unused_name(f"{value.name}_{self._names[kind]}", self._taken))
+        self._graph.insert_before(reader, node)
+        return node.outputs[0]
 
-    def _helper_cast(self, name: str, kind: int, output: str) -> str:
-        self._nodes.append(
-            self._helper.make_node("Cast", [name], [output], unused_name(f"{output}_Cast", self._taken), to=kind)
+    def _cast_node(self, value: ir.Value, kind: ir.DataType, name: str) -> ir.Node:
+        made = self._ir.Value(name=name, type=self._ir.TensorType(kind), shape=value.shape)
+        node: ir.Node = self._ir.node(
+            "Cast", [value], {"to": kind}, outputs=[made], name=unused_name(f"{name}_Cast", self._taken)
         )
-        return output
-
-    def _describe(self, name: str, form: str, kind: int) -> None:
-        """Note the dims of a tensor for another form of it: engines that plan ahead read them."""
-        if name in self._infos:
-            info = self._graph.value_info.add()
-            info.CopyFrom(self._infos[name])
-            info.name, info.type.tensor_type.elem_type = form, kind
+        return node
 
 
 def _takes(plugin: Plugin, dtype: DType, num_inputs: int, num_outputs: int) -> bool:
