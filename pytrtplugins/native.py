@@ -24,6 +24,7 @@ from .plugin.base import Plugin, plugin
 from .plugin.runner import PluginRunner
 from .tensor import Array, DType, TensorDesc, array_namespace, evaluate_dims
 from .utils.optional import require
+from .utils.override import override
 
 if TYPE_CHECKING:
     from . import _native
@@ -155,8 +156,8 @@ class NativePlugin(Plugin):
         count = self.handle.num_inputs
         return None if count < 0 else count
 
+    @override
     def output_dims(self, *inputs: Any) -> Any:
-        """``outputDims``."""
         dims = self.handle.output_dims(list(inputs))
         return dims[0] if len(dims) == 1 else tuple(dims)
 
@@ -164,24 +165,24 @@ class NativePlugin(Plugin):
         """``outputType`` of each output."""
         return tuple(self.handle.output_types(list(inputs)))
 
+    @override
     def supports_format(self, position: int, descs: Sequence[TensorDesc]) -> bool:
-        """``supportsFormat``."""
         chosen = descs[: position + 1]
         if any(desc.layout not in ("linear", "nhwc") for desc in chosen):
             return False
         return self.handle.supports_format(position, [*chosen, *(descs[position] for _ in descs[position + 1 :])])
 
+    @override
     def configure(self, inputs: Sequence[TensorDesc], outputs: Sequence[TensorDesc]) -> None:
-        """``configure``."""
         self._layouts = tuple(desc.layout for desc in (*inputs, *outputs))
         self.handle.configure(inputs, outputs)
 
+    @override
     def workspace_size(self, inputs: Sequence[TensorDesc], outputs: Sequence[TensorDesc]) -> int:
-        """``workspaceSize``."""
         return self.handle.workspace_size(inputs, outputs)
 
+    @override
     def initialize(self) -> None:
-        """``initialize``."""
         self.handle.initialize()
 
     def enqueue(self, inputs: Sequence[Array], outputs: Sequence[Array], workspace: Array | None, stream: Any) -> None:
@@ -189,8 +190,8 @@ class NativePlugin(Plugin):
         queue = int(getattr(stream, "ptr", stream) or 0)
         self.handle.enqueue(inputs, outputs, self._layouts, _address(workspace), queue)
 
+    @override
     def terminate(self) -> None:
-        """``terminate``."""
         self.handle.terminate()
 
     def compute(self, *inputs: Array) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pytrtplugins.utils.override import override
+
 from ..cfg import Section
 from ._base import Layer, Place, common_fields, read_activation
 
@@ -20,8 +22,8 @@ class Activation(Layer):
     activation: str
 
     @classmethod
+    @override
     def read(cls, section: Section, place: Place) -> Activation:
-        """Make the layer from its section."""
         before = place.index - 1
         fields = common_fields(section, place, place.dims(before), is_map=place.is_map(before))
         return cls(**fields, activation=cls.function(section, place))

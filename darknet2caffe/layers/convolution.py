@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from pytrtplugins.utils.override import override
+
 from ..cfg import Section
 from ._base import MAX_ELEMENTS, Layer, Place, common_fields, read_activation, window_count
 
@@ -50,8 +52,8 @@ class Convolutional(Layer):
     flipped: bool = False
 
     @classmethod
+    @override
     def read(cls, section: Section, place: Place) -> Convolutional:
-        """Make the layer from its section."""
         c, h, w = place.map_dims(section)
         window = _window(section)
         filters, size, stride, padding = window.values()
@@ -84,8 +86,8 @@ class Convolutional(Layer):
         )
 
     @property
+    @override
     def parameters(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
-        """Names and shapes of its parameters, in the order of the .weights file."""
         n, channels = self.filters, self.input_dims[0][0] // self.groups
         return (
             ("biases", (n,)),
@@ -125,8 +127,8 @@ class Deconvolutional(Layer):
     batch_normalize: bool
 
     @classmethod
+    @override
     def read(cls, section: Section, place: Place) -> Deconvolutional:
-        """Make the layer from its section."""
         c, h, w = place.map_dims(section)
         window = _window(section)
         filters, size, stride, padding = window.values()

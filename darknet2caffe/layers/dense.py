@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from pytrtplugins.utils.override import override
+
 from ..cfg import Section
 from ._base import MAX_ELEMENTS, Layer, Place, common_fields, read_activation, window_count
 from .convolution import STATISTICS
@@ -31,8 +33,8 @@ class Connected(Layer):
     batch_normalize: bool
 
     @classmethod
+    @override
     def read(cls, section: Section, place: Place) -> Connected:
-        """Make the layer from its section."""
         output = section.integer("output", 1, minimum=1)
         inputs = math.prod(place.dims(place.index - 1))
         if output * inputs > MAX_ELEMENTS:
@@ -82,8 +84,8 @@ class Local(Layer):
     activation: str
 
     @classmethod
+    @override
     def read(cls, section: Section, place: Place) -> Local:
-        """Make the layer from its section."""
         c, h, w = place.map_dims(section)
         filters, size = section.integer("filters", 1, minimum=1), section.integer("size", 1, minimum=1)
         stride, padding = section.integer("stride", 1, minimum=1), section.integer("pad", 0)

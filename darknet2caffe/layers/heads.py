@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from pytrtplugins.utils.override import override
+
 from ..cfg import Section
 from ._base import Layer, Place, common_fields, dims_text
 from .tree import read_tree
@@ -33,8 +35,8 @@ class Softmax(Layer):
     tree: tuple[int, ...] = ()
 
     @classmethod
+    @override
     def read(cls, section: Section, place: Place) -> Softmax:
-        """Make the layer from its section."""
         dims = place.dims(place.index - 1)
         groups = section.integer("groups", 1, minimum=1)
         if math.prod(dims) % groups:
@@ -82,8 +84,8 @@ class Detection(Layer):
     sqrt: bool
 
     @classmethod
+    @override
     def read(cls, section: Section, place: Place) -> Detection:
-        """Make the layer from its section."""
         dims = place.dims(place.index - 1)
         classes, coords = section.integer("classes", 1), section.integer("coords", 1)
         num, side = section.integer("num", 1), section.integer("side", 7, minimum=1)
@@ -120,6 +122,6 @@ class Cost(Layer):
     training_keys = frozenset(["type", "scale", "ratio", "noobj", "thresh"])
 
     @classmethod
+    @override
     def read(cls, section: Section, place: Place) -> Cost:
-        """Make the layer from its section."""
         return cls(**common_fields(section, place, place.dims(place.index - 1), is_map=False))

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from pytrtplugins.utils.override import override
+
 from ..cfg import Section
 from ._base import Layer, Place, Shape, common_fields, dims_text, read_activation
 
@@ -33,8 +35,8 @@ class Route(Layer):
     group_id: int = 0
 
     @classmethod
+    @override
     def read(cls, section: Section, place: Place) -> Route:
-        """Make the layer from its section."""
         named = section.integers("layers", minimum=-(2**31))
         if named is None:
             section.fail("layers= is missing: a route names the layers that it reads")
@@ -65,8 +67,8 @@ class Route(Layer):
         )
 
     @property
+    @override
     def is_identity(self) -> bool:
-        """Whether its output is its only input, unchanged."""
         return len(self.inputs) == 1 and self.groups == 1
 
     @property
@@ -94,8 +96,8 @@ class Shortcut(Layer):
     beta: float = 1.0
 
     @classmethod
+    @override
     def read(cls, section: Section, place: Place) -> Shortcut:
-        """Make the layer from its section."""
         named = section.integers("from", minimum=-(2**31))
         if named is None or (len(named) != 1 and place.dialect == "pjreddie"):
             section.fail("from= must name one layer to add", section.line_of("from"))
@@ -148,8 +150,8 @@ class ScaleChannels(Layer):
     activation: str
 
     @classmethod
+    @override
     def read(cls, section: Section, place: Place) -> ScaleChannels:
-        """Make the layer from its section."""
         source, dims, factors = _factors(section, place)
         scale_wh = bool(section.integer("scale_wh", 0))
         expected = (1, *dims[1:]) if scale_wh else (dims[0], 1, 1)
@@ -174,8 +176,8 @@ class Sam(Layer):
     activation: str
 
     @classmethod
+    @override
     def read(cls, section: Section, place: Place) -> Sam:
-        """Make the layer from its section."""
         source, dims, factors = _factors(section, place)
         if factors != dims:
             section.fail(

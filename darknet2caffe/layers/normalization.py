@@ -9,6 +9,8 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from pytrtplugins.utils.override import override
+
 from ..cfg import Section
 from ._base import Layer, Place, common_fields
 from .convolution import STATISTICS
@@ -33,13 +35,13 @@ class Batchnorm(Layer):
     has_biases: bool = False
 
     @classmethod
+    @override
     def read(cls, section: Section, place: Place) -> Batchnorm:
-        """Make the layer from its section."""
         return cls(**common_fields(section, place, place.map_dims(section)), has_biases=place.dialect == "alexeyab")
 
     @property
+    @override
     def parameters(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
-        """Names and shapes of its parameters, in the order of the .weights file."""
         n = self.dims[0]
         names = (*(["biases"] if self.has_biases else []), *STATISTICS)
         return tuple((name, (n,)) for name in names)
@@ -52,8 +54,8 @@ class L2norm(Layer):
     type = "l2norm"
 
     @classmethod
+    @override
     def read(cls, section: Section, place: Place) -> L2norm:
-        """Make the layer from its section."""
         return cls(**common_fields(section, place, place.map_dims(section)))
 
 
@@ -79,8 +81,8 @@ class Normalization(Layer):
     kappa: float
 
     @classmethod
+    @override
     def read(cls, section: Section, place: Place) -> Normalization:
-        """Make the layer from its section."""
         dims = place.map_dims(section)
         size = section.integer("size", 5, minimum=1)
         if dims[0] > MAX_CHANNELS:

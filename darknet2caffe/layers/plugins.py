@@ -11,6 +11,7 @@ from typing import ClassVar
 from pytrtplugins.errors import PluginError
 from pytrtplugins.layers import Region, Yolo
 from pytrtplugins.plugin.base import Plugin
+from pytrtplugins.utils.override import override
 
 from ..cfg import Section
 from ._base import Dialect, Layer, Place, common_fields
@@ -31,8 +32,8 @@ class PluginLayer(Layer):
         """The plugin that the section describes."""
 
     @classmethod
+    @override
     def read(cls, section: Section, place: Place) -> PluginLayer:
-        """Make the layer from its section."""
         c, h, w = place.map_dims(section)
         try:
             plugin = cls.make_plugin(section, place)
@@ -64,8 +65,8 @@ class RegionLayer(PluginLayer):
     )
 
     @classmethod
+    @override
     def make_plugin(cls, section: Section, place: Place) -> Plugin:
-        """The plugin that the section describes."""
         num = section.integer("num", 1, minimum=1, maximum=10_000)
         classes, coords = section.integer("classes", 20), section.integer("coords", 4)
         softmax, tree = bool(section.integer("softmax", 0)), read_tree(section, classes)
@@ -115,8 +116,8 @@ class YoloLayer(PluginLayer):
     alexeyab_refused: ClassVar[Mapping[str, str]] = {"embedding_layer": ""}
 
     @classmethod
+    @override
     def make_plugin(cls, section: Section, place: Place) -> Plugin:
-        """The plugin that the section describes."""
         num = section.integer("num", 1, minimum=1, maximum=10_000)
         mask = section.integers("mask", minimum=0, maximum=num - 1)
         fork = place.dialect == "alexeyab"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pytrtplugins.layers import Reorg
 from pytrtplugins.plugin.base import Plugin
+from pytrtplugins.utils.override import override
 
 from ..cfg import Section
 from ._base import Layer, Place, common_fields
@@ -24,8 +25,8 @@ class ReorgLayer(PluginLayer):
     pjreddie_keys = frozenset(["flatten", "extra"])
 
     @classmethod
+    @override
     def make_plugin(cls, section: Section, place: Place) -> Plugin:
-        """The plugin that the section describes."""
         return Reorg(stride=section.integer("stride", 1, minimum=1), reverse=bool(section.integer("reverse", 0)))
 
     @classmethod
@@ -57,8 +58,8 @@ class Flatten(Layer):
     reverse: bool
 
     @classmethod
+    @override
     def read(cls, section: Section, place: Place) -> Flatten:
-        """Make the layer from its section."""
         c, h, w = place.map_dims(section)
         stride, reverse = section.integer("stride", 1, minimum=1), bool(section.integer("reverse", 0))
         block = stride**2
@@ -80,8 +81,8 @@ class Extra(Layer):
     extra: int
 
     @classmethod
+    @override
     def read(cls, section: Section, place: Place) -> Extra:
-        """Make the layer from its section."""
         section.integer("stride", 1, minimum=1)  # not used, and darknet divides by it
         extra = section.integer("extra", 0, minimum=1)
         count = math.prod(place.map_dims(section)) + extra
@@ -98,8 +99,8 @@ class Reorg3d(Layer):
     stride: int
 
     @classmethod
+    @override
     def read(cls, section: Section, place: Place) -> Reorg3d:
-        """Make the layer from its section."""
         c, h, w = place.map_dims(section)
         stride = section.integer("stride", 1, minimum=1)
         if section.integer("reverse", 0):

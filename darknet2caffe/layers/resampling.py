@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from pytrtplugins.utils.override import override
+
 from ..cfg import Section
 from ._base import Layer, Place, common_fields, dims_text, window_count
 
@@ -38,8 +40,8 @@ class Maxpool(Layer):
     pads: tuple[int, int, int, int]
 
     @classmethod
+    @override
     def read(cls, section: Section, place: Place) -> Maxpool:
-        """Make the layer from its section."""
         c, h, w = place.map_dims(section)
         stride = section.integer("stride", 1, minimum=1)
         size = section.integer("size", stride, minimum=1)
@@ -68,8 +70,8 @@ class Avgpool(Layer):
     type = "avgpool"
 
     @classmethod
+    @override
     def read(cls, section: Section, place: Place) -> Avgpool:
-        """Make the layer from its section."""
         return cls(**common_fields(section, place, (place.map_dims(section)[0], 1, 1)))
 
 
@@ -85,8 +87,8 @@ class Upsample(Layer):
     scale: float = 1.0
 
     @classmethod
+    @override
     def read(cls, section: Section, place: Place) -> Upsample:
-        """Make the layer from its section."""
         c, h, w = place.map_dims(section)
         stride = section.integer("stride", 2, minimum=-MAX_STRIDE, maximum=MAX_STRIDE)
         if stride == 0:
@@ -121,8 +123,8 @@ class Crop(Layer):
     noadjust: bool
 
     @classmethod
+    @override
     def read(cls, section: Section, place: Place) -> Crop:
-        """Make the layer from its section."""
         c, h, w = dims = place.map_dims(section)
         height, width = section.integer("crop_height", 1, minimum=1), section.integer("crop_width", 1, minimum=1)
         if height > h or width > w:
@@ -147,8 +149,8 @@ class Dropout(Layer):
     alexeyab_training_keys = frozenset(["dropblock", "dropblock_size_rel", "dropblock_size_abs"])
 
     @classmethod
+    @override
     def read(cls, section: Section, place: Place) -> Dropout:
-        """Make the layer from its section."""
         if place.index == 0:
             section.fail("a dropout cannot be the first layer: darknet shares its output with the layer before")
         before = place.index - 1

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ..errors import CalibrationError, CalibrationTableError, NoDataError, UsageError
 from ..utils.files import read_regular, sha256_hex, write_atomic
+from ..utils.override import override
 from ..version import __version__
 from .clipping import MAX_LOST_DB, Clipping, clipping_of
 from .histogram import Histogram
@@ -273,16 +274,16 @@ class HistogramCalibrator(Calibrator):
     1 dB below what the largest |x| as threshold would give.
     """
 
+    @override
     def reset(self) -> None:
-        """Forget what was observed."""
         self.histograms: dict[str, Histogram] = {}
 
+    @override
     def observed(self) -> tuple[str, ...]:
-        """Names of the tensors seen, in the order of their first batch."""
         return tuple(self.histograms)
 
+    @override
     def amax_of(self, name: str) -> float:
-        """Give the |x| at which the tensor saturates, in its unit."""
         histogram = self.histograms[name]
         return histogram.maximum if name in self._inputs else self._histogram_amax(histogram)
 

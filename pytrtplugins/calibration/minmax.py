@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..utils.override import override
 from .calibrator import Calibrator
 from .histogram import absolute_maximum
 
@@ -29,16 +30,16 @@ class MinMaxCalibrator(Calibrator):
 
     algorithm = "MinMaxCalibration"
 
+    @override
     def reset(self) -> None:
-        """Forget what was observed."""
         self._maxima: dict[str, float] = {}
 
     def amax_of(self, name: str) -> float:
         """Give the largest |x| of a tensor."""
         return self._maxima[name]
 
+    @override
     def observed(self) -> tuple[str, ...]:
-        """Names of the tensors seen, in the order of their first batch."""
         return tuple(self._maxima)
 
     def _observe(self, name: str, array: npt.NDArray[np.float32]) -> None:
@@ -62,8 +63,8 @@ class ChannelMaximaCalibrator(MinMaxCalibrator):
         [4.0, 0.5]
     """
 
+    @override
     def reset(self) -> None:
-        """Forget what was observed."""
         super().reset()
         self.channels: dict[str, npt.NDArray[np.float32]] = {}
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UsageError
+from ..utils.override import override
 from .calibrator import HistogramCalibrator
 from .histogram import Histogram
 
@@ -46,8 +47,8 @@ class PercentileCalibrator(HistogramCalibrator):
         self.percentile = float(percentile)
 
     @property
+    @override
     def signature(self) -> str:
-        """Algorithm and its parameters, as the sidecar file notes them."""
         return f"{self.get_algorithm()} percentile={self.percentile:g}"
 
     def _histogram_amax(self, histogram: Histogram) -> float:

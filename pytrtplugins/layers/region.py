@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..errors import FieldError
 from ..plugin.base import plugin
 from ..tensor import Dims, check_equal, check_rank
+from ..utils.override import override
 from ._activations import Part, sibling_groups
 from ._kernels import Head
 
@@ -69,8 +70,8 @@ class Region(Head):
             raise FieldError("Region.tree: each parent must be -1 or a class before its child", name="tree")
 
     @property
+    @override
     def entries(self) -> int:
-        """Values per box."""
         return self.coords + 1 + self.classes
 
     def output_dims(self, x: Dims) -> Dims:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..errors import FieldError
 from ..plugin.base import plugin
 from ..tensor import Dims, check_equal, check_rank
+from ..utils.override import override
 from ._activations import Part
 from ._kernels import Head
 
@@ -59,8 +60,8 @@ class Yolo(Head):
             )
 
     @property
+    @override
     def entries(self) -> int:
-        """Values per box."""
         return 5 + self.classes
 
     def output_dims(self, x: Dims) -> Dims:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from ..model.ir import array_of, is_op, remove_unused
+from ..utils.override import override
 from ._base import Pass, PassResult
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ class Eliminate(Pass):
 
     name: ClassVar[str] = "eliminate"
 
+    @override
     def call(self, model: ir.Model) -> PassResult:
-        """Eliminate in place."""
         modified = False
         for node in list(model.graph):
             if is_op(node, "Dropout") and _is_idle(node):

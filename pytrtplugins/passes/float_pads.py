@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from ..utils.optional import require
+from ..utils.override import override
 from ._base import Pass, PassResult
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ class FloatPads(Pass):
 
     name: ClassVar[str] = "float-pads"
 
+    @override
     def call(self, model: ir.Model) -> PassResult:
-        """Insert in place."""
         onnx_ir = require("onnx_ir", extra="onnx", feature="passes")
         nodes = [node for node in model.graph if node.domain == ""]
         if not any(node.op_type == "DequantizeLinear" for node in nodes):

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..model.ir import add_constant, array_of, constant, is_op, names_in, only_read_by, operand, swap
+from ..utils.override import override
 from ._base import Pass, PassResult
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ class FoldBatchNorm(Pass):
 
     name: ClassVar[str] = "fold-batch-norm"
 
+    @override
     def call(self, model: ir.Model) -> PassResult:
-        """Fold in place."""
         pairs = [
             (node.inputs[0].producer(), node)
             for node in model.graph

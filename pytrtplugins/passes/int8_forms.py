@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ..model.ir import array_of, operand, swap
 from ..utils.optional import require
+from ..utils.override import override
 from ._base import Pass, PassResult
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ class Int8Forms(Pass):
 
     name: ClassVar[str] = "int8-forms"
 
+    @override
     def call(self, model: ir.Model) -> PassResult:
-        """Rewrite in place."""
         onnx_ir = require("onnx_ir", extra="onnx", feature="passes")
         modified = False
         for node in [node for node in model.graph if node.domain == "" and node.inputs and node.inputs[0] is not None]:

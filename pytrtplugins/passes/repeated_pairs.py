@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from ..model.ir import array_of, is_op, remove_unused
+from ..utils.override import override
 from ._base import Pass, PassResult
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ class DropRepeatedPairs(Pass):
 
     name: ClassVar[str] = "drop-repeated-pairs"
 
+    @override
     def call(self, model: ir.Model) -> PassResult:
-        """Remove in place."""
         modified = False
         for quantize in [node for node in model.graph if is_op(node, "QuantizeLinear")]:
             value, codes = quantize.inputs[0], _codes(quantize)

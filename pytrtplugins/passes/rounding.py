@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ..errors import UsageError
 from ..model.ir import array_of, set_constant
+from ..utils.override import override
 from ._base import Pass, PassResult
 from ._quantize_marks import input_of
 from .quantize import quantize_weights
@@ -45,8 +46,8 @@ class AdaptiveRounding(Pass):
     def __init__(self, grams: Mapping[str, npt.NDArray[np.floating[Any]]], levels: int = 127) -> None:
         self.grams, self.levels = grams, levels
 
+    @override
     def call(self, model: ir.Model) -> PassResult:
-        """Change the weights in place."""
         changed = False
         for node in model.graph:
             gram = self.grams.get(str(node.outputs[0].name))

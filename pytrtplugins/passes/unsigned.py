@@ -8,6 +8,7 @@ import numpy as np
 
 from ..model.ir import add_constant, is_op, remove_unused
 from ..utils.optional import require
+from ..utils.override import override
 from ._base import Pass, PassResult
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ class UnsignedActivations(Pass):
 
     name: ClassVar[str] = "unsigned-activations"
 
+    @override
     def call(self, model: ir.Model) -> PassResult:
-        """Shift in place."""
         onnx_ir = require("onnx_ir", extra="onnx", feature="passes")
         made: dict[tuple[tuple[int, ...], bytes], ir.Value] = {}
         modified = False

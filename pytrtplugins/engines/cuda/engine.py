@@ -14,6 +14,7 @@ from ...model.ir import to_ir, to_proto
 from ...tensor import DType, SymbolicDim
 from ...utils.numbers import LARGEST_BATCH, check_whole
 from ...utils.optional import require
+from ...utils.override import override
 from ...validation import validated
 from ..base.context import ExecutionContext
 from ..base.detection import DetectionContext
@@ -136,8 +137,8 @@ class CudaEngine(Engine):
         return to_proto(self._lower())
 
     @classmethod
+    @override
     def build(cls, model: onnx.ModelProto, options: BuildOptions, progress: bool = False) -> Engine:
-        """Make the engine of a prepared model."""
         return cls(model, options, progress)
 
     @classmethod

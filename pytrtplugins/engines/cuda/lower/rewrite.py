@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from ....model.ir import is_op, only_read_by, operand, remove_unused
 from ....passes import Pass, PassResult
 from ....utils.optional import require
+from ....utils.override import override
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -37,8 +38,8 @@ class Rewrite(Pass, Generic[Match]):
 
     leaves_unused: ClassVar[bool] = False
 
+    @override
     def call(self, model: ir.Model) -> PassResult:
-        """Rewrite in place."""
         modified = False
         self.begin(model.graph)
         for node in list(model.graph):
