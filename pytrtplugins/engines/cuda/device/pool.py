@@ -8,6 +8,7 @@ from typing import Any
 from ....cuda import CudaKernel
 from .device import CudaDevice, Device, Tensor
 from .layout import KIND, Format
+from .pool_kernel import PoolKernel
 from .source import KERNELS
 from .window import Window
 
@@ -31,8 +32,6 @@ def pool(device: Device, x: Format, y: Format, window: Window) -> Callable[[Tens
     aligned = not (channels % x.vector or x.pitch % x.vector or y.pitch % y.vector)
     fits = aligned and not window.mean and x.dtype in KIND
     if fits and isinstance(device, CudaDevice) and device.capability >= _OLDEST:
-        from .pool_kernel import PoolKernel  # where it is used, since it loads the driver
-
         kernel = PoolKernel(x, y, window, device.capability)
         return lambda x, y, stream: kernel.launch(x.flat.data.ptr, y.flat.data.ptr, int(stream.ptr))
     numbers = (

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....cuda import as_cupy, pinned_empty
+from ....cuda.backends.gpu import stream_handle
 from ....cuda.bindings import is_device_array, wait_for
 from ....errors import BindingError, ExecutionError
 from ....tensor import Array, SymbolicDim, TensorDesc
@@ -129,7 +130,7 @@ class CudaContext(ExecutionContext):
         for name, target in outputs.items():
             self._check_dims(name, target, ready.execution.output(name).shape)
         runtime = self._cupy.cuda.runtime
-        caller = self._cupy.cuda.get_current_stream().ptr if stream is None else _handle(stream)
+        caller = self._cupy.cuda.get_current_stream().ptr if stream is None else stream_handle(stream)
         event = self._cupy.cuda.Event(disable_timing=True)
         runtime.eventRecord(event.ptr, caller)
         runtime.streamWaitEvent(self._stream.ptr, event.ptr)
@@ -258,10 +259,3 @@ def _taken(found: Any, target: Any) -> Any:
     if isinstance(target, np.ndarray):
         np.copyto(target, found)
     return target
-
-
-def _handle(stream: Any) -> int:
-    for name in ("ptr", "cuda_stream", "handle"):
-        if hasattr(stream, name):
-            return int(getattr(stream, name))
-    return int(stream)
