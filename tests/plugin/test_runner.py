@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -104,3 +107,18 @@ def test_an_error_names_the_node_where_it_is_known(name, start):
     with pytest.raises(DimsError) as caught:
         PluginRunner(Wrong(), name).run([X])
     assert str(caught.value).startswith(start)
+
+
+def test_nothing_else_calls_the_methods_of_a_plugins_life():
+    steps = {"configure", "workspace_size", "initialize", "enqueue", "terminate"}
+    hosts = ("runner", "handle", "host", "_host(self)", "PluginRunner(plugin, allocate=None)", "self")  # self: its own
+    package = Path(ptp.__file__).parent
+    calls = {
+        f"{path.relative_to(package)}: {ast.unparse(node.func)}"
+        for path in package.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in steps
+        if not ast.unparse(node.func.value).endswith(hosts)
+    }
+    runner = str(Path("plugin", "runner.py"))
+    assert calls == {f"{runner}: self.plugin.{step}" for step in steps - {"enqueue"}}
