@@ -107,6 +107,11 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+def _forms_of(symbol: str) -> tuple[Callable[[Any, Dim], Dim], Callable[[Any, Dim], Dim]]:
+    """An operator with the symbolic dim on its left, and on its right."""
+    return lambda dim, other: dim._combine(symbol, dim, other), lambda dim, other: dim._combine(symbol, other, dim)
+
+
 @dataclass(frozen=True, eq=True)
 class SymbolicDim:
     """A dim known only at run time, such as the batch ``N``, or an expression of such dims.
@@ -137,35 +142,11 @@ class SymbolicDim:
             return 0
         return SymbolicDim(symbol, left, right)
 
-    def __add__(self, other: Dim) -> Dim:
-        return self._combine("+", self, other)
-
-    def __radd__(self, other: Dim) -> Dim:
-        return self._combine("+", other, self)
-
-    def __sub__(self, other: Dim) -> Dim:
-        return self._combine("-", self, other)
-
-    def __rsub__(self, other: Dim) -> Dim:
-        return self._combine("-", other, self)
-
-    def __mul__(self, other: Dim) -> Dim:
-        return self._combine("*", self, other)
-
-    def __rmul__(self, other: Dim) -> Dim:
-        return self._combine("*", other, self)
-
-    def __floordiv__(self, other: Dim) -> Dim:
-        return self._combine("//", self, other)
-
-    def __rfloordiv__(self, other: Dim) -> Dim:
-        return self._combine("//", other, self)
-
-    def __mod__(self, other: Dim) -> Dim:
-        return self._combine("%", self, other)
-
-    def __rmod__(self, other: Dim) -> Dim:
-        return self._combine("%", other, self)
+    __add__, __radd__ = _forms_of("+")
+    __sub__, __rsub__ = _forms_of("-")
+    __mul__, __rmul__ = _forms_of("*")
+    __floordiv__, __rfloordiv__ = _forms_of("//")
+    __mod__, __rmod__ = _forms_of("%")
 
     def __bool__(self) -> bool:
         raise DimsError(f"dim {self} is symbolic: whether it is zero is known only at run time", dim=self)
