@@ -57,11 +57,7 @@ class CaffeLayer:
     weighted: bool = False
 
     def fail(self, problem: str, action: str = "", line: int | None = None) -> NoReturn:
-        """Raise the error for this layer.
-
-        Raises:
-            ModelError: always; ``.path``, ``.line`` and ``.layer`` say where.
-        """
+        """Raise a `ModelError` for this layer; ``.path``, ``.line`` and ``.layer`` say where."""
         problem = f"layer {self.name!r} ({self.type}): {problem}"
         self.message.fail(problem, line=line, action=action, layer=self.name)
 

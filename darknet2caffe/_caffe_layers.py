@@ -11,7 +11,7 @@ from pytrtplugins.layers import sibling_groups
 
 from . import layers
 from ._caffe_activations import activate, before_activation
-from ._caffe_writer import CaffeWriter, corner
+from ._caffe_writer import CaffeWriter, corner, pooled_size
 from .caffe_schema import parameter_name
 from .fold import batch_norm_form, folded_bias, folded_weights
 from .layers import Layer, Shape
@@ -130,7 +130,7 @@ def _(layer: layers.Maxpool, writer: CaffeWriter, top: str) -> None:
     """
     name, pad = layer.name, layer.pads[0]
     first = layer.padding % 2 if layer.stride == 1 else 0
-    pooled = [_caffe_pooled(into, pad + first, layer) for into in layer.input_dims[0][1:]]
+    pooled = [pooled_size(into, pad + first, layer.size, layer.stride) for into in layer.input_dims[0][1:]]
     cut = [axis for axis in (2, 3) if (first, layer.dims[axis - 1]) != (0, pooled[axis - 2])]
     result = f"{name}.pooled" if cut else name
     pooling = writer.layer("Pooling", writer.bottoms(layer), result, name=name).pooling_param
@@ -323,12 +323,6 @@ def _transpose(layer: Layer, writer: CaffeWriter, bottom: str, top: str, rows: i
     writer.reshape(bottom, f"{top}.matrix", [0, rows, columns])
     pieces = writer.cut(f"{top}.matrix", f"{top}.column", 2, range(1, columns)) if columns > 1 else [f"{top}.matrix"]
     writer.layer("Concat", pieces, top).concat_param.axis = 1
-
-
-def _caffe_pooled(into: int, pad: int, layer: layers.Maxpool) -> int:
-    """Caffe's output size, rounded up (BVLC/caffe, src/caffe/layers/pooling_layer.cpp, Reshape)."""
-    out = -(-(into + 2 * pad - layer.size) // layer.stride) + 1
-    return out - 1 if pad and (out - 1) * layer.stride >= into + pad else out
 
 
 def _softmax_siblings(layer: layers.Softmax, writer: CaffeWriter, value: str, top: str) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from ._caffe_graph import CaffeGraph, CaffeLayer, Value, converts
+from ._caffe_writer import pooled_size
+from ._onnx_writer import NEAREST
 from .prototxt import Message
 from .weights import FloatArray
 
@@ -57,8 +59,7 @@ def _repeat(layer: CaffeLayer, graph: CaffeGraph, x: Value, stride: int, factor:
     output, top = layer.outputs[0], layer.tops[0]
     result = output if factor == 1 else graph.unique(f"{top}.unscaled")
     scales = graph.constant(f"{top}.scales", np.array([1, 1, stride, stride], np.float32))
-    nearest = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-    graph.node("Resize", [x.name, "", scales], result, **nearest)
+    graph.node("Resize", [x.name, "", scales], result, **NEAREST)
     if factor != 1:
         graph.node("Mul", [result, graph.constant(f"{top}.scale", factor)], output)
     n, c, h, w = x.dims
@@ -168,7 +169,7 @@ def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
     sizes = list(zip(x.dims[2:], pad, kernel, stride, strict=True))
     if any(p and p >= k for _, p, k, _ in sizes):
         layer.fail(f"padding {pad} is as large as the window {kernel}, which caffe refuses")
-    out = [_pooled(*size, up=up) for size in sizes]
+    out = [pooled_size(*size, up=up) for size in sizes]
     high = [max(0, (o - 1) * s + k - p - i) for o, (i, p, k, s) in zip(out, sizes, strict=True)]
     if any((o - 1) * s - p >= i for o, (i, p, _, s) in zip(out, sizes, strict=True)):
         layer.fail("its last window lies outside the map")
@@ -218,12 +219,6 @@ def _pair(layer: CaffeLayer, p: Message, name: str, default: int | None) -> Pair
     if not 1 <= len(values) <= 2 or (name != "pad" and min(values) < 1):
         layer.fail(f"{single} is {values or 'missing'}", line=p.line)
     return values[0], values[-1]
-
-
-def _pooled(into: int, pad: int, size: int, stride: int, *, up: bool) -> int:
-    left = into + 2 * pad - size
-    out = (-(-left // stride) if up else left // stride) + 1
-    return out - 1 if pad and (out - 1) * stride >= into + pad else out
 
 
 def _scale_arrays(layer: CaffeLayer, shape: tuple[int, ...]) -> Sequence[FloatArray]:

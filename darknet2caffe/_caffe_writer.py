@@ -19,7 +19,7 @@ from .layers import Layer, PluginLayer
 from .network import INPUT_NAME, Network
 from .weights import FloatArray
 
-__all__ = ["CaffeWriter", "corner"]
+__all__ = ["CaffeWriter", "corner", "pooled_size"]
 
 MAX_BYTES = 2**31 - 2**20
 """protobuf reads no file of 2 GiB; a little is left for what is no blob."""
@@ -186,6 +186,13 @@ class CaffeWriter:
             for head, constant in zip(heads, blobs, strict=True):
                 file.write(head)
                 file.write(constant.data().data)
+
+
+def pooled_size(into: int, pad: int, size: int, stride: int, *, up: bool = True) -> int:
+    """How many windows caffe's pooling has, rounded up or down (BVLC/caffe, src/caffe/layers/pooling_layer.cpp, Reshape)."""
+    left = into + 2 * pad - size
+    out = (-(-left // stride) if up else left // stride) + 1
+    return out - 1 if pad and (out - 1) * stride >= into + pad else out
 
 
 def corner(h: int, w: int, y: int = 0, x: int = 0) -> FloatArray:

@@ -14,14 +14,13 @@ from pytrtplugins.model.op_builder import OpBuilder, Value
 
 from . import layers
 from ._onnx_activations import activate
-from ._onnx_writer import OnnxWriter
+from ._onnx_writer import NEAREST, OnnxWriter
 from .fold import batch_norm_form, folded_bias, folded_weights
 from .layers import Layer, Shape
 from .weights import Parameters
 
 __all__ = ["write_layer"]
 
-_NEAREST = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
 _STATISTICS = ("scales", "biases", "rolling_mean", "rolling_variance")
 
 
@@ -143,7 +142,7 @@ def _(layer: layers.Upsample, writer: OnnxWriter, top: str) -> None:
         writer.node("AveragePool", writer.inputs(layer), result, kernel_shape=[stride] * 2, strides=[stride] * 2)
     else:
         scales = writer.constant(f"{layer.name}.scales", np.array([1, 1, stride, stride], np.float32))
-        writer.node("Resize", [writer.inputs(layer)[0], "", scales], result, **_NEAREST)
+        writer.node("Resize", [writer.inputs(layer)[0], "", scales], result, **NEAREST)
     if factor != 1:
         scale = writer.constant(f"{layer.name}.scale", np.array(factor, np.float32))
         writer.node("Mul", [result, scale], layer.name)
@@ -330,7 +329,7 @@ def _fitted(op: OpBuilder, layer: layers.Shortcut, writer: OnnxWriter, x: Value,
     made = op.Slice(x, [0, 0, 0], ends, [1, 2, 3], [1, stride, stride])
     if sample > 1:
         scales = np.array([1, 1, sample, sample], np.float32)
-        made = op.Resize(made, None, scales, **_NEAREST)
+        made = op.Resize(made, None, scales, **NEAREST)
         rows, columns = _masks(layer, writer, mask, (h * sample, sample, h), (w * sample, sample, w))
         made = op.Mul(op.Mul(made, rows), columns)
     missing = [0, layer.dims[0] - c, layer.dims[1] - h * sample, layer.dims[2] - w * sample]

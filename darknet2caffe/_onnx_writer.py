@@ -19,9 +19,11 @@ from .network import INPUT_NAME, Network
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Constant", "OnnxGraph", "OnnxWriter", "Options", "length_delimited"]
+__all__ = ["NEAREST", "Constant", "OnnxGraph", "OnnxWriter", "Options", "length_delimited"]
 
 OPSET, IR_VERSION = 18, 10
+NEAREST = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+"""Of a Resize that repeats values."""
 
 
 @dataclass(frozen=True)

@@ -70,11 +70,7 @@ class Message:
         self._asked: set[str] = set()
 
     def fail(self, problem: str, *, line: int | None = None, action: str = "", **facts: object) -> NoReturn:
-        """Raise the error for something in the message.
-
-        Raises:
-            ModelError: always; ``.path`` and ``.line`` say where.
-        """
+        """Raise a `ModelError` for something in the message; ``.path`` and ``.line`` say where."""
         line = self.line if line is None else line
         ending = f"\nDo: {action}." if action else ""
         raise ModelError(f"{self.path}:{line}: {problem}.{ending}", path=self.path, line=line, **facts)

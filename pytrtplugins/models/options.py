@@ -22,9 +22,6 @@ class Options:
     """What a user asked a sample for; every file that is read exists.
 
     Fields:
-        images: Images and videos.
-        cfg: darknet's network.
-        weights: Its weights.
         names: Its class names; None where there is no such file.
         precision: ``"fp32"``, ``"fp16"`` or ``"int8"``.
         engine: Name of the engine, or ``"auto"``.
@@ -33,7 +30,6 @@ class Options:
         cache: Calibration cache to read or write.
         threshold: Lowest score, 0..1.
         nms: Highest overlap, 0..1.
-        mode: How images are fitted into the input.
         output: Annotated image to write.
         json: File for the results; None: none.
     """
