@@ -113,9 +113,9 @@ def set_constant(value: ir.Value, array: npt.NDArray[Any]) -> None:
     value.const_value = require("onnx_ir", extra="onnx", feature=_FEATURE).tensor(array, name=value.name)
 
 
-def dims_of(value: ir.Value) -> tuple[Any, ...] | None:
+def dims_of(value: ir.Value | None) -> tuple[Any, ...] | None:
     """A tensor's dims: ints, `SymbolicDim`s where they are free, None where they have no name either. None: unknown rank."""
-    if value.shape is None:
+    if value is None or value.shape is None:
         return None
     return tuple(dim if isinstance(dim, int) else SymbolicDim(dim.value) if dim.value else None for dim in value.shape)
 

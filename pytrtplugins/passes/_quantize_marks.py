@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..errors import FieldError, ModelError, RegistryError
+from ..errors import ModelError
 from ..model.ir import constant
 from ..model.proto import node_name
-from ..plugin.onnx_node import from_node
+from ..plugin.onnx_node import hands_int8_on
 from .placement import Placement, absorbed
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _gives_output(node: ir.Node) -> bool:
 def _copied_inputs(node: ir.Node) -> tuple[int, ...]:
     """Inputs whose values the node hands on unchanged; () if it computes something."""
     if node.domain != "":
-        count: int | None = len(node.inputs) if _passes_through(node) else 0
+        count: int | None = len(node.inputs) if hands_int8_on(node) else 0
     elif node.op_type == "Resize" and node.attributes.get_string("mode", "nearest") != "nearest":
         count = 0
     else:
@@ -185,14 +185,6 @@ def _copied_inputs(node: ir.Node) -> tuple[int, ...]:
     if any(value is None or constant(value) is not None for value in inputs):
         return ()  # a constant has no scale in the table
     return tuple(range(len(inputs)))
-
-
-def _passes_through(node: ir.Node) -> bool:
-    """Whether a node is that of a plugin which hands int8 values on."""
-    try:
-        return from_node(node).int8 == "pass_through"
-    except (RegistryError, FieldError):  # the engine that must run it will say so; here it is a float layer
-        return False
 
 
 def input_of(node: ir.Node, index: int) -> ir.Value:

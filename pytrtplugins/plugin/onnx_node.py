@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import FieldError, ModelError
+from ..errors import FieldError, ModelError, PytrtpluginsError
 from ..utils.optional import require
 from ..utils.text_formats import shorten
 from ..validation import check_tensor
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from .fields import FieldSpec
 
-__all__ = ["as_node", "from_node", "is_plugin_node", "node_attributes"]
+__all__ = ["as_node", "from_node", "hands_int8_on", "is_plugin_node", "node_attributes"]
 
 _STANDARD_DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft")
 _KINDS = {bool: "INT", int: "INT", float: "FLOAT", str: "STRING"}
@@ -80,6 +80,14 @@ def from_node(node: onnx.NodeProto | ir.Node) -> Plugin:
             name=sorted(unknown)[0],
         )
     return cls(**{name: _from_attribute(specs[name], value) for name, value in values.items()})
+
+
+def hands_int8_on(node: onnx.NodeProto | ir.Node) -> bool:
+    """Whether a node is that of a plugin which passes int8 values through; where it cannot be made, whoever runs it says why."""
+    try:
+        return from_node(node).int8 == "pass_through"
+    except PytrtpluginsError:
+        return False
 
 
 def node_attributes(node: onnx.NodeProto | ir.Node) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from ...plugin.onnx_node import is_plugin_node
 from ...tensor import Dims, DType, SymbolicDim
 from ...utils.optional import require
 from ...utils.signal_stack import keeping_signal_stack
-from ...validation.dataflow import walk
+from ...validation.dataflow import bodies, walk
 from ..base.failures import shortened
 from ..host.ort_session import Submodel, extract_submodel, make_session
 from .known_errors import KNOWN_ERRORS, Facts, Usage
@@ -112,7 +112,7 @@ def _facts(model: onnx.ModelProto) -> Facts:
     helper = require("onnx.helper", extra="onnx")
     types: dict[str, onnx.TypeProto] = {}
     constants, sizes, read = set[str](), set[str](), {info.name for info in model.graph.output}
-    for graph in _graphs(model.graph):
+    for graph in (model.graph, *(body for node in walk(model.graph.node) for body in bodies(node))):
         types.update((info.name, info.type) for info in (*graph.input, *graph.value_info, *graph.output))
         types.update(
             (item.name, helper.make_tensor_type_proto(item.data_type, item.dims)) for item in graph.initializer
@@ -193,14 +193,6 @@ def replace_by_sessions(
     if all(item.domain != FALLBACK[0] for item in result.opset_import):
         result.opset_import.add(domain=FALLBACK[0], version=1)
     return result, hosts
-
-
-def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            for body in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-                yield from _graphs(body)
 
 
 def _key(submodel: onnx.ModelProto) -> bytes:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ....model.ir import add_constant, array_of, constant, is_op, only_read_by, operand, swap
+from ....model.ir import add_constant, array_of, constant, dims_of, is_op, only_read_by, operand, swap
 from ....utils.optional import require
-from .rewrite import DOMAIN, Rewrite, convolution_before, has_residual, scale_of, set_attributes
+from .rewrite import DOMAIN, Rewrite, convolution_before, has_residual, scale_of, set_attributes, weight_dims
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -33,7 +33,7 @@ class FuseConvolutions(Rewrite[list[int]]):
 
     def match(self, node: ir.Node) -> list[int] | None:
         """Its pads."""
-        dims = _weight_dims(node) if is_op(node, "Conv") else ()
+        dims = weight_dims(node) if is_op(node, "Conv") else ()
         if not dims:  # case 1
             return None
         return _pads(node, dims[2:], *_steps(node))  # None: case 2
@@ -42,7 +42,7 @@ class FuseConvolutions(Rewrite[list[int]]):
         """Put the engine's node in its place."""
         bias = operand(node, 2)
         if bias is None:
-            bias = add_constant(graph, f"{node.outputs[0].name}.bias", np.zeros(_weight_dims(node)[0], np.float32))
+            bias = add_constant(graph, f"{node.outputs[0].name}.bias", np.zeros(weight_dims(node)[0], np.float32))
         strides, dilations = _steps(node)
         attributes = {
             "strides": strides, "pads": match, "dilations": dilations, "group": node.attributes.get_int("group", 1),
@@ -122,19 +122,12 @@ class FuseResiduals(Rewrite["tuple[ir.Node, ir.Value]"]):
 # -- inside ----------------------------------------------------------------------------------------------------------------
 
 
-def _weight_dims(node: ir.Node) -> tuple[int, ...]:
-    """(K, C / group, R, S); empty for other ranks."""
-    shape = None if node.inputs[1] is None else node.inputs[1].shape
-    return () if shape is None or len(shape) != 4 else tuple(int(str(side)) for side in shape)
-
-
 def _pads(node: ir.Node, kernel: tuple[int, ...], strides: list[int], dilations: list[int]) -> list[int] | None:
     """Four numbers; None where SAME needs dims that are unknown."""
     rule = node.attributes.get_string("auto_pad", "NOTSET")
     if rule in ("NOTSET", "VALID"):
         return [int(pad) for pad in node.attributes.get_ints("pads", [0] * 4)] if rule == "NOTSET" else [0] * 4
-    shape = node.inputs[0].shape if node.inputs[0] is not None else None
-    sides = [side for side in list(shape)[2:] if isinstance(side, int)] if shape is not None else []
+    sides = [side for side in (dims_of(node.inputs[0]) or ())[2:] if isinstance(side, int)]
     if len(sides) != 2:
         return None
     totals = [

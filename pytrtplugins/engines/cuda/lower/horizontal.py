@@ -10,7 +10,7 @@ import numpy as np
 from ....model.ir import add_constant, array_of, is_op, swap
 from ....utils.optional import require
 from ..device.layout import VECTOR_BYTES
-from .rewrite import DOMAIN, Rewrite, has_residual, scale_of
+from .rewrite import DOMAIN, Rewrite, has_residual, scale_of, weight_dims
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -58,14 +58,13 @@ def _key(node: ir.Node) -> Any:
     """What convolutions that are fused have in common; None for a node that is not fused."""
     if not is_op(node, "Conv", DOMAIN) or has_residual(node):  # case 1
         return None
-    at, weights = node.attributes, node.inputs[1]
-    shape = None if weights is None or weights.shape is None else tuple(weights.shape)
-    if shape is None or shape[2:] != (1, 1) or at["group"].as_int() != 1 or at["reorg"].as_int():  # case 2
+    at, dims = node.attributes, weight_dims(node)
+    if dims[2:] != (1, 1) or at["group"].as_int() != 1 or at["reorg"].as_int():  # case 2
         return None
-    if shape[0] % _channels_apart(node) or not _is_read_as_view(node):  # cases 3 and 4
+    if dims[0] % _channels_apart(node) or not _is_read_as_view(node):  # cases 3 and 4
         return None
     form = tuple(str(at[name].value) for name in _FORM)
-    return node.inputs[0], weights.dtype, node.outputs[0].dtype, len(node.inputs), form  # type: ignore[union-attr]
+    return node.inputs[0], node.inputs[1].dtype, node.outputs[0].dtype, len(node.inputs), form  # type: ignore[union-attr]
 
 
 def _is_read_as_view(node: ir.Node) -> bool:
@@ -127,7 +126,7 @@ def _fuse(graph: ir.Graph, nodes: Sequence[ir.Node]) -> None:
         parts = [array_of(node.inputs[place]) for node in nodes]
         name = f"{first.outputs[0].name}.fused{place}"
         operands.append(None if parts[0] is None else add_constant(graph, name, np.concatenate(parts)))
-    sizes = [int(array_of(node.inputs[1]).shape[0]) for node in nodes]
+    sizes = [weight_dims(node)[0] for node in nodes]
     values = {name: attribute.value for name, attribute in first.attributes.items()}
     fused = onnx_ir.node("Conv", operands, values, domain=DOMAIN, name=f"{first.name}.fused")
     split_sizes = add_constant(graph, f"{first.outputs[0].name}.sizes", np.array(sizes, np.int64))

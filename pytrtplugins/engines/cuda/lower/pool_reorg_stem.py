@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ....layers import Reorg
-from ....model.ir import array_of, is_op, only_read_by, operand, swap
+from ....model.ir import dims_of, is_op, only_read_by, swap
 from ....plugin.onnx_node import from_node, is_plugin_node
 from ....utils.optional import require
-from .rewrite import DOMAIN, Rewrite, convolution_before, has_residual, scale_of, set_attributes
+from .rewrite import (
+    DOMAIN,
+    Rewrite,
+    codes_scale,
+    convolution_before,
+    has_residual,
+    scale_of,
+    set_attributes,
+    weight_dims,
+)
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -94,7 +103,7 @@ class FuseStem(Rewrite["ir.Value"]):
         if not only_read_by(producer, node):  # case 3
             return None
         if is_op(producer, "QuantizeLinear"):
-            return x if _quantizes(producer, scale_of(node, "x_scale")) else None
+            return x if codes_scale(producer) == scale_of(node, "x_scale") else None  # else case 4
         return x if _rounds_to_half(producer) else None
 
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: ir.Value) -> None:
@@ -109,8 +118,7 @@ class FuseStem(Rewrite["ir.Value"]):
 def _halves(pool: ir.Node) -> bool:
     """Whether a pool takes 2x2 pixels each, without any left over."""
     at = pool.attributes
-    shape = None if pool.inputs[0] is None else pool.inputs[0].shape
-    sides = [side for side in list(shape)[2:] if isinstance(side, int)] if shape is not None else []
+    sides = [side for side in (dims_of(pool.inputs[0]) or ())[2:] if isinstance(side, int)]
     return (
         len(pool.outputs) == 1
         and [list(at.get_ints(name, [0])) for name in ("kernel_shape", "strides")] == [[2, 2], [2, 2]]
@@ -135,11 +143,9 @@ def _falls(conv: ir.Node) -> bool:
 
 
 def _is_stem(conv: ir.Node) -> bool:
-    at, weights = conv.attributes, conv.inputs[1]
-    dims: Any = None if weights is None or weights.shape is None else tuple(weights.shape)
+    at, dims = conv.attributes, weight_dims(conv)
     return (
-        dims is not None
-        and dims[2:] == (3, 3)
+        dims[2:] == (3, 3)
         and dims[1] <= _MAX_CHANNELS
         and dims[0] in _FILTERS
         and [list(at.get_ints(name, [0])) for name in ("strides", "dilations", "pads")] == [[1, 1], [1, 1], [1] * 4]
@@ -147,15 +153,6 @@ def _is_stem(conv: ir.Node) -> bool:
         and at.get_string("activation", "linear") in ("linear", "leaky")
         and not has_residual(conv)
     )
-
-
-def _quantizes(quantize: ir.Node, x_scale: float) -> bool:
-    """Whether codes are of this scale, around 0."""
-    scale = array_of(quantize.inputs[1])
-    zero = array_of(operand(quantize, 2))
-    if scale is None or scale.size != 1 or zero is None or zero.any():  # case 4 of `FuseStem`
-        return False
-    return bool(float(scale.reshape(())) == x_scale)
 
 
 def _rounds_to_half(cast: ir.Node) -> bool:

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ....errors import PytrtpluginsError
 from ....model.ir import add_constant, array_of, constant, is_op, operand, swap
-from ....plugin.onnx_node import from_node
+from ....plugin.onnx_node import hands_int8_on
 from ....utils.optional import require
-from .rewrite import DOMAIN, Rewrite, convolution_before, scale_of, set_attributes
+from .rewrite import DOMAIN, Rewrite, codes_scale, convolution_before, scale_of, set_attributes
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -44,7 +43,7 @@ class MoveCodes(Rewrite["list[ir.Node]"]):
         origins = [
             origin for value in data if is_op(origin := value.producer(), "DequantizeLinear") and origin is not None
         ]
-        scales = {_scale(origin) for origin in (*origins, *([node] if is_quantize else []))}
+        scales = {codes_scale(origin) for origin in (*origins, *([node] if is_quantize else []))}
         if len(origins) < len(data) or len(scales) != 1 or None in scales:  # case 1
             return None
         if any(constant(origin.inputs[0]) is not None for origin in origins):  # case 2
@@ -78,7 +77,7 @@ class AbsorbInputScales(Rewrite["tuple[ir.Node, ir.Node, float]"]):
             return None
         origins = [None if value is None else value.producer() for value in node.inputs[:2]]
         x, weights = (origin if is_op(origin, "DequantizeLinear") else None for origin in origins)
-        scale = _scale(x)
+        scale = codes_scale(x)
         if x is None or weights is None or scale is None:  # case 2
             return None
         codes, steps = array_of(weights.inputs[0]), array_of(weights.inputs[1])
@@ -164,7 +163,7 @@ class AbsorbOutputScales(Rewrite["tuple[ir.Node, float]"]):
 
     def match(self, node: ir.Node) -> tuple[ir.Node, float] | None:
         """The convolution, and the scale of its output."""
-        conv, scale = convolution_before(node) if is_op(node, "QuantizeLinear") else None, _scale(node)
+        conv, scale = convolution_before(node) if is_op(node, "QuantizeLinear") else None, codes_scale(node)
         if conv is None or scale is None or not scale_of(conv, "x_scale"):  # cases 1 to 3
             return None
         return conv, scale
@@ -189,7 +188,7 @@ class AbsorbResidualScales(Rewrite["tuple[ir.Node, float]"]):
         """What dequantizes the residual, and its scale."""
         residual = operand(node, 3) if is_op(node, "Conv", DOMAIN) else None
         origin = None if residual is None else residual.producer()
-        scale = _scale(origin) if is_op(origin, "DequantizeLinear") else None
+        scale = codes_scale(origin) if is_op(origin, "DequantizeLinear") else None
         return None if origin is None or scale is None else (origin, scale)  # case 1
 
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: tuple[ir.Node, float]) -> None:
@@ -202,27 +201,11 @@ class AbsorbResidualScales(Rewrite["tuple[ir.Node, float]"]):
 # -- inside ----------------------------------------------------------------------------------------------------------------
 
 
-def _scale(node: ir.Node | None) -> float | None:
-    """The one scale of a Q or DQ of signed codes around 0; None for others."""
-    if node is None or node.op_type not in ("QuantizeLinear", "DequantizeLinear") or node.domain:
-        return None
-    scale = array_of(node.inputs[1])
-    zero = array_of(operand(node, 2))
-    if scale is None or scale.size != 1 or zero is None or zero.dtype != np.int8 or zero.any():
-        return None
-    return float(scale.reshape(()))
-
-
 def _moves(node: ir.Node) -> bool:
-    if node.domain == "":
-        nearest = node.op_type == "Resize" and node.attributes.get_string("mode", "nearest") == "nearest"
-        return nearest or node.op_type in _MOVING
-    if node.domain == DOMAIN:
-        return False
-    try:
-        return from_node(node).int8 == "pass_through"
-    except PytrtpluginsError:
-        return False
+    if node.domain:
+        return node.domain != DOMAIN and hands_int8_on(node)
+    nearest = node.op_type == "Resize" and node.attributes.get_string("mode", "nearest") == "nearest"
+    return nearest or node.op_type in _MOVING
 
 
 def _move(graph: ir.Graph, node: ir.Node, origins: Sequence[ir.Node]) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from ....model.ir import is_op, only_read_by, operand, remove_unused
+import numpy as np
+
+from ....model.ir import array_of, dims_of, is_op, only_read_by, operand, remove_unused
 from ....passes import Pass, PassResult
 from ....utils.optional import require
 from ....utils.override import override
@@ -16,10 +18,12 @@ if TYPE_CHECKING:
 __all__ = [
     "DOMAIN",
     "Rewrite",
+    "codes_scale",
     "convolution_before",
     "has_residual",
     "scale_of",
     "set_attributes",
+    "weight_dims",
 ]
 
 DOMAIN = "pytrtplugins.cuda"
@@ -73,6 +77,22 @@ def convolution_before(node: ir.Node) -> ir.Node | None:
 def has_residual(conv: ir.Node) -> bool:
     """Whether a fused convolution adds a tensor."""
     return operand(conv, 3) is not None
+
+
+def codes_scale(node: ir.Node | None) -> float | None:
+    """The one scale of a Q or DQ of signed codes around 0; None for others."""
+    if node is None or node.op_type not in ("QuantizeLinear", "DequantizeLinear") or node.domain:
+        return None
+    scale, zero = array_of(node.inputs[1]), array_of(operand(node, 2))
+    if scale is None or scale.size != 1 or zero is None or zero.dtype != np.int8 or zero.any():
+        return None
+    return float(scale.reshape(()))
+
+
+def weight_dims(conv: ir.Node) -> tuple[int, ...]:
+    """(K, C / group, R, S); empty for other ranks."""
+    dims = dims_of(operand(conv, 1)) or ()
+    return tuple(dims) if len(dims) == 4 and all(isinstance(dim, int) for dim in dims) else ()
 
 
 def set_attributes(node: ir.Node, values: dict[str, Any]) -> None:
