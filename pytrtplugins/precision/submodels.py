@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..model.proto import infos_of, node_name, numpy_type
+from ..model.proto import copy_fields, infos_of, node_name, numpy_type
 from ..utils.optional import require
 
 if TYPE_CHECKING:
@@ -135,10 +135,7 @@ def _cut(
             wanted.add(index)
             ahead += [name for name in model.graph.node[index].input if name and name not in stop]
     part = type(model)()
-    part.ir_version = model.ir_version
-    part.opset_import.extend(model.opset_import)
-    part.functions.extend(model.functions)
-    part.metadata_props.extend(model.metadata_props)
+    copy_fields(model, part, without=("graph",))
     part.graph.name = model.graph.name
     part.graph.node.extend(node for index, node in enumerate(model.graph.node) if index in wanted)
     read = {name for node in part.graph.node for name in node.input}

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...model.proto import copy_of, infos_of
+from ...model.proto import copy_fields, copy_of, infos_of
 from ...utils.optional import require
 from ...validation.dataflow import reads, walk
 
@@ -43,7 +43,6 @@ def extract_submodel(model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto]) ->
     Raises:
         KeyError: the type of a tensor that they read or give is not known.
     """
-    onnx = require("onnx", extra="onnx")
     graph = model.graph
     infos = infos_of(graph)
     made = {name for node in nodes for name in node.output}
@@ -54,9 +53,8 @@ def extract_submodel(model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto]) ->
     constants = {tensor.name for tensor in graph.initializer}
     inputs = [name for name in read if name not in made and name not in constants]
     outputs = [name for name in (name for node in nodes for name in node.output) if name in wanted]
-    submodel = onnx.ModelProto(ir_version=model.ir_version)
-    submodel.opset_import.extend(model.opset_import)
-    submodel.functions.extend(model.functions)
+    submodel = type(model)()
+    copy_fields(model, submodel, without=("graph",))
     submodel.graph.name = graph.name
     submodel.graph.node.extend(nodes)
     submodel.graph.initializer.extend(tensor for tensor in graph.initializer if tensor.name in set(read))

@@ -45,8 +45,7 @@ class Delegated:
         self._outputs = [f"y{index}" if name else "" for index, name in enumerate(node.output)]
         self._dtypes = [_dtype(types.get(name)) for name in node.output]
         self._widens = node.op_type not in _READS_BITS
-        copy = onnx.NodeProto()
-        copy.CopyFrom(node)
+        copy = copy_of(node)
         copy.input[:], copy.output[:] = self._inputs, self._outputs
         graph = onnx.helper.make_graph(
             [copy],

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BuildError
+from ...model.proto import copy_of
 from ...utils.optional import require
 
 if TYPE_CHECKING:
@@ -80,8 +81,7 @@ def check_delegable(
 def renamed(node: onnx.NodeProto, schema: onnx.defs.OpSchema) -> onnx.NodeProto:
     """The node in the words that ``onnx.reference`` knows."""
     words = _RENAMED.get((node.op_type, schema.since_version), {})
-    copy = type(node)()
-    copy.CopyFrom(node)
+    copy = copy_of(node)
     copy.domain = schema.domain
     for attribute in copy.attribute:
         attribute.s = words.get(attribute.s.decode(), "").encode() or attribute.s if words else attribute.s
