@@ -64,6 +64,10 @@ class _DefaultConvert(typer_core.TyperGroup):  # type: ignore[misc, name-defined
 app: Any = typer.Typer(cls=_DefaultConvert, help=_HELP, **COMMAND)
 
 
+CfgArgument = Annotated[Path, typer.Argument(metavar="CFG", help="The network's .cfg.")]
+InputSizeOption = Annotated[
+    str | None, typer.Option(metavar="WxH", help="Input size instead of the cfg's, such as 608x608.")
+]
 DialectOption = Annotated[
     DialectChoice,
     typer.Option(
@@ -75,7 +79,7 @@ DialectOption = Annotated[
 
 @app.command()  # type: ignore[untyped-decorator]
 def convert(
-    cfg: Annotated[Path, typer.Argument(metavar="CFG", help="The network's .cfg.")],
+    cfg: CfgArgument,
     weights: Annotated[Path, typer.Argument(metavar="WEIGHTS", help="Its .weights.")],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="OUT.onnx", help="ONNX file to write.")
@@ -96,9 +100,7 @@ def convert(
         ),
     ] = None,
     dialect: DialectOption = "auto",
-    input_size: Annotated[
-        str | None, typer.Option(metavar="WxH", help="Input size instead of the cfg's, such as 608x608.")
-    ] = None,
+    input_size: InputSizeOption = None,
     batch: Annotated[str, typer.Option(metavar="N|dynamic", help="Images per run.")] = "1",
     functions: Annotated[
         bool,
@@ -148,11 +150,9 @@ def convert(
 
 @app.command()  # type: ignore[untyped-decorator]
 def inspect(
-    cfg: Annotated[Path, typer.Argument(metavar="CFG", help="The network's .cfg.")],
+    cfg: CfgArgument,
     weights: Annotated[Path | None, typer.Argument(metavar="[WEIGHTS]", help="Its .weights, to be checked.")] = None,
-    input_size: Annotated[
-        str | None, typer.Option(metavar="WxH", help="Input size instead of the cfg's, such as 608x608.")
-    ] = None,
+    input_size: InputSizeOption = None,
     graph: Annotated[
         str | None,
         typer.Option(metavar="FILE.svg|open", help="Draw the network too: save the image, or open it in the browser."),

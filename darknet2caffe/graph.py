@@ -58,7 +58,6 @@ class Curve:
     """What skips layers: from one layer to every later one of a kind that reads it, along one lane.
 
     Attributes:
-        source: The layer that is read.
         kind: Kind of the layers that read it.
         targets: Their indices, ascending.
         lane: 0 is next to the boxes.

@@ -68,8 +68,6 @@ class Evaluation:
     Fields:
         map50: Mean over the classes of the average precision at IoU 0.5: COCO's AP50, with 101 recall points.
         map: The same, averaged over IoU 0.5 to 0.95.
-        classes: Figures per class.
-        images: Number of images.
         seconds: How long it took, reading images included.
         ignored: Classes of the data that the detector does not know; they count nowhere.
     """

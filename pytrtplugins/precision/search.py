@@ -54,7 +54,6 @@ class Step:
         action: The intervention that was kept; "" where none helped.
         tried: (intervention, error of the layer or of the outputs with it, microseconds that it costs) of all that were tried.
         final: Error of the outputs afterwards.
-        latency_us: Latency afterwards.
     """
 
     layer: str
@@ -72,7 +71,6 @@ class SearchResult:
     Attributes:
         precisions: The table, ready to be written, or given to `pytrtplugins.build`.
         offenders: Names of the layers that were out of tolerance by themselves, in the order of their treatment.
-        steps: What was done.
         reverted: (layer, intervention) that the outputs hold without after all.
         before: Errors of all layers with every layer in low precision.
         after: The same with the precisions.
@@ -81,7 +79,6 @@ class SearchResult:
         latency_before_us: Latency with every layer in low precision.
         latency_us: With the precisions.
         latency_fp32_us: In float32.
-        runs: Evaluations that were made.
         holds: Whether the outputs are within tolerance.
         reason: Why the search ended.
     """
