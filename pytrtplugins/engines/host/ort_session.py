@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from ...validation.dataflow import reads, walk
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Submodel", "extract_submodel", "in_oldest_opset", "make_session"]
+__all__ = ["Submodel", "Submodels", "in_oldest_opset", "make_session"]
 
 _SAFE_IR = 10  # known to onnxruntime since 1.18
 
@@ -33,34 +34,41 @@ class Submodel:
     outputs: tuple[str, ...]
 
 
-def extract_submodel(model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto]) -> Submodel:
-    """Cut nodes out of a model, with the constants that they, and the graphs inside them, read.
+class Submodels:
+    """Cuts nodes out of a model, with the constants that they, and the graphs inside them, read.
 
     Args:
-        model: A model with the types of all tensors.
-        nodes: Some of its nodes, in order.
-
-    Raises:
-        KeyError: the type of a tensor that they read or give is not known.
+        model: A model with the types of all tensors. It stays as it is while nodes are cut out.
     """
-    graph = model.graph
-    infos = infos_of(graph)
-    made = {name for node in nodes for name in node.output}
-    inside = {id(node) for node in nodes}
-    read = list(dict.fromkeys(name for node in nodes for name in (*node.input, *sorted(reads(node))) if name))
-    read_outside = set[str]().union(*(reads(node) for node in graph.node if id(node) not in inside))
-    wanted = read_outside | {info.name for info in graph.output}
-    constants = {tensor.name for tensor in graph.initializer}
-    inputs = [name for name in read if name not in made and name not in constants]
-    outputs = [name for name in (name for node in nodes for name in node.output) if name in wanted]
-    submodel = type(model)()
-    copy_fields(model, submodel, without=("graph",))
-    submodel.graph.name = graph.name
-    submodel.graph.node.extend(nodes)
-    submodel.graph.initializer.extend(tensor for tensor in graph.initializer if tensor.name in set(read))
-    submodel.graph.input.extend(infos[name] for name in inputs)
-    submodel.graph.output.extend(infos[name] for name in outputs)
-    return Submodel(submodel, tuple(inputs), tuple(outputs))
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        graph = model.graph
+        self._model = model
+        self._infos = infos_of(graph)
+        self._constants = {tensor.name: tensor for tensor in graph.initializer}
+        self._readers = Counter(name for node in graph.node for name in reads(node))
+        self._readers.update(info.name for info in graph.output)
+
+    def extract(self, nodes: Sequence[onnx.NodeProto]) -> Submodel:
+        """Some of the nodes, in order, as a model of their own.
+
+        Raises:
+            KeyError: the type of a tensor that they read or give is not known.
+        """
+        made = [name for node in nodes for name in node.output]
+        read = list(dict.fromkeys(name for node in nodes for name in (*node.input, *sorted(reads(node))) if name))
+        readers_inside = Counter(name for node in nodes for name in reads(node))
+        given = self._constants.keys() | made
+        inputs = [name for name in read if name not in given]
+        outputs = [name for name in made if self._readers[name] > readers_inside[name]]
+        submodel = type(self._model)()
+        copy_fields(self._model, submodel, without=("graph",))
+        submodel.graph.name = self._model.graph.name
+        submodel.graph.node.extend(nodes)
+        submodel.graph.initializer.extend(self._constants[name] for name in read if name in self._constants)
+        submodel.graph.input.extend(self._infos[name] for name in inputs)
+        submodel.graph.output.extend(self._infos[name] for name in outputs)
+        return Submodel(submodel, tuple(inputs), tuple(outputs))
 
 
 def make_session(

@@ -12,7 +12,7 @@ from ...model.proto import arrays_of, node_name
 from ...plugin.base import Plugin
 from ...plugin.onnx_node import from_node, is_plugin_node
 from ...validation.dataflow import reads, walk
-from ..host.ort_session import Submodel, extract_submodel
+from ..host.ort_session import Submodel, Submodels
 
 if TYPE_CHECKING:
     import onnx
@@ -53,10 +53,10 @@ def split(model: onnx.ModelProto) -> list[Submodel | PluginStep]:
         stage = max((ready[name] for name in reads(node) if name in ready), default=0)
         (plugins if is_plugin_node(node) else stretches).setdefault(stage, []).append(node)
         ready.update(dict.fromkeys(node.output, stage + is_plugin_node(node)))
-    steps: list[Submodel | PluginStep] = []
+    submodels, steps = Submodels(model), list[Submodel | PluginStep]()
     for stage in range(max([*stretches, *plugins], default=-1) + 1):
         if stage in stretches:
-            steps.append(extract_submodel(model, stretches[stage]))
+            steps.append(submodels.extract(stretches[stage]))
         for node in plugins.get(stage, []):
             steps.append(PluginStep(from_node(node), node.name or node.op_type, tuple(node.input), tuple(node.output)))
     return steps

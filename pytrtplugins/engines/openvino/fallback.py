@@ -17,7 +17,7 @@ from ...utils.optional import require
 from ...utils.signal_stack import keeping_signal_stack
 from ...validation.dataflow import bodies, walk
 from ..base.failures import shortened
-from ..host.ort_session import Submodel, extract_submodel, make_session
+from ..host.ort_session import Submodel, Submodels, make_session
 from .known_errors import KNOWN_ERRORS, Facts, Usage
 
 if TYPE_CHECKING:
@@ -135,12 +135,12 @@ def unreadable(model: onnx.ModelProto, known: Mapping[int, str]) -> dict[int, st
     """Index of each node that OpenVINO cannot compile by itself, beyond those that are known; and why."""
     openvino = require("openvino", extra="cpu", feature="engine 'cpu'")
     core, typed, seen = openvino.Core(), infer_shapes(model), dict[bytes, str]()
-    found = {}
+    submodels, found = Submodels(typed), {}
     for index, node in enumerate(typed.graph.node):
         if index in known or any(is_plugin_node(item) for item in walk([node])):
             continue
         try:
-            submodel = extract_submodel(typed, [node]).model
+            submodel = submodels.extract([node]).model
         except KeyError:  # of a tensor whose type is not known
             continue
         key = _key(submodel)
@@ -169,11 +169,11 @@ def replace_by_sessions(
     """
     helper = require("onnx.helper", extra="onnx")
     typed, hosts = infer_shapes(model), dict[str, SessionHost]()
-    nodes = list(typed.graph.node)
+    nodes, submodels = list(typed.graph.node), Submodels(typed)
     for index, reason in reasons.items():
         node = nodes[index]
         try:
-            submodel = extract_submodel(typed, [typed.graph.node[index]])
+            submodel = submodels.extract([typed.graph.node[index]])
             hosts[f"session {index}"] = SessionHost(submodel, threads)
         except Exception as error:  # onnxruntime raises types of its own
             raise BuildError(
