@@ -9,8 +9,6 @@ import time
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from darknet2caffe import cli as darknet2caffe_cli
-
 from .. import check, engines, models, passes
 from ..calibration import ImageBatches
 from ..calibration.batches import MAX_IMAGES
@@ -79,6 +77,8 @@ def inspect(
     Example: pytrt inspect yolov2-voc.cfg yolov2-voc.weights
     """
     if model.suffix == ".cfg":
+        from darknet2caffe import cli as darknet2caffe_cli
+
         darknet2caffe_cli.inspect(model, weights)
     elif loading.is_engine_file(model):
         tables.print_engine(loading.open_engine(model), str(model))

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from darknet2caffe import read_network, to_onnx
-
 from ..export import triton
 from ..export.plugin import export_plugin
 from ..utils.numbers import Whole
@@ -142,8 +140,4 @@ def triton_repository(
 
 def _opened(path: Path, weights: Path | None) -> Path | onnx.ModelProto:
     """The path of an engine, or a model; darknet's networks with a free batch, so that requests can be put together."""
-    if loading.is_engine_file(path):
-        return path
-    if path.suffix == ".cfg" and path.is_file():
-        return to_onnx(read_network(path, weights or path.with_suffix(".weights")), batch="dynamic")
-    return loading.open_model(path, weights)
+    return path if loading.is_engine_file(path) else loading.open_model(path, weights, batch="dynamic")

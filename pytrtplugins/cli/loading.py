@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from darknet2caffe import read_network, to_onnx
-
 from ..calibration import CALIBRATORS, CalibrationTable, Calibrator, ImageBatches
 from ..engines import Engine, build, load_engine
 from ..errors import FormatError, ModelError, PytrtpluginsError, RegistryError, UsageError
@@ -28,6 +26,8 @@ from ..utils.text_formats import parse_json
 
 if TYPE_CHECKING:
     import onnx
+
+    from darknet2caffe.to_onnx import BatchSize
 
 __all__ = [
     "PRECISIONS",
@@ -81,8 +81,13 @@ def names_beside(model: Path) -> Path | None:
     return beside if beside.is_file() else None
 
 
-def open_model(path: Path, weights: Path | None = None) -> onnx.ModelProto:
+def open_model(path: Path, weights: Path | None = None, batch: BatchSize = 1) -> onnx.ModelProto:
     """Read an ONNX file, or darknet's .cfg with its weights (by default the file of the same name).
+
+    Args:
+        path: The file.
+        weights: darknet's weights.
+        batch: Of what darknet's network becomes.
 
     Raises:
         UsageError: the file is missing, or weights are given for an ONNX file.
@@ -91,7 +96,9 @@ def open_model(path: Path, weights: Path | None = None) -> onnx.ModelProto:
     if not path.is_file():
         raise UsageError(f"model {str(path)!r}: no such file. Looked for: {path.absolute()}", path=path)
     if path.suffix == ".cfg":
-        return to_onnx(read_network(path, weights or path.with_suffix(".weights")))
+        from darknet2caffe import read_network, to_onnx
+
+        return to_onnx(read_network(path, weights or path.with_suffix(".weights")), batch=batch)
     if weights is not None:
         raise UsageError(f"--weights belong to a .cfg; {path} brings its own.")
     model, _ = read_onnx(path)
