@@ -28,6 +28,7 @@ __all__ = [
     "dtype_of",
     "is_op",
     "names_in",
+    "names_of",
     "only_read_by",
     "operand",
     "remove_unused",
@@ -111,6 +112,11 @@ def add_constant(graph: ir.Graph, name: str, array: npt.ArrayLike, taken: set[st
 def set_constant(value: ir.Value, array: npt.NDArray[Any]) -> None:
     """Give an initializer other values of the same dims and type."""
     value.const_value = require("onnx_ir", extra="onnx", feature=_FEATURE).tensor(array, name=value.name)
+
+
+def names_of(values: Iterable[ir.Value | None]) -> tuple[str, ...]:
+    """Names of a node's inputs or outputs; empty texts for what is left out."""
+    return tuple("" if value is None else str(value.name) for value in values)
 
 
 def dims_of(value: ir.Value | None) -> tuple[Any, ...] | None:

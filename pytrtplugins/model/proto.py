@@ -29,7 +29,6 @@ __all__ = [
     "info_dims",
     "info_dtype",
     "infos_of",
-    "names_of",
     "node_name",
     "numpy_type",
     "weight_info",
@@ -119,13 +118,8 @@ def arrays_of(tensors: Iterable[onnx.TensorProto]) -> dict[str, npt.NDArray[Any]
 
 def node_name(node: onnx.NodeProto | ir.Node) -> str:
     """What a node is found by, in either form: its name, or its first output where it has none."""
-    outputs: Any = node.output if hasattr(node, "output") else names_of(node.outputs)
+    outputs: Any = node.output if hasattr(node, "output") else (value.name for value in node.outputs)
     return node.name or next(filter(None, outputs), "")
-
-
-def names_of(values: Iterable[ir.Value | None]) -> tuple[str, ...]:
-    """Names of a node's inputs or outputs in onnx-ir's form; empty texts for what is left out."""
-    return tuple("" if value is None else str(value.name) for value in values)
 
 
 def weight_info(tensor: onnx.TensorProto) -> onnx.ValueInfoProto:

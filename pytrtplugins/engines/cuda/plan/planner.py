@@ -10,8 +10,8 @@ import numpy as np
 
 from ....cuda import launches_kernels
 from ....errors import BuildError, DimsError
-from ....model.ir import dims_of, dtype_of
-from ....model.proto import names_of, node_name
+from ....model.ir import dims_of, dtype_of, names_of
+from ....model.proto import node_name
 from ....passes.half import WRITTEN
 from ....plugin.base import Plugin
 from ....plugin.onnx_node import from_node, is_plugin_node, node_attributes
