@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import ModelError
 from .dataflow import bodies
-from .operators import node_text
+from .operators import node_text, standard_domain, standard_opset
 from .tensors import dims_text
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def check_slopes(model: onnx.ModelProto) -> None:
     Raises:
         ModelError: one does not.
     """
-    if any(item.domain in ("", "ai.onnx") and item.version >= BROADCAST_SLOPES for item in model.opset_import):
+    if standard_opset(model) >= BROADCAST_SLOPES:
         _check(model.graph, {})
 
 
@@ -40,7 +40,7 @@ def _check(graph: onnx.GraphProto, outer: Mapping[str, _Dims]) -> None:
             dims = info.type.tensor_type.shape.dim
             known[info.name] = tuple(dim.dim_value if dim.HasField("dim_value") else dim.dim_param for dim in dims)
     for node in graph.node:
-        if node.op_type == "PRelu" and node.domain in ("", "ai.onnx") and {*node.input} <= known.keys():
+        if node.op_type == "PRelu" and not standard_domain(node.domain) and {*node.input} <= known.keys():
             _check_slope(node, known[node.input[0]], known[node.input[1]])
         for body in bodies(node):
             _check(body, known)

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["bodies", "captured", "constants", "downstream", "in_order", "reads", "rename_reads", "walk", "without_dead"]
+__all__ = [
+    "bodies",
+    "captured",
+    "computed_from",
+    "constants",
+    "downstream",
+    "in_order",
+    "reads",
+    "rename_reads",
+    "walk",
+    "without_dead",
+]
 
 
 def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
@@ -43,9 +54,15 @@ def captured(body: onnx.GraphProto) -> set[str]:
 
 def constants(graph: onnx.GraphProto) -> set[str]:
     """Initializers, and what is computed from constants alone."""
-    found = {tensor.name for tensor in graph.initializer}
-    for node in graph.node:
-        if node.op_type == "Constant" or (reads(node) and reads(node) <= found):
+    return computed_from({tensor.name for tensor in graph.initializer}, graph.node, ("Constant",))
+
+
+def computed_from(names: Iterable[str], nodes: Iterable[onnx.NodeProto], makers: Collection[str] = ()) -> set[str]:
+    """The tensors, what is computed from them alone, and what operators of the types ``makers`` make; the nodes stand in order."""
+    found = set(names)
+    for node in nodes:
+        read = reads(node)
+        if node.op_type in makers or (read and read <= found):
             found.update(node.output)
     return found
 

@@ -14,7 +14,7 @@ from .tensors import check_sparse_tensor, check_tensor
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["check_node", "node_text", "standard_domain"]
+__all__ = ["check_node", "node_text", "standard_domain", "standard_opset"]
 
 _LEAST = {  # numbers that operators divide by, step with, or count with
     **dict.fromkeys(("strides", "dilations", "kernel_shape", "group", "blocksize", "block_size", "num_outputs"), 1),
@@ -26,6 +26,11 @@ _LARGEST = 2**31 - 1  # of those: libraries keep them in 32 bits
 def standard_domain(domain: str) -> str:
     """A domain; that of ONNX's own operators has two names."""
     return "" if domain == "ai.onnx" else domain
+
+
+def standard_opset(model: onnx.ModelProto) -> int:
+    """The version of ONNX's own operators that a model imports; 0 where it imports none."""
+    return next((item.version for item in model.opset_import if not standard_domain(item.domain)), 0)
 
 
 def node_text(node: onnx.NodeProto) -> str:

@@ -43,7 +43,9 @@ def cpu_features(cpuinfo: str = "/proc/cpuinfo") -> frozenset[str]:
 
     Those of the processor, without those that ``ONEDNN_MAX_CPU_ISA`` excludes.
     """
-    features = _processor_features(cpuinfo)
+    facts = _facts(cpuinfo)
+    flags = facts.get("flags", facts.get("Features", "")).split()
+    features = frozenset(_FLAGS[flag] for flag in flags if flag in _FLAGS)
     return features & _LIMITS.get(_limit().lower(), features)
 
 
@@ -53,14 +55,13 @@ def _limit() -> str:
 
 
 @functools.cache
-def _processor_features(cpuinfo: str) -> frozenset[str]:
+def _facts(cpuinfo: str) -> dict[str, str]:
+    """What the file says of the first processor; nothing where it cannot be read."""
     try:
-        text = Path(cpuinfo).read_text(encoding="utf-8", errors="replace")
+        lines = Path(cpuinfo).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
-        return frozenset()
-    lines = (line.partition(":") for line in text.splitlines())
-    flags = next((value.split() for key, _, value in lines if key.strip() in ("flags", "Features")), [])
-    return frozenset(_FLAGS[flag] for flag in flags if flag in _FLAGS)
+        return {}
+    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in reversed(lines))}
 
 
 def default_threads() -> int:
@@ -70,13 +71,6 @@ def default_threads() -> int:
 
 def describe_cpu(cpuinfo: str = "/proc/cpuinfo") -> str:
     """The processor's name and features, for people."""
-    try:
-        lines = (
-            line.partition(":") for line in Path(cpuinfo).read_text(encoding="utf-8", errors="replace").splitlines()
-        )
-        name = next((value.strip() for key, _, value in lines if key.strip() == "model name"), "CPU")
-    except OSError:
-        name = "CPU"
     features = ", ".join(sorted(cpu_features(cpuinfo))) or "no known vector extensions"
     limit = f", limited to {_limit()} by ONEDNN_MAX_CPU_ISA" if _limit().lower() in _LIMITS else ""
-    return f"{name} ({features}{limit}), {default_threads()} cores"
+    return f"{_facts(cpuinfo).get('model name', 'CPU')} ({features}{limit}), {default_threads()} cores"

@@ -6,9 +6,14 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...errors import UnavailableError, UsageError
+from ...errors import MissingExtraError, UnavailableError, UsageError
+from ...passes import Placement
+from ...utils.optional import require
+from ...utils.override import override
 from ..base.engine import Engine
-from ..base.types import BuildOptions
+from ..base.plugins import forms_run, write_decompositions
+from ..base.types import Availability, BuildOptions
+from .cpu_features import describe_cpu
 from .int8 import SAFE_LEVELS, int8_requirements, missing_int8_features, safe_weight_levels
 from .timing import run_seconds, sample_inputs
 
@@ -28,6 +33,8 @@ class HostEngine(Engine):
     ``settings={"int8": "always"}``. A model that has Q/DQ already, and a precision file, are taken at their word.
 
     Attributes:
+        library: Name of the library below the engine; in lower case that of its module.
+        placement: Where the library's int8 kernels want Q/DQ.
         float_reason: Why a model that was quantized elsewhere cannot have its INT8 layers computed in plain int8 here, but
             in a slower form with right numbers; empty when it can.
 
@@ -36,6 +43,8 @@ class HostEngine(Engine):
     """
 
     settings: ClassVar[tuple[str, ...]] = ("int8",)
+    library: ClassVar[str]
+    placement: ClassVar[Placement]
 
     def __init__(self, model: onnx.ModelProto, options: BuildOptions) -> None:
         super().__init__(model, options)
@@ -56,12 +65,18 @@ class HostEngine(Engine):
             )
 
     @classmethod
-    def check_settings(cls, settings: Mapping[str, Any]) -> None:
-        """Require settings that the engine has.
+    @override
+    def availability(cls) -> Availability:
+        try:
+            library = require(cls.library.lower(), extra="cpu", feature=f"engine {cls.name!r}")
+        except MissingExtraError as error:
+            return Availability(cls.name, str(error), "")
+        version = library.__version__.partition("-")[0]
+        return Availability(cls.name, "", f"{cls.library} {version} on {describe_cpu()}")
 
-        Raises:
-            UsageError: it does not have one of them, or not with this value.
-        """
+    @classmethod
+    @override
+    def check_settings(cls, settings: Mapping[str, Any]) -> None:
         super().check_settings(settings)
         if settings.get("int8", _MEASURED) not in (_MEASURED, _ALWAYS):
             raise UsageError(
@@ -97,17 +112,23 @@ class HostEngine(Engine):
 
     @classmethod
     def quantize_options(cls) -> dict[str, Any]:
-        """7-bit weights where the CPU adds products in 16 bits."""
-        return {"weight_levels": safe_weight_levels()}
+        """7-bit weights where the CPU adds products in 16 bits, and the library's placement."""
+        return {"weight_levels": safe_weight_levels(), "placement": cls.placement}
 
+    @override
     def requirements(self) -> dict[str, Any]:
-        """What the weights need of the CPU."""
         return int8_requirements(self.model)
 
     @classmethod
+    @override
     def check_requirements(cls, requirements: Mapping[str, Any]) -> str:
-        """Why an engine with such weights cannot be loaded here; empty when it can."""
         return missing_int8_features(requirements)
+
+    def _written_out(self) -> onnx.ModelProto:
+        """The model with decompositions written out as the policy, or the user, chooses."""
+        written = write_decompositions(self.model, self.name, self.options.plugins)
+        self.choices.update(forms_run(self.model, written, self.name, self.options.plugins))
+        return written
 
 
 def _times(int8: Engine, float32: Engine) -> dict[str, float] | str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...model.proto import copy_fields, copy_of, infos_of
 from ...utils.optional import require
 from ...validation.dataflow import reads, walk
+from ...validation.operators import standard_domain, standard_opset
 
 if TYPE_CHECKING:
     import onnx
@@ -114,18 +115,16 @@ def in_oldest_opset(model: onnx.ModelProto) -> onnx.ModelProto | None:
     An operator means the same in each opset until it changes. Libraries refuse opsets that are newer than they are.
     """
     onnx = require("onnx", extra="onnx")
-    opset = next((item for item in model.opset_import if item.domain in ("", "ai.onnx")), None)
-    if opset is None or model.functions:
+    opset = standard_opset(model)
+    types = {node.op_type for node in walk(model.graph.node) if not standard_domain(node.domain)}
+    if not opset or model.functions or not all(onnx.defs.has(op_type, opset, "") for op_type in types):
         return None
-    nodes = [node for node in walk(model.graph.node) if node.domain in ("", "ai.onnx")]
-    if not all(onnx.defs.has(node.op_type, opset.version, "") for node in nodes):
-        return None
-    oldest = max((onnx.defs.get_schema(node.op_type, opset.version, "").since_version for node in nodes), default=0)
-    if not 0 < oldest < opset.version:
+    oldest = max((onnx.defs.get_schema(op_type, opset, "").since_version for op_type in types), default=0)
+    if not 0 < oldest < opset:
         return None
     twin = copy_of(model)
     for item in twin.opset_import:
-        if item.domain in ("", "ai.onnx"):
+        if not standard_domain(item.domain):
             item.version = oldest
     twin.ir_version = min(twin.ir_version, _SAFE_IR)
     return twin

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...errors import ExecutionError, MissingExtraError
+from ...errors import ExecutionError
 from ...model.decompose import add_shapes
 from ...model.ir import to_ir, to_proto
 from ...passes import Placement, UnsignedActivations
 from ...plugin.policy import RUNNING, chosen_form
 from ...plugin.runner import PluginRunner
-from ...utils.optional import require
 from ..base.context import Arrays, ExecutionContext
 from ..base.failures import explaining
-from ..base.plugins import forms_run, write_decompositions
-from ..base.types import Availability, BuildOptions
-from ..host.cpu_features import default_threads, describe_cpu
+from ..base.types import BuildOptions
+from ..host.cpu_features import default_threads
 from ..host.host_engine import HostEngine
 from ..host.ort_session import make_session
 from .split import PluginStep, constants_outside, split
@@ -51,6 +49,8 @@ class OnnxruntimeEngine(HostEngine):
 
     name: ClassVar[str] = "onnxruntime"
     precisions: ClassVar[tuple[str, ...]] = ("fp32", "int8")
+    library: ClassVar[str] = "onnxruntime"
+    placement: ClassVar[Placement] = PLACEMENT
 
     def __init__(self, model: onnx.ModelProto, options: BuildOptions) -> None:
         super().__init__(model, options)
@@ -63,27 +63,11 @@ class OnnxruntimeEngine(HostEngine):
             if not isinstance(step, PluginStep)
         }
 
-    @classmethod
-    def availability(cls) -> Availability:
-        """Whether onnxruntime is installed."""
-        try:
-            onnxruntime = require("onnxruntime", extra="cpu", feature="engine 'onnxruntime'")
-        except MissingExtraError as error:
-            return Availability(cls.name, str(error), "")
-        return Availability(cls.name, "", f"onnxruntime {onnxruntime.__version__} on {describe_cpu()}")
-
-    @classmethod
-    def quantize_options(cls) -> dict[str, Any]:
-        """Where onnxruntime's int8 kernels want Q/DQ; see `PLACEMENT`."""
-        return {**super().quantize_options(), "placement": PLACEMENT}
-
     def _create_context(self) -> ExecutionContext:
         return OnnxruntimeContext(self)
 
     def _standard_form(self) -> onnx.ModelProto:
-        written = write_decompositions(self.model, self.name, self.options.plugins)
-        self.choices.update(forms_run(self.model, written, self.name, self.options.plugins))
-        ir_model = to_ir(written, checked=True)
+        ir_model = to_ir(self._written_out(), checked=True)
         UnsignedActivations()(ir_model)
         return add_shapes(to_proto(ir_model))
 

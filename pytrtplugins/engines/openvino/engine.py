@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import BindingError, BuildError, EngineError, ExecutionError, MissingExtraError, UnavailableError
+from ...errors import BindingError, BuildError, EngineError, ExecutionError, UnavailableError
 from ...model.ir import to_ir, to_proto
 from ...model.proto import arrays_of
 from ...passes import DropRepeatedPairs, FloatPads, Placement, UnsignedActivations
@@ -23,8 +23,7 @@ from ...utils.signal_stack import keeping_signal_stack
 from ...validation.dataflow import walk
 from ..base.context import Arrays, ExecutionContext
 from ..base.failures import explaining, shortened
-from ..base.plugins import forms_run, write_decompositions
-from ..base.types import Availability, BuildOptions
+from ..base.types import BuildOptions
 from ..host.cpu_features import cpu_features, default_threads, describe_cpu
 from ..host.host_engine import HostEngine
 from ..host.int8 import signed_activations
@@ -60,6 +59,8 @@ class CpuEngine(HostEngine):
 
     name: ClassVar[str] = "cpu"
     precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16", "int8")
+    library: ClassVar[str] = "OpenVINO"
+    placement: ClassVar[Placement] = PLACEMENT
     nests: ClassVar[bool] = False
 
     def __init__(self, model: onnx.ModelProto, options: BuildOptions) -> None:
@@ -78,21 +79,6 @@ class CpuEngine(HostEngine):
         self._input_names = [desc.name for desc in self.inputs if desc.name in known]  # not those that nothing reads
         self._long = [desc.name for desc in self.inputs if desc.dtype is DType.INT64 and desc.name in known]
         weakref.finalize(self, _close_hosts, tuple(self._hosts.values()))
-
-    @classmethod
-    def availability(cls) -> Availability:
-        """Whether OpenVINO is installed, and on which CPU it runs."""
-        try:
-            openvino = require("openvino", extra="cpu", feature="engine 'cpu'")
-        except MissingExtraError as error:
-            return Availability(cls.name, str(error), "")
-        version = openvino.__version__.partition("-")[0]
-        return Availability(cls.name, "", f"OpenVINO {version} on {describe_cpu()}")
-
-    @classmethod
-    def quantize_options(cls) -> dict[str, Any]:
-        """Where OpenVINO's int8 kernels want Q/DQ; see `PLACEMENT`."""
-        return {**super().quantize_options(), "placement": PLACEMENT}
 
     def _create_context(self) -> ExecutionContext:
         return CpuContext(self)
@@ -116,11 +102,6 @@ class CpuEngine(HostEngine):
         _log.info("engine 'cpu': the model is computed by onnxruntime: %s", reason)
         return session
 
-    def _written_out(self) -> onnx.ModelProto:
-        written = write_decompositions(self.model, self.name, self.options.plugins)
-        self.choices.update(forms_run(self.model, written, self.name, self.options.plugins))
-        return written
-
     def _compile(self) -> Any:
         model = self._openvino_form()
         signed = signed_activations(model)
@@ -142,6 +123,8 @@ class CpuEngine(HostEngine):
     def _read(self, model: onnx.ModelProto, wrong: Mapping[int, str]) -> Any:
         """Let OpenVINO read and compile the model, with plugins, and nodes that onnxruntime computes, inside."""
         openvino = require("openvino", extra="cpu", feature="engine 'cpu'")
+        from .plugin_op import conversion
+
         core = openvino.Core()
         if wrong:
             model, sessions = replace_by_sessions(model, wrong, self.options.threads or default_threads())
@@ -152,24 +135,14 @@ class CpuEngine(HostEngine):
                     return None
             self._hosts.update(sessions)
             self.choices["run by onnxruntime"] = "; ".join(sorted(set(wrong.values())))
-        for extension in self._extensions(model):
-            core.add_extension(extension)
+        types = {(node.domain, node.op_type) for node in walk(model.graph.node) if is_plugin_node(node)}
+        for domain, op_type in sorted(types | ({FALLBACK} if wrong else set())):
+            core.add_extension(conversion(domain, op_type, self._hosts))
         network = core.read_model(model.SerializeToString(), b"")
         compiled = core.compile_model(network, "CPU", self._config("f32"))
         if self.precision == "bf16":
             compiled = self._faster_of(compiled, core.compile_model(network, "CPU", self._config("bf16")))
         return compiled
-
-    def _extensions(self, model: onnx.ModelProto) -> list[Any]:
-        """How OpenVINO reads nodes that are not its own."""
-        types = {
-            (node.domain, node.op_type) for node in walk(model.graph.node) if is_plugin_node(node) or _is_fallback(node)
-        }
-        if not types:
-            return []
-        from .plugin_op import conversion
-
-        return [conversion(domain, op_type, self._hosts) for domain, op_type in sorted(types)]
 
     def _config(self, float_type: str) -> dict[str, Any]:
         return {
@@ -248,10 +221,6 @@ class CpuContext(ExecutionContext):
 
     def _close(self) -> None:
         del self._request
-
-
-def _is_fallback(node: onnx.NodeProto) -> bool:
-    return (node.domain, node.op_type) == FALLBACK
 
 
 def _close_hosts(hosts: tuple[PluginHost | SessionHost, ...]) -> None:

@@ -15,7 +15,8 @@ from ...plugin.onnx_node import is_plugin_node
 from ...tensor import Dims, DType, SymbolicDim
 from ...utils.optional import require
 from ...utils.signal_stack import keeping_signal_stack
-from ...validation.dataflow import bodies, walk
+from ...validation.dataflow import bodies, computed_from, walk
+from ...validation.operators import standard_domain, standard_opset
 from ..base.failures import shortened
 from ..host.ort_session import Submodel, Submodels, make_session
 from .known_errors import KNOWN_ERRORS, Facts, Usage
@@ -100,7 +101,7 @@ def wrong_nodes(model: onnx.ModelProto) -> dict[int, str]:
 
 def _reason(usage: Usage) -> str:
     """Why a node is not left to OpenVINO; empty when it is."""
-    if usage.node.domain not in ("", "ai.onnx"):
+    if standard_domain(usage.node.domain):
         return ""
     for row in KNOWN_ERRORS:
         if usage.node.op_type in row.operators and row.applies(usage):
@@ -111,24 +112,18 @@ def _reason(usage: Usage) -> str:
 def _facts(model: onnx.ModelProto) -> Facts:
     helper = require("onnx.helper", extra="onnx")
     types: dict[str, onnx.TypeProto] = {}
-    constants, sizes, read = set[str](), set[str](), {info.name for info in model.graph.output}
+    weights, read = set[str](), set[str]()
     for graph in (model.graph, *(body for node in walk(model.graph.node) for body in bodies(node))):
         types.update((info.name, info.type) for info in (*graph.input, *graph.value_info, *graph.output))
         types.update(
             (item.name, helper.make_tensor_type_proto(item.data_type, item.dims)) for item in graph.initializer
         )
-        constants.update(item.name for item in graph.initializer)
+        weights.update(item.name for item in graph.initializer)
         read.update(info.name for info in graph.output)
-    for node in walk(model.graph.node):
-        read.update(node.input)
-        if node.op_type == "Constant" or (node.input and all(name in constants for name in node.input if name)):
-            constants.update(node.output)
-    sizes.update(constants)
-    for node in walk(model.graph.node):
-        if node.op_type in ("Shape", "Size") or (node.input and all(name in sizes for name in node.input if name)):
-            sizes.update(node.output)
-    opset = next((item.version for item in model.opset_import if item.domain in ("", "ai.onnx")), 0)
-    return Facts(types, constants, sizes, read, opset)
+        read.update(name for node in graph.node for name in node.input)
+    constants = computed_from(weights, walk(model.graph.node), ("Constant",))
+    sizes = computed_from(constants, walk(model.graph.node), ("Shape", "Size"))
+    return Facts(types, constants, sizes, read, standard_opset(model))
 
 
 def unreadable(model: onnx.ModelProto, known: Mapping[int, str]) -> dict[int, str]:

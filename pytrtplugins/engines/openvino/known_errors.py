@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...model.proto import info_dims
+from ...model.proto import info_dims, numpy_type
 from ...plugin.onnx_node import node_attributes
 from ...tensor import Dims, is_concrete
 from ...validation.broadcasting import BROADCAST_SLOPES
@@ -15,18 +15,6 @@ if TYPE_CHECKING:
     import onnx
 
 __all__ = ["KNOWN_ERRORS", "Facts", "KnownError", "Usage"]
-
-_FLOAT16, _FLOAT, _BFLOAT16, _DOUBLE, _INT8, _UINT8, _INT16, _INT32, _INT64 = (
-    10,
-    1,
-    16,
-    11,
-    3,
-    2,
-    5,
-    6,
-    7,
-)  # TensorProto.DataType
 
 
 @dataclass(frozen=True)
@@ -73,10 +61,11 @@ class Usage:
         """Whether the node computes with dims and constants alone."""
         return all(name in self.facts.sizes for name in self.node.input if name)
 
-    def kind(self) -> int:
-        """Element type of the first input, as ONNX numbers it; 0 where it is not known."""
+    def dtype(self) -> str:
+        """NumPy's name of the first input's element type; empty where it is not known."""
         found = self.facts.types.get(self.node.input[0]) if self.node.input else None
-        return found.tensor_type.elem_type if found is not None else 0
+        kind = found.tensor_type.elem_type if found is not None else 0
+        return numpy_type(kind).name if kind else ""
 
     def dims(self, index: int = 0) -> Dims | None:
         """Dims of an input; None where they are not known."""
@@ -109,19 +98,19 @@ class KnownError:
 
 
 def _is_real(usage: Usage) -> bool:
-    return usage.kind() in (_FLOAT16, _FLOAT, _BFLOAT16, _DOUBLE, 0)
+    return usage.dtype() in ("float16", "float32", "bfloat16", "float64", "")
 
 
 def _is_byte(usage: Usage) -> bool:
-    return usage.kind() in (_INT8, _UINT8)
+    return usage.dtype() in ("int8", "uint8")
 
 
 def _is_signed(usage: Usage) -> bool:
-    return usage.kind() in (_INT8, _INT16, _INT32, _INT64)
+    return usage.dtype() in ("int8", "int16", "int32", "int64")
 
 
 def _is_whole_data(usage: Usage) -> bool:
-    return usage.kind() in (_INT32, _INT64) and not usage.is_size()
+    return usage.dtype() in ("int32", "int64") and not usage.is_size()
 
 
 def _resizes_otherwise(usage: Usage) -> bool:

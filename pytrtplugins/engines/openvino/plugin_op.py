@@ -23,21 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Host", "HostedOp", "PluginHost", "conversion"]
 
-_TYPES = {
-    DType.FLOAT32: ov.Type.f32,
-    DType.FLOAT16: ov.Type.f16,
-    DType.INT8: ov.Type.i8,
-    DType.UINT8: ov.Type.u8,
-    DType.INT32: ov.Type.i32,
-    DType.INT64: ov.Type.i64,
-    DType.BOOL: ov.Type.boolean,
-    DType.FLOAT64: ov.Type.f64,
-    DType.BFLOAT16: ov.Type.bf16,
-    DType.INT16: ov.Type.i16,
-    DType.UINT16: ov.Type.u16,
-    DType.UINT32: ov.Type.u32,
-    DType.UINT64: ov.Type.u64,
-}
+_TYPES = {dtype: ov.Type.bf16 if dtype is DType.BFLOAT16 else ov.Type(dtype.numpy) for dtype in DType}
 _DTYPES = {ov_type: dtype for dtype, ov_type in _TYPES.items()}
 
 

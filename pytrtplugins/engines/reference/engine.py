@@ -17,6 +17,7 @@ from ...plugin.policy import chosen_form
 from ...plugin.runner import PluginRunner
 from ...utils.optional import require
 from ...validation import validated
+from ...validation.operators import standard_domain
 from ..base.context import Arrays, ExecutionContext
 from ..base.engine import Engine
 from ..base.failures import explaining
@@ -27,7 +28,6 @@ from .half import half_type, is_half, run_wide
 from .half_sums import HALF_SUM_OPS
 from .ops import OPS
 from .program import Program, Step
-from .spec import standard
 from .windows import convolve
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class ReferenceEngine(Engine):
         model = _without_functions(model)
         if options.precision in HALF_TYPES:
             model = to_half(model, HALF_TYPES[options.precision])
-        opsets = {standard(item.domain): item.version for item in model.opset_import}
+        opsets = {standard_domain(item.domain): item.version for item in model.opset_import}
         self._program = Program(model.graph, opsets)
 
     @property

@@ -15,12 +15,13 @@ from ...model.proto import arrays_of, node_name, numpy_type
 from ...plugin.base import Plugin
 from ...plugin.onnx_node import from_node, is_plugin_node, node_attributes
 from ...utils.optional import require
+from ...validation.operators import standard_domain
 from ..base.context import Arrays
 from .control import CONTROL_OPS, OLDEST_SCAN, Control
 from .coverage import PLAIN_TYPES, covers
 from .delegate import Delegated
 from .refusals import check_delegable, renamed
-from .spec import check_opsets, checked_schema, standard
+from .spec import check_opsets, checked_schema
 
 if TYPE_CHECKING:
     import onnx
@@ -102,7 +103,7 @@ class Program:
         steps = []
         for node in graph.node:
             attributes = node_attributes(node)
-            if node.op_type == "Constant" and standard(node.domain) == "":
+            if node.op_type == "Constant" and standard_domain(node.domain) == "":
                 self.constants[node.output[0]] = _constant(node, attributes)
                 continue
             steps.append(self._step(node, attributes))

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import BuildError
 from ...utils.optional import require
+from ...validation.operators import standard_domain
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["check_opsets", "checked_schema", "standard"]
+__all__ = ["check_opsets", "checked_schema"]
 
 _ELSEWHERE = 'Do: engine="cpu" or engine="onnxruntime"'
 _PADDING = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
@@ -55,11 +56,6 @@ _WORDS = {  # (operator, attribute) → the words that ONNX knows
 }
 
 
-def standard(domain: str) -> str:
-    """ONNX's own domain has two names; the empty one is returned for both."""
-    return "" if domain == "ai.onnx" else domain
-
-
 def check_opsets(opsets: Mapping[str, int]) -> None:
     """Require opsets that the installed onnx knows.
 
@@ -85,7 +81,7 @@ def checked_schema(
         BuildError: there is no such operator, or an attribute is a word that ONNX does not know.
     """
     defs = require("onnx.defs", extra="onnx", feature="engine 'reference'")
-    domain = standard(node.domain)
+    domain = standard_domain(node.domain)
     try:
         schema: onnx.defs.OpSchema = defs.get_schema(node.op_type, opsets.get(domain, 1), domain)
     except defs.SchemaError as error:
@@ -104,7 +100,7 @@ def checked_schema(
 
 
 def _unknown(node: onnx.NodeProto, opsets: Mapping[str, int], where: str, defs: Any) -> BuildError:
-    domain = standard(node.domain)
+    domain = standard_domain(node.domain)
     known = {schema.name for schema in defs.get_all_schemas() if schema.domain == ""}
     near = difflib.get_close_matches(node.op_type, known, n=3)
     version = f" in opset {opsets.get(domain, 1)}" if node.op_type in known and domain == "" else ""
