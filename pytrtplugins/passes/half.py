@@ -5,7 +5,7 @@ TensorRT 11 has no precision flags: a network computes in the types that the mod
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["HALF_TYPES", "WRITTEN", "to_half"]
+__all__ = ["HALF_TYPES", "WRITTEN", "halve", "to_half"]
 
 HALF_TYPES = {"fp16": DType.FLOAT16, "bf16": DType.BFLOAT16}
 """Name of a precision → element type."""
@@ -31,7 +31,7 @@ HALF_TYPES = {"fp16": DType.FLOAT16, "bf16": DType.BFLOAT16}
 WRITTEN = "pytrtplugins.half"
 """Key in the metadata of a model that is written already: its type."""
 
-_STAYS_FLOAT = {"Resize": (1, 2), "Upsample": (1,), "RoiAlign": (1,)}  # inputs that are sizes or places, not values
+_STAYS_FLOAT = {"Resize": (1, 2), "Upsample": (1,), "RoiAlign": (1,)}  # inputs that are sizes or positions, not values
 _SUBGRAPHS = ("If", "Loop", "Scan")
 
 
@@ -63,20 +63,52 @@ def to_half(
     """
     if any(entry.key == WRITTEN for entry in model.metadata_props):
         return copy_of(model)
-    return to_proto(_Halver(to_ir(model, checked=True), dtype, keep, half_weights, refuse_overflow).run())
+    return to_proto(
+        _Halver(to_ir(model, checked=True), dtype, keep, half_weights, refuse_overflow, _float_inputs).run()
+    )
+
+
+def halve(
+    model: ir.Model,
+    dtype: DType,
+    float_inputs: Callable[[ir.Node], Collection[int]],
+    keep: Collection[str] = (),
+) -> ir.Model:
+    """The same for an engine that works on its own form of the model, in place.
+
+    Args:
+        model: As for `to_half`; with `WRITTEN` in its metadata it stays as it is.
+        dtype: float16 or bfloat16.
+        float_inputs: A node → its inputs that stay float32 though the node does not.
+        keep: Names of nodes that stay in float32.
+    """
+    if WRITTEN in model.metadata_props:
+        return model
+    return _Halver(model, dtype, keep, (), False, float_inputs).run()
+
+
+def _float_inputs(node: ir.Node) -> Collection[int]:
+    return _STAYS_FLOAT.get(node.op_type, ()) if node.domain == "" else ()
 
 
 class _Halver:
     """One walk from the inputs down. A tensor has up to two forms, float32 and half; the second is made when it is read."""
 
     def __init__(
-        self, model: ir.Model, dtype: DType, keep: Collection[str], half_weights: Collection[str], refuse: bool
+        self,
+        model: ir.Model,
+        dtype: DType,
+        keep: Collection[str],
+        half_weights: Collection[str],
+        refuse: bool,
+        float_inputs: Callable[[ir.Node], Collection[int]],
     ) -> None:
         self._ir = require("onnx_ir", extra="onnx")
         self._float, self._half = self._ir.DataType.FLOAT, self._ir.DataType.from_numpy(dtype.numpy)
         self._names = {self._float: "float32", self._half: str(dtype)}
         self._dtype, self._model, self._graph = dtype, model, model.graph
         self._keep, self._half_weights, self._refuse = keep, half_weights, refuse
+        self._float_inputs = float_inputs
         self._forms: dict[ir.Value, dict[ir.DataType, ir.Value]] = {}
         self._lift_constants()
         self._taken = names_in(self._graph)
@@ -105,7 +137,7 @@ class _Halver:
         kind = self._float if stays else self._half
         if not stays:
             self._attributes(node, is_plugin)
-        float_inputs = _STAYS_FLOAT.get(node.op_type, ()) if node.domain == "" else ()
+        float_inputs = self._float_inputs(node)
         for index, value in enumerate(node.inputs):
             if value in self._forms:
                 wanted = self._float if index in float_inputs else kind

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["CudaEngine"]
 
 _DEVICE = "device"
-FORMAT = 5
+FORMAT = 6
 """Of what engine files and files of choices hold: plans, packed weights, tactics. It goes up with what they mean."""
 
 
@@ -183,7 +183,7 @@ class CudaEngine(Engine):
 
     def execution(self, sizes: Mapping[str, int], progress: bool = False) -> Execution:
         """Buffers and launches for inputs whose free dims have these sizes; kernels are chosen where they are not yet."""
-        plan = make_plan(self._graph, sizes, self.float_type, self.disabled, self.options.plugins)
+        plan = make_plan(self._graph, sizes, self.disabled, self.options.plugins)
         with self.device.xp.cuda.Device(self.device.number), self.device.explaining_memory():
             self.selector.choose(plan, progress)
             return Execution(self.device, plan, self.selector.launch)
@@ -202,7 +202,7 @@ class CudaEngine(Engine):
         return CudaContext(self)
 
     def _lower(self) -> ir.Model:
-        return lower(self.model, self.disabled, self.options.plugins)
+        return lower(self.model, self.disabled, self.options.plugins, self.float_type)
 
     def _cache(self) -> TacticCache:
         facts = _facts(self.device)

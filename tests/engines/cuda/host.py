@@ -77,7 +77,7 @@ def host_execution(model, inputs, float_type=DType.FLOAT32, disable=(), direct=F
         for dim, size in zip(info.type.tensor_type.shape.dim, inputs[info.name].shape, strict=True):
             if dim.dim_param:
                 sizes[dim.dim_param] = size
-    plan = make_plan(lower(model, disable, requested), sizes, float_type, disable, requested)
+    plan = make_plan(lower(model, disable, requested, float_type), sizes, disable, requested)
     execution = Execution(device, plan, selector.launch)
     execution._arena[:] = 0x7F  # NaN in float16, 3e38 in float32: what is read without having been written shows
     return execution

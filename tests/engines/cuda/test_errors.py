@@ -219,7 +219,7 @@ def test_an_operator_that_it_lacks_is_named_with_its_node():
     net = Net()
     model = prepare(net.model(net.add("LpNormalization", [net.conv("data", "a")], "odd", axis=1)))
     with pytest.raises(BuildError, match=r"ai\.onnx::LpNormalization \(node 'odd'\)[\s\S]*Do: write it as a plugin"):
-        make_plan(lower(model), {"N": 1}, DType.FLOAT32)
+        make_plan(lower(model), {"N": 1})
 
 
 def test_interpolation_is_refused_rather_than_rounded():
@@ -227,7 +227,7 @@ def test_interpolation_is_refused_rather_than_rounded():
     scales = net.constant("scales", np.array([1, 1, 2, 2], np.float32))
     model = prepare(net.model(net.add("Resize", [net.conv("data", "a"), "", scales], "big", mode="linear")))
     with pytest.raises(BuildError, match="Resize"):
-        make_plan(lower(model), {"N": 1}, DType.FLOAT32)
+        make_plan(lower(model), {"N": 1})
 
 
 def test_other_free_dims_than_the_batch_are_refused():
@@ -235,7 +235,7 @@ def test_other_free_dims_than_the_batch_are_refused():
     net.input = ["N", 8, "H", "W"]
     model = lower(prepare(net.model(net.conv(net.conv("data", "a"), "b"))))
     with pytest.raises(BuildError, match="do not follow from N=1, H=32, W=32: only the batch may be free"):
-        make_plan(model, {"N": 1, "H": 32, "W": 32}, DType.FLOAT32)
+        make_plan(model, {"N": 1, "H": 32, "W": 32})
 
 
 @pytest.mark.parametrize("pool", [False, True])
@@ -244,10 +244,10 @@ def test_more_values_than_threads_have_numbers_are_refused(pool):
     y = net.conv("data", "a", channels=8)
     if pool:
         y = net.add("MaxPool", [net.conv("data", "b", channels=32)], "pooled", kernel_shape=[2, 2], strides=[2, 2])
-    model = lower(prepare(net.model(y)))
-    assert make_plan(model, {"N": 1 << 20}, DType.FLOAT16).memory.bytes > 1 << 29
+    model = lower(prepare(net.model(y)), float_type=DType.FLOAT16)
+    assert make_plan(model, {"N": 1 << 20}).memory.bytes > 1 << 29
     with pytest.raises(BuildError, match="more values than"):
-        make_plan(model, {"N": 1 << 24}, DType.FLOAT16)
+        make_plan(model, {"N": 1 << 24})
 
 
 def test_a_problems_key_tells_apart_what_needs_other_kernels():

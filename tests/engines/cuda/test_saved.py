@@ -35,9 +35,7 @@ def net():
 
 
 def run(graph, selector, x):
-    execution = Execution(
-        HostDevice(), make_plan(graph, {"N": len(x)}, DType.FLOAT16), lambda *step: selector.launch(*step)
-    )
+    execution = Execution(HostDevice(), make_plan(graph, {"N": len(x)}), lambda *step: selector.launch(*step))
     execution.input("data")[...] = x
     execution.queue(None)
     return [execution.output(name).copy() for name in execution.plan.outputs]
@@ -58,7 +56,7 @@ def selector(weights, plan=None):
 @pytest.fixture(scope="module")
 def built():
     """A network's graph without weights, what it gives, and what a file would keep."""
-    graph = lower(net())
+    graph = lower(net(), float_type=DType.FLOAT16)
     weights = take_weights(graph)
     chosen = selector(weights.__getitem__)
     x = np.random.default_rng(0).random((2, 3, 8, 8), dtype=np.float32)

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Literal, get_args
 
 from ....errors import UsageError
 from ....model.decompose import add_shapes
-from ....model.ir import remove_unused, to_ir
+from ....model.ir import constant, is_op, remove_unused, to_ir
+from ....model.proto import node_name
 from ....passes import Eliminate, Pass
+from ....passes.half import halve
+from ....plugin.onnx_node import is_plugin_node
 from ....plugin.policy import NO_REQUESTS, chosen_form, plugin_classes
+from ....tensor import DType
 from ...base.plugins import write_decompositions
 from .activations import FuseSwishMish
 from .epilogue import FuseActivations, FuseConvolutions, FuseResiduals
 from .horizontal import FuseHorizontally
 from .pool_reorg_stem import FusePools, FuseReorgs, FuseStem
 from .qdq import AbsorbInputScales, AbsorbOutputScales, AbsorbResidualScales, FoldCasts, FoldConstants, MoveCodes
+from .rewrite import DOMAIN
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["OPTIONAL_STEPS", "OptionalStep", "check_disable", "lower"]
+__all__ = ["FREE_CASTS", "OPTIONAL_STEPS", "OptionalStep", "check_disable", "lower"]
 
 OptionalStep = Literal[
     "dead-layers",
@@ -66,6 +72,8 @@ _PASSES: tuple[tuple[OptionalStep | None, type[Pass]], ...] = (
 """In their order, each with the step that it belongs to; None: it cannot be left out."""
 
 _REORG = "darknet::Reorg"
+FREE_CASTS = "pytrtplugins.cuda.free_casts"
+"""Key in a lowered model's metadata: its Casts to float32 are this engine's own, so that a kernel need not round before one."""
 
 
 def check_disable(disable: str | Collection[str]) -> frozenset[OptionalStep]:
@@ -84,7 +92,10 @@ def check_disable(disable: str | Collection[str]) -> frozenset[OptionalStep]:
 
 
 def lower(
-    model: onnx.ModelProto, disable: Collection[OptionalStep] = (), requested: Mapping[str, str] = NO_REQUESTS
+    model: onnx.ModelProto,
+    disable: Collection[OptionalStep] = (),
+    requested: Mapping[str, str] = NO_REQUESTS,
+    float_type: DType = DType.FLOAT32,
 ) -> ir.Model:
     """Write the decompositions that `pytrtplugins.plugin.policy` chooses, then fuse.
 
@@ -92,6 +103,8 @@ def lower(
         model: A prepared model; it is not changed.
         disable: Names of `OPTIONAL_STEPS` to leave out.
         requested: Plugin → the form that the user asks for; such a plugin becomes no part of a convolution.
+        float_type: Element type of float tensors inside: FLOAT32 or FLOAT16. A model that holds float16 itself says for each
+            tensor what it is.
 
     Returns:
         A model whose fused nodes are in the domain ``pytrtplugins.cuda``; all tensors have types and dims.
@@ -104,7 +117,35 @@ def lower(
             step()(lowered)
     lowered.graph.sort()
     remove_unused(lowered)
+    if float_type is DType.FLOAT16 and not _holds_half(lowered.graph):
+        halve(lowered, float_type, _float_inputs, _float_plugins(lowered.graph))
+        lowered.metadata_props[FREE_CASTS] = ""
     return lowered
+
+
+def _holds_half(graph: ir.Graph) -> bool:
+    """Whether a model says itself what is float16."""
+    values = itertools.chain(graph.inputs, graph.initializers.values(), *(node.outputs for node in graph))
+    return any(value.dtype is not None and value.dtype.name == "FLOAT16" for value in values)
+
+
+def _float_inputs(node: ir.Node) -> Collection[int]:
+    """Inputs that stay float32 beside others in float16: kernels convert them themselves, and round less.
+
+    These are (1) constants, but a plugin's; (2) the image that a stem reads; (3) an input of the network that becomes int8.
+    """
+    if is_plugin_node(node) and node.domain != DOMAIN:
+        return ()
+    found = {index for index, value in enumerate(node.inputs) if value is not None and constant(value) is not None}
+    image = is_op(node, "Conv", DOMAIN) and node.attributes["image"].value
+    is_input = node.inputs and node.inputs[0] is not None and node.inputs[0].is_graph_input()
+    return {*found, 0} if image or (is_op(node, "QuantizeLinear") and is_input) else found
+
+
+def _float_plugins(graph: ir.Graph) -> list[str]:
+    """Plugins that give outputs of the network: those are float32, and so is what they are made of."""
+    nodes = (node for node in graph if is_plugin_node(node) and node.domain != DOMAIN)
+    return [node_name(node) for node in nodes if any(value.is_graph_output() for value in node.outputs)]
 
 
 def _written_out(model: onnx.ModelProto, requested: Mapping[str, str]) -> onnx.ModelProto:

@@ -12,13 +12,12 @@ from ....cuda import launches_kernels
 from ....errors import BuildError, DimsError
 from ....model.ir import dims_of, dtype_of, names_of
 from ....model.proto import node_name
-from ....passes.half import WRITTEN
 from ....plugin.base import Plugin
 from ....plugin.onnx_node import from_node, is_plugin_node, node_attributes
 from ....plugin.policy import NO_REQUESTS, RUNNING, chosen_form
 from ....tensor import DType, TensorDesc, evaluate_dims
 from ..device.layout import Format, channels_last, linear
-from ..lower.pipeline import OptionalStep
+from ..lower.pipeline import FREE_CASTS, OptionalStep
 from ..lower.rewrite import DOMAIN
 from .arena import Block, Layout, place
 from .operators import ACTIVATIONS, OPS
@@ -41,7 +40,6 @@ _MAX_VALUES = (1 << 32) - 1
 def make_plan(
     model: ir.Model,
     bindings: Mapping[str, int],
-    float_type: DType,
     disable: Collection[OptionalStep] = (),
     requested: Mapping[str, str] = NO_REQUESTS,
 ) -> Plan:
@@ -50,8 +48,6 @@ def make_plan(
     Args:
         model: What `lower` gave.
         bindings: Sizes of the free dims.
-        float_type: Element type of float tensors inside: FLOAT32 or FLOAT16. A model that holds float16 itself says for each
-            tensor what it is.
         disable: Steps to leave out: ``"outputs"``, ``"concat"``, ``"reuse"``, ``"schedule"``.
         requested: Plugin → the form that the user asks for.
 
@@ -59,19 +55,20 @@ def make_plan(
         BuildError: an operator is not supported, or dims cannot be told.
         DimsError: a plugin refuses the dims.
     """
-    return _Planner(model, bindings, float_type, frozenset(disable), requested).plan()
+    return _Planner(model, bindings, frozenset(disable), requested).plan()
 
 
 @dataclass
 class _Planner:
     model: ir.Model
     bindings: Mapping[str, int]
-    float_type: DType
     disabled: frozenset[OptionalStep]
     requested: Mapping[str, str]
     steps: list[Step] = field(default_factory=list)
     formats: dict[str, Format] = field(default_factory=dict)
     copies: dict[tuple[str, Format], str] = field(default_factory=dict)
+    casts: dict[str, str] = field(default_factory=dict)
+    """A tensor that is only another tensor in another float type → that: the copy that a reader wants converts as well."""
 
     def plan(self) -> Plan:
         graph = self.model.graph
@@ -84,9 +81,6 @@ class _Planner:
         plugins = [node for node in graph if _is_plugin(node)]
         dense = {name for node in plugins if self._wants_pixels(from_node(node)) for name in names_of(node.inputs)}
         self.views = ChannelViews(self.formats, self.steps, self.results, dense, "concat" not in self.disabled)
-        self.typed = WRITTEN in self.model.metadata_props or any(
-            dtype is DType.FLOAT16 for _, dtype in self.known.values()
-        )
         inputs = tuple(name for name in names_of(graph.inputs) if name not in self.constants)
         for name in inputs:
             dims, dtype = self._described(name)
@@ -119,15 +113,18 @@ class _Planner:
             self._add_step(replace(step, kind="conv", inputs=self._images(step, indices)))
         elif op in ("MaxPool", "AveragePool") and self._is_plain_pool(step):
             self._add_step(replace(step, kind="pool", inputs=self._images(step)))
-        elif op in ("QuantizeLinear", "DequantizeLinear", "Cast") and self._is_plain_cast(step):
-            self._add_step(replace(step, kind="reformat", attributes=self._scales(step), inputs=inputs[:1]))
+        elif op == "Cast" and self._is_plain_cast(step):
+            self.casts[outputs[0]] = self._materialized(inputs[0])
+        elif op in ("QuantizeLinear", "DequantizeLinear") and self._is_plain_cast(step):
+            source = self.casts.get(inputs[0], inputs[0])
+            self._add_step(replace(step, kind="reformat", attributes=self._scales(step), inputs=(source,)))
         elif op == "Concat" and self._is_channel_concat(step):
-            parts = [(name, self._dims(name)[1]) for name in inputs]
+            parts = [(self.casts.get(name, name), self._dims(name)[1]) for name in inputs]
             self.views.concat(step.name, outputs[0], self._natural(outputs[0]), parts)
         elif op == "Split" and self._is_view_split(step):
-            self.views.split(inputs[0], {name: self._dims(name)[1] for name in outputs})
+            self.views.split(self._materialized(inputs[0]), {name: self._dims(name)[1] for name in outputs})
         elif node.domain in ("", DOMAIN) and op in OPS and _is_supported(step):
-            self._add_step(step)
+            self._add_step(replace(step, inputs=tuple(self._materialized(name) for name in inputs)))
         else:
             raise BuildError(
                 f"engine 'cuda' does not have the operator {node.domain or 'ai.onnx'}::{op} (node {step.name!r}).\n"
@@ -140,6 +137,10 @@ class _Planner:
         for name in filter(None, step.outputs):
             self.formats[name] = self._natural(name)
         self.steps.append(step)
+
+    def _materialized(self, name: str) -> str:
+        """A tensor that is there in its own type."""
+        return self._as(name, self._natural(name)) if name in self.casts else name
 
     def _images(self, step: Step, indices: tuple[int, ...] = (0,)) -> tuple[str, ...]:
         """A step's inputs, those of some indices in NHWC."""
@@ -170,13 +171,12 @@ class _Planner:
         """The first combination of type and layout that a plugin takes, those without copies first."""
         is_output = any(name in self.results for name in step.outputs)
         given = [self._dtype(name) for name in step.inputs]
-        own = next((dtype for dtype in given if dtype in _FLOATS), self.float_type) if self.typed else self.float_type
-        floats = [DType.FLOAT32, own] if is_output and not self.typed else [own, DType.FLOAT32]
+        own = next((dtype for dtype in given if dtype in _FLOATS), DType.FLOAT32)
         layouts = ["nhwc", "linear"] if self._wants_pixels(plugin) and not is_output else ["linear", "nhwc"]
         if not self._enqueues(plugin):  # compute gets arrays, whose order is that of their axes
             layouts = ["linear"]
         for layout in layouts:
-            for kind in floats:
+            for kind in dict.fromkeys((own, DType.FLOAT32)):
                 dtypes = [kind if dtype in _FLOATS else dtype for dtype in given]
                 outs = plugin.all_output_dtypes(dtypes, len(out_dims))
                 forms = [
@@ -193,7 +193,7 @@ class _Planner:
                         return known
         raise BuildError(
             f"engine 'cuda': plugin {plugin!r} (node {step.name!r}) takes none of linear and NHWC in float32, "
-            f"{self.float_type}{', int8' if DType.INT8 in given else ''}: supports_format refuses all.",
+            f"{own}{', int8' if DType.INT8 in given else ''}: supports_format refuses all.",
             engine="cuda",
         )
 
@@ -205,6 +205,7 @@ class _Planner:
             conv, form = writers[name], self.formats[target]
             alone = sum(name in step.inputs for step in self.steps) == 1 and name not in {*self.views.names, *results}
             plain = not (conv.attributes["reorg"] or conv.attributes["image"])
+            plain &= self.formats[name].dtype is form.dtype or FREE_CASTS in self.model.metadata_props
             if alone and plain and form.dtype is DType.FLOAT32 and not form.nhwc:
                 self.steps[self.steps.index(conv)] = replace(conv, outputs=(target,))
                 self.steps.remove(copy)
@@ -243,8 +244,6 @@ class _Planner:
         )
 
     def _scales(self, step: Step) -> dict[str, Any]:
-        if step.op == "Cast":
-            return {}
         scale = float(self.constants[step.inputs[1]].reshape(()))
         return {"y_scale" if step.op == "QuantizeLinear" else "x_scale": scale}
 
@@ -259,8 +258,9 @@ class _Planner:
         )
 
     def _is_view_split(self, step: Step) -> bool:
-        form = self.formats.get(step.inputs[0])
-        sizes = [self._dims(name)[1] for name in step.outputs if len(self._dims(name)) == 4]
+        name = step.inputs[0]
+        form = self._natural(name) if name in self.casts else self.formats.get(name)
+        sizes = [self._dims(part)[1] for part in step.outputs if len(self._dims(part)) == 4]
         return (
             form is not None
             and form.nhwc
@@ -301,23 +301,23 @@ class _Planner:
     def _natural(self, name: str) -> Format:
         """The form that this engine's kernels give and take."""
         dims, dtype = self._described(name)
-        dtype = self.float_type if dtype in _FLOATS and not self.typed else dtype
         return channels_last(dims, dtype) if len(dims) == 4 and 0 not in dims else linear(dims, dtype)
 
     def _as(self, name: str, wanted: Format, exact: bool = False) -> str:
         """The tensor in another form: itself, or a copy that a step makes, as of a constant. ``exact``: no gaps but the form's own."""
-        found = self.formats.get(name)
+        source = self.casts.get(name, name)
+        found = self.formats.get(source)
         if found is None and name not in self.constants:
             raise BuildError(f"engine 'cuda': tensor {name!r} is read and nothing computes it", engine="cuda")
         if found == wanted or (found is not None and not exact and self._reads_strided(found, wanted)):
-            return name
+            return source
         key = (name, wanted)
         if key not in self.copies:
             copy = f"{name}@{wanted.dtype}{'-nhwc' if wanted.nhwc else ''}{wanted.pitch or ''}"
             self.formats[copy] = wanted
             self.copies[key] = copy
             kind, op = ("generic", "Identity") if found is None else ("reformat", "Reformat")
-            self.steps.append(Step(kind, copy, op, {}, (name,), (copy,)))
+            self.steps.append(Step(kind, copy, op, {}, (source,), (copy,)))
         return self.copies[key]
 
     @staticmethod

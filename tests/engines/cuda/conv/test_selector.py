@@ -66,7 +66,7 @@ def plan():
     net = Net(channels=8)
     x = net.conv(net.conv("data", "a", channels=8), "b", channels=8)
     y = net.add("MaxPool", [net.conv(x, "c", channels=8)], "y", kernel_shape=[3, 3])
-    return make_plan(lower(prepare(net.model(y)), ["stem"]), {"N": 1}, DType.FLOAT16)
+    return make_plan(lower(prepare(net.model(y)), ["stem"], float_type=DType.FLOAT16), {"N": 1})
 
 
 def selector(family, timer=None, cache=None, known=None):
@@ -170,7 +170,7 @@ def test_choices_on_disk_are_not_asked_for_where_a_file_holds_all(plan):
 def test_what_is_made_of_steps_is_told_with_its_convolution():
     net = Net(channels=8)
     y = net.add("MaxPool", [net.conv("data", "a", channels=8)], "y", kernel_shape=[2, 2], strides=[2, 2])
-    pooled = make_plan(lower(prepare(net.model(y)), ["stem"]), {"N": 1}, DType.FLOAT16)
+    pooled = make_plan(lower(prepare(net.model(y)), ["stem"], float_type=DType.FLOAT16), {"N": 1})
     chosen = selector(Family(), LastOfAll())
     for step in convolutions(pooled):
         chosen.launch(step, pooled, Scratch())

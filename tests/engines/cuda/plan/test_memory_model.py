@@ -21,7 +21,7 @@ DISABLE = st.sampled_from([(), ("outputs",), ("concat",), ("schedule",)])
 
 
 def plan_of(model, float_type=DType.FLOAT16, disable=()):
-    return make_plan(lower(prepare(model), disable), {"N": 2}, float_type, disable)
+    return make_plan(lower(prepare(model), disable, float_type=float_type), {"N": 2}, disable)
 
 
 def assert_sound(plan):
