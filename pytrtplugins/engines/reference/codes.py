@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+
+from ...tensor import Array
 
 __all__ = ["CODE_OPS", "dequantize", "quantize"]
 
-Array = npt.NDArray[Any]
 Attributes = Mapping[str, Any]
 
 
@@ -19,8 +19,7 @@ def quantize(x: Array, scale: Array, zero: Array, axis: int = 1) -> Array:
     limits = np.iinfo(zero.dtype)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         codes = np.rint(x / _along(scale, x, axis)) + _along(zero, x, axis).astype(np.float32)
-    clipped: Array = np.clip(codes, limits.min, limits.max).astype(zero.dtype)
-    return clipped
+    return np.clip(codes, limits.min, limits.max).astype(zero.dtype)
 
 
 def dequantize(x: Array, scale: Array, zero: Array | None = None, axis: int = 1) -> Array:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import BuildError, EngineError
+from ...errors import EngineError
 from ...model.proto import copy_of, numpy_type
 from ...utils.optional import require
-from .half import is_half
+from .half import half_type, is_half
+from .spec import refusal
 
 if TYPE_CHECKING:
     import onnx
@@ -60,11 +61,10 @@ class Delegated:
         try:
             self._evaluator = require("onnx.reference", extra="onnx").ReferenceEvaluator(graph, opsets=dict(opsets))
         except Exception as error:  # it raises types of every kind
-            raise BuildError(
+            raise refusal(
+                node,
                 f"{where}: onnx.reference does not compute it: {_short(error)}.\n"
                 'Do: engine="onnxruntime" or engine="cpu", or write it as a plugin: @plugin(namespace=...)',
-                node=node.name,
-                op_type=node.op_type,
             ) from error
 
     def __call__(self, given: Sequence[Any]) -> list[Any]:
@@ -79,9 +79,8 @@ class Delegated:
             found = dict(zip(names, self._evaluator.run(names, feeds), strict=True))
         except Exception as error:
             raise EngineError(f"{self._where}: onnx.reference cannot compute it: {_short(error)}") from error
-        kind = next((value.dtype for value in given if isinstance(value, np.ndarray) and is_half(value.dtype)), None)
         pairs = zip(self._outputs, self._dtypes, strict=True)
-        return [self._typed(found.get(name), dtype, kind) for name, dtype in pairs]
+        return [self._typed(found.get(name), dtype, half_type(given)) for name, dtype in pairs]
 
     def _fed(self, value: Any) -> Any:
         """An input as it is given: not to be written, since it may be a weight or the caller's."""

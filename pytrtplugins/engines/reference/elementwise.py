@@ -7,13 +7,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ...model.proto import numpy_type
+from ...tensor import Array
 
 __all__ = ["ELEMENTWISE_OPS"]
 
-Array = npt.NDArray[Any]
 Attributes = Mapping[str, Any]
 
 
@@ -75,12 +74,12 @@ def _elu(a: Attributes, x: Array) -> Array:
 
 def _selu(a: Attributes, x: Array) -> Array:
     wide, alpha = x.astype(np.float64), a.get("alpha", 1.6732632423543772)
-    y: Array = a.get("gamma", 1.0507009873554805) * np.where(wide > 0, wide, alpha * np.expm1(np.minimum(wide, 0)))
+    y = a.get("gamma", 1.0507009873554805) * np.where(wide > 0, wide, alpha * np.expm1(np.minimum(wide, 0)))
     return y.astype(x.dtype)
 
 
 def _hard_sigmoid(a: Attributes, x: Array) -> Array:
-    wide: Array = a.get("alpha", 0.2) * x.astype(np.float64) + a.get("beta", 0.5)
+    wide = a.get("alpha", 0.2) * x.astype(np.float64) + a.get("beta", 0.5)
     return np.clip(wide, 0, 1).astype(x.dtype)
 
 

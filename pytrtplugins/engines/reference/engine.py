@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import EngineError, ExecutionError, PytrtpluginsError, UsageError
 from ...model.proto import node_name
@@ -15,6 +14,7 @@ from ...passes.half import HALF_TYPES, to_half
 from ...plugin.onnx_node import is_plugin_node
 from ...plugin.policy import chosen_form
 from ...plugin.runner import PluginRunner
+from ...tensor import Array
 from ...utils.optional import require
 from ...validation import validated
 from ...validation.operators import standard_domain
@@ -24,8 +24,7 @@ from ..base.failures import explaining
 from ..base.plugins import forms_run
 from ..base.types import Availability, BuildOptions
 from .coverage import PLAIN_TYPES
-from .half import half_type, is_half, run_wide
-from .half_sums import HALF_SUM_OPS
+from .half import HALF_SUM_OPS, half_type, is_half, run_wide
 from .ops import OPS
 from .program import Program, Step
 from .windows import convolve
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     import onnx
 
 __all__ = ["ReferenceEngine"]
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -214,7 +211,7 @@ def _dense(value: Any) -> Any:
 def _integer_convolution(a: dict[str, Any], x: _Codes, weight: _Codes, bias: Array | None = None) -> Array:
     along_filters = weight.scale.size == 1 or weight.axis % weight.codes.ndim == 0
     if x.scale.size > 1 or weight.zero.any() or not along_filters:
-        return OPS["Conv"](a, _dense(x), _dense(weight), bias)  # type: ignore[no-any-return]
+        return OPS["Conv"](a, _dense(x), _dense(weight), bias)
     centred = x.codes.astype(np.int32) - np.int32(x.zero.reshape(()))  # the border is 0 in these terms
     sums = convolve(centred, weight.codes, a)
     scales = x.scale.astype(np.float64).reshape(()) * weight.scale.astype(np.float64)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-__all__ = ["half_type", "is_half", "run_wide"]
+from ...tensor import Array
+from .sums import SUM_OPS
+from .windows import WINDOW_OPS
+
+__all__ = ["HALF_SUM_OPS", "half_type", "is_half", "matmul_half", "run_wide"]
 
 _HALF = ("float16", "bfloat16")
+_PRODUCTS = 16  # of one tensor core instruction
 
 
 def is_half(dtype: np.dtype[Any]) -> bool:
@@ -18,9 +23,9 @@ def is_half(dtype: np.dtype[Any]) -> bool:
     return dtype.name in _HALF
 
 
-def half_type(values: Sequence[npt.NDArray[Any] | None]) -> np.dtype[Any] | None:
+def half_type(values: Sequence[Any]) -> np.dtype[Any] | None:
     """The half type among the inputs of an operator; None if there is none."""
-    return next((value.dtype for value in values if value is not None and is_half(value.dtype)), None)
+    return next((value.dtype for value in values if isinstance(value, np.ndarray) and is_half(value.dtype)), None)
 
 
 def run_wide(function: Callable[..., Any], attributes: Any, values: Sequence[Any], keeps_type: bool) -> list[Any]:
@@ -39,3 +44,23 @@ def run_wide(function: Callable[..., Any], attributes: Any, values: Sequence[Any
     if not keeps_type or dtype is None:
         return results
     return [value.astype(dtype) if value.dtype.kind == "f" else value for value in results]
+
+
+def matmul_half(left: Array, right: Array) -> Array:
+    """The product of two matrices, or of stacks of them, as GPU kernels sum it that do not ask for float32: in float16.
+
+    Sixteen products at a time are added, and rounded to a float16 number; the result holds these in float64.
+    """
+    total = np.zeros((), np.float64)
+    for first in range(0, left.shape[-1], _PRODUCTS):
+        part = np.matmul(left[..., first : first + _PRODUCTS], right[..., first : first + _PRODUCTS, :])
+        total = (total + part).astype(np.float16).astype(np.float64)
+    return total
+
+
+HALF_SUM_OPS: dict[str, Callable[..., Any]] = {
+    "Conv": partial(WINDOW_OPS["Conv"], matmul=matmul_half),
+    "Gemm": partial(SUM_OPS["Gemm"], matmul=matmul_half),
+    "MatMul": partial(SUM_OPS["MatMul"], matmul=matmul_half),
+}
+"""Name of an operator → the function that sums with `matmul_half`."""

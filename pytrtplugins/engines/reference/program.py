@@ -1,34 +1,37 @@
-"""A graph made ready to run: its nodes in order, each with what computes it."""
+"""A graph made ready to run: its nodes in order, each with what computes it; If, Loop and Scan run graphs of their own."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from ...errors import BuildError
+from ...errors import BuildError, EngineError
 from ...model.proto import arrays_of, node_name, numpy_type
 from ...plugin.base import Plugin
 from ...plugin.onnx_node import from_node, is_plugin_node, node_attributes
+from ...tensor import Array
 from ...utils.optional import require
 from ...validation.operators import standard_domain
 from ..base.context import Arrays
-from .control import CONTROL_OPS, OLDEST_SCAN, Control
 from .coverage import PLAIN_TYPES, covers
 from .delegate import Delegated
 from .refusals import check_delegable, renamed
-from .spec import check_opsets, checked_schema
+from .spec import check_opsets, checked_schema, refusal
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Program", "Step"]
+__all__ = ["Control", "Program", "Step"]
 
-Array = npt.NDArray[Any]
+_OLDEST_SCAN = 9  # before it, Scan ran over batches
+
+
+Run = Callable[["Program", Sequence[Any]], list[Any]]
+"""Runs a graph on its inputs, in order; outer tensors that it reads are the caller's matter."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +41,33 @@ class Step:
     node: onnx.NodeProto
     attributes: dict[str, Any]
     plugin: Plugin | None = None
-    control: Control[Program] | None = None
+    control: Control | None = None
     delegated: Delegated | None = None
     last_use: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Control:
+    """A node with graphs inside.
+
+    Attributes:
+        op_type: If, Loop or Scan.
+        attributes: Those that are no graphs.
+        programs: Name of an attribute → the graph in it.
+    """
+
+    op_type: str
+    attributes: Mapping[str, Any]
+    programs: Mapping[str, Program]
+
+    @property
+    def captured(self) -> tuple[str, ...]:
+        """Names of the outer tensors that the graphs read."""
+        return tuple(dict.fromkeys(name for program in self.programs.values() for name in program.captured))
+
+    def run(self, given: Sequence[Any], run: Run) -> list[Any]:
+        """The node's outputs."""
+        return CONTROL_OPS[self.op_type](self, given, run)
 
 
 class Program:
@@ -113,7 +140,7 @@ class Program:
             read = set(_read_by(step))
             uses.subtract(_read_by(step))
             last = tuple(name for name in read if name and not uses[name] and name not in self.constants)
-            steps[index] = Step(step.node, step.attributes, step.plugin, step.control, step.delegated, last)
+            steps[index] = replace(step, last_use=last)
         return steps
 
     def _step(self, node: onnx.NodeProto, attributes: dict[str, Any]) -> Step:
@@ -138,13 +165,12 @@ class Program:
 
     def _control(
         self, node: onnx.NodeProto, attributes: dict[str, Any], schema: onnx.defs.OpSchema, where: str
-    ) -> Control[Program]:
-        if node.op_type == "Scan" and schema.since_version < OLDEST_SCAN:
-            raise BuildError(
+    ) -> Control:
+        if node.op_type == "Scan" and schema.since_version < _OLDEST_SCAN:
+            raise refusal(
+                node,
                 f"{where}: Scan over batches, of opset 8, is not computed here.\n"
                 "Do: onnx.version_converter.convert_version(model, 18)",
-                node=node.name,
-                op_type=node.op_type,
             )
         graphs = {item.name: item.g for item in node.attribute if item.HasField("g")}
         plain = {name: value for name, value in attributes.items() if name not in graphs}
@@ -155,10 +181,8 @@ class Program:
         text = require("onnx", extra="onnx").TensorProto.STRING
         for name in (*node.input, *node.output):
             if name in self._types and self._types[name].tensor_type.elem_type == text:
-                raise BuildError(
-                    f'{where}: tensor {name!r} holds text, which is not computed here.\nDo: engine="onnxruntime"',
-                    node=node.name,
-                    op_type=node.op_type,
+                raise refusal(
+                    node, f'{where}: tensor {name!r} holds text, which is not computed here.\nDo: engine="onnxruntime"'
                 )
 
     def _is_plain(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> bool:
@@ -176,10 +200,72 @@ def _read_by(step: Step) -> tuple[str, ...]:
 def _constant(node: onnx.NodeProto, attributes: dict[str, Any]) -> Array:
     kinds = {"value_int": np.int64, "value_ints": np.int64, "value_float": np.float32, "value_floats": np.float32}
     for name, value in attributes.items():
-        if name == "value":
-            return np.asarray(value)
-        if name in kinds:
-            return np.asarray(value, kinds[name])
+        if name == "value" or name in kinds:
+            return np.asarray(value, kinds.get(name))
     raise BuildError(
         f"engine 'reference': constant {node.output[0]!r} has no value that is known here: {sorted(attributes)}"
     )
+
+
+def _if(control: Control, given: Sequence[Any], run: Run) -> list[Any]:
+    return run(control.programs["then_branch" if given[0].item() else "else_branch"], [])
+
+
+def _loop(control: Control, given: Sequence[Any], run: Run) -> list[Any]:
+    body = control.programs["body"]
+    limit, going, *states = (*given, None, None)[: max(len(given), 2)]
+    max_trips = None if limit is None else int(limit.item())
+    goes_on = going is None or bool(going.item())
+    scans: list[list[Any]] = [[] for _ in body.outputs[1 + len(states) :]]
+    index = 0
+    while goes_on and (max_trips is None or index < max_trips):
+        outputs = run(body, [np.array(index, np.int64), np.array(goes_on), *states])
+        goes_on, states = bool(outputs[0].item()), outputs[1 : 1 + len(states)]
+        for values, value in zip(scans, outputs[1 + len(states) :], strict=True):
+            values.append(value)
+        index += 1
+    return [*states, *(_stacked(body, 1 + len(states) + k, values) for k, values in enumerate(scans))]
+
+
+def _scan(control: Control, given: Sequence[Any], run: Run) -> list[Any]:
+    a, body = control.attributes, control.programs["body"]
+    count = len(given) - a["num_scan_inputs"]
+    states, inputs = list(given[:count]), given[count:]
+    scanned = [
+        _along(x, axis)[:: -1 if backward else 1]
+        for x, axis, backward in zip(
+            inputs, *(a.get(f"scan_input_{kind}", [0] * len(inputs)) for kind in ("axes", "directions")), strict=True
+        )
+    ]
+    lengths = {len(x) for x in scanned}
+    if len(lengths) != 1:
+        raise EngineError(f"Scan: its inputs have different lengths along their axes: {sorted(lengths)}")
+    results: list[list[Any]] = [[] for _ in body.outputs[count:]]
+    for parts in zip(*scanned, strict=True):
+        outputs = run(body, [*states, *parts])
+        states = outputs[:count]
+        for values, value in zip(results, outputs[count:], strict=True):
+            values.append(value)
+    axes, backward = (a.get(f"scan_output_{kind}", [0] * len(results)) for kind in ("axes", "directions"))
+    stacked = [_stacked(body, count + k, values[:: -1 if backward[k] else 1]) for k, values in enumerate(results)]
+    return [*states, *(np.moveaxis(value, 0, axis) for value, axis in zip(stacked, axes, strict=True))]
+
+
+def _along(x: Array, axis: int) -> Array:
+    return np.moveaxis(x, axis, 0)
+
+
+def _stacked(body: Program, output: int, values: Sequence[Any]) -> Array:
+    """What the runs of a body gave, along a new first axis; after none, dims that are not known are 0, as in onnxruntime."""
+    if values:
+        return np.stack(values)
+    dims, dtype = body.described(body.outputs[output])
+    return np.zeros((0, *dims), dtype)
+
+
+CONTROL_OPS: dict[str, Callable[[Control, Sequence[Any], Run], list[Any]]] = {
+    "If": _if,
+    "Loop": _loop,
+    "Scan": _scan,
+}
+"""Name of an operator → function (control, inputs, run) → outputs."""

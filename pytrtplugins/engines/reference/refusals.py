@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...errors import BuildError
 from ...model.proto import copy_of
 from ...utils.optional import require
+from .spec import refusal
 
 if TYPE_CHECKING:
     import onnx
@@ -61,21 +61,13 @@ def check_delegable(
         reason = "onnx.reference does not read sequence_lens"
     if node.op_type == "Dropout":
         reason = "with training_mode it is random"
+    do = 'engine="onnxruntime" or engine="cpu"'
     if not reason and not _versioned(schema):
-        reason = (
-            f"onnx.reference computes a later version of it, with another meaning than version {schema.since_version}"
-        )
-        raise BuildError(
-            f"{where}: {node.op_type} is not computed here: {reason}.\nDo: onnx.version_converter.convert_version(model, 18)",
-            node=node.name,
-            op_type=node.op_type,
-        )
+        version = f"another meaning than version {schema.since_version}"
+        reason = f"onnx.reference computes a later version of it, with {version}"
+        do = "onnx.version_converter.convert_version(model, 18)"
     if reason:
-        raise BuildError(
-            f'{where}: {node.op_type} is not computed here: {reason}.\nDo: engine="onnxruntime" or engine="cpu"',
-            node=node.name,
-            op_type=node.op_type,
-        )
+        raise refusal(node, f"{where}: {node.op_type} is not computed here: {reason}.\nDo: {do}")
 
 
 def renamed(node: onnx.NodeProto, schema: onnx.defs.OpSchema) -> onnx.NodeProto:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+
+from ...tensor import Array
 
 __all__ = ["SHAPE_OPS"]
 
-Array = npt.NDArray[Any]
 Attributes = Mapping[str, Any]
 
 

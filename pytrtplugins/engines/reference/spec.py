@@ -16,7 +16,7 @@ from ...validation.operators import standard_domain
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["check_opsets", "checked_schema"]
+__all__ = ["check_opsets", "checked_schema", "refusal"]
 
 _ELSEWHERE = 'Do: engine="cpu" or engine="onnxruntime"'
 _PADDING = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
@@ -72,6 +72,11 @@ def check_opsets(opsets: Mapping[str, int]) -> None:
         )
 
 
+def refusal(node: onnx.NodeProto, text: str) -> BuildError:
+    """The error of a node that is not computed here."""
+    return BuildError(text, node=node.name, op_type=node.op_type)
+
+
 def checked_schema(
     node: onnx.NodeProto, opsets: Mapping[str, int], attributes: Mapping[str, Any], where: str
 ) -> onnx.defs.OpSchema:
@@ -91,10 +96,8 @@ def checked_schema(
     for name, value in attributes.items():
         words = _WORDS.get((node.op_type, name), ()) if domain == "" else ()
         if words and value not in words:
-            raise BuildError(
-                f"{where}: {node.op_type} with {name}={value!r} is not known to ONNX; it knows {', '.join(words)}",
-                node=node.name,
-                op_type=node.op_type,
+            raise refusal(
+                node, f"{where}: {node.op_type} with {name}={value!r} is not known to ONNX; it knows {', '.join(words)}"
             )
     return schema
 
@@ -104,10 +107,9 @@ def _unknown(node: onnx.NodeProto, opsets: Mapping[str, int], where: str, defs: 
     known = {schema.name for schema in defs.get_all_schemas() if schema.domain == ""}
     near = difflib.get_close_matches(node.op_type, known, n=3)
     version = f" in opset {opsets.get(domain, 1)}" if node.op_type in known and domain == "" else ""
-    return BuildError(
+    return refusal(
+        node,
         f"{where}: operator {node.domain + '::' if node.domain else ''}{node.op_type} is not known{version}"
         + (f"; near: {', '.join(near)}" if near and not version else "")
         + f".\n{_ELSEWHERE}, or write it as a plugin: @plugin(namespace=...)",
-        node=node.name,
-        op_type=node.op_type,
     )

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+
+from ...tensor import Array
 
 __all__ = ["SUM_OPS"]
 
-Array = npt.NDArray[Any]
 Attributes = Mapping[str, Any]
 
 
@@ -24,7 +24,7 @@ def _wide(x: Array) -> Array:
 
 def _gemm(a: Attributes, x: Array, y: Array, bias: Array | None = None, matmul: Any = np.matmul) -> Array:
     left, right = (x.T if a.get("transA") else x), (y.T if a.get("transB") else y)
-    product: Array = a.get("alpha", 1.0) * matmul(_wide(left), _wide(right))
+    product = a.get("alpha", 1.0) * matmul(_wide(left), _wide(right))
     return (product if bias is None else product + a.get("beta", 1.0) * _wide(bias)).astype(x.dtype)
 
 
@@ -70,23 +70,20 @@ def _norm(order: int) -> Callable[..., Array]:
 def _softmax(a: Attributes, x: Array) -> Array:
     axis = a.get("axis", -1)
     e = np.exp(x.astype(np.float64) - x.max(axis=axis, keepdims=True))
-    result: Array = (e / e.sum(axis=axis, keepdims=True)).astype(x.dtype)
-    return result
+    return (e / e.sum(axis=axis, keepdims=True)).astype(x.dtype)
 
 
 def _log_softmax(a: Attributes, x: Array) -> Array:
     axis = a.get("axis", -1)
     below = x.astype(np.float64) - x.max(axis=axis, keepdims=True)
-    result: Array = (below - np.log(np.exp(below).sum(axis=axis, keepdims=True))).astype(x.dtype)
-    return result
+    return (below - np.log(np.exp(below).sum(axis=axis, keepdims=True))).astype(x.dtype)
 
 
 def _batch_norm(a: Attributes, x: Array, scale: Array, bias: Array, mean: Array, variance: Array) -> Array:
     s, b, m, v = (
         value.astype(np.float64).reshape(1, -1, *[1] * (x.ndim - 2)) for value in (scale, bias, mean, variance)
     )
-    result: Array = ((x - m) / np.sqrt(v + a.get("epsilon", 1e-5)) * s + b).astype(x.dtype)
-    return result
+    return ((x - m) / np.sqrt(v + a.get("epsilon", 1e-5)) * s + b).astype(x.dtype)
 
 
 def _lp_normalization(a: Attributes, x: Array) -> Array:
@@ -101,8 +98,7 @@ def _lrn(a: Attributes, x: Array) -> Array:
     squares = np.pad(np.square(_wide(x)), border)
     total = sum(squares[:, first : first + x.shape[1]] for first in range(a["size"]))
     base = a.get("bias", 1.0) + a.get("alpha", 1e-4) / a["size"] * total
-    result: Array = (x / base ** a.get("beta", 0.75)).astype(x.dtype)
-    return result
+    return (x / base ** a.get("beta", 0.75)).astype(x.dtype)
 
 
 def _global(function: Callable[..., Array]) -> Callable[..., Array]:

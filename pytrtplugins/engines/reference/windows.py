@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+
+from ...tensor import Array
 
 __all__ = ["WINDOW_OPS", "convolve", "convolve_transposed"]
 
-Array = npt.NDArray[Any]
 Attributes = Mapping[str, Any]
 
 
@@ -78,8 +78,7 @@ def convolve_transposed(x: Array, weight: Array, a: Attributes) -> Array:
         part = np.matmul(rows[(..., *place)].swapaxes(1, 2), columns)
         result[_under(place, dims, strides, dilations)] += part.reshape(*result.shape[:2], *dims)
     inside: Any = (..., *(slice(low, size - high) for (low, high), size in zip(_border(pads), whole, strict=True)))
-    cropped: Array = result[inside]
-    return cropped
+    return result[inside]
 
 
 def _steps(a: Attributes, kernel: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
@@ -142,8 +141,7 @@ def _over_windows(kernel: Sequence[int]) -> tuple[int, ...]:
 def _max_pool(a: Attributes, x: Array) -> Array:
     lowest = (np.iinfo if x.dtype.kind in "iu" else np.finfo)(x.dtype).min  # onnxruntime's and darknet's border
     kernel = a["kernel_shape"]
-    result: Array = windows(x, kernel, a, lowest).max(axis=_over_windows(kernel))
-    return result
+    return windows(x, kernel, a, lowest).max(axis=_over_windows(kernel))
 
 
 def _average_pool(a: Attributes, x: Array) -> Array:
@@ -157,8 +155,7 @@ def _average_pool(a: Attributes, x: Array) -> Array:
     counted = np.pad(np.ones(dims), _border(plain), constant_values=a.get("count_include_pad", 0))[None, None]
     over = _over_windows(kernel)
     total = windows(x.astype(np.float64), kernel, {**steps, "pads": whole}, 0.0).sum(axis=over)
-    result: Array = (total / windows(counted, kernel, {**steps, "pads": added}, 0.0).sum(axis=over)).astype(x.dtype)
-    return result
+    return (total / windows(counted, kernel, {**steps, "pads": added}, 0.0).sum(axis=over)).astype(x.dtype)
 
 
 WINDOW_OPS: dict[str, Callable[..., Any]] = {

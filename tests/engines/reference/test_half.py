@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import pytrtplugins as ptp
-from pytrtplugins.engines.reference.half_sums import matmul_half
+from pytrtplugins.engines.reference.half import matmul_half
 from pytrtplugins.errors import UsageError
 from pytrtplugins.passes import prepare
 from pytrtplugins.passes.half import to_half
