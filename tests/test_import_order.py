@@ -24,7 +24,7 @@ ROOMS = (
     ("cli",),
 )
 """Of the package: each imports from its own row and those before it."""
-ENGINE_ROOMS = (("base",), ("host", "registry"), ("calibrate", "equalize", "rounding"), ("selection",))
+ENGINE_ROOMS = (("base",), ("host", "registry"), ("calibrate", "weights"), ("selection",))
 ENGINES = ("reference", "openvino", "onnxruntime", "null", "cuda", "tensorrt")
 CUDA_ROOMS = (("device",), ("lower",), ("plan",), ("conv",), ("run",), ("saved", "engine", "profile"))
 """Of engine ``cuda``."""
@@ -140,7 +140,7 @@ def test_no_engine_imports_another_or_what_chooses_among_them(path):
         if target in ENGINES:
             assert target == own, f"{path}:{line}: {own} imports engine {target}"
         if own in ENGINES:
-            assert target not in ("selection", "equalize", "rounding"), f"{path}:{line}: engine {own} imports {target}"
+            assert target not in ("selection", "weights"), f"{path}:{line}: engine {own} imports {target}"
 
 
 @pytest.mark.parametrize(

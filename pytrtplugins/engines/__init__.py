@@ -7,10 +7,9 @@ from .base.detection import Boxes, DetectionContext, Timings
 from .base.engine import Engine
 from .base.types import Availability, BuildOptions
 from .calibrate import calibrate
-from .equalize import equalize
 from .registry import auto_engine, availability, names
-from .rounding import round_weights
 from .selection import build, load_engine
+from .weights import equalize, round_weights
 
 __all__ = [
     "Availability",

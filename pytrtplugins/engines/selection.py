@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,24 +90,25 @@ def build(
     with explaining("the model cannot be prepared", cls.name):
         prepared = prepare_loaded(loaded)
     check_forms(prepared, cls.name, options.plugins)
+    building = f"engine {cls.name!r} cannot build the model"
     if table is not None:
-        return _built(cls, _with_precisions(prepared, table, cls, calibration, given), options, progress)
-    if precision == "int8":
-        if not _has_qdq(prepared):
-            calibrated = None if calibration is None else cls.calibrated(prepared, options, calibration)
-            if calibrated is not None:
-                return calibrated
-            quantized = _quantized(prepared, calibration, cls, options, progress)
-            with _explaining_build(cls):
-                return cls.build_quantized(quantized, prepared, options, progress)
-        if calibration is not None:
-            _log.warning("the model holds Q/DQ nodes already; the calibration is not used")
-    elif _has_qdq(prepared):
+        prepared = _with_precisions(prepared, table, cls, calibration, given)
+    elif precision == "int8" and not _has_qdq(prepared):
+        calibrated = None if calibration is None else cls.calibrated(prepared, options, calibration)
+        if calibrated is not None:
+            return calibrated
+        quantized = _quantized(prepared, calibration, cls, options, progress)
+        with explaining(building, cls.name):
+            return cls.build_quantized(quantized, prepared, options, progress)
+    elif precision == "int8" and calibration is not None:
+        _log.warning("the model holds Q/DQ nodes already; the calibration is not used")
+    elif precision != "int8" and _has_qdq(prepared):
         raise PrecisionError(
             f'the model holds Q/DQ nodes: it is an INT8 model, and precision={precision!r} would not change that.\nDo: precision="int8"',
             precision=precision,
         )
-    return _built(cls, prepared, options, progress)
+    with explaining(building, cls.name):
+        return cls.build(prepared, options, progress)
 
 
 def load_engine(path: str | Path) -> Engine:
@@ -136,15 +136,6 @@ def load_engine(path: str | Path) -> Engine:
     except Exception as error:  # whatever a forged file leads to
         raise EngineFileError(f"{path}: it cannot be loaded: {shortened(error)}.{again}", path=Path(path)) from error
     raise EngineFileError(f"{path}: this engine cannot be loaded here: {reason}.{again}", path=Path(path))
-
-
-def _built(cls: type[Engine], model: onnx.ModelProto, options: BuildOptions, progress: bool) -> Engine:
-    with _explaining_build(cls):
-        return cls.build(model, options, progress)
-
-
-def _explaining_build(cls: type[Engine]) -> AbstractContextManager[None]:
-    return explaining(f"engine {cls.name!r} cannot build the model", cls.name)
 
 
 def _precisions(precision: str | Path | Precisions) -> Precisions | None:
@@ -184,8 +175,9 @@ def _quantized(
             'Do: calibration="yolov2.cache" for a table made before, or '
             'calibration=MinMaxCalibrator(ImageBatches("photos/"), cache="yolov2.cache") to make one'
         )
-    quantize_options: dict[str, Any] = cls.quantize_options()
-    required = quantized_tensors(model, **_without_levels(quantize_options))
+    quantize_options = cls.quantize_options()
+    placed = {name: value for name, value in quantize_options.items() if name != "weight_levels"}
+    required = quantized_tensors(model, **placed)
     if isinstance(calibration, Calibrator):
         digest = network_digest(model)
         calibration.bind({info.name: info_dims(info) for info in model.graph.input})
@@ -196,10 +188,6 @@ def _quantized(
     else:
         table = fitting_table(calibration, model, required)
     return quantize(model, table, **quantize_options)
-
-
-def _without_levels(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if name != "weight_levels"}
 
 
 Engine._load = staticmethod(load_engine)

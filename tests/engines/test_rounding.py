@@ -11,7 +11,7 @@ from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.engines import calibrate, round_weights
 from pytrtplugins.engines.calibrate import network_digest
 from pytrtplugins.engines.host import int8
-from pytrtplugins.engines.rounding import _GramCalibrator
+from pytrtplugins.engines.weights import _GramCalibrator
 from pytrtplugins.errors import NoDataError
 from pytrtplugins.passes import quantize
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from types import TracebackType
 
 __all__ = ["ActiveRun", "active_runs"]
 
@@ -29,13 +28,9 @@ class ActiveRun:
         self._owner = owner
 
     def __enter__(self) -> None:
-        """Begin."""
         _RUNS.stack.append(self._owner)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """End."""
+    def __exit__(self, *raised: object) -> None:
         _RUNS.stack.pop()
 
 

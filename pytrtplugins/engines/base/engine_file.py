@@ -146,16 +146,7 @@ def _opened(path: Path) -> Iterator[tuple[zipfile.ZipFile, BinaryIO]]:
                 yield archive, file
         except EngineFileError:
             raise
-        except (
-            zipfile.BadZipFile,
-            ValueError,
-            KeyError,
-            NotImplementedError,
-            RuntimeError,
-            EOFError,
-            OSError,
-            OverflowError,
-        ) as error:
+        except (zipfile.BadZipFile, ValueError, KeyError, RuntimeError, EOFError, OSError, OverflowError) as error:
             raise _error(path, str(error) or type(error).__name__) from error
 
 

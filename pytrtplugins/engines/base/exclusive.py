@@ -8,7 +8,6 @@ import weakref
 from abc import ABC
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from ...errors import EngineError
@@ -33,25 +32,19 @@ _LONGEST_WAIT = 300.0
 _ALL: weakref.WeakSet[Exclusive[Any]] = weakref.WeakSet()
 
 
-class _Run:
+class _Run(ActiveRun):
     """A ``with`` block around a run: other threads are kept away, and the calling thread is known to be inside of it."""
 
-    __slots__ = ("_context",)
-
-    def __init__(self, context: Exclusive[Any]) -> None:
-        self._context = context
+    __slots__ = ()
+    _owner: Exclusive[Any]
 
     def __enter__(self) -> None:
-        """Begin."""
-        self._context._take()
-        active_runs().append(self._context)
+        self._owner._take()
+        super().__enter__()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """End."""
-        active_runs().pop()
-        self._context._busy.release()
+    def __exit__(self, *raised: object) -> None:
+        super().__exit__()
+        self._owner._busy.release()
 
 
 class Exclusive(Uncopied, ABC, Generic[Result]):
@@ -126,13 +119,9 @@ class Exclusive(Uncopied, ABC, Generic[Result]):
             executor.shutdown(wait=threading.get_ident() != self._worker)
 
     def __enter__(self) -> Self:
-        """The context itself."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close it."""
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     def _check_open(self) -> None:

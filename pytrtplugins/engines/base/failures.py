@@ -14,9 +14,7 @@ from ...plugin.base import Plugin
 __all__ = ["explained_runs", "explaining", "is_plugins", "shortened"]
 
 _MAX_CHARACTERS = 1500
-_PLACE = re.compile(
-    r"(Exception from \S+\.[ch]pp:\d+:?|Check '.*' failed at \S+\.[ch]pp:\d+:?)$"
-)  # of OpenVINO's own sources
+_PLACE = re.compile(r"(Exception from|Check '.*' failed at) \S+\.[ch]pp:\d+:?$")  # of OpenVINO's own sources
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 

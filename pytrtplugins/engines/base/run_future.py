@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures._base import RUNNING
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 __all__ = ["RunFuture"]
@@ -20,7 +21,6 @@ class _Waiters(list[Any]):
     future: RunFuture[Any]
 
     def append(self, waiter: Any) -> None:
-        """Enter, and let a thread ask in their place."""
         super().append(waiter)
         self.future.finish_in_thread()
 
@@ -50,16 +50,11 @@ class RunFuture(Future[Result], Generic[Result]):
             wait, self._wait = self._wait, None
             if wait is None:
                 return
-            found: Any = None
-            failure: BaseException | None = None
             try:
-                found = wait()
+                done = partial(self.set_result, wait())
             except BaseException as error:  # an interrupt too is given to whoever asks
-                failure = error
-        if failure is None:
-            self.set_result(found)
-        else:
-            self.set_exception(failure)
+                done = partial(self.set_exception, error)
+        done()
 
     def finish_in_thread(self) -> None:
         """Let a thread wait for the device, where no other has begun to."""

@@ -43,14 +43,12 @@ def stream(
     """
     contexts = (engine.create_context() for _ in range(check_whole("stream: slots", slots, 1, MAX_SLOTS)))
     if prepare is None:
-        return map_async(ExecutionContext.run_async, source, contexts=contexts, finish=_outputs)
+        return map_async(
+            ExecutionContext.run_async, source, contexts=contexts, finish=lambda context, item, outputs: outputs
+        )
     made = prepare
 
     def work(context: ExecutionContext, item: Any) -> Arrays:
         return context.run(made(item))
 
     return map_in_contexts(work, source, contexts=contexts)
-
-
-def _outputs(context: ExecutionContext, item: Any, outputs: Arrays) -> Arrays:
-    return outputs
