@@ -259,7 +259,7 @@ def read_settings(
         UsageError: one has another form.
     """
     found: dict[str, Any] = {}
-    for name, text in read_pairs(pairs, option, expected).items():
+    for name, text in read_pairs(pairs, option, expected, empty=True).items():
         for form in (text, f"[{text}]"):
             with contextlib.suppress(FormatError):
                 found[name] = parse_json(form, option)
@@ -284,16 +284,22 @@ def read_pairs(
     expected: str,
     names: Collection[str] | None = None,
     values: Collection[str] | None = None,
+    *,
+    empty: bool = False,
 ) -> dict[str, str]:
-    """What an option that may be repeated says as ``name=value``.
+    """What an option that may be repeated says as ``name=value``, with a value that may be empty where that is allowed.
 
     Raises:
         UsageError: a text has another form, or another name or value than those that are given.
     """
     found: dict[str, str] = {}
     for text in texts or ():
-        name, _, value = text.partition("=")
-        if not (name and value) or name not in (names or (name,)) or value not in (values or (value,)):
+        name, equals, value = text.partition("=")
+        if (
+            not (name and equals and (value or empty))
+            or name not in (names or (name,))
+            or value not in (values or (value,))
+        ):
             raise UsageError(f"{option} {text[:80]}: expected {expected}.")
         found[name] = value
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
@@ -185,8 +186,10 @@ class PluginHost:
         if self._computes:
             current_memory().rehearse(self.plugin, inputs)
         elif launches_kernels(type(self.plugin)):
+            trial = copy.copy(self._runner)
+            trial.plugin = self.plugin.clone()  # which knows of runs alone
             try:
-                launches = self._runner.recorded_launches()
+                launches = trial.recorded_launches()
             except Exception:  # it does more than to launch kernels: they are compiled when they are first used
                 return
             for launch in launches:
