@@ -107,9 +107,22 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _forms_of(symbol: str) -> tuple[Callable[[Any, Dim], Dim], Callable[[Any, Dim], Dim]]:
-    """An operator with the symbolic dim on its left, and on its right."""
-    return lambda dim, other: dim._combine(symbol, dim, other), lambda dim, other: dim._combine(symbol, other, dim)
+def both_sides(symbol: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+    """An operator with the object on its left, and on its right: two methods, which ask ``_combine(symbol, left, right)``."""
+    return lambda this, other: this._combine(symbol, this, other), lambda this, other: this._combine(
+        symbol, other, this
+    )
+
+
+def trivial_result(symbol: str, left: Any, right: Any) -> Any:
+    """What an operation on whole numbers gives where it need not be done, as in ``x * 1``; None where it must be."""
+    neutral = {"+": 0, "-": 0, "*": 1, "//": 1}.get(symbol)
+    if isinstance(right, int) and right == neutral:
+        return left
+    if isinstance(left, int) and left == neutral and symbol in "+*":
+        return right
+    numbers = [side for side in (left, right) if isinstance(side, int)]
+    return 0 if (symbol == "*" and 0 in numbers) or (symbol == "%" and isinstance(right, int) and right == 1) else None
 
 
 @dataclass(frozen=True, eq=True)
@@ -131,22 +144,14 @@ class SymbolicDim:
     right: Dim | None = None
 
     def _combine(self, symbol: str, left: Dim, right: Dim) -> Dim:
-        neutral = {"+": 0, "-": 0, "*": 1, "//": 1}.get(symbol)
-        if isinstance(right, int) and right == neutral:
-            return left
-        if isinstance(left, int) and left == neutral and symbol in "+*":
-            return right
-        if right == 1 and symbol == "%":
-            return 0
-        if 0 in (left if isinstance(left, int) else None, right if isinstance(right, int) else None) and symbol == "*":
-            return 0
-        return SymbolicDim(symbol, left, right)
+        trivial: Dim | None = trivial_result(symbol, left, right)
+        return SymbolicDim(symbol, left, right) if trivial is None else trivial
 
-    __add__, __radd__ = _forms_of("+")
-    __sub__, __rsub__ = _forms_of("-")
-    __mul__, __rmul__ = _forms_of("*")
-    __floordiv__, __rfloordiv__ = _forms_of("//")
-    __mod__, __rmod__ = _forms_of("%")
+    __add__, __radd__ = both_sides("+")
+    __sub__, __rsub__ = both_sides("-")
+    __mul__, __rmul__ = both_sides("*")
+    __floordiv__, __rfloordiv__ = both_sides("//")
+    __mod__, __rmod__ = both_sides("%")
 
     def __bool__(self) -> bool:
         raise DimsError(f"dim {self} is symbolic: whether it is zero is known only at run time", dim=self)

@@ -51,24 +51,25 @@ class Fork:
 Tree: TypeAlias = Given | Refused | Unreachable | Fork
 
 
-def ends(tree: Tree) -> list[Any]:
-    """The values that the tree's ways end in."""
-    if isinstance(tree, Fork):
-        return [*ends(tree.yes), *ends(tree.no)]
-    return [tree.value] if isinstance(tree, Given) else []
-
-
-class OtherError(Exception):
-    """The function raised something that is no refusal of a plugin's; ``cause`` is it, ``line`` where."""
-
-    def __init__(self, cause: Exception) -> None:
-        super().__init__(readable(f"{type(cause).__name__}: {cause}"))
-        self.cause, self.line = cause, user_line(cause)
+class OtherError(ExportError):
+    """The function raised something that is no refusal of a plugin's."""
 
 
 def leaves(tree: Tree) -> list[Tree]:
     """The ends of all ways."""
     return [*leaves(tree.yes), *leaves(tree.no)] if isinstance(tree, Fork) else [tree]
+
+
+def ends(tree: Tree) -> list[Any]:
+    """The values that the tree's ways end in."""
+    return [leaf.value for leaf in leaves(tree) if isinstance(leaf, Given)]
+
+
+def mapped(tree: Tree, function: Callable[[Any], Any]) -> Tree:
+    """The tree with what ``function`` makes of the values that its ways end in."""
+    if isinstance(tree, Fork):
+        return Fork(tree.question, mapped(tree.yes, function), mapped(tree.no, function))
+    return Given(function(tree.value)) if isinstance(tree, Given) else tree
 
 
 def explore(function: Callable[[], Any], what: str) -> Tree:
@@ -113,7 +114,7 @@ class _Explorer:
                 if place < len(begin) and begin[place][0] != question:
                     raise ExportError(
                         f"{self._what} does not do the same each time: it asks something else than in the run before.\n"
-                        "Do: let it depend on fields, dims and types alone"
+                        f"Do: {_FACTS}"
                     )
                 answers[question] = begin[place][1] if place < len(begin) else False
                 path.append((question, answers[question]))
@@ -125,14 +126,16 @@ class _Explorer:
             except _Unreachable:
                 return path, Unreachable()
             except ExportError as error:
-                raise _located(error, self._what) from error
+                raise _located(self._what, error, str(error), _NUMBERS) from error
             except KernelError as error:
-                raise _located(ExportError(str(error)), self._what, error) from error
+                action = _ARRAYS if "no values" in str(error) else _LAUNCH
+                raise _located(self._what, error, str(error), action) from error
             except PluginError as error:
                 kind = next(kind.__name__ for kind in (DimsError, FieldError, PluginError) if isinstance(error, kind))
                 return path, Refused(kind, parts_of(str(error)))
             except Exception as error:
-                raise OtherError(error) from error
+                message = f"{type(error).__name__}: {error}"
+                raise _located(self._what, error, message, f"{_FACTS}; {_ARRAYS}", OtherError) from error
 
 
 class _Unreachable(Exception):
@@ -167,18 +170,19 @@ def user_line(error: BaseException) -> tuple[str, int, str] | None:
 
 
 _ARRAYS = "only launch kernels in enqueue: in an export arrays have dims and a type, but no values"
+_FACTS = "let it depend on fields, dims and types alone"
 _LAUNCH = "correct the launch; pytrt check-plugin tries it on this machine"
-_NUMBERS = "let it depend on fields, dims and types alone, or give fields their values, --set NAME=VALUE"
+_NUMBERS = f"{_FACTS}, or give fields their values, --set NAME=VALUE"
 
 
-def _located(error: ExportError, what: str, origin: BaseException | None = None) -> ExportError:
-    """The error with the method and the line of the user's code."""
-    line = user_line(origin or error)
-    message, _, action = readable(str(error)).partition("\nDo: ")
+def _located(
+    what: str, error: Exception, message: str, action: str, kind: type[ExportError] = ExportError
+) -> ExportError:
+    """An error with the method and the line of the user's code; the message's own action goes before the usual one."""
+    line = user_line(error)
+    message, _, own = readable(message).partition("\nDo: ")
     where, facts = "", {}
     if line is not None:
         path, number, text = line
         where, facts = f"\n{path}:{number}\n    {text}", {"path": path, "line": number}
-    if not action:
-        action = _NUMBERS if origin is None else _ARRAYS if "no values" in message else _LAUNCH
-    return ExportError(f"{what} cannot be exported: {message.rstrip('.')}.{where}\nDo: {action}", **facts)
+    return kind(f"{what} cannot be exported: {message.rstrip('.')}.{where}\nDo: {own or action}", **facts)

@@ -13,7 +13,7 @@ from ..cuda.signature import C_TYPES
 from ..errors import ExportError
 from ..plugin.fields import MISSING, FieldSpec, format_value
 from ..tensor import DType
-from ._explore import Fork, Given, Tree, ends
+from ._explore import Given, Tree, ends, mapped
 from ._expressions import Scope, block, float_literal, int_literal, text_literal
 from ._traced import Case, Launch, Pointer, TracedPlugin
 from ._values import Expr
@@ -169,16 +169,12 @@ def _dims(output: Any) -> str:
 
 def _same_dims(tree: Tree, ranks: tuple[int, ...]) -> Tree:
     """The tree with an input's number in the place of dims that are its own, which is the same for all numbers of axes."""
-    if isinstance(tree, Fork):
-        return Fork(tree.question, _same_dims(tree.yes, ranks), _same_dims(tree.no, ranks))
-    if not isinstance(tree, Given):
-        return tree
     whole = {
         tuple(Expr("dim", (index, axis), "i") for axis in range(rank)): index
         for index, rank in reversed(list(enumerate(ranks)))
         if rank or len(ranks) == 1
     }
-    return Given(tuple(whole.get(output, output) for output in tree.value))
+    return mapped(tree, lambda outputs: tuple(whole.get(output, output) for output in outputs))
 
 
 def _output_type(traced: TracedPlugin) -> list[str]:

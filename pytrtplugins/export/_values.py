@@ -16,8 +16,10 @@ import numpy as np
 
 from ..cuda.record import SymbolicNumber
 from ..errors import ExportError
+from ..tensor import both_sides, trivial_result
 
 __all__ = [
+    "KINDS",
     "Expr",
     "Opaque",
     "TracedBool",
@@ -65,6 +67,8 @@ class _State(threading.local):
 
 
 _state = _State()
+KINDS: dict[type, str] = {bool: "b", int: "i", float: "f", str: "s"}
+"""The kind of an expression, by the type of its value."""
 _OPEN, _CLOSE = "\ue000", "\ue001"
 
 
@@ -110,23 +114,24 @@ def as_expr(value: Any) -> Expr:
         return value.expr
     if isinstance(value, np.generic):
         value = value.item()
-    kinds = {bool: "b", int: "i", float: "f", str: "s"}
-    if type(value) not in kinds:
+    if type(value) not in KINDS:
         raise ExportError(f"a number is expected, found {type(value).__name__}")
     if type(value) is int and not -(2**63) <= value < 2**63:
         raise ExportError(f"the number {value} does not fit 64 bits")
     if type(value) is float:  # 0.0 and -0.0 are equal, and are two constants; one NaN is like another
         return Expr("const", (value if value == value else math.nan, math.copysign(1, value)), "f")
-    return Expr("const", (value,), kinds[type(value)])
+    return Expr("const", (value,), KINDS[type(value)])
 
 
 def _known(value: Any) -> Any:
+    """What a traced value meets: a truth value counts as a number, as in Python."""
     if isinstance(value, np.floating) and not isinstance(value, float):
         raise ExportError(
             f"arithmetic with a {value.dtype} of NumPy, which rounds each result to that type, is not exported.\n"
             "Do: write float(…) around it"
         )
-    return value.item() if isinstance(value, np.generic) else value
+    value = value.item() if isinstance(value, np.generic) else value
+    return int(value) if isinstance(value, bool) else value
 
 
 class _Traced:
@@ -162,59 +167,29 @@ class _Traced:
         self._refuse("an array")
 
 
-def _same(left: Any, right: Any) -> bool | TracedBool:
-    return TracedBool(Expr("==", (as_expr(left), as_expr(right)), "b"))
-
-
 class _Number(_Traced, SymbolicNumber):
     """Arithmetic and comparison; the result is a float where one side is."""
 
-    def _operate(self, op: str, other: Any, swapped: bool = False) -> Any:
-        other = _known(other)
-        if isinstance(other, bool):
-            other = int(other)
-        if not isinstance(other, (int, float, _Number)):
-            return NotImplemented
-        left, right = (other, self) if swapped else (self, other)
-        return _simplified(op, left, right)
+    def _combine(self, op: str, left: Any, right: Any) -> Any:
+        left, right = _known(left), _known(right)
+        for side in (left, right):
+            if op == "*" and isinstance(side, (str, tuple, list)):
+                self._refuse("repeating a sequence")
+            if not isinstance(side, (int, float, _Number)):
+                return NotImplemented
+        floating = op == "/" or any(isinstance(side, (float, TracedFloat)) for side in (left, right))
+        trivial = None if floating else trivial_result(op, left, right)
+        if trivial is not None:
+            return trivial
+        operands = as_expr(left), as_expr(right)
+        return TracedFloat(Expr(op, operands, "f")) if floating else TracedInt(Expr(op, operands, "i"))
 
-    def __add__(self, other: Any) -> Any:
-        return self._operate("+", other)
-
-    def __radd__(self, other: Any) -> Any:
-        return self._operate("+", other, True)
-
-    def __sub__(self, other: Any) -> Any:
-        return self._operate("-", other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return self._operate("-", other, True)
-
-    def __mul__(self, other: Any) -> Any:
-        if isinstance(_known(other), (str, tuple, list)):
-            self._refuse("repeating a sequence")
-        return self._operate("*", other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return self.__mul__(other) if isinstance(other, (str, tuple, list)) else self._operate("*", other, True)
-
-    def __truediv__(self, other: Any) -> Any:
-        return self._operate("/", other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return self._operate("/", other, True)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return self._operate("//", other)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return self._operate("//", other, True)
-
-    def __mod__(self, other: Any) -> Any:
-        return self._operate("%", other)
-
-    def __rmod__(self, other: Any) -> Any:
-        return self._operate("%", other, True)
+    __add__, __radd__ = both_sides("+")
+    __sub__, __rsub__ = both_sides("-")
+    __mul__, __rmul__ = both_sides("*")
+    __truediv__, __rtruediv__ = both_sides("/")
+    __floordiv__, __rfloordiv__ = both_sides("//")
+    __mod__, __rmod__ = both_sides("%")
 
     def __pow__(self, power: Any) -> Any:
         if not isinstance(power, int) or not 1 <= power <= 8:
@@ -228,7 +203,7 @@ class _Number(_Traced, SymbolicNumber):
         return result
 
     def __neg__(self) -> Any:
-        return self._operate("-", 0, True)
+        return 0 - self
 
     def __pos__(self) -> Any:
         return self
@@ -238,9 +213,9 @@ class _Number(_Traced, SymbolicNumber):
 
     def _compare(self, op: str, other: Any, swapped: bool = False, negated: bool = False) -> Any:
         other = _known(other)
-        if not isinstance(other, (bool, int, float, _Number)):
+        if not isinstance(other, (int, float, _Number)):
             return NotImplemented
-        left, right = (as_expr(int(side) if isinstance(side, bool) else side) for side in (self, other))
+        left, right = self.expr, as_expr(other)
         floating = "f" in (left.kind, right.kind)
         if left == right and not floating:  # a NaN is not equal to itself
             return (op == "==") != negated
@@ -279,24 +254,6 @@ class _Number(_Traced, SymbolicNumber):
 
     def __int__(self) -> int:
         self._refuse("an int of Python")
-
-
-def _simplified(op: str, left: Any, right: Any) -> Any:
-    """What an operation gives, without those that change nothing."""
-    floating = op == "/" or any(isinstance(side, (float, TracedFloat)) for side in (left, right))
-    if not floating:
-        if type(right) is int and right == (0 if op in "+-" else 1) and op != "%":
-            return left
-        if type(left) is int and left == (0 if op == "+" else 1) and op in "+*":
-            return right
-        if (type(right) is int and right == 1 and op == "%") or (op == "*" and 0 in (_plain(left), _plain(right))):
-            return 0
-    expr = Expr(op, (as_expr(left), as_expr(right)), "f" if floating else "i")
-    return TracedFloat(expr) if floating else TracedInt(expr)
-
-
-def _plain(value: Any) -> Any:
-    return value if type(value) is int else None
 
 
 class TracedInt(_Number):
@@ -370,10 +327,9 @@ class TracedText(_Traced):
     what = "text"
 
     def __eq__(self, other: object) -> Any:
-        return _same(self, other) if isinstance(other, (str, TracedText)) else NotImplemented
-
-    def __ne__(self, other: object) -> Any:
-        return not _same(self, other) if isinstance(other, (str, TracedText)) else NotImplemented
+        if not isinstance(other, (str, TracedText)):
+            return NotImplemented
+        return TracedBool(Expr("==", (self.expr, as_expr(other)), "b"))
 
     def __hash__(self) -> int:
         self._refuse("a look-up")

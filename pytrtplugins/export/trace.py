@@ -17,15 +17,16 @@ from ..plugin.fields import MISSING, FieldSpec
 from ..plugin.policy import has_enqueue
 from ..plugin.runner import PluginRunner
 from ..tensor import PLUGIN_DTYPES, DType, SymbolicDim, TensorDesc
-from ._explore import Fork, Given, OtherError, Tree, explore, leaves, unreachable_where_refused
+from ._explore import OtherError, Tree, ends, explore, leaves, mapped, unreachable_where_refused
 from ._traced import Case, Format, Launch, Pointer, TracedPlugin
-from ._values import Expr, Opaque, TracedBool, TracedFloat, TracedInt, TracedText, as_expr
+from ._values import KINDS, Expr, Opaque, TracedBool, TracedFloat, TracedInt, TracedText, as_expr
 
 __all__ = ["trace_plugin"]
 
 LAYOUTS = ("linear", "nhwc")
 _RANKS = (4, 3, 2, 1, 5, 6, 7, 8, 0)  # the usual ones first, since messages show the first that is wrong
 _MAX_FORMATS = 128
+_TRACED: dict[type, Any] = {bool: TracedBool, int: TracedInt, float: TracedFloat, str: TracedText}
 _Descs: TypeAlias = tuple[list[TensorDesc], list[TensorDesc]]
 
 
@@ -60,7 +61,6 @@ class _Tracer:
         self._values = _converted(plugin, fixed)
         self.traced = TracedPlugin(plugin, self._values, inputs)
         self._numbers: dict[tuple[int, str | None], int] = {}
-        self._constants: dict[int, int] = {}
 
     # -- rules ---------------------------------------------------------------------------------------------------------
 
@@ -86,11 +86,11 @@ class _Tracer:
         refused = ""
         for ranks in itertools.product(allowed, repeat=traced.inputs):
             try:
-                tree = explore(functools.partial(self._output_dims, ranks), f"{traced.name}.output_dims")
+                tree = self._explored("output_dims", functools.partial(self._output_dims, ranks))
             except OtherError as error:
                 first = first or error
                 continue
-            given = [leaf.value for leaf in leaves(tree) if isinstance(leaf, Given)]
+            given = ends(tree)
             if not given:
                 refused = refused or str(leaves(tree)[0])
                 continue
@@ -98,11 +98,11 @@ class _Tracer:
             if len(counts) > 1:
                 raise ExportError(f"{traced.name}.output_dims gives now {min(counts)}, now {max(counts)} outputs")
             traced.outputs = counts.pop()
-            traced.dims[ranks] = _exprs(tree)
+            traced.dims[ranks] = mapped(tree, _exprs)
         if traced.dims:
             return
         if first is not None:
-            raise self._error("output_dims", first)
+            raise first
         raise ExportError(f"{traced.name}.output_dims accepts no dims: {refused}")
 
     def _output_dims(self, ranks: Sequence[int]) -> tuple[Any, ...]:
@@ -174,10 +174,10 @@ class _Tracer:
                 continue
             case = Case(number, ranks)
             traced.configure[case] = self._explored("configure", lambda case=case: self._configured(case)[2])
-            traced.workspace[case] = _exprs(self._explored("workspace_size", lambda case=case: self._sized(case)[-1]))
+            size = self._explored("workspace_size", lambda case=case: self._sized(case)[-1])
+            traced.workspace[case] = mapped(size, _exprs)
             traced.enqueue[case] = self._explored("enqueue", lambda case=case: self._launches(case))
-        ends = [leaf for tree in traced.enqueue.values() for leaf in leaves(tree)]
-        if not any(isinstance(leaf, Given) and leaf.value for leaf in ends):
+        if not any(launches for tree in traced.enqueue.values() for launches in ends(tree)):
             raise ExportError(f"{traced.name}.enqueue launches no kernel (pytrtplugins.CudaKernel)")
 
     def _configured(self, case: Case, again: bool = False) -> tuple[PluginRunner, _Descs, None]:
@@ -272,21 +272,7 @@ class _Tracer:
         return plugin
 
     def _explored(self, method: str, function: Any) -> Tree:
-        try:
-            return explore(function, f"{self.traced.name}.{method}")
-        except OtherError as error:
-            raise self._error(method, error) from error
-
-    def _error(self, method: str, error: OtherError) -> ExportError:
-        where, facts = "", {}
-        if error.line:
-            path, number, text = error.line
-            where, facts = f"\n{path}:{number}\n    {text}", {"path": path, "line": number}
-        return ExportError(
-            f"{self.traced.name}.{method} cannot be exported: {error}{where}\n"
-            "Do: let it depend on fields, dims and types alone; in enqueue only launch kernels: arrays have no values here",
-            **facts,
-        )
+        return explore(function, f"{self.traced.name}.{method}")
 
 
 class _Array(SymbolicArray):
@@ -305,29 +291,15 @@ class _Array(SymbolicArray):
         raise KernelError(f"{self} has no values in an export, so there is no .{name}")
 
 
-def _exprs(tree: Tree) -> Tree:
-    """The tree with expressions in the place of traced values."""
-    if isinstance(tree, Fork):
-        return Fork(tree.question, _exprs(tree.yes), _exprs(tree.no))
-    if not isinstance(tree, Given):
-        return tree
-    value = tree.value
-    if isinstance(value, tuple):
-        return Given(tuple(tuple(as_expr(dim) for dim in dims) for dims in value))
-    return Given(as_expr(value))
+def _exprs(value: Any) -> Any:
+    """Expressions in the place of traced values: of a number of bytes, or of the dims of each output."""
+    return tuple(tuple(map(as_expr, dims)) for dims in value) if isinstance(value, tuple) else as_expr(value)
 
 
 def _traced_field(spec: FieldSpec) -> Any:
-    leaf = (spec.name,)
     if spec.is_tuple or spec.kind is np.ndarray:
         return Opaque(f"the value of {spec.name}")
-    kinds: dict[type, Any] = {
-        bool: lambda: TracedBool(Expr("field", leaf, "b")),
-        int: lambda: TracedInt(Expr("field", leaf, "i")),
-        float: lambda: TracedFloat(Expr("field", leaf, "f")),
-        str: lambda: TracedText(Expr("field", leaf, "s")),
-    }
-    return kinds[spec.kind]()
+    return _TRACED[spec.kind](Expr("field", (spec.name,), KINDS[spec.kind]))
 
 
 def _converted(plugin: type[Plugin], fixed: Mapping[str, Any]) -> dict[str, Any]:
