@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +14,7 @@ import numpy as np
 from ..errors import FieldError, PytrtpluginsError, UsageError
 from ..plugin.base import Plugin
 from ..plugin.fields import MISSING, pack_fields, unpack_fields
+from ..plugin.runner import PluginRunner
 from ..tensor import PLUGIN_DTYPES, DType, TensorDesc
 
 __all__ = [
@@ -47,12 +49,23 @@ class Case:
         seeds = [(self.seed, other, index) for index in range(len(self.dims))]
         return [random_array(*facts) for facts in zip(self.dims, self.dtypes, seeds, strict=True)]
 
-    def descs(self) -> tuple[list[TensorDesc], list[TensorDesc]]:
+    def descs(self, layout: str = "linear") -> tuple[list[TensorDesc], list[TensorDesc]]:
         """Descriptions of the inputs and of the outputs."""
-        inputs = [TensorDesc(f"x{i}", d, t) for i, (d, t) in enumerate(zip(self.dims, self.dtypes, strict=True))]
+
+        def described(name: str, all_dims: Sequence[Any], dtypes: Sequence[DType]) -> list[TensorDesc]:
+            pairs = enumerate(zip(all_dims, dtypes, strict=True))
+            return [TensorDesc(f"{name}{index}", dims, dtype, layout) for index, (dims, dtype) in pairs]
+
         dims = self.plugin.all_output_dims(self.dims)
-        dtypes = self.plugin.all_output_dtypes(self.dtypes, len(dims))
-        return inputs, [TensorDesc(f"y{i}", d, t) for i, (d, t) in enumerate(zip(dims, dtypes, strict=True))]
+        outputs = described("y", dims, self.plugin.all_output_dtypes(self.dtypes, len(dims)))
+        return described("x", self.dims, self.dtypes), outputs
+
+    @contextlib.contextmanager
+    def runner(self, descs: Any = None, allocate: Callable[[int], Any] | None = None) -> Iterator[PluginRunner]:
+        """A clone of the plugin, ready to enqueue inside of the block; ``descs``: what `descs` gave, if it was asked."""
+        with contextlib.closing(PluginRunner(self.plugin.clone(), allocate=allocate)) as runner:
+            runner.prepare(*(descs or self.descs()))
+            yield runner
 
     def as_json(self, base: Plugin) -> Any:
         """The case as lists and texts; a plugin of the class of ``base``, which itself is not written down."""

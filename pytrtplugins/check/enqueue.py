@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -79,14 +79,11 @@ def run_enqueue(
     case: Case, setting: Setting = Setting(), other: int = 0, runner: PluginRunner | None = None
 ) -> _Result:
     """Run a clone through the life cycle, once; or a runner that is prepared, which stays open. ``other`` chooses other inputs."""
-    reads, writes = ([replace(desc, layout=setting.layout) for desc in some] for some in case.descs())
+    descs = case.descs(setting.layout)
     with contextlib.ExitStack() as stack:
-        if runner is None:
-            runner = PluginRunner(case.plugin.clone(), allocate=None)
-            stack.callback(runner.close)
-            runner.prepare(reads, writes)
+        runner = runner or stack.enter_context(case.runner(descs))
         memory = stack.enter_context(Memory(at_end=setting.at_end)) if isolate.inside() else None
-        given, outputs, workspace = allocated((reads, writes), runner.workspace_bytes, memory)
+        given, outputs, workspace = allocated(descs, runner.workspace_bytes, memory)
         for array in outputs:
             array[...] = poisoned((), array.dtype, setting.poison)
         if workspace is not None:
@@ -231,10 +228,10 @@ def same_as_compute(case: Case) -> str:
 @defects_only
 def layouts(case: Case) -> str:
     """Enqueue in each other layout that the plugin supports gives what compute gives."""
-    descs = [*case.descs()[0], *case.descs()[1]]
-    if any(len(desc.dims) != 4 for desc in descs):
+    inputs, outputs = case.descs("nhwc")
+    nhwc = [*inputs, *outputs]
+    if any(len(desc.dims) != 4 for desc in nhwc):
         return ""
-    nhwc = [replace(desc, layout="nhwc") for desc in descs]
     if not all(case.plugin.supports_format(position, nhwc) for position in range(len(nhwc))):
         return ""
     try:
@@ -256,18 +253,14 @@ def enqueue_on_gpu(case: Case) -> str:
         raise UnavailableError(reason)
     import cupy
 
-    stream, descs = cupy.cuda.Stream(non_blocking=True), case.descs()
-    runner = PluginRunner(case.plugin.clone(), allocate=lambda size: cupy.full(size, 0xAA, np.uint8))
+    stream = cupy.cuda.Stream(non_blocking=True)
     inputs = [cupy.asarray(array) for array in case.inputs()]
-    outputs = [cupy.asarray(poisoned(desc.dims, desc.dtype.numpy, 0)) for desc in descs[1]]
-    runner.prepare(*descs)
-    cupy.cuda.Device().synchronize()
-    try:
+    outputs = [cupy.asarray(poisoned(desc.dims, desc.dtype.numpy, 0)) for desc in case.descs()[1]]
+    with case.runner(allocate=lambda size: cupy.full(size, 0xAA, np.uint8)) as runner:
+        cupy.cuda.Device().synchronize()
         with stream:
             runner.enqueue(inputs, outputs, stream)
         stream.synchronize()
-    finally:
-        runner.close()
     found: list[Any] = [cupy.asnumpy(array) for array in outputs]
     return differences(found, outputs_of(case.plugin, case.inputs()))
 

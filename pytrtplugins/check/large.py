@@ -9,8 +9,6 @@ from dataclasses import replace
 
 from ..cuda.watch import Watch, watching
 from ..errors import PytrtpluginsError, UnavailableError
-from ..plugin.base import Plugin
-from ..plugin.runner import PluginRunner
 from . import isolate
 from .cases import Case
 from .enqueue import allocated
@@ -35,7 +33,7 @@ def large_tensors(case: Case) -> str:
     for large in _larger(case):
         try:
             with isolate.much_memory(), isolate.limited(_TIME_S):
-                _enqueue(case.plugin.clone(), large)
+                _enqueue(large)
         except UnavailableError:
             raise
         except isolate.TimeUpError:
@@ -67,15 +65,12 @@ def _elements(case: Case) -> int:
     return max(math.prod(map(int, desc.dims)) for some in case.descs() for desc in some)
 
 
-def _enqueue(plugin: Plugin, case: Case) -> None:
-    descs = case.descs()
-    runner = PluginRunner(plugin, allocate=None)
-    runner.prepare(*descs)
-    runner.recorded_launches()
-    with Memory(at_end=True, guard_bytes=_GUARD_BYTES, track=False, sparse=True) as memory:
-        inputs, outputs, workspace = allocated(descs, runner.workspace_bytes, memory)
-        with watching(Watch(memory.regions, sample=_BLOCKS)) as watch:
-            runner.enqueue(inputs, outputs, workspace=workspace)
-        if watch.unwatched:
-            raise UnavailableError("the C++ compiler has no -fsanitize=thread: kernels are not watched")
-    runner.close()
+def _enqueue(case: Case) -> None:
+    with case.runner() as runner:
+        runner.recorded_launches()
+        with Memory(at_end=True, guard_bytes=_GUARD_BYTES, track=False, sparse=True) as memory:
+            inputs, outputs, workspace = allocated(case.descs(), runner.workspace_bytes, memory)
+            with watching(Watch(memory.regions, sample=_BLOCKS)) as watch:
+                runner.enqueue(inputs, outputs, workspace=workspace)
+            if watch.unwatched:
+                raise UnavailableError("the C++ compiler has no -fsanitize=thread: kernels are not watched")

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from ..cuda import Constant, CudaKernel, LaunchRecord, SymbolicArray
-from ..plugin.runner import PluginRunner
 from .cases import Case
 
 __all__ = ["Buffers", "main", "repeat", "write"]
@@ -25,13 +24,12 @@ class Buffers:
     """
 
     def __init__(self, case: Case) -> None:
-        runner, descs = PluginRunner(case.plugin.clone(), allocate=None), case.descs()
-        runner.prepare(*descs)
-        runner.close()
-        self._bytes: dict[tuple[str, int], Any] = {("workspace", 0): np.zeros(int(runner.workspace_bytes), np.uint8)}
+        with case.runner() as runner:
+            workspace = np.zeros(int(runner.workspace_bytes), np.uint8)
+        self._bytes: dict[tuple[str, int], Any] = {("workspace", 0): workspace}
         for index, array in enumerate(case.inputs()):
             self._bytes["input", index] = np.ascontiguousarray(array).reshape(-1).view(np.uint8).copy()
-        for index, desc in enumerate(descs[1]):
+        for index, desc in enumerate(case.descs()[1]):
             size = math.prod(map(int, desc.dims)) * desc.dtype.numpy.itemsize
             self._bytes["output", index] = np.zeros(size, np.uint8)
 

@@ -68,13 +68,8 @@ _NEEDS = {
     "decomposition": ("ONNX node",),
 }
 _ENGINE_NEEDS = (*_RUNS, "enqueue", "enqueue writes all", "repeated runs", "ONNX node", "decomposition")
-_FEW = {
-    "damaged bytes",
-    "large tensors",
-    "two threads",
-    "ONNX node",
-    "decomposition",
-}  # slow, or the same for all shapes
+# slow, or the same for all shapes
+_FEW = {"damaged bytes", "large tensors", "two threads", "ONNX node", "decomposition"}
 _HERE = {"enqueue on the GPU", "ONNX node", "decomposition"}  # libraries with threads do not survive a fork
 _OF_ENQUEUE = {"memory", "thread order", "layouts", "repeated runs", "enqueue on the GPU"}
 _APART = {"memory", "thread order", "large tensors"}

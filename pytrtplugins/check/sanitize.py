@@ -23,7 +23,6 @@ from ..cuda.backends import host
 from ..cuda.signature import C_TYPES
 from ..cuda.source import KERNELS
 from ..errors import PytrtpluginsError, UnavailableError
-from ..plugin.runner import PluginRunner
 from . import isolate, replay
 from .cases import Case
 
@@ -85,13 +84,8 @@ def compute_sanitizer(case: Case) -> str:
         if before.returncode:
             raise UnavailableError(f"the launches cannot be repeated on a GPU: {before.stderr.strip()[-300:]}")
         for tool in TOOLS:
-            options = [
-                "--tool",
-                tool,
-                "--error-exitcode",
-                str(_FOUND),
-                *(["--padding", "64"] if tool == "memcheck" else []),
-            ]
+            options = ["--tool", tool, "--error-exitcode", str(_FOUND)]
+            options += ["--padding", "64"] if tool == "memcheck" else []
             done = _program([program, *options, *command], environment)
             if done.returncode == _FOUND:
                 return (
@@ -152,22 +146,20 @@ def _told(who: str, what: str, label: str, source: str, line: int) -> str:
 
 
 def _launches(case: Case) -> Iterator[LaunchRecord]:
-    runner = PluginRunner(case.plugin.clone(), allocate=None)
-    runner.prepare(*case.descs())
-    try:
-        yield from runner.recorded_launches()
-    except PytrtpluginsError:
-        raise
-    except Exception as error:
-        raise UnavailableError(f"enqueue does more than to launch kernels ({type(error).__name__}: {error})") from error
-    finally:
-        runner.close()
+    with case.runner() as runner:
+        try:
+            yield from runner.recorded_launches()
+        except PytrtpluginsError:
+            raise
+        except Exception as error:
+            what = f"enqueue does more than to launch kernels ({type(error).__name__}: {error})"
+            raise UnavailableError(what) from error
 
 
 def _run_sanitized(unit: CompileUnit, launch: LaunchRecord, buffers: replay.Buffers) -> str:
     program = _build(unit)
     head = np.array([*launch.grid, *launch.block], np.uint32).tobytes()
-    parts, arrays = [head], []
+    parts, arrays = [head], list[tuple[Any, int]]()
     for parameter, value in zip(unit.signature.parameters, launch.arguments, strict=True):
         if not parameter.pointer:
             parts.append(np.dtype(C_TYPES[parameter.type]).type(value).tobytes())
@@ -177,7 +169,7 @@ def _run_sanitized(unit: CompileUnit, launch: LaunchRecord, buffers: replay.Buff
             np.int64(-1 if array is None else array.nbytes).tobytes() + (b"" if array is None else array.tobytes())
         )
         if array is not None:
-            arrays.append(array if isinstance(value, SymbolicArray) else None)
+            arrays.append((array if isinstance(value, SymbolicArray) else None, array.nbytes))
     with tempfile.TemporaryDirectory() as folder:
         given, after = Path(folder) / "in", Path(folder) / "out"
         given.write_bytes(b"".join(parts))
@@ -186,17 +178,11 @@ def _run_sanitized(unit: CompileUnit, launch: LaunchRecord, buffers: replay.Buff
             return read_address_sanitizer(done.stderr, unit)
         data = after.read_bytes()
     offset = 0
-    for array, size in zip(arrays, _sizes(launch), strict=True):
+    for array, size in arrays:
         if array is not None:
             array.reshape(-1).view(np.uint8)[...] = np.frombuffer(data, np.uint8, size, offset)
         offset += size
     return ""
-
-
-def _sizes(launch: LaunchRecord) -> list[int]:
-    pairs = zip(launch.kernel.signature.parameters, launch.arguments, strict=True)
-    given = [value for parameter, value in pairs if parameter.pointer and value is not None]
-    return [value.array.nbytes if isinstance(value, Constant) else int(value.nbytes) for value in given]
 
 
 def _build(unit: CompileUnit) -> Path:

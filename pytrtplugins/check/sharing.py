@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from ..plugin.policy import has_enqueue
-from ..plugin.runner import PluginRunner
 from .cases import Case, outputs_of
 from .compare import differences
 from .enqueue import Setting, defects_only, run_enqueue
@@ -35,16 +34,12 @@ _INSTALLED = ("site-packages", "dist-packages")
 def repeated_runs(case: Case) -> str:
     """One context gives the same results in its first, second and third run, with other inputs between."""
     expected = [run_enqueue(case, other=other).outputs for other in (0, 1)]
-    runner = PluginRunner(case.plugin.clone(), allocate=None)
-    runner.prepare(*case.descs())
-    try:
+    with case.runner() as runner:
         for number, (other, pattern) in enumerate(((0, 0xFF), (1, 0x4B), (0, 0xC3))):
             found = run_enqueue(case, Setting(pattern=pattern), other, runner).outputs
             wrong = differences(found, expected[other])
             if wrong:
                 return f"state kept between runs: run {number + 1} of a context gives something else than a new one: {wrong}"
-    finally:
-        runner.close()
     return ""
 
 

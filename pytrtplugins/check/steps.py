@@ -63,9 +63,8 @@ class Steps:
         if not self._apart:
             return search(_compute)
         found: list[Any] = []
-        with mmap.mmap(
-            -1, _NOTE_BYTES
-        ) as note:  # what is tried now, for when the process ends; a message each would take longer
+        # what is tried now, for when the process ends; a message each would take longer
+        with mmap.mmap(-1, _NOTE_BYTES) as note:
 
             def work(send: isolate.Send) -> None:
                 heard = 0.0
@@ -189,9 +188,8 @@ class Steps:
         """Seconds for a smaller case, and how many to try: few where each may take all of its time."""
         if not detail.startswith("hang"):
             return self.time_limit * step.patience, step.max_attempts
-        return min(self.time_limit, _SHORT_S), min(
-            step.max_attempts, _HANGS if "still running" in detail else _SILENT_HANGS
-        )
+        hangs = _HANGS if "still running" in detail else _SILENT_HANGS
+        return min(self.time_limit, _SHORT_S), min(step.max_attempts, hangs)
 
     def _attempt(self, rule: Rule, case: Case, limit: float) -> str:
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import struct
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
@@ -20,6 +19,7 @@ from .fields import (
     fields_equal,
     format_value,
     pack_fields,
+    pack_text,
     unpack_fields,
 )
 from .outputs import check_dtypes, checked_arrays, checked_dims
@@ -30,13 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Plugin", "PluginKey", "above", "plugin"]
 
-_RESERVED = {
-    "name",
-    "plugin_namespace",
-    "plugin_version",
-    "plugin_id",
-    "aliased_io",
-}  # TensorRT's parser and ONNX give them a meaning
+# TensorRT's parser and ONNX give them a meaning
+_RESERVED = {"name", "plugin_namespace", "plugin_version", "plugin_id", "aliased_io"}
 
 P = TypeVar("P", bound="type[Plugin]")
 
@@ -205,9 +200,7 @@ class Plugin:
         Returns:
             By default: linear float32 or float16 (int8 too where ``int8`` is not ``"float"``), the same for all tensors.
         """
-        accepted = (
-            (DType.FLOAT32, DType.FLOAT16) if self.int8 == "float" else (DType.FLOAT32, DType.FLOAT16, DType.INT8)
-        )
+        accepted = (DType.FLOAT32, DType.FLOAT16, *(() if self.int8 == "float" else (DType.INT8,)))
         desc = descs[position]
         return desc.layout == "linear" and desc.dtype in accepted and desc.dtype == descs[0].dtype
 
@@ -314,9 +307,7 @@ class Plugin:
 
     def serialize(self) -> bytes:
         """The plugin as bytes: magic, format version, length, key and fields, checksum (docs/format.md)."""
-        payload = b"".join(struct.pack("<I", len(part)) + part for part in (text.encode() for text in self._key))
-        payload += pack_fields(self._specs, self.fields())
-        return wrap(payload)
+        return wrap(b"".join(map(pack_text, self._key)) + pack_fields(self._specs, self.fields()))
 
     @classmethod
     def deserialize(cls, data: bytes) -> Plugin:

@@ -25,6 +25,7 @@ __all__ = [
     "fields_equal",
     "format_value",
     "pack_fields",
+    "pack_text",
     "unpack_fields",
 ]
 
@@ -33,8 +34,7 @@ MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<required>"})()
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 _SCALARS: dict[type, int] = {bool: 1, int: 2, float: 3, str: 4}
-_TUPLES: dict[type, int] = {bool: 17, int: 18, float: 19, str: 20}
-_ARRAY = 33
+_TUPLE, _ARRAY = 16, 33  # the former is added to the code of a tuple's items
 _ARRAY_DTYPES = ("float32", "float16", "int8", "uint8", "int32", "int64", "bool", "float64")
 _FORMATS: dict[type, str] = {bool: "?", int: "q", float: "f"}
 
@@ -60,7 +60,7 @@ class FieldSpec:
         """Type code in the serialized form."""
         if self.kind is np.ndarray:
             return _ARRAY
-        return (_TUPLES if self.is_tuple else _SCALARS)[self.kind]
+        return _SCALARS[self.kind] + _TUPLE * self.is_tuple
 
     @property
     def type_name(self) -> str:
@@ -207,9 +207,9 @@ def pack_fields(specs: tuple[FieldSpec, ...], values: Mapping[str, Any]) -> byte
     parts = [struct.pack("<I", len(specs))]
     for spec in specs:
         value = values[spec.name]
-        parts += [_pack_text(spec.name), struct.pack("<B", spec.code)]
+        parts += [pack_text(spec.name), struct.pack("<B", spec.code)]
         if spec.code == _ARRAY:
-            parts.append(_pack_text(value.dtype.name))
+            parts.append(pack_text(value.dtype.name))
             parts.append(struct.pack(f"<I{value.ndim}Q", value.ndim, *value.shape))
             parts.append(value.astype(value.dtype.newbyteorder("<")).tobytes())
             continue
@@ -217,7 +217,7 @@ def pack_fields(specs: tuple[FieldSpec, ...], values: Mapping[str, Any]) -> byte
         if spec.is_tuple:
             parts.append(struct.pack("<I", len(items)))
         if spec.kind is str:
-            parts += [_pack_text(item) for item in items]
+            parts += [pack_text(item) for item in items]
         else:
             parts.append(struct.pack(f"<{len(items)}{_FORMATS[spec.kind]}", *items))
     return b"".join(parts)
@@ -256,12 +256,9 @@ def _unpack_value(reader: Reader, spec: FieldSpec) -> Any:
             raise SerializationError(f"{reader.owner}.{spec.name}: array of type {dtype_name!r} with {ndim} axes")
         shape = reader.unpack(f"<{ndim}Q")
         dtype = np.dtype(dtype_name).newbyteorder("<")
-        size = dtype.itemsize
-        for (
-            length
-        ) in shape:  # Python ints: no overflow, and nothing is allocated before the length is known to be there
-            size *= length
-        data = reader.take(size)
+        data = reader.take(
+            math.prod(shape) * dtype.itemsize
+        )  # Python ints: no overflow, and nothing is allocated before
         try:
             array = np.frombuffer(data, dtype).reshape(shape).astype(np.dtype(dtype_name))
         except ValueError as error:  # more axes than NumPy has, or no elements, but a length beyond 63 bits
@@ -280,7 +277,8 @@ def _unpack_value(reader: Reader, spec: FieldSpec) -> Any:
     return item
 
 
-def _pack_text(text: str) -> bytes:
+def pack_text(text: str) -> bytes:
+    """A text as `Reader.text` reads it: 32-bit length, then UTF-8."""
     data = text.encode()
     return struct.pack("<I", len(data)) + data
 

@@ -79,7 +79,8 @@ def from_node(node: onnx.NodeProto | ir.Node) -> Plugin:
             f"{where}: unknown attributes {sorted(unknown)}; the class declares {list(specs) or 'none'}",
             name=sorted(unknown)[0],
         )
-    return cls(**{name: _from_attribute(specs[name], value) for name, value in values.items()})
+    several = {name for name, value in values.items() if specs[name].is_tuple and hasattr(value, "__iter__")}
+    return cls(**{name: tuple(value) if name in several else value for name, value in values.items()})
 
 
 def hands_int8_on(node: onnx.NodeProto | ir.Node) -> bool:
@@ -137,12 +138,6 @@ def _to_attribute(helper: Any, spec: FieldSpec, value: Any) -> onnx.AttributePro
     if spec.kind is bool:
         value = [int(item) for item in value] if spec.is_tuple else int(value)
     return helper.make_attribute(spec.name, value, attr_type=kind)  # type: ignore[no-any-return]
-
-
-def _from_attribute(spec: FieldSpec, value: Any) -> Any:
-    if spec.is_tuple and hasattr(value, "__iter__"):
-        return tuple(value)
-    return value
 
 
 above.as_node = as_node

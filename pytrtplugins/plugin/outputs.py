@@ -63,47 +63,30 @@ def checked_arrays(
         DimsError: there are more or fewer outputs, or one has another shape.
         PluginError: an output is no array, or has another element type.
     """
+
+    def wrong(kind: type[PluginError], problem: str, wanted: object, found: object) -> PluginError:
+        return kind(f"{plugin!r}: {problem}", plugin=plugin, expected=wanted, found=found)
+
     arrays = tuple(result) if isinstance(result, (tuple, list)) else (result,)
     expected = [f"{dtype}[{', '.join(map(str, shape))}]" for shape, dtype in zip(dims, dtypes, strict=True)]
     if result is None:
-        raise PluginError(
-            f"{plugin!r}: compute gave None, expected {', '.join(expected)}.\nDo: let compute return its outputs",
-            plugin=plugin,
-            expected=expected,
-            found=None,
-        )
+        problem = f"compute gave None, expected {', '.join(expected)}.\nDo: let compute return its outputs"
+        raise wrong(PluginError, problem, expected, None)
     if len(arrays) != len(dims):
-        raise DimsError(
-            f"{plugin!r}: compute gave {len(arrays)} outputs, output_dims {len(dims)}",
-            plugin=plugin,
-            expected=len(dims),
-            found=len(arrays),
-        )
+        problem = f"compute gave {len(arrays)} outputs, output_dims {len(dims)}"
+        raise wrong(DimsError, problem, len(dims), len(arrays))
     for index, (array, shape, dtype) in enumerate(zip(arrays, dims, dtypes, strict=True)):
+        where = f"output {index} of compute"
         if not isinstance(getattr(array, "dtype", None), np.dtype):
-            raise PluginError(
-                f"{plugin!r}: output {index} of compute is of type {type(array).__name__}, expected an array "
-                f"{expected[index]}",
-                plugin=plugin,
-                expected=expected[index],
-                found=type(array),
-            )
+            problem = f"{where} is of type {type(array).__name__}, expected an array {expected[index]}"
+            raise wrong(PluginError, problem, expected[index], type(array))
         if tuple(array.shape) != shape:
-            raise DimsError(
-                f"{plugin!r}: output {index} of compute has shape {tuple(array.shape)}, output_dims says {shape}"
-                f" for inputs {[tuple(x.shape) for x in inputs]}",
-                plugin=plugin,
-                expected=shape,
-                found=tuple(array.shape),
-            )
+            given = [tuple(x.shape) for x in inputs]
+            problem = f"{where} has shape {tuple(array.shape)}, output_dims says {shape} for inputs {given}"
+            raise wrong(DimsError, problem, shape, tuple(array.shape))
         if array.dtype.name != dtype.value:
-            raise PluginError(
-                f"{plugin!r}: output {index} of compute is {array.dtype}, output_dtypes says {dtype}.\n"
-                f"Do: return array.astype(numpy.{dtype}), or override output_dtypes.",
-                plugin=plugin,
-                expected=dtype,
-                found=array.dtype,
-            )
+            do = f"Do: return array.astype(numpy.{dtype}), or override output_dtypes."
+            raise wrong(PluginError, f"{where} is {array.dtype}, output_dtypes says {dtype}.\n{do}", dtype, array.dtype)
     return arrays
 
 

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError
 from .dataflow import bodies
-from .depth import check_depth
 from .limits import size_text
 from .operators import node_text
 from .tensors import check_dims, is_external, packed_bytes
-from .texts import check_texts
+from .well_formed import check_well_formed
 
 if TYPE_CHECKING:
     import onnx
@@ -45,8 +44,7 @@ def load_external_data(model: onnx.ModelProto, path: Path) -> bool:
         ModelError: a file is missing, is outside, or is none that may be read; or a tensor claims bytes that it does not have.
     """
     try:
-        check_depth(model)
-        check_texts(model)
+        check_well_formed(model)
         return _load(model, path.parent)
     except ModelError as error:
         raise ModelError(f"{path}: {error}", **{**error.facts, "path": path}) from error

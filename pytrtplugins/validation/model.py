@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError
-from .dataflow import bodies, in_order, reads
-from .depth import check_depth
+from .dataflow import bodies, in_order, reads, walk
 from .limits import MAX_NODES
 from .operators import check_node, node_text, standard_domain
 from .tensors import check_dims, check_sparse_tensor, check_tensor
-from .texts import check_texts
+from .well_formed import check_well_formed
 
 if TYPE_CHECKING:
     import onnx
@@ -68,8 +67,7 @@ class _Validation:
 
     def run(self) -> onnx.ModelProto:
         model = self.model
-        check_depth(model)
-        check_texts(model)
+        check_well_formed(model)
         opsets = _opsets(model.opset_import, "the model")
         self._check_functions(opsets)
         self._check_graph(model.graph, opsets, (), "")
@@ -200,7 +198,7 @@ class _Validation:
         calls = {key: _called(function.node, self.functions) for key, function in self.functions.items()}
 
         def size(nodes: Any, called: Sequence[_Key]) -> int:
-            total = _count(nodes) + sum(sizes[key] for key in called)
+            total = sum(1 for _ in walk(nodes)) + sum(sizes[key] for key in called)
             if total > MAX_NODES:
                 raise ModelError(
                     f"the model has more than {MAX_NODES:,} nodes where its local functions are written out",
@@ -228,14 +226,8 @@ class _Validation:
 
 def _called(nodes: Any, functions: Mapping[_Key, onnx.FunctionProto]) -> list[_Key]:
     """The functions that nodes and their bodies call, each as often as it is called."""
-    found = list[_Key]()
-    for node in nodes:
-        key = (standard_domain(node.domain), node.op_type, node.overload)
-        if key in functions:
-            found.append(key)
-        for body in bodies(node):
-            found += _called(body.node, functions)
-    return found
+    keys = ((standard_domain(node.domain), node.op_type, node.overload) for node in walk(nodes))
+    return [key for key in keys if key in functions]
 
 
 def _circle(waiting: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:
@@ -248,10 +240,6 @@ def _circle(waiting: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:
     circle = path[path.index(index) :][::-1]
     first = circle.index(min(circle))
     return [waiting[step] for step in (*circle[first:], *circle[:first])]
-
-
-def _count(nodes: Any) -> int:
-    return len(nodes) + sum(_count(body.node) for node in nodes for body in bodies(node))
 
 
 def _opsets(imports: Any, whose: str) -> dict[str, int]:

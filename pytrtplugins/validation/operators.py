@@ -180,11 +180,6 @@ def _check_numbers(attribute: onnx.AttributeProto, text: str, node: onnx.NodePro
         )
 
 
-@functools.cache
-def _type_names() -> dict[int, str]:
-    types = require("onnx", extra="onnx", feature="reading ONNX models").AttributeProto.AttributeType
-    return {value: name for name, value in types.items()}
-
-
 def _type_name(value: int) -> str:
-    return _type_names().get(value, str(value))
+    types = require("onnx", extra="onnx", feature="reading ONNX models").AttributeProto.AttributeType
+    return types.Name(value) if value in types.values() else str(value)

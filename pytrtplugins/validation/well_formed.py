@@ -1,0 +1,62 @@
+"""What makes a model well-formed, looked at before anything goes into it: how deep its graphs lie within each other, and its texts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ModelError
+from .dataflow import bodies
+from .limits import MAX_DEPTH, MAX_NODES
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["check_well_formed"]
+
+_OF_TENSORS = ("name", "doc_string")  # other fields of a tensor hold its values, which are not copied for this
+
+
+def check_well_formed(model: onnx.ModelProto) -> None:
+    """Require few graphs within graphs, not too many nodes, and texts in UTF-8; values of tensors are not looked at.
+
+    Raises:
+        ModelError: something else was found; protobuf gives texts that are not UTF-8 as bytes, which no reader of names expects.
+    """
+    _check_depth(model)
+    _check_texts(model)
+
+
+def _check_depth(model: onnx.ModelProto) -> None:
+    waiting: list[tuple[Any, int]] = [(model.graph.node, 1), *((function.node, 1) for function in model.functions)]
+    total = 0
+    while waiting:
+        nodes, depth = waiting.pop()
+        total += len(nodes)
+        if depth > MAX_DEPTH:
+            raise ModelError(f"graphs lie within each other, more than {MAX_DEPTH} deep", found=depth, limit=MAX_DEPTH)
+        if total > MAX_NODES:
+            raise ModelError(f"the model has more than {MAX_NODES:,} nodes", found=total, limit=MAX_NODES)
+        waiting += [(body.node, depth + 1) for node in nodes for body in bodies(node)]
+
+
+def _check_texts(model: onnx.ModelProto) -> None:
+    waiting: list[Any] = [model]
+    while waiting:
+        message = waiting.pop()
+        kind = message.DESCRIPTOR.name
+        if kind == "TensorProto":
+            for name in _OF_TENSORS:
+                _check_text(getattr(message, name), name, kind)
+            waiting += message.external_data
+            continue
+        for field, value in message.ListFields():
+            if field.cpp_type == field.CPPTYPE_MESSAGE:
+                waiting += [value] if hasattr(value, "DESCRIPTOR") else value
+            elif field.type == field.TYPE_STRING:
+                for text in (value,) if isinstance(value, (str, bytes)) else value:
+                    _check_text(text, field.name, kind)
+
+
+def _check_text(text: object, field: str, kind: str) -> None:
+    if isinstance(text, bytes):
+        raise ModelError(f"{field} of a {kind} is no text: {text[:40]!r} is not UTF-8")
