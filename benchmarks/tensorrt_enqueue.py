@@ -23,12 +23,13 @@ import pytrtplugins as ptp
 from pytrtplugins.cuda import CudaKernel, gpu_reason, launches_kernels
 from pytrtplugins.engines.tensorrt._api import Api, load
 from pytrtplugins.engines.tensorrt.creators import register
-from pytrtplugins.engines.tensorrt.memory import DeviceMemory, HostMemory, use_memory
+from pytrtplugins.engines.tensorrt.memory import DeviceMemory, use_memory
 from pytrtplugins.engines.tensorrt.plugin_fields import Extras, to_fields
 from pytrtplugins.layers import Region, Reorg, Yolo
 from pytrtplugins.tensor import DType
 from pytrtplugins.utils.files import write_atomic
 from pytrtplugins.utils.numbers import Real, Whole
+from tests.host_memory import HostMemory
 
 TWICE = """
 template <typename T> __global__ void twice(const T* x, T* y, int n) {

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import math
 import os
 import sys
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 
 from . import _native_build
+from .cuda.bindings import array_at, stream_at
 from .errors import PluginError, UnavailableError
 from .plugin.base import Plugin, plugin
 from .plugin.runner import PluginRunner
@@ -204,30 +204,12 @@ class NativePlugin(Plugin):
         if xp is np:
             _module().run(self.handle, arrays, outputs)
         else:
-            self._run_on_gpu(xp, arrays, outputs)
+            runner = PluginRunner(self.clone(), allocate=lambda size: xp.empty(size, xp.uint8))
+            try:
+                runner.run(arrays, outputs, xp.cuda.get_current_stream())
+            finally:
+                runner.close()
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
-
-    def _run_on_gpu(self, xp: Any, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        runner = PluginRunner(self.clone(), allocate=lambda size: xp.empty(size, xp.uint8))
-        ins, outs = (
-            [TensorDesc(f"{kind}{index}", array.shape, DType.of(array)) for index, array in enumerate(arrays)]
-            for kind, arrays in (("input", inputs), ("output", outputs))
-        )
-        runner.prepare(ins, outs)
-        try:
-            runner.enqueue(inputs, outputs, xp.cuda.get_current_stream())
-        finally:
-            runner.close()
-
-
-class _Queue:
-    """A CUDA stream's address, in the form that libraries exchange streams in."""
-
-    def __init__(self, address: int) -> None:
-        self._address = address
-
-    def __cuda_stream__(self) -> tuple[int, int]:
-        return 0, self._address
 
 
 def _enqueue_on_gpu(plugin: Plugin, inputs: Any, outputs: Any, workspace: Any, stream: int) -> None:
@@ -236,14 +218,9 @@ def _enqueue_on_gpu(plugin: Plugin, inputs: Any, outputs: Any, workspace: Any, s
 
     def view(pair: tuple[int, TensorDesc]) -> Any:
         address, desc = pair
-        dims = evaluate_dims(desc.dims, {})
-        size = math.prod(dims) * desc.dtype.itemsize
-        if not size:
-            return cupy.empty(dims, desc.dtype.numpy)
-        memory = cupy.cuda.UnownedMemory(address, size, plugin)
-        return cupy.ndarray(dims, desc.dtype.numpy, cupy.cuda.MemoryPointer(memory, 0))
+        return array_at(cupy, address, evaluate_dims(desc.dims, {}), desc.dtype.numpy, plugin)
 
-    queue = cupy.cuda.Stream.from_external(_Queue(stream))
+    queue = stream_at(cupy, stream)
     with queue:
         scratch = view(workspace) if workspace else None
         PluginRunner(plugin, allocate=None).enqueue([*map(view, inputs)], [*map(view, outputs)], queue, scratch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from ..errors import BindingError
 from ..tensor import DType
 from ..utils.optional import require
 
-__all__ = ["DeviceArray", "as_cupy", "device_array", "is_device_array", "wait_for"]
+__all__ = ["DeviceArray", "array_at", "as_cupy", "device_array", "is_device_array", "stream_at", "wait_for"]
 
 
 class DeviceArray(NamedTuple):
@@ -99,7 +100,11 @@ def as_cupy(value: Any, dims: Sequence[int] | None = None, dtype: DType | npt.DT
         raise BindingError(
             f"binding {found.dtype}{list(found.shape)} is not contiguous.\nDo: cupy.ascontiguousarray(...)"
         )
-    return value if isinstance(value, cupy.ndarray) else _over(cupy, found, found.shape, found.dtype)
+    return (
+        value
+        if isinstance(value, cupy.ndarray)
+        else array_at(cupy, found.address, found.shape, found.dtype, found.owner)
+    )
 
 
 def wait_for(value: Any, stream: Any) -> None:
@@ -122,18 +127,33 @@ def wait_for(value: Any, stream: Any) -> None:
         value.__dlpack__(stream=stream.ptr)
 
 
+def array_at(cupy: Any, address: int, dims: tuple[int, ...], dtype: npt.DTypeLike, owner: Any) -> Any:
+    """A CuPy array over memory that somebody else owns, and that ``owner`` keeps alive."""
+    size = math.prod(dims) * np.dtype(dtype).itemsize
+    if not size:
+        return cupy.empty(dims, dtype)
+    memory = cupy.cuda.UnownedMemory(address, size, owner)
+    return cupy.ndarray(dims, dtype, cupy.cuda.MemoryPointer(memory, 0))
+
+
+def stream_at(cupy: Any, address: int) -> Any:
+    """CuPy's object for a CUDA stream that somebody else owns."""
+    return cupy.cuda.Stream.from_external(_Stream(address))
+
+
+class _Stream(NamedTuple):
+    """A stream's address, in the form that libraries exchange streams in."""
+
+    address: int
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.address
+
+
 def _over_allocation(cupy: Any, found: DeviceArray, dims: Sequence[int] | None, dtype: np.dtype[Any] | None) -> Any:
     if dims is None or dtype is None:
         raise BindingError(f"{type(found.owner).__name__} has no dims and no element type: they must be given")
-    return _over(cupy, found, tuple(dims), dtype)
-
-
-def _over(cupy: Any, found: DeviceArray, dims: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    size = int(np.prod(dims, dtype=np.int64)) * dtype.itemsize
-    if not size:
-        return cupy.empty(dims, dtype)
-    memory = cupy.cuda.UnownedMemory(found.address, size, found.owner)
-    return cupy.ndarray(dims, dtype, cupy.cuda.MemoryPointer(memory, 0))
+    return array_at(cupy, found.address, tuple(dims), dtype, found.owner)
 
 
 def _is_allocation(value: Any) -> bool:

@@ -132,13 +132,14 @@ class PluginRunner:
             self._enqueue(self.plugin, inputs, outputs, self._workspace if workspace is None else workspace, stream)
 
     def run(
-        self, inputs: Sequence[npt.NDArray[Any]], outputs: Sequence[npt.NDArray[Any]] = ()
+        self, inputs: Sequence[npt.NDArray[Any]], outputs: Sequence[npt.NDArray[Any]] = (), stream: Any = None
     ) -> Sequence[npt.NDArray[Any]]:
-        """Enqueue once on NumPy arrays, configured before where dims or dtypes are new.
+        """Enqueue once, configured before where dims or dtypes are new.
 
         Args:
-            inputs: What the plugin reads.
+            inputs: What the plugin reads: NumPy arrays, or where outputs are given CuPy's.
             outputs: Arrays to write; empty: new ones are made.
+            stream: Where the arrays are a GPU's.
 
         Returns:
             The outputs.
@@ -155,7 +156,7 @@ class PluginRunner:
         if shapes != self._shapes:
             self.prepare(self._described("input", inputs), self._described("output", outputs))
             self._shapes = shapes
-        self.enqueue(list(inputs), list(outputs))
+        self.enqueue(list(inputs), list(outputs), stream)
         return outputs
 
     def close(self) -> None:

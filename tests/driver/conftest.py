@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 
 from pytrtplugins.engines.tensorrt import _api
-from pytrtplugins.engines.tensorrt.memory import HostMemory, use_memory
+from pytrtplugins.engines.tensorrt.memory import use_memory
 from pytrtplugins.errors import EngineError
 
+from ..host_memory import HostMemory
 from .driver import Driver
 
 ROOT = Path(__file__).parents[2]

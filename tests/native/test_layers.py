@@ -137,7 +137,7 @@ def test_cuda_that_is_in_use_keeps_the_check_in_this_process(layers, monkeypatch
     plugin = layers.Reorg()
     assert isolate.reason(plugin) == ""
     monkeypatch.setattr(isolate, "_cuda_is_initialized", lambda: True)
-    monkeypatch.setattr(isolate, "_runs_on_gpu", lambda plugin: True)
+    monkeypatch.setattr(type(plugin.handle), "runs_on_gpu", lambda handle: True)
     assert "Do: check it before the GPU is used" in isolate.reason(plugin)
     monkeypatch.setattr(isolate, "run", lambda *facts: pytest.fail("a process was forked"))
     report = ptp.check_plugin(plugin, shapes=[(1, 4, 2, 2)], engines=[])

@@ -71,13 +71,6 @@ def build_plan(
         return bytes(plan)
 
 
-def timing_cache_path(api: Api, settings: Settings, device: Device) -> Path | None:
-    """The file of measured times; None if none is kept."""
-    if settings.timing_cache is not None:
-        return Path(settings.timing_cache) if settings.timing_cache else None
-    return user_cache() / f"tensorrt-{api.version}-{device.name.replace(' ', '-')}.timing"
-
-
 def _parse(api: Api, model: onnx.ModelProto, network: Any, messages: Messages, errors: ErrorLog) -> None:
     """Fill the network, which keeps the parser alive: that owns the weights."""
     parser = make(api, "OnnxParser", network)
@@ -128,9 +121,11 @@ def _calibrate(api: Api, config: Any, profile: Any, calibrator: Callable[[], Any
 
 
 def _load_timing_cache(api: Api, config: Any, settings: Settings, device: Device) -> Path | None:
-    path = timing_cache_path(api, settings, device)
-    if path is None:
+    """Begin with the times that the last build measured; the file that keeps them, or None."""
+    if settings.timing_cache == "":
         return None
+    usual = user_cache() / f"tensorrt-{api.version}-{device.name.replace(' ', '-')}.timing"
+    path = usual if settings.timing_cache is None else Path(settings.timing_cache)
     data = path.read_bytes() if path.is_file() else b""
     known = config.create_timing_cache(data)  # None: it is damaged
     if known is None or not config.set_timing_cache(known, ignore_mismatch=False):

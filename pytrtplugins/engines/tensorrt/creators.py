@@ -46,8 +46,7 @@ def creator(cls: type[Plugin], *, interface: str = "v3") -> Any:
             f"TensorRT {api.version}: IPluginV2DynamicExt is deprecated, and offered here for TensorRT 10 only.\n"
             'Do: leave out interface="v2"'
         )
-    factory = _v3_creator(api) if interface == "v3" else _v2_creator(api)
-    return factory(cls)
+    return _creator_class(api, interface)(cls)
 
 
 def register(cls: type[Plugin], *, interface: str = "v3") -> Any:
@@ -107,53 +106,28 @@ def register_key(key: PluginKey) -> Any:
 
 
 @functools.cache
-def _v3_creator(api: Api) -> type:
-    base, adapter = api.trt.IPluginCreatorV3One, v3_class(api)
+def _creator_class(api: Api, interface: str) -> type:
+    base = api.trt.IPluginCreatorV3One if interface == "v3" else api.trt.IPluginCreator
+    adapter = v3_class(api) if interface == "v3" else v2_class(api)
 
     class Creator(base):  # type: ignore[misc, valid-type]
-        """Makes IPluginV3 objects of one plugin class."""
-
-        interface = "v3"
+        """Makes TensorRT's objects of one plugin class."""
 
         def __init__(self, cls: type[Plugin]) -> None:
             base.__init__(self)
-            _announce(self, api, cls)
+            self.cls, self.interface = cls, interface
+            # the registry reads these, and would crash without a namespace
+            self.plugin_namespace, self.name, self.plugin_version = cls.plugin_key()
+            self.declared = declared_fields(api, cls)  # kept: the C++ half has a pointer to it
+            self.field_names = self.declared
 
         @guarded
-        def create_plugin(self, name: str, field_collection: Any, phase: Any) -> Any:
-            return adapter(PluginHost(api, *from_fields(self.cls, field_collection)))
-
-    return Creator
-
-
-@functools.cache
-def _v2_creator(api: Api) -> type:
-    base, adapter = api.trt.IPluginCreator, v2_class(api)
-
-    class Creator(base):  # type: ignore[misc, valid-type]
-        """Makes IPluginV2DynamicExt objects of one plugin class."""
-
-        interface = "v2"
-
-        def __init__(self, cls: type[Plugin]) -> None:
-            base.__init__(self)
-            _announce(self, api, cls)
-
-        @guarded
-        def create_plugin(self, name: str, field_collection: Any) -> Any:
+        def create_plugin(self, name: str, field_collection: Any, phase: Any = None) -> Any:
             return adapter(PluginHost(api, *from_fields(self.cls, field_collection)))
 
         @guarded
         def deserialize_plugin(self, name: str, serialized_plugin: bytes) -> Any:
+            """What ``IPluginCreator`` has besides: IPluginV3 is made of its fields again."""
             return adapter(PluginHost(api, self.cls.deserialize(bytes(serialized_plugin))))
 
     return Creator
-
-
-def _announce(made: Any, api: Api, cls: type[Plugin]) -> None:
-    """Set what the registry reads; without a namespace it would crash."""
-    made.cls = cls
-    namespace, made.name, made.plugin_version = cls.plugin_key()
-    made.plugin_namespace = namespace
-    made.declared = declared_fields(api, cls)  # kept: the C++ half has a pointer to it
-    made.field_names = made.declared

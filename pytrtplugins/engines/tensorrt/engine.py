@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ...calibration import CalibrationTable, Calibrator
 from ...errors import BuildError, EngineError, UnavailableError
 from ...model.proto import info_dims
-from ...passes.half import to_half
+from ...passes.half import HALF_TYPES, to_half
 from ...plugin.registry import PluginKey
-from ...tensor import DType
 from ..base.context import ExecutionContext
 from ..base.engine import Engine
 from ..base.engine_file import EngineFile
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     import onnx
 
 __all__ = ["TensorrtEngine"]
-
-_HALF = {"fp16": DType.FLOAT16, "bf16": DType.BFLOAT16}
 
 
 class TensorrtEngine(Engine):
@@ -158,8 +155,8 @@ class TensorrtEngine(Engine):
     def _build(self, source: CalibrationSource | None) -> bytes:
         self.api.require_builder()
         form = self._form
-        if self.precision in _HALF:
-            form = to_half(form, _HALF[self.precision])
+        if self.precision in HALF_TYPES:
+            form = to_half(form, HALF_TYPES[self.precision])
         ranges = self._settings.ranges(self.inputs)
         calibrator = None
         if source is not None:

@@ -3,46 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
+from ...cuda.bindings import array_at, stream_at
 from ...plugin.base import Plugin
 from ...tensor import DType, TensorDesc, evaluate_dims
 from ...utils.optional import require
 
-__all__ = ["DeviceMemory", "HostMemory", "Memory", "current_memory", "use_memory"]
-
-
-class Memory(Protocol):
-    """Where the addresses point."""
-
-    def view(self, address: int, dims: tuple[int, ...], dtype: DType) -> Any:
-        """An array over memory that somebody else owns."""
-
-    def stream(self, handle: int) -> Any:
-        """The stream of a handle; it is also a context manager that makes it the current one."""
-
-    def rehearse(self, plugin: Plugin, inputs: Sequence[TensorDesc]) -> None:
-        """Have what `compute` needs compiled, for inputs of these dims and types."""
-
-
-class _Handle:
-    """A stream's address, in the form that libraries exchange streams in."""
-
-    def __init__(self, address: int) -> None:
-        self._address = address
-
-    def __cuda_stream__(self) -> tuple[int, int]:
-        return 0, self._address
+__all__ = ["DeviceMemory", "current_memory", "use_memory"]
 
 
 class DeviceMemory:
-    """A GPU's: CuPy arrays, without a copy.
+    """A GPU's: CuPy arrays, without a copy. Tests put their own in its place, see `use_memory`.
 
     Raises:
         MissingExtraError: CuPy is not installed.
@@ -52,16 +25,12 @@ class DeviceMemory:
         self._cupy = require("cupy", extra="tensorrt", feature="a plugin in TensorRT")
 
     def view(self, address: int, dims: tuple[int, ...], dtype: DType) -> Any:
-        """A CuPy array over the GPU's memory."""
-        cupy, size = self._cupy, math.prod(dims) * dtype.itemsize
-        if not size:
-            return cupy.empty(dims, dtype.numpy)
-        memory = cupy.cuda.UnownedMemory(address, size, self)
-        return cupy.ndarray(dims, dtype.numpy, cupy.cuda.MemoryPointer(memory, 0))
+        """An array over memory that somebody else owns."""
+        return array_at(self._cupy, address, dims, dtype.numpy, self)
 
     def stream(self, handle: int) -> Any:
-        """CuPy's object for the CUDA stream."""
-        return self._cupy.cuda.Stream.from_external(_Handle(handle))
+        """The stream of a handle; it is also a context manager that makes it the current one."""
+        return stream_at(self._cupy, handle)
 
     def rehearse(self, plugin: Plugin, inputs: Sequence[TensorDesc]) -> None:
         """Compute once with zeros: CuPy compiles the kernels of operations when they are first used."""
@@ -70,30 +39,11 @@ class DeviceMemory:
             plugin.compute(*zeros)
 
 
-class HostMemory:
-    """This process's own: NumPy arrays. For tests, in which the addresses are those of NumPy arrays."""
-
-    def view(self, address: int, dims: tuple[int, ...], dtype: DType) -> npt.NDArray[Any]:
-        """A NumPy array over the process's memory."""
-        size = math.prod(dims) * dtype.itemsize
-        if not size:
-            return np.empty(dims, dtype.numpy)
-        buffer = memoryview((ctypes.c_byte * size).from_address(address)).cast("B")
-        array: npt.NDArray[Any] = np.frombuffer(buffer, dtype.numpy).reshape(dims)
-        return array
-
-    def stream(self, handle: int) -> Any:
-        """None: there are no streams on a CPU."""
-        return contextlib.nullcontext()
-
-    def rehearse(self, plugin: Plugin, inputs: Sequence[TensorDesc]) -> None:
-        """NumPy has nothing to compile."""
+_Memory = TypeVar("_Memory", bound=DeviceMemory)
+_memory: list[DeviceMemory] = []
 
 
-_memory: list[Memory] = []
-
-
-def current_memory() -> Memory:
+def current_memory() -> DeviceMemory:
     """Where addresses point: a GPU's memory, unless `use_memory` says otherwise.
 
     Raises:
@@ -105,7 +55,7 @@ def current_memory() -> Memory:
 
 
 @contextlib.contextmanager
-def use_memory(memory: Memory) -> Iterator[Memory]:
+def use_memory(memory: _Memory) -> Iterator[_Memory]:
     """Take all addresses for this memory's inside the block."""
     _memory.append(memory)
     try:

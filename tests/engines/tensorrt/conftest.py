@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from pytrtplugins.engines.tensorrt import _api, engine
-from pytrtplugins.engines.tensorrt.memory import HostMemory, use_memory
+from pytrtplugins.engines.tensorrt.memory import use_memory
 from pytrtplugins.errors import EngineError
+from tests.host_memory import HostMemory
 
 from .checked import CheckedModule
 from .checked import HostMemory as Serialized

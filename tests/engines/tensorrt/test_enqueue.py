@@ -14,9 +14,10 @@ import pytest
 import pytrtplugins as ptp
 from benchmarks.tensorrt_enqueue import main as benchmark
 from pytrtplugins.cuda import CudaKernel
-from pytrtplugins.engines.tensorrt.memory import DeviceMemory, HostMemory, use_memory
+from pytrtplugins.engines.tensorrt.memory import DeviceMemory, use_memory
 from pytrtplugins.errors import PluginError
 from pytrtplugins.tensor import DType, TensorDesc
+from tests.host_memory import HostMemory
 
 from .user_plugins import Counting, Scale
 
