@@ -12,12 +12,11 @@ from typing import Annotated, Any, Literal
 from .. import check, engines, models, passes
 from ..calibration import ImageBatches
 from ..calibration.batches import MAX_IMAGES
-from ..engines.base.stream import MAX_SLOTS
 from ..engines.calibrate import network_digest
 from ..errors import UsageError
 from ..utils.array_files import MAX_BYTES
 from ..utils.files import check_target, write_atomic
-from ..utils.numbers import SHARE, Real, Whole
+from ..utils.numbers import MAX_SLOTS, SHARE, Real, Whole
 from ..utils.optional import require
 from ..utils.terminal import COMMAND
 from . import loading, options, runs, tables

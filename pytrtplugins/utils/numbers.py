@@ -14,6 +14,7 @@ from .text_formats import shorten
 
 __all__ = [
     "LARGEST_BATCH",
+    "MAX_SLOTS",
     "MAX_THREADS",
     "SHARE",
     "THREADS",
@@ -150,6 +151,8 @@ class Several:
 
 LARGEST_BATCH = 1 << 16
 """Images of one run of engine `cudnn`; here, where commands know it without the engine."""
+MAX_SLOTS = 256
+"""Runs of a stream at a time."""
 MAX_THREADS = 4096
 """CPU threads of a run."""
 THREADS = Whole(1, MAX_THREADS)

@@ -71,7 +71,7 @@ class Boxes:
 class DetectionContext(Exclusive[list[Boxes]]):
     """The state of one thread's runs from images to boxes. Close it, or use it in a ``with`` block.
 
-    Subclasses fill in `_detect`, which sets ``timings``, and `_close`; those whose device works by itself `_queue` too.
+    Subclasses fill in `_open`, `_detect`, which sets ``timings``, and `_close`; those whose device works by itself `_queue` too.
     ``side_by_side`` is how many of them keep the engine's device busy where there are many images.
 
     Args:
@@ -105,6 +105,11 @@ class DetectionContext(Exclusive[list[Boxes]]):
         self.heads, self.mode = tuple(heads), mode
         self.max_detections = check_whole("max_detections", max_detections, 1, _MAX_DETECTIONS)
         self.timings = Timings()
+        self._open()
+
+    @abstractmethod
+    def _open(self) -> None:
+        """Acquire what runs need; called by the constructor."""
 
     @property
     @abstractmethod

@@ -14,6 +14,8 @@ from ...model.proto import info_dims, info_dtype
 from ...plugin.policy import check_forms
 from ...tensor import Array, TensorDesc
 from ...utils.files import sha256_hex
+from ...utils.numbers import MAX_SLOTS, check_whole
+from ...utils.prefetch import map_async, map_in_contexts
 from ...utils.uncopied import Uncopied
 from ...version import __version__
 from .context import Arrays, ExecutionContext
@@ -21,7 +23,6 @@ from .detection import DetectionContext
 from .engine_file import EngineFile, write_engine_file
 from .forks import forks
 from .host_detection import HostDetection
-from .stream import stream
 from .types import Availability, BuildOptions
 
 if TYPE_CHECKING:
@@ -217,8 +218,35 @@ class Engine(Uncopied, ABC):
         prepare: Callable[[Any], Mapping[str, Array]] | None = None,
         slots: int = 2,
     ) -> Iterator[Arrays]:
-        """Run over an iterable so that reading, copies and the network overlap; see `pytrtplugins.engines.base.stream.stream`."""
-        return stream(self, source, prepare=prepare, slots=slots)
+        """Run over an iterable as a software pipeline: while one run computes, the next is read, prepared, copied.
+
+        Each slot has a context of its own, so a stream and page-locked memory of its own: copies in, the network and copies out
+        of different slots overlap. At most ``slots`` items are taken ahead of the results. What is prepared has threads; inputs
+        that are there already are queued by the caller's thread, since that takes less time than to wake another.
+
+        Args:
+            source: Inputs by name, or anything that ``prepare`` makes inputs of.
+            prepare: Called in the slot's thread: read a file, preprocess.
+            slots: How many runs overlap, 1 to 256; each has a context and a thread of its own.
+
+        Yields:
+            The outputs of each item, in the order of the items.
+
+        Raises:
+            UsageError: ``slots`` is outside, at once.
+            Exception: what the source, ``prepare`` or a run raised, at its item's turn; results before it are given first.
+        """
+        contexts = (self.create_context() for _ in range(check_whole("stream: slots", slots, 1, MAX_SLOTS)))
+        if prepare is None:
+            return map_async(
+                ExecutionContext.run_async, source, contexts=contexts, finish=lambda _, item, outputs: outputs
+            )
+        made = prepare
+
+        def work(context: ExecutionContext, item: Any) -> Arrays:
+            return context.run(made(item))
+
+        return map_in_contexts(work, source, contexts=contexts)
 
     def create_detection_context(
         self, heads: Sequence[Head], size: tuple[int, int], mode: str = "letterbox", max_detections: int = 200

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...vision import Head, Letterboxed, letterbox, nms
+from ...vision import Letterboxed, letterbox, nms
 from .context import ContextMaker
 from .detection import Boxes, DetectionContext, Image, Timings
 
@@ -21,18 +21,12 @@ Floats = npt.NDArray[np.float32]
 class HostDetection(DetectionContext):
     """Letterbox, decoding and suppression on the host; what other contexts are compared with."""
 
-    def __init__(
-        self,
-        engine: ContextMaker,
-        heads: Sequence[Head],
-        size: tuple[int, int],
-        mode: str = "letterbox",
-        max_detections: int = 200,
-    ) -> None:
-        super().__init__(engine, heads, size, mode, max_detections)
-        desc = engine.inputs[0]
+    engine: ContextMaker
+
+    def _open(self) -> None:
+        desc = self.engine.inputs[0]
         self._input, self._batch = desc.name, desc.dims[0] if isinstance(desc.dims[0], int) else 1
-        self._context = engine.create_context()
+        self._context = self.engine.create_context()
 
     @property
     def batch(self) -> int:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import pytrtplugins as ptp
-from pytrtplugins.engines.base.stream import stream
 from pytrtplugins.errors import BindingError
 from tests.engines.networks import conv_net, image
 
@@ -23,7 +22,7 @@ def test_results_come_in_the_order_of_the_items(engine, slots):
     images = [image(seed=seed) for seed in range(7)]
     with engine.create_context() as context:
         wanted = [context.run({"data": each})["y"] for each in images]
-    found = list(stream(engine, ({"data": each} for each in images), slots=slots))
+    found = list(engine.stream(({"data": each} for each in images), slots=slots))
     assert len(found) == 7
     for outputs, value in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(outputs["y"], value)
@@ -36,7 +35,7 @@ def test_items_are_prepared_in_other_threads(engine):
         seen.add(threading.current_thread())
         return {"data": image(seed=seed)}
 
-    assert len(list(stream(engine, range(6), prepare=prepare))) == 6
+    assert len(list(engine.stream(range(6), prepare=prepare))) == 6
     assert threading.main_thread() not in seen
     assert 1 <= len(seen) <= 2
 
@@ -50,7 +49,7 @@ def test_no_more_items_are_taken_ahead_than_there_are_slots(engine, prepare):
             taken.append(seed)
             yield {"data": image(seed=seed)}
 
-    results = stream(engine, source(), prepare=prepare, slots=3)
+    results = engine.stream(source(), prepare=prepare, slots=3)
     next(results)
     count = len(taken)
     assert 3 <= count <= 4
@@ -60,7 +59,7 @@ def test_no_more_items_are_taken_ahead_than_there_are_slots(engine, prepare):
 
 def test_an_error_comes_at_its_items_turn_behind_the_results_before_it(engine):
     items = [{"data": image()}, {"data": image()}, {"wrong": image()}, {"data": image()}]
-    results = stream(engine, items, slots=2)
+    results = engine.stream(items, slots=2)
     assert next(results)["y"].shape == (1, 4, 8, 8)
     assert next(results)["y"].shape == (1, 4, 8, 8)
     with pytest.raises(BindingError, match="wrong"):
@@ -68,4 +67,4 @@ def test_an_error_comes_at_its_items_turn_behind_the_results_before_it(engine):
 
 
 def test_nothing_gives_nothing(engine):
-    assert list(stream(engine, [])) == []
+    assert list(engine.stream([])) == []

@@ -8,7 +8,6 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ....tensor import SymbolicDim
-from ....vision import Head
 from ...base.detection import Boxes, DetectionContext, Image, Timings
 from .image_run import ImageRun
 
@@ -29,20 +28,12 @@ class CudaDetection(DetectionContext):
     engine: Owner
     side_by_side: ClassVar[int] = 2  # one copies an image while the other's is looked at
 
-    def __init__(
-        self,
-        engine: Owner,
-        heads: Sequence[Head],
-        size: tuple[int, int],
-        mode: str = "letterbox",
-        max_detections: int = 200,
-    ) -> None:
-        super().__init__(engine, heads, size, mode, max_detections)
-        self._cupy: Any = engine.device.xp
-        dims = engine.inputs[0].dims
-        self._batches = (dims[0],) if isinstance(dims[0], int) else tuple(sorted(set(engine.batches)))
+    def _open(self) -> None:
+        self._cupy: Any = self.engine.device.xp
+        dims = self.engine.inputs[0].dims
+        self._batches = (dims[0],) if isinstance(dims[0], int) else tuple(sorted(set(self.engine.batches)))
         self._runs: dict[int, ImageRun] = {}
-        with engine.device.current():
+        with self.engine.device.current():
             self._stream = self._cupy.cuda.Stream(non_blocking=True)
 
     @property
