@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, cast
@@ -23,6 +23,7 @@ __all__ = [
     "SymbolicDim",
     "TensorDesc",
     "array_namespace",
+    "bind_dims",
     "check_divisible",
     "check_equal",
     "check_rank",
@@ -210,6 +211,11 @@ def is_concrete(dim: Dim) -> bool:
 def evaluate_dims(dims: Dims, bindings: Mapping[str, int]) -> tuple[int, ...]:
     """Put numbers in the place of names: ``("N", 3)`` with ``{"N": 4}`` is ``(4, 3)``."""
     return tuple(dim.evaluate(bindings) if isinstance(dim, SymbolicDim) else int(dim) for dim in dims)
+
+
+def bind_dims(dims: Dims, sizes: Iterable[int]) -> dict[str, int]:
+    """The sizes of names: ``("N", 3)`` with ``(4, 3)`` is ``{"N": 4}``."""
+    return {dim.name: size for dim, size in zip(dims, sizes, strict=True) if isinstance(dim, SymbolicDim)}
 
 
 def check_divisible(dim: Dim, by: int, what: str) -> None:

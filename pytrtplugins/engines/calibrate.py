@@ -80,12 +80,7 @@ def calibrate(
 def fitting_table(
     calibration: CalibrationTable | str | Path, model: onnx.ModelProto, required: Sequence[str]
 ) -> CalibrationTable:
-    """A table, or that of a cache file, once it is known to be this network's.
-
-    Args:
-        calibration: A table, or the path of a calibration cache.
-        model: A prepared model.
-        required: Tensors without which it cannot be quantized.
+    """A table, or that of a cache file, once it is known to be this network's, and to have the tensors that it requires.
 
     Raises:
         CalibrationTableError: it is broken, does not belong to its sidecar file, or was made for another network.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -36,15 +36,9 @@ class NullContext(ExecutionContext):
     """Nothing to hold."""
 
     def _run(self, inputs: Arrays) -> Arrays:
-        bindings = {
-            dim.name: size
-            for desc in self.engine.inputs
-            for dim, size in zip(desc.dims, inputs[desc.name].shape, strict=True)
-            if isinstance(dim, SymbolicDim)
-        }
-        outputs: Arrays = {}
+        sizes, outputs = self._sizes(inputs), dict[str, Any]()
         for desc in self.engine.outputs:
-            if any(isinstance(dim, SymbolicDim) and dim.name not in bindings for dim in desc.dims):
+            if any(isinstance(dim, SymbolicDim) and dim.name not in sizes for dim in desc.dims):
                 raise BuildError(f"engine 'null': the dims of output {desc} cannot be told from the inputs' dims")
-            outputs[desc.name] = np.zeros(evaluate_dims(desc.dims, bindings), desc.dtype.numpy)
+            outputs[desc.name] = np.zeros(evaluate_dims(desc.dims, sizes), desc.dtype.numpy)
         return outputs

@@ -28,12 +28,7 @@ def checked_dims(plugin: object, dims: Any) -> Dims:
 
 
 def check_dtypes(plugin: object, verb: str, dtypes: Sequence[DType]) -> None:
-    """Whether plugins may have these element types.
-
-    Args:
-        plugin: Whose they are, for the message.
-        verb: What it does with them: ``"reads"``, ``"gives"``.
-        dtypes: The types.
+    """Require element types that plugins may have; ``verb`` is what this one does with them: ``"reads"``, ``"gives"``.
 
     Raises:
         PluginError: one is none of `PLUGIN_DTYPES`.
@@ -50,14 +45,7 @@ def check_dtypes(plugin: object, verb: str, dtypes: Sequence[DType]) -> None:
 def checked_arrays(
     plugin: object, inputs: Sequence[Array], result: Any, dims: Sequence[Dims], dtypes: Sequence[DType]
 ) -> tuple[Array, ...]:
-    """What `Plugin.compute` gave, as a tuple of arrays.
-
-    Args:
-        plugin: Whose it is, for the message.
-        inputs: What `compute` was given.
-        result: What it gave.
-        dims: What the shape rule says of each output.
-        dtypes: What the plugin says of their element types.
+    """What `Plugin.compute` gave for these inputs, as a tuple of arrays; dims and types are what the plugin says of the outputs.
 
     Raises:
         DimsError: there are more or fewer outputs, or one has another shape.

@@ -72,13 +72,9 @@ def forms_of(cls: type[Plugin]) -> tuple[str, ...]:
 def chosen_form(
     cls: type[Plugin], engine: str, requested: Mapping[str, str] = NO_REQUESTS, among: Collection[str] = FORMS
 ) -> str:
-    """The form in which an engine runs the plugins of a class.
+    """The form in which an engine runs a class: what the user requested, by names such as ``"acme::Scale"``, else by the policy.
 
-    Args:
-        cls: The class.
-        engine: The engine's name.
-        requested: Plugin, such as ``"acme::Scale"`` → the form that the user asks for.
-        among: What can be chosen; `RUNNING` for a node whose decomposition could not be written.
+    ``among`` is what can be chosen: `RUNNING` for a node whose decomposition could not be written.
     """
     possible = [form for form in forms_of(cls) if form in among]
     if requested.get(_name(cls)) in possible:

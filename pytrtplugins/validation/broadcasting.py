@@ -21,10 +21,7 @@ _Dims = tuple[int | str, ...]
 
 
 def check_slopes(model: onnx.ModelProto) -> None:
-    """Require that slopes of PRelu broadcast to the dims of the input, as far as these are known.
-
-    Args:
-        model: A model with shapes.
+    """Require that slopes of PRelu broadcast to the dims of the input, as far as the model has these.
 
     Raises:
         ModelError: one does not.

@@ -22,8 +22,7 @@ _MAX_TEXT = 1500
 def infer(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with what ONNX's rules say of dims and types; values of shapes are followed where no tensor is too long for that.
 
-    Args:
-        model: Of sound structure; without its large weights.
+    It is to be of sound structure, and without its large weights.
 
     Raises:
         ModelError: shapes contradict each other.

@@ -48,12 +48,8 @@ def check_node(
 ) -> None:
     """Require an operator with the inputs, outputs and attributes that its schema has.
 
-    Args:
-        node: The node; graphs in its attributes are not looked at.
-        opsets: Version of each domain that the model imports; ONNX's own is ``""``.
-        functions: Domain and name of each local function, which come before operators.
-        where: In which body or function it is, for messages; empty: in the main graph.
-        weights_location: As for `check_tensor`.
+    Graphs in its attributes are not looked at. ``functions`` are domain and name of each local function, which come before
+    operators; ``where`` is the body or function around it, for messages.
 
     Raises:
         ModelError: it has others.

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import BindingError
-from ...tensor import Array, SymbolicDim, TensorDesc
+from ...tensor import Array, SymbolicDim, TensorDesc, bind_dims
 from .exclusive import Exclusive
 from .types import OwningEngine
 
@@ -86,6 +86,11 @@ class ExecutionContext(Exclusive[Arrays]):
         self.engine.check_process()
         self._check_nesting()
         return self._submit(self.run, inputs, outputs)
+
+    def _sizes(self, inputs: Arrays) -> dict[str, int]:
+        """The sizes of the inputs' free dims, by name."""
+        bound = [bind_dims(desc.dims, inputs[desc.name].shape) for desc in self.engine.inputs]
+        return {name: size for sizes in bound for name, size in sizes.items()}
 
     def _check(self, inputs: Mapping[str, Array]) -> Arrays:
         facts = [

@@ -16,27 +16,14 @@ __all__ = ["forms_run", "write_decompositions"]
 
 
 def write_decompositions(model: onnx.ModelProto, engine: str, requested: Mapping[str, str]) -> onnx.ModelProto:
-    """Write the decompositions that the policy chooses for an engine; those that need to know free dims stay.
-
-    Args:
-        model: A prepared model; it is not changed.
-        engine: The engine's name.
-        requested: Plugin → the form that the user asks for.
-    """
+    """A copy of a prepared model with the decompositions that the policy chooses; those that need to know free dims are not written."""
     return inline_plugins(model, chosen=lambda cls: chosen_form(cls, engine, requested) == "decomposition")
 
 
 def forms_run(
     model: onnx.ModelProto, written: onnx.ModelProto | ir.Model, engine: str, requested: Mapping[str, str]
 ) -> dict[str, str]:
-    """What became of the plugins for which a user asked for a form, for `Engine.choices`.
-
-    Args:
-        model: The model before its decompositions were written.
-        written: The same model after that.
-        engine: The engine's name.
-        requested: Plugin → the form that the user asks for.
-    """
+    """What became of the plugins for which a user asked for a form, for `Engine.choices`; ``written`` has the decompositions."""
     if not requested:
         return {}
     classes, left = plugin_classes(model), plugin_classes(written)

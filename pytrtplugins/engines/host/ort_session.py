@@ -78,13 +78,7 @@ def make_session(
     entries: Mapping[str, str] | None = None,
     disabled: Collection[str] | None = None,
 ) -> Any:
-    """Onnxruntime's session for a model, on the CPU.
-
-    Args:
-        model: A model of standard operators.
-        threads: Threads of one run.
-        entries: The session's own settings, by name.
-        disabled: Names of onnxruntime's optimizers that are left out.
+    """Onnxruntime's session for a model of standard operators, on the CPU, with its own settings, and less some of its optimizers.
 
     Raises:
         Exception: of onnxruntime's own types, where it cannot run the model.

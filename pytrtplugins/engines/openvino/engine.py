@@ -73,7 +73,8 @@ class CpuEngine(HostEngine):
         self._hosts: dict[str, PluginHost | SessionHost] = {}
         self._errors = PluginErrors()
         self._output_names = [desc.name for desc in self.outputs]
-        self._whole = self._session_for_wide_numbers()
+        wide = next((desc for desc in (*self.inputs, *self.outputs) if desc.dtype in _WIDE), None)
+        self._whole: Any = wide and self._session(f"{wide.name!r} is of {wide.dtype}, which OpenVINO keeps in 32 bits")
         self._compiled = self._compile() if self._whole is None else None
         known = set[str]().union(*(port.get_names() for port in self._compiled.inputs)) if self._compiled else ()
         self._input_names = [desc.name for desc in self.inputs if desc.name in known]  # not those that nothing reads
@@ -82,11 +83,6 @@ class CpuEngine(HostEngine):
 
     def _create_context(self) -> ExecutionContext:
         return CpuContext(self)
-
-    def _session_for_wide_numbers(self) -> Any:
-        """The session for the whole model, where it takes or gives numbers that OpenVINO does not keep; or None."""
-        wide = next((desc for desc in (*self.inputs, *self.outputs) if desc.dtype in _WIDE), None)
-        return wide and self._session(f"{wide.name!r} is of {wide.dtype}, which OpenVINO keeps in 32 bits")
 
     def _session(self, reason: str) -> Any:
         """The session for the whole model; None where onnxruntime cannot run it, or a plugin is in it."""
@@ -109,16 +105,18 @@ class CpuEngine(HostEngine):
             self.float_reason = f"{signed[0]!r} reaches the network as int8, which OpenVINO computes wrongly in places"
         if self.float_reason:
             self.choices["int8 layers"] = f"float32 between Q and DQ: {self.float_reason}"
-        wrong, what = wrong_nodes(model), "OpenVINO cannot build the model"
+        wrong = wrong_nodes(model)
         try:
-            with keeping_signal_stack(), self._explaining(what, BuildError):
-                return self._read(model, wrong)
+            return self._built(model, wrong)
         except BuildError as error:
             found = unreadable(model, wrong) if isinstance(error.__cause__, RuntimeError) else {}
             if not found:
                 raise
-        with keeping_signal_stack(), self._explaining(what, BuildError):
-            return self._read(model, {**wrong, **found})
+        return self._built(model, {**wrong, **found})
+
+    def _built(self, model: onnx.ModelProto, wrong: Mapping[int, str]) -> Any:
+        with keeping_signal_stack(), self._explaining("OpenVINO cannot build the model", BuildError):
+            return self._read(model, wrong)
 
     def _read(self, model: onnx.ModelProto, wrong: Mapping[int, str]) -> Any:
         """Let OpenVINO read and compile the model, with plugins, and nodes that onnxruntime computes, inside."""

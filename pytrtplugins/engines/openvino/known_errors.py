@@ -197,12 +197,7 @@ KNOWN_ERRORS = (
         "they saturate instead of wrapping",
         _is_byte,
     ),
-    KnownError(
-        ("BitShift",),
-        "of numbers with a sign",
-        "shifts as if they had none",
-        _is_signed,
-    ),
+    KnownError(("BitShift",), "of numbers with a sign", "shifts as if they had none", _is_signed),
     KnownError(
         ("Div", "Mod", "Pow", "ReduceSum", "ReduceMean", "ReduceProd", "ReduceSumSquare", "ReduceL1", "MatMul", "Gemm"),
         "of whole numbers that are no sizes",

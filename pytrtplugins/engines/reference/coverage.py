@@ -113,14 +113,7 @@ _MANY_OUTPUTS = ("Dropout", "Split")
 
 
 def covers(op_type: str, version: int, attributes: Mapping[str, Any], outputs: int) -> bool:
-    """Whether the function of an operator's name computes this node.
-
-    Args:
-        op_type: Name of the operator, in ONNX's own domain.
-        version: Version of the operator: the opset that gave it its present meaning.
-        attributes: The node's attributes; those that are left out have ONNX's defaults.
-        outputs: Number of outputs that the node has.
-    """
+    """Whether the function of an operator's name computes a node; its version is the opset that gave it its present meaning."""
     first, last = VERSIONS.get(op_type, (0, -1))
     if not first <= version <= last or (outputs > 1 and op_type not in _MANY_OUTPUTS):
         return False

@@ -31,11 +31,7 @@ def half_type(values: Sequence[Any]) -> np.dtype[Any] | None:
 def run_wide(function: Callable[..., Any], attributes: Any, values: Sequence[Any], keeps_type: bool) -> list[Any]:
     """Run an operator that reads half numbers: they are widened to float32, and what it gives is rounded once.
 
-    Args:
-        function: The operator in NumPy.
-        attributes: Its attributes.
-        values: Its inputs, one of which at least is half.
-        keeps_type: Whether a float32 result is rounded to the inputs' half type; Cast says its type itself.
+    With ``keeps_type`` a float32 result is rounded to the inputs' half type; Cast says its type itself.
     """
     dtype = half_type(values)
     wide = [value.astype(np.float32) if value is not None and is_half(value.dtype) else value for value in values]

@@ -13,11 +13,5 @@ from .windows import WINDOW_OPS
 
 __all__ = ["OPS"]
 
-OPS: dict[str, Callable[..., Any]] = {
-    **CODE_OPS,
-    **ELEMENTWISE_OPS,
-    **SHAPE_OPS,
-    **SUM_OPS,
-    **WINDOW_OPS,
-}
+OPS: dict[str, Callable[..., Any]] = {**CODE_OPS, **ELEMENTWISE_OPS, **SHAPE_OPS, **SUM_OPS, **WINDOW_OPS}
 """Name of an operator → function (attributes, *inputs) → output, or a list of outputs."""

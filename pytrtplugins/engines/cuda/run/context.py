@@ -12,7 +12,7 @@ from ....cuda import as_cupy, pinned_empty
 from ....cuda.backends.gpu import stream_handle
 from ....cuda.bindings import is_device_array, wait_for
 from ....errors import BindingError, ExecutionError
-from ....tensor import Array, SymbolicDim, TensorDesc
+from ....tensor import Array, TensorDesc
 from ...base.context import Arrays, ExecutionContext
 from ...base.failures import explained_runs, explaining
 from ..plan.plan import Plan
@@ -194,13 +194,7 @@ class CudaContext(ExecutionContext):
         return ready
 
     def _prepare(self, inputs: Arrays) -> _Ready:
-        sizes = {
-            dim.name: size
-            for desc in self.engine.inputs
-            for dim, size in zip(desc.dims, inputs[desc.name].shape, strict=True)
-            if isinstance(dim, SymbolicDim)
-        }
-        device = self.engine.device
+        sizes, device = self._sizes(inputs), self.engine.device
         with device.current(), self._stream, device.explaining_memory():
             execution = self.engine.execution(sizes)
             ready = _Ready(execution, [desc.name for desc in self.engine.outputs])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ....tensor import SymbolicDim
+from ....tensor import bind_dims
 from ...base.detection import Boxes, DetectionContext, Image, Timings
 from .image_run import ImageRun
 
@@ -94,11 +94,7 @@ class CudaDetection(DetectionContext):
         batch = next(batch for batch in self._batches if batch >= images)
         if batch not in self._runs:
             desc = self.engine.inputs[0]
-            sizes = {
-                dim.name: size
-                for dim, size in zip(desc.dims, (batch, 3, self.size[1], self.size[0]), strict=True)
-                if isinstance(dim, SymbolicDim)
-            }
+            sizes = bind_dims(desc.dims, (batch, 3, self.size[1], self.size[0]))
             run = ImageRun(self.engine.execution(sizes), desc.name, self.heads, self.mode, self.max_detections)
             if "graph" not in self.engine.disabled and not self._one_graph(run):
                 with self.engine.capturing:
