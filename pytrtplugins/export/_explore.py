@@ -73,11 +73,7 @@ def mapped(tree: Tree, function: Callable[[Any], Any]) -> Tree:
 
 
 def explore(function: Callable[[], Any], what: str) -> Tree:
-    """Run a function once for each way through it.
-
-    Args:
-        function: Called without arguments; it must do the same each time.
-        what: What is run, for messages: ``"Reorg.enqueue"``.
+    """Run a function, which must do the same each time, once for each way through it; ``what`` it is goes into messages.
 
     Raises:
         ExportError: it needs a traced value as a number, it does not do the same each time, or has too many ways.

@@ -80,8 +80,12 @@ def _fields(traced: TracedPlugin) -> list[str]:
         for spec in traced.specs
     ]
     visits = [f"        visit({text_literal(spec.name)}, {spec.name}_);" for spec in traced.specs]
-    unused = "" if visits else "/*visit*/"
-    return [*members, "", f"    void fields(FieldVisitor& {unused or 'visit'}) override {{", *visits, "    }"]
+    visitor = "visit" if visits else "/*visit*/"
+    return [*members, "", *_method(f"void fields(FieldVisitor& {visitor}) override", visits)]
+
+
+def _method(head: str, lines: Iterable[str]) -> list[str]:
+    return [f"    {head} {{", *lines, "    }"]
 
 
 def _member_type(spec: FieldSpec) -> str:
@@ -122,7 +126,7 @@ def _validate(traced: TracedPlugin) -> list[str]:
             )
     lines += block(traced.validate, _RULE, lambda value: ["return;"], 2)
     lines = lines[:-1] if lines[-1].strip() == "return;" else lines
-    return ["    void validate() const override {", *lines, "    }"] if lines else []
+    return _method("void validate() const override", lines) if lines else []
 
 
 def _facts(traced: TracedPlugin) -> list[str]:
@@ -153,12 +157,8 @@ def _output_dims(traced: TracedPlugin) -> list[str]:
     for tree, members in groups:
         text = block(tree, _RULE, end, 3)
         lines += [f"        if ({_rank_condition(members, 'inputs[{}].size()')}) {{", *text, "        }"]
-    return [
-        "    std::vector<Dims> outputDims(std::vector<Dims> const& inputs) const override {",
-        *lines,
-        f"        refuseDims({text_literal(traced.name)}, inputs);",
-        "    }",
-    ]
+    lines.append(f"        refuseDims({text_literal(traced.name)}, inputs);")
+    return _method("std::vector<Dims> outputDims(std::vector<Dims> const& inputs) const override", lines)
 
 
 def _dims(output: Any) -> str:
@@ -184,11 +184,8 @@ def _output_type(traced: TracedPlugin) -> list[str]:
             lines += [f"if (index == {index}) {{", *(f"    {line}" for line in _type_rule(rows, traced)), "}"]
         return [*lines, f"throw PluginError({text_literal(f'{traced.name}: no such output, or input types')});"]
 
-    return [
-        "    DType outputType(int32_t index, std::vector<DType> const& inputs) const override {",
-        *block(traced.types, _RULE, end, 2),
-        "    }",
-    ]
+    head = "DType outputType(int32_t index, std::vector<DType> const& inputs) const override"
+    return _method(head, block(traced.types, _RULE, end, 2))
 
 
 def _type_rule(rows: Iterable[tuple[tuple[DType, ...], DType]], traced: TracedPlugin) -> list[str]:
@@ -213,11 +210,8 @@ def _supports_format(traced: TracedPlugin) -> list[str]:
         tensors = traced.inputs + traced.outputs
         return [f"return matches(position, descs, kFormats[0], {tensors}, {{{', '.join(map(str, sorted(rows)))}}});"]
 
-    return [
-        "    bool supportsFormat(int32_t position, std::vector<TensorDesc> const& descs) const override {",
-        *block(traced.supports, _RULE, end, 2),
-        "    }",
-    ]
+    head = "bool supportsFormat(int32_t position, std::vector<TensorDesc> const& descs) const override"
+    return _method(head, block(traced.supports, _RULE, end, 2))
 
 
 # -- work --------------------------------------------------------------------------------------------------------------
@@ -227,7 +221,7 @@ def _configure(traced: TracedPlugin) -> list[str]:
     if all(tree == Given(None) for tree in traced.configure.values()):
         return []
     lines = _cases(traced, traced.configure, _DESCS, lambda value: ["return;"], ("inputs.data()", "outputs.data()"))
-    return [f"    void configure({_IN_OUT}) override {{", *_unused("outputs", lines), *lines, "    }"]
+    return _method(f"void configure({_IN_OUT}) override", [*_unused("outputs", lines), *lines])
 
 
 def _workspace(traced: TracedPlugin) -> list[str]:
@@ -238,7 +232,7 @@ def _workspace(traced: TracedPlugin) -> list[str]:
         return [f'return fit<size_t>({_DESCS.whole(size)}, "workspace");']
 
     lines = _cases(traced, traced.workspace, _DESCS, end, ("inputs.data()", "outputs.data()"))
-    return [f"    size_t workspaceSize({_IN_OUT}) const override {{", *_unused("outputs", lines), *lines, "    }"]
+    return _method(f"size_t workspaceSize({_IN_OUT}) const override", [*_unused("outputs", lines), *lines])
 
 
 def _unused(name: str, lines: list[str]) -> list[str]:
@@ -255,9 +249,7 @@ def _enqueue(traced: TracedPlugin) -> list[str]:
     lines += _cases(traced, traced.enqueue, _WORK, end, ("inputDescs", "outputDescs"))
     prepared = [*names, *(f"constant{index}" for index in range(len(traced.constants)))]
     return [
-        "    void initialize() override {",
-        *(f"        {name}.prepare();" for name in prepared),
-        "    }",
+        *_method("void initialize() override", (f"        {name}.prepare();" for name in prepared)),
         "",
         "    void enqueue(TensorDesc const* inputDescs, TensorDesc const* outputDescs, void const* const* inputs,",
         "                 void* const* outputs, void* workspace, Stream stream) override {",

@@ -13,12 +13,13 @@ from ..engines.base.plugins import write_decompositions
 from ..engines.tensorrt.settings import Settings
 from ..errors import EngineFileError, ModelError, PluginError, UsageError
 from ..model import Graph, write_onnx
-from ..model.proto import info_dims, node_name
+from ..model.proto import node_name
 from ..plugin.onnx_node import from_node, is_plugin_node
 from ..plugin.policy import NO_REQUESTS, check_forms, forms_in, requested_forms
 from ..plugin.registry import lookup
-from ..tensor import DType, SymbolicDim, TensorDesc
+from ..tensor import SymbolicDim, TensorDesc
 from ..validation.dataflow import walk
+from ._triton_config import bindings
 
 if TYPE_CHECKING:
     import onnx
@@ -150,9 +151,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 def _max_batch(model: onnx.ModelProto, settings: Mapping[str, Any]) -> int | None:
     """The largest first axis that all free inputs were built for."""
-    weights = {tensor.name for tensor in model.graph.initializer}
-    inputs = [info for info in model.graph.input if info.name not in weights]
-    descs = [TensorDesc(info.name, info_dims(info), DType.FLOAT32) for info in inputs]
+    descs = [TensorDesc(item.name, item.dims) for item in bindings(model)[0]]
     ranges = Settings.read(settings).ranges(descs)
     sizes = [ranges[desc.name][2][0] for desc in descs if desc.dims and isinstance(desc.dims[0], SymbolicDim)]
     return min(sizes, default=None)

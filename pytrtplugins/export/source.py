@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from ..cuda.source import KERNELS, CompileUnit
 from ..errors import ExportError
+from ..native import include_dir
 from ._layer import kernel_names, layer_class
 from ._traced import TracedPlugin
 
@@ -60,8 +61,6 @@ def source_files(traced: TracedPlugin) -> dict[str, str]:
     for name in ("host_shim.h", "host/cuda_fp16.h", "host/cuda_runtime.h"):
         files[f"include/kernels/{name}"] = (KERNELS / name).read_text(encoding="utf-8")
     files["include/without_cuda/cuda_runtime_api.h"] = _STAND_IN
-    from ..native import include_dir
-
     folder = include_dir()
     for path in sorted(folder.rglob("*.h")):
         files[f"include/{path.relative_to(folder).as_posix()}"] = path.read_text(encoding="utf-8")

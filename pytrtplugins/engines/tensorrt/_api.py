@@ -34,15 +34,7 @@ _CALIBRATORS = {
 
 
 class Api:
-    """One of TensorRT's Python packages.
-
-    Attributes:
-        trt: The package.
-        version: Its version, such as ``"10.16.1.11"``.
-        major: 10 or 11.
-
-    Args:
-        module: ``tensorrt``, ``tensorrt_lean`` or ``tensorrt_dispatch``.
+    """One of TensorRT's Python packages, which is ``trt``.
 
     Raises:
         UnavailableError: its major version is neither 10 nor 11.

@@ -36,16 +36,9 @@ def build_plan(
     device: Device,
     calibrator: Callable[[], Any] | None = None,
 ) -> bytes:
-    """Build.
+    """Build a model that is in the parser's form and in the types to compute in, and whose plugins are registered.
 
-    Args:
-        api: The full TensorRT package.
-        model: In the parser's form, in the types that it is to compute in; its plugins are registered.
-        options: How to build.
-        settings: TensorRT's own settings.
-        ranges: Smallest, optimal and largest dims of inputs with free ones.
-        device: The GPU.
-        calibrator: Makes TensorRT's calibrator, for implicit quantization.
+    ``ranges`` are those of inputs with free dims; ``calibrator`` makes TensorRT's own, for implicit quantization.
 
     Raises:
         BuildError: TensorRT cannot parse or build the model; the message holds what it logged.

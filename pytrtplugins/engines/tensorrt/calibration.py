@@ -31,10 +31,6 @@ _log = logging.getLogger(__name__)
 class CalibrationSource:
     """Where TensorRT's calibrator takes tables and batches from.
 
-    Args:
-        calibration: A calibrator, a table, or the path of a cache.
-        model: The prepared model.
-
     Raises:
         CalibrationTableError: a table is broken or was made for another network.
     """
@@ -65,13 +61,7 @@ class CalibrationSource:
 
 
 def make_calibrator(api: Api, source: CalibrationSource, batch: int, device: Device) -> Any:
-    """TensorRT's calibrator object of an algorithm; keep it until the build ends.
-
-    Args:
-        api: TensorRT 10.
-        source: Gives tables and batches.
-        batch: Images in a batch; what is left over at the end is not used.
-        device: The GPU that holds the batches.
+    """TensorRT's calibrator object of an algorithm; keep it until the build ends. Images that fill no batch are not used.
 
     Raises:
         UnavailableError: this TensorRT has no calibrators.

@@ -22,18 +22,11 @@ __all__ = ["TensorrtContext"]
 
 
 class Owner(OwningEngine, Protocol):
-    """What a context needs of its engine.
-
-    Attributes:
-        api: TensorRT's package.
-        device: The GPU.
-        errors: What plugins raised in threads of TensorRT's own.
-        cuda_engine: TensorRT's engine.
-    """
+    """What a context needs of its engine."""
 
     api: Api
     device: Device
-    errors: ErrorLog
+    errors: ErrorLog  # of plugins, in threads of TensorRT's own
     cuda_engine: Any
 
 

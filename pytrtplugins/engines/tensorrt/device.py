@@ -14,14 +14,7 @@ __all__ = ["Device", "find_device"]
 
 @dataclass(frozen=True)
 class Device:
-    """One GPU.
-
-    Attributes:
-        index: CUDA's number of it.
-        name: Its name, such as ``"NVIDIA H200"``.
-        capability: Its compute capability, such as ``"9.0"``.
-        cupy: The package.
-    """
+    """One GPU; its capability is written ``"9.0"``."""
 
     index: int
     name: str

@@ -23,11 +23,7 @@ def output_exprs(plugin: Plugin, inputs: Sequence[Any], builder: Any, operations
     inputs count as different sizes; if the rule refuses that, as one that demands equal batches does, dims at the same
     axis are taken for equal: whether they are is checked again at run time.
 
-    Args:
-        plugin: Gives the rule.
-        inputs: For each input its dimension expressions.
-        builder: TensorRT's ``IExprBuilder``.
-        operations: TensorRT's ``DimensionOperation``.
+    ``builder`` is TensorRT's ``IExprBuilder``, ``operations`` its ``DimensionOperation``.
 
     Raises:
         DimsError: the plugin refuses the dims, or an output's size depends on the inputs' values.

@@ -12,6 +12,7 @@ from ...errors import BuildError, EngineError, UnavailableError
 from ...model.proto import info_dims
 from ...passes.half import HALF_TYPES, to_half
 from ...plugin.registry import PluginKey
+from ...utils.override import override
 from ..base.context import ExecutionContext
 from ..base.engine import Engine
 from ..base.engine_file import EngineFile
@@ -40,12 +41,7 @@ class TensorrtEngine(Engine):
     Precisions are those of a typed network: ``"fp16"`` and ``"bf16"`` write the model in that type, ``"int8"`` takes its
     Q/DQ nodes; the float layers of an int8 engine compute in float32. With ``settings={"quantization": "implicit"}``
     TensorRT 10 calibrates itself, over the same calibrators and cache file. What else can be set: `Settings`.
-
-    Args:
-        model: A prepared model.
-        options: How to build.
-        calibration: For implicit quantization.
-        plan: The serialized engine; None: it is built.
+    Without a plan, the serialized engine, one is built.
     """
 
     name: ClassVar[str] = "tensorrt"
@@ -125,12 +121,8 @@ class TensorrtEngine(Engine):
         }
 
     @classmethod
+    @override
     def check_requirements(cls, requirements: Mapping[str, Any]) -> str:
-        """Why an engine with these requirements cannot be loaded here; empty when it can.
-
-        Raises:
-            RegistryError: it names a plugin that is not registered.
-        """
         api = _api.load()
         compatible = requirements.get("version_compatible") is True
         reason = _version_problem(api, str(requirements.get("tensorrt")), compatible)

@@ -36,18 +36,9 @@ class _Call(NamedTuple):
 
 
 class PluginHost:
-    """One plugin object of a network, an engine or an execution context.
+    """One plugin object of a network, an engine or an execution context; its plugin is shared with no other host.
 
-    Attributes:
-        plugin: The plugin; never shared with another host.
-        num_outputs: How many outputs it has.
-        errors: Where errors of overrides go that happen in a thread of TensorRT's own.
-
-    Args:
-        api: TensorRT.
-        plugin: The plugin.
-        extras: What is known beside its fields.
-        errors: See above; by default what collects in this thread.
+    Errors of overrides that happen in a thread of TensorRT's own go to ``errors``, by default what collects in this thread.
 
     Raises:
         DimsError: the number of outputs cannot be told.
