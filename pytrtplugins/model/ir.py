@@ -32,6 +32,7 @@ __all__ = [
     "only_read_by",
     "operand",
     "remove_unused",
+    "set_attributes",
     "set_constant",
     "swap",
     "to_ir",
@@ -148,6 +149,13 @@ def only_read_by(node: ir.Node, reader: ir.Node) -> bool:
     """Whether a node's first output has one reader, and is no output of the model."""
     output = node.outputs[0]
     return [use.node for use in output.uses()] == [reader] and not output.is_graph_output()
+
+
+def set_attributes(node: ir.Node, values: dict[str, Any]) -> None:
+    """Set attributes, of whatever kind."""
+    onnx_ir = require("onnx_ir", extra="onnx", feature=_FEATURE)
+    for attribute in onnx_ir.convenience.convert_attributes(values):
+        node.attributes[attribute.name] = attribute
 
 
 def swap(graph: ir.Graph, nodes: Iterable[ir.Node], value: ir.Value) -> None:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...model.decompose import add_shapes
+from ...model.ir import array_of, is_op, remove_unused, set_attributes, swap, to_ir, to_proto
 from ...model.proto import copy_of
 from ...plugin.base import Plugin
 from ...plugin.onnx_node import from_node, is_plugin_node
 from ...plugin.policy import NO_REQUESTS, RUNNING, chosen_form, has_enqueue
 from ...plugin.registry import PluginKey
 from ...tensor import DType, TensorDesc
-from ...utils.optional import require
 from ..base.plugins import write_decompositions
 from .plugin_fields import EXTRAS, needs_bytes
 
 if TYPE_CHECKING:
     import onnx
+    import onnx_ir as ir
 
 __all__ = ["parser_form", "plugin_keys", "written_out"]
 
@@ -35,13 +36,14 @@ def parser_form(model: onnx.ModelProto, requested: Mapping[str, str] = NO_REQUES
         model: What `written_out` gave; it is not changed.
         requested: Plugin → the form that the user asks for.
     """
-    written = copy_of(model)
-    del written.functions[:]  # those of plugins; the parser might prefer them
-    scales = _plugins_on_int8(written)
-    for node in written.graph.node:
+    written = to_ir(model, checked=True)
+    written.functions.clear()  # those of plugins; the parser might prefer them
+    for node in list(written.graph):
         if is_plugin_node(node):
-            _complete(node, from_node(node), scales.get(node.output[0], []), requested)
-    return written
+            plugin = from_node(node)
+            _complete(node, plugin, _on_int8(written.graph, node, plugin), requested)
+    remove_unused(written)
+    return to_proto(written)
 
 
 def plugin_keys(model: onnx.ModelProto) -> tuple[PluginKey, ...]:
@@ -62,84 +64,43 @@ def written_out(model: onnx.ModelProto, requested: Mapping[str, str] = NO_REQUES
     return add_shapes(write_decompositions(written, "tensorrt", requested))
 
 
-def _complete(node: onnx.NodeProto, plugin: Plugin, scales: list[float], requested: Mapping[str, str]) -> None:
-    helper = require("onnx.helper", extra="onnx")
+def _complete(node: ir.Node, plugin: Plugin, scales: list[float], requested: Mapping[str, str]) -> None:
+    added: dict[str, Any] = {_OUTPUTS: len(node.outputs)}
     if needs_bytes(plugin):
-        own = {spec.name for spec in plugin.field_specs()}
-        kept = [attribute for attribute in node.attribute if attribute.name not in own]
-        del node.attribute[:]
-        node.attribute.extend(kept)
-        node.attribute.append(helper.make_attribute(_SERIALIZED, base64.b64encode(plugin.serialize()).decode()))
-    node.attribute.append(helper.make_attribute(_OUTPUTS, len(node.output)))
+        for spec in plugin.field_specs():
+            node.attributes.pop(spec.name, None)
+        added[_SERIALIZED] = base64.b64encode(plugin.serialize()).decode()
     if scales:
-        node.attribute.append(helper.make_attribute(_SCALES, scales))
+        added[_SCALES] = scales
     form = chosen_form(type(plugin), "tensorrt", requested, RUNNING)
     if form == "compute" and has_enqueue(type(plugin)):
-        node.attribute.append(helper.make_attribute(_FORM, form))
+        added[_FORM] = form
+    set_attributes(node, added)
 
 
-def _plugins_on_int8(model: onnx.ModelProto) -> dict[str, list[float]]:
-    """DQ → plugin → Q becomes plugin, for plugins that take int8; the scales by the node's first output."""
-    graph = model.graph
-    producers = {name: node for node in graph.node for name in node.output}
-    outputs = {info.name for info in graph.output}
-    found_scales: dict[str, list[float]] = {}
-    for node in list(graph.node):
-        if not is_plugin_node(node):
-            continue
-        plugin = from_node(node)
-        readers = [[reader for reader in graph.node if name in reader.input] for name in node.output]
-        before = [producers.get(name) for name in node.input]
-        fits = (
-            plugin.int8 != "float"
-            and all(dq is not None and dq.op_type == "DequantizeLinear" for dq in before)
-            and all(len(found) == 1 and found[0].op_type == "QuantizeLinear" for found in readers)
-            and not outputs & set(node.output)
-        )
-        after = [found[0] for found in readers] if fits else []
-        if not fits or not _takes_int8(plugin, len(before), len(after)):
-            continue
-        scales = [_scalar(graph, pair.input[1]) for pair in (*before, *after) if pair is not None]
-        if any(scale is None for scale in scales):
-            continue
-        for index, dq in enumerate(before):
-            node.input[index] = dq.input[0] if dq is not None else node.input[index]
-        for index, q in enumerate(after):
-            node.output[index] = q.output[0]
-            graph.node.remove(q)
-        found_scales[node.output[0]] = [scale for scale in scales if scale is not None]
-    if found_scales:
-        _drop_unused(graph, outputs)
-    return found_scales
+def _on_int8(graph: ir.Graph, node: ir.Node, plugin: Plugin) -> list[float]:
+    """Make DQ → plugin → Q the plugin alone, if it takes int8; the scales of its inputs and outputs, none if it stays in float."""
+    before = [None if value is None else value.producer() for value in node.inputs]
+    readers = [[use.node for use in value.uses()] for value in node.outputs]
+    if (
+        plugin.int8 == "float"
+        or not all(is_op(dq, "DequantizeLinear") for dq in before)
+        or not all(len(found) == 1 and is_op(found[0], "QuantizeLinear") for found in readers)
+        or any(value.is_graph_output() for value in node.outputs)
+        or not _takes_int8(plugin, len(before) + len(readers))
+    ):
+        return []
+    after = [found[0] for found in readers]
+    scales = [array_of(pair.inputs[1]) for pair in (*before, *after) if pair is not None]
+    if any(scale is None or scale.size != 1 for scale in scales):
+        return []
+    for index, dq in enumerate(before):
+        node.replace_input_with(index, dq.inputs[0] if dq is not None else None)
+    for value, q in zip(node.outputs, after, strict=True):
+        swap(graph, [q], value)
+    return [float(scale.item()) for scale in scales]
 
 
-def _takes_int8(plugin: Plugin, num_inputs: int, num_outputs: int) -> bool:
-    descs = [TensorDesc(f"tensor{index}", (1,) * 4, DType.INT8) for index in range(num_inputs + num_outputs)]
-    return all(plugin.supports_format(position, descs) for position in range(len(descs)))
-
-
-def _scalar(graph: onnx.GraphProto, name: str) -> float | None:
-    """A constant's only value."""
-    numpy_helper = require("onnx.numpy_helper", extra="onnx")
-    for tensor in graph.initializer:
-        if tensor.name == name:
-            array = numpy_helper.to_array(tensor)
-            return float(array.reshape(-1)[0]) if array.size == 1 else None
-    return None
-
-
-def _drop_unused(graph: onnx.GraphProto, outputs: Iterable[str]) -> None:
-    """Take out dequantizations that nobody reads any more, and the descriptions of tensors that are gone."""
-    wanted = set(outputs)
-    read = {name for node in graph.node for name in node.input} | wanted
-    for node in [node for node in graph.node if node.op_type == "DequantizeLinear" and node.output[0] not in read]:
-        graph.node.remove(node)
-    _keep(graph.initializer, {name for node in graph.node for name in node.input} | wanted)
-    made = {name for node in graph.node for name in node.output}
-    _keep(graph.value_info, made)
-
-
-def _keep(items: Any, names: set[str]) -> None:
-    kept: Sequence[Any] = [item for item in items if item.name in names]
-    del items[:]
-    items.extend(kept)
+def _takes_int8(plugin: Plugin, tensors: int) -> bool:
+    descs = [TensorDesc(f"tensor{index}", (1,) * 4, DType.INT8) for index in range(tensors)]
+    return all(plugin.supports_format(position, descs) for position in range(tensors))

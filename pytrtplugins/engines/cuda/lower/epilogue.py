@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ....model.ir import add_constant, array_of, constant, dims_of, is_op, only_read_by, operand, swap
+from ....model.ir import add_constant, array_of, constant, dims_of, is_op, only_read_by, operand, set_attributes, swap
 from ....utils.optional import require
-from .rewrite import DOMAIN, Rewrite, convolution_before, has_residual, scale_of, set_attributes, weight_dims
+from .rewrite import DOMAIN, Rewrite, convolution_before, has_residual, scale_of, weight_dims
 
 if TYPE_CHECKING:
     import onnx_ir as ir

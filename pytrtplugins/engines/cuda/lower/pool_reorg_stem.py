@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from ....layers import Reorg
-from ....model.ir import dims_of, is_op, only_read_by, swap
+from ....model.ir import dims_of, is_op, only_read_by, set_attributes, swap
 from ....plugin.onnx_node import from_node, is_plugin_node
 from ....utils.optional import require
 from .rewrite import (
@@ -15,7 +15,6 @@ from .rewrite import (
     convolution_before,
     has_residual,
     scale_of,
-    set_attributes,
     weight_dims,
 )
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ....model.ir import add_constant, array_of, constant, is_op, operand, swap
+from ....model.ir import add_constant, array_of, constant, is_op, operand, set_attributes, swap
 from ....plugin.onnx_node import hands_int8_on
 from ....utils.optional import require
-from .rewrite import DOMAIN, Rewrite, codes_scale, convolution_before, scale_of, set_attributes
+from .rewrite import DOMAIN, Rewrite, codes_scale, convolution_before, scale_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 import numpy as np
 
 from ....model.ir import array_of, dims_of, is_op, only_read_by, operand, remove_unused
 from ....passes import Pass, PassResult
-from ....utils.optional import require
 from ....utils.override import override
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ __all__ = [
     "convolution_before",
     "has_residual",
     "scale_of",
-    "set_attributes",
     "weight_dims",
 ]
 
@@ -93,13 +91,6 @@ def weight_dims(conv: ir.Node) -> tuple[int, ...]:
     """(K, C / group, R, S); empty for other ranks."""
     dims = dims_of(operand(conv, 1)) or ()
     return tuple(dims) if len(dims) == 4 and all(isinstance(dim, int) for dim in dims) else ()
-
-
-def set_attributes(node: ir.Node, values: dict[str, Any]) -> None:
-    """Set attributes, of whatever kind."""
-    onnx_ir = require("onnx_ir", extra="onnx")
-    for attribute in onnx_ir.convenience.convert_attributes(values):
-        node.attributes[attribute.name] = attribute
 
 
 def scale_of(node: ir.Node, name: str) -> float:
