@@ -66,10 +66,8 @@ def run(work: Callable[[Send], None], receive: Callable[[Any], None], silence: f
     The process knows everything that this one knows, classes without a module too. It shares no memory with it, has no GPU,
     and may take 4 GiB more than this one has. It is gone when this function returns or raises.
 
-    Args:
-        work: Gets a function that takes messages to ``receive``. What it returns is lost.
-        receive: Called here with each message, in order.
-        silence: Seconds between two messages after which the process counts as hung.
+    ``work`` gets a function that takes messages to ``receive``, which is called here; after so many seconds of silence between two of
+    them the process counts as hung.
 
     Returns:
         How the process ended before ``work`` did: the signal, and the line of Python; empty where it did not.

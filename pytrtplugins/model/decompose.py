@@ -13,7 +13,7 @@ from ..utils.optional import require
 from ..validation import check_sizes, infer, validated
 from ..validation.dataflow import bodies, walk
 from .op_builder import OpBuilder, Value
-from .proto import copy_of, has_shape, info_dims, infos_of, numpy_type, weight_info, without_data
+from .proto import copy_of, has_shape, info_dims, numpy_type, tensors_of, without_data
 
 if TYPE_CHECKING:
     import onnx
@@ -267,7 +267,7 @@ def _inferred(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, onnx.V
     done: set[int] = set()
     while True:
         light = infer(light)
-        known = _infos(light.graph)
+        known = tensors_of(light.graph)
         scopes = list(_plugin_nodes(light.graph, known))
         for _, node, infos in scopes:
             _check_plugin_inputs(node, infos)
@@ -285,14 +285,8 @@ def _inferred(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, onnx.V
     if light.functions:
         written_out = require("onnx.inliner", extra="onnx", feature=_FEATURE).inline_local_functions(light)
         inner = infer(written_out)
-        check_sizes(inner, _infos(inner.graph), infer)
+        check_sizes(inner, tensors_of(inner.graph), infer)
     return light, known
-
-
-def _infos(graph: onnx.GraphProto) -> dict[str, onnx.ValueInfoProto]:
-    """Descriptions of a graph's tensors, by name."""
-    constants = {tensor.name: weight_info(tensor) for tensor in graph.initializer}
-    return constants | infos_of(graph)
 
 
 _Scope = tuple["onnx.GraphProto", "onnx.NodeProto", dict[str, "onnx.ValueInfoProto"]]
@@ -304,7 +298,7 @@ def _plugin_nodes(graph: onnx.GraphProto, known: dict[str, onnx.ValueInfoProto])
         if is_plugin_node(node):
             yield graph, node, known
         for body in bodies(node):
-            yield from _plugin_nodes(body, known | _infos(body))
+            yield from _plugin_nodes(body, known | tensors_of(body))
 
 
 def _inner_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
@@ -313,10 +307,8 @@ def _inner_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
 
 
 def _all_dims(graph: onnx.GraphProto) -> dict[str, Dims]:
-    infos = infos_of(graph)
-    dims = {name: info_dims(info) for name, info in infos.items() if has_shape(infos, name)}
-    dims.update({tensor.name: tuple(tensor.dims) for tensor in graph.initializer})
-    return dims
+    infos = tensors_of(graph)
+    return {name: info_dims(info) for name, info in infos.items() if has_shape(infos, name)}
 
 
 def _drop_unused_functions(model: onnx.ModelProto) -> None:

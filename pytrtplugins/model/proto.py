@@ -31,6 +31,7 @@ __all__ = [
     "infos_of",
     "node_name",
     "numpy_type",
+    "tensors_of",
     "weight_info",
     "with_data",
     "without_data",
@@ -100,6 +101,11 @@ def with_data(light: onnx.ModelProto, model: onnx.ModelProto) -> onnx.ModelProto
 def infos_of(graph: onnx.GraphProto) -> dict[str, onnx.ValueInfoProto]:
     """Descriptions of a graph's inputs, outputs and what lies between, by name."""
     return {info.name: info for info in (*graph.input, *graph.value_info, *graph.output)}
+
+
+def tensors_of(graph: onnx.GraphProto) -> dict[str, onnx.ValueInfoProto]:
+    """Descriptions of a graph's tensors by name, those of its constants too."""
+    return {tensor.name: weight_info(tensor) for tensor in graph.initializer} | infos_of(graph)
 
 
 def numpy_type(kind: int) -> np.dtype[Any]:

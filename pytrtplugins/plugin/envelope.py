@@ -20,11 +20,7 @@ def wrap(payload: bytes) -> bytes:
 
 
 def unwrap(data: bytes, owner: str) -> bytes:
-    """Check the frame and give the payload.
-
-    Args:
-        data: Exactly one frame.
-        owner: Who reads it, for messages.
+    """Check that data are exactly one frame, and give the payload; ``owner`` reads it, for messages.
 
     Raises:
         SerializationError: the data is no frame, of another format version, cut short, too long or damaged.

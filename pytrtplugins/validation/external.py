@@ -33,10 +33,6 @@ def load_external_data(model: onnx.ModelProto, path: Path) -> bool:
     A file must be a regular one with one name, inside the folder, reached through no symbolic link. It is opened once, step by
     step from the folder on, so that it cannot be exchanged between a check and the reading.
 
-    Args:
-        model: The model; changed in place.
-        path: Its file.
-
     Returns:
         Whether any data lay in other files.
 

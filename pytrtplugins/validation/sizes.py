@@ -27,10 +27,8 @@ def check_sizes(model: onnx.ModelProto, infos: Mapping[str, onnx.ValueInfoProto]
     Sizes that depend on values which only a run computes are not known here; where an engine runs out of memory, that is a
     `BuildError` or an `ExecutionError`.
 
-    Args:
-        model: The model, of sound structure; its local functions are not looked into.
-        infos: Name → description of each tensor of the main graph, as far as it is known.
-        infer: Adds shapes to a model, for bodies of If, Loop and Scan; it may raise `ModelError`.
+    The model is of sound structure; its local functions are not looked into. Tensors of its main graph are described as far as
+    they are known; ``infer`` adds shapes to bodies of If, Loop and Scan, and may raise `ModelError`.
 
     Raises:
         ModelError: a tensor has more than `MAX_TENSOR_BYTES`; or all that are computed from constants have more than

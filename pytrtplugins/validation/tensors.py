@@ -29,13 +29,6 @@ __all__ = [
 
 _FEATURE = "reading ONNX models"
 _TYPED_FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
-_FIELD_OF = {
-    "float_data": ("FLOAT", "COMPLEX64"),
-    "int64_data": ("INT64",),
-    "double_data": ("DOUBLE", "COMPLEX128"),
-    "uint64_data": ("UINT32", "UINT64"),
-    "string_data": ("STRING",),
-}
 _BITS_OF = {"FLOAT": 32, "DOUBLE": 64, "COMPLEX64": 64, "COMPLEX128": 128, "BFLOAT16": 16, "BOOL": 8}
 _NUMBERED = re.compile(r"(?:FLOAT|U?INT)(\d+)")  # the others say their bits: FLOAT16, UINT4, FLOAT8E4M3FN
 LARGEST_SMALL = 64
@@ -60,15 +53,14 @@ class _Kind:
 
 @functools.cache
 def _kinds() -> dict[int, _Kind]:
-    types = require("onnx", extra="onnx", feature=_FEATURE).TensorProto.DataType
+    onnx = require("onnx", extra="onnx", feature=_FEATURE)
     found = {}
-    for name, value in types.items():
+    for name, value in onnx.TensorProto.DataType.items():
         if name == "UNDEFINED":
             continue
         numbered = _NUMBERED.match(name)
         width = _BITS_OF.get(name) or (int(numbered[1]) if numbered else _STRING_BITS)
-        field = next((field for field, names in _FIELD_OF.items() if name in names), "int32_data")
-        found[value] = _Kind(name, width, field)
+        found[value] = _Kind(name, width, onnx.helper.tensor_dtype_to_field(value))
     return found
 
 

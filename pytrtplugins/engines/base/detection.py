@@ -82,8 +82,6 @@ class DetectionContext(Exclusive[list[Boxes]]):
         max_detections: Largest number of boxes of an image, 1 to 100,000.
 
     Attributes:
-        heads: The layers.
-        size: (width, height) of the input.
         timings: How long the last `detect` took.
     """
 

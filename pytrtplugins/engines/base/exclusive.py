@@ -199,10 +199,7 @@ class Exclusive(Uncopied, ABC, Generic[Result]):
     ) -> Future[Result]:
         """Queue a run on a device in this thread, when the one before is finished; other threads are kept away until it ends.
 
-        Args:
-            begin: Queues the work, and gives what waits for its result.
-            args: For ``begin``.
-            named: For ``begin``.
+        ``begin`` queues the work, and gives what waits for its result.
         """
         with self._order:
             while (pending := self._pending) is not None:

@@ -19,11 +19,9 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 def shortened(text: object, max_characters: int = _MAX_CHARACTERS) -> str:
-    """The first lines of what a library says: without empty ones, repeated ones and places in its own sources.
+    """The first lines of what a library, or an exception, says: without empty ones, repeated ones and places in its own sources.
 
-    Args:
-        text: The message, or an exception.
-        max_characters: Characters; where some are left out, the last line says how many.
+    Where something is left out, the last line says how many characters there are.
     """
     whole = str(text)
     lines = dict.fromkeys(line.strip() for line in whole.splitlines())
@@ -48,13 +46,8 @@ def is_plugins(error: BaseException) -> bool:
 def explaining(what: str, engine: str, kind: type[EngineError] = BuildError) -> Iterator[None]:
     """Raise what a library raises as an error of this package, with the library's exception as its cause.
 
-    Args:
-        what: The failure, such as ``"OpenVINO cannot build the model"``.
-        engine: The engine's name.
-        kind: The class of the error.
-
     Raises:
-        EngineError: as ``kind`` says; ``.text`` is all that the library reported.
+        EngineError: of this kind, about ``what`` failed, ``"OpenVINO cannot build the model"``; ``.text`` is all that the library reported.
         Exception: what a plugin raised, as it raised it.
     """
     try:
@@ -69,11 +62,7 @@ def explaining(what: str, engine: str, kind: type[EngineError] = BuildError) -> 
 
 
 def explained_runs(what: str) -> Callable[[_Method], _Method]:
-    """Let a method of a context raise an `ExecutionError` where the library below its engine fails.
-
-    Args:
-        what: The failure, for messages.
-    """
+    """Let a method of a context raise an `ExecutionError`, that ``what`` failed, where the library below its engine fails."""
 
     def decorate(method: _Method) -> _Method:
         @functools.wraps(method)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...model.proto import tensors_of
 from ...utils.optional import require
 from .cpu_features import cpu_features
 
@@ -61,8 +62,7 @@ def signed_activations(model: onnx.ModelProto) -> tuple[str, ...]:
     kind = require("onnx", extra="onnx").TensorProto.INT8
     constants = {tensor.name for tensor in model.graph.initializer}
     constants.update(node.output[0] for node in model.graph.node if node.op_type == "Constant")
-    types = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
-    types.update({info.name: info.type.tensor_type.elem_type for info in (*model.graph.input, *model.graph.value_info)})
+    types = {name: info.type.tensor_type.elem_type for name, info in tensors_of(model.graph).items()}
     return tuple(
         node.input[0]
         for node in model.graph.node

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import BuildError, ModelError
 from ...model.decompose import infer_shapes
-from ...model.proto import copy_of, has_shape, info_dims, node_name, numpy_type
+from ...model.proto import copy_of, has_shape, info_dims, node_name, numpy_type, tensors_of
 from ...plugin.onnx_node import is_plugin_node
 from ...tensor import Dims, DType, SymbolicDim
 from ...utils.optional import require
@@ -38,10 +38,6 @@ FALLBACK = ("pytrtplugins.onnxruntime", "Session")
 
 class SessionHost:
     """One node that onnxruntime computes: its session, which is safe to share.
-
-    Args:
-        submodel: The node as a model of its own.
-        threads: Threads of one run.
 
     Attributes:
         unranked: An output of which not even the number of axes is known, as OpenVINO wants it; empty where there is none.
@@ -110,14 +106,10 @@ def _reason(usage: Usage) -> str:
 
 
 def _facts(model: onnx.ModelProto) -> Facts:
-    helper = require("onnx.helper", extra="onnx")
     types: dict[str, onnx.TypeProto] = {}
     weights, read = set[str](), set[str]()
     for graph in (model.graph, *(body for node in walk(model.graph.node) for body in bodies(node))):
-        types.update((info.name, info.type) for info in (*graph.input, *graph.value_info, *graph.output))
-        types.update(
-            (item.name, helper.make_tensor_type_proto(item.data_type, item.dims)) for item in graph.initializer
-        )
+        types.update((name, info.type) for name, info in tensors_of(graph).items())
         weights.update(item.name for item in graph.initializer)
         read.update(info.name for info in graph.output)
         read.update(name for node in graph.node for name in node.input)
@@ -149,12 +141,7 @@ def unreadable(model: onnx.ModelProto, known: Mapping[int, str]) -> dict[int, st
 def replace_by_sessions(
     model: onnx.ModelProto, reasons: Mapping[int, str], threads: int
 ) -> tuple[onnx.ModelProto, dict[str, SessionHost]]:
-    """Put a node that stands for a session in the place of each of these nodes.
-
-    Args:
-        model: A model; it is not changed.
-        reasons: Index of each node, and why it is run by onnxruntime.
-        threads: Threads of one run.
+    """Put a node that stands for a session in the place of each node for which there is a reason, by its index.
 
     Returns:
         A new model, and the host of each session by the value of the attribute ``pytrtplugins_host``.

@@ -44,12 +44,7 @@ class Host(Protocol):
 class PluginHost:
     """One plugin node: a clone of the plugin for each thread of OpenVINO's that runs it, and what it raised.
 
-    Args:
-        plugin: The plugin of the node.
-        name: The node's name, for descriptions.
-        errors: Takes what the plugin raises.
-        engine: Whose node it is.
-        empty: Index of an input → the constant without elements that it reads, of which OpenVINO makes a scalar.
+    ``empty`` has the constants without elements that the node reads, by the input's index: OpenVINO makes scalars of them.
     """
 
     def __init__(
@@ -141,13 +136,7 @@ class HostedOp(ov.Op):  # type: ignore[misc]
 
 
 def conversion(domain: str, op_type: str, hosts: Mapping[str, Host]) -> Any:
-    """How OpenVINO's ONNX reader turns nodes of a type into `HostedOp`s.
-
-    Args:
-        domain: The nodes' domain.
-        op_type: Their type.
-        hosts: Each node's attribute ``pytrtplugins_host`` → its host.
-    """
+    """How OpenVINO's ONNX reader turns nodes of a type into `HostedOp`s, whose attribute ``pytrtplugins_host`` says which host."""
 
     def convert(context: Any) -> Any:
         key = context.get_attribute("pytrtplugins_host")

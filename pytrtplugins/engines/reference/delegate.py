@@ -27,11 +27,7 @@ class Delegated:
 
     Half numbers are widened to float32 before, and what comes out is rounded once, to the type that the model says.
 
-    Args:
-        node: The node, without graphs in its attributes.
-        opsets: Domain → version.
-        types: Types of the tensors, by name, as far as they are known.
-        where: The node, for messages.
+    The node has no graphs in its attributes; types are given as far as they are known.
 
     Raises:
         BuildError: ``onnx.reference`` has no such operator, or refuses its attributes.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import BuildError, EngineError
-from ...model.proto import arrays_of, node_name, numpy_type
+from ...model.proto import arrays_of, node_name, numpy_type, tensors_of
 from ...plugin.base import Plugin
 from ...plugin.onnx_node import from_node, is_plugin_node, node_attributes
 from ...tensor import Array
@@ -80,11 +80,6 @@ class Program:
         constants: Initializers and constant nodes, by name.
         steps: Its nodes.
 
-    Args:
-        graph: The graph.
-        opsets: Domain → version.
-        outer: Types of the tensors of the graphs around it.
-
     Raises:
         BuildError: a node cannot be computed here.
     """
@@ -92,15 +87,10 @@ class Program:
     def __init__(
         self, graph: onnx.GraphProto, opsets: Mapping[str, int], outer: Mapping[str, onnx.TypeProto] | None = None
     ) -> None:
-        package = require("onnx", extra="onnx", feature="engine 'reference'")
         check_opsets(opsets)
-        self._opsets, self._helper = dict(opsets), package.helper
+        self._opsets = dict(opsets)
         self._types: dict[str, onnx.TypeProto] = dict(outer or {})
-        self._types.update(
-            (tensor.name, self._helper.make_tensor_type_proto(tensor.data_type, tensor.dims))
-            for tensor in graph.initializer
-        )
-        self._types.update((info.name, info.type) for info in (*graph.value_info, *graph.output, *graph.input))
+        self._types.update((name, info.type) for name, info in tensors_of(graph).items())
         self.inputs = tuple(info.name for info in graph.input)
         self.outputs = tuple(info.name for info in graph.output)
         self.constants: Arrays = arrays_of(graph.initializer)
