@@ -20,14 +20,13 @@ _SECONDS = 0.2  # of one form's runs in one round
 _FLOATS = (DType.FLOAT32, DType.FLOAT16)
 
 
-def run_seconds(
-    runs: Mapping[str, Callable[[], Any]], clock: Callable[[], float] = time.perf_counter
-) -> dict[str, float]:
+def run_seconds(runs: Mapping[str, Callable[[], Any]], clock: Callable[[], float] | None = None) -> dict[str, float]:
     """Seconds of one run of each form, by name: the lowest of three medians, taken in turns.
 
     What else the machine does slows runs down and never speeds them up; in turns, because it comes and goes. One run of
     each turn is not counted: threads of the other form may still be spinning.
     """
+    clock = clock or time.perf_counter
     best = {name: float("inf") for name in runs}
     for run in runs.values():
         run()  # what is done once: memory, kernels
