@@ -19,7 +19,6 @@ from ..errors import ExportError
 from ..tensor import both_sides, trivial_result
 
 __all__ = [
-    "KINDS",
     "Expr",
     "Opaque",
     "TracedBool",
@@ -30,6 +29,7 @@ __all__ = [
     "as_expr",
     "parts_of",
     "readable",
+    "traced_field",
 ]
 
 
@@ -67,8 +67,7 @@ class _State(threading.local):
 
 
 _state = _State()
-KINDS: dict[type, str] = {bool: "b", int: "i", float: "f", str: "s"}
-"""The kind of an expression, by the type of its value."""
+_KINDS: dict[type, str] = {bool: "b", int: "i", float: "f", str: "s"}
 _OPEN, _CLOSE = "\ue000", "\ue001"
 
 
@@ -114,13 +113,13 @@ def as_expr(value: Any) -> Expr:
         return value.expr
     if isinstance(value, np.generic):
         value = value.item()
-    if type(value) not in KINDS:
+    if type(value) not in _KINDS:
         raise ExportError(f"a number is expected, found {type(value).__name__}")
     if type(value) is int and not -(2**63) <= value < 2**63:
         raise ExportError(f"the number {value} does not fit 64 bits")
     if type(value) is float:  # 0.0 and -0.0 are equal, and are two constants; one NaN is like another
         return Expr("const", (value if value == value else math.nan, math.copysign(1, value)), "f")
-    return Expr("const", (value,), KINDS[type(value)])
+    return Expr("const", (value,), _KINDS[type(value)])
 
 
 def _known(value: Any) -> Any:
@@ -169,6 +168,8 @@ class _Traced:
 
 class _Number(_Traced, SymbolicNumber):
     """Arithmetic and comparison; the result is a float where one side is."""
+
+    what = "number"
 
     def _combine(self, op: str, left: Any, right: Any) -> Any:
         left, right = _known(left), _known(right)
@@ -259,7 +260,7 @@ class _Number(_Traced, SymbolicNumber):
 class TracedInt(_Number):
     """A whole number."""
 
-    kind, what = "i", "number"
+    kind = "i"
 
     def __index__(self) -> int:
         self._refuse("counting, as range() and shapes of arrays do,")
@@ -268,7 +269,7 @@ class TracedInt(_Number):
 class TracedFloat(_Number):
     """A number with a fraction."""
 
-    kind, what = "f", "number"
+    kind = "f"
 
     def _power(self, power: int) -> TracedFloat:
         return TracedFloat(Expr("**", (self.expr, as_expr(float(power))), "f"))
@@ -333,6 +334,12 @@ class TracedText(_Traced):
 
     def __hash__(self) -> int:
         self._refuse("a look-up")
+
+
+def traced_field(name: str, kind: type) -> Any:
+    """A field that holds one value."""
+    traced: dict[type, Any] = {bool: TracedBool, int: TracedInt, float: TracedFloat, str: TracedText}
+    return traced[kind](Expr("field", (name,), _KINDS[kind]))
 
 
 class Opaque:

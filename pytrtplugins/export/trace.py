@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
@@ -13,20 +12,19 @@ from ..cuda.record import Constant, LaunchRecord, SymbolicArray, record_launches
 from ..cuda.source import CompileUnit
 from ..errors import ExportError, FieldError, KernelError, UsageError
 from ..plugin.base import Plugin
-from ..plugin.fields import MISSING, FieldSpec
+from ..plugin.fields import MISSING
 from ..plugin.policy import has_enqueue
 from ..plugin.runner import PluginRunner
 from ..tensor import PLUGIN_DTYPES, DType, SymbolicDim, TensorDesc
 from ._explore import OtherError, Tree, ends, explore, leaves, mapped, unreachable_where_refused
 from ._traced import Case, Format, Launch, Pointer, TracedPlugin
-from ._values import KINDS, Expr, Opaque, TracedBool, TracedFloat, TracedInt, TracedText, as_expr
+from ._values import Expr, Opaque, TracedInt, as_expr, traced_field
 
 __all__ = ["trace_plugin"]
 
 LAYOUTS = ("linear", "nhwc")
 _RANKS = (4, 3, 2, 1, 5, 6, 7, 8, 0)  # the usual ones first, since messages show the first that is wrong
 _MAX_FORMATS = 128
-_TRACED: dict[type, Any] = {bool: TracedBool, int: TracedInt, float: TracedFloat, str: TracedText}
 _Descs: TypeAlias = tuple[list[TensorDesc], list[TensorDesc]]
 
 
@@ -86,7 +84,7 @@ class _Tracer:
         refused = ""
         for ranks in itertools.product(allowed, repeat=traced.inputs):
             try:
-                tree = self._explored("output_dims", functools.partial(self._output_dims, ranks))
+                tree = self._explored("output_dims", lambda ranks=ranks: self._dims(self._instance(), ranks)[1])
             except OtherError as error:
                 first = first or error
                 continue
@@ -104,9 +102,6 @@ class _Tracer:
         if first is not None:
             raise first
         raise ExportError(f"{traced.name}.output_dims accepts no dims: {refused}")
-
-    def _output_dims(self, ranks: Sequence[int]) -> tuple[Any, ...]:
-        return self._dims(self._instance(), ranks)[1]
 
     def _dims(self, plugin: Plugin, ranks: Sequence[int]) -> tuple[list[Any], tuple[Any, ...]]:
         inputs = [
@@ -268,7 +263,9 @@ class _Tracer:
         """A plugin whose fields are traced, but for the fixed ones."""
         plugin = self.traced.plugin.__new__(self.traced.plugin)
         for spec in self.traced.specs:
-            plugin.__dict__[spec.name] = self._values.get(spec.name, _traced_field(spec))
+            opaque = spec.is_tuple or spec.kind is np.ndarray
+            traced = Opaque(f"the value of {spec.name}") if opaque else traced_field(spec.name, spec.kind)
+            plugin.__dict__[spec.name] = self._values.get(spec.name, traced)
         return plugin
 
     def _explored(self, method: str, function: Any) -> Tree:
@@ -294,12 +291,6 @@ class _Array(SymbolicArray):
 def _exprs(value: Any) -> Any:
     """Expressions in the place of traced values: of a number of bytes, or of the dims of each output."""
     return tuple(tuple(map(as_expr, dims)) for dims in value) if isinstance(value, tuple) else as_expr(value)
-
-
-def _traced_field(spec: FieldSpec) -> Any:
-    if spec.is_tuple or spec.kind is np.ndarray:
-        return Opaque(f"the value of {spec.name}")
-    return _TRACED[spec.kind](Expr("field", (spec.name,), KINDS[spec.kind]))
 
 
 def _converted(plugin: type[Plugin], fixed: Mapping[str, Any]) -> dict[str, Any]:

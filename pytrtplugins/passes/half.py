@@ -14,9 +14,8 @@ import numpy.typing as npt
 from ..errors import BuildError, PrecisionError
 from ..model.ir import add_constant, array_of, is_op, names_in, to_ir, to_proto, unused_name
 from ..model.proto import copy_of, node_name
-from ..plugin.base import Plugin
-from ..plugin.onnx_node import from_node, is_plugin_node
-from ..tensor import DType, TensorDesc
+from ..plugin.onnx_node import is_plugin_node, takes
+from ..tensor import DType
 from ..utils.optional import require
 
 if TYPE_CHECKING:
@@ -131,9 +130,7 @@ class _Halver:
                 f"node {node.name!r}: {node.op_type} holds a subgraph, which is not written in {self._dtype}"
             )
         name, is_plugin = node_name(node), is_plugin_node(node)
-        stays = name in self._keep or (
-            is_plugin and not _takes(from_node(node), self._dtype, len(node.inputs), len(node.outputs))
-        )
+        stays = name in self._keep or (is_plugin and not takes(node, self._dtype))
         kind = self._float if stays else self._half
         if not stays:
             self._attributes(node, is_plugin)
@@ -213,8 +210,3 @@ class _Halver:
             "Cast", [value], {"to": kind}, outputs=[made], name=unused_name(f"{name}_Cast", self._taken)
         )
         return node
-
-
-def _takes(plugin: Plugin, dtype: DType, num_inputs: int, num_outputs: int) -> bool:
-    descs = [TensorDesc(f"tensor{index}", (1,) * 4, dtype) for index in range(num_inputs + num_outputs)]
-    return all(plugin.supports_format(position, descs) for position in range(len(descs)))

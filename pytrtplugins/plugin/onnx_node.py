@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import FieldError, ModelError, PytrtpluginsError
+from ..tensor import DType, TensorDesc
 from ..utils.optional import require
 from ..utils.text_formats import shorten
 from ..validation import check_tensor
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from .fields import FieldSpec
 
-__all__ = ["as_node", "from_node", "hands_int8_on", "is_plugin_node", "node_attributes"]
+__all__ = ["as_node", "from_node", "hands_int8_on", "is_plugin_node", "node_attributes", "takes"]
 
 _STANDARD_DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft")
 _KINDS = {bool: "INT", int: "INT", float: "FLOAT", str: "STRING"}
@@ -89,6 +90,13 @@ def hands_int8_on(node: onnx.NodeProto | ir.Node) -> bool:
         return from_node(node).int8 == "pass_through"
     except PytrtpluginsError:
         return False
+
+
+def takes(node: ir.Node, dtype: DType) -> bool:
+    """Whether the plugin of a node takes and gives tensors of this element type."""
+    plugin, tensors = from_node(node), range(len(node.inputs) + len(node.outputs))
+    descs = [TensorDesc(f"tensor{index}", (1,) * 4, dtype) for index in tensors]
+    return all(plugin.supports_format(position, descs) for position in tensors)
 
 
 def node_attributes(node: onnx.NodeProto | ir.Node) -> dict[str, Any]:

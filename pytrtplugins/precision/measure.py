@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -69,14 +69,10 @@ class Measurer:
         self._own: dict[str, float] = {}
         self._exact: list[dict[str, Any]] = [{} for _ in samples]
 
-    def layers(self, precisions: Precisions, advance: Callable[[int], None] | None = None) -> list[LayerError]:
+    def layers(self, precisions: Precisions) -> list[LayerError]:
         """Errors of every layer: the network runs whole in both precisions, and each layer alone."""
-        found: list[LayerError] = []
-        for group in in_groups(self.network.layers, self.limit_bytes):
-            found += self._group(precisions, group)
-            if advance is not None:
-                advance(len(group))
-        return found
+        groups = in_groups(self.network.layers, self.limit_bytes)
+        return [error for group in groups for error in self._group(precisions, group)]
 
     def tensors(self, precisions: Precisions, names: Sequence[str]) -> dict[str, float]:
         """Errors of tensors in the network."""

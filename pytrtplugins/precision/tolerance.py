@@ -48,7 +48,6 @@ class ElementTolerance:
         return float(excess.max() if self.stat == "max" else np.median(excess))
 
     def __str__(self) -> str:
-        """As it is typed."""
         return f"atol={self.atol!r},rtol={self.rtol!r},stat={self.stat}"
 
 
@@ -74,7 +73,6 @@ class CosineTolerance:
         return float(angle**2 / 2 / (1 - self.cosine))
 
     def __str__(self) -> str:
-        """As it is typed."""
         return f"cosine={self.cosine!r}"
 
 
@@ -95,7 +93,6 @@ class MapTolerance:
         return self.tensors.error(found, expected)
 
     def __str__(self) -> str:
-        """As it is typed."""
         return f"map50={self.drop!r}"
 
 

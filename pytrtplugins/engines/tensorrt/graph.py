@@ -10,10 +10,10 @@ from ...model.decompose import add_shapes
 from ...model.ir import array_of, is_op, remove_unused, set_attributes, swap, to_ir, to_proto
 from ...model.proto import copy_of
 from ...plugin.base import Plugin
-from ...plugin.onnx_node import from_node, is_plugin_node
+from ...plugin.onnx_node import from_node, is_plugin_node, takes
 from ...plugin.policy import NO_REQUESTS, RUNNING, chosen_form, has_enqueue
 from ...plugin.registry import PluginKey
-from ...tensor import DType, TensorDesc
+from ...tensor import DType
 from ..base.plugins import write_decompositions
 from .plugin_fields import EXTRAS, needs_bytes
 
@@ -87,7 +87,7 @@ def _on_int8(graph: ir.Graph, node: ir.Node, plugin: Plugin) -> list[float]:
         or not all(is_op(dq, "DequantizeLinear") for dq in before)
         or not all(len(found) == 1 and is_op(found[0], "QuantizeLinear") for found in readers)
         or any(value.is_graph_output() for value in node.outputs)
-        or not _takes_int8(plugin, len(before) + len(readers))
+        or not takes(node, DType.INT8)
     ):
         return []
     after = [found[0] for found in readers]
@@ -99,8 +99,3 @@ def _on_int8(graph: ir.Graph, node: ir.Node, plugin: Plugin) -> list[float]:
     for value, q in zip(node.outputs, after, strict=True):
         swap(graph, [q], value)
     return [float(scale.item()) for scale in scales]
-
-
-def _takes_int8(plugin: Plugin, tensors: int) -> bool:
-    descs = [TensorDesc(f"tensor{index}", (1,) * 4, DType.INT8) for index in range(tensors)]
-    return all(plugin.supports_format(position, descs) for position in range(tensors))
