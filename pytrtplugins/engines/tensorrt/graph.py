@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...model.decompose import add_shapes
 from ...model.ir import array_of, is_op, remove_unused, set_attributes, swap, to_ir, to_proto
@@ -15,15 +14,13 @@ from ...plugin.policy import NO_REQUESTS, RUNNING, chosen_form, has_enqueue
 from ...plugin.registry import PluginKey
 from ...tensor import DType
 from ..base.plugins import write_decompositions
-from .plugin_fields import EXTRAS, needs_bytes
+from .plugin_fields import Extras, extra_values, needs_bytes
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
 __all__ = ["parser_form", "plugin_keys", "written_out"]
-
-_SERIALIZED, _OUTPUTS, _SCALES, _FORM = EXTRAS
 
 
 def parser_form(model: onnx.ModelProto, requested: Mapping[str, str] = NO_REQUESTS) -> onnx.ModelProto:
@@ -65,17 +62,12 @@ def written_out(model: onnx.ModelProto, requested: Mapping[str, str] = NO_REQUES
 
 
 def _complete(node: ir.Node, plugin: Plugin, scales: list[float], requested: Mapping[str, str]) -> None:
-    added: dict[str, Any] = {_OUTPUTS: len(node.outputs)}
     if needs_bytes(plugin):
         for spec in plugin.field_specs():
             node.attributes.pop(spec.name, None)
-        added[_SERIALIZED] = base64.b64encode(plugin.serialize()).decode()
-    if scales:
-        added[_SCALES] = scales
     form = chosen_form(type(plugin), "tensorrt", requested, RUNNING)
-    if form == "compute" and has_enqueue(type(plugin)):
-        added[_FORM] = form
-    set_attributes(node, added)
+    told = form if form == "compute" and has_enqueue(type(plugin)) else ""
+    set_attributes(node, extra_values(plugin, Extras(len(node.outputs), tuple(scales), told)))
 
 
 def _on_int8(graph: ir.Graph, node: ir.Node, plugin: Plugin) -> list[float]:

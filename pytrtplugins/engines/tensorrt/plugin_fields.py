@@ -22,9 +22,24 @@ from ...plugin.base import Plugin
 from ...plugin.fields import MISSING, FieldSpec
 from ._api import Api
 
-__all__ = ["EXTRAS", "Extras", "declared_fields", "field_collection", "from_fields", "needs_bytes", "to_fields"]
+__all__ = [
+    "EXTRAS",
+    "Extras",
+    "declared_fields",
+    "extra_values",
+    "field_collection",
+    "from_fields",
+    "needs_bytes",
+    "to_fields",
+]
 
-EXTRAS = ("pytrtplugins_serialized", "pytrtplugins_outputs", "pytrtplugins_scales", "pytrtplugins_form")
+_EXTRA_SPECS = (
+    FieldSpec("pytrtplugins_serialized", str),
+    FieldSpec("pytrtplugins_outputs", int),
+    FieldSpec("pytrtplugins_scales", float, is_tuple=True),
+    FieldSpec("pytrtplugins_form", str),
+)
+EXTRAS = tuple(spec.name for spec in _EXTRA_SPECS)
 """Names of the fields that are none of the plugin's own."""
 
 _SERIALIZED, _OUTPUTS, _SCALES, _FORM = EXTRAS
@@ -84,32 +99,23 @@ def field_collection(api: Api, items: Items) -> Any:
 
 def declared_fields(api: Api, cls: type[Plugin]) -> Any:
     """The fields that a creator announces, without values; a parser passes on no others."""
-    items = [(spec.name, *_KINDS[spec.kind]) for spec in cls.field_specs() if _is_plain(spec)]
-    items += [
-        (_SERIALIZED, "CHAR", np.int8),
-        (_OUTPUTS, "INT32", np.int32),
-        (_SCALES, "FLOAT32", np.float32),
-        (_FORM, "CHAR", np.int8),
-    ]
+    items = [(spec.name, *_KINDS[spec.kind]) for spec in (*cls.field_specs(), *_EXTRA_SPECS) if _is_plain(spec)]
     return field_collection(api, [(name, kind, np.empty(0, dtype)) for name, kind, dtype in items])
 
 
 def to_fields(api: Api, plugin: Plugin, extras: Extras) -> Any:
     """A plugin as fields from which `from_fields` makes it again."""
-    items = [
-        _item(spec, value)
-        for spec, value in zip(plugin.field_specs(), plugin.fields().values(), strict=True)
-        if _fits(spec, value)
-    ]
-    if needs_bytes(plugin):
-        items.append((_SERIALIZED, "CHAR", np.frombuffer(base64.b64encode(plugin.serialize()), np.int8)))
-    if extras.outputs:
-        items.append((_OUTPUTS, "INT32", np.array([extras.outputs], np.int32)))
-    if extras.scales:
-        items.append((_SCALES, "FLOAT32", np.array(extras.scales, np.float32)))
-    if extras.form:
-        items.append((_FORM, "CHAR", np.frombuffer(extras.form.encode(), np.int8)))
+    values, added = plugin.fields(), extra_values(plugin, extras)
+    items = [_item(spec, values[spec.name]) for spec in plugin.field_specs() if _fits(spec, values[spec.name])]
+    items += [_item(spec, added[spec.name]) for spec in _EXTRA_SPECS if spec.name in added]
     return field_collection(api, items)
+
+
+def extra_values(plugin: Plugin, extras: Extras) -> dict[str, Any]:
+    """What goes into the fields of `EXTRAS`, by their names; those that a plugin does not need are left out."""
+    data = base64.b64encode(plugin.serialize()).decode() if needs_bytes(plugin) else ""
+    values = {_SERIALIZED: data, _OUTPUTS: extras.outputs, _SCALES: extras.scales, _FORM: extras.form}
+    return {name: value for name, value in values.items() if value}
 
 
 def from_fields(cls: type[Plugin], collection: Iterable[Any]) -> tuple[Plugin, Extras]:
