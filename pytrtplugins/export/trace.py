@@ -31,9 +31,7 @@ _Descs: TypeAlias = tuple[list[TensorDesc], list[TensorDesc]]
 def trace_plugin(plugin: type[Plugin], fixed: Mapping[str, Any] | None = None) -> TracedPlugin:
     """Follow each method of a plugin class through all of its branches, with fields and dims that have no values yet.
 
-    Args:
-        plugin: The class; its `enqueue` launches kernels and does nothing else.
-        fixed: Values of fields that tracing must know, such as one that says how often a loop runs.
+    ``fixed`` has the values of fields that tracing must know, such as one that says how often a loop runs.
 
     Raises:
         ExportError: the class does what cannot be written down; ``.path`` and ``.line`` say where.

@@ -39,10 +39,8 @@ class ErrorLog:
 def collecting(log: ErrorLog | None = None) -> Iterator[ErrorLog]:
     """Collect the exceptions of overrides that run in this thread, and raise the first at the end of the block.
 
-    It replaces what TensorRT makes of it, such as an exception of its own or None.
-
-    Args:
-        log: Where to collect; plugins made inside keep it, so that their errors in other threads arrive there too.
+    It replaces what TensorRT makes of it, such as an exception of its own or None. Plugins made inside keep the log, so that
+    their errors in other threads arrive there too.
     """
     log = ErrorLog() if log is None else log
     outer = getattr(_thread, "log", None)

@@ -24,14 +24,10 @@ __all__ = ["parser_form", "plugin_keys", "written_out"]
 
 
 def parser_form(model: onnx.ModelProto, requested: Mapping[str, str] = NO_REQUESTS) -> onnx.ModelProto:
-    """Write a model so that the parser finds every plugin with everything that belongs to it.
+    """Write a copy of what `written_out` gave, in which the parser finds every plugin with everything that belongs to it.
 
     Plugin nodes carry how many outputs they have, and as bytes what attributes cannot carry. A plugin between Q/DQ that
     takes int8 gets int8 and gives int8, with the scales as attributes: TensorRT does not fuse Q/DQ into plugins.
-
-    Args:
-        model: What `written_out` gave; it is not changed.
-        requested: Plugin → the form that the user asks for.
     """
     written = to_ir(model, checked=True)
     written.functions.clear()  # those of plugins; the parser might prefer them
@@ -51,9 +47,7 @@ def plugin_keys(model: onnx.ModelProto) -> tuple[PluginKey, ...]:
 def written_out(model: onnx.ModelProto, requested: Mapping[str, str] = NO_REQUESTS) -> onnx.ModelProto:
     """Write out the plugins that TensorRT computes with its own layers, as `pytrtplugins.plugin.policy` says, and name the others.
 
-    Args:
-        model: A prepared model; it is not changed.
-        requested: Plugin → the form that the user asks for.
+    The model is a prepared one, and not changed; ``requested``: plugin → the form that the user asks for.
     """
     written = copy_of(model)
     for index, node in enumerate(node for node in written.graph.node if is_plugin_node(node)):
