@@ -14,7 +14,7 @@ from ..engines.tensorrt.settings import Settings
 from ..errors import EngineFileError, ModelError, PluginError, UsageError
 from ..model import Graph, write_onnx
 from ..model.proto import node_name
-from ..plugin.onnx_node import from_node, is_plugin_node
+from ..plugin.onnx_node import STANDARD_DOMAINS, from_node, is_plugin_node
 from ..plugin.policy import NO_REQUESTS, check_forms, forms_in, requested_forms
 from ..plugin.registry import lookup
 from ..tensor import SymbolicDim, TensorDesc
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Source", "from_engine_file", "from_onnx", "from_plan"]
 
-_KNOWN_DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft")
 _ENTRY_OF_OPERATORS = b"RegisterCustomOps"  # what onnxruntime calls in a library of operators
 
 
@@ -83,7 +82,7 @@ def from_onnx(
     inlined = Graph(write_decompositions(model, "onnxruntime", requested)).model  # with the shapes of all outputs
     functions = {(function.domain, function.name) for function in inlined.functions}
     for node in walk(inlined.graph.node):
-        if libraries or node.domain in _KNOWN_DOMAINS or (node.domain, node.op_type) in functions:
+        if libraries or node.domain in STANDARD_DOMAINS or (node.domain, node.op_type) in functions:
             continue
         raise ModelError(
             f"node {node_name(node)!r} ({node.domain}::{node.op_type}): {_why_not(node)}, so onnxruntime in "

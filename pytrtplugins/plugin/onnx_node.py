@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
     from .fields import FieldSpec
 
-__all__ = ["as_node", "from_node", "hands_int8_on", "is_plugin_node", "node_attributes", "takes"]
+__all__ = ["STANDARD_DOMAINS", "as_node", "from_node", "hands_int8_on", "is_plugin_node", "node_attributes", "takes"]
 
-_STANDARD_DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft")
+STANDARD_DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft")
+"""Of operators that are no plugins."""
 _KINDS = {bool: "INT", int: "INT", float: "FLOAT", str: "STRING"}
 
 
@@ -55,7 +56,7 @@ def as_node(plugin: Plugin, inputs: Iterable[str], outputs: Iterable[str], name:
 
 def is_plugin_node(node: onnx.NodeProto | ir.Node) -> bool:
     """Whether the node is a plugin's: it says so in ``plugin_namespace``, or its domain and type are registered."""
-    if node.domain in _STANDARD_DOMAINS:
+    if node.domain in STANDARD_DOMAINS:
         return False
     named = any(attribute.name == "plugin_namespace" for attribute in _attributes(node))
     return named or any(key[:2] == (node.domain, node.op_type) for key in registered())

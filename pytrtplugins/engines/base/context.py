@@ -83,8 +83,7 @@ class ExecutionContext(Exclusive[Arrays]):
             Exception: as for `run`, here or from the future.
         """
         self._check_open()
-        self.engine.check_process()
-        self._check_nesting()
+        self._check_caller()
         return self._submit(self.run, inputs, outputs)
 
     def _sizes(self, inputs: Arrays) -> dict[str, int]:

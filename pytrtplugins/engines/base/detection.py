@@ -157,8 +157,7 @@ class DetectionContext(Exclusive[list[Boxes]]):
         """
         checked = self._check(images, score_threshold, iou_threshold)
         self._check_open()
-        self.engine.check_process()
-        self._check_nesting()
+        self._check_caller()
         return self._queue(checked, score_threshold, iou_threshold)
 
     def _run_once(self, images: Sequence[Image], score_threshold: float, iou_threshold: float) -> list[Boxes]:

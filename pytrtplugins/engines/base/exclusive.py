@@ -134,8 +134,7 @@ class Exclusive(Uncopied, ABC, Generic[Result]):
 
     def _take(self) -> None:
         """Keep other threads away, until ``_busy`` is released."""
-        self.engine.check_process()
-        self._check_nesting()
+        self._check_caller()
         if not self._busy.acquire(blocking=False):
             self._check_open()
             raise EngineError(
@@ -146,12 +145,13 @@ class Exclusive(Uncopied, ABC, Generic[Result]):
             self._busy.release()
             self._check_open()
 
-    def _check_nesting(self) -> None:
-        """Refuse a run inside a run that would have to wait for the one around it.
+    def _check_caller(self) -> None:
+        """Refuse a run in a forked process that has no device, and one inside a run that would have to wait for the one around it.
 
         Raises:
-            EngineError: it would.
+            EngineError: it is called from there.
         """
+        self.engine.check_process()
         if self in active_runs():
             raise EngineError(
                 f"{self.engine!r}: a run was begun from inside a run of the same context, such as from a plugin's compute.\n"

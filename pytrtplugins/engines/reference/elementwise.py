@@ -1,4 +1,4 @@
-"""Operators that compute each element of their result from one element of every input."""
+"""Operators that compute each element of their result from one element of every input; 8-bit codes too."""
 
 from __future__ import annotations
 
@@ -87,6 +87,28 @@ def _erf(x: Array) -> Array:
     return np.asarray(np.frompyfunc(math.erf, 1, 1)(x), np.float64)
 
 
+def _quantize(a: Attributes, x: Array, scale: Array, zero: Array | None = None) -> Array:
+    """saturate(round_half_to_even(x / scale) + zero), in float32 as ONNX and TensorRT define it."""
+    axis, zero = a.get("axis", 1), np.zeros_like(scale, np.uint8) if zero is None else zero
+    limits = np.iinfo(zero.dtype)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        codes = np.rint(x / _along(scale, x, axis)) + _along(zero, x, axis).astype(np.float32)
+    return np.clip(codes, limits.min, limits.max).astype(zero.dtype)
+
+
+def _dequantize(a: Attributes, x: Array, scale: Array, zero: Array | None = None) -> Array:
+    """(x - zero) · scale, in float32."""
+    axis = a.get("axis", 1)
+    centred = x.astype(np.int32) if zero is None else x.astype(np.int32) - _along(zero, x, axis).astype(np.int32)
+    return centred.astype(np.float32) * _along(scale, x, axis)
+
+
+def _along(value: Array, x: Array, axis: int) -> Array:
+    return (
+        value.reshape([-1 if k == axis % x.ndim else 1 for k in range(x.ndim)]) if value.size > 1 else value.reshape(())
+    )
+
+
 ELEMENTWISE_OPS: dict[str, Callable[..., Any]] = {
     "Abs": lambda a, x: np.abs(x),
     "Add": _binary(np.add),
@@ -94,6 +116,7 @@ ELEMENTWISE_OPS: dict[str, Callable[..., Any]] = {
     "Cast": _cast,
     "Ceil": lambda a, x: np.ceil(x),
     "Clip": _clip,
+    "DequantizeLinear": _dequantize,
     "Div": _binary(_divide),
     "Dropout": lambda a, x, *_: [x, np.ones(x.shape, np.bool_)],
     "Elu": _elu,
@@ -120,6 +143,7 @@ ELEMENTWISE_OPS: dict[str, Callable[..., Any]] = {
     "Or": _binary(np.logical_or),
     "PRelu": lambda a, x, slope: np.where(x < 0, x * slope, x),
     "Pow": lambda a, x, y: np.power(x.astype(np.float64), y).astype(x.dtype),
+    "QuantizeLinear": _quantize,
     "Reciprocal": lambda a, x: np.reciprocal(x),
     "Relu": lambda a, x: np.maximum(x, x.dtype.type(0)),
     "Round": lambda a, x: np.rint(x),

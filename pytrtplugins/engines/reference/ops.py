@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .codes import CODE_OPS
 from .elementwise import ELEMENTWISE_OPS
 from .shapes import SHAPE_OPS
 from .sums import SUM_OPS
@@ -13,5 +12,5 @@ from .windows import WINDOW_OPS
 
 __all__ = ["OPS"]
 
-OPS: dict[str, Callable[..., Any]] = {**CODE_OPS, **ELEMENTWISE_OPS, **SHAPE_OPS, **SUM_OPS, **WINDOW_OPS}
+OPS: dict[str, Callable[..., Any]] = {**ELEMENTWISE_OPS, **SHAPE_OPS, **SUM_OPS, **WINDOW_OPS}
 """Name of an operator → function (attributes, *inputs) → output, or a list of outputs."""
