@@ -31,9 +31,7 @@ def forms_run(
     for name in requested:
         form = chosen_form(classes[name], engine, requested)
         if form == "decomposition" and name in left:
-            form = (
-                chosen_form(classes[name], engine, requested, RUNNING)
-                + ", since its decomposition needs dims that are free"
-            )
+            running = chosen_form(classes[name], engine, requested, RUNNING)
+            form = f"{running}, since its decomposition needs dims that are free"
         forms[f"plugin {name}"] = form
     return forms

@@ -96,28 +96,26 @@ class PluginHost:
 class HostedOp(ov.Op):  # type: ignore[misc]
     """The operator. OpenVINO copies it while it optimizes; every copy speaks to the same host."""
 
-    def __init__(self, inputs: Sequence[Any] | None = None, host: Host | None = None, key: str = "") -> None:
+    def __init__(self, inputs: Sequence[Any], host: Host, key: str) -> None:
         super().__init__(self)
         self.host, self.key = host, key  # before the arguments: OpenVINO validates as soon as they are set
-        if inputs is not None:
-            self.set_arguments(inputs)
-            self.constructor_validate_and_infer_types()
+        self.set_arguments(inputs)
+        self.constructor_validate_and_infer_types()
 
     def validate_and_infer_types(self) -> None:
         """Tell OpenVINO dims and types of the outputs."""
-        host = _host(self)
         count = self.get_input_size()
         dims = [_dims(self.get_input_partial_shape(index), index) for index in range(count)]
         given = [_DTYPES[self.get_input_element_type(index)] for index in range(count)]
         with remembered():
-            outputs = host.described(dims, given)
+            outputs = self.host.described(dims, given)
         self.set_output_size(len(outputs))
         for index, (shape, dtype) in enumerate(outputs):
             self.set_output_type(index, _TYPES[dtype], _partial_shape(shape))
 
     def clone_with_new_inputs(self, inputs: Sequence[Any]) -> HostedOp:
         """Copy; without this method OpenVINO would lose the host silently."""
-        return HostedOp(inputs, _host(self), self.key)
+        return HostedOp(inputs, self.host, self.key)
 
     def visit_attributes(self, visitor: Any) -> bool:
         """Tell whose the operator is: OpenVINO makes one of two that are equal and read the same."""
@@ -131,7 +129,7 @@ class HostedOp(ov.Op):  # type: ignore[misc]
     def evaluate(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> bool:
         """Compute."""
         with remembered():
-            _host(self).enqueue(inputs, outputs)
+            self.host.enqueue(inputs, outputs)
         return True
 
 
@@ -155,12 +153,6 @@ def _converted(output: Any, kind: Any) -> Any:
     if kind == ov.Type.boolean:  # OpenVINO would leave out a Convert before an output of the model
         return ov.opset8.not_equal(output, ov.opset8.constant(0, output.get_element_type())).output(0)
     return ov.opset8.convert(output, kind).output(0)
-
-
-def _host(op: HostedOp) -> Host:
-    if op.host is None:
-        raise RuntimeError("OpenVINO made an operator without its host")
-    return op.host
 
 
 def _partial_shape(dims: Dims | None) -> Any:
