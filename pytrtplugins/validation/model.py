@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -194,7 +195,6 @@ class _Validation:
 
     def _check_calls(self) -> None:
         sizes: dict[_Key, int] = {}
-        path: list[tuple[_Key, list[_Key]]] = []
         calls = {key: _called(function.node, self.functions) for key, function in self.functions.items()}
 
         def size(nodes: Any, called: Sequence[_Key]) -> int:
@@ -206,21 +206,12 @@ class _Validation:
                 )
             return total
 
-        for start in self.functions:
-            if start in sizes:
-                continue
-            path.append((start, list(calls[start])))
-            while path:
-                key, left = path[-1]
-                if not left:
-                    sizes[key] = size(self.functions[key].node, calls[key])
-                    path.pop()
-                    continue
-                called = left.pop()
-                if any(called == step for step, _ in path):
-                    raise ModelError(f"the local function {_function_text(called)} calls itself", function=called[1])
-                if called not in sizes:
-                    path.append((called, list(calls[called])))
+        try:
+            for key in TopologicalSorter(calls).static_order():
+                sizes[key] = size(self.functions[key].node, calls[key])
+        except CycleError as error:
+            called = error.args[1][0]
+            raise ModelError(f"the local function {_function_text(called)} calls itself", function=called[1]) from error
         size(self.model.graph.node, _called(self.model.graph.node, self.functions))
 
 
