@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..model.ir import to_ir, to_proto
 from ._base import Pass, PassResult
+from .constants import PropagateConstants
 from .eliminate import Eliminate
 from .equalization import CrossLayerEqualization
 from .float_pads import FloatPads
@@ -32,6 +33,7 @@ __all__ = [
     "PassResult",
     "Placement",
     "Precisions",
+    "PropagateConstants",
     "Quantize",
     "UnsignedActivations",
     "layer_names",

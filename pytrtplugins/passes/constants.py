@@ -1,0 +1,214 @@
+"""What is known before a network runs becomes a constant: shapes, what is computed from them, and from other constants."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from ..errors import DimsError
+from ..model.ir import add_constant, array_of, is_op, remove_unused
+from ..tensor import SymbolicDim, evaluate_dims
+from ..utils.optional import require
+from ._base import Pass, PassResult
+from .functions import definition, splice
+from .partial import PartialValues
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["PropagateConstants"]
+
+_RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
+_FLOATS = (1, 10, 16)  # TensorProto.FLOAT, FLOAT16, BFLOAT16
+_MAX_BYTES = 1 << 26
+"""What a result may have that is larger than all it is computed from."""
+_MAX_HINT = 1 << 12
+"""Elements of a constant that shape inference is shown."""
+
+
+class PropagateConstants(Pass):
+    """Give every tensor its dims as far as they are known, and compute what constants lead to.
+
+    1. The model's free dims get their sizes, where these are given.
+    2. Dims and types that the model does not say are inferred, node by node, from those before and from constants.
+    3. Shape and Size of a tensor whose dims are known become constants.
+    4. A node whose inputs are all constants becomes what it gives, computed by ONNX's reference implementation.
+    5. An If whose condition is known becomes the branch that it takes.
+    6. Operators that the caller lacks become what ONNX defines them by.
+
+    What stays: (1) random numbers; (2) plugins; (3) nodes with subgraphs, besides If; (4) results above 64 MB that are larger
+    than what they are computed from; (5) QuantizeLinear and DequantizeLinear, which say which weights are int8.
+
+    Args:
+        sizes: Free dim → its size.
+        expands: Whether to write an operator with those by which ONNX defines it.
+    """
+
+    name: ClassVar[str] = "propagate-constants"
+
+    def __init__(
+        self, sizes: Mapping[str, int] | None = None, expands: Callable[[str], bool] = lambda op_type: False
+    ) -> None:
+        self.sizes, self.expands = sizes or {}, expands
+
+    def call(self, model: ir.Model) -> PassResult:
+        """Fold in place."""
+        graph = model.graph
+        self._version = model.opset_imports.get("", 1)
+        self._partial = PartialValues()
+        modified = False
+        for value in graph.inputs:
+            modified |= self._bind(value)
+        for node in graph:  # nodes that are put behind this one come next
+            if is_op(node, "If") and (branch := self._branch(node)) is not None:
+                splice(graph, node, branch, ())
+                modified = True
+                continue
+            for value in node.outputs:
+                modified |= self._bind(value)
+            if not all(_is_known(value) for value in node.outputs if value.name):
+                modified |= self._infer(node)
+            self._partial.note(node)
+            if self._fold(graph, node):
+                modified = True
+            elif (
+                self.expands(node.op_type)
+                and not node.domain
+                and (inner := definition(node, self._version)) is not None
+            ):
+                splice(graph, node, inner, node.inputs)
+                modified = True
+        return PassResult(model, remove_unused(model) or modified)
+
+    def _bind(self, value: ir.Value) -> bool:
+        """Put sizes in the place of free dims."""
+        if value.shape is None or value.shape.is_static() or not self.sizes:
+            return False
+        dims = [_size(dim, self.sizes) for dim in value.shape]
+        changed = dims != list(value.shape)
+        value.shape = require("onnx_ir", extra="onnx").Shape(dims)
+        return changed
+
+    def _infer(self, node: ir.Node) -> bool:
+        """Dims and types that nobody said."""
+        onnx, onnx_ir = require("onnx", extra="onnx"), require("onnx_ir", extra="onnx")
+        if node.domain not in ("", "ai.onnx") or any(
+            value is not None and (value.type is None or value.shape is None) for value in node.inputs
+        ):
+            return False
+        proto, types, data = onnx_ir.serde.serialize_node(node), {}, {}
+        for value in node.inputs:
+            if value is not None:
+                types[value.name] = onnx_ir.serde.serialize_value(value).type
+                array = array_of(value) if _elements(value) <= _MAX_HINT else None
+                if array is not None:
+                    data[value.name] = onnx.numpy_helper.from_array(array, value.name)
+        floats = [kind.tensor_type for kind in types.values() if kind.tensor_type.elem_type in _FLOATS]
+        for kind in floats:  # engines may keep constants in float32 beside tensors in float16: dims do not hang on that
+            kind.elem_type = floats[0].elem_type
+        version = self._version
+        try:
+            schema = onnx.defs.get_schema(node.op_type, version, "")
+            found = onnx.shape_inference.infer_node_outputs(
+                schema, proto, types, data, opset_imports=[onnx.helper.make_opsetid("", version)]
+            )
+        except Exception:  # it has no rule, or the rule fails: the dims stay unknown
+            return False
+        for value in node.outputs:
+            kind = found.get(value.name)
+            if kind is not None and kind.tensor_type.elem_type:
+                value.type = value.type or onnx_ir.serde.deserialize_type_proto_for_type(kind)
+                shape = onnx_ir.serde.deserialize_type_proto_for_shape(kind)
+                if shape is not None and (value.shape is None or not value.shape.is_static()):
+                    value.shape = shape
+        if (dims := self._partial.shape_of(node)) is not None:
+            node.outputs[0].shape = onnx_ir.Shape([dim if isinstance(dim, int) else str(dim) for dim in dims])
+        return bool(found)
+
+    def _fold(self, graph: ir.Graph, node: ir.Node) -> bool:
+        """The node's outputs as constants, where they can be known."""
+        if node.domain not in ("", "ai.onnx") or node.op_type in (*_RANDOM, "QuantizeLinear", "DequantizeLinear"):
+            return False
+        is_output = any(value.is_graph_output() for value in node.outputs)
+        if is_output and (len(node.outputs) > 1 or node.op_type in ("Constant", "Identity")):
+            return False
+        known = self._partial.constant(node.outputs[0]) if node.outputs else None
+        results = self._evaluated(node) if known is None else [known]
+        if results is None:
+            return False
+        if is_output:  # which keeps its name, and a node that gives it
+            value = add_constant(graph, f"{node.outputs[0].name}_value", results[0])
+            node.resize_inputs(1)
+            node.replace_input_with(0, value)
+            node.op_type, node.version = "Identity", None
+            node.attributes.clear()
+            return True
+        for value, array in zip(node.outputs, results, strict=False):
+            if value.uses():
+                name, value.name = str(value.name), None
+                value.replace_all_uses_with(add_constant(graph, name, array, set()))
+        graph.remove(node, safe=True)
+        return True
+
+    def _evaluated(self, node: ir.Node) -> Sequence[Any] | None:
+        if node.op_type == "Constant":
+            array = array_of(node.outputs[0]) if node.attributes else None
+            return None if array is None else [array]
+        if any(attribute.type.name in ("GRAPH", "GRAPHS") for attribute in node.attributes.values()):
+            return None
+        arrays = [None if value is None else array_of(value) for value in node.inputs]
+        if any(array is None and value is not None for array, value in zip(arrays, node.inputs, strict=True)):
+            return None
+        given = sum(array.nbytes for array in arrays if array is not None)
+        for value in node.outputs:
+            size = value.dtype.itemsize if value.dtype is not None else 1
+            if max(given, _MAX_BYTES) < _elements(value) * size < math.inf:
+                return None
+        onnx, onnx_ir = require("onnx", extra="onnx"), require("onnx_ir", extra="onnx")
+        reference = require("onnx.reference", extra="onnx")
+        proto = onnx_ir.serde.serialize_node(node)
+        inputs = [onnx.helper.make_tensor_value_info(name, 0, None) for name in dict.fromkeys(proto.input) if name]
+        outputs = [onnx.helper.make_tensor_value_info(name, 0, None) for name in proto.output if name]
+        model = onnx.helper.make_model(
+            onnx.helper.make_graph([proto], "constants", inputs, outputs),
+            opset_imports=[onnx.helper.make_opsetid("", self._version)],
+        )
+        feeds = {value.name: array for value, array in zip(node.inputs, arrays, strict=True) if value is not None}
+        try:
+            with np.errstate(all="ignore"):
+                found = iter(reference.ReferenceEvaluator(model).run(None, feeds))
+        except Exception:  # its values are not for constants: the engine says what is wrong when it runs
+            return None
+        results = [next(found) if value.name else None for value in node.outputs]
+        return (
+            results
+            if all(isinstance(array, (np.ndarray, np.generic)) for array in results if array is not None)
+            else None
+        )
+
+    def _branch(self, node: ir.Node) -> ir.Graph | None:
+        condition = array_of(node.inputs[0])
+        if condition is None:
+            return None
+        return node.attributes["then_branch" if condition.reshape(()) else "else_branch"].as_graph()
+
+
+def _size(dim: Any, sizes: Mapping[str, int]) -> Any:
+    if isinstance(dim, int) or dim.value is None:
+        return dim
+    try:
+        return evaluate_dims((SymbolicDim(dim.value),), sizes)[0]
+    except DimsError:
+        return dim
+
+
+def _is_known(value: ir.Value) -> bool:
+    return value.type is not None and value.shape is not None and value.shape.is_static()
+
+
+def _elements(value: ir.Value) -> float:
+    """How many elements a tensor has; infinite where that is not known."""
+    return math.prod(value.shape.numpy()) if value.shape is not None and value.shape.is_static() else math.inf

@@ -1,0 +1,229 @@
+"""Shape arithmetic with free dims: small tensors of whole numbers some of which are known only as expressions."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..model.ir import array_of, operand
+from ..tensor import Dim, SymbolicDim
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["PartialValues"]
+
+_MAX_ELEMENTS = 64
+_SHAPE_INPUTS = {"ConstantOfShape": 0, "Expand": 1, "Reshape": 1, "Resize": 3}
+"""Operator → its input that says the dims of what it gives."""
+Numbers = np.ndarray[Any, np.dtype[np.object_]]
+"""Of int and SymbolicDim."""
+
+
+class PartialValues:
+    """What is known of tensors that hold dims, noted node by node.
+
+    An export with a free batch computes shapes: Shape, Gather, Mul, Concat, Reshape. ONNX's inference loses the dims there;
+    they are followed here as far as each is a number, or an expression of free dims.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[ir.Value, Numbers] = {}
+
+    def note(self, node: ir.Node) -> None:
+        """Work out what a node gives, where it is one of shape arithmetic."""
+        rule = _RULES.get(node.op_type)
+        if rule is None or node.domain:
+            return
+        if node.op_type in ("Shape", "Size"):
+            dims = _dims(node.inputs[0])
+            given: Sequence[Numbers | None] = [None if dims is None else _numbers(dims)]
+        else:
+            given = [None if value is None else self._of(value) for value in node.inputs]
+            if any(found is None and value is not None for found, value in zip(given, node.inputs, strict=True)):
+                return
+        if not given or given[0] is None or any(each is not None and each.ndim > 1 for each in given):
+            return  # a table of numbers is no shape
+        try:
+            found = rule(node, given)
+        except (ArithmeticError, IndexError, TypeError, ValueError):  # expressions whose result is not known
+            return
+        output = node.outputs[0]
+        fits = found is not None and output.shape is not None and found.ndim == len(output.shape) and _is_whole(output)
+        if fits and found is not None and found.size <= _MAX_ELEMENTS:
+            self._known[output] = found
+
+    def constant(self, value: ir.Value) -> Any:
+        """A tensor all of whose numbers are known, as an array; None of others."""
+        found = self._known.get(value)
+        if found is None or value.dtype is None or any(isinstance(each, SymbolicDim) for each in found.flat):
+            return None
+        return np.array(found.tolist(), value.dtype.numpy())
+
+    def shape_of(self, node: ir.Node) -> list[Dim] | None:
+        """The output's dims of a node that takes them from a tensor; None where they are not known."""
+        place = _SHAPE_INPUTS.get(node.op_type)
+        value = operand(node, place) if place is not None and not node.domain else None
+        wanted = None if value is None else self._of(value)
+        if wanted is None:
+            return None
+        if node.op_type not in ("Expand", "Reshape"):
+            return list(wanted)
+        dims = _dims(node.inputs[0])
+        if dims is None:
+            return None
+        return _expanded(dims, list(wanted)) if node.op_type == "Expand" else _reshaped(node, dims, list(wanted))
+
+    def _of(self, value: ir.Value) -> Numbers | None:
+        if value in self._known:
+            return self._known[value]
+        shape = value.shape if _is_whole(value) else None
+        if shape is None or not shape.is_static() or math.prod(shape.numpy()) > _MAX_ELEMENTS:
+            return None
+        array = array_of(value)
+        return None if array is None else array.astype(object)
+
+
+def _is_whole(value: ir.Value) -> bool:
+    return value.dtype is not None and value.dtype.name in ("INT32", "INT64", "BOOL")
+
+
+def _numbers(values: Iterable[Dim]) -> Numbers:
+    found = list(values)
+    array = np.empty(len(found), object)
+    array[:] = found
+    return array
+
+
+def _dims(value: ir.Value | None) -> list[Dim] | None:
+    if value is None or value.shape is None:
+        return None
+    dims: list[Dim] = []
+    for dim in value.shape:
+        if not isinstance(dim, int) and dim.value is None:
+            return None
+        dims.append(dim if isinstance(dim, int) else SymbolicDim(str(dim.value)))
+    return dims
+
+
+def _factors(dims: Iterable[Dim]) -> tuple[int, Counter[SymbolicDim]]:
+    """A product as a number and symbols."""
+    number, symbols = 1, Counter[SymbolicDim]()
+    waiting = list(dims)
+    while waiting:
+        dim = waiting.pop()
+        if not isinstance(dim, SymbolicDim):
+            number *= int(dim)
+        elif dim.name == "*" and dim.left is not None and dim.right is not None:
+            waiting += [dim.left, dim.right]
+        else:
+            symbols[dim] += 1
+    return number, symbols
+
+
+def _quotient(above: Iterable[Dim], below: Iterable[Dim]) -> Dim:
+    """One product divided by another, where it goes up."""
+    (number, symbols), (divisor, others) = _factors(above), _factors(below)
+    if others - symbols or divisor == 0 or number % divisor:
+        raise ArithmeticError("the quotient is not known")
+    result: Dim = number // divisor
+    for symbol in (symbols - others).elements():
+        result = symbol * result
+    return result
+
+
+def _reshaped(node: ir.Node, dims: list[Dim], wanted: list[Dim]) -> list[Dim] | None:
+    if not node.attributes.get_int("allowzero", 0):
+        wanted = [dims[place] if isinstance(dim, int) and dim == 0 else dim for place, dim in enumerate(wanted)]
+    rest = [dim for dim in wanted if isinstance(dim, SymbolicDim) or dim != -1]
+    if len(rest) == len(wanted):
+        return wanted
+    try:
+        missing = _quotient(dims, rest)
+    except ArithmeticError:
+        return None
+    return [missing if not isinstance(dim, SymbolicDim) and dim == -1 else dim for dim in wanted]
+
+
+def _expanded(dims: list[Dim], wanted: list[Dim]) -> list[Dim] | None:
+    rank = max(len(dims), len(wanted))
+    result: list[Dim] = []
+    for one, other in zip([1] * (rank - len(dims)) + dims, [1] * (rank - len(wanted)) + wanted, strict=True):
+        if one == other or other == 1:
+            result.append(one)
+        elif one == 1:
+            result.append(other)
+        else:
+            return None
+    return result
+
+
+def _elementwise(operation: Callable[[Any, Any], Any]) -> Callable[[ir.Node, Sequence[Any]], Numbers]:
+    def rule(node: ir.Node, given: Sequence[Any]) -> Numbers:
+        left, right = np.broadcast_arrays(given[0], given[1])
+        found = np.empty(left.shape, object)
+        for place in np.ndindex(left.shape):
+            found[place] = operation(left[place], right[place])
+        return found
+
+    return rule
+
+
+def _divided(a: Dim, b: Dim) -> Dim:
+    try:
+        return _quotient([a], [b])
+    except ArithmeticError:
+        if not isinstance(a, SymbolicDim) and a < 0:  # rounded towards zero
+            raise
+        return a // b
+
+
+def _same(a: Dim, b: Dim) -> bool:
+    """Whether two are equal: dims are above 0, so that a free one is neither 0 nor below."""
+    if isinstance(a, SymbolicDim) != isinstance(b, SymbolicDim):
+        number = b if isinstance(a, SymbolicDim) else a
+        if not isinstance(number, SymbolicDim) and number <= 0:
+            return False
+        raise ArithmeticError("not known")
+    return bool(a == b)
+
+
+def _sliced(node: ir.Node, given: Sequence[Any]) -> Numbers:
+    begins, ends = given[1].reshape(-1), given[2].reshape(-1)
+    step = int(given[4].reshape(-1)[0]) if len(given) > 4 and given[4] is not None else 1
+    if given[0].ndim != 1 or len(begins) != 1:
+        raise ArithmeticError("not of shape arithmetic")
+    return given[0][int(begins[0]) : int(ends[0]) if abs(ends[0]) < 1 << 31 else None : step]  # type: ignore[no-any-return]
+
+
+def _shape(node: ir.Node, given: Sequence[Any]) -> Numbers:
+    begin, end = node.attributes.get_int("start", 0), node.attributes.get_int("end", len(given[0]))
+    return given[0][begin:end]  # type: ignore[no-any-return]
+
+
+def _where(node: ir.Node, given: Sequence[Any]) -> Numbers:
+    condition, a, b = np.broadcast_arrays(*given)
+    return np.where(condition.astype(bool), a, b)
+
+
+_RULES: dict[str, Callable[[Any, Sequence[Any]], Numbers | None]] = {
+    "Add": _elementwise(lambda a, b: a + b),
+    "Cast": lambda node, given: given[0],  # from bool, or between whole numbers
+    "Concat": lambda node, given: np.concatenate(given),
+    "Div": _elementwise(_divided),
+    "Equal": _elementwise(_same),
+    "Gather": lambda node, given: np.asarray(given[0][given[1].astype(np.int64)], object),
+    "Identity": lambda node, given: given[0],
+    "Mul": _elementwise(lambda a, b: a * b),
+    "Reshape": lambda node, given: given[0].reshape([int(size) for size in given[1]]),
+    "Shape": _shape,
+    "Slice": _sliced,
+    "Squeeze": lambda node, given: given[0].reshape(()),
+    "Sub": _elementwise(lambda a, b: a - b),
+    "Unsqueeze": lambda node, given: given[0].reshape(-1),
+    "Where": _where,
+}

@@ -1,0 +1,182 @@
+"""What is known before a run becomes a constant: shapes, shape arithmetic, branches, operators that are functions."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper, parser
+
+from pytrtplugins.model.ir import array_of, to_ir, to_proto
+from pytrtplugins.passes import PropagateConstants, prepare
+from pytrtplugins.passes.half import halve
+from pytrtplugins.tensor import DType
+
+X = np.random.default_rng(0).random((3, 8, 6, 4), dtype=np.float32)
+
+
+def network(text, outputs="float[P, Q, R, S] y", **constants):
+    """A model of the nodes of a text, with a free batch, and constants by name."""
+    graph = parser.parse_graph(f"net (float[N, 8, 6, 4] x) => ({outputs}) {{ {text} }}")
+    graph.initializer.extend(numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items())
+    return prepare(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9))
+
+
+def propagated(model, sizes=None, expands=lambda op_type: False):
+    ir_model = to_ir(model)
+    PropagateConstants(sizes, expands)(ir_model)
+    return ir_model
+
+
+def run(model, x=X):
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(None, {"x": x})
+
+
+def operators(ir_model):
+    return [node.op_type for node in ir_model.graph]
+
+
+SHAPE_ARITHMETIC = {
+    "the batch kept, the rest flattened": """
+        s = Shape(x) n = Gather(s, zero) m = Unsqueeze(n, axis) t = Concat <axis = 0> (m, rest) y = Reshape(x, t)""",
+    "channels shuffled": """
+        s = Shape(x) n = Gather(s, zero) m = Unsqueeze(n, axis) c = Gather(s, one) half = Div(c, two) h = Unsqueeze(half, axis)
+        t = Concat <axis = 0> (m, h, two1, last) y = Reshape(x, t)""",
+    "the batch times the channels": """
+        s = Shape(x) n = Gather(s, zero) c = Gather(s, one) nc = Mul(n, c) m = Unsqueeze(nc, axis)
+        t = Concat <axis = 0> (m, rest) y = Reshape(x, t)""",
+    "a slice of the shape": """
+        s = Shape <start = 2> (x) f = Shape(x) b = Slice(f, axis, one1) t = Concat <axis = 0> (b, rest1, s) y = Reshape(x, t)""",
+    "expanded to a shape with -1": """
+        s = Shape(x) w = Equal(s, minus) o = ConstantOfShape <value = int64[1] {1}> (four) t = Where(w, o, s)
+        r = ReduceSum <keepdims = 1> (x, one1) e = Expand(r, t) y = Add(e, x)""",
+    "half of the channels": """
+        s = Shape(x) c = Gather(s, one) h = Div(c, two) k = Unsqueeze(h, axis) p = Slice(x, axis, k, one1) y = Relu(p)""",
+}
+CONSTANTS = {
+    "zero": np.int64(0), "one": np.int64(1), "two": np.int64(2), "axis": np.int64([0]), "one1": np.int64([1]),
+    "two1": np.int64([2]), "rest": np.int64([-1, 6, 4]), "rest1": np.int64([-1]), "last": np.int64([24]),
+    "four": np.int64([4]), "minus": np.int64(-1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SHAPE_ARITHMETIC)
+def test_shape_arithmetic_with_a_free_batch_gives_dims_and_goes_once_the_batch_is_known(case):
+    text = SHAPE_ARITHMETIC[case]
+    rank = 3 if case == "the batch times the channels" or case.startswith("the batch kept") else 4
+    model = network(text, f"float[{', '.join('PQRS'[:rank])}] y", **CONSTANTS)
+    (expected,) = run(model)
+    free = propagated(model)
+    found = free.graph.outputs[0].shape
+    assert [dim for dim in found if isinstance(dim, int)] == [
+        size for dim, size in zip(found, expected.shape, strict=True) if isinstance(dim, int)
+    ]
+    assert all(isinstance(dim, int) for dim in list(found)[1:])
+    np.testing.assert_array_equal(run(to_proto(free))[0], expected)
+    bound = propagated(model, {"N": 3})
+    assert bound.graph.outputs[0].shape == expected.shape
+    assert not {"Shape", "Gather", "Concat", "Unsqueeze", "Where", "Mul"} & set(operators(bound))
+    np.testing.assert_array_equal(run(to_proto(bound))[0], expected)
+
+
+def test_tables_of_numbers_are_no_shapes():
+    text = """
+        s = Shape(x) r = Unsqueeze(s, one1) t = Concat <axis = 1> (r, r) c = Cast <to = 1> (t) m = ReduceSum(c) y = Add(x, m)"""
+    model = network(text, "float[N, 8, 6, 4] y", **CONSTANTS)
+    np.testing.assert_array_equal(run(to_proto(propagated(model)))[0], run(model)[0])
+    np.testing.assert_array_equal(run(to_proto(propagated(model, {"N": 3})))[0], run(model)[0])
+
+
+def test_what_constants_lead_to_is_computed_by_the_same_names():
+    text = "a = Mul(scale, scale) b = Sqrt(a) y = Mul(x, b)"
+    model = network(text, "float[N, 8, 6, 4] y", scale=np.float32([2]))
+    found = propagated(model)
+    assert operators(found) == ["Mul"]
+    np.testing.assert_array_equal(array_of(found.graph.initializers["b"]), [2])
+
+
+def test_random_numbers_and_weights_in_codes_stay():
+    text = """
+        r = RandomNormal <shape = [4]> () w = DequantizeLinear(codes, scale) a = Add(x, r) y = Add(a, w)"""
+    model = network(text, "float[N, 8, 6, 4] y", codes=np.int8([1, 2, 3, 4]), scale=np.float32(0.5))
+    assert operators(propagated(model)) == ["RandomNormal", "DequantizeLinear", "Add", "Add"]
+
+
+def test_a_constant_output_keeps_its_name():
+    model = network("s = Shape <start = 1> (x) y = Relu(x)", "int64[K] s, float[N, 8, 6, 4] y")
+    found = to_proto(propagated(model))
+    assert [info.name for info in found.graph.output] == ["s", "y"]
+    np.testing.assert_array_equal(run(found)[0], [8, 6, 4])
+
+
+def test_results_much_larger_than_what_they_are_made_of_stay():
+    model = network(
+        "big = Expand(x1, dims) m = ReduceSum(big) y = Add(x, m)", x1=np.float32([1]), dims=np.int64([1 << 25])
+    )
+    assert "Expand" in operators(propagated(model))
+
+
+def branching(condition):
+    then, other = (
+        helper.make_graph(
+            [helper.make_node("Mul", ["x", weight], ["inner"]), helper.make_node(op, ["inner"], [out])],
+            op, [], [helper.make_tensor_value_info(out, TensorProto.FLOAT, ["N", 8, 6, 4])],
+            [numpy_helper.from_array(np.float32([factor]), weight)],
+        )
+        for op, out, weight, factor in (("Neg", "a", "w", 2), ("Abs", "b", "w", 3))
+    )  # fmt: skip
+    nodes = [helper.make_node("If", ["c"], ["y"], "choice", then_branch=then, else_branch=other)]
+    graph = helper.make_graph(
+        nodes, "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 8, 6, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 8, 6, 4])],
+        [numpy_helper.from_array(np.array(condition), "c")],
+    )  # fmt: skip
+    return prepare(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9))
+
+
+@pytest.mark.parametrize("condition", [True, False])
+def test_an_if_whose_condition_is_known_becomes_its_branch(condition):
+    model = branching(condition)
+    found = propagated(model)
+    assert operators(found)[:2] == ["Mul", "Neg" if condition else "Abs"]
+    written = to_proto(found)
+    onnx.checker.check_model(written)
+    np.testing.assert_array_equal(run(written)[0], run(model)[0])
+
+
+FUNCTIONS = {
+    "CastLike": "c = CastLike(x, one) y = Cast <to = 1> (c)",
+    "LayerNormalization": "y = LayerNormalization <axis = -1> (x, scale, bias)",
+    "Gelu": 'y = Gelu <approximate = "tanh"> (x)',
+    "Softplus": "y = Softplus(x)",
+    "LogSoftmax": "y = LogSoftmax <axis = 1> (x)",
+    "Clip": "y = Clip(x, , high)",
+    "HardSwish": "y = HardSwish(x)",
+    "MeanVarianceNormalization": "y = MeanVarianceNormalization <axes = [1, 3]> (x)",
+    "ReduceLogSumExp": "r = ReduceLogSumExp(x, one1) y = Add(x, r)",
+    "GroupNormalization": "y = GroupNormalization <num_groups = 2> (x, groups, groups)",
+}
+
+
+@pytest.mark.parametrize("op_type", FUNCTIONS)
+def test_an_operator_that_the_caller_lacks_becomes_what_onnx_defines_it_by(op_type):
+    constants = {**CONSTANTS, "scale": np.float32([1, 2, 3, 4]), "bias": np.float32([4, 3, 2, 1])}
+    constants |= {"high": np.float32(0.5), "groups": np.float32([1, 2])}
+    used = {name: array for name, array in constants.items() if name in FUNCTIONS[op_type]}
+    graph = parser.parse_graph(f"net (float[N, 8, 6, 4] x) => (float[N, 8, 6, 4] y) {{ {FUNCTIONS[op_type]} }}")
+    graph.initializer.extend(numpy_helper.from_array(np.asarray(array), name) for name, array in used.items())
+    model = prepare(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9))
+    found = propagated(model, {"N": 3}, lambda name: name == op_type)
+    assert op_type not in operators(found)
+    np.testing.assert_allclose(run(to_proto(found))[0], run(model)[0], rtol=1e-5, atol=1e-5)
+
+
+def test_dims_are_told_where_constants_keep_another_float_type():
+    model = network("s = Shape(x) n = Gather(s, zero) m = Unsqueeze(n, axis) t = Concat <axis = 0> (m, rest) r = Reshape(x, t)"
+                    " y = MatMul(r, w)", "float[N, P, Q, R] y", **CONSTANTS, w=np.ones((4, 5), np.float32))  # fmt: skip
+    halved = halve(propagated(model), DType.FLOAT16, lambda node: {1} if node.op_type == "MatMul" else ())
+    PropagateConstants({"N": 3})(halved)
+    products = next(node for node in halved.graph if node.op_type == "MatMul").outputs[0]
+    assert (products.shape, products.dtype.name) == ((3, 8, 6, 5), "FLOAT16")
