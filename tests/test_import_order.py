@@ -26,7 +26,7 @@ ROOMS = (
 """Of the package: each imports from its own row and those before it."""
 ENGINE_ROOMS = (("base",), ("host", "registry"), ("calibrate", "weights"), ("selection",))
 ENGINES = ("reference", "openvino", "onnxruntime", "null", "cuda", "tensorrt")
-CUDA_ROOMS = (("device",), ("lower",), ("plan",), ("conv",), ("run",), ("saved", "engine", "profile"))
+CUDA_ROOMS = (("operators", "device"), ("lower",), ("plan",), ("conv",), ("run",), ("saved", "engine", "profile"))
 """Of engine ``cuda``."""
 LEVEL, ENGINE_LEVEL, CUDA_LEVEL = (
     {name: level for level, names in enumerate(rooms) for name in names} for rooms in (ROOMS, ENGINE_ROOMS, CUDA_ROOMS)

@@ -26,7 +26,8 @@ class FuseConvolutions(Rewrite[list[int]]):
     of darknet's reorg behind all that, or 0; ``image`` 1: x is the network's input, float32 and linear; for int8
     ``x_scale``, ``residual_scale`` and ``y_scale``, 0 where the tensor is float.
 
-    What does not match: (1) a convolution of 1-D or 3-D tensors; (2) one padded by SAME whose input has unknown dims.
+    What does not match: (1) a convolution of 1-D or 3-D tensors; (2) one whose weights or bias are computed in the run;
+    (3) one padded by SAME whose input has unknown dims.
     """
 
     name: ClassVar[str] = "convolutions"
@@ -34,9 +35,9 @@ class FuseConvolutions(Rewrite[list[int]]):
     def match(self, node: ir.Node) -> list[int] | None:
         """Its pads."""
         dims = weight_dims(node) if is_op(node, "Conv") else ()
-        if not dims:  # case 1
+        if not dims or not all(_comes_from_constants(value) for value in node.inputs[1:]):  # cases 1 and 2
             return None
-        return _pads(node, dims[2:], *_steps(node))  # None: case 2
+        return _pads(node, dims[2:], *_steps(node))  # None: case 3
 
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: list[int]) -> None:
         """Put the engine's node in its place."""
@@ -159,3 +160,13 @@ def _activation(node: ir.Node) -> tuple[str, list[float]] | None:
         if len(bounds) == 2 and all(bound is not None and bound.size == 1 for bound in bounds):
             return "clip", [float(bound.reshape(())) for bound in bounds]
     return None
+
+
+def _comes_from_constants(value: ir.Value | None) -> bool:
+    """Whether a value is a constant, in other words or another type perhaps."""
+    while value is not None and constant(value) is None:
+        producer = value.producer()
+        if producer is None or producer.op_type not in ("Cast", "DequantizeLinear", "Identity", "QuantizeLinear"):
+            return False
+        value = producer.inputs[0]
+    return True

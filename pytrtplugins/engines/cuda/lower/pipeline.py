@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from ....errors import UsageError
 from ....model.decompose import add_shapes
-from ....model.ir import constant, is_op, remove_unused, to_ir
+from ....model.ir import constant, is_op, remove_unused, set_attributes, to_ir
 from ....model.proto import node_name
-from ....passes import Eliminate, Pass
+from ....passes import Eliminate, Pass, PropagateConstants
 from ....passes.half import halve
 from ....plugin.onnx_node import is_plugin_node
 from ....plugin.policy import NO_REQUESTS, chosen_form, plugin_classes
@@ -110,6 +110,8 @@ def lower(
         A model whose fused nodes are in the domain ``pytrtplugins.cuda``; all tensors have types and dims.
     """
     lowered = to_ir(_written_out(model, requested), checked=True)
+    PropagateConstants()(lowered)
+    _say_defaults(lowered)
     if _REORG in requested:
         disable = {*disable, "reorg"}
     for name, step in _PASSES:
@@ -121,6 +123,14 @@ def lower(
         halve(lowered, float_type, _float_inputs, _float_plugins(lowered.graph))
         lowered.metadata_props[FREE_CASTS] = ""
     return lowered
+
+
+def _say_defaults(model: ir.Model) -> None:
+    """Write out what a node means by leaving it out, where a later opset means something else."""
+    if model.opset_imports.get("", 0) < 16:
+        for node in model.graph:
+            if is_op(node, "RoiAlign"):
+                set_attributes(node, {"coordinate_transformation_mode": "output_half_pixel"})
 
 
 def _holds_half(graph: ir.Graph) -> bool:

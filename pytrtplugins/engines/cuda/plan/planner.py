@@ -12,6 +12,7 @@ from ....cuda import launches_kernels
 from ....errors import BuildError, DimsError
 from ....model.ir import dims_of, dtype_of, names_of
 from ....model.proto import node_name
+from ....passes import PropagateConstants
 from ....plugin.base import Plugin
 from ....plugin.onnx_node import from_node, is_plugin_node, node_attributes
 from ....plugin.policy import NO_REQUESTS, RUNNING, chosen_form
@@ -19,8 +20,8 @@ from ....tensor import DType, TensorDesc, evaluate_dims
 from ..device.layout import Format, channels_last, linear
 from ..lower.pipeline import FREE_CASTS, OptionalStep
 from ..lower.rewrite import DOMAIN
+from ..operators import ACTIVATIONS, KNOWN, OPS, UNCAPTURED
 from .arena import Block, Layout, place
-from .operators import ACTIVATIONS, OPS
 from .plan import Placed, Plan, Step, step_accesses
 from .schedule import Schedule, one_stream, schedule
 from .views import ChannelViews
@@ -33,6 +34,8 @@ __all__ = ["make_plan"]
 
 Dims = tuple[int, ...]
 _FLOATS = (DType.FLOAT32, DType.FLOAT16)
+_IMAGE_TYPES = (*_FLOATS, DType.INT8, DType.UINT8)
+"""What lies in NHWC; kernels that change layouts know these types."""
 _MAX_VALUES = (1 << 32) - 1
 """What a thread's number goes up to."""
 
@@ -55,7 +58,9 @@ def make_plan(
         BuildError: an operator is not supported, or dims cannot be told.
         DimsError: a plugin refuses the dims.
     """
-    return _Planner(model, bindings, frozenset(disable), requested).plan()
+    bound = model.clone()
+    PropagateConstants(bindings, lambda op_type: op_type not in OPS)(bound)
+    return _Planner(bound, bindings, frozenset(disable), requested).plan()
 
 
 @dataclass
@@ -123,8 +128,10 @@ class _Planner:
             self.views.concat(step.name, outputs[0], self._natural(outputs[0]), parts)
         elif op == "Split" and self._is_view_split(step):
             self.views.split(self._materialized(inputs[0]), {name: self._dims(name)[1] for name in outputs})
-        elif node.domain in ("", DOMAIN) and op in OPS and _is_supported(step):
-            self._add_step(replace(step, inputs=tuple(self._materialized(name) for name in inputs)))
+        elif node.domain in ("", DOMAIN) and op in OPS:
+            self._check_known(step)
+            read = tuple(self._materialized(name) for name in inputs)
+            self._add_step(replace(step, inputs=read, captured=op not in UNCAPTURED))
         else:
             raise BuildError(
                 f"engine 'cuda' does not have the operator {node.domain or 'ai.onnx'}::{op} (node {step.name!r}).\n"
@@ -137,6 +144,19 @@ class _Planner:
         for name in filter(None, step.outputs):
             self.formats[name] = self._natural(name)
         self.steps.append(step)
+
+    def _check_known(self, step: Step) -> None:
+        """Refuse what operators of `OPS` do not do."""
+        computed = [name for index, name in enumerate(step.inputs) if name and index in KNOWN.get(step.op, ())]
+        computed = [name for name in computed if name not in self.constants]
+        mode = self.constants.get(step.inputs[2]) if step.op == "Dropout" and len(step.inputs) > 2 else None
+        if computed or step.attributes.get("training_mode") or (mode is not None and mode.any()):
+            why = f"with {computed[0]!r} computed in the run" if computed else "as in training"
+            raise BuildError(
+                f"engine 'cuda' does not run {step.op} {why} (node {step.name!r}).\nDo: build with engine=\"cpu\"",
+                engine="cuda",
+                op=step.op,
+            )
 
     def _materialized(self, name: str) -> str:
         """A tensor that is there in its own type."""
@@ -301,7 +321,8 @@ class _Planner:
     def _natural(self, name: str) -> Format:
         """The form that this engine's kernels give and take."""
         dims, dtype = self._described(name)
-        return channels_last(dims, dtype) if len(dims) == 4 and 0 not in dims else linear(dims, dtype)
+        image = len(dims) == 4 and 0 not in dims and dtype in _IMAGE_TYPES
+        return channels_last(dims, dtype) if image else linear(dims, dtype)
 
     def _as(self, name: str, wanted: Format, exact: bool = False) -> str:
         """The tensor in another form: itself, or a copy that a step makes, as of a constant. ``exact``: no gaps but the form's own."""
@@ -316,7 +337,8 @@ class _Planner:
             copy = f"{name}@{wanted.dtype}{'-nhwc' if wanted.nhwc else ''}{wanted.pitch or ''}"
             self.formats[copy] = wanted
             self.copies[key] = copy
-            kind, op = ("generic", "Identity") if found is None else ("reformat", "Reformat")
+            plain = found is None or wanted.dtype not in _IMAGE_TYPES
+            kind, op = ("generic", "Identity") if plain else ("reformat", "Reformat")
             self.steps.append(Step(kind, copy, op, {}, (source,), (copy,)))
         return self.copies[key]
 
@@ -379,9 +401,3 @@ def _form(dims: Dims, dtype: DType, layout: str) -> Format | None:
     if layout == "linear":
         return linear(dims, dtype)
     return channels_last(dims, dtype, dense=True) if len(dims) == 4 else None
-
-
-def _is_supported(step: Step) -> bool:
-    at = step.attributes
-    nearest = at.get("mode", "nearest") == "nearest"
-    return step.op != "Resize" or (nearest and at.get("coordinate_transformation_mode", "half_pixel") == "asymmetric")

@@ -19,17 +19,14 @@ from ..device.nhwc import Launch, reformat
 from ..device.pool import pool
 from ..device.source import KERNELS
 from ..device.window import Window
-from ..plan.operators import ACTIVATIONS, OPS
+from ..operators import ACTIVATIONS, KNOWN, OPS
 from ..plan.plan import Plan, Step
 
 __all__ = ["StepBuilder"]
 
+_HALVES = (DType.FLOAT16.numpy, DType.BFLOAT16.numpy)
+
 _ACTIVATION = CudaKernel.from_file(KERNELS / "nhwc.cu", "activation")
-_KNOWN_WHILE_PLANNED = {
-    "Reshape": (1,), "Squeeze": (1,), "Unsqueeze": (1,), "Expand": (1,), "Slice": (1, 2, 3, 4), "Split": (1,),
-    "Pad": (1, 2, 3), "ReduceMean": (1,), "ReduceSum": (1,), "ReduceMax": (1,), "ReduceMin": (1,), "ReduceL2": (1,),
-    "ReduceSumSquare": (1,), "Resize": (1, 2, 3),
-}  # fmt: skip
 
 
 @dataclass
@@ -115,8 +112,8 @@ class StepBuilder:
         return lambda stream: runner.enqueue(arrays[0], arrays[1], stream)
 
     def _generic(self, step: Step) -> Launch:
-        xp, function = self.device.xp, OPS[step.op]
-        kept = _KNOWN_WHILE_PLANNED.get(step.op, ())
+        xp, function = _Uploads(self.device.xp), OPS[step.op]
+        kept = KNOWN.get(step.op, ())
         operands: list[Any] = []
         for index, name in enumerate(step.inputs):
             if not name or name in self.tensors:
@@ -127,12 +124,13 @@ class StepBuilder:
         outputs = [self.tensors[name] for name in step.outputs if name]
         dims = [output.format.dims for output in outputs]
         paddings = [
-            _with_padding(xp, output)[..., output.format.dims[1] :]
+            _with_padding(self.device.xp, output)[..., output.format.dims[1] :]
             for output in outputs
             if output.format.nhwc and output.format.dims[1] % output.format.vector
         ]
 
         def launch(stream: Any) -> None:
+            xp.begin()
             given = [_computed_in(value) for value in operands]
             result = function(xp, step.attributes, dims, *given)
             results = result if isinstance(result, (list, tuple)) else [result]
@@ -142,6 +140,32 @@ class StepBuilder:
                 padding[...] = 0
 
         return launch
+
+
+class _Uploads:
+    """A module of arrays that copies an array of the host to the device in a step's first run only.
+
+    Every run of a step asks for the same arrays in the same order; a CUDA graph would hold the copy, and the host's memory.
+    """
+
+    def __init__(self, xp: Any) -> None:
+        self._xp, self._kept, self._next = xp, list[Any](), 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._xp, name)
+
+    def begin(self) -> None:
+        """The step runs again."""
+        self._next = 0
+
+    def asarray(self, value: Any) -> Any:
+        """The array on the device."""
+        if not isinstance(value, np.ndarray):
+            return self._xp.asarray(value)
+        if self._next == len(self._kept):
+            self._kept.append(self._xp.array(value))
+        self._next += 1
+        return self._kept[self._next - 1]
 
 
 def _with_padding(xp: Any, tensor: Tensor) -> Any:
@@ -157,4 +181,4 @@ def _layout(form: Format) -> str:
 
 
 def _computed_in(value: Any) -> Any:
-    return value.astype(np.float32) if value is not None and value.dtype == DType.FLOAT16.numpy else value
+    return value.astype(np.float32) if value is not None and value.dtype in _HALVES else value

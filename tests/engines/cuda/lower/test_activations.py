@@ -7,7 +7,7 @@ import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.engines.cuda.lower.pipeline import lower
-from pytrtplugins.engines.cuda.plan.operators import ACTIVATIONS
+from pytrtplugins.engines.cuda.operators import ACTIVATIONS
 from pytrtplugins.passes import prepare
 from pytrtplugins.tensor import DType
 from tests.engines.cuda.host import run_on_host

@@ -1,0 +1,16 @@
+"""Standard operators that run array by array, by NumPy's names in whatever module of arrays the device has."""
+
+from . import (  # noqa: F401  # they put their operators into the tables
+    indexing,
+    linear,
+    movement,
+    normalization,
+    quantization,
+    reductions,
+    resampling,
+    windows,
+)
+from .elementwise import ACTIVATIONS
+from .table import KNOWN, OPS, UNCAPTURED
+
+__all__ = ["ACTIVATIONS", "KNOWN", "OPS", "UNCAPTURED"]

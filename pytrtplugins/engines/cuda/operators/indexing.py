@@ -1,0 +1,136 @@
+"""Operators that take values from positions, or put them there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .table import Attributes, op
+
+
+@op("Gather")
+def _gather(xp: Any, at: Attributes, dims: Any, x: Any, indices: Any) -> Any:
+    axis = at.get("axis", 0)
+    return xp.take(x, _positive(xp, indices, x.shape[axis]), axis=axis)
+
+
+@op("GatherElements")
+def _gather_elements(xp: Any, at: Attributes, dims: Any, x: Any, indices: Any) -> Any:
+    axis = at.get("axis", 0) % x.ndim
+    return x[_along(xp, _positive(xp, indices, x.shape[axis]), axis)]
+
+
+@op("GatherND")
+def _gather_nd(xp: Any, at: Attributes, dims: Any, x: Any, indices: Any) -> Any:
+    batch = at.get("batch_dims", 0)
+    index = _nd_index(xp, indices, x.shape[batch:])
+    lead = [
+        xp.arange(size).reshape([size if axis == place else 1 for axis in range(indices.ndim - 1)])
+        for place, size in enumerate(x.shape[:batch])
+    ]
+    return x[(*lead, *index)]
+
+
+@op("ScatterElements", "Scatter")
+def _scatter_elements(xp: Any, at: Attributes, dims: Any, x: Any, indices: Any, updates: Any) -> Any:
+    axis = at.get("axis", 0) % x.ndim
+    return _put(xp, x, _along(xp, _positive(xp, indices, x.shape[axis]), axis), updates, at.get("reduction", "none"))
+
+
+@op("ScatterND")
+def _scatter_nd(xp: Any, at: Attributes, dims: Any, x: Any, indices: Any, updates: Any) -> Any:
+    return _put(xp, x, _nd_index(xp, indices, x.shape), updates, at.get("reduction", "none"))
+
+
+@op("TensorScatter")
+def _tensor_scatter(xp: Any, at: Attributes, dims: Any, past: Any, update: Any, begins: Any = None) -> Any:
+    axis = at.get("axis", -2) % past.ndim
+    batch, length = past.shape[0], update.shape[axis]
+    begin = xp.zeros(batch, np.int64) if begins is None else xp.asarray(begins)
+    rows = begin[:, None] + xp.arange(length)[None]
+    if at.get("mode", "linear") == "circular":
+        rows = rows % past.shape[axis]
+    shape = [batch if place == 0 else length if place == axis else 1 for place in range(past.ndim)]
+    index = [
+        rows.reshape(shape) if place == axis else _range(xp, size, place, past.ndim)
+        for place, size in enumerate(update.shape)
+    ]
+    return _put(xp, past, tuple(index), update, "none")
+
+
+@op("OneHot", known=(1,))
+def _one_hot(xp: Any, at: Attributes, dims: Any, indices: Any, depth: Any, values: Any) -> Any:
+    count, axis = int(np.asarray(depth).reshape(())), at.get("axis", -1)
+    codes = xp.asarray(indices).astype(np.int64)
+    inside = xp.where(codes < 0, codes + count, codes)
+    axis = axis % (codes.ndim + 1)
+    hot = xp.expand_dims(inside, axis) == _range(xp, count, axis, codes.ndim + 1)
+    pair = xp.asarray(values)
+    return xp.where(hot, pair[1], pair[0])
+
+
+@op("EyeLike")
+def _eye_like(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
+    return xp.eye(*dims[0], k=at.get("k", 0))
+
+
+@op("Trilu", known=(1,))
+def _trilu(xp: Any, at: Attributes, dims: Any, x: Any, k: Any = None) -> Any:
+    offset = 0 if k is None else int(np.asarray(k).reshape(()))
+    rows, columns = _range(xp, x.shape[-2], 0, 2), _range(xp, x.shape[-1], 1, 2)
+    kept = columns - rows >= offset if at.get("upper", 1) else columns - rows <= offset
+    return xp.where(kept, x, xp.zeros_like(x))
+
+
+@op("ReverseSequence")
+def _reverse_sequence(xp: Any, at: Attributes, dims: Any, x: Any, lengths: Any) -> Any:
+    time = at.get("time_axis", 0)
+    steps = _range(xp, x.shape[time], time, 2)
+    counts = xp.asarray(lengths).reshape([1 if axis == time else -1 for axis in range(2)])
+    rows = xp.where(steps < counts, counts - 1 - steps, steps).reshape(*x.shape[:2], *[1] * (x.ndim - 2))
+    return x[_along(xp, xp.broadcast_to(rows, x.shape), time)]
+
+
+@op("Compress", captured=False)
+def _compress(xp: Any, at: Attributes, dims: Any, x: Any, condition: Any) -> Any:
+    kept = xp.nonzero(xp.asarray(condition))[0]
+    axis = at.get("axis")
+    return xp.take(x.reshape(-1) if axis is None else x, kept, axis=0 if axis is None else axis)
+
+
+@op("NonZero", captured=False)
+def _nonzero(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
+    return xp.stack(xp.nonzero(x)).astype(np.int64)
+
+
+def _positive(xp: Any, indices: Any, size: int) -> Any:
+    index = xp.asarray(indices).astype(np.int64)
+    return xp.where(index < 0, index + size, index)
+
+
+def _range(xp: Any, size: int, axis: int, rank: int) -> Any:
+    """0, 1, … along an axis."""
+    return xp.arange(size).reshape([-1 if place == axis else 1 for place in range(rank)])
+
+
+def _along(xp: Any, indices: Any, axis: int) -> tuple[Any, ...]:
+    """An index whose positions along an axis are given for each element."""
+    return tuple(
+        indices if place == axis else _range(xp, size, place, indices.ndim) for place, size in enumerate(indices.shape)
+    )
+
+
+def _nd_index(xp: Any, indices: Any, sizes: tuple[int, ...]) -> tuple[Any, ...]:
+    """The last axis of indices as an index of the first axes."""
+    return tuple(_positive(xp, indices[..., place], sizes[place]) for place in range(indices.shape[-1]))
+
+
+def _put(xp: Any, x: Any, index: tuple[Any, ...], updates: Any, reduction: str) -> Any:
+    result = x.copy()
+    if reduction == "none":
+        result[index] = updates
+        return result
+    function = {"add": xp.add, "mul": xp.multiply, "max": xp.maximum, "min": xp.minimum}[reduction]
+    function.at(result, index, xp.asarray(updates))
+    return result

@@ -1,0 +1,57 @@
+"""Products of matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .quantization import centered, requantized
+from .table import Attributes, op
+
+
+@op("MatMul", captured=False)
+def _matmul(xp: Any, at: Attributes, dims: Any, a: Any, b: Any) -> Any:
+    return xp.matmul(a, b)
+
+
+@op("Gemm", captured=False)
+def _gemm(xp: Any, at: Attributes, dims: Any, a: Any, b: Any, c: Any = None) -> Any:
+    a, b = (a.T if at.get("transA") else a), (b.T if at.get("transB") else b)
+    result = xp.matmul(a, b)
+    if (alpha := at.get("alpha", 1.0)) != 1:
+        result = result * np.float32(alpha)
+    if c is None:
+        return result
+    beta = at.get("beta", 1.0)
+    return result + (c if beta == 1 else c * np.float32(beta))
+
+
+@op("Einsum", captured=False)
+def _einsum(xp: Any, at: Attributes, dims: Any, *values: Any) -> Any:
+    return xp.einsum(at["equation"], *values)
+
+
+@op("Det", captured=False)
+def _det(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
+    return xp.linalg.det(x)
+
+
+@op("MatMulInteger", captured=False)
+def _matmul_integer(xp: Any, at: Attributes, dims: Any, a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any:
+    left = centered(xp, a, a_zero, -2)
+    return xp.matmul(left, centered(xp, b, b_zero, -1))
+
+
+@op("QLinearMatMul", captured=False)
+def _qlinear_matmul(
+    xp: Any, at: Attributes, dims: Any, a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any,
+    y_scale: Any, y_zero: Any,
+) -> Any:  # fmt: skip
+    def spread(values: Any, axis: int) -> Any:
+        array = xp.asarray(values).astype(np.float32)
+        return xp.expand_dims(array, axis) if array.size > 1 and array.ndim else array.reshape(())
+
+    sums = xp.matmul(centered(xp, a, a_zero, -1), centered(xp, b, b_zero, -2))
+    scale = spread(a_scale, -1) * spread(b_scale, -2) / spread(y_scale, -1)
+    return requantized(xp, sums * scale, y_zero)

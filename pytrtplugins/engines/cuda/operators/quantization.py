@@ -1,0 +1,66 @@
+"""Operators between real values and codes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .table import Attributes, op
+
+__all__ = ["centered", "requantized"]
+
+_CODES = {0: np.uint8, 2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16}
+"""ONNX's number of a type → the type, for codes without a zero point."""
+
+
+@op("QuantizeLinear")
+def _quantize(xp: Any, at: Attributes, dims: Any, x: Any, scale: Any, zero: Any = None) -> Any:
+    dtype = _CODES[at.get("output_dtype", 0)] if zero is None else zero.dtype
+    codes = xp.rint(x / _along(xp, at, x, scale))
+    if zero is not None:
+        codes = codes + _along(xp, at, x, zero).astype(np.float32)
+    limits = np.iinfo(dtype)
+    return xp.clip(codes, limits.min, limits.max)
+
+
+@op("DequantizeLinear")
+def _dequantize(xp: Any, at: Attributes, dims: Any, x: Any, scale: Any, zero: Any = None) -> Any:
+    values = x.astype(np.float32)
+    if zero is not None:
+        values = values - _along(xp, at, x, zero).astype(np.float32)
+    return values * _along(xp, at, x, scale)
+
+
+@op("DynamicQuantizeLinear")
+def _dynamic_quantize(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
+    low, high = xp.minimum(x.min(), 0), xp.maximum(x.max(), 0)
+    scale = (high - low) / np.float32(255)
+    zero = xp.clip(xp.rint(-low / scale), 0, 255)
+    return [xp.clip(xp.rint(x / scale) + zero, 0, 255), scale, zero]
+
+
+def centered(xp: Any, codes: Any, zero: Any, axis: int) -> Any:
+    """Codes less their zero point, as int32; a zero point for each row or column lies along an axis."""
+    values = codes.astype(np.int32)
+    if zero is None:
+        return values
+    offset = xp.asarray(zero).astype(np.int32)
+    return values - (offset.reshape(()) if offset.size == 1 else xp.expand_dims(offset, axis))
+
+
+def requantized(xp: Any, values: Any, zero: Any) -> Any:
+    """Values in units of the output's scale, rounded, around the zero point, within its type."""
+    limits = np.iinfo(zero.dtype)
+    return xp.clip(xp.rint(values) + xp.asarray(zero).astype(np.float32).reshape(()), limits.min, limits.max)
+
+
+def _along(xp: Any, at: Attributes, x: Any, values: Any) -> Any:
+    """Scales or zero points: one, one for each index of an axis, or one for each block of an axis."""
+    values = xp.asarray(values)
+    if values.ndim == 0 or values.size == 1:
+        return values.reshape(())
+    axis, block = at.get("axis", 1) % x.ndim, at.get("block_size", 0)
+    if block:
+        return xp.take(xp.repeat(values, block, axis=axis), xp.arange(x.shape[axis]), axis=axis)
+    return values.reshape([values.size if place == axis else 1 for place in range(x.ndim)])

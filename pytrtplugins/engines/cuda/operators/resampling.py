@@ -1,0 +1,210 @@
+"""Operators that read between pixels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .table import Attributes, op
+
+
+@op("Resize", known=(1, 2, 3))
+def _resize(xp: Any, at: Attributes, dims: Any, x: Any, roi: Any = None, scales: Any = None, sizes: Any = None) -> Any:
+    """Axis by axis: each output is a sum of a few inputs, each times its weight; nearest: one of them."""
+    axes = [int(axis) % x.ndim for axis in at.get("axes", range(x.ndim))]
+    region = None if roi is None or not np.size(roi) else np.asarray(roi, np.float64)
+    given = None if scales is None or not np.size(scales) else np.asarray(scales, np.float64)
+    if given is None and at.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+        ratios = [int(size) / x.shape[axis] for size, axis in zip(sizes, axes, strict=True)]
+        one = min(ratios) if at["keep_aspect_ratio_policy"] == "not_larger" else max(ratios)
+        given = np.full(len(axes), one)
+    for index, axis in enumerate(axes):
+        old, new = x.shape[axis], dims[0][axis]
+        scale = new / old if given is None else float(given[index])
+        span = (0.0, 1.0) if region is None else (region[index], region[index + len(axes)])
+        at_input = _positions(at.get("coordinate_transformation_mode", "half_pixel"), old, new, scale, span)
+        if new == old and np.array_equal(at_input, np.arange(old)):
+            continue
+        mode = at.get("mode", "nearest")
+        if mode == "nearest":
+            places = _NEAREST[at.get("nearest_mode", "round_prefer_floor")](at_input)
+            moved = xp.take(x, xp.asarray(np.clip(places, 0, old - 1).astype(np.int64)), axis=axis)
+        else:
+            along = [-1 if place == axis else 1 for place in range(x.ndim)]
+            moved = sum(
+                xp.take(x, xp.asarray(index), axis=axis) * xp.asarray(factor).reshape(along)
+                for index, factor in _taps(at, mode, at_input, old, scale)
+            )
+        if at.get("coordinate_transformation_mode") == "tf_crop_and_resize":
+            outside = (at_input < 0) | (at_input > old - 1)
+            along = xp.asarray(outside).reshape([-1 if place == axis else 1 for place in range(x.ndim)])
+            moved = xp.where(along, np.float32(at.get("extrapolation_value", 0.0)), moved)
+        x = moved
+    return x
+
+
+@op("Upsample", known=(1,))
+def _upsample(xp: Any, at: Attributes, dims: Any, x: Any, scales: Any = None) -> Any:
+    mode = {**at, "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    return _resize(xp, mode, dims, x, None, at.get("scales") if scales is None else scales)
+
+
+_NEAREST: dict[str, Callable[[Any], Any]] = {
+    "round_prefer_floor": lambda p: np.ceil(p - 0.5),
+    "round_prefer_ceil": lambda p: np.floor(p + 0.5),
+    "floor": np.floor,
+    "ceil": np.ceil,
+}
+
+
+def _positions(mode: str, old: int, new: int, scale: float, span: tuple[float, float]) -> np.ndarray[Any, Any]:
+    """Where each output lies among the inputs."""
+    out = np.arange(new, dtype=np.float64)
+    if mode == "align_corners":
+        length = scale * old
+        return out * ((old - 1) / (length - 1)) if length != 1 else np.zeros(new)
+    if mode == "asymmetric":
+        return out / scale
+    if mode == "tf_crop_and_resize":
+        begin, end = span
+        if new > 1:
+            return begin * (old - 1) + out * (end - begin) * (old - 1) / (new - 1)
+        return np.full(new, 0.5 * (begin + end) * (old - 1))
+    if mode == "pytorch_half_pixel" and new == 1:
+        return np.zeros(new)
+    if mode == "half_pixel_symmetric":
+        length = scale * old
+        return old / 2 * (1 - new / length) + (out + 0.5) / scale - 0.5
+    return (out + 0.5) / scale - 0.5
+
+
+def _taps(
+    at: Attributes, mode: str, positions: np.ndarray[Any, Any], old: int, scale: float
+) -> list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
+    """For each input that an output is made of: which it is, and its weight, of all outputs."""
+    shrink = min(scale, 1.0) if at.get("antialias") else 1.0
+    reach = (1 if mode == "linear" else 2) / shrink
+    if at.get("antialias"):
+        first, count = np.ceil(positions - reach), math.floor(2 * reach) + 1
+    else:
+        first, count = np.floor(positions) - (0 if mode == "linear" else 1), 2 if mode == "linear" else 4
+    places = first[:, None] + np.arange(count)
+    distance = np.abs(places - positions[:, None]) * shrink
+    factors = np.maximum(0, 1 - distance) if mode == "linear" else _cubic(distance, at.get("cubic_coeff_a", -0.75))
+    if at.get("exclude_outside"):
+        factors = np.where((places >= 0) & (places < old), factors, 0)
+    if at.get("exclude_outside") or at.get("antialias"):
+        factors = factors / factors.sum(axis=1, keepdims=True)
+    inside = np.clip(places, 0, old - 1).astype(np.int64)
+    return [(inside[:, tap], factors[:, tap].astype(np.float32)) for tap in range(count)]
+
+
+def _cubic(d: Any, a: float) -> Any:
+    near, far = ((a + 2) * d - (a + 3)) * d * d + 1, ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return np.where(d <= 1, near, np.where(d < 2, far, 0))
+
+
+@op("GridSample")
+def _grid_sample(xp: Any, at: Attributes, dims: Any, x: Any, grid: Any) -> Any:
+    rank, corners = x.ndim - 2, bool(at.get("align_corners"))
+    mode, padding = at.get("mode", "linear"), at.get("padding_mode", "zeros")
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
+    sizes, points = x.shape[2:], []
+    for axis, size in enumerate(sizes):
+        unit = grid[..., rank - 1 - axis].astype(np.float32)
+        place = (unit + 1) / 2 * (size - 1) if corners else ((unit + 1) * size - 1) / 2
+        if mode != "cubic":
+            place = _folded(xp, place, size, padding, corners)
+        points.append(place)
+    if mode == "nearest":
+        return _read(xp, x, [xp.rint(place) for place in points], padding, corners)
+    count, before = (2, 0) if mode == "linear" else (4, 1)
+    firsts = [xp.floor(place) for place in points]
+    total: Any = 0
+    for steps in np.ndindex(*(count,) * rank):
+        places = [first + (step - before) for first, step in zip(firsts, steps, strict=True)]
+        factor: Any = 1
+        for place, point in zip(places, points, strict=True):
+            d = xp.abs(point - place)
+            a = -0.75
+            factor = factor * (
+                xp.maximum(1 - d, 0)
+                if mode == "linear"
+                else xp.where(d <= 1, ((a + 2) * d - (a + 3)) * d * d + 1, ((a * d - 5 * a) * d + 8 * a) * d - 4 * a)
+            )
+        total = total + _read(xp, x, places, padding, corners) * xp.expand_dims(factor, 1)
+    return total
+
+
+def _folded(xp: Any, place: Any, size: int, padding: str, corners: bool) -> Any:
+    """Places outside, brought back inside as the mode wants."""
+    if padding == "border":
+        return xp.clip(place, 0, size - 1)
+    if padding != "reflection":
+        return place
+    low, high = (0.0, size - 1.0) if corners else (-0.5, size - 0.5)
+    length = high - low
+    if length == 0:
+        return xp.zeros_like(place)
+    turned = xp.abs(place - low) % (2 * length)
+    return xp.clip(xp.where(turned > length, 2 * length - turned, turned) + low, 0, size - 1)
+
+
+def _read(xp: Any, x: Any, places: Sequence[Any], padding: str, corners: bool) -> Any:
+    """X at whole places, [N, C, …]; 0 outside unless the padding says otherwise."""
+    sizes = x.shape[2:]
+    places = [_folded(xp, place, size, padding, corners) for place, size in zip(places, sizes, strict=True)]
+    inside: Any = True
+    for place, size in zip(places, sizes, strict=True):
+        inside = inside & (place >= 0) & (place <= size - 1)
+    index = [xp.clip(xp.rint(place), 0, size - 1).astype(np.int64) for place, size in zip(places, sizes, strict=True)]
+    images = xp.arange(x.shape[0]).reshape(-1, *[1] * (index[0].ndim - 1))
+    found = xp.moveaxis(x, 1, -1)[(images, *index)]
+    return xp.moveaxis(xp.where(xp.expand_dims(inside, -1), found, xp.zeros_like(found)), -1, 1)
+
+
+@op("RoiAlign")
+def _roi_align(xp: Any, at: Attributes, dims: Any, x: Any, rois: Any, images: Any) -> Any:
+    """Each bin is the mean, or the largest, of points spread evenly over it; each point is read between four pixels."""
+    _, _, oh, ow = dims[0]
+    h, w = x.shape[2:]
+    half = 0.5 if at.get("coordinate_transformation_mode", "half_pixel") == "half_pixel" else 0.0
+    boxes = rois.astype(np.float32) * np.float32(at.get("spatial_scale", 1.0)) - half
+    left, top, right, bottom = (boxes[:, place] for place in range(4))
+    width, height = right - left, bottom - top
+    if not half:
+        width, height = xp.maximum(width, 1), xp.maximum(height, 1)
+    ratio = at.get("sampling_ratio", 0)
+    rows, columns = ratio or 2, ratio or 2
+    pooled = [_points(xp, first, side, bins, count) for first, side, bins, count in (
+        (top, height, oh, rows), (left, width, ow, columns)
+    )]  # fmt: skip
+    ys, xs = pooled[0][:, :, None], pooled[1][:, None, :]
+    outside = (ys < -1) | (ys > h) | (xs < -1) | (xs > w)
+    y, z = xp.clip(ys, 0, h - 1), xp.clip(xs, 0, w - 1)
+    y0, x0 = xp.floor(y), xp.floor(z)
+    y1, x1 = xp.minimum(y0 + 1, h - 1), xp.minimum(x0 + 1, w - 1)
+    fy, fx = y - y0, z - x0
+    source = xp.moveaxis(x, 1, -1)
+    image = xp.asarray(images).astype(np.int64).reshape(-1, 1, 1)
+    corners = []
+    for a, wa in ((y0, 1 - fy), (y1, fy)):
+        for b, wb in ((x0, 1 - fx), (x1, fx)):
+            values = source[image, a.astype(np.int64), b.astype(np.int64)]
+            corners.append(values * xp.where(outside, 0, wa * wb)[..., None])
+    shape = (len(rois), oh, rows, ow, columns, x.shape[1])
+    if at.get("mode", "avg") == "max":
+        best = corners[0]
+        for corner in corners[1:]:
+            best = xp.maximum(best, corner)
+        return xp.moveaxis(best.reshape(shape).max(axis=(2, 4)), -1, 1)
+    return xp.moveaxis(sum(corners).reshape(shape).mean(axis=(2, 4)), -1, 1)
+
+
+def _points(xp: Any, first: Any, side: Any, bins: int, count: int) -> Any:
+    """[rois, bins · count]: points of all bins along an axis."""
+    steps = (xp.arange(bins * count) + np.float32(0.5)) / (bins * count)
+    return first[:, None] + side[:, None] * steps[None].astype(np.float32)
