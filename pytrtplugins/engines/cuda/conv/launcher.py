@@ -9,9 +9,9 @@ from ....cuda.driver import Launch, TensorMap, kernel_fields, tensor_map
 from ....errors import KernelError
 from ..device.source import load_kernel
 from .shape import ConvShape
-from .tactics import Tactic
+from .tactics import Tactic, im2col_corners
 
-__all__ = ["Addresses", "ConvArgs", "ConvKernel", "conv_arguments", "im2col_corners"]
+__all__ = ["Addresses", "ConvArgs", "ConvKernel", "conv_arguments"]
 
 
 class ConvArgs(ctypes.Structure):
@@ -121,16 +121,6 @@ class ConvKernel:
         rows, columns = tactic.tiles(shape)
         grid, early = rows * columns * tactic.split, early and self.capability >= 90
         return Launch(self._function, grid, tactic.threads, arguments, tactic.split, early)
-
-
-def im2col_corners(shape: ConvShape) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Where a filter's first tap goes: from which column and row, and to which, counted from x's last pixel."""
-    lower = -shape.pads[1], -shape.pads[0]
-    upper = (
-        (shape.ow - 1) * shape.strides[1] + lower[0] - (shape.w - 1),
-        (shape.oh - 1) * shape.strides[0] + lower[1] - (shape.h - 1),
-    )
-    return lower, upper
 
 
 def _tensor_map(shape: ConvShape, tactic: Tactic, address: int) -> TensorMap:

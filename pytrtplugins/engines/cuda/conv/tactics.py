@@ -10,7 +10,7 @@ from ....tensor import DType
 from ..device.layout import KIND
 from .shape import ConvShape
 
-__all__ = ["SHARED_BYTES", "Tactic", "hopper_tactics", "mma_tactics", "simt_tactics"]
+__all__ = ["SHARED_BYTES", "Tactic", "hopper_tactics", "im2col_corners", "mma_tactics", "simt_tactics"]
 
 SHARED_BYTES = {80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}
 """KiB of shared memory that a block may have, by compute capability; 99 where not listed."""
@@ -153,11 +153,28 @@ def _depths(shape: ConvShape) -> list[int]:
     ]
 
 
+def im2col_corners(shape: ConvShape) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Where a filter's first tap goes: from which column and row, and to which, counted from x's last pixel."""
+    lower = -shape.pads[1], -shape.pads[0]
+    upper = (
+        (shape.ow - 1) * shape.strides[1] + lower[0] - (shape.w - 1),
+        (shape.oh - 1) * shape.strides[0] + lower[1] - (shape.h - 1),
+    )
+    return lower, upper
+
+
 def _forms(shape: ConvShape) -> list[bool]:
-    """Whether to try successive pixels, patches, or both."""
+    """Whether to try successive pixels, patches, or both.
+
+    Successive pixels come by an im2col tensor map, whose strides go up to 8 and whose corners and taps have 8 bits each.
+    """
     if shape.pool:
         return [True]
-    return [False, True] if shape.strides == (1, 1) and shape.oh % 8 == 0 and shape.ow % 8 == 0 else [False]
+    reach = max((side - 1) * step for side, step in zip(shape.kernel, shape.dilations, strict=True))
+    corners = [place for corner in im2col_corners(shape) for place in corner]
+    pixels = max(shape.strides) <= 8 and reach < 256 and min(corners) >= -128 and max(corners) < 128
+    patches = shape.strides == (1, 1) and shape.oh % 8 == 0 and shape.ow % 8 == 0
+    return [False] * pixels + [True] * patches
 
 
 def hopper_tactics(shape: ConvShape, multiprocessors: int = 132, max_tactics: int = 24) -> list[Tactic]:

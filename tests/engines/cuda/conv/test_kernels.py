@@ -11,11 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytrtplugins.engines.cuda.conv import stem_kernel
-from pytrtplugins.engines.cuda.conv.launcher import Addresses, ConvArgs, conv_arguments, im2col_corners
+from pytrtplugins.engines.cuda.conv.launcher import Addresses, ConvArgs, conv_arguments
 from pytrtplugins.engines.cuda.conv.packing import filter_order, pack_filters, pack_weights, swizzled
 from pytrtplugins.engines.cuda.conv.shape import ConvShape
 from pytrtplugins.engines.cuda.conv.stem_kernel import StemShape, pack_stem
-from pytrtplugins.engines.cuda.conv.tactics import SHARED_BYTES, Tactic, hopper_tactics, mma_tactics, simt_tactics
+from pytrtplugins.engines.cuda.conv.tactics import (
+    SHARED_BYTES,
+    Tactic,
+    hopper_tactics,
+    im2col_corners,
+    mma_tactics,
+    simt_tactics,
+)
 from pytrtplugins.engines.cuda.device import pool_kernel
 from pytrtplugins.engines.cuda.device.source import KERNELS, compile_kernel, wgmma_text
 from pytrtplugins.layers import Reorg
@@ -318,6 +325,19 @@ def test_what_the_kernels_cannot_compute_has_no_tactics(change, reason):
     assert reason in shape.unsupported()
     assert hopper_tactics(shape) == mma_tactics(shape, 90) == simt_tactics(shape) == []
     assert mma_tactics(square(1, 8, 16, 16, 3, HALF), 75) == []
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "side"),
+    [(16, 16, 224), (9, 9, 90), (3, 1, 400)],
+    ids=["patches of a vision transformer", "a stride above 8", "a pad of 200"],
+)
+def test_what_the_copy_engine_cannot_count_is_left_to_other_kernels(kernel, stride, side):
+    pad = 200 if kernel == 3 else 0
+    out = (side + 2 * pad - kernel) // stride + 1
+    more = {"strides": (stride,) * 2, "pads": (pad,) * 2}
+    shape = between((1, side, side, 16), (out, out, 64), kernel, HALF, **more)
+    assert not [tactic for tactic in hopper_tactics(shape) if not tactic.patch]
 
 
 def test_float32_and_the_others_are_different_families():
