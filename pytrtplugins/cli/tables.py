@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -9,7 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..model.proto import numpy_type
+from ..errors import PytrtpluginsError
+from ..model.decompose import infer_shapes
+from ..model.proto import node_name, numpy_type
+from ..model.skeleton import signature, unknown_nodes
 from ..plugin.onnx_node import is_plugin_node, node_attributes
 from ..utils.optional import require
 
@@ -82,6 +86,12 @@ def print_model(model: onnx.ModelProto, name: str) -> None:
     ]
     if plugins:
         _print_table(("plugin node", "class", "fields"), plugins)
+    if unknown := unknown_nodes(model):
+        with contextlib.suppress(PytrtpluginsError):
+            model = infer_shapes(model)
+        found = [(node_name(node), f"{node.domain}.{node.op_type}", signature(model, node)) for node in unknown]
+        _print_table(("unknown node", "operator", "reads → gives"), [tuple(map(_escape, row)) for row in found])
+        out.print("No engine knows these: pytrt run ends with a plugin class to begin with.", soft_wrap=True)
 
 
 def print_engine(engine: Engine, name: str) -> None:

@@ -23,6 +23,7 @@ class NullEngine(Engine):
     """Gives zeros in the outputs' dims. It has every precision, since it computes in none."""
 
     name: ClassVar[str] = "null"
+    foreign_operators: ClassVar[bool] = True
     precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16", "fp16", "int8")
 
     def __init__(self, model: onnx.ModelProto, options: BuildOptions) -> None:

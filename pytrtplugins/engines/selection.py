@@ -24,6 +24,7 @@ from ..plugin.policy import check_forms
 from .base.engine import Engine
 from .base.engine_file import read_engine_file
 from .base.failures import explaining, shortened
+from .base.plugins import check_operators
 from .base.types import BuildOptions
 from .calibrate import calibrate, fitting_table, float_tensors, network_digest
 from .registry import available_class, engine_class
@@ -89,6 +90,7 @@ def build(
     loaded = load_model(model)
     with explaining("the model cannot be prepared", cls.name):
         prepared = prepare_loaded(loaded)
+    check_operators(prepared, cls)
     check_forms(prepared, cls.name, options.plugins)
     building = f"engine {cls.name!r} cannot build the model"
     if table is not None:

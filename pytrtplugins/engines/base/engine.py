@@ -42,6 +42,7 @@ class Engine(Uncopied, ABC):
     Attributes:
         nests: Whether a plugin of a running network may run the same engine through another context.
         survives_fork: Whether a child process may use what its parent built before it forked.
+        foreign_operators: Whether the library below may know operators of anybody's domain.
         fast_build: Settings with which an engine of this kind is built fast, and runs slowly.
         weights_location: Location that models in its files give for weights that they leave out; None: no weights are left out.
         choices: What was decided while building, and why, by what it is about.
@@ -67,6 +68,7 @@ class Engine(Uncopied, ABC):
     fast_build: ClassVar[Mapping[str, Any]] = {}
     weights_location: ClassVar[str | None] = None
     nests: ClassVar[bool] = True
+    foreign_operators: ClassVar[bool] = False
     survives_fork: ClassVar[bool] = True
     _load: ClassVar[Callable[[str | Path], Engine]]  # selection, which knows all engines, puts it here
     instead: ClassVar[str] = (

@@ -5,14 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ...errors import BuildError
 from ...model.decompose import inline_plugins
+from ...model.skeleton import guide, unknown_nodes
 from ...plugin.policy import RUNNING, chosen_form, plugin_classes
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["forms_run", "write_decompositions"]
+    from .engine import Engine
+
+__all__ = ["check_operators", "forms_run", "write_decompositions"]
+
+
+def check_operators(model: onnx.ModelProto, engine: type[Engine]) -> None:
+    """Refuse nodes of a domain that neither a library nor a plugin is known for.
+
+    Raises:
+        BuildError: there is one; the message has its signature, and a plugin class to begin with.
+    """
+    for node in () if engine.foreign_operators else unknown_nodes(model):
+        raise BuildError(
+            f"engine {engine.name!r}: {guide(model, node)}", engine=engine.name, op=node.op_type, node=node.name
+        )
 
 
 def write_decompositions(model: onnx.ModelProto, engine: str, requested: Mapping[str, str]) -> onnx.ModelProto:

@@ -48,6 +48,7 @@ class TensorrtEngine(Engine):
     precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16", "fp16", "int8")
     settings: ClassVar[tuple[str, ...]] = NAMES
     survives_fork: ClassVar[bool] = False
+    foreign_operators: ClassVar[bool] = True
 
     def __init__(
         self,
