@@ -25,6 +25,8 @@ _RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "Rand
 _FLOATS = (1, 10, 16)  # TensorProto.FLOAT, FLOAT16, BFLOAT16
 _MAX_BYTES = 1 << 26
 """What a result may have that is larger than all it is computed from."""
+_BOUNDED = ("Compress", "NonZero", "Unique")
+"""Operators whose results have dims that values say, and no more of them than their inputs have."""
 _MAX_HINT = 1 << 12
 """Elements of a constant that shape inference is shown."""
 
@@ -40,7 +42,8 @@ class PropagateConstants(Pass):
     6. Operators that the caller lacks become what ONNX defines them by.
 
     What stays: (1) random numbers; (2) plugins; (3) nodes with subgraphs, besides If; (4) results above 64 MB that are larger
-    than what they are computed from; (5) QuantizeLinear and DequantizeLinear, which say which weights are int8.
+    than what they are computed from, and those whose dims are not known; (5) QuantizeLinear and DequantizeLinear, which say
+    which weights are int8.
 
     Args:
         sizes: Free dim → its size.
@@ -163,10 +166,8 @@ class PropagateConstants(Pass):
         if any(array is None and value is not None for array, value in zip(arrays, node.inputs, strict=True)):
             return None
         given = sum(array.nbytes for array in arrays if array is not None)
-        for value in node.outputs:
-            size = value.dtype.itemsize if value.dtype is not None else 1
-            if max(given, _MAX_BYTES) < _elements(value) * size < math.inf:
-                return None
+        if node.op_type not in _BOUNDED and any(max(given, _MAX_BYTES) < _bytes(value) for value in node.outputs):
+            return None
         onnx, onnx_ir = require("onnx", extra="onnx"), require("onnx_ir", extra="onnx")
         reference = require("onnx.reference", extra="onnx")
         proto = onnx_ir.serde.serialize_node(node)
@@ -183,11 +184,8 @@ class PropagateConstants(Pass):
         except Exception:  # its values are not for constants: the engine says what is wrong when it runs
             return None
         results = [next(found) if value.name else None for value in node.outputs]
-        return (
-            results
-            if all(isinstance(array, (np.ndarray, np.generic)) for array in results if array is not None)
-            else None
-        )
+        are_arrays = all(isinstance(array, (np.ndarray, np.generic)) for array in results if array is not None)
+        return results if are_arrays else None
 
     def _branch(self, node: ir.Node) -> ir.Graph | None:
         condition = array_of(node.inputs[0])
@@ -212,3 +210,8 @@ def _is_known(value: ir.Value) -> bool:
 def _elements(value: ir.Value) -> float:
     """How many elements a tensor has; infinite where that is not known."""
     return math.prod(value.shape.numpy()) if value.shape is not None and value.shape.is_static() else math.inf
+
+
+def _bytes(value: ir.Value) -> float:
+    """What a tensor takes; nothing where it is left out, infinite where its dims are not known."""
+    return _elements(value) * (value.dtype.itemsize if value.dtype is not None else 1) if value.name else 0

@@ -111,15 +111,12 @@ def _means_the_same(onnx: Any, function: onnx.FunctionProto, version: int) -> bo
     """Whether the operators of a definition did not change between its opset and the model's."""
     own = next((each.version for each in function.opset_import if each.domain in ("", "ai.onnx")), version)
 
-    def same(nodes: Any) -> bool:
-        return all(
-            onnx.defs.get_schema(node.op_type, own, "").since_version
-            == onnx.defs.get_schema(node.op_type, version, "").since_version
-            or (node.op_type not in _MOVED)
-            for node in nodes
-        )
+    def since(op_type: str, opset: int) -> int:
+        return int(onnx.defs.get_schema(op_type, opset, "").since_version)
 
-    return same(function.node)
+    return all(
+        node.op_type not in _MOVED or since(node.op_type, own) == since(node.op_type, version) for node in function.node
+    )
 
 
 _MOVED = ("Clip", "Dropout", "Pad", "ReduceSum", "Slice", "Split", "Squeeze", "TopK", "Unsqueeze", "Upsample")

@@ -11,6 +11,6 @@ from . import (  # noqa: F401  # they put their operators into the tables
     windows,
 )
 from .elementwise import ACTIVATIONS
-from .table import KNOWN, OPS, UNCAPTURED
+from .table import KNOWN, OPS, UNCAPTURED, refusal
 
-__all__ = ["ACTIVATIONS", "KNOWN", "OPS", "UNCAPTURED"]
+__all__ = ["ACTIVATIONS", "KNOWN", "OPS", "UNCAPTURED", "refusal"]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-__all__ = ["KNOWN", "OPS", "UNCAPTURED", "Attributes", "Function", "op", "reduced_axes"]
+__all__ = ["KNOWN", "OPS", "UNCAPTURED", "Attributes", "Function", "op", "reduced_axes", "refusal"]
 
 Attributes = Mapping[str, Any]
 Function = Callable[..., Any]
@@ -46,6 +46,22 @@ def op(*names: str, known: tuple[int, ...] = (), captured: bool = True) -> Calla
         return function
 
     return keep
+
+
+def refusal(name: str, attributes: Attributes, inputs: Sequence[str], constants: Mapping[str, Any]) -> str:
+    """Why an operator of `OPS` is not run as a node has it; empty where it is.
+
+    Args:
+        name: Of the operator.
+        attributes: The node's.
+        inputs: Names of the node's.
+        constants: Arrays by name.
+    """
+    for index in KNOWN.get(name, ()):
+        if index < len(inputs) and inputs[index] and inputs[index] not in constants:
+            return f"with {inputs[index]!r} computed in the run"
+    mode = constants.get(inputs[2]) if name == "Dropout" and len(inputs) > 2 else None
+    return "as in training" if attributes.get("training_mode") or (mode is not None and mode.any()) else ""
 
 
 def reduced_axes(attributes: Attributes, given: Any, rank: int) -> tuple[int, ...]:

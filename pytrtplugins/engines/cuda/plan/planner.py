@@ -20,7 +20,7 @@ from ....tensor import DType, TensorDesc, evaluate_dims
 from ..device.layout import Format, channels_last, linear
 from ..lower.pipeline import FREE_CASTS, OptionalStep
 from ..lower.rewrite import DOMAIN
-from ..operators import ACTIVATIONS, KNOWN, OPS, UNCAPTURED
+from ..operators import ACTIVATIONS, OPS, UNCAPTURED, refusal
 from .arena import Block, Layout, place
 from .plan import Placed, Plan, Step, step_accesses
 from .schedule import Schedule, one_stream, schedule
@@ -129,7 +129,12 @@ class _Planner:
         elif op == "Split" and self._is_view_split(step):
             self.views.split(self._materialized(inputs[0]), {name: self._dims(name)[1] for name in outputs})
         elif node.domain in ("", DOMAIN) and op in OPS:
-            self._check_known(step)
+            if why := refusal(op, step.attributes, inputs, self.constants):
+                raise BuildError(
+                    f"engine 'cuda' does not run {op} {why} (node {step.name!r}).\nDo: build with engine=\"cpu\"",
+                    engine="cuda",
+                    op=op,
+                )
             read = tuple(self._materialized(name) for name in inputs)
             self._add_step(replace(step, inputs=read, captured=op not in UNCAPTURED))
         else:
@@ -144,19 +149,6 @@ class _Planner:
         for name in filter(None, step.outputs):
             self.formats[name] = self._natural(name)
         self.steps.append(step)
-
-    def _check_known(self, step: Step) -> None:
-        """Refuse what operators of `OPS` do not do."""
-        computed = [name for index, name in enumerate(step.inputs) if name and index in KNOWN.get(step.op, ())]
-        computed = [name for name in computed if name not in self.constants]
-        mode = self.constants.get(step.inputs[2]) if step.op == "Dropout" and len(step.inputs) > 2 else None
-        if computed or step.attributes.get("training_mode") or (mode is not None and mode.any()):
-            why = f"with {computed[0]!r} computed in the run" if computed else "as in training"
-            raise BuildError(
-                f"engine 'cuda' does not run {step.op} {why} (node {step.name!r}).\nDo: build with engine=\"cpu\"",
-                engine="cuda",
-                op=step.op,
-            )
 
     def _materialized(self, name: str) -> str:
         """A tensor that is there in its own type."""

@@ -7,7 +7,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrtplugins.engines.cuda.conv import stem_kernel
@@ -19,7 +19,6 @@ from pytrtplugins.engines.cuda.conv.tactics import (
     SHARED_BYTES,
     Tactic,
     hopper_tactics,
-    im2col_corners,
     mma_tactics,
     simt_tactics,
 )
@@ -211,22 +210,6 @@ def test_eight_rows_of_a_piece_lie_in_different_banks(depth, rows):
         assert len(np.unique(starts % 128)) == 8, "eight pieces of 16 bytes fill the 32 banks"
 
 
-@settings(max_examples=60)
-@given(st.data())
-def test_the_copy_engines_box_has_the_outputs_places(data):
-    number = lambda low, high: data.draw(st.integers(low, high))  # noqa: E731
-    kernel, stride, pad, dilation = number(1, 5), number(1, 3), number(0, 2), number(1, 2)
-    side = number(10, 20)
-    out = (side + 2 * pad - (kernel - 1) * dilation - 1) // stride + 1
-    more = {"strides": (stride,) * 2, "pads": (pad,) * 2, "dilations": (dilation,) * 2}
-    shape = between((1, side, side, 16), (out, out, 16), kernel, HALF, **more)
-    (left, top), (right, bottom) = im2col_corners(shape)
-    columns = range(left, side - 1 + right + 1, stride)
-    rows = range(top, side - 1 + bottom + 1, stride)
-    assert list(columns) == [place * stride - pad for place in range(out)]
-    assert len(rows) == out
-
-
 @pytest.mark.parametrize(("s", "oh", "ow", "k"), [(2, 6, 10, 8), (2, 26, 26, 8), (3, 6, 9, 18), (4, 8, 4, 16)])
 def test_reorg_on_the_way_to_memory_is_darknets(s, oh, ow, k):
     images = 2
@@ -325,19 +308,6 @@ def test_what_the_kernels_cannot_compute_has_no_tactics(change, reason):
     assert reason in shape.unsupported()
     assert hopper_tactics(shape) == mma_tactics(shape, 90) == simt_tactics(shape) == []
     assert mma_tactics(square(1, 8, 16, 16, 3, HALF), 75) == []
-
-
-@pytest.mark.parametrize(
-    ("kernel", "stride", "side"),
-    [(16, 16, 224), (9, 9, 90), (3, 1, 400)],
-    ids=["patches of a vision transformer", "a stride above 8", "a pad of 200"],
-)
-def test_what_the_copy_engine_cannot_count_is_left_to_other_kernels(kernel, stride, side):
-    pad = 200 if kernel == 3 else 0
-    out = (side + 2 * pad - kernel) // stride + 1
-    more = {"strides": (stride,) * 2, "pads": (pad,) * 2}
-    shape = between((1, side, side, 16), (out, out, 64), kernel, HALF, **more)
-    assert not [tactic for tactic in hopper_tactics(shape) if not tactic.patch]
 
 
 def test_float32_and_the_others_are_different_families():

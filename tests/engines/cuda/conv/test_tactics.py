@@ -6,13 +6,17 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pytrtplugins.engines.cuda.conv.handwritten import HandwrittenProvider
 from pytrtplugins.engines.cuda.conv.problem import ConvProblem
 from pytrtplugins.engines.cuda.conv.shape import ConvShape
 from pytrtplugins.engines.cuda.conv.stem import StemProvider
+from pytrtplugins.engines.cuda.conv.tactics import hopper_tactics, im2col_corners
 from pytrtplugins.engines.cuda.device.layout import Format, channels_last, linear
 from pytrtplugins.tensor import DType
+from tests.engines.cuda.conv.test_kernels import between
 
 HALF, CODES, SINGLE = DType.FLOAT16, DType.INT8, DType.FLOAT32
 
@@ -126,3 +130,32 @@ def test_a_fused_problem_counts_the_operations_of_all_its_pixels():
     assert first().unfused.y.dims == (2, 32, 16, 16)
     assert first().unfused.x == channels_last((2, 3, 16, 16), HALF)
     assert first().key != first().unfused.key
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_the_copy_engines_box_has_the_outputs_places(data):
+    number = lambda low, high: data.draw(st.integers(low, high))  # noqa: E731
+    kernel, stride, pad, dilation = number(1, 5), number(1, 3), number(0, 2), number(1, 2)
+    side = number(10, 20)
+    out = (side + 2 * pad - (kernel - 1) * dilation - 1) // stride + 1
+    more = {"strides": (stride,) * 2, "pads": (pad,) * 2, "dilations": (dilation,) * 2}
+    shape = between((1, side, side, 16), (out, out, 16), kernel, HALF, **more)
+    (left, top), (right, bottom) = im2col_corners(shape)
+    columns = range(left, side - 1 + right + 1, stride)
+    rows = range(top, side - 1 + bottom + 1, stride)
+    assert list(columns) == [place * stride - pad for place in range(out)]
+    assert len(rows) == out
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "side"),
+    [(16, 16, 224), (9, 9, 90), (3, 1, 400)],
+    ids=["patches of a vision transformer", "a stride above 8", "a pad of 200"],
+)
+def test_what_the_copy_engine_cannot_count_is_left_to_other_kernels(kernel, stride, side):
+    pad = 200 if kernel == 3 else 0
+    out = (side + 2 * pad - kernel) // stride + 1
+    more = {"strides": (stride,) * 2, "pads": (pad,) * 2}
+    shape = between((1, side, side, 16), (out, out, 64), kernel, HALF, **more)
+    assert not [tactic for tactic in hopper_tactics(shape) if not tactic.patch]
