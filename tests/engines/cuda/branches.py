@@ -54,7 +54,7 @@ def networks(draw):
     net = Net(channels=8, seed=draw(st.integers(0, 3)))
     tensors = ["data"]
     for index in range(draw(st.integers(3, 9))):
-        kind = draw(st.sampled_from(["one", "one", "three", "split", "concat", "concat", "Neg"]))
+        kind = draw(st.sampled_from(["one", "one", "three", "split", "concat", "concat", "Neg", "rows"]))
         x = draw(st.sampled_from(tensors))
         if kind == "concat":
             parts = draw(st.lists(st.sampled_from(tensors), min_size=2, max_size=4))
@@ -62,6 +62,10 @@ def networks(draw):
             tensors.append(net.add("Concat", parts, f"t{index}", channels, axis=1))
         elif kind == "Neg":
             tensors.append(net.add(kind, [x], f"t{index}"))
+        elif kind == "rows":  # what lies there already, or is copied out of a larger tensor
+            rows = net.add("Transpose", [x], f"t{index}rows", perm=[0, 2, 3, 1])
+            rows = net.add("Neg", [rows], f"t{index}neg") if draw(st.booleans()) else rows
+            tensors.append(net.add("Transpose", [rows], f"t{index}", net.channels[x], perm=[0, 3, 1, 2]))
         elif kind == "split" and net.channels[x] >= 16:
             cut = 8 * draw(st.integers(1, net.channels[x] // 8 - 1)) if net.channels[x] > 8 else 8
             sizes = [cut, net.channels[x] - cut]

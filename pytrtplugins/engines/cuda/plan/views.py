@@ -24,26 +24,44 @@ class ChannelViews:
         in_place: Whether producers write into a concat's memory; else all its parts are copied.
         parents: Tensor → what it is part of, and the first of its channels there.
         joined: Tensors that nothing but their parts is written to.
+        aliases: Tensor → one with the same values in the same memory, under other dims.
     """
 
     formats: dict[str, Format]
     steps: list[Step]
     results: Collection[str]
-    dense: Collection[str]
+    dense: set[str]
     in_place: bool = True
     parents: dict[str, tuple[str, int]] = field(default_factory=dict)
     joined: set[str] = field(default_factory=set)
+    aliases: dict[str, str] = field(default_factory=dict)
 
     @property
     def names(self) -> set[str]:
-        """Tensors that are part of others, and those others."""
-        return {*self.parents, *(whole for whole, _ in self.parents.values())}
+        """Tensors that share memory with others, and those others."""
+        return {*self.parents, *(whole for whole, _ in self.parents.values()), *self.aliases, *self.aliases.values()}
 
     def placed(self, name: str) -> Placed:
         """Where a tensor lies, once all are known."""
-        storage, channel = self._root(name)
-        form, base = self.formats[name], self.formats[storage]
-        return Placed(replace(form, pitch=base.pitch) if form.nhwc else form, storage, channel * form.dtype.itemsize)
+        own, channel = self._root(name)
+        form, base = self.formats[name], self.formats[own]
+        form = replace(form, pitch=base.pitch) if form.nhwc else form
+        if own not in self.aliases:
+            return Placed(form, own, channel * form.dtype.itemsize)
+        source = self.placed(self.aliases[own])
+        return Placed(form, source.storage, source.offset + channel * form.dtype.itemsize)
+
+    def alias(self, name: str, source: str, form: Format) -> None:
+        """Let a tensor lie where another does, which has no gaps and gets none from now on.
+
+        Args:
+            name: The tensor.
+            source: The other one.
+            form: How the tensor lies.
+        """
+        self.formats[name] = form
+        self.aliases[name] = source
+        self.dense.add(source)
 
     def split(self, whole: str, parts: Mapping[str, int]) -> None:
         """Parts of a tensor in NHWC that is there.

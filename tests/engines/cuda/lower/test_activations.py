@@ -97,10 +97,11 @@ FORMULAS = {  # of float64
 
 @pytest.mark.parametrize("kind", ACTIVATIONS)
 def test_the_kernel_is_right_far_from_zero_too(kind):
-    net = Net(channels=4, size=4)
-    model = prepare(net.model(swish(net, "data") if kind == "Swish" else net.add(kind, ["data"], "acted")))
+    net = Net(channels=4, size=8)
+    pooled = net.add("MaxPool", ["data"], "pooled", kernel_shape=[2, 2], strides=[2, 2])  # images lie in NHWC
+    model = prepare(net.model(swish(net, pooled) if kind == "Swish" else net.add(kind, [pooled], "acted")))
     x = np.array([0, 1e-3, -1e-3, 3, -3, 20, -20, 88, -88, 1000, -1000, 3e38, -3e38, 0.5, -0.5, 6], np.float32)
-    inputs = {"data": np.resize(x, (1, 4, 4, 4)).copy()}
-    found, execution = run_on_host(model, inputs)
+    values = np.resize(x, (1, 4, 4, 4))
+    found, execution = run_on_host(model, {"data": values.repeat(2, axis=2).repeat(2, axis=3)})
     assert [step.kind for step in execution.plan.steps].count("activation") == 1
-    np.testing.assert_allclose(found["acted"], FORMULAS[kind](inputs["data"].astype(np.float64)), rtol=1e-6, atol=1e-37)
+    np.testing.assert_allclose(found["acted"], FORMULAS[kind](values.astype(np.float64)), rtol=1e-6, atol=1e-37)

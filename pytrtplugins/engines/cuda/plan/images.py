@@ -1,0 +1,64 @@
+"""Which tensors are images: those that lie in NHWC, since what reads or writes them wants that."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ....model.ir import dims_of
+from ..lower.rewrite import DOMAIN
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["image_tensors"]
+
+_SEEDS = frozenset(
+    (
+        *("Conv", "ConvInteger", "ConvTranspose", "DeformConv", "QLinearConv"),
+        *("AveragePool", "LpPool", "MaxPool", "MaxUnpool"),
+    )
+)
+"""Operators that work on the pixels of images, whatever tensors of four axes otherwise are."""
+_OTHER = frozenset(
+    (
+        *("Constant", "ConstantOfShape", "Expand", "Flatten", "Reshape", "Squeeze", "Tile", "Transpose", "Unsqueeze"),
+        *("Attention", "Det", "Einsum", "Gemm", "MatMul", "MatMulInteger", "QLinearMatMul", "RotaryEmbedding"),
+        *("CumSum", "Hardmax", "LayerNormalization", "LogSoftmax", "LogSumExp", "RMSNormalization", "Softmax"),
+        *("Gather", "GatherElements", "GatherND", "OneHot", "Scatter", "ScatterElements", "ScatterND"),
+    )
+)
+"""Operators whose inputs and outputs need not lie in the same order."""
+
+
+def image_tensors(graph: ir.Graph, wants_pixels: Callable[[ir.Node], bool]) -> frozenset[str]:
+    """Names of the tensors of four axes that a convolution, a pool or such a plugin reads or writes, or that are joined with one.
+
+    Two tensors are joined by an operator that keeps the order of values in memory, as a sum does: what is between
+    convolutions lies as they want it, and what is between the products of a transformer stays row-major.
+
+    Args:
+        graph: A lowered model's; its inputs are row-major.
+        wants_pixels: Whether a plugin's node is asked first if it takes NHWC.
+    """
+    parents: dict[str, str] = {}
+
+    def root(name: str) -> str:
+        while parents.setdefault(name, name) != name:
+            parents[name] = name = parents[parents[name]]
+        return name
+
+    seeds: set[str] = set()
+    for node in graph:
+        standard = node.domain in ("", DOMAIN)
+        values = [value for value in itertools.chain(node.inputs, node.outputs) if value is not None]
+        free = [value for value in values if value.const_value is None and not value.is_graph_input()]
+        names = [str(value.name) for value in free if len(dims_of(value) or ()) == 4]
+        if node.op_type in _SEEDS if standard else wants_pixels(node):
+            seeds.update(names)
+        elif standard and node.op_type not in _OTHER:
+            for name in names[1:]:
+                parents[root(name)] = root(names[0])
+    images = {root(name) for name in seeds}
+    return frozenset(name for name in {*parents, *seeds} if root(name) in images)

@@ -1,0 +1,124 @@
+"""Which kind of step a node becomes: what this engine's own kernels take, else a function of arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....tensor import DType
+from ..device.layout import Format, linear
+from .plan import Step
+from .tensors import FLOATS, Dims, Tensors
+
+__all__ = [
+    "alias_format",
+    "is_channel_concat",
+    "is_plain_activation",
+    "is_plain_cast",
+    "is_plain_pool",
+    "is_view_split",
+    "step_scale",
+]
+
+_SAME_ORDER = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
+
+
+def is_plain_pool(step: Step, tensors: Tensors) -> bool:
+    """Whether a pool is one that the kernels for windows know."""
+    return (
+        len(tensors.dims(step.inputs[0])) == 4
+        and len(step.outputs) == 1
+        and set(step.attributes.get("dilations", (1,))) == {1}
+        and step.attributes.get("auto_pad", "NOTSET") in ("NOTSET", "VALID")
+    )
+
+
+def is_plain_activation(step: Step, tensors: Tensors) -> bool:
+    """Whether an activation works on an image of floats."""
+    forms = [tensors.natural(name) for name in (step.inputs[0], step.outputs[0])]
+    return (
+        step.inputs[0] not in tensors.constants
+        and all(form.nhwc and form.dtype in FLOATS for form in forms)
+        and forms[0].dtype is forms[1].dtype
+    )
+
+
+def is_plain_cast(step: Step, tensors: Tensors) -> bool:
+    """Whether a Cast, or a Q or DQ with one scale and zero point 0, is one that copies between forms do."""
+    types = {tensors.dtype(step.inputs[0]), tensors.dtype(step.outputs[0])}
+    if not types <= {*FLOATS, DType.INT8, DType.UINT8} or step.inputs[0] in tensors.constants:
+        return False
+    if step.op == "Cast":
+        return types <= set(FLOATS)
+    scale, zero = (tensors.constants.get(name) for name in (*step.inputs[1:], "")[:2])
+    return (
+        1 <= len(tensors.dims(step.inputs[0])) <= 4
+        and scale is not None
+        and scale.size == 1
+        and (zero is None or not zero.any())
+    )
+
+
+def step_scale(step: Step, tensors: Tensors) -> dict[str, Any]:
+    """The scale of a Q or DQ, as the kernel wants it."""
+    scale = float(tensors.constants[step.inputs[1]].reshape(()))
+    return {"y_scale" if step.op == "QuantizeLinear" else "x_scale": scale}
+
+
+def is_channel_concat(step: Step, tensors: Tensors) -> bool:
+    """Whether a Concat joins the channels of images."""
+    form = tensors.natural(step.outputs[0])
+    return (
+        form.nhwc
+        and step.attributes.get("axis") in (1, -3)
+        and form.dtype in (DType.FLOAT32, DType.FLOAT16, DType.INT8)
+        and not any(name in tensors.constants for name in step.inputs)
+    )
+
+
+def is_view_split(step: Step, tensors: Tensors) -> bool:
+    """Whether a Split parts the channels of an image where kernels can begin to read."""
+    name = step.inputs[0]
+    form = tensors.natural(name) if name in tensors.casts else tensors.formats.get(name)
+    sizes = [tensors.dims(part)[1] for part in step.outputs if len(tensors.dims(part)) == 4]
+    return (
+        form is not None
+        and form.nhwc
+        and step.attributes.get("axis", 0) in (1, -3)
+        and len(sizes) == len(step.outputs)
+        and all(size % form.vector == 0 for size in sizes)
+    )
+
+
+def alias_format(step: Step, form: Format, tensors: Tensors) -> Format | None:
+    """How the output of a node that only gives values other dims lies, if it lies where its input does.
+
+    Args:
+        step: The node.
+        form: How its input lies.
+        tensors: All that are known.
+
+    Returns:
+        The form; None for other nodes, and where values must move.
+    """
+    if not step.outputs or not form.dense:
+        return None
+    dims, dtype = tensors.described(step.outputs[0])
+    if 0 in dims or dtype is not form.dtype:
+        return None
+    if step.op == "Transpose":
+        order = step.attributes.get("perm", tuple(reversed(range(len(dims)))))
+        strides = tuple(form.strides[axis] for axis in order)
+    elif step.op in _SAME_ORDER and _lies(form.dims, form.strides, linear(form.dims, dtype)):
+        strides = linear(dims, dtype).strides
+    else:
+        return None
+    natural, image = tensors.natural(step.outputs[0]), tensors.image(step.outputs[0])
+    return next(
+        (each for each in (natural, linear(dims, dtype), image) if each.dense and _lies(dims, strides, each)), None
+    )
+
+
+def _lies(dims: Dims, strides: tuple[int, ...], form: Format) -> bool:
+    """Whether values with these strides lie as a form says; axes of one value have none."""
+    pairs = zip(dims, strides, form.strides, strict=True)
+    return all(size == 1 or found == wanted for size, found, wanted in pairs)

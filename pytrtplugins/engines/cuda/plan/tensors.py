@@ -1,0 +1,131 @@
+"""What a planner knows of each tensor: dims, element type, how it lies, and the copies in other forms."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy.typing as npt
+
+from ....errors import BuildError, DimsError
+from ....tensor import DType, evaluate_dims
+from ..device.layout import Format, channels_last, linear
+from .plan import Step
+
+__all__ = ["FLOATS", "Dims", "Tensors"]
+
+Dims = tuple[int, ...]
+FLOATS = (DType.FLOAT32, DType.FLOAT16)
+_IMAGE_TYPES = (*FLOATS, DType.INT8, DType.UINT8)
+"""What lies in NHWC; kernels that change layouts know these types."""
+
+
+@dataclass
+class Tensors:
+    """The tensors of one plan.
+
+    Attributes:
+        known: Dims and element type by name, as the model says them.
+        constants: Arrays of the model.
+        bindings: Sizes of the free dims.
+        images: Those that lie in NHWC.
+        steps: The plan's so far; copies are added.
+        formats: How each tensor that is there lies.
+        casts: A tensor that is only another tensor in another float type → that: the copy that a reader wants converts as well.
+    """
+
+    known: Mapping[str, tuple[Any, DType | None]]
+    constants: dict[str, npt.NDArray[Any]]
+    bindings: Mapping[str, int]
+    images: Collection[str]
+    steps: list[Step]
+    formats: dict[str, Format] = field(default_factory=dict)
+    casts: dict[str, str] = field(default_factory=dict)
+    _copies: dict[tuple[str, Format], str] = field(default_factory=dict)
+
+    def described(self, name: str) -> tuple[Dims, DType]:
+        """Dims and element type.
+
+        Raises:
+            BuildError: they cannot be told.
+        """
+        if name in self.constants:
+            array = self.constants[name]
+            return tuple(array.shape), DType.of(array)
+        dims, dtype = self.known.get(name, (None, None))
+        if dims is None or dtype is None or any(dim is None for dim in dims):
+            raise BuildError(
+                f"engine 'cuda': the dims or the type of tensor {name!r} cannot be told before the network runs.\n"
+                'Do: build with engine="cpu"',
+                engine="cuda",
+            )
+        try:
+            return evaluate_dims(dims, self.bindings), dtype
+        except DimsError as error:
+            known = ", ".join(f"{free}={size}" for free, size in self.bindings.items())
+            raise BuildError(
+                f"engine 'cuda': the dims of tensor {name!r} do not follow from {known}: only the batch may be free.\n"
+                'Do: give the inputs fixed dims beside it, or build with engine="cpu"',
+                engine="cuda",
+            ) from error
+
+    def dims(self, name: str) -> Dims:
+        """Its dims."""
+        return self.described(name)[0]
+
+    def dtype(self, name: str) -> DType:
+        """Its element type."""
+        return self.described(name)[1]
+
+    def natural(self, name: str) -> Format:
+        """The form that this engine's kernels give and take."""
+        return self.image(name) if name in self.images else linear(*self.described(name))
+
+    def image(self, name: str) -> Format:
+        """NHWC, if it can be an image."""
+        dims, dtype = self.described(name)
+        fits = len(dims) == 4 and 0 not in dims and dtype in _IMAGE_TYPES
+        return channels_last(dims, dtype) if fits else linear(dims, dtype)
+
+    def materialized(self, name: str) -> str:
+        """A tensor that is there in its own type."""
+        return self.as_format(name, self.natural(name)) if name in self.casts else name
+
+    def as_format(self, name: str, wanted: Format, exact: bool = False) -> str:
+        """The tensor in another form: itself, or a copy that a step makes, as of a constant.
+
+        Args:
+            name: The tensor.
+            wanted: The form.
+            exact: No gaps but the form's own.
+
+        Returns:
+            The name of that tensor.
+        """
+        source = self.casts.get(name, name)
+        found = self.formats.get(source)
+        if found is None and name not in self.constants:
+            raise BuildError(f"engine 'cuda': tensor {name!r} is read and nothing computes it", engine="cuda")
+        if found == wanted or (found is not None and not exact and _reads_strided(found, wanted)):
+            return source
+        key = (name, wanted)
+        if key not in self._copies:
+            copy = f"{name}@{wanted.dtype}{'-nhwc' if wanted.nhwc else ''}{wanted.pitch or ''}"
+            self.formats[copy] = wanted
+            self._copies[key] = copy
+            plain = found is None or wanted.dtype not in _IMAGE_TYPES
+            kind, op = ("generic", "Identity") if plain else ("reformat", "Reformat")
+            self.steps.append(Step(kind, copy, op, {}, (source,), (copy,)))
+        return self._copies[key]
+
+
+def _reads_strided(found: Format, wanted: Format) -> bool:
+    """Whether a run of channels of a larger tensor serves where a tensor of its own is wanted: not for plugins."""
+    return (
+        found.nhwc
+        and wanted.nhwc
+        and found.dtype == wanted.dtype
+        and found.dims[1] % found.vector == 0
+        and found.pitch >= wanted.pitch
+    )
