@@ -320,3 +320,12 @@ def test_free_dims_that_a_plugin_refuses_stop_the_run(engine_name):
 
 def test_auto_chooses_an_engine_that_this_machine_has():
     assert ptp.build(conv_net()).name == "cpu"
+
+
+def test_arrays_are_bound_on_engine_cuda_only(engine_name):
+    if engine_name == "cuda":
+        pytest.skip("engine cuda binds arrays: tests/engines/cuda/run")
+    with ptp.build(conv_net(), engine=engine_name).create_context() as context:
+        with pytest.raises(EngineError, match=r"binds no arrays(.|\n)*Do: context.run") as raised:
+            context.bind({"data": image()}, {})
+        assert raised.value.engine == context.engine.name

@@ -10,12 +10,13 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import BindingError
+from ...errors import BindingError, EngineError
 from ...tensor import Array, SymbolicDim, TensorDesc, bind_dims
+from .bound_run import BoundRun
 from .exclusive import Exclusive
 from .types import OwningEngine
 
-__all__ = ["Arrays", "ContextMaker", "ExecutionContext", "check_dtype"]
+__all__ = ["Arrays", "ContextMaker", "ExecutionContext", "check_dims", "check_dtype"]
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -40,7 +41,7 @@ class ExecutionContext(Exclusive[Arrays]):
         """Run once, into arrays that the caller gives for some outputs; a context that writes them itself overrides it."""
         found = self._run(inputs)
         for name, target in outputs.items():
-            self._check_dims(name, target, found[name].shape)
+            check_dims(name, target, found[name].shape)
             np.copyto(target, found[name])
             found[name] = target
         return found
@@ -85,6 +86,31 @@ class ExecutionContext(Exclusive[Arrays]):
         self._check_open()
         self._check_caller()
         return self._submit(self.run, inputs, outputs)
+
+    def bind(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> BoundRun:
+        """Check arrays on the GPU once, and prepare runs that read and write them where they are: engine ``cuda`` can.
+
+        The network runs here once, into the outputs; nothing is copied in later runs where arrays begin at multiples of 256 bytes,
+        as allocations do.
+
+        Args:
+            inputs: One array for each input, by name, with values that the network takes; of CuPy, PyTorch, PyCUDA or any library
+                with ``__cuda_array_interface__`` or DLPack.
+            outputs: Arrays for any of the outputs, likewise.
+
+        Returns:
+            What launches a run: ``bound.launch(stream)``.
+
+        Raises:
+            BindingError: names, dims or dtypes do not fit, an array is not contiguous or not on the engine's GPU, or an output
+                lies over another array.
+            EngineError: the engine cannot bind arrays, the context is closed, or another thread is running it.
+        """
+        raise EngineError(
+            f"{self.engine!r} binds no arrays: engine 'cuda' does, arrays on its GPU.\n"
+            "Do: context.run(inputs, outputs), which writes into given arrays too",
+            engine=self.engine.name,
+        )
 
     def _sizes(self, inputs: Arrays) -> dict[str, int]:
         """The sizes of the inputs' free dims, by name."""
@@ -135,14 +161,6 @@ class ExecutionContext(Exclusive[Arrays]):
         check_dtype("output", desc, value)
         return value
 
-    def _check_dims(self, name: str, target: Array, dims: tuple[int, ...]) -> None:
-        if tuple(target.shape) != dims:
-            raise BindingError(
-                f"output {name!r}: its dims are {dims}, those of the given array {tuple(target.shape)}",
-                expected=dims,
-                found=tuple(target.shape),
-            )
-
     def _array(self, desc: TensorDesc, value: Array) -> Any:
         """An input as this engine takes it: contiguous, of the machine's byte order, with dtype and shape still to be checked.
 
@@ -180,6 +198,20 @@ class ExecutionContext(Exclusive[Arrays]):
                 found=array.shape,
             )
         return array
+
+
+def check_dims(name: str, target: Array, dims: tuple[int, ...]) -> None:
+    """Require the dims of an output of a given array.
+
+    Raises:
+        BindingError: the array has others.
+    """
+    if tuple(target.shape) != dims:
+        raise BindingError(
+            f"output {name!r}: its dims are {dims}, those of the given array {tuple(target.shape)}",
+            expected=dims,
+            found=tuple(target.shape),
+        )
 
 
 def check_dtype(what: str, desc: TensorDesc, array: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy.typing as npt
@@ -31,6 +31,7 @@ from .conv.timer import Timer
 from .device.device import CudaDevice
 from .device.source import kernels_digest
 from .lower.pipeline import check_disable, lower
+from .plan.plan import Plan
 from .plan.planner import make_plan
 from .plan.weights import WEIGHTS_LOCATION, take_weights, without_weights
 from .run.context import CudaContext
@@ -181,12 +182,23 @@ class CudaEngine(Engine):
         ]
         return "; ".join(wrong)
 
-    def execution(self, sizes: Mapping[str, int], progress: bool = False) -> Execution:
-        """Buffers and launches for inputs whose free dims have these sizes; kernels are chosen where they are not yet."""
+    def execution(
+        self,
+        sizes: Mapping[str, int],
+        progress: bool = False,
+        outside: Callable[[Plan], Mapping[str, Any]] | None = None,
+    ) -> Execution:
+        """Buffers and launches for inputs whose free dims have these sizes; kernels are chosen where they are not yet.
+
+        Args:
+            sizes: By the dims' names.
+            progress: Show a progress bar while kernels are chosen.
+            outside: Gives the arrays of the caller's that tensors of the plan lie in, by the tensors' names.
+        """
         plan = make_plan(self._graph, sizes, self.disabled, self.options.plugins)
         with self.device.xp.cuda.Device(self.device.number), self.device.explaining_memory():
             self.selector.choose(plan, progress)
-            return Execution(self.device, plan, self.selector.launch)
+            return Execution(self.device, plan, self.selector.launch, outside(plan) if outside else {})
 
     def create_detection_context(
         self, heads: Sequence[Head], size: tuple[int, int], mode: str = "letterbox", max_detections: int = 200

@@ -10,7 +10,7 @@ import numpy as np
 from ...cuda import as_cupy, device_array, is_device_array
 from ...errors import EngineError, ExecutionError
 from ...tensor import Array, TensorDesc
-from ..base.context import Arrays, ExecutionContext, check_dtype
+from ..base.context import Arrays, ExecutionContext, check_dims, check_dtype
 from ..base.failures import explaining
 from ..base.types import OwningEngine
 from ._api import Api
@@ -122,7 +122,7 @@ class TensorrtContext(ExecutionContext):
 
     def _target_for(self, desc: TensorDesc, dims: tuple[int, ...], given: Array | None) -> Any:
         if given is not None:
-            self._check_dims(desc.name, given, dims)
+            check_dims(desc.name, given, dims)
             if not isinstance(given, np.ndarray):
                 return given
         return self._buffer(desc.name, dims, desc.dtype.numpy)

@@ -1,10 +1,12 @@
 // What the convolution kernels share: their arguments, which pixel a row of a tile is, and the way from sums to memory.
 //
 // Constants that the compiler is given: ELEMENT, OUT, RESIDUAL (a Kind, or NONE), PATCH, POOL, REORG (darknet's reorg
-// with this stride on the way to memory; 0: none), LINEAR (y is [image][filter][pixel]), TILE_M, DEPTH.
+// with this stride on the way to memory; 0: none), LINEAR (y is [image][filter][pixel]), GATE (the activation, where it is
+// not max(v, slope * v)), TILE_M, DEPTH.
 typedef unsigned int u32;
 typedef unsigned long long u64;
 enum Kind { NONE = -1, FLOAT = 0, HALF = 1, INT8 = 2 };
+enum Gate { SLOPE = 0, LOGISTIC = 1, SWISH = 2, GELU = 3, GELU_TANH = 4 };
 
 __device__ constexpr int bytes_of(int kind) { return kind == FLOAT ? 4 : kind == HALF ? 2 : 1; }
 constexpr int ELEMENT_BYTES = bytes_of(ELEMENT), OUT_BYTES = bytes_of(OUT);
@@ -28,6 +30,7 @@ struct ConvArgs {
     int tiles_n, patches_h, patches_w;
     int vector;                         // whether 16 bytes of y can be written at once
     float slope, residual_scale, residual_slope;
+    float step;                         // of y's codes; 1 for floats
 };
 
 // Programmatic dependent launch: the next kernel may start early, and waits before it touches what others wrote.
@@ -78,6 +81,17 @@ struct Tile {
 };
 
 __device__ __forceinline__ float activate(float v, float slope) { return fmaxf(v, v * slope); }
+
+// The activation of a sum, both of them divided by the step of y's codes.
+__device__ __forceinline__ float activate_sum(const ConvArgs& a, float v) {
+    if (GATE == SLOPE) return activate(v, a.slope);
+    if (OUT == INT8) v *= a.step;
+    if (GATE == LOGISTIC) v = 1.0f / (1.0f + __expf(-v));
+    if (GATE == SWISH) v = v / (1.0f + __expf(-v));
+    if (GATE == GELU) v = 0.5f * v * (1.0f + erff(v * 0.70710678f));
+    if (GATE == GELU_TANH) v = 0.5f * v * (1.0f + tanhf(0.79788456f * (v + 0.044715f * v * v * v)));
+    return OUT == INT8 ? v / a.step : v;
+}
 
 __device__ __forceinline__ int round_even(float v) {
     int r;
@@ -201,7 +215,7 @@ __device__ __forceinline__ void pool_rows(const ConvArgs& a, const Tile& tile, i
         Sum const low = larger(sums[i / 2 * 4 + i % 2], sums[i / 2 * 4 + 2 + i % 2]);
         Sum const high = larger(sums[j / 2 * 4 + j % 2], sums[j / 2 * 4 + 2 + j % 2]);
         Sum const other = __shfl_xor_sync(0xffffffffu, right ? low : high, 4);
-        v[i] = activate(fmaf(static_cast<float>(larger(right ? high : low, other)), scale[mine + i], bias[mine + i]), a.slope);
+        v[i] = activate_sum(a, fmaf(static_cast<float>(larger(right ? high : low, other)), scale[mine + i], bias[mine + i]));
     }
     int const y = tile.top + row / 8, x = tile.left + row % 8;
     int const pooled = (tile.image * (a.oh / 2) + y / 2) * (a.ow / 2) + x / 2;
@@ -227,8 +241,8 @@ __device__ __forceinline__ void write_rows(const ConvArgs& a, const Tile& tile, 
         for (int i = 0; i < RUN; ++i) {
             int const block = (first + i) / 2, odd = i & 1;
             float const factor = scale[at + i], offset = bias[at + i];
-            v[0][i] = activate(fmaf(static_cast<float>(sums[4 * block + odd]), factor, offset), a.slope);
-            v[1][i] = activate(fmaf(static_cast<float>(sums[4 * block + 2 + odd]), factor, offset), a.slope);
+            v[0][i] = activate_sum(a, fmaf(static_cast<float>(sums[4 * block + odd]), factor, offset));
+            v[1][i] = activate_sum(a, fmaf(static_cast<float>(sums[4 * block + 2 + odd]), factor, offset));
         }
         if (upper >= 0) write_run(a, upper, filter + at, v[0]);
         if (lower >= 0) write_run(a, lower, filter + at, v[1]);

@@ -170,7 +170,7 @@ __device__ __forceinline__ void reduce(const ConvArgs& a, const Tile& tile, u32 
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 float const sum = static_cast<float>(total[4 * (i / 2) + 2 * half + i % 2]);
-                v[i] = activate(fmaf(sum, scale[at + i], bias[at + i]), a.slope);
+                v[i] = activate_sum(a, fmaf(sum, scale[at + i], bias[at + i]));
             }
             if (pixel >= 0) write_run(a, pixel, filter + at, v);
         }

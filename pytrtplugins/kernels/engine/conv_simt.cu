@@ -172,7 +172,7 @@ __device__ __forceinline__ void finish(const ConvArgs& a, const Place& place, in
     float out[4] = {fmaf(v.x, scale[at], bias[at]), fmaf(v.y, scale[at + 1], bias[at + 1]), fmaf(v.z, scale[at + 2], bias[at + 2]),
                     fmaf(v.w, scale[at + 3], bias[at + 3])};
 #pragma unroll
-    for (int i = 0; i < 4; ++i) out[i] = activate(out[i], a.slope);
+    for (int i = 0; i < 4; ++i) out[i] = activate_sum(a, out[i]);
     if (pixel < a.pixels / JOIN) write_run(a, pixel, filter + at, out);
 }
 

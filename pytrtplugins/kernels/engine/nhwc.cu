@@ -4,7 +4,8 @@
 // tensor may be a run of channels of a larger one, and channels may be padded: padding holds zeros.
 
 enum Kind { FLOAT = 0, HALF = 1, INT8 = 2, UINT8 = 3 };
-enum Activation { LINEAR = 0, LEAKY = 1, CLIP = 2, LOGISTIC = 3 };
+enum Activation { LINEAR = 0, LEAKY = 1, CLIP = 2, LOGISTIC = 3, SWISH = 4, GELU = 5, GELU_TANH = 6 };
+enum Gate { GATE_SIGMOID = 0, GATE_TANH = 1, GATE_SWISH = 2, GATE_MISH = 3, GATE_HARD_SWISH = 4, GATE_GELU = 5, GATE_GELU_TANH = 6 };
 
 __device__ __forceinline__ float load(const void* x, long long i, int kind) {
     if (kind == FLOAT) return static_cast<const float*>(x)[i];
@@ -28,10 +29,21 @@ __device__ __forceinline__ void store(void* y, long long i, int kind, float valu
     }
 }
 
+__device__ __forceinline__ float gated(float v, int kind) {
+    if (kind == GATE_TANH) return tanhf(v);
+    if (kind == GATE_HARD_SWISH) return v * fminf(fmaxf(v / 6.0f + 0.5f, 0.0f), 1.0f);
+    if (kind == GATE_GELU) return 0.5f * v * (1.0f + erff(v * 0.70710678f));
+    if (kind == GATE_GELU_TANH) return 0.5f * v * (1.0f + tanhf(0.79788456f * (v + 0.044715f * v * v * v)));
+    float const small = expf(-fabsf(v)), sigmoid = (v < 0.0f ? small : 1.0f) / (1.0f + small);
+    if (kind == GATE_SIGMOID) return sigmoid;
+    return v * (kind == GATE_SWISH ? sigmoid : tanhf(fmaxf(v, 0.0f) + log1pf(small)));
+}
+
 __device__ __forceinline__ float activate(float v, int kind, float a, float b) {
     if (kind == LEAKY) return v > 0.0f ? v : v * a;
     if (kind == CLIP) return v < a ? a : v > b ? b : v;
     if (kind == LOGISTIC) return 1.0f / (1.0f + expf(-v));
+    if (kind >= SWISH) return gated(v, kind == SWISH ? GATE_SWISH : kind == GELU ? GATE_GELU : GATE_GELU_TANH);
     return v;
 }
 
@@ -179,16 +191,6 @@ __global__ void planes(const T* x, float* y, int n, int c, int groups, int area,
     }
 }
 
-enum Gate { SIGMOID = 0, TANH = 1, SWISH = 2, MISH = 3, HARD_SWISH = 4 };
-
-__device__ __forceinline__ float activated(float v, int kind) {
-    if (kind == TANH) return tanhf(v);
-    if (kind == HARD_SWISH) return v * fminf(fmaxf(v / 6.0f + 0.5f, 0.0f), 1.0f);
-    float const small = expf(-fabsf(v)), sigmoid = (v < 0.0f ? small : 1.0f) / (1.0f + small);
-    if (kind == SIGMOID) return sigmoid;
-    return v * (kind == SWISH ? sigmoid : tanhf(fmaxf(v, 0.0f) + log1pf(small)));
-}
-
 // An activation of each value, 16 bytes of channels a thread; channels from c on become zero. threads = pixels * groups.
 template <typename T>
 __global__ void activation(const T* x, T* y, int pixels, int c, int groups, int x_pitch, int y_pitch, int kind) {
@@ -200,7 +202,7 @@ __global__ void activation(const T* x, T* y, int pixels, int c, int groups, int 
     Vector<T> values = *reinterpret_cast<const Vector<T>*>(x + pixel * x_pitch + first);
     for (int lane = 0; lane < lanes; ++lane) {
         float const v = static_cast<float>(values.values[lane]);
-        values.values[lane] = static_cast<T>(first + lane < c ? activated(v, kind) : 0.0f);
+        values.values[lane] = static_cast<T>(first + lane < c ? gated(v, kind) : 0.0f);
     }
     *reinterpret_cast<Vector<T>*>(y + pixel * y_pitch + first) = values;
 }

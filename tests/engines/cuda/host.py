@@ -67,7 +67,9 @@ def activated(values, kind, bounds):
     return 1 / (1 + np.exp(-np.maximum(values, -80))) if kind == "logistic" else values
 
 
-def host_execution(model, inputs, float_type=DType.FLOAT32, disable=(), direct=False, requested=NO_REQUESTS):
+def host_execution(
+    model, inputs, float_type=DType.FLOAT32, disable=(), direct=False, requested=NO_REQUESTS, outside=None
+):
     """A prepared model's execution for inputs of these dims."""
     device = HostDevice()
     providers = [DirectProvider(device)] if direct else [NumpyProvider(), DirectProvider(device)]
@@ -78,7 +80,7 @@ def host_execution(model, inputs, float_type=DType.FLOAT32, disable=(), direct=F
             if dim.dim_param:
                 sizes[dim.dim_param] = size
     plan = make_plan(lower(model, disable, requested, float_type), sizes, disable, requested)
-    execution = Execution(device, plan, selector.launch)
+    execution = Execution(device, plan, selector.launch, outside(plan) if outside else {})
     execution._arena[:] = 0x7F  # NaN in float16, 3e38 in float32: what is read without having been written shows
     return execution
 

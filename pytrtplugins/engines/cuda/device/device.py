@@ -220,6 +220,10 @@ class CudaDevice:
             return nullcontext()
         return self.xp.cuda.Device(self.number)  # type: ignore[no-any-return]
 
+    def holder(self, array: Any) -> int:
+        """Number of the GPU whose memory an array lies in."""
+        return int(self.xp.cuda.runtime.pointerGetAttributes(array.data.ptr).device)
+
     def download(self, array: Any) -> npt.NDArray[Any]:
         """A copy in NumPy, complete when this returns."""
         return np.asarray(self.xp.asnumpy(array))

@@ -13,10 +13,13 @@ from ....cuda.backends.gpu import stream_handle
 from ....cuda.bindings import is_device_array, wait_for
 from ....errors import BindingError, ExecutionError
 from ....tensor import Array, TensorDesc
-from ...base.context import Arrays, ExecutionContext
+from ....utils.override import override
+from ...base.context import Arrays, ExecutionContext, check_dims
 from ...base.failures import explained_runs, explaining
 from ..plan.plan import Plan
-from .execution import Execution
+from .bound_run import CudaBoundRun
+from .copies import copy
+from .execution import Execution, captured
 
 if TYPE_CHECKING:
     from .owner import Owner
@@ -44,12 +47,12 @@ class _Ready:
     def copy_in(self, arrays: Mapping[str, Any], stream: Any) -> None:
         """Fill inputs from the GPU."""
         for name, array in arrays.items():
-            _copy(self.execution.device.xp, self.execution.input(name), array, stream)
+            copy(self.execution.device, self.execution.input(name), array, stream)
 
     def copy_out(self, arrays: Mapping[str, Any], stream: Any) -> None:
         """Take outputs, into page-locked memory or memory of the GPU."""
         for name, array in arrays.items():
-            _copy(self.execution.device.xp, array, self.execution.output(name), stream)
+            copy(self.execution.device, array, self.execution.output(name), stream)
 
 
 class CudaContext(ExecutionContext):
@@ -78,15 +81,16 @@ class CudaContext(ExecutionContext):
             EngineError: the context is closed, or another thread is running it.
         """
         self._check_open()
-        checked, targets = self._check(inputs), self._check_targets(outputs)
-        for name, array in (*checked.items(), *targets.items()):
-            if isinstance(array, np.ndarray):
-                raise BindingError(
-                    f"enqueue: {name!r} is on the host, expected an array on the GPU.\n"
-                    "Do: cupy.asarray(...), or context.run(...), which takes both"
-                )
+        checked, targets = self._check_on_gpu("enqueue", inputs, outputs)
         with self._running():
             self._enqueue(checked, targets, stream)
+
+    @override
+    def bind(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> CudaBoundRun:
+        self._check_open()
+        checked, targets = self._check_on_gpu("bind", inputs, outputs)
+        with self._running():
+            return self._bind((inputs, outputs), checked, targets)
 
     def step_times(self, inputs: Mapping[str, Array], runs: int = 20) -> tuple[float, list[float], Plan]:
         """Microseconds of a whole run on the GPU, of each step alone, and the plan that has the steps."""
@@ -124,11 +128,30 @@ class CudaContext(ExecutionContext):
 
     # -- inside ----------------------------------------------------------------------------------------------------------
 
+    def _check_on_gpu(
+        self, call: str, inputs: Mapping[str, Array], outputs: Mapping[str, Array]
+    ) -> tuple[Arrays, dict[str, Any]]:
+        checked, targets = self._check(inputs), self._check_targets(outputs)
+        for name, array in (*checked.items(), *targets.items()):
+            if isinstance(array, np.ndarray):
+                raise BindingError(
+                    f"{call}: {name!r} is on the host, expected an array on the GPU.\n"
+                    "Do: cupy.asarray(...), or context.run(...), which takes both"
+                )
+        return checked, targets
+
+    @explained_runs(_FAILED)
+    def _bind(
+        self, given: tuple[Mapping[str, Array], Mapping[str, Array]], inputs: Arrays, outputs: Mapping[str, Any]
+    ) -> CudaBoundRun:
+        self._stream.wait_event(self._cupy.cuda.get_current_stream().record())
+        return CudaBoundRun(self.engine, given, inputs, outputs, self._sizes(inputs), self._stream)
+
     @explained_runs(_FAILED)
     def _enqueue(self, inputs: Arrays, outputs: Mapping[str, Any], stream: Any) -> None:
         ready = self._prepared(inputs)
         for name, target in outputs.items():
-            self._check_dims(name, target, ready.execution.output(name).shape)
+            check_dims(name, target, ready.execution.output(name).shape)
         runtime = self._cupy.cuda.runtime
         caller = self._cupy.cuda.get_current_stream().ptr if stream is None else stream_handle(stream)
         event = self._cupy.cuda.Event(disable_timing=True)
@@ -157,7 +180,7 @@ class CudaContext(ExecutionContext):
     def _begin(self, inputs: Arrays, outputs: Mapping[str, Array]) -> Callable[[], Arrays]:
         ready = self._prepared(inputs)
         for name, target in outputs.items():
-            self._check_dims(name, target, ready.execution.output(name).shape)
+            check_dims(name, target, ready.execution.output(name).shape)
         from_gpu = {name: array for name, array in inputs.items() if not isinstance(array, np.ndarray)}
         to_gpu = {name: array for name, array in outputs.items() if not isinstance(array, np.ndarray)}
         with self.engine.device.current():
@@ -211,14 +234,10 @@ class CudaContext(ExecutionContext):
         segment = ready.execution.segments[0]
         core, segment.graph = segment.graph, None
         self._stream.synchronize()
-        self._stream.begin_capture()
         try:
-            ready.queue(self._stream)
+            return captured(ready.queue, self._stream)
         finally:
-            graph = self._stream.end_capture()
             segment.graph = core
-        graph.upload(self._stream)
-        return graph
 
     def _close(self) -> None:
         self._stream.synchronize()
@@ -235,15 +254,6 @@ class CudaContext(ExecutionContext):
     def _on_gpu(self, desc: TensorDesc, value: Array) -> Any:
         wait_for(value, self._stream)
         return as_cupy(value, None, desc.dtype)
-
-
-def _copy(xp: Any, to: Any, array: Any, stream: Any) -> None:
-    """Queue a copy from a contiguous array on the GPU to another, there or page-locked."""
-    runtime = xp.cuda.runtime
-    if isinstance(to, np.ndarray):
-        runtime.memcpyAsync(to.ctypes.data, array.data.ptr, to.nbytes, runtime.memcpyDeviceToHost, stream.ptr)
-    else:
-        runtime.memcpyAsync(to.data.ptr, array.data.ptr, to.nbytes, runtime.memcpyDeviceToDevice, stream.ptr)
 
 
 def _taken(found: Any, target: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from types import MappingProxyType
 from typing import Any
 
 from ....plugin.runner import PluginRunner
@@ -13,7 +14,20 @@ from ..device.nhwc import Launch
 from ..plan.plan import Plan, Step
 from .launches import StepBuilder
 
-__all__ = ["Execution", "Segment"]
+__all__ = ["Execution", "Segment", "captured"]
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+def captured(queue: Callable[[Any], None], stream: Any) -> Any:
+    """A CUDA graph of what ``queue`` puts on a stream that has nothing left to do."""
+    stream.begin_capture()
+    try:
+        queue(stream)
+    finally:
+        graph = stream.end_capture()
+    graph.upload(stream)
+    return graph
 
 
 class Segment:
@@ -37,7 +51,12 @@ class Segment:
         """Queue the work on a stream; what runs on others begins behind what is on it, and is done when its end is."""
         if self.graph is not None:
             self.graph.launch(stream)
-        elif self._streams and max(number for _, number, _ in self.launches):
+        else:
+            self.queue_steps(stream)
+
+    def queue_steps(self, stream: Any) -> None:
+        """The same without the graph."""
+        if self._streams and max(number for _, number, _ in self.launches):
             self._queue_branches(stream)
         else:
             for launch, _, _ in self.launches:
@@ -69,6 +88,7 @@ class Execution:
         device: Where arrays live.
         plan: What to run.
         conv: Makes a convolution's launch.
+        outside: Arrays that tensors lie in, by the tensors' names, instead of the arena: row-major, of the tensors' dims.
 
     Attributes:
         plan: The plan.
@@ -77,13 +97,22 @@ class Execution:
         launches: Each step and what queues it.
     """
 
-    def __init__(self, device: Device, plan: Plan, conv: Callable[[Step, Plan, Scratch], ConvLaunch]) -> None:
+    def __init__(
+        self,
+        device: Device,
+        plan: Plan,
+        conv: Callable[[Step, Plan, Scratch], ConvLaunch],
+        outside: Mapping[str, Any] = _NOTHING,
+    ) -> None:
         self.device, self.plan, self._pool = device, plan, device.new_pool()
         self._arena = device.allocate(plan.memory.bytes)
-        self.tensors: Mapping[str, Tensor] = {
+        self.tensors: dict[str, Tensor] = {
             name: tensor_at(device.xp, self._arena, plan.memory.offsets[placed.storage] + placed.offset, placed.format)
             for name, placed in plan.tensors.items()
+            if name not in outside
         }
+        for name, array in outside.items():
+            self.tensors[name] = Tensor(array.reshape(-1), plan.tensors[name].format, array)
         numbers = plan.schedule.streams
         scratches, self._runners = [Scratch() for _ in range(max(numbers, default=0) + 1)], list[PluginRunner]()
         streams = {step.outputs: number for step, number in zip(plan.steps, numbers, strict=True)}
@@ -125,13 +154,7 @@ class Execution:
                 if segment.captured and segment.graph is None:
                     segment.queue(stream)
                     stream.synchronize()
-                    stream.begin_capture()
-                    try:
-                        segment.queue(stream)
-                    finally:
-                        graph = stream.end_capture()
-                    segment.graph = graph
-                    graph.upload(stream)
+                    segment.graph = captured(segment.queue_steps, stream)
 
     def close(self) -> None:
         """Terminate the plugins."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from ...base.types import OwningEngine
 from ..conv.selector import ConvSelector
 from ..device.device import CudaDevice
 from ..lower.pipeline import OptionalStep
+from ..plan.plan import Plan
 from .execution import Execution
 
 __all__ = ["Owner"]
@@ -32,5 +33,10 @@ class Owner(OwningEngine, Protocol):
     batches: tuple[int, ...]
     selector: ConvSelector
 
-    def execution(self, sizes: Mapping[str, int], progress: bool = False) -> Execution:
-        """Buffers and launches for inputs whose free dims have these sizes."""
+    def execution(
+        self,
+        sizes: Mapping[str, int],
+        progress: bool = False,
+        outside: Callable[[Plan], Mapping[str, Any]] | None = None,
+    ) -> Execution:
+        """Buffers and launches for inputs whose free dims have these sizes; ``outside`` says what lies in the caller's arrays."""

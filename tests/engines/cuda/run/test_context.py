@@ -2,91 +2,19 @@
 
 from __future__ import annotations
 
-import ctypes
 import threading
-from contextlib import nullcontext
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from pytrtplugins.cuda.backends import host as host_backend
-from pytrtplugins.engines.cuda.device.device import HostDevice
 from pytrtplugins.engines.cuda.run import context as module
 from pytrtplugins.engines.cuda.run.context import CudaContext
 from pytrtplugins.errors import BindingError, EngineError
-from pytrtplugins.passes import prepare
-from pytrtplugins.tensor import SymbolicDim, TensorDesc
-from tests.engines.cuda.host import host_execution
-from tests.engines.networks import conv_net, image
+from tests.engines.cuda.stand_in import Engine, OnGpu
+from tests.engines.networks import image
 
 pytestmark = pytest.mark.skipif(not host_backend.available(), reason="no C++ compiler (apt-get install g++)")
-
-
-class OnGpu(np.ndarray):
-    """An array with the address that CuPy's have."""
-
-    @property
-    def data(self):
-        return SimpleNamespace(ptr=self.ctypes.data)
-
-
-class Execution:
-    """Another's tensors as arrays on a GPU."""
-
-    def __init__(self, execution):
-        self.inner, self.device, self.queue, self.close = execution, execution.device, execution.queue, execution.close
-
-    def input(self, name):
-        return self.inner.input(name).view(OnGpu)
-
-    def output(self, name):
-        return self.inner.output(name).view(OnGpu)
-
-
-class Device(HostDevice):
-    def __init__(self):
-        runtime = SimpleNamespace(
-            memcpyDeviceToHost=2, memcpyAsync=lambda to, source, size, kind, stream: ctypes.memmove(to, source, size)
-        )
-        self.xp, self.number = SimpleNamespace(), 0
-        self.xp.cuda = SimpleNamespace(Stream=Stream, runtime=runtime)
-
-    def send(self, array, memory, stream, begin=0):
-        ctypes.memmove(memory.data.ptr + begin, array.ctypes.data, array.nbytes)
-
-    def explaining_memory(self):
-        return nullcontext()
-
-
-class Stream(nullcontext):
-    ptr = 0
-
-    def __init__(self, non_blocking):
-        super().__init__()
-
-    def synchronize(self):
-        pass
-
-
-class Engine:
-    """What a context needs of the engine."""
-
-    name, disabled, capturing = "cuda", frozenset(["graph"]), threading.Lock()
-    nests = True
-    inputs = (TensorDesc("data", (SymbolicDim("N"), 3, 8, 8)),)
-    outputs = (TensorDesc("y", (SymbolicDim("N"), 4, 8, 8)),)
-
-    def __init__(self):
-        self.device = Device()
-
-    def check_process(self):
-        pass
-
-    def execution(self, sizes):
-        execution = host_execution(prepare(conv_net(batch="N")), {"data": np.zeros((sizes["N"], 3, 8, 8), np.float32)})
-        execution.device = self.device
-        return Execution(execution)
 
 
 @pytest.fixture

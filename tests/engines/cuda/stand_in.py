@@ -1,0 +1,123 @@
+"""NumPy in the GPU's place, for contexts: what they need of arrays, a device, streams and the engine."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import numpy as np
+
+from pytrtplugins.engines.cuda.device.device import HostDevice
+from pytrtplugins.passes import prepare
+from pytrtplugins.tensor import SymbolicDim, TensorDesc
+from tests.engines.cuda.host import host_execution
+from tests.engines.networks import conv_net
+
+
+class OnGpu(np.ndarray):
+    """An array with the address that CuPy's have."""
+
+    @property
+    def data(self):
+        return SimpleNamespace(ptr=self.ctypes.data)
+
+
+class Execution:
+    """Another's tensors as arrays on a GPU."""
+
+    def __init__(self, execution):
+        self.inner, self.device, self.queue, self.close = execution, execution.device, execution.queue, execution.close
+        self.segments, self.capture = execution.segments, execution.capture
+
+    def input(self, name):
+        return self.inner.input(name).view(OnGpu)
+
+    def output(self, name):
+        return self.inner.output(name).view(OnGpu)
+
+
+def on_gpu(array, begin=0):
+    """A copy that begins so many bytes behind a multiple of 256."""
+    memory = HostDevice().allocate(array.nbytes + begin)[begin:]
+    copy = memory[: array.nbytes].view(array.dtype).reshape(array.shape).view(OnGpu)
+    copy[...] = array
+    return copy
+
+
+class Graph:
+    """Does again what was captured."""
+
+    def __init__(self, queue):
+        self.queue = queue
+
+    def launch(self, stream=None):
+        self.queue(stream or Stream())
+
+
+def captured(queue, stream):
+    return Graph(queue)
+
+
+class Device(HostDevice):
+    """Attributes: ``copies``: sizes of the copies that were made from the device."""
+
+    def __init__(self):
+        self.copies = []
+        runtime = SimpleNamespace(
+            memcpyDeviceToHost=2, memcpyDeviceToDevice=3, memcpyAsync=self.copy, deviceSynchronize=lambda: None
+        )
+        self.xp, self.number = SimpleNamespace(), 0
+        self.xp.cuda = SimpleNamespace(Stream=Stream, runtime=runtime, get_current_stream=Stream)
+
+    def copy(self, to, source, size, kind, stream):
+        ctypes.memmove(to, source, size)
+        self.copies.append(size)
+
+    def holder(self, array):
+        return 0
+
+    def send(self, array, memory, stream, begin=0):
+        ctypes.memmove(memory.data.ptr + begin, array.ctypes.data, array.nbytes)
+
+    def explaining_memory(self):
+        return nullcontext()
+
+
+class Stream(nullcontext):
+    ptr = 0
+
+    def __init__(self, non_blocking=False):
+        super().__init__()
+
+    def synchronize(self):
+        pass
+
+    def record(self):
+        return "event"
+
+    def wait_event(self, event):
+        pass
+
+
+class Engine:
+    """What a context needs of the engine."""
+
+    name, capturing = "cuda", threading.Lock()
+    nests = True
+    inputs = (TensorDesc("data", (SymbolicDim("N"), 3, 8, 8)),)
+    outputs = (TensorDesc("y", (SymbolicDim("N"), 4, 8, 8)),)
+
+    def __init__(self, model=None, disabled=("graph",)):
+        self.device, self.model, self.disabled = Device(), model or conv_net(batch="N"), frozenset(disabled)
+
+    def check_process(self):
+        pass
+
+    def execution(self, sizes, outside=None):
+        data = np.zeros((sizes["N"], 3, 8, 8), np.float32)
+        execution = host_execution(prepare(self.model), {"data": data}, outside=outside)
+        execution._arena[:] = 0  # as memory of a GPU is, which the run before a capture reads
+        execution.device = self.device
+        return Execution(execution)
