@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib.metadata
 import os
 import subprocess
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pytrtplugins.cuda.driver import driver
 from pytrtplugins.engines.cuda.conv.cudnn import cudnn_versions
 from pytrtplugins.engines.cuda.device.device import CudaDevice
 
@@ -52,22 +52,10 @@ def kernels(graph: int) -> int:
     Args:
         graph: Its handle (cudaGraph_t).
     """
-    driver, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_size_t()
-    handle = ctypes.c_void_p(graph)
-    _checked(driver.cuGraphGetNodes(handle, None, ctypes.byref(count)))
-    nodes = (ctypes.c_void_p * count.value)()
-    _checked(driver.cuGraphGetNodes(handle, nodes, ctypes.byref(count)))
-    found = 0
-    for node in nodes:
-        kind = ctypes.c_int()
-        _checked(driver.cuGraphNodeGetType(ctypes.c_void_p(node), ctypes.byref(kind)))
-        found += kind.value == 0  # CU_GRAPH_NODE_TYPE_KERNEL
-    return found
-
-
-def _checked(code: int) -> None:
-    if code:
-        raise RuntimeError(f"the CUDA driver gives error {code}")
+    cuda = driver()
+    *_, count = cuda.api.cuGraphGetNodes(graph)
+    kinds = [cuda.call("cuGraphNodeGetType", node) for node in cuda.call("cuGraphGetNodes", graph, count)]
+    return kinds.count(cuda.api.CUgraphNodeType.CU_GRAPH_NODE_TYPE_KERNEL)
 
 
 def _kinds(cupy: Any) -> dict[str, tuple[Any, int, Any, int, int]]:

@@ -1,6 +1,6 @@
-"""The CUDA driver, as far as this package's own kernels need it: modules, tensor maps, launches with clusters and early starts.
+"""The CUDA driver, as far as kernels need it: modules, tensor maps, launches with clusters and early starts.
 
-Through NVIDIA's own bindings, because CuPy's launches know neither. All calls use the thread's current context, which is CuPy's.
+Through NVIDIA's own bindings, because CuPy's launches know neither. All calls use the thread's current context.
 """
 
 from __future__ import annotations
@@ -16,7 +16,17 @@ from typing import Any
 from ..errors import KernelError, UnavailableError
 from ..utils.optional import require
 
-__all__ = ["Driver", "Function", "Launch", "Module", "check_driver", "current_context", "kernel_fields", "tensor_map"]
+__all__ = [
+    "Driver",
+    "Function",
+    "Launch",
+    "Module",
+    "check_driver",
+    "current_context",
+    "driver",
+    "kernel_fields",
+    "tensor_map",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -82,7 +92,9 @@ def driver() -> Driver:
         UnavailableError: the driver is not installed.
     """
     check_driver()
-    return Driver(require("cuda.bindings.driver", extra="cuda", package="cuda-bindings", feature="engine 'cuda'"))
+    return Driver(
+        require("cuda.bindings.driver", extra="nvrtc", package="cuda-bindings", feature="a CUDA kernel on a GPU")
+    )
 
 
 def current_context() -> int:
@@ -93,7 +105,7 @@ def current_context() -> int:
     """
     context = int(driver().call("cuCtxGetCurrent"))
     if not context:
-        raise UnavailableError("engine 'cuda': this thread has no CUDA context.\nDo: cupy.cuda.Device(0).use()")
+        raise UnavailableError("this thread has no CUDA context.\nDo: cupy.cuda.Device(0).use()")
     return context
 
 
@@ -109,6 +121,7 @@ class Module:
 
     def __init__(self, code: bytes, on: Driver | None = None) -> None:
         self.driver = on or driver()
+        self.shared_bytes: dict[str, int] = {}  # the most dynamic shared memory that a kernel was allowed
         self.handle = self.driver.call("cuModuleLoadData", code)
         unload = weakref.finalize(
             self, _unload, self.driver, self.handle, self.driver.call("cuCtxGetCurrent"), os.getpid()
@@ -142,9 +155,11 @@ class Function:
     def __init__(self, module: Module, name: str, shared_bytes: int = 0) -> None:
         self.module, self.shared_bytes = module, shared_bytes
         self.handle = module.driver.call("cuModuleGetFunction", module.handle, name.encode())
-        if shared_bytes > 32 * 1024:  # with what the kernel declares perhaps more than the 48 KiB that all may have
+        # with what the kernel declares perhaps more than the 48 KiB that all may have
+        if shared_bytes > max(32 * 1024, module.shared_bytes.get(name, 0)):
             attribute = module.driver.api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             module.driver.call("cuFuncSetAttribute", self.handle, attribute, shared_bytes)
+            module.shared_bytes[name] = shared_bytes
 
 
 class Launch:
@@ -152,9 +167,9 @@ class Launch:
 
     Args:
         function: The kernel.
-        grid: Blocks along x.
-        threads: Of a block.
-        arguments: Structures, by value.
+        grid: Blocks: along x, or along x, y and z.
+        threads: Of a block, likewise.
+        arguments: Structures and numbers of ctypes, by value; who changes one changes the next launches.
         cluster: Blocks of a cluster.
         early: Whether it may start while the kernel before it ends (it waits for it itself).
     """
@@ -162,9 +177,9 @@ class Launch:
     def __init__(
         self,
         function: Function,
-        grid: int,
-        threads: int,
-        arguments: Sequence[ctypes.Structure],
+        grid: int | tuple[int, int, int],
+        threads: int | tuple[int, int, int],
+        arguments: Sequence[Any],
         cluster: int = 1,
         early: bool = False,
     ) -> None:
@@ -184,8 +199,9 @@ class Launch:
             size = attributes[-1].value.clusterDim
             size.x, size.y, size.z = cluster, 1, 1
         config = self._config = api.CUlaunchConfig()
-        config.gridDimX, config.gridDimY, config.gridDimZ = grid, 1, 1
-        config.blockDimX, config.blockDimY, config.blockDimZ = threads, 1, 1
+        config.gridDimX, config.gridDimY, config.gridDimZ = grid if isinstance(grid, tuple) else (grid, 1, 1)
+        block = threads if isinstance(threads, tuple) else (threads, 1, 1)
+        config.blockDimX, config.blockDimY, config.blockDimZ = block
         config.sharedMemBytes = function.shared_bytes
         config.attrs, config.numAttrs = attributes, len(attributes)
 

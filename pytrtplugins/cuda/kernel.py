@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ class CudaKernel:
         name: Of the entry point.
         label: What messages call the source: its path.
         options: For the compiler, such as ``("-use_fast_math",)``; on a CPU only ``-D`` and ``-I`` count.
-        backend: ``"auto"``, or one of ``"cupy"``, ``"nvcc"`` (nvcc, launched through CuPy), ``"pycuda"``, ``"host"``.
+        backend: ``"auto"``, or one of ``"cupy"``, ``"nvcc"`` (CuPy with nvcc as the compiler), ``"pycuda"``, ``"host"``.
         signature: Parameters, read from the source.
 
     Raises:
@@ -81,10 +82,10 @@ class CudaKernel:
             raise UsageError(f"kernel {name}: backend {backend!r} is unknown. Known: {', '.join(BACKENDS)}.")
         self.source, self.name, self.label, self.options, self.backend = source, name, label, tuple(options), backend
         self.signature: Signature = parse_signature(source, name, label)
-        self._loaded: dict[Any, Callable[..., None]] = {}
+        self._loaded: dict[Any, Callable[..., Any]] = {}
         self._failed: dict[Any, KernelError] = {}
         self._plans: dict[Any, _Plan] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     @classmethod
     def from_file(
@@ -166,7 +167,7 @@ class CudaKernel:
         if self.backend != "host" and not gpu.gpu_reason(self._gpu_backend()):
             self._load("device", element)
             for constant in constants:
-                gpu.driver(self._gpu_backend()).upload(constant)
+                gpu.library(self._gpu_backend()).upload(constant)
 
     def compile(self, dtype: DType | str | None = None, *, architecture: str = "sm_75") -> bytes:
         """Compile for any GPU, without one; by nvcc with backend ``"nvcc"`` or ``"pycuda"``, otherwise by NVRTC if it is installed.
@@ -211,7 +212,7 @@ class CudaKernel:
         return "pycuda" if gpu.gpu_reason("cupy") and not gpu.gpu_reason("pycuda") else "cupy"
 
     def _plan_key(self, flat: list[Any], threads: Any, block: Any, shared_bytes: Any) -> Any:
-        """What a plan depends on, for launches through CuPy, whose time counts; None for others."""
+        """What a plan depends on, for launches on CuPy's arrays, whose time counts; None for others."""
         array = gpu.cupy_array()
         if array is None or self.backend not in ("auto", "cupy", "nvcc"):
             return None
@@ -225,7 +226,7 @@ class CudaKernel:
                 return None
         if type(threads) is list or type(block) is list:
             return None
-        return (tuple(facts), threads, block, shared_bytes, gpu.driver("cupy").device())
+        return (tuple(facts), threads, block, shared_bytes, gpu.library("cupy").context())
 
     def _plan(self, flat: list[Any], threads: Sizes, block: int | Sequence[int], shared_bytes: Dim) -> _Plan | None:
         """Check everything and load the kernel; None where nothing is left to do: recorded, or no threads."""
@@ -247,22 +248,32 @@ class CudaKernel:
     def _device_plan(
         self, values: list[Any], element: str | None, grid: _Three, block: _Three, shared_bytes: int
     ) -> _Plan:
-        run, driver = self._load("device", element), gpu.driver(self._gpu_backend())
-        packed = [
-            np.uint64(0 if value is None else driver.upload(value) if isinstance(value, Constant) else value.address)
+        prepare, library = self._load("device", element), gpu.library(self._gpu_backend())
+        arguments = [
+            ctypes.c_void_p(
+                None if value is None else library.upload(value) if isinstance(value, Constant) else value.address
+            )
             if parameter.pointer
-            else np.dtype(C_TYPES[parameter.type]).type(value)
+            else _by_value(value, C_TYPES[parameter.type])
             for parameter, value in zip(self.signature.parameters, values, strict=True)
         ]
+        with self._lock:
+            launch = prepare(grid, block, arguments, shared_bytes)
+        name, lock = self.name, Lock()
         indices = [index for index, value in enumerate(values) if isinstance(value, DeviceArray)]
 
-        def launch(flat: list[Any], stream: Any) -> None:
-            now = list(packed)
-            for index in indices:
-                now[index] = gpu.address(flat[index])
-            run(grid, block, now, shared_bytes, stream)
+        def run(flat: list[Any], stream: Any) -> None:
+            handle = library.stream() if stream is None else gpu.stream_handle(stream)
+            addresses = [gpu.address(flat[index]) for index in indices]
+            with lock:
+                for index, address in zip(indices, addresses, strict=True):
+                    arguments[index].value = address
+                try:
+                    launch(handle)
+                except KernelError as error:
+                    raise KernelError(f"kernel {name}: {error}", **error.facts) from error
 
-        return launch
+        return run
 
     def _grid(self, threads: _Three, block: _Three) -> _Three:
         if min(block) < 1 or block[0] * block[1] * block[2] > 1024:
@@ -275,23 +286,24 @@ class CudaKernel:
                 raise KernelError(f"kernel {self.name}: threads {threads}: {size} blocks along {axis}, at most {limit}")
         return x, y, z
 
-    def _load(self, place: str, element: str | None) -> Callable[..., None]:
+    def _load(self, place: str, element: str | None) -> Callable[..., Any]:
         backend = "host" if place == "host" else self._gpu_backend()
-        load: Callable[[CompileUnit], Callable[..., None]]
+        load: Callable[[CompileUnit], Callable[..., Any]]
         if backend == "host":
             load, device = (host.load, -1) if current() is None else (watched.load, -2)
         else:
-            load, device = gpu.driver(backend).load, gpu.driver(backend).device()
+            load, device = gpu.library(backend).load, gpu.library(backend).context()
         key = (backend, element, device)
         with self._lock:
             if key in self._failed:
-                raise self._failed[key]  # compiling it again would take as long and say the same
+                raise self._failed[key]
             if key not in self._loaded:
                 unit = CompileUnit(self.source, self.label, self.signature, element, self.options)
                 try:
                     self._loaded[key] = load(unit)
                 except KernelError as error:
-                    self._failed[key] = error.with_traceback(None)
+                    if "log" in error.facts:  # the compiler's: again it would take as long and say the same
+                        self._failed[key] = error.with_traceback(None)
                     raise
             return self._loaded[key]
 
@@ -308,6 +320,12 @@ def _three(sizes: Sizes, what: str) -> tuple[Dim, Dim, Dim]:
         raise KernelError(f"{what}: expected one to three whole numbers, found {sizes!r}")
     x, y, z = (*given, 1, 1)[:3]
     return x, y, z
+
+
+def _by_value(number: Any, dtype: str) -> Any:
+    """A number as a kernel gets it."""
+    data = np.dtype(dtype).type(number).tobytes()
+    return ctypes.create_string_buffer(data, len(data))
 
 
 def _numbers(sizes: Sequence[Dim]) -> _Three:

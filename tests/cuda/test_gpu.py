@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -123,6 +125,31 @@ def test_a_launch_is_queued_on_the_stream_given_and_captured_in_a_graph(cupy):
     assert (cupy.asnumpy(y) == 4).all()
 
 
+def test_kernels_get_more_than_48_kib_of_shared_memory_in_any_order(cupy):
+    source = """__global__ void f(float* y, int last) {
+        extern __shared__ float tile[];
+        tile[last] = last;
+        y[0] = tile[last];
+    }"""
+    kernel, y = CudaKernel.from_source(source, "f"), cupy.zeros(1, np.float32)
+    for size in (100, 90_000, 60_000, 90_000):
+        kernel.launch(y, size // 4 - 1, threads=1, block=1, shared_bytes=size)
+        assert cupy.asnumpy(y)[0] == size // 4 - 1
+    with pytest.raises(errors.KernelError, match="kernel f: CUDA|CUDA: cuFuncSetAttribute"):
+        kernel.launch(y, 0, threads=1, block=1, shared_bytes=1 << 20)
+
+
+def test_a_new_thread_launches(cupy):
+    kernel, x, y = CudaKernel.from_source(AFFINE, "affine"), cupy.ones(9, np.float32), cupy.zeros(9, np.float32)
+    kernel.prepare("float32")
+    cupy.cuda.Device().synchronize()
+    thread = threading.Thread(target=kernel.launch, args=(x, y, 9, 2, False), kwargs={"threads": 9})
+    thread.start()
+    thread.join()
+    cupy.cuda.Device().synchronize()
+    assert (cupy.asnumpy(y) == 2).all()
+
+
 def test_what_was_prepared_is_not_compiled_again(cupy, monkeypatch):
     plugin, desc = Region(classes=3), TensorDesc("x", (1, 8, 4, 4), DType.FLOAT16)
     runner = PluginRunner(plugin)
@@ -132,7 +159,7 @@ def test_what_was_prepared_is_not_compiled_again(cupy, monkeypatch):
     def fail(*arguments):
         raise AssertionError("compiled or copied in enqueue")
 
-    monkeypatch.setattr("pytrtplugins.cuda.backends.gpu.CupyDriver.load", fail)
+    monkeypatch.setattr("pytrtplugins.cuda.backends.gpu.CupyLibrary.load", fail)
     x = cupy.zeros((1, 8, 4, 4), np.float16)
     monkeypatch.setattr(cupy, "asarray", fail)
     plugin.enqueue([x], [cupy.empty_like(x)], None, None)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.gpu
 def pycuda(cupy):
     """PyCUDA's driver, in the primary context."""
     driver = pytest.importorskip("pycuda.driver", reason="PyCUDA is not installed")
-    gpu.driver("pycuda")
+    gpu.library("pycuda")
     return driver
 
 
@@ -73,5 +73,7 @@ def test_pycuda_launches_the_same_kernel(cupy, pycuda, dtype):
     kernel.launch(cupy.full(30, 2, dtype), y, 30, 3, False, threads=30)  # CuPy's array, PyCUDA's launch
     pycuda.Context.synchronize()
     np.testing.assert_array_equal(y.get(), np.full(30, 6, dtype))
-    with pytest.raises(errors.UnavailableError, match="launches on PyCUDA's streams only"):
-        kernel.launch(x, y, 30, 3, False, threads=30, stream=cupy.cuda.Stream(non_blocking=True))
+    other = cupy.cuda.Stream(non_blocking=True)
+    kernel.launch(y, x, 30, 2, False, threads=30, stream=other)
+    other.synchronize()
+    np.testing.assert_array_equal(x.get(), np.full(30, 12, dtype))

@@ -1,1 +1,1 @@
-"""Where a kernel runs: through CuPy or PyCUDA on a GPU, or as C++ on the host."""
+"""Where a kernel runs: on a GPU beside CuPy or PyCUDA, or as C++ on the host."""

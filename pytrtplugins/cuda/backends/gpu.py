@@ -1,109 +1,138 @@
-"""Kernels on a GPU: loaded and launched through CuPy, or through PyCUDA."""
+"""Kernels on a GPU: loaded and launched by CUDA's driver, in the context and on the arrays of CuPy or PyCUDA."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
+import numpy.typing as npt
 
 from ...errors import UnavailableError
 from ...utils.optional import require
+from ...utils.override import override
 from ..bindings import device_array
 from ..compiler import compile_unit, newest_architecture
+from ..driver import Function, Launch, Module, current_context, driver
 from ..record import Constant
 from ..source import CompileUnit, find_symbol
 
 __all__ = [
-    "CupyDriver",
-    "Driver",
-    "PycudaDriver",
+    "CupyLibrary",
+    "Library",
+    "PycudaLibrary",
     "address",
     "close",
     "cupy_array",
-    "driver",
     "gpu_reason",
+    "library",
     "stream_handle",
 ]
 
 Grid = tuple[int, int, int]
-Launch = Callable[[Grid, Grid, Sequence[Any], int, Any], None]
-"""Grid, block, numbers as NumPy scalars, bytes of shared memory, stream."""
+Prepare = Callable[[Grid, Grid, Sequence[Any], int], Launch]
+"""Grid, block, values of ctypes for the parameters, bytes of shared memory → a launch."""
 
 
-class Driver(Protocol):
-    """What loads and launches."""
+class Library(ABC):
+    """Whose context and arrays kernels use; CUDA's driver loads and launches them.
 
-    def device(self) -> int:
-        """Number of the current GPU."""
+    Args:
+        compiler: ``"auto"`` or ``"nvcc"``, as `compile_unit` takes it.
+    """
 
-    def load(self, unit: CompileUnit) -> Launch:
-        """Compile a kernel for the current GPU, or find it in the cache."""
+    def __init__(self, compiler: str) -> None:
+        driver()  # a missing package is named here
+        self._compiler = compiler
+
+    def context(self) -> int:
+        """The thread's current context.
+
+        Raises:
+            UnavailableError: there is none.
+        """
+        return current_context()
+
+    @abstractmethod
+    def capability(self) -> int:
+        """Compute capability of the current GPU, 90 for 9.0."""
+
+    @abstractmethod
+    def stream(self) -> int:
+        """The stream of launches that name none."""
+
+    @abstractmethod
+    def copy(self, array: npt.NDArray[Any]) -> Any:
+        """Copy an array to the current GPU; any stream may read it then."""
+
+    def load(self, unit: CompileUnit) -> Prepare:
+        """Compile a kernel for the current GPU, or find it in the cache, and load it into the current context."""
+        capability = self.capability()
+        architecture = f"sm_{capability}" if self._compiler == "nvcc" else newest_architecture(capability)
+        code = compile_unit(unit, architecture, self._compiler)
+        module, symbol = Module(code), find_symbol(code, unit.signature.name, unit.label)
+        return lambda grid, block, arguments, shared_bytes: Launch(
+            Function(module, symbol, shared_bytes), grid, block, arguments
+        )
 
     def upload(self, constant: Constant) -> int:
-        """Address of a constant's copy on the current GPU, made once."""
+        """Address of a constant's copy in the current context, made once."""
+        key = self.context()
+        if key not in constant.copies:
+            constant.copies[key] = self.copy(constant.array)
+        return address(constant.copies[key])
 
 
-class _Stream:
-    """What CuPy's launch needs of a stream."""
-
-    def __init__(self, address: int) -> None:
-        self.ptr = address
-
-
-class CupyDriver:
+class CupyLibrary(Library):
     """CuPy.
 
     Args:
         compiler: ``"auto"`` or ``"nvcc"``, as `compile_unit` takes it.
 
     Raises:
-        MissingExtraError: CuPy is not installed.
+        MissingExtraError: CuPy or NVIDIA's bindings are not installed.
         UnavailableError: there is no GPU.
     """
 
     def __init__(self, compiler: str = "auto") -> None:
         self.cupy = require("cupy", extra="tensorrt", package="cupy-cuda13x", feature="a CUDA kernel on a GPU")
-        self._compiler = compiler
+        runtime = self.cupy.cuda.runtime
         try:
-            count = int(self.cupy.cuda.runtime.getDeviceCount())
-        except self.cupy.cuda.runtime.CUDARuntimeError as error:
+            count = int(runtime.getDeviceCount())
+        except runtime.CUDARuntimeError as error:
             raise UnavailableError(f"no NVIDIA GPU can be used: {error}") from error
         if not count:
             raise UnavailableError("no NVIDIA GPU can be used: CUDA finds none")
-        self.device = self.cupy.cuda.runtime.getDevice
+        super().__init__(compiler)
 
-    def load(self, unit: CompileUnit) -> Launch:
-        """Compile a kernel for the current GPU, or find it in the cache."""
-        cuda = self.cupy.cuda
-        capability = int(cuda.Device().compute_capability)
-        architecture = f"sm_{capability}" if self._compiler == "nvcc" else newest_architecture(capability)
-        code = compile_unit(unit, architecture, self._compiler)
-        module = cuda.Module()
-        module.load(code)
-        function = module.get_function(find_symbol(code, unit.signature.name, unit.label))
+    @override
+    def context(self) -> int:
+        try:
+            return current_context()
+        except UnavailableError:  # in a new thread
+            self.cupy.cuda.Device().use()
+            return current_context()
 
-        def launch(grid: Grid, block: Grid, values: Sequence[Any], shared_bytes: int, stream: Any) -> None:
-            if stream is not None and not hasattr(stream, "ptr"):
-                stream = _Stream(stream_handle(stream))
-            function(grid, block, values, shared_bytes, stream)
+    @override
+    def capability(self) -> int:
+        return int(self.cupy.cuda.Device().compute_capability)
 
-        return launch
+    @override
+    def stream(self) -> int:
+        return int(self.cupy.cuda.get_current_stream().ptr)
 
-    def upload(self, constant: Constant) -> int:
-        """Address of a constant's copy on the current GPU, made once."""
-        key = self.device()
-        if key not in constant.copies:
-            constant.copies[key] = self.cupy.asarray(constant.array)
-            self.cupy.cuda.get_current_stream().synchronize()  # the launch may be on another stream
-        return int(constant.copies[key].data.ptr)
+    @override
+    def copy(self, array: npt.NDArray[Any]) -> Any:
+        made = self.cupy.asarray(array)
+        self.cupy.cuda.get_current_stream().synchronize()  # the launch may be on another stream
+        return made
 
 
-class PycudaDriver:
+class PycudaLibrary(Library):
     """PyCUDA, in the primary context, which is CuPy's and PyTorch's too; nvcc is the compiler.
 
     Raises:
-        MissingExtraError: PyCUDA is not installed.
+        MissingExtraError: PyCUDA or NVIDIA's bindings are not installed.
         UnavailableError: there is no GPU.
     """
 
@@ -115,51 +144,20 @@ class PycudaDriver:
                 require("pycuda.autoprimaryctx", extra="pycuda", package="pycuda", feature="backend 'pycuda'")
         except (self.cuda.Error, RuntimeError) as error:
             raise UnavailableError(f"no NVIDIA GPU can be used: {error}") from error
+        super().__init__("nvcc")
 
-    def device(self) -> int:
-        """Number of the current GPU."""
-        current = self.cuda.Context.get_device()
-        return next(index for index in range(self.cuda.Device.count()) if self.cuda.Device(index) == current)
-
-    def load(self, unit: CompileUnit) -> Launch:
-        """Compile a kernel for the current GPU, or find it in the cache."""
+    @override
+    def capability(self) -> int:
         major, minor = self.cuda.Context.get_device().compute_capability()
-        code = compile_unit(unit, f"sm_{major}{minor}", "nvcc")
-        module = self.cuda.module_from_buffer(code)
-        function = module.get_function(find_symbol(code, unit.signature.name, unit.label))
+        return 10 * int(major) + int(minor)
 
-        def launch(grid: Grid, block: Grid, values: Sequence[Any], shared_bytes: int, stream: Any) -> None:
-            if stream is not None and not isinstance(stream, self.cuda.Stream):
-                _require_default(stream)
-                stream = None
-            numbers = [_number(value) for value in values]
-            function(*numbers, grid=grid, block=block, shared=shared_bytes, stream=stream)
+    @override
+    def stream(self) -> int:
+        return 0
 
-        launch.module = module  # type: ignore[attr-defined]  # keeps it loaded
-        return launch
-
-    def upload(self, constant: Constant) -> int:
-        """Address of a constant's copy on the current GPU, made once."""
-        key = "pycuda", self.device()
-        if key not in constant.copies:
-            constant.copies[key] = self.cuda.to_device(constant.array)
-        return int(constant.copies[key])
-
-
-def _number(value: Any) -> Any:
-    """PyCUDA packs NumPy's numbers, but not its bool."""
-    if isinstance(value, int):
-        return np.uint64(value)  # an address
-    return value.astype(np.uint8) if value.dtype.kind == "b" else value
-
-
-def _require_default(stream: Any) -> None:
-    """PyCUDA cannot launch on another library's stream."""
-    if stream_handle(stream) != 0:
-        raise UnavailableError(
-            "backend 'pycuda' launches on PyCUDA's streams only.\n"
-            "Do: stream=pycuda.driver.Stream(), or take backend='cupy', which launches on any library's streams"
-        )
+    @override
+    def copy(self, array: npt.NDArray[Any]) -> Any:
+        return self.cuda.to_device(array)
 
 
 def stream_handle(stream: Any) -> int:
@@ -170,7 +168,7 @@ def stream_handle(stream: Any) -> int:
     return int(stream)
 
 
-_drivers: dict[str, Driver] = {}
+_libraries: dict[str, Library] = {}
 _closed = ""
 
 
@@ -182,11 +180,11 @@ def close(reason: str) -> None:
     """
     global _closed
     _closed = reason
-    _drivers.clear()
+    _libraries.clear()
 
 
-def driver(backend: str) -> Driver:
-    """The driver of a backend, made once: ``"cupy"``, ``"nvcc"`` or ``"pycuda"``.
+def library(backend: str) -> Library:
+    """The library of a backend, found once: ``"cupy"``, ``"nvcc"`` or ``"pycuda"``.
 
     Raises:
         MissingExtraError: its package is not installed.
@@ -194,16 +192,16 @@ def driver(backend: str) -> Driver:
     """
     if _closed:
         raise UnavailableError(_closed)
-    if backend not in _drivers:
-        made: Driver = PycudaDriver() if backend == "pycuda" else CupyDriver("nvcc" if backend == "nvcc" else "auto")
-        _drivers[backend] = made
-    return _drivers[backend]
+    if backend not in _libraries:
+        made: Library = PycudaLibrary() if backend == "pycuda" else CupyLibrary("nvcc" if backend == "nvcc" else "auto")
+        _libraries[backend] = made
+    return _libraries[backend]
 
 
 def cupy_array() -> Any:
     """CuPy's array type, once kernels were launched through CuPy; None before."""
-    found = _drivers.get("cupy") or _drivers.get("nvcc")
-    return found.cupy.ndarray if isinstance(found, CupyDriver) else None
+    found = _libraries.get("cupy") or _libraries.get("nvcc")
+    return found.cupy.ndarray if isinstance(found, CupyLibrary) else None
 
 
 def address(array: Any) -> int:
@@ -215,7 +213,7 @@ def address(array: Any) -> int:
 def gpu_reason(backend: str = "cupy") -> str:
     """Why kernels cannot run on a GPU here; empty when they can."""
     try:
-        driver(backend)
+        library(backend)
     except (ImportError, UnavailableError) as error:
         return str(error)
     return ""
