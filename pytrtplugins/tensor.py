@@ -16,6 +16,7 @@ from .errors import DimsError, PluginError
 
 __all__ = [
     "PLUGIN_DTYPES",
+    "SMALL_DTYPES",
     "Array",
     "DType",
     "Dim",
@@ -51,24 +52,36 @@ class DType(str, enum.Enum):
     UINT16 = "uint16"
     UINT32 = "uint32"
     UINT64 = "uint64"
+    FLOAT8E4M3FN = "float8_e4m3fn"
+    FLOAT8E4M3FNUZ = "float8_e4m3fnuz"
+    FLOAT8E5M2 = "float8_e5m2"
+    FLOAT8E5M2FNUZ = "float8_e5m2fnuz"
+    FLOAT8E8M0 = "float8_e8m0fnu"
+    FLOAT4E2M1 = "float4_e2m1fn"
+    INT4 = "int4"
+    UINT4 = "uint4"
+    INT2 = "int2"
+    UINT2 = "uint2"
 
     def __str__(self) -> str:
         return self.value
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """The NumPy dtype; bfloat16 needs the package ml_dtypes, which onnx brings."""
-        if self is DType.BFLOAT16:
+        """The NumPy dtype; bfloat16 and what is below 8 bits or real of 8 needs the package ml_dtypes, which onnx brings."""
+        if self is DType.BFLOAT16 or self in SMALL_DTYPES:
             from .utils.optional import require
 
-            bfloat16: Any = require("ml_dtypes", extra="onnx", feature="dtype bfloat16").bfloat16
-            return cast("np.dtype[Any]", np.dtype(bfloat16))
+            kind: Any = getattr(require("ml_dtypes", extra="onnx", feature=f"dtype {self}"), self.value)
+            return cast("np.dtype[Any]", np.dtype(kind))
         dtype: np.dtype[Any] = np.dtype(self.value)
         return dtype
 
     @property
     def itemsize(self) -> int:
-        """Bytes per element."""
+        """Bytes per element, in memory."""
+        if self in SMALL_DTYPES:
+            return 1
         return 2 if self is DType.BFLOAT16 else np.dtype(self.value).itemsize
 
     @classmethod
@@ -86,6 +99,20 @@ class DType(str, enum.Enum):
             known = ", ".join(member.value for member in cls)
             raise PluginError(f"element type {name!r} is not supported. Known: {known}.", dtype=name) from None
 
+
+SMALL_DTYPES = (
+    DType.FLOAT8E4M3FN,
+    DType.FLOAT8E4M3FNUZ,
+    DType.FLOAT8E5M2,
+    DType.FLOAT8E5M2FNUZ,
+    DType.FLOAT8E8M0,
+    DType.FLOAT4E2M1,
+    DType.INT4,
+    DType.UINT4,
+    DType.INT2,
+    DType.UINT2,
+)
+"""Element types that a few engines take; arrays of them are those of the package ml_dtypes, one element in a byte."""
 
 PLUGIN_DTYPES = (
     DType.FLOAT32,

@@ -41,7 +41,17 @@ NAMELESS_DIMS = frozenset({"?", "*", "-1", "None", "none", "unk", "unknown"})
 """Names of free dims that say nothing: two dims of such a name need not be equal."""
 
 _FEATURE = "working on ONNX models"
-_ONNX_NAMES = {"float": "float32", "double": "float64"}  # element types that ONNX calls otherwise than NumPy
+_ONNX_NAMES = {
+    "float": "float32",
+    "double": "float64",
+    "float8e4m3fn": "float8_e4m3fn",
+    "float8e4m3fnuz": "float8_e4m3fnuz",
+    "float8e5m2": "float8_e5m2",
+    "float8e5m2fnuz": "float8_e5m2fnuz",
+    "float8e8m0": "float8_e8m0fnu",
+    "float4e2m1": "float4_e2m1fn",
+}
+"""Element types that ONNX calls otherwise than NumPy."""
 _Message = TypeVar("_Message")
 
 

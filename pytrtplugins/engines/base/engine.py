@@ -8,11 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...errors import EngineError, PrecisionError, UsageError
+from ...errors import EngineError, ModelError, PrecisionError, UsageError
 from ...model.decompose import check_claims
 from ...model.proto import info_dims, info_dtype
 from ...plugin.policy import check_forms
-from ...tensor import Array, TensorDesc
+from ...tensor import SMALL_DTYPES, Array, DType, TensorDesc
 from ...utils.files import sha256_hex
 from ...utils.numbers import MAX_SLOTS, check_whole
 from ...utils.prefetch import map_async, map_in_contexts
@@ -42,6 +42,7 @@ class Engine(Uncopied, ABC):
     Attributes:
         nests: Whether a plugin of a running network may run the same engine through another context.
         survives_fork: Whether a child process may use what its parent built before it forked.
+        dtypes: Element types that its inputs and outputs may have.
         foreign_operators: Whether the library below may know operators of anybody's domain.
         fast_build: Settings with which an engine of this kind is built fast, and runs slowly.
         weights_location: Location that models in its files give for weights that they leave out; None: no weights are left out.
@@ -65,6 +66,7 @@ class Engine(Uncopied, ABC):
     name: ClassVar[str]
     precisions: ClassVar[tuple[str, ...]] = ("fp32",)
     settings: ClassVar[tuple[str, ...]] = ()
+    dtypes: ClassVar[tuple[DType, ...]] = tuple(dtype for dtype in DType if dtype not in SMALL_DTYPES)
     fast_build: ClassVar[Mapping[str, Any]] = {}
     weights_location: ClassVar[str | None] = None
     nests: ClassVar[bool] = True
@@ -83,8 +85,8 @@ class Engine(Uncopied, ABC):
         self._model, self.options, self._forks = model, options, forks()
         self.choices: dict[str, str] = {}
         initializers = {tensor.name for tensor in model.graph.initializer}
-        self.inputs = tuple(_describe(info) for info in model.graph.input if info.name not in initializers)
-        self.outputs = tuple(_describe(info) for info in model.graph.output)
+        self.inputs = tuple(self._describe(info) for info in model.graph.input if info.name not in initializers)
+        self.outputs = tuple(self._describe(info) for info in model.graph.output)
 
     # -- what an engine fills in -------------------------------------------------------------------------------------
 
@@ -272,11 +274,18 @@ class Engine(Uncopied, ABC):
         """Load an engine file; the same as `pytrtplugins.load_engine`."""
         return Engine._load(path)
 
+    def _describe(self, info: onnx.ValueInfoProto) -> TensorDesc:
+        desc = TensorDesc(info.name, info_dims(info), info_dtype(info))
+        if desc.dtype not in self.dtypes:
+            raise ModelError(
+                f"tensor {desc.name!r} is of the element type {desc.dtype}; inputs and outputs of engine {self.name!r} are of "
+                f"{', '.join(self.dtypes)}",
+                tensor=desc.name,
+                dtype=desc.dtype,
+            )
+        return desc
+
     def __repr__(self) -> str:
         """Name, precision, inputs and outputs."""
         inputs, outputs = (", ".join(map(str, descs)) for descs in (self.inputs, self.outputs))
         return f"<{self.name} engine, {self.precision}: {inputs} -> {outputs}>"
-
-
-def _describe(info: onnx.ValueInfoProto) -> TensorDesc:
-    return TensorDesc(info.name, info_dims(info), info_dtype(info))

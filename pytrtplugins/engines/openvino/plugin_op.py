@@ -14,7 +14,7 @@ from openvino.frontend.onnx import ConversionExtension
 from ...plugin.base import Plugin
 from ...plugin.policy import RUNNING, chosen_form
 from ...plugin.runner import PluginRunner
-from ...tensor import Array, Dim, Dims, DType, SymbolicDim
+from ...tensor import SMALL_DTYPES, Array, Dim, Dims, DType, SymbolicDim
 from ..base.active_runs import ActiveRun
 from .plugin_errors import PluginErrors, remembered
 
@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Host", "HostedOp", "PluginHost", "conversion"]
 
-_TYPES = {dtype: ov.Type.bf16 if dtype is DType.BFLOAT16 else ov.Type(dtype.numpy) for dtype in DType}
+_TYPES = {
+    dtype: ov.Type.bf16 if dtype is DType.BFLOAT16 else ov.Type(dtype.numpy)
+    for dtype in DType
+    if dtype not in SMALL_DTYPES
+}
 _DTYPES = {ov_type: dtype for dtype, ov_type in _TYPES.items()}
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from pytrtplugins.engines.cuda.conv.problem import DirectProvider
 from pytrtplugins.engines.cuda.conv.selector import ConvSelector
 from pytrtplugins.engines.cuda.device.device import HostDevice
+from pytrtplugins.engines.cuda.device.elements import from_stored, to_stored
 from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.engines.cuda.plan.planner import make_plan
 from pytrtplugins.engines.cuda.run.execution import Execution
@@ -89,9 +90,15 @@ def run_on_host(model, inputs, float_type=DType.FLOAT32, disable=(), direct=Fals
     """Outputs of a prepared model, and the execution."""
     execution = host_execution(model, inputs, float_type, disable, direct, requested)
     for name, array in inputs.items():
-        execution.input(name)[...] = array
+        execution.input(name)[...] = to_stored(array)
     execution.queue(None)
-    return {name: execution.output(name).copy() for name in execution.plan.outputs}, execution
+    return {name: outcome(execution, name) for name in execution.plan.outputs}, execution
+
+
+def outcome(execution, name):
+    """An output after a run."""
+    form = execution.tensors[execution.plan.outputs[name]].format
+    return from_stored(execution.output(name).copy(), form.dtype)
 
 
 def run_shuffled(execution, inputs, seed):

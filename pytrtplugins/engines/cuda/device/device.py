@@ -13,9 +13,9 @@ import numpy.typing as npt
 from ....cuda import pinned_empty
 from ....cuda.driver import check_driver
 from ....errors import UnavailableError
-from ....tensor import DType
 from ....utils.optional import require
 from ...base.forks import forks_as_cause
+from .elements import stored
 from .layout import Format
 
 __all__ = ["CudaDevice", "Device", "HostDevice", "Tensor", "tensor_at"]
@@ -257,7 +257,7 @@ class CudaDevice:
 
 def tensor_at(xp: Any, memory: Any, offset: int, form: Format) -> Tensor:
     """The tensor at a byte of an arena."""
-    kind = DType(form.dtype).numpy
+    kind = stored(form.dtype)
     usable = (len(memory) - offset) // kind.itemsize * kind.itemsize
     wanted = min(usable, form.elements * kind.itemsize)
     flat = memory[offset : offset + wanted].view(kind)

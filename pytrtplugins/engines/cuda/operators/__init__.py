@@ -6,11 +6,15 @@ from . import (  # noqa: F401  # they put their operators into the tables
     movement,
     normalization,
     quantization,
+    recurrent,
     reductions,
     resampling,
+    selection,
+    shapes,
+    signal,
     windows,
 )
 from .elementwise import ACTIVATIONS
-from .table import KNOWN, OPS, UNCAPTURED, refusal
+from .table import KNOWN, OPS, RAW, UNCAPTURED, computed, refusal
 
-__all__ = ["ACTIVATIONS", "KNOWN", "OPS", "UNCAPTURED", "refusal"]
+__all__ = ["ACTIVATIONS", "KNOWN", "OPS", "RAW", "UNCAPTURED", "computed", "refusal"]

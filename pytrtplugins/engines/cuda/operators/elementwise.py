@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ....utils.optional import require
-from .table import OPS, Attributes, op
+from .table import OPS, Attributes, onnx_dtype, op
 
 __all__ = ["ACTIVATIONS"]
 
@@ -184,9 +184,14 @@ def _mean(xp: Any, at: Attributes, dims: Any, *values: Any) -> Any:
     return functools.reduce(lambda a, b: a + b, values) / len(values)
 
 
-@op("Cast")
-def _cast(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
+@op("Cast", "CastLike")
+def _cast(xp: Any, at: Attributes, dims: Any, x: Any, *unused: Any) -> Any:
     return x  # the output's memory has the type
+
+
+@op("BitCast", raw=True)
+def _bit_cast(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
+    return x.view(onnx_dtype(at["to"]))
 
 
 @op("Dropout")

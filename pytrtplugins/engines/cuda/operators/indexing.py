@@ -92,18 +92,6 @@ def _reverse_sequence(xp: Any, at: Attributes, dims: Any, x: Any, lengths: Any) 
     return x[_along(xp, xp.broadcast_to(rows, x.shape), time)]
 
 
-@op("Compress", captured=False)
-def _compress(xp: Any, at: Attributes, dims: Any, x: Any, condition: Any) -> Any:
-    kept = xp.nonzero(xp.asarray(condition))[0]
-    axis = at.get("axis")
-    return xp.take(x.reshape(-1) if axis is None else x, kept, axis=0 if axis is None else axis)
-
-
-@op("NonZero", captured=False)
-def _nonzero(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
-    return xp.stack(xp.nonzero(x)).astype(np.int64)
-
-
 def _positive(xp: Any, indices: Any, size: int) -> Any:
     index = xp.asarray(indices).astype(np.int64)
     return xp.where(index < 0, index + size, index)

@@ -10,18 +10,26 @@ from .table import Attributes, op
 
 __all__ = ["centered", "requantized"]
 
-_CODES = {0: np.uint8, 2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16}
-"""ONNX's number of a type → the type, for codes without a zero point."""
+_LIMITS = {
+    **{number: (np.iinfo(kind).min, np.iinfo(kind).max) for number, kind in enumerate(("u1", "i1", "u2", "i2"), 2)},
+    21: (0, 15),
+    22: (-8, 7),
+    25: (0, 3),
+    26: (-2, 1),
+}
+"""ONNX's number of a type of codes that are whole numbers → the least and the largest."""
 
 
 @op("QuantizeLinear")
 def _quantize(xp: Any, at: Attributes, dims: Any, x: Any, scale: Any, zero: Any = None) -> Any:
-    dtype = _CODES[at.get("output_dtype", 0)] if zero is None else zero.dtype
-    codes = xp.rint(x / _along(xp, at, x, scale))
+    limits = _LIMITS.get(at.get("output_dtype") or 2)
+    codes = x / _along(xp, at, x, scale)
+    if limits is None:  # real ones, which are rounded as they are stored
+        return codes
+    codes = xp.rint(codes)
     if zero is not None:
         codes = codes + _along(xp, at, x, zero).astype(np.float32)
-    limits = np.iinfo(dtype)
-    return xp.clip(codes, limits.min, limits.max)
+    return xp.clip(codes, *limits)
 
 
 @op("DequantizeLinear")

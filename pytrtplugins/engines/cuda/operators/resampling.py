@@ -208,3 +208,40 @@ def _points(xp: Any, first: Any, side: Any, bins: int, count: int) -> Any:
     """[rois, bins · count]: points of all bins along an axis."""
     steps = (xp.arange(bins * count) + np.float32(0.5)) / (bins * count)
     return first[:, None] + side[:, None] * steps[None].astype(np.float32)
+
+
+@op("DeformConv", captured=False)
+def _deform_conv(
+    xp: Any, at: Attributes, dims: Any, x: Any, weights: Any, offsets: Any, bias: Any = None, mask: Any = None
+) -> Any:
+    """A convolution each of whose taps is read where an offset says, between four pixels."""
+    weights, (n, c), (oh, ow) = xp.asarray(weights), x.shape[:2], dims[0][2:]
+    (kh, kw), parts, groups = weights.shape[2:], at.get("offset_group", 1), at.get("group", 1)
+    (sh, sw), (dh, dw) = (tuple(at.get(name, (1, 1))) for name in ("strides", "dilations"))
+    top, left = tuple(at.get("pads", (0, 0, 0, 0)))[:2]
+    moves = offsets.reshape(n, parts, kh * kw, 2, oh, ow)
+    factors = None if mask is None else mask.reshape(n, parts, kh * kw, oh, ow)
+    rows, columns = xp.arange(oh)[:, None] * sh - top, xp.arange(ow)[None] * sw - left
+    pixels = x.reshape(n * parts, c // parts, *x.shape[2:])
+    split = weights.reshape(groups, -1, weights.shape[1], kh * kw)
+    sums: Any = 0
+    for tap in range(kh * kw):
+        ys = (rows + tap // kw * dh + moves[:, :, tap, 0]).reshape(n * parts, oh, ow)
+        xs = (columns + tap % kw * dw + moves[:, :, tap, 1]).reshape(n * parts, oh, ow)
+        found = _between(xp, pixels, ys, xs)
+        if factors is not None:
+            found = found * factors[:, :, tap].reshape(n * parts, 1, oh, ow)
+        sums = sums + xp.matmul(split[None, :, :, :, tap], found.reshape(n, groups, -1, oh * ow))
+    result = sums.reshape(dims[0])
+    return result if bias is None else result + xp.asarray(bias).reshape(-1, 1, 1)
+
+
+def _between(xp: Any, x: Any, ys: Any, xs: Any) -> Any:
+    """X at places between pixels, [N, C, …]; 0 outside."""
+    y0, x0 = xp.floor(ys), xp.floor(xs)
+    return sum(
+        _read(xp, x, [y0 + a, x0 + b], "zeros", True)
+        * xp.expand_dims((1 - xp.abs(ys - y0 - a)) * (1 - xp.abs(xs - x0 - b)), 1)
+        for a in (0, 1)
+        for b in (0, 1)
+    )

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-__all__ = ["KNOWN", "OPS", "UNCAPTURED", "Attributes", "Function", "op", "reduced_axes", "refusal"]
+from ....tensor import DType
+from ....utils.optional import require
+from ..device.elements import stored
+
+__all__ = [
+    "KNOWN",
+    "OPS",
+    "RAW",
+    "UNCAPTURED",
+    "Attributes",
+    "Function",
+    "computed",
+    "onnx_dtype",
+    "op",
+    "reduced_axes",
+    "refusal",
+]
 
 Attributes = Mapping[str, Any]
 Function = Callable[..., Any]
@@ -20,20 +36,28 @@ OPS: dict[str, Function] = {}
 """Standard operators that run array by array, on any layout."""
 
 KNOWN: dict[str, tuple[int, ...]] = {}
-"""Operator → its inputs that must be constants while the run is planned: axes, sizes, positions."""
+"""Operator → its inputs that its function needs on the host: axes, sizes, positions.
 
+Those that are computed in the run are copied there, for which the host waits.
+"""
+
+RAW: set[str] = set()
+"""Operators that get their inputs as they are stored, whatever the type."""
 
 UNCAPTURED: set[str] = set()
 """Operators that cannot be part of a CUDA graph: what CuPy leaves to cuBLAS, and what copies to the host."""
 
 
-def op(*names: str, known: tuple[int, ...] = (), captured: bool = True) -> Callable[[Function], Function]:
+def op(
+    *names: str, known: tuple[int, ...] = (), captured: bool = True, raw: bool = False
+) -> Callable[[Function], Function]:
     """Note a function under the names of its operators.
 
     Args:
         *names: Of operators of ONNX's own domain, or of this engine's.
-        known: Inputs that must be constants.
+        known: Inputs that the function needs on the host.
         captured: Whether they may be part of a CUDA graph.
+        raw: Whether the function gets inputs as they are stored.
     """
 
     def keep(function: Function) -> Function:
@@ -43,6 +67,8 @@ def op(*names: str, known: tuple[int, ...] = (), captured: bool = True) -> Calla
                 KNOWN[name] = known
             if not captured:
                 UNCAPTURED.add(name)
+            if raw:
+                RAW.add(name)
         return function
 
     return keep
@@ -57,11 +83,22 @@ def refusal(name: str, attributes: Attributes, inputs: Sequence[str], constants:
         inputs: Names of the node's.
         constants: Arrays by name.
     """
-    for index in KNOWN.get(name, ()):
-        if index < len(inputs) and inputs[index] and inputs[index] not in constants:
-            return f"with {inputs[index]!r} computed in the run"
-    mode = constants.get(inputs[2]) if name == "Dropout" and len(inputs) > 2 else None
-    return "as in training" if attributes.get("training_mode") or (mode is not None and mode.any()) else ""
+    training = attributes.get("training_mode")
+    if name == "Dropout" and len(inputs) > 2 and inputs[2]:
+        mode = constants.get(inputs[2])
+        if mode is None:
+            return f"with {inputs[2]!r}, its training_mode, computed in the run"
+        training = mode.any()
+    return "as in training" if training else ""
+
+
+def computed(name: str, inputs: Sequence[str], constants: Collection[str]) -> tuple[int, ...]:
+    """The inputs of `KNOWN` that are no constants: they are copied to the host in each run."""
+    return tuple(
+        index
+        for index in KNOWN.get(name, ())
+        if index < len(inputs) and inputs[index] and inputs[index] not in constants
+    )
 
 
 def reduced_axes(attributes: Attributes, given: Any, rank: int) -> tuple[int, ...]:
@@ -70,3 +107,9 @@ def reduced_axes(attributes: Attributes, given: Any, rank: int) -> tuple[int, ..
     if axes is None or not np.size(axes):
         return () if attributes.get("noop_with_empty_axes") else tuple(range(rank))
     return tuple(int(axis) % rank for axis in np.asarray(axes).ravel())
+
+
+def onnx_dtype(number: int) -> np.dtype[Any]:
+    """The NumPy dtype of an ONNX number of an element type, as the device stores it."""
+    helper = require("onnx.helper", extra="onnx", feature="engine 'cuda'")
+    return stored(DType.of(helper.tensor_dtype_to_np_dtype(number)))

@@ -100,7 +100,7 @@ def alias_format(step: Step, form: Format, tensors: Tensors) -> Format | None:
     Returns:
         The form; None for other nodes, and where values must move.
     """
-    if not step.outputs or not form.dense:
+    if not any(step.outputs[:1]) or not form.dense:
         return None
     dims, dtype = tensors.described(step.outputs[0])
     if 0 in dims or dtype is not form.dtype:

@@ -14,13 +14,14 @@ from ....model.ir import dims_of, dtype_of, names_of
 from ....model.proto import node_name
 from ....passes import PropagateConstants
 from ....plugin.base import Plugin
-from ....plugin.onnx_node import from_node, is_plugin_node, node_attributes
+from ....plugin.onnx_node import from_node, is_plugin_node
 from ....plugin.policy import NO_REQUESTS, RUNNING, chosen_form
 from ....tensor import DType
 from ..device.layout import linear
 from ..lower.pipeline import FREE_CASTS, OptionalStep
 from ..lower.rewrite import DOMAIN
-from ..operators import ACTIVATIONS, OPS, UNCAPTURED, refusal
+from ..operators import ACTIVATIONS, OPS, UNCAPTURED, computed, refusal
+from ..operators.attributes import operator_attributes
 from . import kinds
 from .arena import Block, Layout, place
 from .images import image_tensors
@@ -102,7 +103,7 @@ class _Planner:
 
     def _add(self, node: ir.Node) -> None:
         inputs, outputs = names_of(node.inputs), names_of(node.outputs)
-        step = Step("generic", node_name(node), node.op_type, node_attributes(node), inputs, outputs)
+        step = Step("generic", node_name(node), node.op_type, operator_attributes(node), inputs, outputs)
         op, own, tensors = step.op, node.domain == DOMAIN, self.tensors
         if _is_plugin(node):
             self._add_plugin(from_node(node), replace(step, kind="plugin", name=node.name or op, attributes={}))
@@ -153,7 +154,8 @@ class _Planner:
         form = self.formats.get(read[0]) if read else None
         found = None if form is None else kinds.alias_format(step, form, self.tensors)
         if found is None:
-            self._add_step(replace(step, inputs=read, captured=step.op not in UNCAPTURED))
+            captured = step.op not in UNCAPTURED and not computed(step.op, step.inputs, self.constants)
+            self._add_step(replace(step, inputs=read, captured=captured))
         else:
             self.views.alias(step.outputs[0], read[0], found)
 

@@ -16,6 +16,7 @@ from ....tensor import Array, TensorDesc
 from ....utils.override import override
 from ...base.context import Arrays, ExecutionContext, check_dims
 from ...base.failures import explained_runs, explaining
+from ..device.elements import from_stored, to_stored
 from ..plan.plan import Plan
 from .bound_run import CudaBoundRun
 from .copies import copy
@@ -188,7 +189,8 @@ class CudaContext(ExecutionContext):
                 self._stream.wait_event(self._cupy.cuda.get_current_stream().record())
             for name, array in inputs.items():
                 if name not in from_gpu:
-                    self.engine.device.send(array, ready.execution.input(name), self._stream)
+                    inputs[name] = to_stored(array)
+                    self.engine.device.send(inputs[name], ready.execution.input(name), self._stream)
             ready.copy_in(from_gpu, self._stream)
             if ready.graph is not None:
                 ready.graph.launch(self._stream)
@@ -201,7 +203,10 @@ class CudaContext(ExecutionContext):
             with explaining(_FAILED, self.engine.name, ExecutionError):
                 self._stream.synchronize()
             inputs.clear()  # held until now, since the GPU reads page-locked ones itself
-            return {name: _taken(pinned, outputs.get(name)) for name, pinned in ready.outputs.items()}
+            return {
+                desc.name: _taken(from_stored(ready.outputs[desc.name], desc.dtype), outputs.get(desc.name))
+                for desc in self.engine.outputs
+            }
 
         return finish
 

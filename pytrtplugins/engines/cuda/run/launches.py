@@ -14,17 +14,16 @@ from ....plugin.runner import PluginRunner
 from ....tensor import DType, TensorDesc
 from ..conv.problem import ConvLaunch
 from ..device.device import Device, Tensor
+from ..device.elements import decoded, encoded, from_stored, to_stored
 from ..device.layout import Format
 from ..device.nhwc import Launch, reformat
 from ..device.pool import pool
 from ..device.source import KERNELS
 from ..device.window import Window
-from ..operators import ACTIVATIONS, KNOWN, OPS
+from ..operators import ACTIVATIONS, KNOWN, OPS, RAW, computed
 from ..plan.plan import Plan, Step
 
 __all__ = ["StepBuilder"]
-
-_HALVES = (DType.FLOAT16.numpy, DType.BFLOAT16.numpy)
 
 _ACTIVATION = CudaKernel.from_file(KERNELS / "nhwc.cu", "activation")
 
@@ -112,30 +111,41 @@ class StepBuilder:
         return lambda stream: runner.enqueue(arrays[0], arrays[1], stream)
 
     def _generic(self, step: Step) -> Launch:
-        xp, function = _Uploads(self.device.xp), OPS[step.op]
-        kept = KNOWN.get(step.op, ())
-        operands: list[Any] = []
+        function, decodes = OPS[step.op], step.op not in RAW
+        fetched, kept = computed(step.op, step.inputs, self.plan.constants), KNOWN.get(step.op, ())
+        xp: Any = self.device.xp if fetched else _Uploads(self.device.xp)
+        operands: list[tuple[Any, DType | None]] = []
+        """Arrays, and the types of those that are there as they are stored."""
         for index, name in enumerate(step.inputs):
             if not name or name in self.tensors:
-                operands.append(self.tensors[name].view if name else None)
+                operands.append((self.tensors[name].view, self.tensors[name].format.dtype) if name else (None, None))
+            elif index in kept:
+                operands.append((self.plan.constants[name], None))
             else:
                 array = self.plan.constants[name]
-                operands.append(array if index in kept else self.device.upload(array))
-        outputs = [self.tensors[name] for name in step.outputs if name]
-        dims = [output.format.dims for output in outputs]
+                operands.append((self.device.upload(to_stored(array)), DType.of(array)))
+        outputs = [self.tensors[name] if name else None for name in step.outputs]
+        dims = [output.format.dims if output else None for output in outputs]
         paddings = [
             _with_padding(self.device.xp, output)[..., output.format.dims[1] :]
             for output in outputs
-            if output.format.nhwc and output.format.dims[1] % output.format.vector
+            if output and output.format.nhwc and output.format.dims[1] % output.format.vector
         ]
 
+        def given(index: int) -> Any:
+            value, dtype = operands[index]
+            if dtype is not None and index in fetched:
+                return from_stored(self.device.download(value), dtype)
+            return value if dtype is None or not decodes else decoded(self.device.xp, value, dtype)
+
         def launch(stream: Any) -> None:
-            xp.begin()
-            given = [_computed_in(value) for value in operands]
-            result = function(xp, step.attributes, dims, *given)
+            if not fetched:
+                xp.begin()
+            result = function(xp, step.attributes, dims, *map(given, range(len(operands))))
             results = result if isinstance(result, (list, tuple)) else [result]
             for output, value in zip(outputs, results, strict=True):
-                output.view[...] = value
+                if output:
+                    output.view[...] = encoded(self.device.xp, value, output.format.dtype, step.attributes)
             for padding in paddings:
                 padding[...] = 0
 
@@ -178,7 +188,3 @@ def _with_padding(xp: Any, tensor: Tensor) -> Any:
 
 def _layout(form: Format) -> str:
     return "nhwc" if form.nhwc else "linear"
-
-
-def _computed_in(value: Any) -> Any:
-    return value.astype(np.float32) if value is not None and value.dtype in _HALVES else value
