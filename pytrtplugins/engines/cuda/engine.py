@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 __all__ = ["CudaEngine"]
 
 _DEVICE = "device"
-FORMAT = 6
+FORMAT = 7
 """Of what engine files and files of choices hold: plans, packed weights, tactics. It goes up with what they mean."""
 
 

@@ -89,7 +89,7 @@ __device__ __forceinline__ float activate_sum(const ConvArgs& a, float v) {
     if (GATE == LOGISTIC) v = 1.0f / (1.0f + __expf(-v));
     if (GATE == SWISH) v = v / (1.0f + __expf(-v));
     if (GATE == GELU) v = 0.5f * v * (1.0f + erff(v * 0.70710678f));
-    if (GATE == GELU_TANH) v = 0.5f * v * (1.0f + tanhf(0.79788456f * (v + 0.044715f * v * v * v)));
+    if (GATE == GELU_TANH) v = v / (1.0f + __expf(-1.5957691f * (v + 0.044715f * v * v * v)));
     return OUT == INT8 ? v / a.step : v;
 }
 

@@ -32,8 +32,8 @@ __device__ __forceinline__ void store(void* y, long long i, int kind, float valu
 __device__ __forceinline__ float gated(float v, int kind) {
     if (kind == GATE_TANH) return tanhf(v);
     if (kind == GATE_HARD_SWISH) return v * fminf(fmaxf(v / 6.0f + 0.5f, 0.0f), 1.0f);
-    if (kind == GATE_GELU) return 0.5f * v * (1.0f + erff(v * 0.70710678f));
-    if (kind == GATE_GELU_TANH) return 0.5f * v * (1.0f + tanhf(0.79788456f * (v + 0.044715f * v * v * v)));
+    if (kind == GATE_GELU) return 0.5f * v * erfcf(v * -0.70710678f);
+    if (kind == GATE_GELU_TANH) return v / (1.0f + expf(-1.5957691f * (v + 0.044715f * v * v * v)));
     float const small = expf(-fabsf(v)), sigmoid = (v < 0.0f ? small : 1.0f) / (1.0f + small);
     if (kind == GATE_SIGMOID) return sigmoid;
     return v * (kind == GATE_SWISH ? sigmoid : tanhf(fmaxf(v, 0.0f) + log1pf(small)));

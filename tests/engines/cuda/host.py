@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from pytrtplugins.engines.cuda.conv.problem import DirectProvider
@@ -65,7 +67,14 @@ def activated(values, kind, bounds):
     if kind == "clip":
         low, high = bounds
         return np.clip(values, np.float32(low), np.float32(high))
-    return 1 / (1 + np.exp(-np.maximum(values, -80))) if kind == "logistic" else values
+    if kind in ("logistic", "swish"):
+        share = 1 / (1 + np.exp(-np.maximum(values, -80)))
+        return share if kind == "logistic" else values * share
+    if kind == "gelu":
+        return values / 2 * (1 + np.vectorize(math.erf, otypes=[np.float32])(values / np.sqrt(2)))
+    if kind == "gelu_tanh":
+        return values / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (values + 0.044715 * values**3)))
+    return values
 
 
 def host_execution(

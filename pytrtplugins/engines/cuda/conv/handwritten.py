@@ -34,7 +34,7 @@ class HandwrittenProvider:
         self.device, self.name, self.max_tactics = device, family, max_tactics
 
     def tactics(self, problem: ConvProblem) -> Sequence[str]:
-        """Sizes that fit; none for TF32, groups, images that are rounded, and activations but linear and leaky."""
+        """Sizes that fit; none for TF32, groups, images that are rounded, and clip."""
         return [
             tactic.name
             for tactic in _fitting(self.name, self.device.capability, ConvShape.of(problem), self.max_tactics)
@@ -58,7 +58,7 @@ class HandwrittenProvider:
         """
         sizes, shape = self._sizes(problem, tactic)
         device, y_scale = self.device, np.float32(operands.y_scale)
-        kernel = ConvKernel(shape, sizes, device.capability)
+        kernel = ConvKernel(shape, sizes, device.capability, float(y_scale))
         given = None if operands.scale is None else operands.scale / y_scale
         tiles = sizes.tiles(shape)[1]
         form = (sizes.family, sizes.tile_n, sizes.depth, sizes.columns, shape.k, shape.c)

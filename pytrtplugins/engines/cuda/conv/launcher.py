@@ -21,7 +21,7 @@ class ConvArgs(ctypes.Structure):
         pointers="x weights scale bias residual y",
         ints="h w channel_bytes x_pitch oh ow pixels kernel_h kernel_w units chunks stride_h stride_w pad_h pad_w "
         "dilation_h dilation_w filters y_pitch residual_pitch tiles_n patches_h patches_w vector",
-        floats="slope residual_scale residual_slope",
+        floats="slope residual_scale residual_slope step",
     )
 
 
@@ -45,7 +45,9 @@ class Addresses(NamedTuple):
     residual: int = 0
 
 
-def conv_arguments(shape: ConvShape, tactic: Tactic, at: Addresses, residual_scale: float = 1.0) -> ConvArgs:
+def conv_arguments(
+    shape: ConvShape, tactic: Tactic, at: Addresses, residual_scale: float = 1.0, y_scale: float = 1.0
+) -> ConvArgs:
     """The numbers that a kernel gets."""
     y_pitch = shape.y_pitch * shape.y_type.itemsize
     return ConvArgs(
@@ -77,6 +79,7 @@ def conv_arguments(shape: ConvShape, tactic: Tactic, at: Addresses, residual_sca
         slope=shape.slope,
         residual_scale=residual_scale,
         residual_slope=shape.residual_slope,
+        step=y_scale,
     )
 
 
@@ -87,13 +90,14 @@ class ConvKernel:
         shape: The problem.
         tactic: Its sizes.
         capability: The GPU's compute capability, 90 for 9.0.
+        y_scale: The output's scale; 1 for floats.
 
     Raises:
         KernelError: it does not compile, or the GPU refuses it.
     """
 
-    def __init__(self, shape: ConvShape, tactic: Tactic, capability: int) -> None:
-        self.shape, self.tactic, self.capability = shape, tactic, capability
+    def __init__(self, shape: ConvShape, tactic: Tactic, capability: int, y_scale: float = 1.0) -> None:
+        self.shape, self.tactic, self.capability, self.y_scale = shape, tactic, capability, y_scale
         self._function = load_kernel(
             f"conv_{tactic.family}.cu", tactic.definitions(shape), capability, tactic.shared_bytes
         )
@@ -115,7 +119,7 @@ class ConvKernel:
 
     def _prepare(self, at: Addresses, residual_scale: float, early: bool) -> Launch:
         shape, tactic = self.shape, self.tactic
-        arguments: list[ctypes.Structure] = [conv_arguments(shape, tactic, at, residual_scale)]
+        arguments: list[ctypes.Structure] = [conv_arguments(shape, tactic, at, residual_scale, self.y_scale)]
         if tactic.family == "hopper":
             arguments.insert(0, _tensor_map(shape, tactic, at.x))
         rows, columns = tactic.tiles(shape)

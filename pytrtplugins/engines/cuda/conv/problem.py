@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ....cuda import CudaKernel
 from ....tensor import DType
 from ..device.device import Device, Tensor
-from ..device.layout import Format, channels_last
+from ..device.layout import Format, as_rows, channels_last
 from ..device.nhwc import KINDS
 from ..device.source import KERNELS
 from ..plan.plan import Plan, Step
@@ -36,7 +36,7 @@ __all__ = [
 _SOURCE = KERNELS / "nhwc.cu"
 _DIRECT = CudaKernel.from_file(_SOURCE, "direct")
 FINISH = CudaKernel.from_file(_SOURCE, "finish")
-ACTIVATIONS = {"linear": 0, "leaky": 1, "clip": 2, "logistic": 3}
+ACTIVATIONS = {"linear": 0, "leaky": 1, "clip": 2, "logistic": 3, "swish": 4, "gelu": 5, "gelu_tanh": 6}
 Pair = tuple[int, int]
 Bounds = tuple[float, float]
 Number = TypeVar("Number", int, float)
@@ -54,7 +54,7 @@ class ConvProblem:
         pads: Above, left, below, right.
         dilations: Down and across.
         groups: Groups of channels.
-        activation: ``"linear"``, ``"leaky"``, ``"clip"`` or ``"logistic"``.
+        activation: One of `ACTIVATIONS`.
         bounds: Slope, or lowest and highest.
         residual: How the tensor lies that is added; None without one.
         residual_activation: Behind the residual.
@@ -320,6 +320,8 @@ def conv_problem(step: Step, plan: Plan, tf32: bool) -> ConvProblem:
     weights = plan.constants[names[1]]
     residual = plan.tensors[names[3]].format if len(names) > 3 and names[3] else None
     x, y = plan.tensors[names[0]].format, plan.tensors[step.outputs[0]].format
+    if at["rows"]:
+        x, y, residual = as_rows(x), as_rows(y), None if residual is None else as_rows(residual)
     element = (DType.INT8 if at["x_scale"] else y.dtype) if at["image"] else None
     top, left, bottom, right = map(int, at["pads"])
     return ConvProblem(

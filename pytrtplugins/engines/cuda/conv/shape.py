@@ -12,6 +12,8 @@ __all__ = ["ConvShape"]
 
 _SLOPED = ("linear", "leaky")
 """Activations that are max(v, slope * v)."""
+_GATES = {"logistic": 1, "swish": 2, "gelu": 3, "gelu_tanh": 4}
+"""Others, as common.cu numbers them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +40,7 @@ class ConvShape:
         x_type: float32, float16 or int8.
         y_type: float32, float16 or int8.
         slope: max(v, slope * v) is the activation: 1 linear, 0 relu, 0.1 darknet's leaky.
+        gate: Number of another activation in its place; 0: none.
         residual_type: Type of what is added after the activation; None: nothing is.
         residual_pitch: Its values between pixels.
         residual_slope: The activation after the residual.
@@ -63,6 +66,7 @@ class ConvShape:
     x_type: DType = DType.FLOAT16
     y_type: DType = DType.FLOAT16
     slope: float = 1.0
+    gate: int = 0
     residual_type: DType | None = None
     residual_pitch: int = 0
     residual_slope: float = 1.0
@@ -80,7 +84,7 @@ class ConvShape:
             return None
         if image and not (single and problem.element is x.dtype and x.dims[1] <= x.vector):
             return None
-        if problem.activation not in _SLOPED or problem.residual_activation not in _SLOPED:
+        if problem.activation not in (*_SLOPED, *_GATES) or problem.residual_activation not in _SLOPED:
             return None
         (n, c, h, w), (_, _, oh, ow) = x.dims, problem.unfused.y.dims
         return cls(
@@ -100,6 +104,7 @@ class ConvShape:
             x_type=x.dtype,
             y_type=y.dtype,
             slope=_slope(problem.activation, problem.bounds),
+            gate=_GATES.get(problem.activation, 0),
             residual_type=None if residual is None else residual.dtype,
             residual_pitch=0 if residual is None else residual.pitch,
             residual_slope=_slope(problem.residual_activation, problem.residual_bounds),

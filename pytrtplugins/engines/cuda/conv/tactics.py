@@ -121,6 +121,7 @@ class Tactic:
             "POOL": int(shape.pool),
             "REORG": shape.reorg,
             "LINEAR": int(shape.linear),
+            "GATE": shape.gate,
             "TILE_M": self.tile_m,
             "TILE_N": self.tile_n,
             "DEPTH": self.depth,

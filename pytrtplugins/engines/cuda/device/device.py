@@ -16,9 +16,9 @@ from ....errors import UnavailableError
 from ....utils.optional import require
 from ...base.forks import forks_as_cause
 from .elements import stored
-from .layout import Format
+from .layout import Format, as_rows
 
-__all__ = ["CudaDevice", "Device", "HostDevice", "Tensor", "tensor_at"]
+__all__ = ["CudaDevice", "Device", "HostDevice", "Tensor", "rows_of", "tensor_at"]
 
 _OLDEST = 75
 """Compute capability that cuDNN 9 and the kernels of nhwc.cu need."""
@@ -264,3 +264,10 @@ def tensor_at(xp: Any, memory: Any, offset: int, form: Format) -> Tensor:
     strides = tuple(stride * kind.itemsize for stride in form.strides)
     view = xp.lib.stride_tricks.as_strided(flat, form.dims, strides)
     return Tensor(flat, form, view)
+
+
+def rows_of(xp: Any, tensor: Tensor) -> Tensor:
+    """The tensor's rows as pixels; see `as_rows`."""
+    form = as_rows(tensor.format)
+    strides = tuple(stride * form.dtype.itemsize for stride in form.strides)
+    return Tensor(tensor.flat, form, xp.lib.stride_tricks.as_strided(tensor.flat, form.dims, strides))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ....tensor import DType
 
-__all__ = ["KIND", "VECTOR_BYTES", "Format", "channels_last", "linear"]
+__all__ = ["KIND", "VECTOR_BYTES", "Format", "as_rows", "channels_last", "linear"]
 
 KIND = {DType.FLOAT32: 0, DType.FLOAT16: 1, DType.INT8: 2}
 """Element type → its number in the kernels that this engine compiles itself."""
@@ -80,3 +80,11 @@ def channels_last(dims: tuple[int, ...], dtype: DType, dense: bool = False) -> F
     """NHWC, channels padded to 16 bytes unless ``dense``."""
     vector = 1 if dense else VECTOR_BYTES // dtype.itemsize
     return Format(dims, dtype, max(1, -(-dims[1] // vector) * vector))
+
+
+def as_rows(form: Format) -> Format:
+    """A linear tensor (…, C) as an image of one column whose pixels are its rows, in the same memory; others as they are."""
+    if form.nhwc:
+        return form
+    columns = form.dims[-1]
+    return Format((1, columns, form.elements // columns, 1), form.dtype, columns)

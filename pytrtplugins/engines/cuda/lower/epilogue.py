@@ -13,7 +13,10 @@ from .rewrite import DOMAIN, Rewrite, convolution_before, has_residual, scale_of
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["FuseActivations", "FuseConvolutions", "FuseResiduals"]
+__all__ = ["FuseActivations", "FuseConvolutions", "FuseResiduals", "comes_from_constants", "fused_convolution"]
+
+_GATES = {"Swish": "swish", "Gelu": "gelu", "GeluTanh": "gelu_tanh"}
+"""Operators of this engine → activations that no kernel computes behind a residual."""
 
 
 class FuseConvolutions(Rewrite[list[int]]):
@@ -21,10 +24,11 @@ class FuseConvolutions(Rewrite[list[int]]):
 
     Inputs: x, weights (K, C / group, R, S), bias (K), residual or nothing, scales of the weights (K) or nothing.
     Attributes: ``strides``, ``pads`` (top, left, bottom, right), ``dilations``, ``group``; ``activation`` (``"linear"``,
-    ``"leaky"``, ``"clip"``, ``"logistic"``) with ``bounds`` (slope, or lowest and highest); the same behind the residual in
-    ``residual_activation``, ``residual_bounds``; ``pool`` 1: the largest of each 2x2 pixels behind all that; ``reorg``: stride
-    of darknet's reorg behind all that, or 0; ``image`` 1: x is the network's input, float32 and linear; for int8
-    ``x_scale``, ``residual_scale`` and ``y_scale``, 0 where the tensor is float.
+    ``"leaky"``, ``"clip"``, ``"logistic"``, ``"swish"``, ``"gelu"``, ``"gelu_tanh"``) with ``bounds`` (slope, or lowest and
+    highest); the same behind the residual in ``residual_activation``, ``residual_bounds``; ``rows`` 1: x is no image but a
+    linear tensor (…, C) of any rank, whose rows are pixels, and so is the output; ``pool`` 1: the largest of each 2x2 pixels
+    behind all that; ``reorg``: stride of darknet's reorg behind all that, or 0; ``image`` 1: x is the network's input,
+    float32 and linear; for int8 ``x_scale``, ``residual_scale`` and ``y_scale``, 0 where the tensor is float.
 
     What does not match: (1) a convolution of 1-D or 3-D tensors; (2) one whose weights or bias are computed in the run;
     (3) one padded by SAME whose input has unknown dims.
@@ -35,7 +39,7 @@ class FuseConvolutions(Rewrite[list[int]]):
     def match(self, node: ir.Node) -> list[int] | None:
         """Its pads."""
         dims = weight_dims(node) if is_op(node, "Conv") else ()
-        if not dims or not all(_comes_from_constants(value) for value in node.inputs[1:]):  # cases 1 and 2
+        if not dims or not all(comes_from_constants(value) for value in node.inputs[1:]):  # cases 1 and 2
             return None
         return _pads(node, dims[2:], *_steps(node))  # None: case 3
 
@@ -45,22 +49,17 @@ class FuseConvolutions(Rewrite[list[int]]):
         if bias is None:
             bias = add_constant(graph, f"{node.outputs[0].name}.bias", np.zeros(weight_dims(node)[0], np.float32))
         strides, dilations = _steps(node)
-        attributes = {
-            "strides": strides, "pads": match, "dilations": dilations, "group": node.attributes.get_int("group", 1),
-            "activation": "linear", "bounds": [0.0, 0.0], "residual_activation": "linear", "residual_bounds": [0.0, 0.0],
-            "x_scale": 0.0, "residual_scale": 0.0, "y_scale": 0.0, "pool": 0, "reorg": 0, "image": 0,
-        }  # fmt: skip
-        onnx_ir = require("onnx_ir", extra="onnx")
-        made = onnx_ir.node("Conv", [node.inputs[0], node.inputs[1], bias], attributes, domain=DOMAIN, name=node.name)
-        graph.insert_before(node, made)
+        group = node.attributes.get_int("group", 1)
+        operands = [node.inputs[0], node.inputs[1], bias]
+        made = fused_convolution(graph, node, operands, strides=strides, pads=match, dilations=dilations, group=group)
         swap(graph, [node], made.outputs[0])
 
 
 class FuseActivations(Rewrite["tuple[ir.Node, dict[str, Any]]"]):
-    """LeakyRelu, Relu, Clip, Sigmoid behind a convolution → into it, or behind its residual.
+    """LeakyRelu, Relu, Clip, Sigmoid, Swish, Gelu, GeluTanh behind a convolution → into it, or behind its residual.
 
     What does not match: (1) an activation whose bounds are computed; (2) a convolution that something else reads too;
-    (3) one that has an activation there already; (4) one that writes codes already.
+    (3) one that has an activation there already; (4) one that writes codes already; (5) Swish, Gelu, GeluTanh behind a residual.
     """
 
     name: ClassVar[str] = "activations"
@@ -72,6 +71,8 @@ class FuseActivations(Rewrite["tuple[ir.Node, dict[str, Any]]"]):
             return None
         place = "residual_activation" if has_residual(conv) else "activation"
         if conv.attributes.get_string(place) != "linear" or scale_of(conv, "y_scale"):  # cases 3 and 4
+            return None
+        if place != "activation" and found[0] in _GATES.values():  # case 5
             return None
         return conv, {place: found[0], place.replace("activation", "bounds"): found[1]}
 
@@ -120,6 +121,29 @@ class FuseResiduals(Rewrite["tuple[ir.Node, ir.Value]"]):
         swap(graph, [node], conv.outputs[0])
 
 
+def fused_convolution(graph: ir.Graph, node: ir.Node, operands: list[Any], **attributes: Any) -> ir.Node:
+    """Put an engine's ``Conv`` before a node, under its name: 1x1 filters and nothing behind them, but for what ``attributes`` say."""
+    plain = {
+        "strides": [1, 1], "pads": [0] * 4, "dilations": [1, 1], "group": 1, "rows": 0,
+        "activation": "linear", "bounds": [0.0, 0.0], "residual_activation": "linear", "residual_bounds": [0.0, 0.0],
+        "x_scale": 0.0, "residual_scale": 0.0, "y_scale": 0.0, "pool": 0, "reorg": 0, "image": 0,
+    }  # fmt: skip
+    onnx_ir = require("onnx_ir", extra="onnx")
+    made: ir.Node = onnx_ir.node("Conv", operands, {**plain, **attributes}, domain=DOMAIN, name=node.name)
+    graph.insert_before(node, made)
+    return made
+
+
+def comes_from_constants(value: ir.Value | None) -> bool:
+    """Whether a value is a constant, in other words or another type perhaps."""
+    while value is not None and constant(value) is None:
+        producer = value.producer()
+        if producer is None or producer.op_type not in ("Cast", "DequantizeLinear", "Identity", "QuantizeLinear"):
+            return False
+        value = producer.inputs[0]
+    return True
+
+
 # -- inside ----------------------------------------------------------------------------------------------------------------
 
 
@@ -147,6 +171,8 @@ def _steps(node: ir.Node) -> tuple[list[int], list[int]]:
 
 
 def _activation(node: ir.Node) -> tuple[str, list[float]] | None:
+    if node.domain == DOMAIN and node.op_type in _GATES:
+        return _GATES[node.op_type], [0.0, 0.0]
     if node.domain:
         return None
     if node.op_type == "LeakyRelu":
@@ -160,13 +186,3 @@ def _activation(node: ir.Node) -> tuple[str, list[float]] | None:
         if len(bounds) == 2 and all(bound is not None and bound.size == 1 for bound in bounds):
             return "clip", [float(bound.reshape(())) for bound in bounds]
     return None
-
-
-def _comes_from_constants(value: ir.Value | None) -> bool:
-    """Whether a value is a constant, in other words or another type perhaps."""
-    while value is not None and constant(value) is None:
-        producer = value.producer()
-        if producer is None or producer.op_type not in ("Cast", "DequantizeLinear", "Identity", "QuantizeLinear"):
-            return False
-        value = producer.inputs[0]
-    return True

@@ -10,7 +10,7 @@ import numpy as np
 from ....model.ir import add_constant, array_of, is_op, swap
 from ....utils.optional import require
 from ..device.layout import VECTOR_BYTES
-from .rewrite import DOMAIN, Rewrite, has_residual, scale_of, weight_dims
+from .rewrite import DOMAIN, Rewrite, has_residual, has_rows, scale_of, weight_dims
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -28,7 +28,7 @@ class FuseHorizontally(Rewrite["list[ir.Node]"]):
     first, next to what the concat's other producers write: the concat lies over the fused result then. A convolution that
     a concat has elsewhere writes into the concat's memory by itself.
 
-    What does not match: (1) a convolution with a residual; (2) one of a larger filter, of groups, or with a reorg; (3) one whose
+    What does not match: (1) a convolution with a residual; (2) one of a larger filter, of groups, of rows, or with a reorg; (3) one whose
     channels do not fill 16 bytes; (4) one that a plugin or the network's output reads, which want memory without gaps;
     (5) convolutions of two forms; (6) one in the middle of a concat, or at its end where that begins within 16 bytes.
     """
@@ -59,7 +59,7 @@ def _key(node: ir.Node) -> Any:
     if not is_op(node, "Conv", DOMAIN) or has_residual(node):  # case 1
         return None
     at, dims = node.attributes, weight_dims(node)
-    if dims[2:] != (1, 1) or at["group"].as_int() != 1 or at["reorg"].as_int():  # case 2
+    if dims[2:] != (1, 1) or at["group"].as_int() != 1 or at["reorg"].as_int() or has_rows(node):  # case 2
         return None
     if dims[0] % _channels_apart(node) or not _is_read_as_view(node):  # cases 3 and 4
         return None

@@ -18,7 +18,9 @@ from ....tensor import DType
 from ...base.plugins import write_decompositions
 from .activations import FuseSwishMish
 from .epilogue import FuseActivations, FuseConvolutions, FuseResiduals
+from .gelu import FuseGelu
 from .horizontal import FuseHorizontally
+from .matmul import FuseBiases, FuseMatMuls
 from .pool_reorg_stem import FusePools, FuseReorgs, FuseStem
 from .qdq import AbsorbInputScales, AbsorbOutputScales, AbsorbResidualScales, FoldCasts, FoldConstants, MoveCodes
 from .rewrite import DOMAIN
@@ -56,9 +58,12 @@ _PASSES: tuple[tuple[OptionalStep | None, type[Pass]], ...] = (
     (None, FoldCasts),
     ("int8-moves", MoveCodes),
     (None, FuseConvolutions),
+    (None, FuseMatMuls),
     (None, AbsorbInputScales),
     (None, FoldConstants),
+    (None, FuseBiases),
     ("activations", FuseSwishMish),
+    ("activations", FuseGelu),
     ("activations", FuseActivations),
     ("residuals", FuseResiduals),
     ("activations", FuseActivations),  # behind residuals

@@ -14,6 +14,7 @@ from .rewrite import (
     codes_scale,
     convolution_before,
     has_residual,
+    has_rows,
     scale_of,
     weight_dims,
 )
@@ -34,7 +35,8 @@ class FusePools(Rewrite["ir.Node"]):
     two run, through memory that is shared by all layers; see `UnfusedProvider`.
 
     What does not match: (1) a convolution that something else reads too; (2) a pool of other windows, of padded borders, or of an
-    odd number of rows or columns; (3) a leaky activation of a negative slope, which falls; (4) a convolution with a residual.
+    odd number of rows or columns; (3) an activation that falls: leaky of a negative slope, swish, gelu; (4) a convolution with
+    a residual; (5) one of rows, whose output may have four axes too.
     """
 
     name: ClassVar[str] = "pools"
@@ -42,7 +44,7 @@ class FusePools(Rewrite["ir.Node"]):
     def match(self, node: ir.Node) -> ir.Node | None:
         """The convolution."""
         conv = convolution_before(node) if is_op(node, "MaxPool") else None
-        if conv is None or not _halves(node) or _falls(conv) or has_residual(conv):  # cases 1 to 4
+        if conv is None or not _halves(node) or _falls(conv) or has_residual(conv) or has_rows(conv):  # cases 1 to 5
             return None
         return conv
 
@@ -58,7 +60,7 @@ class FuseReorgs(Rewrite["tuple[ir.Node, int]"]):
     Where a concat follows, the values are written there at once; the plugin would have to be given memory without gaps.
 
     What does not match: (1) a convolution that something else reads too; (2) a reverse reorg; (3) a convolution with a pool;
-    (4) one with a residual.
+    (4) one with a residual; (5) one of rows.
     """
 
     name: ClassVar[str] = "reorg"
@@ -69,7 +71,8 @@ class FuseReorgs(Rewrite["tuple[ir.Node, int]"]):
         stride = 0 if conv is None else _reorg_stride(node)
         if conv is None or not stride:  # cases 1 and 2
             return None
-        return None if conv.attributes.get_int("pool", 0) or has_residual(conv) else (conv, stride)  # cases 3 and 4
+        other = conv.attributes.get_int("pool", 0) or has_residual(conv) or has_rows(conv)  # cases 3 to 5
+        return None if other else (conv, stride)
 
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: tuple[ir.Node, int]) -> None:
         """Let the convolution permute."""
@@ -137,6 +140,8 @@ def _reorg_stride(node: ir.Node) -> int:
 
 def _falls(conv: ir.Node) -> bool:
     """Whether the activation is one that falls somewhere."""
+    if conv.attributes.get_string("activation", "linear") in ("swish", "gelu", "gelu_tanh"):
+        return True
     slopes = list(conv.attributes.get_floats("bounds", [0.0]))
     return conv.attributes.get_string("activation", "linear") == "leaky" and slopes[0] < 0
 

@@ -20,6 +20,7 @@ __all__ = [
     "codes_scale",
     "convolution_before",
     "has_residual",
+    "has_rows",
     "scale_of",
     "weight_dims",
 ]
@@ -75,6 +76,11 @@ def convolution_before(node: ir.Node) -> ir.Node | None:
 def has_residual(conv: ir.Node) -> bool:
     """Whether a fused convolution adds a tensor."""
     return operand(conv, 3) is not None
+
+
+def has_rows(node: ir.Node) -> bool:
+    """Whether a node is a fused convolution that is a product of rows with a matrix."""
+    return is_op(node, "Conv", DOMAIN) and node.attributes.get_int("rows", 0) == 1
 
 
 def codes_scale(node: ir.Node | None) -> float | None:

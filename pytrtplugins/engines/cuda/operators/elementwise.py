@@ -14,7 +14,7 @@ from .table import OPS, Attributes, onnx_dtype, op
 
 __all__ = ["ACTIVATIONS"]
 
-ACTIVATIONS = {"Sigmoid": 0, "Tanh": 1, "Swish": 2, "Mish": 3, "HardSwish": 4}
+ACTIVATIONS = {"Sigmoid": 0, "Tanh": 1, "Swish": 2, "Mish": 3, "HardSwish": 4, "Gelu": 5, "GeluTanh": 6}
 """Operators that one kernel runs on NHWC, as it numbers them."""
 
 _UNARY: dict[str, Callable[[Any, Any], Any]] = {
@@ -139,10 +139,15 @@ def _swish(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
     return x / (1 + xp.exp(-x * np.float32(at.get("alpha", 1.0))))
 
 
+@op("GeluTanh")
+def _gelu_tanh(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
+    return x * 0.5 * (1 + xp.tanh(np.float32(math.sqrt(2 / math.pi)) * (x + np.float32(0.044715) * x * x * x)))
+
+
 @op("Gelu")
 def _gelu(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
     if at.get("approximate", "none") == "tanh":
-        return x * 0.5 * (1 + xp.tanh(np.float32(math.sqrt(2 / math.pi)) * (x + np.float32(0.044715) * x * x * x)))
+        return _gelu_tanh(xp, at, dims, x)
     return x * 0.5 * (1 + _erf(xp, x * np.float32(math.sqrt(0.5))))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ....model.ir import dims_of
-from ..lower.rewrite import DOMAIN
+from ..lower.rewrite import DOMAIN, has_rows
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -55,6 +55,8 @@ def image_tensors(graph: ir.Graph, wants_pixels: Callable[[ir.Node], bool]) -> f
         values = [value for value in itertools.chain(node.inputs, node.outputs) if value is not None]
         free = [value for value in values if value.const_value is None and not value.is_graph_input()]
         names = [str(value.name) for value in free if len(dims_of(value) or ()) == 4]
+        if standard and has_rows(node):
+            continue
         if node.op_type in _SEEDS if standard else wants_pixels(node):
             seeds.update(names)
         elif standard and node.op_type not in _OTHER:

@@ -33,7 +33,9 @@ def is_plain_pool(step: Step, tensors: Tensors) -> bool:
 
 
 def is_plain_activation(step: Step, tensors: Tensors) -> bool:
-    """Whether an activation works on an image of floats."""
+    """Whether an activation works on an image of floats, by its plain formula."""
+    if step.attributes.get("approximate", "none") != "none" or step.attributes.get("alpha", 1.0) != 1.0:
+        return False
     forms = [tensors.natural(name) for name in (step.inputs[0], step.outputs[0])]
     return (
         step.inputs[0] not in tensors.constants

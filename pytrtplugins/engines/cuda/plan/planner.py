@@ -17,7 +17,7 @@ from ....plugin.base import Plugin
 from ....plugin.onnx_node import from_node, is_plugin_node
 from ....plugin.policy import NO_REQUESTS, RUNNING, chosen_form
 from ....tensor import DType
-from ..device.layout import linear
+from ..device.layout import as_rows, channels_last, linear
 from ..lower.pipeline import FREE_CASTS, OptionalStep
 from ..lower.rewrite import DOMAIN
 from ..operators import ACTIVATIONS, OPS, UNCAPTURED, computed, refusal
@@ -111,6 +111,8 @@ class _Planner:
             self.constants[outputs[0]] = np.asarray(next(iter(step.attributes.values())))
         elif op in ACTIVATIONS and (own or not node.domain) and kinds.is_plain_activation(step, tensors):
             self._add_step(replace(step, kind="activation", inputs=self._images(step)))
+        elif op == "Conv" and own and step.attributes["rows"]:
+            self._add_rows(step)
         elif op == "Conv" and own:
             indices = (3,) if step.attributes["image"] else (0, 3)  # an image is read as it is
             self._add_step(replace(step, kind="conv", inputs=self._images(step, indices)))
@@ -158,6 +160,24 @@ class _Planner:
             self._add_step(replace(step, inputs=read, captured=captured))
         else:
             self.views.alias(step.outputs[0], read[0], found)
+
+    def _add_rows(self, step: Step) -> None:
+        """A product: x, the residual and y linear; where x's rows do not fill 16 bytes, of a copy that has room behind each."""
+        names, result = list(step.inputs), linear(*self.tensors.described(step.outputs[0]))
+        for index in (0, 3):
+            if index < len(names) and names[index]:
+                form = linear(*self.tensors.described(names[index]))
+                names[index] = self.tensors.as_format(names[index], form, exact=True)
+        form = self.formats[names[0]]
+        if form.dims[-1] % form.vector:
+            copy = f"{names[0]}@rows"
+            if copy not in self.formats:
+                self.formats[copy] = channels_last(as_rows(form).dims, form.dtype)
+                self.steps.append(Step("reformat", copy, "Reformat", {"rows": 1}, (names[0],), (copy,)))
+            names[0] = copy
+        self.formats[step.outputs[0]] = result
+        if result.elements:
+            self.steps.append(replace(step, kind="conv", inputs=tuple(names)))
 
     def _images(self, step: Step, indices: tuple[int, ...] = (0,)) -> tuple[str, ...]:
         """A step's inputs, those of some indices in NHWC."""

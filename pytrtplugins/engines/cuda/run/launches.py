@@ -13,7 +13,7 @@ from ....errors import BuildError
 from ....plugin.runner import PluginRunner
 from ....tensor import DType, TensorDesc
 from ..conv.problem import ConvLaunch
-from ..device.device import Device, Tensor
+from ..device.device import Device, Tensor, rows_of
 from ..device.elements import decoded, encoded, from_stored, to_stored
 from ..device.layout import Format
 from ..device.nhwc import Launch, reformat
@@ -63,6 +63,9 @@ class StepBuilder:
         launch, names = self.conv(step), step.inputs
         x, y = self.tensors[names[0]], self.tensors[step.outputs[0]]
         residual = self.tensors[names[3]] if len(names) > 3 and names[3] else None
+        if step.attributes["rows"]:
+            x, y = (rows_of(self.device.xp, tensor) for tensor in (x, y))
+            residual = None if residual is None else rows_of(self.device.xp, residual)
         return lambda stream: launch(x, y, residual, stream)
 
     def _pool(self, step: Step) -> Launch:
@@ -79,6 +82,7 @@ class StepBuilder:
 
     def _reformat(self, step: Step) -> Launch:
         x, y, at = self.tensors[step.inputs[0]], self.tensors[step.outputs[0]], step.attributes
+        x = rows_of(self.device.xp, x) if "rows" in at else x
         return reformat(x, y, float(at.get("x_scale", 1.0)), float(at.get("y_scale", 1.0)), "part" not in at)
 
     def _zero(self, step: Step) -> Launch:

@@ -381,6 +381,16 @@ def test_kernels_compile(family, x_type, compiler, compile_with):
     assert cubin.startswith(b"\x7fELF")
 
 
+@pytest.mark.parametrize("gate", [1, 2, 3, 4])
+@pytest.mark.parametrize(("family", "x_type"), [("hopper", HALF), ("mma", INT8), ("simt", SINGLE)])
+def test_kernels_of_each_activation_compile(family, x_type, gate, compile_with):
+    compile_with("NVRTC")
+    shape = square(1, 16, 64, 64, 1, x_type, gate=gate)
+    tactic = tactics_of(family, shape, capability=90)[0]
+    cubin = compile_kernel(f"conv_{family}.cu", tactic.definitions(shape), 90)
+    assert cubin.startswith(b"\x7fELF")
+
+
 @pytest.mark.parametrize("compiler", ["NVRTC", "nvcc"])
 @pytest.mark.parametrize("capability", [80, 90])
 @pytest.mark.parametrize("element", [0, 1, 2])

@@ -66,12 +66,20 @@ def test_a_residual_comes_with_its_own_type_distance_and_activation():
     assert (shape.residual_type, shape.residual_pitch, shape.residual_slope) == (CODES, 64, 0.0)
 
 
+@pytest.mark.parametrize("activation", ["logistic", "swish", "gelu", "gelu_tanh"])
+def test_activations_that_are_no_slopes_are_compiled_into_a_kernel(activation):
+    sloped, other = (ConvShape.of(problem(activation=name)) for name in ("leaky", activation))
+    assert hopper_tactics(other) == hopper_tactics(sloped)
+    tactic = hopper_tactics(other)[0]
+    assert (tactic.definitions(sloped)["GATE"], tactic.definitions(other)["GATE"]) == (0, other.gate)
+    assert other.gate > 0
+
+
 @pytest.mark.parametrize(
     "changes",
     [
         {"kind": SINGLE},  # may be rounded to TF32
         {"groups": 2},
-        {"activation": "logistic"},
         {"activation": "clip", "bounds": (0.0, 6.0)},
         {"residual": channels_last((2, 64, 16, 16), HALF), "residual_activation": "logistic"},
         {"element": HALF},

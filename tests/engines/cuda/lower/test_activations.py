@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -41,8 +43,30 @@ def found_and_wanted(model, float_type):
 @pytest.mark.parametrize(("write", "kind"), [(swish, "Swish"), (mish, "Mish")])
 def test_what_is_written_with_several_operators_is_one(write, kind, swapped):
     net = Net()
-    model = net.model(net.conv(write(net, net.conv("data", "a", 16, leaky=False), swapped), "last", 8))
-    assert operators(model) == ["Conv", kind, "Conv"]
+    x = net.add("Neg", [net.conv("data", "a", 16, leaky=False)], "negated")  # nothing is fused into a Neg
+    model = net.model(net.conv(write(net, x, swapped), "last", 8))
+    assert operators(model) == ["Conv", "Neg", kind, "Conv"]
+
+
+@pytest.mark.parametrize(("write", "left"), [(swish, []), (mish, ["Mish"])])
+def test_a_convolution_computes_swish_itself(write, left):
+    net = Net()
+    model = net.model(net.conv(write(net, net.conv("data", "a", 16, leaky=False)), "last", 8))
+    assert operators(model) == ["Conv", *left, "Conv"]
+
+
+def test_swish_stays_behind_a_residual():
+    net = Net()
+    a = net.conv("data", "a", 16)
+    model = net.model(swish(net, net.add("Add", [net.conv(a, "b", 16, leaky=False), a], "added")))
+    assert operators(model) == ["Conv", "Conv", "Swish"]
+
+
+def test_a_pool_stays_behind_swish_which_falls():
+    net = Net()
+    acted = swish(net, net.conv("data", "a", 16, leaky=False))
+    model = net.model(net.add("MaxPool", [acted], "pool", kernel_shape=[2, 2], strides=[2, 2]))
+    assert operators(model) == ["Conv", "MaxPool"]
 
 
 def test_a_gate_that_something_else_reads_stays():
@@ -92,14 +116,21 @@ FORMULAS = {  # of float64
     "Swish": lambda x: x * logistic(x),
     "Mish": lambda x: x * np.tanh(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))),
     "HardSwish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
+    "Gelu": lambda x: x / 2 * np.vectorize(math.erfc)(x * -np.sqrt(0.5)),
+    "GeluTanh": lambda x: x * logistic(np.sqrt(8 / np.pi) * (x + 0.044715 * x**3)),
 }
+TANH = {"approximate": "tanh"}
 
 
 @pytest.mark.parametrize("kind", ACTIVATIONS)
 def test_the_kernel_is_right_far_from_zero_too(kind):
-    net = Net(channels=4, size=8)
+    net = Net(channels=4, size=8, opset=20)
     pooled = net.add("MaxPool", ["data"], "pooled", kernel_shape=[2, 2], strides=[2, 2])  # images lie in NHWC
-    model = prepare(net.model(swish(net, pooled) if kind == "Swish" else net.add(kind, [pooled], "acted")))
+    if kind == "Swish":
+        swish(net, pooled)
+    else:
+        net.add("Gelu" if kind == "GeluTanh" else kind, [pooled], "acted", **TANH if kind == "GeluTanh" else {})
+    model = prepare(net.model("acted"))
     x = np.array([0, 1e-3, -1e-3, 3, -3, 20, -20, 88, -88, 1000, -1000, 3e38, -3e38, 0.5, -0.5, 6], np.float32)
     values = np.resize(x, (1, 4, 4, 4))
     found, execution = run_on_host(model, {"data": values.repeat(2, axis=2).repeat(2, axis=3)})

@@ -1,0 +1,283 @@
+"""Products with constant matrices: what becomes of them, and their numbers against the reference engine's."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import pytrtplugins as ptp
+from pytrtplugins.calibration import MinMaxCalibrator
+from pytrtplugins.engines import calibrate
+from pytrtplugins.engines.cuda.lower.pipeline import lower
+from pytrtplugins.engines.cuda.lower.rewrite import DOMAIN
+from pytrtplugins.passes import prepare, quantize
+from pytrtplugins.plugin.onnx_node import node_attributes
+from pytrtplugins.tensor import DType
+from tests.engines.cuda.host import run_on_host
+
+TYPES = pytest.mark.parametrize("float_type", [DType.FLOAT32, DType.FLOAT16])
+DIRECT = pytest.mark.parametrize("direct", [False, True])
+
+
+class Rows:
+    """A model of one input ``x``, written node by node; tensors are named by their nodes."""
+
+    def __init__(self, *dims, seed=0):
+        self.random = np.random.default_rng(seed)
+        self.dims, self.nodes, self.constants, self.inputs = dims, [], [], {"x": dims}
+
+    def values(self, *dims):
+        return self.random.standard_normal(dims).astype(np.float32) / 4
+
+    def constant(self, name, array):
+        self.constants.append(numpy_helper.from_array(np.asarray(array, np.float32), name))
+        return name
+
+    def add(self, op, inputs, output, **attributes):
+        names = [
+            each if isinstance(each, str) else self.constant(f"{output}.{i}", each) for i, each in enumerate(inputs)
+        ]
+        self.nodes.append(helper.make_node(op, names, [output], name=output, **attributes))
+        return output
+
+    def model(self, *outputs):
+        graph = helper.make_graph(
+            self.nodes,
+            "rows",
+            [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in self.inputs.items()],
+            [helper.make_tensor_value_info(output, TensorProto.FLOAT, None) for output in outputs],
+            self.constants,
+        )
+        opsets = [helper.make_opsetid("", 20)]
+        return onnx.shape_inference.infer_shapes(helper.make_model(graph, opset_imports=opsets, ir_version=10))
+
+    def arrays(self):
+        return {name: self.values(*dims) for name, dims in self.inputs.items()}
+
+
+def checked(net, model, float_type=DType.FLOAT32, direct=False, disable=()):
+    """The plan's steps, once its numbers are known to be the reference engine's."""
+    prepared, inputs = prepare(model), net.arrays()
+    found, execution = run_on_host(prepared, inputs, float_type, disable=disable, direct=direct)
+    with ptp.build(prepared, engine="reference").create_context() as context:
+        for name, wanted in context.run(inputs).items():
+            assert found[name].shape == wanted.shape
+            assert found[name].dtype == wanted.dtype
+            room = 2e-6 if float_type is DType.FLOAT32 else 2e-3
+            assert np.linalg.norm(found[name] - wanted) <= room * np.linalg.norm(wanted)
+    return execution.plan.steps
+
+
+def kinds(steps):
+    return [step.kind for step in steps]
+
+
+def fused(model):
+    return [node_attributes(node) for node in lower(prepare(model)).graph if node.domain == DOMAIN]
+
+
+@TYPES
+@DIRECT
+@pytest.mark.parametrize("dims", [(1, 16), (7, 16), (5, 13), (2, 3, 24), (2, 3, 5, 11), (1, 1, 1, 8), (2, 9, 16, 4)])
+@pytest.mark.parametrize("columns", [1, 8, 21])
+def test_a_product_is_a_convolution_of_rows_for_any_size(dims, columns, float_type, direct):
+    net = Rows(*dims)
+    model = net.model(net.add("MatMul", ["x", net.values(dims[-1], columns)], "y"))
+    steps = checked(net, model, float_type, direct)
+    assert all(step.captured for step in steps)
+    assert kinds(steps).count("conv") == 1
+    assert "generic" not in kinds(steps)
+
+
+@pytest.mark.parametrize("dims", [(4, 16), (2, 3, 24)])
+def test_in_float32_a_product_is_one_step(dims):
+    net = Rows(*dims)
+    assert kinds(checked(net, net.model(net.add("MatMul", ["x", net.values(dims[-1], 8)], "y")))) == ["conv"]
+
+
+@pytest.mark.parametrize("trans", [0, 1])
+@pytest.mark.parametrize("alpha", [1.0, 0.5])
+@pytest.mark.parametrize("beta", [1.0, -2.0])
+@pytest.mark.parametrize("c", [None, (6,), (1, 6), (1,), (), (1, 1)])
+def test_a_gemms_factors_and_its_row_are_part_of_its_weights(c, beta, alpha, trans):
+    net = Rows(5, 12)
+    matrix = net.values(6, 12) if trans else net.values(12, 6)
+    rest = [] if c is None else [net.values(*c)]
+    model = net.model(net.add("Gemm", ["x", matrix, *rest], "y", transB=trans, alpha=alpha, beta=beta))
+    assert kinds(checked(net, model)) == ["conv"]
+
+
+@pytest.mark.parametrize("c", [(5, 6), (5, 1)])
+def test_what_is_no_row_is_added_behind_a_gemm(c):
+    net = Rows(5, 12)
+    steps = checked(net, net.model(net.add("Gemm", ["x", net.values(12, 6), net.values(*c)], "y", alpha=2.0)))
+    assert kinds(steps) == ["conv", "generic"]
+
+
+def test_a_computed_c_of_the_same_dims_is_a_residual():
+    net = Rows(5, 12)
+    other = net.add("MatMul", ["x", net.values(12, 6)], "other")
+    assert kinds(checked(net, net.model(net.add("Gemm", ["x", net.values(12, 6), other], "y")))) == ["conv", "conv"]
+
+
+@pytest.mark.parametrize(
+    "attributes", [{"transA": 1}, {"beta": 0.5}], ids=["a transposed input", "a computed c with a factor"]
+)
+def test_other_gemms_stay(attributes):
+    net = Rows(6, 6)
+    c = net.add("Neg", ["x"], "c")
+    steps = checked(net, net.model(net.add("Gemm", ["x", net.values(6, 6), c], "y", **attributes)))
+    assert "conv" not in kinds(steps)
+
+
+def test_products_of_other_types_and_ranks_stay():
+    net = Rows(2, 3, 4)
+    batched = net.add("MatMul", ["x", net.values(2, 4, 5)], "batched")
+    vector = net.add("MatMul", ["x", net.values(4)], "vector")
+    left = net.add("MatMul", [net.values(7, 3), "x"], "left")
+    assert not fused(net.model(batched, vector, left))
+    checked(net, net.model(batched, vector, left))
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("row", [(8,), (1, 8), (1, 1, 8), (), (1,)])
+def test_an_addition_behind_a_product_is_its_bias(row, swapped):
+    net = Rows(2, 3, 16)
+    product, values = net.add("MatMul", ["x", net.values(16, 8)], "product"), net.values(*row)
+    model = net.model(net.add("Add", [values, product] if swapped else [product, values], "y"))
+    assert kinds(checked(net, model)) == ["conv"]
+
+
+@pytest.mark.parametrize("row", [(3, 8), (2, 1, 8), (3, 1), (1, 1, 1, 8)])
+def test_an_addition_of_more_than_a_row_stays(row):
+    net = Rows(2, 3, 16)
+    product = net.add("MatMul", ["x", net.values(16, 8)], "product")
+    assert "generic" in kinds(checked(net, net.model(net.add("Add", [product, net.values(*row)], "y"))))
+
+
+def test_a_row_that_is_wider_than_the_product_stays():
+    net = Rows(3, 16)
+    product = net.add("MatMul", ["x", net.values(16, 1)], "product")
+    assert "generic" in kinds(checked(net, net.model(net.add("Add", [product, net.values(4)], "y"))))
+
+
+def gelu_of_erf(net, x, order):
+    scaled = net.add("Div", [x, np.sqrt(2)], "scaled") if order else net.add("Mul", [x, np.sqrt(0.5)], "scaled")
+    gate = net.add("Add", [net.add("Erf", [scaled], "erf"), 1.0], "gate")
+    if order == 2:
+        return net.add("Mul", [net.add("Mul", [0.5, x], "half"), gate], "gelu")
+    if order == 1:
+        return net.add("Mul", [net.add("Mul", [x, gate], "both"), 0.5], "gelu")
+    return net.add("Mul", [x, net.add("Mul", [gate, 0.5], "half")], "gelu")
+
+
+def gelu_of_tanh(net, x, order):
+    if order:
+        cube = net.add("Mul", [0.044715, net.add("Pow", [x, 3.0], "cube")], "cubic")
+    else:
+        cube = net.add("Mul", [net.add("Mul", [x, x], "square"), net.add("Mul", [x, 0.044715], "third")], "cubic")
+    inner = net.add("Mul", [net.add("Add", [x, cube], "sum"), np.sqrt(2 / np.pi)], "inner")
+    gate = net.add("Add", [1.0, net.add("Tanh", [inner], "tanh")], "gate")
+    if order == 2:
+        return net.add("Mul", [net.add("Mul", [0.5, x], "half"), gate], "gelu")
+    return net.add("Mul", [x, net.add("Mul", [0.5, gate], "half")], "gelu")
+
+
+@TYPES
+@DIRECT
+@pytest.mark.parametrize("order", [0, 1, 2])
+@pytest.mark.parametrize(("write", "kind"), [(gelu_of_erf, "gelu"), (gelu_of_tanh, "gelu_tanh")])
+def test_gelu_in_several_operators_is_a_products_activation(write, kind, order, float_type, direct):
+    net = Rows(2, 3, 16)
+    model = net.model(write(net, net.add("MatMul", ["x", 8 * net.values(16, 24)], "product"), order))
+    assert [node["activation"] for node in fused(model)] == [kind]
+    assert kinds(checked(net, model, float_type, direct)).count("conv") == 1
+
+
+@DIRECT
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_onnx_gelu_is_a_products_activation(approximate, direct):
+    net = Rows(3, 16)
+    product = net.add("MatMul", ["x", 8 * net.values(16, 24)], "product")
+    model = net.model(net.add("Gelu", [product], "y", approximate=approximate))
+    assert kinds(checked(net, model, direct=direct)) == ["conv"]
+    assert "generic" in kinds(checked(net, model, disable=("activations",)))
+
+
+@DIRECT
+def test_silu_is_a_products_activation(direct):
+    net = Rows(3, 16)
+    product = net.add("MatMul", ["x", 8 * net.values(16, 24)], "product")
+    model = net.model(net.add("Mul", [product, net.add("Sigmoid", [product], "gate")], "y"))
+    assert [node["activation"] for node in fused(model)] == ["swish"]
+    assert kinds(checked(net, model, direct=direct)) == ["conv"]
+
+
+@pytest.mark.parametrize("changed", ["half", "one", "root", "other"])
+def test_what_is_no_gelu_stays(changed):
+    net = Rows(3, 16)
+    x = net.add("MatMul", ["x", net.values(16, 16)], "product")
+    scaled = net.add("Div", ["x" if changed == "other" else x, 1.5 if changed == "root" else np.sqrt(2)], "scaled")
+    gate = net.add("Add", [net.add("Erf", [scaled], "erf"), 2.0 if changed == "one" else 1.0], "gate")
+    model = net.model(net.add("Mul", [net.add("Mul", [x, gate], "both"), 0.4 if changed == "half" else 0.5], "y"))
+    assert [node["activation"] for node in fused(model)] == ["linear"]
+    checked(net, model)
+
+
+def test_a_gelu_whose_parts_something_else_reads_stays():
+    net = Rows(3, 16)
+    model = net.model(gelu_of_erf(net, net.add("MatMul", ["x", net.values(16, 16)], "product"), 1), "erf")
+    assert [node["activation"] for node in fused(model)] == ["linear"]
+    checked(net, model)
+
+
+@TYPES
+def test_two_layers_with_gelu_and_a_residual_are_two_steps(float_type):
+    net = Rows(2, 5, 16)
+    first = net.add("Add", [net.add("MatMul", ["x", net.values(16, 64)], "first"), net.values(64)], "biased")
+    second = net.add("MatMul", [gelu_of_erf(net, first, 1), net.values(64, 16)], "second")
+    model = net.model(net.add("Add", ["x", net.add("Add", [second, net.values(16)], "shifted")], "y"))
+    steps = checked(net, model, float_type)
+    rounding = float_type is DType.FLOAT16
+    assert kinds(steps) == ["reformat"] * rounding + ["conv", "conv"]
+    assert all(step.captured for step in steps)
+
+
+def test_rows_of_four_axes_are_no_images():
+    net = Rows(2, 4, 4, 16)
+    product = net.add("MatMul", ["x", net.values(16, 8)], "product")
+    pool = net.add("MaxPool", [product], "pool", kernel_shape=[2, 2], strides=[2, 2])
+    assert [node["pool"] for node in fused(net.model(pool))] == [0]
+    checked(net, net.model(pool))
+
+
+def test_products_of_one_tensor_stay_apart():
+    net = Rows(2, 4, 4, 16)
+    names = [net.add("MatMul", ["x", net.values(16, 16)], name) for name in ("q", "k", "v")]
+    checked(net, net.model(*(net.add("Relu", [name], f"{name}_acted") for name in names)))
+
+
+@pytest.mark.parametrize(("op", "dims"), [("MatMul", (1, 6, 32)), ("Gemm", (1, 32))])
+def test_quantized_products_multiply_codes(op, dims):
+    net, x = Rows(*dims), "x"
+    for name in ("a", "b", "c"):
+        if op == "MatMul":
+            x = net.add("Add", [net.add(op, [x, net.values(32, 32)], name), net.values(32)], f"{name}_biased")
+        else:
+            x = net.add(op, [x, net.values(32, 32), net.values(32)], name, transB=1)
+        x = net.add("Relu", [x], f"{name}_acted")
+    model, inputs = prepare(net.model(x)), net.arrays()
+    table = calibrate(model, MinMaxCalibrator([inputs]), engine="onnxruntime", progress=False)
+    quantized = prepare(quantize(model, table))
+    found, execution = run_on_host(quantized, inputs)
+    products = [step for step in execution.plan.steps if step.kind == "conv"]
+    assert [execution.plan.tensors[step.inputs[0]].format.dtype for step in products] == [
+        DType.INT8,
+        DType.INT8,
+        DType.FLOAT32,
+    ]
+    with ptp.build(quantized, engine="reference", precision="int8").create_context() as context:
+        for name, wanted in context.run(inputs).items():
+            assert np.linalg.norm(found[name] - wanted) <= 3e-3 * np.linalg.norm(wanted)
