@@ -18,7 +18,7 @@ from ..errors import (
     UsageError,
 )
 from ..model.proto import info_dims
-from ..passes import Precisions, load_model, quantize, quantized_tensors
+from ..passes import Precisions, Quantize, load_model, quantized_tensors, to_ir, to_proto
 from ..passes.prepare import prepare_loaded
 from ..plugin.policy import check_forms
 from .base.engine import Engine
@@ -179,7 +179,8 @@ def _quantized(
         )
     quantize_options = cls.quantize_options()
     placed = {name: value for name, value in quantize_options.items() if name != "weight_levels"}
-    required = quantized_tensors(model, **placed)
+    written = to_ir(model, checked=True)
+    required = quantized_tensors(written, **placed)
     if isinstance(calibration, Calibrator):
         digest = network_digest(model)
         calibration.bind({info.name: info_dims(info) for info in model.graph.input})
@@ -189,7 +190,7 @@ def _quantized(
             calibration.store_table(table, network=digest)
     else:
         table = fitting_table(calibration, model, required)
-    return quantize(model, table, **quantize_options)
+    return to_proto(Quantize(table, **quantize_options)(written).model)
 
 
 Engine._load = staticmethod(load_engine)

@@ -189,7 +189,7 @@ def _unfit(node: ir.Node, placement: Placement) -> str:
         return f"its weights are {weight.dtype}, not FLOAT"
     if constant(node.inputs[0]) is not None:
         return "its input is constant"
-    if not np.isfinite(weight.numpy()).all():
+    if not _finite(weight):
         return "its weights are not finite"
     if node.op_type == "ConvTranspose" and node.attributes.get_int("group", 1) != 1:
         return "a ConvTranspose with groups has no single axis of output channels"
@@ -198,6 +198,13 @@ def _unfit(node: ir.Node, placement: Placement) -> str:
     if node.op_type == "Gemm" and node.attributes.get_int("transA", 0) != 0:
         return "its input is transposed"
     return ""
+
+
+def _finite(tensor: ir.TensorProtocol) -> bool:
+    """Whether all values are; they are looked at once, since reading them copies them."""
+    if "finite" not in tensor.meta:
+        tensor.meta["finite"] = bool(np.isfinite(tensor.numpy()).all())
+    return bool(tensor.meta["finite"])
 
 
 def _at_an_end(node: ir.Node, nodes: list[ir.Node], first: bool, last: bool) -> str:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..calibration.table import CalibrationTable
 from ..errors import CalibrationTableError, FormatError, UsageError
+from ..model.ir import to_ir, to_proto
 from ..model.proto import node_name
 from ..utils.files import write_atomic
 from ..utils.optional import require
 from ..utils.text_formats import read_yaml, shorten
 from .half import HALF_TYPES, to_half
-from .quantize import quantize
+from .quantize import Quantize
 
 if TYPE_CHECKING:
     import onnx
@@ -109,7 +110,8 @@ class Precisions:
         others = [name for name, layer in self.layers.items() if layer.strategy == "per-channel"]
         shared = [name for name in self.names if name not in others] if self.per_tensor else []
         table = CalibrationTable(self.scales, self.algorithm)
-        return quantize(model, table, exclude=self.pinned(), per_tensor=shared, **options)
+        run = Quantize(table, exclude=self.pinned(), per_tensor=shared, **options)
+        return to_proto(run(to_ir(model, checked=True)).model)
 
     def check_fits(self, model: onnx.ModelProto, digest: str, path: str | Path = "precisions") -> None:
         """Refuse another network.

@@ -80,19 +80,21 @@ def quantize(
 
 
 def quantized_tensors(
-    model: str | Path | onnx.ModelProto,
+    model: ir.Model,
     *,
     exclude: Collection[str] = (),
     float_first: bool = False,
     float_last: bool = True,
     placement: Placement | None = None,
 ) -> tuple[str, ...]:
-    """Names of the tensors whose scales `quantize` takes from the table, with the same options."""
-    ir_model = to_ir(model)
+    """Names of the tensors whose scales `quantize` takes from the table, with the same options.
+
+    The model is rewritten as `Quantize` rewrites it first, if the placement asks for that.
+    """
     if placement is not None and placement.rewritten:
-        Int8Forms()(ir_model)
+        Int8Forms()(model)
     plan = make_plan(
-        ir_model,
+        model,
         None,
         exclude=exclude,
         float_first=float_first,

@@ -9,7 +9,7 @@ import pytest
 from pytrtplugins.calibration import CalibrationTable
 from pytrtplugins.engines.onnxruntime.engine import PLACEMENT as ONNXRUNTIME
 from pytrtplugins.engines.openvino.engine import PLACEMENT as OPENVINO
-from pytrtplugins.passes import Placement, quantize, quantized_tensors
+from pytrtplugins.passes import Placement, quantize, quantized_tensors, to_ir
 from tests.measures import sqnr
 from tests.passes import nets
 from tests.passes.nets import Net
@@ -66,7 +66,7 @@ def test_a_leaky_network_has_the_form_that_onnxruntime_computes_in_int8():
         "pool",
         "route",
     ]
-    assert sorted(quantized_tensors(model, placement=ONNXRUNTIME)) == [
+    assert sorted(quantized_tensors(to_ir(model), placement=ONNXRUNTIME)) == [
         "a",
         "a_leaky",
         "b",
@@ -164,7 +164,7 @@ def test_hard_swish_is_written_with_a_gate_that_needs_no_scale_of_the_table():
     net = Net()
     model = closed(net, hard_swish(net, net.conv("data", "a", leaky=False)))
     table = nets.calibrated(model)
-    assert "a_swish_gate" not in quantized_tensors(model, placement=ONNXRUNTIME)
+    assert "a_swish_gate" not in quantized_tensors(to_ir(model), placement=ONNXRUNTIME)
     quantized = quantize(model, table, placement=ONNXRUNTIME)
     assert codes(quantized)["a_swish_gate"] == (pytest.approx(1 / 255), 0, "uint8")
     assert reads_int8(quantized, "a_swish") == [True, True]

@@ -149,7 +149,7 @@ def test_a_tensor_missing_from_the_table_is_an_error_with_the_names():
 
 def test_a_table_needs_only_the_tensors_that_are_quantized():
     model = tiny_yolo()
-    names = quantized_tensors(model)
+    names = quantized_tensors(to_ir(model))
     assert names == ("data", "a_leaky", "b_leaky", "c_leaky")
     quantize(model, CalibrationTable(dict.fromkeys(names, 0.1)))
 

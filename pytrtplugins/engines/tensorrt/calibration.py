@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ...calibration import CalibrationTable, Calibrator
 from ...errors import CalibrationError, NoDataError
-from ...passes import quantized_tensors
+from ...passes import quantized_tensors, to_ir
 from ..calibrate import fitting_table, float_tensors, network_digest
 from ._api import Api
 from .collected import guarded
@@ -37,7 +37,7 @@ class CalibrationSource:
 
     def __init__(self, calibration: Calibrator | CalibrationTable | str | Path, model: onnx.ModelProto) -> None:
         self.calibrator = calibration if isinstance(calibration, Calibrator) else None
-        self._network, required = network_digest(model), quantized_tensors(model)
+        self._network, required = network_digest(model), quantized_tensors(to_ir(model, checked=True))
         if isinstance(calibration, Calibrator):
             self.table = calibration.cached_table(float_tensors(model), network=self._network, required=required)
             self.algorithm = calibration.get_algorithm() if self.table is None else self.table.algorithm
