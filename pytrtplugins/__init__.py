@@ -15,7 +15,7 @@ from .tensor import DType, SymbolicDim, TensorDesc
 from .version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from . import calibration, cuda, engines, layers, models, passes, precision, tensorrt, testing, vision
+    from . import calibration, cuda, engines, layers, models, passes, precision, tensorrt, testing, torch, vision
     from .check import check_plugin
     from .cuda import CudaKernel
     from .engines import build, load_engine
@@ -47,6 +47,7 @@ __all__ = [
     "registered",
     "tensorrt",
     "testing",
+    "torch",
     "vision",
 ]
 

@@ -201,7 +201,8 @@ class SymbolicDim:
                 raise DimsError(f"dim {self.name!r} has no value; known: {dict(bindings)}", dim=self)
             return bindings[self.name]
         sides = (side.evaluate(bindings) if isinstance(side, SymbolicDim) else side for side in (self.left, self.right))
-        return int(_OPERATORS[self.name](*sides))
+        value: int = _OPERATORS[self.name](*sides)
+        return value
 
 
 Dim = int | SymbolicDim

@@ -19,7 +19,7 @@ ROOMS = (
     ("layers", "calibration", "vision"),
     ("passes",),
     ("engines",),
-    ("check", "export", "precision", "tensorrt", "testing"),
+    ("check", "export", "precision", "tensorrt", "testing", "torch"),
     ("models",),
     ("cli",),
 )

@@ -111,7 +111,8 @@ def test_an_error_names_the_node_where_it_is_known(name, start):
 
 def test_nothing_else_calls_the_methods_of_a_plugins_life():
     steps = {"configure", "workspace_size", "initialize", "enqueue", "terminate"}
-    hosts = ("runner", "handle", "host", "_host(self)", "PluginRunner(plugin, allocate=None)", "self")  # self: its own
+    hosts = ("runner", "handle", "host", "_host(self)", "PluginRunner(plugin, allocate=None)", "self", "context")
+    # self: its own; context: an engine's, whose enqueue is no plugin's
     package = Path(ptp.__file__).parent
     calls = {
         f"{path.relative_to(package)}: {ast.unparse(node.func)}"

@@ -1,0 +1,66 @@
+"""A plugin on tensors of a GPU: its `enqueue` on PyTorch's current stream, or `compute` on CuPy arrays."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from ..cuda import as_cupy
+from ..plugin.base import Plugin
+from ..plugin.policy import has_enqueue
+from ..plugin.runner import PluginRunner
+from ..tensor import DType, TensorDesc
+from ..utils.optional import require
+from .tensors import dtype_of, require_torch, torch_dtype
+
+__all__ = ["PluginLaunches"]
+
+_MAX_RUNNERS = 64
+
+
+class PluginLaunches(threading.local):
+    """The runners of one plugin class in one thread, by fields, dims, types and GPU: configured once."""
+
+    def __init__(self) -> None:
+        self._runners: dict[Any, tuple[PluginRunner, list[tuple[Any, Any]]]] = {}
+
+    def run(self, plugin: Plugin, tensors: Sequence[Any]) -> list[Any]:
+        """The outputs, queued on the current stream."""
+        torch = require_torch("a plugin on a GPU")
+        cupy = require("cupy", extra="cuda", package="cupy-cuda13x", feature="a plugin on a GPU")
+        device = tensors[0].device
+        tensors = [tensor.detach().contiguous() for tensor in tensors]
+        key = plugin, device.index, tuple((tuple(tensor.shape), tensor.dtype) for tensor in tensors)
+        if key not in self._runners:
+            while len(self._runners) >= _MAX_RUNNERS:
+                self._runners.pop(next(iter(self._runners)))[0].close()
+            self._runners[key] = _prepared(plugin, tensors)
+        runner, described = self._runners[key]
+        with torch.cuda.device(device):
+            stream = cupy.cuda.ExternalStream(torch.cuda.current_stream(device).cuda_stream, device.index)
+            outputs = [torch.empty(dims, dtype=dtype, device=device) for dims, dtype in described]
+            size = runner.workspace_bytes
+            workspace = as_cupy(torch.empty(size, dtype=torch.uint8, device=device)) if size else None
+            with stream:
+                runner.enqueue([as_cupy(x) for x in tensors], [as_cupy(y) for y in outputs], stream, workspace)
+        return outputs
+
+
+def _prepared(plugin: Plugin, tensors: Sequence[Any]) -> tuple[PluginRunner, list[tuple[Any, Any]]]:
+    """What runs a plugin on tensors like these, and dims and types of its outputs."""
+    dims = [tuple(tensor.shape) for tensor in tensors]
+    dtypes = [dtype_of(tensor.dtype) for tensor in tensors]
+    out_dims = plugin.all_output_dims(dims)
+    out_dtypes = plugin.all_output_dtypes(dtypes, len(out_dims))
+    ins, outs = _descs("input", dims, dtypes), _descs("output", out_dims, out_dtypes)
+    descs = [*ins, *outs]
+    queues = has_enqueue(type(plugin)) and all(plugin.supports_format(index, descs) for index in range(len(descs)))
+    runner = PluginRunner(plugin.clone(), form="enqueue" if queues else "compute", allocate=None)
+    runner.prepare(ins, outs)
+    return runner, [(shape, torch_dtype(dtype)) for shape, dtype in zip(out_dims, out_dtypes, strict=True)]
+
+
+def _descs(kind: str, dims: Sequence[Any], dtypes: Sequence[DType]) -> list[TensorDesc]:
+    pairs = zip(dims, dtypes, strict=True)
+    return [TensorDesc(f"{kind}{index}", tuple(shape), dtype) for index, (shape, dtype) in enumerate(pairs)]

@@ -1,0 +1,73 @@
+"""A plugin class as an operator of PyTorch's: its name and its schema, from its typed fields and inputs."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from typing import Any
+
+import numpy as np
+
+from ..errors import FieldError
+from ..plugin.base import Plugin
+from ..plugin.fields import MISSING, FieldSpec
+
+__all__ = ["given_fields", "input_names", "operator_name", "schema"]
+
+
+def operator_name(cls: type[Plugin], name: str | None = None) -> str:
+    """The operator's name: ``"darknet::reorg"`` for class ``Reorg`` of namespace ``"darknet"``."""
+    key = cls.plugin_key()
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key.name).lower() if name is None else name
+    return "::".join(re.sub(r"\W", "_", part) for part in (key.namespace, snake))
+
+
+def input_names(cls: type[Plugin]) -> list[str] | None:
+    """Names of the inputs, as `Plugin.compute` has them; None where it takes any number."""
+    is_static = isinstance(inspect.getattr_static(cls, "compute"), staticmethod)
+    parameters = list(inspect.signature(cls.compute).parameters.values())[0 if is_static else 1 :]
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+        return None
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [parameter.name for parameter in parameters if parameter.kind in kinds]
+
+
+def schema(cls: type[Plugin], outputs: int) -> str:
+    """The schema without the name: ``"(Tensor x, *, int stride=1, bool reverse=False) -> Tensor"``.
+
+    Raises:
+        FieldError: a field is an array, which no operator of PyTorch's takes as an attribute.
+    """
+    names = input_names(cls)
+    inputs = ["Tensor[] inputs"] if names is None else [f"Tensor {name}" for name in names]
+    fields = [_argument(cls, spec) for spec in cls.field_specs()]
+    arguments = ", ".join([*inputs, *(["*", *fields] if fields else [])])
+    return f"({arguments}) -> {'Tensor' if outputs == 1 else '(' + ', '.join(['Tensor'] * outputs) + ')'}"
+
+
+def given_fields(fields: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of a call without those that stand for "the class's default"."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _argument(cls: type[Plugin], spec: FieldSpec) -> str:
+    if spec.kind is np.ndarray:
+        raise FieldError(
+            f"{cls.__name__}.{spec.name} is an array, which an operator of PyTorch's cannot have as an attribute.\n"
+            "Do: make it an input of the plugin",
+            name=spec.name,
+        )
+    kind = f"{spec.kind.__name__}{'[]' if spec.is_tuple else ''}"
+    if spec.default is MISSING:
+        return f"{kind} {spec.name}"
+    literal = _literal(spec)
+    return f"{kind}? {spec.name}=None" if literal is None else f"{kind} {spec.name}={literal}"
+
+
+def _literal(spec: FieldSpec) -> str | None:
+    """A default as schemas write it; None where they cannot."""
+    values = spec.default if spec.is_tuple else (spec.default,)
+    if spec.kind is str or (spec.is_tuple and spec.kind is bool) or not all(map(math.isfinite, values)):
+        return None
+    return f"[{', '.join(map(repr, values))}]" if spec.is_tuple else repr(spec.default)

@@ -1,0 +1,98 @@
+"""Operators of PyTorch's in its ONNX exporters: the plugins' nodes, which engines run with PyTorch's numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+import pytrtplugins as ptp
+from pytrtplugins.layers import Region, Reorg
+from pytrtplugins.plugin.onnx_node import from_node
+from tests.torch.operators import ManyKinds, PassThrough, SumAndHalf
+
+torch = pytest.importorskip("torch", reason='PyTorch is not installed (pip install "pytrtplugins[torch]")')
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # the exporters' own
+
+ptp.torch.register(Reorg)
+ptp.torch.register(Region)
+many_kinds = ptp.torch.register(ManyKinds)
+UNTRACED = ("names", "flags")  # PyTorch traces no lists of texts or truth values into TorchScript
+sum_and_half = ptp.torch.register(SumAndHalf, outputs=2)
+
+
+def exported(net, inputs, path, dynamo, free=True):
+    """The file that an exporter writes, with a free batch."""
+    if dynamo:
+        pytest.importorskip("onnxscript", reason='onnxscript is not installed (pip install "pytrtplugins[torch]")')
+    names = [f"x{index}" for index in range(len(inputs))]
+    batch: dict[str, object] = {}
+    if free and dynamo:
+        dim = torch.export.Dim("N", min=1, max=64)
+        batch["dynamic_shapes"] = tuple({0: dim} for _ in inputs)
+    elif free:
+        batch["dynamic_axes"] = {name: {0: "N"} for name in names}
+    torch.onnx.export(net, inputs, path, input_names=names, **batch, **ptp.torch.export_options(dynamo=dynamo))
+    return onnx.load(path)
+
+
+def plugin_nodes(model):
+    return [node for node in model.graph.node if node.domain]
+
+
+@pytest.mark.parametrize("dynamo", [True, False], ids=["dynamo", "torchscript"])
+def test_the_file_has_the_plugins_nodes_and_engines_give_pytorchs_numbers(tmp_path, dynamo):
+    net, x = PassThrough().eval(), torch.rand(2, 3, 8, 8)
+    path = tmp_path / "net.onnx"
+    model = exported(net, (x[:1],), path, dynamo)
+    nodes = plugin_nodes(model)
+    assert [(node.domain, node.op_type) for node in nodes] == [("darknet", "Reorg"), ("darknet", "Region")]
+    plugins = [Reorg(stride=2), Region(anchors=(1.0, 2.0) * 5, num=5, classes=1, softmax=True)]
+    assert [from_node(node) for node in nodes] == plugins
+    for node, plugin in zip(nodes, plugins, strict=True):
+        wanted = {each.name: each for each in plugin.as_node([], []).attribute}
+        assert {each.name: (each.type, each.i, each.s) for each in node.attribute} == {
+            name: (each.type, each.i, each.s) for name, each in wanted.items()
+        }
+    assert {"darknet": 1}.items() <= {each.domain: each.version for each in model.opset_import}.items()
+    wanted = net(x).detach().numpy()
+    for engine in ("cpu", "onnxruntime", "reference"):
+        module = ptp.torch.as_module(ptp.build(path, engine=engine))
+        np.testing.assert_allclose(module(x).numpy(), wanted, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("dynamo", [True, False], ids=["dynamo", "torchscript"])
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"names": ["x"], "flags": [False, True], "mode": "lin", "weights": [], "counts": [1, 2], "limit": 1.0}],
+    ids=["defaults", "given"],
+)
+def test_every_kind_of_field_becomes_an_attribute(tmp_path, dynamo, fields):
+    fields = {name: value for name, value in fields.items() if dynamo or name not in UNTRACED}
+
+    class Net(torch.nn.Module):  # type: ignore[name-defined]
+        def forward(self, x):
+            return many_kinds(x, factor=2.0, **fields)
+
+    (node,) = plugin_nodes(exported(Net(), (torch.rand(2, 3),), tmp_path / "net.onnx", dynamo))
+    assert from_node(node) == ManyKinds(factor=2.0, **fields)
+    wanted = {each.name: each.type for each in ManyKinds(factor=2.0).as_node([], []).attribute}
+    assert {each.name: each.type for each in node.attribute} == wanted
+
+
+@pytest.mark.parametrize("dynamo", [True, False], ids=["dynamo", "torchscript"])
+def test_any_number_of_inputs_and_several_outputs(tmp_path, dynamo):
+    class Net(torch.nn.Module):  # type: ignore[name-defined]
+        def forward(self, x, y):
+            total, half = sum_and_half([x, y, x + y])
+            return total - 1, half * 2
+
+    x, y = torch.rand(2, 4), 9 * torch.rand(2, 4)
+    model = exported(Net(), (x, y), tmp_path / "net.onnx", dynamo, free=False)
+    (node,) = plugin_nodes(model)
+    assert (len(node.input), len(node.output)) == (3, 2)
+    found = ptp.torch.as_module(ptp.build(tmp_path / "net.onnx", engine="reference"))(x, y)
+    for one, other in zip(found, Net()(x, y), strict=True):
+        assert one.dtype == other.dtype
+        torch.testing.assert_close(one, other)
