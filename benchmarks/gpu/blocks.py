@@ -81,6 +81,22 @@ def idle() -> onnx.ModelProto:
     return net.model(net.node("Relu", [net.node("Add", [narrow, "x"], 256)], 256))
 
 
+def attention() -> onnx.ModelProto:
+    """Attention of ViT-B, 12 heads of 64 values, over 14 x 14 pixels: q, k and v are channels of one convolution."""
+    net = _Net(768, 14)
+    shapes = {"parts": [0, 3, 12, 64, 196], "image": [0, 768, 14, 14]}
+    net.arrays += [numpy_helper.from_array(np.array(dims), name) for name, dims in shapes.items()]
+    net.arrays.append(numpy_helper.from_array(np.array(0.125, np.float32), "scale"))
+    net.arrays += [numpy_helper.from_array(np.array(index), f"part{index}") for index in range(3)]
+    whole = net.node("Reshape", [net.conv("x", 2304, activation=""), "parts"], 2304)
+    q, k, v = (net.node("Gather", [whole, f"part{index}"], 768, axis=1) for index in range(3))
+    q, v = (net.node("Transpose", [x], 768, perm=[0, 1, 3, 2]) for x in (q, v))
+    scores = net.node("Mul", [net.node("MatMul", [q, k], 196), "scale"], 196)
+    y = net.node("MatMul", [net.node("Softmax", [scores], 196, axis=-1), v], 768)
+    y = net.node("Reshape", [net.node("Transpose", [y], 768, perm=[0, 1, 3, 2]), "image"], 768)
+    return net.model(net.conv(y, 768))
+
+
 def trunk() -> onnx.ModelProto:
     """YOLOv2's layers 8 to 11, 128 x 52 x 52."""
     net = _Net(128, 52)
@@ -117,6 +133,7 @@ BLOCKS = {
     "inception block": Block(inception, (1, 192, 28, 28)),
     "inception block, batch 8": Block(inception, (8, 192, 28, 28)),
     "layers 8 to 11": Block(trunk, (1, 128, 52, 52)),
+    "attention": Block(attention, (1, 768, 14, 14)),
     "bottleneck": Block(bottleneck, (1, 256, 56, 56)),
     "bottleneck with identities": Block(idle, (1, 256, 56, 56)),
 }

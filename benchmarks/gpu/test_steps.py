@@ -18,6 +18,7 @@ from .subject import TOLERANCE, Subject
 
 YOLO, TRUNK = "YOLOv2", "layers 8 to 11"
 SHOWN_ON = {
+    "attention": ("attention", "fp16"),
     "dead-layers": ("bottleneck with identities", "fp16"),
     "residuals": ("bottleneck", "fp16"),
     "horizontal-fusion": ("inception block", "fp16"),

@@ -48,14 +48,18 @@ class PropagateConstants(Pass):
     Args:
         sizes: Free dim → its size.
         expands: Whether to write an operator with those by which ONNX defines it.
+        own_dims: Dims of the first output of a node of another domain than ONNX's, from those of its inputs; None: unknown.
     """
 
     name: ClassVar[str] = "propagate-constants"
 
     def __init__(
-        self, sizes: Mapping[str, int] | None = None, expands: Callable[[str], bool] = lambda op_type: False
+        self,
+        sizes: Mapping[str, int] | None = None,
+        expands: Callable[[str], bool] = lambda op_type: False,
+        own_dims: Callable[[ir.Node], Sequence[int] | None] = lambda node: None,
     ) -> None:
-        self.sizes, self.expands = sizes or {}, expands
+        self.sizes, self.expands, self.own_dims = sizes or {}, expands, own_dims
 
     def call(self, model: ir.Model) -> PassResult:
         """Fold in place."""
@@ -98,9 +102,12 @@ class PropagateConstants(Pass):
     def _infer(self, node: ir.Node) -> bool:
         """Dims and types that nobody said."""
         onnx, onnx_ir = require("onnx", extra="onnx"), require("onnx_ir", extra="onnx")
-        if node.domain not in ("", "ai.onnx") or any(
-            value is not None and (value.type is None or value.shape is None) for value in node.inputs
-        ):
+        if node.domain not in ("", "ai.onnx"):
+            found_dims = self.own_dims(node)
+            if found_dims is not None:
+                node.outputs[0].shape = onnx_ir.Shape(found_dims)
+            return found_dims is not None
+        if any(value is not None and (value.type is None or value.shape is None) for value in node.inputs):
             return False
         proto, types, data = onnx_ir.serde.serialize_node(node), {}, {}
         for value in node.inputs:

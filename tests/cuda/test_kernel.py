@@ -56,6 +56,20 @@ def test_threads_of_a_block_wait_for_each_other_on_a_cpu_too(host):
     np.testing.assert_array_equal(y, x[::-1])
 
 
+def test_shared_memory_of_kernels_that_are_named_alike_is_apart(host):
+    text = """template <typename T> __global__ void keep(const T* x, T* y) {
+        __shared__ T tile[SIZE];
+        for (int i = 0; i < SIZE; ++i) tile[i] = x[i];
+        __syncthreads();
+        for (int i = 0; i < SIZE; ++i) y[i] = tile[i];
+    }"""
+    for size in (4, 1 << 16):  # the second would write far behind the first's memory
+        kernel = CudaKernel.from_source(text, "keep", options=(f"-DSIZE={size}",))
+        x, y = np.arange(size, dtype=np.float32), np.zeros(size, np.float32)
+        kernel.launch(x, y, threads=1, block=1)
+        np.testing.assert_array_equal(y, x)
+
+
 @settings(max_examples=30, deadline=None)
 @given(n=st.integers(0, 600), block=st.integers(1, 300), factor=st.floats(-8, 8, width=16))
 def test_every_size_is_covered_once_whatever_the_block(n, block, factor):

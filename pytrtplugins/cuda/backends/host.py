@@ -89,6 +89,8 @@ def build(
     require_host(unit)
     path, version = compiler()
     options = [option for option in unit.options if option.startswith(("-D", "-I"))]
+    if Path(path).name == "g++":  # whose libraries would share __shared__ variables of kernels that are named alike
+        options.append("-fno-gnu-unique")
 
     def compile_to(target: Path) -> None:
         with source_file(code) as source:

@@ -26,7 +26,9 @@ def test_the_pages_record_names_steps_of_the_engine():
     assert set(shown) <= set(OPTIONAL_STEPS)
 
 
-@pytest.mark.parametrize("step", ["dead-layers", "residuals", "horizontal-fusion", "activations", "int8-epilogues"])
+@pytest.mark.parametrize(
+    "step", ["attention", "dead-layers", "residuals", "horizontal-fusion", "activations", "int8-epilogues"]
+)
 def test_without_the_step_its_network_has_more_nodes(step):
     name, precision = SHOWN_ON[step]
     model = BLOCKS[name].quantized() if precision == "int8" else BLOCKS[name].model()

@@ -17,6 +17,7 @@ from ....plugin.policy import NO_REQUESTS, chosen_form, plugin_classes
 from ....tensor import DType
 from ...base.plugins import write_decompositions
 from .activations import FuseSwishMish
+from .attention import FuseAttention
 from .epilogue import FuseActivations, FuseConvolutions, FuseResiduals
 from .gelu import FuseGelu
 from .horizontal import FuseHorizontally
@@ -33,6 +34,7 @@ __all__ = ["FREE_CASTS", "OPTIONAL_STEPS", "OptionalStep", "check_disable", "low
 
 OptionalStep = Literal[
     "dead-layers",
+    "attention",
     "int8-moves",
     "activations",
     "residuals",
@@ -56,6 +58,7 @@ OPTIONAL_STEPS: tuple[OptionalStep, ...] = get_args(OptionalStep)
 _PASSES: tuple[tuple[OptionalStep | None, type[Pass]], ...] = (
     ("dead-layers", Eliminate),
     (None, FoldCasts),
+    ("attention", FuseAttention),
     ("int8-moves", MoveCodes),
     (None, FuseConvolutions),
     (None, FuseMatMuls),
@@ -115,7 +118,7 @@ def lower(
         A model whose fused nodes are in the domain ``pytrtplugins.cuda``; all tensors have types and dims.
     """
     lowered = to_ir(_written_out(model, requested), checked=True)
-    PropagateConstants()(lowered)
+    PropagateConstants(expands=lambda op_type: op_type == "Attention" and "attention" not in disable)(lowered)
     _say_defaults(lowered)
     if _REORG in requested:
         disable = {*disable, "reorg"}

@@ -18,12 +18,14 @@ from ....plugin.onnx_node import from_node, is_plugin_node
 from ....plugin.policy import NO_REQUESTS, RUNNING, chosen_form
 from ....tensor import DType
 from ..device.layout import as_rows, channels_last, linear
+from ..lower.dims import fused_dims
 from ..lower.pipeline import FREE_CASTS, OptionalStep
 from ..lower.rewrite import DOMAIN
 from ..operators import ACTIVATIONS, OPS, UNCAPTURED, computed, refusal
 from ..operators.attributes import operator_attributes
 from . import kinds
 from .arena import Block, Layout, place
+from .attention import place_attention
 from .images import image_tensors
 from .plan import Placed, Plan, Step, step_accesses
 from .plugin_formats import agree_formats
@@ -60,7 +62,8 @@ def make_plan(
         DimsError: a plugin refuses the dims.
     """
     bound = model.clone()
-    PropagateConstants(bindings, lambda op_type: op_type not in OPS)(bound)
+    PropagateConstants(bindings, lambda op_type: op_type not in OPS, fused_dims)(bound)
+    place_attention(bound, bindings)
     return _Planner(bound, bindings, frozenset(disable), requested).plan()
 
 
@@ -116,6 +119,8 @@ class _Planner:
         elif op == "Conv" and own:
             indices = (3,) if step.attributes["image"] else (0, 3)  # an image is read as it is
             self._add_step(replace(step, kind="conv", inputs=self._images(step, indices)))
+        elif op == "Attention" and own:
+            self._add_attention(step)
         elif op in ("MaxPool", "AveragePool") and kinds.is_plain_pool(step, tensors):
             self._add_step(replace(step, kind="pool", inputs=self._images(step)))
         elif op == "Cast" and kinds.is_plain_cast(step, tensors):
@@ -178,6 +183,14 @@ class _Planner:
         self.formats[step.outputs[0]] = result
         if result.elements:
             self.steps.append(replace(step, kind="conv", inputs=tuple(names)))
+
+    def _add_attention(self, step: Step) -> None:
+        """What it reads and writes lies row-major, as its strides say; a constant that is added stays one."""
+        forms = {name: linear(*self.tensors.described(name)) for name in (*step.inputs, *step.outputs)}
+        computed = [name for index, name in enumerate(step.inputs) if index < 3 or name not in self.constants]
+        read = {name: self.tensors.as_format(name, forms[name]) for name in computed}
+        self.formats[step.outputs[0]] = forms[step.outputs[0]]
+        self.steps.append(replace(step, kind="attention", inputs=tuple(read.get(name, name) for name in step.inputs)))
 
     def _images(self, step: Step, indices: tuple[int, ...] = (0,)) -> tuple[str, ...]:
         """A step's inputs, those of some indices in NHWC."""

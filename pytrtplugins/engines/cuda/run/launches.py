@@ -13,6 +13,7 @@ from ....errors import BuildError
 from ....plugin.runner import PluginRunner
 from ....tensor import DType, TensorDesc
 from ..conv.problem import ConvLaunch
+from ..device.attention import AttentionMaker, AttentionProblem, attention
 from ..device.device import Device, Tensor, rows_of
 from ..device.elements import decoded, encoded, from_stored, to_stored
 from ..device.layout import Format
@@ -37,6 +38,7 @@ class StepBuilder:
         plan: The plan.
         tensors: The plan's tensors in memory.
         conv: A convolution's launch, with the tactic that was chosen.
+        attention: Makes an attention's launch.
         runners: Of the plugins made so far, to be closed with the context.
     """
 
@@ -45,6 +47,7 @@ class StepBuilder:
     tensors: Mapping[str, Tensor]
     conv: Callable[[Step], ConvLaunch]
     runners: list[PluginRunner]
+    attention: AttentionMaker = attention
 
     def build(self, step: Step) -> Launch:
         """The function that queues a step."""
@@ -52,6 +55,7 @@ class StepBuilder:
             "conv": self._conv,
             "pool": self._pool,
             "activation": self._activation,
+            "attention": self._attention,
             "reformat": self._reformat,
             "zero": self._zero,
             "plugin": self._plugin,
@@ -79,6 +83,18 @@ class StepBuilder:
         groups = -(-c // y.format.vector)
         numbers = (n * h * w, c, groups, x.format.pitch, y.format.pitch, ACTIVATIONS[step.op])
         return lambda stream: _ACTIVATION.launch(x.flat, y.flat, *numbers, threads=n * h * w * groups, stream=stream)
+
+    def _attention(self, step: Step) -> Launch:
+        q, k, v, y = (self.tensors[name] for name in (*step.inputs[:3], step.outputs[0]))
+        bias = None
+        if len(step.inputs) > 3:
+            name = step.inputs[3]
+            bias = self.tensors[name].flat if name in self.tensors else self._constant(name)
+        kind = None if bias is None else DType.of(bias.dtype)
+        return self.attention(AttentionProblem.of(step.attributes, y.format.dtype, kind), q, k, v, y, bias)
+
+    def _constant(self, name: str) -> Any:
+        return self.device.upload(np.ravel(self.plan.constants[name]))
 
     def _reformat(self, step: Step) -> Launch:
         x, y, at = self.tensors[step.inputs[0]], self.tensors[step.outputs[0]], step.attributes

@@ -1,0 +1,182 @@
+"""Scaled dot-product attention that models write with products and a Softmax → one node, which one kernel runs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from ....model.ir import add_constant, array_of, dims_of, is_op, only_read_by, swap
+from ....utils.optional import require
+from .rewrite import DOMAIN, Rewrite
+from .scores import FLOATS, Bias, Mask, Scores, empty_rows, find_scores, scale_factor, softmax_before
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["MOVING", "FuseAttention"]
+
+MOVING = ("Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze")
+"""Operators that only say otherwise where the values of a tensor lie, or which of them."""
+_WHOLE = ("Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
+_MAX_HEAD = 256
+
+
+@dataclass
+class _Found:
+    scores: Scores
+    scales: list[tuple[ir.Node, ir.Value]]
+    empty: str
+
+
+class FuseAttention(Rewrite["_Found"]):
+    """MatMul, Softmax along the last axis, MatMul → this engine's ``Attention``, with what exporters write between them.
+
+    Inputs: q (…, M, D), the transpose of k (…, D, L), v (…, L, E), and what is added to the scores or nothing, which broadcasts
+    to (…, M, L); where it has P matrices along the first of four axes and the scores a multiple of them, they repeat.
+    Attributes: ``scale`` of the scores; ``empty``: ``"nan"``, or ``"zero"`` where rows of which nothing is left give zeros.
+
+    What is taken in: (a) numbers that q, k or the scores are multiplied with or divided by, before layout changes too; (b) tensors
+    added to the scores, several of them, in windows of 5 axes too as Swin does it; (c) Where with a condition and a number
+    below -1e30; (d) Casts between float types, Dropout of inference; (e) Where that gives zeros to rows of which nothing is left,
+    behind the Softmax. Transposes and what else only moves values stay, and become strides when the run is planned
+    (`pytrtplugins.engines.cuda.plan.attention`).
+
+    What does not match: (1) a Softmax along another axis; (2) scores or probabilities that something else reads too, as an output
+    of the model; (3) tensors of ranks that differ, or of other ranks than 2 to 4; (4) other types than float32 and
+    float16; (5) a head of more than 256 values, for which products of matrices are faster; (6) anything else between, as
+    DequantizeLinear, or a scale behind what is added; (7) Where with a larger number; (8) Dropout as in training.
+    """
+
+    name: ClassVar[str] = "attention"
+    leaves_unused: ClassVar[bool] = True
+
+    def match(self, node: ir.Node) -> _Found | None:
+        """The scores, what q and k are scaled by, and what becomes of empty rows."""
+        found = softmax_before(node) if is_op(node, "MatMul") else None
+        if found is None:
+            return None
+        softmax, guards = found
+        scores = find_scores(softmax.inputs[0], softmax)
+        empty = None if scores is None else empty_rows(guards, softmax, scores.biases)
+        if scores is None or empty is None or not _fits(scores.product, node):
+            return None
+        scales = [scale for value in scores.product.inputs for scale in _scales(value, scores.product)]
+        return _Found(scores, scales, empty)
+
+    def rewrite(self, graph: ir.Graph, node: ir.Node, match: _Found) -> None:
+        """Put one node in their place."""
+        factor, scores = match.scores.factor, match.scores
+        for scale, x in match.scales:
+            factor *= scale_factor(scale, x)
+            scale.outputs[0].replace_all_uses_with(x)
+        q, k = scores.product.inputs
+        inputs = [q, k, node.inputs[1]]
+        biases = [bias for bias in scores.biases if not _is_nothing(bias, scores.product)]
+        if biases:
+            inputs.append(_bias(graph, node, biases))
+        attributes = {"scale": float(factor), "empty": match.empty}
+        onnx_ir = require("onnx_ir", extra="onnx")
+        made = onnx_ir.node("Attention", inputs, attributes, domain=DOMAIN, name=node.name)
+        graph.insert_before(node, made)
+        swap(graph, [node], made.outputs[0])
+
+
+# -- inside ----------------------------------------------------------------------------------------------------------------
+
+
+def _fits(product: ir.Node, last: ir.Node) -> bool:
+    values = [*product.inputs, last.inputs[1]]
+    dims = [dims_of(value) for value in values]
+    ranks = {None if each is None else len(each) for each in dims}
+    if len(ranks) > 1 or not ranks & {2, 3, 4}:  # case 3
+        return False
+    if any(value is None or value.dtype is None or value.dtype.name not in FLOATS for value in values):  # case 4
+        return False
+    if len({value.dtype for value in values if value is not None}) > 1:  # case 4
+        return False
+    heads = (dims[0][-1], dims[2][-1])  # type: ignore[index]
+    return not any(isinstance(head, int) and head > _MAX_HEAD for head in heads)  # case 5
+
+
+def _scales(value: ir.Value | None, reader: ir.Node) -> list[tuple[ir.Node, ir.Value]]:
+    """Nodes that scale a tensor on its way to a product, each with what it scales."""
+    node = None if value is None else value.producer()
+    if node is None or not only_read_by(node, reader):
+        return []
+    if not node.domain and node.op_type in _WHOLE:
+        return _scales(node.inputs[0], node)
+    for x in node.inputs:
+        if x is not None and scale_factor(node, x) is not None:
+            return [(node, x), *_scales(x, node)]
+    return []
+
+
+def _is_nothing(bias: Bias, product: ir.Node) -> bool:
+    """Whether what is added is zeros, and no more of them than there are scores."""
+    array = array_of(bias) if not isinstance(bias, (np.ndarray, Mask)) else None
+    dims = dims_of(product.outputs[0])
+    if array is None or array.any() or dims is None:
+        return False
+    own = (1,) * (len(dims) - array.ndim) + array.shape
+    return all(size in (1, dim) for size, dim in zip(own, dims, strict=True))
+
+
+def _bias(graph: ir.Graph, node: ir.Node, biases: Sequence[Bias]) -> ir.Value:
+    """The sum of all that is added to the scores: a constant if it can be."""
+    arrays = [
+        bias if isinstance(bias, np.ndarray) else None if isinstance(bias, Mask) else array_of(bias) for bias in biases
+    ]
+    name = f"{node.outputs[0].name}.bias"
+    known = [array.astype(np.float32) for array in arrays if array is not None]
+    values = [bias for bias, array in zip(biases, arrays, strict=True) if array is None]
+    written = [_written(graph, node, bias, f"{name}{index}") for index, bias in enumerate(values)]
+    if known:
+        written.append(add_constant(graph, name, functools.reduce(np.add, known)))
+    if len({value.dtype for value in written}) > 1:
+        written = [_float(graph, node, value) for value in written]
+    total = written[0]
+    for index, value in enumerate(written[1:]):
+        total = _inserted(graph, node, "Add", [total, value], f"{name}.sum{index}", total.dtype)
+    return total
+
+
+def _written(graph: ir.Graph, node: ir.Node, bias: Any, name: str) -> ir.Value:
+    """What is added, as a tensor."""
+    if not isinstance(bias, Mask):
+        return bias  # type: ignore[no-any-return]
+    sides = [
+        add_constant(graph, f"{name}.{side}", np.asarray(number, np.float32))
+        for side, number in (("kept", 0.0), ("masked", bias.fill))
+    ]
+    kind = require("onnx_ir", extra="onnx").DataType.FLOAT
+    value = _inserted(
+        graph, node, "Where", [bias.condition, *(sides if bias.kept else sides[::-1])], f"{name}.mask", kind
+    )
+    value.shape = bias.condition.shape
+    return value
+
+
+def _float(graph: ir.Graph, node: ir.Node, value: ir.Value) -> ir.Value:
+    """A tensor in float32."""
+    kind = require("onnx_ir", extra="onnx").DataType.FLOAT
+    if value.dtype == kind:
+        return value
+    cast = _inserted(graph, node, "Cast", [value], f"{node.outputs[0].name}.{value.name}.float", kind, to=int(kind))
+    cast.shape = value.shape
+    return cast
+
+
+def _inserted(
+    graph: ir.Graph, node: ir.Node, op_type: str, inputs: Sequence[ir.Value], name: str, kind: Any, **attributes: Any
+) -> ir.Value:
+    """The output of a new node in front of another; its dims are told when the run is planned."""
+    onnx_ir = require("onnx_ir", extra="onnx")
+    made = onnx_ir.node(op_type, inputs, attributes, name=name)
+    value: ir.Value = made.outputs[0]
+    value.name, value.type = name, onnx_ir.TensorType(kind)
+    graph.insert_before(node, made)
+    return value

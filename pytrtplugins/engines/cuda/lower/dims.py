@@ -1,0 +1,39 @@
+"""Dims of what fused nodes give, once those of what they read are known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ....model.ir import dims_of, is_op
+from ..operators import ACTIVATIONS
+from .rewrite import DOMAIN, has_rows, weight_dims
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["fused_dims"]
+
+
+def fused_dims(node: ir.Node) -> Sequence[int] | None:
+    """Dims of a fused node's output, those of products, activations and attention; None for other nodes, or where they are not known."""
+    known = [tuple(dims_of(value) or (None,)) for value in node.inputs]
+    dims = [tuple(dim for dim in each if isinstance(dim, int)) for each in known]
+    if node.domain != DOMAIN or dims != known:
+        return None
+    if is_op(node, "Attention", DOMAIN):
+        return _attention_dims(*dims)
+    if is_op(node, "Conv", DOMAIN) and has_rows(node):
+        return (*dims[0][:-1], weight_dims(node)[0])
+    return dims[0] if node.op_type in ACTIVATIONS else None
+
+
+def _attention_dims(
+    q: tuple[int, ...], k: tuple[int, ...], v: tuple[int, ...], *biases: tuple[int, ...]
+) -> Sequence[int]:
+    outer = np.broadcast_shapes(q[:-2], k[:-2], v[:-2])
+    rows = [bias[:-1] for bias in biases]
+    rows = [(1, *row[1:]) if len(row) == 3 and outer[0] % row[0] == 0 else row for row in rows]  # its matrices repeat
+    return (*np.broadcast_shapes((*outer, q[-2]), *rows), v[-1])

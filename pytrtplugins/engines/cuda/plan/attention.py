@@ -1,0 +1,173 @@
+"""What only moves the values that an attention reads and writes → strides of the attention, once all dims are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....model.ir import array_of, dims_of, is_op, only_read_by, operand, remove_unused, set_attributes, swap
+from ....tensor import evaluate_dims
+from ..device.strided import Strided, contiguous
+from ..lower.attention import MOVING
+from ..lower.rewrite import DOMAIN
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["place_attention"]
+
+Dims = tuple[int, ...]
+_RESHAPING = ("Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
+
+
+def place_attention(model: ir.Model, sizes: Mapping[str, int]) -> None:
+    """Let each attention of a model read and write tensors as they lie, in place.
+
+    Attributes that it gets: ``dims`` (batch, heads, rows, keys, values of a head of q and k, of v); ``q``, ``k``, ``v``,
+    ``bias``, ``y``: the first value, and strides along batch, heads, rows or keys, values (of ``bias`` along keys); ``period``:
+    matrices of the bias along the batch.
+
+    Args:
+        model: Its dims are known; it is changed.
+        sizes: Of free dims.
+    """
+    found = [node for node in model.graph if is_op(node, "Attention", DOMAIN)]
+    for node in found:
+        _place(model.graph, node, sizes)
+    if found:
+        remove_unused(model)
+
+
+def _place(graph: ir.Graph, node: ir.Node, sizes: Mapping[str, int]) -> None:
+    described = [_dims(value, sizes) for value in (*node.inputs, node.outputs[0])]
+    if any(dims is None for dims in described):
+        return  # the planner says which
+    views = [_view(value, sizes) for value in node.inputs]
+    *_, y_dims = described
+    assert y_dims is not None
+    *outer, rows, values = (1,) * (4 - len(y_dims)) + y_dims
+    q, k, v = (_padded(view) for _, view in views[:3])
+    keys, head = max(k.dims[3], v.dims[2]), q.dims[3]
+    attributes: dict[str, Any] = {
+        "dims": [*outer, rows, keys, head, values],
+        "q": _placed(q, (*outer, rows, head)),
+        "k": _placed(k.transposed((0, 1, 3, 2)), (*outer, keys, head)),
+        "v": _placed(v, (*outer, keys, values)),
+        "period": 1,
+    }
+    if operand(node, 3) is not None:
+        bias = _padded(views[3][1])
+        attributes["period"] = bias.dims[0]
+        attributes["bias"] = _placed(bias, (bias.dims[0], outer[1], rows, keys))
+    for index, (value, _) in enumerate(views):
+        node.replace_input_with(index, value)
+    moves, y = _written(node, y_dims, sizes)
+    attributes["y"] = _placed(_padded(y), (*outer, rows, values))
+    set_attributes(node, attributes)
+    if moves:
+        swap(graph, moves, node.outputs[0])
+
+
+def _padded(view: Strided) -> Strided:
+    """With four axes."""
+    return Strided(((),) * (4 - len(view.axes)) + view.axes, view.offset)
+
+
+def _placed(view: Strided, dims: tuple[int, ...]) -> list[int]:
+    strides = view.expanded(dims).strides
+    assert strides is not None
+    return [view.offset, *strides]
+
+
+def _dims(value: ir.Value | None, sizes: Mapping[str, int]) -> Dims | None:
+    dims = dims_of(value)
+    return None if dims is None or any(dim is None for dim in dims) else evaluate_dims(dims, sizes)
+
+
+def _view(value: ir.Value | None, sizes: Mapping[str, int]) -> tuple[ir.Value, Strided]:
+    """The first tensor that a value is a view of, and how it lies there."""
+    return next((base, view) for base, view in _views(value, sizes) if view.strides is not None)
+
+
+def _views(value: ir.Value | None, sizes: Mapping[str, int]) -> Iterator[tuple[ir.Value, Strided]]:
+    """All tensors that a value is a view of, the first before what is made of it, at last itself."""
+    node, dims = None if value is None else value.producer(), _dims(value, sizes)
+    assert value is not None
+    assert dims is not None
+    if node is not None and not node.domain and node.op_type in MOVING and _dims(node.inputs[0], sizes) is not None:
+        for base, view in _views(node.inputs[0], sizes):
+            moved = _moved(node, view, value, dims, sizes)
+            if moved is not None:
+                yield base, moved
+    yield value, contiguous(dims)
+
+
+def _moved(node: ir.Node, x: Strided, value: ir.Value, dims: Dims, sizes: Mapping[str, int]) -> Strided | None:
+    """What a node makes of a view; None where it has to be copied."""
+    at, rank = node.attributes, len(x.axes)
+    if node.op_type in _RESHAPING:
+        return x.reshaped(dims)
+    if node.op_type == "Transpose":
+        return x.transposed(at.get_ints("perm", list(reversed(range(rank)))))
+    if node.op_type == "Expand":
+        return x.expanded(dims)
+    if node.op_type == "Gather":
+        index = array_of(node.inputs[1])
+        return None if index is None or index.ndim else x.selected(at.get_int("axis", 0), int(index))
+    if node.op_type == "Split":
+        axis, place = at.get_int("axis", 0), node.outputs.index(value)
+        before = [_dims(output, sizes) for output in node.outputs[:place]]
+        return None if None in before else x.sliced(axis, sum(each[axis] for each in before if each), dims[axis])
+    return _sliced(node, x, dims)
+
+
+def _sliced(node: ir.Node, x: Strided, dims: Dims) -> Strided | None:
+    """What a Slice takes of a view."""
+    view: Strided | None = x
+    starts, ends, axes, steps = (array_of(operand(node, index)) for index in range(1, 5))
+    given = [operand(node, index) is not None for index in (3, 4)]
+    if starts is None or ends is None or (given[0] and axes is None) or (given[1] and steps is None) or 0 in dims:
+        return None
+    numbers = range(len(starts)) if axes is None else axes
+    for index, axis in enumerate(int(number) % len(dims) for number in numbers):
+        step = 1 if steps is None else int(steps[index])
+        taken = range(x.dims[axis])[int(starts[index]) : int(ends[index]) : step]
+        view = None if view is None else view.sliced(axis, taken.start, len(taken), step)
+    return view
+
+
+def _written(node: ir.Node, dims: Dims, sizes: Mapping[str, int]) -> tuple[list[ir.Node], Strided]:
+    """The nodes behind an attention that only move what it gives, and how its result lies where the last of them puts it."""
+    nodes = [node]
+    while (reader := _mover(nodes[-1])) is not None and _dims(reader.outputs[0], sizes) is not None:
+        nodes.append(reader)
+    for count in range(len(nodes), 1, -1):
+        view = _traced(nodes[1:count], sizes)
+        if view is not None and view.strides is not None:
+            return nodes[1:count], view
+    return [], contiguous(dims)
+
+
+def _traced(nodes: list[ir.Node], sizes: Mapping[str, int]) -> Strided | None:
+    """How what the first of some nodes reads lies in what the last gives."""
+    view: Strided | None = contiguous(_dims(nodes[-1].outputs[0], sizes) or ())
+    for node in reversed(nodes):
+        if view is None:
+            return None
+        if node.op_type == "Transpose":
+            perm = node.attributes.get_ints("perm", list(reversed(range(len(view.dims)))))
+            view = view.transposed([int(axis) for axis in np.argsort(perm)])
+        else:
+            view = view.reshaped(_dims(node.inputs[0], sizes) or ())
+    return view
+
+
+def _mover(node: ir.Node) -> ir.Node | None:
+    """The node that alone reads another's result, if all that it does is to move it."""
+    uses = list(node.outputs[0].uses())
+    reader = uses[0].node if len(uses) == 1 else None
+    if reader is None or reader.domain or reader.op_type not in (*_RESHAPING, "Transpose"):
+        return None
+    return reader if uses[0].idx == 0 and only_read_by(node, reader) else None

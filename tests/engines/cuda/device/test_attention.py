@@ -1,0 +1,158 @@
+"""The kernel of attention, against float64, on NumPy arrays."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from pytrtplugins.engines.cuda.device.attention import AttentionProblem, Operand, attention
+from pytrtplugins.engines.cuda.device.device import HostDevice, tensor_at
+from pytrtplugins.engines.cuda.device.layout import linear
+from pytrtplugins.engines.cuda.device.strided import contiguous
+from pytrtplugins.tensor import DType
+from tests.engines.cuda.attention import attended
+
+DEVICE = HostDevice()
+ROOM = {DType.FLOAT32: 3e-6, DType.FLOAT16: 2e-3}
+
+
+def memory(size, dtype, seed, spread=1.0):
+    """Random numbers in a row."""
+    tensor = tensor_at(np, DEVICE.allocate(size * dtype.itemsize), 0, linear((size,), dtype))
+    tensor.flat[...] = np.random.default_rng(seed).standard_normal(size) * spread
+    return tensor
+
+
+def values_of(tensor, view):
+    """What a view shows."""
+    strides = [stride * tensor.flat.itemsize for stride in view.strides]
+    return np.lib.stride_tricks.as_strided(tensor.flat[view.offset :], view.dims, strides)
+
+
+def run(dims, views, dtype=DType.FLOAT32, bias=None, period=1, zero=False, memories=None):
+    """What the kernel gives and what float64 does: views of q, k, v, y along batch, heads, rows or keys, values."""
+    sizes = {
+        name: view.offset + 1 + sum((size - 1) * stride for size, stride in zip(view.dims, view.strides, strict=True))
+        for name, view in views.items()
+    }
+    tensors = memories or {name: memory(size, dtype, seed) for seed, (name, size) in enumerate(sizes.items())}
+    tensors["y"].flat[...] = np.nan
+    problem = AttentionProblem(
+        dims,
+        **{name: Operand(view.offset, view.strides, dtype) for name, view in views.items()},
+        bias=None if bias is None else Operand(0, bias[1].strides, bias[0].format.dtype),
+        period=period,
+        scale=1 / math.sqrt(dims[4]),
+        zero=zero,
+    )
+    q, k, v, y = (tensors[name] for name in "qkvy")
+    attention(problem, q, k, v, y, None if bias is None else bias[0].flat)(None)
+    added = None if bias is None else np.concatenate([values_of(*bias)] * (dims[0] // bias[1].dims[0]))
+    known = [values_of(tensors[name], views[name]) for name in "qkv"]
+    wanted = attended(known, problem.scale, added, zero)
+    return values_of(y, views["y"]), wanted, tensors
+
+
+def heads_first(dims):
+    """Views of four tensors of their own, (batch, heads, rows or keys, values)."""
+    b, h, m, n, d, e = dims
+    return {
+        "q": contiguous((b, h, m, d)),
+        "k": contiguous((b, h, n, d)),
+        "v": contiguous((b, h, n, e)),
+        "y": contiguous((b, h, m, e)),
+    }
+
+
+def filled(views):
+    """Memory for views of tensors of their own."""
+    return {name: memory(math.prod(view.dims), DType.FLOAT32, seed) for seed, (name, view) in enumerate(views.items())}
+
+
+def assert_near(found, wanted, dtype):
+    np.testing.assert_allclose(found.astype(np.float64), wanted, rtol=ROOM[dtype], atol=ROOM[dtype])
+
+
+@pytest.mark.parametrize("dtype", list(ROOM))
+@pytest.mark.parametrize(
+    "dims",
+    [
+        (1, 2, 5, 7, 16, 16),
+        (2, 3, 17, 65, 32, 32),  # a row and a key more than a tile
+        (1, 1, 1, 130, 64, 64),  # one row, three tiles of keys
+        (1, 2, 16, 64, 64, 48),  # v narrower than k
+        (1, 1, 3, 40, 5, 19),  # nothing a multiple of anything
+        (1, 1, 20, 40, 128, 128),
+        (1, 1, 18, 20, 256, 256),
+        (2, 1, 3, 1, 80, 80),  # one key
+        (1, 1, 3, 20, 300, 270),  # a head in two parts
+    ],
+)
+def test_any_dims_give_what_float64_gives(dims, dtype):
+    found, wanted, _ = run(dims, heads_first(dims), dtype)
+    assert_near(found, wanted, dtype)
+
+
+@pytest.mark.parametrize("dtype", list(ROOM))
+def test_one_tensor_that_holds_q_k_and_v_is_read_in_place(dtype):
+    b, h, s, d = 2, 3, 19, 16
+    whole = contiguous((b, s, 3, h, d))
+    views = {name: whole.selected(2, index).transposed((0, 2, 1, 3)) for index, name in enumerate("qkv")}
+    views["y"] = contiguous((b, s, h, d)).transposed((0, 2, 1, 3))
+    qkv, y = memory(b * s * 3 * h * d, dtype, 0), memory(b * s * h * d, dtype, 1)
+    found, wanted, tensors = run((b, h, s, s, d, d), views, dtype, memories={"q": qkv, "k": qkv, "v": qkv, "y": y})
+    assert_near(found, wanted, dtype)
+    assert np.isfinite(tensors["y"].flat).all()
+
+
+def test_keys_may_lie_transposed():
+    dims = b, h, _, n, d, _ = 1, 2, 6, 70, 16, 16
+    views = {**heads_first(dims), "k": contiguous((b, h, d, n)).transposed((0, 1, 3, 2))}
+    found, wanted, _ = run(dims, views)
+    assert_near(found, wanted, DType.FLOAT32)
+
+
+@pytest.mark.parametrize("kind", list(ROOM))
+@pytest.mark.parametrize(
+    "bias_dims", [(1, 1, 1, 21), (4, 1, 1, 21), (1, 3, 18, 21), (4, 3, 18, 21), (2, 3, 18, 21), (1, 1, 18, 1)]
+)
+def test_what_is_added_broadcasts_and_repeats(bias_dims, kind):
+    dims = _, h, m, n, _, _ = 4, 3, 18, 21, 8, 8
+    period = bias_dims[0]
+    view = contiguous(bias_dims).expanded((period, h, m, n))
+    found, wanted, _ = run(dims, heads_first(dims), bias=(memory(math.prod(bias_dims), kind, 9), view), period=period)
+    assert_near(found, wanted, DType.FLOAT32)
+
+
+@pytest.mark.parametrize("zero", [False, True])
+@pytest.mark.parametrize("fill", [-np.inf, np.float32(-3.4028235e38)])
+def test_masked_keys_do_not_count(zero, fill):
+    dims = _, h, m, n, _, _ = 1, 2, 17, 70, 16, 16
+    mask, view = memory(m * n, DType.FLOAT32, 0), contiguous((1, 1, m, n))
+    mask.flat[...] = np.where(np.tri(m, n, -1, dtype=bool), 0, fill).ravel()  # nothing is left of the first row
+    found, wanted, _ = run(dims, heads_first(dims), bias=(mask, view.expanded((1, h, m, n))), zero=zero)
+    assert_near(found, wanted, DType.FLOAT32)
+    if np.isinf(fill):
+        assert np.array_equal(found[:, :, 0], np.full_like(found[:, :, 0], 0 if zero else np.nan), equal_nan=True)
+
+
+def test_large_scores_do_not_overflow():
+    dims = (1, 1, 4, 200, 16, 16)
+    views = heads_first(dims)
+    memories = filled(views)
+    for name in "qk":
+        memories[name].flat[...] *= 60
+    found, wanted, _ = run(dims, views, memories=memories)
+    np.testing.assert_allclose(found, wanted, atol=2e-3)  # a score of 10,000 is rounded by as much
+
+
+def test_a_nan_stays_in_its_rows():
+    dims = (1, 1, 20, 70, 16, 16)
+    views = heads_first(dims)
+    memories = filled(views)
+    memories["q"].flat[3 * 16] = np.nan
+    found, wanted, _ = run(dims, views, memories=memories)
+    assert np.isnan(found[0, 0, 3]).all()
+    assert_near(np.delete(found, 3, 2), np.delete(wanted, 3, 2), DType.FLOAT32)

@@ -1,0 +1,342 @@
+"""Attention as one node: as exporters write it, what is not matched, and the numbers of onnxruntime."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+
+from pytrtplugins.engines.cuda.lower.pipeline import lower
+from pytrtplugins.passes import prepare
+from pytrtplugins.tensor import DType
+from tests.engines.cuda.host import run_on_host
+from tests.passes.nets import Net
+
+B, S, H, D = 2, 9, 3, 8
+TYPES = pytest.mark.parametrize("float_type", [DType.FLOAT32, DType.FLOAT16])
+ROOM = {DType.FLOAT32: 2e-6, DType.FLOAT16: 3e-3}
+
+
+class Graph(Net):
+    """Nodes with names that follow from their number."""
+
+    def __init__(self, *dims, opset=18, batch="N"):
+        super().__init__(opset=opset)
+        self.input = [batch, *dims] if batch else list(dims)
+
+    def op(self, kind, *inputs, **attributes):
+        return self.add(kind, [*inputs], f"t{len(self.nodes)}", 1, **attributes)
+
+    def ints(self, *values):
+        return self.constant(f"c{len(self.constants)}", np.array(values, np.int64))
+
+    def number(self, value, *dims):
+        return self.constant(f"c{len(self.constants)}", np.full(dims, value, np.float32))
+
+    def floats(self, *dims, spread=1.0):
+        values = self.random.standard_normal(dims) * spread
+        return self.constant(f"c{len(self.constants)}", values.astype(np.float32))
+
+    def transposed(self, x, *perm):
+        return self.op("Transpose", x, perm=perm)
+
+    def reshaped(self, x, *dims):
+        return self.op("Reshape", x, self.ints(*dims))
+
+    def heads(self, x, *perm):
+        """(B, S, H D) → (B, H, S, D), or in the order given."""
+        return self.transposed(self.reshaped(x, 0, 0, H, D), *(perm or (0, 2, 1, 3)))
+
+    def split(self, x):
+        """Three parts of the last axis."""
+        sizes, names = self.ints(*[H * D] * 3), [f"part{index}" for index in range(3)]
+        self.nodes.append(helper.make_node("Split", [x, sizes], names, name="split", axis=2))
+        return names
+
+    def joined(self, x):
+        return self.reshaped(self.transposed(x, 0, 2, 1, 3), 0, 0, H * D)
+
+
+def fused_qkv(net):
+    """One product gives q, k and v; a Gather takes each: torchvision's Swin, timm."""
+    whole = net.transposed(net.reshaped("data", 0, 0, 3, H, D), 2, 0, 3, 1, 4)
+    q, k, v = (net.op("Gather", whole, net.constant(f"i{index}", np.array(index)), axis=0) for index in range(3))
+    scores = net.op("MatMul", net.op("Mul", q, net.number(0.3)), net.transposed(k, 0, 1, 3, 2))
+    return net.joined(net.op("MatMul", net.op("Softmax", scores, axis=-1), v))
+
+
+def scaled_on_both(net):
+    """scaled_dot_product_attention of torch.onnx's older exporter, with a mask that may leave nothing: BERT."""
+    q, k, v = net.split("data")
+    q, k = net.op("Mul", net.heads(q), net.number(0.6)), net.op("Mul", net.heads(k, 0, 2, 3, 1), net.number(0.6))
+    mask = np.ones((1, 1, S, S), bool)
+    mask[..., 6:], mask[..., 2, :] = False, False
+    bias = net.op("Where", net.constant("mask", mask), net.number(0.0), net.number(-np.inf))
+    weights = net.op("Softmax", net.op("Add", net.op("MatMul", q, k), bias), axis=-1)
+    weights = net.op("Where", net.op("IsNaN", weights), net.number(0.0), weights)
+    return net.joined(net.op("MatMul", weights, net.heads(v)))
+
+
+def dynamo(net):
+    """The same of its newer exporter: k is transposed as three axes."""
+    q, k, v = (net.heads(part) for part in net.split("data"))
+    k = net.reshaped(net.transposed(net.reshaped(k, B * H, S, D), 0, 2, 1), B, H, D, S)
+    q, k = (net.op("Mul", x, net.number(0.6, 1)) for x in (q, k))
+    scores = net.op("Add", net.op("MatMul", q, k), net.floats(1, 1, S, S))
+    return net.joined(net.op("MatMul", net.op("Softmax", scores, axis=-1), v))
+
+
+def divided_behind(net):
+    """Scores that are divided, and masked by a large negative number; Dropout: GPT-2, eager attention of transformers."""
+    q, k, v = net.split("data")
+    scores = net.op("Div", net.op("MatMul", net.heads(q), net.heads(k, 0, 2, 3, 1)), net.number(2.5))
+    causal = net.constant("causal", np.tri(S, dtype=bool)[None, None])
+    scores = net.op("Where", causal, scores, net.number(np.finfo(np.float32).min))
+    weights = net.op("Dropout", net.op("Softmax", scores, axis=3), net.number(0.1))
+    return net.joined(net.op("MatMul", weights, net.heads(v)))
+
+
+def masked_elsewhere(net):
+    """A mask that says where nothing is, its number first."""
+    q, k, v = net.split("data")
+    scores = net.op("MatMul", net.op("Mul", net.heads(q), net.number(0.3)), net.heads(k, 0, 2, 3, 1))
+    scores = net.op("Where", net.constant("later", ~np.tri(S, dtype=bool)), net.number(-np.inf), scores)
+    return net.joined(net.op("MatMul", net.op("Softmax", scores, axis=-1), net.heads(v)))
+
+
+def scaled_before_moving(net):
+    """q is scaled, then parted into heads, three axes in all: Whisper, OPT, older transformers."""
+    q, k, v = net.split("data")
+    q, k, v = (net.reshaped(net.heads(x), -1, S, D) for x in (net.op("Mul", net.number(0.3), q), k, v))
+    weights = net.op("Softmax", net.op("MatMul", q, net.transposed(k, 0, 2, 1)), axis=-1)
+    return net.joined(net.reshaped(net.op("MatMul", weights, v), -1, H, S, D))
+
+
+def computed_bias(net):
+    """What is added comes from the run, as relative positions do, and a constant is added to that."""
+    q, k, v = (net.heads(part) for part in net.split("data"))
+    positions = net.op("MatMul", net.op("ReduceMean", q, net.ints(1), keepdims=1), net.floats(D, S))
+    scores = net.op("Add", net.op("MatMul", q, net.transposed(k, 0, 1, 3, 2)), positions)
+    scores = net.op("Add", net.floats(H, 1, S), scores)
+    return net.joined(net.op("MatMul", net.op("Softmax", scores, axis=-1), v))
+
+
+WRITERS = [fused_qkv, scaled_on_both, dynamo, divided_behind, masked_elsewhere, scaled_before_moving, computed_bias]
+
+
+def checked(net, output, dims, float_type, steps=1, seed=1):
+    """The plan of a network whose numbers are onnxruntime's."""
+    model = net.model(output)
+    inputs = {"data": np.random.default_rng(seed).standard_normal(dims, dtype=np.float32)}
+    assert "Softmax" not in [node.op_type for node in lower(prepare(model)).graph]
+    found, execution = run_on_host(prepare(model), inputs, float_type)
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    (wanted,) = session.run(None, inputs)
+    np.testing.assert_allclose(found[output], wanted, rtol=ROOM[float_type], atol=ROOM[float_type])
+    kinds = [step.kind for step in execution.plan.steps if step.kind != "reformat"]
+    assert kinds.count("attention") == 1
+    assert steps is None or len(kinds) == steps, execution.plan.steps
+    return execution.plan
+
+
+@TYPES
+@pytest.mark.parametrize("write", WRITERS)
+def test_as_exporters_write_it_it_is_one_step(write, float_type):
+    net = Graph(S, 3 * H * D)
+    others = 5 if write is computed_bias else 0
+    batch = 1 if write is scaled_before_moving else B  # heads that are joined with a batch have no one stride
+    checked(net, write(net), (batch, S, 3 * H * D), float_type, 1 + others)
+
+
+@TYPES
+def test_heads_that_are_joined_with_the_batch_are_parted_again(float_type):
+    """torch.nn.MultiheadAttention, the sequence first: torchvision's ViT."""
+    net = Graph(S, B, 3 * H * D, batch=None)
+    whole = net.op("Unsqueeze", net.reshaped("data", S, B, 3, H * D), net.ints(0))
+    whole = net.op("Squeeze", net.transposed(whole, 3, 1, 2, 0, 4), net.ints(3))
+    parts = [net.op("Gather", whole, net.constant(f"i{index}", np.array(index)), axis=0) for index in range(3)]
+    parts = [net.transposed(net.reshaped(part, S, B * H, D), 1, 0, 2) for part in parts]
+    q, k, v = (net.reshaped(part, B, H, S, D) for part in parts)
+    scores = net.op(
+        "MatMul", net.op("Mul", q, net.number(0.5)), net.op("Mul", net.transposed(k, 0, 1, 3, 2), net.number(0.5))
+    )
+    y = net.transposed(net.op("MatMul", net.op("Softmax", scores, axis=-1), v), 2, 0, 1, 3)
+    plan = checked(net, net.reshaped(y, S * B, H * D), (S, B, 3 * H * D), float_type)
+    (step,) = (step for step in plan.steps if step.kind == "attention")
+    assert step.attributes["scale"] == pytest.approx(0.25)
+    row = B * 3 * H * D
+    for index, name in enumerate("qkv"):
+        assert step.attributes[name] == [index * H * D, 3 * H * D, D, row, 1]
+    assert step.attributes["y"] == [0, H * D, D, B * H * D, 1]
+
+
+@TYPES
+def test_windows_with_a_mask_of_their_own_repeat_for_each_image(float_type):
+    """Swin: a bias by head, and a mask by window, added to five axes."""
+    windows = 4
+    net = Graph(S, 3 * H * D, batch=None)
+    net.input = [B * windows, S, 3 * H * D]
+    whole = net.transposed(net.reshaped("data", 0, S, 3, H, D), 2, 0, 3, 1, 4)
+    q, k, v = (net.op("Gather", whole, net.constant(f"i{index}", np.array(index)), axis=0) for index in range(3))
+    scores = net.op("MatMul", net.op("Mul", q, net.number(0.3)), net.transposed(k, 0, 1, 3, 2))
+    scores = net.reshaped(net.op("Add", scores, net.floats(1, H, S, S)), B, windows, H, S, S)
+    mask = np.where(net.random.random((1, windows, 1, S, S)) < 0.3, np.float32(-100), np.float32(0))
+    scores = net.reshaped(net.op("Add", scores, net.constant("mask", mask)), -1, H, S, S)
+    y = net.joined(net.op("MatMul", net.op("Softmax", scores, axis=-1), v))
+    plan = checked(net, y, (B * windows, S, 3 * H * D), float_type)
+    (step,) = (step for step in plan.steps if step.kind == "attention")
+    assert step.attributes["period"] == windows
+
+
+@pytest.mark.parametrize("dims", [(2, 0, 0, 0), (1, 2, 0, 0)], ids=["two axes", "three axes"])
+def test_a_single_head_needs_no_axis(dims):
+    rank = dims[0] + (dims[1] > 0)
+    net = Graph(*([4] if rank == 3 else []), S, D, batch=None)
+    swap = (0, 2, 1) if rank == 3 else (1, 0)
+    scores = net.op("MatMul", net.op("Mul", "data", net.number(0.4)), net.transposed("data", *swap))
+    y = net.op("MatMul", net.op("Softmax", scores, axis=-1), net.op("Neg", "data"))
+    checked(net, y, net.input, DType.FLOAT32, 2)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [{}, {"scale": 0.2}, {"is_causal": 1}],
+    ids=["plain", "scale", "causal"],
+)
+@pytest.mark.parametrize("rank", [3, 4])
+def test_the_operator_that_onnx_has_is_one_step(rank, attributes):
+    net = Graph(S, 3 * H * D, opset=23, batch=None)
+    net.input = [B, S, 3 * H * D]
+    q, k, v = net.split("data")
+    if rank == 4:
+        q, k, v = (net.heads(x) for x in (q, k, v))
+    else:
+        attributes = {**attributes, "q_num_heads": H, "kv_num_heads": H}
+    y = net.op("Attention", q, k, v, **attributes)
+    plan = checked(net, net.joined(y) if rank == 4 else y, (B, S, 3 * H * D), DType.FLOAT32)
+    (step,) = (step for step in plan.steps if step.kind == "attention")
+    assert step.inputs[0] == step.inputs[1] == step.inputs[2]
+
+
+@pytest.mark.parametrize("mask", [np.bool_, np.float32])
+def test_its_mask_is_added(mask):
+    net = Graph(S, 3 * H * D, opset=23, batch=None)
+    net.input = [B, S, 3 * H * D]
+    q, k, v = net.split("data")
+    array = np.tri(S, dtype=bool) if mask is np.bool_ else net.random.standard_normal((S, S)).astype(np.float32)
+    y = net.op("Attention", q, k, v, net.constant("mask", array), q_num_heads=H, kv_num_heads=H)
+    checked(net, y, (B, S, 3 * H * D), DType.FLOAT32)
+
+
+@pytest.mark.parametrize("is_bool", [False, True])
+def test_its_mask_may_be_computed(is_bool):
+    net = Graph(S, 3 * H * D, opset=23, batch=None)
+    net.input = [B, S, 3 * H * D]
+    q, k, v = net.split("data")
+    mask = net.reshaped(net.op("Slice", "data", net.ints(0), net.ints(S), net.ints(2)), B, 1, S, S)
+    mask = net.op("Greater", mask, net.number(0.0)) if is_bool else mask
+    y = net.op("Attention", q, k, v, mask, q_num_heads=H, kv_num_heads=H)
+    checked(net, y, (B, S, 3 * H * D), DType.FLOAT32, None)
+
+
+def test_a_model_in_float16_may_compute_the_softmax_in_float32():
+    half = TensorProto.FLOAT16
+    inputs = [helper.make_tensor_value_info(name, half, [B, H, S, D]) for name in "qkv"]
+    nodes = [
+        helper.make_node("Transpose", ["k"], ["kt"], perm=[0, 1, 3, 2]),
+        helper.make_node("MatMul", ["q", "kt"], ["scores"]),
+        helper.make_node("Cast", ["scores"], ["wide"], to=TensorProto.FLOAT),
+        helper.make_node("Softmax", ["wide"], ["weights"], axis=-1),
+        helper.make_node("Cast", ["weights"], ["narrow"], to=half),
+        helper.make_node("MatMul", ["narrow", "v"], ["y"]),
+    ]
+    graph = helper.make_graph(nodes, "half", inputs, [helper.make_tensor_value_info("y", half, [B, H, S, D])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    rng = np.random.default_rng(0)
+    feeds = {name: rng.standard_normal((B, H, S, D)).astype(np.float16) for name in "qkv"}
+    found, execution = run_on_host(prepare(model), feeds, DType.FLOAT16)
+    assert [step.kind for step in execution.plan.steps] == ["attention"]
+    (wanted,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, feeds)
+    np.testing.assert_allclose(found["y"].astype(np.float32), wanted.astype(np.float32), atol=4e-3)
+
+
+# -- what does not match ----------------------------------------------------------------------------------------------
+
+
+def plain(net, **changes):
+    """Attention with one thing that is otherwise."""
+    q, k, v = (net.heads(part) for part in net.split("data"))
+    scores = net.op("MatMul", q, net.transposed(k, 0, 1, 3, 2))
+    for kind, other in changes.get("behind", ()):
+        scores = net.op(kind, scores, other(net))
+    if changes.get("read"):
+        net.op("Relu", scores)
+    if changes.get("where"):
+        scores = net.op("Where", net.constant("kept", np.tri(S, dtype=bool)), scores, net.number(changes["where"]))
+    if changes.get("between"):
+        scores = net.op(changes["between"], scores)
+    weights = net.op("Softmax", scores, axis=changes.get("axis", -1))
+    extra = [net.op("Identity", weights)] if changes.get("weights") else []
+    return [net.joined(net.op("MatMul", weights, v)), *extra]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"axis": 2},  # case 1
+        {"weights": True},  # case 2
+        {"between": "Tanh"},  # case 6
+        {"behind": [("Add", lambda net: net.floats(S)), ("Mul", lambda net: net.number(2.0))]},  # case 6
+        {"behind": [("Mul", lambda net: net.floats(S))]},  # case 6: no number
+        {"where": -10000.0},  # case 7
+    ],
+    ids=["axis", "weights read", "between", "scale behind", "no number", "small fill"],
+)
+def test_what_is_something_else_stays(changes):
+    net = Graph(S, 3 * H * D)
+    kinds = [node.op_type for node in lower(prepare(net.model(*plain(net, **changes)))).graph]
+    assert "Softmax" in kinds
+    assert "Attention" not in kinds
+
+
+def test_a_head_of_more_than_256_values_stays():
+    net = Graph(S, 300, batch=None)
+    net.input = [B, S, 300]
+    scores = net.op("MatMul", "data", net.transposed("data", 0, 2, 1))
+    model = net.model(net.op("MatMul", net.op("Softmax", scores, axis=-1), "data"))
+    assert "Softmax" in [node.op_type for node in lower(prepare(model)).graph]  # case 5
+
+
+def test_dropout_as_in_training_stays():
+    net = Graph(S, 3 * H * D)
+    q, k, v = (net.heads(part) for part in net.split("data"))
+    weights = net.op("Softmax", net.op("MatMul", q, net.transposed(k, 0, 1, 3, 2)), axis=-1)
+    training = net.constant("training", np.array(True))
+    model = net.model(net.joined(net.op("MatMul", net.op("Dropout", weights, net.number(0.5), training), v)))
+    assert "Softmax" in [node.op_type for node in lower(prepare(model)).graph]  # case 8
+
+
+def test_it_can_be_left_out():
+    net = Graph(S, 3 * H * D)
+    model = prepare(net.model(fused_qkv(net)))
+    inputs = {"data": np.random.default_rng(0).standard_normal((B, S, 3 * H * D), dtype=np.float32)}
+    with_step, _ = run_on_host(model, inputs)
+    without, execution = run_on_host(model, inputs, disable={"attention"})
+    assert [step.op for step in execution.plan.steps].count("Softmax") == 1
+    for name, values in without.items():
+        np.testing.assert_allclose(with_step[name], values, rtol=2e-6, atol=2e-6)
+
+
+def test_scores_that_something_else_reads_stay():
+    net = Graph(S, 3 * H * D)
+    outputs = plain(net, read=True)
+    relu = next(node.output[0] for node in net.nodes if node.op_type == "Relu")
+    assert "Softmax" in [node.op_type for node in lower(prepare(net.model(*outputs, relu))).graph]  # case 2
+
+
+def test_the_model_is_valid_onnx_before_it_is_lowered():
+    for write in WRITERS:
+        net = Graph(S, 3 * H * D)
+        onnx.checker.check_model(net.model(write(net)), full_check=True)
