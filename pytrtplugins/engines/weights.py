@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ..calibration import ChannelMaximaCalibrator, MinMaxCalibrator
 from ..model.ir import array_of, to_ir, to_proto
-from ..passes import AdaptiveRounding, CrossLayerEqualization, prepare
+from ..passes import AdaptiveRounding, CrossLayerEqualization, prepare, run_passes
 from ..passes._quantize_marks import input_of
 from ..passes._quantize_plan import make_plan
 from .calibrate import calibrate
@@ -64,9 +64,7 @@ def equalize(
     prepared = prepare(model)
     calibrator = ChannelMaximaCalibrator(batches)
     calibrate(prepared, calibrator, engine=engine, threads=threads, progress=progress)
-    equalized = to_ir(prepared, checked=True)
-    CrossLayerEqualization(calibrator.channels)(equalized)
-    return to_proto(equalized)
+    return run_passes(prepared, CrossLayerEqualization(calibrator.channels))
 
 
 def round_weights(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..model.ir import to_ir, to_proto
-from ._base import Pass, PassResult
+from ._base import Pass, PassResult, run_passes
 from .constants import PropagateConstants
 from .eliminate import Eliminate
 from .equalization import CrossLayerEqualization
@@ -42,6 +42,7 @@ __all__ = [
     "prepare",
     "quantize",
     "quantized_tensors",
+    "run_passes",
     "to_half",
     "to_ir",
     "to_proto",

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from ..errors import ModelError
+from ..model.ir import to_ir, to_proto
 
 if TYPE_CHECKING:
+    import onnx
     import onnx_ir as ir
 
-__all__ = ["Pass", "PassResult"]
+__all__ = ["Pass", "PassResult", "run_passes"]
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,13 @@ class Pass(ABC):
 
     def ensures(self, model: ir.Model) -> None:  # noqa: B027  # no condition by default
         """Raise ModelError if the result is not what the pass promises."""
+
+
+def run_passes(model: onnx.ModelProto, *passes: Pass) -> onnx.ModelProto:
+    """Run passes one after the other over a model that was checked; it comes back itself where none of them changes anything."""
+    ir_model = to_ir(model, checked=True)
+    changes = [step(ir_model).modified for step in passes]
+    return to_proto(ir_model) if any(changes) else model
 
 
 def _interface(model: ir.Model) -> tuple[list[str | None], list[str | None]]:

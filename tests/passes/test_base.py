@@ -19,6 +19,7 @@ from pytrtplugins.passes import (
     layer_names,
     load_model,
     prepare,
+    run_passes,
     to_ir,
     to_proto,
 )
@@ -172,3 +173,19 @@ def test_a_model_is_prepared_whichever_way_it_is_given(tmp_path):
         assert load_model(given).graph == made.graph
     with pytest.raises(FileNotFoundError):
         load_model(tmp_path / "other.onnx")
+
+
+def test_passes_run_in_order_and_a_model_that_none_changes_comes_back_itself():
+    class Marks(Nothing):
+        def call(self, model):
+            model.graph[0].name += self.name
+            return PassResult(model, True)
+
+    class More(Marks):
+        name = "more"
+
+    made, nothing = model(), Nothing()
+    assert run_passes(made, nothing) is made
+    marked = run_passes(made, Marks(), More(), nothing)
+    assert [marked.graph.node[0].name, made.graph.node[0].name] == ["nothingmore", ""]
+    assert nothing.log == ["requires", "call", "ensures"] * 2

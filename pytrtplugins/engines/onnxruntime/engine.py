@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import ExecutionError
 from ...model.decompose import add_shapes
-from ...model.ir import to_ir, to_proto
-from ...passes import Placement, UnsignedActivations
+from ...passes import Placement, UnsignedActivations, run_passes
 from ...plugin.policy import RUNNING, chosen_form
 from ...plugin.runner import PluginRunner
 from ..base.context import Arrays, ExecutionContext
@@ -67,9 +66,7 @@ class OnnxruntimeEngine(HostEngine):
         return OnnxruntimeContext(self)
 
     def _standard_form(self) -> onnx.ModelProto:
-        ir_model = to_ir(self._written_out(), checked=True)
-        UnsignedActivations()(ir_model)
-        return add_shapes(to_proto(ir_model))
+        return add_shapes(run_passes(self._written_out(), UnsignedActivations()))
 
     def _session(self, model: onnx.ModelProto) -> Any:
         entries = {}

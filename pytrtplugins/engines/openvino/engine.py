@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import BindingError, BuildError, EngineError, ExecutionError, UnavailableError
-from ...model.ir import to_ir, to_proto
 from ...model.proto import arrays_of
-from ...passes import DropRepeatedPairs, FloatPads, Placement, UnsignedActivations
+from ...passes import DropRepeatedPairs, FloatPads, Placement, UnsignedActivations, run_passes
 from ...plugin.onnx_node import from_node, is_plugin_node
 from ...tensor import DType, TensorDesc
 from ...utils.optional import require
@@ -152,11 +151,7 @@ class CpuEngine(HostEngine):
 
     def _openvino_form(self) -> onnx.ModelProto:
         """The model with decompositions written out and unsigned activations; plugins that are left say who hosts them."""
-        model = self._written_out()
-        ir_model = to_ir(model, checked=True)
-        changes = [step(ir_model).modified for step in (DropRepeatedPairs(), UnsignedActivations(), FloatPads())]
-        if any(changes):
-            model = to_proto(ir_model)
+        model = run_passes(self._written_out(), DropRepeatedPairs(), UnsignedActivations(), FloatPads())
         helper = require("onnx.helper", extra="onnx")
         without_elements = arrays_of(each for each in model.graph.initializer if 0 in each.dims)
         for node in (node for node in walk(model.graph.node) if is_plugin_node(node)):
