@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ..errors import UsageError
 from ..utils.files import atomic_path, sha256_hex
+from ..utils.forks import in_children
 from ..utils.numbers import Whole
 
 __all__ = ["CACHE_MIB", "cache_folder", "cached_bytes", "cached_file", "compiling", "user_cache"]
@@ -29,6 +30,8 @@ _ENTRY = re.compile(r"[0-9a-f]{40}\.\w+")  # temporary files have other names
 _log = logging.getLogger(__name__)
 _locks: dict[Path, threading.Lock] = {}
 _compiling: set[Path] = set()
+in_children(_locks.clear)  # threads of the parent hold them, and go on there
+in_children(_compiling.clear)
 
 
 def compiling() -> bool:

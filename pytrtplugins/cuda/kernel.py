@@ -14,6 +14,7 @@ import numpy as np
 
 from ..errors import KernelError, UsageError
 from ..tensor import Dim, DType, SymbolicDim
+from ..utils.forks import ForkLock
 from .arguments import bind, spread
 from .backends import gpu, host, watched
 from .bindings import DeviceArray
@@ -85,7 +86,7 @@ class CudaKernel:
         self._loaded: dict[Any, Callable[..., Any]] = {}
         self._failed: dict[Any, KernelError] = {}
         self._plans: dict[Any, _Plan] = {}
-        self._lock = Lock()
+        self._lock = ForkLock()
 
     @classmethod
     def from_file(

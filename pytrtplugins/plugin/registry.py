@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import difflib
-import threading
 
 from ..errors import RegistryError
+from ..utils.forks import ForkLock
 from .base import Plugin, PluginKey, above
 
 __all__ = ["PluginKey", "lookup", "register", "registered"]
 
 
 _classes: dict[PluginKey, type[Plugin]] = {}
-_lock = threading.Lock()
+_lock = ForkLock()
 _SHIPPED = {"darknet": "pytrtplugins.layers"}
 
 

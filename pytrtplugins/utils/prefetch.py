@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager, ExitStack
 from queue import SimpleQueue
 from typing import TypeVar
 
+from .forks import lost_in_children
+
 __all__ = ["map_ahead", "map_async", "map_in_contexts"]
 
 Item = TypeVar("Item")
@@ -53,6 +55,7 @@ def map_ahead(
                     failed.append(error)
                     break
                 waiting.append(_called(function, item) if inline(item) else executor.submit(function, item))
+                lost_in_children(waiting[-1])
             if not waiting:
                 break
             yield waiting.popleft().result()

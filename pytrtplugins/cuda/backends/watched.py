@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import shutil
 import subprocess
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import KernelError
+from ...utils.forks import ForkLock
 from ..cache import cached_file
 from ..source import KERNELS, CompileUnit
 from ..watch import Finding, Plan, Region, Watch, current
@@ -53,7 +53,7 @@ def load(unit: CompileUnit) -> host.Launch:
 
         return unwatched
     library, run = host.open_library(path, unit)
-    plan, turn = Plan.in_dll(library, "pytrt_watch_plan"), threading.Lock()
+    plan, turn = Plan.in_dll(library, "pytrt_watch_plan"), ForkLock()
 
     def launch(grid: tuple[int, int, int], block: tuple[int, int, int], values: Sequence[Any]) -> None:
         watch = current() or Watch()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -14,6 +15,7 @@ from ...model.proto import info_dims, info_dtype
 from ...plugin.policy import check_forms
 from ...tensor import SMALL_DTYPES, Array, DType, TensorDesc
 from ...utils.files import sha256_hex
+from ...utils.forks import forks, in_children, never_free
 from ...utils.numbers import MAX_SLOTS, check_whole
 from ...utils.prefetch import map_async, map_in_contexts
 from ...utils.uncopied import Uncopied
@@ -21,7 +23,6 @@ from ...version import __version__
 from .context import Arrays, ExecutionContext
 from .detection import DetectionContext
 from .engine_file import EngineFile, write_engine_file
-from .forks import forks
 from .host_detection import HostDetection
 from .types import Availability, BuildOptions
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine"]
 
+_PARENTS: weakref.WeakSet[Engine] = weakref.WeakSet()  # those of which a child can use nothing
+
 
 class Engine(Uncopied, ABC):
     """A network made ready to run. It is shareable: each thread runs it through a context of its own.
@@ -42,6 +45,7 @@ class Engine(Uncopied, ABC):
     Attributes:
         nests: Whether a plugin of a running network may run the same engine through another context.
         survives_fork: Whether a child process may use what its parent built before it forked.
+        parents_alone: What a child process cannot use once its parent has, where it may not; for messages.
         dtypes: Element types that its inputs and outputs may have.
         foreign_operators: Whether the library below may know operators of anybody's domain.
         fast_build: Settings with which an engine of this kind is built fast, and runs slowly.
@@ -72,6 +76,7 @@ class Engine(Uncopied, ABC):
     nests: ClassVar[bool] = True
     foreign_operators: ClassVar[bool] = False
     survives_fork: ClassVar[bool] = True
+    parents_alone: ClassVar[str] = "the GPU"
     _load: ClassVar[Callable[[str | Path], Engine]]  # selection, which knows all engines, puts it here
     instead: ClassVar[str] = (
         'engine.save("model.engine"), and pytrtplugins.load_engine("model.engine") where it is needed'
@@ -84,6 +89,8 @@ class Engine(Uncopied, ABC):
         check_forms(model, self.name, options.plugins)
         self._model, self.options, self._forks = model, options, forks()
         self.choices: dict[str, str] = {}
+        if not self.survives_fork:
+            _PARENTS.add(self)
         initializers = {tensor.name for tensor in model.graph.initializer}
         self.inputs = tuple(self._describe(info) for info in model.graph.input if info.name not in initializers)
         self.outputs = tuple(self._describe(info) for info in model.graph.output)
@@ -211,8 +218,9 @@ class Engine(Uncopied, ABC):
         """
         if self._forks != forks() and not self.survives_fork:
             raise EngineError(
-                f"{self!r}: it was made before this process was forked, and a GPU cannot be used across a fork.\n"
-                'Do: make the engine in the child; the parent must not have used the GPU, as with multiprocessing\'s "spawn"'
+                f"{self!r}: it was made before this process was forked, and {self.parents_alone} cannot be used across a fork.\n"
+                f"Do: make the engine in the child; the parent must not have used {self.parents_alone}, as with"
+                ' multiprocessing\'s "spawn"'
             )
 
     def stream(
@@ -289,3 +297,11 @@ class Engine(Uncopied, ABC):
         """Name, precision, inputs and outputs."""
         inputs, outputs = (", ".join(map(str, descs)) for descs in (self.inputs, self.outputs))
         return f"<{self.name} engine, {self.precision}: {inputs} -> {outputs}>"
+
+
+def _leave_parent() -> None:
+    for engine in list(_PARENTS):
+        never_free(engine)
+
+
+in_children(_leave_parent)

@@ -11,9 +11,9 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from ...errors import EngineError
+from ...utils.forks import in_children, lost_in_children, never_free
 from ...utils.uncopied import Uncopied
 from .active_runs import ActiveRun, active_runs
-from .forks import in_children
 from .run_future import RunFuture
 
 if TYPE_CHECKING:
@@ -189,6 +189,8 @@ class Exclusive(Uncopied, ABC, Generic[Result]):
     def _leave_parent(self) -> None:
         """In a child process: runs of the parent's other threads never end here, and its threads are not here."""
         self._holds = getattr(self.engine, "survives_fork", True)
+        if not self._holds:
+            never_free(self)
         if self._pending is not None or (self._busy.locked() and self not in active_runs()):
             self._closed = True
         self._pending, self._executor, self._worker = None, None, 0
@@ -211,13 +213,11 @@ class Exclusive(Uncopied, ABC, Generic[Result]):
             except BaseException:
                 self._busy.release()
                 raise
-            self._pending = future = RunFuture(lambda: self._finished(future, wait))
+            self._pending = future = RunFuture(lambda: self._finished(wait))
         return future
 
-    def _finished(self, future: Future[Result], wait: Callable[[], Result]) -> Result:
+    def _finished(self, wait: Callable[[], Result]) -> Result:
         """Wait for the result of the run that keeps others away, and let the next one in."""
-        if self._pending is not future:  # in a child process, which has no such run
-            raise EngineError(f"{self.engine!r}: the context was closed before this run ended.\nDo: {self.made_by}")
         try:
             return wait()
         finally:
@@ -233,6 +233,7 @@ class Exclusive(Uncopied, ABC, Generic[Result]):
                 self._executor = ThreadPoolExecutor(1, thread_name_prefix=name, initializer=self._know_worker)
             future = self._executor.submit(function, *args, **named)
             self._queued.add(future)
+        lost_in_children(future)
         future.add_done_callback(self._queued.discard)
         return future
 

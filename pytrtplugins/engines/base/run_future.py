@@ -9,6 +9,8 @@ from concurrent.futures._base import RUNNING
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from ...utils.forks import lost_in_children
+
 __all__ = ["RunFuture"]
 
 Result = TypeVar("Result")
@@ -43,9 +45,12 @@ class RunFuture(Future[Result], Generic[Result]):
         self._waiters = _Waiters()
         self._waiters.future = self
         self._state = RUNNING  # what `set_running_or_notify_cancel` sets, under a lock that nobody else can hold yet
+        lost_in_children(self)
 
     def finish(self) -> None:
         """Wait for the device, where no other thread has done so."""
+        if self.done():  # in a child too, where a thread of the parent would hold the lock for ever
+            return
         with self._waiting:
             wait, self._wait = self._wait, None
             if wait is None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...model.proto import copy_fields, copy_of, infos_of
+from ...utils.forks import ForkLock, in_children, never_free
 from ...utils.optional import require
 from ...validation.dataflow import reads, walk
 from ...validation.operators import standard_domain, standard_opset
@@ -15,7 +18,7 @@ from ...validation.operators import standard_domain, standard_opset
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Submodel", "Submodels", "in_oldest_opset", "make_session"]
+__all__ = ["Session", "Submodel", "Submodels", "in_oldest_opset", "make_session"]
 
 _SAFE_IR = 10  # known to onnxruntime since 1.18
 
@@ -72,13 +75,62 @@ class Submodels:
         return Submodel(submodel, tuple(inputs), tuple(outputs))
 
 
+class Session:
+    """A session of onnxruntime's, which threads share. A child process makes it anew, since it lacks the threads of its parent's.
+
+    Args:
+        make: Makes it.
+    """
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make, self._making = make, ForkLock()
+        self._made: Any = make()
+        _SESSIONS.add(self)
+
+    def run(self, outputs: Sequence[str], inputs: Mapping[str, Any]) -> list[Any]:
+        """Run once.
+
+        Returns:
+            The outputs of these names.
+
+        Raises:
+            Exception: of onnxruntime's own types.
+        """
+        found: list[Any] = (self._made or self._anew()).run(outputs, inputs)
+        return found
+
+    def _anew(self) -> Any:
+        with self._making:
+            if self._made is None:
+                self._made = self._make()
+            return self._made
+
+    def _leave_parent(self) -> None:
+        if self._made is not None:
+            never_free(self._made)
+            self._made = None
+
+
+_SESSIONS: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+def _leave_parents() -> None:
+    for session in list(_SESSIONS):
+        session._leave_parent()
+
+
+in_children(_leave_parents)
+
+
 def make_session(
     model: onnx.ModelProto,
     threads: int,
     entries: Mapping[str, str] | None = None,
     disabled: Collection[str] | None = None,
-) -> Any:
+) -> Session:
     """Onnxruntime's session for a model of standard operators, on the CPU, with its own settings, and less some of its optimizers.
+
+    The model stays as it is from then on.
 
     Raises:
         Exception: of onnxruntime's own types, where it cannot run the model.
@@ -95,12 +147,12 @@ def make_session(
         return ort.InferenceSession(data, options, providers=providers, disabled_optimizers=disabled)
 
     try:
-        return session(model)
+        return Session(partial(session, model))
     except Exception:  # onnxruntime raises types of its own
         older = in_oldest_opset(model)
         if older is None:
             raise
-    return session(older)
+    return Session(partial(session, older))
 
 
 def in_oldest_opset(model: onnx.ModelProto) -> onnx.ModelProto | None:

@@ -28,6 +28,7 @@ from ..host.host_engine import HostEngine
 from ..host.int8 import signed_activations
 from ..host.ort_session import make_session
 from ..host.timing import run_seconds
+from .core import make_core
 from .fallback import FALLBACK, SessionHost, replace_by_sessions, unreadable, wrong_nodes
 from .plugin_errors import PluginErrors, none_dropped
 
@@ -61,6 +62,8 @@ class CpuEngine(HostEngine):
     library: ClassVar[str] = "OpenVINO"
     placement: ClassVar[Placement] = PLACEMENT
     nests: ClassVar[bool] = False
+    survives_fork: ClassVar[bool] = False
+    parents_alone: ClassVar[str] = "OpenVINO"
 
     def __init__(self, model: onnx.ModelProto, options: BuildOptions) -> None:
         super().__init__(model, options)
@@ -119,10 +122,9 @@ class CpuEngine(HostEngine):
 
     def _read(self, model: onnx.ModelProto, wrong: Mapping[int, str]) -> Any:
         """Let OpenVINO read and compile the model, with plugins, and nodes that onnxruntime computes, inside."""
-        openvino = require("openvino", extra="cpu", feature="engine 'cpu'")
+        core = make_core()
         from .plugin_op import conversion
 
-        core = openvino.Core()
         if wrong:
             model, sessions = replace_by_sessions(model, wrong, self.options.threads or default_threads())
             unranked = next((host.unranked for host in sessions.values() if host.unranked), "")

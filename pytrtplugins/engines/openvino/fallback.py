@@ -19,6 +19,7 @@ from ...validation.dataflow import bodies, computed_from, walk
 from ...validation.operators import standard_domain, standard_opset
 from ..base.failures import shortened
 from ..host.ort_session import Submodel, Submodels, make_session
+from .core import make_core
 from .known_errors import KNOWN_ERRORS, Facts, Usage
 
 if TYPE_CHECKING:
@@ -120,8 +121,7 @@ def _facts(model: onnx.ModelProto) -> Facts:
 
 def unreadable(model: onnx.ModelProto, known: Mapping[int, str]) -> dict[int, str]:
     """Index of each node that OpenVINO cannot compile by itself, beyond those that are known; and why."""
-    openvino = require("openvino", extra="cpu", feature="engine 'cpu'")
-    core, typed, seen = openvino.Core(), infer_shapes(model), dict[bytes, str]()
+    core, typed, seen = make_core(), infer_shapes(model), dict[bytes, str]()
     submodels, found = Submodels(typed), {}
     for index, node in enumerate(typed.graph.node):
         if index in known or any(is_plugin_node(item) for item in walk([node])):

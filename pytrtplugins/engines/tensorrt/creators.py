@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import threading
 from typing import Any
 
 from ...errors import RegistryError, UnavailableError, UsageError
 from ...plugin import registry
 from ...plugin.base import Plugin
 from ...plugin.registry import PluginKey
+from ...utils.forks import ForkLock
 from ._api import Api, load
 from .collected import guarded
 from .host import PluginHost
@@ -20,7 +20,7 @@ from .plugin_v3 import v3_class
 __all__ = ["creator", "register", "unregister"]
 
 _registered: dict[PluginKey, Any] = {}  # TensorRT does not keep creators alive
-_lock = threading.Lock()
+_lock = ForkLock()
 
 
 def creator(cls: type[Plugin], *, interface: str = "v3") -> Any:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import UnavailableError
+from ...utils.forks import forks_as_cause
 from ...utils.optional import require
-from ..base.forks import forks_as_cause
 
 __all__ = ["Device", "find_device"]
 

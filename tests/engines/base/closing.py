@@ -5,6 +5,7 @@ Each function whose name begins with ``test_`` is one case; how it ended is prin
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -335,14 +336,48 @@ def test_a_forked_child_uses_the_engine_or_is_told_that_it_cannot(world):
     queued = other._start(lambda: lambda: {"y": world.plain})
 
     def abandoned():
-        for use in (queued.result, lambda: other.run(DATA)):
-            found = error_of(use)
-            assert "closed" in found or not engine.survives_fork, found
+        assert "ends in the parent alone" in error_of(queued.result)
+        found = error_of(lambda: other.run(DATA))
+        assert "closed" in found or not engine.survives_fork, found
         other.close()
 
     in_a_child(abandoned)
     queued.result()
     np.testing.assert_array_equal(other.run(DATA)["y"], world.plain)
+
+
+def test_a_child_that_is_forked_while_another_thread_runs_the_engine_waits_for_nothing(world):
+    engine, context = world.engine, world.context
+    held = Held(world.other)
+
+    def use():
+        found = error_of(lambda: np.testing.assert_array_equal(context.run(DATA)["y"], world.plain))
+        assert found == "no error" if engine.survives_fork else "before this process was forked" in found, found
+        assert "closed" in error_of(lambda: world.other.run(DATA)) or not engine.survives_fork
+        if held._queued.is_set():
+            called = list[Any]()
+            held.future.add_done_callback(called.append)
+            for ask in (held.future.result, held.future.result):
+                assert "ends in the parent alone" in error_of(ask)
+            assert called == [held.future]
+
+    in_a_child(use)
+    held.let_go()
+    np.testing.assert_array_equal(held.future.result()["y"], world.plain)
+
+
+def test_a_forked_child_lets_go_of_its_parents_engine(world):
+    engines = [world.built()]
+    contexts = [engines[0].create_context()]
+    contexts[0].run_async(DATA).result()
+
+    def let_go():
+        contexts.pop().close()
+        engines.pop()
+        gc.collect()
+
+    in_a_child(let_go)
+    contexts.pop().close()
 
 
 def in_a_child(function):

@@ -12,7 +12,6 @@ import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.cuda import driver
-from pytrtplugins.engines.base import forks
 from pytrtplugins.engines.base.types import BuildOptions
 from pytrtplugins.engines.cuda import CudaEngine
 from pytrtplugins.engines.cuda.conv.cudnn import cudnn_versions
@@ -27,6 +26,7 @@ from pytrtplugins.engines.null import NullEngine
 from pytrtplugins.errors import BuildError, EngineError, PrecisionError, UnavailableError, UsageError
 from pytrtplugins.passes import prepare
 from pytrtplugins.tensor import DType
+from pytrtplugins.utils import forks
 from tests.engines.networks import conv_net, image
 from tests.passes.nets import Net
 
@@ -129,7 +129,7 @@ def test_an_engine_of_a_gpu_is_refused_in_a_forked_child(monkeypatch):
         lambda: context.run_async({"data": image()}),
     ):
         with pytest.raises(
-            EngineError, match="it was made before this process was forked, and a GPU cannot be used across"
+            EngineError, match="it was made before this process was forked, and the GPU cannot be used across"
         ):
             use()
 

@@ -7,10 +7,10 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from pytrtplugins.engines.base import forks
 from pytrtplugins.engines.tensorrt import _api
 from pytrtplugins.engines.tensorrt.device import find_device
 from pytrtplugins.errors import MissingExtraError, UnavailableError
+from pytrtplugins.utils import forks
 
 find = _api.load.__wrapped__  # without its cache
 

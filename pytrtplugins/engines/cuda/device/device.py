@@ -13,8 +13,8 @@ import numpy.typing as npt
 from ....cuda import pinned_empty
 from ....cuda.driver import check_driver
 from ....errors import UnavailableError
+from ....utils.forks import forks_as_cause
 from ....utils.optional import require
-from ...base.forks import forks_as_cause
 from .elements import stored
 from .layout import Format, as_rows
 

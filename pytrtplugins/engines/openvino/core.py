@@ -1,0 +1,32 @@
+"""OpenVINO's core, which only the process that used OpenVINO first can have: its threads and locks do not survive a fork."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...errors import UnavailableError
+from ...utils.forks import forks
+from ...utils.optional import require
+
+__all__ = ["make_core"]
+
+_first: int | None = None  # how many forks lay behind the process that made the first one
+
+
+def make_core() -> Any:
+    """Make a core of OpenVINO's.
+
+    Raises:
+        MissingExtraError: OpenVINO is not installed.
+        UnavailableError: a parent of this process has used OpenVINO.
+    """
+    global _first
+    openvino = require("openvino", extra="cpu", feature="engine 'cpu'")
+    _first = forks() if _first is None else _first
+    if _first != forks():
+        raise UnavailableError(
+            "engine 'cpu': this process was forked from one that used OpenVINO, whose threads and locks do not survive that: "
+            "it would wait for ever.\n"
+            'Do: start the process by multiprocessing\'s "spawn", or build with engine="onnxruntime"'
+        )
+    return openvino.Core()

@@ -1,0 +1,94 @@
+"""Forks: what a child process must know of the state that it has from its parent, whose other threads it lacks."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from ..errors import EngineError
+
+__all__ = ["ForkLock", "forks", "forks_as_cause", "in_children", "lost_in_children", "never_free"]
+
+_count = 0
+
+
+def forks() -> int:
+    """How many forks lie behind this process; a number that was remembered differs in a child that was forked since."""
+    return _count
+
+
+def in_children(function: Callable[[], object]) -> None:
+    """Call something at the start of each child, while its only thread is the one that forked."""
+    if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+        os.register_at_fork(after_in_child=function)
+
+
+def forks_as_cause() -> str:
+    """A line for the error of a GPU that cannot be used: in a forked child its parent may be why."""
+    if not _count:
+        return ""
+    return 'Causes: this process was forked from one that used the GPU; start it by multiprocessing\'s "spawn".\n'
+
+
+def never_free(value: object) -> None:
+    """Keep something as long as this process lives, since its end would wait for threads that only the parent has."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
+
+
+class ForkLock:
+    """A lock for ``with`` blocks that is free in a child, whichever other thread of the parent held it there."""
+
+    def __init__(self) -> None:
+        self._lock, self._owner = threading.Lock(), 0
+        _LOCKS.add(self)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._owner = threading.get_ident()
+
+    def __exit__(self, *raised: object) -> None:
+        self._owner = 0
+        self._lock.release()
+
+    def _leave_parent(self) -> None:
+        if self._owner != threading.get_ident():  # else the child is inside of the block too
+            self._lock, self._owner = threading.Lock(), 0
+
+
+def lost_in_children(future: Future[Any]) -> None:
+    """Let a future that a thread of this process will end raise an error in children, where it would never end."""
+    _FUTURES.add(future)
+
+
+_LOCKS: weakref.WeakSet[ForkLock] = weakref.WeakSet()
+_FUTURES: weakref.WeakSet[Future[Any]] = weakref.WeakSet()
+
+
+def _leave_parent() -> None:
+    global _count
+    _count += 1
+    for lock in list(_LOCKS):
+        lock._leave_parent()
+    for future in list(_FUTURES):
+        _lose(future)
+    _FUTURES.clear()
+
+
+def _lose(future: Any) -> None:
+    future._condition = threading.Condition()  # a thread of the parent may hold the one that is there
+    if not future.done():
+        future._done_callbacks.clear()  # they are the parent's
+        future._waiters.clear()
+        future.set_exception(
+            EngineError(
+                "this run was queued before the process was forked, and ends in the parent alone.\nDo: run it again in the child"
+            )
+        )
+
+
+in_children(_leave_parent)
