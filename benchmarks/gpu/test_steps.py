@@ -26,6 +26,7 @@ SHOWN_ON = {
     "activations": (TRUNK, "fp16"),
     "int8-epilogues": (TRUNK, "int8"),
     "handwritten-kernels": (TRUNK, "fp16"),
+    "cublaslt-kernels": ("bottleneck", "fp16"),
 }
 """Where a step has something to do, or kernels for each convolution without it are soon chosen, if not on YOLOv2 in FP16."""
 CASES = [(step, *SHOWN_ON.get(step, (YOLO, "fp16"))) for step in OPTIONAL_STEPS]

@@ -24,10 +24,12 @@ from ..base.failures import explaining
 from ..base.plugins import forms_run
 from ..base.types import Availability, BuildOptions
 from .conv.cache import TacticCache
+from .conv.cublaslt import CublasLtProvider
 from .conv.cudnn import CudnnProvider, check_cudnn, cudnn_versions
 from .conv.problem import ConvProvider, DirectProvider
 from .conv.selector import ConvSelector, LayerKernel
 from .conv.timer import Timer
+from .device.cublaslt import cublaslt_version
 from .device.device import CudaDevice
 from .device.source import kernels_digest
 from .lower.pipeline import check_disable, lower
@@ -67,7 +69,7 @@ class CudaEngine(Engine):
 
     Attributes:
         device: The GPU.
-        disabled: Optimizations that were left out.
+        disabled: Optimizations that were left out, and kernels of libraries that are not installed.
         selector: Which kernel runs which convolution.
         batches: For which kernels are chosen while building.
     """
@@ -75,7 +77,9 @@ class CudaEngine(Engine):
     name: ClassVar[str] = "cuda"
     precisions: ClassVar[tuple[str, ...]] = ("fp32", "tf32", "fp16", "int8")
     settings: ClassVar[tuple[str, ...]] = ("disable", "batch", "float")
-    fast_build: ClassVar[Mapping[str, Any]] = {"disable": ("tactics", "graph", "handwritten-kernels", "cudnn-kernels")}
+    fast_build: ClassVar[Mapping[str, Any]] = {
+        "disable": ("tactics", "graph", "handwritten-kernels", "cudnn-kernels", "cublaslt-kernels")
+    }
     survives_fork: ClassVar[bool] = False
     weights_location: ClassVar[str | None] = WEIGHTS_LOCATION
 
@@ -88,6 +92,8 @@ class CudaEngine(Engine):
     ) -> None:
         super().__init__(model, options)
         self.disabled = check_disable(options.settings.get("disable", ()))
+        if not cublaslt_version():
+            self.disabled |= {"cublaslt-kernels"}
         self.float_type = _float_type(options)
         self.device = CudaDevice(_device_number(options.device))
         self._file = None if saved is None else saved[0]
@@ -105,6 +111,7 @@ class CudaEngine(Engine):
         self.choices.update(forms_run(self._model, self._graph, self.name, options.plugins))
         self.capturing = threading.Lock()
         with self.device.xp.cuda.Device(self.device.number):
+            self._cublaslt = None if "cublaslt-kernels" in self.disabled else CublasLtProvider(self.device)
             self.selector = self._selector(plan)
         self.batches = _batches(options)
         free = {dim.name for desc in self.inputs for dim in desc.dims if isinstance(dim, SymbolicDim)}
@@ -198,7 +205,9 @@ class CudaEngine(Engine):
         plan = make_plan(self._graph, sizes, self.disabled, self.options.plugins)
         with self.device.xp.cuda.Device(self.device.number), self.device.explaining_memory():
             self.selector.choose(plan, progress)
-            return Execution(self.device, plan, self.selector.launch, outside(plan) if outside else {})
+            placed = outside(plan) if outside else {}
+            product = None if self._cublaslt is None else self._cublaslt.product
+            return Execution(self.device, plan, self.selector.launch, placed, product)
 
     def create_detection_context(
         self, heads: Sequence[Head], size: tuple[int, int], mode: str = "letterbox", max_detections: int = 200
@@ -218,7 +227,7 @@ class CudaEngine(Engine):
 
     def _cache(self) -> TacticCache:
         facts = _facts(self.device)
-        missing = self.disabled & {"handwritten-kernels", "cudnn-kernels"}
+        missing = self.disabled & {"handwritten-kernels", "cudnn-kernels", "cublaslt-kernels"}
         if missing:  # a choice among fewer is none among all
             facts["disable"] = ",".join(sorted(missing))
         return TacticCache(facts)
@@ -228,6 +237,8 @@ class CudaEngine(Engine):
         providers: list[ConvProvider] = [direct]
         if "cudnn-kernels" not in self.disabled:
             providers = [CudnnProvider(self.device), direct]
+        if self._cublaslt is not None:
+            providers = [self._cublaslt, *providers]
         if "handwritten-kernels" not in self.disabled:
             from .conv.handwritten import HandwrittenProvider
             from .conv.stem import StemProvider  # where they are used, since they load the driver
@@ -259,6 +270,7 @@ def _requirements(device: CudaDevice) -> dict[str, Any]:
 
 def _facts(device: CudaDevice) -> dict[str, str | int]:
     facts: dict[str, str | int] = {"gpu": device.model, "driver": device.driver, **cudnn_versions()}
+    facts["cublaslt"] = cublaslt_version()
     return {**facts, "format": FORMAT, "kernels": kernels_digest()}
 
 

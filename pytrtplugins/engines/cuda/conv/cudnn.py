@@ -19,7 +19,7 @@ from ....tensor import DType
 from ....utils.optional import require
 from ..device.device import CudaDevice, Tensor
 from ..device.layout import Format
-from .problem import FINISH, ConvLaunch, ConvProblem, Operands, Scratch, epilogue_numbers, epilogue_operands
+from .problem import ConvLaunch, ConvProblem, Operands, Scratch, finishing
 
 __all__ = ["CudnnProvider", "check_cudnn", "cudnn_versions"]
 
@@ -161,20 +161,14 @@ class CudnnProvider:
     def _plain(
         self, problem: ConvProblem, operands: Operands, plan: _Plan, weights: dict[int, int], scratch: Scratch
     ) -> ConvLaunch:
-        (n, k, oh, ow), filters = problem.y.dims, _filters(problem)
-        scale, bias = epilogue_operands(self.device, operands)
-        kind = _sums(problem).numpy
-        size = n * oh * ow * filters * kind.itemsize
-        region = scratch.region("sums", size)
-        numbers = epilogue_numbers(problem, operands)
+        filters, kind = _filters(problem), _sums(problem).numpy
+        size = problem.y.dims[0] * problem.y.dims[2] * problem.y.dims[3] * filters * kind.itemsize
+        region, finish = scratch.region("sums", size), finishing(self.device, problem, operands, filters)
 
         def launch(x: Tensor, y: Tensor, residual: Tensor | None, stream: Any) -> None:
             sums = region()[:size].view(kind)
             self._execute(plan, {**weights, _X: x.flat.data.ptr, _Y: sums.data.ptr}, stream)
-            FINISH.launch(
-                sums, filters, scale, bias, None if residual is None else residual.flat, y.flat, n * oh * ow, k,
-                problem.filters, problem.y.pitch, *numbers, threads=n * oh * ow * problem.filters, stream=stream,
-            )  # fmt: skip
+            finish(sums, y, residual, stream)
 
         return launch
 

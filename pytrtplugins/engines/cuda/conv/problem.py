@@ -19,7 +19,6 @@ from ..plan.plan import Plan, Step
 
 __all__ = [
     "ACTIVATIONS",
-    "FINISH",
     "Compiles",
     "ConvLaunch",
     "ConvProblem",
@@ -31,11 +30,12 @@ __all__ = [
     "conv_problem",
     "epilogue_numbers",
     "epilogue_operands",
+    "finishing",
 ]
 
 _SOURCE = KERNELS / "nhwc.cu"
 _DIRECT = CudaKernel.from_file(_SOURCE, "direct")
-FINISH = CudaKernel.from_file(_SOURCE, "finish")
+_FINISH = CudaKernel.from_file(_SOURCE, "finish")
 ACTIVATIONS = {"linear": 0, "leaky": 1, "clip": 2, "logistic": 3, "swish": 4, "gelu": 5, "gelu_tanh": 6}
 Pair = tuple[int, int]
 Bounds = tuple[float, float]
@@ -306,6 +306,30 @@ def epilogue_numbers(problem: ConvProblem, operands: Operands) -> tuple[Any, ...
         KINDS[problem.y.dtype],
         operands.y_scale,
     )
+
+
+def finishing(
+    device: Device, problem: ConvProblem, operands: Operands, pitch: int
+) -> Callable[[Any, Tensor, Tensor | None, Any], None]:
+    """What queues the epilogue alone: sums, y, residual, stream.
+
+    Args:
+        device: Where arrays live.
+        problem: The convolution from NHWC to NHWC.
+        operands: Its constants.
+        pitch: Sums from one pixel to the next.
+    """
+    (n, k, oh, ow), filters = problem.y.dims, problem.filters
+    scale, bias = epilogue_operands(device, operands)
+    numbers = epilogue_numbers(problem, operands)
+
+    def launch(sums: Any, y: Tensor, residual: Tensor | None, stream: Any) -> None:
+        _FINISH.launch(
+            sums, pitch, scale, bias, None if residual is None else residual.flat, y.flat, n * oh * ow, k, filters,
+            problem.y.pitch, *numbers, threads=n * oh * ow * filters, stream=stream,
+        )  # fmt: skip
+
+    return launch
 
 
 def conv_problem(step: Step, plan: Plan, tf32: bool) -> ConvProblem:

@@ -18,6 +18,7 @@ from ....errors import PytrtpluginsError
 from ....tensor import DType
 from ..device.device import CudaDevice, Tensor, tensor_at
 from .cache import Choice, choose
+from .cublaslt import CublasLtProvider
 from .cudnn import CudnnProvider
 from .problem import ConvLaunch, ConvProblem, ConvProvider, Operands, Scratch
 from .unfused import UnfusedProvider
@@ -26,8 +27,8 @@ __all__ = ["Timer"]
 
 _REPEATS, _LAUNCHES = 16, 3
 _WAIT = 1.0
-"""Microseconds. Launches of cuDNN's begin when the kernel before has ended, and so does the launch behind them; those of this
-package begin while it ends. Of both waits around one kernel in a network a chain of that kernel alone shows but one."""
+"""Microseconds. Launches of NVIDIA's libraries begin when the kernel before has ended, and so does the launch behind them;
+those of this package begin while it ends. Of both waits around one kernel in a network a chain of that kernel alone shows but one."""
 _STRICT, _ROUNDED = 1e-5, 2e-3
 """Relative errors of norms: of true FP32, and of what is rounded to TF32 or FP16 on the way."""
 _ALONE = 25
@@ -63,7 +64,8 @@ class Timer:
             def measure(name: str, tactic: str) -> float:
                 return self._measure(by_name[name], tactic, problem, operands, tensors, wanted)
 
-            return choose(found, measure, {CudnnProvider.name: _WAIT} if self.device.capability >= 90 else {})
+            waiting = (CudnnProvider.name, CublasLtProvider.name) if self.device.capability >= 90 else ()
+            return choose(found, measure, dict.fromkeys(waiting, _WAIT))
 
     def _oracle(self, problem: ConvProblem, operands: Operands, scratch: Scratch) -> ConvLaunch:
         return self.oracle.prepare(problem, self.oracle.tactics(problem)[0], operands, scratch)

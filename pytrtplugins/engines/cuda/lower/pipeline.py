@@ -48,7 +48,8 @@ OptionalStep = Literal[
     "reuse",  # tensors share memory by liveness
     "schedule",  # independent branches side by side
     "handwritten-kernels",
-    "cudnn-kernels",  # without either: a plain kernel, slow to run, nothing to build
+    "cudnn-kernels",
+    "cublaslt-kernels",  # without these three: a plain kernel, slow to run, nothing to build
     "tactics",  # kernels chosen by timing
     "graph",  # one CUDA graph a run
 ]

@@ -12,6 +12,7 @@ from .tensors import FLOATS, Dims, Tensors
 __all__ = [
     "alias_format",
     "is_channel_concat",
+    "is_float_product",
     "is_plain_activation",
     "is_plain_cast",
     "is_plain_pool",
@@ -41,6 +42,17 @@ def is_plain_activation(step: Step, tensors: Tensors) -> bool:
         step.inputs[0] not in tensors.constants
         and all(form.nhwc and form.dtype in FLOATS for form in forms)
         and forms[0].dtype is forms[1].dtype
+    )
+
+
+def is_float_product(step: Step, tensors: Tensors) -> bool:
+    """Whether a MatMul is one of two computed tensors of floats, neither without values."""
+    described = [tensors.described(name) for name in (*step.inputs, *step.outputs)]
+    return (
+        not any(name in tensors.constants for name in step.inputs)
+        and len({dtype for _, dtype in described}) == 1
+        and described[0][1] in FLOATS
+        and not any(0 in dims for dims, _ in described)
     )
 
 

@@ -21,7 +21,8 @@ class Step:
     """One piece of work.
 
     Attributes:
-        kind: ``"conv"``, ``"pool"``, ``"activation"``, ``"attention"``, ``"reformat"``, ``"zero"``, ``"plugin"`` or ``"generic"``.
+        kind: ``"conv"``, ``"pool"``, ``"activation"``, ``"attention"``, ``"reformat"``, ``"zero"``, ``"matmul"``,
+            ``"plugin"`` or ``"generic"``.
         name: The node's name, for messages and profiles.
         op: The node's type.
         attributes: The node's.

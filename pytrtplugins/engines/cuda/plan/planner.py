@@ -54,7 +54,8 @@ def make_plan(
     Args:
         model: What `lower` gave.
         bindings: Sizes of the free dims.
-        disable: Steps to leave out: ``"outputs"``, ``"concat"``, ``"reuse"``, ``"schedule"``.
+        disable: Steps to leave out: ``"outputs"``, ``"concat"``, ``"reuse"``, ``"schedule"``; without ``"cublaslt-kernels"``
+            products of computed tensors cannot be captured.
         requested: Plugin → the form that the user asks for.
 
     Raises:
@@ -121,6 +122,11 @@ class _Planner:
             self._add_step(replace(step, kind="conv", inputs=self._images(step, indices)))
         elif op == "Attention" and own:
             self._add_attention(step)
+        elif op == "MatMul" and not node.domain and kinds.is_float_product(step, tensors):
+            read = tuple(tensors.as_format(name, linear(*tensors.described(name)), exact=True) for name in inputs)
+            self.formats[outputs[0]] = linear(*tensors.described(outputs[0]))
+            captured = "cublaslt-kernels" not in self.disabled
+            self.steps.append(replace(step, kind="matmul", inputs=read, captured=captured))
         elif op in ("MaxPool", "AveragePool") and kinds.is_plain_pool(step, tensors):
             self._add_step(replace(step, kind="pool", inputs=self._images(step)))
         elif op == "Cast" and kinds.is_plain_cast(step, tensors):

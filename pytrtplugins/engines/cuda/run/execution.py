@@ -89,6 +89,7 @@ class Execution:
         plan: What to run.
         conv: Makes a convolution's launch.
         outside: Arrays that tensors lie in, by the tensors' names, instead of the arena: row-major, of the tensors' dims.
+        product: Makes the launch of a product of two computed tensors; None: arrays' own products.
 
     Attributes:
         plan: The plan.
@@ -103,6 +104,7 @@ class Execution:
         plan: Plan,
         conv: Callable[[Step, Plan, Scratch], ConvLaunch],
         outside: Mapping[str, Any] = _NOTHING,
+        product: Callable[[Tensor, Tensor, Tensor, Scratch], Launch] | None = None,
     ) -> None:
         self.device, self.plan, self._pool = device, plan, device.new_pool()
         self._arena = device.allocate(plan.memory.bytes)
@@ -122,6 +124,7 @@ class Execution:
             self.tensors,
             lambda step: conv(step, plan, scratches[streams[step.outputs]]),
             self._runners,
+            product=product and (lambda step, a, b, y: product(a, b, y, scratches[streams[step.outputs]])),
         )
         self.launches: list[tuple[Step, Launch]] = [(step, builder.build(step)) for step in plan.steps]
         for scratch in scratches:

@@ -40,6 +40,8 @@ class StepBuilder:
         conv: A convolution's launch, with the tactic that was chosen.
         attention: Makes an attention's launch.
         runners: Of the plugins made so far, to be closed with the context.
+        product: The launch of a product of two computed tensors, a, b and y; None: arrays' own products, which are no part
+            of a CUDA graph.
     """
 
     device: Device
@@ -48,6 +50,7 @@ class StepBuilder:
     conv: Callable[[Step], ConvLaunch]
     runners: list[PluginRunner]
     attention: AttentionMaker = attention
+    product: Callable[[Step, Tensor, Tensor, Tensor], Launch] | None = None
 
     def build(self, step: Step) -> Launch:
         """The function that queues a step."""
@@ -58,6 +61,7 @@ class StepBuilder:
             "attention": self._attention,
             "reformat": self._reformat,
             "zero": self._zero,
+            "matmul": self._matmul,
             "plugin": self._plugin,
             "generic": self._generic,
         }
@@ -100,6 +104,17 @@ class StepBuilder:
         x, y, at = self.tensors[step.inputs[0]], self.tensors[step.outputs[0]], step.attributes
         x = rows_of(self.device.xp, x) if "rows" in at else x
         return reformat(x, y, float(at.get("x_scale", 1.0)), float(at.get("y_scale", 1.0)), "part" not in at)
+
+    def _matmul(self, step: Step) -> Launch:
+        a, b, y = (self.tensors[name] for name in (*step.inputs, *step.outputs))
+        if step.captured and self.product is not None:
+            return self.product(step, a, b, y)
+        xp, kind = self.device.xp, np.dtype(np.float32)
+
+        def launch(stream: Any) -> None:
+            y.view[...] = xp.matmul(a.view.astype(kind, copy=False), b.view.astype(kind, copy=False))
+
+        return launch
 
     def _zero(self, step: Step) -> Launch:
         y, begin = self.tensors[step.outputs[0]], step.attributes["from"]

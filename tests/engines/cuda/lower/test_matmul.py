@@ -245,6 +245,24 @@ def test_two_layers_with_gelu_and_a_residual_are_two_steps(float_type):
     assert all(step.captured for step in steps)
 
 
+@TYPES
+@pytest.mark.parametrize("disable", [(), ("cublaslt-kernels",)])
+@pytest.mark.parametrize("other", [(2, 3, 16, 5), (3, 16, 5), (16, 5), (2, 1, 16, 1), (16,)])
+def test_a_product_of_two_computed_tensors_is_captured_where_cublaslt_is(other, disable, float_type):
+    net = Rows(2, 3, 7, 16)
+    net.inputs["z"] = other
+    model = net.model(net.add("MatMul", ["x", net.add("Neg", ["z"], "negated")], "y"))
+    steps = checked(net, model, float_type, disable=disable)
+    assert [step.captured for step in steps if step.kind == "matmul"] == [not disable]
+    assert all(step.captured for step in steps if step.kind != "matmul")
+
+
+def test_products_of_whole_numbers_or_of_nothing_stay():
+    net = Rows(2, 3, 0)
+    net.inputs["z"] = (2, 0, 5)
+    assert "matmul" not in kinds(checked(net, net.model(net.add("MatMul", ["x", "z"], "y"))))
+
+
 def test_rows_of_four_axes_are_no_images():
     net = Rows(2, 4, 4, 16)
     product = net.add("MatMul", ["x", net.values(16, 8)], "product")

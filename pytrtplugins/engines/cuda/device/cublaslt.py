@@ -1,0 +1,255 @@
+"""Products of matrices by NVIDIA's cuBLASLt: described once, run by any of its algorithms, and safe to capture in a CUDA graph."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import importlib.util
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ....errors import BuildError
+from ....tensor import DType
+from ....utils.optional import require
+
+__all__ = ["CublasLt", "Described", "Matrix", "Product", "cublaslt_version", "stored"]
+
+_TYPES = {DType.FLOAT32: 0, DType.FLOAT16: 2}
+"""Element type → CUDA's number of it."""
+_ALIGNMENT = 16
+"""Bytes; where tensors begin that are parts of others."""
+
+
+def cublaslt_version() -> str:
+    """Which cuBLASLt there is; empty where it or its bindings are not installed. Nothing is loaded."""
+    if importlib.util.find_spec("nvmath") is None:
+        return ""
+    for package in ("nvidia-cublas", "nvidia-cublas-cu13"):
+        try:
+            return importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return "of unknown version"
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A matrix in memory, or a batch of them.
+
+    Attributes:
+        dtype: float32 or float16.
+        leading: Values from one row to the next, or, of a transposed matrix, from one column to the next.
+        transposed: Whether it is the columns that lie without gaps.
+        batch_stride: Values from one matrix to the next; 0: it is the same one.
+    """
+
+    dtype: DType
+    leading: int
+    transposed: bool = False
+    batch_stride: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Product:
+    """y = epilogue(alpha * a b + c), row by row: a (m, k), b (k, n), y and c (m, n); sums are float32.
+
+    Attributes:
+        m: Rows.
+        n: Columns.
+        k: What is summed over.
+        a: First factor.
+        b: Second factor.
+        y: The result, not transposed.
+        c: What is added, of y's type; None: nothing.
+        batch: How many products.
+        bias: Whether each column has a bias, of y's type.
+        activation: ``"linear"``, ``"relu"`` or ``"gelu_tanh"``.
+        tf32: Whether float32 may be rounded to TF32.
+    """
+
+    m: int
+    n: int
+    k: int
+    a: Matrix
+    b: Matrix
+    y: Matrix
+    c: Matrix | None = None
+    batch: int = 1
+    bias: bool = False
+    activation: str = "linear"
+    tf32: bool = False
+
+
+def stored(rows: int, columns: int, strides: tuple[int, int]) -> tuple[int, bool]:
+    """How a matrix with these strides lies: ``leading`` and ``transposed`` of `Matrix`.
+
+    Raises:
+        ValueError: neither its rows nor its columns lie without gaps.
+    """
+    down, across = strides
+    if (across == 1 or columns == 1) and (rows == 1 or down >= columns):
+        return (down if rows > 1 else columns), False
+    if (down == 1 or rows == 1) and (columns == 1 or across >= rows):
+        return (across if columns > 1 else rows), True
+    raise ValueError(f"a matrix of {rows} rows and {columns} columns with strides {strides}")
+
+
+class CublasLt:
+    """The library, on the current GPU; loaded when it is first asked for something."""
+
+    @functools.cached_property
+    def bindings(self) -> Any:
+        """NVIDIA's bindings.
+
+        Raises:
+            MissingExtraError: they are not installed.
+        """
+        return require("nvmath.bindings.cublasLt", extra="cublaslt", package="nvmath-python", feature="engine 'cuda'")
+
+    @functools.cached_property
+    def handle(self) -> int:
+        """The library's."""
+        with explained():
+            return int(self.bindings.create())
+
+    def described(self, product: Product, bias: int = 0) -> Described:
+        """A product that the library can run.
+
+        Args:
+            product: What to compute.
+            bias: Where the biases are on the GPU, if it has any.
+
+        Raises:
+            BuildError: the library refuses it.
+        """
+        with explained():
+            return Described(self, product, bias)
+
+
+class Described:
+    """A product in the library's own words. It counts columns first: to it y is (n, m), and b the first factor.
+
+    Args:
+        library: The library.
+        product: What to compute.
+        bias: Where the biases are on the GPU, if it has any.
+    """
+
+    def __init__(self, library: CublasLt, product: Product, bias: int) -> None:
+        self._library, self.product = library, product
+        lt = self._lt = library.bindings
+        fast = product.tf32 and product.a.dtype is DType.FLOAT32
+        self._operation = lt.matmul_desc_create(77 if fast else 68, 0)  # COMPUTE_32F_FAST_TF32, COMPUTE_32F; float32
+        self._layouts: list[int] = []
+        weakref.finalize(self, _destroy, lt, self._operation, self._layouts)
+        kinds = lt.MatmulDescAttribute
+        set_operation = functools.partial(_set, lt.matmul_desc_set_attribute, self._operation)
+        set_operation(kinds.TRANSA, np.int32(product.b.transposed))
+        set_operation(kinds.TRANSB, np.int32(product.a.transposed))
+        set_operation(kinds.EPILOGUE, np.uint32(_epilogue(lt, product)))
+        if product.bias:
+            set_operation(kinds.BIAS_POINTER, np.int64(bias))
+        self._layouts += [
+            self._layout(product.b, product.k, product.n),
+            self._layout(product.a, product.m, product.k),
+            self._layout(product.c or product.y, product.m, product.n),
+            self._layout(product.y, product.m, product.n),
+        ]
+        self._factors = np.ones(1, np.float32), np.full(1, 0.0 if product.c is None else 1.0, np.float32)
+
+    def algorithms(self, count: int, workspace: int) -> list[tuple[Any, int]]:
+        """The library's choice of algorithms, the most promising first, each with the bytes of memory that it needs.
+
+        Args:
+            count: How many at most.
+            workspace: Bytes that one may need.
+
+        Raises:
+            BuildError: there is none.
+        """
+        lt = self._lt
+        with explained():
+            preference = lt.matmul_preference_create()
+            try:
+                kinds = lt.MatmulPreferenceAttribute
+                set_preference = functools.partial(_set, lt.matmul_preference_set_attribute, preference)
+                set_preference(kinds.MAX_WORKSPACE_BYTES, np.uint64(workspace))
+                for operand in "ABCD":
+                    kind = getattr(kinds, f"MIN_ALIGNMENT_{operand}_BYTES")
+                    set_preference(kind, np.uint32(self._alignment(operand)))
+                found, results = np.zeros(1, np.int32), np.zeros(count, lt.matmul_heuristic_result_dtype)
+                lt.matmul_algo_get_heuristic(
+                    self._library.handle, self._operation, *self._layouts, preference, count, results.ctypes.data,
+                    found.ctypes.data,
+                )  # fmt: skip
+            finally:
+                lt.matmul_preference_destroy(preference)
+        fit = [results[index : index + 1] for index in range(int(found[0])) if results["state"][index] == 0]
+        return [(result["algo"].copy(), int(result["workspace_size"][0])) for result in fit]
+
+    def launch(self, algorithm: Any, at: Sequence[int], workspace: tuple[int, int], stream: int) -> None:
+        """Queue it.
+
+        Args:
+            algorithm: One of `algorithms`.
+            at: Addresses of a, b, y, and of c or 0.
+            workspace: Address and bytes of the memory that the algorithm needs.
+            stream: The stream's number.
+        """
+        a, b, y, c = at
+        alpha, beta = self._factors
+        b_layout, a_layout, c_layout, y_layout = self._layouts
+        self._lt.matmul(
+            self._library.handle, self._operation, alpha.ctypes.data, b, b_layout, a, a_layout, beta.ctypes.data,
+            c or y, c_layout, y, y_layout, algorithm.ctypes.data, *workspace, stream,
+        )  # fmt: skip
+
+    def _layout(self, matrix: Matrix, rows: int, columns: int) -> int:
+        """A matrix counted columns first."""
+        lt = self._lt
+        sides = (rows, columns) if matrix.transposed else (columns, rows)
+        layout = int(lt.matrix_layout_create(_TYPES[matrix.dtype], *sides, matrix.leading))
+        if self.product.batch > 1:
+            kinds = lt.MatrixLayoutAttribute
+            _set(lt.matrix_layout_set_attribute, layout, kinds.BATCH_COUNT, np.int32(self.product.batch))
+            _set(lt.matrix_layout_set_attribute, layout, kinds.STRIDED_BATCH_OFFSET, np.int64(matrix.batch_stride))
+        return layout
+
+    def _alignment(self, operand: str) -> int:
+        """Bytes that each matrix of an operand begins at a multiple of, where its tensor begins at one of 16."""
+        product = self.product
+        matrix = {"A": product.b, "B": product.a, "C": product.c or product.y, "D": product.y}[operand]
+        return int(np.gcd(_ALIGNMENT, matrix.batch_stride * matrix.dtype.itemsize)) if product.batch > 1 else _ALIGNMENT
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """What the library raises as an error of this package."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] != "nvmath":
+            raise
+        raise BuildError(f"engine 'cuda': cuBLASLt: {error}", engine="cuda") from error
+
+
+def _epilogue(lt: Any, product: Product) -> int:
+    name = {"linear": "", "relu": "RELU", "gelu_tanh": "GELU"}[product.activation]
+    parts = [part for part in (name, "BIAS" if product.bias else "") if part]
+    return int(getattr(lt.Epilogue, "_".join(parts) or "DEFAULT"))
+
+
+def _set(setter: Any, target: int, attribute: Any, value: Any) -> None:
+    held = np.asarray(value).reshape(1)
+    setter(target, int(attribute), held.ctypes.data, held.nbytes)
+
+
+def _destroy(lt: Any, operation: int, layouts: list[int]) -> None:
+    for layout in layouts:
+        lt.matrix_layout_destroy(layout)
+    lt.matmul_desc_destroy(operation)
