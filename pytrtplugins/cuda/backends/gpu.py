@@ -21,6 +21,7 @@ __all__ = [
     "CupyLibrary",
     "Library",
     "PycudaLibrary",
+    "StreamAddress",
     "address",
     "close",
     "cupy_array",
@@ -158,6 +159,15 @@ class PycudaLibrary(Library):
     @override
     def copy(self, array: npt.NDArray[Any]) -> Any:
         return self.cuda.to_device(array)
+
+
+class StreamAddress:
+    """What launches of CuPy's graphs need of a stream."""
+
+    __slots__ = ("ptr",)
+
+    def __init__(self, address: int) -> None:
+        self.ptr = address
 
 
 def stream_handle(stream: Any) -> int:

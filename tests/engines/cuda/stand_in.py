@@ -61,15 +61,29 @@ def captured(queue, stream):
 
 
 class Device(HostDevice):
-    """Attributes: ``copies``: sizes of the copies that were made from the device."""
+    """A GPU.
+
+    Attributes:
+        copies: Sizes of the copies that were made from the device.
+        order: Events that were recorded and waited for by their numbers, each with the stream's.
+        capturing: Whether callers' streams are being captured.
+    """
 
     def __init__(self):
-        self.copies = []
+        self.copies: list[int] = []
+        self.order: list[tuple[str, int, int]] = []
+        self.capturing = False
         runtime = SimpleNamespace(
-            memcpyDeviceToHost=2, memcpyDeviceToDevice=3, memcpyAsync=self.copy, deviceSynchronize=lambda: None
+            memcpyDeviceToHost=2,
+            memcpyDeviceToDevice=3,
+            memcpyAsync=self.copy,
+            deviceSynchronize=lambda: None,
+            eventRecord=lambda event, stream: self.order.append(("record", event, stream)),
+            streamWaitEvent=lambda stream, event: self.order.append(("wait", event, stream)),
+            streamIsCapturing=lambda stream: self.capturing,
         )
         self.xp, self.number = SimpleNamespace(), 0
-        self.xp.cuda = SimpleNamespace(Stream=Stream, runtime=runtime, get_current_stream=Stream)
+        self.xp.cuda = SimpleNamespace(Stream=Stream, Event=Event, runtime=runtime, get_current_stream=Stream)
 
     def copy(self, to, source, size, kind, stream):
         ctypes.memmove(to, source, size)
@@ -98,6 +112,19 @@ class Stream(nullcontext):
         return "event"
 
     def wait_event(self, event):
+        pass
+
+
+class Event:
+    """Its number counts the events made so far."""
+
+    made = 0
+
+    def __init__(self, disable_timing=False):
+        Event.made += 1
+        self.ptr = Event.made
+
+    def record(self, stream):
         pass
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ....cuda.backends.gpu import stream_handle
+from ....cuda.backends.gpu import StreamAddress, stream_handle
 from ....cuda.bindings import stream_at
 from ....errors import BindingError, ExecutionError
 from ....tensor import Array
@@ -72,7 +72,7 @@ class CudaBoundRun(BoundRun):
                 elif stream is None or hasattr(stream, "ptr"):
                     self._graph.launch(stream)
                 else:
-                    self._graph.launch(_Address(stream_handle(stream)))
+                    self._graph.launch(StreamAddress(stream_handle(stream)))
         except Exception:
             with explaining("engine 'cuda' failed in the run", self.engine.name, ExecutionError):
                 raise
@@ -159,15 +159,6 @@ class CudaBoundRun(BoundRun):
         self._execution, self._arrays = None, ({}, {})
         self.inputs.clear()
         self.outputs.clear()
-
-
-class _Address:
-    """What CuPy's graphs need of a stream."""
-
-    __slots__ = ("ptr",)
-
-    def __init__(self, address: int) -> None:
-        self.ptr = address
 
 
 def _fits(plan: Plan, tensor: str, array: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....cuda import as_cupy, pinned_empty
-from ....cuda.backends.gpu import stream_handle
+from ....cuda.backends.gpu import StreamAddress, stream_handle
 from ....cuda.bindings import is_device_array, wait_for
 from ....errors import BindingError, ExecutionError
 from ....tensor import Array, TensorDesc
@@ -21,6 +22,7 @@ from ..plan.plan import Plan
 from .bound_run import CudaBoundRun
 from .copies import copy
 from .execution import Execution, captured
+from .routes import Call, Route, Routes
 
 if TYPE_CHECKING:
     from .owner import Owner
@@ -64,9 +66,14 @@ class CudaContext(ExecutionContext):
     def __init__(self, engine: Owner) -> None:
         super().__init__(engine)
         self._cupy: Any = engine.device.xp
+        self._routes = Routes()  # in front of what keeps their graphs' kernels loaded: so it goes before that
         self._ready: dict[tuple[tuple[int, ...], ...], _Ready] = {}
+        cuda = self._cupy.cuda
+        self._copying = cuda.runtime.memcpyDeviceToDevice
         with engine.device.current():
-            self._stream = self._cupy.cuda.Stream(non_blocking=True)
+            self._stream = cuda.Stream(non_blocking=True)
+            self._begun, self._done = (cuda.Event(disable_timing=True) for _ in range(2))
+        self._elsewhere = False  # whether the last run was enqueued on another stream, which has recorded `_done`
 
     def enqueue(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array], stream: Any = None) -> None:
         """Queue a run from arrays on the GPU to arrays on the GPU, and return at once.
@@ -82,9 +89,14 @@ class CudaContext(ExecutionContext):
             EngineError: the context is closed, or another thread is running it.
         """
         self._check_open()
+        call = self._routes.look(inputs, outputs)
+        if call is not None and self._follow(call, stream):
+            return
         checked, targets = self._check_on_gpu("enqueue", inputs, outputs)
         with self._running():
             self._enqueue(checked, targets, stream)
+            shapes = self._shapes(checked)
+            self._routes.remember(call, shapes, self._ready[shapes].execution, inputs, outputs)
 
     @override
     def bind(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> CudaBoundRun:
@@ -148,6 +160,52 @@ class CudaContext(ExecutionContext):
         self._stream.wait_event(self._cupy.cuda.get_current_stream().record())
         return CudaBoundRun(self.engine, given, inputs, outputs, self._sizes(inputs), self._stream)
 
+    def _follow(self, call: Call, stream: Any) -> bool:
+        """Queue a run for arrays like those of an earlier call, on the caller's stream; False: there was no such call."""
+        self._take()
+        try:
+            route = self._routes.find(call)
+            if route is None:
+                return False
+            self._keep(route.shapes)
+            with self.engine.device.current():
+                self._queue_route(route, call, stream)
+            return True
+        except Exception:
+            with explaining(_FAILED, self.engine.name, ExecutionError):
+                raise
+        finally:
+            self._busy.release()
+
+    def _queue_route(self, route: Route, call: Call, stream: Any) -> None:
+        runtime, copying = self._cupy.cuda.runtime, self._copying
+        if stream is None:
+            stream = self._cupy.cuda.get_current_stream()
+        elif not hasattr(stream, "ptr"):
+            stream = StreamAddress(stream_handle(stream))
+        caller, addresses = stream.ptr, call.addresses
+        captured = runtime.streamIsCapturing(caller)  # then order is that of the graph that the caller makes
+        if not captured:
+            runtime.streamWaitEvent(caller, self._done.ptr)
+        for device in call.devices:
+            self._wait_for_torch(device, caller)
+        for (to, size), address in zip(route.inputs, addresses, strict=False):
+            runtime.memcpyAsync(to, address, size, copying, caller)
+        route.graph.launch(stream)
+        for (source, size), address in zip(route.outputs, addresses[len(route.inputs) :], strict=True):
+            runtime.memcpyAsync(address, source, size, copying, caller)
+        if not captured:
+            runtime.eventRecord(self._done.ptr, caller)
+            self._elsewhere = True
+
+    def _wait_for_torch(self, device: Any, stream: int) -> None:
+        """Let a stream wait for the one that PyTorch is writing its tensors on."""
+        current = sys.modules["torch"].cuda.current_stream(device).cuda_stream
+        if current != stream:
+            runtime = self._cupy.cuda.runtime
+            runtime.eventRecord(self._begun.ptr, current)
+            runtime.streamWaitEvent(stream, self._begun.ptr)
+
     @explained_runs(_FAILED)
     def _enqueue(self, inputs: Arrays, outputs: Mapping[str, Any], stream: Any) -> None:
         ready = self._prepared(inputs)
@@ -155,9 +213,8 @@ class CudaContext(ExecutionContext):
             check_dims(name, target, ready.execution.output(name).shape)
         runtime = self._cupy.cuda.runtime
         caller = self._cupy.cuda.get_current_stream().ptr if stream is None else stream_handle(stream)
-        event = self._cupy.cuda.Event(disable_timing=True)
-        runtime.eventRecord(event.ptr, caller)
-        runtime.streamWaitEvent(self._stream.ptr, event.ptr)
+        runtime.eventRecord(self._begun.ptr, caller)
+        runtime.streamWaitEvent(self._stream.ptr, self._begun.ptr)
         with self.engine.device.current(), self._stream:
             ready.copy_in(inputs, self._stream)
             ready.execution.queue(self._stream)
@@ -165,6 +222,8 @@ class CudaContext(ExecutionContext):
             event = self._cupy.cuda.Event(disable_timing=True)
             event.record(self._stream)
         runtime.streamWaitEvent(caller, event.ptr)
+        if not runtime.streamIsCapturing(caller):
+            self._done = event
 
     def _run(self, inputs: Arrays) -> Arrays:
         return self._run_into(inputs, {})
@@ -211,15 +270,30 @@ class CudaContext(ExecutionContext):
         return finish
 
     def _prepared(self, inputs: Arrays) -> _Ready:
-        key = tuple(tuple(inputs[desc.name].shape) for desc in self.engine.inputs)
-        ready = self._ready.pop(key, None)
-        if ready is None:
+        self._join()
+        shapes = self._shapes(inputs)
+        if shapes not in self._ready:
             if len(self._ready) >= _KEPT:
                 self._stream.synchronize()  # what was enqueued may use it still
+                self._routes.forget()
                 self._ready.pop(next(iter(self._ready))).execution.close()
-            ready = self._prepare(inputs)
-        self._ready[key] = ready  # behind those that were used before
-        return ready
+            self._ready[shapes] = self._prepare(inputs)
+        return self._keep(shapes)
+
+    def _shapes(self, inputs: Arrays) -> tuple[tuple[int, ...], ...]:
+        return tuple(tuple(inputs[desc.name].shape) for desc in self.engine.inputs)
+
+    def _keep(self, shapes: tuple[tuple[int, ...], ...]) -> _Ready:
+        """What runs inputs of these shapes, now behind those that were used before."""
+        if shapes != next(reversed(self._ready)):
+            self._ready[shapes] = self._ready.pop(shapes)
+        return self._ready[shapes]
+
+    def _join(self) -> None:
+        """Let this context's stream wait for what was enqueued on others."""
+        if self._elsewhere:
+            self._stream.wait_event(self._done)
+            self._elsewhere = False
 
     def _prepare(self, inputs: Arrays) -> _Ready:
         sizes, device = self._sizes(inputs), self.engine.device
@@ -245,7 +319,9 @@ class CudaContext(ExecutionContext):
             segment.graph = core
 
     def _close(self) -> None:
+        self._join()
         self._stream.synchronize()
+        self._routes.forget()
         for ready in self._ready.values():
             ready.execution.close()
         self._ready.clear()

@@ -9,45 +9,15 @@ import pytest
 from onnx import TensorProto, helper
 
 from pytrtplugins.cuda.backends import host as host_backend
-from pytrtplugins.engines.base.context import check_dtype
-from pytrtplugins.engines.cuda.run import bound_run, execution
-from pytrtplugins.engines.cuda.run import context as module
-from pytrtplugins.engines.cuda.run.context import CudaContext
 from pytrtplugins.errors import BindingError, CopyError, EngineError, ExecutionError
 from pytrtplugins.tensor import SymbolicDim, TensorDesc
-from tests.engines.cuda.stand_in import Engine, OnGpu, Stream, captured, on_gpu
+from tests.engines.cuda.stand_in import Stream, on_gpu
 from tests.engines.networks import Affine, Calling, Failing, OutOfPaperError, conv_net, image
 
 pytestmark = pytest.mark.skipif(not host_backend.available(), reason="no C++ compiler (apt-get install g++)")
 
 WHOLE, PARTS, NO_GRAPHS = "one graph", "graphs around a plugin's compute", "no graphs"
 OUTPUT_BYTES = 4 * 8 * 8 * 4
-
-
-@pytest.fixture
-def make(monkeypatch):
-    """Makes a context of a model, whose arrays all count as a GPU's."""
-    monkeypatch.setattr(module, "pinned_empty", np.empty)
-    monkeypatch.setattr(bound_run, "stream_at", lambda cupy, address: Stream())
-    for each in (bound_run, execution, module):
-        monkeypatch.setattr(each, "captured", captured)
-
-    def given(self, call, inputs, outputs):
-        return self._check(inputs), self._check_targets(outputs)
-
-    def on_gpu(self, desc, value):
-        check_dtype("output", desc, value)
-        return value
-
-    def context(model, disabled=()):
-        made = CudaContext(Engine(model, disabled))
-        made.accept_host_arrays = lambda: monkeypatch.setattr(CudaContext, "_check_on_gpu", given)
-        return made
-
-    monkeypatch.setattr(module, "is_device_array", lambda value: isinstance(value, OnGpu))
-    monkeypatch.setattr(CudaContext, "_on_gpu", on_gpu)
-
-    return context
 
 
 @pytest.fixture(params=[WHOLE, PARTS, NO_GRAPHS])
