@@ -29,6 +29,7 @@ from .conv.cudnn import CudnnProvider, check_cudnn, cudnn_versions
 from .conv.problem import ConvProvider, DirectProvider
 from .conv.selector import ConvSelector, LayerKernel
 from .conv.timer import Timer
+from .device.attention import AttentionMaker, attention
 from .device.cublaslt import cublaslt_version
 from .device.device import CudaDevice
 from .device.source import kernels_digest
@@ -37,6 +38,7 @@ from .plan.plan import Plan
 from .plan.planner import make_plan
 from .plan.weights import WEIGHTS_LOCATION, take_weights, without_weights
 from .run.context import CudaContext
+from .run.cudnn_attention import CudnnAttention
 from .run.detection import CudaDetection
 from .run.execution import Execution
 from .saved import SavedPlan
@@ -113,6 +115,8 @@ class CudaEngine(Engine):
         with self.device.xp.cuda.Device(self.device.number):
             self._cublaslt = None if "cublaslt-kernels" in self.disabled else CublasLtProvider(self.device)
             self.selector = self._selector(plan)
+        own = "cudnn-kernels" in self.disabled
+        self._attention: AttentionMaker = attention if own else CudnnAttention(self.device)
         self.batches = _batches(options)
         free = {dim.name for desc in self.inputs for dim in desc.dims if isinstance(dim, SymbolicDim)}
         for batch in self.batches if free else (1,):
@@ -207,7 +211,7 @@ class CudaEngine(Engine):
             self.selector.choose(plan, progress)
             placed = outside(plan) if outside else {}
             product = None if self._cublaslt is None else self._cublaslt.product
-            return Execution(self.device, plan, self.selector.launch, placed, product)
+            return Execution(self.device, plan, self.selector.launch, placed, product, self._attention)
 
     def create_detection_context(
         self, heads: Sequence[Head], size: tuple[int, int], mode: str = "letterbox", max_detections: int = 200

@@ -21,7 +21,7 @@ from ..device.device import CudaDevice, Tensor
 from ..device.layout import Format
 from .problem import ConvLaunch, ConvProblem, Operands, Scratch, finishing
 
-__all__ = ["CudnnProvider", "check_cudnn", "cudnn_versions"]
+__all__ = ["CudnnProvider", "check_cudnn", "cudnn_versions", "load_frontend"]
 
 _X, _W, _SCALE, _BIAS, _RESIDUAL, _RESIDUAL_SCALE, _Y_SCALE, _Y = range(1, 9)
 _Plan = tuple[Any, int, Callable[[], Any]]
@@ -42,7 +42,7 @@ def check_cudnn() -> str:
         MissingExtraError: it is not installed.
     """
     if importlib.util.find_spec("cudnn") is None:
-        _frontend()  # which says what to install
+        load_frontend()  # which says what to install
     try:
         return importlib.metadata.version("nvidia-cudnn-frontend")
     except importlib.metadata.PackageNotFoundError:
@@ -56,7 +56,7 @@ def cudnn_versions() -> dict[str, str]:
         MissingExtraError: the frontend is not installed.
         UnavailableError: it finds no cuDNN.
     """
-    cudnn = _frontend()
+    cudnn = load_frontend()
     try:
         return {"cudnn-frontend": str(cudnn.__version__), "cudnn": str(cudnn.backend_version())}
     except RuntimeError as error:
@@ -65,7 +65,12 @@ def cudnn_versions() -> dict[str, str]:
         ) from error
 
 
-def _frontend() -> Any:
+def load_frontend() -> Any:
+    """The frontend.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
     return require("cudnn", extra="cuda", package="nvidia-cudnn-frontend", feature="engine 'cuda'")
 
 
@@ -90,7 +95,7 @@ class CudnnProvider:
     def cudnn(self) -> Any:
         """The frontend, imported where it is needed."""
         cudnn_versions()
-        return _frontend()
+        return load_frontend()
 
     @functools.cached_property
     def _handle(self) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ....plugin.runner import PluginRunner
 from ..conv.problem import ConvLaunch, Scratch
+from ..device.attention import AttentionMaker, attention
 from ..device.device import Device, Tensor, tensor_at
 from ..device.nhwc import Launch
 from ..plan.plan import Plan, Step
@@ -90,6 +91,7 @@ class Execution:
         conv: Makes a convolution's launch.
         outside: Arrays that tensors lie in, by the tensors' names, instead of the arena: row-major, of the tensors' dims.
         product: Makes the launch of a product of two computed tensors; None: arrays' own products.
+        attention: Makes an attention's launch.
 
     Attributes:
         plan: The plan.
@@ -105,6 +107,7 @@ class Execution:
         conv: Callable[[Step, Plan, Scratch], ConvLaunch],
         outside: Mapping[str, Any] = _NOTHING,
         product: Callable[[Tensor, Tensor, Tensor, Scratch], Launch] | None = None,
+        attention: AttentionMaker = attention,
     ) -> None:
         self.device, self.plan, self._pool = device, plan, device.new_pool()
         self._arena = device.allocate(plan.memory.bytes)
@@ -125,6 +128,7 @@ class Execution:
             lambda step: conv(step, plan, scratches[streams[step.outputs]]),
             self._runners,
             product=product and (lambda step, a, b, y: product(a, b, y, scratches[streams[step.outputs]])),
+            attention=attention,
         )
         self.launches: list[tuple[Step, Launch]] = [(step, builder.build(step)) for step in plan.steps]
         for scratch in scratches:

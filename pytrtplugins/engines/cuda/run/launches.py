@@ -93,12 +93,13 @@ class StepBuilder:
         bias = None
         if len(step.inputs) > 3:
             name = step.inputs[3]
-            bias = self.tensors[name].flat if name in self.tensors else self._constant(name)
+            bias = self.tensors[name].flat if name in self.tensors else self._constant(name, y.format.dtype)
         kind = None if bias is None else DType.of(bias.dtype)
         return self.attention(AttentionProblem.of(step.attributes, y.format.dtype, kind), q, k, v, y, bias)
 
-    def _constant(self, name: str) -> Any:
-        return self.device.upload(np.ravel(self.plan.constants[name]))
+    def _constant(self, name: str, dtype: DType) -> Any:
+        with np.errstate(over="ignore"):  # a mask may hold the smallest number of float32
+            return self.device.upload(np.ravel(self.plan.constants[name]).astype(dtype.numpy))
 
     def _reformat(self, step: Step) -> Launch:
         x, y, at = self.tensors[step.inputs[0]], self.tensors[step.outputs[0]], step.attributes

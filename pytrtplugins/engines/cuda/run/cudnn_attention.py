@@ -1,0 +1,151 @@
+"""Attention by cuDNN in float16, where it has a kernel; else by this engine's own."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import Any
+
+from ....tensor import DType
+from ..conv.cudnn import load_frontend
+from ..device.attention import AttentionProblem, Operand, attention
+from ..device.device import CudaDevice, Tensor
+from ..device.nhwc import Launch
+
+__all__ = ["CudnnAttention", "suits_cudnn"]
+
+_Q, _K, _V, _BIAS, _Y = range(1, 6)
+_OLDEST, _MAX_HEAD, _VECTOR = 80, 256, 8
+"""Compute capability and values of a head that cuDNN's documentation names, and how many float16 fill 16 bytes."""
+Dims = tuple[int, ...]
+_Plan = tuple[Any, int, int]
+"""A graph, the number of one of its plans, which is built, and the bytes of its workspace."""
+
+
+class CudnnAttention:
+    """Makes what queues an attention, as `attention` does.
+
+    A graph of cuDNN's is built for each problem that differs while a run is planned, never in the run.
+
+    Args:
+        device: The GPU.
+    """
+
+    def __init__(self, device: CudaDevice) -> None:
+        self.device = device
+        self._lock = threading.RLock()
+        self._plans: dict[AttentionProblem, _Plan | None] = {}
+
+    @functools.cached_property
+    def cudnn(self) -> Any:
+        """The frontend, imported where it is needed."""
+        return load_frontend()
+
+    @functools.cached_property
+    def _handle(self) -> Any:
+        return self.cudnn.create_handle()
+
+    def __call__(self, problem: AttentionProblem, q: Tensor, k: Tensor, v: Tensor, y: Tensor, bias: Any) -> Launch:
+        """The launch, by the kernel that there is."""
+        plan = self._plan(problem) if self.device.capability >= _OLDEST and suits_cudnn(problem) else None
+        if plan is None:
+            return attention(problem, q, k, v, y, bias)
+        graph, index, size = plan
+        operands = {_Q: (problem.q, q.flat), _K: (problem.k, k.flat), _V: (problem.v, v.flat), _Y: (problem.y, y.flat)}
+        if problem.bias is not None:
+            operands[_BIAS] = problem.bias, bias
+        arrays = {uid: operand.begins_at(flat) for uid, (operand, flat) in operands.items()}
+        pack = {uid: int(array.data.ptr) for uid, array in arrays.items()}
+        workspace = self.device.allocate(size)
+
+        def launch(stream: Any) -> None:
+            with self._lock:
+                self.cudnn.set_stream(handle=self._handle, stream=stream.ptr)
+                graph.execute_plan_at_index(pack, int(workspace.data.ptr), index, handle=self._handle)
+
+        launch.kept = arrays  # type: ignore[attr-defined]
+        return launch
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _plan(self, problem: AttentionProblem) -> _Plan | None:
+        with self._lock:
+            if problem not in self._plans:
+                try:
+                    self._plans[problem] = self._build(problem)
+                except (RuntimeError, ValueError, self.cudnn.cudnnGraphNotSupportedError):
+                    self._plans[problem] = None
+            return self._plans[problem]
+
+    def _build(self, problem: AttentionProblem) -> _Plan | None:
+        cudnn, types = self.cudnn, self.cudnn.data_type
+        graph = cudnn.pygraph(
+            io_data_type=types.HALF,
+            intermediate_data_type=types.FLOAT,
+            compute_data_type=types.FLOAT,
+            handle=self._handle,
+        )
+
+        def tensor(name: str, uid: int, operand: Operand, dims: Dims) -> Any:
+            strides = list(_filled(operand.strides, dims))
+            return graph.tensor(name=name, dim=list(dims), stride=strides, data_type=types.HALF, uid=uid)
+
+        batch, heads, rows, keys, head, values = problem.dims
+        more: dict[str, Any] = {}
+        if problem.bias is not None:
+            sizes, strides = (problem.period, heads, rows, keys), problem.bias.strides
+            dims = tuple(size if stride else 1 for size, stride in zip(sizes, strides, strict=True))
+            more["bias"] = tensor("bias", _BIAS, problem.bias, dims)
+        y, _ = graph.sdpa(
+            q=tensor("q", _Q, problem.q, (batch, heads, rows, head)),
+            k=tensor("k", _K, problem.k, (batch, heads, keys, head)),
+            v=tensor("v", _V, problem.v, (batch, heads, keys, values)),
+            attn_scale=problem.scale,
+            generate_stats=False,
+            **more,
+        )
+        y.set_output(True).set_uid(_Y).set_data_type(types.HALF)
+        dims = (batch, heads, rows, values)
+        y.set_dim(list(dims)).set_stride(list(_filled(problem.y.strides, dims)))
+        graph.validate()
+        graph.build_operation_graph()
+        graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
+        for index in range(graph.get_execution_plan_count()):
+            try:
+                graph.build_plan_at_index(index)
+            except (RuntimeError, cudnn.cudnnGraphNotSupportedError):  # heuristics name plans that cannot be built
+                continue
+            return graph, index, int(graph.get_workspace_size_plan_at_index(index))
+        return None
+
+
+def suits_cudnn(problem: AttentionProblem) -> bool:
+    """Whether cuDNN may be asked for a problem.
+
+    It says nothing about rows of which nothing is left, which have to be zeros where the model says so; so it does no problem
+    with a mask then. Each row begins at 16 bytes, and what is added has one matrix or one for each of the batch.
+    """
+    batch, heads, _, _, head, values = problem.dims
+    operands, bias = [problem.q, problem.k, problem.v, problem.y], problem.bias
+    if bias is not None and (problem.zero or problem.period not in (1, batch) or not _is_aligned(bias)):
+        return False
+    repeated = any(
+        size > 1 and not stride
+        for operand in operands
+        for size, stride in zip((batch, heads), operand.strides, strict=False)
+    )
+    fits = not any(size % _VECTOR or size > _MAX_HEAD for size in (head, values)) and min(problem.dims) > 0
+    return fits and not repeated and all(map(_is_aligned, operands))
+
+
+def _is_aligned(operand: Operand) -> bool:
+    """Whether values are float16, lie side by side, and begin at 16 bytes in each row."""
+    *others, last = operand.strides
+    whole = not any(number % _VECTOR for number in (operand.offset, *others))
+    return operand.dtype is DType.FLOAT16 and last == 1 and whole
+
+
+def _filled(strides: Dims, dims: Dims) -> Dims:
+    """Strides with such along axes of one, where they mean nothing, as a tensor of its own has them."""
+    extent = max(size * stride for size, stride in zip(dims, strides, strict=True))
+    return tuple(stride or extent for stride in strides)
