@@ -14,7 +14,7 @@ from ....cuda.driver import Function, Module, current_context
 from ....errors import KernelError
 from ....utils.files import sha256_hex
 
-__all__ = ["KERNELS", "compile_kernel", "kernel_text", "kernels_digest", "load_kernel", "wgmma_text"]
+__all__ = ["KERNELS", "compile_kernel", "kernel_text", "kernels_digest", "load_cubin", "load_kernel", "wgmma_text"]
 
 KERNELS = cuda_source.KERNELS / "engine"
 """The folder of the sources that this engine compiles itself."""
@@ -102,4 +102,13 @@ def load_kernel(file: str, definitions: Mapping[str, int], capability: int, shar
     if function is None:
         module = Module(compile_kernel(file, definitions, capability))
         function = _functions[key] = Function(module, Path(file).stem, shared_bytes)
+    return function
+
+
+def load_cubin(code: bytes, name: str) -> Function:
+    """A kernel of compiled code in the current context; one for all who hold it at the same time."""
+    key = current_context(), sha256_hex(code), name
+    function = _functions.get(key)
+    if function is None:
+        function = _functions[key] = Function(Module(code), name)
     return function

@@ -21,7 +21,7 @@ class Step:
     """One piece of work.
 
     Attributes:
-        kind: ``"conv"``, ``"pool"``, ``"activation"``, ``"attention"``, ``"reformat"``, ``"zero"``, ``"matmul"``,
+        kind: ``"conv"``, ``"pool"``, ``"activation"``, ``"attention"``, ``"pointwise"``, ``"reformat"``, ``"zero"``, ``"matmul"``,
             ``"plugin"`` or ``"generic"``.
         name: The node's name, for messages and profiles.
         op: The node's type.

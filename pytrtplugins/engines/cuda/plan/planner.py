@@ -20,6 +20,7 @@ from ....tensor import DType
 from ..device.layout import as_rows, channels_last, linear
 from ..lower.dims import fused_dims
 from ..lower.pipeline import FREE_CASTS, OptionalStep
+from ..lower.pointwise import GroupPointwise
 from ..lower.rewrite import DOMAIN
 from ..operators import ACTIVATIONS, OPS, UNCAPTURED, computed, refusal
 from ..operators.attributes import operator_attributes
@@ -54,8 +55,8 @@ def make_plan(
     Args:
         model: What `lower` gave.
         bindings: Sizes of the free dims.
-        disable: Steps to leave out: ``"outputs"``, ``"concat"``, ``"reuse"``, ``"schedule"``; without ``"cublaslt-kernels"``
-            products of computed tensors cannot be captured.
+        disable: Steps to leave out: ``"pointwise"``, ``"outputs"``, ``"concat"``, ``"reuse"``, ``"schedule"``; without
+            ``"cublaslt-kernels"`` products of computed tensors cannot be captured.
         requested: Plugin → the form that the user asks for.
 
     Raises:
@@ -65,6 +66,8 @@ def make_plan(
     bound = model.clone()
     PropagateConstants(bindings, lambda op_type: op_type not in OPS, fused_dims)(bound)
     place_attention(bound, bindings)
+    if "pointwise" not in disable:
+        GroupPointwise()(bound)
     return _Planner(bound, bindings, frozenset(disable), requested).plan()
 
 
@@ -113,6 +116,8 @@ class _Planner:
             self._add_plugin(from_node(node), replace(step, kind="plugin", name=node.name or op, attributes={}))
         elif op == "Constant" and not node.domain:
             self.constants[outputs[0]] = np.asarray(next(iter(step.attributes.values())))
+        elif op == "Pointwise" and own:
+            self._add_step(replace(step, kind="pointwise", inputs=tuple(map(tensors.read_wide, inputs))))
         elif op in ACTIVATIONS and (own or not node.domain) and kinds.is_plain_activation(step, tensors):
             self._add_step(replace(step, kind="activation", inputs=self._images(step)))
         elif op == "Conv" and own and step.attributes["rows"]:

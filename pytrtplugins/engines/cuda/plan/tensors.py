@@ -92,6 +92,11 @@ class Tensors:
         """A tensor that is there in its own type."""
         return self.as_format(name, self.natural(name)) if name in self.casts else name
 
+    def read_wide(self, name: str) -> str:
+        """A tensor for a kernel that reads all types: what was only converted to float32 is read as it was."""
+        source = self.casts.get(name)
+        return self.materialized(name) if source is None or self.dtype(name) is not DType.FLOAT32 else source
+
     def as_format(self, name: str, wanted: Format, exact: bool = False) -> str:
         """The tensor in another form: itself, or a copy that a step makes, as of a constant.
 

@@ -190,6 +190,7 @@ class ChannelViews:
             and own.dtype == form.dtype
             and not family & {*self.results, *self.dense}
             and (
-                name in self.joined or (writer is not None and writer.kind in ("conv", "pool", "activation", "generic"))
+                name in self.joined
+                or (writer is not None and writer.kind in ("conv", "pool", "activation", "pointwise", "generic"))
             )
         )

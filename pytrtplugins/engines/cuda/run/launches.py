@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,7 @@ from ..device.source import KERNELS
 from ..device.window import Window
 from ..operators import ACTIVATIONS, KNOWN, OPS, RAW, computed
 from ..plan.plan import Plan, Step
+from .generated import GeneratedSteps
 
 __all__ = ["StepBuilder"]
 
@@ -59,6 +61,7 @@ class StepBuilder:
             "pool": self._pool,
             "activation": self._activation,
             "attention": self._attention,
+            "pointwise": self._generated.launch,
             "reformat": self._reformat,
             "zero": self._zero,
             "matmul": self._matmul,
@@ -100,6 +103,10 @@ class StepBuilder:
     def _constant(self, name: str, dtype: DType) -> Any:
         with np.errstate(over="ignore"):  # a mask may hold the smallest number of float32
             return self.device.upload(np.ravel(self.plan.constants[name]).astype(dtype.numpy))
+
+    @functools.cached_property
+    def _generated(self) -> GeneratedSteps:
+        return GeneratedSteps(self.device, self.plan, self.tensors)
 
     def _reformat(self, step: Step) -> Launch:
         x, y, at = self.tensors[step.inputs[0]], self.tensors[step.outputs[0]], step.attributes

@@ -1,0 +1,190 @@
+"""What a generated kernel computes for each element, as data: operations on inputs, numbers and earlier results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ....errors import BuildError
+from ....tensor import DType
+
+__all__ = ["COMPUTED", "OPERATIONS", "Expression", "Number", "Operand", "Operation", "computed_in"]
+
+OPERATIONS = {
+    "Abs": "magnitude({0})",
+    "Acos": "arc_cosine({0})",
+    "Acosh": "arc_cosine_h({0})",
+    "Add": "add({0}, {1})",
+    "And": "{0} && {1}",
+    "Asin": "arc_sine({0})",
+    "Asinh": "arc_sine_h({0})",
+    "Atan": "arc_tangent({0})",
+    "Atanh": "arc_tangent_h({0})",
+    "BitwiseAnd": "{0} & {1}",
+    "BitwiseNot": "~{0}",
+    "BitwiseOr": "{0} | {1}",
+    "BitwiseXor": "{0} ^ {1}",
+    "Cast": "{0}",
+    "Ceil": "round_up({0})",
+    "Celu": "celu({0}, {1})",
+    "Cos": "cosine({0})",
+    "Cosh": "cosine_h({0})",
+    "Div": "divide({0}, {1})",
+    "Elu": "elu({0}, {1})",
+    "Equal": "{0} == {1}",
+    "Erf": "error_function({0})",
+    "Exp": "exponential({0})",
+    "Floor": "round_down({0})",
+    "Gelu": "gelu({0})",
+    "GeluTanh": "gelu_tanh({0})",
+    "Greater": "{0} > {1}",
+    "GreaterOrEqual": "{0} >= {1}",
+    "HardSigmoid": "hard_sigmoid({0}, {1}, {2})",
+    "HardSwish": "hard_swish({0})",
+    "IsInf": "is_infinite({0}, {1}, {2})",
+    "IsNaN": "{0} != {0}",
+    "LeakyRelu": "leaky_relu({0}, {1})",
+    "Less": "{0} < {1}",
+    "LessOrEqual": "{0} <= {1}",
+    "Log": "logarithm({0})",
+    "Max": "larger({0}, {1})",
+    "Min": "smaller({0}, {1})",
+    "Mish": "mish({0})",
+    "Modulo": "modulo({0}, {1})",
+    "Mul": "multiply({0}, {1})",
+    "Neg": "negative({0})",
+    "Not": "!{0}",
+    "Or": "{0} || {1}",
+    "Pow": "power({0}, {1})",
+    "Rest": "rest({0}, {1})",
+    "Round": "round_to_even({0})",
+    "Selu": "selu({0}, {1}, {2})",
+    "ShiftLeft": "shift_left({0}, {1})",
+    "ShiftRight": "shift_right({0}, {1})",
+    "Shrink": "shrink({0}, {1}, {2})",
+    "Sigmoid": "sigmoid({0})",
+    "Sign": "sign({0})",
+    "Sin": "sine({0})",
+    "Sinh": "sine_h({0})",
+    "Softplus": "softplus({0})",
+    "Sqrt": "square_root({0})",
+    "Sub": "subtract({0}, {1})",
+    "Swish": "swish({0}, {1})",
+    "Tan": "tangent({0})",
+    "Tanh": "tangent_h({0})",
+    "Where": "{0} ? {1} : {2}",
+    "Xor": "{0} != {1}",
+}
+"""Operation → its C expression, of pointwise.cu's functions. Names are ONNX's where one operator is one operation."""
+
+COMPUTED = {DType.FLOAT16: DType.FLOAT32, DType.BFLOAT16: DType.FLOAT32}
+"""Element type → the type that it is computed in, where that is another."""
+
+
+def computed_in(dtype: DType) -> DType:
+    """The type in which a kernel computes values of an element type."""
+    return COMPUTED.get(dtype, dtype)
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number that does not change.
+
+    Attributes:
+        dtype: The type it is computed in.
+        text: As Python writes it: ``"0.5"``, ``"-7"``, ``"nan"``, ``"True"``.
+    """
+
+    dtype: DType
+    text: str
+
+    @classmethod
+    def of(cls, value: object, dtype: DType) -> Number:
+        """A number, rounded to its type."""
+        kind = computed_in(dtype)
+        return cls(kind, repr(np.asarray(value).astype(kind.numpy).item()))
+
+
+Operand = int | Number
+"""A number, or which value: inputs come first, then the results of operations."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation.
+
+    Attributes:
+        op: Of `OPERATIONS`.
+        dtype: Its result's type; ``Cast`` to float16 or bfloat16 rounds to it.
+        operands: What it reads.
+    """
+
+    op: str
+    dtype: DType
+    operands: tuple[Operand, ...]
+
+
+@dataclass(frozen=True)
+class Expression:
+    """Operations on the elements of some inputs.
+
+    Attributes:
+        inputs: How many there are.
+        operations: In order; each reads inputs and results of earlier ones.
+        results: Which values are written, in the order of the outputs.
+    """
+
+    inputs: int
+    operations: tuple[Operation, ...]
+    results: tuple[int, ...]
+
+    def lines(self) -> list[str]:
+        """A text for each operation, as a node's attribute holds it: ``"HardSigmoid float32 0 float32:0.2 float32:0.5"``."""
+        return [
+            " ".join([each.op, each.dtype.value, *(_operand_text(operand) for operand in each.operands)])
+            for each in self.operations
+        ]
+
+    @classmethod
+    def parse(cls, inputs: int, lines: Sequence[str], results: Sequence[int]) -> Expression:
+        """The expression of a node.
+
+        Args:
+            inputs: How many the node has.
+            lines: Of `lines`.
+            results: Which values the node's outputs are.
+
+        Raises:
+            BuildError: they are none.
+        """
+        try:
+            operations = tuple(_parsed(line, inputs + index) for index, line in enumerate(lines))
+            if not all(0 <= value < inputs + len(operations) for value in results):
+                raise ValueError(f"results {list(results)}")
+        except (ValueError, KeyError) as error:
+            raise BuildError(f"engine 'cuda': a node Pointwise is damaged ({error!r:.200})", engine="cuda") from error
+        return cls(inputs, operations, tuple(results))
+
+
+def _operand_text(operand: Operand) -> str:
+    return f"{operand.dtype.value}:{operand.text}" if isinstance(operand, Number) else str(operand)
+
+
+def _parsed(line: str, known: int) -> Operation:
+    op, dtype, *operands = line.split(" ")
+    if len(operands) != len({part[0] for part in OPERATIONS[op].split("{")[1:]}):
+        raise ValueError(line)
+    return Operation(op, DType(dtype), tuple(_parsed_operand(text, known) for text in operands))
+
+
+def _parsed_operand(text: str, known: int) -> Operand:
+    dtype, colon, number = text.rpartition(":")
+    if not colon:
+        if not 0 <= int(number) < known:
+            raise ValueError(text)
+        return int(number)
+    kind = DType(dtype)
+    value = number == "True" if kind is DType.BOOL else float(number) if kind.numpy.kind == "f" else int(number)
+    return Number.of(value, kind)

@@ -1,0 +1,76 @@
+"""Kernels whose source this engine writes: compiled, loaded and launched on a GPU, or run on the host for tests."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from ....cuda import CudaKernel
+from ....cuda.compiler import compile_unit, newest_architecture
+from ....cuda.driver import Launch as DriverLaunch
+from .device import CudaDevice, Device, Tensor
+from .nhwc import Launch
+from .source import load_cubin
+
+__all__ = ["GeneratedKernel", "compile_all"]
+
+_BLOCKS = 16
+"""Of a multiprocessor, at most; more work is done in turns."""
+
+
+class GeneratedKernel:
+    """One kernel whose parameters are addresses of tensors.
+
+    Args:
+        device: Where it runs.
+        text: The source.
+        name: The kernel's.
+        blocks: How many it can use; it does with less.
+        threads: Of a block.
+    """
+
+    def __init__(self, device: Device, text: str, name: str, blocks: int, threads: int) -> None:
+        self._kernel, self._threads, self._device = _kernel(text, name), threads, device
+        most = _BLOCKS * device.multiprocessors if isinstance(device, CudaDevice) else 2
+        self._blocks = min(blocks, most)
+
+    def compile(self) -> None:
+        """Compile it for the GPU, or find it in the cache; any thread may ask.
+
+        Raises:
+            KernelError: it does not compile.
+            UnavailableError: there is no compiler.
+        """
+        if isinstance(self._device, CudaDevice):
+            self._cubin(self._device.capability)
+
+    def prepare(self, tensors: Sequence[Tensor]) -> Launch:
+        """What queues it, for tensors in the order of its parameters."""
+        flats = [tensor.flat for tensor in tensors]
+        if isinstance(self._device, CudaDevice):
+            capability = self._device.capability
+            function = load_cubin(self._cubin(capability), self._kernel.name)
+            arguments = [ctypes.c_void_p(int(flat.data.ptr)) for flat in flats]
+            queue = DriverLaunch(function, self._blocks, self._threads, arguments, early=capability >= 90)
+            return lambda stream: queue(int(stream.ptr))
+        threads, block = self._blocks * self._threads, self._threads
+        return lambda stream: self._kernel.launch(*flats, threads=threads, block=block, stream=stream)
+
+    def _cubin(self, capability: int) -> bytes:
+        return compile_unit(self._kernel.unit(), newest_architecture(capability))
+
+
+def compile_all(kernels: Iterable[GeneratedKernel]) -> None:
+    """Compile kernels side by side; what `GeneratedKernel.compile` raises."""
+    with ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="pytrtplugins-compile") as pool:
+        for _ in pool.map(GeneratedKernel.compile, kernels):
+            pass
+
+
+@functools.lru_cache(1024)
+def _kernel(text: str, name: str) -> Any:
+    return CudaKernel(text, name, label="generated.cu")

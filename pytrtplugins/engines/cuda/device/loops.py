@@ -1,0 +1,91 @@
+"""The loops of a generated kernel: the axes of its tensors in the order of memory, as few as they can be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .layout import Format
+
+__all__ = ["Axis", "Loops", "aligned_strides", "collapsed", "padded_channels"]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A run of indices.
+
+    Attributes:
+        size: How many there are.
+        strides: Values between neighbours in each tensor, 0 where it is broadcast.
+    """
+
+    size: int
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Loops:
+    """What each thread of a kernel does, and where.
+
+    Attributes:
+        outer: Axes, the innermost last.
+        inner: The axis whose values a thread has several of, side by side.
+        lanes: How many.
+        valid: Indices of the inner axis that hold values; those behind are padding, which is written as zero.
+        packed: Whether the values of a thread lie side by side in a tensor, at a multiple of what one access moves.
+    """
+
+    outer: tuple[Axis, ...]
+    inner: Axis
+    lanes: int
+    valid: int
+    packed: tuple[bool, ...]
+
+    @property
+    def items(self) -> int:
+        """What is spread over threads: pieces of ``lanes`` values."""
+        return math.prod(axis.size for axis in self.outer) * -(-self.inner.size // self.lanes)
+
+    def place(self) -> list[str]:
+        """C: where ``item`` is on each axis, in ``i0``, ``i1``, … and, on the inner one, ``first``."""
+        groups = -(-self.inner.size // self.lanes)
+        lines = [f"unsigned const first = item % {groups}u * {self.lanes}u;", f"unsigned left = item / {groups}u;"]
+        for index in reversed(range(len(self.outer))):
+            size = self.outer[index].size
+            lines.append(f"unsigned const i{index} = left{f' % {size}u' if index else ''};")
+            if index:
+                lines.append(f"left /= {size}u;")
+        return lines
+
+    def offset(self, tensor: int) -> str:
+        """C: how many values lie before a thread's first in a tensor."""
+        terms = [f"i{index} * {axis.strides[tensor]}u" for index, axis in enumerate(self.outer) if axis.strides[tensor]]
+        if self.inner.strides[tensor]:
+            terms.append(f"first * {self.inner.strides[tensor]}u")
+        return " + ".join(terms) or "0u"
+
+
+def aligned_strides(form: Format, dims: Sequence[int]) -> tuple[int, ...]:
+    """A tensor's strides along the axes of the dims that it is broadcast to."""
+    own = zip(form.dims, form.strides, strict=True)
+    return (0,) * (len(dims) - len(form.dims)) + tuple(0 if size == 1 else stride for size, stride in own)
+
+
+def padded_channels(form: Format) -> int:
+    """Channels of an NHWC tensor with those that fill its last 16 bytes, as far as a pixel has room for them."""
+    channels = form.dims[1]
+    return channels if channels % form.vector == 0 else min(form.pitch, -(-channels // form.vector) * form.vector)
+
+
+def collapsed(axes: Sequence[Axis]) -> list[Axis]:
+    """The same, with axes of size 1 left out, and neighbours that every tensor lies evenly along as one."""
+    merged: list[Axis] = []
+    for axis in axes:
+        if axis.size == 1:
+            continue
+        if merged and all(o == i * axis.size for o, i in zip(merged[-1].strides, axis.strides, strict=True)):
+            merged[-1] = Axis(merged[-1].size * axis.size, axis.strides)
+        else:
+            merged.append(axis)
+    return merged

@@ -1,0 +1,253 @@
+"""Elementwise operators of ONNX → the operations of generated kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....model.ir import add_constant, array_of, dtype_of, operand
+from ....tensor import DType
+from ..device.expression import Number, Operation, computed_in
+from ..device.pointwise import C_TYPES
+from .rewrite import DOMAIN
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["Writer", "is_elementwise"]
+
+Read = "ir.Value | Number | int"
+"""What an operation of a `Writer` reads: a tensor, a number, or the result of an operation, by its index."""
+_FRACTIONS = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.FLOAT64)
+
+
+@dataclass
+class Writer:
+    """Writes operations, of tensors for now.
+
+    Attributes:
+        graph: Where new constants go.
+        written: Operation, result's type, and what it reads.
+        made: Tensor → the index of the operation that gives it.
+    """
+
+    graph: ir.Graph
+    written: list[tuple[str, DType, tuple[Any, ...]]] = field(default_factory=list)
+    made: dict[ir.Value, int] = field(default_factory=dict)
+
+    def node(self, node: ir.Node) -> None:
+        """Write a node that `is_elementwise` found to be one."""
+        self.made[node.outputs[0]] = _RULES[node.op_type](self, node)
+
+    def emit(self, op: str, dtype: DType, *reads: Any) -> int:
+        """Write an operation, and give its index."""
+        self.written.append(
+            (op, dtype, tuple(self.made.get(each, each) if not isinstance(each, int) else each for each in reads))
+        )
+        return len(self.written) - 1
+
+    def finished(self, inputs: list[ir.Value]) -> tuple[Operation, ...]:
+        """The operations, once it is known which tensors are the inputs; constants of one value are numbers."""
+        places = {value: index for index, value in enumerate(inputs)}
+
+        def found(read: Any) -> Any:
+            if isinstance(read, Number):
+                return read
+            return len(inputs) + read if isinstance(read, int) else places[read]
+
+        return tuple(Operation(op, dtype, tuple(map(found, reads))) for op, dtype, reads in self.written)
+
+    def read(self, value: ir.Value) -> Any:
+        """A tensor, or the number that it is."""
+        array = array_of(value)
+        if array is None or array.size != 1:
+            return value
+        return Number.of(array.reshape(()), DType.of(array))
+
+
+def is_elementwise(node: ir.Node) -> bool:
+    """Whether a node's operator is one of operations, in types that kernels compute in."""
+    if node.domain not in ("", DOMAIN) or node.op_type not in _RULES or len(node.outputs) != 1:
+        return False
+    if not {dtype_of(value) for value in (*node.inputs, *node.outputs) if value is not None} <= C_TYPES.keys():
+        return False
+    if node.op_type == "BatchNormalization":
+        return all(array_of(value) is not None for value in node.inputs[1:])
+    return True
+
+
+_Rule = Callable[[Writer, "ir.Node"], int]
+
+
+def _reads(writer: Writer, node: ir.Node) -> list[Any]:
+    return [writer.read(value) for value in node.inputs if value is not None]
+
+
+def _type(value: ir.Value | None) -> DType:
+    """The type of a result: computed in float, where it is a smaller one."""
+    dtype = None if value is None else dtype_of(value)
+    return computed_in(dtype or DType.FLOAT32)
+
+
+def _plain(op: str) -> _Rule:
+    return lambda writer, node: writer.emit(op, _type(node.outputs[0]), *_reads(writer, node))
+
+
+def _with_numbers(op: str, **defaults: float) -> _Rule:
+    """An operation that also reads the node's attributes, which are numbers."""
+
+    def write(writer: Writer, node: ir.Node) -> int:
+        kind = _type(node.inputs[0])
+        numbers = [_number(node, name, value, kind) for name, value in defaults.items()]
+        return writer.emit(op, _type(node.outputs[0]), *_reads(writer, node), *numbers)
+
+    return write
+
+
+def _number(node: ir.Node, name: str, default: float, kind: DType) -> Number:
+    """An attribute, float32 as ONNX has it."""
+    return Number.of(np.float32(node.attributes.get_float(name, default)), kind)
+
+
+def _chain(op: str, then: Callable[[Writer, ir.Node, Any], int] | None = None) -> _Rule:
+    """An operator of any number of inputs."""
+
+    def write(writer: Writer, node: ir.Node) -> int:
+        kind = _type(node.outputs[0])
+        result, *others = _reads(writer, node)
+        for other in others:
+            result = writer.emit(op, kind, result, other)
+        if then is not None:
+            return then(writer, node, result)
+        return result if isinstance(result, int) else writer.emit("Cast", kind, result)
+
+    return write
+
+
+def _mean(writer: Writer, node: ir.Node, total: Any) -> int:
+    kind = _type(node.outputs[0])
+    return writer.emit("Div", kind, total, Number.of(len(node.inputs), kind))
+
+
+def _cast(writer: Writer, node: ir.Node) -> int:
+    dtype = dtype_of(node.outputs[0])
+    return writer.emit("Cast", dtype or DType.FLOAT32, *_reads(writer, node))
+
+
+def _clip(writer: Writer, node: ir.Node) -> int:
+    kind, result = _type(node.outputs[0]), writer.read(node.inputs[0])  # type: ignore[arg-type]
+    for op, index in (("Max", 1), ("Min", 2)):
+        if (limit := operand(node, index)) is not None:
+            result = writer.emit(op, kind, result, writer.read(limit))
+    return result if isinstance(result, int) else writer.emit("Cast", kind, result)
+
+
+def _swish(writer: Writer, node: ir.Node) -> int:
+    kind = _type(node.outputs[0])
+    return writer.emit("Swish", kind, *_reads(writer, node), _number(node, "alpha", 1.0, kind))
+
+
+def _gelu(writer: Writer, node: ir.Node) -> int:
+    op = "GeluTanh" if node.attributes.get_string("approximate", "none") == "tanh" else "Gelu"
+    return writer.emit(op, _type(node.outputs[0]), *_reads(writer, node))
+
+
+def _modulo(writer: Writer, node: ir.Node) -> int:
+    op = "Rest" if node.attributes.get_int("fmod", 0) else "Modulo"
+    return writer.emit(op, _type(node.outputs[0]), *_reads(writer, node))
+
+
+def _shift(writer: Writer, node: ir.Node) -> int:
+    op = "ShiftLeft" if node.attributes.get_string("direction", "") == "LEFT" else "ShiftRight"
+    return writer.emit(op, _type(node.outputs[0]), *_reads(writer, node))
+
+
+def _is_inf(writer: Writer, node: ir.Node) -> int:
+    sides = [bool(node.attributes.get_int(name, 1)) for name in ("detect_positive", "detect_negative")]
+    return writer.emit("IsInf", DType.BOOL, *_reads(writer, node), *(Number.of(side, DType.BOOL) for side in sides))
+
+
+def _zero(op: str) -> _Rule:
+    """An operator that compares with zero."""
+
+    def write(writer: Writer, node: ir.Node) -> int:
+        kind = _type(node.outputs[0])
+        return writer.emit(op, kind, *_reads(writer, node), Number.of(0, kind))
+
+    return write
+
+
+def _reciprocal(writer: Writer, node: ir.Node) -> int:
+    kind = _type(node.outputs[0])
+    return writer.emit("Div", kind, Number.of(1, kind), *_reads(writer, node))
+
+
+def _where_negative(writer: Writer, node: ir.Node) -> int:
+    """PRelu: x, or its product with a slope."""
+    kind, (x, slope) = _type(node.outputs[0]), _reads(writer, node)
+    below = writer.emit("Less", DType.BOOL, x, Number.of(0, kind))
+    return writer.emit("Where", kind, below, writer.emit("Mul", kind, x, slope), x)
+
+
+def _thresholded_relu(writer: Writer, node: ir.Node) -> int:
+    kind, (x,) = _type(node.outputs[0]), _reads(writer, node)
+    limit = _number(node, "alpha", 1.0, kind)
+    return writer.emit("Where", kind, writer.emit("Greater", DType.BOOL, x, limit), x, Number.of(0, kind))
+
+
+def _batch_norm(writer: Writer, node: ir.Node) -> int:
+    scale, bias, mean, variance = (array_of(value).astype(np.float32) for value in node.inputs[1:5])
+    x, kind = node.inputs[0], _type(node.outputs[0])
+    factor = scale / np.sqrt(variance + np.float32(node.attributes.get_float("epsilon", 1e-5)))
+    dims = (-1, *[1] * (len(x.shape or ()) - 2)) if x is not None else ()
+    name = node.outputs[0].name
+    constants = [
+        add_constant(writer.graph, f"{name}.{what}", values.reshape(dims))
+        for what, values in (("factor", factor), ("offset", bias - mean * factor))
+    ]
+    factor_read, offset_read = map(writer.read, constants)
+    return writer.emit("Add", kind, writer.emit("Mul", kind, writer.read(x), factor_read), offset_read)  # type: ignore[arg-type]
+
+
+def _softsign(writer: Writer, node: ir.Node) -> int:
+    kind, (x,) = _type(node.outputs[0]), _reads(writer, node)
+    size = writer.emit("Abs", kind, x)
+    return writer.emit("Div", kind, x, writer.emit("Add", kind, size, Number.of(1, kind)))
+
+
+_PLAIN = (
+    "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Cos Cosh Div Equal Erf "
+    "Exp Floor Greater GreaterOrEqual HardSwish IsNaN Less LessOrEqual Log Mish Mul Neg Not Or Pow Round Sigmoid Sign Sin "
+    "Sinh Softplus Sqrt Sub Tan Tanh Where Xor"
+)
+_RULES: dict[str, _Rule] = {
+    **{op: _plain(op) for op in _PLAIN.split()},
+    "BatchNormalization": _batch_norm,
+    "BitShift": _shift,
+    "Cast": _cast,
+    "Celu": _with_numbers("Celu", alpha=1.0),
+    "Clip": _clip,
+    "Elu": _with_numbers("Elu", alpha=1.0),
+    "Gelu": _gelu,
+    "GeluTanh": _plain("GeluTanh"),
+    "HardSigmoid": _with_numbers("HardSigmoid", alpha=0.2, beta=0.5),
+    "Identity": _plain("Cast"),
+    "IsInf": _is_inf,
+    "LeakyRelu": _with_numbers("LeakyRelu", alpha=0.01),
+    "Max": _chain("Max"),
+    "Mean": _chain("Add", _mean),
+    "Min": _chain("Min"),
+    "Mod": _modulo,
+    "PRelu": _where_negative,
+    "Reciprocal": _reciprocal,
+    "Relu": _zero("Max"),
+    "Selu": _with_numbers("Selu", alpha=1.6732632423543772, gamma=1.0507009873554805),
+    "Shrink": _with_numbers("Shrink", bias=0.0, lambd=0.5),
+    "Softsign": _softsign,
+    "Sum": _chain("Add"),
+    "Swish": _swish,
+    "ThresholdedRelu": _thresholded_relu,
+}

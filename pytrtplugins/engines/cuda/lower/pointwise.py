@@ -1,0 +1,207 @@
+"""Elementwise operators that are connected → one node, which one generated kernel runs."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from ....model.ir import constant, dims_of, dtype_of, is_op, set_attributes
+from ....passes import Pass, PassResult
+from ....tensor import DType
+from ....utils.optional import require
+from ....utils.override import override
+from ..device.expression import Expression
+from .operations import Writer, is_elementwise
+from .rewrite import DOMAIN
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["GroupPointwise"]
+
+_FLOATS = (DType.FLOAT32, DType.FLOAT16)
+_MAX_NODES = 48
+_MAX_TENSORS = 14
+"""Inputs and outputs of a group: what a thread has of each stays in registers."""
+_MAX_REPEATED = 8
+"""Nodes of a group that is computed again for each place that it is broadcast to: cheaper than a kernel of its own."""
+
+
+class GroupPointwise(Pass):
+    """Groups of elementwise nodes → ``Pointwise`` of this engine's domain; sizes are known.
+
+    Inputs: tensors, broadcast to the dims of the outputs, and constants of more than one value. Attributes: ``operations``,
+    the texts of `Expression`; ``results``, which of its values each output is.
+
+    A node joins the group of one that it reads (1) where all that they give has the same dims, and nothing outside of the
+    group lies between them; (2) where that one's group gives smaller tensors, which are broadcast, and nothing else reads them.
+    So every value is computed by one kernel; what something outside of a group reads is an output of it.
+
+    What stays: (1) a conversion between float types alone: whatever reads it does that; (2) what constants lead to.
+    """
+
+    name: ClassVar[str] = "pointwise"
+
+    @override
+    def call(self, model: ir.Model) -> PassResult:
+        groups = _Groups(model.graph).found()
+        for group in groups:
+            _replace(model.graph, group)
+        if groups:
+            model.graph.sort()
+        return PassResult(model, bool(groups))
+
+
+@dataclass(eq=False)
+class _Group:
+    """Nodes that become one; ``mask``, ``before`` and ``behind`` are sets of nodes, as bits."""
+
+    nodes: list[ir.Node]
+    dims: tuple[int, ...]
+    mask: int
+    before: int
+    behind: int
+    elementwise: bool
+
+    def outputs(self) -> list[ir.Value]:
+        """Tensors that something else reads."""
+        inside = set(self.nodes)
+        return [
+            value
+            for node in self.nodes
+            for value in node.outputs
+            if value.is_graph_output() or any(use.node not in inside for use in value.uses())
+        ]
+
+    def inputs(self) -> list[ir.Value]:
+        """Tensors that the nodes read, and constants of more than one value."""
+        made = {value for node in self.nodes for value in node.outputs}
+        read = dict.fromkeys(value for node in self.nodes for value in node.inputs if value is not None)
+        return [value for value in read if value not in made]
+
+
+class _Groups:
+    """Merges nodes of a graph, as long as no group comes before and behind another at a time."""
+
+    def __init__(self, graph: ir.Graph) -> None:
+        self._graph = graph
+        nodes = list(graph)
+        places = {node: index for index, node in enumerate(nodes)}
+        before: list[int] = []
+        for node in nodes:
+            reached = 0
+            for value in node.inputs:
+                producer = None if value is None else value.producer()
+                if producer in places:
+                    reached |= before[places[producer]] | 1 << places[producer]
+            before.append(reached)
+        behind = [0] * len(nodes)
+        for index in reversed(range(len(nodes))):
+            for use in itertools.chain.from_iterable(value.uses() for value in nodes[index].outputs):
+                if (reader := places.get(use.node)) is not None:
+                    behind[index] |= behind[reader] | 1 << reader
+        self._of = {
+            node: _Group([node], _dims(node), 1 << index, before[index], behind[index], _takes_part(node))
+            for node, index in places.items()
+        }
+
+    def found(self) -> list[_Group]:
+        """The groups, those of one node too."""
+        pairs = [
+            (producer, node)
+            for node in self._graph
+            for value in node.inputs
+            if value is not None and (producer := value.producer()) in self._of and producer is not None
+        ]
+        for producer, node in pairs:
+            self._merge(self._of[producer], self._of[node], equal=True)
+        for producer, node in reversed(pairs):
+            self._merge(self._of[producer], self._of[node], equal=False)
+        return [group for group in dict.fromkeys(self._of.values()) if group.elementwise and not _stays(group)]
+
+    def _merge(self, first: _Group, second: _Group, equal: bool) -> None:
+        if first is second or not (first.elementwise and second.elementwise):
+            return
+        if (first.dims == second.dims) is not equal or first.behind & second.before & ~(first.mask | second.mask):
+            return
+        if not equal and (not _only_feeds(first, second) or len(first.nodes) > _MAX_REPEATED):
+            return
+        mask = first.mask | second.mask
+        merged = _Group(
+            [*first.nodes, *second.nodes],
+            second.dims,
+            mask,
+            (first.before | second.before) & ~mask,
+            (first.behind | second.behind) & ~mask,
+            True,
+        )
+        if len(merged.nodes) > _MAX_NODES or len(merged.inputs()) + len(merged.outputs()) > _MAX_TENSORS:
+            return
+        for node in merged.nodes:
+            self._of[node] = merged
+        for other in dict.fromkeys(self._of.values()):
+            if other is not merged:
+                if other.before & mask:
+                    other.before |= merged.before | mask
+                if other.behind & mask:
+                    other.behind |= merged.behind | mask
+
+
+def _dims(node: ir.Node) -> tuple[int, ...]:
+    dims = dims_of(node.outputs[0]) if node.outputs else None
+    return tuple(dims or ())
+
+
+def _takes_part(node: ir.Node) -> bool:
+    dims = dims_of(node.outputs[0]) if len(node.outputs) == 1 else None
+    return (
+        dims is not None
+        and all(isinstance(dim, int) for dim in dims)
+        and is_elementwise(node)
+        and any(value is not None and constant(value) is None for value in node.inputs)
+    )
+
+
+def _stays(group: _Group) -> bool:
+    """Whether all that is done is converting between float types."""
+    return all(
+        is_op(node, "Cast") and all(dtype_of(value) in _FLOATS for value in (*node.inputs, *node.outputs) if value)
+        for node in group.nodes
+    )
+
+
+def _only_feeds(first: _Group, second: _Group) -> bool:
+    """Whether nothing but the second group reads what the first one gives."""
+    readers = set(second.nodes)
+    return all(
+        not value.is_graph_output() and all(use.node in readers for use in value.uses()) for value in first.outputs()
+    )
+
+
+def _replace(graph: ir.Graph, group: _Group) -> None:
+    """Put one node in the place of a group's."""
+    order = {node: index for index, node in enumerate(graph)}
+    group.nodes.sort(key=order.__getitem__)
+    outputs, writer = group.outputs(), Writer(graph)
+    for node in group.nodes:
+        writer.node(node)
+    inputs = list(dict.fromkeys(read for _, _, reads in writer.written for read in reads if _is_tensor(read)))
+    operations = writer.finished(inputs)
+    results = [len(inputs) + writer.made[value] for value in outputs]
+    last = group.nodes[-1]
+    made = require("onnx_ir", extra="onnx").node(
+        "Pointwise", inputs, domain=DOMAIN, name=last.name, num_outputs=len(outputs)
+    )
+    set_attributes(made, {"operations": Expression(len(inputs), operations, ()).lines(), "results": results})
+    graph.insert_after(last, made)
+    for old, new in zip(outputs, made.outputs, strict=True):
+        name, shape, kind = old.name, old.shape, old.type
+        old.replace_all_uses_with(new, replace_graph_outputs=True)
+        old.name, new.name, new.shape, new.type = None, name, shape, kind
+    for node in reversed(group.nodes):
+        graph.remove(node, safe=True)
+
+
+def _is_tensor(read: object) -> bool:
+    return isinstance(read, require("onnx_ir", extra="onnx").Value)

@@ -1,0 +1,225 @@
+"""Groups of elementwise operators: which nodes become one, and that the network gives the same."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import onnxruntime
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import helper, numpy_helper, shape_inference
+
+from pytrtplugins.engines.cuda.lower.pipeline import lower
+from pytrtplugins.engines.cuda.lower.pointwise import GroupPointwise
+from pytrtplugins.passes import prepare
+from pytrtplugins.tensor import DType
+from tests.engines.cuda.host import run_on_host
+
+ALONE = ("pointwise",)
+KINDS = {np.dtype(np.float32): 1, np.dtype(np.int64): 7, np.dtype(bool): 9, np.dtype(np.float16): 10}
+
+
+class Graph:
+    """A model written node by node; tensors are named by their nodes."""
+
+    def __init__(self, **inputs):
+        self.inputs, self.nodes, self.constants = inputs, [], []
+
+    def add(self, op, *reads, name="", **attributes):
+        name = name or f"{op}{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, reads, [name], name, **attributes))
+        return name
+
+    def constant(self, array):
+        name = f"constant{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(array), name))
+        return name
+
+    def model(self, *outputs, opset=20):
+        inputs = [helper.make_tensor_value_info(n, KINDS[a.dtype], a.shape) for n, a in self.inputs.items()]
+        results = [helper.make_empty_tensor_value_info(name) for name in outputs]
+        graph = helper.make_graph(self.nodes, "graph", inputs, results, self.constants)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+        return prepare(shape_inference.infer_shapes(model))
+
+    def groups(self, *outputs):
+        """Type of each node behind the pass, and how many operations and outputs a group has."""
+        lowered = lower(self.model(*outputs))
+        GroupPointwise()(lowered)
+        return [
+            (node.op_type, len(node.attributes["operations"].as_strings()), len(node.outputs))
+            if node.op_type == "Pointwise"
+            else node.op_type
+            for node in lowered.graph
+        ]
+
+    def check(self, *outputs, float_type=DType.FLOAT32, rtol=1e-5, atol=1e-6):
+        """That the kernels give what the array functions and onnxruntime give."""
+        model = self.model(*outputs)
+        found, execution = run_on_host(model, self.inputs, float_type)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            alone, _ = run_on_host(model, self.inputs, float_type, disable=ALONE)
+        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        for name, wanted in zip(outputs, session.run(list(outputs), self.inputs), strict=True):
+            assert found[name].dtype == wanted.dtype
+            np.testing.assert_allclose(found[name], wanted, rtol=rtol, atol=atol)
+            np.testing.assert_allclose(found[name], alone[name], rtol=rtol, atol=atol)
+        return [step.kind for step in execution.plan.steps]
+
+
+def random(*dims, seed=0, kind=np.float32):
+    return np.random.default_rng(seed).normal(size=dims).astype(kind)
+
+
+def test_what_is_connected_is_one_kernel():
+    graph = Graph(x=random(2, 3, 5), y=random(3, 1))
+    total = graph.add("Add", graph.add("Mul", "x", "y"), graph.constant(np.float32(2)))
+    gated = graph.add("Mul", total, graph.add("Tanh", total))
+    assert graph.groups(gated) == [("Pointwise", 4, 1)]
+    assert graph.check(gated) == ["pointwise"]
+
+
+def test_what_something_else_reads_is_an_output_too():
+    graph = Graph(x=random(4, 6))
+    total = graph.add("Relu", "x")
+    last = graph.add("Mul", graph.add("Sub", total, graph.add("ReduceMax", total, graph.constant([1]))), total)
+    assert [each for each in graph.groups(last, total) if each != "ReduceMax"] == [
+        ("Pointwise", 1, 1),
+        ("Pointwise", 2, 1),
+    ]
+    graph.check(last, total)
+    graph = Graph(x=random(4, 6))
+    total = graph.add("Relu", "x")
+    last = graph.add("Sub", total, graph.constant(np.float32(1)))
+    assert graph.groups(last, total) == [("Pointwise", 2, 2)]
+    graph.check(last, total)
+
+
+def test_nothing_is_put_before_what_it_waits_for():
+    """The sum reads a kernel's result that waits for the group, so it cannot be part of the group."""
+    graph = Graph(x=random(6, 6))
+    first = graph.add("Relu", "x")
+    turned = graph.add("Transpose", first)
+    last = graph.add("Add", first, turned)
+    assert [each[0] for each in graph.groups(last)] == ["Pointwise", "T", "Pointwise"]
+    graph.check(last)
+
+
+def test_a_small_tensor_is_computed_where_it_is_broadcast_if_nothing_else_reads_it():
+    graph = Graph(x=random(1, 5, 4, 4), s=random(1, 5, 1, 1))
+    gate = graph.add("HardSigmoid", "s")
+    gated = graph.add("Mul", "x", gate)
+    assert graph.groups(gated) == [("Pointwise", 2, 1)]
+    graph.check(gated)
+    assert sorted(graph.groups(gated, gate)) == [("Pointwise", 1, 1), ("Pointwise", 1, 1)]
+    graph.check(gated, gate)
+
+
+def test_a_conversion_alone_is_left_to_what_reads_it():
+    for to, wanted in ((1, "Cast"), (7, ("Pointwise", 1, 1))):
+        graph = Graph(x=random(2, 3, kind=np.float16))
+        assert graph.groups(graph.add("Cast", "x", to=to)) == [wanted]
+
+
+def test_a_normalization_of_a_batch_is_a_product_and_a_sum():
+    graph = Graph(x=random(2, 3, 4, 5))
+    numbers = [graph.constant(np.abs(random(3, seed=seed)) + 0.1) for seed in range(4)]
+    last = graph.add("Relu", graph.add("BatchNormalization", graph.add("Neg", "x"), *numbers))
+    assert graph.groups(last) == [("Pointwise", 4, 1)]
+    graph.check(last)
+
+
+def test_half_precision_rounds_once():
+    graph = Graph(x=random(3, 7) * 100)
+    last = graph.add("Sub", graph.add("Add", "x", graph.constant(np.float32(4096))), graph.constant(np.float32(4096)))
+    found, _ = run_on_host(graph.model(last), graph.inputs, DType.FLOAT16)
+    np.testing.assert_allclose(found[last], graph.inputs["x"].astype(np.float16), rtol=2e-3, atol=1e-3)
+
+
+def test_a_tensor_without_values_needs_no_kernel():
+    graph = Graph(x=random(0, 3))
+    found, _ = run_on_host(graph.model(graph.add("Relu", "x", name="y")), graph.inputs)
+    assert found["y"].shape == (0, 3)
+
+
+FLOAT_UNARY = [
+    "Abs",
+    "Neg",
+    "Relu",
+    "Sigmoid",
+    "Tanh",
+    "HardSwish",
+    "LeakyRelu",
+    "Erf",
+    "Softplus",
+    "Floor",
+    "Identity",
+]
+FLOAT_BINARY = ["Add", "Sub", "Mul", "Max", "Min"]
+WHOLE_BINARY = ["Add", "Sub", "Mul", "Div", "Mod", "Max", "Min", "BitwiseAnd"]
+
+
+@st.composite
+def graphs(draw):
+    """Some operators on tensors of one rank, floats, whole numbers and truth values, of which some are outputs."""
+    rank = draw(st.integers(0, 4))
+    dims = tuple(draw(st.sampled_from([1, 2, 3, 7, 8])) for _ in range(rank))
+
+    def smaller():
+        own = tuple(1 if draw(st.booleans()) and draw(st.booleans()) else dim for dim in dims)
+        return own[draw(st.integers(0, rank)) :] if draw(st.booleans()) else own
+
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    whole = {f"i{index}": rng.integers(-9, 9, smaller()) for index in range(2)}
+    graph = Graph(**{f"f{index}": rng.normal(size=smaller()).astype(np.float32) for index in range(3)}, **whole)
+    for name, array in whole.items():
+        array[array == 0] = 5  # what is divided by
+        assert graph.inputs[name] is array
+    floats, wholes, truths = ["f0", "f1", "f2"], ["i0", "i1"], [graph.add("Less", "f0", "f1")]
+    divisors = ["i0", "i1"]
+    for _ in range(draw(st.integers(2, 10))):
+        kind = draw(st.sampled_from(["unary", "binary", "whole", "truth", "where", "cast", "constant"]))
+        one, two = draw(st.sampled_from(floats)), draw(st.sampled_from(floats))
+        if kind == "unary":
+            floats.append(graph.add(draw(st.sampled_from(FLOAT_UNARY)), one))
+        elif kind == "binary":
+            floats.append(graph.add(draw(st.sampled_from(FLOAT_BINARY)), one, two))
+        elif kind == "whole":
+            wholes.append(
+                graph.add(
+                    draw(st.sampled_from(WHOLE_BINARY)), draw(st.sampled_from(wholes)), draw(st.sampled_from(divisors))
+                )
+            )
+        elif kind == "truth":
+            truths.append(graph.add("GreaterOrEqual", draw(st.sampled_from(wholes)), draw(st.sampled_from(divisors))))
+        elif kind == "where":
+            floats.append(graph.add("Where", draw(st.sampled_from(truths)), one, two))
+        elif kind == "cast":
+            floats.append(graph.add("Cast", draw(st.sampled_from([*truths, *divisors])), to=1))
+        else:
+            floats.append(graph.add("Mul", one, graph.constant(np.float32(rng.normal()))))
+    made = [node.output[0] for node in graph.nodes]
+    outputs = {made[-1], *draw(st.lists(st.sampled_from(made), max_size=3))}
+    return graph, sorted(outputs)
+
+
+@settings(max_examples=25)
+@given(graphs())
+def test_any_group_gives_what_its_operators_give(case):
+    graph, outputs = case
+    graph.check(*outputs, rtol=2e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("channels", [8, 5])
+def test_images_stay_in_nhwc_between_convolutions(channels):
+    graph = Graph(x=random(1, 4, 6, 6))
+    weights = [graph.constant(random(channels, size, 1, 1, seed=size) / 4) for size in (4, channels)]
+    first = graph.add("Conv", "x", weights[0])
+    acted = graph.add("Mul", first, graph.add("HardSigmoid", first))
+    last = graph.add("Conv", acted, weights[1])
+    kinds = graph.check(last, float_type=DType.FLOAT32)
+    assert kinds.count("pointwise") == 1
+    assert "generic" not in kinds
