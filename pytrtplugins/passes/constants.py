@@ -116,7 +116,8 @@ class PropagateConstants(Pass):
                 array = array_of(value) if _elements(value) <= _MAX_HINT else None
                 if array is not None:
                     data[value.name] = onnx.numpy_helper.from_array(array, value.name)
-        floats = [kind.tensor_type for kind in types.values() if kind.tensor_type.elem_type in _FLOATS]
+        alike = () if node.op_type == "CastLike" else types.values()
+        floats = [kind.tensor_type for kind in alike if kind.tensor_type.elem_type in _FLOATS]
         for kind in floats:  # engines may keep constants in float32 beside tensors in float16: dims do not hang on that
             kind.elem_type = floats[0].elem_type
         version = self._version
