@@ -15,6 +15,7 @@ from pytrtplugins.engines.cuda import CudaEngine
 from pytrtplugins.errors import ModelError
 from pytrtplugins.models import Yolov2
 
+from . import host_calls
 from .running import pinned_copy
 
 CALLS, WARM_UP = 200, 20
@@ -30,6 +31,7 @@ def main() -> None:
         parser.error(f"expected a file of engine cuda, found one of {engine.name}")
     print(f"{engine!r}\nmicroseconds: median (10 %, 90 %) of {CALLS} calls after {WARM_UP}")
     split_run(engine)
+    split_calls(engine)
     try:
         detector = Yolov2(engine)
     except ModelError:
@@ -67,6 +69,25 @@ def split_run(engine: CudaEngine) -> None:
         many = [{name: array.copy() for name, array in ordinary.items()} for _ in range(DISTINCT)]
         rate("ordinary arrays, one run after the other", (context.run(inputs) for inputs in around(many)))
     rate("ordinary arrays, stream", engine.stream(around(many)))
+
+
+def split_calls(engine: CudaEngine) -> None:
+    """What the host spends on calls that queue runs between arrays on the GPU."""
+    cupy = engine.device.xp
+    inputs = {
+        desc.name: np.zeros([dim if isinstance(dim, int) else 1 for dim in desc.dims], desc.dtype.numpy)
+        for desc in engine.inputs
+    }
+    print(f"the host's part of calls that queue a run: {host_calls.CALLS} calls after {host_calls.WARM_UP}")
+    with engine.create_context() as context:
+        outputs = context.run(inputs)
+        steps = len(context.step_times(inputs, runs=1)[1])  # type: ignore[attr-defined]
+        wait = cupy.cuda.Device(engine.device.number).synchronize
+        for name, times in host_calls.call_rows(context, inputs, outputs, host_calls.libraries(), wait):
+            row(name, times)
+        replayed = host_calls.replay_row(steps)
+        if replayed is not None:
+            row(*replayed)
 
 
 def split_images(detector: Yolov2) -> None:
