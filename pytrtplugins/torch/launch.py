@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..cuda import as_cupy
+from ..cuda.bindings import stream_at
 from ..plugin.base import Plugin
 from ..plugin.policy import has_enqueue
 from ..plugin.runner import PluginRunner
@@ -38,7 +39,7 @@ class PluginLaunches(threading.local):
             self._runners[key] = _prepared(plugin, tensors)
         runner, described = self._runners[key]
         with torch.cuda.device(device):
-            stream = cupy.cuda.ExternalStream(torch.cuda.current_stream(device).cuda_stream, device.index)
+            stream = stream_at(cupy, torch.cuda.current_stream(device).cuda_stream)
             outputs = [torch.empty(dims, dtype=dtype, device=device) for dims, dtype in described]
             size = runner.workspace_bytes
             workspace = as_cupy(torch.empty(size, dtype=torch.uint8, device=device)) if size else None

@@ -164,10 +164,9 @@ def test_on_a_gpu_the_plugin_is_configured_once_and_queued_with_its_workspace(mo
     """With NumPy in CuPy's place."""
     made, streams = [], []
 
-    class Stream(nullcontext):
-        def __init__(self, address, device):
-            super().__init__()
-            streams.append((address, device))
+    def stream_at(cupy, address):
+        streams.append(address)
+        return nullcontext()
 
     class Runner(PluginRunner):
         def __init__(self, *args, **kwargs):
@@ -176,9 +175,8 @@ def test_on_a_gpu_the_plugin_is_configured_once_and_queued_with_its_workspace(mo
 
     monkeypatch.setattr(launch, "PluginRunner", Runner)
     monkeypatch.setattr(launch, "as_cupy", lambda tensor: tensor.numpy())
-    monkeypatch.setattr(
-        launch, "require", lambda *_, **__: SimpleNamespace(cuda=SimpleNamespace(ExternalStream=Stream))
-    )
+    monkeypatch.setattr(launch, "require", lambda *_, **__: None)
+    monkeypatch.setattr(launch, "stream_at", stream_at)
     monkeypatch.setattr(torch.cuda, "device", nullcontext)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=7))
     launches = launch.PluginLaunches()
@@ -189,7 +187,7 @@ def test_on_a_gpu_the_plugin_is_configured_once_and_queued_with_its_workspace(mo
             np.testing.assert_array_equal(y.numpy(), wanted)
     launches.run(plugin, [numbers(1, 2)])
     assert made == [form, form]
-    assert streams == [(7, None)] * 3
+    assert streams == [7] * 3
 
 
 def test_pytorch_is_imported_when_it_is_needed():

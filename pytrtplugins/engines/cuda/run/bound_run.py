@@ -60,7 +60,9 @@ class CudaBoundRun(BoundRun):
         self._check_places()
         with engine.device.current(), stream, engine.device.explaining_memory():
             self._execution: Any = engine.execution(sizes, outside=self._place)
-            self._capture(stream)
+            if "graph" not in engine.disabled:
+                self._capture(stream)
+            stream.synchronize()  # launches are on other streams
 
     @override
     def launch(self, stream: Any = None) -> None:
@@ -120,17 +122,14 @@ class CudaBoundRun(BoundRun):
         return placed
 
     def _capture(self, stream: Any) -> None:
-        engine, execution = self.engine, self._execution
-        if "graph" in engine.disabled:
-            return
-        with engine.capturing:
+        execution = self._execution
+        with self.engine.capturing:
             if len(execution.segments) == 1 and execution.segments[0].captured:
                 self._queue(stream)  # once before it is captured, so that all is loaded
                 stream.synchronize()
                 self._graph = captured(self._queue, stream)
             else:
                 execution.capture(stream)
-        stream.synchronize()
 
     def _queue(self, stream: Any) -> None:
         execution, (inputs, outputs) = self._execution, self._arrays
