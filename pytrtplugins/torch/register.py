@@ -99,11 +99,15 @@ def _define(torch: Any, operator: Operator) -> None:
 
     def on_host(*inputs: Any, **fields: Any) -> Any:
         plugin, tensors = plugin_of(inputs, fields)
-        arrays = [to_numpy(tensor) for tensor in tensors]
-        results = [from_numpy(array) for array in plugin.all_outputs(arrays)]
         taken = {tensor.untyped_storage().data_ptr() for tensor in tensors}
-        apart = [y.clone() if y.untyped_storage().data_ptr() in taken else y for y in results]
-        return given(apart, plugin)
+        results = []
+        for y in map(from_numpy, plugin.all_outputs([to_numpy(tensor) for tensor in tensors])):
+            shared = (
+                y.untyped_storage().data_ptr() in taken
+            )  # PyTorch's operators give memory of its own for each output
+            results.append(y.clone() if shared else y)
+            taken.add(results[-1].untyped_storage().data_ptr())
+        return given(results, plugin)
 
     def on_gpu(*inputs: Any, **fields: Any) -> Any:
         plugin, tensors = plugin_of(inputs, fields)

@@ -60,6 +60,18 @@ class Same(ptp.Plugin):
 
 
 @ptp.plugin(namespace="test.torch")
+class Twice(ptp.Plugin):
+    """Gives one array twice."""
+
+    def output_dims(self, x):
+        return x, x
+
+    def compute(self, x):
+        y = x + x.dtype.type(1)
+        return y, y
+
+
+@ptp.plugin(namespace="test.torch")
 class Doubled(ptp.Plugin):
     """x · 2 by a kernel, which needs a workspace."""
 

@@ -16,7 +16,7 @@ from pytrtplugins.errors import DimsError, FieldError, PluginError, RegistryErro
 from pytrtplugins.layers import Region, Reorg
 from pytrtplugins.plugin.runner import PluginRunner
 from pytrtplugins.torch import launch
-from tests.torch.operators import Doubled, ManyKinds, PassThrough, Same, SumAndHalf
+from tests.torch.operators import Doubled, ManyKinds, PassThrough, Same, SumAndHalf, Twice
 
 torch = pytest.importorskip("torch", reason='PyTorch is not installed (pip install "pytrtplugins[torch]")')
 
@@ -84,11 +84,14 @@ def test_pytorchs_own_checks_pass(operator, inputs, fields):
     assert set(found.values()) == {"SUCCESS"}
 
 
-def test_an_output_that_is_the_input_is_copied():
-    same, x = ptp.torch.register(Same), numbers(2, 2)
+def test_an_output_that_is_the_input_or_another_output_is_copied():
+    same, twice, x = ptp.torch.register(Same), ptp.torch.register(Twice, outputs=2), numbers(2, 2)
     y = same(x)
     y += 1
     torch.testing.assert_close(x, numbers(2, 2))
+    one, other = twice(x)
+    one += 1
+    torch.testing.assert_close(other, x + 1)
 
 
 @pytest.mark.filterwarnings("ignore")
