@@ -16,6 +16,7 @@ from ..model.proto import node_name, numpy_type
 from ..model.skeleton import signature, unknown_nodes
 from ..plugin.onnx_node import is_plugin_node, node_attributes
 from ..utils.optional import require
+from ..validation.dataflow import given_inputs
 
 if TYPE_CHECKING:
     import onnx
@@ -75,8 +76,7 @@ def print_model(model: onnx.ModelProto, name: str) -> None:
     out.print(
         f"opsets: {opsets}; {len(graph.node)} nodes, {weights:,} parameters, {model.ByteSize():,} bytes", soft_wrap=True
     )
-    constants = {tensor.name for tensor in graph.initializer}
-    rows = [("input", value.name, *_type(value)) for value in graph.input if value.name not in constants]
+    rows = [("input", value.name, *_type(value)) for value in given_inputs(graph)]
     rows += [("output", value.name, *_type(value)) for value in graph.output]
     _print_table(("", "name", "type", "dims"), rows)
     counts = Counter(node.op_type if not node.domain else f"{node.domain}.{node.op_type}" for node in graph.node)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ModelError
 from ..model.proto import info_dims
 from ..tensor import Dims, is_concrete
+from ..validation.dataflow import given_inputs
 
 if TYPE_CHECKING:
     import onnx
@@ -58,8 +59,7 @@ def bindings(model: onnx.ModelProto) -> tuple[tuple[Binding, ...], tuple[Binding
         ModelError: one is no tensor, has no known dims, or a type that Triton does not have.
     """
     graph = model.graph
-    weights = {tensor.name for tensor in graph.initializer}
-    inputs = tuple(_binding("input", info) for info in graph.input if info.name not in weights)
+    inputs = tuple(_binding("input", info) for info in given_inputs(graph))
     return inputs, tuple(_binding("output", info) for info in graph.output)
 
 

@@ -12,6 +12,7 @@ from ..tensor import Dims, DType, is_concrete
 from ..utils.optional import require
 from ..validation import check_sizes, infer, validated
 from ..validation.dataflow import bodies, walk
+from ..validation.operators import standard_opset
 from .op_builder import OpBuilder, Value
 from .proto import copy_of, has_shape, info_dims, numpy_type, tensors_of, without_data
 
@@ -150,8 +151,7 @@ def add_functions(model: onnx.ModelProto) -> onnx.ModelProto:
     onnx = require("onnx", extra="onnx", feature=_FEATURE)
     full = infer_shapes(model)
     dims = _all_dims(full.graph)
-    standard = next((item.version for item in full.opset_import if item.domain == ""), 18)
-    opset = [onnx.helper.make_opsetid("", standard)]
+    opset = [onnx.helper.make_opsetid("", standard_opset(full) or 18)]
     bodies: dict[tuple[str, str], dict[bytes, str]] = {}
     for node in full.graph.node:
         plugin = from_node(node) if is_plugin_node(node) else None

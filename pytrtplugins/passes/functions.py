@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..model.ir import names_in, unused_name
 from ..utils.optional import require
+from ..validation.operators import standard_opset
 
 if TYPE_CHECKING:
     import onnx
@@ -109,7 +110,7 @@ def _body(onnx: Any, onnx_ir: Any, schema: Any, proto: onnx.NodeProto, node: ir.
 
 def _means_the_same(onnx: Any, function: onnx.FunctionProto, version: int) -> bool:
     """Whether the operators of a definition did not change between its opset and the model's."""
-    own = next((each.version for each in function.opset_import if each.domain in ("", "ai.onnx")), version)
+    own = standard_opset(function) or version
 
     def since(op_type: str, opset: int) -> int:
         return int(onnx.defs.get_schema(op_type, opset, "").since_version)

@@ -11,7 +11,8 @@ from ..plugin.onnx_node import is_plugin_node
 from ..utils.optional import require
 from ..validation import validated
 from ..validation.broadcasting import BROADCAST_SLOPES
-from ..validation.dataflow import bodies, walk
+from ..validation.dataflow import bodies, given_inputs, walk
+from ..validation.operators import standard_opset
 
 if TYPE_CHECKING:
     import onnx
@@ -22,7 +23,6 @@ _log = logging.getLogger(__name__)
 _FEATURE = "working on ONNX models"
 _OLDEST = 13  # opset: axes are inputs from there on, and Q/DQ has an axis
 _FIRST_IR = 4  # the first version in which weights need not be inputs
-_STANDARD = ("", "ai.onnx")
 
 
 def normalize(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -54,18 +54,14 @@ def normalize(model: onnx.ModelProto) -> onnx.ModelProto:
     _constant_weights(made)
     if any(not _is_plugins(function, made) for function in made.functions):
         made = _without_functions(made)
-    if 0 < _opset(made) < _OLDEST:
+    if 0 < standard_opset(made) < _OLDEST:
         made = _converted(made)
     return made
 
 
-def _opset(model: onnx.ModelProto) -> int:
-    return next((int(item.version) for item in model.opset_import if item.domain in _STANDARD), 0)
-
-
 def _check_opset(model: onnx.ModelProto) -> None:
     onnx = require("onnx", extra="onnx", feature=_FEATURE)
-    newest, found = int(onnx.defs.onnx_opset_version()), _opset(model)
+    newest, found = int(onnx.defs.onnx_opset_version()), standard_opset(model)
     if found > newest:
         raise ModelError(
             f"the model has opset {found}; onnx {onnx.__version__} knows opsets up to {newest}.\n"
@@ -87,8 +83,7 @@ def _free_dims(graph: onnx.GraphProto) -> None:
 
 
 def _constant_weights(model: onnx.ModelProto) -> None:
-    weights = {tensor.name for tensor in model.graph.initializer}
-    inputs = [copy_of(info) for info in model.graph.input if info.name not in weights]
+    inputs = [copy_of(info) for info in given_inputs(model.graph)]
     if len(inputs) < len(model.graph.input):
         del model.graph.input[:]
         model.graph.input.extend(inputs)
@@ -115,7 +110,7 @@ def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _converted(model: onnx.ModelProto) -> onnx.ModelProto:
     converter = require("onnx.version_converter", extra="onnx", feature=_FEATURE)
-    found = _opset(model)
+    found = standard_opset(model)
     inner = next((node for node in model.graph.node if any(True for _ in bodies(node))), None)
     if inner is not None:
         return _as_it_is(model, inner, "ONNX's converter does not convert what is inside it")
@@ -154,7 +149,7 @@ def _reshaped_slopes(model: onnx.ModelProto) -> onnx.NodeProto | None:
 
 def _as_it_is(model: onnx.ModelProto, node: onnx.NodeProto, reason: str) -> onnx.ModelProto:
     text = (
-        f"the model has opset {_opset(model)}, and node {node_name(node)!r} ({node.op_type}) cannot be converted to "
+        f"the model has opset {standard_opset(model)}, and node {node_name(node)!r} ({node.op_type}) cannot be converted to "
         f"opset {_OLDEST}: {reason}"
     )
     if any(is_plugin_node(item) for item in walk(model.graph.node)):

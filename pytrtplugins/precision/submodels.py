@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..model.proto import copy_fields, infos_of, node_name, numpy_type
 from ..utils.optional import require
+from ..validation.dataflow import given_inputs
 
 if TYPE_CHECKING:
     import onnx
@@ -37,7 +38,7 @@ def find_layers(model: onnx.ModelProto) -> list[Layer]:
     """The layers of a prepared model, in its order, which is topological."""
     infos = infos_of(model.graph)
     floats = floating_tensors(model)
-    given = {info.name for info in model.graph.input} - {tensor.name for tensor in model.graph.initializer}
+    given = {info.name for info in given_inputs(model.graph)}
     dynamic, found = set(given), []
     for node in model.graph.node:
         inputs = tuple(dict.fromkeys(name for name in node.input if name in dynamic))

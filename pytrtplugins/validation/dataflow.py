@@ -15,6 +15,7 @@ __all__ = [
     "computed_from",
     "constants",
     "downstream",
+    "given_inputs",
     "in_order",
     "reads",
     "rename_reads",
@@ -50,6 +51,12 @@ def captured(body: onnx.GraphProto) -> set[str]:
     made = {item.name for item in (*body.input, *body.initializer)}
     made.update(tensor.values.name for tensor in body.sparse_initializer)
     return read.difference(made, *(node.output for node in body.node))
+
+
+def given_inputs(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
+    """The inputs that a caller gives: those that are no initializers."""
+    initializers = {tensor.name for tensor in graph.initializer}
+    return [info for info in graph.input if info.name not in initializers]
 
 
 def constants(graph: onnx.GraphProto) -> set[str]:

@@ -28,8 +28,8 @@ def standard_domain(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
 
 
-def standard_opset(model: onnx.ModelProto) -> int:
-    """The version of ONNX's own operators that a model imports; 0 where it imports none."""
+def standard_opset(model: onnx.ModelProto | onnx.FunctionProto) -> int:
+    """The version of ONNX's own operators that a model or a function imports; 0 where it imports none."""
     return next((item.version for item in model.opset_import if not standard_domain(item.domain)), 0)
 
 

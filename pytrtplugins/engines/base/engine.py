@@ -19,6 +19,7 @@ from ...utils.forks import forks, in_children, never_free
 from ...utils.numbers import MAX_SLOTS, check_whole
 from ...utils.prefetch import map_async, map_in_contexts
 from ...utils.uncopied import Uncopied
+from ...validation.dataflow import given_inputs
 from ...version import __version__
 from .context import Arrays, ExecutionContext
 from .detection import DetectionContext
@@ -91,9 +92,8 @@ class Engine(Uncopied, ABC):
         self.choices: dict[str, str] = {}
         if not self.survives_fork:
             _PARENTS.add(self)
-        initializers = {tensor.name for tensor in model.graph.initializer}
-        self.inputs = tuple(self._describe(info) for info in model.graph.input if info.name not in initializers)
-        self.outputs = tuple(self._describe(info) for info in model.graph.output)
+        self.inputs = tuple(map(self._describe, given_inputs(model.graph)))
+        self.outputs = tuple(map(self._describe, model.graph.output))
 
     # -- what an engine fills in -------------------------------------------------------------------------------------
 

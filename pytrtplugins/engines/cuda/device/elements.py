@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ....tensor import DType
+from ....tensor import SMALL_DTYPES, DType
 from ....utils.optional import require
 
 __all__ = ["decoded", "encoded", "from_stored", "stored", "to_stored"]
@@ -17,14 +17,7 @@ __all__ = ["decoded", "encoded", "from_stored", "stored", "to_stored"]
 _HALVES = (DType.FLOAT16, DType.BFLOAT16)
 _SMALL_WHOLE = {DType.INT4: (4, True), DType.UINT4: (4, False), DType.INT2: (2, True), DType.UINT2: (2, False)}
 """Type → its bits, and whether it has a sign; each number takes a byte."""
-_SMALL_REAL = (
-    DType.FLOAT8E4M3FN,
-    DType.FLOAT8E4M3FNUZ,
-    DType.FLOAT8E5M2,
-    DType.FLOAT8E5M2FNUZ,
-    DType.FLOAT8E8M0,
-    DType.FLOAT4E2M1,
-)
+_SMALL_REAL = tuple(dtype for dtype in SMALL_DTYPES if dtype not in _SMALL_WHOLE)
 """Stored as their bits, a byte each."""
 
 
