@@ -29,7 +29,7 @@ from .conv.cudnn import CudnnProvider, check_cudnn, cudnn_versions
 from .conv.problem import ConvProvider, DirectProvider
 from .conv.selector import ConvSelector, LayerKernel
 from .conv.timer import Timer
-from .device.attention import AttentionMaker, attention
+from .device.attention import MATRIX_UNITS, AttentionMaker, attention
 from .device.cublaslt import cublaslt_version
 from .device.device import CudaDevice
 from .device.source import kernels_digest
@@ -115,8 +115,7 @@ class CudaEngine(Engine):
         with self.device.xp.cuda.Device(self.device.number):
             self._cublaslt = None if "cublaslt-kernels" in self.disabled else CublasLtProvider(self.device)
             self.selector = self._selector(plan)
-        own = "cudnn-kernels" in self.disabled
-        self._attention: AttentionMaker = attention if own else CudnnAttention(self.device)
+        self._attention = self._attention_maker()
         self.batches = _batches(options)
         free = {dim.name for desc in self.inputs for dim in desc.dims if isinstance(dim, SymbolicDim)}
         for batch in self.batches if free else (1,):
@@ -235,6 +234,11 @@ class CudaEngine(Engine):
         if missing:  # a choice among fewer is none among all
             facts["disable"] = ",".join(sorted(missing))
         return TacticCache(facts)
+
+    def _attention_maker(self) -> AttentionMaker:
+        own = "handwritten-kernels" not in self.disabled and self.device.capability >= MATRIX_UNITS
+        plain = functools.partial(attention, matrix_units=own)
+        return plain if "cudnn-kernels" in self.disabled else CudnnAttention(self.device, plain)
 
     def _selector(self, plan: SavedPlan | None) -> ConvSelector:
         direct = DirectProvider(self.device)

@@ -1,4 +1,4 @@
-"""Attention by this engine's own kernel: any dims and strides, float32 sums."""
+"""Attention by this engine's own kernels: any dims and strides, float32 sums; in float16 on matrix units."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from .device import Tensor
 from .nhwc import Launch
 from .source import KERNELS
 
-__all__ = ["AttentionMaker", "AttentionProblem", "Operand", "attention"]
+__all__ = ["MATRIX_UNITS", "AttentionMaker", "AttentionProblem", "Operand", "attention"]
 
-_ROWS, _THREADS = 16, 128
-_LARGEST = 256
-"""Rows and threads of a block, and values of a head that fit into it: as attention.cu has them."""
+MATRIX_UNITS = 80
+"""Compute capability that attention_mma.cu needs."""
+_THREADS, _ROWS, _MATRIX_ROWS = 128, 16, 64
+"""Threads of a block; its rows, in attention.cu and attention_mma.cu."""
+_LARGEST, _LARGEST_MATRIX = 256, 128
+"""Values of a head that a block has room for, likewise."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +42,10 @@ class Operand:
         """The memory from the first value on."""
         return flat[self.offset :]
 
-    def reads_four(self, values: int) -> bool:
-        """Whether four values of a head are one access, in memory that is aligned to 16 bytes."""
+    def has_vectors(self, count: int) -> bool:
+        """Whether values of a head lie side by side, and so many of them are one access from the first of each row on."""
         *others, last = self.strides
-        return last == 1 and not any(number % 4 for number in (values, self.offset, *others))
+        return last == 1 and not any(number % count for number in (self.offset, *others))
 
 
 @dataclass(frozen=True)
@@ -93,38 +96,92 @@ AttentionMaker = Callable[[AttentionProblem, Tensor, Tensor, Tensor, Tensor, Any
 """Makes what queues an attention; arguments as those of `attention`."""
 
 
-def attention(problem: AttentionProblem, q: Tensor, k: Tensor, v: Tensor, y: Tensor, bias: Any) -> Launch:
+def attention(
+    problem: AttentionProblem, q: Tensor, k: Tensor, v: Tensor, y: Tensor, bias: Any, matrix_units: bool = False
+) -> Launch:
     """What queues an attention.
 
     Args:
         problem: Which.
-        q: What the problem's strides are for, as k, v and y.
+        q: What the problem's strides are for, as k, v and y; memory begins at a multiple of 16 bytes.
         k: Likewise.
         v: Likewise.
         y: Likewise.
         bias: The memory of the bias, or None.
+        matrix_units: Whether the GPU has those that attention_mma.cu needs; see `MATRIX_UNITS`.
     """
-    batch, heads, rows, keys, head, values = problem.dims
-    depth = min(-(-max(head, values) // 16) * 16, _LARGEST)
-    kernel = _kernel(depth)
-    blocks = batch * heads * -(-rows // _ROWS) * -(-values // depth)
-    operands = ((problem.q, q), (problem.k, k), (problem.v, v), (problem.y, y))
-    flats = [operand.begins_at(tensor.flat) for operand, tensor in operands]
+    if not math.prod(problem.dims[:3]) * problem.dims[5]:
+        return lambda stream: None
     if problem.bias is not None:
         bias = problem.bias.begins_at(bias)
+    operands = ((problem.q, q), (problem.k, k), (problem.v, v))
+    flats = [*(operand.begins_at(tensor.flat) for operand, tensor in operands), bias, problem.y.begins_at(y.flat)]
+    fast = matrix_units and _fits_matrix_units(problem)
+    kernel, blocks, numbers = (_on_matrix_units if fast else _plain)(problem)
+    return lambda stream: kernel.launch(*flats, *numbers, threads=blocks * _THREADS, block=_THREADS, stream=stream)
+
+
+_Launched = tuple[CudaKernel, int, tuple[Any, ...]]
+"""A kernel, its blocks, and its arguments behind the arrays."""
+
+
+def _plain(problem: AttentionProblem) -> _Launched:
+    batch, heads, rows, keys, head, values = problem.dims
+    depth = min(_multiple(max(head, values), 16), _LARGEST)
+    operands = (problem.q, problem.k, problem.v)
+    vectors = [
+        operand.has_vectors(4) and size % 4 == 0 for operand, size in zip(operands, (head, head, values), strict=True)
+    ]
+    strides = [each.strides for each in (*operands, problem.y)]
     numbers = (
-        heads, rows, keys, head, values, *(operand.strides for operand, _ in operands),
-        (0, 0, 0, 0) if problem.bias is None else problem.bias.strides, problem.period,
-        problem.bias is not None and problem.bias.dtype is DType.FLOAT16, problem.scale, problem.zero,
-        problem.q.reads_four(head), problem.k.reads_four(head), problem.v.reads_four(values),
-    )  # fmt: skip
-    if not math.prod(problem.dims[:3]) * values:
-        return lambda stream: None
-    return lambda stream: kernel.launch(
-        *flats[:3], bias, flats[3], *numbers, threads=blocks * _THREADS, block=_THREADS, stream=stream
+        heads,
+        rows,
+        keys,
+        head,
+        values,
+        *strides,
+        *_bias_numbers(problem),
+        problem.scale,
+        problem.zero,
+        *vectors,
+    )
+    return _kernel("attention", depth), batch * heads * -(-rows // _ROWS) * -(-values // depth), numbers
+
+
+def _on_matrix_units(problem: AttentionProblem) -> _Launched:
+    batch, heads, rows, keys, head, values = problem.dims
+    strides = [each.strides[:3] for each in (problem.q, problem.k, problem.v, problem.y)]
+    numbers = (heads, rows, keys, head, values, *strides, *_bias_numbers(problem), problem.scale, problem.zero)
+    kernel = _kernel("attention_mma", _multiple(max(head, values), 16))
+    return kernel, batch * heads * -(-rows // _MATRIX_ROWS), numbers
+
+
+def _fits_matrix_units(problem: AttentionProblem) -> bool:
+    """Whether attention_mma.cu does a problem: float16, 8 values of a head one access, 128 of them at most."""
+    *_, head, values = problem.dims
+    read = (problem.q, problem.k, problem.v)
+    return (
+        problem.y.dtype is DType.FLOAT16
+        and not (head % 8 or values % 8)
+        and max(head, values) <= _LARGEST_MATRIX
+        and all(operand.has_vectors(8) for operand in read)
+        and problem.y.has_vectors(2)
     )
 
 
+def _bias_numbers(problem: AttentionProblem) -> tuple[Any, ...]:
+    bias = problem.bias
+    return (
+        (0, 0, 0, 0) if bias is None else bias.strides,
+        problem.period,
+        bias is not None and bias.dtype is DType.FLOAT16,
+    )
+
+
+def _multiple(number: int, unit: int) -> int:
+    return -(-number // unit) * unit
+
+
 @functools.cache
-def _kernel(depth: int) -> CudaKernel:
-    return CudaKernel.from_file(KERNELS / "attention.cu", "attention", options=(f"-DDEPTH={depth}",))
+def _kernel(name: str, depth: int) -> CudaKernel:
+    return CudaKernel.from_file(KERNELS / f"{name}.cu", name, options=(f"-DDEPTH={depth}",))

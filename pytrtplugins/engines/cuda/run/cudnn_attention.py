@@ -8,7 +8,7 @@ from typing import Any
 
 from ....tensor import DType
 from ..conv.cudnn import load_frontend
-from ..device.attention import AttentionProblem, Operand, attention
+from ..device.attention import AttentionMaker, AttentionProblem, Operand, attention
 from ..device.device import CudaDevice, Tensor
 from ..device.nhwc import Launch
 
@@ -29,10 +29,11 @@ class CudnnAttention:
 
     Args:
         device: The GPU.
+        other: Makes what cuDNN does not.
     """
 
-    def __init__(self, device: CudaDevice) -> None:
-        self.device = device
+    def __init__(self, device: CudaDevice, other: AttentionMaker = attention) -> None:
+        self.device, self._else = device, other
         self._lock = threading.RLock()
         self._plans: dict[AttentionProblem, _Plan | None] = {}
 
@@ -49,7 +50,7 @@ class CudnnAttention:
         """The launch, by the kernel that there is."""
         plan = self._plan(problem) if self.device.capability >= _OLDEST and suits_cudnn(problem) else None
         if plan is None:
-            return attention(problem, q, k, v, y, bias)
+            return self._else(problem, q, k, v, y, bias)
         graph, index, size = plan
         operands = {_Q: (problem.q, q.flat), _K: (problem.k, k.flat), _V: (problem.v, v.flat), _Y: (problem.y, y.flat)}
         if problem.bias is not None:
@@ -127,7 +128,7 @@ def suits_cudnn(problem: AttentionProblem) -> bool:
     """
     batch, heads, _, _, head, values = problem.dims
     operands, bias = [problem.q, problem.k, problem.v, problem.y], problem.bias
-    if bias is not None and (problem.zero or problem.period not in (1, batch) or not _is_aligned(bias)):
+    if bias is not None and (problem.zero or problem.period not in (1, batch) or not _is_half(bias)):
         return False
     repeated = any(
         size > 1 and not stride
@@ -135,14 +136,12 @@ def suits_cudnn(problem: AttentionProblem) -> bool:
         for size, stride in zip((batch, heads), operand.strides, strict=False)
     )
     fits = not any(size % _VECTOR or size > _MAX_HEAD for size in (head, values)) and min(problem.dims) > 0
-    return fits and not repeated and all(map(_is_aligned, operands))
+    return fits and not repeated and all(map(_is_half, operands))
 
 
-def _is_aligned(operand: Operand) -> bool:
+def _is_half(operand: Operand) -> bool:
     """Whether values are float16, lie side by side, and begin at 16 bytes in each row."""
-    *others, last = operand.strides
-    whole = not any(number % _VECTOR for number in (operand.offset, *others))
-    return operand.dtype is DType.FLOAT16 and last == 1 and whole
+    return operand.dtype is DType.FLOAT16 and operand.has_vectors(_VECTOR)
 
 
 def _filled(strides: Dims, dims: Dims) -> Dims:

@@ -31,7 +31,7 @@ def values_of(tensor, view):
     return np.lib.stride_tricks.as_strided(tensor.flat[view.offset :], view.dims, strides)
 
 
-def run(dims, views, dtype=DType.FLOAT32, bias=None, period=1, zero=False, memories=None):
+def run(dims, views, dtype=DType.FLOAT32, bias=None, period=1, zero=False, memories=None, fast=False):
     """What the kernel gives and what float64 does: views of q, k, v, y along batch, heads, rows or keys, values."""
     sizes = {
         name: view.offset + 1 + sum((size - 1) * stride for size, stride in zip(view.dims, view.strides, strict=True))
@@ -48,7 +48,7 @@ def run(dims, views, dtype=DType.FLOAT32, bias=None, period=1, zero=False, memor
         zero=zero,
     )
     q, k, v, y = (tensors[name] for name in "qkvy")
-    attention(problem, q, k, v, y, None if bias is None else bias[0].flat)(None)
+    attention(problem, q, k, v, y, None if bias is None else bias[0].flat, fast)(None)
     added = None if bias is None else np.concatenate([values_of(*bias)] * (dims[0] // bias[1].dims[0]))
     known = [values_of(tensors[name], views[name]) for name in "qkv"]
     wanted = attended(known, problem.scale, added, zero)

@@ -14,7 +14,12 @@ pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 BOUNDS = {"fp32": 3e-6, "tf32": 2e-3, "fp16": 3e-3}
 
 
-@pytest.mark.parametrize("disable", [[], ["cudnn-kernels"], ["attention"]], ids=["all", "own", "without"])
+OWN = ["cudnn-kernels"]
+
+
+@pytest.mark.parametrize(
+    "disable", [[], OWN, [*OWN, "handwritten-kernels"], ["attention"]], ids=["all", "own", "plain", "without"]
+)
 @pytest.mark.parametrize("precision", list(BOUNDS))
 @pytest.mark.parametrize("write", WRITERS)
 def test_it_gives_onnxruntimes_numbers(write, precision, disable):
