@@ -9,7 +9,7 @@ import numpy as np
 
 from pytrtplugins.engines.cuda.conv.problem import DirectProvider, Scratch, conv_operands, conv_problem
 from pytrtplugins.engines.cuda.conv.selector import ConvSelector
-from pytrtplugins.engines.cuda.device.device import HostDevice, Tensor, tensor_at
+from pytrtplugins.engines.cuda.device.device import HostDevice, Tensor, rows_of, tensor_at
 from pytrtplugins.engines.cuda.device.layout import Format
 from pytrtplugins.tensor import DType
 from tests.engines.cuda.host import NumpyProvider
@@ -44,6 +44,9 @@ def layers_of(execution, tf32=True, weights=None):
         names = [step.inputs[0], step.inputs[3] if len(step.inputs) > 3 else ""]
         x, residual = (on_host(execution.tensors[name]) if name else None for name in names)
         found, magnitude = on_host(execution.tensors[step.outputs[0]]), None
+        if step.attributes["rows"]:
+            x, found = rows_of(np, x), rows_of(np, found)
+            residual = None if residual is None else rows_of(np, residual)
         wanted = computed(selector, problem, operands, x, residual)
         if found.format.dtype is not DType.INT8:
             positive = replace(operands, load=partial(np.abs, operands.weights), bias=np.abs(operands.bias), packed={})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,9 @@ pytestmark = pytest.mark.gpu
 SHAPES = [
     *ODD,
     square(2, 13, 64, 96, 3, HALF),
+    *(square(2, 13, 64, 96, 1, HALF, gate=gate) for gate in (1, 2, 3, 4)),
+    *(square(1, 14, 64, 96, 3, INT8, gate=gate) for gate in (1, 2, 3, 4)),
+    square(1, 20, 64, 64, 1, HALF, gate=3, residual_type=HALF, residual_pitch=64),
     square(1, 16, 32, 64, 3, INT8, pool=True, slope=0.1),
     square(2, 24, 64, 64, 3, HALF, pool=True, slope=0.1),
     dataclasses.replace(square(3, 14, 48, 40, 3, HALF, reorg=2), y_pitch=176),
@@ -43,6 +47,8 @@ SHAPES_OF_SINGLES = [
     dataclasses.replace(square(3, 14, 48, 40, 3, SINGLE, reorg=2), y_pitch=176),
     square(1, 20, 64, 64, 3, SINGLE, slope=0.0, residual_type=SINGLE, residual_pitch=64),
     square(2, 13, 96, 33, 1, SINGLE, linear=True),
+    square(1, 13, 96, 40, 1, SINGLE, gate=2),
+    square(1, 13, 96, 40, 1, SINGLE, gate=3, residual_type=SINGLE, residual_pitch=40),
     square(2, 16, 64, 40, 3, SINGLE, linear=True, pool=True, slope=0.1),
 ]
 
@@ -57,6 +63,25 @@ def gpu():
     if capability < 80:
         pytest.skip(f"compute capability {capability}: the kernels need 80")
     return cupy, capability
+
+
+STEP = 0.05
+"""Of codes that a kernel writes: it finds sums divided by it, and activates what they stand for."""
+
+
+GATES = {
+    1: lambda y: 1 / (1 + np.exp(-y)),
+    2: lambda y: y / (1 + np.exp(-y)),
+    3: lambda y: y / 2 * (1 + np.vectorize(math.erf)(y / np.sqrt(2))),
+    4: lambda y: y / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (y + 0.044715 * y**3))),
+}
+
+
+def activated(shape, y):
+    if not shape.gate:
+        return np.maximum(y, y * shape.slope)
+    step = STEP if shape.y_type is INT8 else 1.0
+    return GATES[shape.gate](y * step) / step
 
 
 def pooled(y):
@@ -86,7 +111,7 @@ def problem(shape):
     scale, bias = scale.astype(np.float32), random.standard_normal(shape.k).astype(np.float32)
     sums = convolution(shape, x.astype(np.float64), weights)
     y = (sums * scale + bias).reshape(shape.n, shape.oh, shape.ow, shape.k)
-    y, residual = np.maximum(y, y * shape.slope), None
+    y, residual = activated(shape, y), None
     if shape.residual_type is not None:
         residual = np.zeros((*y.shape[:3], shape.residual_pitch), shape.residual_type.numpy)
         residual[..., : shape.k] = random.integers(-90, 90, y.shape)
@@ -127,7 +152,7 @@ def test_a_convolution_is_the_definitions_and_nothing_else_is_written(gpu, shape
         cupy.cuda.get_current_stream().synchronize()
         added = 0 if residual is None else arrays["residual"].data.ptr
         at = Addresses(arrays["x"].data.ptr, packed.data.ptr, factors.data.ptr, offsets.data.ptr, y.data.ptr, added)
-        kernel = ConvKernel(shape, tactic, capability)
+        kernel = ConvKernel(shape, tactic, capability, STEP)
         kernel.launch(at, stream.ptr, 0.37)
         stream.synchronize()
         found = y.get()
