@@ -1,0 +1,97 @@
+"""The kernel for a few rows, on the CPU: its numbers are those of the plain kernel."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pytrtplugins.engines.cuda.conv import few_rows
+from pytrtplugins.engines.cuda.conv.few_rows import FewRowsProvider
+from pytrtplugins.engines.cuda.conv.problem import ConvProblem, DirectProvider, Operands, Scratch
+from pytrtplugins.engines.cuda.device.device import HostDevice, tensor_at
+from pytrtplugins.engines.cuda.device.layout import Format, channels_last
+from pytrtplugins.tensor import DType
+
+SINGLE, HALF, CODES = DType.FLOAT32, DType.FLOAT16, DType.INT8
+
+
+def problem(kind=HALF, rows=1, c=64, k=9, to=None, **changes):
+    x, y = channels_last((1, c, rows, 1), kind), channels_last((1, k, rows, 1), to or kind, dense=True)
+    return replace(ConvProblem(x=x, y=y, kernel=(1, 1)), **changes)
+
+
+def run(provider, case):
+    random = np.random.default_rng(1)
+    codes = case.x.dtype is CODES
+
+    def values(*dims):
+        return random.integers(-90, 90, dims) if codes else random.standard_normal(dims)
+
+    def tensor(form):
+        made = tensor_at(np, HostDevice().allocate(form.bytes + 64), 0, form)
+        made.flat[...] = 0
+        made.view[...] = values(*form.dims)
+        return made
+
+    c, k = case.x.dims[1], case.y.dims[1]
+    weights = values(k, c, 1, 1).astype(np.int8 if codes else np.float32)
+    scale = np.full(k, 1e-4, np.float32) if codes else None
+    operands = Operands(
+        load=lambda: weights, bias=random.standard_normal(k).astype(np.float32), scale=scale, y_scale=0.05
+    )
+    x, y = tensor(case.x), tensor(case.y)
+    residual = None if case.residual is None else tensor(case.residual)
+    (tactic,) = provider.tactics(case)
+    provider.prepare(case, tactic, operands, Scratch())(x, y, residual, None)
+    return y.view.astype(np.float64)
+
+
+@pytest.mark.parametrize("kind", [SINGLE, HALF, CODES])
+@pytest.mark.parametrize(("rows", "c", "k"), [(1, 64, 9), (1, 2048, 5), (3, 272, 4), (8, 16, 1), (5, 13, 6)])
+def test_its_numbers_are_the_plain_kernels(rows, c, k, kind):
+    case = problem(kind, rows, c, k)
+    found, wanted = (run(provider(HostDevice()), case) for provider in (FewRowsProvider, DirectProvider))
+    np.testing.assert_allclose(found, wanted, rtol=2e-3 if kind is HALF else 1e-5, atol=2e-3 if kind is HALF else 1e-5)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"activation": "gelu"},
+        {"activation": "leaky", "bounds": (0.1, 0.0)},
+        {"residual": channels_last((1, 9, 2, 1), HALF), "residual_activation": "leaky"},
+        {"to": SINGLE},
+    ],
+)
+def test_so_is_its_epilogue(changes):
+    case = problem(rows=2, **changes)
+    found, wanted = (run(provider(HostDevice()), case) for provider in (FewRowsProvider, DirectProvider))
+    np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rows": 9},
+        {"kernel": (3, 3), "pads": (1, 1, 1, 1)},
+        {"groups": 2},
+        {"x": Format((1, 64, 1, 1), HALF, 68)},
+        {"y": channels_last((1, 9, 1, 1), HALF)},  # whose padding must be written
+        {"pool": True},
+    ],
+)
+def test_other_problems_are_left_to_others(changes):
+    case = problem(**changes)
+    assert FewRowsProvider(HostDevice()).tactics(case) == []
+    with pytest.raises(ValueError, match="few-rows"):
+        FewRowsProvider(HostDevice()).prepare(
+            case, "few-rows", Operands(load=lambda: np.zeros(0), bias=np.zeros(9, np.float32)), Scratch()
+        )
+
+
+@pytest.mark.parametrize("kind", ["float32", "float16", "int8"])
+def test_it_compiles(kind, compile_with):
+    compile_with("NVRTC")
+    assert few_rows._KERNEL.compile(kind, architecture="sm_90").startswith(b"\x7fELF")
