@@ -1,4 +1,4 @@
-"""The files that say which versions CI and the hooks take agree."""
+"""The files that say what CI and the hooks run, and with which versions, agree."""
 
 from __future__ import annotations
 
@@ -29,10 +29,13 @@ def test_every_package_for_development_is_constrained():
     assert wanted <= {line.partition("==")[0].lower() for line in CONSTRAINTS.splitlines()}
 
 
-def test_the_hooks_run_the_ruff_of_ci():
+def test_the_hooks_run_what_make_lint_runs():
     hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text("utf-8"))
-    revision = next(repo["rev"] for repo in hooks["repos"] if "ruff" in repo["repo"])
-    assert f"\nruff=={revision.removeprefix('v')}\n" in CONSTRAINTS
+    local = next(repo["hooks"] for repo in hooks["repos"] if repo["repo"] == "local")
+    lint = re.search(r"^lint:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert lint
+    commands = [line.strip().replace("$(BIN)", ".venv/bin").removesuffix(" .") for line in lint[1].splitlines()]
+    assert [hook["entry"].removesuffix(" --force-exclude") for hook in local] == commands
 
 
 def test_the_workflow_has_the_python_of_the_constraints():
