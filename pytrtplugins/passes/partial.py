@@ -106,8 +106,21 @@ def _dims(value: ir.Value | None) -> list[Dim] | None:
     for dim in value.shape:
         if not isinstance(dim, int) and dim.value is None:
             return None
-        dims.append(dim if isinstance(dim, int) else SymbolicDim(str(dim.value)))
+        dims.append(dim if isinstance(dim, int) else _expression(str(dim.value)))
     return dims
+
+
+def _expression(text: str) -> Dim:
+    """A dim from its text, as `SymbolicDim` writes it: what a shape holds of it."""
+    if text.isdigit():
+        return int(text)
+    depth, parts = 0, text[1:-1].split(" ") if text.startswith("(") and text.endswith(")") else []
+    for place, part in enumerate(parts):
+        if depth == 0 and part in ("+", "-", "*", "//", "%"):
+            left, right = (" ".join(side) for side in (parts[:place], parts[place + 1 :]))
+            return SymbolicDim(part, _expression(left), _expression(right))
+        depth += part.count("(") - part.count(")")
+    return SymbolicDim(text)
 
 
 def _factors(dims: Iterable[Dim]) -> tuple[int, Counter[SymbolicDim]]:

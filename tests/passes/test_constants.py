@@ -52,13 +52,17 @@ SHAPE_ARITHMETIC = {
     "expanded to a shape with -1": """
         s = Shape(x) w = Equal(s, minus) o = ConstantOfShape <value = int64[1] {1}> (four) t = Where(w, o, s)
         r = ReduceSum <keepdims = 1> (x, one1) e = Expand(r, t) y = Add(e, x)""",
+    "windows joined with the batch, parted and joined again": """
+        s = Shape(x) n = Gather(s, zero) b = Mul(n, two) m = Unsqueeze(b, axis) t = Concat <axis = 0> (m, windows)
+        w = Reshape(x, t) f = Shape(w) j = Gather(f, zero) i = Div(j, two) k = Unsqueeze(i, axis)
+        p = Concat <axis = 0> (k, two1, windows) v = Reshape(w, p) e = Reshape(v, joined) y = Add(w, e)""",
     "half of the channels": """
         s = Shape(x) c = Gather(s, one) h = Div(c, two) k = Unsqueeze(h, axis) p = Slice(x, axis, k, one1) y = Relu(p)""",
 }
 CONSTANTS = {
     "zero": np.int64(0), "one": np.int64(1), "two": np.int64(2), "axis": np.int64([0]), "one1": np.int64([1]),
     "two1": np.int64([2]), "rest": np.int64([-1, 6, 4]), "rest1": np.int64([-1]), "last": np.int64([24]),
-    "four": np.int64([4]), "minus": np.int64(-1),
+    "four": np.int64([4]), "minus": np.int64(-1), "windows": np.int64([4, 6, 4]), "joined": np.int64([-1, 4, 6, 4]),
 }  # fmt: skip
 
 
@@ -79,6 +83,12 @@ def test_shape_arithmetic_with_a_free_batch_gives_dims_and_goes_once_the_batch_i
     assert bound.graph.outputs[0].shape == expected.shape
     assert not {"Shape", "Gather", "Concat", "Unsqueeze", "Where", "Mul"} & set(operators(bound))
     np.testing.assert_array_equal(run(to_proto(bound))[0], expected)
+
+
+def test_a_batch_that_was_joined_with_windows_is_one_dim_again():
+    text = SHAPE_ARITHMETIC["windows joined with the batch, parted and joined again"]
+    free = propagated(network(text, **CONSTANTS))
+    assert [str(dim) for dim in free.graph.outputs[0].shape] == ["(N * 2)", "4", "6", "4"]
 
 
 def test_tables_of_numbers_are_no_shapes():
