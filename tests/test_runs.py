@@ -86,7 +86,7 @@ def test_the_randomized_profile_draws_others_and_prints_the_seed_that_repeats_th
 
 def test_a_test_that_hangs_is_ended(run):
     code, printed = run("import threading\ndef test_hangs():\n    threading.Lock().acquire() and threading.Event().wait()\n",
-                        "--timeout=1")  # fmt: skip
+                        "--timeout=1", "--override-ini=timeout_func_only=true")  # fmt: skip
     assert code != 0
     assert "Timeout" in printed
     assert "test_hangs" in printed
