@@ -91,7 +91,7 @@ class Local(Layer):
         stride, padding = section.integer("stride", 1, minimum=1), section.integer("pad", 0)
         out_h, out_w = ((into - (1 if padding else size)) // stride + 1 for into in (h, w))
         read_h, read_w = (window_count(section, into, 2 * padding, size, stride) for into in (h, w))
-        if (out_h, out_w) != (read_h, read_w) or min(out_h, out_w) < 1:
+        if (out_h, out_w) != (read_h, read_w):
             section.fail(
                 f"size={size} stride={stride} pad={padding} on {w} x {h}: darknet makes an output of {out_w} x {out_h} and"
                 f" fills it with windows of {read_w} x {read_h} places, so its values are mixed up",

@@ -77,7 +77,9 @@ class PropagateConstants(Pass):
             for value in node.outputs:
                 modified |= self._bind(value)
             if not all(_is_known(value) for value in node.outputs if value.name):
-                modified |= self._infer(node)
+                told = [(value.type, value.shape) for value in node.outputs]
+                self._infer(node)
+                modified |= told != [(value.type, value.shape) for value in node.outputs]
             self._partial.note(node)
             if self._fold(graph, node):
                 modified = True
@@ -99,16 +101,16 @@ class PropagateConstants(Pass):
         value.shape = require("onnx_ir", extra="onnx").Shape(dims)
         return changed
 
-    def _infer(self, node: ir.Node) -> bool:
+    def _infer(self, node: ir.Node) -> None:
         """Dims and types that nobody said."""
         onnx, onnx_ir = require("onnx", extra="onnx"), require("onnx_ir", extra="onnx")
         if node.domain not in ("", "ai.onnx"):
             found_dims = self.own_dims(node)
             if found_dims is not None:
                 node.outputs[0].shape = onnx_ir.Shape(found_dims)
-            return found_dims is not None
+            return
         if any(value is not None and (value.type is None or value.shape is None) for value in node.inputs):
-            return False
+            return
         proto, types, data = onnx_ir.serde.serialize_node(node), {}, {}
         for value in node.inputs:
             if value is not None:
@@ -127,7 +129,7 @@ class PropagateConstants(Pass):
                 schema, proto, types, data, opset_imports=[onnx.helper.make_opsetid("", version)]
             )
         except Exception:  # it has no rule, or the rule fails: the dims stay unknown
-            return False
+            return
         for value in node.outputs:
             kind = found.get(value.name)
             if kind is not None and kind.tensor_type.elem_type:
@@ -137,7 +139,6 @@ class PropagateConstants(Pass):
                     value.shape = shape
         if (dims := self._partial.shape_of(node)) is not None:
             node.outputs[0].shape = onnx_ir.Shape([dim if isinstance(dim, int) else str(dim) for dim in dims])
-        return bool(found)
 
     def _fold(self, graph: ir.Graph, node: ir.Node) -> bool:
         """The node's outputs as constants, where they can be known."""
@@ -191,9 +192,7 @@ class PropagateConstants(Pass):
                 found = iter(reference.ReferenceEvaluator(model).run(None, feeds))
         except Exception:  # its values are not for constants: the engine says what is wrong when it runs
             return None
-        results = [next(found) if value.name else None for value in node.outputs]
-        are_arrays = all(isinstance(array, (np.ndarray, np.generic)) for array in results if array is not None)
-        return results if are_arrays else None
+        return [next(found) if value.name else None for value in node.outputs]
 
     def _branch(self, node: ir.Node) -> ir.Graph | None:
         condition = array_of(node.inputs[0])

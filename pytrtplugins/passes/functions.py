@@ -61,12 +61,12 @@ def splice(graph: ir.Graph, node: ir.Node, inner: ir.Graph, inputs: Sequence[ir.
     for value, given in zip(inner.inputs, inputs, strict=False):
         if given is not None:
             value.replace_all_uses_with(given, replace_graph_outputs=True)
+    results = list(inner.outputs)
+    inner.outputs.clear()  # first, since a branch may give a constant of its own
     for value in list(inner.initializers.values()):
         del inner.initializers[str(value.name)]
         value.name = unused_name(str(value.name), taken)
         graph.register_initializer(value)
-    results = list(inner.outputs)
-    inner.outputs.clear()
     inside = list(inner)
     inner.remove(inside)
     for each in inside:

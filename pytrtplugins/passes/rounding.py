@@ -86,7 +86,7 @@ def round_codes(
     damped[np.diag_indices(count)] += _DAMPING * np.diag(damped).mean() or 1.0
     factor = np.linalg.cholesky(damped[::-1, ::-1])[::-1, ::-1]  # upper triangular, and factor @ factor.T is damped
     carry = factor / np.diag(factor)  # what the error of each weight asks of every later one
-    best, codes = wanted.copy(), np.where(fixed, np.rint(wanted), 0)
+    best, codes = wanted.copy(), np.rint(wanted)
     for first in range(0, count, _BLOCK):
         last = min(first + _BLOCK, count)
         errors = np.empty((len(best), last - first))

@@ -153,8 +153,6 @@ def place_image(old: tuple[int, int], size: tuple[int, int], mode: str = "letter
 def thin_out(image: Image) -> Image:
     """Every n-th line and column of an image that is too large for OpenCV's resize, which takes sides below 2^15."""
     height, width = image.shape[:2]
-    if max(width, height) <= _SMOOTHED_FROM:
-        return image
     return image[:: -(-height // _SMOOTHED_FROM), :: -(-width // _SMOOTHED_FROM)]
 
 
@@ -180,10 +178,7 @@ def resize_darknet(image: Image, width: int, height: int) -> Floats:
     part = (np.float32(1) - share) * planes[:, :, left] + share * planes[:, :, right]
     upper, lower = np.searchsorted(used, top), np.searchsorted(used, below)
     rest = down.copy()
-    if old_height == 1:
-        rest[:] = 0
-    else:
-        rest[-1] = 0
+    rest[-1] = 0
     down, rest = down[:, None], rest[:, None]
     result: Floats = (np.float32(1) - down) * part[:, upper] + rest * part[:, lower]
     return result

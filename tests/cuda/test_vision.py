@@ -215,6 +215,9 @@ def test_arrays_of_other_dims_are_refused():
         nms_into(np.zeros((1, 9, 4), np.float32), scores, 1.5)
     with pytest.raises(errors.UsageError, match=r"needs boxes \(N, B, 4\) and scores \(N, 3, B\) with B at least 8"):
         decode_into(np.zeros((1, 16, 2, 2), np.float32), boxes, scores, head_priors((1, 1, 2, 2), (2, 2)))
+    for arrays in ((boxes, scores[:, :, :7]), (boxes, scores[:, :2, :8]), (boxes[..., :3], scores[..., :8])):
+        with pytest.raises(errors.UsageError, match=r"needs boxes \(N, B, 4\) and scores \(N, 3, B\)"):
+            decode_into(np.zeros((1, 16, 2, 2), np.float32), *arrays, head_priors((1, 1, 2, 2), (2, 2)))
     with pytest.raises(errors.UsageError, match="expected one of letterbox"):
         letterbox_into(random_image(4, 4), np.zeros((3, 4, 4), np.float32), mode="crop")
     with pytest.raises(errors.UsageError, match=r"an output \(3, H, W\)"):

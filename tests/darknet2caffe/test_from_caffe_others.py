@@ -137,6 +137,17 @@ def test_networks_of_others_give_the_numbers_of_opencv(tmp_path, name):
     assert relative_error(found, expected) < 1e-5
 
 
+def test_lrn_has_the_defaults_of_caffes_schema(tmp_path):
+    """Not OpenCV's, whose alpha is another."""
+    layer = 'layer { name: "a" type: "LRN" bottom: "data" top: "a" %s }'
+    x = R.normal(0, 1, (2, 4, 7, 6)).astype(np.float32)
+    full = "lrn_param { local_size: 5 alpha: 1 beta: 0.75 k: 1 norm_region: ACROSS_CHANNELS }"
+    found, expected = (
+        run(from_caffe(*write_caffe(tmp_path, HEADER + layer % parameters)), x)["a"] for parameters in ("", full)
+    )
+    np.testing.assert_array_equal(found, expected)
+
+
 def _opencv(files, x):
     """OpenCV's importer knows no ``include`` rules, so a copy goes without layers of training."""
     import cv2
@@ -225,6 +236,7 @@ WRONG = {
     "it writes a blob twice": 'layer { name: "a" type: "Slice" bottom: "data" top: "a" top: "a" }',
     "it reads 2 blobs, expected 1": 'layer { name: "a" type: "ReLU" bottom: "data" bottom: "data" top: "a" }',
     "it reads 0 blobs, expected one or more": 'layer { name: "a" type: "Concat" top: "a" }',
+    "num_output=0 group=1": CONVOLUTION % "kernel_size: 1",
     "the .caffemodel has no blobs for it": CONVOLUTION % "num_output: 2 kernel_size: 1",
     "is as large as the window": POOLING % "kernel_size: 2 pad: 2",
     "each must be at least 1": POOLING % "kernel_size: 9 stride: 2",

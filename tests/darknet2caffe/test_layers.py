@@ -203,6 +203,7 @@ def test_the_window_of_a_normalization_is_darknets(size, rows):
         ("[crop]\ncrop_width=17\n", "a crop of 17 x 1 does not fit into 16 x 8 x 3"),
         ("[conv]\nsize=9\n", "size=9 is larger than the input: 8 values with 0 of padding"),
         ("[deconv]\nsize=4\npadding=6\n", "padding=6 leaves nothing of the output"),
+        ("[lrn]\nsize=0\n", "size=0: expected a number from 1"),
         ("[lrn]\nsize=8\n", "size=8: half of it is more than the 3 channels"),
         ("[reorg]\nflatten=1\nstride=3\n", "has 270 values, the input 384"),
         ("[reorg]\nflatten=1\nstride=0\n", "from 1"),

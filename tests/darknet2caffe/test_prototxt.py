@@ -66,6 +66,13 @@ def test_fields_are_asked_for_by_type():
     message.finish()
 
 
+def test_whole_numbers_have_31_bits():
+    message = parse_prototxt("a: 2147483647 b: 2147483648")
+    assert (message.integer("a", 0), message.integers("a")) == (2**31 - 1, [2**31 - 1])
+    with pytest.raises(ModelError, match=r"2,147,483,648|2147483648"):
+        message.integer("b", 0)
+
+
 def test_braces_may_be_32_deep_and_numbers_100_digits_long():
     def deep(count):
         return "a {" * count + " b: 1 " + "}" * count
@@ -104,6 +111,7 @@ def test_a_field_that_nobody_asked_for_is_an_error():
         ("a:", 1, "expected a value"),
         ("a: [1, 2", 1, "expected a value"),
         ("a: }", 1, "expected a value"),
+        ("n" * 41 + ": }", 1, r"\bn{40}: expected a value"),
         ("\na: 'x\n'", 2, "no part of protobuf's text format"),
         ("a: @", 1, "no part of protobuf's text format"),
         ("1: 2", 1, "expected a field's name"),

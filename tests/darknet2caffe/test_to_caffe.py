@@ -342,6 +342,15 @@ def test_a_network_without_weights_is_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_weights_may_have_as_many_bytes_as_readers_take(tmp_path, monkeypatch):
+    net = read_network(parse_cfg("[net]\ninputs=3\n[connected]\noutput=2\n")).with_random_weights()
+    monkeypatch.setattr("darknet2caffe._caffe_writer.MAX_BYTES", 4 * (2 + 6))
+    to_caffe(net, tmp_path / "a")
+    monkeypatch.setattr("darknet2caffe._caffe_writer.MAX_BYTES", 4 * (2 + 6) - 1)
+    with pytest.raises(UsageError, match=r"its weights have 32 bytes"):
+        to_caffe(net, tmp_path / "b")
+
+
 def test_weights_of_two_gibibytes_are_refused(tmp_path):
     net = read_network(parse_cfg("[net]\ninputs=30000\n[connected]\noutput=20000\n"))
     many = np.broadcast_to(np.float32(0), (20000, 30000))

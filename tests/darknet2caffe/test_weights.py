@@ -90,6 +90,15 @@ def test_bytes_left_over_are_explained_by_the_class_count(net, tmp_path):
     assert f"Do: darknet2caffe inspect small.cfg {path}" in str(caught.value)
 
 
+def test_only_filters_before_heads_explain_a_difference(tmp_path):
+    net = read_network(
+        parse_cfg(SMALL.replace("[convolutional]\nfilters=16", "[reorg]\nstride=2\n[convolutional]\nfilters=16"))
+    )
+    path = write(tmp_path / "a.weights", 28 + 16 * 17 + 4 * 17)
+    with pytest.raises(WeightsError, match=r"exactly 4 more filters of layer 2 \(20 instead of 16\)\.\n"):
+        read_network(net.cfg, path)
+
+
 def test_missing_bytes_are_explained_by_the_class_count(net, tmp_path):
     with pytest.raises(WeightsError, match="exactly 2 fewer filters of layer 1 \\(14 instead of 16\\)"):
         read_network(net.cfg, write(tmp_path / "a.weights", 108 - 2 * 5))

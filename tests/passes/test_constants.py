@@ -190,3 +190,147 @@ def test_dims_are_told_where_constants_keep_another_float_type():
     PropagateConstants({"N": 3})(halved)
     products = next(node for node in halved.graph if node.op_type == "MatMul").outputs[0]
     assert (products.shape, products.dtype.name) == ((3, 8, 6, 5), "FLOAT16")
+
+
+def known_dims(text, rank=4, **constants):
+    """Dims of y, as texts and numbers, in a network with a free batch."""
+    model = network(text, f"float[{', '.join('PQRS'[:rank])}] y", **CONSTANTS, **constants)
+    found = propagated(model)
+    np.testing.assert_array_equal(run(to_proto(found))[0], run(model)[0])
+    return [dim if isinstance(dim, int) else str(dim) for dim in found.graph.outputs[0].shape]
+
+
+FIRST = "s = Shape(x) n = Gather(s, zero) m = Unsqueeze(n, axis) c = Gather(s, one) "
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("d = Sub(c, one) e = Unsqueeze(d, axis)", 7),
+        ("d = Add(c, two) e = Unsqueeze(d, axis)", 10),
+        ("d = Cast <to = 6> (c) g = Cast <to = 7> (d) e = Unsqueeze(g, axis)", 8),
+        ("d = Unsqueeze(c, axis) g = Squeeze(d) i = Identity(g) e = Unsqueeze(i, axis)", 8),
+        ("d = Shape <start = 1> (x) e = Slice(d, last1, before, , back)", 4),
+        ("q = Flatten(one_map) d = Size(q) e = Unsqueeze(d, axis)", 6),
+    ],
+)
+def test_sizes_are_computed_as_onnx_computes_them(text, size):
+    constants = {
+        "ones": np.float32([1]),
+        "last1": np.int64([-1]),
+        "before": np.int64([-2]),
+        "back": np.int64([-1]),
+        "one_map": np.ones((1, 2, 3), np.float32),
+    }
+    dims = known_dims(f"{FIRST} {text} t = Concat <axis = 0> (m, e) y = Expand(ones, t)", 2, **constants)
+    assert dims[1] == size
+
+
+def test_an_image_is_resized_to_sizes_that_are_computed():
+    text = f"{FIRST} k = Unsqueeze(c, axis) t = Concat <axis = 0> (m, k, wide) y = Resize(x, , , t)"
+    assert known_dims(text, wide=np.int64([12, 8]))[1:] == [8, 12, 8]
+
+
+def test_a_size_that_may_be_any_stays_open_and_does_no_harm():
+    text = "t = Concat <axis = 0> (five, rest1) r = Reshape(x, t) z = Reshape(r, shape) y = Relu(z)"
+    assert isinstance(known_dims(text, shape=np.int64([-1, 8, 6, 4]), five=np.int64([3]))[0], str)
+
+
+def test_what_is_gathered_at_a_place_that_is_not_known_stays():
+    text = "s = Shape(x) h = ReduceMax <keepdims = 0> (x) i = Cast <to = 7> (h) g = Gather(s, i) f = Cast <to = 1> (g) y = Add(x, f)"
+    model = network(text, "float[N, 8, 6, 4] y")
+    found = propagated(model, {"N": 3})
+    assert "Gather" in operators(found)
+    np.testing.assert_array_equal(run(to_proto(found))[0], run(model)[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes", "changed"),
+    [
+        ("y = Relu(x)", None, False),
+        ("y = Relu(x)", {"M": 3}, False),
+        ("y = Relu(x)", {"N": 3}, True),
+        ("a = Mul(scale, scale) y = Mul(x, a)", None, True),
+    ],
+)
+def test_the_result_says_whether_anything_changed(text, sizes, changed):
+    constants = {"scale": np.float32([2])} if "scale" in text else {}
+    model = to_ir(network(text, "float[N, 8, 6, 4] y", **constants))
+    assert PropagateConstants(sizes)(model).modified == changed
+    assert not PropagateConstants(sizes)(model).modified
+
+
+def test_a_constant_output_becomes_a_constant_behind_an_identity():
+    model = to_ir(network("s = Shape <start = 1> (x) y = Relu(x)", "int64[K] s, float[N, 8, 6, 4] y"))
+    assert PropagateConstants()(model).modified
+    assert operators(model) == ["Identity", "Relu"]
+
+
+def test_operators_with_several_outputs_become_constants_unless_the_model_gives_one():
+    text = "a, b = Split <num_outputs = 2> (w) m = Mul(a, b) m2 = ReduceSum(m) y = Add(x, m2)"
+    model = network(text, "float[N, 8, 6, 4] y", w=np.float32([1, 2, 3, 4]))
+    assert operators(propagated(model)) == ["Add"]
+    np.testing.assert_allclose(run(to_proto(propagated(model)))[0], run(model)[0])
+    given = network(text, "float[N, 8, 6, 4] y, float[K] a", w=np.float32([1, 2, 3, 4]))
+    found = to_proto(propagated(given))
+    onnx.checker.check_model(found)
+    for one, other in zip(run(found), run(given), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_constant_that_is_no_tensor_is_left_to_the_engine():
+    text = "q = SplitToSequence <keepdims = 1> (w, one1) a = SequenceAt(q, one) y = Add(x, a)"
+    model = network(text, "float[N, 8, 6, 4] y", w=np.float32([1, 2]), one1=np.int64([1, 1]), one=np.int64(1))
+    found = propagated(model)
+    np.testing.assert_array_equal(run(to_proto(found))[0], run(model)[0])
+
+
+def test_an_output_that_is_left_out_is_passed_over():
+    nodes = [
+        helper.make_node("MaxPool", ["w"], ["a", ""], kernel_shape=[2]),
+        helper.make_node("LayerNormalization", ["x", "scale"], ["n", "", "deviation"]),
+        helper.make_node("Mul", ["n", "deviation"], ["k"]),
+        helper.make_node("Add", ["k", "a"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes, "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 8, 6, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 8, 6, 4])],
+        [numpy_helper.from_array(np.float32([[[1, 3, 2, 4, 5]]]), "w"), numpy_helper.from_array(np.ones(4, np.float32), "scale")],
+    )  # fmt: skip
+    model = prepare(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9))
+    found = propagated(model)
+    assert operators(found) == ["LayerNormalization", "Mul", "Add"]
+    np.testing.assert_array_equal(run(to_proto(found))[0], run(model)[0])
+
+
+def test_a_branch_that_is_a_constant_is_an_output_by_its_name():
+    then, other = (
+        helper.make_graph(
+            [], name, [], [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2])],
+            [numpy_helper.from_array(np.float32([number, 2]), name)],
+        )
+        for number, name in enumerate("ab")
+    )  # fmt: skip
+    nodes = [
+        helper.make_node("If", ["c"], ["z"], "choice", then_branch=then, else_branch=other),
+        helper.make_node("Relu", ["x"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes, "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 8, 6, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 8, 6, 4]), helper.make_tensor_value_info("z", TensorProto.FLOAT, [2])],
+        [numpy_helper.from_array(np.array(True), "c")],
+    )  # fmt: skip
+    model = prepare(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9))
+    found = propagated(model)
+    assert sorted(operators(found)) == ["Identity", "Relu"]
+    np.testing.assert_array_equal(run(to_proto(found))[1], [0, 2])
+
+
+def test_a_result_whose_type_nobody_said_has_that_of_the_first_float():
+    model = network("y = MatMul(x, w)", "float[N, 8, 6, 5] y", w=np.ones((4, 5), np.float32))
+    ir_model = to_ir(model)
+    ir_model.graph.inputs[0].dtype = type(ir_model.graph.inputs[0].dtype).FLOAT16
+    product = next(iter(ir_model.graph)).outputs[0]
+    product.type = product.shape = None
+    PropagateConstants({"N": 3})(ir_model)
+    assert (product.dtype.name, product.shape) == ("FLOAT16", (3, 8, 6, 5))

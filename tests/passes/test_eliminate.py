@@ -65,6 +65,9 @@ def test_dropout_that_is_told_to_train_stays(training, left):
         [node("Dropout", ["x", "ratio", "training"], ["y"])], constants={"ratio": np.float32(0.5), "training": training}
     )
     assert [item.op_type for item in prepare(network).graph.node] == left
+    ir_model = to_ir(network)
+    assert Eliminate()(ir_model).modified == (not training)
+    assert [item.op_type for item in ir_model.graph] == left
 
 
 def test_an_unused_initializer_goes():

@@ -122,6 +122,13 @@ def test_a_label_without_room_above_or_beside_is_moved_inside(box, corner, recta
         assert (right, bottom) == (100, 60)
 
 
+def test_a_label_that_is_higher_than_the_image_begins_at_the_top(rectangles):
+    draw(np.zeros((6, 300, 3), np.uint8), [Detection("dog", 1, 0.8, (10.0, 4.0, 50.0, 6.0))])
+    (_, ((_, top, _, bottom), _)) = rectangles
+    assert top == 0
+    assert bottom > 6
+
+
 @pytest.mark.parametrize(("number", "ink"), [(1, (255, 255, 255)), (2, (0, 0, 0))])
 def test_letters_are_white_on_dark_and_black_on_light_colours(number, ink):
     drawn = draw(GREY, [Detection("dog", number, 0.8, (50.0, 60.0, 150.0, 160.0))])
