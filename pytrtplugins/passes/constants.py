@@ -48,7 +48,7 @@ class PropagateConstants(Pass):
     Args:
         sizes: Free dim → its size.
         expands: Whether to write an operator with those by which ONNX defines it.
-        own_dims: Dims of the first output of a node of another domain than ONNX's, from those of its inputs; None: unknown.
+        own_dims: Dims of the outputs of a node of another domain than ONNX's, from those of its inputs; None: unknown.
     """
 
     name: ClassVar[str] = "propagate-constants"
@@ -57,7 +57,7 @@ class PropagateConstants(Pass):
         self,
         sizes: Mapping[str, int] | None = None,
         expands: Callable[[str], bool] = lambda op_type: False,
-        own_dims: Callable[[ir.Node], Sequence[int] | None] = lambda node: None,
+        own_dims: Callable[[ir.Node], Sequence[Sequence[int]] | None] = lambda node: None,
     ) -> None:
         self.sizes, self.expands, self.own_dims = sizes or {}, expands, own_dims
 
@@ -106,8 +106,8 @@ class PropagateConstants(Pass):
         onnx, onnx_ir = require("onnx", extra="onnx"), require("onnx_ir", extra="onnx")
         if node.domain not in ("", "ai.onnx"):
             found_dims = self.own_dims(node)
-            if found_dims is not None:
-                node.outputs[0].shape = onnx_ir.Shape(found_dims)
+            for output, dims in zip(node.outputs, found_dims or (), strict=False):
+                output.shape = onnx_ir.Shape(dims)
             return
         if any(value is not None and (value.type is None or value.shape is None) for value in node.inputs):
             return
@@ -137,8 +137,8 @@ class PropagateConstants(Pass):
                 shape = onnx_ir.serde.deserialize_type_proto_for_shape(kind)
                 if shape is not None and (value.shape is None or not value.shape.is_static()):
                     value.shape = shape
-        if (dims := self._partial.shape_of(node)) is not None:
-            node.outputs[0].shape = onnx_ir.Shape([dim if isinstance(dim, int) else str(dim) for dim in dims])
+        if (told := self._partial.shape_of(node)) is not None:
+            node.outputs[0].shape = onnx_ir.Shape([dim if isinstance(dim, int) else str(dim) for dim in told])
 
     def _fold(self, graph: ir.Graph, node: ir.Node) -> bool:
         """The node's outputs as constants, where they can be known."""

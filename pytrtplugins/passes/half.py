@@ -5,6 +5,7 @@ TensorRT 11 has no precision flags: a network computes in the types that the mod
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +80,7 @@ def halve(
         model: As for `to_half`; with `WRITTEN` in its metadata it stays as it is.
         dtype: float16 or bfloat16.
         float_inputs: A node → its inputs that stay float32 though the node does not.
-        keep: Names of nodes that stay in float32.
+        keep: Names of nodes that stay in float32, with their subgraphs.
     """
     if WRITTEN in model.metadata_props:
         return model
@@ -125,11 +126,13 @@ class _Halver:
         return self._model
 
     def _write(self, node: ir.Node) -> None:
-        if node.op_type in _SUBGRAPHS and node.domain == "":
-            raise BuildError(
-                f"node {node.name!r}: {node.op_type} holds a subgraph, which is not written in {self._dtype}"
-            )
         name, is_plugin = node_name(node), is_plugin_node(node)
+        if node.op_type in _SUBGRAPHS and node.domain == "":
+            if name not in self._keep:
+                raise BuildError(
+                    f"node {node.name!r}: {node.op_type} holds a subgraph, which is not written in {self._dtype}"
+                )
+            self._keep_inside(node)
         stays = name in self._keep or (is_plugin and not takes(node, self._dtype))
         kind = self._float if stays else self._half
         if not stays:
@@ -149,6 +152,18 @@ class _Halver:
             for output in outputs:
                 output.dtype = self._half
             self._graph.insert_after(node, [self._cast_back(each) for each in outputs if each.is_graph_output()])
+
+    def _keep_inside(self, node: ir.Node) -> None:
+        """Let the subgraphs of a node that stays in float32 read what is around them in float32."""
+        graphs = [attribute.as_graph() for attribute in node.attributes.values() if attribute.type.name == "GRAPH"]
+        for graph in itertools.chain(graphs, *(graph.subgraphs() for graph in graphs)):
+            for inner in graph:
+                for index, value in enumerate(inner.inputs):
+                    if value in self._forms:
+                        inner.replace_input_with(index, self._read(node, value, self._float))
+            graph.outputs[:] = [
+                self._read(node, value, self._float) if value in self._forms else value for value in graph.outputs
+            ]
 
     def _cast_back(self, output: ir.Value) -> ir.Node:
         """What lets an output of the model, which is in half now, stay what it was."""

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy.typing as npt
 
-from ...errors import DimsError, MissingExtraError, UnavailableError, UsageError
+from ...errors import BuildError, DimsError, MissingExtraError, UnavailableError, UsageError
 from ...model.ir import to_ir, to_proto
+from ...model.proto import node_name
 from ...tensor import DType, SymbolicDim
 from ...utils.numbers import LARGEST_BATCH, check_whole
 from ...utils.optional import require
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
 __all__ = ["CudaEngine"]
 
 _DEVICE = "device"
+_SIDE = 256
+"""The size of free dims but the batch with which a network is looked at while it is built."""
 FORMAT = 7
 """Of what engine files and files of choices hold: plans, packed weights, tactics. It goes up with what they mean."""
 
@@ -83,6 +86,7 @@ class CudaEngine(Engine):
     fast_build: ClassVar[Mapping[str, Any]] = {
         "disable": ("tactics", "graph", "handwritten-kernels", "cudnn-kernels", "cublaslt-kernels")
     }
+    dtypes: ClassVar[tuple[DType, ...]] = tuple(DType)
     survives_fork: ClassVar[bool] = False
     weights_location: ClassVar[str | None] = WEIGHTS_LOCATION
 
@@ -118,7 +122,27 @@ class CudaEngine(Engine):
             self.selector = self._selector(plan)
         self._attention = self._attention_maker()
         self.batches = _batches(options)
+        self._plan_ahead(options, progress)
+        self.selector.built = True
+
+    def _plan_ahead(self, options: BuildOptions, progress: bool) -> None:
+        """Choose kernels for the batches that are named; with other free dims only look whether all operators are there."""
         free = {dim.name for desc in self.inputs for dim in desc.dims if isinstance(dim, SymbolicDim)}
+        batches = {desc.dims[0].name for desc in self.inputs if desc.dims and isinstance(desc.dims[0], SymbolicDim)}
+        if free - batches:
+            try:
+                make_plan(
+                    self._graph,
+                    {name: 1 if name in batches else _SIDE for name in free},
+                    self.disabled,
+                    self.options.plugins,
+                )
+            except DimsError:
+                pass  # other dims may do
+            except BuildError as error:
+                if "op" in error.facts:
+                    raise
+            return
         for batch in self.batches if free else (1,):
             try:
                 self.execution(dict.fromkeys(free, batch), progress).close()
@@ -126,7 +150,6 @@ class CudaEngine(Engine):
                 if not free or "batch" in options.settings:
                     raise
                 # nobody asked for this batch, and a plugin refuses it: kernels are chosen in the first run
-        self.selector.built = True
 
     @functools.cached_property
     def _weights(self) -> dict[str, npt.NDArray[Any]]:
@@ -207,6 +230,11 @@ class CudaEngine(Engine):
             outside: Gives the arrays of the caller's that tensors of the plan lie in, by the tensors' names.
         """
         plan = make_plan(self._graph, sizes, self.disabled, self.options.plugins)
+        if plan.tail is not None:
+            first = plan.tail.nodes[0]
+            self.choices["run node by node"] = (
+                f"{len(plan.tail.nodes)} nodes from {node_name(first)!r} ({first.op_type}) on, since only a run tells their dims"
+            )
         with self.device.xp.cuda.Device(self.device.number), self.device.explaining_memory():
             self.selector.choose(plan, progress)
             placed = outside(plan) if outside else {}

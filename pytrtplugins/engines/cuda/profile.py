@@ -12,6 +12,7 @@ from ...tensor import Array
 from ...utils.files import atomic_path, write_atomic
 from ...utils.optional import require
 from .conv.problem import ConvProblem, conv_problem
+from .operators import computed
 from .plan.plan import Plan, Step
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class StepTime:
     Attributes:
         name: The node's.
         kind: ``"conv"``, ``"pool"``, ``"plugin"`` ….
-        kernel: Which kernel runs a convolution; empty for others.
+        kernel: Which kernel runs a convolution; of steps that wait for the host what they do there; empty for others.
         microseconds: How long it takes, alone, its data in the cache.
         operations: Floating-point or integer operations of a convolution.
         bytes: Of tensors and weights that it reads and writes.
@@ -146,6 +147,10 @@ def _problem(step: Step, plan: Plan) -> ConvProblem | None:
 
 
 def _kernel(context: CudaContext, step: Step, plan: Plan) -> str:
+    if step.kind == "tail":
+        return f"{step.attributes['nodes']} nodes, run one by one from the host"
+    if step.kind == "generic" and computed(step.op, step.inputs, plan.constants):
+        return "waits for values on the host"
     if step.kind != "conv":
         return ""
     selector = context.engine.selector

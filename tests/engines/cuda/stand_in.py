@@ -29,7 +29,11 @@ class Execution:
 
     def __init__(self, execution):
         self.inner, self.device, self.queue, self.close = execution, execution.device, execution.queue, execution.close
-        self.segments, self.capture = execution.segments, execution.capture
+        self.segments, self.capture, self.plan = execution.segments, execution.capture, execution.plan
+
+    @property
+    def late(self):
+        return self.inner.late
 
     def input(self, name):
         return self.inner.input(name).view(OnGpu)
@@ -133,8 +137,8 @@ class Engine:
 
     name, capturing = "cuda", threading.Lock()
     nests = True
-    inputs = (TensorDesc("data", (SymbolicDim("N"), 3, 8, 8)),)
-    outputs = (TensorDesc("y", (SymbolicDim("N"), 4, 8, 8)),)
+    inputs: tuple[TensorDesc, ...] = (TensorDesc("data", (SymbolicDim("N"), 3, 8, 8)),)
+    outputs: tuple[TensorDesc, ...] = (TensorDesc("y", (SymbolicDim("N"), 4, 8, 8)),)
 
     def __init__(self, model=None, disabled=("graph",)):
         self.device, self.model, self.disabled = Device(), model or conv_net(batch="N"), frozenset(disabled)
@@ -143,8 +147,8 @@ class Engine:
         pass
 
     def execution(self, sizes, outside=None):
-        data = np.zeros((sizes["N"], 3, 8, 8), np.float32)
-        execution = host_execution(prepare(self.model), {"data": data}, outside=outside)
+        data = np.zeros((sizes.get("N", 1), 3, 8, 8), np.float32)
+        execution = host_execution(prepare(self.model), {self.inputs[0].name: data}, outside=outside)
         execution._arena[:] = 0  # as memory of a GPU is, which the run before a capture reads
         execution.device = self.device
         return Execution(execution)

@@ -222,14 +222,6 @@ def test_an_operator_that_it_lacks_is_named_with_its_node():
         make_plan(lower(model), {"N": 1})
 
 
-def test_other_free_dims_than_the_batch_are_refused():
-    net = Net(channels=8)
-    net.input = ["N", 8, "H", "W"]
-    model = lower(prepare(net.model(net.conv(net.conv("data", "a"), "b"))))
-    with pytest.raises(BuildError, match="the dims or the type of tensor 'a_leaky' cannot be told"):
-        make_plan(model, {"N": 1, "H": 32, "W": 32})
-
-
 @pytest.mark.parametrize("pool", [False, True])
 def test_more_values_than_threads_have_numbers_are_refused(pool):
     net = Net(channels=8)

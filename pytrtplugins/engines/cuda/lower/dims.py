@@ -17,17 +17,30 @@ if TYPE_CHECKING:
 __all__ = ["fused_dims"]
 
 
-def fused_dims(node: ir.Node) -> Sequence[int] | None:
-    """Dims of a fused node's output, those of products, activations and attention; None for other nodes, or where they are not known."""
+def fused_dims(node: ir.Node) -> list[Sequence[int]] | None:
+    """Dims of a fused node's output; None for other nodes, and where those of its inputs are not known."""
     known = [tuple(dims_of(value) or (None,)) for value in node.inputs]
     dims = [tuple(dim for dim in each if isinstance(dim, int)) for each in known]
     if node.domain != DOMAIN or dims != known:
         return None
     if is_op(node, "Attention", DOMAIN):
-        return _attention_dims(*dims)
+        return [_attention_dims(*dims)]
     if is_op(node, "Conv", DOMAIN) and has_rows(node):
-        return (*dims[0][:-1], weight_dims(node)[0])
-    return dims[0] if node.op_type in ACTIVATIONS else None
+        return [(*dims[0][:-1], weight_dims(node)[0])]
+    if is_op(node, "Conv", DOMAIN):
+        return [_conv_dims(node, dims[0], weight_dims(node))]
+    return [dims[0]] if node.op_type in ACTIVATIONS else None
+
+
+def _conv_dims(node: ir.Node, x: tuple[int, ...], weights: tuple[int, ...]) -> Sequence[int]:
+    at = node.attributes
+    pads, strides, dilations = (at.get_ints(name, ()) for name in ("pads", "strides", "dilations"))
+    places = zip(x[2:], weights[2:], pads, pads[2:], strides, dilations, strict=False)
+    sides = [(side + a + b - (size - 1) * d - 1) // stride + 1 for side, size, a, b, stride, d in places]
+    if at.get_int("pool", 0):
+        sides = [side // 2 for side in sides]
+    stride = at.get_int("reorg", 0) or 1
+    return (x[0], weights[0] * stride**2, *(side // stride for side in sides))
 
 
 def _attention_dims(

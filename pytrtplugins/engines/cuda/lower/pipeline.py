@@ -20,6 +20,7 @@ from .activations import FuseSwishMish
 from .attention import FuseAttention
 from .epilogue import FuseActivations, FuseConvolutions, FuseResiduals
 from .gelu import FuseGelu
+from .hanging import hanging_values
 from .horizontal import FuseHorizontally
 from .matmul import FuseBiases, FuseMatMuls
 from .pool_reorg_stem import FusePools, FuseReorgs, FuseStem
@@ -113,8 +114,8 @@ def lower(
         model: A prepared model; it is not changed.
         disable: Names of `OPTIONAL_STEPS` to leave out.
         requested: Plugin → the form that the user asks for; such a plugin becomes no part of a convolution.
-        float_type: Element type of float tensors inside: FLOAT32 or FLOAT16. A model that holds float16 itself says for each
-            tensor what it is.
+        float_type: Element type of float tensors inside: FLOAT32 or FLOAT16; what hangs on values stays float32. A model that
+            holds float16 itself says for each tensor what it is.
 
     Returns:
         A model whose fused nodes are in the domain ``pytrtplugins.cuda``; all tensors have types and dims.
@@ -130,7 +131,9 @@ def lower(
     lowered.graph.sort()
     remove_unused(lowered)
     if float_type is DType.FLOAT16 and not _holds_half(lowered.graph):
-        halve(lowered, float_type, _float_inputs, _float_plugins(lowered.graph))
+        hanging = hanging_values(lowered.graph)
+        late = [node_name(node) for node in lowered.graph if not hanging.isdisjoint(node.outputs)]
+        halve(lowered, float_type, _float_inputs, [*_float_plugins(lowered.graph), *late])
         lowered.metadata_props[FREE_CASTS] = ""
     return lowered
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -38,14 +39,21 @@ class GroupPointwise(Pass):
     group lies between them; (2) where that one's group gives smaller tensors, which are broadcast, and nothing else reads them.
     So every value is computed by one kernel; what something outside of a group reads is an output of it.
 
-    What stays: (1) a conversion between float types alone: whatever reads it does that; (2) what constants lead to.
+    What stays: (1) a conversion between float types alone: whatever reads it does that; (2) what constants lead to;
+    (3) nodes that run one by one.
+
+    Args:
+        late: Those nodes.
     """
 
     name: ClassVar[str] = "pointwise"
 
+    def __init__(self, late: Collection[ir.Node] = ()) -> None:
+        self._late = frozenset(late)
+
     @override
     def call(self, model: ir.Model) -> PassResult:
-        groups = _Groups(model.graph).found()
+        groups = _Groups(model.graph, self._late).found()
         for group in groups:
             _replace(model.graph, group)
         if groups:
@@ -84,7 +92,7 @@ class _Group:
 class _Groups:
     """Merges nodes of a graph, as long as no group comes before and behind another at a time."""
 
-    def __init__(self, graph: ir.Graph) -> None:
+    def __init__(self, graph: ir.Graph, late: Collection[ir.Node]) -> None:
         self._graph = graph
         nodes = list(graph)
         places = {node: index for index, node in enumerate(nodes)}
@@ -102,7 +110,9 @@ class _Groups:
                 if (reader := places.get(use.node)) is not None:
                     behind[index] |= behind[reader] | 1 << reader
         self._of = {
-            node: _Group([node], _dims(node), 1 << index, before[index], behind[index], _takes_part(node))
+            node: _Group(
+                [node], _dims(node), 1 << index, before[index], behind[index], node not in late and _takes_part(node)
+            )
             for node, index in places.items()
         }
 

@@ -10,6 +10,7 @@ import numpy as np
 from ....model.ir import array_of, dims_of, is_op, only_read_by, operand, remove_unused
 from ....passes import Pass, PassResult
 from ....utils.override import override
+from .hanging import hanging_values
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -33,6 +34,8 @@ Match = TypeVar("Match")
 class Rewrite(Pass, Generic[Match]):
     """Looks at each node once, in the graph's order, and rewrites those where the pattern matches.
 
+    What hangs on values stays as it is, since it runs node by node.
+
     A subclass says in its docstring which cases do not match, by number, and names the number where it tells them apart.
 
     Attributes:
@@ -45,8 +48,11 @@ class Rewrite(Pass, Generic[Match]):
     def call(self, model: ir.Model) -> PassResult:
         modified = False
         self.begin(model.graph)
+        hanging = hanging_values(model.graph)
         for node in list(model.graph):
-            match = self.match(node) if node.graph is not None else None  # else an earlier rewrite removed it
+            if node.graph is None or not hanging.isdisjoint(node.outputs):  # an earlier rewrite removed it
+                continue
+            match = self.match(node)
             if match is not None:
                 self.rewrite(model.graph, node, match)
                 modified = True

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from ....errors import BindingError
 from ....plugin.base import Plugin
 from ..device.layout import Format
 from .arena import Layout
 from .schedule import Access, Schedule
+from .tail import Tail
 
 __all__ = ["Placed", "Plan", "Step", "step_accesses"]
 
@@ -22,7 +24,7 @@ class Step:
 
     Attributes:
         kind: ``"conv"``, ``"pool"``, ``"activation"``, ``"attention"``, ``"pointwise"``, ``"reformat"``, ``"zero"``, ``"matmul"``,
-            ``"plugin"`` or ``"generic"``.
+            ``"plugin"``, ``"generic"`` or ``"tail"``.
         name: The node's name, for messages and profiles.
         op: The node's type.
         attributes: The node's.
@@ -66,9 +68,10 @@ class Plan:
         tensors: Every tensor that is computed.
         constants: Arrays of the model.
         inputs: Model's input → tensor, linear, that it is copied to.
-        outputs: Model's output → tensor, linear, that it is copied from.
+        outputs: Model's output → tensor, linear, that it is copied from; those that the tail gives are not among them.
         memory: Where the storages lie.
         schedule: Which steps run side by side.
+        tail: What runs behind the steps and cannot be planned, for the last of them, of kind ``"tail"``.
     """
 
     steps: tuple[Step, ...]
@@ -78,6 +81,21 @@ class Plan:
     outputs: Mapping[str, str]
     memory: Layout
     schedule: Schedule
+    tail: Tail | None = None
+
+    def tensor_of(self, output: str) -> str:
+        """The tensor that an output of the network is copied from.
+
+        Raises:
+            BindingError: only a run tells its dims.
+        """
+        if output not in self.outputs:
+            raise BindingError(
+                f"engine 'cuda': output {output!r} comes from nodes whose dims only a run tells, so that no memory can wait for "
+                "it: it is neither bound nor enqueued, nor decoded on the GPU.\nDo: context.run(inputs)",
+                output=output,
+            )
+        return self.outputs[output]
 
 
 def step_accesses(step: Step, tensors: Mapping[str, Placed]) -> list[Access]:

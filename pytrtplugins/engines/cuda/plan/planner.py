@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from ....passes import PropagateConstants
 from ....plugin.base import Plugin
 from ....plugin.onnx_node import from_node, is_plugin_node
 from ....plugin.policy import NO_REQUESTS, RUNNING, chosen_form
-from ....tensor import DType
+from ....tensor import DType, evaluate_dims
 from ..device.layout import as_rows, channels_last, linear
 from ..lower.dims import fused_dims
 from ..lower.pipeline import FREE_CASTS, OptionalStep
@@ -31,6 +31,7 @@ from .images import image_tensors
 from .plan import Placed, Plan, Step, step_accesses
 from .plugin_formats import agree_formats
 from .schedule import Schedule, one_stream, schedule
+from .tail import Tail, check_operators, late_nodes, outer_reads
 from .tensors import Tensors
 from .views import ChannelViews
 from .weights import read_constants
@@ -64,11 +65,12 @@ def make_plan(
         DimsError: a plugin refuses the dims.
     """
     bound = model.clone()
-    PropagateConstants(bindings, lambda op_type: op_type not in OPS, fused_dims)(bound)
+    PropagateConstants(bindings, lambda op_type: op_type not in OPS, _own_dims)(bound)
     place_attention(bound, bindings)
+    late = late_nodes(bound.graph, bindings)
     if "pointwise" not in disable:
-        GroupPointwise()(bound)
-    return _Planner(bound, bindings, frozenset(disable), requested).plan()
+        GroupPointwise(late)(bound)
+    return _Planner(bound, bindings, frozenset(disable), requested, late).plan()
 
 
 @dataclass
@@ -77,6 +79,7 @@ class _Planner:
     bindings: Mapping[str, int]
     disabled: frozenset[OptionalStep]
     requested: Mapping[str, str]
+    late: list[ir.Node]
     steps: list[Step] = field(default_factory=list)
 
     def plan(self) -> Plan:
@@ -95,16 +98,23 @@ class _Planner:
         inputs = tuple(name for name in names_of(graph.inputs) if name not in self.constants)
         for name in inputs:
             self.formats[name] = linear(*self.tensors.described(name))
+        late = set(self.late)
         for node in graph:
-            self._add(node)
-        outputs = {name: self.tensors.as_format(name, linear(*self.tensors.described(name))) for name in results}
+            if node not in late:
+                self._add(node)
+        tail = self._tail() if late else None
+        planned = [name for name in results if tail is None or name not in tail.outputs]
+        outputs = {name: self.tensors.as_format(name, linear(*self.tensors.described(name))) for name in planned}
+        if tail is not None:
+            read = tuple(name for name in tail.reads.values() if name in self.formats)
+            self.steps.append(Step("tail", "tail", "Tail", {"nodes": len(late)}, read, (), captured=False))
         if "outputs" not in self.disabled:
             self._write_linear(set(outputs.values()))
         tensors = {name: self.views.placed(name) for name in self.formats}
         self._check_sizes(tensors)
         order = self._schedule(tensors)
         layout = self._memory(tensors, order, inputs, tuple(outputs.values()))
-        return Plan(tuple(self.steps), tensors, self.constants, inputs, outputs, layout, order)
+        return Plan(tuple(self.steps), tensors, self.constants, inputs, outputs, layout, order, tail)
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
@@ -154,6 +164,15 @@ class _Planner:
                 engine="cuda",
                 op=op,
             )
+
+    def _tail(self) -> Tail:
+        """What cannot be planned, and where it finds what it reads."""
+        nodes, version = self.late, self.model.opset_imports.get("", 1)
+        check_operators(nodes, version)
+        made = {value for node in nodes for value in node.outputs}
+        reads = {value: self.tensors.materialized(str(value.name)) for value in outer_reads(nodes)}
+        outputs = {str(value.name): value for value in self.model.graph.outputs if value in made}
+        return Tail(tuple(nodes), reads, outputs, version, self.requested)
 
     def _add_step(self, step: Step) -> None:
         for name in filter(None, step.outputs):
@@ -290,3 +309,13 @@ class _Planner:
 
 def _is_plugin(node: ir.Node) -> bool:
     return is_plugin_node(node) and node.domain != DOMAIN
+
+
+def _own_dims(node: ir.Node) -> Sequence[Sequence[int]] | None:
+    """Dims of what a plugin or a fused node gives."""
+    if not _is_plugin(node):
+        return fused_dims(node)
+    dims = [dims_of(value) or (None,) for value in node.inputs]
+    if not all(isinstance(dim, int) for each in dims for dim in each):
+        return None
+    return [evaluate_dims(each, {}) for each in from_node(node).all_output_dims(dims)]

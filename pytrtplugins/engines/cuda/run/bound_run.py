@@ -113,7 +113,7 @@ class CudaBoundRun(BoundRun):
             else:
                 self._copied_in.append(name)
         for name, array in outputs.items():
-            tensor = plan.outputs[name]
+            tensor = plan.tensor_of(name)
             check_dims(name, array, plan.tensors[tensor].format.dims)
             if tensor not in (*placed, *plan.inputs) and _fits(plan, tensor, array):
                 placed[tensor] = array

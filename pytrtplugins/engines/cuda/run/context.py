@@ -23,6 +23,7 @@ from .bound_run import CudaBoundRun
 from .copies import copy
 from .execution import Execution, captured
 from .routes import Call, Route, Routes
+from .values import Value
 
 if TYPE_CHECKING:
     from .owner import Owner
@@ -36,10 +37,10 @@ _FAILED = "engine 'cuda' failed in the run"
 class _Ready:
     """An execution, page-locked memory for its outputs, and the graph of the network and the copies there."""
 
-    def __init__(self, execution: Execution, outputs: list[str]) -> None:
+    def __init__(self, execution: Execution) -> None:
         self.graph: Any = None  # goes before the execution, which keeps its kernels loaded
         self.execution = execution
-        arrays = {name: execution.output(name) for name in outputs}
+        arrays = {name: execution.output(name) for name in execution.plan.outputs}
         self.outputs = {name: pinned_empty(array.shape, array.dtype) for name, array in arrays.items()}
 
     def queue(self, stream: Any) -> None:
@@ -108,7 +109,9 @@ class CudaContext(ExecutionContext):
     def step_times(self, inputs: Mapping[str, Array], runs: int = 20) -> tuple[float, list[float], Plan]:
         """Microseconds of a whole run on the GPU, of each step alone, and the plan that has the steps."""
         self._check_open()
-        ready = self._prepared(self._check(inputs))
+        checked = self._check(inputs)
+        ready = self._prepared(checked)
+        self._begin(checked, {})()  # steps that read values on the host have some
         execution, stream = ready.execution, self._stream
         with self.engine.device.current(), stream, execution.allocating():
             whole = self._time(lambda: execution.queue(stream), runs)
@@ -240,7 +243,8 @@ class CudaContext(ExecutionContext):
     def _begin(self, inputs: Arrays, outputs: Mapping[str, Array]) -> Callable[[], Arrays]:
         ready = self._prepared(inputs)
         for name, target in outputs.items():
-            check_dims(name, target, ready.execution.output(name).shape)
+            if name in ready.outputs:
+                check_dims(name, target, ready.outputs[name].shape)
         from_gpu = {name: array for name, array in inputs.items() if not isinstance(array, np.ndarray)}
         to_gpu = {name: array for name, array in outputs.items() if not isinstance(array, np.ndarray)}
         with self.engine.device.current():
@@ -256,18 +260,33 @@ class CudaContext(ExecutionContext):
             else:
                 with self._stream:
                     ready.queue(self._stream)
-            ready.copy_out(to_gpu, self._stream)
+            ready.copy_out({name: array for name, array in to_gpu.items() if name in ready.outputs}, self._stream)
+        late = ready.execution.late
 
         def finish() -> Arrays:
             with explaining(_FAILED, self.engine.name, ExecutionError):
                 self._stream.synchronize()
             inputs.clear()  # held until now, since the GPU reads page-locked ones itself
+            found = {name: self._late(name, value, outputs.get(name)) for name, value in late.items()}
             return {
-                desc.name: _taken(from_stored(ready.outputs[desc.name], desc.dtype), outputs.get(desc.name))
+                desc.name: found[desc.name]
+                if desc.name in found
+                else _taken(from_stored(ready.outputs[desc.name], desc.dtype), outputs.get(desc.name))
                 for desc in self.engine.outputs
             }
 
         return finish
+
+    def _late(self, name: str, value: Value, target: Any) -> Any:
+        """An output whose dims the run told: in the caller's array, or a new one."""
+        if target is not None:
+            check_dims(name, target, value.dims)
+        with self.engine.device.current(), self._stream:
+            if target is None or isinstance(target, np.ndarray):
+                return _taken(value.numbers(), target)
+            target[...] = value.stored(False)
+            self._stream.synchronize()
+        return target
 
     def _prepared(self, inputs: Arrays) -> _Ready:
         self._join()
@@ -299,7 +318,7 @@ class CudaContext(ExecutionContext):
         sizes, device = self._sizes(inputs), self.engine.device
         with device.current(), self._stream, device.explaining_memory():
             execution = self.engine.execution(sizes)
-            ready = _Ready(execution, [desc.name for desc in self.engine.outputs])
+            ready = _Ready(execution)
             if "graph" in self.engine.disabled:
                 return ready
             with self.engine.capturing:

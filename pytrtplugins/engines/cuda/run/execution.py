@@ -14,6 +14,7 @@ from ..device.device import Device, Tensor, tensor_at
 from ..device.nhwc import Launch
 from ..plan.plan import Plan, Step
 from .launches import StepBuilder
+from .values import Value
 
 __all__ = ["Execution", "Segment", "captured"]
 
@@ -131,6 +132,7 @@ class Execution:
             attention=attention,
         )
         self.launches: list[tuple[Step, Launch]] = [(step, builder.build(step)) for step in plan.steps]
+        self._interpreter = builder.interpreter
         for scratch in scratches:
             scratch.fill(device)
         self.bytes = plan.memory.bytes + sum(scratch.bytes for scratch in scratches)
@@ -141,8 +143,17 @@ class Execution:
         return self.tensors[name].view
 
     def output(self, name: str) -> Any:
-        """The array that an output is copied from."""
-        return self.tensors[self.plan.outputs[name]].view
+        """The array that an output is copied from.
+
+        Raises:
+            BindingError: only a run tells its dims.
+        """
+        return self.tensors[self.plan.tensor_of(name)].view
+
+    @property
+    def late(self) -> dict[str, Value]:
+        """The outputs whose dims the last run told, in memory that is theirs alone."""
+        return {} if self._interpreter is None else dict(self._interpreter.outputs)
 
     def allocating(self) -> AbstractContextManager[Any]:
         """Within it, new arrays come from this execution's own store."""
@@ -165,6 +176,8 @@ class Execution:
 
     def close(self) -> None:
         """Terminate the plugins."""
+        if self._interpreter is not None:
+            self._interpreter.close()
         for runner in self._runners:
             runner.close()
         self._runners.clear()

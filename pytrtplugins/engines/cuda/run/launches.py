@@ -25,6 +25,7 @@ from ..device.window import Window
 from ..operators import ACTIVATIONS, KNOWN, OPS, RAW, computed
 from ..plan.plan import Plan, Step
 from .generated import GeneratedSteps
+from .interpreter import Interpreter
 
 __all__ = ["StepBuilder"]
 
@@ -44,6 +45,7 @@ class StepBuilder:
         runners: Of the plugins made so far, to be closed with the context.
         product: The launch of a product of two computed tensors, a, b and y; None: arrays' own products, which are no part
             of a CUDA graph.
+        interpreter: What runs the plan's tail, if it has one.
     """
 
     device: Device
@@ -53,6 +55,7 @@ class StepBuilder:
     runners: list[PluginRunner]
     attention: AttentionMaker = attention
     product: Callable[[Step, Tensor, Tensor, Tensor], Launch] | None = None
+    interpreter: Interpreter | None = None
 
     def build(self, step: Step) -> Launch:
         """The function that queues a step."""
@@ -67,6 +70,7 @@ class StepBuilder:
             "matmul": self._matmul,
             "plugin": self._plugin,
             "generic": self._generic,
+            "tail": self._tail,
         }
         return makers[step.kind](step)
 
@@ -153,6 +157,12 @@ class StepBuilder:
         arrays = [[t.flat.reshape(t.format.dims) for t in tensors] for tensors in (inputs, outputs)]
         return lambda stream: runner.enqueue(arrays[0], arrays[1], stream)
 
+    def _tail(self, step: Step) -> Launch:
+        if self.plan.tail is None:
+            raise BuildError(f"engine 'cuda': step {step.name!r} has no nodes")
+        self.interpreter = Interpreter(self.device, self.plan.tail, self.plan.constants, self.tensors)
+        return self.interpreter.run
+
     def _generic(self, step: Step) -> Launch:
         function, decodes = OPS[step.op], step.op not in RAW
         fetched, kept = computed(step.op, step.inputs, self.plan.constants), KNOWN.get(step.op, ())
@@ -213,7 +223,7 @@ class _Uploads:
 
     def asarray(self, value: Any) -> Any:
         """The array on the device."""
-        if not isinstance(value, np.ndarray):
+        if not isinstance(value, np.ndarray) or self._xp is np:  # of the device, which may be the host
             return self._xp.asarray(value)
         if self._next == len(self._kept):
             self._kept.append(self._xp.array(value))

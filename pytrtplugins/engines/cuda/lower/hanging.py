@@ -1,0 +1,78 @@
+"""Which tensors hang on values: their dims, or whether they are computed at all, only the run tells."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ....model.ir import constant, operand
+from ..operators import KNOWN
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["CONTROL_FLOW", "hanging_values", "read_values"]
+
+CONTROL_FLOW = ("If", "Loop", "Scan")
+_CHOOSE = ("Compress", "NonMaxSuppression", "NonZero", "Unique")
+"""Operators whose results are as many as values say."""
+
+
+def read_values(node: ir.Node) -> Iterator[ir.Value]:
+    """What a node reads, also in its subgraphs from outside of them."""
+    yield from (value for value in node.inputs if value is not None)
+    for attribute in node.attributes.values():
+        graphs = [attribute.value] if attribute.type.name == "GRAPH" else ()
+        for graph in attribute.value if attribute.type.name == "GRAPHS" else graphs:
+            yield from _outer_values(graph)
+
+
+def _outer_values(graph: ir.Graph) -> Iterator[ir.Value]:
+    """What a subgraph takes from around it."""
+    nodes, graphs = list(graph.all_nodes()), [graph, *graph.subgraphs()]
+    own = {value for node in nodes for value in node.outputs}
+    own |= {value for each in graphs for value in (*each.inputs, *each.initializers.values())}
+    used = (*(node.inputs for node in nodes), *(each.outputs for each in graphs))
+    yield from (value for value in itertools.chain(*used) if value is not None and value not in own)
+
+
+def hanging_values(graph: ir.Graph) -> set[ir.Value]:
+    """The tensors of a graph that hang on the values of others, and not only on their dims.
+
+    They are (1) what NonZero and its like give; (2) results of an If with a computed condition, and of a Loop or Scan;
+    (3) results of unknown dims of operators whose axes, sizes or counts are computed; (4) whatever is made of them.
+    """
+    free = {str(dim.value) for value in graph.inputs for dim in value.shape or () if not isinstance(dim, int)}
+    plain: set[ir.Value] = set()
+    hanging: set[ir.Value] = set()
+
+    def is_plain(value: ir.Value) -> bool:
+        return value in plain or constant(value) is not None
+
+    for node in graph:
+        read = list(read_values(node))
+        if hanging.intersection(read) or (not node.domain and _begins(node, plain, free)):
+            hanging.update(node.outputs)
+        elif node.op_type in ("Shape", "Size") or (all(map(is_plain, read)) and node.op_type not in CONTROL_FLOW):
+            plain.update(node.outputs)
+    return hanging
+
+
+def _begins(node: ir.Node, plain: set[ir.Value], free: set[str]) -> bool:
+    """Whether a node gives what hangs on the values of its inputs."""
+
+    def computed(places: range | tuple[int, ...]) -> bool:
+        values = (operand(node, place) for place in places)
+        return any(value is not None and value not in plain and constant(value) is None for value in values)
+
+    if node.op_type in ("Loop", "Scan"):
+        return True
+    if node.op_type == "If" or node.op_type in _CHOOSE:
+        return computed(range(len(node.inputs)))
+    told = all(
+        value.shape is not None and all(isinstance(dim, int) or dim.value in free for dim in value.shape)
+        for value in node.outputs
+        if value.name
+    )
+    return not told and computed(KNOWN.get(node.op_type, ()))

@@ -1,0 +1,128 @@
+"""What cannot be planned: nodes whose tensors only the run tells the dims of, and those that read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ....errors import BuildError, DimsError
+from ....model.ir import array_of, constant, dims_of, dtype_of, names_of
+from ....model.proto import node_name
+from ....plugin.onnx_node import is_plugin_node
+from ....tensor import evaluate_dims
+from ....utils.optional import require
+from ..lower.hanging import CONTROL_FLOW, read_values
+from ..lower.rewrite import DOMAIN
+from ..operators import OPS, refusal
+from ..operators.attributes import operator_attributes
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["Tail", "check_operators", "late_nodes", "outer_reads"]
+
+_FUSED = ("Attention", "Conv")
+"""Fused nodes that mean more than operators of ONNX's that are called alike."""
+
+
+@dataclass(frozen=True)
+class Tail:
+    """Nodes that run one by one behind all steps, with the dims that their inputs then have.
+
+    Attributes:
+        nodes: In order.
+        reads: The tensors that they read and do not make → where in the plan each is: a tensor or a constant.
+        outputs: The network's outputs that they give, by name.
+        version: Of ONNX's operators.
+        requested: Plugin → the form that the user asks for.
+    """
+
+    nodes: tuple[ir.Node, ...]
+    reads: Mapping[ir.Value, str]
+    outputs: Mapping[str, ir.Value]
+    version: int
+    requested: Mapping[str, str]
+
+
+def late_nodes(graph: ir.Graph, bindings: Mapping[str, int]) -> list[ir.Node]:
+    """The nodes that cannot be planned: branches, loops, those that give tensors of unknown dims, and what follows from them.
+
+    Args:
+        graph: Of a lowered model; all that is known before the run was computed.
+        bindings: Sizes of the free dims.
+    """
+    found: list[ir.Node] = []
+    late: set[ir.Value] = set()
+    for node in graph:
+        control = node.op_type in CONTROL_FLOW and not node.domain
+        told = all(_is_told(value, bindings) for value in node.outputs if value.name)
+        if control or not told or not late.isdisjoint(read_values(node)):
+            found.append(node)
+            late.update(node.outputs)
+    return found
+
+
+def _is_told(value: ir.Value, bindings: Mapping[str, int]) -> bool:
+    if constant(value) is not None:
+        return True
+    dims = dims_of(value)
+    if dims is None or dtype_of(value) is None or any(dim is None for dim in dims):
+        return False
+    try:
+        evaluate_dims(dims, bindings)
+    except DimsError:
+        return False
+    return True
+
+
+def outer_reads(nodes: Sequence[ir.Node]) -> list[ir.Value]:
+    """What nodes read and none of them makes."""
+    made = {value for node in nodes for value in node.outputs}
+    return list(dict.fromkeys(value for node in nodes for value in read_values(node) if value not in made))
+
+
+def check_operators(nodes: Sequence[ir.Node], version: int) -> None:
+    """Require that every node of a tail can run, those in branches and bodies too.
+
+    Raises:
+        BuildError: there is no function for one.
+    """
+    for node in nodes:
+        if node.domain == DOMAIN and (node.op_type not in OPS or node.op_type in _FUSED):
+            raise BuildError(
+                f"engine 'cuda': the dims of tensor {node.outputs[0].name!r} cannot be told before the network runs.\n"
+                'Do: build with engine="cpu"',
+                engine="cuda",
+                tensor=node.outputs[0].name,
+            )
+        if why := _refusal(node, version):
+            raise BuildError(
+                f"engine 'cuda' {why} (node {node_name(node)!r}).\nDo: build with engine=\"cpu\"",
+                engine="cuda",
+                op=node.op_type,
+            )
+        for attribute in node.attributes.values():
+            if attribute.type.name == "GRAPH":
+                check_operators(list(attribute.as_graph()), version)
+
+
+def _refusal(node: ir.Node, version: int) -> str:
+    """Why a node of a tail is not run; empty where it is."""
+    op = node.op_type
+    if is_plugin_node(node) or (not node.domain and op in (*CONTROL_FLOW, "Constant")):
+        if op == "Scan" and version < 9:
+            return "does not run Scan of opset 8"
+        return ""
+    if node.domain in ("", DOMAIN) and op in OPS:
+        known = {name: array_of(value) for name, value in zip(names_of(node.inputs), node.inputs, strict=True)}
+        why = refusal(op, operator_attributes(node), names_of(node.inputs), known)
+        return f"does not run {op} {why}" if why else ""
+    onnx = require("onnx", extra="onnx")
+    try:
+        schema = onnx.defs.get_schema(op, version, node.domain)
+    except onnx.defs.SchemaError:
+        schema = None
+    if schema is None or not (schema.has_function or schema.has_context_dependent_function):
+        return f"does not have the operator {node.domain or 'ai.onnx'}::{op}"
+    return ""
