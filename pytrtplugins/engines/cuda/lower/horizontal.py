@@ -10,6 +10,7 @@ import numpy as np
 from ....model.ir import add_constant, array_of, is_op, swap
 from ....utils.optional import require
 from ..device.layout import VECTOR_BYTES
+from .attention import MOVING
 from .rewrite import DOMAIN, Rewrite, has_residual, has_rows, scale_of, weight_dims
 
 if TYPE_CHECKING:
@@ -23,12 +24,15 @@ _FORM = ("strides", "pads", "dilations", "activation", "bounds", "x_scale", "y_s
 class FuseHorizontally(Rewrite["list[ir.Node]"]):
     """1x1 convolutions of one tensor, of one form → one convolution, split behind it: inception and CSP blocks have them.
 
+    So do the products that give an attention's q, k and v: it reads their columns where they lie.
+
     Together they read the tensor once, and fill the GPU better. The parts are runs of channels of the fused result, so the
     Split costs nothing where its readers are convolutions or pools. Those that a concat begins or ends with come last or
     first, next to what the concat's other producers write: the concat lies over the fused result then. A convolution that
     a concat has elsewhere writes into the concat's memory by itself.
 
-    What does not match: (1) a convolution with a residual; (2) one of a larger filter, of groups, of rows, or with a reorg; (3) one whose
+    What does not match: (1) a convolution with a residual; (2) one of a larger filter, of groups, with a reorg,
+    or of rows for anything but an attention; (3) one whose
     channels do not fill 16 bytes; (4) one that a plugin or the network's output reads, which want memory without gaps;
     (5) convolutions of two forms; (6) one in the middle of a concat, or at its end where that begins within 16 bytes.
     """
@@ -59,12 +63,27 @@ def _key(node: ir.Node) -> Any:
     if not is_op(node, "Conv", DOMAIN) or has_residual(node):  # case 1
         return None
     at, dims = node.attributes, weight_dims(node)
-    if dims[2:] != (1, 1) or at["group"].as_int() != 1 or at["reorg"].as_int() or has_rows(node):  # case 2
+    if dims[2:] != (1, 1) or at["group"].as_int() != 1 or at["reorg"].as_int():  # case 2
         return None
-    if dims[0] % _channels_apart(node) or not _is_read_as_view(node):  # cases 3 and 4
+    rows = has_rows(node)
+    if rows and not _leads_to_attention(node.outputs[0]):
+        return None
+    if not rows and (dims[0] % _channels_apart(node) or not _is_read_as_view(node)):  # cases 3 and 4
         return None
     form = tuple(str(at[name].value) for name in _FORM)
     return node.inputs[0], node.inputs[1].dtype, node.outputs[0].dtype, len(node.inputs), form  # type: ignore[union-attr]
+
+
+def _leads_to_attention(value: ir.Value) -> bool:
+    """Whether attentions read a tensor as q, k or v, and nothing else does, but to say otherwise how it lies."""
+
+    def leads(node: ir.Node, index: int) -> bool:
+        if is_op(node, "Attention", DOMAIN):
+            return index < 3
+        return not node.domain and node.op_type in MOVING and index == 0 and all(map(_leads_to_attention, node.outputs))
+
+    uses = value.uses()
+    return bool(uses) and not value.is_graph_output() and all(leads(use.node, use.idx) for use in uses)
 
 
 def _is_read_as_view(node: ir.Node) -> bool:
@@ -121,6 +140,7 @@ def _begins_apart(concat: ir.Node, last: Sequence[ir.Node]) -> bool:
 def _fuse(graph: ir.Graph, nodes: Sequence[ir.Node]) -> None:
     onnx_ir = require("onnx_ir", extra="onnx")
     first = nodes[0]
+    axis = -1 if has_rows(first) else 1
     operands: list[Any] = [first.inputs[0]]
     for place in range(1, len(first.inputs)):
         parts = [array_of(node.inputs[place]) for node in nodes]
@@ -130,11 +150,14 @@ def _fuse(graph: ir.Graph, nodes: Sequence[ir.Node]) -> None:
     values = {name: attribute.value for name, attribute in first.attributes.items()}
     fused = onnx_ir.node("Conv", operands, values, domain=DOMAIN, name=f"{first.name}.fused")
     split_sizes = add_constant(graph, f"{first.outputs[0].name}.sizes", np.array(sizes, np.int64))
-    split = onnx_ir.node("Split", [fused.outputs[0], split_sizes], {"axis": 1}, num_outputs=len(nodes))
+    split = onnx_ir.node("Split", [fused.outputs[0], split_sizes], {"axis": axis}, num_outputs=len(nodes))
     shape = first.outputs[0].shape
     whole = fused.outputs[0]
     whole.name, whole.type = f"{first.outputs[0].name}.fused", first.outputs[0].type
-    whole.shape = None if shape is None else onnx_ir.Shape([shape[0], sum(sizes), shape[2], shape[3]])
+    if shape is not None:
+        dims = list(shape)
+        dims[axis] = sum(sizes)
+        whole.shape = onnx_ir.Shape(dims)
     graph.insert_before(min(nodes, key=list(graph).index), [fused, split])
     for node, part in zip(nodes, split.outputs, strict=True):
         swap(graph, [node], part)

@@ -233,6 +233,46 @@ def test_a_gelu_whose_parts_something_else_reads_stays():
     checked(net, model)
 
 
+def attention(net, columns, widths=(32, 32, 32)):
+    """Two heads of an attention whose q, k and v are products of ``columns``, and its result."""
+    dims, heads = net.dims, {}
+    for name, x, width in zip("qkv", columns, widths, strict=True):
+        biased = net.add(
+            "Add", [net.add("MatMul", [x, net.values(dims[-1], width)], f"{name}.product"), net.values(width)], name
+        )
+        shape = numpy_helper.from_array(np.array([dims[0], dims[1], 2, width // 2]), f"{name}.dims")
+        net.constants.append(shape)
+        order = [0, 2, 3, 1] if name == "k" else [0, 2, 1, 3]
+        heads[name] = net.add(
+            "Transpose", [net.add("Reshape", [biased, shape.name], f"{name}.parts")], f"{name}.heads", perm=order
+        )
+    scores = net.add("Mul", [net.add("MatMul", [heads["q"], heads["k"]], "scores"), 0.25], "scaled")
+    return net.add("MatMul", [net.add("Softmax", [scores], "shares", axis=-1), heads["v"]], "attended")
+
+
+@TYPES
+def test_an_attentions_projections_are_one_product(float_type):
+    net = Rows(2, 5, 16)
+    steps = checked(net, net.model(attention(net, ["x"] * 3, (32, 32, 48))), float_type)
+    assert [kind for kind in kinds(steps) if kind != "reformat"] == ["conv", "attention"]
+    without = checked(net, net.model("attended"), float_type, disable=("horizontal-fusion",))
+    assert kinds(without).count("conv") == 3
+
+
+def test_projections_of_two_tensors_are_two_products():
+    net = Rows(2, 5, 16)
+    other = net.add("Neg", ["x"], "other")
+    steps = checked(net, net.model(attention(net, ["x", other, other])))
+    assert kinds(steps).count("conv") == 2
+    assert kinds(steps).count("attention") == 1
+
+
+def test_a_projection_that_something_else_reads_stays_apart():
+    net = Rows(2, 5, 16)
+    steps = checked(net, net.model(attention(net, ["x"] * 3), net.add("Abs", ["k"], "seen")))
+    assert kinds(steps).count("conv") == 2
+
+
 @TYPES
 def test_two_layers_with_gelu_and_a_residual_are_two_steps(float_type):
     net = Rows(2, 5, 16)
