@@ -120,7 +120,7 @@ class CublasLtProvider:
     def _plain(
         self, problem: ConvProblem, operands: Operands, run: Callable[..., None], scratch: Scratch
     ) -> ConvLaunch:
-        k, kind = problem.y.dims[1], problem.x.dtype.numpy
+        k, kind = problem.y.dims[1], DType.FLOAT32.numpy  # so that they are rounded once, behind the epilogue
         size = _rows(problem.y) * k * kind.itemsize
         region, finish = scratch.region("sums", size), finishing(self.device, problem, operands, k)
 
@@ -259,7 +259,7 @@ def _product(problem: ConvProblem, form: str) -> Product:
     """The convolution as a product: pixels are rows, weights (K, C) the second factor's columns."""
     (c, k), x, y, residual = (problem.x.dims[1], problem.y.dims[1]), problem.x, problem.y, problem.residual
     weights, tf32 = Matrix(x.dtype, c, transposed=True), problem.tensor_cores
-    sums = Product(m=_rows(x), n=k, k=c, a=Matrix(x.dtype, x.pitch), b=weights, y=Matrix(x.dtype, k), tf32=tf32)
+    sums = Product(m=_rows(x), n=k, k=c, a=Matrix(x.dtype, x.pitch), b=weights, y=Matrix(DType.FLOAT32, k), tf32=tf32)
     if form == "plain":
         return sums
     added = None if residual is None else Matrix(residual.dtype, residual.pitch)
