@@ -25,7 +25,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description=__doc__,
-        epilog="BENCHMARK_THREADS sets the number of threads; DARKNET_LIBRARY the darknet to race; BENCHMARK_CFG the network.",
+        epilog="BENCHMARK_THREADS sets the number of threads; DARKNET_LIBRARY the darknet to race; BENCHMARK_CFG the network; "
+        "BENCHMARK_ZOO, with --gpu -k zoo, some of the zoo's networks, and BENCHMARK_ZOO_PEERS more peers: compile, onnxruntime.",
     )
     parser.add_argument("--gpu", action="store_true", help="race engine cuda and its peers on this machine's GPU")
     parser.add_argument("--name", help="heading of the tables in docs/benchmarks.md (default: this-machine, gpu)")
@@ -66,7 +67,9 @@ def run(record: Path, gpu: bool, words: str, seconds: float | None) -> int:
     Path(os.path.realpath(record)).unlink(missing_ok=True)
     if seconds is not None:
         os.environ["BENCHMARK_SECONDS"] = str(seconds)
-    files = [f"gpu/test_{part}.py" for part in ("image", "race", "steps", "build")] if gpu else ["test_yolov2.py"]
+    files = (
+        [f"gpu/test_{part}.py" for part in ("image", "race", "steps", "build", "zoo")] if gpu else ["test_yolov2.py"]
+    )
     options = [
         *(str(ROOT / "benchmarks" / name) for name in files),
         "--benchmark-columns=median,min,rounds",

@@ -23,20 +23,31 @@ def onnxruntime(precision: str) -> Callable[[Subject, Clock, int], Running]:
     """The network with its plugins written out with standard operators, in whichever layout is faster."""
 
     def make(subject: Subject, clock: Clock, batch: int) -> Running:
-        ort = pytest.importorskip("onnxruntime")
-        if "CUDAExecutionProvider" not in ort.get_available_providers():
-            pytest.skip("onnxruntime has no CUDA provider (pip install onnxruntime-gpu)")
-        model = inline_plugins(subject.model)
-        if precision == "FP16":
-            from onnxruntime.transformers.float16 import convert_float_to_float16
-
-            model = convert_float_to_float16(model, keep_io_types=True)
-        images, head = subject.images[:batch], subject.head[:batch]
-        found = {layout: _running(ort, model, precision, layout, (images, head), clock) for layout in LAYOUTS}
-        times = {layout: [wall(partial(each.run, images)) for _ in range(10)] for layout, each in found.items()}
-        return found[min(times, key=lambda layout: sorted(times[layout])[5])]
+        return session(inline_plugins(subject.model), precision, subject.images[:batch], subject.head[:batch], clock)
 
     return make
+
+
+def session(model: onnx.ModelProto, precision: str, images: np.ndarray, head: np.ndarray, clock: Clock) -> Running:
+    """A network with one input, one output and a free batch, in whichever layout is faster.
+
+    Args:
+        model: The network, with standard operators only.
+        precision: Of the products.
+        images: What it is run on.
+        head: An array like its output.
+        clock: Whose stream it runs on.
+    """
+    ort = pytest.importorskip("onnxruntime")
+    if "CUDAExecutionProvider" not in ort.get_available_providers():
+        pytest.skip("onnxruntime has no CUDA provider (pip install onnxruntime-gpu)")
+    if precision == "FP16":
+        from onnxruntime.transformers.float16 import convert_float_to_float16
+
+        model = convert_float_to_float16(model, keep_io_types=True)
+    found = {layout: _running(ort, model, precision, layout, (images, head), clock) for layout in LAYOUTS}
+    times = {layout: [wall(partial(each.run, images)) for _ in range(10)] for layout, each in found.items()}
+    return found[min(times, key=lambda layout: sorted(times[layout])[5])]
 
 
 def _running(
@@ -53,17 +64,19 @@ def _running(
         "use_tf32": str(int(precision != "FP32")),
         "prefer_nhwc": str(int(layout == "NHWC")),
     }
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=[("CUDAExecutionProvider", provider)])
-    (given,), (found,) = session.get_inputs(), session.get_outputs()
+    inference = ort.InferenceSession(
+        model.SerializeToString(), options, providers=[("CUDAExecutionProvider", provider)]
+    )
+    (given,), (found,) = inference.get_inputs(), inference.get_outputs()
     x = ort.OrtValue.ortvalue_from_numpy(images, "cuda", 0)
     y = ort.OrtValue.ortvalue_from_shape_and_type(head.shape, np.float32, "cuda", 0)
-    binding, one_run = session.io_binding(), ort.RunOptions()
+    binding, one_run = inference.io_binding(), ort.RunOptions()
     binding.bind_ortvalue_input(given.name, x)
     binding.bind_ortvalue_output(found.name, y)
     one_run.add_run_config_entry("disable_synchronize_execution_providers", "1")
 
     def queue() -> None:
-        session.run_with_iobinding(binding, one_run)
+        inference.run_with_iobinding(binding, one_run)
 
     def run(given: np.ndarray) -> np.ndarray:
         np.copyto(images, given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -36,7 +37,10 @@ def whole(subject: Subject, precision: str, batch: int) -> ptp.Engine:
 
 
 def network(engine: Any, batch: int, clock: Clock, head: np.ndarray | None = None) -> Running:
-    """An engine whose network has one input, one output and a free batch; the caller may give memory for the output."""
+    """An engine whose network has one input, one output and a free batch; the caller may give memory for the output.
+
+    Its facts are how many steps it has, and which operators become functions of arrays or run outside of CUDA graphs.
+    """
     context, (given,), (found,) = engine.create_context(), engine.inputs, engine.outputs
     execution = engine.execution({dim.name: batch for dim in given.dims if not isinstance(dim, int)})
     if "graph" not in engine.disabled:
@@ -47,11 +51,15 @@ def network(engine: Any, batch: int, clock: Clock, head: np.ndarray | None = Non
         context.close()
 
     graphs = [segment.graph for segment in execution.segments]
+    steps = execution.plan.steps
+    arrays = Counter(step.op for step in steps if step.kind == "generic")
+    outside = Counter(step.op for step in steps if not step.captured)
     return Running(
         lambda x: context.run({given.name: x}, {} if head is None else {found.name: head})[found.name],
         lambda: execution.queue(clock.stream),
         None if None in graphs else sum(kernels(graph.graph) for graph in graphs),
         execution.plan.memory.bytes,
+        facts={"steps": len(steps), "arrays": dict(arrays), "outside": dict(outside)},
         close=close,
     )
 

@@ -215,6 +215,9 @@ def _label(row: dict[str, Any]) -> str:
 def write(records: Sequence[Path], name: str, docs: Path) -> None:
     """Put the tables between their markers in docs/benchmarks.md, and the chart into docs/images."""
     record = join([json.loads(path.read_text()) for path in records])
+    record["benchmarks"] = [bench for bench in record["benchmarks"] if bench["extra_info"]["kind"] != "zoo"]
+    if not record["benchmarks"]:
+        return
     parts = [machine(record)]
     if record["gpu"]["gpu"] == GPU:
         parts.append(goals_table(rows(record)))

@@ -13,8 +13,8 @@ from pytrtplugins.cuda import pinned_empty
 from .clock import Clock
 from .subject import Subject
 
-GOALS, STEPS, COMPILED, MORE, BUILDS = range(5)
-"""Stages of a race, so that a time limit leaves out little; a compiled peer and a build take minutes."""
+GOALS, STEPS, COMPILED, MORE, BUILDS, ZOO = range(6)
+"""Stages of a race, so that a time limit leaves out little; a compiled peer and a build take minutes. The zoo has more from its own on."""
 
 
 @dataclass(frozen=True)

@@ -92,16 +92,30 @@ class _Network:
         self._head.copy_(self._network(), non_blocking=True)
 
     def _ready(self, how: str, function: Callable[[], Any]) -> Callable[[], object]:
-        torch = self._torch
-        with torch.cuda.stream(self._stream):
-            for _ in range(3):
-                function()
-        self._stream.synchronize()
         if how == "eager":
+            warm_up(self._stream, function)
             return function
-        graph = torch.cuda.CUDAGraph(keep_graph=True)
-        with torch.cuda.graph(graph, stream=self._stream):
+        self._graphs.append(captured(self._stream, function))
+        return self._graphs[-1].replay
+
+
+def warm_up(stream: Any, function: Callable[[], object]) -> None:
+    """Call a function often enough that PyTorch has chosen its kernels."""
+    import torch
+
+    with torch.cuda.stream(stream):
+        for _ in range(3):
             function()
-        graph.instantiate()
-        self._graphs.append(graph)
-        return graph.replay
+    stream.synchronize()
+
+
+def captured(stream: Any, function: Callable[[], object]) -> Any:
+    """The CUDA graph of what a function queues on PyTorch's current stream."""
+    import torch
+
+    warm_up(stream, function)
+    graph = torch.cuda.CUDAGraph(keep_graph=True)
+    with torch.cuda.graph(graph, stream=stream):
+        function()
+    graph.instantiate()
+    return graph
