@@ -191,7 +191,12 @@ class ConvSelector:
     def _provider(self, choice: Choice) -> ConvProvider:
         provider = next((each for each in self.providers if each.name == choice.provider), None)
         if provider is None:
-            raise ValueError(f"kernels of {choice.provider!r} are not here")
+            extra = ', or pip install "pytrtplugins[cublaslt]"' if choice.provider == "cublaslt" else ""
+            raise BuildError(
+                f"engine 'cuda': kernels of {choice.provider!r} are not here, and the engine was built with them.\n"
+                f"Do: build it again{extra}",
+                engine="cuda",
+            )
         return provider
 
     def _choose(self, problem: ConvProblem, step: Step, plan: Plan) -> None:
