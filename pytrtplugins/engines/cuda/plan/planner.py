@@ -215,12 +215,15 @@ class _Planner:
             self.steps.append(replace(step, kind="conv", inputs=tuple(names)))
 
     def _add_attention(self, step: Step) -> None:
-        """What it reads and writes lies row-major, as its strides say; a constant that is added stays one."""
-        forms = {name: linear(*self.tensors.described(name)) for name in (*step.inputs, *step.outputs)}
-        computed = [name for index, name in enumerate(step.inputs) if index < 3 or name not in self.constants]
-        read = {name: self.tensors.as_format(name, forms[name]) for name in computed}
-        self.formats[step.outputs[0]] = forms[step.outputs[0]]
-        self.steps.append(replace(step, kind="attention", inputs=tuple(read.get(name, name) for name in step.inputs)))
+        """What it reads and writes lies row-major, as its strides say, in one type; a constant that is added stays one."""
+        result = linear(*self.tensors.described(step.outputs[0]))
+        names = list(step.inputs)
+        for index, name in enumerate(names):
+            dims, dtype = self.tensors.described(name)
+            if index < 3 or name not in self.constants:
+                names[index] = self.tensors.as_format(name, linear(dims, result.dtype if index < 3 else dtype))
+        self.formats[step.outputs[0]] = result
+        self.steps.append(replace(step, kind="attention", inputs=tuple(names)))
 
     def _images(self, step: Step, indices: tuple[int, ...] = (0,)) -> tuple[str, ...]:
         """A step's inputs, those of some indices in NHWC."""

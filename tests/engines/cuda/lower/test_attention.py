@@ -200,6 +200,15 @@ def test_a_single_head_needs_no_axis(dims):
     checked(net, y, net.input, DType.FLOAT32, 2)
 
 
+@TYPES
+def test_queries_may_be_constants(float_type):
+    net = Graph(S, 3 * H * D)
+    q, (_, k, v) = net.floats(1, H, 4, D), net.split("data")
+    scores = net.op("MatMul", net.op("Mul", q, net.number(0.3)), net.heads(k, 0, 2, 3, 1))
+    y = net.op("MatMul", net.op("Softmax", scores, axis=-1), net.heads(v))
+    checked(net, net.transposed(y, 0, 2, 1, 3), (B, S, 3 * H * D), float_type, 2)  # a copy of the constant
+
+
 @pytest.mark.parametrize(
     "attributes",
     [{}, {"scale": 0.2}, {"is_causal": 1}],
