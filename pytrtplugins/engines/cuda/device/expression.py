@@ -10,7 +10,7 @@ import numpy as np
 from ....errors import BuildError
 from ....tensor import DType
 
-__all__ = ["COMPUTED", "OPERATIONS", "Expression", "Number", "Operand", "Operation", "computed_in"]
+__all__ = ["COMPUTED", "OPERATIONS", "REDUCTIONS", "Expression", "Number", "Operand", "Operation", "computed_in"]
 
 OPERATIONS = {
     "Abs": "magnitude({0})",
@@ -79,6 +79,14 @@ OPERATIONS = {
 }
 """Operation → its C expression, of pointwise.cu's functions. Names are ONNX's where one operator is one operation."""
 
+REDUCTIONS = {
+    "ReduceMax": ("Larger", "-__int_as_float(0x7F800000)"),
+    "ReduceMin": ("Smaller", "__int_as_float(0x7F800000)"),
+    "ReduceProd": ("Multiplied", "1.0f"),
+    "ReduceSum": ("Added", "0.0f"),
+}
+"""Operation on all elements of a row → how two values become one, a type of rows.cu, and what it begins with. In float32."""
+
 COMPUTED = {DType.FLOAT16: DType.FLOAT32, DType.BFLOAT16: DType.FLOAT32}
 """Element type → the type that it is computed in, where that is another."""
 
@@ -116,7 +124,7 @@ class Operation:
     """One operation.
 
     Attributes:
-        op: Of `OPERATIONS`.
+        op: Of `OPERATIONS` or `REDUCTIONS`.
         dtype: Its result's type; ``Cast`` to float16 or bfloat16 rounds to it.
         operands: What it reads.
     """
@@ -174,7 +182,8 @@ def _operand_text(operand: Operand) -> str:
 
 def _parsed(line: str, known: int) -> Operation:
     op, dtype, *operands = line.split(" ")
-    if len(operands) != len({part[0] for part in OPERATIONS[op].split("{")[1:]}):
+    arity = 1 if op in REDUCTIONS else len({part[0] for part in OPERATIONS[op].split("{")[1:]})
+    if len(operands) != arity:
         raise ValueError(line)
     return Operation(op, DType(dtype), tuple(_parsed_operand(text, known) for text in operands))
 

@@ -29,14 +29,15 @@ class GeneratedKernel:
         device: Where it runs.
         text: The source.
         name: The kernel's.
-        blocks: How many it can use; it does with less.
+        blocks: How many it can use.
         threads: Of a block.
+        in_turns: Whether it does with fewer blocks.
     """
 
-    def __init__(self, device: Device, text: str, name: str, blocks: int, threads: int) -> None:
+    def __init__(self, device: Device, text: str, name: str, blocks: int, threads: int, in_turns: bool = True) -> None:
         self._kernel, self._threads, self._device = _kernel(text, name), threads, device
         most = _BLOCKS * device.multiprocessors if isinstance(device, CudaDevice) else 2
-        self._blocks = min(blocks, most)
+        self._blocks = min(blocks, most) if in_turns else blocks
 
     def compile(self) -> None:
         """Compile it for the GPU, or find it in the cache; any thread may ask.

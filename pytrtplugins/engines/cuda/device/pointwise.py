@@ -14,7 +14,16 @@ from .layout import Format
 from .loops import Axis, Loops, aligned_strides, collapsed, padded_channels
 from .source import KERNELS
 
-__all__ = ["C_TYPES", "library_text", "operation_lines", "pointwise_kernel", "pointwise_loops", "pointwise_text"]
+__all__ = [
+    "C_TYPES",
+    "library_text",
+    "operand_text",
+    "operation_line",
+    "operation_lines",
+    "pointwise_kernel",
+    "pointwise_loops",
+    "pointwise_text",
+]
 
 C_TYPES = {
     DType.FLOAT32: "float",
@@ -114,14 +123,17 @@ def pointwise_kernel(
 
 
 def operation_lines(expression: Expression) -> list[str]:
-    """C: the operations in order, the values of the inputs being ``v0``, ``v1``, ….."""
-    lines = []
-    for index, each in enumerate(expression.operations, expression.inputs):
-        given = OPERATIONS[each.op].format(*map(_operand, each.operands))
-        if each.op == "Cast" and each.dtype is not computed_in(each.dtype):
-            given = f"static_cast<float>(static_cast<{C_TYPES[each.dtype]}>(static_cast<float>({given})))"
-        lines.append(f"{C_TYPES[computed_in(each.dtype)]} const v{index} = {given};")
-    return lines
+    """C: the operations in order, the values of the inputs being ``v0``, ``v1``, …."""
+    return [operation_line(expression, index) for index in range(len(expression.operations))]
+
+
+def operation_line(expression: Expression, index: int) -> str:
+    """C: one of them."""
+    each = expression.operations[index]
+    given = OPERATIONS[each.op].format(*map(operand_text, each.operands))
+    if each.op == "Cast" and each.dtype is not computed_in(each.dtype):
+        given = f"static_cast<float>(static_cast<{C_TYPES[each.dtype]}>(static_cast<float>({given})))"
+    return f"{C_TYPES[computed_in(each.dtype)]} const v{expression.inputs + index} = {given};"
 
 
 @functools.cache
@@ -130,7 +142,8 @@ def library_text() -> str:
     return (KERNELS / "pointwise.cu").read_text(encoding="utf-8")
 
 
-def _operand(operand: Operand) -> str:
+def operand_text(operand: Operand) -> str:
+    """C: a value that an operation reads."""
     if not isinstance(operand, Number):
         return f"v{operand}"
     name, kind = C_TYPES[operand.dtype], operand.dtype.numpy.kind

@@ -218,9 +218,16 @@ def _softsign(writer: Writer, node: ir.Node) -> int:
     return writer.emit("Div", kind, x, writer.emit("Add", kind, size, Number.of(1, kind)))
 
 
+def _pow(writer: Writer, node: ir.Node) -> int:
+    kind, (x, exponent) = _type(node.outputs[0]), _reads(writer, node)
+    if isinstance(exponent, Number) and kind in _FRACTIONS and float(exponent.text) == 2:
+        return writer.emit("Mul", kind, x, x)
+    return writer.emit("Pow", kind, x, exponent)
+
+
 _PLAIN = (
     "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Cos Cosh Div Equal Erf "
-    "Exp Floor Greater GreaterOrEqual HardSwish IsNaN Less LessOrEqual Log Mish Mul Neg Not Or Pow Round Sigmoid Sign Sin "
+    "Exp Floor Greater GreaterOrEqual HardSwish IsNaN Less LessOrEqual Log Mish Mul Neg Not Or Round Sigmoid Sign Sin "
     "Sinh Softplus Sqrt Sub Tan Tanh Where Xor"
 )
 _RULES: dict[str, _Rule] = {
@@ -241,6 +248,7 @@ _RULES: dict[str, _Rule] = {
     "Mean": _chain("Add", _mean),
     "Min": _chain("Min"),
     "Mod": _modulo,
+    "Pow": _pow,
     "PRelu": _where_negative,
     "Reciprocal": _reciprocal,
     "Relu": _zero("Max"),

@@ -44,7 +44,7 @@ OptionalStep = Literal[
     "reorg",
     "horizontal-fusion",
     "stem",
-    "pointwise",  # connected elementwise operators as one generated kernel, once sizes are known
+    "pointwise",  # connected elementwise operators and reductions as one generated kernel, once sizes are known
     "outputs",  # convolutions write the layout that the network's outputs have
     "concat",  # producers write into the concat's memory
     "reuse",  # tensors share memory by liveness

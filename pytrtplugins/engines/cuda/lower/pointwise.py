@@ -1,4 +1,4 @@
-"""Elementwise operators that are connected → one node, which one generated kernel runs."""
+"""Elementwise operators that are connected, and reductions among them → one node, which one generated kernel runs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ....utils.optional import require
 from ....utils.override import override
 from ..device.expression import Expression
 from .operations import Writer, is_elementwise
+from .reductions import row_axes, write_reduction
 from .rewrite import DOMAIN
 
 if TYPE_CHECKING:
@@ -30,13 +31,16 @@ _MAX_REPEATED = 8
 
 
 class GroupPointwise(Pass):
-    """Groups of elementwise nodes → ``Pointwise`` of this engine's domain; sizes are known.
+    """Groups of elementwise nodes → ``Pointwise`` of this engine's domain, with reductions ``Rows``; sizes are known.
 
     Inputs: tensors, broadcast to the dims of the outputs, and constants of more than one value. Attributes: ``operations``,
-    the texts of `Expression`; ``results``, which of its values each output is.
+    the texts of `Expression`; ``results``, which of its values each output is; of ``Rows`` the ``dims`` of the elements and the
+    ``axes`` of a row, and its outputs may have one value for each row.
 
     A node joins the group of one that it reads (1) where all that they give has the same dims, and nothing outside of the
     group lies between them; (2) where that one's group gives smaller tensors, which are broadcast, and nothing else reads them.
+    (3) where the one reduces the tensors of the other, or works on the sums: as a softmax behind a scale and a mask. Means of
+    images stay apart from what comes before and behind them, which wants more blocks than there are channels.
     So every value is computed by one kernel; what something outside of a group reads is an output of it.
 
     What stays: (1) a conversion between float types alone: whatever reads it does that; (2) what constants lead to;
@@ -70,7 +74,19 @@ class _Group:
     mask: int
     before: int
     behind: int
-    elementwise: bool
+    takes_part: bool
+    axes: tuple[int, ...] = ()
+    """Of a row, where the group has reductions; the dims are those of the elements."""
+
+    @property
+    def row_dims(self) -> tuple[int, ...]:
+        """Dims of one value for each row."""
+        return tuple(1 if axis in self.axes else dim for axis, dim in enumerate(self.dims))
+
+    @property
+    def is_of_images(self) -> bool:
+        """Whether it reduces whole images."""
+        return len(self.dims) == 4 and self.axes == (2, 3)
 
     def outputs(self) -> list[ir.Value]:
         """Tensors that something else reads."""
@@ -110,10 +126,7 @@ class _Groups:
                 if (reader := places.get(use.node)) is not None:
                     behind[index] |= behind[reader] | 1 << reader
         self._of = {
-            node: _Group(
-                [node], _dims(node), 1 << index, before[index], behind[index], node not in late and _takes_part(node)
-            )
-            for node, index in places.items()
+            node: _group(node, 1 << index, before[index], behind[index], node in late) for node, index in places.items()
         }
 
     def found(self) -> list[_Group]:
@@ -128,23 +141,28 @@ class _Groups:
             self._merge(self._of[producer], self._of[node], equal=True)
         for producer, node in reversed(pairs):
             self._merge(self._of[producer], self._of[node], equal=False)
-        return [group for group in dict.fromkeys(self._of.values()) if group.elementwise and not _stays(group)]
+        return [group for group in dict.fromkeys(self._of.values()) if group.takes_part and not _stays(group)]
 
     def _merge(self, first: _Group, second: _Group, equal: bool) -> None:
-        if first is second or not (first.elementwise and second.elementwise):
+        if first is second or not (first.takes_part and second.takes_part):
             return
-        if (first.dims == second.dims) is not equal or first.behind & second.before & ~(first.mask | second.mask):
+        if first.behind & second.before & ~(first.mask | second.mask):
             return
-        if not equal and (not _only_feeds(first, second) or len(first.nodes) > _MAX_REPEATED):
+        together = _together(first, second)
+        if (together is not None) is not equal:
             return
+        if not equal and (first.axes or not _only_feeds(first, second) or len(first.nodes) > _MAX_REPEATED):
+            return
+        dims, axes = together or (second.dims, second.axes)
         mask = first.mask | second.mask
         merged = _Group(
             [*first.nodes, *second.nodes],
-            second.dims,
+            dims,
             mask,
             (first.before | second.before) & ~mask,
             (first.behind | second.behind) & ~mask,
             True,
+            axes,
         )
         if len(merged.nodes) > _MAX_NODES or len(merged.inputs()) + len(merged.outputs()) > _MAX_TENSORS:
             return
@@ -158,9 +176,22 @@ class _Groups:
                     other.behind |= merged.behind | mask
 
 
-def _dims(node: ir.Node) -> tuple[int, ...]:
+def _group(node: ir.Node, mask: int, before: int, behind: int, late: bool) -> _Group:
+    """A node alone."""
+    if not late and (row := row_axes(node)) is not None:
+        return _Group([node], row[0], mask, before, behind, True, row[1])
     dims = dims_of(node.outputs[0]) if node.outputs else None
-    return tuple(dims or ())
+    return _Group([node], tuple(dims or ()), mask, before, behind, not late and _takes_part(node))
+
+
+def _together(first: _Group, second: _Group) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Dims and axes of two groups as one; None where one is not as large as the other, or has other rows."""
+    if first.axes and second.axes:
+        return (first.dims, first.axes) if (first.dims, first.axes) == (second.dims, second.axes) else None
+    rows, plain = (first, second) if first.axes else (second, first)
+    if first.dims == second.dims and not rows.is_of_images:
+        return rows.dims, rows.axes
+    return (rows.dims, rows.axes) if rows.axes and plain.dims == rows.row_dims else None
 
 
 def _takes_part(node: ir.Node) -> bool:
@@ -195,14 +226,19 @@ def _replace(graph: ir.Graph, group: _Group) -> None:
     group.nodes.sort(key=order.__getitem__)
     outputs, writer = group.outputs(), Writer(graph)
     for node in group.nodes:
-        writer.node(node)
+        if row_axes(node) is not None:
+            write_reduction(writer, node)
+        else:
+            writer.node(node)
     inputs = list(dict.fromkeys(read for _, _, reads in writer.written for read in reads if _is_tensor(read)))
     operations = writer.finished(inputs)
     results = [len(inputs) + writer.made[value] for value in outputs]
     last = group.nodes[-1]
     made = require("onnx_ir", extra="onnx").node(
-        "Pointwise", inputs, domain=DOMAIN, name=last.name, num_outputs=len(outputs)
+        "Rows" if group.axes else "Pointwise", inputs, domain=DOMAIN, name=last.name, num_outputs=len(outputs)
     )
+    if group.axes:
+        set_attributes(made, {"dims": list(group.dims), "axes": list(group.axes)})
     set_attributes(made, {"operations": Expression(len(inputs), operations, ()).lines(), "results": results})
     graph.insert_after(last, made)
     for old, new in zip(outputs, made.outputs, strict=True):

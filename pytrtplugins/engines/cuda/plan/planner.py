@@ -126,8 +126,8 @@ class _Planner:
             self._add_plugin(from_node(node), replace(step, kind="plugin", name=node.name or op, attributes={}))
         elif op == "Constant" and not node.domain:
             self.constants[outputs[0]] = np.asarray(next(iter(step.attributes.values())))
-        elif op == "Pointwise" and own:
-            self._add_step(replace(step, kind="pointwise", inputs=tuple(map(tensors.read_wide, inputs))))
+        elif op in ("Pointwise", "Rows") and own:
+            self._add_generated(step)
         elif op in ACTIVATIONS and (own or not node.domain) and kinds.is_plain_activation(step, tensors):
             self._add_step(replace(step, kind="activation", inputs=self._images(step)))
         elif op == "Conv" and own and step.attributes["rows"]:
@@ -178,6 +178,14 @@ class _Planner:
         for name in filter(None, step.outputs):
             self.formats[name] = self.tensors.natural(name)
         self.steps.append(step)
+
+    def _add_generated(self, step: Step) -> None:
+        """A kernel that writes what fills 16 bytes itself, or, one of rows, leaves it."""
+        self._add_step(replace(step, kind="pointwise", inputs=tuple(map(self.tensors.read_wide, step.inputs))))
+        for name in step.outputs if step.op == "Rows" else ():
+            form = self.formats[name]
+            if form.nhwc and form.dims[1] % form.vector:
+                self.steps.append(Step("zero", f"{step.name}.padding", step.op, {"from": form.dims[1]}, (), (name,)))
 
     def _add_generic(self, step: Step) -> None:
         """A function of arrays, or none where the output lies where the input does."""

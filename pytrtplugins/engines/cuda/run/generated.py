@@ -13,6 +13,7 @@ from ..device.generated import GeneratedKernel, compile_all
 from ..device.layout import linear
 from ..device.nhwc import Launch
 from ..device.pointwise import pointwise_kernel
+from ..device.rows import rows_kernel
 from ..plan.plan import Plan, Step
 
 __all__ = ["GeneratedSteps"]
@@ -51,8 +52,11 @@ class GeneratedSteps:
     def _kernel(self, step: Step) -> GeneratedKernel:
         inputs = [self._operand(name).format for name in step.inputs]
         outputs = [self._tensors[name].format for name in step.outputs]
-        lines, results = step.attributes["operations"], step.attributes["results"]
-        return pointwise_kernel(self._device, Expression.parse(len(inputs), lines, results), inputs, outputs)
+        at = step.attributes
+        expression = Expression.parse(len(inputs), at["operations"], at["results"])
+        if step.op == "Rows":
+            return rows_kernel(self._device, expression, at["dims"], at["axes"], inputs, outputs)
+        return pointwise_kernel(self._device, expression, inputs, outputs)
 
     def _operand(self, name: str) -> Tensor:
         """A tensor, or a constant's copy on the device."""

@@ -50,7 +50,7 @@ class Graph:
         GroupPointwise()(lowered)
         return [
             (node.op_type, len(node.attributes["operations"].as_strings()), len(node.outputs))
-            if node.op_type == "Pointwise"
+            if node.op_type in ("Pointwise", "Rows")
             else node.op_type
             for node in lowered.graph
         ]
@@ -85,11 +85,9 @@ def test_what_is_connected_is_one_kernel():
 def test_what_something_else_reads_is_an_output_too():
     graph = Graph(x=random(4, 6))
     total = graph.add("Relu", "x")
-    last = graph.add("Mul", graph.add("Sub", total, graph.add("ReduceMax", total, graph.constant([1]))), total)
-    assert [each for each in graph.groups(last, total) if each != "ReduceMax"] == [
-        ("Pointwise", 1, 1),
-        ("Pointwise", 2, 1),
-    ]
+    sums = graph.add("CumSum", total, graph.constant(np.int64(1)))
+    last = graph.add("Mul", graph.add("Sub", total, sums), total)
+    assert graph.groups(last, total) == [("Pointwise", 1, 1), "CumSum", ("Pointwise", 2, 1)]
     graph.check(last, total)
     graph = Graph(x=random(4, 6))
     total = graph.add("Relu", "x")
@@ -211,6 +209,93 @@ def graphs(draw):
 def test_any_group_gives_what_its_operators_give(case):
     graph, outputs = case
     graph.check(*outputs, rtol=2e-5, atol=1e-5)
+
+
+def layer_norm(graph, x, size):
+    """As PyTorch's exports before opset 17 write it."""
+    mean = graph.add("ReduceMean", x, graph.constant([-1]))
+    centered = graph.add("Sub", x, mean)
+    square = graph.add("Pow", centered, graph.constant(np.float32(2)))
+    variance = graph.add("Add", graph.add("ReduceMean", square, graph.constant([-1])), graph.constant(np.float32(1e-5)))
+    normed = graph.add("Div", centered, graph.add("Sqrt", variance))
+    factors = [graph.constant(random(size, seed=seed)) for seed in range(2)]
+    return graph.add("Add", graph.add("Mul", normed, factors[0]), factors[1])
+
+
+@pytest.mark.parametrize("float_type", [DType.FLOAT32, DType.FLOAT16])
+@pytest.mark.parametrize("size", [16, 33, 700])
+def test_a_residual_and_a_layer_norm_behind_it_are_one_kernel(size, float_type):
+    graph = Graph(x=random(2, 3, size), y=random(2, 3, size, seed=1))
+    total = graph.add("Add", "x", "y")
+    factors = [graph.constant(random(size, seed=seed)) for seed in range(2)]
+    for last in (graph.add("LayerNormalization", total, *factors), layer_norm(graph, total, size)):
+        (node,) = graph.groups(last, total)
+        assert node[::2] == ("Rows", 2)
+        room = 1e-5 if float_type is DType.FLOAT32 else 4e-3
+        assert graph.check(last, total, float_type=float_type, rtol=room, atol=room)[0] == "pointwise"
+
+
+@pytest.mark.parametrize("columns", [7, 197, 1000])
+def test_a_scale_and_a_mask_are_part_of_a_softmax(columns):
+    graph = Graph(x=random(2, 3, 5, columns), mask=random(2, 1, 1, columns))
+    scaled = graph.add("Add", graph.add("Mul", "x", graph.constant(np.float32(0.125))), "mask")
+    last = graph.add("Softmax", scaled)
+    assert graph.groups(last) == [("Rows", 8, 1)]
+    assert graph.check(last) == ["pointwise"]
+
+
+def test_a_gate_of_a_convolutions_channels_takes_three_kernels():
+    graph = Graph(x=random(2, 8, 6, 6))
+    weights = graph.constant(random(8, 8, 1, 1))
+    acted = graph.add("HardSwish", "x")
+    gate = graph.add("Conv", graph.add("GlobalAveragePool", acted), weights)
+    last = graph.add("Mul", acted, graph.add("HardSigmoid", gate))
+    assert graph.groups(last) == [("Pointwise", 1, 1), ("Rows", 2, 1), "Conv", ("Pointwise", 2, 1)]
+    graph.check(last, float_type=DType.FLOAT16, rtol=1e-2, atol=4e-3)
+
+
+ROWS = {
+    "Softmax": {"axis": 1},
+    "LogSoftmax": {},
+    "GlobalAveragePool": {},
+    "GlobalMaxPool": {},
+    **{f"Reduce{name}": {} for name in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum")},
+    "ReduceSumSquare": {"keepdims": 0},
+}
+
+
+@pytest.mark.parametrize("op", ROWS)
+@pytest.mark.parametrize("dims", [(2, 3, 4, 5), (1, 8, 12, 13), (3, 40, 9)])
+def test_reductions_give_what_onnxruntime_gives(op, dims):
+    graph = Graph(x=np.abs(random(*dims)) / 4 + 0.5)
+    axes = ([-1], [1], [1, 2], [0, 2]) if op.startswith("Reduce") else ([],)
+    outputs = [graph.add(op, "x", *([graph.constant(each)] if each else []), **ROWS[op]) for each in axes]
+    assert {node[0] for node in graph.groups(*outputs)} == {"Rows"}
+    graph.check(*outputs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("channels", [8, 5])
+def test_means_of_images_are_taken_where_these_lie(channels):
+    graph = Graph(x=random(2, 4, 6, 7))
+    acted = graph.add("Neg", graph.add("Conv", "x", graph.constant(random(channels, 4, 3, 3))))
+    for last in (
+        graph.add("GlobalAveragePool", acted),
+        graph.add("Softmax", acted, axis=1),
+        graph.add("InstanceNormalization", acted, *(graph.constant(random(channels, seed=seed)) for seed in range(2))),
+        graph.add(
+            "Conv", graph.add("ReduceMax", acted, graph.constant([2, 3])), graph.constant(random(3, channels, 1, 1))
+        ),
+    ):
+        assert "generic" not in graph.check(last, rtol=1e-4, atol=1e-5)
+
+
+def test_a_sum_that_something_else_waits_for_is_an_output():
+    graph = Graph(x=random(4, 6))
+    top = graph.add("ReduceMax", "x", graph.constant([1]))
+    total = graph.add("ReduceSum", graph.add("Sub", "x", top), graph.constant([1]), keepdims=0)
+    last = graph.add("Mul", graph.add("Sigmoid", top), graph.constant(np.float32(2)))
+    assert graph.groups(last, total) == [("Rows", 5, 2)]
+    graph.check(last, total)
 
 
 @pytest.mark.parametrize("channels", [8, 5])
