@@ -56,8 +56,8 @@ def main() -> int:
             if not records[0].exists():
                 print("no row was finished, so nothing is written")
                 return code
-        (gpu_report if arguments.gpu else report).write(records, name, arguments.docs)
-    print(f"written: {arguments.docs / 'benchmarks.md'}")
+        pages = (gpu_report if arguments.gpu else report).write(records, name, arguments.docs)
+    print(f"written: {', '.join(map(str, pages))}")
     return code
 
 

@@ -94,13 +94,19 @@ def chart(record: dict[str, Any], path: Path) -> None:
     pyplot.close(figure)
 
 
-def write(records: Sequence[Path], name: str, docs: Path) -> None:
-    """Put the table of the first record between its markers in docs/benchmarks.md, and the chart into docs/images."""
+def write(records: Sequence[Path], name: str, docs: Path) -> list[Path]:
+    """Put the table of the first record between its markers in docs/benchmarks.md, and the chart into docs/images.
+
+    Returns:
+        The pages that were written.
+    """
     record = json.loads(records[0].read_text())
     image = docs / "images" / f"benchmark-{name}.png"
     image.parent.mkdir(parents=True, exist_ok=True)
     chart(record, image)
-    put_section(docs / "benchmarks.md", name, f"{table(record)}\n\n![latency](images/{image.name})")
+    page = docs / "benchmarks.md"
+    put_section(page, name, f"{table(record)}\n\n![latency](images/{image.name})")
+    return [page]
 
 
 def put_section(page: Path, name: str, body: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from benchmarks.report import put_section
 from pytrtplugins.utils.files import atomic_path
 
+from . import zoo_report
 from .cost import floors
 from .goals import GPU, goals_table
 from .runners import DARKNET, NAME
@@ -212,12 +213,25 @@ def _label(row: dict[str, Any]) -> str:
     return whole if row["gpu_us"] is None else f" {row['gpu_us']:,.0f} on the GPU, {row['host_us']:,.0f} host to host"
 
 
-def write(records: Sequence[Path], name: str, docs: Path) -> None:
-    """Put the tables between their markers in docs/benchmarks.md, and the chart into docs/images."""
+def write(records: Sequence[Path], name: str, docs: Path) -> list[Path]:
+    """Put the tables between their markers in docs/benchmarks.md, and the chart into docs/images; the zoo has its own page.
+
+    Returns:
+        The pages that were written.
+    """
     record = join([json.loads(path.read_text()) for path in records])
-    record["benchmarks"] = [bench for bench in record["benchmarks"] if bench["extra_info"]["kind"] != "zoo"]
-    if not record["benchmarks"]:
-        return
+    zoo = [row for row in rows(record) if row["kind"] == "zoo"]
+    left_zoo = [text for text in record["left_out"] if text.startswith("zoo ")]
+    pages = []
+    if zoo:
+        pages.append(zoo_report.write(zoo, machine(record), record["gpu"]["gpu"], left_zoo, docs))
+    if len(zoo) < len(record["benchmarks"]):
+        record["left_out"] = [text for text in record["left_out"] if text not in left_zoo]
+        pages.append(_write_race(record, name, docs))
+    return pages
+
+
+def _write_race(record: dict[str, Any], name: str, docs: Path) -> Path:
     parts = [machine(record)]
     if record["gpu"]["gpu"] == GPU:
         parts.append(goals_table(rows(record)))
@@ -232,4 +246,6 @@ def write(records: Sequence[Path], name: str, docs: Path) -> None:
     parts += [table(record) for kind, table in (("image", image_table), ("step", steps_table)) if kind in kinds]
     if record["left_out"]:
         parts.append("\n".join(["Left out:", "", *(f"- {text}" for text in record["left_out"])]))
-    put_section(docs / "benchmarks.md", name, "\n\n".join(parts))
+    page = docs / "benchmarks.md"
+    put_section(page, name, "\n\n".join(parts))
+    return page

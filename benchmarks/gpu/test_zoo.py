@@ -34,11 +34,11 @@ HOST_ROUNDS = 10
 Zoo = Callable[[str], ZooSubject]
 
 
-def cases(names: tuple[str, ...], after: int) -> list[Any]:
-    """Each network with each batch; all with batch 1 come before all others."""
+def cases(names: tuple[str, ...], what: str, after: int) -> list[Any]:
+    """Each network with each batch; all with batch 1 come before all others. No two rows of the zoo share a name."""
     stages = {batch: ZOO + (2 + len(PEERS)) * number + after for number, batch in enumerate(BATCHES)}
     return [
-        pytest.param(name, batch, marks=pytest.mark.stage(stages[batch]), id=f"{name}, batch-{batch}")
+        pytest.param(name, batch, marks=pytest.mark.stage(stages[batch]), id=f"zoo {what}, {name}, batch-{batch}")
         for batch in BATCHES
         for name in names
     ]
@@ -51,10 +51,10 @@ def peer_cases(names: tuple[str, ...]) -> list[Any]:
     if unknown:
         raise ValueError(f"BENCHMARK_ZOO_PEERS: {', '.join(unknown)} unknown; there are {', '.join(PEERS)}")
     return [
-        pytest.param(peer, *case.values, marks=case.marks, id=f"{peer}, {case.id}")
+        pytest.param(peer, *case.values, marks=case.marks, id=case.id)
         for number, peer in enumerate(PEERS)
         if peer in asked
-        for case in cases(names, 2 + number)
+        for case in cases(names, peer, 2 + number)
     ]
 
 
@@ -108,7 +108,7 @@ def checked(subject: ZooSubject, running: Running, batch: int, precision: str) -
     return error
 
 
-@pytest.mark.parametrize(("name", "batch"), cases(chosen(), 0))
+@pytest.mark.parametrize(("name", "batch"), cases(chosen(), "FP16", 0))
 def test_network(name: str, batch: int, zoo: Zoo, clock: Clock, benchmark, request: pytest.FixtureRequest) -> None:
     facts = {"network": name, "batch": batch, "runner": NAME, "precision": "FP16"}
     with recorded(benchmark, request.session, **facts) as row, contextlib.ExitStack() as stack:
@@ -133,7 +133,9 @@ def test_network(name: str, batch: int, zoo: Zoo, clock: Clock, benchmark, reque
         benchmark.pedantic(ours.run, (subject.network.inputs(batch),), rounds=HOST_ROUNDS, warmup_rounds=1)
 
 
-@pytest.mark.parametrize(("name", "batch"), cases(tuple(name for name in chosen() if NETWORKS[name].convolutional), 1))
+@pytest.mark.parametrize(
+    ("name", "batch"), cases(tuple(name for name in chosen() if NETWORKS[name].convolutional), "INT8", 1)
+)
 def test_int8(name: str, batch: int, zoo: Zoo, clock: Clock, benchmark, request: pytest.FixtureRequest) -> None:
     facts = {"network": name, "batch": batch, "runner": NAME, "precision": "INT8"}
     with recorded(benchmark, request.session, **facts) as row, contextlib.ExitStack() as stack:

@@ -1,0 +1,106 @@
+"""The zoo's page of a made-up record."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchmarks.gpu import report, zoo_report
+from benchmarks.gpu.runners import NAME, ONNXRUNTIME, TORCH_GRAPH, TORCH_TUNED
+
+pytest.importorskip("matplotlib")
+
+
+def bench(network, batch=1, runner=NAME, precision="FP16", what="FP16", **facts):
+    info = {"kind": "zoo", "network": network, "batch": batch, "runner": runner, "precision": precision, **facts}
+    name = f"benchmarks/gpu/test_zoo.py::test_network[zoo {what}, {network}, batch-{batch}]"
+    return {"fullname": name, "extra_info": info, "stats": {"median": 1e-4, "min": 1e-4}}
+
+
+def ours(network, speed, batch=1, **facts):
+    known = {
+        "us": 100.0, "peer": TORCH_GRAPH, "peer_us": 100.0 * speed, "speed": speed, "kernels": 30, "steps": 32, "bytes": 2_500_000,
+        "arrays": {"Where": 1, "Gather": 2}, "outside": {}, "build_s": 12.34, "again_s": 1.26, "error_fp32": 2e-6, "error": 1e-3,
+    }  # fmt: skip
+    return bench(network, batch, **{**known, **facts})
+
+
+@pytest.fixture
+def record():
+    gpu = {
+        "gpu": "NVIDIA H200", "driver_version": "580.1", "cuda": "13.0", "cudnn": "91900", "cudnn-frontend": "1.15.0",
+        "versions": {"torch": "2.11.0"}, "processor": "a Xeon", "clocks.sm": "1980 MHz", "clocks.max.sm": "1980 MHz",
+        "clocks.mem": "3201 MHz", "power.limit": "700 W", "ceilings": {"FP16 TOP/s": 700.0},
+    }  # fmt: skip
+    return {
+        "gpu": gpu,
+        "left_out": [
+            "zoo FP16, bert_base, batch-1: could not import 'transformers'",
+            "zoo FP16, vgg16, batch-1: ValueError: no kernel",
+        ],
+        "machine_info": {"python_version": "3.12.3"},
+        "datetime": "2026-11-22T15:00:00",
+        "benchmarks": [
+            ours("resnet18", 2.0),
+            ours("vit_b_16", 0.8),
+            bench("vgg16", failure="ValueError: no kernel", error_fp32=3e-6),
+            bench("resnet18", precision="INT8", what="INT8", us=50.0, speed=2.0, error=0.05),
+            bench("resnet18", runner=TORCH_TUNED, what="compile", us=180.0, speed=1.8),
+            bench("vit_b_16", runner=TORCH_TUNED, what="compile", us=125.0, speed=1.25),
+            bench("vit_b_16", runner=ONNXRUNTIME, what="onnxruntime", failure="Fail: no graph"),
+            ours("resnet18", 1.1, 8),
+        ],
+    }
+
+
+def line(text, begin):
+    (found,) = (each for each in text.splitlines() if each.startswith(begin))
+    return found
+
+
+def test_a_row_has_the_speed_against_each_peer_and_what_is_outside_of_the_fast_paths(record):
+    found = zoo_report.entries(report.rows(record))
+    text = zoo_report.table([entry for entry in found if entry.batch == 1])
+    assert line(text, "| resnet18 |") == (
+        "| resnet18 | 100.0 | 2.00 | 1.80 | 50.0 | 2.00 | 30 | 32 | 3: 2 Gather, 1 Where | 0 | 2.5 | 12.3, 1.3 | 2e-06, 1e-03, 5e-02 |"
+    )
+    assert "| **0.80** | 1.25 | – | – |" in line(text, "| vit_b_16 |")  # slower than the peer
+    assert line(text, "| vgg16 |").endswith("| – | – | – | – | – | – | – | – | – | – | –, – | 3e-06, –, – |")
+
+
+def test_means_are_geometric(record):
+    text = zoo_report.table([entry for entry in zoo_report.entries(report.rows(record)) if entry.batch == 1])
+    assert line(text, "| geometric mean |").startswith("| geometric mean |  | 1.26 | 1.50 |  | 2.00 |")
+    assert zoo_report.mean([]) is None
+
+
+def test_goals_name_the_networks_that_miss_them(record):
+    text = zoo_report.goals_table(zoo_report.entries(report.rows(record)))
+    assert line(text, "| FP16, batch 1, networks").endswith("| 3 | 1 | missed: vit_b_16, vgg16 |")
+    assert line(text, "| FP16, batch 8, networks").endswith("| 1 | 1 | met |")
+    assert line(text, f"| FP16, batch 1, times the speed of {TORCH_TUNED}").endswith("| 1.5 x | 1.50 | met |")
+    alone = zoo_report.goals_table(zoo_report.entries([ours("resnet18", 2.0)["extra_info"]]))
+    assert line(alone, "| FP16, batch 1, times").endswith("| – | not measured |")
+
+
+def test_the_page_is_written_beside_the_races_and_leaves_that_alone(record, tmp_path):
+    race = tmp_path / "benchmarks.md"
+    race.write_text("# Benchmarks\n\n<!-- gpu: written by a command -->\n\nFigures.\n\n<!-- end of gpu -->\n")
+    saved = tmp_path / "record.json"
+    saved.write_text(json.dumps(record))
+    for _ in range(2):
+        assert report.write([saved], "gpu", tmp_path) == [tmp_path / "benchmarks-zoo.md"]
+    assert "Figures." in race.read_text()
+    text = (tmp_path / "benchmarks-zoo.md").read_text()
+    assert text.startswith("# Networks that others made, on a GPU\n")
+    assert text.count("NVIDIA H200") == 1
+    assert text.index("### Batch 1") < text.index("### Batch 8")
+    failed = [
+        f"- vit_b_16, batch 1, {ONNXRUNTIME}, FP16: Fail: no graph",
+        f"- vgg16, batch 1, {NAME}, FP16: ValueError: no kernel",
+    ]
+    assert "\n".join(["Failed:", "", *failed]) in text
+    assert "Left out:\n\n- zoo FP16, bert_base" in text
+    assert "zoo FP16, vgg16" not in text  # it is among those that failed
+    assert (tmp_path / "images" / "benchmark-zoo.png").stat().st_size > 10_000
