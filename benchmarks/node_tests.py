@@ -206,6 +206,25 @@ def _engine(model: Any, name: str, stack: contextlib.ExitStack) -> _Run:
     return lambda inputs: list(context.run(inputs).values())
 
 
+def _cuda(model: Any, name: str, stack: contextlib.ExitStack) -> _Run:
+    """Engine `cuda`, with functions of arrays and kernels that need no search; without a GPU what it plans, on NumPy arrays."""
+    from pytrtplugins.engines import build
+    from pytrtplugins.engines.cuda import CudaEngine
+    from pytrtplugins.passes import prepare
+
+    if CudaEngine.availability().reason:
+        from tests.engines.cuda.host import run_on_host
+
+        prepared = prepare(model)
+        return lambda inputs: list(run_on_host(prepared, {key: np.asarray(x) for key, x in inputs.items()})[0].values())
+    quantized = any(node.op_type == "QuantizeLinear" for node in model.graph.node)
+    settings = {"disable": [*CudaEngine.fast_build["disable"], "pointwise"], "float": "float32"}
+    precision = "int8" if quantized else "fp32"
+    engine = build(model, engine=name, precision=precision, settings=settings, progress=False)
+    context = stack.enter_context(engine.create_context())
+    return lambda inputs: list(context.run(inputs).values())
+
+
 def _onnxruntime(model: Any, name: str, stack: contextlib.ExitStack) -> _Run:
     import onnxruntime
 
@@ -238,6 +257,7 @@ def _onnx_reference(model: Any, name: str, stack: contextlib.ExitStack) -> _Run:
 
 
 _RUNNERS = {
+    "cuda": _cuda,
     LIBRARIES["onnxruntime"]: _onnxruntime,
     LIBRARIES["cpu"]: _openvino,
     LIBRARIES["reference"]: _onnx_reference,

@@ -20,6 +20,7 @@ from .node_tests import CRASHED, FAILED, HUNG, LIBRARIES, PASSED, REFUSED, WRONG
 
 Outcomes = Mapping[str, Outcome]
 """The outcome of each test, by the test's name."""
+_ENGINES = ["onnxruntime", "cpu", "reference", "cuda"]
 _LETTERS = {REFUSED: "refused", WRONG: "wrong", FAILED: "error", CRASHED: "crash", HUNG: "hang"}
 
 
@@ -91,7 +92,7 @@ def main() -> int:
     """Parse arguments, run, print or write."""
     given = _arguments()
     cases = load_cases(given.words)
-    runners = [runner for engine in given.engine for runner in (engine, LIBRARIES[engine])]
+    runners = [runner for engine in given.engine for runner in (engine, LIBRARIES.get(engine, "")) if runner]
     found: dict[str, dict[str, Outcome]] = {}
     for runner in runners:
         begun = time.perf_counter()
@@ -116,7 +117,7 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.operators", description=__doc__)
     add = parser.add_argument
-    add("--engine", nargs="+", choices=list(LIBRARIES), default=["onnxruntime", "cpu", "reference"])
+    add("--engine", nargs="+", choices=_ENGINES, default=_ENGINES)
     add("-k", dest="words", default="", metavar="WORDS", help="only tests whose name has one of these words")
     add("--processes", type=Whole(1, 1024), default=os.cpu_count(), help="tests at a time (default: %(default)s)")
     add("--show", nargs="*", default=[], choices=list(_LETTERS), help="print tests that ended so, with the reason")

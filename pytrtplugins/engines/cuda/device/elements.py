@@ -136,11 +136,13 @@ def _powers(xp: Any, values: Any, attributes: Mapping[str, Any]) -> Any:
     bits = values.view(np.uint32)
     exponent, fraction = ((bits >> 23) & 0xFF).astype(np.int32), bits & 0x7FFFFF
     mode, special = attributes.get("round_mode", "up"), exponent == 0xFF
+    half = 1 << 22
     if mode == "nearest":
-        half = 1 << 22
         up = (fraction > half) | ((fraction == half) & (exponent > 0))
+    elif mode == "up":
+        up = fraction > xp.where(exponent > 0, 0, half)  # below them lies the least power, which has no code below it
     else:
-        up = fraction > 0 if mode == "up" else xp.zeros(exponent.shape, bool)
+        up = xp.zeros(exponent.shape, bool)
     if attributes.get("saturate", 1):
         up = up & (exponent < 0xFE)
     return xp.where(special, 0xFF, exponent + up).astype(np.uint8)

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ....tensor import DType
+from ..device.elements import decoded, to_stored
 from .table import Attributes, op
 
 
@@ -24,6 +26,7 @@ def _size(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
 def _constant_of_shape(xp: Any, at: Attributes, dims: Any, sizes: Any) -> Any:
     value = at.get("value")
     filler = np.zeros(1, np.float32) if value is None else np.asarray(value)
+    filler = decoded(np, to_stored(filler), DType.of(filler))
     return xp.full([int(size) for size in sizes], filler.reshape(()).item(), filler.dtype)
 
 

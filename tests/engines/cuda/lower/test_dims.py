@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from pytrtplugins.cuda.backends import host as host_backend
 from pytrtplugins.engines.cuda.lower.dims import fused_dims
 from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.engines.cuda.lower.rewrite import DOMAIN
+from pytrtplugins.layers import Reorg
 from pytrtplugins.model.ir import dims_of
 from pytrtplugins.passes import PropagateConstants, prepare
+from tests.engines.cuda.host import run_on_host
 from tests.engines.cuda.lower.test_attention import WRITERS, B, D, Graph, H, S
+from tests.passes.nets import Net
 
 
 @pytest.mark.parametrize("write", WRITERS)
@@ -35,3 +40,38 @@ def test_dims_of_other_nodes_are_not_told():
     net = Graph(S, 3 * H * D)
     model = lower(prepare(net.model(net.op("Exp", "data"))))
     assert [fused_dims(node) for node in model.graph] == [None]
+
+
+def free_net(height, width):
+    net = Net(channels=8)
+    net.input = ["N", 8, height, width]
+    x = net.add("MaxPool", [net.conv("data", "a")], "pooled", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    x = net.plugin(Reorg(stride=2), net.conv(x, "b"), "moved")
+    net.channels["moved"] = 16
+    x = net.conv(net.add("Sigmoid", [x], "s"), "c", kernel=1, leaky=False)
+    return prepare(net.model(net.add("Mish", [x], "m")))
+
+
+@pytest.mark.skipif(not host_backend.available(), reason="no C++ compiler (apt-get install g++)")
+@pytest.mark.parametrize(("height", "width"), [(8, 12), (20, 16)])
+def test_free_heights_and_widths_follow_from_the_inputs(height, width):
+    x = np.random.default_rng(height).standard_normal((2, 8, height, width)).astype(np.float32)
+    free, execution = run_on_host(free_net("H", "W"), {"data": x})
+    fixed, _ = run_on_host(free_net(height, width), {"data": x})
+    np.testing.assert_array_equal(free["m"], fixed["m"])
+    assert execution.plan.tail is None
+    assert [step.kind for step in execution.plan.steps].count("conv") == 3
+
+
+def test_a_pool_and_a_reorg_within_a_convolution_count():
+    net = Net(channels=8, size=16)
+    x = net.add("MaxPool", [net.conv("data", "a")], "pooled", kernel_shape=[2, 2], strides=[2, 2])
+    model = lower(prepare(net.model(net.plugin(Reorg(stride=2), net.conv(x, "b", leaky=False), "moved"))))
+    wanted = {value.name: (dims_of(value) or ())[1:] for node in model.graph for value in node.outputs}
+    assert [node.attributes.get_int("pool", 0) or node.attributes.get_int("reorg", 0) for node in model.graph] == [1, 2]
+    for node in model.graph:
+        for value in node.outputs:
+            value.shape = None
+    PropagateConstants({"N": 3}, own_dims=fused_dims)(model)
+    found = {value.name: dims_of(value) for node in model.graph for value in node.outputs}
+    assert found == {name: (3, *dims) for name, dims in wanted.items()}

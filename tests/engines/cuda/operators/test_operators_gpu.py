@@ -1,0 +1,16 @@
+"""ONNX's own tests of its operators on a GPU, all in one process."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.node_tests import PASSED, run_case
+from tests.engines.cuda.operators.test_operators import CASES
+
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
+
+
+@pytest.mark.parametrize("operator", sorted(CASES))
+def test_an_operator_passes_onnxs_tests_on_a_gpu(operator):
+    found = {case.name: run_case(case, "cuda") for case in CASES[operator]}
+    assert {name: outcome.reason for name, outcome in found.items() if outcome.kind != PASSED} == {}
