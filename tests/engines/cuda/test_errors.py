@@ -25,7 +25,7 @@ from pytrtplugins.engines.cuda.plan.planner import make_plan
 from pytrtplugins.engines.null import NullEngine
 from pytrtplugins.errors import BuildError, EngineError, PrecisionError, UnavailableError, UsageError
 from pytrtplugins.passes import prepare
-from pytrtplugins.tensor import DType
+from pytrtplugins.tensor import DType, SymbolicDim, TensorDesc
 from pytrtplugins.utils import forks
 from tests.engines.networks import conv_net, image
 from tests.passes.nets import Net
@@ -220,6 +220,23 @@ def test_an_operator_that_it_lacks_is_named_with_its_node():
     model = prepare(net.model(net.add("RandomNormalLike", [net.conv("data", "a")], "odd")))
     with pytest.raises(BuildError, match=r"ai\.onnx::RandomNormalLike \(node 'odd'\)[\s\S]*Do: write it as a plugin"):
         make_plan(lower(model), {"N": 1})
+
+
+@pytest.mark.parametrize("odd", [False, True])
+def test_with_free_heights_an_operator_that_is_missing_is_named_while_building(odd, monkeypatch):
+    net = Net(channels=8)
+    net.input = ["N", 8, "H", "W"]
+    last = net.conv(net.conv("data", "a"), "b")
+    model = prepare(net.model(net.add("RandomNormalLike", [last], "odd") if odd else last))
+    engine = object.__new__(CudaEngine)
+    engine.inputs = (TensorDesc("data", (SymbolicDim("N"), 8, SymbolicDim("H"), SymbolicDim("W"))),)
+    engine._graph, engine.disabled, engine.options = lower(model), frozenset(), BuildOptions()
+    monkeypatch.setattr(engine, "execution", lambda *sizes: pytest.fail("kernels were chosen"))
+    if odd:
+        with pytest.raises(BuildError, match=r"ai\.onnx::RandomNormalLike \(node 'odd'\)"):
+            engine._plan_ahead(engine.options, False)
+    else:
+        engine._plan_ahead(engine.options, False)
 
 
 @pytest.mark.parametrize("pool", [False, True])

@@ -43,6 +43,8 @@ def hanging_values(graph: ir.Graph) -> set[ir.Value]:
     They are (1) what NonZero and its like give; (2) results of an If with a computed condition, and of a Loop or Scan;
     (3) results of unknown dims of operators whose axes, sizes or counts are computed; (4) whatever is made of them.
     """
+    if not any(_may_begin(node) for node in graph):
+        return set()
     free = {str(dim.value) for value in graph.inputs for dim in value.shape or () if not isinstance(dim, int)}
     plain: set[ir.Value] = set()
     hanging: set[ir.Value] = set()
@@ -57,6 +59,14 @@ def hanging_values(graph: ir.Graph) -> set[ir.Value]:
         elif node.op_type in ("Shape", "Size") or (all(map(is_plain, read)) and node.op_type not in CONTROL_FLOW):
             plain.update(node.outputs)
     return hanging
+
+
+def _may_begin(node: ir.Node) -> bool:
+    """Whether a node is of those that `_begins` looks at: most networks have none."""
+    if node.op_type in (*CONTROL_FLOW, *_CHOOSE):
+        return True
+    values = (operand(node, place) for place in KNOWN.get(node.op_type, ()))
+    return any(value is not None and constant(value) is None for value in values)
 
 
 def _begins(node: ir.Node, plain: set[ir.Value], free: set[str]) -> bool:
