@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import pytrtplugins as ptp
+from pytrtplugins.engines.cuda.plan.fallbacks import ARRAYS, UNCAPTURED, fallback
 
 from .ceilings import kernels
 from .clock import Clock
@@ -52,8 +53,8 @@ def network(engine: Any, batch: int, clock: Clock, head: np.ndarray | None = Non
 
     graphs = [segment.graph for segment in execution.segments]
     steps = execution.plan.steps
-    arrays = Counter(step.op for step in steps if step.kind == "generic")
-    outside = Counter(step.op for step in steps if not step.captured)
+    arrays = Counter(step.op for step in steps if fallback(step) == ARRAYS)
+    outside = Counter(step.op for step in steps if fallback(step) == UNCAPTURED)
     return Running(
         lambda x: context.run({given.name: x}, {} if head is None else {found.name: head})[found.name],
         lambda: execution.queue(clock.stream),

@@ -36,6 +36,7 @@ from .device.cublaslt import cublaslt_version
 from .device.device import CudaDevice
 from .device.source import kernels_digest
 from .lower.pipeline import check_disable, lower
+from .plan.fallbacks import fallbacks
 from .plan.plan import Plan
 from .plan.planner import make_plan
 from .plan.weights import WEIGHTS_LOCATION, take_weights, without_weights
@@ -230,6 +231,7 @@ class CudaEngine(Engine):
             outside: Gives the arrays of the caller's that tensors of the plan lie in, by the tensors' names.
         """
         plan = make_plan(self._graph, sizes, self.disabled, self.options.plugins)
+        self.choices.update(fallbacks(plan))
         if plan.tail is not None:
             first = plan.tail.nodes[0]
             self.choices["run node by node"] = (

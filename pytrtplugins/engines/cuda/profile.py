@@ -13,6 +13,7 @@ from ...utils.files import atomic_path, write_atomic
 from ...utils.optional import require
 from .conv.problem import ConvProblem, conv_problem
 from .operators import computed
+from .plan.fallbacks import fallback
 from .plan.plan import Plan, Step
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class StepTime:
         operations: Floating-point or integer operations of a convolution.
         bytes: Of tensors and weights that it reads and writes.
         stream: Which stream it runs on.
+        fallback: How it falls back (`pytrtplugins.engines.cuda.plan.fallbacks`); empty where a kernel of the engine's runs it.
     """
 
     name: str
@@ -42,6 +44,7 @@ class StepTime:
     operations: int
     bytes: int
     stream: int
+    fallback: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class Profile:
 
     @property
     def table(self) -> str:
-        """One line a step, and the sum."""
+        """One line a step, the sum, and the share of steps that fall back."""
         width = max([len(step.name) for step in self.steps] + [4])
         total = sum(step.microseconds for step in self.steps)
         lines = [f"{'step':<{width}}  {'kind':<8}  {'µs':>8}  {'%':>5}  {'TOP/s':>6}  {'GB/s':>6}  kernel"]
@@ -71,6 +74,10 @@ class Profile:
             )
         lines.append(f"{'sum':<{width}}  {'':<8}  {total:8.2f}")
         lines.append(f"{'one graph':<{width}}  {'':<8}  {self.microseconds:8.2f}")
+        for how in dict.fromkeys(step.fallback for step in self.steps if step.fallback):
+            times = [step.microseconds for step in self.steps if step.fallback == how]
+            share = 100 * sum(times) / total if total else 0.0
+            lines.append(f"{how}: {len(times)} steps, {sum(times):.2f} µs, {share:.1f} % of the sum")
         return "\n".join(lines)
 
     def write_trace(self, path: str | Path) -> None:
@@ -128,7 +135,16 @@ def step_time(step: Step, plan: Plan, microseconds: float, kernel: str, stream: 
     moved = sum(_bytes(plan, name) for name in (*step.inputs, *step.outputs) if name not in ("", weights))
     if problem is not None:  # weights are packed in the type that is multiplied
         moved += plan.constants[weights].size * (problem.element or problem.x.dtype).itemsize
-    return StepTime(step.name, step.kind, kernel, microseconds, 0 if problem is None else problem.flops, moved, stream)
+    return StepTime(
+        step.name,
+        step.kind,
+        kernel,
+        microseconds,
+        0 if problem is None else problem.flops,
+        moved,
+        stream,
+        fallback(step),
+    )
 
 
 def _bytes(plan: Plan, name: str) -> int:

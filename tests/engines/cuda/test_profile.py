@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from pytrtplugins.cli import loading, main
 from pytrtplugins.engines.cuda import CudaEngine
+from pytrtplugins.engines.cuda.plan.arena import Layout
+from pytrtplugins.engines.cuda.plan.fallbacks import ARRAYS, UNCAPTURED, fallbacks
+from pytrtplugins.engines.cuda.plan.plan import Plan, Step
+from pytrtplugins.engines.cuda.plan.schedule import Schedule
 from pytrtplugins.engines.cuda.profile import Profile, StepTime, step_time
 from pytrtplugins.errors import UsageError
 from pytrtplugins.tensor import DType
@@ -29,6 +34,33 @@ def test_the_table_has_shares_rates_and_both_sums():
     assert lines[2].split() == ["pool", "pool", "2.00", "20.0", "500"]
     assert lines[3].split() == ["sum", "10.00"]
     assert lines[4].split() == ["one", "graph", "9.50"]
+
+
+def test_the_table_has_the_share_of_steps_that_fall_back():
+    steps = (
+        *FOUND.steps,
+        StepTime("pick", "generic", "", 2.5, 0, 0, 0, ARRAYS),
+        StepTime("count", "generic", "", 7.5, 0, 0, 0, UNCAPTURED),
+    )
+    assert Profile(steps, 20.0).table.splitlines()[-2:] == [
+        "run array by array: 1 steps, 2.50 µs, 12.5 % of the sum",
+        "run outside of the CUDA graph: 1 steps, 7.50 µs, 37.5 % of the sum",
+    ]
+
+
+def test_steps_that_fall_back_are_counted_and_named():
+    def step(name, op, kind="generic", captured=True):
+        return Step(kind, name, op, {}, (), (), captured=captured)
+
+    steps = (step("first", "Conv", "conv"), step("pick", "Gather"), step("find", "NonZero", captured=False))
+    plan = Plan(steps, {}, {}, (), {}, Layout({}, 0), Schedule((), ()))
+    assert fallbacks(plan) == {
+        ARRAYS: "1 of 3 steps: 'pick' (Gather)",
+        UNCAPTURED: "1 of 3 steps: 'find' (NonZero)",
+    }
+    many = replace(plan, steps=tuple(step(f"pick{number}", "Gather") for number in range(7)))
+    assert fallbacks(many)[ARRAYS].endswith("'pick4' (Gather), and 2 more")
+    assert not fallbacks(replace(plan, steps=steps[:1]))
 
 
 def test_the_trace_has_one_event_a_step_end_to_end(tmp_path):
