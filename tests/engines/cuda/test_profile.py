@@ -53,7 +53,7 @@ def test_steps_that_fall_back_are_counted_and_named():
         return Step(kind, name, op, {}, (), (), captured=captured)
 
     steps = (step("first", "Conv", "conv"), step("pick", "Gather"), step("find", "NonZero", captured=False))
-    plan = Plan(steps, {}, {}, (), {}, Layout({}, 0), Schedule((), ()))
+    plan = Plan(steps, {}, {}, (), {}, Layout({}, 0), Schedule((), (), ()))
     assert fallbacks(plan) == {
         ARRAYS: "1 of 3 steps: 'pick' (Gather)",
         UNCAPTURED: "1 of 3 steps: 'find' (NonZero)",
