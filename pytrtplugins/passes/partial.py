@@ -53,8 +53,9 @@ class PartialValues:
         except (ArithmeticError, IndexError, TypeError, ValueError):  # expressions whose result is not known
             return
         output = node.outputs[0]
-        fits = found is not None and output.shape is not None and found.ndim == len(output.shape) and _is_whole(output)
-        if fits and found is not None and found.size <= _MAX_ELEMENTS:
+        if found is None or output.shape is None or found.ndim != len(output.shape) or not _is_whole(output):
+            return
+        if found.size <= _MAX_ELEMENTS:
             self._known[output] = found
 
     def constant(self, value: ir.Value) -> Any:

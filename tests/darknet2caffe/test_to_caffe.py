@@ -68,6 +68,7 @@ LAYERS = {
     "normalization": "[conv]\nfilters=9\n[normalization]\nsize=5\nalpha=.7\nbeta=.6\nkappa=1.5\n",
     "logistic": "[conv]\n[logistic]\n",
     "upsample": "[upsample]\nstride=3\nscale=.25\n",
+    "upsample to nothing": "[conv]\nfilters=2\n[upsample]\nstride=-2\nscale=0\n[conv]\nfilters=2\n",
     "upsample reverse": "[upsample]\nstride=-2\nscale=1.5\n",
     "crop": "[crop]\ncrop_height=5\ncrop_width=9\n",
     "crop of rows": "[crop]\ncrop_height=6\ncrop_width=12\nnoadjust=1\n",

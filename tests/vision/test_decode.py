@@ -123,3 +123,8 @@ def test_a_head_decodes_by_its_type(options, sides):
     np.testing.assert_allclose(scores[0, W + 3], [share * value for value in classes], rtol=1e-5)
     with pytest.raises(dataclasses.FrozenInstanceError):
         layer.classes = 2
+
+
+def test_a_head_has_anchors():
+    with pytest.raises(UsageError, match=r"^head: anchors: expected pairs of width and height, found 0 numbers\."):
+        decode_region(np.zeros((1, 0, 2, 2), np.float32), (), 3)

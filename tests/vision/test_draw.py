@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from PIL import ImageDraw
+from PIL import Image, ImageDraw
 
 from pytrtplugins.errors import ImageError
 from pytrtplugins.vision import Detection, class_color, draw
@@ -150,3 +150,12 @@ def test_a_detection_prints_darknets_line():
 def test_what_is_no_image_is_refused():
     with pytest.raises(ImageError):
         draw(np.zeros((4, 4)), [])
+
+
+@pytest.mark.parametrize("number", range(3, 40))
+def test_letters_are_black_where_the_colour_is_lighter_than_140_as_pillow_converts_it_to_gray(number):
+    colour = class_color(number)
+    is_light = Image.new("RGB", (1, 1), colour).convert("L").getpixel((0, 0)) > 140
+    drawn = draw(GREY, [Detection("dog", number, 0.8, (50.0, 60.0, 150.0, 160.0))])[40:60, 50:110]
+    assert (drawn == [0 if is_light else 255] * 3).all(2).any()
+    assert not (drawn == [255 if is_light else 0] * 3).all(2).any()

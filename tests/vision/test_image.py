@@ -33,6 +33,12 @@ def test_a_lossless_image_keeps_every_pixel(tmp_path):
     np.testing.assert_array_equal(load_image(tmp_path / "a.png"), PIXELS)
 
 
+def test_a_file_whose_name_is_before_a_dash_in_the_alphabet_is_no_standard_input(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save_image(PIXELS, "+.png")
+    np.testing.assert_array_equal(load_image("+.png"), PIXELS)
+
+
 @pytest.mark.parametrize("kind", ["PNG", "BMP", "TIFF", "PPM"])
 def test_lossless_formats_agree(kind):
     np.testing.assert_array_equal(decode_image(encoded(PIXELS, kind)), PIXELS)

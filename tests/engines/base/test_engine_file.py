@@ -126,7 +126,7 @@ def test_an_engine_file_with_an_unknown_plugin_names_it(engine_file, tmp_path):
 
 
 def test_a_compressed_entry_is_refused_unread(engine_file, tmp_path):
-    with pytest.raises(EngineFileError, match="compressed"):
+    with pytest.raises(EngineFileError, match="an entry is compressed"):
         ptp.load_engine(rewritten(engine_file, tmp_path / "x.engine", {}, zipfile.ZIP_DEFLATED))
 
 
@@ -192,6 +192,19 @@ def test_a_model_that_is_no_onnx_is_refused(tmp_path):
     with pytest.raises(EngineFileError, match=r"x\.engine: .*: model\.onnx is no ONNX model \(") as caught:
         read_engine_file(tmp_path / "x.engine").model()
     assert caught.value.path == tmp_path / "x.engine"
+
+
+def test_a_model_that_is_broken_is_refused_with_the_first_line_of_the_reason(tmp_path):
+    nodes = [onnx.helper.make_node("Relu", ["nothing"], ["y"])]
+    model = onnx.helper.make_model(onnx.helper.make_graph(nodes, "net", [], []))
+    write_engine_file(tmp_path / "x.engine", {}, model.SerializeToString())
+    with pytest.raises(EngineFileError, match="reads 'nothing'") as caught:
+        read_engine_file(tmp_path / "x.engine").model()
+    said, _, advice = str(caught.value).partition("\n")
+    assert "not a usable engine file: model.onnx: " in said
+    assert str(caught.value.__cause__).partition("\n")[0] in said
+    assert "\n" in str(caught.value.__cause__)
+    assert advice.startswith("Do: pytrt build")
 
 
 def test_metadata_may_have_16_mebibytes(tmp_path):
