@@ -236,6 +236,18 @@ def test_a_size_that_may_be_any_stays_open_and_does_no_harm():
     assert isinstance(known_dims(text, shape=np.int64([-1, 8, 6, 4]), five=np.int64([3]))[0], str)
 
 
+def test_a_size_divided_by_a_free_batch_stays_open():
+    text = f"{FIRST} q = ReduceSum <keepdims = 1> (x, axis) t = Concat <axis = 0> (m, rest1) y = Reshape(q, t)"
+    assert isinstance(known_dims(text, 2)[1], str)
+
+
+def test_a_free_batch_is_not_0():
+    text = """
+        s = Shape(x) w = Equal(s, zero) o = ConstantOfShape <value = int64[1] {1}> (four) t = Where(w, o, s)
+        r = ReduceSum <keepdims = 1> (x, one1) y = Expand(r, t)"""
+    assert known_dims(text)[1:] == [8, 6, 4]
+
+
 def test_what_is_gathered_at_a_place_that_is_not_known_stays():
     text = "s = Shape(x) h = ReduceMax <keepdims = 0> (x) i = Cast <to = 7> (h) g = Gather(s, i) f = Cast <to = 1> (g) y = Add(x, f)"
     model = network(text, "float[N, 8, 6, 4] y")
