@@ -43,7 +43,7 @@ class Network:
     convolutional: bool = True
 
     def make(self) -> nn.Module:
-        """The module with random weights, the same in each call; batch norms fit the images, give or take a half."""
+        """The module with random weights, the same in each call; the statistics of batch norms are those of a few images."""
         torch.manual_seed(0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the time that initial weights take
@@ -103,7 +103,7 @@ def _randomize(module: nn.Module) -> None:
 
 
 def _fit(module: nn.Module, norms: Sequence[nn.BatchNorm2d], images: torch.Tensor) -> None:
-    """Give batch norms the statistics of the images, then move these at random."""
+    """Give batch norms the statistics of the images, each behind those that have them already."""
     momenta = [norm.momentum for norm in norms]
     for norm in norms:
         norm.momentum = 1.0
@@ -112,10 +112,6 @@ def _fit(module: nn.Module, norms: Sequence[nn.BatchNorm2d], images: torch.Tenso
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
         norm.eval()
-        assert norm.running_mean is not None
-        assert norm.running_var is not None
-        norm.running_mean += 0.1 * norm.running_var.sqrt() * torch.randn_like(norm.running_mean)
-        norm.running_var *= torch.empty_like(norm.running_var).uniform_(0.5, 1.5)
 
 
 class _Field(nn.Module):
