@@ -17,6 +17,8 @@ import pytest
 import torch
 from torch import nn
 
+from .zoo_darknet import SIDES, darknet, darknet_model
+
 __all__ = ["NETWORKS", "Network", "chosen", "exported"]
 
 _OPSET = 17
@@ -34,6 +36,7 @@ class Network:
         side: Of its square images; 0 for a network that reads words.
         words: How many words a sentence has.
         convolutional: Whether INT8 is measured too.
+        export: Module → its ONNX model, where PyTorch's exporter does not make it.
     """
 
     name: str
@@ -41,6 +44,7 @@ class Network:
     side: int = 224
     words: int = 0
     convolutional: bool = True
+    export: Callable[[nn.Module], onnx.ModelProto] | None = None
 
     def make(self) -> nn.Module:
         """The module with random weights, the same in each call; the statistics of batch norms are those of a few images."""
@@ -66,13 +70,15 @@ class Network:
 
 
 def exported(network: Network, module: nn.Module, dynamo: bool = False) -> onnx.ModelProto:
-    """The module as ONNX, for any batch; its input is called ``x``, its output ``y``.
+    """The module as ONNX, for any batch, with one input and one output.
 
     Args:
         network: Whose module it is.
         module: The module.
         dynamo: Export by PyTorch's newer exporter, which needs onnxscript.
     """
+    if network.export is not None:
+        return network.export(module)
     example = torch.from_numpy(network.inputs(2))  # a batch of 1 would be taken for fixed
     names: dict[str, Any] = {"input_names": ["x"], "output_names": ["y"]}
     with warnings.catch_warnings():
@@ -213,6 +219,7 @@ _ALL = (
     Network("ssdlite320_mobilenet_v3_large", partial(_detection, "ssdlite320_mobilenet_v3_large"), 320),
     Network("retinanet_resnet50_fpn", partial(_detection, "retinanet_resnet50_fpn"), 512),
     Network("unet", _Unet, 256),
+    *(Network(name, partial(darknet, name), side, export=darknet_model) for name, side in SIDES.items()),
     Network("bert_base", partial(_transformers, "BertModel", "BertConfig"), 0, 128, False),
     Network("vit_base", partial(_transformers, "ViTModel", "ViTConfig"), 224, 0, False),
 )

@@ -61,7 +61,7 @@ class ZooSubject:
     def table(self) -> CalibrationTable:
         """Scales by min-max."""
         images = self.network.inputs(_CALIBRATED)
-        batches = [{"x": image[None]} for image in images]
+        batches = [{self.model.graph.input[0].name: image[None]} for image in images]
         return calibrate(self.model, MinMaxCalibrator(batches), engine=cpu_engine(), progress=False)
 
     def build(self, precision: str, batch: int, disable: tuple[str, ...] = ()) -> tuple[CudaEngine, float]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,8 +12,10 @@ pytest.importorskip("torch")
 
 import torch
 
-from benchmarks.gpu import zoo
+from benchmarks.gpu import zoo, zoo_darknet
 from benchmarks.gpu.zoo import NETWORKS, Network, chosen, exported
+from pytrtplugins.model.decompose import inline_plugins
+from tests.darknet2caffe.networks import CFGS
 
 
 @pytest.fixture
@@ -60,3 +65,30 @@ def test_the_networks_that_the_environment_names_are_chosen(monkeypatch):
     monkeypatch.setenv("BENCHMARK_ZOO", "resnet18,resnet19")
     with pytest.raises(ValueError, match="resnet19 unknown"):
         chosen()
+
+
+def test_darknets_heads_are_one_output_and_the_same_in_pytorch(tmp_path, monkeypatch):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    if not (CFGS / "yolov3-tiny.cfg").is_file():
+        pytest.skip(f"{CFGS / 'yolov3-tiny.cfg'} is missing (apt-get install darknet)")
+    text = re.sub(r"^(width|height)=\d+", r"\1=64", (CFGS / "yolov3-tiny.cfg").read_text(), flags=re.MULTILINE)
+    thin = re.sub(r"^filters=(1024|512|256|128)$", "filters=16", text, flags=re.MULTILINE)
+    (tmp_path / "yolov3-tiny.cfg").write_text(thin)
+    monkeypatch.setenv("BENCHMARK_CFGS", str(tmp_path))
+    monkeypatch.setitem(zoo_darknet.SIDES, "yolov3-tiny", 64)
+    network = replace(NETWORKS["yolov3-tiny"], side=64)
+    module = network.make()
+    model = inline_plugins(exported(network, module))
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    x = network.inputs(2)
+    (found,) = session.run(None, {"data": x})
+    with torch.inference_mode():
+        wanted = module(torch.from_numpy(x)).numpy()
+    assert found.shape == (2, 255 * (2**2 + 4**2))
+    np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)
+
+
+def test_a_network_without_a_cfg_is_left_out(monkeypatch):
+    monkeypatch.delenv("BENCHMARK_CFGS", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="BENCHMARK_CFGS"):
+        NETWORKS["yolov3"].make()
