@@ -29,10 +29,17 @@ class Layer:
     magnitude: np.ndarray | None
 
 
-def layers_of(execution, tf32=True, weights=None):
+def of_cublaslt(engine):
+    """Names of the layers that cuBLASLt runs with their epilogue."""
+    rows = [row for row in engine.tactics() if row.choice.provider == "cublaslt" and "fused" in row.choice.tactic]
+    return {name for row in rows for name in row.layers}
+
+
+def layers_of(execution, tf32=True, weights=None, half_bias=()):
     """The convolutions of an execution that has run, and whose tensors share no memory (``disable=["reuse"]``).
 
-    ``weights`` gives those that an engine's plans leave out, by name.
+    ``weights`` gives those that an engine's plans leave out, by name. ``half_bias`` are layers of cuBLASLt's, which wants a bias
+    in the output's type, as it wants weights.
     """
     host = HostDevice()
     selector = ConvSelector(host, [NumpyProvider(), DirectProvider(host)])
@@ -41,6 +48,8 @@ def layers_of(execution, tf32=True, weights=None):
             continue
         problem = conv_problem(step, execution.plan, tf32)
         operands = conv_operands(step, execution.plan.constants, weights)
+        if step.name in half_bias and problem.y.dtype is DType.FLOAT16:
+            operands = replace(operands, bias=operands.bias.astype(np.float16).astype(np.float32))
         names = [step.inputs[0], step.inputs[3] if len(step.inputs) > 3 else ""]
         x, residual = (on_host(execution.tensors[name]) if name else None for name in names)
         found, magnitude = on_host(execution.tensors[step.outputs[0]]), None

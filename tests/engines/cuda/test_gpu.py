@@ -15,7 +15,7 @@ from pytrtplugins.engines import calibrate
 from pytrtplugins.engines.cuda.lower.pipeline import OPTIONAL_STEPS
 from pytrtplugins.passes import prepare, quantize
 from tests.engines.cuda.conftest import SAMPLES, darknet_model
-from tests.engines.cuda.layers import assert_right, layers_of
+from tests.engines.cuda.layers import assert_right, layers_of, of_cublaslt
 from tests.engines.networks import Affine, Failing, OutOfPaperError, conv_net, image
 from tests.measures import relative
 from tests.passes.nets import Net
@@ -77,7 +77,8 @@ def test_every_layer_is_right_by_itself(precision, weights, disable):
     with engine.create_context() as context:
         context.run({"data": x[:1]})
         execution = next(iter(context._ready.values())).execution
-        layers = list(layers_of(execution, tf32=precision == "tf32", weights=engine._weights.__getitem__))
+        weights = engine._weights.__getitem__
+        layers = list(layers_of(execution, precision == "tf32", weights, of_cublaslt(engine)))
     assert len(layers) > 10
     for layer in layers:
         assert_right(layer, precision)
@@ -102,7 +103,8 @@ def test_every_layer_of_a_mobile_network_is_right_by_itself(precision, disable):
     with engine.create_context() as context:
         context.run(inputs)
         execution = next(iter(context._ready.values())).execution
-        layers = list(layers_of(execution, tf32=precision == "tf32", weights=engine._weights.__getitem__))
+        weights = engine._weights.__getitem__
+        layers = list(layers_of(execution, precision == "tf32", weights, of_cublaslt(engine)))
     assert len(layers) == 11
     for layer in layers:
         assert_right(layer, precision)

@@ -165,7 +165,7 @@ def im2col_corners(shape: ConvShape) -> tuple[tuple[int, int], tuple[int, int]]:
 
 
 def _forms(shape: ConvShape) -> list[bool]:
-    """Whether to try successive pixels, patches, or both.
+    """Whether the copy engine is to try successive pixels, patches, both or neither.
 
     Successive pixels come by an im2col tensor map, whose strides go up to 8 and whose corners and taps have 8 bits each.
     """
@@ -252,7 +252,7 @@ def mma_tactics(shape: ConvShape, capability: int = 80, max_tactics: int = 12) -
     room = SHARED_BYTES.get(capability, 99) * 1024
     found = []
     for depth, patch, (tile_m, tile_n), stages in itertools.product(
-        {*_depths(shape), min(64, *_depths(shape))}, _forms(shape)[-1:], _MMA_TILES, (2, 3, 4)
+        {*_depths(shape), min(64, *_depths(shape))}, _forms(shape)[-1:] or [False], _MMA_TILES, (2, 3, 4)
     ):
         tactic = Tactic("mma", tile_m, tile_n, depth, 1, stages, 1, patch)
         fits = tactic.shared_bytes + 8 * tile_n <= room and (tile_n <= 32 or tile_n < 2 * shape.k)

@@ -15,6 +15,6 @@ from . import (  # noqa: F401  # they put their operators into the tables
     windows,
 )
 from .elementwise import ACTIVATIONS
-from .table import KNOWN, OPS, RAW, UNCAPTURED, computed, refusal
+from .table import KNOWN, OPS, RAW, can_be_captured, computed, refusal
 
-__all__ = ["ACTIVATIONS", "KNOWN", "OPS", "RAW", "UNCAPTURED", "computed", "refusal"]
+__all__ = ["ACTIVATIONS", "KNOWN", "OPS", "RAW", "can_be_captured", "computed", "refusal"]

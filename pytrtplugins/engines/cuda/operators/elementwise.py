@@ -166,7 +166,10 @@ def _clip(xp: Any, at: Attributes, dims: Any, x: Any, low: Any = None, high: Any
 
 @op("Mod")
 def _mod(xp: Any, at: Attributes, dims: Any, a: Any, b: Any) -> Any:
-    return xp.fmod(a, b) if at.get("fmod") else a % b
+    if at.get("fmod") or a.dtype.kind != "f":
+        return xp.fmod(a, b) if at.get("fmod") else a % b
+    rest = xp.fmod(a, b)  # CuPy's % makes NaN of infinite divisors
+    return xp.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
 
 
 @op("BitShift")

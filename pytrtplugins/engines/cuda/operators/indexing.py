@@ -119,6 +119,27 @@ def _put(xp: Any, x: Any, index: tuple[Any, ...], updates: Any, reduction: str) 
     if reduction == "none":
         result[index] = updates
         return result
-    function = {"add": xp.add, "mul": xp.multiply, "max": xp.maximum, "min": xp.minimum}[reduction]
-    function.at(result, index, xp.asarray(updates))
+    values = xp.asarray(updates)
+    if reduction == "mul":
+        return _multiplied(xp, result, xp.arange(x.size).reshape(x.shape)[index].ravel(), values.ravel())
+    {"add": xp.add, "max": xp.maximum, "min": xp.minimum}[reduction].at(result, index, values)
     return result
+
+
+def _multiplied(xp: Any, x: Any, places: Any, factors: Any) -> Any:
+    """Multiply values by factors at places that may come several times, for which CuPy has no function.
+
+    Places are sorted; a value then gathers the factors of its place over distances of 1, 2, 4, ….
+    """
+    order = xp.argsort(places)
+    places, factors = places[order], factors[order]
+    distance = 1
+    while distance < len(places):
+        same = places[distance:] == places[:-distance]
+        gathered = xp.where(same, factors[distance:] * factors[:-distance], factors[distance:])
+        factors = xp.concatenate([factors[:distance], gathered])
+        distance *= 2
+    last = xp.searchsorted(places, places, side="right") - 1
+    flat = x.ravel()
+    flat[places] = flat[places] * factors[last]
+    return flat.reshape(x.shape)

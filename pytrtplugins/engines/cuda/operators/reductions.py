@@ -114,7 +114,7 @@ def _hardmax(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
     return xp.arange(x.shape[axis]).reshape(along) == best
 
 
-@op("TopK", known=(1,))
+@op("TopK", known=(1,), captured=False)
 def _top_k(xp: Any, at: Attributes, dims: Any, x: Any, k: Any) -> Any:
     """The first of equal values first, as ONNX says; sorted in any case."""
     axis, count, largest = at.get("axis", -1), int(np.asarray(k).reshape(())), bool(at.get("largest", 1))

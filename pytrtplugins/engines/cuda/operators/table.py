@@ -45,7 +45,7 @@ RAW: set[str] = set()
 """Operators that get their inputs as they are stored, whatever the type."""
 
 UNCAPTURED: set[str] = set()
-"""Operators that cannot be part of a CUDA graph: what CuPy leaves to cuBLAS, and what copies to the host."""
+"""Operators that cannot be part of a CUDA graph: what CuPy leaves to cuBLAS, what sorts, and what copies to the host."""
 
 
 def op(
@@ -99,6 +99,12 @@ def computed(name: str, inputs: Sequence[str], constants: Collection[str]) -> tu
         for index in KNOWN.get(name, ())
         if index < len(inputs) and inputs[index] and inputs[index] not in constants
     )
+
+
+def can_be_captured(name: str, attributes: Attributes, inputs: Sequence[str], constants: Collection[str]) -> bool:
+    """Whether an operator of `OPS` may be part of a CUDA graph as a node has it; arguments as for `refusal`."""
+    sorts = attributes.get("reduction") == "mul"  # of scatters
+    return name not in UNCAPTURED and not sorts and not computed(name, inputs, constants)
 
 
 def reduced_axes(attributes: Attributes, given: Any, rank: int) -> tuple[int, ...]:

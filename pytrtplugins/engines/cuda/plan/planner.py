@@ -22,7 +22,7 @@ from ..lower.dims import fused_dims
 from ..lower.pipeline import FREE_CASTS, OptionalStep
 from ..lower.pointwise import GroupPointwise
 from ..lower.rewrite import DOMAIN
-from ..operators import ACTIVATIONS, OPS, UNCAPTURED, computed, refusal
+from ..operators import ACTIVATIONS, OPS, can_be_captured, refusal
 from ..operators.attributes import operator_attributes
 from . import kinds
 from .arena import Block, Layout, place
@@ -199,7 +199,7 @@ class _Planner:
         form = self.formats.get(read[0]) if read else None
         found = None if form is None else kinds.alias_format(step, form, self.tensors)
         if found is None:
-            captured = step.op not in UNCAPTURED and not computed(step.op, step.inputs, self.constants)
+            captured = can_be_captured(step.op, step.attributes, step.inputs, self.constants)
             self._add_step(replace(step, inputs=read, captured=captured))
         else:
             self.views.alias(step.outputs[0], read[0], found)

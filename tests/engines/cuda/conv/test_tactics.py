@@ -13,7 +13,7 @@ from pytrtplugins.engines.cuda.conv.handwritten import HandwrittenProvider
 from pytrtplugins.engines.cuda.conv.problem import ConvProblem
 from pytrtplugins.engines.cuda.conv.shape import ConvShape
 from pytrtplugins.engines.cuda.conv.stem import StemProvider
-from pytrtplugins.engines.cuda.conv.tactics import hopper_tactics, im2col_corners
+from pytrtplugins.engines.cuda.conv.tactics import hopper_tactics, im2col_corners, mma_tactics
 from pytrtplugins.engines.cuda.device.layout import Format, channels_last, linear
 from pytrtplugins.tensor import DType
 from tests.engines.cuda.conv.test_kernels import between
@@ -167,3 +167,11 @@ def test_what_the_copy_engine_cannot_count_is_left_to_other_kernels(kernel, stri
     more = {"strides": (stride,) * 2, "pads": (pad,) * 2}
     shape = between((1, side, side, 16), (out, out, 64), kernel, HALF, **more)
     assert not [tactic for tactic in hopper_tactics(shape) if not tactic.patch]
+
+
+def test_patches_of_an_image_that_the_copy_engine_cannot_count_are_for_the_other_kernels():
+    x, y = channels_last((1, 8, 224, 224), HALF), channels_last((1, 64, 14, 14), HALF)
+    shape = ConvShape.of(ConvProblem(x=x, y=y, kernel=(16, 16), strides=(16, 16)))
+    assert hopper_tactics(shape) == []
+    assert mma_tactics(shape, 90)
+    assert not any(tactic.patch for tactic in mma_tactics(shape, 90))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from benchmarks.node_tests import PASSED, run_case
@@ -12,5 +14,8 @@ pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 
 @pytest.mark.parametrize("operator", sorted(CASES))
 def test_an_operator_passes_onnxs_tests_on_a_gpu(operator):
-    found = {case.name: run_case(case, "cuda") for case in CASES[operator]}
+    cases = [
+        replace(case, atol=1e-6) if operator == "DFT" else case for case in CASES[operator]
+    ]  # cuFFT gives 0 for 2e-7
+    found = {case.name: run_case(case, "cuda") for case in cases}
     assert {name: outcome.reason for name, outcome in found.items() if outcome.kind != PASSED} == {}
