@@ -96,13 +96,15 @@ def exported(network: Network, module: nn.Module, dynamo: bool = False) -> onnx.
 
 
 def _randomize(module: nn.Module) -> None:
-    """Draw what starts at zero, one, or next to nothing: affine batch norms, ViT's head, ConvNeXt's scales."""
+    """Draw what starts at zero, one, or next to nothing: affine batch norms, heads of ViT and RetinaNet, ConvNeXt's scales."""
     for each in module.modules():
         if isinstance(each, nn.BatchNorm2d):
-            each.weight.uniform_(0.5, 1.5)
-            each.bias.normal_(0, 0.2)
+            each.weight.uniform_(0.25, 0.75)
+            each.bias.normal_(0, 0.4)
         elif isinstance(each, nn.Linear) and not each.weight.any():
             each.weight.normal_(0, each.in_features**-0.5)
+        elif isinstance(each, nn.Conv2d) and each.weight.std() < 0.5 * each.weight[0].numel() ** -0.5:
+            each.weight.normal_(0, (2 / each.weight[0].numel()) ** 0.5)
     for name, parameter in module.named_parameters():
         if name.endswith("layer_scale"):
             parameter.uniform_(0.1, 0.3)
@@ -118,6 +120,8 @@ def _fit(module: nn.Module, norms: Sequence[nn.BatchNorm2d], images: torch.Tenso
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
         norm.eval()
+        assert norm.running_var is not None
+        norm.running_var.clamp_(min=0.1 * float(norm.running_var.mean()))  # so that no channel amplifies rounding
 
 
 class _Field(nn.Module):
