@@ -7,9 +7,13 @@ import dataclasses
 import pytest
 
 from pytrtplugins.cuda import CudaKernel, find_symbol
-from pytrtplugins.engines.cuda.conv import problem
+from pytrtplugins.engines.cuda.conv import few_rows, problem
 from pytrtplugins.engines.cuda.conv.stem_kernel import StemShape
-from pytrtplugins.engines.cuda.device import nhwc, pool, source
+from pytrtplugins.engines.cuda.device import attention, nhwc, pool, source
+from pytrtplugins.engines.cuda.device.expression import Expression
+from pytrtplugins.engines.cuda.device.layout import channels_last
+from pytrtplugins.engines.cuda.device.pointwise import pointwise_text
+from pytrtplugins.engines.cuda.device.rows import rows_text
 from pytrtplugins.engines.cuda.run import launches
 from pytrtplugins.layers import Region, Reorg
 from pytrtplugins.tensor import DType
@@ -17,8 +21,10 @@ from pytrtplugins.vision import kernels
 from tests.engines.cuda.conv.test_kernels import HALF, INT8, SINGLE, square, tactics_of
 
 FLOATS = ("float32", "float16")
-HOLDERS = (Region, Reorg, kernels, nhwc, pool, launches, problem)
+HOLDERS = (Region, Reorg, kernels, nhwc, pool, launches, problem, few_rows)
 FOUND = [getattr(holder, name) for holder in HOLDERS for name in dir(holder)]
+FOUND.append(attention._kernel("attention", 64))
+MATRIX_UNITS = attention._kernel("attention_mma", 64)  # from capability 8.0 on
 KERNELS = sorted(
     {found for found in FOUND if isinstance(found, CudaKernel)}, key=lambda kernel: (kernel.label, kernel.name)
 )
@@ -31,7 +37,8 @@ STEM = StemShape(
 def test_no_kernel_is_left_out():
     files = {path.name for path in source.KERNELS.parent.rglob("*.cu")}
     ours = {"common.cu", "conv_hopper.cu", "conv_mma.cu", "conv_simt.cu", "pool.cu", "stem.cu"}
-    assert {kernel.label for kernel in KERNELS} == files - ours
+    generated = {"pointwise.cu", "rows.cu"}
+    assert {kernel.label for kernel in (*KERNELS, MATRIX_UNITS)} == files - ours - generated
 
 
 @pytest.mark.slow
@@ -39,7 +46,7 @@ def test_no_kernel_is_left_out():
 @pytest.mark.parametrize("capability", [75, 80, 86, 89, 90])
 def test_every_kernel_compiles_without_a_gpu(capability, compiler, compile_with):
     compile_with(compiler)
-    for kernel in KERNELS:
+    for kernel in [*KERNELS, *[MATRIX_UNITS] * (capability >= 80)]:
         dtypes = (None,) if kernel.signature.element is None else FLOATS
         for dtype in (*dtypes, "int8") if kernel.name in WITH_INT8 else dtypes:
             cubin = kernel.compile(dtype, architecture=f"sm_{capability}")
@@ -71,3 +78,21 @@ def test_every_kernel_of_engine_cuda_compiles_without_a_gpu(capability, compiler
         cubin = source.compile_kernel(f"{name}.cu", definitions, capability)
         assert cubin.startswith(b"\x7fELF")
         assert find_symbol(cubin, name, name) == name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiler", ["NVRTC", "nvcc"])
+@pytest.mark.parametrize("capability", [75, 80, 86, 89, 90])
+@pytest.mark.parametrize("dtype", [SINGLE, HALF])
+def test_generated_kernels_compile_without_a_gpu(dtype, capability, compiler, compile_with):
+    compile_with(compiler)
+    image, mean = channels_last((1, 24, 8, 8), dtype), channels_last((1, 24, 1, 1), dtype)
+    gated = Expression.parse(1, ["Sigmoid float32 0", "Mul float32 0 1"], [2])
+    pooled = Expression.parse(1, ["ReduceSum float32 0", "Mul float32 1 float32:0.015625"], [2])
+    texts = {
+        "pointwise": pointwise_text(gated, [image], [image]),
+        "rows": rows_text(pooled, image.dims, (2, 3), [image], [mean]),
+    }
+    for name, text in texts.items():
+        cubin = CudaKernel.from_source(text, name).compile(architecture=f"sm_{capability}")
+        assert cubin.startswith(b"\x7fELF")

@@ -36,8 +36,8 @@ class GeneratedKernel:
 
     def __init__(self, device: Device, text: str, name: str, blocks: int, threads: int, in_turns: bool = True) -> None:
         self._kernel, self._threads, self._device = _kernel(text, name), threads, device
-        most = _BLOCKS * device.multiprocessors if isinstance(device, CudaDevice) else 2
-        self._blocks = min(blocks, most) if in_turns else blocks
+        max_blocks = _BLOCKS * device.multiprocessors if isinstance(device, CudaDevice) else 2
+        self._blocks = min(blocks, max_blocks) if in_turns else blocks
 
     def compile(self) -> None:
         """Compile it for the GPU, or find it in the cache; any thread may ask.

@@ -14,11 +14,12 @@ from pytrtplugins.passes import prepare
 from pytrtplugins.tensor import DType, TensorDesc
 from tests.engines.cuda.host import host_execution, outcome, run_on_host
 from tests.engines.cuda.stand_in import Engine
+from tests.randomness import generator
 
 onnxruntime = pytest.importorskip("onnxruntime")
 pytestmark = pytest.mark.skipif(not host_backend.available(), reason="no C++ compiler (apt-get install g++)")
 
-RNG = np.random.default_rng(7)
+RNG = generator(7)
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
 CHOSEN = f"""{HEAD}
 g (float[1, 3, 8, 8] x, float[4, 3, 3, 3] w, float[5, 4, 3, 3] v) => (float[N, 5, 6, 6] y, float[1, 4, 8, 8] a, int64[2] dims) {{
