@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["add_functions", "add_shapes", "check_claims", "infer_shapes", "inline_plugins"]
 
 _FEATURE = "working on ONNX models"
+_OPSET = 18
+"""Of the operators that decompositions bring into a model without any of ONNX's own."""
 _log = logging.getLogger(__name__)
 
 
@@ -102,6 +104,8 @@ def inline_plugins(
     _inline(full.graph, {}, names, chosen, set())
     _drop_unused_functions(full)
     _drop_unused_domains(full)
+    if not standard_opset(full) and any(not node.domain for node in walk(full.graph.node)):
+        full.opset_import.add(domain="", version=_OPSET)
     return validated(full, large=False)
 
 
@@ -151,7 +155,7 @@ def add_functions(model: onnx.ModelProto) -> onnx.ModelProto:
     onnx = require("onnx", extra="onnx", feature=_FEATURE)
     full = infer_shapes(model)
     dims = _all_dims(full.graph)
-    opset = [onnx.helper.make_opsetid("", standard_opset(full) or 18)]
+    opset = [onnx.helper.make_opsetid("", standard_opset(full) or _OPSET)]
     bodies: dict[tuple[str, str], dict[bytes, str]] = {}
     for node in full.graph.node:
         plugin = from_node(node) if is_plugin_node(node) else None

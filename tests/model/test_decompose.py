@@ -100,3 +100,13 @@ def test_opencv_reads_the_inlined_form(name):
     x = np.random.default_rng(0).standard_normal((1, *dims), np.float32)
     net.setInput(x)
     np.testing.assert_allclose(net.forward(), computed(plugins, x), rtol=1e-5, atol=1e-6)
+
+
+def test_a_model_of_plugins_alone_says_which_operators_its_decompositions_are():
+    model = chain([Reorg(2)], (4, 4, 6), 1)
+    del model.opset_import[0]
+    x = np.arange(96, dtype=np.float32).reshape(1, 4, 4, 6)
+    inlined = inline_plugins(model)
+    assert [(item.domain, item.version) for item in inlined.opset_import] == [("", 18)]
+    session = onnxruntime.InferenceSession(inlined.SerializeToString(), providers=["CPUExecutionProvider"])
+    np.testing.assert_array_equal(session.run(None, {"x": x})[0], computed([Reorg(2)], x))
