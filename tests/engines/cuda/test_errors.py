@@ -14,7 +14,7 @@ import pytrtplugins as ptp
 from pytrtplugins.cuda import driver
 from pytrtplugins.engines.base.types import BuildOptions
 from pytrtplugins.engines.cuda import CudaEngine
-from pytrtplugins.engines.cuda.conv.cudnn import cudnn_versions
+from pytrtplugins.engines.cuda.conv.cudnn import CudnnProvider
 from pytrtplugins.engines.cuda.conv.problem import ConvProblem
 from pytrtplugins.engines.cuda.device import device
 from pytrtplugins.engines.cuda.device.device import CudaDevice
@@ -168,7 +168,7 @@ def test_without_cudnn_itself_the_error_says_what_to_install(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "cudnn", SimpleNamespace(__version__="1.16.0", backend_version=missing))
     with pytest.raises(UnavailableError, match=r"cuDNN cannot be loaded .*\nDo: pip install nvidia-cudnn-cu13"):
-        cudnn_versions()
+        _ = CudnnProvider(None).cudnn
 
 
 def test_a_machine_without_the_engine_refuses_to_build_with_the_reason():

@@ -7,6 +7,7 @@ import importlib.metadata
 import importlib.util
 import itertools
 import math
+import re
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,6 +24,7 @@ from .problem import ConvLaunch, ConvProblem, Operands, Scratch, finishing
 
 __all__ = ["CudnnProvider", "check_cudnn", "cudnn_versions", "load_frontend"]
 
+_FRONTEND, _LIBRARIES = "nvidia-cudnn-frontend", ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12")
 _X, _W, _SCALE, _BIAS, _RESIDUAL, _RESIDUAL_SCALE, _Y_SCALE, _Y = range(1, 9)
 _Plan = tuple[Any, int, Callable[[], Any]]
 """A graph, the number of one of its plans, and what gives its workspace."""
@@ -33,7 +35,7 @@ _MAX_INT8_PLANS = {"fused": 3, "plain": 1}  # slow to build, and seldom the fast
 
 
 def check_cudnn() -> str:
-    """Require the frontend, but do not import it: that takes seconds where it finds PyTorch.
+    """Require the frontend, but do not import it: versions before 1.27 import PyTorch where that is installed.
 
     Returns:
         Its version.
@@ -43,26 +45,23 @@ def check_cudnn() -> str:
     """
     if importlib.util.find_spec("cudnn") is None:
         load_frontend()  # which says what to install
-    try:
-        return importlib.metadata.version("nvidia-cudnn-frontend")
-    except importlib.metadata.PackageNotFoundError:
-        return "of unknown version"
+    return _installed(_FRONTEND) or "of unknown version"
 
 
 def cudnn_versions() -> dict[str, str]:
-    """Versions of the frontend and of the library.
+    """Versions of the frontend and of the library: of the packages that are installed, or as the frontend tells them.
 
     Raises:
         MissingExtraError: the frontend is not installed.
         UnavailableError: it finds no cuDNN.
     """
-    cudnn = load_frontend()
-    try:
-        return {"cudnn-frontend": str(cudnn.__version__), "cudnn": str(cudnn.backend_version())}
-    except RuntimeError as error:
-        raise UnavailableError(
-            f"engine 'cuda': NVIDIA's library cuDNN cannot be loaded ({error}).\nDo: pip install nvidia-cudnn-cu13"
-        ) from error
+    frontend = _installed(_FRONTEND)
+    for library in _LIBRARIES:
+        numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", _installed(library))
+        if frontend and numbers:
+            major, minor, patch = map(int, numbers.groups())
+            return {"cudnn-frontend": frontend, "cudnn": str(10000 * major + 100 * minor + patch)}
+    return _told_versions(load_frontend())
 
 
 def load_frontend() -> Any:
@@ -71,7 +70,24 @@ def load_frontend() -> Any:
     Raises:
         MissingExtraError: it is not installed.
     """
-    return require("cudnn", extra="cuda", package="nvidia-cudnn-frontend", feature="engine 'cuda'")
+    return require("cudnn", extra="cuda", package=_FRONTEND, feature="engine 'cuda'")
+
+
+def _told_versions(cudnn: Any) -> dict[str, str]:
+    try:
+        return {"cudnn-frontend": str(cudnn.__version__), "cudnn": str(cudnn.backend_version())}
+    except RuntimeError as error:
+        raise UnavailableError(
+            f"engine 'cuda': NVIDIA's library cuDNN cannot be loaded ({error}).\nDo: pip install nvidia-cudnn-cu13"
+        ) from error
+
+
+def _installed(package: str) -> str:
+    """The version of a package that pip installed; empty if it did not."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 class CudnnProvider:
@@ -93,9 +109,14 @@ class CudnnProvider:
 
     @functools.cached_property
     def cudnn(self) -> Any:
-        """The frontend, imported where it is needed."""
-        cudnn_versions()
-        return load_frontend()
+        """The frontend, imported where it is needed.
+
+        Raises:
+            UnavailableError: it finds no cuDNN.
+        """
+        frontend = load_frontend()
+        _told_versions(frontend)
+        return frontend
 
     @functools.cached_property
     def _handle(self) -> Any:
