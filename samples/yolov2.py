@@ -2,6 +2,7 @@
 
     python samples/yolov2.py dog.jpg                                   in float32
     python samples/yolov2.py --int8 dog.jpg chelsea                    in INT8, with the scales that come with the model
+    python samples/yolov2.py --fp8 dog.jpg chelsea                     in FP8, with the same scales
     python samples/yolov2.py --int8 --calibration photos/ --cache my.cache dog.jpg
     python samples/yolov2.py --cfg yolov2-voc.cfg --weights yolov2-voc.weights --names voc.names holidays/ film.mp4
 
@@ -29,9 +30,9 @@ def main() -> None:
     # 1. darknet's cfg and weights become an ONNX model; reorg and region stay nodes of their own.
     model = to_onnx(read_network(options.cfg, options.weights))
 
-    # 2. INT8 needs the scale of each tensor: from the cache if it fits this network, else measured on images and kept.
+    # 2. INT8 and FP8 need the scale of each tensor: from the cache if it fits this network, else measured on images and kept.
     calibrator = None
-    if options.precision == "int8":
+    if options.precision in ("int8", "fp8"):
         images = ImageBatches(options.calibration, mode=options.mode) if options.calibration else None
         calibrator = MinMaxCalibrator(images, cache=options.cache)
 

@@ -215,7 +215,7 @@ def calibrate(
     forms: options.Forms = None,
     plugins: options.Plugins = None,
 ) -> None:
-    """Measure the scales that INT8 needs on images, and keep them in a cache file (TensorRT's format).
+    """Measure the scales that INT8 and FP8 need on images, and keep them in a cache file (TensorRT's format).
 
     Example: pytrt calibrate yolov2.onnx --calibration photos/ --cache yolov2.cache
     """

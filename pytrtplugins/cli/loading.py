@@ -19,6 +19,7 @@ from ..calibration import CALIBRATORS, CalibrationTable, Calibrator, ImageBatche
 from ..engines import Engine, build, load_engine
 from ..errors import FormatError, ModelError, PytrtpluginsError, RegistryError, UsageError
 from ..model import read_onnx
+from ..passes import CODES
 from ..plugin.base import Plugin
 from ..plugin.policy import FORMS
 from ..utils.array_files import MAX_BYTES, read_npy
@@ -45,7 +46,7 @@ __all__ = [
     "read_settings",
 ]
 
-PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "int8")
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "int8", "fp8")
 """Names of precisions; an engine has some of them."""
 
 _PRECISION_FILES = (".yaml", ".yml")
@@ -124,11 +125,11 @@ def open_engine(
 ) -> Engine:
     """Load a saved engine, or build one from an ONNX file or a .cfg.
 
-    A precision file brings its scales with it; INT8 takes them from the cache, by default the model's name with ``.cache``, or
+    A precision file brings its scales with it; INT8 and FP8 take them from the cache, by default the model's name with ``.cache``, or
     makes it with the images.
 
     Raises:
-        UsageError: INT8 is asked for and there is nothing to take its scales from; or a precision file, or forms of plugins, for
+        UsageError: INT8 or FP8 is asked for and there is nothing to take its scales from; or a precision file, or forms of plugins, for
             what is built already.
     """
     if is_engine_file(path):
@@ -147,11 +148,12 @@ def open_engine(
         raise UsageError(f"{precision} holds its own scales: leave out --cache and --calibration.")
     model = open_model(path, weights)
     calibrator = None
-    if precision == "int8" and not any(node.op_type == "QuantizeLinear" for node in model.graph.node):
+    if precision in CODES and not any(node.op_type == "QuantizeLinear" for node in model.graph.node):
         cache = cache or path.with_suffix(".cache")
         if calibration is None and not cache.is_file():
             raise UsageError(
-                f"INT8 needs the scale of each tensor: there is no calibration cache {cache}, and no images to make one from.\n"
+                f"{precision.upper()} needs the scale of each tensor: there is no calibration cache {cache}, and no images to make "
+                "one from.\n"
                 f"Do: pytrt calibrate {path} --calibration IMAGES --cache {cache}",
                 cache=cache,
             )

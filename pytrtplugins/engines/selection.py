@@ -17,8 +17,10 @@ from ..errors import (
     UnavailableError,
     UsageError,
 )
+from ..model.decompose import add_shapes
 from ..model.proto import info_dims
-from ..passes import Precisions, Quantize, load_model, quantized_tensors, to_ir, to_proto
+from ..passes import CODES, Precisions, Quantize, load_model, quantized_tensors, to_ir, to_proto
+from ..passes.normalize import with_opset
 from ..passes.prepare import prepare_loaded
 from ..plugin.policy import check_forms
 from .base.engine import Engine
@@ -31,6 +33,7 @@ from .registry import available_class, engine_class
 
 if TYPE_CHECKING:
     import onnx
+    import onnx_ir as ir
 
     from ..model import Graph
 
@@ -58,9 +61,10 @@ def build(
         engine: Name of an engine, or ``"auto"``: the first that this machine has and that has the precision.
         precision: ``"fp32"``, ``"int8"``, or what else the engine has; or the path of a precision file (``.yaml``) that says it
             layer by layer, or what such a file holds. For INT8 it brings its scales with it. With ``"int8"`` the engines for
-            CPUs time both forms, and keep float32 where INT8 is slower: ``engine.choices["int8"]`` says so.
-        calibration: For INT8: a calibrator (its cache is used if it fits, else it calibrates and writes it), a table, or the
-            path of a calibration cache.
+            CPUs time both forms, and keep float32 where INT8 is slower: ``engine.choices["int8"]`` says so. ``"fp8"`` is E4M3,
+            for GPUs of compute capability 8.9 and newer.
+        calibration: For INT8 and FP8, which share tables: a calibrator (its cache is used if it fits, else it calibrates and
+            writes it), a table, or the path of a calibration cache.
         threads: Threads of one run; by default all cores that the process may use.
         device: The engine's own name for a device.
         settings: The engine's own settings, such as ``{"batch": (1, 8, 16)}`` for TensorRT, or ``{"int8": "always"}`` for a
@@ -77,7 +81,7 @@ def build(
         PrecisionError: it does not have the precision.
         UsageError: a plugin of ``plugins`` is not in the model, or has not that form.
         BuildError: it cannot run the model.
-        CalibrationError: INT8 without a calibration, or with one that belongs to another network.
+        CalibrationError: INT8 or FP8 without a calibration, or with one that belongs to another network.
         FormatError: a precision file that is damaged, or belongs to another network.
         ModelError: the file is no usable ONNX model.
     """
@@ -95,18 +99,20 @@ def build(
     building = f"engine {cls.name!r} cannot build the model"
     if table is not None:
         prepared = _with_precisions(prepared, table, cls, calibration, given)
-    elif precision == "int8" and not _has_qdq(prepared):
-        calibrated = None if calibration is None else cls.calibrated(prepared, options, calibration)
+    elif precision in CODES and not _has_qdq(prepared):
+        own = None if precision != "int8" else calibration
+        calibrated = None if own is None else cls.calibrated(prepared, options, own)
         if calibrated is not None:
             return calibrated
         quantized = _quantized(prepared, calibration, cls, options, progress)
         with explaining(building, cls.name):
             return cls.build_quantized(quantized, prepared, options, progress)
-    elif precision == "int8" and calibration is not None:
+    elif precision in CODES and calibration is not None:
         _log.warning("the model holds Q/DQ nodes already; the calibration is not used")
-    elif precision != "int8" and _has_qdq(prepared):
+    elif _has_qdq(prepared) and precision not in CODES:
         raise PrecisionError(
-            f'the model holds Q/DQ nodes: it is an INT8 model, and precision={precision!r} would not change that.\nDo: precision="int8"',
+            f"the model holds Q/DQ nodes: it is an INT8 or FP8 model, and precision={precision!r} would not change that.\n"
+            'Do: precision="int8" or precision="fp8"',
             precision=precision,
         )
     with explaining(building, cls.name):
@@ -173,13 +179,13 @@ def _quantized(
 ) -> onnx.ModelProto:
     if calibration is None:
         raise CalibrationError(
-            'precision="int8" needs the scales of the tensors, and calibration is None.\n'
+            f'precision="{options.precision}" needs the scales of the tensors, and calibration is None.\n'
             'Do: calibration="yolov2.cache" for a table made before, or '
             'calibration=MinMaxCalibrator(ImageBatches("photos/"), cache="yolov2.cache") to make one'
         )
-    quantize_options = cls.quantize_options()
+    quantize_options = cls.quantize_options(options.precision)
     placed = {name: value for name, value in quantize_options.items() if name != "weight_levels"}
-    written = to_ir(model, checked=True)
+    written = _ready_for(model, options.precision)
     required = quantized_tensors(written, **placed)
     if isinstance(calibration, Calibrator):
         digest = network_digest(model)
@@ -190,7 +196,13 @@ def _quantized(
             calibration.store_table(table, network=digest)
     else:
         table = fitting_table(calibration, model, required)
-    return to_proto(Quantize(table, **quantize_options)(written).model)
+    return to_proto(Quantize(table, precision=options.precision, **quantize_options)(written).model)
+
+
+def _ready_for(model: onnx.ModelProto, precision: str) -> ir.Model:
+    """A prepared model in an opset that has the codes of a precision; names of tensors stay, and so does what a table speaks of."""
+    converted = with_opset(model, CODES[precision].opset)
+    return to_ir(model if converted is model else add_shapes(converted), checked=True)
 
 
 Engine._load = staticmethod(load_engine)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import UsageError
+from ..passes import CODES
 from ..utils.files import check_target
 from ..utils.numbers import SHARE, THREADS
 from ..vision import MODES, check_image_path
@@ -16,6 +17,13 @@ from .images import find_images
 
 __all__ = ["Options", "parse_options"]
 
+_PRECISIONS = {
+    "fp32": "single precision (default)",
+    "fp16": "half precision",
+    "int8": "8-bit integers",
+    "fp8": "8-bit floats (E4M3)",
+}
+
 
 @dataclass(frozen=True)
 class Options:
@@ -23,7 +31,7 @@ class Options:
 
     Fields:
         names: Its class names; None where there is no such file.
-        precision: ``"fp32"``, ``"fp16"`` or ``"int8"``.
+        precision: ``"fp32"``, ``"fp16"``, ``"int8"`` or ``"fp8"``.
         engine: Name of the engine, or ``"auto"``.
         threads: CPU threads; None: the engine decides.
         calibration: Folder of images to calibrate with; None: the cache only.
@@ -60,7 +68,7 @@ def parse_options(description: str, model: str | Path, arguments: Sequence[str] 
 
     Raises:
         ImageError: an image is missing.
-        UsageError: a file or folder is missing, or INT8 is asked for and there is nothing to take its scales from.
+        UsageError: a file or folder is missing, or INT8 or FP8 is asked for and there is nothing to take its scales from.
     """
     given = _parser(description).parse_args(arguments)
     download_of = vars(given).pop("download")
@@ -81,9 +89,10 @@ def parse_options(description: str, model: str | Path, arguments: Sequence[str] 
         if not path.is_file():
             raise UsageError(f"{option} {path}: no such file. Looked for: {path.absolute()}", path=path)
     given.cache = given.cache or given.cfg.with_suffix(".cache")
-    if given.precision == "int8" and not given.calibration and not given.cache.is_file():
+    if given.precision in CODES and not given.calibration and not given.cache.is_file():
         raise UsageError(
-            f"--int8 needs the scale of each tensor: there is no calibration cache {given.cache}, and no images to make one from.\n"
+            f"--{given.precision} needs the scale of each tensor: there is no calibration cache {given.cache}, and no images to make "
+            "one from.\n"
             "Do: add --calibration DIR with a few hundred images like those to be looked at, or --cache FILE",
             cache=given.cache,
         )
@@ -100,7 +109,7 @@ def _parser(description: str) -> argparse.ArgumentParser:
         help="images, folders of images or videos; chelsea and dog.jpg are looked for",
     )
     precision = parser.add_mutually_exclusive_group()
-    for name, text in (("fp32", "single precision (default)"), ("fp16", "half precision"), ("int8", "8-bit integers")):
+    for name, text in _PRECISIONS.items():
         precision.add_argument(
             f"--{name}", dest="precision", action="store_const", const=name, default="fp32", help=text
         )
@@ -110,7 +119,7 @@ def _parser(description: str) -> argparse.ArgumentParser:
     add("--weights", type=Path, metavar="FILE", help="its weights; default: beside the cfg")
     add("--names", type=Path, metavar="FILE", help="its class names, one a line; default: beside the cfg")
     add("--download", choices=NAMES, metavar="NAME", help=f"fetch a published network: {', '.join(NAMES)}")
-    add("--calibration", type=Path, metavar="DIR", help="images to calibrate INT8 with")
+    add("--calibration", type=Path, metavar="DIR", help="images to calibrate INT8 or FP8 with")
     add(
         "--cache",
         type=Path,

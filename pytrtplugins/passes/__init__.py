@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..model.ir import to_ir, to_proto
 from ._base import Pass, PassResult, run_passes
+from .codes import CODES, Codes
 from .constants import PropagateConstants
 from .eliminate import Eliminate
 from .equalization import CrossLayerEqualization
@@ -21,7 +22,9 @@ from .rounding import AdaptiveRounding
 from .unsigned import UnsignedActivations
 
 __all__ = [
+    "CODES",
     "AdaptiveRounding",
+    "Codes",
     "CrossLayerEqualization",
     "DropRepeatedPairs",
     "Eliminate",

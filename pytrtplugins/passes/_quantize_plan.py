@@ -14,6 +14,7 @@ from ..errors import ModelError, UsageError
 from ..model.ir import constant
 from ..model.proto import node_name
 from ._quantize_marks import WEIGHTED, Marks, input_of, mark
+from .codes import INT8, Codes
 from .placement import Placement, bounded, never_negative, rectifies
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["QuantizePlan", "make_plan", "weight_axis"]
 
-_SIGNED, _UNSIGNED = 127, 255  # largest codes
+_SIGNED, _UNSIGNED = INT8.largest, 255  # largest codes; tables hold scales of the first
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ def make_plan(
     float_first: bool = False,
     float_last: bool = True,
     placement: Placement | None = None,
+    codes: Codes = INT8,
 ) -> QuantizePlan:
     """Decide what is quantized.
 
@@ -65,14 +67,15 @@ def make_plan(
         float_first: Keep layers in float that read nothing computed by another layer with weights.
         float_last: Keep layers in float whose results reach no other layer with weights.
         placement: What the engine's int8 kernels take and give; None: the default.
+        codes: What is quantized to.
 
     Raises:
         UsageError: a name in ``exclude`` is no node's.
-        ModelError: the model holds Q/DQ already, or its opset is older than 13.
+        ModelError: the model holds Q/DQ already, or its opset is older than the codes'.
         CalibrationTableError: scales are missing; see `CalibrationTable.check_fits`.
     """
     nodes, placement = list(model.graph), placement or Placement()
-    _check(model, nodes)
+    _check(model, nodes, codes)
     float_layers = dict.fromkeys(_known(nodes, exclude), "excluded")
     for node in nodes:
         if node.op_type in WEIGHTED and node.domain == "" and node_name(node) not in float_layers:
@@ -119,10 +122,8 @@ def make_plan(
         all_reads = [(use.node, use.idx) for value in points if not value.is_graph_output() for use in value.uses()]
         reads = list(dict.fromkeys([*reads, *(read for read in all_reads if input_of(*read).producer() is not None)]))
     unsigned = frozenset(value for value in points if roots[value] not in signed)
-    point_scales = {
-        v: np.float32(float(scales[roots[v]]) * _SIGNED / _UNSIGNED) if v in unsigned else scales[roots[v]]
-        for v in points
-    }
+    largest = {v: _UNSIGNED if v in unsigned else codes.largest for v in points}
+    point_scales = {v: np.float32(float(scales[roots[v]]) * _SIGNED / largest[v]) for v in points}
     return QuantizePlan(
         layers=layers,
         weights=tuple(node for node in layers if node.op_type in WEIGHTED),
@@ -149,12 +150,13 @@ def weight_axis(node: ir.Node) -> int:
     return 1 if node.op_type == "MatMul" else 0
 
 
-def _check(model: ir.Model, nodes: list[ir.Node]) -> None:
+def _check(model: ir.Model, nodes: list[ir.Node], codes: Codes) -> None:
     opset = model.graph.opset_imports.get("", 0)
-    if opset < 13:
+    if opset < codes.opset:
+        first = "a scale per channel" if codes is INT8 else f"{codes.dtype}"
         raise ModelError(
-            f"quantize: the model has opset {opset}: expected 13 or newer, the first with a scale per channel.\n"
-            "Do: onnx.version_converter.convert_version(model, 18)"
+            f"quantize: the model has opset {opset}: expected {codes.opset} or newer, the first with {first}.\n"
+            f"Do: onnx.version_converter.convert_version(model, {max(18, codes.opset)})"
         )
     held = [node for node in nodes if node.op_type in ("QuantizeLinear", "DequantizeLinear")]
     if held:

@@ -17,7 +17,7 @@ from ..validation.operators import standard_opset
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["normalize"]
+__all__ = ["normalize", "with_opset"]
 
 _log = logging.getLogger(__name__)
 _FEATURE = "working on ONNX models"
@@ -57,6 +57,23 @@ def normalize(model: onnx.ModelProto) -> onnx.ModelProto:
     if 0 < standard_opset(made) < _OLDEST:
         made = _converted(made)
     return made
+
+
+def with_opset(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
+    """Convert a normalized model to an opset, if its own is older.
+
+    Raises:
+        ModelError: it cannot be converted.
+    """
+    if standard_opset(model) >= opset:
+        return model
+    made = _converted(model, opset)
+    if made is not model:
+        return made
+    raise ModelError(
+        f"the model has opset {standard_opset(model)}, and cannot be converted to opset {opset}, which its new operators need.\n"
+        f"Do: export the model with opset {opset} or newer"
+    )
 
 
 def _check_opset(model: onnx.ModelProto) -> None:
@@ -108,20 +125,21 @@ def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
     return validated(with_data(found, model), large=False)
 
 
-def _converted(model: onnx.ModelProto) -> onnx.ModelProto:
+def _converted(model: onnx.ModelProto, opset: int = _OLDEST) -> onnx.ModelProto:
+    """The model in an opset, or as it is, with a note in the log."""
     converter = require("onnx.version_converter", extra="onnx", feature=_FEATURE)
     found = standard_opset(model)
     inner = next((node for node in model.graph.node if any(True for _ in bodies(node))), None)
     if inner is not None:
-        return _as_it_is(model, inner, "ONNX's converter does not convert what is inside it")
+        return _as_it_is(model, inner, "ONNX's converter does not convert what is inside it", opset)
     if found < BROADCAST_SLOPES and (slopes := _reshaped_slopes(model)):
-        return _as_it_is(model, slopes, "its slopes, which lie along the channels there, cannot be reshaped")
+        return _as_it_is(model, slopes, "its slopes, which lie along the channels there, cannot be reshaped", opset)
     light = without_data(model)
     try:
-        made = converter.convert_version(light, _OLDEST)
+        made = converter.convert_version(light, opset)
     except Exception as error:  # the C++ side raises types of its own
-        return _as_it_is(model, _unconvertible(light), " ".join(str(error).split())[:300])
-    _log.info("the model has opset %d; it was converted to opset %d", found, _OLDEST)
+        return _as_it_is(model, _unconvertible(light, opset), " ".join(str(error).split())[:300], opset)
+    _log.info("the model has opset %d; it was converted to opset %d", found, opset)
     made.functions.extend(model.functions)
     del made.graph.output[:], made.graph.value_info[:]  # the converter gives free dims names of its own
     made.graph.output.extend(model.graph.output)
@@ -147,18 +165,18 @@ def _reshaped_slopes(model: onnx.ModelProto) -> onnx.NodeProto | None:
     return None
 
 
-def _as_it_is(model: onnx.ModelProto, node: onnx.NodeProto, reason: str) -> onnx.ModelProto:
+def _as_it_is(model: onnx.ModelProto, node: onnx.NodeProto, reason: str, opset: int) -> onnx.ModelProto:
     text = (
         f"the model has opset {standard_opset(model)}, and node {node_name(node)!r} ({node.op_type}) cannot be converted to "
-        f"opset {_OLDEST}: {reason}"
+        f"opset {opset}: {reason}"
     )
     if any(is_plugin_node(item) for item in walk(model.graph.node)):
-        raise ModelError(f"{text}.\nDo: export the model with opset {_OLDEST} or newer", node=node.name)
+        raise ModelError(f"{text}.\nDo: export the model with opset {opset} or newer", node=node.name)
     _log.warning("%s; it stays as it is", text)
     return model
 
 
-def _unconvertible(model: onnx.ModelProto) -> onnx.NodeProto:
+def _unconvertible(model: onnx.ModelProto, opset: int) -> onnx.NodeProto:
     """The first node that cannot be converted by itself."""
     onnx = require("onnx", extra="onnx", feature=_FEATURE)
     try:
@@ -176,7 +194,7 @@ def _unconvertible(model: onnx.ModelProto) -> onnx.NodeProto:
         for values, names in ((part.graph.input, read), (part.graph.output, node.output)):
             values.extend(infos.get(name, onnx.ValueInfoProto(name=name)) for name in names if name)
         try:
-            onnx.version_converter.convert_version(part, _OLDEST)
+            onnx.version_converter.convert_version(part, opset)
         except Exception:  # the C++ side raises types of its own
             return node  # type: ignore[no-any-return]
     return model.graph.node[0]  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Float model and calibration table → the same model with Q/DQ nodes, which every engine can run in INT8."""
+"""Float model and calibration table → the same model with Q/DQ nodes, in INT8, which every engine can run, or in FP8."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from ..utils.optional import require
 from ._base import Pass, PassResult
 from ._quantize_marks import input_of
 from ._quantize_plan import QuantizePlan, make_plan, weight_axis
+from .codes import INT8, Codes, codes_of, quantize_weights
 from .int8_forms import Int8Forms
 from .placement import Placement
 
@@ -31,8 +32,9 @@ __all__ = ["FLOAT_LAYERS", "Quantize", "QuantizeResult", "quantize", "quantized_
 
 FLOAT_LAYERS = "pytrtplugins.float_layers"  # key in the model's metadata: JSON, name of a layer left in float → why
 _log = logging.getLogger(__name__)
-_LEVELS = 127
 _FEWEST = 2
+_FIRST_IR = 9
+"""The first version of ONNX's files that has 8-bit floats."""
 
 
 def quantize(
@@ -43,20 +45,22 @@ def quantize(
     float_first: bool = False,
     float_last: bool = True,
     placement: Placement | None = None,
-    weight_levels: int = _LEVELS,
+    weight_levels: int | None = None,
     per_tensor: Collection[str] = (),
+    precision: str = INT8.precision,
 ) -> onnx.ModelProto:
     """Write Q/DQ nodes into a float model; see `Quantize` for where.
 
     Args:
-        model: Path or model, opset 13 or newer, best prepared (batch norm folded); it is not changed.
+        model: Path or model, opset 13 or newer, for FP8 19, best prepared (batch norm folded); it is not changed.
         table: Scale of every tensor, made with this model.
         exclude: Names of nodes that stay in float.
         float_first: Keep the first layers in float.
         float_last: Keep the last layers, before the heads, in float.
         placement: What the engine's int8 kernels take and give; None: the form of TensorRT.
-        weight_levels: Largest int8 weight, 2..127. Give 64 for CPUs without VNNI; see `Quantize`, 2.
+        weight_levels: Largest int8 weight, 2..127, the default. Give 64 for CPUs without VNNI; see `Quantize`, 2.
         per_tensor: Names of layers whose weights have one scale for all output channels.
+        precision: ``"int8"`` or ``"fp8"``.
 
     Returns:
         The model with Q/DQ. Which layers stayed in float, and why, is logged, and noted as JSON in its metadata under
@@ -64,7 +68,8 @@ def quantize(
 
     Raises:
         CalibrationTableError: the table lacks tensors of the model; the message and ``.only_in_network`` name them.
-        UsageError: ``exclude`` names a node that the model does not have; ``weight_levels`` is out of range.
+        UsageError: ``exclude`` names a node that the model does not have; ``weight_levels`` is out of range, or is given for FP8;
+            ``precision`` is another.
         ModelError: the model holds Q/DQ already, or its opset is too old.
     """
     run = Quantize(
@@ -75,6 +80,7 @@ def quantize(
         placement=placement,
         weight_levels=weight_levels,
         per_tensor=per_tensor,
+        precision=precision,
     )
     return to_proto(run(to_ir(model)).model)
 
@@ -111,7 +117,7 @@ class QuantizeResult(PassResult):
     Attributes:
         model: The model with Q/DQ.
         modified: Whether anything is quantized.
-        layers: Names of the layers that compute in int8.
+        layers: Names of the layers that compute in int8 or FP8.
         float_layers: Name of every layer that could have been quantized and is not → why.
     """
 
@@ -138,7 +144,9 @@ class Quantize(Pass):
        changes no value, and lets an engine run the plugin on int8.
     4. Residual additions whose result is wanted in int8 read int8, except for a convolution's own result that nobody
        else reads: engines then add inside the convolution and round once.
-    5. Layers that feed no other layer with weights stay in float (``float_last``), and so does everything that no
+    5. FP8 (E4M3) is the same with other codes: the scale of a tensor is amax/448, that of an output channel max|w|/448, values
+       are rounded to the nearest code, half to even, and saturate. Steps are finer near 0 and coarser near amax than int8's.
+    6. Layers that feed no other layer with weights stay in float (``float_last``), and so does everything that no
        layer of 2. or 4. reads: heads, softmax, outputs. With ``float_first``, so do the first layers.
 
     Source:
@@ -155,12 +163,16 @@ class Quantize(Pass):
         float_first: bool = False,
         float_last: bool = True,
         placement: Placement | None = None,
-        weight_levels: int = _LEVELS,
+        weight_levels: int | None = None,
         per_tensor: Collection[str] = (),
+        precision: str = INT8.precision,
     ) -> None:
-        if not _FEWEST <= weight_levels <= _LEVELS:
-            raise UsageError(f"quantize: weight_levels: expected {_FEWEST}..{_LEVELS}, found {weight_levels}.")
-        self.weight_levels = weight_levels
+        self.codes = codes_of(precision)
+        if weight_levels is not None and not (self.codes is INT8 and _FEWEST <= weight_levels <= INT8.largest):
+            raise UsageError(
+                f"quantize: weight_levels: expected {_FEWEST}..{INT8.largest}, and int8; found {weight_levels} for {precision}."
+            )
+        self.weight_levels = self.codes.largest if weight_levels is None else weight_levels
         self.per_tensor = frozenset(per_tensor)
         self.table = table
         self.exclude = tuple(exclude)
@@ -179,8 +191,11 @@ class Quantize(Pass):
             float_first=self.float_first,
             float_last=self.float_last,
             placement=self.placement,
+            codes=self.codes,
         )
-        _Writer(model.graph, self.weight_levels, self.per_tensor).write(plan)
+        _Writer(model.graph, self.codes, self.weight_levels, self.per_tensor).write(plan)
+        if self.codes is not INT8:
+            model.ir_version = max(model.ir_version or 0, _FIRST_IR)
         for name, why in plan.float_layers.items():
             _log.info("quantize: %s stays in float: %s", name, why)
         model.metadata_props[FLOAT_LAYERS] = json.dumps(dict(plan.float_layers))
@@ -192,28 +207,11 @@ class Quantize(Pass):
         )
 
 
-def quantize_weights(
-    weights: npt.NDArray[np.float32], axis: int, levels: int = _LEVELS, *, shared: bool = False
-) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
-    """Round weights to int8 with one scale for each index of an axis; ``shared``: the largest of them for all.
-
-    Returns:
-        The int8 weights in -levels..levels, and the float32 scales. A channel of zeros has the scale 1.
-    """
-    others = tuple(k for k in range(weights.ndim) if k != axis)
-    scales = (np.abs(weights).max(axis=others, initial=0).astype(np.float64) / levels).astype(np.float32)
-    scales[scales < np.finfo(np.float32).tiny] = 1  # too small to divide by: such weights round to 0
-    if shared:
-        scales[:] = np.float32(float(np.abs(weights).max(initial=0)) / levels) or 1
-    shape = [-1 if k == axis else 1 for k in range(weights.ndim)]
-    steps = np.rint(weights / scales.reshape(shape))
-    return np.clip(steps, -levels, levels).astype(np.int8), scales
-
-
 class _Writer:
     """Puts the nodes of a plan into a graph."""
 
-    def __init__(self, graph: ir.Graph, weight_levels: int, per_tensor: Collection[str]) -> None:
+    def __init__(self, graph: ir.Graph, codes: Codes, weight_levels: int, per_tensor: Collection[str]) -> None:
+        self._codes, self._kind = codes, np.dtype(codes.dtype.numpy)
         self._weight_levels, self._per_tensor = weight_levels, per_tensor
         self._ir = require("onnx_ir", extra="onnx", feature="the quantize pass")
         self._graph, self._taken = graph, names_in(graph)
@@ -230,11 +228,11 @@ class _Writer:
             self._quantize_weights(node)
 
     def _quantize_activation(self, value: ir.Value, scale: np.float32, unsigned: bool) -> ir.Value:
-        zero = np.uint8(0) if unsigned else np.int8(0)
+        zero = np.zeros((), np.uint8 if unsigned else self._kind)
         name = f"{zero.dtype}_zero"
         operands = [self._constant(f"{value.name}_scale", scale), self._constant(name, zero, key=(name,))]
-        kind = self._ir.DataType.UINT8 if unsigned else self._ir.DataType.INT8
-        quantize, codes = self._node("QuantizeLinear", [value, *operands], f"{value.name}_quantized", kind, value.shape)
+        kind, output = self._ir.DataType.from_numpy(zero.dtype), f"{value.name}_quantized"
+        quantize, codes = self._node("QuantizeLinear", [value, *operands], output, kind, value.shape)
         dequantize, result = self._dequantized([codes, *operands], value)
         producer = value.producer()
         if producer is None:
@@ -248,11 +246,13 @@ class _Writer:
         shared = node_name(node) in self._per_tensor
         key = ("weights", weight, axis, shared)
         if key not in self._constants:
-            steps, scales = quantize_weights(array_of(weight), axis, self._weight_levels, shared=shared)
+            steps, scales = quantize_weights(
+                array_of(weight), axis, self._weight_levels, shared=shared, codes=self._codes
+            )
             operands = [
-                self._constant(f"{weight.name}_int8", steps),
+                self._constant(f"{weight.name}_{self._codes.precision}", steps),
                 self._constant(f"{weight.name}_scale", scales),
-                self._constant(f"{weight.name}_zero", np.zeros(scales.shape, np.int8)),
+                self._constant(f"{weight.name}_zero", np.zeros(scales.shape, self._kind)),
             ]
             dequantize, self._constants[key] = self._dequantized(operands, weight, axis=axis)
             self._graph.insert_before(node, dequantize)

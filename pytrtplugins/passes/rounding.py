@@ -13,7 +13,7 @@ from ..model.ir import array_of, set_constant
 from ..utils.override import override
 from ._base import Pass, PassResult
 from ._quantize_marks import input_of
-from .quantize import quantize_weights
+from .codes import quantize_weights
 
 if TYPE_CHECKING:
     import onnx_ir as ir

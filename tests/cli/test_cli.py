@@ -175,9 +175,11 @@ def test_an_equalized_network_is_calibrated_and_finds_the_same(options, pytrt, i
         )
 
 
-def test_int8_without_scales_says_how_to_make_them(pytrt, relu):
-    code, _, err = pytrt("build", relu, "--precision", "int8", "-o", "relu.engine")
+@pytest.mark.parametrize("precision", ["int8", "fp8"])
+def test_without_scales_8_bits_say_how_to_make_them(pytrt, relu, precision):
+    code, _, err = pytrt("build", relu, "--precision", precision, "-o", "relu.engine")
     assert code == 2
+    assert f"{precision.upper()} needs the scale of each tensor" in err
     assert "Do: pytrt calibrate" in err
 
 

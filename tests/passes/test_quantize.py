@@ -19,8 +19,9 @@ from pytrtplugins.layers import Reorg
 from pytrtplugins.model.decompose import add_functions, infer_shapes, inline_plugins
 from pytrtplugins.passes import to_ir
 from pytrtplugins.passes._quantize_plan import _unfit
+from pytrtplugins.passes.codes import quantize_weights
 from pytrtplugins.passes.placement import Placement
-from pytrtplugins.passes.quantize import FLOAT_LAYERS, Quantize, quantize, quantize_weights, quantized_tensors
+from pytrtplugins.passes.quantize import FLOAT_LAYERS, Quantize, quantize, quantized_tensors
 from tests.measures import sqnr
 from tests.passes.nets import (
     Net,

@@ -13,7 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 from pytrtplugins.calibration import CalibrationTable
 from pytrtplugins.errors import ModelError, UsageError
 from pytrtplugins.passes import Placement, Quantize, quantize, quantized_tensors, to_ir, to_proto
-from pytrtplugins.passes.quantize import FLOAT_LAYERS, quantize_weights
+from pytrtplugins.passes.codes import quantize_weights
+from pytrtplugins.passes.quantize import FLOAT_LAYERS
 from tests.passes import nets
 from tests.passes.nets import Net
 

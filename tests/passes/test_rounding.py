@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pytrtplugins.errors import UsageError
-from pytrtplugins.passes.quantize import quantize_weights
+from pytrtplugins.passes.codes import quantize_weights
 from pytrtplugins.passes.rounding import AdaptiveRounding, _rounded, round_codes
 
 

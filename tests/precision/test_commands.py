@@ -114,14 +114,14 @@ def test_exit_code_1_where_the_budget_is_too_small(pytrt, tmp_path):
     ("words", "message"),
     [
         (
-            ("build", "net.onnx", "--precision", "fp8", "-o", "x"),
-            "--precision fp8: expected fp32, tf32, bf16, fp16, int8, or",
+            ("build", "net.onnx", "--precision", "fp4", "-o", "x"),
+            "--precision fp4: expected fp32, tf32, bf16, fp16, int8, fp8, or",
         ),
         (("build", "net.onnx", "--precision", "other.yaml", "-o", "x"), "--precision other.yaml: no such file"),
         (("run", "net.engine", "--precision", "p.yaml"), "net.engine is built already"),
         (("build", "net.onnx", "--precision", "p.yaml", "--cache", "p.yaml", "-o", "x"), "p.yaml holds its own scales"),
         (("evaluate", "net.onnx", "--precision", "p.yaml", "--data", "data"), "not a usable precision file"),
-        (("profile", "net.onnx", "--precision", "fp8"), "--precision fp8: expected"),
+        (("profile", "net.onnx", "--precision", "fp4"), "--precision fp4: expected"),
         (("compare", "net.onnx", "net.onnx", "--precision-a", "q.yaml"), "--precision q.yaml: no such file"),
     ],
 )

@@ -306,7 +306,8 @@ def test_on_the_cpu_engine_int8_is_searched_too():
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        ({"precision": "fp8"}, PrecisionError),
+        ({"precision": "fp4"}, PrecisionError),
+        ({"precision": "fp8"}, UsageError),
         ({"precision": "int8"}, UsageError),
         ({"tolerance": parse_tolerance("map50=0.005")}, UsageError),
         ({"latency": "guessed"}, UsageError),

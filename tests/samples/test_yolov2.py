@@ -115,6 +115,12 @@ def test_int8_starts_from_the_shipped_cache(sample):
     assert re.search(r"^cat: \d\d%$", out, re.MULTILINE)
 
 
+def test_fp8_takes_the_same_cache(sample):
+    code, out, err = sample("--fp8", "--engine", "reference", "chelsea")
+    assert (code, err) == (0, "")
+    assert re.search(r"^cat: \d\d%$", out, re.MULTILINE)
+
+
 def test_int8_without_cache_and_images_says_what_to_give(sample):
     code, _, err = sample("--int8", "--cache", "none.cache", "chelsea")
     assert code == 2

@@ -166,8 +166,8 @@ class Engine(Uncopied, ABC):
         return b""
 
     @classmethod
-    def quantize_options(cls) -> dict[str, Any]:
-        """Options of `pytrtplugins.passes.quantize` that this engine needs on this machine."""
+    def quantize_options(cls, precision: str = "int8") -> dict[str, Any]:
+        """Options of `pytrtplugins.passes.quantize` that this engine needs on this machine; ``precision``: int8 or fp8."""
         return {}
 
     def requirements(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ class BuildOptions:
     """How to build.
 
     Attributes:
-        precision: Arithmetic of the layers: ``"fp32"``, ``"bf16"``, ``"fp16"`` or ``"int8"``.
+        precision: Arithmetic of the layers: ``"fp32"``, ``"bf16"``, ``"fp16"``, ``"int8"`` or ``"fp8"``.
         threads: Threads of one run; None: all cores that the process may use.
         device: The engine's own name for a device, such as ``"CPU"``; None: its default.
         settings: The engine's own settings, by name; values of JSON, and paths, which become texts.

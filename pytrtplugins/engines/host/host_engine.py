@@ -24,6 +24,7 @@ __all__ = ["HostEngine"]
 
 _log = logging.getLogger(__name__)
 _MEASURED, _ALWAYS = "measured", "always"
+_EMULATED = "values are rounded as FP8 rounds them and computed with in float32, which shows its accuracy and is slower"
 
 
 class HostEngine(Engine):
@@ -89,6 +90,10 @@ class HostEngine(Engine):
     ) -> Engine:
         """Make the engine of a model that was quantized, or of its float form where that is faster here."""
         int8 = cls.build(quantized, options, progress)
+        if options.precision == "fp8":
+            int8.choices["fp8"] = _EMULATED
+            _log.warning("engine %r has no arithmetic in FP8: %s", cls.name, _EMULATED)
+            return int8
         if "int8" in int8.choices or options.settings.get("int8") == _ALWAYS:
             return int8
         float32 = cls.build(model, options, progress)
@@ -111,8 +116,10 @@ class HostEngine(Engine):
         return float32
 
     @classmethod
-    def quantize_options(cls) -> dict[str, Any]:
-        """7-bit weights where the CPU adds products in 16 bits, and the library's placement."""
+    def quantize_options(cls, precision: str = "int8") -> dict[str, Any]:
+        """For int8 7-bit weights where the CPU adds products in 16 bits, and the library's placement."""
+        if precision != "int8":
+            return {}
         return {"weight_levels": safe_weight_levels(), "placement": cls.placement}
 
     @override

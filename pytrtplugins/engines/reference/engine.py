@@ -64,7 +64,7 @@ class ReferenceEngine(Engine):
     """
 
     name: ClassVar[str] = "reference"
-    precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16", "fp16", "int8")
+    precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16", "fp16", "int8", "fp8")
     settings: ClassVar[tuple[str, ...]] = ("sums",)
 
     def __init__(self, model: onnx.ModelProto, options: BuildOptions) -> None:

@@ -38,14 +38,14 @@ __all__ = ["TensorrtEngine"]
 class TensorrtEngine(Engine):
     """TensorRT 10 or 11.
 
-    Precisions are those of a typed network: ``"fp16"`` and ``"bf16"`` write the model in that type, ``"int8"`` takes its
-    Q/DQ nodes; the float layers of an int8 engine compute in float32. With ``settings={"quantization": "implicit"}``
+    Precisions are those of a typed network: ``"fp16"`` and ``"bf16"`` write the model in that type, ``"int8"`` and
+    ``"fp8"`` take its Q/DQ nodes; the float layers of such an engine compute in float32. With ``settings={"quantization": "implicit"}``
     TensorRT 10 calibrates itself, over the same calibrators and cache file. What else can be set: `Settings`.
     Without a plan, the serialized engine, one is built.
     """
 
     name: ClassVar[str] = "tensorrt"
-    precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16", "fp16", "int8")
+    precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16", "fp16", "int8", "fp8")
     settings: ClassVar[tuple[str, ...]] = NAMES
     survives_fork: ClassVar[bool] = False
     foreign_operators: ClassVar[bool] = True

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ...model.decompose import add_shapes
-from ...model.ir import array_of, is_op, remove_unused, set_attributes, swap, to_ir, to_proto
+from ...model.ir import array_of, dtype_of, is_op, remove_unused, set_attributes, swap, to_ir, to_proto
 from ...model.proto import copy_of
 from ...plugin.base import Plugin
 from ...plugin.onnx_node import from_node, is_plugin_node, takes
@@ -70,7 +70,7 @@ def _on_int8(graph: ir.Graph, node: ir.Node, plugin: Plugin) -> list[float]:
     readers = [[use.node for use in value.uses()] for value in node.outputs]
     if (
         plugin.int8 == "float"
-        or not all(is_op(dq, "DequantizeLinear") for dq in before)
+        or not all(_gives_int8(dq) for dq in before)
         or not all(len(found) == 1 and is_op(found[0], "QuantizeLinear") for found in readers)
         or any(value.is_graph_output() for value in node.outputs)
         or not takes(node, DType.INT8)
@@ -85,3 +85,9 @@ def _on_int8(graph: ir.Graph, node: ir.Node, plugin: Plugin) -> list[float]:
     for value, q in zip(node.outputs, after, strict=True):
         swap(graph, [q], value)
     return [float(scale.item()) for scale in scales]
+
+
+def _gives_int8(dq: ir.Node | None) -> bool:
+    """Whether a node dequantizes int8: plugins have no type for FP8, and stay in float between its pairs."""
+    codes = dq.inputs[0] if dq is not None and is_op(dq, "DequantizeLinear") else None
+    return codes is not None and dtype_of(codes) is DType.INT8

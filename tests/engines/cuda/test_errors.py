@@ -179,7 +179,7 @@ def test_a_machine_without_the_engine_refuses_to_build_with_the_reason():
         ptp.build(Net().model("data"), engine="cuda")
 
 
-@pytest.mark.parametrize("precision", ["bf16", "fp8"])
+@pytest.mark.parametrize("precision", ["bf16", "fp4"])
 def test_a_precision_that_it_lacks_is_refused_with_those_that_it_has(precision):
     with pytest.raises(PrecisionError, match="it has fp32, tf32, fp16, int8"):
         CudaEngine.check_precision(precision)

@@ -1,0 +1,112 @@
+"""FP8 on engines that round as a GPU does: the same numbers as the Q/DQ model says, from the table that INT8 has."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import pytrtplugins as ptp
+from pytrtplugins.calibration import MinMaxCalibrator
+from pytrtplugins.errors import CalibrationError, ModelError, PrecisionError
+from pytrtplugins.passes import prepare
+from pytrtplugins.passes.normalize import with_opset
+from tests.engines.networks import Affine, conv_net
+from tests.engines.operators import literal
+from tests.measures import relative, sqnr
+from tests.passes.nets import Swap, tiny_yolo
+
+
+def built(engine, precision, model=None):
+    model = conv_net(Affine(3.0)) if model is None else model
+    batches = [{"data": pixels(model, seed)} for seed in range(4)]
+    calibrator = None if precision == "fp32" else MinMaxCalibrator(batches)
+    return ptp.build(model, engine=engine, precision=precision, calibration=calibrator, progress=False)
+
+
+def pixels(model, seed=9):
+    side = model.graph.input[0].type.tensor_type.shape.dim[2].dim_value
+    return np.random.default_rng(seed).random((1, 3, side, side), dtype=np.float32)
+
+
+def outputs(engine):
+    with engine.create_context() as context:
+        return next(iter(context.run({"data": pixels(engine.model)}).values()))
+
+
+def has_codes(model):
+    return any(tensor.data_type == TensorProto.FLOAT8E4M3FN for tensor in model.graph.initializer)
+
+
+MODELS = {"pools and a concat": tiny_yolo(), "moves": conv_net(Swap()), "computes": conv_net(Affine(3.0))}
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize("name", ["reference", "onnxruntime"])
+def test_an_engine_computes_what_its_fp8_model_says(name, model):
+    engine = built(name, "fp8", model)
+    assert has_codes(engine.model)
+    found = outputs(engine)
+    assert relative(found, outputs(built("reference", "fp8", model))) < 1e-5
+    assert 20 < sqnr(found, outputs(built("reference", "fp32", model))) < 60
+
+
+def test_the_model_means_what_onnxruntime_computes_of_it_literally():
+    engine = built("reference", "fp8", tiny_yolo())
+    (expected,) = literal(engine.model, {"data": pixels(engine.model)})
+    assert relative(outputs(engine), expected) < 1e-5
+
+
+def test_a_cpu_says_that_it_only_rounds(caplog):
+    engine = built("onnxruntime", "fp8")
+    assert engine.choices["fp8"].startswith("values are rounded as FP8 rounds them and computed with in float32")
+    assert "has no arithmetic in FP8" in caplog.text
+
+
+def test_an_engine_without_fp8_names_those_precisions_that_it_has():
+    with pytest.raises(PrecisionError, match="engine 'cpu' has no precision 'fp8'; it has fp32, bf16, int8"):
+        built("cpu", "fp8")
+
+
+def test_fp8_needs_scales():
+    with pytest.raises(CalibrationError, match='precision="fp8" needs the scales'):
+        ptp.build(conv_net(Affine(3.0)), engine="reference", precision="fp8")
+
+
+def test_a_model_that_holds_fp8_is_taken_as_it_is(caplog):
+    model = built("reference", "fp8").model
+    again = ptp.build(model, engine="reference", precision="fp8")
+    np.testing.assert_array_equal(outputs(again), outputs(built("reference", "fp8")))
+    with pytest.raises(PrecisionError, match="INT8 or FP8 model"):
+        ptp.build(model, engine="reference", precision="fp16")
+
+
+def test_an_engine_file_keeps_fp8(tmp_path):
+    engine = built("onnxruntime", "fp8")
+    engine.save(tmp_path / "fp8.engine")
+    again = ptp.load_engine(tmp_path / "fp8.engine")
+    assert again.precision == "fp8"
+    np.testing.assert_array_equal(outputs(again), outputs(engine))
+
+
+def test_older_opsets_are_converted_and_names_stay():
+    model = prepare(conv_net(Affine(3.0)))
+    converted = with_opset(model, 19)
+    assert {item.domain: item.version for item in converted.opset_import}[""] == 19
+    assert [list(node.output) for node in converted.graph.node] == [list(node.output) for node in model.graph.node]
+    assert with_opset(converted, 19) is converted
+
+
+def test_what_cannot_be_converted_is_refused():
+    body = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["r"])], "body", [], [helper.make_tensor_value_info("r", 1, [2])]
+    )
+    node = helper.make_node("If", ["c"], ["y"], then_branch=body, else_branch=body)
+    inputs = [helper.make_tensor_value_info("x", 1, [2]), helper.make_tensor_value_info("c", TensorProto.BOOL, [])]
+    graph = helper.make_graph([node], "g", inputs, [helper.make_tensor_value_info("y", 1, [2])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    onnx.checker.check_model(model)
+    with pytest.raises(ModelError, match="cannot be converted to opset 19") as error:
+        with_opset(model, 19)
+    assert "Do: export the model with opset 19 or newer" in str(error.value)
