@@ -89,6 +89,8 @@ def constant(value: ir.Value | None) -> ir.TensorProtocol | None:
     """The tensor of an initializer or a Constant node; None of anything else. Nothing is copied."""
     if value is None:
         return None
+    if value.const_value is not None or not is_op(value.producer(), "Constant"):
+        return value.const_value
     convenience = require("onnx_ir", extra="onnx", feature=_FEATURE).convenience
     return convenience.get_const_tensor(value)  # type: ignore[no-any-return]
 
@@ -103,7 +105,7 @@ def add_constant(graph: ir.Graph, name: str, array: npt.ArrayLike, taken: set[st
     """A new initializer; ``taken``: names that it cannot get, by default those of the other initializers."""
     onnx_ir = require("onnx_ir", extra="onnx", feature=_FEATURE)
     name = unused_name(name, {*graph.initializers} if taken is None else taken)
-    tensor = onnx_ir.tensor(np.asarray(array, order="C"), name=name)
+    tensor = onnx_ir.Tensor(np.asarray(array, order="C"), name=name)
     kind = onnx_ir.TensorType(tensor.dtype)
     value: ir.Value = onnx_ir.Value(name=name, shape=tensor.shape, type=kind, const_value=tensor)
     graph.register_initializer(value)
@@ -112,7 +114,7 @@ def add_constant(graph: ir.Graph, name: str, array: npt.ArrayLike, taken: set[st
 
 def set_constant(value: ir.Value, array: npt.NDArray[Any]) -> None:
     """Give an initializer other values of the same dims and type."""
-    value.const_value = require("onnx_ir", extra="onnx", feature=_FEATURE).tensor(array, name=value.name)
+    value.const_value = require("onnx_ir", extra="onnx", feature=_FEATURE).Tensor(array, name=value.name)
 
 
 def names_of(values: Iterable[ir.Value | None]) -> tuple[str, ...]:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from types import ModuleType
 
 from ..errors import MissingExtraError
 
 __all__ = ["require"]
+
+_imported: dict[str, ModuleType] = {}
+"""Modules that an earlier call imported to their end: passes ask for them many thousand times."""
 
 
 def require(module: str, *, extra: str, package: str | None = None, feature: str = "") -> ModuleType:
@@ -19,8 +23,12 @@ def require(module: str, *, extra: str, package: str | None = None, feature: str
     Raises:
         MissingExtraError: the module cannot be imported; ``.package`` and ``.extra`` tell which.
     """
+    found = _imported.get(module)
+    if found is not None and sys.modules.get(module) is found:
+        return found
     try:
-        return importlib.import_module(module)
+        found = _imported[module] = importlib.import_module(module)
+        return found
     except ImportError as error:
         package = package or module.partition(".")[0]
         raise MissingExtraError(

@@ -21,6 +21,7 @@ class FuseSwishMish(Rewrite["list[ir.Node]"]):
     """
 
     name: ClassVar[str] = "swish-mish"
+    needs: ClassVar[tuple[str, ...]] = ("Mul",)
 
     def match(self, node: ir.Node) -> list[ir.Node] | None:
         """The nodes from x to the product."""

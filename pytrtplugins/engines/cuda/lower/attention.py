@@ -52,6 +52,7 @@ class FuseAttention(Rewrite["_Found"]):
     """
 
     name: ClassVar[str] = "attention"
+    needs: ClassVar[tuple[str, ...]] = ("Softmax",)
     leaves_unused: ClassVar[bool] = True
 
     def match(self, node: ir.Node) -> _Found | None:

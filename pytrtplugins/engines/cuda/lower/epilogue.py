@@ -35,6 +35,7 @@ class FuseConvolutions(Rewrite[list[int]]):
     """
 
     name: ClassVar[str] = "convolutions"
+    needs: ClassVar[tuple[str, ...]] = ("Conv",)
 
     def match(self, node: ir.Node) -> list[int] | None:
         """Its pads."""
@@ -63,6 +64,7 @@ class FuseActivations(Rewrite["tuple[ir.Node, dict[str, Any]]"]):
     """
 
     name: ClassVar[str] = "activations"
+    needs: ClassVar[tuple[str, ...]] = ("Conv",)
 
     def match(self, node: ir.Node) -> tuple[ir.Node, dict[str, Any]] | None:
         """The convolution, and its new attributes."""
@@ -92,6 +94,7 @@ class FuseResiduals(Rewrite["tuple[ir.Node, ir.Value]"]):
     """
 
     name: ClassVar[str] = "residuals"
+    needs: ClassVar[tuple[str, ...]] = ("Conv",)
 
     def begin(self, graph: ir.Graph) -> None:
         """Number the nodes."""

@@ -29,6 +29,7 @@ class FuseGelu(Rewrite["tuple[str, ir.Value, list[ir.Node]]"]):
     """
 
     name: ClassVar[str] = "gelu"
+    needs: ClassVar[tuple[str, ...]] = ("Gelu", "Erf", "Tanh")
 
     def match(self, node: ir.Node) -> tuple[str, ir.Value, list[ir.Node]] | None:
         """The kind, x, and the nodes from x to the result."""

@@ -38,6 +38,7 @@ class FuseHorizontally(Rewrite["list[ir.Node]"]):
     """
 
     name: ClassVar[str] = "horizontal-fusion"
+    needs: ClassVar[tuple[str, ...]] = ("Conv",)
 
     def begin(self, graph: ir.Graph) -> None:
         """Find what is fused, by the first convolution of its form."""

@@ -49,6 +49,7 @@ class FuseMatMuls(Rewrite[_Product]):
     """
 
     name: ClassVar[str] = "matmuls"
+    needs: ClassVar[tuple[str, ...]] = ("Gemm", "MatMul")
     leaves_unused: ClassVar[bool] = True
 
     def match(self, node: ir.Node) -> _Product | None:
@@ -106,6 +107,7 @@ class FuseBiases(Rewrite["tuple[ir.Node, npt.NDArray[Any]]"]):
     """
 
     name: ClassVar[str] = "biases"
+    needs: ClassVar[tuple[str, ...]] = ("Conv",)
     leaves_unused: ClassVar[bool] = True
 
     def match(self, node: ir.Node) -> tuple[ir.Node, npt.NDArray[Any]] | None:

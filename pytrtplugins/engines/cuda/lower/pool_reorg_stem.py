@@ -40,6 +40,7 @@ class FusePools(Rewrite["ir.Node"]):
     """
 
     name: ClassVar[str] = "pools"
+    needs: ClassVar[tuple[str, ...]] = ("Conv",)
 
     def match(self, node: ir.Node) -> ir.Node | None:
         """The convolution."""
@@ -64,6 +65,7 @@ class FuseReorgs(Rewrite["tuple[ir.Node, int]"]):
     """
 
     name: ClassVar[str] = "reorg"
+    needs: ClassVar[tuple[str, ...]] = ("Reorg",)
 
     def match(self, node: ir.Node) -> tuple[ir.Node, int] | None:
         """The convolution, and the reorg's stride."""
@@ -90,6 +92,7 @@ class FuseStem(Rewrite["ir.Value"]):
     """
 
     name: ClassVar[str] = "stem"
+    needs: ClassVar[tuple[str, ...]] = ("Conv",)
 
     def match(self, node: ir.Node) -> ir.Value | None:
         """The network's input."""

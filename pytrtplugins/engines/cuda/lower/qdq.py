@@ -31,6 +31,7 @@ class MoveCodes(Rewrite["list[ir.Node]"]):
     """
 
     name: ClassVar[str] = "int8-moves"
+    needs: ClassVar[tuple[str, ...]] = ("DequantizeLinear",)
     leaves_unused: ClassVar[bool] = True
 
     def match(self, node: ir.Node) -> list[ir.Node] | None:
@@ -69,6 +70,7 @@ class AbsorbInputScales(Rewrite["tuple[ir.Node, ir.Node, float]"]):
     """
 
     name: ClassVar[str] = "int8-convolutions"
+    needs: ClassVar[tuple[str, ...]] = ("DequantizeLinear",)
     leaves_unused: ClassVar[bool] = True
 
     def match(self, node: ir.Node) -> tuple[ir.Node, ir.Node, float] | None:
@@ -105,6 +107,7 @@ class FoldConstants(Rewrite["tuple[Any, Any]"]):
     """DequantizeLinear of constants → constants: weights of layers that stay in float."""
 
     name: ClassVar[str] = "float-weights"
+    needs: ClassVar[tuple[str, ...]] = ("DequantizeLinear",)
     leaves_unused: ClassVar[bool] = True
 
     def match(self, node: ir.Node) -> tuple[Any, Any] | None:
@@ -136,6 +139,7 @@ class FoldCasts(Rewrite[Any]):
     """
 
     name: ClassVar[str] = "constant-casts"
+    needs: ClassVar[tuple[str, ...]] = ("Cast",)
     leaves_unused: ClassVar[bool] = True
 
     def match(self, node: ir.Node) -> Any:
@@ -160,6 +164,7 @@ class AbsorbOutputScales(Rewrite["tuple[ir.Node, float]"]):
     """
 
     name: ClassVar[str] = "int8-epilogues"
+    needs: ClassVar[tuple[str, ...]] = ("QuantizeLinear",)
 
     def match(self, node: ir.Node) -> tuple[ir.Node, float] | None:
         """The convolution, and the scale of its output."""
@@ -182,6 +187,7 @@ class AbsorbResidualScales(Rewrite["tuple[ir.Node, float]"]):
     """
 
     name: ClassVar[str] = "int8-residuals"
+    needs: ClassVar[tuple[str, ...]] = ("DequantizeLinear",)
     leaves_unused: ClassVar[bool] = True
 
     def match(self, node: ir.Node) -> tuple[ir.Node, float] | None:

@@ -39,13 +39,17 @@ class Rewrite(Pass, Generic[Match]):
     A subclass says in its docstring which cases do not match, by number, and names the number where it tells them apart.
 
     Attributes:
+        needs: Types of operators of which every match has one at least: a model without them is left alone at once.
         leaves_unused: Whether nodes that a rewrite leaves without a reader are removed in the end.
     """
 
+    needs: ClassVar[tuple[str, ...]]
     leaves_unused: ClassVar[bool] = False
 
     @override
     def call(self, model: ir.Model) -> PassResult:
+        if not any(node.op_type in self.needs for node in model.graph):
+            return PassResult(model, False)
         modified = False
         self.begin(model.graph)
         hanging = hanging_values(model.graph)
