@@ -132,12 +132,18 @@ def _converted(model: onnx.ModelProto, opset: int = _OLDEST) -> onnx.ModelProto:
     inner = next((node for node in model.graph.node if any(True for _ in bodies(node))), None)
     if inner is not None:
         return _as_it_is(model, inner, "ONNX's converter does not convert what is inside it", opset)
-    if found < BROADCAST_SLOPES and (slopes := _reshaped_slopes(model)):
-        return _as_it_is(model, slopes, "its slopes, which lie along the channels there, cannot be reshaped", opset)
+    ranks, odd = _slopes(model) if found < BROADCAST_SLOPES else ({}, None)
+    if odd is not None:
+        return _as_it_is(model, odd, "its slopes, which lie along the channels there, cannot be reshaped", opset)
+    slopes = [(tensor, ranks[tensor.name]) for tensor in model.graph.initializer if tensor.name in ranks]
+    for slope, rank in slopes:
+        slope.dims.extend([1] * (rank - 2))
     light = without_data(model)
     try:
         made = converter.convert_version(light, opset)
     except Exception as error:  # the C++ side raises types of its own
+        for slope, _ in slopes:
+            del slope.dims[1:]
         return _as_it_is(model, _unconvertible(light, opset), " ".join(str(error).split())[:300], opset)
     _log.info("the model has opset %d; it was converted to opset %d", found, opset)
     made.functions.extend(model.functions)
@@ -146,23 +152,26 @@ def _converted(model: onnx.ModelProto, opset: int = _OLDEST) -> onnx.ModelProto:
     return validated(with_data(made, model), large=False)
 
 
-def _reshaped_slopes(model: onnx.ModelProto) -> onnx.NodeProto | None:
-    """Reshape slopes of PRelu, which lie along the channels before opset 7, as they must be from there on; ONNX's converter does not.
+def _slopes(model: onnx.ModelProto) -> tuple[dict[str, int], onnx.NodeProto | None]:
+    """Slopes of PRelu, which lie along the channels before opset 7, and must be reshaped to from there on; ONNX's converter does not.
 
     Returns:
-        A node with slopes for which that cannot be done.
+        The name of each that has a number for each channel → the rank of what it multiplies. And a node whose slopes cannot
+        be reshaped: they are computed, what they multiply has no known rank, or others read them too.
     """
     inferred = require("onnx.shape_inference", extra="onnx").infer_shapes(without_data(model)).graph
     shapes = {info.name: info.type.tensor_type.shape for info in (*inferred.input, *inferred.value_info)}
-    slopes = {tensor.name: tensor for tensor in model.graph.initializer}
-    nodes: list[onnx.NodeProto] = [node for node in model.graph.node if node.op_type == "PRelu"]
-    for node in nodes:
-        slope, rank = slopes.get(node.input[1]), len(shapes[node.input[0]].dim) if node.input[0] in shapes else 0
-        if slope is None or (slope.dims != [1] and not rank):
-            return node
-        if len(slope.dims) == 1 and slope.dims[0] > 1:
-            slope.dims.extend([1] * (rank - 2))
-    return None
+    dims = {tensor.name: [*tensor.dims] for tensor in model.graph.initializer}
+    others = {name for node in model.graph.node if node.op_type != "PRelu" for name in node.input}
+    ranks: dict[str, int] = {}
+    for node in model.graph.node:
+        if node.op_type != "PRelu" or dims.get(node.input[1]) == [1]:
+            continue
+        x, slope = node.input
+        rank = len(shapes[x].dim) if x in shapes else 0
+        if slope not in dims or not rank or slope in others or ranks.setdefault(slope, rank) != rank:
+            return {}, node
+    return {slope: rank for slope, rank in ranks.items() if len(dims[slope]) == 1}, None
 
 
 def _as_it_is(model: onnx.ModelProto, node: onnx.NodeProto, reason: str, opset: int) -> onnx.ModelProto:

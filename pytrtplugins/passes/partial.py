@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..model.ir import array_of, operand
+from ..model.ir import constant, dims_of, operand
 from ..tensor import Dim, SymbolicDim
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["PartialValues"]
 
 _MAX_ELEMENTS = 64
+_BOOL = 9  # TensorProto.BOOL
 _SHAPE_INPUTS = {"ConstantOfShape": 0, "Expand": 1, "Reshape": 1, "Resize": 3}
 """Operator → its input that says the dims of what it gives."""
 Numbers = np.ndarray[Any, np.dtype[np.object_]]
@@ -46,16 +47,14 @@ class PartialValues:
             given = [None if value is None else self._of(value) for value in node.inputs]
             if any(found is None and value is not None for found, value in zip(given, node.inputs, strict=True)):
                 return
-        if not given or given[0] is None or any(each is not None and each.ndim > 1 for each in given):
+        if given[0] is None or any(each is not None and each.ndim > 1 for each in given):
             return  # a table of numbers is no shape
         try:
             found = rule(node, given)
-        except (ArithmeticError, IndexError, TypeError, ValueError):  # expressions whose result is not known
+        except (ArithmeticError, IndexError, ValueError):  # expressions whose result is not known
             return
         output = node.outputs[0]
-        if found is None or output.shape is None or found.ndim != len(output.shape) or not _is_whole(output):
-            return
-        if found.size <= _MAX_ELEMENTS:
+        if output.shape is not None and found.ndim == len(output.shape) and _fits(found, output.dtype):
             self._known[output] = found
 
     def constant(self, value: ir.Value) -> Any:
@@ -77,20 +76,29 @@ class PartialValues:
         dims = _dims(node.inputs[0])
         if dims is None:
             return None
-        return _expanded(dims, list(wanted)) if node.op_type == "Expand" else _reshaped(node, dims, list(wanted))
+        try:
+            return _expanded(dims, list(wanted)) if node.op_type == "Expand" else _reshaped(node, dims, list(wanted))
+        except (ArithmeticError, IndexError):
+            return None
 
     def _of(self, value: ir.Value) -> Numbers | None:
         if value in self._known:
             return self._known[value]
-        shape = value.shape if _is_whole(value) else None
-        if shape is None or not shape.is_static() or math.prod(shape.numpy()) > _MAX_ELEMENTS:
+        tensor = constant(value)
+        if tensor is None or tensor.size > _MAX_ELEMENTS:
             return None
-        array = array_of(value)
-        return None if array is None else array.astype(object)
+        numbers = tensor.numpy().astype(object)
+        return numbers if _fits(numbers, tensor.dtype) else None
 
 
-def _is_whole(value: ir.Value) -> bool:
-    return value.dtype is not None and value.dtype.name in ("INT32", "INT64", "BOOL")
+def _fits(numbers: Numbers, dtype: Any) -> bool:
+    """Whether a tensor of this type can hold the numbers, and they are few enough to be dims."""
+    if dtype is None or dtype.name not in ("INT32", "INT64", "BOOL") or numbers.size > _MAX_ELEMENTS:
+        return False
+    if dtype.name == "BOOL":
+        return True
+    limits = np.iinfo(dtype.numpy())
+    return all(isinstance(each, SymbolicDim) or limits.min <= each <= limits.max for each in numbers.ravel().tolist())
 
 
 def _numbers(values: Iterable[Dim]) -> Numbers:
@@ -101,19 +109,15 @@ def _numbers(values: Iterable[Dim]) -> Numbers:
 
 
 def _dims(value: ir.Value | None) -> list[Dim] | None:
-    if value is None or value.shape is None:
+    dims = dims_of(value)
+    if dims is None or any(dim is None for dim in dims):
         return None
-    dims: list[Dim] = []
-    for dim in value.shape:
-        if not isinstance(dim, int) and dim.value is None:
-            return None
-        dims.append(dim if isinstance(dim, int) else _expression(str(dim.value)))
-    return dims
+    return [dim if isinstance(dim, int) else _expression(dim.name) for dim in dims]
 
 
 def _expression(text: str) -> Dim:
     """A dim from its text, as `SymbolicDim` writes it: what a shape holds of it."""
-    if text.isdigit():
+    if text.removeprefix("-").isdecimal():
         return int(text)
     depth, parts = 0, text[1:-1].split(" ") if text.startswith("(") and text.endswith(")") else []
     for place, part in enumerate(parts):
@@ -150,17 +154,14 @@ def _quotient(above: Iterable[Dim], below: Iterable[Dim]) -> Dim:
     return result
 
 
-def _reshaped(node: ir.Node, dims: list[Dim], wanted: list[Dim]) -> list[Dim] | None:
+def _reshaped(node: ir.Node, dims: list[Dim], wanted: list[Dim]) -> list[Dim]:
     if not node.attributes.get_int("allowzero", 0):
-        wanted = [dims[place] if isinstance(dim, int) and dim == 0 else dim for place, dim in enumerate(wanted)]
-    rest = [dim for dim in wanted if isinstance(dim, SymbolicDim) or dim != -1]
+        wanted = [dims[place] if dim == 0 else dim for place, dim in enumerate(wanted)]
+    rest = [dim for dim in wanted if dim != -1]
     if len(rest) == len(wanted):
         return wanted
-    try:
-        missing = _quotient(dims, rest)
-    except ArithmeticError:
-        return None
-    return [missing if not isinstance(dim, SymbolicDim) and dim == -1 else dim for dim in wanted]
+    missing = _quotient(dims, rest)
+    return [missing if dim == -1 else dim for dim in wanted]
 
 
 def _expanded(dims: list[Dim], wanted: list[Dim]) -> list[Dim] | None:
@@ -187,23 +188,48 @@ def _elementwise(operation: Callable[[Any, Any], Any]) -> Callable[[ir.Node, Seq
     return rule
 
 
+def _least(dim: Dim) -> float:
+    """What a number is at least, where free dims are 1 or more."""
+    if not isinstance(dim, SymbolicDim):
+        return dim
+    if dim.left is None or dim.right is None:
+        return 1
+    left, right = _least(dim.left), _least(dim.right)
+    if dim.name == "+":
+        return left + right
+    if dim.name == "-" and not isinstance(dim.right, SymbolicDim):
+        return left - right
+    if dim.name == "*" and left >= 0 and right >= 0:
+        return left * right
+    return 0 if dim.name == "//" else -math.inf  # what is below 0 is not divided
+
+
 def _divided(a: Dim, b: Dim) -> Dim:
+    """A quotient, rounded towards zero."""
     try:
         return _quotient([a], [b])
     except ArithmeticError:
-        if not isinstance(a, SymbolicDim) and a < 0:  # rounded towards zero
-            raise
-        return a // b
+        if isinstance(a, SymbolicDim) or isinstance(b, SymbolicDim):
+            if _least(a) < 0 or _least(b) <= 0:
+                raise
+            return a // b
+        return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
 def _same(a: Dim, b: Dim) -> bool:
-    """Whether two are equal: dims are above 0, so that a free one is neither 0 nor below."""
-    if isinstance(a, SymbolicDim) != isinstance(b, SymbolicDim):
-        number = b if isinstance(a, SymbolicDim) else a
-        if not isinstance(number, SymbolicDim) and number <= 0:
-            return False
-        raise ArithmeticError("not known")
-    return bool(a == b)
+    """Whether two are equal, where that is the same for all sizes of free dims."""
+    if a == b:
+        return True
+    if _least(a - b) > 0 or _least(b - a) > 0:
+        return False
+    raise ArithmeticError("it hangs on sizes")
+
+
+def _cast(node: ir.Node, given: Sequence[Any]) -> Numbers:
+    """From truth values, and between whole numbers."""
+    to_bool = node.attributes.get_int("to", 0) == _BOOL
+    found = [bool(each) if to_bool else each if isinstance(each, SymbolicDim) else int(each) for each in given[0].flat]
+    return _numbers(found).reshape(given[0].shape)
 
 
 def _sliced(node: ir.Node, given: Sequence[Any]) -> Numbers:
@@ -211,7 +237,7 @@ def _sliced(node: ir.Node, given: Sequence[Any]) -> Numbers:
     step = int(given[4].reshape(-1)[0]) if len(given) > 4 and given[4] is not None else 1
     if given[0].ndim != 1 or len(begins) != 1:
         raise ArithmeticError("not of shape arithmetic")
-    return given[0][int(begins[0]) : int(ends[0]) if abs(ends[0]) < 1 << 31 else None : step]  # type: ignore[no-any-return]
+    return given[0][int(begins[0]) : int(ends[0]) : step]  # type: ignore[no-any-return]
 
 
 def _shape(node: ir.Node, given: Sequence[Any]) -> Numbers:
@@ -224,9 +250,9 @@ def _where(node: ir.Node, given: Sequence[Any]) -> Numbers:
     return np.where(condition.astype(bool), a, b)
 
 
-_RULES: dict[str, Callable[[Any, Sequence[Any]], Numbers | None]] = {
+_RULES: dict[str, Callable[[Any, Sequence[Any]], Numbers]] = {
     "Add": _elementwise(lambda a, b: a + b),
-    "Cast": lambda node, given: given[0],  # from bool, or between whole numbers
+    "Cast": _cast,
     "Concat": lambda node, given: np.concatenate(given),
     "Div": _elementwise(_divided),
     "Equal": _elementwise(_same),
@@ -235,6 +261,7 @@ _RULES: dict[str, Callable[[Any, Sequence[Any]], Numbers | None]] = {
     "Mul": _elementwise(lambda a, b: a * b),
     "Reshape": lambda node, given: given[0].reshape([int(size) for size in given[1]]),
     "Shape": _shape,
+    "Size": lambda node, given: np.array(math.prod(given[0]), object),
     "Slice": _sliced,
     "Squeeze": lambda node, given: given[0].reshape(()),
     "Sub": _elementwise(lambda a, b: a - b),
