@@ -74,6 +74,9 @@ class PropagateConstants(Pass):
                 splice(graph, node, branch, ())
                 modified = True
                 continue
+            if node.op_type == "Constant" and self._fold(graph, node):  # its dims need no inference
+                modified = True
+                continue
             for value in node.outputs:
                 modified |= self._bind(value)
             if not all(_is_known(value) for value in node.outputs if value.name):

@@ -78,9 +78,9 @@ def activated(values, kind, bounds):
 
 
 def host_execution(
-    model, inputs, float_type=DType.FLOAT32, disable=(), direct=False, requested=NO_REQUESTS, outside=None
+    model, inputs, float_type=DType.FLOAT32, disable=(), direct=False, requested=NO_REQUESTS, outside=None, lowered=None
 ):
-    """A prepared model's execution for inputs of these dims."""
+    """A prepared model's execution for inputs of these dims; ``lowered``: what `lower` gave for it before."""
     device = HostDevice()
     providers = [DirectProvider(device)] if direct else [NumpyProvider(), DirectProvider(device)]
     selector = ConvSelector(device, providers)
@@ -89,15 +89,19 @@ def host_execution(
         for dim, size in zip(info.type.tensor_type.shape.dim, inputs[info.name].shape, strict=True):
             if dim.dim_param:
                 sizes[dim.dim_param] = size
-    plan = make_plan(lower(model, disable, requested, float_type), sizes, disable, requested)
+    if lowered is None:
+        lowered = lower(model, disable, requested, float_type)
+    plan = make_plan(lowered, sizes, disable, requested)
     execution = Execution(device, plan, selector.launch, outside(plan) if outside else {})
     execution._arena[:] = 0x7F  # NaN in float16, 3e38 in float32: what is read without having been written shows
     return execution
 
 
-def run_on_host(model, inputs, float_type=DType.FLOAT32, disable=(), direct=False, requested=NO_REQUESTS):
+def run_on_host(
+    model, inputs, float_type=DType.FLOAT32, disable=(), direct=False, requested=NO_REQUESTS, lowered=None
+):
     """Outputs of a prepared model, and the execution."""
-    execution = host_execution(model, inputs, float_type, disable, direct, requested)
+    execution = host_execution(model, inputs, float_type, disable, direct, requested, lowered=lowered)
     for name, array in inputs.items():
         execution.input(name)[...] = to_stored(array)
     execution.queue(None)

@@ -39,6 +39,11 @@ class GeneratedKernel:
         max_blocks = _BLOCKS * device.multiprocessors if isinstance(device, CudaDevice) else 2
         self._blocks = min(blocks, max_blocks) if in_turns else blocks
 
+    @property
+    def is_compiled_ahead(self) -> bool:
+        """Whether `compile` has something to do: for the host, each kernel is compiled in its first run."""
+        return isinstance(self._device, CudaDevice)
+
     def compile(self) -> None:
         """Compile it for the GPU, or find it in the cache; any thread may ask.
 
@@ -67,8 +72,11 @@ class GeneratedKernel:
 
 def compile_all(kernels: Iterable[GeneratedKernel]) -> None:
     """Compile kernels side by side; what `GeneratedKernel.compile` raises."""
+    waiting = [kernel for kernel in kernels if kernel.is_compiled_ahead]
+    if not waiting:
+        return
     with ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="pytrtplugins-compile") as pool:
-        for _ in pool.map(GeneratedKernel.compile, kernels):
+        for _ in pool.map(GeneratedKernel.compile, waiting):
             pass
 
 
