@@ -97,9 +97,7 @@ def host_execution(
     return execution
 
 
-def run_on_host(
-    model, inputs, float_type=DType.FLOAT32, disable=(), direct=False, requested=NO_REQUESTS, lowered=None
-):
+def run_on_host(model, inputs, float_type=DType.FLOAT32, disable=(), direct=False, requested=NO_REQUESTS, lowered=None):
     """Outputs of a prepared model, and the execution."""
     execution = host_execution(model, inputs, float_type, disable, direct, requested, lowered=lowered)
     for name, array in inputs.items():
