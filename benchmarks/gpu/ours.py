@@ -12,6 +12,7 @@ import numpy as np
 
 import pytrtplugins as ptp
 from pytrtplugins.engines.cuda.plan.fallbacks import ARRAYS, UNCAPTURED, fallback
+from pytrtplugins.passes import CODES
 
 from .ceilings import kernels
 from .clock import Clock
@@ -25,7 +26,7 @@ def build(subject: Subject, precision: str, batch: int, disable: tuple[str, ...]
         subject.model,
         engine="cuda",
         precision=precision,
-        calibration=subject.table if precision == "int8" else None,
+        calibration=subject.table if precision in CODES else None,
         settings={"batch": [batch], "disable": list(disable)},
         progress=False,
     )

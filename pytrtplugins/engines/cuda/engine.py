@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ...errors import BuildError, DimsError, MissingExtraError, UnavailableError, UsageError
 from ...model.ir import to_ir, to_proto
 from ...model.proto import node_name
+from ...passes import CODES
 from ...tensor import DType, SymbolicDim
 from ...utils.numbers import LARGEST_BATCH, check_whole
 from ...utils.optional import require
@@ -30,6 +31,7 @@ from .conv.cudnn import CudnnProvider, check_cudnn, cudnn_versions
 from .conv.few_rows import FewRowsProvider
 from .conv.problem import ConvProvider, DirectProvider
 from .conv.selector import ConvSelector, LayerKernel
+from .conv.tactics import FP8_CAPABILITY
 from .conv.timer import Timer
 from .device.attention import MATRIX_UNITS, AttentionMaker, attention
 from .device.cublaslt import cublaslt_version
@@ -66,7 +68,7 @@ class CudaEngine(Engine):
 
     Settings: ``disable``, names of optimizations to leave out (`pytrtplugins.engines.cuda.lower.pipeline.OPTIONAL_STEPS`);
     ``batch``, batches for which kernels are chosen while building (default 1, if the plugins accept it); ``float``, the
-    element type of an INT8 engine's float layers, ``"float16"`` by default. ``device`` is ``"cuda"`` or ``"cuda:1"``.
+    element type of an INT8 or FP8 engine's float layers, ``"float16"`` by default. ``device`` is ``"cuda"`` or ``"cuda:1"``.
 
     Args:
         model: A prepared model; of an engine file the one without weights.
@@ -82,7 +84,7 @@ class CudaEngine(Engine):
     """
 
     name: ClassVar[str] = "cuda"
-    precisions: ClassVar[tuple[str, ...]] = ("fp32", "tf32", "fp16", "int8")
+    precisions: ClassVar[tuple[str, ...]] = ("fp32", "tf32", "fp16", "int8", "fp8")
     settings: ClassVar[tuple[str, ...]] = ("disable", "batch", "float")
     fast_build: ClassVar[Mapping[str, Any]] = {
         "disable": ("tactics", "graph", "handwritten-kernels", "cudnn-kernels", "cublaslt-kernels")
@@ -104,6 +106,8 @@ class CudaEngine(Engine):
             self.disabled |= {"cublaslt-kernels"}
         self.float_type = _float_type(options)
         self.device = CudaDevice(_device_number(options.device))
+        if options.precision == "fp8":
+            _check_fp8(self.device)
         self._file = None if saved is None else saved[0]
         plan = None if saved is None else saved[1]
         with explaining("engine 'cuda' cannot build the model", self.name):
@@ -314,12 +318,23 @@ def _facts(device: CudaDevice) -> dict[str, str | int]:
 
 
 def _float_type(options: BuildOptions) -> DType:
-    if options.precision == "int8":
+    if options.precision in CODES:
         chosen = options.settings.get("float", "float16")
         if chosen not in ("float16", "float32"):
             raise UsageError(f"engine 'cuda': float: expected float16 or float32, found {chosen!r}", setting="float")
         return DType(chosen)
     return DType.FLOAT16 if options.precision == "fp16" else DType.FLOAT32
+
+
+def _check_fp8(device: CudaDevice) -> None:
+    if device.capability < FP8_CAPABILITY:
+        raise UnavailableError(
+            f"engine 'cuda': GPU {device.number}, {device.model}, has compute capability {device.capability / 10}, and no "
+            f"arithmetic in FP8, which begins with {FP8_CAPABILITY / 10}.\n"
+            'Do: precision="int8", with the same calibration, or precision="fp16"',
+            device=device.number,
+            capability=device.capability,
+        )
 
 
 def _batches(options: BuildOptions) -> tuple[int, ...]:

@@ -5,11 +5,12 @@
 // not max(v, slope * v)), TILE_M, DEPTH.
 typedef unsigned int u32;
 typedef unsigned long long u64;
-enum Kind { NONE = -1, FLOAT = 0, HALF = 1, INT8 = 2 };
+enum Kind { NONE = -1, FLOAT = 0, HALF = 1, INT8 = 2, FP8 = 4 };
 enum Gate { SLOPE = 0, LOGISTIC = 1, SWISH = 2, GELU = 3, GELU_TANH = 4 };
 
 __device__ constexpr int bytes_of(int kind) { return kind == FLOAT ? 4 : kind == HALF ? 2 : 1; }
 constexpr int ELEMENT_BYTES = bytes_of(ELEMENT), OUT_BYTES = bytes_of(OUT);
+constexpr bool OUT_CODES = OUT == INT8 || OUT == FP8;
 template <int KIND> struct SumOf { typedef float type; };
 template <> struct SumOf<INT8> { typedef int type; };
 typedef typename SumOf<ELEMENT>::type Sum;
@@ -85,12 +86,12 @@ __device__ __forceinline__ float activate(float v, float slope) { return fmaxf(v
 // The activation of a sum, both of them divided by the step of y's codes.
 __device__ __forceinline__ float activate_sum(const ConvArgs& a, float v) {
     if (GATE == SLOPE) return activate(v, a.slope);
-    if (OUT == INT8) v *= a.step;
+    if (OUT_CODES) v *= a.step;
     if (GATE == LOGISTIC) v = 1.0f / (1.0f + __expf(-v));
     if (GATE == SWISH) v = v / (1.0f + __expf(-v));
     if (GATE == GELU) v = 0.5f * v * (1.0f + erff(v * 0.70710678f));
     if (GATE == GELU_TANH) v = v / (1.0f + __expf(-1.5957691f * (v + 0.044715f * v * v * v)));
-    return OUT == INT8 ? v / a.step : v;
+    return OUT_CODES ? v / a.step : v;
 }
 
 __device__ __forceinline__ int round_even(float v) {
@@ -112,6 +113,19 @@ __device__ __forceinline__ u32 codes(float a, float b, float c, float d) {
     return r;
 }
 
+// Four as saturated FP8, and two of FP8 as halves: instructions that begin with compute capability 8.9.
+__device__ __forceinline__ u32 fp8_codes(float a, float b, float c, float d) {
+    unsigned short low, high;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(low) : "f"(b), "f"(a));
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(high) : "f"(d), "f"(c));
+    return low | static_cast<u32>(high) << 16;
+}
+__device__ __forceinline__ u32 fp8_halves(unsigned short codes) {
+    u32 r;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(r) : "h"(codes));
+    return r;
+}
+
 __device__ __forceinline__ float half_bits(unsigned short bits) {
     float v;
     asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(bits));
@@ -122,6 +136,7 @@ __device__ __forceinline__ void store_one(char* to, float v) {
     if (OUT == FLOAT) *reinterpret_cast<float*>(to) = v;
     if (OUT == HALF) *reinterpret_cast<unsigned short*>(to) = static_cast<unsigned short>(halves(v, 0.0f));
     if (OUT == INT8) *to = static_cast<char>(codes(v, 0.0f, 0.0f, 0.0f));
+    if (OUT == FP8) *to = static_cast<char>(fp8_codes(v, 0.0f, 0.0f, 0.0f));
 }
 
 // COUNT successive filters of a pixel to memory; COUNT is 4 or more.
@@ -133,6 +148,7 @@ template <int COUNT> __device__ __forceinline__ void store_run(char* to, const f
         if (OUT == FLOAT) words[i] = __float_as_uint(v[i]);
         if (OUT == HALF) words[i] = halves(v[2 * i % COUNT], v[(2 * i + 1) % COUNT]);
         if (OUT == INT8) words[i] = codes(v[4 * i % COUNT], v[(4 * i + 1) % COUNT], v[(4 * i + 2) % COUNT], v[(4 * i + 3) % COUNT]);
+        if (OUT == FP8) words[i] = fp8_codes(v[4 * i % COUNT], v[(4 * i + 1) % COUNT], v[(4 * i + 2) % COUNT], v[(4 * i + 3) % COUNT]);
     }
     if (WORDS == 1) *reinterpret_cast<u32*>(to) = words[0];
     if (WORDS == 2) *reinterpret_cast<uint2*>(to) = make_uint2(words[0], words[1 % WORDS]);
@@ -146,6 +162,7 @@ __device__ __forceinline__ float load_residual(const ConvArgs& a, int pixel, int
     const char* from = a.residual + static_cast<long long>(pixel) * a.residual_pitch;
     if (RESIDUAL == FLOAT) return reinterpret_cast<const float*>(from)[filter];
     if (RESIDUAL == HALF) return half_bits(reinterpret_cast<const unsigned short*>(from)[filter]);
+    if (RESIDUAL == FP8) return half_bits(static_cast<unsigned short>(fp8_halves(reinterpret_cast<const unsigned char*>(from)[filter])));
     return static_cast<float>(reinterpret_cast<const signed char*>(from)[filter]);
 }
 

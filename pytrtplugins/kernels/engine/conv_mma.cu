@@ -2,7 +2,7 @@
 //
 // WARPS_M * WARPS_N warps multiply TILE_M pixels by TILE_N filters. Padding is a copy of nothing, which writes zeros. After
 // common.cu. Further constants: TILE_N, WARPS_M, WARPS_N, DEPTH (bytes of channels in a unit: 32, 64, 128), STAGES,
-// DEPENDENT (whether launches overlap, from capability 9.0 on).
+// DEPENDENT (whether launches overlap, from capability 9.0 on). FP8 begins with capability 8.9.
 
 constexpr int THREADS = WARPS_M * WARPS_N * 32, WARP_M = TILE_M / WARPS_M, WARP_N = TILE_N / WARPS_N;
 constexpr int A_BYTES = TILE_M * DEPTH, STAGE_BYTES = A_BYTES + TILE_N * DEPTH, PIECES = DEPTH / 16;
@@ -16,6 +16,12 @@ __device__ __forceinline__ void load_matrices(u32 (&r)[4], u32 address) {
                  : "memory");
 }
 __device__ __forceinline__ void multiply(float* d, const u32 (&a)[4], u32 b0, u32 b1) {
+    if (ELEMENT == FP8) {
+        asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+        return;
+    }
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));

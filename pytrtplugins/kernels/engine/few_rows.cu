@@ -36,7 +36,7 @@ few_rows(const T* x, const T* weights, const float* scale, const float* bias, co
                 for (int j = 0; j < AHEAD; ++j) {
 #pragma unroll
                     for (int i = 0; i < lanes; ++i) {
-                        sums[row] += static_cast<Total>(v[j].values[i]) * static_cast<Total>(w[j].values[i]);
+                        sums[row] += number<Total>(v[j].values[i]) * number<Total>(w[j].values[i]);
                     }
                 }
             }

@@ -1,20 +1,53 @@
 // What surrounds the convolutions: formats, pooling, epilogues, and a convolution for any GPU, any groups and any type.
 //
 // A pixel's channels lie side by side; `pitch` values lie between pixels, and rows and images follow without gaps. So a
-// tensor may be a run of channels of a larger one, and channels may be padded: padding holds zeros.
+// tensor may be a run of channels of a larger one, and channels may be padded: padding holds zeros. What is multiplied or
+// laid out anew as unsigned char is FP8.
 
-enum Kind { FLOAT = 0, HALF = 1, INT8 = 2, UINT8 = 3 };
+enum Kind { FLOAT = 0, HALF = 1, INT8 = 2, UINT8 = 3, FP8 = 4 };
 enum Activation { LINEAR = 0, LEAKY = 1, CLIP = 2, LOGISTIC = 3, SWISH = 4, GELU = 5, GELU_TANH = 6 };
 enum Gate { GATE_SIGMOID = 0, GATE_TANH = 1, GATE_SWISH = 2, GATE_MISH = 3, GATE_HARD_SWISH = 4, GATE_GELU = 5, GATE_GELU_TANH = 6 };
+
+// FP8, E4M3: a sign, 4 bits of exponent, which counts from -7, 3 of fraction; all ones are no number, and nothing is infinite.
+union FloatBits {
+    float value;
+    unsigned bits;
+};
+__device__ __forceinline__ float from_fp8(unsigned char code) {
+    unsigned const size = code & 0x7Fu;
+    FloatBits found;
+    found.bits = size << 20;  // 120 less of exponent than float has
+    found.value *= 1.329227995784916e36f;  // 2^120
+    if (size == 0x7Fu) found.bits = 0x7FC00000u;
+    return code & 0x80u ? -found.value : found.value;
+}
+// The nearest code, of two the even one; the largest for what lies beyond it.
+__device__ __forceinline__ unsigned char to_fp8(float v) {
+    FloatBits given;
+    given.value = v;
+    unsigned const sign = given.bits >> 24 & 0x80u, size = given.bits & 0x7FFFFFFFu;
+    if (size > 0x7F800000u) return 0x7F;
+    if (size >= 0x43E00000u) return static_cast<unsigned char>(sign | 0x7Eu);  // 448
+    if (size < 0x3C800000u) {                                                  // 2^-6: steps of 2^-9 from there down
+        given.bits = size;
+        return static_cast<unsigned char>(sign | static_cast<unsigned>(rintf(given.value * 512.0f)));
+    }
+    return static_cast<unsigned char>(sign | ((size + 0x7FFFFu + (size >> 20 & 1u)) >> 20) - (120u << 3));
+}
+
+// A value as the sums take it.
+template <typename Total, typename T> __device__ __forceinline__ Total number(T v) { return static_cast<Total>(v); }
+template <> __device__ __forceinline__ float number<float, unsigned char>(unsigned char v) { return from_fp8(v); }
 
 __device__ __forceinline__ float load(const void* x, long long i, int kind) {
     if (kind == FLOAT) return static_cast<const float*>(x)[i];
     if (kind == HALF) return static_cast<float>(static_cast<const __half*>(x)[i]);
     if (kind == INT8) return static_cast<float>(static_cast<const int8_t*>(x)[i]);
+    if (kind == FP8) return from_fp8(static_cast<const unsigned char*>(x)[i]);
     return static_cast<float>(static_cast<const unsigned char*>(x)[i]);
 }
 
-// Integers: value / y_scale, rounded to even, saturated.
+// Codes: value / y_scale, rounded to even, saturated.
 __device__ __forceinline__ void store(void* y, long long i, int kind, float value, float y_scale) {
     if (kind == FLOAT) {
         static_cast<float*>(y)[i] = value;
@@ -23,6 +56,8 @@ __device__ __forceinline__ void store(void* y, long long i, int kind, float valu
     } else if (kind == INT8) {
         float const code = rintf(__fdiv_rn(value, y_scale));
         static_cast<int8_t*>(y)[i] = static_cast<int8_t>(code < -128.0f ? -128.0f : code > 127.0f ? 127.0f : code);
+    } else if (kind == FP8) {
+        static_cast<unsigned char*>(y)[i] = to_fp8(__fdiv_rn(value, y_scale));
     } else {
         float const code = rintf(__fdiv_rn(value, y_scale));
         static_cast<unsigned char*>(y)[i] = static_cast<unsigned char>(code < 0.0f ? 0.0f : code > 255.0f ? 255.0f : code);
@@ -84,8 +119,8 @@ __global__ void direct(const T* x, const T* weights, const float* scale, const f
                 const T* values = x + ((static_cast<long long>(image) * h + y_in) * w + x_in) * x_pitch + first;
                 const T* factors = weights + (static_cast<long long>(i) * s + j) * per_group * kp + filter;
                 for (int channel = 0; channel < per_group; ++channel) {
-                    sum += static_cast<typename Sum<T>::type>(values[channel]) *
-                           static_cast<typename Sum<T>::type>(factors[static_cast<long long>(channel) * kp]);
+                    sum += number<typename Sum<T>::type>(values[channel]) *
+                           number<typename Sum<T>::type>(factors[static_cast<long long>(channel) * kp]);
                 }
             }
         }
@@ -120,7 +155,8 @@ __global__ void finish(const T* sums, int sums_pitch, const float* scale, const 
 // The largest value, or the mean, of each window; `c` counts padding too. threads = pixels of y * c.
 template <typename T>
 __global__ void pool(const T* x, T* y, int n, int h, int w, int c, int x_pitch, int oh, int ow, int y_pitch, int r, int s,
-                     int stride_h, int stride_w, int pad_h, int pad_w, bool mean, bool count_padding, int end_h, int end_w) {
+                     int stride_h, int stride_w, int pad_h, int pad_w, bool mean, bool count_padding, int end_h, int end_w,
+                     bool fp8) {
     unsigned const index = blockIdx.x * blockDim.x + threadIdx.x;
     int const channel = static_cast<int>(index % c), pixel = static_cast<int>(index / c);
     if (pixel >= n * oh * ow) return;
@@ -131,14 +167,20 @@ __global__ void pool(const T* x, T* y, int n, int h, int w, int c, int x_pitch, 
         for (int j = left; j < left + s; ++j) {
             counted += i < end_h && j < end_w;
             if (i < 0 || i >= h || j < 0 || j >= w) continue;
-            float const value = static_cast<float>(x[((static_cast<long long>(image) * h + i) * w + j) * x_pitch + channel]);
+            long long const at = ((static_cast<long long>(image) * h + i) * w + j) * x_pitch + channel;
+            float const value = fp8 ? load(x, at, FP8) : static_cast<float>(x[at]);
             best = inside == 0 || value > best || value != value ? value : best;
             sum += value;
             ++inside;
         }
     }
     float const result = mean ? sum / static_cast<float>(count_padding ? counted : inside) : best;
-    y[static_cast<long long>(pixel) * y_pitch + channel] = static_cast<T>(result);
+    long long const at = static_cast<long long>(pixel) * y_pitch + channel;
+    if (fp8) {
+        store(y, at, FP8, result, 1.0f);
+    } else {
+        y[at] = static_cast<T>(result);
+    }
 }
 
 // Another type, another layout, another scale: y = x * x_scale / y_scale. Strides count values; y's innermost axis is the
@@ -157,6 +199,9 @@ __global__ void reformat(const void* x, int x_kind, long long xn, long long xc, 
     store(y, image * yn + channel * yc + row * yh + column * yw, y_kind, value, y_scale);
 }
 
+template <typename T> struct KindOfByte { static constexpr int kind = INT8; };
+template <> struct KindOfByte<unsigned char> { static constexpr int kind = FP8; };
+
 template <typename T> struct alignas(16) Vector { T values[16 / sizeof(T)]; };
 
 // Planes of float32 → pixels: 16 bytes of channels a thread, neighbouring threads at neighbouring pixels; channels from c on
@@ -165,7 +210,7 @@ template <typename T>
 __global__ void pixels(const float* x, T* y, int n, int c, int groups, int area, int pitch, float y_scale) {
     unsigned const index = blockIdx.x * blockDim.x + threadIdx.x;
     if (index >= static_cast<unsigned>(n) * groups * area) return;
-    constexpr int lanes = 16 / sizeof(T), kind = sizeof(T) == 4 ? FLOAT : sizeof(T) == 2 ? HALF : INT8;
+    constexpr int lanes = 16 / sizeof(T), kind = sizeof(T) == 4 ? FLOAT : sizeof(T) == 2 ? HALF : KindOfByte<T>::kind;
     int const pixel = static_cast<int>(index % area), first = static_cast<int>(index / area % groups) * lanes;
     long long const image = index / area / groups;
     const float* planes = x + (image * c + first) * area + pixel;
@@ -187,7 +232,7 @@ __global__ void planes(const T* x, float* y, int n, int c, int groups, int area,
     Vector<T> const found = *reinterpret_cast<const Vector<T>*>(x + (image * area + pixel) * pitch + first);
     float* values = y + (image * c + first) * area + pixel;
     for (int lane = 0; lane < lanes; ++lane) {
-        if (first + lane < c) values[static_cast<long long>(lane) * area] = static_cast<float>(found.values[lane]) * x_scale;
+        if (first + lane < c) values[static_cast<long long>(lane) * area] = number<float>(found.values[lane]) * x_scale;
     }
 }
 

@@ -2,11 +2,12 @@
 //
 // A block casts or quantizes a tile of the image into shared memory, 4 channels a pixel, and 8 warps multiply it on the
 // matrix units: K is 12 taps (9 and 3 empty ones) of 4 channels. A block does every gridDim.x-th tile; the next one's values
-// are on their way while it multiplies. Constants: ELEMENT, OUT (HALF or INT8), POOL, FILTERS (a multiple of 16, at most
+// are on their way while it multiplies. FP8 is multiplied as halves, which hold its values exactly. Constants: ELEMENT, OUT (HALF,
+// INT8 or FP8), POOL, FILTERS (a multiple of 16, at most
 // 64), CHANNELS (1 to 4), X (Kind of the image, 3 for uint8), DEPENDENT.
 
 typedef unsigned int u32;
-enum Kind { FLOAT = 0, HALF = 1, INT8 = 2, UINT8 = 3 };
+enum Kind { FLOAT = 0, HALF = 1, INT8 = 2, UINT8 = 3, FP8 = 4 };
 constexpr int BLOCK_W = 32, BLOCK_H = 16, PATCH_W = BLOCK_W + 2, PATCH_H = BLOCK_H + 2, BLOCKS = FILTERS / 8;
 constexpr int RUN = FILTERS / 4, OUT_BYTES = OUT == HALF ? 2 : 1, WORDS = RUN * OUT_BYTES / 4;
 constexpr int PIXELS = PATCH_H * PATCH_W, PARTS = (PIXELS + 255) / 256;
@@ -20,10 +21,10 @@ struct StemArgs {
     long long x_image, x_channel, x_row, x_column;  // in values
     int h, w, tiles_w, tiles_h, tiles;
     int y_pitch, vector;  // y_pitch in bytes; vector: whether y may be written 16 bytes at a time
-    float x_factor, x_scale, slope;                 // a value counts x_factor; for INT8 codes are value / x_scale
+    float x_factor, x_scale, slope;                 // a value counts x_factor; codes are value / x_scale
 };
 
-template <int KIND> struct Pixels;
+template <int KIND> struct Pixels;  // FP8 as HALF
 template <> struct Pixels<HALF> {
     typedef uint2 type;  // 4 halves
     typedef float sum;
@@ -32,8 +33,8 @@ template <> struct Pixels<INT8> {
     typedef u32 type;  // 4 codes
     typedef int sum;
 };
-typedef Pixels<ELEMENT>::type Pixel;
-typedef Pixels<ELEMENT>::sum Sum;
+typedef Pixels<ELEMENT == FP8 ? HALF : ELEMENT>::type Pixel;
+typedef Pixels<ELEMENT == FP8 ? HALF : ELEMENT>::sum Sum;
 
 __device__ __forceinline__ u32 halves(float low, float high) {
     u32 r;
@@ -47,6 +48,17 @@ __device__ __forceinline__ u32 codes(float a, float b, float c, float d) {
     asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(j), "r"(i), "r"(high));
     return r;
 }
+// Two floats as saturated FP8, from compute capability 8.9 on, and two of FP8 as halves.
+__device__ __forceinline__ unsigned short fp8_codes(float low, float high) {
+    unsigned short r;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(r) : "f"(high), "f"(low));
+    return r;
+}
+__device__ __forceinline__ u32 fp8_halves(unsigned short codes) {
+    u32 r;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(r) : "h"(codes));
+    return r;
+}
 __device__ __forceinline__ float load(const char* x, long long i) {
     if (X == FLOAT) return reinterpret_cast<const float*>(x)[i];
     if (X == INT8) return static_cast<float>(reinterpret_cast<const signed char*>(x)[i]);
@@ -55,7 +67,10 @@ __device__ __forceinline__ float load(const char* x, long long i) {
     asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(reinterpret_cast<const unsigned short*>(x)[i]));
     return v;
 }
-__device__ __forceinline__ void pack(const float (&v)[4], uint2& pixel) { pixel = make_uint2(halves(v[0], v[1]), halves(v[2], v[3])); }
+__device__ __forceinline__ void pack(const float (&v)[4], uint2& pixel) {
+    pixel = ELEMENT == FP8 ? make_uint2(fp8_halves(fp8_codes(v[0], v[1])), fp8_halves(fp8_codes(v[2], v[3])))
+                           : make_uint2(halves(v[0], v[1]), halves(v[2], v[3]));
+}
 __device__ __forceinline__ void pack(const float (&v)[4], u32& pixel) { pixel = codes(v[0], v[1], v[2], v[3]); }
 
 // 8 filters of 16 pixels: taps q, q + 4 and q + 8 in thread q of four; an odd pixel's products behind an even one's.
@@ -94,8 +109,10 @@ __device__ __forceinline__ void store(const StemArgs& a, long long pixel, int qu
     }
 #pragma unroll
     for (int i = 0; i < WORDS; ++i) {
-        words[i] = OUT == HALF ? halves(v[2 * i % RUN], v[(2 * i + 1) % RUN])
-                               : codes(v[4 * i % RUN], v[(4 * i + 1) % RUN], v[(4 * i + 2) % RUN], v[(4 * i + 3) % RUN]);
+        float const low = v[4 * i % RUN], second = v[(4 * i + 1) % RUN], third = v[(4 * i + 2) % RUN], high = v[(4 * i + 3) % RUN];
+        if (OUT == HALF) words[i] = halves(v[2 * i % RUN], v[(2 * i + 1) % RUN]);
+        if (OUT == INT8) words[i] = codes(low, second, third, high);
+        if (OUT == FP8) words[i] = fp8_codes(low, second) | static_cast<u32>(fp8_codes(third, high)) << 16;
     }
     if (WORDS % 4 == 0 && a.vector) {
 #pragma unroll
@@ -142,7 +159,7 @@ __device__ __forceinline__ void cast(const StemArgs& a, const float (&v)[PARTS][
 #pragma unroll
         for (int c = 0; c < CHANNELS; ++c) {
             values[c] = v[part][c] * a.x_factor;
-            if (ELEMENT == INT8) values[c] = __fdiv_rn(values[c], a.x_scale);
+            if (ELEMENT == INT8 || ELEMENT == FP8) values[c] = __fdiv_rn(values[c], a.x_scale);
         }
         if (i < PIXELS) pack(values, patch[i]);
     }

@@ -12,7 +12,9 @@ import pytest
 from darknet2caffe import read_network, to_onnx
 from darknet2caffe.cfg import parse_cfg
 from pytrtplugins.engines.cuda import CudaEngine
-from pytrtplugins.passes import prepare
+from pytrtplugins.model.decompose import add_shapes
+from pytrtplugins.passes import prepare, quantize
+from pytrtplugins.passes.normalize import with_opset
 
 SAMPLES = Path(__file__).parents[3] / "samples/models"
 DARKNET = Path("/usr/share/darknet/cfg")
@@ -41,3 +43,8 @@ def darknet_model(name, size=96, seed=1, batch=1):
 def _prepared(path, size, seed, batch):
     text = re.sub(r"^(width|height) *=.*", rf"\1={size}", path.read_text(), flags=re.M)
     return prepare(to_onnx(read_network(parse_cfg(text)).with_random_weights(seed), batch=batch))
+
+
+def in_fp8(model, table):
+    """A prepared model with Q/DQ in FP8, prepared again."""
+    return prepare(quantize(add_shapes(with_opset(model, 19)), table, precision="fp8"))

@@ -9,7 +9,8 @@ import numpy as np
 from pytrtplugins.engines.cuda.conv.problem import DirectProvider
 from pytrtplugins.engines.cuda.conv.selector import ConvSelector
 from pytrtplugins.engines.cuda.device.device import HostDevice
-from pytrtplugins.engines.cuda.device.elements import from_stored, to_stored
+from pytrtplugins.engines.cuda.device.elements import decoded, encoded, from_stored, to_stored
+from pytrtplugins.engines.cuda.device.layout import FP8
 from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.engines.cuda.plan.planner import make_plan
 from pytrtplugins.engines.cuda.run.execution import Execution
@@ -32,7 +33,9 @@ class NumpyProvider:
 def convolve(problem, operands, x, y, residual):
     n, k, oh, ow = problem.y.dims
     (r, s), (sh, sw), (top, left, bottom, right) = problem.kernel, problem.strides, problem.pads
-    values = np.pad(x.view.astype(np.float64), [(0, 0), (0, 0), (top, bottom), (left, right)])
+    values = np.pad(
+        decoded(np, x.view, x.format.dtype).astype(np.float64), [(0, 0), (0, 0), (top, bottom), (left, right)]
+    )
     weights = operands.weights.astype(x.format.dtype.numpy).astype(np.float64)
     sums = np.zeros((n, k, oh, ow))
     dh, dw = problem.dilations
@@ -49,10 +52,13 @@ def convolve(problem, operands, x, y, residual):
     result = sums.astype(np.float32) * (1 if operands.scale is None else operands.scale[column]) + operands.bias[column]
     result = activated(result, problem.activation, problem.bounds)
     if residual is not None:
-        result = result + residual.view.astype(np.float32) * np.float32(operands.residual_scale)
+        added = decoded(np, residual.view, residual.format.dtype).astype(np.float32)
+        result = result + added * np.float32(operands.residual_scale)
         result = activated(result, problem.residual_activation, problem.residual_bounds)
     if y.format.dtype is DType.INT8:
         result = np.clip(np.rint(result / np.float32(operands.y_scale)), -128, 127)
+    if y.format.dtype is FP8:
+        result = encoded(np, result / np.float32(operands.y_scale), FP8, {})
     y.view[...] = result
     if problem.filters > k:
         base = np.lib.stride_tricks.as_strided

@@ -19,7 +19,7 @@ from pytrtplugins.engines.cuda.conv.problem import ConvProblem
 from pytrtplugins.engines.cuda.device import device
 from pytrtplugins.engines.cuda.device.device import CudaDevice
 from pytrtplugins.engines.cuda.device.layout import channels_last
-from pytrtplugins.engines.cuda.engine import _batches, _device_number, _float_type
+from pytrtplugins.engines.cuda.engine import _batches, _check_fp8, _device_number, _float_type
 from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.engines.cuda.plan.planner import make_plan
 from pytrtplugins.engines.null import NullEngine
@@ -181,8 +181,16 @@ def test_a_machine_without_the_engine_refuses_to_build_with_the_reason():
 
 @pytest.mark.parametrize("precision", ["bf16", "fp4"])
 def test_a_precision_that_it_lacks_is_refused_with_those_that_it_has(precision):
-    with pytest.raises(PrecisionError, match="it has fp32, tf32, fp16, int8"):
+    with pytest.raises(PrecisionError, match="it has fp32, tf32, fp16, int8, fp8"):
         CudaEngine.check_precision(precision)
+
+
+def test_a_gpu_without_arithmetic_in_fp8_is_named_with_what_it_has():
+    _check_fp8(SimpleNamespace(number=0, model="NVIDIA L4", capability=89))
+    with pytest.raises(UnavailableError, match=r"GPU 1, NVIDIA A100, has compute capability 8.0, and no") as error:
+        _check_fp8(SimpleNamespace(number=1, model="NVIDIA A100", capability=80))
+    assert (error.value.device, error.value.capability) == (1, 80)
+    assert 'Do: precision="int8", with the same calibration, or precision="fp16"' in str(error.value)
 
 
 @pytest.mark.parametrize(

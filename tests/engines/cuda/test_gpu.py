@@ -12,10 +12,11 @@ import pytrtplugins as ptp
 from darknet2caffe import read_network, to_onnx
 from pytrtplugins.calibration import CalibrationTable, MinMaxCalibrator
 from pytrtplugins.engines import calibrate
+from pytrtplugins.engines.cuda.conv.tactics import FP8_CAPABILITY
 from pytrtplugins.engines.cuda.lower.pipeline import OPTIONAL_STEPS
-from pytrtplugins.passes import prepare, quantize
-from tests.engines.cuda.conftest import SAMPLES, darknet_model
-from tests.engines.cuda.layers import assert_right, layers_of, of_cublaslt
+from pytrtplugins.passes import CODES, prepare, quantize
+from tests.engines.cuda.conftest import SAMPLES, darknet_model, in_fp8
+from tests.engines.cuda.layers import HOPPER_FP8, assert_right, layers_of, of_cublaslt
 from tests.engines.networks import Affine, Failing, OutOfPaperError, conv_net, image
 from tests.measures import relative
 from tests.passes.nets import Net
@@ -34,6 +35,18 @@ def shipped(side):
     rng = np.random.default_rng(3)
     coarse = rng.random((3, 3, side // 16, side // 16), dtype=np.float32).repeat(16, 2).repeat(16, 3)
     return model, np.clip(coarse + 0.1 * rng.standard_normal(coarse.shape, dtype=np.float32), 0, 1)
+
+
+def skip_without(precision):
+    """Skip where the GPU has no arithmetic in FP8."""
+    capability = int(pytest.importorskip("cupy").cuda.Device().compute_capability)
+    if precision == "fp8" and capability < FP8_CAPABILITY:
+        pytest.skip(f"compute capability {capability}: FP8 begins with {FP8_CAPABILITY}")
+
+
+def quantized_to(precision, model, table):
+    """A prepared model in codes."""
+    return in_fp8(model, table) if precision == "fp8" else quantize(model, table)
 
 
 @pytest.fixture(scope="module")
@@ -61,17 +74,18 @@ def test_the_shipped_network_is_right_in_each_precision(animals, wanted, precisi
 
 @pytest.mark.parametrize("disable", [[], ["handwritten-kernels"]], ids=["handwritten", "cudnn"])
 @pytest.mark.parametrize("weights", ["trained", "random"])
-@pytest.mark.parametrize("precision", [*BOUNDS, "int8"])
+@pytest.mark.parametrize("precision", [*BOUNDS, *CODES])
 def test_every_layer_is_right_by_itself(precision, weights, disable):
     model, x = shipped(96)
     if weights == "random":
         model, inputs = darknet_model("yolov2-animals.cfg", size=96, batch="dynamic")
         x = inputs["data"]
-    if precision == "int8":
+    if precision in CODES:
+        skip_without(precision)
         table = CalibrationTable.read(SAMPLES / "yolov2-animals.cache")
         if weights == "random":
             table = calibrate(model, MinMaxCalibrator([{"data": x[:1]}]), engine="onnxruntime", progress=False)
-        model = quantize(model, table)
+        model = quantized_to(precision, model, table)
     settings = {"disable": ["reuse", "tactics", *disable]}
     engine = ptp.build(model, engine="cuda", precision=precision, settings=settings)
     with engine.create_context() as context:
@@ -81,11 +95,11 @@ def test_every_layer_is_right_by_itself(precision, weights, disable):
         layers = list(layers_of(execution, precision == "tf32", weights, of_cublaslt(engine)))
     assert len(layers) > 10
     for layer in layers:
-        assert_right(layer, precision)
+        assert_right(layer, precision, HOPPER_FP8)
 
 
 @pytest.mark.parametrize("disable", [[], ["handwritten-kernels"]], ids=["handwritten", "cudnn"])
-@pytest.mark.parametrize("precision", [*BOUNDS, "int8"])
+@pytest.mark.parametrize("precision", [*BOUNDS, *CODES])
 def test_every_layer_of_a_mobile_network_is_right_by_itself(precision, disable):
     net = Net(channels=3, size=32)
     x = net.conv("data", "first", 16, kernel=5)
@@ -95,9 +109,10 @@ def test_every_layer_of_a_mobile_network_is_right_by_itself(precision, disable):
         x = net.add("Add", [net.conv(depthwise, f"back{index}", 16, kernel=1, leaky=False), x], f"sum{index}")
     model = prepare(net.model(net.conv(net.conv(x, "grouped", 32, group=4), "last", 24, kernel=1, leaky=False)))
     inputs = {"data": np.random.default_rng(1).standard_normal((1, 3, 32, 32), dtype=np.float32)}
-    if precision == "int8":
+    if precision in CODES:
+        skip_without(precision)
         table = calibrate(model, MinMaxCalibrator([inputs]), engine="onnxruntime", progress=False)
-        model = quantize(model, table)
+        model = quantized_to(precision, model, table)
     settings = {"disable": ["reuse", "tactics", *disable]}
     engine = ptp.build(model, engine="cuda", precision=precision, settings=settings)
     with engine.create_context() as context:
@@ -107,7 +122,7 @@ def test_every_layer_of_a_mobile_network_is_right_by_itself(precision, disable):
         layers = list(layers_of(execution, precision == "tf32", weights, of_cublaslt(engine)))
     assert len(layers) == 11
     for layer in layers:
-        assert_right(layer, precision)
+        assert_right(layer, precision, HOPPER_FP8)
 
 
 @pytest.mark.parametrize("disable", [[], ["handwritten-kernels"]], ids=["handwritten", "cudnn"])
@@ -149,6 +164,30 @@ def test_int8_is_the_reference_engines_but_for_rounding(animals):
         found = context.run({"data": x[:1]})
     for name, value in wanted.items():
         assert relative(found[name], value) < 0.08  # codes that differ by one in a million grow over 20 layers
+
+
+def test_fp8_is_the_reference_engines_but_for_rounding(animals):
+    skip_without("fp8")
+    model, x = animals
+    quantized = in_fp8(model, CalibrationTable.read(SAMPLES / "yolov2-animals.cache"))
+    with ptp.build(quantized, engine="reference", precision="fp8").create_context() as context:
+        wanted = context.run({"data": x[:1]})
+    for settings in ({"float": "float32", **FAST_BUILD}, FAST_BUILD):
+        with ptp.build(quantized, engine="cuda", precision="fp8", settings=settings).create_context() as context:
+            found = context.run({"data": x[:1]})
+        for name, value in wanted.items():
+            assert relative(found[name], value) < 0.15  # codes that differ by one grow over 20 layers
+
+
+def test_a_file_of_an_engine_in_fp8_gives_its_numbers(animals, tmp_path):
+    skip_without("fp8")
+    model, x = animals
+    table = CalibrationTable.read(SAMPLES / "yolov2-animals.cache")
+    engine = ptp.build(model, engine="cuda", precision="fp8", calibration=table, settings=FAST_BUILD)
+    engine.save(tmp_path / "fp8.engine")
+    with engine.create_context() as context, ptp.load_engine(tmp_path / "fp8.engine").create_context() as other:
+        for name, value in context.run({"data": x[:1]}).items():
+            np.testing.assert_array_equal(other.run({"data": x[:1]})[name], value)
 
 
 def test_four_threads_give_the_numbers_of_one_and_every_run_the_same(animals):

@@ -10,10 +10,11 @@ import pytest
 import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.engines import calibrate
+from pytrtplugins.engines.cuda.device.layout import FP8
 from pytrtplugins.engines.cuda.lower.pipeline import OPTIONAL_STEPS
-from pytrtplugins.passes import prepare, quantize
+from pytrtplugins.passes import CODES, prepare, quantize
 from pytrtplugins.tensor import DType
-from tests.engines.cuda.conftest import darknet_model
+from tests.engines.cuda.conftest import darknet_model, in_fp8
 from tests.engines.cuda.host import run_on_host, run_shuffled
 from tests.engines.cuda.layers import assert_right, layers_of
 from tests.measures import relative
@@ -59,12 +60,27 @@ def test_in_int8_it_equals_the_integer_sums_of_the_reference_engine(name):
         assert relative(found[output], wanted) < 3e-3
 
 
+@pytest.mark.parametrize("name", ["yolov2-animals.cfg", "resnet18.cfg"])
+def test_in_fp8_it_is_the_reference_engines_but_for_codes_at_their_edges(name):
+    model, inputs = darknet_model(name, size=32)
+    table = calibrate(model, MinMaxCalibrator([inputs]), engine="onnxruntime", progress=False)
+    quantized = in_fp8(model, table)
+    found, execution = run_on_host(quantized, inputs)
+    kinds = [
+        execution.plan.tensors[step.inputs[0]].format.dtype for step in execution.plan.steps if step.kind == "conv"
+    ]
+    assert kinds.count(FP8) >= len(kinds) - 1
+    for output, wanted in by_reference(quantized, inputs, "fp8").items():
+        assert relative(found[output], wanted) < 5e-3
+
+
 @pytest.fixture(scope="module")
 def with_all_steps():
-    """A network in float32 and in INT8, its inputs, and what it gives."""
+    """A network in float32, INT8 and FP8, its inputs, and what it gives."""
     model, inputs = darknet_model("yolov2-animals.cfg", size=32)
     table = calibrate(model, MinMaxCalibrator([inputs]), engine="onnxruntime", progress=False)
-    return [(net, inputs, run_on_host(net, inputs)[0]) for net in (model, prepare(quantize(model, table)))]
+    nets = (model, prepare(quantize(model, table)), in_fp8(model, table))
+    return [(net, inputs, run_on_host(net, inputs)[0]) for net in nets]
 
 
 @pytest.mark.parametrize("step", PLANNED)
@@ -104,12 +120,12 @@ def test_branches_may_run_in_any_order_that_the_streams_allow(name, seed):
         assert shuffled != sorted(shuffled)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8", "fp8"])
 def test_the_direct_kernel_computes_every_layer_by_its_definition(precision):
     model, inputs = darknet_model("yolov2-tiny-voc.cfg", size=32)
-    if precision == "int8":
+    if precision in CODES:
         table = calibrate(model, MinMaxCalibrator([inputs]), engine="onnxruntime", progress=False)
-        model = prepare(quantize(model, table))
+        model = in_fp8(model, table) if precision == "fp8" else prepare(quantize(model, table))
     float_type = DType.FLOAT32 if precision == "fp32" else DType.FLOAT16
     _, execution = run_on_host(model, inputs, float_type, disable=("reuse",), direct=True)
     layers = list(layers_of(execution))

@@ -19,7 +19,7 @@ from ....errors import BuildError, UnavailableError
 from ....tensor import DType
 from ....utils.optional import require
 from ..device.device import CudaDevice, Tensor
-from ..device.layout import Format
+from ..device.layout import FP8, Format
 from .problem import ConvLaunch, ConvProblem, Operands, Scratch, finishing
 
 __all__ = ["CudnnProvider", "check_cudnn", "cudnn_versions", "load_frontend"]
@@ -124,8 +124,8 @@ class CudnnProvider:
         return self.cudnn.create_handle()
 
     def tactics(self, problem: ConvProblem) -> Sequence[str]:
-        """The plans that cuDNN's heuristics name and that can be built, those in one kernel first."""
-        if problem.fused:
+        """The plans that cuDNN's heuristics name and that can be built, those in one kernel first; none for FP8."""
+        if problem.fused or FP8 in (problem.x.dtype, problem.y.dtype, problem.residual and problem.residual.dtype):
             return []
         found: list[str] = []
         max_plans = _MAX_INT8_PLANS if problem.x.dtype is DType.INT8 else _MAX_PLANS

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ....cuda import CudaKernel
 from ..device.device import Device, Tensor
+from ..device.elements import to_stored
 from ..device.layout import KIND
 from ..device.source import KERNELS
 from .problem import ConvLaunch, ConvProblem, Operands, Scratch, epilogue_numbers, epilogue_operands
@@ -55,7 +56,7 @@ class FewRowsProvider:
         padded = -(-c // problem.x.vector) * problem.x.vector
 
         def packed() -> npt.NDArray[Any]:
-            return np.pad(operands.weights.reshape(k, c), [(0, 0), (0, padded - c)]).astype(kind)
+            return to_stored(np.pad(operands.weights.reshape(k, c), [(0, 0), (0, padded - c)]).astype(kind))
 
         weights = operands.on_device(self.device, ("kc", padded, kind), k * padded * kind.itemsize, packed)
         scale, bias = epilogue_operands(self.device, operands)

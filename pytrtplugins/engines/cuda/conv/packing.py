@@ -50,7 +50,7 @@ def pack_weights(shape: ConvShape, tactic: Tactic, weights: npt.NDArray[Any]) ->
     Args:
         shape: The problem.
         tactic: The sizes.
-        weights: float32 values, or int8 codes.
+        weights: float32 values, or codes of int8 or FP8.
     """
     kind, (tiles, chunks) = shape.x_type.numpy, (tactic.tiles(shape)[1], tactic.chunks(shape))
     per_chunk, merged, taps = tactic.depth // kind.itemsize, tactic.merged(shape), shape.taps // tactic.merged(shape)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ....cuda import CudaKernel
 from ....tensor import DType
 from ..device.device import Device, Tensor
+from ..device.elements import to_stored
 from ..device.layout import Format, as_rows, channels_last
 from ..device.nhwc import KINDS
 from ..device.source import KERNELS
@@ -148,7 +149,7 @@ class Operands:
     """A convolution's constants.
 
     Attributes:
-        load: Gives the weights: (K, C / groups, R, S), float32, or int8 codes.
+        load: Gives the weights: (K, C / groups, R, S), float32, or codes of int8 or FP8.
         bias: (K) float32.
         scale: (K) float32, what sums of codes are multiplied by; None for float.
         y_scale: The output's scale; 1 for float.
@@ -268,7 +269,7 @@ class DirectProvider:
 
         def packed() -> npt.NDArray[Any]:
             room = [(0, 0)] * 3 + [(0, filters - k)]
-            return np.pad(operands.weights.transpose(2, 3, 1, 0), room).astype(kind)
+            return to_stored(np.pad(operands.weights.transpose(2, 3, 1, 0), room).astype(kind))
 
         size = problem.kernel[0] * problem.kernel[1] * c // problem.groups * filters * kind.itemsize
         weights = operands.on_device(self.device, ("rsck", filters, kind.name), size, packed)
@@ -346,7 +347,7 @@ def conv_problem(step: Step, plan: Plan, tf32: bool) -> ConvProblem:
     x, y = plan.tensors[names[0]].format, plan.tensors[step.outputs[0]].format
     if at["rows"]:
         x, y, residual = as_rows(x), as_rows(y), None if residual is None else as_rows(residual)
-    element = (DType.INT8 if at["x_scale"] else y.dtype) if at["image"] else None
+    element = (DType.of(weights) if at["x_scale"] else y.dtype) if at["image"] else None
     top, left, bottom, right = map(int, at["pads"])
     return ConvProblem(
         x=x,

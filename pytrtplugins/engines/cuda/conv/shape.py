@@ -21,7 +21,7 @@ class ConvShape:
     """One convolution: y = activation(scale * sum + bias), with a residual, a 2x2 pool or darknet's reorg behind it.
 
     Tensors are NHWC; a pitch is the stride between pixels in values, so that a tensor may be a run of channels of a
-    larger one. Sums are exact in int32 for int8, and float32 for floats.
+    larger one. Sums are exact in int32 for int8, and float32 for others.
 
     Attributes:
         n: Images.
@@ -37,8 +37,8 @@ class ConvShape:
         strides: Down and across.
         pads: Above and left; what is missing below and at the right follows from ``oh`` and ``ow``.
         dilations: Down and across.
-        x_type: float32, float16 or int8.
-        y_type: float32, float16 or int8.
+        x_type: float32, float16, int8 or FP8.
+        y_type: Likewise.
         slope: max(v, slope * v) is the activation: 1 linear, 0 relu, 0.1 darknet's leaky.
         gate: Number of another activation in its place; 0: none.
         residual_type: Type of what is added after the activation; None: nothing is.

@@ -9,6 +9,7 @@ import numpy as np
 
 from ....tensor import DType
 from ..device.device import CudaDevice, Tensor
+from ..device.layout import CODES
 from ..device.source import compile_kernel
 from .problem import ConvLaunch, ConvProblem, Operands, Scratch
 from .stem_kernel import StemKernel, StemShape, pack_stem
@@ -28,7 +29,7 @@ class StemProvider:
 
     def tactics(self, problem: ConvProblem) -> Sequence[str]:
         """One, where the kernel fits."""
-        if problem.element not in (DType.FLOAT16, DType.INT8) or self.device.capability < _OLDEST:
+        if problem.element not in (DType.FLOAT16, *CODES) or self.device.capability < _OLDEST:
             return []
         form = (problem.kernel, problem.strides, problem.pads, problem.dilations, problem.groups)
         if form != ((3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1) or problem.residual is not None or problem.reorg:
@@ -52,7 +53,7 @@ class StemProvider:
         ones = np.ones(shape.k, np.float32)
         given = ones if operands.scale is None else operands.scale
         y_scale = np.float32(operands.y_scale)
-        device, size = self.device, shape.k * 12 * 4 * shape.element.itemsize
+        device, size = self.device, shape.k * 12 * 4 * shape.multiplied.itemsize
         weights = operands.on_device(device, ("stem", shape.element), size, lambda: pack_stem(shape, operands.weights))
         scale = operands.on_device(device, ["scale / y_scale"], 4 * shape.k, lambda: given / y_scale)
         bias = operands.on_device(device, ["bias / y_scale"], 4 * shape.k, lambda: operands.bias / y_scale)

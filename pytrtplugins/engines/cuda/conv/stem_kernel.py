@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ....cuda.driver import Launch, kernel_fields
 from ....tensor import DType
+from ..device.layout import CODES, FP8, KIND
 from ..device.source import load_kernel
 from .packing import filter_order
 from .problem import ConvProblem
@@ -18,6 +19,7 @@ from .problem import ConvProblem
 __all__ = ["StemKernel", "StemShape", "pack_stem"]
 
 _X_KINDS = {DType.FLOAT32: 0, DType.FLOAT16: 1, DType.INT8: 2, DType.UINT8: 3}
+_KINDS = {dtype: KIND[dtype] for dtype in (DType.FLOAT16, *CODES)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,13 +34,13 @@ class StemShape:
         k: Filters: 16, 32, 48 or 64.
         x_strides: Values between images, channels, rows and columns of x: any layout.
         x_type: float32, float16, int8 or uint8.
-        element: float16 or int8, what is multiplied.
+        element: float16, int8 or FP8, what is multiplied.
         y_pitch: Values between pixels of y, NHWC; with its type a multiple of 4 bytes.
-        y_type: float16 or int8.
+        y_type: float16, int8 or FP8.
         pool: Whether the largest of each 2x2 pixels is written; scales must be positive.
         slope: max(v, slope * v) is the activation.
         x_factor: What a value of x is multiplied by.
-        x_scale: The scale of int8 codes; for ``element`` int8.
+        x_scale: The scale of codes; for ``element`` int8 and FP8.
     """
 
     n: int
@@ -62,7 +64,7 @@ class StemShape:
 
         Args:
             problem: 3x3, with padding 1.
-            x_scale: Of int8 codes.
+            x_scale: Of codes.
         """
         (n, c, h, w), (image, channel, row, column), y = problem.x.dims, problem.x.strides, problem.y
         return cls(
@@ -85,7 +87,7 @@ class StemShape:
         """Why the kernel cannot compute it; empty when it can."""
         if not 1 <= self.c <= 4 or self.k not in (16, 32, 48, 64):
             return f"{self.c} channels, {self.k} filters"
-        if self.x_type not in _X_KINDS or {self.element, self.y_type} - {DType.FLOAT16, DType.INT8}:
+        if self.x_type not in _X_KINDS or not {self.element, self.y_type} <= _KINDS.keys():
             return f"{self.x_type}, {self.element}, {self.y_type}"
         if self.pool and (self.h % 2 or self.w % 2):
             return "a pool of an odd size"
@@ -93,11 +95,16 @@ class StemShape:
             return "y's pitch or the slope"
         return ""
 
+    @property
+    def multiplied(self) -> DType:
+        """The type in which the matrix units read the element: FP8 becomes float16, which holds all its values."""
+        return DType.FLOAT16 if self.element is FP8 else self.element
+
     def definitions(self) -> dict[str, int]:
         """What the kernel is compiled with."""
         return {
-            "ELEMENT": _X_KINDS[self.element],
-            "OUT": _X_KINDS[self.y_type],
+            "ELEMENT": KIND[self.element],
+            "OUT": KIND[self.y_type],
             "POOL": int(self.pool),
             "FILTERS": self.k,
             "CHANNELS": self.c,
@@ -116,7 +123,7 @@ class _Args(ctypes.Structure):
 
 def pack_stem(shape: StemShape, weights: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Weights (K, C, 3, 3) → (K, 12 taps, 4 channels), in the order of `filter_order`; the last 3 taps are zero."""
-    packed = np.zeros((shape.k, 12, 4), shape.element.numpy)
+    packed = np.zeros((shape.k, 12, 4), shape.multiplied.numpy)
     packed[:, :9, : shape.c] = weights.transpose(0, 2, 3, 1).reshape(shape.k, 9, shape.c)
     return packed[filter_order(shape.k, 1, shape.k)]
 

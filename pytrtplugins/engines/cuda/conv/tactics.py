@@ -7,13 +7,23 @@ import re
 from dataclasses import dataclass, replace
 
 from ....tensor import DType
-from ..device.layout import KIND
+from ..device.layout import FP8, KIND
 from .shape import ConvShape
 
-__all__ = ["SHARED_BYTES", "Tactic", "hopper_tactics", "im2col_corners", "mma_tactics", "simt_tactics"]
+__all__ = [
+    "FP8_CAPABILITY",
+    "SHARED_BYTES",
+    "Tactic",
+    "hopper_tactics",
+    "im2col_corners",
+    "mma_tactics",
+    "simt_tactics",
+]
 
 SHARED_BYTES = {80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}
 """KiB of shared memory that a block may have, by compute capability; 99 where not listed."""
+FP8_CAPABILITY = 89
+"""Compute capability with which arithmetic in FP8 begins: Ada's."""
 _NAME = re.compile(r"m(\d+)n(\d+)k(\d+)u(\d+)s(\d+)x(\d+)(p?)")
 
 
@@ -246,7 +256,11 @@ def mma_tactics(shape: ConvShape, capability: int = 80, max_tactics: int = 12) -
         capability: Compute capability, 86 for 8.6.
         max_tactics: How many at most.
     """
-    unfit = shape.unsupported() or capability < 80 or (shape.pool and shape.strides != (1, 1))
+    unfit = (
+        shape.unsupported()
+        or capability < (FP8_CAPABILITY if FP8 in (shape.x_type, shape.y_type) else 80)
+        or (shape.pool and shape.strides != (1, 1))
+    )
     if unfit or shape.x_type is DType.FLOAT32:
         return []
     room = SHARED_BYTES.get(capability, 99) * 1024

@@ -8,8 +8,8 @@ from typing import Any
 from ....layers import Reorg
 from ....plugin.runner import PluginRunner
 from ....tensor import TensorDesc
-from ..device.device import Device, Tensor, tensor_at
-from ..device.layout import Format, channels_last
+from ..device.device import Device, Tensor, bytes_of, tensor_at
+from ..device.layout import Format, as_bytes, channels_last
 from ..device.nhwc import reformat
 from ..device.pool import pool
 from ..device.window import Window
@@ -69,7 +69,7 @@ class UnfusedProvider:
 
         def reorg(whole: Tensor, y: Tensor, stream: Any) -> None:
             inner = tensor_at(self.device.xp, region(), 0, moved)
-            x, z = (tensor.flat.reshape(tensor.format.dims) for tensor in (whole, inner))
+            x, z = (tensor.flat.reshape(tensor.format.dims) for tensor in map(bytes_of, (whole, inner)))
             runner.enqueue([x], [z], stream)
             reformat(inner, y)(stream)
 
@@ -88,4 +88,4 @@ class UnfusedProvider:
 
 
 def _desc(form: Format) -> TensorDesc:
-    return TensorDesc("", form.dims, form.dtype, "nhwc")
+    return TensorDesc("", form.dims, as_bytes(form).dtype, "nhwc")

@@ -16,9 +16,9 @@ from ....errors import UnavailableError
 from ....utils.forks import forks_as_cause
 from ....utils.optional import require
 from .elements import stored
-from .layout import Format, as_rows
+from .layout import FP8, Format, as_bytes, as_rows
 
-__all__ = ["CudaDevice", "Device", "HostDevice", "Tensor", "rows_of", "tensor_at"]
+__all__ = ["CudaDevice", "Device", "HostDevice", "Tensor", "bytes_of", "rows_of", "tensor_at"]
 
 _OLDEST = 75
 """Compute capability that cuDNN 9 and the kernels of nhwc.cu need."""
@@ -264,6 +264,13 @@ def tensor_at(xp: Any, memory: Any, offset: int, form: Format) -> Tensor:
     strides = tuple(stride * kind.itemsize for stride in form.strides)
     view = xp.lib.stride_tricks.as_strided(flat, form.dims, strides)
     return Tensor(flat, form, view)
+
+
+def bytes_of(tensor: Tensor) -> Tensor:
+    """The tensor as plugins see it; see `as_bytes`."""
+    if tensor.format.dtype is not FP8:
+        return tensor
+    return Tensor(tensor.flat.view(np.int8), as_bytes(tensor.format), tensor.view.view(np.int8))
 
 
 def rows_of(xp: Any, tensor: Tensor) -> Tensor:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ....tensor import DType
 
-__all__ = ["KIND", "VECTOR_BYTES", "Format", "as_rows", "channels_last", "linear"]
+__all__ = ["CODES", "FP8", "KIND", "VECTOR_BYTES", "Format", "as_bytes", "as_rows", "channels_last", "linear"]
 
-KIND = {DType.FLOAT32: 0, DType.FLOAT16: 1, DType.INT8: 2}
+FP8 = DType.FLOAT8E4M3FN
+CODES = (DType.INT8, FP8)
+"""Types of the codes that convolutions multiply."""
+KIND = {DType.FLOAT32: 0, DType.FLOAT16: 1, DType.INT8: 2, FP8: 4}
 """Element type → its number in the kernels that this engine compiles itself."""
 
 VECTOR_BYTES = 16
@@ -80,6 +83,11 @@ def channels_last(dims: tuple[int, ...], dtype: DType, dense: bool = False) -> F
     """NHWC, channels padded to 16 bytes unless ``dense``."""
     vector = 1 if dense else VECTOR_BYTES // dtype.itemsize
     return Format(dims, dtype, max(1, -(-dims[1] // vector) * vector))
+
+
+def as_bytes(form: Format) -> Format:
+    """How plugins see codes of FP8, for which they have no type, where they only move them: as int8. Others as they are."""
+    return replace(form, dtype=DType.INT8) if form.dtype is FP8 else form
 
 
 def as_rows(form: Format) -> Format:

@@ -9,7 +9,7 @@ from typing import Any
 from ....cuda import CudaKernel
 from ....tensor import DType
 from .device import Tensor
-from .layout import Format
+from .layout import KIND, Format
 from .source import KERNELS
 
 __all__ = ["KINDS", "Launch", "reformat"]
@@ -21,7 +21,7 @@ _SOURCE = KERNELS / "nhwc.cu"
 _PIXELS = CudaKernel.from_file(_SOURCE, "pixels")
 _PLANES = CudaKernel.from_file(_SOURCE, "planes")
 _REFORMAT = CudaKernel.from_file(_SOURCE, "reformat")
-KINDS = {DType.FLOAT32: 0, DType.FLOAT16: 1, DType.INT8: 2, DType.UINT8: 3}
+KINDS = {**KIND, DType.UINT8: 3}
 """Element type → its number in nhwc.cu."""
 
 

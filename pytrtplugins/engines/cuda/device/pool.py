@@ -7,7 +7,7 @@ from typing import Any
 
 from ....cuda import CudaKernel
 from .device import CudaDevice, Device, Tensor
-from .layout import KIND, Format
+from .layout import FP8, KIND, Format
 from .pool_kernel import PoolKernel
 from .source import KERNELS
 from .window import Window
@@ -36,7 +36,7 @@ def pool(device: Device, x: Format, y: Format, window: Window) -> Callable[[Tens
         return lambda x, y, stream: kernel.launch(x.flat.data.ptr, y.flat.data.ptr, int(stream.ptr))
     numbers = (
         n, h, w, channels, x.pitch, oh, ow, y.pitch, window.kernel, window.strides, window.pads[:2], window.mean,
-        window.count_padding, h + window.pads[2], w + window.pads[3],
+        window.count_padding, h + window.pads[2], w + window.pads[3], x.dtype is FP8,
     )  # fmt: skip
     threads = n * oh * ow * channels
     return lambda x, y, stream: _POOL.launch(x.flat, y.flat, *numbers, threads=threads, stream=stream)

@@ -12,12 +12,21 @@ from ....cuda import source as cuda_source
 from ....cuda.compiler import compile_source, newest_architecture
 from ....cuda.driver import Function, Module, current_context
 from ....errors import KernelError
+from ....tensor import DType
 from ....utils.files import sha256_hex
+from .layout import FP8, KIND
 
 __all__ = ["KERNELS", "compile_kernel", "kernel_text", "kernels_digest", "load_cubin", "load_kernel", "wgmma_text"]
 
 KERNELS = cuda_source.KERNELS / "engine"
 """The folder of the sources that this engine compiles itself."""
+_ELEMENTS = {number: dtype for dtype, number in KIND.items()}
+_WGMMA = {
+    DType.FLOAT16: ("k16.f32.f16.f16", "1, 1, 1, 0, 0"),
+    DType.INT8: ("k32.s32.s8.s8", "1"),
+    FP8: ("k32.f32.e4m3.e4m3", "1, 1, 1"),
+}
+"""Element type → depth and types of the instruction, and whether it adds, which signs it changes, and what it transposes."""
 
 
 @functools.cache
@@ -28,16 +37,21 @@ def kernels_digest() -> str:
     return sha256_hex(b"\0".join(path.read_bytes() for path in files))[:16]
 
 
-def wgmma_text(columns: int, int8: bool) -> str:
+def wgmma_text(columns: int, element: DType) -> str:
     """``multiply``: 64 rows by ``columns`` filters by 32 bytes on Hopper's matrix units, sums in registers.
 
     Written here because the instruction names each of its registers.
+
+    Args:
+        columns: How many.
+        element: float16, int8 or FP8.
     """
     count = columns // 2
     registers = ", ".join(f"%{index}" for index in range(count))
-    constraint, kind = ("+r", "int") if int8 else ("+f", "float")
+    constraint, kind = ("+r", "int") if element is DType.INT8 else ("+f", "float")
     operands = ", ".join(f'"{constraint}"(d[{index}])' for index in range(count))
-    name, flags = (f"m64n{columns}k32.s32.s8.s8", "1") if int8 else (f"m64n{columns}k16.f32.f16.f16", "1, 1, 1, 0, 0")
+    types, flags = _WGMMA[element]
+    name = f"m64n{columns}{types}"
     return (
         f"__device__ __forceinline__ void multiply({kind} (&d)[{count}], u64 rows, u64 filters) {{\n"
         f'    asm volatile("wgmma.mma_async.sync.aligned.{name} {{{registers}}}, %{count}, %{count + 1}, {flags};"\n'
@@ -51,7 +65,7 @@ def kernel_text(file: str, definitions: Mapping[str, int]) -> str:
     if file.startswith("conv_"):
         parts.append(_numbered("common.cu"))
     if file == "conv_hopper.cu":
-        parts.append(wgmma_text(definitions["TILE_N"], definitions["ELEMENT"] == 2))
+        parts.append(wgmma_text(definitions["TILE_N"], _ELEMENTS[definitions["ELEMENT"]]))
     return "\n".join([*parts, _numbered(file)])
 
 

@@ -1,4 +1,4 @@
-"""Q/DQ → int8 tensors: what only moves values moves codes, and convolutions take and give codes themselves."""
+"""Q/DQ → tensors of int8 or FP8: what only moves values moves codes, and convolutions take and give codes themselves."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from ....model.ir import add_constant, array_of, constant, is_op, operand, set_attributes, swap
 from ....plugin.onnx_node import hands_int8_on
 from ....utils.optional import require
-from .rewrite import DOMAIN, Rewrite, codes_scale, convolution_before, scale_of
+from .rewrite import DOMAIN, Rewrite, codes_scale, codes_type, convolution_before, scale_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -26,7 +26,7 @@ class MoveCodes(Rewrite["list[ir.Node]"]):
     Moving nodes are Concat, MaxPool, Reshape, Transpose and their like, nearest Resize, and plugins whose ``int8`` is
     ``"pass_through"``.
 
-    What does not match: (1) tensors of several scales, or of another zero point than 0; (2) constants; (3) what the network's
+    What does not match: (1) tensors of several scales or types, or of another zero point than 0; (2) constants; (3) what the network's
     output is made of.
     """
 
@@ -44,8 +44,9 @@ class MoveCodes(Rewrite["list[ir.Node]"]):
         origins = [
             origin for value in data if is_op(origin := value.producer(), "DequantizeLinear") and origin is not None
         ]
-        scales = {codes_scale(origin) for origin in (*origins, *([node] if is_quantize else []))}
-        if len(origins) < len(data) or len(scales) != 1 or None in scales:  # case 1
+        pairs = (*origins, *([node] if is_quantize else []))
+        scales, types = {codes_scale(pair) for pair in pairs}, {codes_type(pair) for pair in pairs}
+        if len(origins) < len(data) or (len(scales), len(types)) != (1, 1) or None in scales:  # case 1
             return None
         if any(constant(origin.inputs[0]) is not None for origin in origins):  # case 2
             return None
@@ -62,11 +63,11 @@ class MoveCodes(Rewrite["list[ir.Node]"]):
 
 
 class AbsorbInputScales(Rewrite["tuple[ir.Node, ir.Node, float]"]):
-    """Convolutions of dequantized codes with dequantized weights → convolutions of codes: integers are added.
+    """Convolutions of dequantized codes with dequantized weights → convolutions of codes, whose products are exact.
 
-    What does not match: (1) a convolution of codes already; (2) float data or weights, or data whose codes are not int8 around 0
-    with one scale; (3) weights that are computed or not int8; (4) weights around another zero point than 0; (5) scales along
-    another axis than the filters.
+    What does not match: (1) a convolution of codes already; (2) float data or weights, or data whose codes are not int8 or FP8
+    around 0 with one scale; (3) weights that are computed or of another type than the data; (4) weights around another zero
+    point than 0; (5) scales along another axis than the filters.
     """
 
     name: ClassVar[str] = "int8-convolutions"
@@ -83,7 +84,7 @@ class AbsorbInputScales(Rewrite["tuple[ir.Node, ir.Node, float]"]):
         if x is None or weights is None or scale is None:  # case 2
             return None
         codes, steps = array_of(weights.inputs[0]), array_of(weights.inputs[1])
-        if codes is None or steps is None or codes.dtype != np.int8:  # case 3
+        if codes is None or steps is None or codes.dtype.name != codes_type(x):  # case 3
             return None
         zero = array_of(operand(weights, 2))
         if zero is not None and zero.any():  # case 4
@@ -159,7 +160,7 @@ class FoldCasts(Rewrite[Any]):
 class AbsorbOutputScales(Rewrite["tuple[ir.Node, float]"]):
     """QuantizeLinear behind a convolution of codes → into it.
 
-    What does not match: (1) codes that are not int8 around 0 with one scale; (2) a convolution that something else reads too;
+    What does not match: (1) codes that are not int8 or FP8 around 0 with one scale; (2) a convolution that something else reads too;
     (3) one of floats.
     """
 
@@ -183,7 +184,7 @@ class AbsorbOutputScales(Rewrite["tuple[ir.Node, float]"]):
 class AbsorbResidualScales(Rewrite["tuple[ir.Node, float]"]):
     """DequantizeLinear before a convolution's residual → into the convolution.
 
-    What does not match: (1) codes that are not int8 around 0 with one scale.
+    What does not match: (1) codes that are not int8 or FP8 around 0 with one scale.
     """
 
     name: ClassVar[str] = "int8-residuals"
@@ -219,12 +220,13 @@ def _move(graph: ir.Graph, node: ir.Node, origins: Sequence[ir.Node]) -> None:
     onnx_ir = require("onnx_ir", extra="onnx")
     for place, origin in enumerate(origins):
         node.replace_input_with(place, origin.inputs[0])
+    kind = onnx_ir.DataType.from_numpy(array_of(operand(origins[0], 2)).dtype)
     for output in node.outputs:
         uses = list(output.uses())
         made = onnx_ir.node("DequantizeLinear", [output, *origins[0].inputs[1:]], name=f"{output.name}.dequantize")
         floats = made.outputs[0]
         floats.shape, floats.type, floats.name = output.shape, output.type, f"{output.name}.float"
-        output.type = onnx_ir.TensorType(onnx_ir.DataType.INT8)
+        output.type = onnx_ir.TensorType(kind)
         graph.insert_after(node, made)
         for use in uses:
             use.node.replace_input_with(use.idx, floats)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
-import numpy as np
-
 from ....model.ir import array_of, dims_of, is_op, only_read_by, operand, remove_unused
 from ....passes import Pass, PassResult
+from ....tensor import DType
 from ....utils.override import override
+from ..device.layout import CODES
 from .hanging import hanging_values
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ __all__ = [
     "DOMAIN",
     "Rewrite",
     "codes_scale",
+    "codes_type",
     "convolution_before",
     "has_residual",
     "has_rows",
@@ -94,13 +95,19 @@ def has_rows(node: ir.Node) -> bool:
 
 
 def codes_scale(node: ir.Node | None) -> float | None:
-    """The one scale of a Q or DQ of signed codes around 0; None for others."""
+    """The one scale of a Q or DQ of int8 or FP8 around 0; None for others."""
     if node is None or node.op_type not in ("QuantizeLinear", "DequantizeLinear") or node.domain:
         return None
     scale, zero = array_of(node.inputs[1]), array_of(operand(node, 2))
-    if scale is None or scale.size != 1 or zero is None or zero.dtype != np.int8 or zero.any():
+    if scale is None or scale.size != 1 or codes_type(node) is None or zero.any():
         return None
     return float(scale.reshape(()))
+
+
+def codes_type(node: ir.Node | None) -> DType | None:
+    """The type of a Q or DQ's codes, int8 or FP8, as its zero point says; None for others."""
+    zero = None if node is None else array_of(operand(node, 2))
+    return next((dtype for dtype in CODES if zero is not None and zero.dtype.name == dtype.value), None)
 
 
 def weight_dims(conv: ir.Node) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....tensor import DType
-from ..device.layout import Format, linear
+from ..device.layout import CODES, Format, linear
 from .plan import Step
 from .tensors import FLOATS, Dims, Tensors
 
@@ -59,7 +59,7 @@ def is_float_product(step: Step, tensors: Tensors) -> bool:
 def is_plain_cast(step: Step, tensors: Tensors) -> bool:
     """Whether a Cast, or a Q or DQ with one scale and zero point 0, is one that copies between forms do."""
     types = {tensors.dtype(step.inputs[0]), tensors.dtype(step.outputs[0])}
-    if not types <= {*FLOATS, DType.INT8, DType.UINT8} or step.inputs[0] in tensors.constants:
+    if not types <= {*FLOATS, *CODES, DType.UINT8} or step.inputs[0] in tensors.constants:
         return False
     if step.op == "Cast":
         return types <= set(FLOATS)
@@ -84,7 +84,7 @@ def is_channel_concat(step: Step, tensors: Tensors) -> bool:
     return (
         form.nhwc
         and step.attributes.get("axis") in (1, -3)
-        and form.dtype in (DType.FLOAT32, DType.FLOAT16, DType.INT8)
+        and form.dtype in (*FLOATS, *CODES)
         and not any(name in tensors.constants for name in step.inputs)
     )
 

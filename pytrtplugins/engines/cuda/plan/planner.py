@@ -17,7 +17,7 @@ from ....plugin.base import Plugin
 from ....plugin.onnx_node import from_node, is_plugin_node
 from ....plugin.policy import NO_REQUESTS, RUNNING, chosen_form
 from ....tensor import DType, evaluate_dims
-from ..device.layout import as_rows, channels_last, linear
+from ..device.layout import FP8, as_rows, channels_last, linear
 from ..lower.dims import fused_dims
 from ..lower.pipeline import FREE_CASTS, OptionalStep
 from ..lower.pointwise import GroupPointwise
@@ -248,6 +248,8 @@ class _Planner:
             layouts = ["linear"]
         dims, dtypes = zip(*map(self.tensors.described, step.inputs), strict=True)
         chosen = agree_formats(step.name, plugin, dims, dtypes, layouts)
+        if FP8 in dtypes:  # codes that it moves
+            chosen = [replace(form, dtype=FP8) if form.dtype is DType.INT8 else form for form in chosen]
         forms = zip(step.inputs, chosen, strict=False)
         inputs = tuple(self.tensors.as_format(name, form, exact=True) for name, form in forms)
         self.formats.update(zip(step.outputs, chosen[len(dims) :], strict=False))

@@ -8,7 +8,7 @@ from typing import Any
 from ....errors import BuildError
 from ....plugin.base import Plugin
 from ....tensor import DType, TensorDesc
-from ..device.layout import Format, channels_last, linear
+from ..device.layout import FP8, Format, channels_last, linear
 from .tensors import FLOATS, Dims
 
 __all__ = ["agree_formats"]
@@ -23,7 +23,7 @@ def agree_formats(
         name: The node's, for the message.
         plugin: The plugin.
         dims: Of its inputs.
-        dtypes: Of its inputs.
+        dtypes: Of its inputs; FP8 is asked for as int8, see `as_bytes`.
         layouts: ``"nhwc"`` and ``"linear"`` as they are to be asked.
 
     Returns:
@@ -32,6 +32,7 @@ def agree_formats(
     Raises:
         BuildError: it takes none.
     """
+    dtypes = [DType.INT8 if dtype is FP8 else dtype for dtype in dtypes]
     out_dims: Any = plugin.all_output_dims(list(dims))
     own = next((dtype for dtype in dtypes if dtype in FLOATS), DType.FLOAT32)
     for layout in layouts:

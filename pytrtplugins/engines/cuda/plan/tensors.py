@@ -10,14 +10,14 @@ import numpy.typing as npt
 
 from ....errors import BuildError, DimsError
 from ....tensor import DType, evaluate_dims
-from ..device.layout import Format, channels_last, linear
+from ..device.layout import CODES, Format, channels_last, linear
 from .plan import Step
 
 __all__ = ["FLOATS", "Dims", "Tensors"]
 
 Dims = tuple[int, ...]
 FLOATS = (DType.FLOAT32, DType.FLOAT16)
-_IMAGE_TYPES = (*FLOATS, DType.INT8, DType.UINT8)
+_IMAGE_TYPES = (*FLOATS, *CODES, DType.UINT8)
 """What lies in NHWC; kernels that change layouts know these types."""
 
 

@@ -67,7 +67,7 @@ def read_constants(model: ir.Model) -> dict[str, npt.NDArray[Any]]:
         tensor: Any = value.const_value
         if isinstance(tensor, external):
             kind = tensor.dtype.numpy()
-            none = np.nan if kind.kind == "f" else np.iinfo(kind).min
+            none = np.iinfo(kind).min if kind.kind in "iu" else np.nan
             found[name] = np.broadcast_to(np.array(none, kind), tensor.shape.numpy())
         else:
             found[name] = tensor.numpy()

@@ -15,7 +15,7 @@ from ....plugin.runner import PluginRunner
 from ....tensor import DType, TensorDesc
 from ..conv.problem import ConvLaunch
 from ..device.attention import AttentionMaker, AttentionProblem, attention
-from ..device.device import Device, Tensor, rows_of
+from ..device.device import Device, Tensor, bytes_of, rows_of
 from ..device.elements import decoded, encoded, from_stored, to_stored
 from ..device.layout import Format
 from ..device.nhwc import Launch, reformat
@@ -142,7 +142,7 @@ class StepBuilder:
             raise BuildError(f"engine 'cuda': step {step.name!r} has no plugin")
         form = "enqueue" if step.captured else "compute"
         runner = PluginRunner(step.plugin.clone(), step.name, form=form, allocate=self.device.allocate)
-        inputs, outputs = ([self.tensors[name] for name in names] for names in (step.inputs, step.outputs))
+        inputs, outputs = ([bytes_of(self.tensors[name]) for name in names] for names in (step.inputs, step.outputs))
         ins, outs = (
             [
                 TensorDesc(f"{step.name}.{kind}{index}", t.format.dims, t.format.dtype, _layout(t.format))

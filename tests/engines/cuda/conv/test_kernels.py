@@ -27,7 +27,7 @@ from pytrtplugins.engines.cuda.device.source import KERNELS, compile_kernel, wgm
 from pytrtplugins.layers import Reorg
 from pytrtplugins.tensor import DType
 
-HALF, INT8, SINGLE = DType.FLOAT16, DType.INT8, DType.FLOAT32
+HALF, INT8, FP8, SINGLE = DType.FLOAT16, DType.INT8, DType.FLOAT8E4M3FN, DType.FLOAT32
 YOLOV2 = [  # side, channels, filters, kernel, pool: what differs among YOLOv2-VOC's convolutions behind the first
     *[(208, 32, 64, 3, True), (104, 64, 128, 3, False), (104, 128, 64, 1, False), (104, 64, 128, 3, True)],
     *[(52, 128, 256, 3, False), (52, 256, 128, 1, False), (52, 128, 256, 3, True), (26, 256, 512, 3, False)],
@@ -51,6 +51,7 @@ def square(n, side, c, k, kernel, x_type, **more):
 ODD = [
     square(2, 5, 16, 40, 3, HALF),
     square(1, 5, 48, 33, 3, INT8),
+    square(1, 5, 48, 33, 3, FP8),
     between((2, 7, 9, 40), (4, 5, 24), 3, HALF, strides=(2, 2), pads=(1, 1)),
     between((1, 8, 8, 96), (8, 8, 65), 3, INT8, y_pitch=72, pads=(2, 2), dilations=(2, 2)),
     between((1, 6, 7, 32), (2, 3, 32), 5, HALF, pads=(0, 0)),
@@ -140,7 +141,7 @@ def as_the_kernels_do(shape, tactic, x, packed):
 @pytest.mark.parametrize("family", ["hopper", "mma"])
 @pytest.mark.parametrize("shape", ODD, ids=lambda shape: f"{shape.x_type}-{shape.kernel}-{shape.c}-{shape.k}")
 def test_packed_weights_give_the_convolution(shape, family):
-    found = tactics_of(family, shape, 40, 80)
+    found = tactics_of(family, shape, 40, 89)
     x, weights = random_problem(shape)
     expected = convolution(shape, x, weights)
     forms = {(tactic.tile_n, tactic.depth, tactic.columns): tactic for tactic in found}
@@ -231,7 +232,7 @@ def test_reorg_on_the_way_to_memory_is_darknets(s, oh, ow, k):
     np.testing.assert_array_equal(written, expected)
 
 
-@pytest.mark.parametrize("element", [HALF, INT8])
+@pytest.mark.parametrize("element", [HALF, INT8, FP8])
 def test_the_stems_weights_lie_as_its_threads_read_them(element):
     random = np.random.default_rng(0)
     weights = random.integers(-8, 8, (32, 3, 3, 3)).astype(element.numpy)
@@ -273,12 +274,12 @@ def test_yolov2s_convolutions_have_float32_tactics_that_fit(n, capability):
             assert Tactic.parse("simt", tactic.name) == tactic
 
 
-@pytest.mark.parametrize("x_type", [HALF, INT8])
+@pytest.mark.parametrize("x_type", [HALF, INT8, FP8])
 @pytest.mark.parametrize("n", [1, 8, 32])
 def test_yolov2s_convolutions_have_tactics_that_fit(x_type, n):
     for side, c, k, kernel, pool in YOLOV2:
         shape = square(n, side, c, k, kernel, x_type, pool=pool)
-        hopper, mma = hopper_tactics(shape), mma_tactics(shape, 86)
+        hopper, mma = hopper_tactics(shape), mma_tactics(shape, 89)
         assert hopper
         assert mma
         for tactic in hopper + mma:
@@ -308,6 +309,12 @@ def test_what_the_kernels_cannot_compute_has_no_tactics(change, reason):
     assert reason in shape.unsupported()
     assert hopper_tactics(shape) == mma_tactics(shape, 90) == simt_tactics(shape) == []
     assert mma_tactics(square(1, 8, 16, 16, 3, HALF), 75) == []
+
+
+def test_fp8_begins_with_ada():
+    for shape in (square(1, 8, 16, 16, 3, FP8), square(1, 8, 16, 16, 3, HALF, y_type=FP8)):
+        assert mma_tactics(shape, 86) == []
+        assert mma_tactics(shape, 89)
 
 
 def test_float32_and_the_others_are_different_families():
@@ -363,22 +370,44 @@ def test_arguments_are_worked_out():
 
 
 def test_the_matrix_instruction_names_each_register_once():
-    text = wgmma_text(64, int8=True)
+    text = wgmma_text(64, INT8)
     assert "m64n64k32.s32.s8.s8" in text
     assert all(text.count(f'"+r"(d[{index}])') == 1 for index in range(32))
-    assert '"+f"(d[31])' in wgmma_text(64, int8=False)
+    assert '"+f"(d[31])' in wgmma_text(64, HALF)
+    assert "m64n64k32.f32.e4m3.e4m3" in wgmma_text(64, FP8)
+    assert "%32, %33, 1, 1, 1;" in wgmma_text(64, FP8)
 
 
 @pytest.mark.parametrize("compiler", ["NVRTC", "nvcc"])
 @pytest.mark.parametrize(
-    ("family", "x_type"), [("hopper", HALF), ("hopper", INT8), ("mma", HALF), ("mma", INT8), ("simt", SINGLE)]
+    ("family", "x_type"),
+    [("hopper", HALF), ("hopper", INT8), ("hopper", FP8), ("mma", HALF), ("mma", INT8), ("mma", FP8), ("simt", SINGLE)],
 )
 def test_kernels_compile(family, x_type, compiler, compile_with):
     compile_with(compiler)
-    shape = square(1, 16, 64, 64, 3, x_type, pool=True)
-    tactic = tactics_of(family, shape, capability=80)[0]
-    cubin = compile_kernel(f"conv_{family}.cu", tactic.definitions(shape), 80)
+    shape, capability = square(1, 16, 64, 64, 3, x_type, pool=True), 89 if x_type is FP8 else 80
+    tactic = tactics_of(family, shape, capability=capability)[0]
+    cubin = compile_kernel(f"conv_{family}.cu", tactic.definitions(shape), capability)
     assert cubin.startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize("y_type", [HALF, FP8])
+def test_the_stem_of_fp8_compiles(y_type, compile_with):
+    compile_with("NVRTC")
+    shape = StemShape(
+        n=1, c=3, h=4, w=4, k=32, x_strides=(48, 16, 4, 1), x_type=SINGLE, element=FP8, y_pitch=32, y_type=y_type
+    )
+    assert shape.unsupported() == ""
+    assert compile_kernel("stem.cu", shape.definitions(), 89).startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize("family", ["hopper", "mma"])
+def test_kernels_of_fp8_compile_with_a_residual_and_write_halves(family, compile_with):
+    compile_with("NVRTC")
+    for more in ({"residual_type": FP8, "residual_pitch": 64}, {"y_type": HALF, "gate": 2}):
+        shape = square(1, 13, 64, 64, 1, FP8, **more)
+        tactic = tactics_of(family, shape, capability=90)[0]
+        assert compile_kernel(f"conv_{family}.cu", tactic.definitions(shape), 90).startswith(b"\x7fELF")
 
 
 @pytest.mark.parametrize("gate", [1, 2, 3, 4])
@@ -393,7 +422,7 @@ def test_kernels_of_each_activation_compile(family, x_type, gate, compile_with):
 
 @pytest.mark.parametrize("compiler", ["NVRTC", "nvcc"])
 @pytest.mark.parametrize("capability", [80, 90])
-@pytest.mark.parametrize("element", [0, 1, 2])
+@pytest.mark.parametrize("element", [0, 1, 2, 4])
 def test_pools_compile(capability, element, compiler, compile_with):
     compile_with(compiler)
     window = {"ELEMENT": element, "R": 3, "S": 2, "STRIDE_H": 2, "STRIDE_W": 1, "PADDED": 1}

@@ -13,13 +13,14 @@ from pytrtplugins.cuda import gpu_reason
 from pytrtplugins.engines.cuda.conv.launcher import Addresses, ConvKernel
 from pytrtplugins.engines.cuda.conv.packing import pack_filters, pack_weights
 from pytrtplugins.engines.cuda.conv.stem_kernel import StemKernel, StemShape, pack_stem
-from pytrtplugins.engines.cuda.conv.tactics import hopper_tactics, mma_tactics
+from pytrtplugins.engines.cuda.conv.tactics import FP8_CAPABILITY, hopper_tactics, mma_tactics
+from pytrtplugins.engines.cuda.device.elements import decoded, encoded, stored, to_stored
 from pytrtplugins.engines.cuda.device.layout import Format
 from pytrtplugins.engines.cuda.device.pool_kernel import PoolKernel
 from pytrtplugins.engines.cuda.device.window import Window
 from pytrtplugins.layers import Reorg
 from pytrtplugins.tensor import DType
-from tests.engines.cuda.conv.test_kernels import HALF, INT8, ODD, SINGLE, SINGLES, convolution, square, tactics_of
+from tests.engines.cuda.conv.test_kernels import FP8, HALF, INT8, ODD, SINGLE, SINGLES, convolution, square, tactics_of
 from tests.measures import relative
 
 pytestmark = pytest.mark.gpu
@@ -35,6 +36,13 @@ SHAPES = [
     square(2, 14, 128, 128, 3, INT8, slope=0.0, residual_type=INT8, residual_pitch=160),
     square(1, 20, 64, 64, 3, HALF, slope=0.0, residual_type=HALF, residual_pitch=64),
     dataclasses.replace(square(2, 12, 96, 33, 1, INT8), y_type=DType.FLOAT32),
+    square(1, 13, 256, 96, 3, FP8, slope=0.1),
+    *(square(1, 14, 64, 96, 1, FP8, gate=gate) for gate in (1, 2, 3, 4)),
+    square(1, 16, 32, 64, 3, FP8, pool=True, slope=0.1),
+    dataclasses.replace(square(3, 14, 48, 40, 3, FP8, reorg=2), y_pitch=176),
+    square(2, 14, 128, 128, 3, FP8, slope=0.0, residual_type=FP8, residual_pitch=160),
+    dataclasses.replace(square(2, 12, 96, 33, 1, FP8), y_type=HALF),
+    dataclasses.replace(square(2, 13, 96, 33, 1, FP8, linear=True), y_type=DType.FLOAT32),
     dataclasses.replace(square(2, 13, 96, 33, 1, HALF, linear=True), y_type=DType.FLOAT32),
     dataclasses.replace(square(2, 16, 64, 40, 3, INT8, linear=True, pool=True, slope=0.1), y_type=DType.FLOAT32),
 ]
@@ -80,7 +88,7 @@ GATES = {
 def activated(shape, y):
     if not shape.gate:
         return np.maximum(y, y * shape.slope)
-    step = STEP if shape.y_type is INT8 else 1.0
+    step = STEP if shape.y_type in (INT8, FP8) else 1.0
     return GATES[shape.gate](y * step) / step
 
 
@@ -88,7 +96,14 @@ def pooled(y):
     return y.reshape(y.shape[0], y.shape[1] // 2, 2, y.shape[2] // 2, 2, -1).max((2, 4))
 
 
-def agrees(found, expected, dtype):
+def agrees(found, expected, dtype, x_type=None):
+    """FP8's sums keep some 14 bits on Hopper's matrix units; codes of it are an eighth of a value apart."""
+    if dtype is FP8:
+        expected = decoded(np, encoded(np, expected, FP8, {}), FP8).astype(np.float64)
+        off, lost = np.abs(decoded(np, found, FP8) - expected), 2e-3 * np.abs(expected).max()
+        return (off <= lost + np.abs(expected) / 8).all() and (off > lost).mean() < 0.05
+    if x_type is FP8:
+        return relative(found, expected) < 4e-3
     if dtype is INT8:
         off = np.abs(found.astype(np.float64) - np.clip(np.rint(expected), -128, 127))
         return off.max() <= 1 and (off > 0).mean() < 2e-3
@@ -103,6 +118,13 @@ def problem(shape):
         weights: Any = random.integers(-127, 128, (shape.k, shape.c, *shape.kernel)).astype(np.int8)
         size = 40 if shape.y_type is INT8 else 1
         scale = size / (73**2 * (shape.c * shape.taps) ** 0.5) * (0.8 + 0.4 * random.random(shape.k))
+    elif shape.x_type is FP8:
+        x, weights = (
+            np.clip(100 * random.standard_normal(size), -448, 448).astype(FP8.numpy)
+            for size in ((shape.n, shape.h, shape.w, shape.c), (shape.k, shape.c, *shape.kernel))
+        )
+        size = 100 if shape.y_type is FP8 else 1
+        scale = size / (100**2 * (shape.c * shape.taps) ** 0.5) * (0.8 + 0.4 * random.random(shape.k))
     else:
         x = random.standard_normal((shape.n, shape.h, shape.w, shape.c))
         weights = random.standard_normal((shape.k, shape.c, *shape.kernel)) * (2 / shape.c / shape.taps) ** 0.5
@@ -115,7 +137,7 @@ def problem(shape):
     if shape.residual_type is not None:
         residual = np.zeros((*y.shape[:3], shape.residual_pitch), shape.residual_type.numpy)
         residual[..., : shape.k] = random.integers(-90, 90, y.shape)
-        y = y + 0.37 * residual[..., : shape.k]
+        y = y + 0.37 * residual[..., : shape.k].astype(np.float64)
         y = np.maximum(y, y * shape.residual_slope)
     if shape.pool:
         y = pooled(y)
@@ -131,16 +153,21 @@ FAMILIES += [("simt", shape) for shape in SHAPES_OF_SINGLES]
 @pytest.mark.parametrize(
     ("family", "shape"),
     FAMILIES,
-    ids=lambda value: value if isinstance(value, str) else f"{value.c}-{value.k}-{value.kernel}",
+    ids=lambda value: value if isinstance(value, str) else f"{value.x_type}-{value.c}-{value.k}-{value.kernel}",
 )
 def test_a_convolution_is_the_definitions_and_nothing_else_is_written(gpu, shape, family):
     cupy, capability = gpu
     if family == "hopper" and capability != 90:
         pytest.skip(f"compute capability {capability}: wgmma is Hopper's")
+    if shape.x_type is FP8 and capability < FP8_CAPABILITY:
+        pytest.skip(f"compute capability {capability}: FP8 begins with {FP8_CAPABILITY}")
     x, weights, scale, bias, residual, expected = problem(shape)
     on_gpu = np.zeros((shape.n, shape.h, shape.w, shape.x_pitch), x.dtype)
     on_gpu[..., : shape.c] = x
-    arrays = {"x": cupy.asarray(on_gpu), "residual": None if residual is None else cupy.asarray(residual)}
+    arrays = {
+        name: None if array is None else cupy.asarray(to_stored(array))
+        for name, array in (("x", on_gpu), ("residual", residual))
+    }
     stream = cupy.cuda.Stream(non_blocking=True)
     tactics = tactics_of(family, shape, {"hopper": 4, "mma": 2, "simt": 6}[family], capability)
     assert tactics
@@ -148,7 +175,7 @@ def test_a_convolution_is_the_definitions_and_nothing_else_is_written(gpu, shape
         packed = cupy.asarray(pack_weights(shape, tactic, weights))
         factors, offsets = (cupy.asarray(pack_filters(values, tactic, shape, 1.0)) for values in (scale, bias))
         room = expected.shape[3] if shape.linear else shape.y_pitch
-        y = cupy.full((*expected.shape[:3], room), 77, shape.y_type.numpy)
+        y = cupy.full((*expected.shape[:3], room), 77, stored(shape.y_type))
         cupy.cuda.get_current_stream().synchronize()
         added = 0 if residual is None else arrays["residual"].data.ptr
         at = Addresses(arrays["x"].data.ptr, packed.data.ptr, factors.data.ptr, offsets.data.ptr, y.data.ptr, added)
@@ -159,7 +186,7 @@ def test_a_convolution_is_the_definitions_and_nothing_else_is_written(gpu, shape
         if shape.linear:
             n, oh, ow, k = expected.shape
             found = found.reshape(n, k, oh, ow).transpose(0, 2, 3, 1)
-        assert agrees(found[..., : expected.shape[3]], expected, shape.y_type), tactic.name
+        assert agrees(found[..., : expected.shape[3]], expected, shape.y_type, shape.x_type), tactic.name
         assert (found[..., expected.shape[3] :] == 77).all(), tactic.name
 
 
@@ -230,19 +257,24 @@ def test_float32_sums_are_the_same_every_time(gpu):
 
 
 @pytest.mark.parametrize("pool", [True, False])
-@pytest.mark.parametrize("element", [HALF, INT8])
+@pytest.mark.parametrize("element", [HALF, INT8, FP8])
 def test_the_stem_takes_the_image_as_it_is(gpu, element, pool):
     cupy, capability = gpu
     random = np.random.default_rng(5)
-    n, h, w, k, step = 2, 22, 38, 32, np.float32(1 / 127)
+    if element is FP8 and capability < FP8_CAPABILITY:
+        pytest.skip(f"compute capability {capability}: FP8 begins with {FP8_CAPABILITY}")
+    n, h, w, k, step = 2, 22, 38, 32, np.float32(1 / (448 if element is FP8 else 127))
     image = random.random((n, 3, h, w), dtype=np.float32)
     weights = random.standard_normal((k, 3, 3, 3)) * 0.3
     if element is INT8:
         weights = np.clip(np.rint(weights * 80), -127, 127)
-    weights = weights.astype(element.numpy)
-    scale = np.full(k, 40 / (27**0.5 * 73 * 73) if element is INT8 else 1, np.float32)
+    weights = (weights * 100 if element is FP8 else weights).astype(element.numpy)
+    sizes = {INT8: 40 / (27**0.5 * 73 * 73), FP8: 100 / (27**0.5 * 30 * 259)}
+    scale = np.full(k, sizes.get(element, 1), np.float32)
     bias = random.standard_normal(k).astype(np.float32)
     taken = image.astype(np.float16) if element is HALF else np.rint(image / step)
+    if element is FP8:
+        taken = (image / step).astype(FP8.numpy).astype(np.float32)
     plain = square(n, h, 3, k, 3, element)
     plain = dataclasses.replace(plain, w=w, ow=w)
     y = convolution(plain, taken.transpose(0, 2, 3, 1).astype(np.float64), weights).reshape(n, h, w, k) * scale + bias
@@ -253,7 +285,7 @@ def test_the_stem_takes_the_image_as_it_is(gpu, element, pool):
         y_pitch=k, y_type=element, pool=pool, slope=0.1, x_scale=float(step),
     )  # fmt: skip
     given = [cupy.asarray(array) for array in (image, pack_stem(shape, weights), scale, bias)]
-    found = cupy.full(expected.shape, 77, element.numpy)
+    found = cupy.full(expected.shape, 77, stored(element))
     stream = cupy.cuda.Stream(non_blocking=True)
     cupy.cuda.get_current_stream().synchronize()
     x_at, weights_at, scale_at, bias_at = (array.data.ptr for array in given)
@@ -263,7 +295,7 @@ def test_the_stem_takes_the_image_as_it_is(gpu, element, pool):
     assert agrees(found.get(), expected, element)
 
 
-@pytest.mark.parametrize("dtype", [SINGLE, HALF, INT8])
+@pytest.mark.parametrize("dtype", [SINGLE, HALF, INT8, FP8])
 @pytest.mark.parametrize(
     "window",
     [
@@ -280,32 +312,34 @@ def test_a_pool_takes_the_largest_of_each_window(gpu, dtype, window):
     n, h, w, c, pitch = 2, 7, 11, 48, 64
     x = np.random.default_rng(6).integers(-127, 128, (n, h, w, c)).astype(dtype.numpy)
     lowest = np.iinfo(np.int8).min if dtype is INT8 else -np.inf
-    padded = np.pad(x, ((0, 0), window.pads[::2], window.pads[1::2], (0, 0)), constant_values=lowest)
+    plain = x.astype(np.float32) if dtype is FP8 else x
+    padded = np.pad(plain, ((0, 0), window.pads[::2], window.pads[1::2], (0, 0)), constant_values=lowest)
     views = np.lib.stride_tricks.sliding_window_view(padded, window.kernel, (1, 2))
     expected = views[:, :: window.strides[0], :: window.strides[1]].max((-2, -1))
     _, oh, ow, _ = expected.shape
-    given, found = cupy.asarray(x), cupy.full((n, oh, ow, pitch), 77, dtype.numpy)
+    given, found = cupy.asarray(to_stored(x)), cupy.full((n, oh, ow, pitch), 77, stored(dtype))
     stream = cupy.cuda.Stream(non_blocking=True)
     cupy.cuda.get_current_stream().synchronize()
     formats = Format((n, c, h, w), dtype, c), Format((n, c, oh, ow), dtype, pitch)
     kernel = PoolKernel(*formats, window, capability)
     kernel.launch(given.data.ptr, found.data.ptr, stream.ptr)
     stream.synchronize()
-    np.testing.assert_array_equal(found.get()[..., :c], expected)
+    np.testing.assert_array_equal(decoded(np, found.get()[..., :c], dtype), expected)
     assert (found.get()[..., c:] == 77).all()
 
 
-@pytest.mark.parametrize("dtype", [SINGLE, HALF])
-def test_a_pool_keeps_nan(gpu, dtype):
+@pytest.mark.parametrize("dtype", [SINGLE, HALF, FP8])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_pool_keeps_nan(gpu, dtype, sign):
     cupy, capability = gpu
     x = np.zeros((1, 2, 2, 16), dtype.numpy)
-    x[0, 1, 0, 5] = np.nan
-    given, found = cupy.asarray(x), cupy.zeros((1, 1, 1, 16), dtype.numpy)
+    x[0, 1, 0, 5] = np.copysign(np.float32(np.nan), sign)
+    given, found = cupy.asarray(to_stored(x)), cupy.zeros((1, 1, 1, 16), stored(dtype))
     formats = Format((1, 16, 2, 2), dtype, 16), Format((1, 16, 1, 1), dtype, 16)
     kernel = PoolKernel(*formats, Window(), capability)
     kernel.launch(given.data.ptr, found.data.ptr, 0)
     cupy.cuda.runtime.deviceSynchronize()
-    np.testing.assert_array_equal(np.flatnonzero(np.isnan(found.get())), [5])
+    np.testing.assert_array_equal(np.flatnonzero(np.isnan(decoded(np, found.get(), dtype))), [5])
 
 
 def test_a_captured_convolution_gives_the_same_again(gpu):

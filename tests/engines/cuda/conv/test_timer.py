@@ -9,7 +9,8 @@ import pytest
 
 from pytrtplugins.engines.cuda.conv.problem import ConvProblem
 from pytrtplugins.engines.cuda.conv.timer import Timer
-from pytrtplugins.engines.cuda.device.layout import channels_last
+from pytrtplugins.engines.cuda.device.elements import decoded, encoded
+from pytrtplugins.engines.cuda.device.layout import FP8, channels_last
 from pytrtplugins.tensor import DType
 
 XP = SimpleNamespace(**vars(np), cuda=SimpleNamespace(Stream=lambda non_blocking: None))
@@ -43,3 +44,18 @@ def test_codes_are_right_but_for_few_steps(share, step, right):
     found = codes.copy()
     found.ravel()[: round(share * codes.size)] += step
     assert TIMER._agrees(problem(DType.INT8, DType.INT8), found, codes) is right
+
+
+@pytest.mark.parametrize(("share", "codes", "right"), [(0.04, 1, True), (0.06, 1, False), (0.001, 3, False)])
+def test_codes_of_fp8_are_right_but_for_few_neighbours(share, codes, right):
+    wanted = encoded(np, 100 * WANTED, FP8, {})
+    found = wanted.copy()
+    some = np.flatnonzero(np.abs(100 * WANTED) > 32)[: round(share * found.size)]
+    found.ravel()[some] += codes
+    assert TIMER._agrees(problem(FP8, FP8), *(decoded(np, each, FP8) for each in (found, wanted))) is right
+
+
+def test_what_is_off_in_all_codes_of_fp8_is_wrong():
+    found, wanted = (decoded(np, encoded(np, factor * WANTED, FP8, {}), FP8) for factor in (101, 100))
+    assert TIMER._agrees(problem(FP8, FP8), found, wanted) is False
+    assert TIMER._agrees(problem(FP8, FP8), np.full_like(wanted, np.nan), wanted) is False
