@@ -79,7 +79,7 @@ class PropagateConstants(Pass):
                 continue
             for value in node.outputs:
                 modified |= self._bind(value)
-            if not all(_is_known(value) for value in node.outputs if value.name):
+            if not all(value.type is not None and _is_static(value) for value in node.outputs if value.name):
                 told = [(value.type, value.shape) for value in node.outputs]
                 self._infer(node)
                 modified |= told != [(value.type, value.shape) for value in node.outputs]
@@ -112,7 +112,7 @@ class PropagateConstants(Pass):
             for output, dims in zip(node.outputs, found_dims or (), strict=False):
                 output.shape = onnx_ir.Shape(dims)
             return
-        if any(value is not None and (value.type is None or value.shape is None) for value in node.inputs):
+        if any(value is not None and value.type is None for value in node.inputs):
             return
         proto, types, data = onnx_ir.serde.serialize_node(node), {}, {}
         for value in node.inputs:
@@ -138,9 +138,9 @@ class PropagateConstants(Pass):
             if kind is not None and kind.tensor_type.elem_type:
                 value.type = value.type or onnx_ir.serde.deserialize_type_proto_for_type(kind)
                 shape = onnx_ir.serde.deserialize_type_proto_for_shape(kind)
-                if shape is not None and (value.shape is None or not value.shape.is_static()):
+                if shape is not None and not _is_static(value):
                     value.shape = shape
-        if (told := self._partial.shape_of(node)) is not None:
+        if (told := self._partial.shape_of(node)) is not None and not _is_static(node.outputs[0]):
             node.outputs[0].shape = onnx_ir.Shape([dim if isinstance(dim, int) else str(dim) for dim in told])
 
     def _fold(self, graph: ir.Graph, node: ir.Node) -> bool:
@@ -213,8 +213,9 @@ def _size(dim: Any, sizes: Mapping[str, int]) -> Any:
         return dim
 
 
-def _is_known(value: ir.Value) -> bool:
-    return value.type is not None and value.shape is not None and value.shape.is_static()
+def _is_static(value: ir.Value) -> bool:
+    """Whether all of a tensor's dims are known."""
+    return value.shape is not None and value.shape.is_static()
 
 
 def _elements(value: ir.Value) -> float:

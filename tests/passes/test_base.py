@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 
 import onnx
 import pytest
@@ -19,11 +20,15 @@ from pytrtplugins.passes import (
     layer_names,
     load_model,
     prepare,
+    quantize,
+    quantized_tensors,
     run_passes,
     to_ir,
     to_proto,
 )
 from pytrtplugins.passes._quantize_plan import make_plan
+from pytrtplugins.passes.codes import quantize_weights
+from pytrtplugins.passes.half import to_half
 from tests.passes.nets import Net, ones
 
 
@@ -189,3 +194,21 @@ def test_passes_run_in_order_and_a_model_that_none_changes_comes_back_itself():
     marked = run_passes(made, Marks(), More(), nothing)
     assert [marked.graph.node[0].name, made.graph.node[0].name] == ["nothingmore", ""]
     assert nothing.log == ["requires", "call", "ensures"] * 2
+
+
+def test_a_pass_without_a_body_cannot_be_made():
+    with pytest.raises(TypeError, match="abstract"):
+        type("Empty", (Pass,), {"name": "empty"})()
+
+
+@pytest.mark.parametrize(
+    ("function", "given"),
+    [(quantize, ["model", "table"]), (Quantize, ["table"]), (quantized_tensors, ["model"]), (to_half, ["model", "dtype"]),
+     (make_plan, ["model", "table"]), (quantize_weights, ["weights", "axis", "levels"])],
+)  # fmt: skip
+def test_options_of_passes_are_given_by_name_and_the_rest_by_place_or_name(function, given):
+    signature = inspect.signature(function)
+    signature.bind(*given)
+    signature.bind(**dict.fromkeys(given))
+    with pytest.raises(TypeError):
+        signature.bind(*given, "more")

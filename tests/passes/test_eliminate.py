@@ -121,6 +121,12 @@ def test_an_idle_dropout_of_an_input_becomes_an_identity_without_attributes(trai
     assert not found.graph.initializer
 
 
+def test_a_dropout_that_becomes_an_identity_is_a_change_though_nothing_goes():
+    found, modified = eliminated(model([node("Dropout", ["x"], ["y"])]))
+    assert modified
+    assert [item.op_type for item in found.graph.node] == ["Identity"]
+
+
 def test_dropout_that_is_told_so_at_run_time_stays():
     nodes = [node("Not", ["yes"], ["training"]), node("Dropout", ["x", "ratio", "training"], ["y"])]
     found, modified = eliminated(model(nodes, constants={"ratio": np.float32(0.5), "yes": np.array(True)}))

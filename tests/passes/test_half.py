@@ -9,8 +9,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import pytrtplugins as ptp
 from pytrtplugins.errors import BuildError, PrecisionError
+from pytrtplugins.model.ir import to_ir, to_proto
 from pytrtplugins.passes import prepare
-from pytrtplugins.passes.half import to_half
+from pytrtplugins.passes.half import halve, to_half
 from pytrtplugins.plugin.onnx_node import as_node
 from pytrtplugins.tensor import DType
 from tests.engines.networks import Affine, conv_net, image
@@ -190,3 +191,59 @@ def test_the_models_own_bytes_stay():
     before = model.SerializeToString()
     to_half(model, DType.FLOAT16)
     assert model.SerializeToString() == before
+
+
+def branches_around():
+    """An If with an If inside: their branches read and give tensors from around them; nodes before and behind it are halved."""
+
+    def graph(name, nodes, output):
+        return helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)])
+
+    deep = graph("deep", [helper.make_node("Add", ["h", "w"], ["d"])], "d")
+    shallow = graph("shallow", [helper.make_node("Identity", ["h"], ["e"])], "e")
+    then = graph("then", [
+        helper.make_node("Neg", ["w"], ["n"]),
+        helper.make_node("If", ["yes"], ["i"], "inner", then_branch=deep, else_branch=shallow),
+        helper.make_node("Mul", ["i", "n"], ["t"]),
+    ], "t")  # fmt: skip
+    other = graph("other", [helper.make_node("Identity", ["h"], ["o"])], "o")
+    nodes = [
+        helper.make_node("Relu", ["x"], ["h"], "before"),
+        helper.make_node("If", ["no"], ["z"], "choice", then_branch=other, else_branch=then),
+        helper.make_node("Abs", ["z"], ["y"], "behind"),
+    ]
+    constants = {"w": np.float32([0.5]), "yes": np.array(True), "no": np.array(False)}
+    return net(nodes, constants)
+
+
+def test_branches_of_a_node_that_stays_in_float32_read_all_around_them_in_float32():
+    model = branches_around()
+    x = np.float16(np.random.default_rng(0).normal(size=(1, 4, 6, 6))).astype(np.float32)
+    (expected,) = run(model, {"x": x})
+    found = to_proto(halve(to_ir(model), DType.FLOAT16, lambda node: (), ["choice"]))
+    onnx.checker.check_model(found, full_check=True)
+    types = {node.output[0]: node.op_type for node in found.graph.node}
+    assert list(types.values()).count("Cast") == 4  # x, h for the branches, z, y
+    np.testing.assert_allclose(run(found, {"x": x})[0], expected, rtol=1e-3)
+
+
+def test_a_branch_may_give_a_tensor_from_around_it():
+    model = to_ir(branches_around())
+    choice = next(node for node in model.graph if node.op_type == "If")
+    relu = next(node for node in model.graph if node.op_type == "Relu")
+    choice.attributes["else_branch"].as_graph().outputs[0] = relu.outputs[0]
+    halved = halve(model, DType.FLOAT16, lambda node: (), ["choice"])
+    (given,) = choice.attributes["else_branch"].as_graph().outputs
+    assert (given.dtype.name, given.producer().op_type, given.producer().inputs[0]) == (
+        "FLOAT",
+        "Cast",
+        relu.outputs[0],
+    )
+    assert halved is model
+
+
+def test_an_engines_own_form_takes_what_is_beyond_float16_as_infinite():
+    model = to_ir(net([helper.make_node("Mul", ["x", "big"], ["y"])], {"big": np.float32([1e6, -1e6, 2, 3, 4, 5])}))
+    found = to_proto(halve(model, DType.FLOAT16, lambda node: ()))
+    (constant,) = found.graph.initializer
+    np.testing.assert_array_equal(numpy_helper.to_array(constant), np.float16([np.inf, -np.inf, 2, 3, 4, 5]))

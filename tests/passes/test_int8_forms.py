@@ -111,6 +111,7 @@ def other_operators():
         mean(axes=[1, 2, 3]),
         mean(axes=None),
         mean(dims=3, axes=[1, 2]),
+        mean(dims=3, axes=[-2, -1]),
         mean(dims=5, axes=[2, 3]),
         mean(op="ReduceMax"),
         mean(op="ReduceSum"),

@@ -6,6 +6,7 @@ import logging
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import helper
 
@@ -297,3 +298,29 @@ def test_the_node_that_cannot_be_converted_is_found_wherever_it_stands(broken, n
     reason = record.getMessage().partition("opset 13: ")[2].removesuffix("; it stays as it is")
     assert 0 < len(reason) <= 300
     assert reason == " ".join(reason.split())
+
+
+def test_functions_of_an_older_opset_are_converted_where_they_are_written_out():
+    body = [node("Squeeze", ["x"], ["h"], axes=[0]), node("Relu", ["h"], ["y"])]
+    function = helper.make_function("pkg", "Act", ["x"], ["y"], body, [helper.make_opsetid("", 11)])
+    call = helper.make_node("Act", ["x"], ["y"], domain="pkg")
+    made = model([call], [info("x", F, [1, 3])], [info("y", F, [3])], opset=18, functions=[function], domains=("pkg",))
+    x = values(1, 3)
+    session = onnxruntime.InferenceSession(normalize(made).SerializeToString(), providers=["CPUExecutionProvider"])
+    np.testing.assert_array_equal(session.run(None, {"x": x})[0], np.maximum(x[0], 0))
+
+
+def test_the_first_node_is_named_where_each_can_be_converted_by_itself(monkeypatch, caplog):
+    plain = onnx.version_converter.convert_version
+
+    def refuse(made, version):
+        if len(made.graph.node) > 1:
+            raise RuntimeError("too many")
+        return plain(made, version)
+
+    monkeypatch.setattr(onnx.version_converter, "convert_version", refuse)
+    made = model(
+        [node("Relu", ["x"], ["h"]), node("Neg", ["h"], ["y"])], [info("x", F, [1])], [info("y", F, [1])], opset=9
+    )
+    assert opset(normalize(made)) == 9
+    assert "node 'Relu_h' (Relu) cannot be converted to opset 13: too many; it stays as it is" in caplog.text

@@ -225,6 +225,34 @@ def test_both_sides_of_a_residual_addition_are_int8_where_no_kernel_adds_inside(
     assert min(exact(model, ONNXRUNTIME), exact(model, OPENVINO)) > 20
 
 
+def test_an_addition_that_saturation_rectifies_reads_the_models_input_as_int8():
+    net = Net(channels=4)
+    added = net.add("Add", [net.conv("data", "a", leaky=False), "data"], "sum")
+    model = closed(net, net.add("Relu", [added], "rectified"))
+    assert reads_int8(quantize(model, nets.ones(model), placement=ONNXRUNTIME), "sum") == [True, True]
+
+
+def test_a_sum_is_int8_before_a_rectifier_that_saturation_does_not_do():
+    net = Net(channels=4)
+    a = net.conv("data", "a")
+    left = net.add("Relu", [net.add("Add", [net.conv(a, "b"), a], "sum")], "rectified")
+    model = closed(net, net.add("Concat", [left, net.conv("data", "c")], "route", 8, axis=1))
+    quantized = quantize(model, nets.calibrated(model), placement=ONNXRUNTIME)
+    assert reads_int8(quantized, "rectified") == reads_int8(quantized, "sum")[:1] == [True]
+    assert exact(model, ONNXRUNTIME) > 20
+
+
+def test_operators_are_written_otherwise_only_where_the_placement_asks_for_it():
+    net = Net()
+    model = closed(net, hard_swish(net, net.conv("data", "a", leaky=False)))
+    found = {
+        placement: "HardSwish"
+        in [node.op_type for node in quantize(model, nets.ones(model), placement=placement).graph.node]
+        for placement in (Placement(), Placement(rewritten=True))
+    }
+    assert found == {Placement(): True, Placement(rewritten=True): False}
+
+
 @pytest.mark.parametrize("pool", ["GlobalAveragePool", "ReduceMean"])
 def test_a_gate_over_channels_is_int8_all_the_way(pool):
     """Squeeze and excite, as both of PyTorch's exporters write it."""

@@ -69,12 +69,13 @@ def test_build_follows_a_file_on_the_reference_engine(tmp_path):
 
 def test_the_strategy_says_how_the_constants_of_a_layer_in_float32_are_stored():
     model, stored = conv_net(), {}
-    for strategy in ("pin", "half-weights"):
+    for strategy in ("pin", "half-weights", "calibrator"):
         layers = {"conv2": LayerPrecision("fp32", strategy)}
         mixed = precisions(model, layers=layers).apply(prepare(model))
         (weights,) = (tensor for tensor in mixed.graph.initializer if tensor.name.startswith("w2"))
         stored[strategy] = weights.data_type
-    assert stored == {"pin": onnx.TensorProto.FLOAT, "half-weights": onnx.TensorProto.FLOAT16}
+    full, half = onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16
+    assert stored == {"pin": full, "half-weights": half, "calibrator": full}
 
 
 def test_an_engine_file_keeps_the_precisions(tmp_path):
@@ -98,9 +99,10 @@ def test_an_int8_file_brings_its_scales_to_every_engine(engine):
 
 def test_weights_share_a_scale_except_where_the_file_says_per_channel():
     model = prepare(tiny_yolo())
-    table = int8_precisions(model, {"b": LayerPrecision("int8", "per-channel")}, per_tensor=True)
+    layers = {"b": LayerPrecision("int8", "per-channel"), "c": LayerPrecision("int8", "calibrator")}
+    table = int8_precisions(model, layers, per_tensor=True)
     found = constants(table.apply(model))
-    assert len(set(found["d_w_scale"].tolist())) == 1
+    assert len(set(found["c_w_scale"].tolist())) == len(set(found["d_w_scale"].tolist())) == 1
     assert len(set(found["b_w_scale"].tolist())) == len(found["b_w_scale"]) > 1
     exact = constants(model)["d_w"]
     assert found["d_w_scale"][0] == np.float32(np.abs(exact).max() / 127)
@@ -129,6 +131,8 @@ def test_a_missing_scale_and_a_second_calibration_are_refused():
     ("text", "message"),
     [
         ("", "expected format 1, found 'NoneType'"),
+        ("format: 1\nmore: 1\nnetwork: a\nother: 2", "unknown key 'more'"),
+        ("format: 1\nnames: [x]", "the key 'precision' is missing"),
         ("[1]", "found 'list'"),
         ("format: 2", "expected format 1, found 2"),
         ("format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nmore: 1", "unknown key 'more'"),
@@ -273,6 +277,7 @@ def test_files_are_plain_yaml_in_the_order_of_the_fields(tmp_path):
     [
         ("abc", "Only in the file: 'a', 'b', 'c'. Only in the network: 'conv1', 'leaky1', 'conv2'."),
         ("abcd", "Only in the file: 'a', 'b', 'c' (and 1 more). Only in the network: 'conv1', 'leaky1', 'conv2'."),
+        ("abcdef", "Only in the file: 'a', 'b', 'c' (and 3 more). Only in the network: 'conv1', 'leaky1', 'conv2'."),
         (("conv1", "conv2"), "Only in the file: none. Only in the network: 'leaky1'."),
         (("conv1", "leaky1", "conv2", "e"), "Only in the file: 'e'. Only in the network: none."),
     ],
@@ -295,6 +300,10 @@ def test_the_message_about_another_network_names_three_layers_of_each(named, exp
     [
         (("fp32", "a", ("x",)), "precision: expected fp16, bf16, int8, found 'fp32'"),
         (("fp16", "a", ("x",), {"y": LayerPrecision("fp32")}), "precisions: the network has no layer 'y'"),
+        (
+            ("fp16", "a", ("x",), dict.fromkeys("yz", LayerPrecision("fp32"))),
+            "precisions: the network has no layer 'y'",
+        ),
         (("fp16", "a", ("x",), {"x": LayerPrecision("bf16")}), "found 'bf16' and 'pin'"),
         (("fp16", "a", ("x",), {"x": LayerPrecision("fp16", "other")}), "found 'fp16' and 'other'"),
     ],

@@ -11,8 +11,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from pytrtplugins.calibration import CalibrationTable
-from pytrtplugins.errors import ModelError, UsageError
+from pytrtplugins.errors import CalibrationTableError, ModelError, UsageError
 from pytrtplugins.passes import Placement, Quantize, quantize, quantized_tensors, to_ir, to_proto
+from pytrtplugins.passes._quantize_plan import make_plan
 from pytrtplugins.passes.codes import quantize_weights
 from pytrtplugins.passes.quantize import FLOAT_LAYERS
 from tests.passes import nets
@@ -165,6 +166,11 @@ def test_an_unknown_name_without_a_near_one_and_nodes_without_names():
         quantize(model, nets.ones(model), exclude=["zzzzzz"])
     assert str(caught.value) == "quantize: exclude: the model has no node 'zzzzzz'."
     assert (caught.value.name, caught.value.near) == ("zzzzzz", ())
+    for number, node in enumerate(model.graph.node):
+        node.name = f"layer{number}"
+    with pytest.raises(UsageError, match=r"has no node 'layer'\. Near: 'layer.', 'layer.', 'layer.'\.$") as caught:
+        quantize(model, nets.ones(model), exclude=["layer"])
+    assert len(caught.value.near) == 3
     for node in model.graph.node:
         node.name = ""
     assert float_layers(model, exclude=["c"]) == {"c": "excluded", "e": LAST}
@@ -266,6 +272,45 @@ def test_tensors_of_whole_numbers_need_no_scale():
         "data": (1, "int8"),
         "a_leaky": (1, "int8"),
     }
+
+
+def test_the_error_about_missing_scales_names_float_tensors_that_are_computed():
+    net = Net()
+    net.nodes.append(helper.make_node("Shape", ["data"], ["sizes"], "sizes"))
+    net.nodes.append(helper.make_node("Constant", [], ["one"], "one", value_float=1.0))
+    net.channels["one"] = 4
+    net.conv(net.add("Add", [net.conv("data", "a"), "one"], "sum"), "b")
+    model = net.model("b_leaky", "sizes")
+    model.graph.output[1].type.tensor_type.elem_type = TensorProto.INT64
+    with pytest.raises(CalibrationTableError) as caught:
+        quantize(model, CalibrationTable({"data": 1, "other": 1}), float_last=False)
+    assert caught.value.only_in_table == ("other",)
+    assert caught.value.only_in_network == ("a", "a_leaky", "sum", "b", "b_leaky")
+
+
+def test_a_model_without_onnxs_operators_has_opset_0():
+    net = Net()
+    net.plugin(nets.Swap(), "data", "y")
+    model = net.model("y")
+    del model.opset_import[0]
+    with pytest.raises(ModelError, match=r"the model has opset 0: expected 13 or newer"):
+        quantize(model, nets.ones(model))
+
+
+def test_layers_are_reached_past_nodes_on_several_ways():
+    net = Net(channels=4)
+    x = net.add("Abs", ["data"], "abs")
+    net.conv(net.add("Add", [net.add("Neg", [x], "neg"), net.add("Exp", [x], "exp")], "sum"), "a")
+    net.conv(net.add("Mul", [net.add("Neg", ["a_leaky"], "n"), net.add("Exp", ["a_leaky"], "e")], "product"), "b")
+    net.add("Sub", [net.add("Abs", ["n"], "m"), net.add("Exp", ["m"], "k")], "y")
+    model = net.model("b_leaky", "y")
+    assert float_layers(model) == {"b": LAST}
+    assert float_layers(model, float_first=True, float_last=False) == {"a": FIRST}
+
+
+def test_a_plan_leaves_the_last_layers_in_float_unless_it_is_told_otherwise():
+    model = branches()
+    assert dict(make_plan(to_ir(model), nets.ones(model)).float_layers) == {"head1": LAST, "head2": LAST, "alone": LAST}
 
 
 # --- the writer ----------------------------------------------------------------------------------------------------

@@ -146,3 +146,20 @@ def test_a_pair_that_stays_does_not_keep_the_next_one():
     assert quantized_names(changed) == ["data", "d0"]
     x = image(model) * 6 - 3
     np.testing.assert_array_equal(run(changed, x, ["y"])["y"], run(model, x, ["y"])["y"])
+
+
+def test_a_pair_behind_constant_codes_goes():
+    net = Net()
+    scale, zero = net.constant("s", np.float32(0.02)), net.constant("z", ZERO)
+    net.constant("codes", np.arange(-96, 96, dtype=np.int8).reshape(1, 3, 8, 8))
+    net.channels["codes"] = 3
+    net.add("DequantizeLinear", ["codes", scale, zero], "d")
+    net.add("Transpose", ["d"], "between", perm=[0, 1, 3, 2])
+    net.add("QuantizeLinear", ["between", scale, zero], "q")
+    net.add("Add", ["data", net.add("DequantizeLinear", ["q", scale, zero], "e")], "y")
+    model = net.model("y")
+    changed, modified = dropped(model)
+    assert modified
+    assert quantized_names(changed) == []
+    x = image(model)
+    np.testing.assert_array_equal(run(changed, x, ["y"])["y"], run(model, x, ["y"])["y"])

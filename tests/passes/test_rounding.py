@@ -162,3 +162,27 @@ def test_only_convolutions_with_a_gram_matrix_and_constant_weights_change():
     assert after["a_w"].dtype == np.float32
     np.testing.assert_array_equal(after["a_w"], _rounded(before["a_w"], grams["a"], 10))
     assert not AdaptiveRounding({"c": grams["c"]})(to_ir(model)).modified
+
+
+def test_each_filter_of_a_dense_convolution_is_rounded_by_the_one_gram_matrix():
+    weights = np.random.default_rng(6).normal(size=(3, 2, 2, 2)).astype(np.float32)
+    x = inputs(8)
+    gram = x.T @ x
+    scales = np.abs(weights).max(axis=(1, 2, 3)) / np.float32(20)
+    steps = weights.reshape(3, 8) / scales[:, None]
+    expected = one_at_a_time(np.where(np.abs(steps) > 20 - 1e-3, np.sign(steps) * 20, steps), gram, 20)
+    np.testing.assert_allclose(_rounded(weights, gram[None], 20).reshape(3, 8) / scales[:, None], expected, atol=1e-4)
+
+
+def test_codes_go_up_to_127_unless_it_is_told_otherwise():
+    from pytrtplugins.passes import to_ir, to_proto
+
+    from .nets import Net, constants
+
+    net = Net()
+    model = net.model(net.conv("data", "a", leaky=False))
+    x = inputs(27)
+    ir_model = to_ir(model)
+    AdaptiveRounding({"a": (x.T @ x)[None]})(ir_model)
+    found, before = constants(to_proto(ir_model))["a_w"], constants(model)["a_w"]
+    np.testing.assert_array_equal(found, _rounded(before, (x.T @ x)[None], 127))
