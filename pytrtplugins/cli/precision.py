@@ -12,6 +12,7 @@ from .. import models, precision
 from ..calibration import CALIBRATORS
 from ..engines.base.engine import Engine
 from ..errors import NoDataError, UsageError
+from ..passes import CODES
 from ..precision.scales import make_tables
 from ..utils.numbers import Real, Whole
 from ..utils.optional import require
@@ -54,7 +55,9 @@ def search(
     model: options.Model,
     data: DataOption,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.yaml", help="Precision file to write.")],
-    low: Annotated[Literal["fp16", "bf16", "int8"], typer.Option("--precision", help="The low precision.")] = "fp16",
+    low: Annotated[
+        Literal["fp16", "bf16", "int8", "fp8"], typer.Option("--precision", help="The low precision.")
+    ] = "fp16",
     tolerance: ToleranceOption = "cosine=0.999",
     engine: options.Engine = "auto",
     weights: options.Weights = None,
@@ -68,13 +71,13 @@ def search(
     seed: SeedOption = 0,
     mode: FitOption = "letterbox",
     algorithm: Annotated[
-        Literal["minmax", "entropy", "percentile"], typer.Option(help="For int8: what the search begins with.")
+        Literal["minmax", "entropy", "percentile"], typer.Option(help="For int8 and fp8: what the search begins with.")
     ] = "minmax",
     calibration: Annotated[
-        int, number(Whole(1, MAX_SAMPLES), help="For int8: images of --data to calibrate with.")
+        int, number(Whole(1, MAX_SAMPLES), help="Likewise: images of --data to calibrate with.")
     ] = 50,
     per_tensor: Annotated[
-        bool, typer.Option("--per-tensor", help="For int8: begin with one scale for all weights of a layer.")
+        bool, typer.Option("--per-tensor", help="Likewise: begin with one scale for all weights of a layer.")
     ] = False,
     max_latency_ratio: Annotated[
         float | None,
@@ -115,7 +118,7 @@ def search(
     choice: dict[str, Any] = {"seed": seed, "mode": mode}
     samples = read_samples(data, inputs, limit=limit, **choice, split=_train(data, split))
     scales = {}
-    if low == "int8":
+    if low in CODES:
         calibrated_on = read_samples(data, inputs, limit=calibration, **choice, split=_train(data, split))
         order = [algorithm, *(name for name in CALIBRATORS if name != algorithm)]
         scales = make_tables(network.model, calibrated_on, order, engine=engine, threads=threads, plugins=asked)
@@ -189,7 +192,7 @@ def compare(
     """
     wanted = precision.parse_tolerance(tolerance)
     one, other = (
-        loading.open_engine(path, engine=name, precision=kind, cache=cache if kind == "int8" else None)
+        loading.open_engine(path, engine=name, precision=kind, cache=cache if kind in CODES else None)
         for path, name, kind in ((first, engine, precision_a), (second, other_engine, precision_b))
     )
     choice: dict[str, Any] = {"limit": limit, "seed": seed, "mode": mode}

@@ -17,11 +17,9 @@ from ..errors import (
     UnavailableError,
     UsageError,
 )
-from ..model.decompose import add_shapes
 from ..model.proto import info_dims
 from ..passes import CODES, Precisions, Quantize, load_model, quantized_tensors, to_ir, to_proto
-from ..passes.normalize import with_opset
-from ..passes.prepare import prepare_loaded
+from ..passes.prepare import prepare_loaded, ready_for
 from ..plugin.policy import check_forms
 from .base.engine import Engine
 from .base.engine_file import read_engine_file
@@ -33,7 +31,6 @@ from .registry import available_class, engine_class
 
 if TYPE_CHECKING:
     import onnx
-    import onnx_ir as ir
 
     from ..model import Graph
 
@@ -60,7 +57,7 @@ def build(
         model: An ONNX file, a model, or a graph. With Q/DQ nodes inside, it is taken as it is.
         engine: Name of an engine, or ``"auto"``: the first that this machine has and that has the precision.
         precision: ``"fp32"``, ``"int8"``, or what else the engine has; or the path of a precision file (``.yaml``) that says it
-            layer by layer, or what such a file holds. For INT8 it brings its scales with it. With ``"int8"`` the engines for
+            layer by layer, or what such a file holds. For INT8 and FP8 it brings its scales with it. With ``"int8"`` the engines for
             CPUs time both forms, and keep float32 where INT8 is slower: ``engine.choices["int8"]`` says so. ``"fp8"`` is E4M3,
             for GPUs of compute capability 8.9 and newer.
         calibration: For INT8 and FP8, which share tables: a calibrator (its cache is used if it fits, else it calibrates and
@@ -163,7 +160,7 @@ def _with_precisions(
     if _has_qdq(model):
         raise PrecisionError(f"{path}: the model holds Q/DQ nodes already.\nDo: give the float model")
     table.check_fits(model, network_digest(model), path)
-    return table.apply(model, **(cls.quantize_options() if table.precision == "int8" else {}))
+    return table.apply(model, **(cls.quantize_options(table.precision) if table.precision in CODES else {}))
 
 
 def _has_qdq(model: onnx.ModelProto) -> bool:
@@ -185,7 +182,7 @@ def _quantized(
         )
     quantize_options = cls.quantize_options(options.precision)
     placed = {name: value for name, value in quantize_options.items() if name != "weight_levels"}
-    written = _ready_for(model, options.precision)
+    written = to_ir(ready_for(model, options.precision), checked=True)
     required = quantized_tensors(written, **placed)
     if isinstance(calibration, Calibrator):
         digest = network_digest(model)
@@ -197,12 +194,6 @@ def _quantized(
     else:
         table = fitting_table(calibration, model, required)
     return to_proto(Quantize(table, precision=options.precision, **quantize_options)(written).model)
-
-
-def _ready_for(model: onnx.ModelProto, precision: str) -> ir.Model:
-    """A prepared model in an opset that has the codes of a precision; names of tensors stay, and so does what a table speaks of."""
-    converted = with_opset(model, CODES[precision].opset)
-    return to_ir(model if converted is model else add_shapes(converted), checked=True)
 
 
 Engine._load = staticmethod(load_engine)

@@ -15,7 +15,9 @@ from ..model.proto import node_name
 from ..utils.files import write_atomic
 from ..utils.optional import require
 from ..utils.text_formats import read_yaml, shorten
+from .codes import CODES
 from .half import HALF_TYPES, to_half
+from .prepare import ready_for
 from .quantize import Quantize
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["LayerPrecision", "Precisions", "layer_names"]
 
 FORMAT = 1
-_BASES = (*HALF_TYPES, "int8")
+_BASES = (*HALF_TYPES, *CODES)
 _STRATEGIES = ("pin", "half-weights", "per-channel", "calibrator")
 
 
@@ -34,8 +36,8 @@ class LayerPrecision:
 
     Attributes:
         precision: ``"fp32"``, or the network's own where only the strategy is another.
-        strategy: ``"pin"``: in float32. ``"half-weights"``: in float32, its constants stored in half. ``"per-channel"``: int8
-            with a scale for each output channel of its weights. ``"calibrator"``: int8 with other scales of its inputs.
+        strategy: ``"pin"``: in float32. ``"half-weights"``: in float32, its constants stored in half. ``"per-channel"``: codes
+            with a scale for each output channel of its weights. ``"calibrator"``: codes with other scales of its inputs.
         reason: Why, in words.
         error_before: The layer's error without this; 1 is the tolerance.
         error_after: Its error with it.
@@ -55,13 +57,13 @@ class Precisions:
     """Precision of a network, layer by layer: what ``precision.yaml`` holds.
 
     Attributes:
-        precision: That of all layers that are not named: ``"fp16"``, ``"bf16"`` or ``"int8"``.
+        precision: That of all layers that are not named: ``"fp16"``, ``"bf16"``, ``"int8"`` or ``"fp8"``.
         network: Digest of the prepared model; see `pytrtplugins.engines.calibrate.network_digest`.
         names: Names of all its layers.
         layers: Name of a layer → what is other about it.
-        scales: For int8: tensor → scale.
+        scales: For int8 and fp8: tensor → scale of int8.
         algorithm: What chose most of the scales.
-        per_tensor: For int8: whether the weights of a layer share one scale.
+        per_tensor: Likewise: whether the weights of a layer share one scale.
         facts: What else the search noted: tolerance, engine, seed, errors, latencies.
     """
 
@@ -104,14 +106,14 @@ class Precisions:
             PrecisionError: a weight of a layer in float16 is beyond it.
             CalibrationTableError: scales are missing.
         """
-        if self.precision != "int8":
+        if self.precision not in CODES:
             narrow = [name for name, layer in self.layers.items() if layer.strategy == "half-weights"]
             return to_half(model, HALF_TYPES[self.precision], keep=self.pinned(), half_weights=narrow)
         others = [name for name, layer in self.layers.items() if layer.strategy == "per-channel"]
         shared = [name for name in self.names if name not in others] if self.per_tensor else []
         table = CalibrationTable(self.scales, self.algorithm)
-        run = Quantize(table, exclude=self.pinned(), per_tensor=shared, **options)
-        return to_proto(run(to_ir(model, checked=True)).model)
+        run = Quantize(table, exclude=self.pinned(), per_tensor=shared, precision=self.precision, **options)
+        return to_proto(run(to_ir(ready_for(model, self.precision), checked=True)).model)
 
     def check_fits(self, model: onnx.ModelProto, digest: str, path: str | Path = "precisions") -> None:
         """Refuse another network.

@@ -9,14 +9,15 @@ from ..model import Graph, read_onnx
 from ..model.decompose import add_shapes
 from ..model.ir import to_ir, to_proto
 from ..validation import check_slopes, validated
+from .codes import CODES
 from .eliminate import Eliminate
 from .fold import FoldBatchNorm
-from .normalize import normalize
+from .normalize import normalize, with_opset
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["load_model", "prepare", "prepare_loaded"]
+__all__ = ["load_model", "prepare", "prepare_loaded", "ready_for"]
 
 
 def load_model(model: str | Path | onnx.ModelProto | Graph) -> onnx.ModelProto:
@@ -53,3 +54,13 @@ def prepare_loaded(model: onnx.ModelProto) -> onnx.ModelProto:
     prepared = add_shapes(to_proto(ir_model))
     check_slopes(prepared)
     return prepared
+
+
+def ready_for(model: onnx.ModelProto, precision: str) -> onnx.ModelProto:
+    """A prepared model in an opset that has a precision's codes; its tensors keep the names that calibration tables know.
+
+    Raises:
+        ModelError: it cannot be converted.
+    """
+    converted = with_opset(model, CODES[precision].opset)
+    return model if converted is model else add_shapes(converted)

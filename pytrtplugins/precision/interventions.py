@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..calibration import CalibrationTable
-from ..passes import LayerPrecision, Precisions
+from ..passes import CODES, LayerPrecision, Precisions
 from .submodels import Layer, sources
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Intervention", "interventions", "modelled_us"]
 
 _GIGABYTES, _WEIGHTED = 200.0, ("Conv", "ConvTranspose", "Gemm", "MatMul")
-_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1}
+_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1, "fp8": 1}
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def interventions(
     base, found = precisions.precision, []
     pinned = set(precisions.pinned())
     fresh = layer.name not in pinned
-    if base == "int8" and fresh:
+    if base in CODES and fresh:
         weighted = layer.node.op_type in _WEIGHTED
         held = precisions.layers.get(layer.name)
         if precisions.per_tensor and weighted and (held is None or held.strategy != "per-channel"):
@@ -69,7 +69,7 @@ def interventions(
             if any(precisions.scales[name] != scale for name, scale in scales.items()):
                 choice = held or LayerPrecision(base, "calibrator")
                 found.append(Intervention(f"scales of {algorithm}", {layer.name: choice}, scales))
-    if base != "int8" and fresh and layer.node.op_type in _WEIGHTED:
+    if base not in CODES and fresh and layer.node.op_type in _WEIGHTED:
         found.append(_one("float32 sums, half weights", layer, LayerPrecision("fp32", "half-weights")))
     if fresh:
         found.append(_one("pin", layer, LayerPrecision("fp32", "pin")))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..calibration import Histogram
-from ..passes import Precisions
+from ..passes import CODES, Precisions
 from ..utils.files import sha256_hex
 from .network import Network, Sample
 from .submodels import Layer, in_groups, sources
@@ -158,7 +158,7 @@ class Measurer:
         """Largest |x| of the layer's output that the precision represents; 0: it stays in float32."""
         if layer.name in precisions.pinned():
             return 0.0
-        if precisions.precision != "int8":
+        if precisions.precision not in CODES:
             return _HALF_RANGE[precisions.precision]
         names = sources(self.network.model, layer.outputs[0])
         return _LEVELS * max((precisions.scales.get(name, 0.0) for name in names), default=0.0)

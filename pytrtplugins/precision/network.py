@@ -14,7 +14,7 @@ from ..engines.base.engine import Engine
 from ..engines.base.types import BuildOptions
 from ..engines.calibrate import network_digest
 from ..engines.registry import available_class
-from ..passes import Precisions, prepare, to_half
+from ..passes import CODES, Precisions, prepare, to_half
 from ..passes.half import HALF_TYPES
 from ..plugin.policy import check_forms, forms_in, requested_forms
 from .submodels import Layer, find_layers, layer_alone, with_outputs
@@ -83,11 +83,14 @@ class Network:
         return self.engine(model, BuildOptions(precision, **self._options, plugins=forms_in(model, self.plugins)))
 
     def quantized(self, precisions: Precisions) -> onnx.ModelProto:
-        """The model with Q/DQ for int8; the float model for half precisions, which are written last."""
-        if precisions.precision != "int8":
+        """The model with Q/DQ for int8 and fp8; the float model for half precisions, which are written last."""
+        if precisions.precision not in CODES:
             return self.model
         if self._written is None or self._written[0] != precisions:
-            self._written = (precisions, precisions.apply(self.model, **self.engine.quantize_options()))
+            self._written = (
+                precisions,
+                precisions.apply(self.model, **self.engine.quantize_options(precisions.precision)),
+            )
         return self._written[1]
 
     def latency_us(self, engine: Engine, sample: Sample) -> float:
@@ -101,7 +104,7 @@ class Network:
         return 1e6 * float(np.min(times[1:]))
 
     def _typed(self, precisions: Precisions, model: onnx.ModelProto) -> onnx.ModelProto:
-        if precisions.precision == "int8":
+        if precisions.precision in CODES:
             return model
         narrow = [name for name, layer in precisions.layers.items() if layer.strategy == "half-weights"]
         dtype = HALF_TYPES[precisions.precision]

@@ -12,7 +12,7 @@ from typing import Any
 from ..calibration import CalibrationTable
 from ..engines.base.engine import Engine
 from ..errors import NoDataError, UsageError
-from ..passes import LayerPrecision, Precisions, layer_names
+from ..passes import CODES, LayerPrecision, Precisions, layer_names
 from .interventions import Intervention, interventions, modelled_us
 from .journal import Journal
 from .measure import LayerError, Measurer
@@ -128,9 +128,9 @@ def search(
         network: The network.
         samples: Inputs, one image each.
         tolerance: What is tolerated.
-        precision: ``"fp16"``, ``"bf16"`` or ``"int8"``.
-        tables: For int8: name of a calibrator → its scales; the first is the one to start with.
-        per_tensor: For int8: start with one scale for all weights of a layer.
+        precision: ``"fp16"``, ``"bf16"``, ``"int8"`` or ``"fp8"``.
+        tables: For int8 and fp8: name of a calibrator → its scales; the first is the one to start with.
+        per_tensor: Likewise: start with one scale for all weights of a layer.
         judge: Gives the error of an engine where it is not that of its outputs, such as lost mAP50 in units of the tolerance.
         budget: How far it may go.
         latency: ``"modelled"``: bytes moved, the same everywhere; ``"measured"``: on this machine.
@@ -149,8 +149,8 @@ def search(
         raise UsageError("precision search: map50 needs labelled images, and other tolerances take none")
     if latency not in ("modelled", "measured"):
         raise UsageError(f"latency: expected modelled or measured, found {latency!r}")
-    if precision == "int8" and not tables:
-        raise UsageError("precision search: int8 needs the scales of a calibrator in tables")
+    if precision in CODES and not tables:
+        raise UsageError(f"precision search: {precision} needs the scales of a calibrator in tables")
     network.engine.check_precision(precision)
     first = next(iter((tables or {}).items()), ("", None))
     start = Precisions(
@@ -232,7 +232,7 @@ class _Search:
         by_name = {layer.name: layer for layer in self.network.layers}
         usable = [
             error for error in errors
-            if error.name not in self.exhausted and not (by_name[error.name].copies and self.now.precision == "int8")
+            if error.name not in self.exhausted and not (by_name[error.name].copies and self.now.precision in CODES)
         ]  # fmt: skip
         for error in usable:
             if error.own > 1:

@@ -136,7 +136,7 @@ def test_a_missing_scale_and_a_second_calibration_are_refused():
         ("[1]", "found 'list'"),
         ("format: 2", "expected format 1, found 2"),
         ("format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nmore: 1", "unknown key 'more'"),
-        ("format: 1\nprecision: fp8\nnetwork: a\nnames: [x]", "found 'fp8'"),
+        ("format: 1\nprecision: fp4\nnetwork: a\nnames: [x]", "found 'fp4'"),
         ("format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nlayers: {y: {precision: fp32}}", "no layer 'y'"),
         ("format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nlayers: {x: {precision: int8}}", "found 'int8'"),
         ("format: 1\nprecision: int8\nnetwork: a\nnames: [x]\nscales: {t: -1}", "scale of 't'"),
@@ -298,7 +298,7 @@ def test_the_message_about_another_network_names_three_layers_of_each(named, exp
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("fp32", "a", ("x",)), "precision: expected fp16, bf16, int8, found 'fp32'"),
+        (("fp32", "a", ("x",)), "precision: expected fp16, bf16, int8, fp8, found 'fp32'"),
         (("fp16", "a", ("x",), {"y": LayerPrecision("fp32")}), "precisions: the network has no layer 'y'"),
         (
             ("fp16", "a", ("x",), dict.fromkeys("yz", LayerPrecision("fp32"))),

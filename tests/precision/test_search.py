@@ -11,6 +11,7 @@ from pytrtplugins.calibration import CalibrationTable, MinMaxCalibrator
 from pytrtplugins.engines import calibrate
 from pytrtplugins.engines.reference import ReferenceEngine
 from pytrtplugins.errors import NoDataError, PrecisionError, UsageError
+from pytrtplugins.passes import prepare
 from pytrtplugins.precision import Budget, Network, parse_tolerance, search
 from pytrtplugins.precision.scales import make_tables
 from tests.engines.networks import Complete, Witness, conv_net, image
@@ -294,6 +295,26 @@ def test_what_makes_the_outputs_hold_is_kept_whatever_it_does_to_the_layer():
     result = run(model, "int8", parse_tolerance("map50=0.005"), tables=tables, judge=judge)
     assert [(step.layer, step.action) for step in result.steps] == [("conv2", "scales of b")]
     assert result.holds
+
+
+def test_fp8_is_searched_as_int8_is_and_its_file_is_followed(tmp_path):
+    model = outlier_activations()
+    loose = run(model, "fp8", parse_tolerance("cosine=0.9"), tables=scales(model))
+    assert (loose.holds, loose.precisions.layers) == (True, {})
+    result = run(model, "fp8", parse_tolerance("cosine=0.9999"), tables=scales(model))
+    assert result.holds
+    assert {layer.precision for layer in result.precisions.layers.values()} == {"fp32"}
+    result.precisions.write(tmp_path / "fp8.yaml")
+    engine = ptp.build(model, engine="reference", precision=tmp_path / "fp8.yaml")
+    assert engine.precision == "fp8"
+    pairs = [
+        sum(node.op_type == "QuantizeLinear" for node in each.graph.node)
+        for each in (engine.model, loose.precisions.apply(prepare(model)))
+    ]
+    assert pairs[0] < pairs[1]
+    x = samples(model)[0]
+    found, wanted = (outputs(each, x) for each in (engine, ptp.build(model, engine="reference")))
+    assert parse_tolerance("cosine=0.9999").error(found, wanted) <= 1
 
 
 def test_on_the_cpu_engine_int8_is_searched_too():

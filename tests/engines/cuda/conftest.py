@@ -12,9 +12,8 @@ import pytest
 from darknet2caffe import read_network, to_onnx
 from darknet2caffe.cfg import parse_cfg
 from pytrtplugins.engines.cuda import CudaEngine
-from pytrtplugins.model.decompose import add_shapes
 from pytrtplugins.passes import prepare, quantize
-from pytrtplugins.passes.normalize import with_opset
+from pytrtplugins.passes.prepare import ready_for
 
 SAMPLES = Path(__file__).parents[3] / "samples/models"
 DARKNET = Path("/usr/share/darknet/cfg")
@@ -47,4 +46,4 @@ def _prepared(path, size, seed, batch):
 
 def in_fp8(model, table):
     """A prepared model with Q/DQ in FP8, prepared again."""
-    return prepare(quantize(add_shapes(with_opset(model, 19)), table, precision="fp8"))
+    return prepare(quantize(ready_for(model, "fp8"), table, precision="fp8"))
