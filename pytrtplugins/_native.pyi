@@ -1,4 +1,4 @@
-"""The C++ half of pytrtplugins.native (plugins/bridge/module.cpp)."""
+"""The native part: plugins for pytrtplugins.native, uploads for engine ``cuda`` (plugins/bridge/module.cpp)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -43,3 +43,15 @@ class Handle:
 def load(path: str) -> list[Entry]: ...
 def wrap(plugin: Plugin, outputs: int) -> Handle: ...
 def run(plugin: Handle, inputs: Sequence[Array], outputs: Sequence[Array]) -> None: ...
+def makes(form: str) -> bool: ...
+def upload(
+    source: int,
+    staged: int,
+    target: int,
+    count: int,
+    form: str,
+    scale: float,
+    queue: int,
+    stream: int,
+    helpers: int,
+) -> int: ...

@@ -29,7 +29,15 @@ from .utils.override import override
 if TYPE_CHECKING:
     from . import _native
 
-__all__ = ["NativeLibrary", "NativePlugin", "as_native", "available", "include_dir", "layers", "load_library"]
+__all__ = [
+    "NativeLibrary",
+    "NativePlugin",
+    "as_native",
+    "available",
+    "include_dir",
+    "layers",
+    "load_library",
+]
 
 _TYPES: dict[str, Any] = {
     "bool": bool,
@@ -48,6 +56,12 @@ _libraries: dict[Path, NativeLibrary] = {}
 def available() -> bool:
     """Whether this installation has the native part."""
     return importlib.util.find_spec("pytrtplugins._native") is not None
+
+
+def compiled() -> Any:
+    """The native part, for other parts of the package that use it where it is; None where it is not, or of an older version."""
+    part = _module() if available() else None
+    return part if hasattr(part, "upload") else None
 
 
 def include_dir() -> Path:

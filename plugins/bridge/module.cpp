@@ -1,4 +1,4 @@
-// pytrtplugins._native: C++ plugins in Python, and Python plugins in C++. pytrtplugins/native.py is its only user.
+// pytrtplugins._native: C++ plugins in Python, and Python plugins in C++, for pytrtplugins/native.py; uploads for engine cuda.
 #include <dlfcn.h>
 #include <pybind11/pybind11.h>
 #include <pytrtplugins/plugin.h>
@@ -7,6 +7,7 @@
 #include "convert.h"
 #include "errors.h"
 #include "python_plugin.h"
+#include "upload.h"
 
 namespace pytrtplugins::bridge {
 namespace {
@@ -150,6 +151,19 @@ py::list outputTypeNames(Plugin const& plugin, py::iterable const& inputs) {
     return result;
 }
 
+Form formFromPython(std::string const& name) {
+    if (name == "float16") return Form::kHALF;
+    if (name == "int8") return Form::kINT8;
+    return Form::kSAME;
+}
+
+int uploadAddresses(uintptr_t from, uintptr_t staged, uint64_t to, size_t count, std::string const& form, float scale,
+                    uintptr_t queue, uintptr_t stream, unsigned helpers) {
+    Upload const what{reinterpret_cast<void const*>(from), reinterpret_cast<void*>(staged), to, count, formFromPython(form), scale,
+                      reinterpret_cast<QueueCopy>(queue), reinterpret_cast<void*>(stream)};
+    return unlocked([&] { return upload(what, helpers); });
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_native, module) {
@@ -205,6 +219,8 @@ PYBIND11_MODULE(_native, module) {
     module.def("wrap", [](py::object plugin, int32_t outputs) -> std::unique_ptr<Plugin> {
         return std::make_unique<PythonPlugin>(std::move(plugin), outputs);
     });
+    module.def("makes", [](std::string const& form) { return makes(formFromPython(form)); });
+    module.def("upload", &uploadAddresses, "Copy from ordinary memory to a GPU.");
     module.def("run", &runOnHost, "Run a clone through its whole life, on NumPy arrays.");
 }
 

@@ -17,6 +17,7 @@ from ..errors import KernelError, UnavailableError
 from ..utils.optional import require
 
 __all__ = [
+    "LIBRARY",
     "Driver",
     "Function",
     "Launch",
@@ -28,6 +29,8 @@ __all__ = [
     "tensor_map",
 ]
 
+LIBRARY = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
+"""The driver's file."""
 _log = logging.getLogger(__name__)
 
 
@@ -52,7 +55,7 @@ def check_driver() -> None:
         UnavailableError: it is not installed.
     """
     try:
-        ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
+        ctypes.CDLL(LIBRARY)
     except OSError as error:
         raise UnavailableError(
             f"engine 'cuda': NVIDIA's driver is not here ({error}).\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -11,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....cuda import pinned_empty
-from ....cuda.driver import check_driver
+from ....cuda.driver import LIBRARY, check_driver
 from ....errors import UnavailableError
 from ....utils.forks import forks_as_cause
 from ....utils.optional import require
@@ -20,6 +22,7 @@ from .layout import FP8, Format, as_bytes, as_rows
 
 __all__ = ["CudaDevice", "Device", "HostDevice", "Tensor", "bytes_of", "rows_of", "tensor_at"]
 
+_PINNED = 1  # cudaMemoryTypeHost
 _OLDEST = 75
 """Compute capability that cuDNN 9 and the kernels of nhwc.cu need."""
 
@@ -44,6 +47,13 @@ class Device(Protocol):
 
     xp: Any
     """NumPy or CuPy."""
+
+    @property
+    def queue_copy(self) -> int:
+        """Address of a C function that queues a copy from page-locked memory, as cuMemcpyHtoDAsync does; 0: there is none."""
+
+    def is_pinned(self, array: npt.NDArray[Any]) -> bool:
+        """Whether an array of the host lies in page-locked memory."""
 
     def allocate(self, size: int) -> Any:
         """Zeroed bytes, at an address that every kernel takes."""
@@ -80,6 +90,11 @@ class HostDevice:
     """NumPy: kernels run through a C++ compiler, for tests."""
 
     xp: Any = np
+    queue_copy = 0
+
+    def is_pinned(self, array: npt.NDArray[Any]) -> bool:
+        """None does."""
+        return False
 
     def allocate(self, size: int) -> Any:
         """Bytes at a multiple of 256."""
@@ -235,6 +250,15 @@ class CudaDevice:
         cuda = self.xp.cuda
         memory = cuda.UnownedMemory(host.ctypes.data, size, host, self.number)
         return host, self.xp.ndarray((size,), np.uint8, cuda.MemoryPointer(memory, 0))
+
+    @functools.cached_property
+    def queue_copy(self) -> int:
+        """The driver's own function, which the native part calls."""
+        return ctypes.cast(ctypes.CDLL(LIBRARY).cuMemcpyHtoDAsync_v2, ctypes.c_void_p).value or 0
+
+    def is_pinned(self, array: npt.NDArray[Any]) -> bool:
+        """What CUDA says: it knows memory that others have locked too."""
+        return bool(self.xp.cuda.runtime.pointerGetAttributes(array.ctypes.data).type == _PINNED)
 
     def send(self, array: npt.NDArray[Any], memory: Any, stream: Any, begin: int = 0) -> None:
         """Queue a copy; the driver has read ordinary arrays when this returns, the GPU reads page-locked ones itself."""

@@ -18,11 +18,13 @@ from ....utils.override import override
 from ...base.context import Arrays, ExecutionContext, check_dims
 from ...base.failures import explained_runs, explaining
 from ..device.elements import from_stored, to_stored
+from ..plan.narrow import narrow
 from ..plan.plan import Plan
 from .bound_run import CudaBoundRun
 from .copies import copy
 from .execution import Execution, captured
 from .routes import Call, Route, Routes
+from .upload import Upload
 from .values import Value
 
 if TYPE_CHECKING:
@@ -42,6 +44,10 @@ class _Ready:
         self.execution = execution
         arrays = {name: execution.output(name) for name in execution.plan.outputs}
         self.outputs = {name: pinned_empty(array.shape, array.dtype) for name, array in arrays.items()}
+        self.uploads = {
+            name: Upload(execution.device, execution.input(name), narrow(execution.plan, name))
+            for name in execution.plan.inputs
+        }
 
     def queue(self, stream: Any) -> None:
         """The network, device to host."""
@@ -253,7 +259,7 @@ class CudaContext(ExecutionContext):
             for name, array in inputs.items():
                 if name not in from_gpu:
                     inputs[name] = to_stored(array)
-                    self.engine.device.send(inputs[name], ready.execution.input(name), self._stream)
+                    ready.uploads[name].send(inputs[name], self._stream)
             ready.copy_in(from_gpu, self._stream)
             if ready.graph is not None:
                 ready.graph.launch(self._stream)

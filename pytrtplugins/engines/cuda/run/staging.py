@@ -13,6 +13,7 @@ from ....vision.kernels import resize_rule
 from ....vision.letterbox import thin_out
 from ...base.detection import Image
 from ..device.device import Device
+from .upload import Upload
 
 __all__ = ["Staging"]
 
@@ -92,12 +93,13 @@ class Staging:
             self._written = facts
         self._device.send(self._header, self.bytes, stream)
         for image, begin in zip(images, begins, strict=True):
-            self._device.send(np.ascontiguousarray(image), self.bytes, stream, begin)
+            self._upload.send(image, stream, begin)
         return placements, grows
 
     def _grow(self, least: int) -> None:
         """Memory of the next power of two."""
         self.bytes: Any = self._device.allocate(1 << (least - 1).bit_length())
+        self._upload = Upload(self._device, self.bytes)
         self.score_threshold, self.iou_threshold = (self.bytes[at : at + 4].view(np.float32) for at in (0, 4))
         self.counts = self.bytes[8 : 8 + 4 * self._images].view(np.int32)
         self.placements = self.bytes[self._rows_begin : len(self._header)].view(np.int32).reshape(self._images, 8)

@@ -1,0 +1,59 @@
+"""Inputs that the network rounds before anything else: the host may do that, and has less to copy then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ....tensor import DType
+from .plan import Plan
+
+__all__ = ["Narrow", "narrow"]
+
+_SCALES = 1e-30, 1e30
+"""Where the product of a code and its scale, divided by the scale, is the code again."""
+
+
+@dataclass(frozen=True)
+class Narrow:
+    """What float32 values are rounded to.
+
+    Attributes:
+        dtype: float16 or int8.
+        scale: Of the codes; 1 for float16.
+    """
+
+    dtype: DType
+    scale: float = 1.0
+
+
+def narrow(plan: Plan, name: str) -> Narrow | None:
+    """What all that reads a float32 input rounds it to first; None where something does not, or rounds otherwise.
+
+    Args:
+        plan: The plan.
+        name: The input's.
+    """
+    placed, found = plan.tensors[name], set[Narrow]()
+    alone = sum(other.storage == placed.storage for other in plan.tensors.values()) == 1
+    if placed.format.dtype is not DType.FLOAT32 or not alone or plan.tail is not None or name in plan.outputs.values():
+        return None
+    for step in plan.steps:
+        if name not in step.inputs:
+            continue
+        if (
+            step.kind != "conv"
+            or not step.attributes["image"]
+            or step.inputs.index(name)
+            or step.inputs.count(name) > 1
+        ):
+            return None
+        scale = float(np.float32(step.attributes["x_scale"]))
+        rounded = DType.INT8 if scale else plan.tensors[step.outputs[0]].format.dtype
+        found.add(Narrow(rounded, scale or 1.0))
+    if len(found) != 1:
+        return None
+    rounds = found.pop()
+    fits = rounds.dtype in (DType.FLOAT16, DType.INT8) and _SCALES[0] < rounds.scale < _SCALES[1]
+    return rounds if fits else None
