@@ -6,7 +6,7 @@
 typedef unsigned int u32;
 typedef unsigned long long u64;
 enum Kind { NONE = -1, FLOAT = 0, HALF = 1, INT8 = 2, FP8 = 4 };
-enum Gate { SLOPE = 0, LOGISTIC = 1, SWISH = 2, GELU = 3, GELU_TANH = 4 };
+enum Gate { SLOPE = 0, LOGISTIC = 1, SWISH = 2, GELU = 3, GELU_TANH = 4, HARD_SWISH = 5, HARD_SIGMOID = 6, CLIP = 7 };
 
 __device__ constexpr int bytes_of(int kind) { return kind == FLOAT ? 4 : kind == HALF ? 2 : 1; }
 constexpr int ELEMENT_BYTES = bytes_of(ELEMENT), OUT_BYTES = bytes_of(OUT);
@@ -32,6 +32,7 @@ struct ConvArgs {
     int vector;                         // whether 16 bytes of y can be written at once
     float slope, residual_scale, residual_slope;
     float step;                         // of y's codes; 1 for floats
+    float low, high;                    // of CLIP; the slope and the offset of HARD_SIGMOID
 };
 
 // Programmatic dependent launch: the next kernel may start early, and waits before it touches what others wrote.
@@ -83,6 +84,9 @@ struct Tile {
 
 __device__ __forceinline__ float activate(float v, float slope) { return fmaxf(v, v * slope); }
 
+// NaN stays NaN.
+__device__ __forceinline__ float between(float v, float low, float high) { return v < low ? low : v > high ? high : v; }
+
 // The activation of a sum, both of them divided by the step of y's codes.
 __device__ __forceinline__ float activate_sum(const ConvArgs& a, float v) {
     if (GATE == SLOPE) return activate(v, a.slope);
@@ -91,6 +95,9 @@ __device__ __forceinline__ float activate_sum(const ConvArgs& a, float v) {
     if (GATE == SWISH) v = v / (1.0f + __expf(-v));
     if (GATE == GELU) v = 0.5f * v * (1.0f + erff(v * 0.70710678f));
     if (GATE == GELU_TANH) v = v / (1.0f + __expf(-1.5957691f * (v + 0.044715f * v * v * v)));
+    if (GATE == HARD_SWISH) v = v * fminf(fmaxf(v * 0.16666667f + 0.5f, 0.0f), 1.0f);
+    if (GATE == HARD_SIGMOID) v = between(fmaf(v, a.low, a.high), 0.0f, 1.0f);
+    if (GATE == CLIP) v = between(v, a.low, a.high);
     return OUT_CODES ? v / a.step : v;
 }
 

@@ -5,7 +5,7 @@
 // laid out anew as unsigned char is FP8.
 
 enum Kind { FLOAT = 0, HALF = 1, INT8 = 2, UINT8 = 3, FP8 = 4 };
-enum Activation { LINEAR = 0, LEAKY = 1, CLIP = 2, LOGISTIC = 3, SWISH = 4, GELU = 5, GELU_TANH = 6 };
+enum Activation { LINEAR = 0, LEAKY = 1, CLIP = 2, LOGISTIC = 3, SWISH = 4, GELU = 5, GELU_TANH = 6, HARD_SWISH = 7, HARD_SIGMOID = 8 };
 enum Gate { GATE_SIGMOID = 0, GATE_TANH = 1, GATE_SWISH = 2, GATE_MISH = 3, GATE_HARD_SWISH = 4, GATE_GELU = 5, GATE_GELU_TANH = 6 };
 
 // FP8, E4M3: a sign, 4 bits of exponent, which counts from -7, 3 of fraction; all ones are no number, and nothing is infinite.
@@ -66,7 +66,7 @@ __device__ __forceinline__ void store(void* y, long long i, int kind, float valu
 
 __device__ __forceinline__ float gated(float v, int kind) {
     if (kind == GATE_TANH) return tanhf(v);
-    if (kind == GATE_HARD_SWISH) return v * fminf(fmaxf(v / 6.0f + 0.5f, 0.0f), 1.0f);
+    if (kind == GATE_HARD_SWISH) return v * fminf(fmaxf(v * 0.16666667f + 0.5f, 0.0f), 1.0f);
     if (kind == GATE_GELU) return 0.5f * v * erfcf(v * -0.70710678f);
     if (kind == GATE_GELU_TANH) return v / (1.0f + expf(-1.5957691f * (v + 0.044715f * v * v * v)));
     float const small = expf(-fabsf(v)), sigmoid = (v < 0.0f ? small : 1.0f) / (1.0f + small);
@@ -78,6 +78,8 @@ __device__ __forceinline__ float activate(float v, int kind, float a, float b) {
     if (kind == LEAKY) return v > 0.0f ? v : v * a;
     if (kind == CLIP) return v < a ? a : v > b ? b : v;
     if (kind == LOGISTIC) return 1.0f / (1.0f + expf(-v));
+    if (kind == HARD_SWISH) return gated(v, GATE_HARD_SWISH);
+    if (kind == HARD_SIGMOID) return v * a + b < 0.0f ? 0.0f : v * a + b > 1.0f ? 1.0f : v * a + b;
     if (kind >= SWISH) return gated(v, kind == SWISH ? GATE_SWISH : kind == GELU ? GATE_GELU : GATE_GELU_TANH);
     return v;
 }

@@ -76,6 +76,10 @@ def activated(values, kind, bounds):
     if kind in ("logistic", "swish"):
         share = 1 / (1 + np.exp(-np.maximum(values, -80)))
         return share if kind == "logistic" else values * share
+    if kind == "hard_swish":
+        return values * np.clip(values / 6 + np.float32(0.5), 0, 1)
+    if kind == "hard_sigmoid":
+        return np.clip(values * np.float32(bounds[0]) + np.float32(bounds[1]), 0, 1)
     if kind == "gelu":
         return values / 2 * (1 + np.vectorize(math.erf, otypes=[np.float32])(values / np.sqrt(2)))
     if kind == "gelu_tanh":

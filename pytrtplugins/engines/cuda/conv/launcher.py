@@ -21,7 +21,7 @@ class ConvArgs(ctypes.Structure):
         pointers="x weights scale bias residual y",
         ints="h w channel_bytes x_pitch oh ow pixels kernel_h kernel_w units chunks stride_h stride_w pad_h pad_w "
         "dilation_h dilation_w filters y_pitch residual_pitch tiles_n patches_h patches_w vector",
-        floats="slope residual_scale residual_slope step",
+        floats="slope residual_scale residual_slope step low high",
     )
 
 
@@ -80,6 +80,8 @@ def conv_arguments(
         residual_scale=residual_scale,
         residual_slope=shape.residual_slope,
         step=y_scale,
+        low=shape.bounds[0],
+        high=shape.bounds[1],
     )
 
 

@@ -37,7 +37,9 @@ __all__ = [
 _SOURCE = KERNELS / "nhwc.cu"
 _DIRECT = CudaKernel.from_file(_SOURCE, "direct")
 _FINISH = CudaKernel.from_file(_SOURCE, "finish")
-ACTIVATIONS = {"linear": 0, "leaky": 1, "clip": 2, "logistic": 3, "swish": 4, "gelu": 5, "gelu_tanh": 6}
+_NAMES = ("linear", "leaky", "clip", "logistic", "swish", "gelu", "gelu_tanh", "hard_swish", "hard_sigmoid")
+ACTIVATIONS = {name: number for number, name in enumerate(_NAMES)}
+"""As nhwc.cu numbers them."""
 Pair = tuple[int, int]
 Bounds = tuple[float, float]
 Number = TypeVar("Number", int, float)
@@ -56,7 +58,7 @@ class ConvProblem:
         dilations: Down and across.
         groups: Groups of channels.
         activation: One of `ACTIVATIONS`.
-        bounds: Slope, or lowest and highest.
+        bounds: Slope, or lowest and highest, or slope and offset.
         residual: How the tensor lies that is added; None without one.
         residual_activation: Behind the residual.
         residual_bounds: Likewise.
@@ -108,7 +110,8 @@ class ConvProblem:
         form = f"x {self.x} y {self.y} {self.kernel} {self.strides} {self.pads} {self.dilations} groups {self.groups}"
         behind = f"{self.residual_activation} {self.residual_bounds[0]:g}"
         residual = f" + {self.residual} {behind}" if self.residual else ""
-        return f"{form} {self.activation} {self.bounds[0]:g}{residual}{'' if self.tensor_cores else ' strict'}{self._fusion}"
+        strict = "" if self.tensor_cores else " strict"
+        return f"{form} {self.activation} {self._bounds}{residual}{strict}{self._fusion}"
 
     @property
     def title(self) -> str:
@@ -123,6 +126,10 @@ class ConvProblem:
         words += ["reorg"] if self.reorg else []
         words += ["linear"] if not self.y.nhwc else []
         return ", ".join(words)
+
+    @property
+    def _bounds(self) -> str:
+        return " ".join(f"{bound:g}" for bound in self.bounds[: 1 if self.activation in ("linear", "leaky") else 2])
 
     @property
     def _fusion(self) -> str:

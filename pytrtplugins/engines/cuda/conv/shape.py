@@ -12,7 +12,7 @@ __all__ = ["ConvShape"]
 
 _SLOPED = ("linear", "leaky")
 """Activations that are max(v, slope * v)."""
-_GATES = {"logistic": 1, "swish": 2, "gelu": 3, "gelu_tanh": 4}
+_GATES = {"logistic": 1, "swish": 2, "gelu": 3, "gelu_tanh": 4, "hard_swish": 5, "hard_sigmoid": 6, "clip": 7}
 """Others, as common.cu numbers them."""
 
 
@@ -41,6 +41,7 @@ class ConvShape:
         y_type: Likewise.
         slope: max(v, slope * v) is the activation: 1 linear, 0 relu, 0.1 darknet's leaky.
         gate: Number of another activation in its place; 0: none.
+        bounds: Of clip the lowest and the highest; of hard_sigmoid slope and offset.
         residual_type: Type of what is added after the activation; None: nothing is.
         residual_pitch: Its values between pixels.
         residual_slope: The activation after the residual.
@@ -67,6 +68,7 @@ class ConvShape:
     y_type: DType = DType.FLOAT16
     slope: float = 1.0
     gate: int = 0
+    bounds: tuple[float, float] = (0.0, 0.0)
     residual_type: DType | None = None
     residual_pitch: int = 0
     residual_slope: float = 1.0
@@ -105,6 +107,7 @@ class ConvShape:
             y_type=y.dtype,
             slope=_slope(problem.activation, problem.bounds),
             gate=_GATES.get(problem.activation, 0),
+            bounds=problem.bounds if problem.activation in ("clip", "hard_sigmoid") else (0.0, 0.0),
             residual_type=None if residual is None else residual.dtype,
             residual_pitch=0 if residual is None else residual.pitch,
             residual_slope=_slope(problem.residual_activation, problem.residual_bounds),

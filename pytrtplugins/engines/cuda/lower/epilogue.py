@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FuseActivations", "FuseConvolutions", "FuseResiduals", "comes_from_constants", "fused_convolution"]
 
-_GATES = {"Swish": "swish", "Gelu": "gelu", "GeluTanh": "gelu_tanh"}
-"""Operators of this engine → activations that no kernel computes behind a residual."""
+_GATES = {"Swish": "swish", "Gelu": "gelu", "GeluTanh": "gelu_tanh", "HardSwish": "hard_swish"}
+"""Operators → activations that no kernel computes behind a residual."""
 
 
 class FuseConvolutions(Rewrite[list[int]]):
@@ -24,11 +24,12 @@ class FuseConvolutions(Rewrite[list[int]]):
 
     Inputs: x, weights (K, C / group, R, S), bias (K), residual or nothing, scales of the weights (K) or nothing.
     Attributes: ``strides``, ``pads`` (top, left, bottom, right), ``dilations``, ``group``; ``activation`` (``"linear"``,
-    ``"leaky"``, ``"clip"``, ``"logistic"``, ``"swish"``, ``"gelu"``, ``"gelu_tanh"``) with ``bounds`` (slope, or lowest and
-    highest); the same behind the residual in ``residual_activation``, ``residual_bounds``; ``rows`` 1: x is no image but a
-    linear tensor (…, C) of any rank, whose rows are pixels, and so is the output; ``pool`` 1: the largest of each 2x2 pixels
-    behind all that; ``reorg``: stride of darknet's reorg behind all that, or 0; ``image`` 1: x is the network's input,
-    float32 and linear; for int8 ``x_scale``, ``residual_scale`` and ``y_scale``, 0 where the tensor is float.
+    ``"leaky"``, ``"clip"``, ``"logistic"``, ``"swish"``, ``"gelu"``, ``"gelu_tanh"``, ``"hard_swish"``, ``"hard_sigmoid"``) with
+    ``bounds`` (slope, or lowest and highest, or slope and offset); the same behind the residual in ``residual_activation``,
+    ``residual_bounds``; ``rows`` 1: x is no image but a linear tensor (…, C) of any rank, whose rows are pixels, and so is the
+    output; ``pool`` 1: the largest of each 2x2 pixels behind all that; ``reorg``: stride of darknet's reorg behind all that,
+    or 0; ``image`` 1: x is the network's input, float32 and linear; for int8 ``x_scale``,
+    ``residual_scale`` and ``y_scale``, 0 where the tensor is float.
 
     What does not match: (1) a convolution of 1-D or 3-D tensors; (2) one whose weights or bias are computed in the run;
     (3) one padded by SAME whose input has unknown dims.
@@ -57,10 +58,11 @@ class FuseConvolutions(Rewrite[list[int]]):
 
 
 class FuseActivations(Rewrite["tuple[ir.Node, dict[str, Any]]"]):
-    """LeakyRelu, Relu, Clip, Sigmoid, Swish, Gelu, GeluTanh behind a convolution → into it, or behind its residual.
+    """LeakyRelu, Relu, Clip, HardSigmoid, Sigmoid, Swish, HardSwish, Gelu, GeluTanh behind a convolution or its residual → into it.
 
     What does not match: (1) an activation whose bounds are computed; (2) a convolution that something else reads too;
-    (3) one that has an activation there already; (4) one that writes codes already; (5) Swish, Gelu, GeluTanh behind a residual.
+    (3) one that has an activation there already; (4) one that writes codes already; (5) Swish, HardSwish, Gelu,
+    GeluTanh behind a residual.
     """
 
     name: ClassVar[str] = "activations"
@@ -174,7 +176,7 @@ def _steps(node: ir.Node) -> tuple[list[int], list[int]]:
 
 
 def _activation(node: ir.Node) -> tuple[str, list[float]] | None:
-    if node.domain == DOMAIN and node.op_type in _GATES:
+    if node.op_type in _GATES and node.domain == ("" if node.op_type == "HardSwish" else DOMAIN):
         return _GATES[node.op_type], [0.0, 0.0]
     if node.domain:
         return None
@@ -184,6 +186,9 @@ def _activation(node: ir.Node) -> tuple[str, list[float]] | None:
         return "leaky", [0.0, 0.0]
     if node.op_type == "Sigmoid":
         return "logistic", [0.0, 0.0]
+    if node.op_type == "HardSigmoid":
+        at = node.attributes
+        return "hard_sigmoid", [float(at.get_float("alpha", 0.2)), float(at.get_float("beta", 0.5))]
     if node.op_type == "Clip":
         bounds = [array_of(value) for value in node.inputs[1:3]]
         if len(bounds) == 2 and all(bound is not None and bound.size == 1 for bound in bounds):

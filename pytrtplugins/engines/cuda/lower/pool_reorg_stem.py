@@ -35,8 +35,8 @@ class FusePools(Rewrite["ir.Node"]):
     two run, through memory that is shared by all layers; see `UnfusedProvider`.
 
     What does not match: (1) a convolution that something else reads too; (2) a pool of other windows, of padded borders, or of an
-    odd number of rows or columns; (3) an activation that falls: leaky of a negative slope, swish, gelu; (4) a convolution with
-    a residual; (5) one of rows, whose output may have four axes too.
+    odd number of rows or columns; (3) an activation that falls: leaky or hard_sigmoid of a negative slope, swish, gelu; (4) a
+    convolution with a residual; (5) one of rows, whose output may have four axes too.
     """
 
     name: ClassVar[str] = "pools"
@@ -143,10 +143,10 @@ def _reorg_stride(node: ir.Node) -> int:
 
 def _falls(conv: ir.Node) -> bool:
     """Whether the activation is one that falls somewhere."""
-    if conv.attributes.get_string("activation", "linear") in ("swish", "gelu", "gelu_tanh"):
+    activation, slopes = conv.attributes.get_string("activation", "linear"), conv.attributes.get_floats("bounds", [0.0])
+    if activation in ("swish", "hard_swish", "gelu", "gelu_tanh"):
         return True
-    slopes = list(conv.attributes.get_floats("bounds", [0.0]))
-    return conv.attributes.get_string("activation", "linear") == "leaky" and slopes[0] < 0
+    return activation in ("leaky", "hard_sigmoid") and slopes[0] < 0
 
 
 def _is_stem(conv: ir.Node) -> bool:

@@ -24,11 +24,12 @@ from tests.engines.cuda.conv.test_kernels import FP8, HALF, INT8, ODD, SINGLE, S
 from tests.measures import relative
 
 pytestmark = pytest.mark.gpu
+BOUNDS = {6: (0.2, 0.4), 7: (-0.5, 1.25)}
 SHAPES = [
     *ODD,
     square(2, 13, 64, 96, 3, HALF),
-    *(square(2, 13, 64, 96, 1, HALF, gate=gate) for gate in (1, 2, 3, 4)),
-    *(square(1, 14, 64, 96, 3, INT8, gate=gate) for gate in (1, 2, 3, 4)),
+    *(square(2, 13, 64, 96, 1, HALF, gate=gate, bounds=BOUNDS.get(gate, (0.0, 0.0))) for gate in range(1, 8)),
+    *(square(1, 14, 64, 96, 3, INT8, gate=gate, bounds=BOUNDS.get(gate, (0.0, 0.0))) for gate in range(1, 8)),
     square(1, 20, 64, 64, 1, HALF, gate=3, residual_type=HALF, residual_pitch=64),
     square(1, 16, 32, 64, 3, INT8, pool=True, slope=0.1),
     square(2, 24, 64, 64, 3, HALF, pool=True, slope=0.1),
@@ -82,6 +83,9 @@ GATES = {
     2: lambda y: y / (1 + np.exp(-y)),
     3: lambda y: y / 2 * (1 + np.vectorize(math.erf)(y / np.sqrt(2))),
     4: lambda y: y / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (y + 0.044715 * y**3))),
+    5: lambda y: y * np.clip(y / 6 + 0.5, 0, 1),
+    6: lambda y: np.clip(y * BOUNDS[6][0] + BOUNDS[6][1], 0, 1),
+    7: lambda y: np.clip(y, *BOUNDS[7]),
 }
 
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytrtplugins.engines.cuda.conv.handwritten import HandwrittenProvider
+from pytrtplugins.engines.cuda.conv.launcher import Addresses, conv_arguments
 from pytrtplugins.engines.cuda.conv.problem import ConvProblem
 from pytrtplugins.engines.cuda.conv.shape import ConvShape
 from pytrtplugins.engines.cuda.conv.stem import StemProvider
@@ -66,7 +67,22 @@ def test_a_residual_comes_with_its_own_type_distance_and_activation():
     assert (shape.residual_type, shape.residual_pitch, shape.residual_slope) == (CODES, 64, 0.0)
 
 
-@pytest.mark.parametrize("activation", ["logistic", "swish", "gelu", "gelu_tanh"])
+def test_bounds_reach_the_kernel():
+    shape = ConvShape.of(problem(activation="clip", bounds=(0.0, 6.0)))
+    numbers = conv_arguments(shape, hopper_tactics(shape)[0], Addresses(16, 32, 48, 64, 80))
+    assert (shape.bounds, numbers.low, numbers.high) == ((0.0, 6.0), 0.0, 6.0)
+    assert ConvShape.of(problem(activation="leaky", bounds=(0.1, 0.0))).bounds == (0.0, 0.0)
+
+
+def test_bounds_make_another_problem():
+    def key(activation, *bounds):
+        return problem(activation=activation, bounds=bounds).key
+
+    assert key("clip", 0.0, 6.0) != key("clip", 0.0, 1.0)
+    assert key("leaky", 0.1, 0.0) == key("leaky", 0.1, 1.0)
+
+
+@pytest.mark.parametrize("activation", ["logistic", "swish", "gelu", "gelu_tanh", "hard_swish", "hard_sigmoid", "clip"])
 def test_activations_that_are_no_slopes_are_compiled_into_a_kernel(activation):
     sloped, other = (ConvShape.of(problem(activation=name)) for name in ("leaky", activation))
     assert hopper_tactics(other) == hopper_tactics(sloped)
@@ -80,7 +96,7 @@ def test_activations_that_are_no_slopes_are_compiled_into_a_kernel(activation):
     [
         {"kind": SINGLE},  # may be rounded to TF32
         {"groups": 2},
-        {"activation": "clip", "bounds": (0.0, 6.0)},
+        {"residual": channels_last((2, 64, 16, 16), HALF), "residual_activation": "clip"},
         {"residual": channels_last((2, 64, 16, 16), HALF), "residual_activation": "logistic"},
         {"element": HALF},
     ],

@@ -33,9 +33,9 @@ def operators(model):
     return [node.op_type for node in lower(prepare(model)).graph]
 
 
-def found_and_wanted(model, float_type, disable=()):
+def found_and_wanted(model, float_type, disable=(), direct=False):
     inputs = {"data": 4 * np.random.default_rng(0).standard_normal((2, 3, 8, 8), dtype=np.float32)}
-    found, execution = run_on_host(prepare(model), inputs, float_type, disable)
+    found, execution = run_on_host(prepare(model), inputs, float_type, disable, direct)
     with ptp.build(model, engine="reference").create_context() as context:
         return found, context.run(inputs), execution.plan
 
@@ -49,23 +49,49 @@ def test_what_is_written_with_several_operators_is_one(write, kind, swapped):
     assert operators(model) == ["Conv", "Neg", kind, "Conv"]
 
 
-@pytest.mark.parametrize(("write", "left"), [(swish, []), (mish, ["Mish"])])
+def hard_swish(net, x):
+    return net.add("HardSwish", [x], "acted")
+
+
+def hard_sigmoid(net, x):
+    return net.add("HardSigmoid", [x], "acted", alpha=0.3, beta=0.4)
+
+
+@pytest.mark.parametrize(("write", "left"), [(swish, []), (hard_swish, []), (hard_sigmoid, []), (mish, ["Mish"])])
 def test_a_convolution_computes_swish_itself(write, left):
     net = Net()
     model = net.model(net.conv(write(net, net.conv("data", "a", 16, leaky=False)), "last", 8))
     assert operators(model) == ["Conv", *left, "Conv"]
 
 
-def test_swish_stays_behind_a_residual():
+@TYPES
+@pytest.mark.parametrize("write", [swish, hard_swish, hard_sigmoid])
+def test_a_convolution_that_acts_gives_the_reference_engines_numbers(write, float_type):
+    net = Net()
+    model = net.model(net.conv(write(net, net.conv("data", "a", 13, leaky=False)), "last", 8))
+    room = 2e-6 if float_type is DType.FLOAT32 else 2e-3
+    for direct in (False, True):
+        found, wanted, _ = found_and_wanted(model, float_type, direct=direct)
+        for name, values in wanted.items():
+            assert np.linalg.norm(found[name] - values) < room * np.linalg.norm(values)
+
+
+@pytest.mark.parametrize(("write", "kind"), [(swish, "Swish"), (hard_swish, "HardSwish")])
+def test_swish_stays_behind_a_residual(write, kind):
     net = Net()
     a = net.conv("data", "a", 16)
-    model = net.model(swish(net, net.add("Add", [net.conv(a, "b", 16, leaky=False), a], "added")))
-    assert operators(model) == ["Conv", "Conv", "Swish"]
+    model = net.model(write(net, net.add("Add", [net.conv(a, "b", 16, leaky=False), a], "added")))
+    assert operators(model) == ["Conv", "Conv", kind]
 
 
-def test_a_pool_stays_behind_swish_which_falls():
+def falling_sigmoid(net, x):
+    return net.add("HardSigmoid", [x], "acted", alpha=-0.3)
+
+
+@pytest.mark.parametrize("write", [swish, hard_swish, falling_sigmoid])
+def test_a_pool_stays_behind_swish_which_falls(write):
     net = Net()
-    acted = swish(net, net.conv("data", "a", 16, leaky=False))
+    acted = write(net, net.conv("data", "a", 16, leaky=False))
     model = net.model(net.add("MaxPool", [acted], "pool", kernel_shape=[2, 2], strides=[2, 2]))
     assert operators(model) == ["Conv", "MaxPool"]
 
