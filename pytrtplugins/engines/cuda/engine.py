@@ -28,6 +28,7 @@ from ..base.types import Availability, BuildOptions
 from .conv.cache import TacticCache
 from .conv.cublaslt import CublasLtProvider
 from .conv.cudnn import CudnnProvider, check_cudnn, cudnn_versions
+from .conv.depthwise import DepthwiseProvider
 from .conv.few_rows import FewRowsProvider
 from .conv.problem import ConvProvider, DirectProvider
 from .conv.selector import ConvSelector, LayerKernel
@@ -288,7 +289,9 @@ class CudaEngine(Engine):
 
             families = (("hopper", 12), ("mma", 6), ("simt", 12))
             handwritten = [HandwrittenProvider(self.device, family, count) for family, count in families]
-            providers = [StemProvider(self.device), *handwritten, FewRowsProvider(self.device), *providers]
+            depthwise = DepthwiseProvider(self.device, self.device.multiprocessors)
+            providers = [FewRowsProvider(self.device), *providers]
+            providers = [StemProvider(self.device), depthwise, *handwritten, *providers]
         timed = "tactics" not in self.disabled
         packed = plan.packed if plan is not None else {}
         return ConvSelector(

@@ -61,14 +61,6 @@ __device__ __forceinline__ void store_lanes(T* y, unsigned stride, Pack<T, LANES
     }
 }
 
-// The next kernel may start from here on, and what this one reads is written.
-__device__ __forceinline__ void begin_kernel() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
 #define MATH(name, function)                                                          \
     __device__ __forceinline__ float name(float x) { return function##f(x); }         \
     __device__ __forceinline__ double name(double x) { return function(x); }

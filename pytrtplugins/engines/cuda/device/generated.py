@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
+
 from ....cuda import CudaKernel
 from ....cuda.compiler import compile_unit, newest_architecture
 from ....cuda.driver import Launch as DriverLaunch
@@ -38,6 +40,7 @@ class GeneratedKernel:
         self._kernel, self._threads, self._device = _kernel(text, name), threads, device
         max_blocks = _BLOCKS * device.multiprocessors if isinstance(device, CudaDevice) else 2
         self._blocks = min(blocks, max_blocks) if in_turns else blocks
+        self._launches: dict[tuple[int | None, ...], Launch] = {}
 
     @property
     def is_compiled_ahead(self) -> bool:
@@ -56,15 +59,25 @@ class GeneratedKernel:
 
     def prepare(self, tensors: Sequence[Tensor]) -> Launch:
         """What queues it, for tensors in the order of its parameters."""
-        flats = [tensor.flat for tensor in tensors]
+        return self.bound([tensor.flat for tensor in tensors])
+
+    def launch(self, arrays: Sequence[Any], stream: Any) -> None:
+        """Queue it for arrays, or None for what it does not read, in the order of its parameters."""
+        key = tuple(None if array is None else _address(array) for array in arrays)
+        if (queue := self._launches.get(key)) is None:
+            queue = self._launches[key] = self.bound(arrays)
+        queue(stream)
+
+    def bound(self, arrays: Sequence[Any]) -> Launch:
+        """What queues it for these arrays."""
         if isinstance(self._device, CudaDevice):
             capability = self._device.capability
             function = load_cubin(self._cubin(capability), self._kernel.name)
-            arguments = [ctypes.c_void_p(int(flat.data.ptr)) for flat in flats]
+            arguments = [ctypes.c_void_p(None if array is None else _address(array)) for array in arrays]
             queue = DriverLaunch(function, self._blocks, self._threads, arguments, early=capability >= 90)
             return lambda stream: queue(int(stream.ptr))
         threads, block = self._blocks * self._threads, self._threads
-        return lambda stream: self._kernel.launch(*flats, threads=threads, block=block, stream=stream)
+        return lambda stream: self._kernel.launch(*arrays, threads=threads, block=block, stream=stream)
 
     def _cubin(self, capability: int) -> bytes:
         return compile_unit(self._kernel.unit(), newest_architecture(capability))
@@ -78,6 +91,10 @@ def compile_all(kernels: Iterable[GeneratedKernel]) -> None:
     with ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="pytrtplugins-compile") as pool:
         for _ in pool.map(GeneratedKernel.compile, waiting):
             pass
+
+
+def _address(array: Any) -> int:
+    return int(array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr)
 
 
 @functools.lru_cache(1024)

@@ -12,7 +12,7 @@ from .expression import OPERATIONS, Expression, Number, Operand, computed_in
 from .generated import GeneratedKernel
 from .layout import Format
 from .loops import Axis, Loops, aligned_strides, collapsed, padded_channels
-from .source import KERNELS
+from .source import sources
 
 __all__ = [
     "C_TYPES",
@@ -139,7 +139,7 @@ def operation_line(expression: Expression, index: int) -> str:
 @functools.cache
 def library_text() -> str:
     """The functions that generated kernels call."""
-    return (KERNELS / "pointwise.cu").read_text(encoding="utf-8")
+    return sources("early.cu", "pointwise.cu")
 
 
 def operand_text(operand: Operand) -> str:

@@ -13,7 +13,7 @@ from .generated import GeneratedKernel
 from .layout import Format
 from .loops import Axis, aligned_strides, collapsed
 from .pointwise import C_TYPES, library_text, operand_text, operation_line
-from .source import KERNELS
+from .source import sources
 
 __all__ = ["RowLoops", "row_loops", "rows_kernel", "rows_text"]
 
@@ -152,7 +152,7 @@ def _strides(form: Format, dims: Sequence[int], axes: Sequence[int]) -> tuple[in
 
 @functools.cache
 def _library() -> str:
-    return f"{library_text()}\n{(KERNELS / 'rows.cu').read_text(encoding='utf-8')}"
+    return f"{library_text()}\n{sources('rows.cu')}"
 
 
 class _Rows:

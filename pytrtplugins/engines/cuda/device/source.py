@@ -16,7 +16,16 @@ from ....tensor import DType
 from ....utils.files import sha256_hex
 from .layout import FP8, KIND
 
-__all__ = ["KERNELS", "compile_kernel", "kernel_text", "kernels_digest", "load_cubin", "load_kernel", "wgmma_text"]
+__all__ = [
+    "KERNELS",
+    "compile_kernel",
+    "kernel_text",
+    "kernels_digest",
+    "load_cubin",
+    "load_kernel",
+    "sources",
+    "wgmma_text",
+]
 
 KERNELS = cuda_source.KERNELS / "engine"
 """The folder of the sources that this engine compiles itself."""
@@ -27,6 +36,11 @@ _WGMMA = {
     FP8: ("k32.f32.e4m3.e4m3", "1, 1, 1"),
 }
 """Element type → depth and types of the instruction, and whether it adds, which signs it changes, and what it transposes."""
+
+
+def sources(*files: str) -> str:
+    """The texts of files of `KERNELS`, one behind the other."""
+    return "\n".join((KERNELS / file).read_text(encoding="utf-8") for file in files)
 
 
 @functools.cache

@@ -1,0 +1,201 @@
+"""Depthwise convolutions: a filter for each channel, which matrix instructions cannot help with."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ....tensor import DType
+from ..device.device import Device, Tensor
+from ..device.elements import to_stored
+from ..device.expression import Number
+from ..device.generated import GeneratedKernel
+from ..device.layout import CODES, FP8, KIND
+from ..device.pointwise import C_TYPES, operand_text
+from ..device.source import sources
+from .problem import ACTIVATIONS, ConvLaunch, ConvProblem, Operands, Scratch, epilogue_operands
+
+__all__ = ["DepthwiseProvider", "DepthwiseTile", "depthwise_tiles"]
+
+_MAX_LANES = 8
+_MAX_TAPS = 49
+_MAX_TACTICS = 8
+_SHAPES = ((1, 1), (1, 2), (2, 2), (1, 4), (2, 4), (4, 4), (1, 7), (1, 8))
+"""Rows and columns of a tile."""
+_WARM = 512
+"""Threads of a multiprocessor that hide each other's waits."""
+_TYPES = {**C_TYPES, FP8: "unsigned char"}
+_NAME = re.compile(r"h(\d+)w(\d+)t(\d+)")
+
+
+@dataclass(frozen=True)
+class DepthwiseTile:
+    """What a thread computes.
+
+    Attributes:
+        h: Rows of y.
+        w: Columns of y.
+        threads: Of a block.
+    """
+
+    h: int
+    w: int
+    threads: int
+
+    @property
+    def name(self) -> str:
+        """All of it in a word: ``"h1w4t128"``."""
+        return f"h{self.h}w{self.w}t{self.threads}"
+
+    @classmethod
+    def parse(cls, name: str) -> DepthwiseTile:
+        """The tile of a name.
+
+        Raises:
+            ValueError: it is none.
+        """
+        match = _NAME.fullmatch(name)
+        if match is None:
+            raise ValueError(f"{name!r} is no tactic of 'depthwise'")
+        return cls(*map(int, match.groups()))
+
+    def items(self, problem: ConvProblem) -> int:
+        """Threads that have something to do."""
+        n, _, h, w = problem.y.dims
+        return n * -(-h // self.h) * -(-w // self.w) * _pieces(problem)
+
+
+class DepthwiseProvider:
+    """A thread for 16 bytes of channels of some pixels, on every GPU; a tactic is the name of a tile.
+
+    Args:
+        device: Where arrays live.
+        multiprocessors: Of the GPU.
+    """
+
+    name = "depthwise"
+
+    def __init__(self, device: Device, multiprocessors: int = 132) -> None:
+        self.device, self.multiprocessors = device, multiprocessors
+
+    def tactics(self, problem: ConvProblem) -> Sequence[str]:
+        """Tiles for convolutions whose groups have one channel and one filter; none for filters of more than 49 taps."""
+        if not _fits(problem):
+            return []
+        return [tile.name for tile in depthwise_tiles(problem, self.multiprocessors)[:_MAX_TACTICS]]
+
+    def compile(self, problem: ConvProblem, tactic: str) -> None:
+        """Compile a tile's kernel.
+
+        Raises:
+            KernelError: it does not compile.
+            ValueError: there is no such tactic.
+        """
+        self._kernel(problem, tactic).compile()
+
+    def prepare(self, problem: ConvProblem, tactic: str, operands: Operands, scratch: Scratch) -> ConvLaunch:
+        """Weights as [tap][channel], padded with zeros to what a thread reads at once.
+
+        Raises:
+            ValueError: there is no such tactic.
+        """
+        kernel, (k, kind) = self._kernel(problem, tactic), (problem.y.dims[1], problem.x.dtype.numpy)
+        padded, taps = _pieces(problem) * _lanes(problem), math.prod(problem.kernel)
+
+        def packed() -> npt.NDArray[Any]:
+            return to_stored(np.pad(operands.weights.reshape(k, taps).T, [(0, 0), (0, padded - k)]).astype(kind))
+
+        weights = operands.on_device(self.device, ("tap c", padded, kind), taps * padded * kind.itemsize, packed)
+        scale, bias = epilogue_operands(self.device, operands)
+        steps = np.array([operands.residual_scale, operands.y_scale], np.float32)
+        uploaded = operands.on_device(self.device, ["residual_scale y_scale"], steps.nbytes, lambda: steps)
+
+        def launch(x: Tensor, y: Tensor, residual: Tensor | None, stream: Any) -> None:
+            added = None if residual is None else residual.flat
+            kernel.launch([x.flat, weights, scale, bias, uploaded, added, y.flat], stream)
+
+        return launch
+
+    def _kernel(self, problem: ConvProblem, tactic: str) -> GeneratedKernel:
+        """The kernel of a tactic, which a file or the disk may name, once it is known that it fits the problem."""
+        tile = DepthwiseTile.parse(tactic)
+        if not _fits(problem) or tile not in depthwise_tiles(problem, self.multiprocessors):
+            raise ValueError(f"kernels of {self.name!r} do not have the tactic {tactic!r}")
+        text = "\n".join((sources("early.cu", "nhwc.cu"), _definitions(problem, tile), sources("depthwise.cu")))
+        blocks = -(-tile.items(problem) // tile.threads)
+        return GeneratedKernel(self.device, text, "depthwise", blocks, tile.threads, in_turns=False)
+
+
+def depthwise_tiles(problem: ConvProblem, multiprocessors: int) -> list[DepthwiseTile]:
+    """Tiles for a problem, the most promising first.
+
+    Args:
+        problem: A depthwise convolution.
+        multiprocessors: Of the GPU.
+    """
+    (_, _, oh, ow), (down, across) = problem.y.dims, problem.dilations
+    found = [
+        DepthwiseTile(h, w, threads)
+        for h, w in _SHAPES
+        if h < 2 * oh and w < 2 * ow and (h == 1 or down == 1) and (w == 1 or across == 1)
+        for threads in (64, 128, 256)
+    ]
+
+    def cost(tile: DepthwiseTile) -> tuple[float, int]:
+        """A rough model: what the busiest multiprocessor does, or as long as one thread needs; then how blocks spread."""
+        items, wanted = tile.items(problem), multiprocessors * _WARM
+        filled = 64 if items < wanted else 128
+        return _work(problem, tile) * max(items, wanted), abs(tile.threads - filled)
+
+    return sorted(found, key=cost)
+
+
+def _work(problem: ConvProblem, tile: DepthwiseTile) -> float:
+    """Instructions of a thread, about."""
+    (r, s), (down, across) = problem.kernel, problem.strides
+    loads = ((tile.h - 1) * down + r) * ((tile.w - 1) * across + s) + r * s * tile.h
+    pixels, lanes = tile.h * tile.w, _lanes(problem)
+    return lanes * (r * s * pixels + loads + 8 * pixels) + 4 * loads + 60
+
+
+def _lanes(problem: ConvProblem) -> int:
+    """Channels of a thread."""
+    return min(_MAX_LANES, problem.x.vector)
+
+
+def _pieces(problem: ConvProblem) -> int:
+    """Threads that share a pixel of y, its padding included."""
+    return -(-problem.filters // _lanes(problem))
+
+
+def _fits(problem: ConvProblem) -> bool:
+    x, y, residual = problem.x, problem.y, problem.residual
+    depthwise = problem.groups == x.dims[1] == y.dims[1] and math.prod(problem.kernel) <= _MAX_TAPS
+    kinds = {x.dtype, y.dtype, *([] if residual is None else [residual.dtype])} <= set(KIND)
+    return depthwise and kinds and not problem.fused and x.pitch % x.vector == 0
+
+
+def _definitions(problem: ConvProblem, tile: DepthwiseTile) -> str:
+    """The constants of depthwise.cu."""
+    (n, k, h, w), (_, _, oh, ow), residual = problem.x.dims, problem.y.dims, problem.residual
+    numbers = {
+        "N": n, "H": h, "W": w, "K": k, "OH": oh, "OW": ow, "LANES": _lanes(problem), "FILTERS": problem.filters,
+        "X_PITCH": problem.x.pitch, "Y_PITCH": problem.y.pitch, "RESIDUAL_PITCH": 0 if residual is None else residual.pitch,
+        "KERNEL_H": problem.kernel[0], "KERNEL_W": problem.kernel[1], "PAD_H": problem.pads[0], "PAD_W": problem.pads[1],
+        "STRIDE_H": problem.strides[0], "STRIDE_W": problem.strides[1], "DILATION_H": problem.dilations[0],
+        "DILATION_W": problem.dilations[1], "TILE_H": tile.h, "TILE_W": tile.w, "THREADS": tile.threads,
+        "SCALED": int(problem.x.dtype in CODES), "OUT": KIND[problem.y.dtype],
+        "RESIDUAL": -1 if residual is None else KIND[residual.dtype], "ACTIVATION": ACTIVATIONS[problem.activation],
+        "RESIDUAL_ACTIVATION": ACTIVATIONS[problem.residual_activation],
+    }  # fmt: skip
+    bounds = zip(("A", "B", "RESIDUAL_A", "RESIDUAL_B"), (*problem.bounds, *problem.residual_bounds), strict=True)
+    lines = [f"typedef {_TYPES[problem.x.dtype]} T;", f"typedef {_TYPES[problem.y.dtype]} Y;"]
+    lines += [f"constexpr int {name} = {number};" for name, number in numbers.items()]
+    lines += [f"#define {name} {operand_text(Number.of(bound, DType.FLOAT32))}" for name, bound in bounds]
+    return "\n".join(lines)

@@ -1,0 +1,104 @@
+// A depthwise convolution, NHWC: behind nhwc.cu, whose epilogue it has, early.cu, and constants that depthwise.py writes.
+//
+// A thread has LANES channels (16 bytes of floats, 8 of codes) at TILE_H rows and TILE_W columns of y, so that what it loads of a
+// row of x serves several columns, and weights several pixels. Threads side by side have neighbouring channels. Weights are
+// [tap][channel], padded to LANES. Sums are float32, exact int32 of int8. Along an axis with a dilation tiles are 1 wide.
+
+typedef typename Sum<T>::type Total;
+constexpr int TAPS = KERNEL_H * KERNEL_W, PIECES = (FILTERS + LANES - 1) / LANES, READ = (K + LANES - 1) / LANES * LANES;
+constexpr int ROWS = (TILE_H - 1) * STRIDE_H + KERNEL_H, COLUMNS = (TILE_W - 1) * STRIDE_W + KERNEL_W;
+constexpr int DOWN = (OH + TILE_H - 1) / TILE_H, ACROSS = (OW + TILE_W - 1) / TILE_W;
+constexpr unsigned ITEMS = static_cast<unsigned>(N) * DOWN * ACROSS * PIECES;
+constexpr int UNROLLED = TAPS * TILE_H * TILE_W * LANES <= 2048 ? ROWS : 1;  // rows: more code would not stay in the cache
+static_assert((TILE_H == 1 || DILATION_H == 1) && (TILE_W == 1 || DILATION_W == 1), "a tile's rows and columns overlap");
+
+template <typename U> struct alignas(sizeof(U) * LANES < 16 ? sizeof(U) * LANES : 16) Lanes { U values[LANES]; };
+
+__device__ constexpr bool is_codes(int kind) { return kind == INT8 || kind == FP8; }
+
+// A thread's channels of one pixel, finished and stored; padding becomes zero where a pixel of y has room for it.
+__device__ __forceinline__ void finish_pixel(const Total (&sums)[LANES], long long pixel, int first, const float* scale,
+                                             const float* bias, const float* steps, const void* residual, Y* y) {
+    Lanes<Y> out;
+#pragma unroll
+    for (int lane = 0; lane < LANES; ++lane) {
+        if (K == PIECES * LANES || first + lane < K) {
+            finish_value(static_cast<float>(sums[lane]), lane, SCALED ? scale : nullptr, bias, ACTIVATION, A, B,
+                         RESIDUAL < 0 ? nullptr : residual, pixel * RESIDUAL_PITCH + first + lane, RESIDUAL, steps[0],
+                         RESIDUAL_ACTIVATION, RESIDUAL_A, RESIDUAL_B, out.values, lane, OUT, steps[1]);
+        } else {
+            store(out.values, lane, OUT, 0.0f, 1.0f);
+        }
+    }
+    Y* const to = y + pixel * Y_PITCH + first;
+    if (Y_PITCH % LANES == 0 && (FILTERS % LANES == 0 || first + LANES <= FILTERS)) {
+        *reinterpret_cast<Lanes<Y>*>(to) = out;
+        return;
+    }
+#pragma unroll
+    for (int lane = 0; lane < LANES; ++lane) {
+        if (first + lane < FILTERS) to[lane] = out.values[lane];
+    }
+}
+
+// `given_steps`: the scales of the residual and of y; 1 for floats.
+extern "C" __global__ void __launch_bounds__(THREADS)
+depthwise(const void* x, const void* weights, const void* scale, const void* bias, const void* given_steps, const void* residual, void* y) {
+    unsigned const index = blockIdx.x * THREADS + threadIdx.x;
+    const T* const all = static_cast<const T*>(weights);
+    if (index < TAPS * PIECES) fetch_ahead(all + index * LANES);
+    begin_kernel();
+    if (index >= ITEMS) return;
+    unsigned const tile = index / PIECES;
+    int const first = static_cast<int>(index % PIECES) * LANES, image = static_cast<int>(tile / (ACROSS * DOWN));
+    int const left = static_cast<int>(tile % ACROSS) * TILE_W, top = static_cast<int>(tile / ACROSS % DOWN) * TILE_H;
+    const T* const channels = static_cast<const T*>(x) + static_cast<long long>(image) * H * W * X_PITCH + first;
+    Total sums[TILE_H][TILE_W][LANES] = {};
+#pragma unroll UNROLLED
+    for (int i = 0; i < ROWS; ++i) {
+        int const row = top * STRIDE_H - PAD_H + i * DILATION_H;
+        Lanes<T> line[COLUMNS];
+#pragma unroll
+        for (int j = 0; j < COLUMNS; ++j) {
+            int const column = left * STRIDE_W - PAD_W + j * DILATION_W;
+            line[j] = {};
+            if (row >= 0 && row < H && column >= 0 && column < W && (READ == PIECES * LANES || first < READ)) {
+                line[j] = *reinterpret_cast<const Lanes<T>*>(channels + (row * W + column) * X_PITCH);
+            }
+        }
+#pragma unroll
+        for (int t = 0; t < TILE_H; ++t) {
+            int const r = i - t * STRIDE_H;
+            if (r < 0 || r >= KERNEL_H) continue;
+#pragma unroll
+            for (int s = 0; s < KERNEL_W; ++s) {
+                Lanes<T> const factors = *reinterpret_cast<const Lanes<T>*>(all + ((r * KERNEL_W + s) * PIECES) * LANES + first);
+#pragma unroll
+                for (int u = 0; u < TILE_W; ++u) {
+#pragma unroll
+                    for (int lane = 0; lane < LANES; ++lane) {
+                        sums[t][u][lane] += number<Total>(line[u * STRIDE_W + s].values[lane]) * number<Total>(factors.values[lane]);
+                    }
+                }
+            }
+        }
+    }
+    float scales[LANES], offsets[LANES];
+    float const steps[2] = {is_codes(RESIDUAL) ? static_cast<const float*>(given_steps)[0] : 1.0f,
+                            is_codes(OUT) ? static_cast<const float*>(given_steps)[1] : 1.0f};
+#pragma unroll
+    for (int lane = 0; lane < LANES; ++lane) {
+        int const channel = K == PIECES * LANES || first + lane < K ? first + lane : 0;
+        scales[lane] = SCALED ? static_cast<const float*>(scale)[channel] : 1.0f;
+        offsets[lane] = static_cast<const float*>(bias)[channel];
+    }
+#pragma unroll
+    for (int t = 0; t < TILE_H; ++t) {
+#pragma unroll
+        for (int u = 0; u < TILE_W; ++u) {
+            if (top + t >= OH || left + u >= OW) continue;
+            long long const pixel = (static_cast<long long>(image) * OH + top + t) * OW + left + u;
+            finish_pixel(sums[t][u], pixel, first, scales, offsets, steps, residual, static_cast<Y*>(y));
+        }
+    }
+}

@@ -1,0 +1,236 @@
+"""The depthwise kernel, on the CPU: its numbers are those of the definition, for every tile."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pytrtplugins.engines.cuda.conv.depthwise import DepthwiseProvider, DepthwiseTile, depthwise_tiles
+from pytrtplugins.engines.cuda.conv.problem import ConvProblem, DirectProvider, Operands, Scratch
+from pytrtplugins.engines.cuda.device.device import HostDevice, tensor_at
+from pytrtplugins.engines.cuda.device.elements import encoded
+from pytrtplugins.engines.cuda.device.layout import FP8, Format, channels_last
+from pytrtplugins.tensor import DType
+from tests.engines.cuda.host import convolve
+
+SINGLE, HALF, CODES = DType.FLOAT32, DType.FLOAT16, DType.INT8
+ROOM = {SINGLE: 2e-6, HALF: 1e-3}
+UNTOUCHED = 77
+_SCALES = {CODES: (1e-4, 2e-4), FP8: (0.5, 1.0)}
+
+
+def problem(kind=HALF, c=24, n=2, size=(9, 11), kernel=(3, 3), stride=1, pads=None, dilation=1, to=None, **changes):
+    """A depthwise convolution, padded so that a stride of 1 keeps the size, unless told otherwise."""
+    pads = pads or tuple((side - 1) * dilation // 2 for side in kernel) * 2
+    ends = [
+        (side + before + behind - (taps - 1) * dilation - 1) // stride + 1
+        for side, taps, before, behind in zip(size, kernel, pads[:2], pads[2:], strict=True)
+    ]
+    x, y = channels_last((n, c, *size), kind), channels_last((n, c, *ends), to or kind)
+    made = ConvProblem(
+        x=x, y=y, kernel=kernel, strides=(stride, stride), pads=pads, dilations=(dilation, dilation), groups=c
+    )
+    return replace(made, **changes)
+
+
+def given(case, seed=1):
+    """Operands, x and the residual; what lies between channels is no number, or one that would show."""
+    random, c = np.random.default_rng(seed), case.x.dims[1]
+
+    def values(kind, *dims):
+        return random.integers(-90, 90, dims) if kind is CODES else random.standard_normal(dims)
+
+    def tensor(form):
+        made = tensor_at(np, HostDevice().allocate(form.bytes + 64), 0, form)
+        made.flat[...] = np.nan if form.dtype in ROOM else UNTOUCHED
+        made.view[...] = encoded(np, values(form.dtype, *form.dims), form.dtype, {})
+        return made
+
+    def step(form, scale):
+        return scale if form is not None and form.dtype not in ROOM else 1.0
+
+    weights = values(case.x.dtype, c, 1, *case.kernel).astype(
+        np.float32 if case.x.dtype in ROOM else case.x.dtype.numpy
+    )
+    operands = Operands(
+        load=lambda: weights,
+        bias=random.standard_normal(c).astype(np.float32),
+        scale=None if case.x.dtype in ROOM else random.uniform(*_SCALES[case.x.dtype], c).astype(np.float32),
+        y_scale=step(case.y, 0.05),
+        residual_scale=step(case.residual, 0.02),
+    )
+    return operands, tensor(case.x), None if case.residual is None else tensor(case.residual)
+
+
+def run(provider, case, tactic, operands, x, residual):
+    y = tensor_at(np, HostDevice().allocate(case.y.bytes + 64), 0, case.y)
+    y.flat[...] = UNTOUCHED
+    provider.prepare(case, tactic, operands, Scratch())(x, y, residual, None)
+    return y
+
+
+def written(y, channels):
+    """What lies in these channels of each pixel."""
+    n, _, h, w = y.format.dims
+    return y.flat[: n * h * w * y.format.pitch].reshape(n, h, w, y.format.pitch)[..., channels]
+
+
+def assert_right(case, *tactics):
+    """A tactic gives the definition's numbers, which are computed in float64, and zeros in the padding that is its own."""
+    provider = DepthwiseProvider(HostDevice())
+    assert provider.tactics(case)
+    names = [tile.name for tile in depthwise_tiles(case, 132)]
+    usual = next(name for name in ("h2w2t64", "h1w2t64", "h1w1t64") if name in names)
+    operands, x, residual = given(case)
+    wanted = tensor_at(np, HostDevice().allocate(case.y.bytes), 0, case.y)
+    convolve(case, operands, x, wanted, residual)
+    expected = wanted.view.astype(np.float64)
+    for tactic in tactics or [usual]:
+        y = run(provider, case, tactic, operands, x, residual)
+        found = y.view.astype(np.float64)
+        if case.y.dtype is CODES:
+            assert np.abs(found - expected).max() <= 1
+            assert (found != expected).mean() < 2e-3
+        else:
+            assert np.linalg.norm(found - expected) < ROOM[
+                case.y.dtype if case.x.dtype is not CODES else SINGLE
+            ] * np.linalg.norm(expected)
+        k = case.y.dims[1]
+        assert not written(y, slice(k, case.filters)).any()
+        assert (written(y, slice(case.filters, None)) == UNTOUCHED).all()
+
+
+@pytest.mark.parametrize("kind", [SINGLE, HALF, CODES])
+@pytest.mark.parametrize(("kernel", "stride"), [((3, 3), 1), ((3, 3), 2), ((5, 5), 1), ((5, 5), 2), ((7, 7), 1)])
+def test_each_kernel_size_and_stride(kernel, stride, kind):
+    assert_right(problem(kind, kernel=kernel, stride=stride))
+
+
+@pytest.mark.parametrize("tile", ["h1w1t128", "h2w2t128", "h2w4t128", "h4w4t128", "h1w7t128", "h1w8t128"])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_each_tile_that_the_timer_may_choose(tile, stride):
+    assert_right(problem(stride=stride, size=(10, 13)), tile)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"c": 13},
+        {"c": 3, "kind": SINGLE},
+        {"c": 21, "kind": CODES},
+        {"n": 3, "size": (1, 1)},
+        {"n": 1, "size": (5, 2), "kernel": (5, 5)},
+        {"kernel": (1, 5)},
+        {"kernel": (7, 3), "stride": 2},
+        {"dilation": 2},
+        {"dilation": 3, "kernel": (5, 5), "stride": 2},
+        {"pads": (0, 0, 0, 0)},
+        {"pads": (0, 0, 1, 2), "stride": 2},
+        {"pads": (4, 3, 4, 3)},
+        {"stride": 3},
+        {"kind": CODES, "to": HALF},
+        {"kind": CODES, "to": SINGLE},
+        {"kind": HALF, "to": SINGLE},
+        {"kind": HALF, "to": CODES},
+    ],
+    ids=str,
+)
+def test_odd_channels_borders_dilations_and_types(changes):
+    assert_right(problem(**changes))
+
+
+@pytest.mark.parametrize(
+    ("activation", "bounds", "kind"),
+    [
+        ("leaky", (0.0, 0.0), HALF),
+        ("leaky", (0.1, 0.0), HALF),
+        ("clip", (0.0, 6.0), HALF),
+        ("clip", (0.0, 6.0), CODES),
+        ("clip", (-math.inf, 0.5), HALF),
+        ("logistic", (0.0, 0.0), HALF),
+        ("swish", (0.0, 0.0), HALF),
+        ("swish", (0.0, 0.0), CODES),
+        ("swish", (0.0, 0.0), SINGLE),
+        ("gelu", (0.0, 0.0), HALF),
+        ("gelu", (0.0, 0.0), SINGLE),
+        ("gelu_tanh", (0.0, 0.0), HALF),
+        ("hard_swish", (0.0, 0.0), HALF),
+        ("hard_swish", (0.0, 0.0), CODES),
+        ("hard_sigmoid", (1 / 6, 0.5), HALF),
+        ("hard_sigmoid", (1 / 6, 0.5), CODES),
+    ],
+)
+def test_each_activation(activation, bounds, kind):
+    assert_right(problem(kind, activation=activation, bounds=bounds))
+
+
+@pytest.mark.parametrize("kind", [SINGLE, HALF, CODES])
+@pytest.mark.parametrize("added", [SINGLE, HALF, CODES])
+def test_a_residual_of_each_type(kind, added):
+    residual = Format((2, 20, 9, 11), added, 48)
+    case = problem(kind, c=20, residual=residual, residual_activation="leaky", activation="leaky", bounds=(0.1, 0.0))
+    assert_right(case)
+
+
+def test_it_reads_and_writes_runs_of_larger_tensors_channels():
+    x, y = Format((2, 24, 9, 11), HALF, 40), Format((2, 24, 9, 11), HALF, 64)
+    assert_right(problem(x=x, y=y))
+    assert_right(problem(y=Format((2, 13, 9, 11), HALF, 13), c=13))
+    assert_right(problem(y=Format((2, 13, 9, 11), HALF, 14), c=13))
+
+
+@pytest.mark.parametrize("kind", [CODES, FP8])
+def test_codes_are_the_plain_kernels(kind):
+    case = problem(kind, residual=channels_last((2, 24, 9, 11), kind), activation="hard_swish")
+    operands, x, residual = given(case)
+    provider, plain = DepthwiseProvider(HostDevice()), DirectProvider(HostDevice())
+    wanted = run(plain, case, "direct", operands, x, residual)
+    for tactic in provider.tactics(case)[::4]:
+        np.testing.assert_array_equal(run(provider, case, tactic, operands, x, residual).flat, wanted.flat)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"groups": 12},
+        {"groups": 1},
+        {"y": channels_last((2, 48, 9, 11), HALF)},
+        {"kernel": (9, 9)},
+        {"x": Format((2, 24, 9, 11), HALF, 28)},
+        {"pool": True},
+        {"element": HALF},
+    ],
+)
+def test_other_problems_are_left_to_others(changes):
+    case = problem(**changes)
+    assert DepthwiseProvider(HostDevice()).tactics(case) == []
+    operands = Operands(load=lambda: np.zeros(0), bias=np.zeros(24, np.float32))
+    with pytest.raises(ValueError, match="depthwise"):
+        DepthwiseProvider(HostDevice()).prepare(case, "h1w1t64", operands, Scratch())
+
+
+@pytest.mark.parametrize("tactic", ["h9w9t64", "h1w1t63", "fastest", "h2w2t64"])
+def test_a_tactic_that_a_file_names_is_checked(tactic):
+    case = problem(dilation=2)
+    operands = Operands(load=lambda: np.zeros(0), bias=np.zeros(24, np.float32))
+    with pytest.raises(ValueError, match="depthwise"):
+        DepthwiseProvider(HostDevice()).prepare(case, tactic, operands, Scratch())
+
+
+def test_small_images_get_small_tiles_and_large_batches_larger_ones():
+    few, many = problem(c=960, n=1, size=(7, 7), kernel=(5, 5)), problem(c=144, n=32, size=(56, 56))
+    assert depthwise_tiles(few, 132)[0].h * depthwise_tiles(few, 132)[0].w == 1
+    assert depthwise_tiles(many, 132)[0].h * depthwise_tiles(many, 132)[0].w >= 4
+    assert all(DepthwiseTile.parse(tile.name) == tile for tile in depthwise_tiles(many, 132))
+
+
+@pytest.mark.parametrize("compiler", ["NVRTC", "nvcc"])
+@pytest.mark.parametrize("kind", [SINGLE, HALF, CODES, FP8])
+def test_it_compiles(kind, compiler, compile_with):
+    compile_with(compiler)
+    case = problem(kind, kernel=(5, 5), activation="swish", residual=channels_last((2, 24, 9, 11), kind))
+    kernel = DepthwiseProvider(HostDevice())._kernel(case, "h2w4t128")
+    assert kernel._cubin(90).startswith(b"\x7fELF")

@@ -1,0 +1,65 @@
+"""The depthwise kernel on a GPU: every tile, captured too, beside the definition."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pytrtplugins.engines.cuda.conv.depthwise import DepthwiseProvider, depthwise_tiles
+from pytrtplugins.engines.cuda.conv.problem import Scratch
+from pytrtplugins.engines.cuda.device.device import CudaDevice, HostDevice, tensor_at
+from pytrtplugins.engines.cuda.device.layout import Format, channels_last
+from tests.engines.cuda.conv.test_depthwise import CODES, HALF, ROOM, SINGLE, UNTOUCHED, given, problem, written
+from tests.engines.cuda.host import convolve
+
+pytestmark = pytest.mark.gpu
+CASES = [
+    *(problem(kind, activation="swish", stride=stride) for kind in (SINGLE, HALF, CODES) for stride in (1, 2)),
+    *(
+        problem(kind, kernel=(5, 5), activation="hard_swish", stride=stride)
+        for kind in (HALF, CODES)
+        for stride in (1, 2)
+    ),
+    problem(c=96, kernel=(7, 7), size=(20, 17)),
+    problem(c=13, kernel=(5, 5), dilation=2, activation="clip", bounds=(0.0, 6.0)),
+    problem(CODES, c=24, residual=channels_last((2, 24, 9, 11), CODES), activation="gelu"),
+    problem(c=24, x=Format((2, 24, 9, 11), HALF, 40), y=Format((2, 24, 9, 11), HALF, 64), to=HALF),
+    problem(c=960, n=1, size=(7, 7), kernel=(5, 5), activation="hard_sigmoid", bounds=(1 / 6, 0.5)),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
+def test_every_tile_gives_the_definitions_numbers(gpu, case):
+    operands, x, residual = given(case)
+    wanted = tensor_at(np, HostDevice().allocate(case.y.bytes), 0, case.y)
+    convolve(case, operands, x, wanted, residual)
+    expected, device = wanted.view.astype(np.float64), CudaDevice()
+    tiles = {(tile.h, tile.w): tile for tile in depthwise_tiles(case, device.multiprocessors)}
+    provider, stream = DepthwiseProvider(device, device.multiprocessors), device.new_streams(1)[0]
+    with device.current():
+        inputs = [None if each is None else _on(device, each) for each in (x, residual)]
+        for tile in tiles.values():
+            y = tensor_at(device.xp, device.allocate(case.y.bytes + 256), 0, case.y)
+            y.flat.fill(UNTOUCHED)
+            launch = provider.prepare(case, tile.name, operands, Scratch())
+            device.xp.cuda.get_current_stream().synchronize()
+            stream.begin_capture()
+            for _ in range(2):
+                launch(inputs[0], y, inputs[1], stream)
+            graph = stream.end_capture()
+            graph.launch(stream)
+            stream.synchronize()
+            host = tensor_at(np, device.download(y.flat).view(np.uint8), 0, case.y)
+            found = host.view.astype(np.float64)
+            if case.y.dtype is CODES:
+                assert np.abs(found - expected).max() <= 1, tile
+                assert (found != expected).mean() < 2e-3, tile
+            else:
+                assert np.linalg.norm(found - expected) < ROOM[case.y.dtype] * np.linalg.norm(expected), tile
+            assert not written(host, slice(case.y.dims[1], case.filters)).any(), tile
+            assert (written(host, slice(case.filters, None)) == UNTOUCHED).all(), tile
+
+
+def _on(device, tensor):
+    memory = device.upload(np.ascontiguousarray(tensor.flat).view(np.uint8))
+    return tensor_at(device.xp, memory, 0, tensor.format)
