@@ -18,7 +18,7 @@ from pytrtplugins.engines.cuda.run import launches
 from pytrtplugins.layers import Region, Reorg
 from pytrtplugins.tensor import DType
 from pytrtplugins.vision import kernels
-from tests.engines.cuda.conv.test_kernels import HALF, INT8, SINGLE, square, tactics_of
+from tests.engines.cuda.conv.shapes import HALF, INT8, SINGLE, square, tactics_of
 
 FLOATS = ("float32", "float16")
 HOLDERS = (Region, Reorg, kernels, nhwc, pool, launches, problem, few_rows)

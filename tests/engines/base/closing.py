@@ -1,18 +1,15 @@
 """Closing, nesting and forking, in a process of its own, since what is wrong there hangs: ``python -m tests.engines.base.closing cpu``.
 
-Each function whose name begins with ``test_`` is one case; how it ended is printed as a line of JSON. `test_closing` reads them.
+Each function whose name begins with ``test_``, here and in `forking`, is one case; how it ended is printed as a line
+of JSON. `test_closing` reads them.
 """
 
 from __future__ import annotations
 
-import gc
 import json
-import os
-import signal
 import sys
 import threading
 import traceback
-import warnings
 from typing import Any
 
 import numpy as np
@@ -20,113 +17,9 @@ import numpy as np
 import pytrtplugins as ptp
 from pytrtplugins.errors import EngineError
 from pytrtplugins.vision import Head
-from tests.engines.networks import Calling, conv_net, image
-
-DATA = {"data": image()}
-LONG = 30
-"""Seconds after which a thread that waits for another gives up, so that a case that hangs does so in the code under test."""
-
-
-class World:
-    """An engine, two of its contexts, and what they give."""
-
-    def __init__(self, name):
-        self.name = name
-        self.engine = self.built()
-        self.context, self.other = self.engine.create_context(), self.engine.create_context()
-        self.plain = self.context.run(DATA)["y"]
-
-    def built(self):
-        return ptp.build(conv_net(Calling()), engine=self.name)
-
-    def inside(self, function, run=None):
-        """What a function raises that is called in `compute`; the run around it goes on, and its numbers are right."""
-        found = []
-        Calling.hook = lambda: found.append(error_of(function))
-        try:
-            y = (run or self.context.run)(DATA)["y"]
-        finally:
-            Calling.hook = None
-        np.testing.assert_array_equal(y, self.plain)
-        return found[0]
-
-    def close(self):
-        self.context.close()
-        self.other.close()
-        left = [thread.name for thread in threading.enumerate() if "-context" in thread.name]
-        assert left == [], left
-
-
-class Held:
-    """A run that waits in `compute` until it is let go: in the context's own thread, or on a GPU in the one that queues it."""
-
-    def __init__(self, context):
-        self._context = context
-        self.started, self._go = threading.Event(), threading.Event()
-        Calling.hook = self._wait
-        self._future, self._queued = None, threading.Event()
-        threading.Thread(target=self._queue, daemon=True).start()
-        assert self.started.wait(LONG)
-        if context.engine.name != "cuda":
-            assert self._queued.wait(LONG)
-
-    @property
-    def future(self):
-        assert self._queued.wait(LONG)
-        return self._future
-
-    def _queue(self):
-        self._future = self._context.run_async(DATA)
-        self._queued.set()
-
-    def _wait(self):
-        self.started.set()
-        self._go.wait(LONG)
-
-    def let_go(self):
-        self._go.set()
-
-    def close_in_callback(self):
-        """Close the context in the callback of this run; what is returned waits for that, and says how it ended."""
-        found, called = [], threading.Event()
-
-        def callback(future):
-            found.append(error_of(self._context.close))
-            called.set()
-
-        def closing():
-            assert called.wait(LONG)
-            return found[0]
-
-        if self._queued.is_set():
-            self.future.add_done_callback(callback)
-        else:
-            threading.Thread(target=lambda: self.future.add_done_callback(callback), daemon=True).start()
-        return closing
-
-
-def error_of(function):
-    try:
-        function()
-    except EngineError as error:
-        return str(error)
-    return "no error"
-
-
-def in_a_thread(function):
-    found = []
-    thread = threading.Thread(target=lambda: found.append(error_of(function)))
-    thread.start()
-    thread.join()
-    return found[0]
-
-
-def ways(context):
-    """The ways to run a context."""
-    return context.run, lambda data: context.run_async(data).result()
-
-
-# -- cases -----------------------------------------------------------------------------------------------------------
+from tests.engines.base import forking
+from tests.engines.base.world import DATA, LONG, Held, World, error_of, in_a_thread, ways
+from tests.engines.networks import Calling, conv_net
 
 
 def test_closing_a_context_inside_its_own_run_is_an_error(world):
@@ -314,94 +207,15 @@ def test_two_threads_close_at_once(world):
     assert "closed" in error_of(lambda: world.context.run(DATA))
 
 
-def test_a_forked_child_uses_the_engine_or_is_told_that_it_cannot(world):
-    engine, context, other = world.engine, world.context, world.other
-
-    def works(function):
-        if engine.survives_fork:
-            np.testing.assert_array_equal(function()["y"], world.plain)
-        else:
-            assert "before this process was forked" in error_of(function)
-
-    def fresh():
-        with engine.create_context() as made:
-            return made.run(DATA)
-
-    context.run_async(DATA).result()  # from here on the context has a thread, which no child has
-    in_a_child(lambda: works(lambda: context.run(DATA)))
-    in_a_child(lambda: works(lambda: context.run_async(DATA).result()))
-    in_a_child(lambda: works(fresh))
-    in_a_child(context.close)
-
-    queued = other._start(lambda: lambda: {"y": world.plain})
-
-    def abandoned():
-        assert "ends in the parent alone" in error_of(queued.result)
-        found = error_of(lambda: other.run(DATA))
-        assert "closed" in found or not engine.survives_fork, found
-        other.close()
-
-    in_a_child(abandoned)
-    queued.result()
-    np.testing.assert_array_equal(other.run(DATA)["y"], world.plain)
-
-
-def test_a_child_that_is_forked_while_another_thread_runs_the_engine_waits_for_nothing(world):
-    engine, context = world.engine, world.context
-    held = Held(world.other)
-
-    def use():
-        found = error_of(lambda: np.testing.assert_array_equal(context.run(DATA)["y"], world.plain))
-        assert found == "no error" if engine.survives_fork else "before this process was forked" in found, found
-        assert "closed" in error_of(lambda: world.other.run(DATA)) or not engine.survives_fork
-        if held._queued.is_set():
-            called = list[Any]()
-            held.future.add_done_callback(called.append)
-            for ask in (held.future.result, held.future.result):
-                assert "ends in the parent alone" in error_of(ask)
-            assert called == [held.future]
-
-    in_a_child(use)
-    held.let_go()
-    np.testing.assert_array_equal(held.future.result()["y"], world.plain)
-
-
-def test_a_forked_child_lets_go_of_its_parents_engine(world):
-    engines = [world.built()]
-    contexts = [engines[0].create_context()]
-    contexts[0].run_async(DATA).result()
-
-    def let_go():
-        contexts.pop().close()
-        engines.pop()
-        gc.collect()
-
-    in_a_child(let_go)
-    contexts.pop().close()
-
-
-def in_a_child(function):
-    """Call something in a forked process, and require that it ends well."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of forks of processes with threads
-        pid = os.fork()
-    if pid == 0:
-        signal.alarm(LONG)
-        code = 1
-        try:
-            function()
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    assert os.waitpid(pid, 0)[1] == 0
+def cases():
+    """Name of a case → its function, those of forks last."""
+    return {
+        name: value for held in (globals(), vars(forking)) for name, value in held.items() if name.startswith("test_")
+    }
 
 
 def main(engine_name):
-    for name, case in list(globals().items()):
-        if not name.startswith("test_"):
-            continue
+    for name, case in cases().items():
         failure = ""
         try:
             world = World(engine_name)

@@ -1,8 +1,7 @@
-"""Closing, nesting and forking: an error or an end, never a thread that waits for ever; the cases are `tests.engines.base.closing`."""
+"""Closing, nesting and forking: an error or an end, never a thread that waits for ever; the cases are in `closing` and `forking`."""
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import subprocess
@@ -15,7 +14,7 @@ from tests.engines.base import closing
 
 ROOT = Path(__file__).parents[3]
 LONGEST = 120
-CASES = [name for name, value in vars(closing).items() if name.startswith("test_") and inspect.isfunction(value)]
+CASES = list(closing.cases())
 FOUND: dict[str, dict[str, str]] = {}
 
 

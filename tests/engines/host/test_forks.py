@@ -32,7 +32,7 @@ BEGIN = """
 import os
 import numpy as np
 import pytrtplugins as ptp
-from tests.engines.base.closing import in_a_child
+from tests.engines.base.forking import in_a_child
 from tests.engines.networks import Calling, conv_net, image
 from pytrtplugins.errors import EngineError, UnavailableError
 

@@ -20,7 +20,7 @@ from pytrtplugins.engines.cuda.device.pool_kernel import PoolKernel
 from pytrtplugins.engines.cuda.device.window import Window
 from pytrtplugins.layers import Reorg
 from pytrtplugins.tensor import DType
-from tests.engines.cuda.conv.test_kernels import FP8, HALF, INT8, ODD, SINGLE, SINGLES, convolution, square, tactics_of
+from tests.engines.cuda.conv.shapes import FP8, HALF, INT8, ODD, SINGLE, SINGLES, convolution, square, tactics_of
 from tests.measures import relative
 
 pytestmark = pytest.mark.gpu

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 
 import pytest
@@ -14,12 +15,25 @@ from pytrtplugins.engines.cuda.conv.launcher import Addresses, conv_arguments
 from pytrtplugins.engines.cuda.conv.problem import ConvProblem
 from pytrtplugins.engines.cuda.conv.shape import ConvShape
 from pytrtplugins.engines.cuda.conv.stem import StemProvider
-from pytrtplugins.engines.cuda.conv.tactics import hopper_tactics, im2col_corners, mma_tactics
+from pytrtplugins.engines.cuda.conv.tactics import (
+    SHARED_BYTES,
+    Tactic,
+    hopper_tactics,
+    im2col_corners,
+    mma_tactics,
+    simt_tactics,
+)
 from pytrtplugins.engines.cuda.device.layout import Format, channels_last, linear
 from pytrtplugins.tensor import DType
-from tests.engines.cuda.conv.test_kernels import between
-
-HALF, CODES, SINGLE = DType.FLOAT16, DType.INT8, DType.FLOAT32
+from tests.engines.cuda.conv.shapes import (
+    FP8,
+    HALF,
+    INT8,
+    SINGLE,
+    YOLOV2,
+    between,
+    square,
+)
 
 
 def problem(kind=HALF, channels=32, filters=64, to=None, **changes):
@@ -45,7 +59,7 @@ def test_a_problem_in_the_kernels_terms():
 
 
 def test_channels_and_filters_that_do_not_fill_16_bytes_are_padded():
-    shape = ConvShape.of(problem(CODES, channels=24, filters=125, to=HALF))
+    shape = ConvShape.of(problem(INT8, channels=24, filters=125, to=HALF))
     assert (shape.c, shape.x_pitch, shape.k, shape.y_pitch) == (32, 32, 128, 128)
     assert shape.unsupported() == ""
 
@@ -62,9 +76,9 @@ def test_a_pooled_problem_counts_the_pixels_before_the_pool():
 
 
 def test_a_residual_comes_with_its_own_type_distance_and_activation():
-    residual = channels_last((2, 64, 16, 16), CODES)
-    shape = ConvShape.of(problem(CODES, residual=residual, residual_activation="leaky", residual_bounds=(0.0, 0.0)))
-    assert (shape.residual_type, shape.residual_pitch, shape.residual_slope) == (CODES, 64, 0.0)
+    residual = channels_last((2, 64, 16, 16), INT8)
+    shape = ConvShape.of(problem(INT8, residual=residual, residual_activation="leaky", residual_bounds=(0.0, 0.0)))
+    assert (shape.residual_type, shape.residual_pitch, shape.residual_slope) == (INT8, 64, 0.0)
 
 
 def test_bounds_reach_the_kernel():
@@ -128,7 +142,7 @@ def test_a_gpu_without_the_instructions_gets_no_tactics(family, capability):
     assert HandwrittenProvider(SimpleNamespace(capability=capability), family).tactics(problem()) == []
 
 
-@pytest.mark.parametrize("kind", [HALF, CODES])
+@pytest.mark.parametrize("kind", [HALF, INT8])
 def test_the_stems_kernel_is_offered_for_images_of_few_channels(kind):
     assert StemProvider(SimpleNamespace(capability=80)).tactics(first(kind)) == ["stem"]
 
@@ -191,3 +205,72 @@ def test_patches_of_an_image_that_the_copy_engine_cannot_count_are_for_the_other
     assert hopper_tactics(shape) == []
     assert mma_tactics(shape, 90)
     assert not any(tactic.patch for tactic in mma_tactics(shape, 90))
+
+
+@pytest.mark.parametrize("capability", [80, 86, 90, 120])
+@pytest.mark.parametrize("n", [1, 8])
+def test_yolov2s_convolutions_have_float32_tactics_that_fit(n, capability):
+    for side, c, k, kernel, pool in [(416, 4, 32, 3, True), *YOLOV2]:
+        shape = square(n, side, c, k, kernel, SINGLE, pool=pool)
+        found = simt_tactics(shape, capability)
+        assert found
+        for tactic in found:
+            assert tactic.shared_bytes + 8 * tactic.tile_n <= SHARED_BYTES[capability] * 1024
+            assert tactic.threads == 128
+            assert tactic.split == 1 or capability >= 90
+            assert not shape.pool or tactic.thread_m % 4 == 0
+            assert Tactic.parse("simt", tactic.name) == tactic
+
+
+@pytest.mark.parametrize("x_type", [HALF, INT8, FP8])
+@pytest.mark.parametrize("n", [1, 8, 32])
+def test_yolov2s_convolutions_have_tactics_that_fit(x_type, n):
+    for side, c, k, kernel, pool in YOLOV2:
+        shape = square(n, side, c, k, kernel, x_type, pool=pool)
+        hopper, mma = hopper_tactics(shape), mma_tactics(shape, 89)
+        assert hopper
+        assert mma
+        for tactic in hopper + mma:
+            assert tactic.shared_bytes <= (227 if tactic.family == "hopper" else 99) * 1024
+            assert shape.taps * tactic.chunks(shape) % tactic.units == 0
+            assert not (shape.pool and (tactic.split > 1 or not tactic.patch))
+            assert Tactic.parse(tactic.family, tactic.name) == tactic
+            assert Tactic(**json.loads(json.dumps(asdict(tactic)))) == tactic
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"x_type": DType.UINT8}, "uint8"),
+        ({"planes": 3}, "3 planes of float16"),
+        ({"x_type": SINGLE, "planes": 3}, "3 planes of float32"),
+        ({"c": 12}, "16 bytes"),
+        ({"slope": 1.5}, "slopes"),
+        ({"pool": True, "oh": 5}, "odd size"),
+        ({"reorg": 3}, "reorg"),
+        ({"reorg": 2, "linear": True}, "linear"),
+        ({"residual_type": HALF, "residual_pitch": 16, "pool": True}, "residual"),
+    ],
+)
+def test_what_the_kernels_cannot_compute_has_no_tactics(change, reason):
+    shape = replace(square(1, 8, 16, 16, 3, HALF), **change)
+    assert reason in shape.unsupported()
+    assert hopper_tactics(shape) == mma_tactics(shape, 90) == simt_tactics(shape) == []
+    assert mma_tactics(square(1, 8, 16, 16, 3, HALF), 75) == []
+
+
+def test_fp8_begins_with_ada():
+    for shape in (square(1, 8, 16, 16, 3, FP8), square(1, 8, 16, 16, 3, HALF, y_type=FP8)):
+        assert mma_tactics(shape, 86) == []
+        assert mma_tactics(shape, 89)
+
+
+def test_float32_and_the_others_are_different_families():
+    single, half = square(1, 8, 16, 16, 3, SINGLE), square(1, 8, 16, 16, 3, HALF)
+    assert hopper_tactics(single) == mma_tactics(single, 90) == simt_tactics(half) == simt_tactics(single, 75) == []
+    assert simt_tactics(square(1, 16, 16, 16, 13, SINGLE)) == []
+
+
+def test_a_tactics_name_is_checked():
+    with pytest.raises(ValueError, match="no tactic of 'mma'"):
+        Tactic.parse("mma", "m64")

@@ -1,0 +1,80 @@
+"""Convolutions of many shapes for the tests of kernels, their sums by the definition, and YOLOv2's."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pytrtplugins.engines.cuda.conv.shape import ConvShape
+from pytrtplugins.engines.cuda.conv.tactics import hopper_tactics, mma_tactics, simt_tactics
+from pytrtplugins.tensor import DType
+
+HALF, INT8, FP8, SINGLE = DType.FLOAT16, DType.INT8, DType.FLOAT8E4M3FN, DType.FLOAT32
+
+
+YOLOV2 = [  # side, channels, filters, kernel, pool: what differs among YOLOv2-VOC's convolutions behind the first
+    *[(208, 32, 64, 3, True), (104, 64, 128, 3, False), (104, 128, 64, 1, False), (104, 64, 128, 3, True)],
+    *[(52, 128, 256, 3, False), (52, 256, 128, 1, False), (52, 128, 256, 3, True), (26, 256, 512, 3, False)],
+    *[(26, 512, 256, 1, False), (13, 512, 1024, 3, False), (13, 1024, 512, 1, False), (13, 1024, 1024, 3, False)],
+    *[(26, 512, 64, 1, False), (13, 1280, 1024, 3, False), (13, 1024, 125, 1, False)],
+]
+
+
+def between(x, y, kernel, x_type, **more):
+    """A convolution from x (N, H, W, C) to y (H, W, K); without gaps unless ``more`` says so."""
+    (n, h, w, c), (oh, ow, k) = x, y
+    given = {"n": n, "h": h, "w": w, "c": c, "x_pitch": c, "oh": oh, "ow": ow, "k": k, "y_pitch": k, **more}
+    return ConvShape(kernel=(kernel, kernel), x_type=x_type, **given)
+
+
+def square(n, side, c, k, kernel, x_type, **more):
+    more = {"pads": (kernel // 2,) * 2, "y_type": x_type, **more}
+    return between((n, side, side, c), (side, side, k), kernel, x_type, **more)
+
+
+ODD = [
+    square(2, 5, 16, 40, 3, HALF),
+    square(1, 5, 48, 33, 3, INT8),
+    square(1, 5, 48, 33, 3, FP8),
+    between((2, 7, 9, 40), (4, 5, 24), 3, HALF, strides=(2, 2), pads=(1, 1)),
+    between((1, 8, 8, 96), (8, 8, 65), 3, INT8, y_pitch=72, pads=(2, 2), dilations=(2, 2)),
+    between((1, 6, 7, 32), (2, 3, 32), 5, HALF, pads=(0, 0)),
+]
+
+
+SINGLES = [
+    square(2, 5, 16, 40, 3, SINGLE),
+    square(1, 5, 12, 33, 3, SINGLE),
+    square(2, 4, 512, 64, 1, SINGLE),
+    between((2, 7, 9, 40), (4, 5, 24), 3, SINGLE, x_pitch=44, strides=(2, 2), pads=(1, 1), y_type=SINGLE),
+    between((1, 8, 8, 96), (8, 8, 65), 3, SINGLE, y_pitch=72, pads=(2, 2), dilations=(2, 2), y_type=SINGLE),
+    between((1, 6, 7, 32), (2, 3, 32), 5, SINGLE, pads=(0, 0), y_type=SINGLE),
+]
+
+
+def tactics_of(family, shape, max_tactics=12, capability=90):
+    """A family's tactics."""
+    if family == "hopper":
+        return hopper_tactics(shape, max_tactics=max_tactics)
+    return {"mma": mma_tactics, "simt": simt_tactics}[family](shape, capability, max_tactics=max_tactics)
+
+
+def convolution(shape, x, weights):
+    """Sums by the definition, in float64: (pixels, filters)."""
+    (r, s), (dy, dx) = shape.kernel, shape.dilations
+    padded = np.zeros((shape.n, shape.h + 512, shape.w + 512, shape.c))
+    top, left = shape.pads
+    padded[:, top : top + shape.h, left : left + shape.w] = x
+    y = np.zeros((shape.n, shape.oh, shape.ow, shape.k))
+    for i in range(r):
+        for j in range(s):
+            rows = np.arange(shape.oh) * shape.strides[0] + i * dy
+            columns = np.arange(shape.ow) * shape.strides[1] + j * dx
+            y += padded[:, rows][:, :, columns] @ weights[:, :, i, j].T.astype(np.float64)
+    return y.reshape(-1, shape.k)
+
+
+def random_problem(shape, seed=0):
+    random = np.random.default_rng(seed)
+    dims = (shape.n, shape.h, shape.w, shape.c), (shape.k, shape.c, *shape.kernel)
+    x, weights = (random.integers(-8, 8, size).astype(np.float64) for size in dims)
+    return x, weights.astype(shape.x_type.numpy)

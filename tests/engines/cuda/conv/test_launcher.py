@@ -1,0 +1,39 @@
+"""The arguments of kernels: the structures of the sources, worked out from a shape."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytrtplugins.engines.cuda.conv import stem_kernel
+from pytrtplugins.engines.cuda.conv.launcher import Addresses, ConvArgs, conv_arguments
+from pytrtplugins.engines.cuda.conv.tactics import Tactic
+from pytrtplugins.engines.cuda.device import pool_kernel
+from pytrtplugins.engines.cuda.device.source import KERNELS
+from tests.engines.cuda.conv.shapes import (
+    HALF,
+    square,
+)
+
+
+@pytest.mark.parametrize(
+    ("file", "struct", "found"),
+    [
+        ("common", "ConvArgs", ConvArgs),
+        ("stem", "StemArgs", stem_kernel._Args),
+        ("pool", "PoolArgs", pool_kernel._Args),
+    ],
+)
+def test_arguments_are_the_sources_struct(file, struct, found):
+    source = (KERNELS / f"{file}.cu").read_text()
+    body = source[source.index(f"struct {struct} {{") : source.index("};", source.index(f"struct {struct} {{"))]
+    lines = [line.partition("//")[0].strip() for line in body.splitlines()[1:]]
+    words = " ".join(lines).replace("const ", "").replace("*", "").replace(",", " ").replace(";", " ").split()
+    types = ("char", "uint2", "long", "int", "float")
+    assert [word for word in words if word not in types] == [name for name, *_ in found._fields_]
+
+
+def test_arguments_are_worked_out():
+    shape = square(2, 8, 16, 40, 3, HALF)
+    numbers = conv_arguments(shape, Tactic("mma", 64, 32, 32), Addresses(16, 32, 48, 64, 80))
+    assert (numbers.units, numbers.chunks, numbers.tiles_n, numbers.pixels, numbers.vector) == (9, 1, 2, 128, 1)
+    assert conv_arguments(shape, Tactic("mma", 64, 32, 32), Addresses(16, 32, 48, 64, 82)).vector == 0

@@ -1,0 +1,166 @@
+"""Packed weights, retold from the CUDA sources in plain Python: what kernels read gives the convolution."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytrtplugins.engines.cuda.conv.packing import filter_order, pack_filters, pack_weights, swizzled
+from pytrtplugins.engines.cuda.conv.tactics import Tactic, simt_tactics
+from pytrtplugins.layers import Reorg
+from tests.engines.cuda.conv.shapes import (
+    HALF,
+    ODD,
+    SINGLES,
+    convolution,
+    random_problem,
+    square,
+    tactics_of,
+)
+
+
+def swizzle(offset, depth):
+    """common.cu's, in whole numbers: pieces of 16 bytes change places by the number of their 128 bytes."""
+    block, piece = offset // 128, offset // 16
+    other = piece - piece % (depth // 16) + (piece % (depth // 16) ^ block % (depth // 16))
+    return 16 * other + offset % 16
+
+
+def as_the_kernels_do(shape, tactic, x, packed):
+    """Sums (pixels, filters) from packed weights: unit by unit, thread by thread, as conv_mma.cu and conv_hopper.cu."""
+    kind, columns = np.dtype(shape.x_type.numpy), tactic.columns
+    tiles, chunks, values = tactic.tiles(shape)[1], tactic.chunks(shape), tactic.depth // kind.itemsize
+    places = [swizzle(offset, tactic.depth) for offset in range(tactic.tile_n * tactic.depth)]
+    blocks = packed.reshape(tiles, shape.taps * chunks, -1)[:, :, places]
+    blocks = np.ascontiguousarray(blocks).view(kind).reshape(tiles, shape.taps * chunks, tactic.tile_n, values)
+    channels = np.zeros((shape.n, shape.h, shape.w, chunks * values))
+    channels[..., : shape.c] = x
+    pixel = np.arange(shape.pixels)
+    image, row, column = pixel // (shape.oh * shape.ow), pixel // shape.ow % shape.oh, pixel % shape.ow
+    sums = np.zeros((shape.pixels, tiles * tactic.tile_n))
+    r = s = chunk = 0
+    for unit in range(shape.taps * chunks):
+        y = row * shape.strides[0] - shape.pads[0] + r * shape.dilations[0]
+        z = column * shape.strides[1] - shape.pads[1] + s * shape.dilations[1]
+        inside = (y >= 0) & (y < shape.h) & (z >= 0) & (z < shape.w)
+        piece = channels[image, y.clip(0, shape.h - 1), z.clip(0, shape.w - 1), chunk * values : (chunk + 1) * values]
+        sums += (piece * inside[:, None]) @ blocks[:, unit].reshape(-1, values).T.astype(np.float64)
+        chunk += 1
+        if chunk == chunks:
+            chunk, s = 0, s + 1
+            if s == shape.kernel[1]:
+                s, r = 0, r + 1
+    written = np.full((shape.pixels, shape.k), np.nan)
+    run = min(columns // 4, 16 // kind.itemsize)
+    for begin in range(0, tiles * tactic.tile_n, columns):
+        for first in range(0, columns // 4, run):
+            for quarter in range(4):
+                for i in range(run):
+                    block, odd, at = (first + i) // 2, i & 1, first * 4 + quarter * run
+                    if begin + at + i < shape.k:
+                        written[:, begin + at + i] = sums[:, begin + 8 * block + 2 * quarter + odd]
+    return written
+
+
+@pytest.mark.parametrize("family", ["hopper", "mma"])
+@pytest.mark.parametrize("shape", ODD, ids=lambda shape: f"{shape.x_type}-{shape.kernel}-{shape.c}-{shape.k}")
+def test_packed_weights_give_the_convolution(shape, family):
+    found = tactics_of(family, shape, 40, 89)
+    x, weights = random_problem(shape)
+    expected = convolution(shape, x, weights)
+    forms = {(tactic.tile_n, tactic.depth, tactic.columns): tactic for tactic in found}
+    assert forms
+    for tactic in forms.values():
+        packed = pack_weights(shape, tactic, weights)
+        np.testing.assert_array_equal(as_the_kernels_do(shape, tactic, x, packed), expected, tactic.name)
+
+
+def as_conv_simt_does(shape, tactic, x, packed):
+    """Sums (pixels, filters): pieces of 4 channels, of whichever tap; slices and blocks one after the other."""
+    columns, pieces = tactic.tiles(shape)[1], tactic.steps(shape) * tactic.depth // 16
+    weights = packed.view(np.float32).reshape(columns, pieces, 4, tactic.tile_n).astype(np.float64)
+    pixel = np.arange(shape.pixels)
+    image, row, column = pixel // (shape.oh * shape.ow), pixel // shape.ow % shape.oh, pixel % shape.ow
+    sums = np.zeros((columns, shape.pixels, tactic.tile_n))
+    for piece in range(pieces):
+        tap, channel = divmod(piece * 16, shape.channel_bytes)
+        y = row * shape.strides[0] - shape.pads[0] + tap // shape.kernel[1] * shape.dilations[0]
+        z = column * shape.strides[1] - shape.pads[1] + tap % shape.kernel[1] * shape.dilations[1]
+        inside = (tap < shape.taps) & (y >= 0) & (y < shape.h) & (z >= 0) & (z < shape.w)
+        four = x[image, y.clip(0, shape.h - 1), z.clip(0, shape.w - 1), channel // 4 : channel // 4 + 4]
+        sums += (four * inside[:, None]) @ weights[:, piece]
+    return sums.transpose(1, 0, 2).reshape(shape.pixels, -1)[:, : shape.k]
+
+
+@pytest.mark.parametrize("shape", SINGLES, ids=lambda shape: f"{shape.kernel}-{shape.c}-{shape.k}")
+def test_packed_float32_weights_give_the_convolution(shape):
+    x, weights = random_problem(shape)
+    expected = convolution(shape, x, weights)
+    forms = {(tactic.tile_n, tactic.depth): tactic for tactic in simt_tactics(shape, max_tactics=100)}
+    assert forms
+    for tactic in forms.values():
+        packed = pack_weights(shape, tactic, weights)
+        assert len(packed) == tactic.tiles(shape)[1] * tactic.tile_n * tactic.steps(shape) * tactic.depth
+        np.testing.assert_array_equal(as_conv_simt_does(shape, tactic, x, packed), expected, tactic.name)
+
+
+@pytest.mark.parametrize("pool", [False, True])
+@pytest.mark.parametrize("thread_m", [4, 8])
+def test_rows_of_a_float32_tile_are_each_pixel_once_and_a_threads_are_windows(thread_m, pool):
+    warp_m = 8 * thread_m
+    row = np.arange(2 * warp_m)  # pixel_of of conv_simt.cu
+    held = row % warp_m
+    pixel = row - held + (held // 32 * 8 + held % 8) * 4 + held // 8 % 4 if pool else row
+    np.testing.assert_array_equal(np.sort(pixel), row)
+    for thread in range(8):
+        windows = pixel[warp_m + thread :: 8].reshape(-1, 4)
+        if pool:
+            np.testing.assert_array_equal(windows, windows[:, :1] + np.arange(4))
+            assert not (windows[:, 0] % 4).any()
+
+
+@given(st.sampled_from([32, 64, 128, 256]), st.sampled_from([1, 2]), st.integers(1, 3))
+def test_filters_are_permuted_within_their_columns(columns, itemsize, tiles):
+    order = filter_order(columns, itemsize, tiles * columns)
+    np.testing.assert_array_equal(np.sort(order.reshape(tiles, columns)), np.arange(tiles * columns).reshape(tiles, -1))
+
+
+@given(st.sampled_from([32, 64, 128]), st.sampled_from([8, 16, 64]))
+def test_eight_rows_of_a_piece_lie_in_different_banks(depth, rows):
+    places = swizzled(depth, rows)
+    np.testing.assert_array_equal(places, [swizzle(offset, depth) for offset in range(rows * depth)])
+    np.testing.assert_array_equal(np.sort(places), np.arange(rows * depth))
+    for piece in range(depth // 16):
+        starts = places[np.arange(8) * depth + piece * 16]
+        assert len(np.unique(starts % 128)) == 8, "eight pieces of 16 bytes fill the 32 banks"
+
+
+@pytest.mark.parametrize(("s", "oh", "ow", "k"), [(2, 6, 10, 8), (2, 26, 26, 8), (3, 6, 9, 18), (4, 8, 4, 16)])
+def test_reorg_on_the_way_to_memory_is_darknets(s, oh, ow, k):
+    images = 2
+    y = np.random.default_rng(0).standard_normal((images, k, oh, ow)).astype(np.float32)
+    written = np.zeros((images * oh * ow // s**2, k * s**2), np.float32)
+    for pixel in range(images * oh * ow):
+        for f in range(k):  # reorg_place of common.cu
+            plane = oh * ow
+            image, rest = pixel // plane, pixel % plane
+            row_in, x = rest // ow, rest % ow
+            along = row_in % s * ow + x
+            j, column = along % s, along // s
+            line, small = f % (s * s) * (oh // s) + row_in // s, plane // (s * s)
+            i, row = line % s, line // s
+            place, quarter = row * ow + column, sum(row * ow + column >= part * small for part in range(1, s * s))
+            target = ((i * s + j) * (k // (s * s)) + f // (s * s)) * s * s + quarter
+            written[image * small + place - quarter * small, target] = y[image, f, row_in, x]
+    expected = Reorg(stride=s).compute(y).transpose(0, 2, 3, 1).reshape(written.shape)
+    np.testing.assert_array_equal(written, expected)
+
+
+def test_numbers_of_filters_are_padded_to_tiles():
+    shape = square(1, 8, 16, 40, 3, HALF)
+    tactic = Tactic("mma", 64, 32, 32)
+    padded = pack_filters(np.arange(40, dtype=np.float32), tactic, shape, 1.0)
+    np.testing.assert_array_equal(padded, [*range(40), *[0] * 24])
+    np.testing.assert_array_equal(pack_filters(None, tactic, shape, 0.5), [0.5] * 64)
