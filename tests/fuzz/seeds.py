@@ -172,9 +172,9 @@ def engines(folder: Path) -> Seed:
     yield "heads/without-output", '{"heads": [{"type": "region"}]}'
     yield "heads/no-size", '{"width": "x", "height": [], "heads": []}'
     device = {"gpu": "H200", "driver": 13000}
-    choices = {"conv 3x3": Choice("own", "m64", 2.5, 3), "pool": Choice("cudnn", "cudnn")}
+    choices = {"conv 3x3": Choice("own", "m64", 2.5, 3, (("own", "m32", 2.75),)), "pool": Choice("cudnn", "cudnn")}
     yield "tactics/two", encode(choices, device)
-    yield "tactics/other-types", '{"format": 1, "choices": {"a": ["x", "y", [], {}]}}'
+    yield "tactics/other-types", '{"format": 2, "choices": {"a": ["x", "y", [], {}]}}'
     plan = SavedPlan(
         b"model", b"graph", choices, {"conv": {"weights": np.ones(4, np.float16), "bias": np.ones(2, np.float32)}}
     )

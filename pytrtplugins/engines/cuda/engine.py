@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy.typing as npt
@@ -47,6 +48,7 @@ from .run.context import CudaContext
 from .run.cudnn_attention import CudnnAttention
 from .run.detection import CudaDetection
 from .run.execution import Execution
+from .run.network_timer import NetworkClock, choose_in_network
 from .saved import SavedPlan
 
 if TYPE_CHECKING:
@@ -244,9 +246,26 @@ class CudaEngine(Engine):
             )
         with self.device.xp.cuda.Device(self.device.number), self.device.explaining_memory():
             self.selector.choose(plan, progress)
-            placed = outside(plan) if outside else {}
-            product = None if self._cublaslt is None else self._cublaslt.product
-            return Execution(self.device, plan, self.selector.launch, placed, product, self._attention)
+            if not (self._file or self.selector.built or self.disabled & {"tactics", "network-timing"}):
+                self._choose_in_network(plan, progress)
+            return self._execution(plan, self.selector, outside(plan) if outside else {})
+
+    def _execution(
+        self, plan: Plan, selector: ConvSelector, outside: Mapping[str, Any] = MappingProxyType({})
+    ) -> Execution:
+        product = None if self._cublaslt is None else self._cublaslt.product
+        return Execution(self.device, plan, selector.launch, outside, product, self._attention)
+
+    def _choose_in_network(self, plan: Plan, progress: bool) -> None:
+        clock = NetworkClock(self.device)
+
+        def make(selector: ConvSelector) -> Execution:
+            execution = self._execution(plan, selector)
+            clock.prepare(execution)
+            return execution
+
+        with self.capturing:
+            choose_in_network(plan, self.selector, make, clock, progress)
 
     def create_detection_context(
         self, heads: Sequence[Head], size: tuple[int, int], mode: str = "letterbox", max_detections: int = 200
@@ -306,6 +325,7 @@ class CudaEngine(Engine):
                 name: {form: self.device.upload(array) for form, array in forms.items()}
                 for name, forms in packed.items()
             },
+            is_right=lambda *asked: Timer(self.device, direct).is_right(*asked),
         )
 
 

@@ -33,22 +33,24 @@ __device__ __forceinline__ uint4 larger(uint4 a, uint4 b) {
 }
 
 extern "C" __global__ void __launch_bounds__(128) pool(const __grid_constant__ PoolArgs a) {
-#if DEPENDENT
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
     long long const index = blockIdx.x * 128ll + threadIdx.x;
     int const piece = static_cast<int>(index % a.pieces), pixel = static_cast<int>(index / a.pieces);
     if (pixel >= a.pixels) return;
     int const row = pixel / a.ow % a.oh * STRIDE_H - a.pad_h, column = pixel % a.ow * STRIDE_W - a.pad_w;
     const char* x = a.x + static_cast<long long>(pixel / a.ow / a.oh) * a.h * a.w * a.x_pitch + piece * 16;
+#if DEPENDENT
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
     uint4 best = make_uint4(0, 0, 0, 0);
     bool first = true;
     constexpr int rows = R * S > 9 ? 1 : R, columns = R * S > 9 ? 1 : S;  // of the loops that are written out
 #pragma unroll rows
-    for (int i = row; i < row + R; ++i) {
+    for (int r = 0; r < R; ++r) {  // from 0 to a constant: with other bounds compilers do not write it out
+        int const i = row + r;
 #pragma unroll columns
-        for (int j = column; j < column + S; ++j) {
+        for (int s = 0; s < S; ++s) {
+            int const j = column + s;
             if (PADDED && (i < 0 || i >= a.h || j < 0 || j >= a.w)) continue;
             uint4 const found = *reinterpret_cast<const uint4*>(x + (static_cast<long long>(i) * a.w + j) * a.x_pitch);
             best = first ? found : larger(best, found);

@@ -16,7 +16,8 @@ from ....utils.text_formats import MAX_BYTES, parse_json, shorten
 
 __all__ = ["FORMAT", "Choice", "TacticCache", "choose"]
 
-FORMAT = 1
+FORMAT = 2
+_RUNNERS_UP, _SLOWER = 5, 1.3
 _MAX_MICROSECONDS = 1e15
 _log = logging.getLogger(__name__)
 
@@ -30,12 +31,14 @@ class Choice:
         tactic: Which of them.
         microseconds: What it took; 0 where nothing was timed.
         rivals: How many others were timed.
+        runners_up: Provider, tactic and time of those that were hardly slower, the fastest first.
     """
 
     provider: str
     tactic: str
     microseconds: float = 0.0
     rivals: int = 0
+    runners_up: tuple[tuple[str, str, float], ...] = ()
 
     @property
     def title(self) -> str:
@@ -81,7 +84,11 @@ class TacticCache:
 def encode(choices: Mapping[str, Choice], device: Mapping[str, str | int]) -> str:
     """Choices as JSON."""
     table = {
-        key: [choice.provider, choice.tactic, round(choice.microseconds, 3), choice.rivals]
+        key: [
+            *_row(choice.provider, choice.tactic, choice.microseconds),
+            choice.rivals,
+            [_row(*each) for each in choice.runners_up],
+        ]
         for key, choice in sorted(choices.items())
     }
     return json.dumps({"format": FORMAT, "device": dict(device), "choices": table}, indent=1)
@@ -100,12 +107,28 @@ def decode(text: str | bytes) -> dict[str, Choice]:
     for key, row in data["choices"].items():
         if not (
             isinstance(row, list)
-            and [type(value) for value in row] in ([str, str, float, int], [str, str, int, int])
-            and abs(row[2]) < _MAX_MICROSECONDS
+            and len(row) == 5
+            and _is_timed(row[:3])
+            and type(row[3]) is int
+            and isinstance(row[4], list)
+            and all(map(_is_timed, row[4]))
         ):
-            raise FormatError(f"problem {shorten(key)}: expected provider, tactic, time, rivals, found {shorten(row)}")
-        choices[str(key)] = Choice(row[0], row[1], float(row[2]), int(row[3]))
+            raise FormatError(
+                f"problem {shorten(key)}: expected provider, tactic, time, rivals, runners-up, found {shorten(row)}"
+            )
+        runners_up = tuple((name, tactic, float(time)) for name, tactic, time in row[4])
+        choices[str(key)] = Choice(row[0], row[1], float(row[2]), row[3], runners_up)
     return choices
+
+
+def _row(provider: str, tactic: str, microseconds: float) -> list[str | float]:
+    return [provider, tactic, round(microseconds, 3)]
+
+
+def _is_timed(row: object) -> bool:
+    if not isinstance(row, list) or [type(value) for value in row] not in ([str, str, float], [str, str, int]):
+        return False
+    return bool(abs(row[2]) < _MAX_MICROSECONDS)
 
 
 def choose(
@@ -113,7 +136,7 @@ def choose(
     measure: Callable[[str, str], float],
     waits: Mapping[str, float] | None = None,
 ) -> Choice:
-    """The fastest candidate.
+    """The fastest candidate, with those next to it.
 
     Args:
         candidates: Pairs of provider and tactic, the most promising first; the first wins a draw.
@@ -125,7 +148,11 @@ def choose(
     """
     times = [measure(*candidate) for candidate in candidates]
     costs = [time + (waits or {}).get(name, 0.0) for time, (name, _) in zip(times, candidates, strict=True)]
-    best = min(range(len(costs)), key=costs.__getitem__, default=-1)
-    if best < 0 or not math.isfinite(times[best]):
+    order = sorted((index for index, cost in enumerate(costs) if math.isfinite(cost)), key=costs.__getitem__)
+    if not order:
         raise ValueError("no kernel works")
-    return Choice(*candidates[best], times[best], len(times) - 1)
+    best, *others = order
+    near = [index for index in others if costs[index] < _SLOWER * costs[best]][:_RUNNERS_UP]
+    return Choice(
+        *candidates[best], times[best], len(times) - 1, tuple((*candidates[index], times[index]) for index in near)
+    )

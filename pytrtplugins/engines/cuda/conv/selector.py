@@ -20,7 +20,7 @@ from ..device.device import Device
 from ..plan.plan import Plan, Step
 from .cache import Choice, TacticCache
 from .problem import Compiles, ConvLaunch, ConvProblem, ConvProvider, Operands, Scratch, conv_operands, conv_problem
-from .timer import Timer
+from .timer import LIBRARIES, Timer
 from .unfused import UnfusedProvider
 
 __all__ = ["ConvSelector", "LayerKernel"]
@@ -56,6 +56,7 @@ class ConvSelector:
         known: Choices that need no timing, from an engine file.
         cache: Gives the choices on disk, when one is needed that is not known.
         timer: Chooses by timing; None: the first kernel of the first family that has one.
+        is_right: Whether a kernel of a library gives right numbers, which is asked where nothing is timed; None: all do.
         tf32: Whether float32 may be rounded to TF32.
         weights: Gives weights by name; None: plans hold them.
         packed: Operands on the device, by convolution and form, from an engine file.
@@ -75,8 +76,9 @@ class ConvSelector:
         tf32: bool = True,
         weights: Callable[[str], npt.NDArray[Any]] | None = None,
         packed: Mapping[str, Mapping[str, Any]] | None = None,
+        is_right: Callable[[ConvProblem, Operands, ConvProvider, str], bool] | None = None,
     ) -> None:
-        self.providers, self.timer, self.tf32 = list(providers), timer, tf32
+        self.providers, self.timer, self.tf32, self._is_right = list(providers), timer, tf32, is_right
         self._open_cache = cache
         self.providers.append(UnfusedProvider(device, self._prepare))
         self.choices: dict[str, Choice] = dict(known or {})
@@ -101,7 +103,7 @@ class ConvSelector:
         with self._lock:
             if self.timer is None:  # so that only what is taken is compiled
                 for step in convolutions:
-                    self._choose(conv_problem(step, plan, self.tf32), step, plan)
+                    self._choose(self.problem(step, plan), step, plan)
             wanted = {problem.key: (problem, step) for step in convolutions for problem in self._problems(step, plan)}
             unknown = [(problem, step) for key, (problem, step) in wanted.items() if self._known(key) is None]
             timed = bool(unknown) and self.timer is not None
@@ -123,12 +125,20 @@ class ConvSelector:
         Raises:
             BuildError: no kernel can run it.
         """
-        problem = conv_problem(step, plan, self.tf32)
+        problem = self.problem(step, plan)
         with self._lock, _named(step, problem):
             layers = self._layers.setdefault(problem.key, (problem, []))[1]
             if step.name not in layers:
                 layers.append(step.name)
             return self._prepare(problem, self._operands_of(step, plan), scratch)
+
+    def problem(self, step: Step, plan: Plan) -> ConvProblem:
+        """What a step computes."""
+        return conv_problem(step, plan, self.tf32)
+
+    def rehearsal(self) -> ConvSelector:
+        """One with the same kernels and choices, and operands of its own: for launches that are only tried."""
+        return ConvSelector(self._device, self.providers[:-1], self.choices, tf32=self.tf32, weights=self._weights)
 
     def kernels(self) -> list[LayerKernel]:
         """What runs the convolutions that were prepared, one row for each that differs, in the network's order."""
@@ -164,7 +174,7 @@ class ConvSelector:
 
     def _problems(self, step: Step, plan: Plan) -> list[ConvProblem]:
         """The problem of a step; before one with an image or a pool the convolution alone, which it may be made of."""
-        problem = conv_problem(step, plan, self.tf32)
+        problem = self.problem(step, plan)
         known = self._known(problem.key)
         parts = problem.fused and (known is None or known.provider == UnfusedProvider.name)
         return [problem.unfused, problem] if parts else [problem]
@@ -226,8 +236,15 @@ class ConvSelector:
             return self.timer.fastest(problem, replace(operands, packed={}), self.providers)
         for provider in self.providers:
             for tactic in provider.tactics(problem):
-                return Choice(provider.name, tactic)
+                if self._works(problem, operands, provider, tactic):
+                    return Choice(provider.name, tactic)
         raise ValueError("no kernel works")
+
+    def _works(self, problem: ConvProblem, operands: Operands, provider: ConvProvider, tactic: str) -> bool:
+        """Ours are tested; cuDNN's plans for 16x16 filters of 3 channels, for one, gave wrong sums."""
+        if self._is_right is None or provider.name not in LIBRARIES:
+            return True
+        return self._is_right(problem, replace(operands, packed={}), provider, tactic)
 
     def _jobs(self, problems: Sequence[ConvProblem]) -> Iterator[Callable[[], None]]:
         """What compiles kernels: of known choices theirs, else, where they will be timed, all candidates."""

@@ -27,7 +27,10 @@ from .cudnn import CudnnProvider
 from .problem import ConvLaunch, ConvProblem, ConvProvider, Operands, Scratch
 from .unfused import UnfusedProvider
 
-__all__ = ["Timer"]
+__all__ = ["LIBRARIES", "Timer", "held", "scattered"]
+
+LIBRARIES = (CudnnProvider.name, CublasLtProvider.name)
+"""Families of kernels that are not ours."""
 
 _REPEATS, _LAUNCHES = 16, 3
 _WAIT = 1.0
@@ -61,22 +64,36 @@ class Timer:
         """
         with self.stream:
             tensors = self._tensors(problem)
-            oracle: ConvProvider = UnfusedProvider(self.device, self._oracle) if problem.fused else self.oracle
-            launches = self._launches(oracle, oracle.tactics(problem)[0], problem, [operands])
-            wanted = self._result(launches[0], tensors)
+            wanted = self._wanted(problem, operands, tensors)
             by_name = {provider.name: provider for provider in providers}
             found = [(provider.name, tactic) for provider in providers for tactic in provider.tactics(problem)]
 
             def measure(name: str, tactic: str) -> float:
                 return self._measure(by_name[name], tactic, problem, operands, tensors, wanted)
 
-            waiting = (CudnnProvider.name, CublasLtProvider.name) if self.device.capability >= 90 else ()
+            waiting = LIBRARIES if self.device.capability >= 90 else ()
             return choose(found, measure, dict.fromkeys(waiting, _WAIT))
+
+    def is_right(self, problem: ConvProblem, operands: Operands, provider: ConvProvider, tactic: str) -> bool:
+        """Whether a kernel works, and gives right numbers."""
+        with self.stream:
+            tensors = self._tensors(problem)
+            wanted = self._wanted(problem, operands, tensors)
+            try:
+                (launch,) = self._launches(provider, tactic, problem, [operands])
+                return self._agrees(problem, self._result(launch, tensors), wanted)
+            except (RuntimeError, PytrtpluginsError):
+                return False
 
     def _oracle(self, problem: ConvProblem, operands: Operands, scratch: Scratch) -> ConvLaunch:
         return self.oracle.prepare(problem, self.oracle.tactics(problem)[0], operands, scratch)
 
     # -- inside ----------------------------------------------------------------------------------------------------------
+
+    def _wanted(self, problem: ConvProblem, operands: Operands, tensors: Any) -> Any:
+        oracle: ConvProvider = UnfusedProvider(self.device, self._oracle) if problem.fused else self.oracle
+        (launch,) = self._launches(oracle, oracle.tactics(problem)[0], problem, [operands])
+        return self._result(launch, tensors)
 
     def _tensors(self, problem: ConvProblem) -> list[Tensor | None]:
         xp, made = self.device.xp, list[Tensor | None]()
@@ -86,7 +103,7 @@ class Timer:
                 continue
             tensor = tensor_at(xp, self.device.allocate(form.bytes + 256), 0, form)
             tensor.flat.fill(0)  # padding
-            values = _scattered(xp, form.dims)
+            values = scattered(xp, form.dims)
             if form.dtype is FP8:
                 values = encoded(xp, values * 448, FP8, {})
             tensor.view[...] = xp.rint(values * 127) if form.dtype is DType.INT8 else values
@@ -165,7 +182,7 @@ class Timer:
             graph = self.stream.end_capture()
         graph.launch(self.stream)
         events = [cuda.Event() for _ in range(_LAUNCHES + 1)]
-        with _held(self.stream):
+        with held(self.stream):
             events[0].record(self.stream)
             for event in events[1:]:
                 graph.launch(self.stream)
@@ -176,7 +193,7 @@ class Timer:
 
 
 @contextmanager
-def _held(stream: Any) -> Iterator[None]:
+def held(stream: Any) -> Iterator[None]:
     """Let a stream begin with what the block queues when the block ends.
 
     Else a host that compiles on all its cores may be slower in queueing a small kernel than the GPU in running it.
@@ -189,7 +206,7 @@ def _held(stream: Any) -> Iterator[None]:
         queued.set()
 
 
-def _scattered(xp: Any, dims: tuple[int, ...]) -> Any:
-    """Numbers from -1 to 1 without order; no random numbers, which would need one library more."""
+def scattered(xp: Any, dims: tuple[int, ...]) -> Any:
+    """Float32 numbers from -1 to 1 without order; no random numbers, which would need one library more."""
     index = xp.arange(math.prod(dims), dtype=np.int64) % 65521
     return (2 * ((index * 7919 + 104729) % 65521).astype(np.float32) / 65521 - 1).reshape(dims)

@@ -53,6 +53,7 @@ OptionalStep = Literal[
     "cudnn-kernels",
     "cublaslt-kernels",  # without these three: a plain kernel, slow to run, nothing to build
     "tactics",  # kernels chosen by timing
+    "network-timing",  # and then by the time of the whole network
     "graph",  # one CUDA graph a run
 ]
 """What ``settings={"disable": [...]}`` may name: passes of `_PASSES`, properties of the plan, families of kernels, ways to run."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import Any
@@ -98,7 +98,6 @@ class Execution:
         plan: The plan.
         tensors: Its tensors in memory.
         segments: The work, in order.
-        launches: Each step and what queues it.
     """
 
     def __init__(
@@ -120,23 +119,48 @@ class Execution:
         for name, array in outside.items():
             self.tensors[name] = Tensor(array.reshape(-1), plan.tensors[name].format, array)
         numbers = plan.schedule.streams
-        scratches, self._runners = [Scratch() for _ in range(max(numbers, default=0) + 1)], list[PluginRunner]()
-        streams = {step.outputs: number for step, number in zip(plan.steps, numbers, strict=True)}
-        builder = StepBuilder(
+        self._streams = {step.outputs: number for step, number in zip(plan.steps, numbers, strict=True)}
+        self._runners = list[PluginRunner]()
+        self._builder = StepBuilder(
             device,
             plan,
             self.tensors,
-            lambda step: conv(step, plan, scratches[streams[step.outputs]]),
+            lambda step: conv(step, plan, self._scratch(step)),
             self._runners,
-            product=product and (lambda step, a, b, y: product(a, b, y, scratches[streams[step.outputs]])),
+            product=product and (lambda step, a, b, y: product(a, b, y, self._scratch(step))),
             attention=attention,
         )
-        self.launches: list[tuple[Step, Launch]] = [(step, builder.build(step)) for step in plan.steps]
-        self._interpreter = builder.interpreter
-        for scratch in scratches:
-            scratch.fill(device)
-        self.bytes = plan.memory.bytes + sum(scratch.bytes for scratch in scratches)
-        self.segments = _segments(self.launches, plan, device.new_streams(len(scratches)))
+        launches = self._build(plan.steps)
+        self._interpreter = self._builder.interpreter
+        self.bytes = plan.memory.bytes + sum(scratch.bytes for scratch in self._scratches)
+        self.segments = _segments(launches, plan, device.new_streams(len(self._scratches)))
+
+    @property
+    def launches(self) -> list[tuple[Step, Launch]]:
+        """Each step and what queues it."""
+        queued = [launch for segment in self.segments for launch, _, _ in segment.launches]
+        return list(zip(self.plan.steps, queued, strict=True))
+
+    def remake(self, changed: Callable[[Step], bool]) -> Callable[[], None]:
+        """Make the launches of some steps anew, as kernels are chosen now; all graphs have to be captured again.
+
+        Returns:
+            What puts the launches and the graphs back.
+        """
+        before = [(segment, segment.graph, segment.launches) for segment in self.segments]
+        made = {step.outputs: launch for step, launch in self._build(filter(changed, self.plan.steps))}
+        steps = iter(self.plan.steps)
+        for segment, _, launches in before:
+            segment.graph = None
+            segment.launches = [
+                (made.get(next(steps).outputs, launch), stream, waits) for launch, stream, waits in launches
+            ]
+
+        def undo() -> None:
+            for segment, graph, launches in before:
+                segment.graph, segment.launches = graph, launches
+
+        return undo
 
     def input(self, name: str) -> Any:
         """The array that an input is copied to."""
@@ -173,6 +197,17 @@ class Execution:
                     segment.queue(stream)
                     stream.synchronize()
                     segment.graph = captured(segment.queue_steps, stream)
+
+    def _build(self, steps: Iterable[Step]) -> list[tuple[Step, Launch]]:
+        """Launches, with memory of their own to work in for each stream."""
+        self._scratches = [Scratch() for _ in range(max(self.plan.schedule.streams, default=0) + 1)]
+        made = [(step, self._builder.build(step)) for step in steps]
+        for scratch in self._scratches:
+            scratch.fill(self.device)
+        return made
+
+    def _scratch(self, step: Step) -> Scratch:
+        return self._scratches[self._streams[step.outputs]]
 
     def close(self) -> None:
         """Terminate the plugins."""

@@ -12,16 +12,21 @@ DEVICE = {"gpu": "NVIDIA H200", "driver": 13000}
 
 
 def test_the_fastest_candidate_wins_and_the_first_of_equals():
-    times = {"a": 3.0, "b": 1.5, "c": 1.5}
+    times = {"a": 3.0, "b": 1.5, "c": 1.5, "d": 1.9, "e": math.inf}
     chosen = choose([("own", name) for name in times], lambda provider, tactic: times[tactic])
-    assert chosen == Choice("own", "b", 1.5, 2)
+    assert chosen == Choice("own", "b", 1.5, 4, (("own", "c", 1.5), ("own", "d", 1.9)))
+
+
+def test_five_runners_up_are_kept():
+    chosen = choose([("own", str(index)) for index in range(9)], lambda _, tactic: 10.0 - 0.1 * int(tactic))
+    assert (chosen.tactic, [tactic for _, tactic, _ in chosen.runners_up]) == ("8", list("76543"))
 
 
 @pytest.mark.parametrize(("theirs", "name"), [(2.5, "own"), (1.5, "theirs"), (math.inf, "own")])
 def test_a_kernel_that_others_wait_for_has_to_win_by_more_than_the_wait(theirs, name):
     times = {"own": 3.0, "theirs": theirs}
     chosen = choose([("theirs", ""), ("own", "")], lambda provider, _: times[provider], {"theirs": 1.0})
-    assert chosen == Choice(name, "", times[name], 1)
+    assert (chosen.provider, chosen.microseconds, chosen.rivals) == (name, times[name], 1)
 
 
 @pytest.mark.parametrize("times", [[], [math.inf], [math.inf, math.inf]])
@@ -59,7 +64,7 @@ def test_a_damaged_cache_counts_as_empty_and_is_written_anew(tmp_path, text):
 
 
 def test_the_text_tells_the_device_and_reads_back():
-    choices = {"p": Choice("cudnn", "fused:eng0", 7.125, 3)}
+    choices = {"p": Choice("cudnn", "fused:eng0", 7.125, 3, (("own", "m64", 7.5), ("own", "m32", 8.0)))}
     text = encode(choices, DEVICE)
     assert "NVIDIA H200" in text
     assert decode(text) == choices

@@ -189,3 +189,19 @@ def test_a_bar_says_what_is_being_timed(plan, monkeypatch, capsys):
     known.choose(plan)
     known.choose(plan, progress=True)
     assert capsys.readouterr().err == ""
+
+
+def test_a_librarys_kernel_that_gives_wrong_numbers_is_not_taken_where_nothing_is_timed(plan):
+    class Library(Family):
+        name = "cudnn"
+
+    asked, library, device = [], Library(), HostDevice()
+
+    def is_right(problem, operands, provider, tactic):
+        asked.append((provider.name, tactic))
+        return tactic == "b"
+
+    made = ConvSelector(device, [library, Family(), DirectProvider(device)], is_right=is_right)
+    made.choose(plan)
+    assert {choice.title for choice in made.choices.values()} == {"cudnn b"}
+    assert set(asked) == {("cudnn", "a"), ("cudnn", "b")}
