@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -144,9 +145,7 @@ def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
     if math.prod(dims) != total:
         layer.fail(f"{x.dims} has {total:,} values, which do not fit {dims}")
     written = given if (begin, end) == (0, rank) else dims
-    constant = graph.constant(f"{layer.tops[0]}.dims", np.array(written, np.int64))
-    graph.node("Reshape", [x.name, constant], layer.outputs[0])
-    return [layer.result(dims)]
+    return _reshaped(layer, graph, written, dims)
 
 
 @converts("Flatten")
@@ -158,8 +157,13 @@ def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
     if begin >= end:
         layer.fail(f"axes {begin} to {end - 1} are none")
     dims = (*x.dims[:begin], math.prod(x.dims[begin:end]), *x.dims[end:])
-    constant = graph.constant(f"{layer.tops[0]}.dims", np.array(dims, np.int64))
-    graph.node("Reshape", [x.name, constant], layer.outputs[0])
+    return _reshaped(layer, graph, dims, dims)
+
+
+def _reshaped(layer: CaffeLayer, graph: CaffeGraph, written: Sequence[int], dims: Sequence[int]) -> list[Value]:
+    """The values of a layer's one bottom with other dims; ``written`` may hold a 0 or a -1 in the place of one."""
+    constant = graph.constant(f"{layer.tops[0]}.dims", np.array(written, np.int64))
+    graph.node("Reshape", [layer.bottoms[0].name, constant], layer.outputs[0])
     return [layer.result(dims)]
 
 

@@ -92,6 +92,16 @@ def libdarknet() -> LibDarknet:
         pytest.skip(f"libdarknet: {error}")
 
 
+@pytest.fixture(scope="session")
+def gpu() -> str:
+    """The name of the engine for GPUs, where it can be used; skips with the reason elsewhere."""
+    from pytrtplugins.engines.cuda import CudaEngine
+
+    if reason := CudaEngine.availability().reason:
+        pytest.skip(reason)
+    return "cuda"
+
+
 @pytest.fixture(autouse=True)
 def int8_wins(monkeypatch) -> None:
     """Engines for CPUs choose between INT8 and float32 by the clock: here INT8 is always the faster one, unless a test says otherwise."""

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ImageError, NoDataError, UsageError
-from ..utils.files import sha256_hex
+from ..utils.files import files_below, sha256_hex
 from ..utils.numbers import check_whole
 
 __all__ = ["ImageBatches"]
@@ -168,9 +168,8 @@ def _find(source: str | Path | Iterable[str | Path]) -> list[tuple[str, Path]]:
         return [(folder.name, folder)]
     if not folder.is_dir():
         raise NoDataError(f"{folder}: expected a folder of images, found nothing.", path=folder, suffixes=_SUFFIXES)
-    files = [path for path in folder.rglob("*") if path.suffix.lower() in _SUFFIXES and path.is_file()]
+    files, others = files_below(folder, _SUFFIXES)
     if not files:
-        others = sum(path.is_file() for path in folder.rglob("*"))
         raise NoDataError(
             f"{folder}: no images: looked for {' '.join(_SUFFIXES)} in the folder and its subfolders, "
             f"found {others:,} files with other names.",

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ImageError
-from ..utils.files import atomic_path
+from ..utils.files import atomic_path, files_below
 from ..utils.optional import require
 from ..utils.prefetch import map_ahead
 from ..vision import Detection, check_image_path, draw, load_image, save_image
@@ -181,9 +181,8 @@ def _find(source: Path, folders: Sequence[Path]) -> list[Path]:
     if source.is_file() or str(source) == "-":
         return [source]
     if source.is_dir():
-        files = sorted(path for path in source.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
+        files, others = files_below(source, IMAGE_SUFFIXES)
         if not files:
-            others = sum(path.is_file() for path in source.rglob("*"))
             raise ImageError(
                 f"folder {str(source)!r}: no images: looked for {' '.join(IMAGE_SUFFIXES)} in it and its subfolders, "
                 f"found {others:,} other files.",

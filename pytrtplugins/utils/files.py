@@ -26,6 +26,7 @@ if sys.platform != "win32":
 __all__ = [
     "atomic_path",
     "check_target",
+    "files_below",
     "open_regular",
     "read_regular",
     "read_stdin",
@@ -114,6 +115,13 @@ def check_target(path: str | Path, what: str = "file", suffixes: Collection[str]
     if not folder.is_dir():
         raise UsageError(f"{what} {str(path)!r}: the folder does not exist.\nDo: mkdir -p {folder}", path=path)
     return path
+
+
+def files_below(folder: Path, suffixes: Collection[str]) -> tuple[list[Path], int]:
+    """The files in a folder and its subfolders whose names end so, in whichever case, and how many others there are."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    found = [path for path in files if path.suffix.lower() in suffixes]
+    return sorted(found), len(files) - len(found)
 
 
 def open_regular(path: str | Path, *, error: Failure = FormatError) -> BinaryIO:

@@ -15,6 +15,7 @@ from pytrtplugins.plugin.runner import PluginRunner
 from pytrtplugins.vision import letterbox, nms
 from pytrtplugins.vision.kernels import decode_into, head_priors, letterbox_into, nms_into
 from tests.cuda.conftest import AFFINE
+from tests.cuda.foreign import Foreign, OnlyDlpack
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cupy")]
 
@@ -183,28 +184,6 @@ def test_arrays_in_two_places_are_refused(cupy):
         CudaKernel(AFFINE, "affine", backend="host").launch(x, x, 4, 1, False, threads=4)
     with pytest.raises(errors.KernelError, match=r"`T\* y`: the array is not contiguous"):
         kernel.launch(cupy.zeros(4, np.float32), cupy.zeros(8, np.float32)[::2], 4, 1, False, threads=4)
-
-
-class Foreign:
-    """An array of a library of its own."""
-
-    def __init__(self, array):
-        self.array = array
-
-    @property
-    def __cuda_array_interface__(self):
-        return self.array.__cuda_array_interface__
-
-
-class OnlyDlpack:
-    def __init__(self, array):
-        self.array = array
-
-    def __dlpack__(self, **options):
-        return self.array.__dlpack__(**options)
-
-    def __dlpack_device__(self):
-        return self.array.__dlpack_device__()
 
 
 @pytest.mark.parametrize("wrap", [Foreign, OnlyDlpack])

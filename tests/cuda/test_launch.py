@@ -17,6 +17,7 @@ from pytrtplugins.cuda.backends import gpu
 from pytrtplugins.cuda.driver import Driver
 from tests.cuda.conftest import AFFINE
 from tests.cuda.fake_driver import FakeDriver
+from tests.cuda.foreign import Foreign
 
 CONTEXT, STREAM = 7, 0x50
 
@@ -32,17 +33,6 @@ class Array:
     @property
     def __cuda_array_interface__(self):
         return {"data": (self.data.ptr, False), "typestr": self.dtype.str, "shape": self.values.shape, "version": 3}
-
-
-class Foreign:
-    """An array of another library."""
-
-    def __init__(self, array):
-        self.array = array
-
-    @property
-    def __cuda_array_interface__(self):
-        return self.array.__cuda_array_interface__
 
 
 class Device(FakeDriver):

@@ -17,14 +17,6 @@ pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 COSINE = parse_tolerance("cosine=0.9995")
 
 
-@pytest.fixture(scope="module")
-def gpu():
-    """Skips with the reason where engine cuda cannot be used."""
-    reason = CudaEngine.availability().reason
-    if reason:
-        pytest.skip(reason)
-
-
 def run(model, precision="fp16", tolerance=COSINE, **more):
     return search(Network(model, "cuda"), samples(model), tolerance, precision, **more)
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import pytrtplugins as ptp
-from pytrtplugins.engines.cuda import CudaEngine
 from pytrtplugins.layers import Region, Reorg
 from tests.engines.networks import conv_net, image
 from tests.torch.operators import Doubled, SumAndHalf
@@ -17,9 +16,7 @@ pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture(scope="module", autouse=True)
-def gpu():
-    if reason := CudaEngine.availability().reason:
-        pytest.skip(reason)
+def gpu_of_torch(gpu):
     if not torch.cuda.is_available():
         pytest.skip("PyTorch finds no GPU")
 

@@ -285,3 +285,13 @@ def test_the_digest_of_a_file_is_that_of_its_bytes(tmp_path):
     path = tmp_path / "x"
     path.write_bytes(b"abc" * 10**6)
     assert files.sha256_hex(path) == files.sha256_hex(b"abc" * 10**6)
+
+
+def test_files_are_found_by_their_endings_in_a_folder_and_below(tmp_path):
+    for name in ("b.png", "a.JPG", "notes.txt", "none", "in/c.png", "in/deep/d.jpg", "folder.png/e.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    found, others = files.files_below(tmp_path, (".png", ".jpg"))
+    assert [path.relative_to(tmp_path).as_posix() for path in found] == ["a.JPG", "b.png", "in/c.png", "in/deep/d.jpg"]
+    assert others == 3
+    assert files.files_below(tmp_path / "in", (".txt",)) == ([], 2)

@@ -11,21 +11,11 @@ import pytest
 
 from darknet2caffe import read_network, to_onnx
 from darknet2caffe.cfg import parse_cfg
-from pytrtplugins.engines.cuda import CudaEngine
 from pytrtplugins.passes import prepare, quantize
 from pytrtplugins.passes.prepare import ready_for
 
 SAMPLES = Path(__file__).parents[3] / "samples/models"
 DARKNET = Path("/usr/share/darknet/cfg")
-
-
-@pytest.fixture(scope="session")
-def gpu():
-    """The engine's name, where it can be used; skips with the reason elsewhere."""
-    reason = CudaEngine.availability().reason
-    if reason:
-        pytest.skip(reason)
-    return "cuda"
 
 
 def darknet_model(name, size=96, seed=1, batch=1):

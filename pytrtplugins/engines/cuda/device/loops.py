@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from .layout import Format
 
-__all__ = ["Axis", "Loops", "aligned_strides", "collapsed", "padded_channels"]
+__all__ = ["Axis", "Loops", "aligned_strides", "collapsed", "index_lines", "offset_terms", "padded_channels"]
 
 
 @dataclass(frozen=True)
@@ -51,19 +51,30 @@ class Loops:
         """C: where ``item`` is on each axis, in ``i0``, ``i1``, … and, on the inner one, ``first``."""
         groups = -(-self.inner.size // self.lanes)
         lines = [f"unsigned const first = item % {groups}u * {self.lanes}u;", f"unsigned left = item / {groups}u;"]
-        for index in reversed(range(len(self.outer))):
-            size = self.outer[index].size
-            lines.append(f"unsigned const i{index} = left{f' % {size}u' if index else ''};")
-            if index:
-                lines.append(f"left /= {size}u;")
-        return lines
+        return [*lines, *index_lines(self.outer, "i", "left")]
 
     def offset(self, tensor: int) -> str:
         """C: how many values lie before a thread's first in a tensor."""
-        terms = [f"i{index} * {axis.strides[tensor]}u" for index, axis in enumerate(self.outer) if axis.strides[tensor]]
+        terms = offset_terms(self.outer, "i", tensor)
         if self.inner.strides[tensor]:
             terms.append(f"first * {self.inner.strides[tensor]}u")
         return " + ".join(terms) or "0u"
+
+
+def index_lines(axes: Sequence[Axis], name: str, number: str) -> list[str]:
+    """C: the index on each axis, in ``name0``, ``name1``, …, of what a variable counts along all of them; it is used up."""
+    lines = []
+    for index in reversed(range(len(axes))):
+        size = axes[index].size
+        lines.append(f"unsigned const {name}{index} = {number}{f' % {size}u' if index else ''};")
+        if index:
+            lines.append(f"{number} /= {size}u;")
+    return lines
+
+
+def offset_terms(axes: Sequence[Axis], name: str, tensor: int) -> list[str]:
+    """C: how many values lie before these indices in a tensor, axis by axis."""
+    return [f"{name}{index} * {axis.strides[tensor]}u" for index, axis in enumerate(axes) if axis.strides[tensor]]
 
 
 def aligned_strides(form: Format, dims: Sequence[int]) -> tuple[int, ...]:

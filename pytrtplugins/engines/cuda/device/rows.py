@@ -11,7 +11,7 @@ from .device import Device
 from .expression import REDUCTIONS, Expression, computed_in
 from .generated import GeneratedKernel
 from .layout import Format
-from .loops import Axis, aligned_strides, collapsed
+from .loops import Axis, aligned_strides, collapsed, index_lines, offset_terms
 from .pointwise import C_TYPES, library_text, operand_text, operation_line
 from .source import sources
 
@@ -198,22 +198,12 @@ class _Rows:
         me, own = parts if loops.columns else reversed(parts)
         lines = [f"unsigned const me = {me}, row = blockIdx.x * {loops.rows}u + {own};"]
         lines += [f"bool const live = row < {loops.count}u;", f"unsigned left = live ? row : {loops.count - 1}u;"]
-        for index in reversed(range(len(loops.outer))):
-            size = loops.outer[index].size
-            lines.append(f"unsigned const o{index} = left{f' % {size}u' if index else ''};")
-            if index:
-                lines.append(f"left /= {size}u;")
-        return lines
+        return [*lines, *index_lines(loops.outer, "o", "left")]
 
     def _offset(self, tensor: int, wide: bool) -> str:
-        loops = self.loops
-        terms = [
-            f"o{index} * {axis.strides[tensor]}u" for index, axis in enumerate(loops.outer) if axis.strides[tensor]
-        ]
+        terms = offset_terms(self.loops.outer, "o", tensor)
         if wide:
-            terms += [
-                f"i{index} * {axis.strides[tensor]}u" for index, axis in enumerate(loops.inner) if axis.strides[tensor]
-            ]
+            terms += offset_terms(self.loops.inner, "i", tensor)
         return " + ".join(terms) or "0u"
 
     def _row_load(self, index: int) -> str:
@@ -286,12 +276,7 @@ class _Rows:
             head = [
                 f"Pack<{C_TYPES[self.inputs[index].dtype]}, {loops.lanes}> p{index}[{loops.turns}];" for index in inputs
             ]
-        inner = []
-        for index in reversed(range(len(loops.inner))):
-            size = loops.inner[index].size
-            inner.append(f"unsigned const i{index} = place{f' % {size}u' if index else ''};")
-            if index:
-                inner.append(f"place /= {size}u;")
+        inner = index_lines(loops.inner, "i", "place")
         for index in inputs:
             if load_only or not self.kept:
                 inner.append(self._load(index, load_only))

@@ -71,6 +71,34 @@ def filled(views):
     return {name: memory(math.prod(view.dims), DType.FLOAT32, seed) for seed, (name, view) in enumerate(views.items())}
 
 
+def in_one_tensor(b, h, s, d, dtype):
+    """Dims, views and memory of q, k and v in one tensor (batch, rows, three, heads, values), and of y beside them."""
+    whole = contiguous((b, s, 3, h, d))
+    views = {name: whole.selected(2, index).transposed((0, 2, 1, 3)) for index, name in enumerate("qkv")}
+    views["y"] = contiguous((b, s, h, d)).transposed((0, 2, 1, 3))
+    qkv, y = memory(b * s * 3 * h * d, dtype, 0), memory(b * s * h * d, dtype, 1)
+    return (b, h, s, s, d, d), views, {"q": qkv, "k": qkv, "v": qkv, "y": y}
+
+
+def added(bias_dims, kind, dims):
+    """Random numbers that are added to scores, broadcast to them, and how many batches they repeat after."""
+    _, h, m, n, _, _ = dims
+    view = contiguous(bias_dims).expanded((bias_dims[0], h, m, n))
+    return {"bias": (memory(math.prod(bias_dims), kind, 9), view), "period": bias_dims[0]}
+
+
+def causal(dims, dtype, fill):
+    """What takes keys from rows, all of them from the first row."""
+    _, h, m, n, _, _ = dims
+    mask, view = memory(m * n, dtype, 0), contiguous((1, 1, m, n))
+    mask.flat[...] = np.where(np.tri(m, n, -1, dtype=bool), 0, fill).ravel()
+    return mask, view.expanded((1, h, m, n))
+
+
+def assert_first_row_is_empty(found, zero):
+    assert np.array_equal(found[:, :, 0], np.full_like(found[:, :, 0], 0 if zero else np.nan), equal_nan=True)
+
+
 def assert_near(found, wanted, dtype):
     np.testing.assert_allclose(found.astype(np.float64), wanted, rtol=ROOM[dtype], atol=ROOM[dtype])
 
@@ -97,12 +125,8 @@ def test_any_dims_give_what_float64_gives(dims, dtype):
 
 @pytest.mark.parametrize("dtype", list(ROOM))
 def test_one_tensor_that_holds_q_k_and_v_is_read_in_place(dtype):
-    b, h, s, d = 2, 3, 19, 16
-    whole = contiguous((b, s, 3, h, d))
-    views = {name: whole.selected(2, index).transposed((0, 2, 1, 3)) for index, name in enumerate("qkv")}
-    views["y"] = contiguous((b, s, h, d)).transposed((0, 2, 1, 3))
-    qkv, y = memory(b * s * 3 * h * d, dtype, 0), memory(b * s * h * d, dtype, 1)
-    found, wanted, tensors = run((b, h, s, s, d, d), views, dtype, memories={"q": qkv, "k": qkv, "v": qkv, "y": y})
+    dims, views, memories = in_one_tensor(2, 3, 19, 16, dtype)
+    found, wanted, tensors = run(dims, views, dtype, memories=memories)
     assert_near(found, wanted, dtype)
     assert np.isfinite(tensors["y"].flat).all()
 
@@ -119,23 +143,19 @@ def test_keys_may_lie_transposed():
     "bias_dims", [(1, 1, 1, 21), (4, 1, 1, 21), (1, 3, 18, 21), (4, 3, 18, 21), (2, 3, 18, 21), (1, 1, 18, 1)]
 )
 def test_what_is_added_broadcasts_and_repeats(bias_dims, kind):
-    dims = _, h, m, n, _, _ = 4, 3, 18, 21, 8, 8
-    period = bias_dims[0]
-    view = contiguous(bias_dims).expanded((period, h, m, n))
-    found, wanted, _ = run(dims, heads_first(dims), bias=(memory(math.prod(bias_dims), kind, 9), view), period=period)
+    dims = (4, 3, 18, 21, 8, 8)
+    found, wanted, _ = run(dims, heads_first(dims), **added(bias_dims, kind, dims))
     assert_near(found, wanted, DType.FLOAT32)
 
 
 @pytest.mark.parametrize("zero", [False, True])
 @pytest.mark.parametrize("fill", [-np.inf, np.float32(-3.4028235e38)])
 def test_masked_keys_do_not_count(zero, fill):
-    dims = _, h, m, n, _, _ = 1, 2, 17, 70, 16, 16
-    mask, view = memory(m * n, DType.FLOAT32, 0), contiguous((1, 1, m, n))
-    mask.flat[...] = np.where(np.tri(m, n, -1, dtype=bool), 0, fill).ravel()  # nothing is left of the first row
-    found, wanted, _ = run(dims, heads_first(dims), bias=(mask, view.expanded((1, h, m, n))), zero=zero)
+    dims = (1, 2, 17, 70, 16, 16)
+    found, wanted, _ = run(dims, heads_first(dims), bias=causal(dims, DType.FLOAT32, fill), zero=zero)
     assert_near(found, wanted, DType.FLOAT32)
     if np.isinf(fill):
-        assert np.array_equal(found[:, :, 0], np.full_like(found[:, :, 0], 0 if zero else np.nan), equal_nan=True)
+        assert_first_row_is_empty(found, zero)
 
 
 def test_large_scores_do_not_overflow():

@@ -8,7 +8,14 @@ import pytest
 from pytrtplugins.engines.cuda.device import attention as module
 from pytrtplugins.engines.cuda.device.strided import contiguous
 from pytrtplugins.tensor import DType
-from tests.engines.cuda.device.test_attention import heads_first, memory, run
+from tests.engines.cuda.device.test_attention import (
+    added,
+    assert_first_row_is_empty,
+    causal,
+    heads_first,
+    in_one_tensor,
+    run,
+)
 
 HALF = DType.FLOAT16
 
@@ -45,37 +52,26 @@ def test_any_dims_give_what_float64_gives(dims, used):
 
 
 def test_one_tensor_that_holds_q_k_and_v_is_read_in_place():
-    b, h, s, d = 2, 3, 19, 16
-    whole = contiguous((b, s, 3, h, d))
-    views = {name: whole.selected(2, index).transposed((0, 2, 1, 3)) for index, name in enumerate("qkv")}
-    views["y"] = contiguous((b, s, h, d)).transposed((0, 2, 1, 3))
-    qkv, y = memory(b * s * 3 * h * d, HALF, 0), memory(b * s * h * d, HALF, 1)
-    memories = {"q": qkv, "k": qkv, "v": qkv, "y": y}
-    found, wanted, _ = run((b, h, s, s, d, d), views, HALF, memories=memories, fast=True)
+    dims, views, memories = in_one_tensor(2, 3, 19, 16, HALF)
+    found, wanted, tensors = run(dims, views, HALF, memories=memories, fast=True)
     assert_near(found, wanted)
-    assert np.isfinite(y.flat.astype(np.float32)).all()
+    assert np.isfinite(tensors["y"].flat.astype(np.float32)).all()
 
 
 @pytest.mark.parametrize("kind", [DType.FLOAT32, HALF])
 @pytest.mark.parametrize("bias_dims", [(1, 1, 1, 21), (4, 3, 18, 21), (2, 3, 18, 21), (1, 1, 18, 1)])
 def test_what_is_added_broadcasts_and_repeats(bias_dims, kind):
-    dims = _, h, m, n, _, _ = 4, 3, 18, 21, 8, 8
-    period = bias_dims[0]
-    view = contiguous(bias_dims).expanded((period, h, m, n))
-    bias = (memory(int(np.prod(bias_dims)), kind, 9), view)
-    found, wanted, _ = run(dims, heads_first(dims), HALF, bias=bias, period=period, fast=True)
+    dims = (4, 3, 18, 21, 8, 8)
+    found, wanted, _ = run(dims, heads_first(dims), HALF, fast=True, **added(bias_dims, kind, dims))
     assert_near(found, wanted)
 
 
 @pytest.mark.parametrize("zero", [False, True])
 def test_masked_keys_do_not_count(zero):
-    dims = _, h, m, n, _, _ = 1, 2, 17, 70, 16, 16
-    mask, view = memory(m * n, HALF, 0), contiguous((1, 1, m, n))
-    mask.flat[...] = np.where(np.tri(m, n, -1, dtype=bool), 0, -np.inf).ravel()  # nothing is left of the first row
-    bias = (mask, view.expanded((1, h, m, n)))
-    found, wanted, _ = run(dims, heads_first(dims), HALF, bias=bias, zero=zero, fast=True)
+    dims = (1, 2, 17, 70, 16, 16)
+    found, wanted, _ = run(dims, heads_first(dims), HALF, bias=causal(dims, HALF, -np.inf), zero=zero, fast=True)
     assert_near(found, wanted)
-    assert np.array_equal(found[:, :, 0], np.full_like(found[:, :, 0], 0 if zero else np.nan), equal_nan=True)
+    assert_first_row_is_empty(found, zero)
 
 
 def test_other_problems_have_the_other_kernel(used):
