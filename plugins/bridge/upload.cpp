@@ -59,10 +59,16 @@ __attribute__((target("avx2"))) void toInt8(float const* from, char* to, size_t 
     std::memcpy(to + i, made, count - i);
 }
 #else
-void pause() { std::this_thread::yield(); }
+void pause() {}
 void toHalf(float const*, char*, size_t) {}
 void toInt8(float const*, char*, size_t, float) {}
 #endif
+
+// Waits for another thread: in a loop for some microseconds, then, since that thread may have no core, without taking one.
+void wait(unsigned& tries) {
+    if (++tries < 1024) pause();
+    else std::this_thread::yield();
+}
 
 size_t sizeFrom(Form form) { return form == Form::kSAME ? 1 : sizeof(float); }
 size_t sizeTo(Form form) { return form == Form::kHALF ? 2 : 1; }
@@ -104,9 +110,10 @@ struct Pieces {
     int run() {
         size_t staged = 0, queued = 0;  // pieces
         int code = 0;
+        unsigned tries = 0;
         for (bool more = true; queued < count;) {
             if (more) more = step();
-            else pause();
+            else wait(tries);
             while (staged < count && done[staged].load(std::memory_order_acquire)) ++staged;
             size_t const begin = end(queued) * sizeTo(what.form), bytes = end(staged) * sizeTo(what.form) - begin;
             if (staged == queued || (staged < count && bytes < what.stripe)) continue;
@@ -136,7 +143,7 @@ public:
         }
         int const code = pieces_.run();
         open_ = false;
-        while (inside_) pause();
+        for (unsigned tries = 0; inside_;) wait(tries);
         taken_ = false;
         return code;
     }
