@@ -139,7 +139,7 @@ class PropagateConstants(Pass):
                 value.type = value.type or onnx_ir.serde.deserialize_type_proto_for_type(kind)
                 shape = onnx_ir.serde.deserialize_type_proto_for_shape(kind)
                 if shape is not None and not _is_static(value):
-                    value.shape = shape
+                    value.shape = _completed(shape, value.shape)
         if (told := self._partial.shape_of(node)) is not None and not _is_static(node.outputs[0]):
             node.outputs[0].shape = onnx_ir.Shape([dim if isinstance(dim, int) else str(dim) for dim in told])
 
@@ -202,6 +202,17 @@ class PropagateConstants(Pass):
         if condition is None:
             return None
         return node.attributes["then_branch" if condition.reshape(()) else "else_branch"].as_graph()
+
+
+def _completed(found: ir.Shape, said: ir.Shape | None) -> ir.Shape:
+    """Dims that were inferred; where they have no name, as the model says them."""
+    if said is None or len(said) != len(found):
+        return found
+    shape = require("onnx_ir", extra="onnx").Shape
+    completed: ir.Shape = shape(
+        [old if not isinstance(new, int) and new.value is None else new for new, old in zip(found, said, strict=True)]
+    )
+    return completed
 
 
 def _size(dim: Any, sizes: Mapping[str, int]) -> Any:

@@ -63,4 +63,8 @@ def ready_for(model: onnx.ModelProto, precision: str) -> onnx.ModelProto:
         ModelError: it cannot be converted.
     """
     converted = with_opset(model, CODES[precision].opset)
-    return model if converted is model else add_shapes(converted)
+    if converted is model:
+        return model
+    made = {name for node in converted.graph.node for name in node.output}
+    converted.graph.value_info.extend(info for info in model.graph.value_info if info.name in made)
+    return add_shapes(converted)

@@ -18,7 +18,7 @@ from pytrtplugins.engines.cuda.run import launches
 from pytrtplugins.layers import Region, Reorg
 from pytrtplugins.tensor import DType
 from pytrtplugins.vision import kernels
-from tests.engines.cuda.conv.shapes import HALF, INT8, SINGLE, square, tactics_of
+from tests.engines.cuda.conv.shapes import FP8, HALF, INT8, SINGLE, square, tactics_of
 
 FLOATS = ("float32", "float16")
 HOLDERS = (Region, Reorg, kernels, nhwc, pool, launches, problem, few_rows)
@@ -29,6 +29,7 @@ KERNELS = sorted(
     {found for found in FOUND if isinstance(found, CudaKernel)}, key=lambda kernel: (kernel.label, kernel.name)
 )
 WITH_INT8 = ("reorg", "reorg_nhwc", "letterbox")
+WITH_FP8 = ("direct", "few_rows", "pixels", "planes", "pool")  # as uint8
 STEM = StemShape(
     n=1, c=3, h=16, w=16, k=32, x_strides=(768, 256, 16, 1), x_type=SINGLE, element=HALF, y_pitch=32, y_type=HALF
 )
@@ -48,7 +49,8 @@ def test_every_kernel_compiles_without_a_gpu(capability, compiler, compile_with)
     compile_with(compiler)
     for kernel in [*KERNELS, *[MATRIX_UNITS] * (capability >= 80)]:
         dtypes = (None,) if kernel.signature.element is None else FLOATS
-        for dtype in (*dtypes, "int8") if kernel.name in WITH_INT8 else dtypes:
+        more = ["int8"] * (kernel.name in WITH_INT8) + ["uint8"] * (kernel.name in WITH_FP8)
+        for dtype in (*dtypes, *more):
             cubin = kernel.compile(dtype, architecture=f"sm_{capability}")
             assert cubin.startswith(b"\x7fELF")
             assert find_symbol(cubin, kernel.name, kernel.label)
@@ -61,7 +63,8 @@ def test_every_kernel_of_engine_cuda_compiles_without_a_gpu(capability, compiler
     compile_with(compiler)
     wanted = [("simt", SINGLE)]
     wanted += [("mma", HALF), ("mma", INT8)] if capability >= 80 else []
-    wanted += [("hopper", HALF), ("hopper", INT8)] if capability == 90 else []
+    wanted += [("mma", FP8)] if capability >= 89 else []
+    wanted += [("hopper", HALF), ("hopper", INT8), ("hopper", FP8)] if capability == 90 else []
     given = []
     for family, x_type in wanted:
         for more in ({}, {"pool": True}, {"reorg": 2}, {"linear": True}):
@@ -71,9 +74,11 @@ def test_every_kernel_of_engine_cuda_compiles_without_a_gpu(capability, compiler
             ]
     if capability >= 80:
         window = {"R": 3, "S": 2, "STRIDE_H": 2, "STRIDE_W": 1, "PADDED": 1}
-        given += [("pool", {"ELEMENT": element, **window}) for element in (0, 1, 2)]
+        given += [("pool", {"ELEMENT": element, **window}) for element in (0, 1, 2, 4)]
         given += [("stem", dataclasses.replace(STEM, pool=pool).definitions()) for pool in (True, False)]
         given += [("stem", dataclasses.replace(STEM, element=INT8, y_type=INT8, x_type=DType.UINT8).definitions())]
+    if capability >= 89:
+        given += [("stem", dataclasses.replace(STEM, element=FP8, y_type=FP8).definitions())]
     for name, definitions in given:
         cubin = source.compile_kernel(f"{name}.cu", definitions, capability)
         assert cubin.startswith(b"\x7fELF")

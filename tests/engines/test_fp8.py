@@ -12,6 +12,7 @@ from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.errors import CalibrationError, ModelError, PrecisionError
 from pytrtplugins.passes import prepare
 from pytrtplugins.passes.normalize import with_opset
+from pytrtplugins.passes.prepare import ready_for
 from tests.engines.networks import Affine, conv_net
 from tests.engines.operators import literal
 from tests.measures import relative, sqnr
@@ -96,6 +97,27 @@ def test_older_opsets_are_converted_and_names_stay():
     assert {item.domain: item.version for item in converted.opset_import}[""] == 19
     assert [list(node.output) for node in converted.graph.node] == [list(node.output) for node in model.graph.node]
     assert with_opset(converted, 19) is converted
+
+
+def test_what_is_converted_keeps_the_dims_that_it_said():
+    nodes = [
+        helper.make_node("Resize", ["x", "", "scales"], ["r"], mode="nearest"),
+        helper.make_node("Relu", ["r"], ["y"]),
+    ]
+    io = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 4, *sides])
+        for name, sides in (("x", (8, 8)), ("y", (16, 16)))
+    ]
+    inner = [helper.make_tensor_value_info("r", TensorProto.FLOAT, ["N", 4, 16, 16])]
+    scales = helper.make_tensor("scales", TensorProto.FLOAT, [4], [1, 1, 2, 2])
+    graph = helper.make_graph(nodes, "g", io[:1], io[1:], [scales], value_info=inner)
+    model = ready_for(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), "fp8")
+    assert [dim.dim_param or dim.dim_value for dim in model.graph.value_info[0].type.tensor_type.shape.dim] == [
+        "N",
+        4,
+        16,
+        16,
+    ]
 
 
 def test_what_cannot_be_converted_is_refused():

@@ -357,3 +357,12 @@ def test_a_branch_that_is_a_constant_is_an_output_by_its_name():
     assert PropagateConstants()(found).modified
     assert sorted(operators(found)) == ["Identity", "Relu"]
     np.testing.assert_array_equal(run(to_proto(found))[1], [0, 2])
+
+
+def test_a_dim_that_the_model_names_and_inference_does_not_keeps_its_name():
+    model = network(
+        'y = Resize <mode = "nearest"> (x, , scales)', "float[N, 8, 12, 8] y", scales=np.float32([1, 1, 2, 2])
+    )
+    shape = propagated(model).graph.outputs[0].shape
+    assert shape is not None
+    assert [str(dim) for dim in shape] == ["N", "8", "12", "8"]
