@@ -276,9 +276,18 @@ def test_the_result_says_whether_anything_changed(text, sizes, changed):
 
 
 def test_a_constant_output_becomes_a_constant_behind_an_identity():
-    model = to_ir(network("s = Shape <start = 1> (x) y = Relu(x)", "int64[K] s, float[N, 8, 6, 4] y"))
+    model = to_ir(network("s = Shape <start = 1> (x) y = Relu(x)", "int64[3] s, float[N, 8, 6, 4] y"))
     assert PropagateConstants()(model).modified
     assert operators(model) == ["Identity", "Relu"]
+    product = to_ir(
+        network("s = Mul(a, b) y = Relu(x)", "int64[1] s, float[N, 8, 6, 4] y", a=np.int64([6]), b=np.int64([7]))
+    )
+    assert PropagateConstants()(product).modified
+    found = to_proto(product)
+    onnx.checker.check_model(found)
+    assert [node.op_type for node in found.graph.node] == ["Identity", "Relu"]
+    assert len(found.graph.node[0].input) == 1
+    assert run(found)[0].tolist() == [42]
 
 
 def test_an_output_that_is_a_constant_stays_one():

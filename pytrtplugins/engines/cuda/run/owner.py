@@ -34,9 +34,6 @@ class Owner(OwningEngine, Protocol):
     selector: ConvSelector
 
     def execution(
-        self,
-        sizes: Mapping[str, int],
-        progress: bool = False,
-        outside: Callable[[Plan], Mapping[str, Any]] | None = None,
+        self, sizes: Mapping[str, int], *, outside: Callable[[Plan], Mapping[str, Any]] | None = None
     ) -> Execution:
         """Buffers and launches for inputs whose free dims have these sizes; ``outside`` says what lies in the caller's arrays."""
