@@ -106,6 +106,7 @@ class DepthwiseProvider:
             ValueError: there is no such tactic.
         """
         kernel, (k, kind) = self._kernel(problem, tactic), (problem.y.dims[1], problem.x.dtype.numpy)
+        kernel.load()
         padded, taps = _pieces(problem) * _lanes(problem), math.prod(problem.kernel)
 
         def packed() -> npt.NDArray[Any]:

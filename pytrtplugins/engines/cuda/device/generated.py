@@ -41,6 +41,7 @@ class GeneratedKernel:
         max_blocks = _BLOCKS * device.multiprocessors if isinstance(device, CudaDevice) else 2
         self._blocks = min(blocks, max_blocks) if in_turns else blocks
         self._launches: dict[tuple[int | None, ...], Launch] = {}
+        self._loaded: Any = None
 
     @property
     def is_compiled_ahead(self) -> bool:
@@ -57,13 +58,18 @@ class GeneratedKernel:
         if isinstance(self._device, CudaDevice):
             self._cubin(self._device.capability)
 
+    def load(self) -> None:
+        """Compile it, and load it into the current context, so that its first launch may be captured; as `compile`."""
+        if isinstance(self._device, CudaDevice):
+            self._loaded = load_cubin(self._cubin(self._device.capability), self._kernel.name)
+
     def prepare(self, tensors: Sequence[Tensor]) -> Launch:
         """What queues it, for tensors in the order of its parameters."""
         return self.bound([tensor.flat for tensor in tensors])
 
     def launch(self, arrays: Sequence[Any], stream: Any) -> None:
         """Queue it for arrays, or None for what it does not read, in the order of its parameters."""
-        key = tuple(None if array is None else _address(array) for array in arrays)
+        key = tuple(map(_address, arrays))
         if (queue := self._launches.get(key)) is None:
             queue = self._launches[key] = self.bound(arrays)
         queue(stream)
@@ -71,10 +77,10 @@ class GeneratedKernel:
     def bound(self, arrays: Sequence[Any]) -> Launch:
         """What queues it for these arrays."""
         if isinstance(self._device, CudaDevice):
-            capability = self._device.capability
-            function = load_cubin(self._cubin(capability), self._kernel.name)
-            arguments = [ctypes.c_void_p(None if array is None else _address(array)) for array in arrays]
-            queue = DriverLaunch(function, self._blocks, self._threads, arguments, early=capability >= 90)
+            if self._loaded is None:
+                self.load()
+            arguments, early = [ctypes.c_void_p(_address(array)) for array in arrays], self._device.capability >= 90
+            queue = DriverLaunch(self._loaded, self._blocks, self._threads, arguments, early=early)
             return lambda stream: queue(int(stream.ptr))
         threads, block = self._blocks * self._threads, self._threads
         return lambda stream: self._kernel.launch(*arrays, threads=threads, block=block, stream=stream)
@@ -93,7 +99,9 @@ def compile_all(kernels: Iterable[GeneratedKernel]) -> None:
             pass
 
 
-def _address(array: Any) -> int:
+def _address(array: Any) -> int | None:
+    if array is None:
+        return None
     return int(array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr)
 
 
