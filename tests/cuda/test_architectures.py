@@ -7,11 +7,14 @@ import dataclasses
 import pytest
 
 from pytrtplugins.cuda import CudaKernel, find_symbol
-from pytrtplugins.engines.cuda.conv import few_rows, problem
+from pytrtplugins.engines.cuda.conv import problem
+from pytrtplugins.engines.cuda.conv.depthwise import DepthwiseProvider
+from pytrtplugins.engines.cuda.conv.few_rows import FewRowsProvider
 from pytrtplugins.engines.cuda.conv.stem_kernel import StemShape
 from pytrtplugins.engines.cuda.device import attention, nhwc, pool, source
+from pytrtplugins.engines.cuda.device.device import HostDevice
 from pytrtplugins.engines.cuda.device.expression import Expression
-from pytrtplugins.engines.cuda.device.layout import channels_last
+from pytrtplugins.engines.cuda.device.layout import FP8, channels_last
 from pytrtplugins.engines.cuda.device.pointwise import pointwise_text
 from pytrtplugins.engines.cuda.device.rows import rows_text
 from pytrtplugins.engines.cuda.run import launches
@@ -21,7 +24,7 @@ from pytrtplugins.vision import kernels
 from tests.engines.cuda.conv.shapes import FP8, HALF, INT8, SINGLE, square, tactics_of
 
 FLOATS = ("float32", "float16")
-HOLDERS = (Region, Reorg, kernels, nhwc, pool, launches, problem, few_rows)
+HOLDERS = (Region, Reorg, kernels, nhwc, pool, launches, problem)
 FOUND = [getattr(holder, name) for holder in HOLDERS for name in dir(holder)]
 FOUND.append(attention._kernel("attention", 64))
 MATRIX_UNITS = attention._kernel("attention_mma", 64)  # from capability 8.0 on
@@ -38,7 +41,7 @@ STEM = StemShape(
 def test_no_kernel_is_left_out():
     files = {path.name for path in source.KERNELS.parent.rglob("*.cu")}
     ours = {"common.cu", "conv_hopper.cu", "conv_mma.cu", "conv_simt.cu", "pool.cu", "stem.cu"}
-    generated = {"pointwise.cu", "rows.cu"}
+    generated = {"early.cu", "pointwise.cu", "rows.cu", "depthwise.cu", "few_rows.cu"}
     assert {kernel.label for kernel in (*KERNELS, MATRIX_UNITS)} == files - ours - generated
 
 
@@ -101,3 +104,18 @@ def test_generated_kernels_compile_without_a_gpu(dtype, capability, compiler, co
     for name, text in texts.items():
         cubin = CudaKernel.from_source(text, name).compile(architecture=f"sm_{capability}")
         assert cubin.startswith(b"\x7fELF")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiler", ["NVRTC", "nvcc"])
+@pytest.mark.parametrize("capability", [75, 80, 86, 89, 90])
+@pytest.mark.parametrize("dtype", [SINGLE, HALF, INT8, FP8])
+def test_kernels_of_one_problem_compile_without_a_gpu(dtype, capability, compiler, compile_with):
+    compile_with(compiler)
+    form, vector = channels_last((1, 48, 9, 9), dtype), channels_last((1, 48, 1, 1), dtype)
+    depthwise = problem.ConvProblem(x=form, y=form, kernel=(5, 5), pads=(2, 2, 2, 2), groups=48, activation="swish")
+    product = problem.ConvProblem(x=vector, y=vector, kernel=(1, 1), activation="hard_sigmoid", bounds=(0.2, 0.5))
+    for provider, case in ((DepthwiseProvider, depthwise), (FewRowsProvider, product)):
+        for tactic in provider(HostDevice()).tactics(case):
+            kernel = provider(HostDevice())._kernel(case, tactic)
+            assert kernel._cubin(capability).startswith(b"\x7fELF")

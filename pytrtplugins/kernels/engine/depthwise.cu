@@ -1,4 +1,4 @@
-// A depthwise convolution, NHWC: behind nhwc.cu, whose epilogue it has, early.cu, and constants that depthwise.py writes.
+// A depthwise convolution, NHWC: behind nhwc.cu, whose epilogue it has, early.cu, and constants that fixed.py writes.
 //
 // A thread has LANES channels (16 bytes of floats, 8 of codes) at TILE_H rows and TILE_W columns of y, so that what it loads of a
 // row of x serves several columns, and weights several pixels. Threads side by side have neighbouring channels. Weights are
@@ -13,8 +13,6 @@ constexpr int UNROLLED = TAPS * TILE_H * TILE_W * LANES <= 2048 ? ROWS : 1;  // 
 static_assert((TILE_H == 1 || DILATION_H == 1) && (TILE_W == 1 || DILATION_W == 1), "a tile's rows and columns overlap");
 
 template <typename U> struct alignas(sizeof(U) * LANES < 16 ? sizeof(U) * LANES : 16) Lanes { U values[LANES]; };
-
-__device__ constexpr bool is_codes(int kind) { return kind == INT8 || kind == FP8; }
 
 // A thread's channels of one pixel, finished and stored; padding becomes zero where a pixel of y has room for it.
 __device__ __forceinline__ void finish_pixel(const Total (&sums)[LANES], long long pixel, int first, const float* scale,

@@ -35,6 +35,8 @@ __device__ __forceinline__ unsigned char to_fp8(float v) {
     return static_cast<unsigned char>(sign | ((size + 0x7FFFFu + (size >> 20 & 1u)) >> 20) - (120u << 3));
 }
 
+__device__ constexpr bool is_codes(int kind) { return kind == INT8 || kind == FP8; }
+
 // A value as the sums take it.
 template <typename Total, typename T> __device__ __forceinline__ Total number(T v) { return static_cast<Total>(v); }
 template <> __device__ __forceinline__ float number<float, unsigned char>(unsigned char v) { return from_fp8(v); }

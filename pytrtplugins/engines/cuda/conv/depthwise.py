@@ -11,15 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ....tensor import DType
-from ..device.device import Device, Tensor
+from ..device.device import Device
 from ..device.elements import to_stored
-from ..device.expression import Number
 from ..device.generated import GeneratedKernel
-from ..device.layout import CODES, FP8, KIND
-from ..device.pointwise import C_TYPES, operand_text
-from ..device.source import sources
-from .problem import ACTIVATIONS, ConvLaunch, ConvProblem, Operands, Scratch, epilogue_operands
+from .fixed import fixed_kernel, fixed_launch, has_kinds
+from .problem import ConvLaunch, ConvProblem, Operands, Scratch
 
 __all__ = ["DepthwiseProvider", "DepthwiseTile", "depthwise_tiles"]
 
@@ -30,7 +26,6 @@ _SHAPES = ((1, 1), (1, 2), (2, 2), (1, 4), (2, 4), (4, 4), (1, 7), (1, 8))
 """Rows and columns of a tile."""
 _WARM = 512
 """Threads of a multiprocessor that hide each other's waits."""
-_TYPES = {**C_TYPES, FP8: "unsigned char"}
 _NAME = re.compile(r"h(\d+)w(\d+)t(\d+)")
 
 
@@ -106,31 +101,21 @@ class DepthwiseProvider:
             ValueError: there is no such tactic.
         """
         kernel, (k, kind) = self._kernel(problem, tactic), (problem.y.dims[1], problem.x.dtype.numpy)
-        kernel.load()
         padded, taps = _pieces(problem) * _lanes(problem), math.prod(problem.kernel)
 
         def packed() -> npt.NDArray[Any]:
             return to_stored(np.pad(operands.weights.reshape(k, taps).T, [(0, 0), (0, padded - k)]).astype(kind))
 
         weights = operands.on_device(self.device, ("tap c", padded, kind), taps * padded * kind.itemsize, packed)
-        scale, bias = epilogue_operands(self.device, operands)
-        steps = np.array([operands.residual_scale, operands.y_scale], np.float32)
-        uploaded = operands.on_device(self.device, ["residual_scale y_scale"], steps.nbytes, lambda: steps)
-
-        def launch(x: Tensor, y: Tensor, residual: Tensor | None, stream: Any) -> None:
-            added = None if residual is None else residual.flat
-            kernel.launch([x.flat, weights, scale, bias, uploaded, added, y.flat], stream)
-
-        return launch
+        return fixed_launch(self.device, kernel, weights, operands)
 
     def _kernel(self, problem: ConvProblem, tactic: str) -> GeneratedKernel:
         """The kernel of a tactic, which a file or the disk may name, once it is known that it fits the problem."""
         tile = DepthwiseTile.parse(tactic)
         if not _fits(problem) or tile not in depthwise_tiles(problem, self.multiprocessors):
             raise ValueError(f"kernels of {self.name!r} do not have the tactic {tactic!r}")
-        text = "\n".join((sources("early.cu", "nhwc.cu"), _definitions(problem, tile), sources("depthwise.cu")))
         blocks = -(-tile.items(problem) // tile.threads)
-        return GeneratedKernel(self.device, text, "depthwise", blocks, tile.threads, in_turns=False)
+        return fixed_kernel(self.device, "depthwise", problem, _numbers(problem, tile), blocks, tile.threads)
 
 
 def depthwise_tiles(problem: ConvProblem, multiprocessors: int) -> list[DepthwiseTile]:
@@ -176,27 +161,16 @@ def _pieces(problem: ConvProblem) -> int:
 
 
 def _fits(problem: ConvProblem) -> bool:
-    x, y, residual = problem.x, problem.y, problem.residual
-    depthwise = problem.groups == x.dims[1] == y.dims[1] and math.prod(problem.kernel) <= _MAX_TAPS
-    kinds = {x.dtype, y.dtype, *([] if residual is None else [residual.dtype])} <= set(KIND)
-    return depthwise and kinds and not problem.fused and x.pitch % x.vector == 0
+    depthwise = problem.groups == problem.x.dims[1] == problem.y.dims[1] and math.prod(problem.kernel) <= _MAX_TAPS
+    return depthwise and has_kinds(problem) and not problem.fused and problem.x.pitch % problem.x.vector == 0
 
 
-def _definitions(problem: ConvProblem, tile: DepthwiseTile) -> str:
+def _numbers(problem: ConvProblem, tile: DepthwiseTile) -> dict[str, int]:
     """The constants of depthwise.cu."""
-    (n, k, h, w), (_, _, oh, ow), residual = problem.x.dims, problem.y.dims, problem.residual
-    numbers = {
-        "N": n, "H": h, "W": w, "K": k, "OH": oh, "OW": ow, "LANES": _lanes(problem), "FILTERS": problem.filters,
-        "X_PITCH": problem.x.pitch, "Y_PITCH": problem.y.pitch, "RESIDUAL_PITCH": 0 if residual is None else residual.pitch,
+    (n, _, h, w), (_, _, oh, ow) = problem.x.dims, problem.y.dims
+    return {
+        "N": n, "H": h, "W": w, "OH": oh, "OW": ow, "LANES": _lanes(problem),
         "KERNEL_H": problem.kernel[0], "KERNEL_W": problem.kernel[1], "PAD_H": problem.pads[0], "PAD_W": problem.pads[1],
         "STRIDE_H": problem.strides[0], "STRIDE_W": problem.strides[1], "DILATION_H": problem.dilations[0],
         "DILATION_W": problem.dilations[1], "TILE_H": tile.h, "TILE_W": tile.w, "THREADS": tile.threads,
-        "SCALED": int(problem.x.dtype in CODES), "OUT": KIND[problem.y.dtype],
-        "RESIDUAL": -1 if residual is None else KIND[residual.dtype], "ACTIVATION": ACTIVATIONS[problem.activation],
-        "RESIDUAL_ACTIVATION": ACTIVATIONS[problem.residual_activation],
     }  # fmt: skip
-    bounds = zip(("A", "B", "RESIDUAL_A", "RESIDUAL_B"), (*problem.bounds, *problem.residual_bounds), strict=True)
-    lines = [f"typedef {_TYPES[problem.x.dtype]} T;", f"typedef {_TYPES[problem.y.dtype]} Y;"]
-    lines += [f"constexpr int {name} = {number};" for name, number in numbers.items()]
-    lines += [f"#define {name} {operand_text(Number.of(bound, DType.FLOAT32))}" for name, bound in bounds]
-    return "\n".join(lines)
