@@ -14,7 +14,7 @@ from pytrtplugins.engines.cuda.conv.stem_kernel import StemShape
 from pytrtplugins.engines.cuda.device import attention, nhwc, pool, source
 from pytrtplugins.engines.cuda.device.device import HostDevice
 from pytrtplugins.engines.cuda.device.expression import Expression
-from pytrtplugins.engines.cuda.device.layout import FP8, channels_last
+from pytrtplugins.engines.cuda.device.layout import channels_last
 from pytrtplugins.engines.cuda.device.pointwise import pointwise_text
 from pytrtplugins.engines.cuda.device.rows import rows_text
 from pytrtplugins.engines.cuda.run import launches

@@ -71,10 +71,18 @@ class CudaBoundRun(BoundRun):
             with self.engine.device.current():
                 if self._graph is None:
                     self._queue_parts(stream)
-                elif stream is None or hasattr(stream, "ptr"):
-                    self._graph.launch(stream)
+                    return
+                cuda = self.engine.device.xp.cuda
+                if stream is None:
+                    stream = cuda.get_current_stream()
+                elif not hasattr(stream, "ptr"):
+                    stream = StreamAddress(stream_handle(stream))
+                if stream.ptr and cuda.runtime.streamIsCapturing(stream.ptr):  # no graph is launched into another
+                    inside = stream_at(self.engine.device.xp, stream.ptr)
+                    with inside:
+                        self._queue(inside)
                 else:
-                    self._graph.launch(StreamAddress(stream_handle(stream)))
+                    self._graph.launch(stream)
         except Exception:
             with explaining("engine 'cuda' failed in the run", self.engine.name, ExecutionError):
                 raise

@@ -11,7 +11,7 @@ import numpy as np
 
 from ....cuda import as_cupy, pinned_empty
 from ....cuda.backends.gpu import StreamAddress, stream_handle
-from ....cuda.bindings import is_device_array, wait_for
+from ....cuda.bindings import is_device_array, stream_at, wait_for
 from ....errors import BindingError, ExecutionError
 from ....tensor import Array, TensorDesc
 from ....utils.override import override
@@ -200,7 +200,12 @@ class CudaContext(ExecutionContext):
             self._wait_for_torch(device, caller)
         for (to, size), address in zip(route.inputs, addresses, strict=False):
             runtime.memcpyAsync(to, address, size, copying, caller)
-        route.graph.launch(stream)
+        if captured:
+            inside = stream_at(self._cupy, caller)
+            with inside:
+                route.steps(inside)
+        else:
+            route.graph.launch(stream)
         for (source, size), address in zip(route.outputs, addresses[len(route.inputs) :], strict=True):
             runtime.memcpyAsync(address, source, size, copying, caller)
         if not captured:

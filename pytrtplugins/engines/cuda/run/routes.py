@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ....cuda.bindings import seen_array
@@ -20,12 +20,14 @@ class Route(NamedTuple):
     Attributes:
         shapes: Of the inputs, as the context knows their execution by.
         graph: The network's.
+        steps: Queues the same without the graph, on a stream whose work is being captured: no graph is launched into another.
         inputs: Address and bytes of the tensor that each input is copied to.
         outputs: The same of the tensor that each output is copied from.
     """
 
     shapes: tuple[tuple[int, ...], ...]
     graph: Any
+    steps: Callable[[Any], None]
     inputs: tuple[tuple[int, int], ...]
     outputs: tuple[tuple[int, int], ...]
 
@@ -86,7 +88,8 @@ class Routes:
             self.forget()
         places = [[execution.input(name) for name in inputs], [execution.output(name) for name in outputs]]
         ins, outs = (tuple((array.data.ptr, array.nbytes) for array in arrays) for arrays in places)
-        self._routes[call.key] = Route(shapes, execution.segments[0].graph, ins, outs)
+        (segment,) = execution.segments
+        self._routes[call.key] = Route(shapes, segment.graph, segment.queue_steps, ins, outs)
 
     def forget(self) -> None:
         """Forget all, such as when an execution goes."""

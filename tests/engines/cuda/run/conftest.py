@@ -18,7 +18,8 @@ from tests.engines.cuda.stand_in import Engine, OnGpu, Stream, captured
 def make(monkeypatch):
     """Makes a context of a model, which takes `OnGpu` for arrays of the GPU."""
     monkeypatch.setattr(module, "pinned_empty", np.empty)
-    monkeypatch.setattr(bound_run, "stream_at", lambda cupy, address: Stream())
+    for each in (bound_run, module):
+        monkeypatch.setattr(each, "stream_at", lambda cupy, address: Stream())
     for each in (bound_run, execution, module):
         monkeypatch.setattr(each, "captured", captured)
 

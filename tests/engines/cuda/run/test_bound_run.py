@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 from pytrtplugins.cuda.backends import host as host_backend
 from pytrtplugins.errors import BindingError, CopyError, EngineError, ExecutionError
 from pytrtplugins.tensor import SymbolicDim, TensorDesc
-from tests.engines.cuda.stand_in import Stream, on_gpu
+from tests.engines.cuda.stand_in import Graph, Stream, on_gpu
 from tests.engines.networks import Affine, Calling, Failing, OutOfPaperError, conv_net, image
 
 pytestmark = pytest.mark.skipif(not host_backend.available(), reason="no C++ compiler (apt-get install g++)")
@@ -42,6 +42,20 @@ def test_runs_read_and_write_the_callers_arrays_without_copies(context):
             bound.launch(0)
             assert not context.engine.device.copies
             np.testing.assert_array_equal(y, context.run({"data": image(seed=seed)})["y"])
+
+
+def test_no_graph_is_launched_on_a_stream_that_is_captured(make, monkeypatch):
+    context = make(conv_net())
+    context.accept_host_arrays()
+    x, y = on_gpu(image()), on_gpu(np.zeros((1, 4, 8, 8), np.float32))
+    with context.bind({"data": x}, {"y": y}) as bound:
+        bound.launch(7)
+        wanted = y.copy()
+        context.engine.device.capturing = True
+        monkeypatch.setattr(Graph, "launch", lambda *_: pytest.fail("a graph inside of another"))
+        y[...] = 7
+        bound.launch(7)
+        np.testing.assert_array_equal(y, wanted)
 
 
 def test_arrays_that_begin_anywhere_are_copied(context):

@@ -111,3 +111,27 @@ def test_an_output_over_an_input_is_refused(gpu):
         memory = cupy.zeros(1024, np.float32)
         with pytest.raises(BindingError, match="lies over"):
             context.bind({"data": memory[:192].reshape(1, 3, 8, 8)}, {"y": memory[64:320].reshape(1, 4, 8, 8)})
+
+
+@pytest.mark.parametrize("how", ["bind", "enqueue"])
+def test_a_run_becomes_part_of_the_graph_that_pytorch_captures(engine, how):
+    torch = pytest.importorskip("torch")
+    with engine.create_context() as context:
+        wanted = [context.run({"data": images(seed)}) for seed in (1, 2)]
+        x = torch.from_numpy(images()).cuda()
+        outputs = {name: torch.zeros(value.shape, device="cuda") for name, value in wanted[0].items()}
+        bound = context.bind({"data": x}, outputs)
+        context.enqueue({"data": x}, outputs, torch.cuda.current_stream())
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            stream = torch.cuda.current_stream()
+            bound.launch(stream) if how == "bind" else context.enqueue({"data": x}, outputs, stream)
+            after = {name: array + 1 for name, array in outputs.items()}
+        for seed in (1, 2):
+            x.copy_(torch.from_numpy(images(seed)))
+            graph.replay()
+            torch.cuda.synchronize()
+            for name, array in after.items():
+                np.testing.assert_array_equal(array.cpu().numpy(), wanted[seed - 1][name] + 1)
+        bound.close()

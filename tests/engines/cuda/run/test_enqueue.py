@@ -13,7 +13,7 @@ from pytrtplugins.cuda import bindings
 from pytrtplugins.cuda.backends import host as host_backend
 from pytrtplugins.engines.cuda.run.context import CudaContext
 from pytrtplugins.errors import BindingError, EngineError, ExecutionError
-from tests.engines.cuda.stand_in import OnGpu, Stream, on_gpu
+from tests.engines.cuda.stand_in import Graph, OnGpu, Stream, on_gpu
 from tests.engines.networks import Affine, conv_net, image
 
 pytestmark = pytest.mark.skipif(not host_backend.available(), reason="no C++ compiler (apt-get install g++)")
@@ -117,6 +117,17 @@ def test_a_stream_that_is_captured_waits_for_nothing_outside_of_its_graph(contex
     context.enqueue({"data": x}, {"y": y}, 7)
     assert not device.order
     assert not context._elsewhere
+
+
+def test_no_graph_is_launched_on_a_stream_that_is_captured(context, monkeypatch):
+    x, y = on_gpu(image()), target()
+    context.enqueue({"data": x}, {"y": y}, 7)
+    wanted = y.copy()
+    context.engine.device.capturing = True
+    monkeypatch.setattr(Graph, "launch", lambda *_: pytest.fail("a graph inside of another"))
+    y[...] = 7
+    context.enqueue({"data": x}, {"y": y}, 7)
+    np.testing.assert_array_equal(y, wanted)
 
 
 def test_a_run_waits_for_the_stream_that_pytorch_writes_its_tensors_on(context, monkeypatch):
