@@ -61,6 +61,21 @@ __device__ __forceinline__ void store_lanes(T* y, unsigned stride, Pack<T, LANES
     }
 }
 
+// RUN of LANES values, which lie side by side; those from `count` on, and all where there is no tensor, are something else.
+template <int RUN, int LANES, typename T>
+__device__ __forceinline__ void load_run(Pack<T, LANES>& pack, unsigned first, const T* from, int count, T fill) {
+    int const left = count - static_cast<int>(first);
+    Pack<T, RUN> found;
+    if (from != nullptr) found = load_pack<RUN>(from, left < RUN ? left : RUN);
+#pragma unroll
+    for (int lane = 0; lane < RUN; ++lane) pack.values[first + lane] = from != nullptr ? found.values[lane] : fill;
+}
+
+template <typename T>
+__device__ __forceinline__ T load_value(const T* from, T fill) {
+    return from != nullptr ? *from : fill;
+}
+
 #define MATH(name, function)                                                          \
     __device__ __forceinline__ float name(float x) { return function##f(x); }         \
     __device__ __forceinline__ double name(double x) { return function(x); }

@@ -12,8 +12,8 @@ from ..device.device import Device, Tensor
 from ..device.expression import Number
 from ..device.generated import GeneratedKernel
 from ..device.layout import CODES, FP8, KIND
-from ..device.pointwise import C_TYPES, operand_text
 from ..device.source import sources
+from ..device.text import C_TYPES, operand_text
 from .problem import ACTIVATIONS, ConvLaunch, ConvProblem, Operands, epilogue_operands
 
 __all__ = ["fixed_kernel", "fixed_launch", "has_kinds"]

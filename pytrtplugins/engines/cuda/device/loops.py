@@ -6,9 +6,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .index import Index
 from .layout import Format
 
-__all__ = ["Axis", "Loops", "aligned_strides", "collapsed", "index_lines", "offset_terms", "padded_channels"]
+__all__ = [
+    "Axis",
+    "Loops",
+    "aligned_strides",
+    "collapsed",
+    "index_lines",
+    "indices",
+    "offset_terms",
+    "padded_channels",
+]
 
 
 @dataclass(frozen=True)
@@ -18,10 +28,12 @@ class Axis:
     Attributes:
         size: How many there are.
         strides: Values between neighbours in each tensor, 0 where it is broadcast.
+        of: Which axes of the dims it is made of, the outermost first, and their sizes.
     """
 
     size: int
     strides: tuple[int, ...]
+    of: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -50,8 +62,8 @@ class Loops:
     def place(self) -> list[str]:
         """C: where ``item`` is on each axis, in ``i0``, ``i1``, … and, on the inner one, ``first``."""
         groups = -(-self.inner.size // self.lanes)
-        lines = [f"unsigned const first = item % {groups}u * {self.lanes}u;", f"unsigned left = item / {groups}u;"]
-        return [*lines, *index_lines(self.outer, "i", "left")]
+        lines = [f"unsigned const group = item % {groups}u, first = group * {self.lanes}u;"]
+        return [*lines, f"unsigned left = item / {groups}u;", *index_lines(self.outer, "i", "left")]
 
     def offset(self, tensor: int) -> str:
         """C: how many values lie before a thread's first in a tensor."""
@@ -59,6 +71,24 @@ class Loops:
         if self.inner.strides[tensor]:
             terms.append(f"first * {self.inner.strides[tensor]}u")
         return " + ".join(terms) or "0u"
+
+    def at(self, rank: int, run: int, lane: Index) -> list[Index]:
+        """Where a value is on each axis of the dims: one of a run of ``run`` lanes, the run being number ``part`` of a thread's."""
+        groups, parts = -(-self.inner.size // self.lanes), self.lanes // run
+        inner = Index.counter("group", groups) * self.lanes + Index.counter("part", parts) * run + lane
+        outer = [(axis, Index.counter(f"i{index}", axis.size)) for index, axis in enumerate(self.outer)]
+        return indices(rank, [*outer, (self.inner, inner)])
+
+
+def indices(rank: int, places: Sequence[tuple[Axis, Index]]) -> list[Index]:
+    """Places on axes of loops → those on each axis of the dims."""
+    found = [Index()] * rank
+    for axis, index in places:
+        left = index
+        for place, (dim, size) in reversed(list(enumerate(axis.of))):
+            found[dim] = left % size if place else left
+            left //= size
+    return found
 
 
 def index_lines(axes: Sequence[Axis], name: str, number: str) -> list[str]:
@@ -96,7 +126,7 @@ def collapsed(axes: Sequence[Axis]) -> list[Axis]:
         if axis.size == 1:
             continue
         if merged and all(o == i * axis.size for o, i in zip(merged[-1].strides, axis.strides, strict=True)):
-            merged[-1] = Axis(merged[-1].size * axis.size, axis.strides)
+            merged[-1] = Axis(merged[-1].size * axis.size, axis.strides, (*merged[-1].of, *axis.of))
         else:
             merged.append(axis)
     return merged

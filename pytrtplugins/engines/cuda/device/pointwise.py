@@ -1,67 +1,50 @@
-"""Kernels of pointwise groups: an expression and the tensors' formats → CUDA C++."""
+"""Kernels of pointwise groups, and of what only moves values: an expression and the tensors' formats → CUDA C++."""
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Sequence
 
-from ....tensor import DType
 from .device import Device
-from .expression import OPERATIONS, Expression, Number, Operand, computed_in
+from .expression import Expression, computed_in
 from .generated import GeneratedKernel
+from .index import Index
 from .layout import Format
 from .loops import Axis, Loops, aligned_strides, collapsed, padded_channels
-from .source import sources
+from .moves import Move
+from .operands import Operand, operands
+from .text import C_TYPES, library_text, operation_lines
 
-__all__ = [
-    "C_TYPES",
-    "library_text",
-    "operand_text",
-    "operation_line",
-    "operation_lines",
-    "pointwise_kernel",
-    "pointwise_loops",
-    "pointwise_text",
-]
+__all__ = ["pointwise_kernel", "pointwise_loops", "pointwise_text"]
 
-C_TYPES = {
-    DType.FLOAT32: "float",
-    DType.FLOAT16: "__half",
-    DType.BFLOAT16: "bfloat16",
-    DType.FLOAT64: "double",
-    DType.INT8: "int8_t",
-    DType.INT16: "int16_t",
-    DType.INT32: "int32_t",
-    DType.INT64: "int64_t",
-    DType.UINT8: "uint8_t",
-    DType.UINT16: "uint16_t",
-    DType.UINT32: "uint32_t",
-    DType.UINT64: "uint64_t",
-    DType.BOOL: "bool",
-}
 _MAX_LANES = 8
 _THREADS = 128
 
 
-def pointwise_loops(inputs: Sequence[Format], outputs: Sequence[Format]) -> Loops:
-    """The loops over outputs of the same dims, which the inputs are broadcast to, in the order of the first output's memory."""
+def pointwise_loops(inputs: Sequence[Format], outputs: Sequence[Format], lanes: int = _MAX_LANES) -> Loops:
+    """The loops over outputs of the same dims, which the inputs are broadcast to, in the order of the first output's memory.
+
+    Args:
+        inputs: How they lie.
+        outputs: How they lie.
+        lanes: Values that a thread has, at most.
+    """
     tensors, lead = [*inputs, *outputs], len(inputs)
     dims = outputs[0].dims
     strides = [*(aligned_strides(form, dims) for form in inputs), *(form.strides for form in outputs)]
-    axes = [Axis(size, tuple(each[index] for each in strides)) for index, size in enumerate(dims)]
+    axes = [Axis(size, tuple(each[index] for each in strides), ((index, size),)) for index, size in enumerate(dims)]
     order = sorted(range(len(dims)), key=lambda index: (-outputs[0].strides[index], index))
     images = [form for form in outputs if form.nhwc]
     valid = dims[1] if images else 0
     padded = max(map(padded_channels, images), default=0)
     if padded > valid:  # a pixel is a run of its own then
-        channels = Axis(padded, axes[1].strides)
-        return _with_lanes([*collapsed([axes[index] for index in order if index != 1]), channels], valid, tensors, lead)
+        channels = Axis(padded, axes[1].strides, ((1, padded),))
+        axes = [*collapsed([axes[index] for index in order if index != 1]), channels]
+        return _with_lanes(axes, valid, tensors, lead, lanes)
     merged = collapsed([axes[index] for index in order]) or [Axis(1, (0,) * len(tensors))]
-    return _with_lanes(merged, merged[-1].size, tensors, lead)
+    return _with_lanes(merged, merged[-1].size, tensors, lead, lanes)
 
 
-def _with_lanes(axes: Sequence[Axis], valid: int, tensors: Sequence[Format], lead: int) -> Loops:
+def _with_lanes(axes: Sequence[Axis], valid: int, tensors: Sequence[Format], lead: int, most: int) -> Loops:
     """As many values a thread as make 16 bytes of the smallest, where the first output lies so."""
     *outer, inner = axes
 
@@ -70,38 +53,45 @@ def _with_lanes(axes: Sequence[Axis], valid: int, tensors: Sequence[Format], lea
         return inner.strides[tensor] == 1 and all(stride % lanes == 0 for stride in rows)
 
     sizes = [form.dtype.itemsize for form, stride in zip(tensors, inner.strides, strict=True) if stride]
-    lanes = min(_MAX_LANES, 16 // min(sizes, default=4))
+    lanes = min(most, 16 // min(sizes, default=4))
     while lanes > 1 and not (packed(lead, lanes) and lanes <= inner.size):
         lanes //= 2
     return Loops(tuple(outer), inner, lanes, valid, tuple(packed(tensor, lanes) for tensor in range(len(tensors))))
 
 
-def pointwise_text(expression: Expression, inputs: Sequence[Format], outputs: Sequence[Format]) -> str:
+def pointwise_text(
+    expression: Expression, inputs: Sequence[Format], outputs: Sequence[Format], reads: Sequence[Move] = ()
+) -> str:
     """The source of the kernel ``pointwise``, whose parameters are the addresses of inputs and outputs.
 
     Args:
         expression: What is computed.
-        inputs: How its inputs lie; they are broadcast to the outputs' dims.
+        inputs: How tensors lie that are read.
         outputs: How its results lie, all of the same dims.
+        reads: What the expression is computed of, which is broadcast to the outputs' dims: moves of the inputs, by their
+            places; none: the inputs are.
     """
-    loops = pointwise_loops(inputs, outputs)
+    read = operands(inputs, reads, outputs[0])
+    loops = _loops(read, outputs)
     body = [*loops.place(), *_counts(loops)]
-    for index, form in enumerate(inputs):
-        body += _load(loops, index, form)
+    for index, operand in enumerate(read):
+        body += _load(loops, index, operand, len(outputs[0].dims))
     names = [C_TYPES[form.dtype] for form in outputs]
     body += [f"Pack<{name}, {loops.lanes}> q{index};" for index, name in enumerate(names)]
     body += ["#pragma unroll", f"for (int lane = 0; lane < {loops.lanes}; ++lane) {{"]
-    for index, form in enumerate(inputs):
+    for index, operand in enumerate(read):
         lane = ".values[lane]" if loops.inner.strides[index] else ""
-        body.append(f"    {C_TYPES[computed_in(form.dtype)]} const v{index} = p{index}{lane};")
+        body.append(f"    {C_TYPES[computed_in(operand.dtype)]} const v{index} = p{index}{lane};")
     body += [f"    {line}" for line in operation_lines(expression)]
     for index, (value, name) in enumerate(zip(expression.results, names, strict=True)):
         padded = loops.valid < loops.inner.size
         given = f"static_cast<{name}>(v{value})"
+        if value < len(read) and loops.inner.strides[value] and read[value].dtype is outputs[index].dtype:
+            given = f"p{value}.values[lane]"  # the same bits
         body.append(f"    q{index}.values[lane] = {f'lane < count ? {given} : {name}()' if padded else given};")
     body.append("}")
     for index, form in enumerate(outputs):
-        body += _store(loops, len(inputs) + index, index, form)
+        body += _store(loops, len(read) + index, index, form)
     parameters = [f"const void* x{index}" for index in range(len(inputs))]
     parameters += [f"void* y{index}" for index in range(len(outputs))]
     lines = "\n".join(f"        {line}" for line in body)
@@ -115,49 +105,29 @@ def pointwise_text(expression: Expression, inputs: Sequence[Format], outputs: Se
 
 
 def pointwise_kernel(
-    device: Device, expression: Expression, inputs: Sequence[Format], outputs: Sequence[Format]
+    device: Device,
+    expression: Expression,
+    inputs: Sequence[Format],
+    outputs: Sequence[Format],
+    reads: Sequence[Move] = (),
 ) -> GeneratedKernel:
     """The kernel on a device; arguments as for `pointwise_text`, no output empty."""
-    text, items = pointwise_text(expression, inputs, outputs), pointwise_loops(inputs, outputs).items
+    text = pointwise_text(expression, inputs, outputs, reads)
+    items = _loops(operands(inputs, reads, outputs[0]), outputs).items
     return GeneratedKernel(device, text, "pointwise", -(-items // _THREADS), _THREADS)
 
 
-def operation_lines(expression: Expression) -> list[str]:
-    """C: the operations in order, the values of the inputs being ``v0``, ``v1``, …."""
-    return [operation_line(expression, index) for index in range(len(expression.operations))]
-
-
-def operation_line(expression: Expression, index: int) -> str:
-    """C: one of them."""
-    each = expression.operations[index]
-    given = OPERATIONS[each.op].format(*map(operand_text, each.operands))
-    if each.op == "Cast" and each.dtype is not computed_in(each.dtype):
-        given = f"static_cast<float>(static_cast<{C_TYPES[each.dtype]}>(static_cast<float>({given})))"
-    return f"{C_TYPES[computed_in(each.dtype)]} const v{expression.inputs + index} = {given};"
-
-
-@functools.cache
-def library_text() -> str:
-    """The functions that generated kernels call."""
-    return sources("early.cu", "pointwise.cu")
-
-
-def operand_text(operand: Operand) -> str:
-    """C: a value that an operation reads."""
-    if not isinstance(operand, Number):
-        return f"v{operand}"
-    name, kind = C_TYPES[operand.dtype], operand.dtype.numpy.kind
-    if kind == "b":
-        return operand.text.lower()
-    if kind != "f":
-        number = int(operand.text)  # of which the lowest has no text of its own in C
-        text = f"{number + 1}ll - 1" if number < 0 else f"{number}{'ull' if kind == 'u' else 'll'}"
-        return f"static_cast<{name}>({text})"
-    value = float(operand.text)
-    if math.isfinite(value):
-        return f"static_cast<{name}>({value!r})"
-    bits = "0x7FC00000" if math.isnan(value) else "0x7F800000" if value > 0 else "0xFF800000"
-    return f"static_cast<{name}>(__int_as_float({bits}))"
+def _loops(read: Sequence[Operand], outputs: Sequence[Format]) -> Loops:
+    """Loops whose threads have no more values than lie in runs, but for the 4 bytes that are written at once."""
+    forms, rank = [each.form for each in read], len(outputs[0].dims)
+    loops = pointwise_loops(forms, outputs)
+    runs = [
+        operand.run(loops.lanes, lambda run, lane: loops.at(rank, run, lane))
+        for index, operand in enumerate(read)
+        if operand.parameter is None and loops.inner.strides[index]
+    ]
+    most = max(min(runs, default=loops.lanes), 4 // outputs[0].dtype.itemsize)
+    return loops if most >= loops.lanes else pointwise_loops(forms, outputs, most)
 
 
 def _counts(loops: Loops) -> list[str]:
@@ -172,9 +142,13 @@ def _limited(name: str, loops: Loops, end: int) -> str:
     return f"int const {name} = {left} < {loops.lanes} ? {left} : {loops.lanes};"
 
 
-def _load(loops: Loops, index: int, form: Format) -> list[str]:
-    name, stride, at = C_TYPES[form.dtype], loops.inner.strides[index], loops.offset(index)
-    source = f"static_cast<const {name}*>(x{index}) + ({at})"
+def _load(loops: Loops, index: int, operand: Operand, rank: int) -> list[str]:
+    name, stride = C_TYPES[operand.dtype], loops.inner.strides[index]
+    if operand.parameter is None:
+        if not stride:
+            return [f"{name} const p{index} = {operand.scalar(loops.at(rank, 1, Index()))};"]
+        return operand.load(f"p{index}", loops.lanes, "count", lambda run, lane: loops.at(rank, run, lane))
+    source = f"static_cast<const {name}*>(x{operand.parameter}) + ({loops.offset(index)})"
     if not stride:
         return [f"{name} const p{index} = *({source});"]
     if loops.packed[index]:

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from .device import Device
 from .expression import REDUCTIONS, Expression, computed_in
 from .generated import GeneratedKernel
+from .index import Index
 from .layout import Format
-from .loops import Axis, aligned_strides, collapsed, index_lines, offset_terms
-from .pointwise import C_TYPES, library_text, operand_text, operation_line
+from .loops import Axis, aligned_strides, collapsed, index_lines, indices, offset_terms
+from .moves import Move
+from .operands import Operand, operands
 from .source import sources
+from .text import C_TYPES, library_text, operand_text, operation_line
 
 __all__ = ["RowLoops", "row_loops", "rows_kernel", "rows_text"]
 
@@ -62,6 +65,16 @@ class RowLoops:
         """How often a thread has ``lanes`` values."""
         return -(-self.length // (self.lanes * self.threads))
 
+    def at(self, rank: int, run: int, lane: Index, wide: bool = True) -> list[Index]:
+        """Where a value, or with ``wide`` False a row, is on each axis of the dims; arguments as for `Loops.at`."""
+        places = [(axis, Index.counter(f"o{index}", axis.size)) for index, axis in enumerate(self.outer)]
+        if wide:
+            *others, last = self.inner
+            places += [(axis, Index.counter(f"i{index}", axis.size)) for index, axis in enumerate(others)]
+            group = Index.counter("group", last.size // self.lanes) * self.lanes
+            places.append((last, group + Index.counter("part", self.lanes // run) * run + lane))
+        return indices(rank, places)
+
 
 def row_loops(
     dims: Sequence[int], axes: Sequence[int], inputs: Sequence[Format], outputs: Sequence[Format]
@@ -76,7 +89,7 @@ def row_loops(
     """
     tensors = [*inputs, *outputs]
     strides = [*(aligned_strides(form, dims) for form in inputs), *(_strides(form, dims, axes) for form in outputs)]
-    every = [Axis(size, tuple(each[index] for each in strides)) for index, size in enumerate(dims)]
+    every = [Axis(size, tuple(each[index] for each in strides), ((index, size),)) for index, size in enumerate(dims)]
     lead = next((index for index, each in enumerate(strides) if all(each[axis] or dims[axis] == 1 for axis in axes)), 0)
     order = sorted(range(len(dims)), key=lambda index: (-strides[lead][index], index))
     order = [index for index in order if dims[index] > 1]
@@ -111,6 +124,7 @@ def rows_text(
     axes: Sequence[int],
     inputs: Sequence[Format],
     outputs: Sequence[Format],
+    reads: Sequence[Move] = (),
 ) -> str:
     """The source of the kernel ``rows``, whose parameters are the addresses of inputs and outputs.
 
@@ -118,10 +132,12 @@ def rows_text(
         expression: What is computed.
         dims: Of the elements.
         axes: Of a row.
-        inputs: How the inputs lie; they are broadcast to the dims.
+        inputs: How tensors lie that are read.
         outputs: How the results lie: of all elements, or one value for each row.
+        reads: What the expression is computed of, which is broadcast to the dims: moves of the inputs, by their places; none:
+            the inputs are.
     """
-    return _Rows(expression, row_loops(dims, axes, inputs, outputs), inputs, outputs).text()
+    return _rows(expression, dims, axes, inputs, outputs, reads).text()
 
 
 def rows_kernel(
@@ -131,12 +147,28 @@ def rows_kernel(
     axes: Sequence[int],
     inputs: Sequence[Format],
     outputs: Sequence[Format],
+    reads: Sequence[Move] = (),
 ) -> GeneratedKernel:
     """The kernel on a device; arguments as for `rows_text`, no tensor empty."""
-    loops = row_loops(dims, axes, inputs, outputs)
-    text = _Rows(expression, loops, inputs, outputs).text()
+    rows = _rows(expression, dims, axes, inputs, outputs, reads)
+    loops = rows.loops
     blocks = -(-loops.count // loops.rows)
-    return GeneratedKernel(device, text, "rows", blocks, loops.threads * loops.rows, in_turns=False)
+    return GeneratedKernel(device, rows.text(), "rows", blocks, loops.threads * loops.rows, in_turns=False)
+
+
+def _rows(
+    expression: Expression,
+    dims: Sequence[int],
+    axes: Sequence[int],
+    inputs: Sequence[Format],
+    outputs: Sequence[Format],
+    reads: Sequence[Move],
+) -> _Rows:
+    wide = next((form for form in outputs if form.dims == tuple(dims)), outputs[0])
+    read = operands(inputs, reads, wide)
+    return _Rows(
+        expression, row_loops(dims, axes, [each.form for each in read], outputs), len(dims), read, outputs, len(inputs)
+    )
 
 
 def _power_of_two(least: int) -> int:
@@ -159,9 +191,16 @@ class _Rows:
     """Writes one kernel: reductions in phases, each after those that it needs the results of; then what is written."""
 
     def __init__(
-        self, expression: Expression, loops: RowLoops, inputs: Sequence[Format], outputs: Sequence[Format]
+        self,
+        expression: Expression,
+        loops: RowLoops,
+        rank: int,
+        inputs: Sequence[Operand],
+        outputs: Sequence[Format],
+        parameters: int,
     ) -> None:
-        self.expression, self.loops, self.inputs, self.outputs = expression, loops, inputs, outputs
+        self.expression, self.loops, self.rank = expression, loops, rank
+        self.inputs, self.outputs, self.parameters = inputs, outputs, parameters
         self.wide = [any(axis.strides[index] for axis in loops.inner) for index in range(len(inputs))]
         """Whether each value is one of an element, not of a row."""
         self.phase = [0] * len(inputs)
@@ -185,7 +224,7 @@ class _Rows:
         for phase in range(1, max(self.phase) + 1):
             body += [*self._reductions(phase), *self._row_lines(phase)]
         body += self._stores()
-        parameters = [f"const void* x{index}" for index in range(len(self.inputs))]
+        parameters = [f"const void* x{index}" for index in range(self.parameters)]
         parameters += [f"void* y{index}" for index in range(len(self.outputs))]
         lines = "\n".join(f"    {line}" for line in body)
         head = f'extern "C" __global__ void __launch_bounds__({block}) rows({", ".join(parameters)})'
@@ -209,7 +248,13 @@ class _Rows:
     def _row_load(self, index: int) -> str:
         name = C_TYPES[self.inputs[index].dtype]
         kind = C_TYPES[computed_in(self.inputs[index].dtype)]
-        return f"{kind} const v{index} = static_cast<const {name}*>(x{index})[{self._offset(index, False)}];"
+        operand = self.inputs[index]
+        if operand.parameter is None:
+            at = self.loops.at(self.rank, 1, Index(), wide=False)
+            return f"{kind} const v{index} = {operand.scalar(at)};"
+        return (
+            f"{kind} const v{index} = static_cast<const {name}*>(x{operand.parameter})[{self._offset(index, False)}];"
+        )
 
     def _row_lines(self, phase: int) -> list[str]:
         """What is computed once for each row, when that many phases are done."""
@@ -277,9 +322,11 @@ class _Rows:
                 f"Pack<{C_TYPES[self.inputs[index].dtype]}, {loops.lanes}> p{index}[{loops.turns}];" for index in inputs
             ]
         inner = index_lines(loops.inner, "i", "place")
+        if any(self.inputs[index].parameter is None for index in inputs):
+            inner.append(f"unsigned const group = i{len(loops.inner) - 1} / {loops.lanes}u;")
         for index in inputs:
             if load_only or not self.kept:
-                inner.append(self._load(index, load_only))
+                inner += self._load(index, load_only)
         inner += before
         if not load_only:
             inner += ["#pragma unroll", f"for (int lane = 0; lane < {loops.lanes}; ++lane) {{"]
@@ -303,13 +350,22 @@ class _Rows:
             "}",
         ]
 
-    def _load(self, index: int, kept: bool) -> str:
-        name, lanes = C_TYPES[self.inputs[index].dtype], self.loops.lanes
-        source = f"static_cast<const {name}*>(x{index}) + ({self._offset(index, True)})"
+    def _load(self, index: int, kept: bool) -> list[str]:
+        operand, lanes = self.inputs[index], self.loops.lanes
+        name = C_TYPES[operand.dtype]
+        if operand.parameter is None:
+            lines = operand.load(
+                f"m{index}" if kept else f"p{index}",
+                lanes,
+                str(lanes),
+                lambda run, lane: self.loops.at(self.rank, run, lane),
+            )
+            return [*lines, f"p{index}[turn] = m{index};"] if kept else lines
+        source = f"static_cast<const {name}*>(x{operand.parameter}) + ({self._offset(index, True)})"
         found = f"load_pack<{lanes}>({source}, {lanes})"
         if not self.loops.packed[index]:
             found = f"load_lanes<{lanes}>({source}, {self.loops.inner[-1].strides[index]}u, {lanes})"
-        return f"p{index}[turn] = {found};" if kept else f"Pack<{name}, {lanes}> const p{index} = {found};"
+        return [f"p{index}[turn] = {found};" if kept else f"Pack<{name}, {lanes}> const p{index} = {found};"]
 
     def _closure(self, needed: Iterable[int]) -> list[int]:
         """Values of elements that these are computed from, and these, in order."""

@@ -11,7 +11,7 @@ import numpy as np
 from ....model.ir import add_constant, array_of, dtype_of, operand
 from ....tensor import DType
 from ..device.expression import Number, Operation, computed_in
-from ..device.pointwise import C_TYPES
+from ..device.text import C_TYPES
 from .rewrite import DOMAIN
 
 if TYPE_CHECKING:

@@ -28,6 +28,7 @@ from . import kinds
 from .arena import Block, Layout, place
 from .attention import place_attention
 from .images import image_tensors
+from .moves import is_only_moved, node_moves, plain_source
 from .plan import Placed, Plan, Step, step_accesses
 from .plugin_formats import agree_formats
 from .schedule import Schedule, one_stream, schedule
@@ -147,14 +148,16 @@ class _Planner:
         elif op == "Cast" and kinds.is_plain_cast(step, tensors):
             tensors.casts[outputs[0]] = tensors.materialized(inputs[0])
         elif op in ("QuantizeLinear", "DequantizeLinear") and kinds.is_plain_cast(step, tensors):
-            source = tensors.casts.get(inputs[0], inputs[0])
+            source = tensors.stored(inputs[0])
             scale = kinds.step_scale(step, tensors)
             self._add_step(replace(step, kind="reformat", attributes=scale, inputs=(source,)))
-        elif op == "Concat" and kinds.is_channel_concat(step, tensors):
-            parts = [(tensors.casts.get(name, name), tensors.dims(name)[1]) for name in inputs]
+        elif op == "Concat" and kinds.is_channel_concat(step, tensors) and not (self._moves and is_only_moved(node)):
+            parts = [(tensors.stored(name), tensors.dims(name)[1]) for name in inputs]
             self.views.concat(step.name, outputs[0], tensors.natural(outputs[0]), parts)
         elif op == "Split" and kinds.is_view_split(step, tensors):
             self.views.split(tensors.materialized(inputs[0]), {name: tensors.dims(name)[1] for name in outputs})
+        elif self._moves and self._add_moves(node, step):
+            pass
         elif node.domain in ("", DOMAIN) and op in OPS:
             self._add_generic(step)
         else:
@@ -181,11 +184,39 @@ class _Planner:
 
     def _add_generated(self, step: Step) -> None:
         """A kernel that writes what fills 16 bytes itself, or, one of rows, leaves it."""
-        self._add_step(replace(step, kind="pointwise", inputs=tuple(map(self.tensors.read_wide, step.inputs))))
+        tensors, names = self.tensors, step.inputs
+        if any(map(tensors.is_moved, names)):
+            names, reads = tensors.read([tensors.move(name) for name in names])
+            step = replace(step, attributes={**step.attributes, "reads": reads})
+        self._add_step(replace(step, kind="pointwise", inputs=tuple(map(tensors.read_wide, names))))
         for name in step.outputs if step.op == "Rows" else ():
             form = self.formats[name]
             if form.nhwc and form.dims[1] % form.vector:
                 self.steps.append(Step("zero", f"{step.name}.padding", step.op, {"from": form.dims[1]}, (), (name,)))
+
+    @property
+    def _moves(self) -> bool:
+        return "pointwise" not in self.disabled
+
+    def _add_moves(self, node: ir.Node, step: Step) -> bool:
+        """Keep where values lie, if all that a node does is to move them, and it has to; whether that is so."""
+        tensors = self.tensors
+        form = self.formats.get(step.inputs[0])
+        if form is not None and kinds.alias_format(step, form, tensors) is not None:
+            return False
+        moves = node_moves(node, tensors)
+        if moves is None:
+            return False
+        for name, move in moves.items():
+            source = plain_source(move)
+            form = self.formats.get(source or "")
+            same = replace(step, op="Reshape", outputs=(name,))
+            found = None if form is None else kinds.alias_format(same, form, tensors)
+            if source is None or found is None:
+                tensors.moves[name] = move
+            else:
+                self.views.alias(name, source, found)
+        return True
 
     def _add_generic(self, step: Step) -> None:
         """A function of arrays, or none where the output lies where the input does."""

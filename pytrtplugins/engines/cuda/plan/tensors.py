@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ....errors import BuildError, DimsError
 from ....tensor import DType, evaluate_dims
 from ..device.layout import CODES, Format, channels_last, linear
+from ..device.moves import Move, Source
 from .plan import Step
 
 __all__ = ["FLOATS", "Dims", "Tensors"]
@@ -33,6 +34,7 @@ class Tensors:
         steps: The plan's so far; copies are added.
         formats: How each tensor that is there lies.
         casts: A tensor that is only another tensor in another float type → that: the copy that a reader wants converts as well.
+        moves: A tensor whose values lie in others → where: generated kernels read them there, for others a step puts them together.
     """
 
     known: Mapping[str, tuple[Any, DType | None]]
@@ -42,6 +44,7 @@ class Tensors:
     steps: list[Step]
     formats: dict[str, Format] = field(default_factory=dict)
     casts: dict[str, str] = field(default_factory=dict)
+    moves: dict[str, Move] = field(default_factory=dict)
     _copies: dict[tuple[str, Format], str] = field(default_factory=dict)
 
     def described(self, name: str) -> tuple[Dims, DType]:
@@ -90,7 +93,35 @@ class Tensors:
 
     def materialized(self, name: str) -> str:
         """A tensor that is there in its own type."""
-        return self.as_format(name, self.natural(name)) if name in self.casts else name
+        return self.as_format(name, self.natural(name)) if name in self.casts or self.is_moved(name) else name
+
+    def stored(self, name: str) -> str:
+        """A tensor that is there, in whatever float type."""
+        return self.casts.get(name) or self.materialized(name)
+
+    def is_moved(self, name: str) -> bool:
+        """Whether the values of a tensor lie in others, and nowhere else."""
+        return name in self.moves and name not in self.formats
+
+    def move(self, name: str) -> Move:
+        """Where the values of a tensor lie."""
+        return self.moves[name] if self.is_moved(name) else Source(self.dims(name), name)
+
+    def read(self, moves: Sequence[Move]) -> tuple[tuple[str, ...], tuple[Move, ...]]:
+        """The tensors that a generated kernel reads, and where in them its operands are, by their places."""
+        names: dict[str, int] = {}
+        found = []
+        for move in moves:
+            sources = dict.fromkeys(str(source.tensor) for source in move.sources)
+            own = {name: self.read_wide(name) for name in sources}
+            if len({self._stored_type(name) for name in own.values()}) > 1:
+                own = {name: self.materialized(name) for name in sources}
+            places = {name: names.setdefault(tensor, len(names)) for name, tensor in own.items()}
+            found.append(move.over(lambda source, at=places: Source(source.dims, at[str(source.tensor)])))  # type: ignore[misc]
+        return tuple(names), tuple(found)
+
+    def _stored_type(self, name: str) -> DType:
+        return self.formats[name].dtype if name in self.formats else self.dtype(name)
 
     def read_wide(self, name: str) -> str:
         """A tensor for a kernel that reads all types: what was only converted to float32 is read as it was."""
@@ -109,6 +140,8 @@ class Tensors:
             The name of that tensor.
         """
         source = self.casts.get(name, name)
+        if self.is_moved(source):
+            self._put_together(source, wanted if wanted.dtype is self.dtype(source) else self.natural(source))
         found = self.formats.get(source)
         if found is None and name not in self.constants:
             raise BuildError(f"engine 'cuda': tensor {name!r} is read and nothing computes it", engine="cuda")
@@ -123,6 +156,13 @@ class Tensors:
             kind, op = ("generic", "Identity") if plain else ("reformat", "Reformat")
             self.steps.append(Step(kind, copy, op, {}, (source,), (copy,)))
         return self._copies[key]
+
+    def _put_together(self, name: str, form: Format) -> None:
+        """Add the step that copies a tensor's values to where they lie as a form says."""
+        names, reads = self.read([self.moves[name]])
+        self.formats[name] = form
+        attributes = {"operations": (), "results": (0,), "reads": reads}
+        self.steps.append(Step("pointwise", name, "Move", attributes, names, (name,)))
 
 
 def _reads_strided(found: Format, wanted: Format) -> bool:

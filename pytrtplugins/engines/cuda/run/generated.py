@@ -53,10 +53,11 @@ class GeneratedSteps:
         inputs = [self._operand(name).format for name in step.inputs]
         outputs = [self._tensors[name].format for name in step.outputs]
         at = step.attributes
-        expression = Expression.parse(len(inputs), at["operations"], at["results"])
+        reads = at.get("reads", ())
+        expression = Expression.parse(len(reads or inputs), at["operations"], at["results"])
         if step.op == "Rows":
-            return rows_kernel(self._device, expression, at["dims"], at["axes"], inputs, outputs)
-        return pointwise_kernel(self._device, expression, inputs, outputs)
+            return rows_kernel(self._device, expression, at["dims"], at["axes"], inputs, outputs, reads)
+        return pointwise_kernel(self._device, expression, inputs, outputs, reads)
 
     def _operand(self, name: str) -> Tensor:
         """A tensor, or a constant's copy on the device."""

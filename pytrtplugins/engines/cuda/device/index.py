@@ -1,0 +1,227 @@
+"""Arithmetic of indices whose ranges are known: sums, quotients and remainders, kept as simple as the ranges allow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+__all__ = ["Atom", "Counter", "Index", "Quotient", "Rest"]
+
+
+@dataclass(frozen=True)
+class Counter:
+    """A variable of a kernel.
+
+    Attributes:
+        name: In C.
+        size: It goes from 0 to one less.
+    """
+
+    name: str
+    size: int
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The smallest and the largest value."""
+        return 0, self.size - 1
+
+    @property
+    def text(self) -> str:
+        """C."""
+        return self.name
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Variables in it."""
+        return frozenset((self.name,))
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """An index divided by a number, rounded down."""
+
+    of: Index
+    by: int
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The smallest and the largest value."""
+        low, high = self.of.bounds
+        return low // self.by, high // self.by
+
+    @property
+    def text(self) -> str:
+        """C."""
+        return f"({self.of.text}) / {self.by}u"
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Variables in it."""
+        return self.of.names
+
+
+@dataclass(frozen=True)
+class Rest:
+    """What such a division leaves."""
+
+    of: Index
+    by: int
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The smallest and the largest value."""
+        return 0, self.by - 1
+
+    @property
+    def text(self) -> str:
+        """C."""
+        return f"({self.of.text}) % {self.by}u"
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Variables in it."""
+        return self.of.names
+
+
+Atom = Counter | Quotient | Rest
+
+
+@dataclass(frozen=True)
+class Index:
+    """A sum of multiples.
+
+    In C it is unsigned, and right wherever it is not negative.
+
+    Attributes:
+        terms: What is multiplied, and by what.
+        constant: What is added.
+    """
+
+    terms: tuple[tuple[Atom, int], ...] = ()
+    constant: int = 0
+
+    @classmethod
+    def counter(cls, name: str, size: int) -> Index:
+        """A variable of a kernel, which is left out if it is always 0."""
+        return cls(((Counter(name, size), 1),)) if size > 1 else cls()
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """A number that it is never below, and one that it is never above."""
+        low = high = self.constant
+        for atom, factor in self.terms:
+            ends = [end * factor for end in atom.bounds]
+            low, high = low + min(ends), high + max(ends)
+        return low, high
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Variables in it."""
+        return frozenset[str]().union(*(atom.names for atom, _ in self.terms))
+
+    @property
+    def text(self) -> str:
+        """C."""
+        parts = [f"{atom.text} * {factor}u" if factor > 1 else atom.text for atom, factor in self.terms if factor > 0]
+        if self.constant > 0 or not parts:
+            parts.append(f"{max(self.constant, 0)}u")
+        behind = [f" - {atom.text} * {-factor}u" for atom, factor in self.terms if factor < 0]
+        if self.constant < 0:
+            behind.append(f" - {-self.constant}u")
+        return " + ".join(parts) + "".join(behind)
+
+    def factor(self, name: str) -> int | None:
+        """What a variable is multiplied by; None where it is in a quotient or a rest."""
+        if any(name in atom.names and not isinstance(atom, Counter) for atom, _ in self.terms):
+            return None
+        return next((factor for atom, factor in self.terms if name in atom.names), 0)
+
+    def is_multiple(self, of: int, but: str = "") -> bool:
+        """Whether all that is added is a multiple of a number, but for a variable's own term."""
+        terms = (factor for atom, factor in self.terms if not (isinstance(atom, Counter) and atom.name == but))
+        return self.constant % of == 0 and all(factor % of == 0 for factor in terms)
+
+    def __add__(self, other: Index | int) -> Index:
+        if isinstance(other, int):
+            return Index(self.terms, self.constant + other)
+        return _joined(_sum((*self.terms, *other.terms), self.constant + other.constant))
+
+    def __mul__(self, factor: int) -> Index:
+        if not factor:
+            return Index()
+        return Index(tuple((atom, each * factor) for atom, each in self.terms), self.constant * factor)
+
+    def __floordiv__(self, by: int) -> Index:
+        whole = Index(tuple((atom, each // by) for atom, each in self.terms if each % by == 0), self.constant // by)
+        left = Index(tuple((atom, each) for atom, each in self.terms if each % by), self.constant % by)
+        if left._is_below(by):
+            return whole
+        if (parts := left._parted(by)) is not None:
+            unit, multiple, _ = parts
+            return whole + multiple // (by // unit)
+        if len(left.terms) == 1 and not left.constant and left.terms[0][1] == 1:
+            atom = left.terms[0][0]
+            if isinstance(atom, Quotient):
+                return whole + atom.of // (atom.by * by)
+        turns = left._turns_below_zero(by)
+        return whole + -turns + Index(((Quotient(left + turns * by, by), 1),))
+
+    def __mod__(self, by: int) -> Index:
+        left = Index(tuple((atom, each) for atom, each in self.terms if each % by), self.constant % by)
+        if left._is_below(by):
+            return left
+        if (parts := left._parted(by)) is not None:
+            unit, multiple, rest = parts
+            return (multiple % (by // unit)) * unit + rest
+        if len(left.terms) == 1 and not left.constant and left.terms[0][1] == 1:
+            atom = left.terms[0][0]
+            if isinstance(atom, Rest) and atom.by % by == 0:
+                return atom.of % by
+        return Index(((Rest(left + left._turns_below_zero(by) * by, by), 1),))
+
+    # -- inside ----------------------------------------------------------------------------------------------------------
+
+    def _is_below(self, number: int) -> bool:
+        low, high = self.bounds
+        return low >= 0 and high < number
+
+    def _turns_below_zero(self, by: int) -> int:
+        """How often a number has to be added so that C's division of unsigned numbers is right."""
+        return max(0, -(self.bounds[0] // by))
+
+    def _parted(self, by: int) -> tuple[int, Index, Index] | None:
+        """A divisor of a number, and the index as a multiple of it, divided by it, and a rest below it."""
+        units = sorted({math.gcd(by, factor) for _, factor in self.terms} - {1, by}, reverse=True)
+        for unit in units:
+            rest = Index(tuple((atom, each) for atom, each in self.terms if each % unit), self.constant % unit)
+            if rest._is_below(unit):
+                multiple = tuple((atom, each // unit) for atom, each in self.terms if each % unit == 0)
+                return unit, Index(multiple, self.constant // unit), rest
+        return None
+
+
+def _sum(terms: Iterable[tuple[Atom, int]], constant: int) -> Index:
+    factors: dict[Atom, int] = {}
+    for atom, factor in terms:
+        factors[atom] = factors.get(atom, 0) + factor
+    return Index(tuple((atom, factor) for atom, factor in factors.items() if factor), constant)
+
+
+def _joined(index: Index) -> Index:
+    """The same, with a quotient times its divisor and the rest beside it as what was divided."""
+    for atom, factor in index.terms:
+        if not isinstance(atom, Rest):
+            continue
+        for other, multiple in index.terms:
+            if multiple != factor * atom.by:
+                continue
+            if isinstance(other, Quotient) and (other.of, other.by) == (atom.of, atom.by):
+                whole = atom.of
+            elif isinstance(other, Rest) and other.of == atom.of // atom.by:
+                whole = atom.of % (atom.by * other.by)
+            else:
+                continue
+            others = tuple(term for term in index.terms if term[0] not in (atom, other))
+            return Index(others, index.constant) + whole * factor
+    return index

@@ -1,0 +1,311 @@
+"""Tensors that others hold the values of: slices, turned, rolled, padded and joined ones, as the places where each value lies."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ....utils.override import override
+from .index import Index
+
+__all__ = [
+    "Expanded",
+    "Joined",
+    "Move",
+    "Padded",
+    "Piece",
+    "Reshaped",
+    "Sliced",
+    "Source",
+    "Transposed",
+    "Wrapped",
+    "joined",
+    "padded",
+    "reshaped",
+    "sliced",
+    "unraveled",
+]
+
+Dims = tuple[int, ...]
+Guard = tuple[Index, int, int]
+"""An index, and the values, from one to less than another, for which something holds."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Where some of the values lie.
+
+    Attributes:
+        source: The tensor; None for the number around one.
+        at: Indices along its axes.
+        guards: All hold for these values, and for none of those of earlier pieces.
+    """
+
+    source: str | int | None
+    at: tuple[Index, ...] = ()
+    guards: tuple[Guard, ...] = ()
+
+    def limited(self, index: Index, low: int, high: int) -> Piece | None:
+        """For some values of an index only; None if there are none."""
+        least, most = index.bounds
+        if least >= low and most < high:
+            return self
+        if most < low or least >= high:
+            return None
+        return replace(self, guards=(*self.guards, (index, low, high)))
+
+
+@dataclass(frozen=True)
+class Move:
+    """A tensor whose values lie in others."""
+
+    dims: Dims
+
+    @abstractmethod
+    def pieces(self, at: Sequence[Index]) -> Iterator[Piece]:
+        """Where the value at some indices lies: in the first piece whose guards hold."""
+
+    @property
+    def below(self) -> tuple[Move, ...]:
+        """What it is made of."""
+        return ()
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The tensors, one after the other, as often as they are read."""
+        return tuple(source for each in self.below for source in each.sources)
+
+    @property
+    def numbers(self) -> frozenset[Any]:
+        """What is put around tensors."""
+        return frozenset[Any]().union(*(each.numbers for each in self.below))
+
+    @abstractmethod
+    def over(self, function: Callable[[Source], Move]) -> Move:
+        """The same of other tensors."""
+
+
+@dataclass(frozen=True)
+class Source(Move):
+    """A tensor as it is."""
+
+    tensor: str | int
+
+    @override
+    def pieces(self, at: Sequence[Index]) -> Iterator[Piece]:
+        yield Piece(self.tensor, tuple(at))
+
+    @property
+    @override
+    def sources(self) -> tuple[Source, ...]:
+        return (self,)
+
+    @override
+    def over(self, function: Callable[[Source], Move]) -> Move:
+        return function(self)
+
+
+@dataclass(frozen=True)
+class _Whole(Move):
+    """Made of one other."""
+
+    x: Move
+
+    @property
+    @override
+    def below(self) -> tuple[Move, ...]:
+        return (self.x,)
+
+    @override
+    def over(self, function: Callable[[Source], Move]) -> Move:
+        return replace(self, x=self.x.over(function))
+
+
+@dataclass(frozen=True)
+class Transposed(_Whole):
+    """With the axes in another order."""
+
+    perm: tuple[int, ...]
+
+    @override
+    def pieces(self, at: Sequence[Index]) -> Iterator[Piece]:
+        return self.x.pieces([at[self.perm.index(axis)] for axis in range(len(self.perm))])
+
+
+@dataclass(frozen=True)
+class Reshaped(_Whole):
+    """The same values in the same order with other dims."""
+
+    @override
+    def pieces(self, at: Sequence[Index]) -> Iterator[Piece]:
+        return self.x.pieces(unraveled(at, self.dims, self.x.dims))
+
+
+@dataclass(frozen=True)
+class Sliced(_Whole):
+    """Some places of each axis.
+
+    Attributes:
+        first: Of each axis.
+        steps: Between those that are taken.
+    """
+
+    first: tuple[int, ...]
+    steps: tuple[int, ...]
+
+    @override
+    def pieces(self, at: Sequence[Index]) -> Iterator[Piece]:
+        each = zip(at, self.first, self.steps, strict=True)
+        return self.x.pieces([index * step + first for index, first, step in each])
+
+
+@dataclass(frozen=True)
+class Wrapped(_Whole):
+    """An axis from some place on, again from its beginning behind its end: rolled or repeated."""
+
+    axis: int
+    first: int
+
+    @override
+    def pieces(self, at: Sequence[Index]) -> Iterator[Piece]:
+        moved = list(at)
+        moved[self.axis] = (at[self.axis] + self.first) % self.x.dims[self.axis]
+        return self.x.pieces(moved)
+
+
+@dataclass(frozen=True)
+class Expanded(_Whole):
+    """Broadcast."""
+
+    @override
+    def pieces(self, at: Sequence[Index]) -> Iterator[Piece]:
+        own = at[len(at) - len(self.x.dims) :]
+        return self.x.pieces([Index() if size == 1 else index for size, index in zip(self.x.dims, own, strict=True)])
+
+
+@dataclass(frozen=True)
+class Padded(_Whole):
+    """A number around.
+
+    Attributes:
+        before: How often it comes first along each axis.
+        value: The number.
+    """
+
+    before: tuple[int, ...]
+    value: Any
+
+    @property
+    @override
+    def numbers(self) -> frozenset[Any]:
+        return self.x.numbers | {self.value}
+
+    @override
+    def pieces(self, at: Sequence[Index]) -> Iterator[Piece]:
+        inside = [index + -count for index, count in zip(at, self.before, strict=True)]
+        for piece in self.x.pieces(inside):
+            found: Piece | None = piece
+            for index, count, size in zip(at, self.before, self.x.dims, strict=True):
+                found = None if found is None else found.limited(index, count, count + size)
+            if found is not None:
+                yield found
+        yield Piece(None)
+
+
+@dataclass(frozen=True)
+class Joined(Move):
+    """Others one behind the other along an axis."""
+
+    parts: tuple[Move, ...]
+    axis: int
+
+    @property
+    @override
+    def below(self) -> tuple[Move, ...]:
+        return self.parts
+
+    @override
+    def over(self, function: Callable[[Source], Move]) -> Move:
+        return replace(self, parts=tuple(part.over(function) for part in self.parts))
+
+    @override
+    def pieces(self, at: Sequence[Index]) -> Iterator[Piece]:
+        begin, index = 0, at[self.axis]
+        for part in self.parts:
+            size = part.dims[self.axis]
+            inside = [*at[: self.axis], index + -begin, *at[self.axis + 1 :]]
+            for piece in part.pieces(inside):
+                if (found := piece.limited(index, begin, begin + size)) is not None:
+                    yield found
+            begin += size
+
+
+def reshaped(x: Move, dims: Dims) -> Move:
+    """With other dims."""
+    x = x.x if isinstance(x, Reshaped) else x
+    return x if dims == x.dims else Reshaped(dims, x)
+
+
+def sliced(x: Move, first: Sequence[int], sizes: Dims, steps: Sequence[int]) -> Move:
+    """Some places of each axis; all of them if there are as many."""
+    if sizes == x.dims and not any(first) and all(step == 1 for step in steps):
+        return x
+    return Sliced(sizes, x, tuple(first), tuple(steps))
+
+
+def padded(x: Move, before: Sequence[int], dims: Dims, value: Any) -> Move:
+    """With a number around; negative counts cut."""
+    cut, inner = [max(0, -count) for count in before], []
+    for size, count, whole in zip(x.dims, before, dims, strict=True):
+        behind = whole - size - count
+        inner.append(size - max(0, -count) - max(0, -behind))
+    x = sliced(x, cut, tuple(inner), [1] * len(cut))
+    return x if x.dims == dims else Padded(dims, x, tuple(max(0, count) for count in before), value)
+
+
+def joined(parts: Sequence[Move], axis: int) -> Move:
+    """One behind the other; the end of a tensor before its beginning is a roll."""
+    if len(parts) == 1:
+        return parts[0]
+    total = sum(part.dims[axis] for part in parts)
+    dims = (*parts[0].dims[:axis], total, *parts[0].dims[axis + 1 :])
+    first, *others = parts
+    if len(others) == 1 and isinstance(first, Sliced) and isinstance(others[0], Sliced):
+        x, begin = first.x, first.first[axis]
+        rolled = [sliced(x, _only(x, axis, at), _only(x, axis, size, x.dims), [1] * len(x.dims))
+                  for at, size in ((begin, x.dims[axis] - begin), (0, begin))]  # fmt: skip
+        if list(parts) == rolled:
+            return Wrapped(dims, x, axis, begin)
+    return Joined(dims, tuple(parts), axis)
+
+
+def _only(x: Move, axis: int, value: int, others: Dims | None = None) -> Dims:
+    """A number for one axis; for the others theirs, or 0."""
+    rest = others or (0,) * len(x.dims)
+    return (*rest[:axis], value, *rest[axis + 1 :])
+
+
+def unraveled(at: Sequence[Index], dims: Dims, others: Dims) -> list[Index]:
+    """Indices for dims → those of the same value for others, which have as many values."""
+    found: list[Index] = []
+    own, left = list(zip(at, dims, strict=True)), list(others)
+    while left:
+        taken = [left.pop(0)]
+        group: list[tuple[Index, int]] = []
+        count = 1
+        while count != math.prod(taken):
+            if count < math.prod(taken):
+                group.append(own.pop(0))
+                count *= group[-1][1]
+            else:
+                taken.append(left.pop(0))
+        flat = Index()
+        for index, size in group:
+            flat = flat * size + index
+        for place, size in enumerate(taken):
+            index = flat // math.prod(taken[place + 1 :])
+            found.append(index % size if place else index)
+    return found

@@ -1,0 +1,144 @@
+"""What a generated kernel reads: tensors as they lie, and tensors whose values lie in others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ....tensor import DType
+from .expression import Number
+from .index import Index
+from .layout import Format, linear
+from .moves import Move, Piece, Source
+from .text import C_TYPES, operand_text
+
+__all__ = ["Operand", "operands"]
+
+At = Callable[[int, Index], Sequence[Index]]
+"""The length of a run of lanes, and the place in it → indices along the axes of the dims."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One value of each element.
+
+    Attributes:
+        move: Where it lies; its sources are numbers of parameters.
+        formats: How the parameters lie.
+        form: How it lies, if it is a parameter itself; otherwise how it would, so that loops fit the outputs.
+    """
+
+    move: Move
+    formats: Sequence[Format]
+    form: Format
+
+    @property
+    def parameter(self) -> int | None:
+        """The parameter that it is; None of one whose values lie in others."""
+        return int(self.move.tensor) if isinstance(self.move, Source) else None
+
+    @property
+    def dtype(self) -> DType:
+        """Its element type."""
+        return self.form.dtype
+
+    def load(self, name: str, lanes: int, count: str, at: At) -> list[str]:
+        """C: the values of a thread, of an operand that lies in others, in the longest runs that lie so in all pieces.
+
+        Args:
+            name: Of the pack.
+            lanes: Its length.
+            count: How many of them there are.
+            at: Places of the loops.
+        """
+        run, kind = self.run(lanes, at), C_TYPES[self.dtype]
+        return [
+            f"Pack<{kind}, {lanes}> {name};",
+            "#pragma unroll",
+            f"for (unsigned part = 0; part < {lanes // run}u; ++part) {{",
+            f"    const {kind}* const from = {self.address(at(run, Index()))};",
+            f"    load_run<{run}>({name}, part * {run}u, from, {count}, {self._fill()});",
+            "}",
+        ]
+
+    def run(self, lanes: int, at: At) -> int:
+        """How many values lie side by side in all pieces, at multiples of that; arguments as for `load`."""
+        return next(run for run in (8, 4, 2, 1) if run <= lanes and self._is_in_runs(run, at))
+
+    def scalar(self, at: Sequence[Index]) -> str:
+        """C: the value at a place."""
+        kind = C_TYPES[self.dtype]
+        return f"load_value<{kind}>({self.address(at)}, {self._fill()})"
+
+    def address(self, at: Sequence[Index]) -> str:
+        """C: where the value at a place lies; null for a number."""
+        *pieces, last = self._pieces(at)
+        text = self._address(last)
+        for piece in reversed(pieces):
+            guards = " && ".join(f"{(index + -low).text} < {high - low}u" for index, low, high in piece.guards)
+            text = f"{guards or 'true'} ? {self._address(piece)} : {text}"
+        return text
+
+    def _address(self, piece: Piece) -> str:
+        kind = f"const {C_TYPES[self.dtype]}*"
+        if piece.source is None:
+            return f"static_cast<{kind}>(nullptr)"
+        return f"static_cast<{kind}>(x{piece.source}) + ({self._offset(piece).text})"
+
+    def _offset(self, piece: Piece) -> Index:
+        if piece.source is None:
+            return Index()
+        offset = Index()
+        for index, stride in zip(piece.at, self.formats[int(piece.source)].strides, strict=True):
+            offset = offset + index * stride
+        return offset
+
+    def _pieces(self, at: Sequence[Index]) -> list[Piece]:
+        """Up to the first that has no guards."""
+        dims = self.move.dims
+        own = [Index() if size == 1 else each for size, each in zip(dims, at[len(at) - len(dims) :], strict=True)]
+        found: list[Piece] = []
+        for piece in self.move.pieces(own):
+            found.append(piece)
+            if not piece.guards:
+                break
+        return found
+
+    def _is_in_runs(self, run: int, at: At) -> bool:
+        """Whether runs of values lie side by side, at multiples of what one access moves."""
+        if run == 1:
+            return True
+        for piece in self._pieces(at(run, Index.counter("lane", run))):
+            for index, low, high in piece.guards:
+                inside = index.factor("lane")
+                if inside == 1 and not (index.is_multiple(run, "lane") and low % run == 0 and high % run == 0):
+                    return False
+                if inside not in (0, 1):
+                    return False
+            offset = self._offset(piece)
+            if piece.source is not None and not (offset.factor("lane") == 1 and offset.is_multiple(run, "lane")):
+                return False
+        return True
+
+    def _fill(self) -> str:
+        kind = C_TYPES[self.dtype]
+        value = next(iter(self.move.numbers), None)
+        return f"{kind}()" if value is None else f"static_cast<{kind}>({operand_text(Number.of(value, self.dtype))})"
+
+
+def operands(inputs: Sequence[Format], reads: Sequence[Move] | None, output: Format) -> list[Operand]:
+    """The operands of a kernel.
+
+    Args:
+        inputs: How its parameters lie.
+        reads: Each operand; None: the parameters are.
+        output: How its first result lies.
+    """
+    found = []
+    for move in reads or [Source(form.dims, index) for index, form in enumerate(inputs)]:
+        form = inputs[int(move.sources[0].tensor)]
+        if not isinstance(move, Source):
+            pixels = output.nhwc and len(move.dims) == 4
+            form = Format(move.dims, form.dtype, max(1, move.dims[1])) if pixels else linear(move.dims, form.dtype)
+        found.append(Operand(move, inputs, form))
+    return found

@@ -1,0 +1,148 @@
+"""Operators that only move values → where each value comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....model.ir import array_of, operand
+from ..device.moves import Expanded, Move, Transposed, Wrapped, joined, padded, reshaped, sliced
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["MOVERS", "moved"]
+
+Dims = tuple[int, ...]
+_Rule = Callable[["ir.Node", "ir.Value", Move, Dims], "Move | None"]
+
+
+def moved(
+    node: ir.Node, value: ir.Value, move: Callable[[ir.Value], Move], dims: Callable[[ir.Value], Dims]
+) -> Move | None:
+    """Where the values of an output lie.
+
+    Args:
+        node: Its operator is one of `MOVERS`.
+        value: The output.
+        move: An input → where its values lie.
+        dims: Of a tensor.
+
+    Returns:
+        The move; None where operands are computed in the run, or say something that no move does.
+    """
+    given = [each for each in node.inputs if each is not None]
+    if node.op_type == "Concat":
+        return joined([move(each) for each in given], node.attributes.get_int("axis", 0) % len(dims(value)))
+    x, result = move(given[0]), dims(value)
+    if node.op_type == "Split":
+        axis, place = node.attributes.get_int("axis", 0) % len(x.dims), list(node.outputs).index(value)
+        begin = sum(dims(each)[axis] for each in node.outputs[:place])
+        first = [begin if each == axis else 0 for each in range(len(x.dims))]
+        return sliced(x, first, result, [1] * len(x.dims))
+    return _RULES[node.op_type](node, value, x, result)
+
+
+def _reshape(node: ir.Node, value: ir.Value, x: Move, dims: Dims) -> Move:
+    return reshaped(x, dims)
+
+
+def _transpose(node: ir.Node, value: ir.Value, x: Move, dims: Dims) -> Move:
+    return Transposed(dims, x, tuple(node.attributes.get_ints("perm", list(reversed(range(len(dims)))))))
+
+
+def _expand(node: ir.Node, value: ir.Value, x: Move, dims: Dims) -> Move:
+    return Expanded(dims, x)
+
+
+def _gather(node: ir.Node, value: ir.Value, x: Move, dims: Dims) -> Move | None:
+    """One place of an axis."""
+    index, axis = array_of(node.inputs[1]), node.attributes.get_int("axis", 0) % len(x.dims)
+    if index is None or index.size != 1:
+        return None
+    place = int(index.reshape(())) % x.dims[axis]
+    first = [place if each == axis else 0 for each in range(len(x.dims))]
+    sizes = tuple(1 if each == axis else size for each, size in enumerate(x.dims))
+    return reshaped(sliced(x, first, sizes, [1] * len(sizes)), dims)
+
+
+def _slice(node: ir.Node, value: ir.Value, x: Move, dims: Dims) -> Move | None:
+    starts, ends, axes, steps = (array_of(operand(node, index)) for index in range(1, 5))
+    given = [operand(node, index) is not None for index in (3, 4)]
+    if starts is None or ends is None or (given[0] and axes is None) or (given[1] and steps is None):
+        return None
+    first, strides = [0] * len(dims), [1] * len(dims)
+    numbers = range(len(starts)) if axes is None else axes
+    for index, axis in enumerate(int(number) % len(dims) for number in numbers):
+        step, end = 1 if steps is None else int(steps[index]), int(ends[index])
+        past = step < 0 and end < -x.dims[axis]
+        first[axis] = range(x.dims[axis])[int(starts[index]) : None if past else end : step].start
+        strides[axis] = step
+    return sliced(x, first, dims, strides)
+
+
+def _pad(node: ir.Node, value: ir.Value, x: Move, dims: Dims) -> Move | None:
+    pads, number, axes = (array_of(operand(node, index)) for index in range(1, 4))
+    given = [operand(node, index) is not None for index in (2, 3)]
+    plain = node.attributes.get_string("mode", "constant") == "constant"
+    if pads is None or (given[0] and number is None) or (given[1] and axes is None):
+        return None
+    if not plain and pads.any():
+        return None
+    before = [0] * len(dims)
+    for index, axis in enumerate(range(len(dims)) if axes is None else axes):
+        before[int(axis)] = int(pads[index])
+    fill: Any = 0 if number is None else np.asarray(number).reshape(()).item()
+    return padded(x, before, dims, fill)
+
+
+def _tile(node: ir.Node, value: ir.Value, x: Move, dims: Dims) -> Move:
+    for axis, size in enumerate(dims):
+        if size != x.dims[axis]:
+            x = Wrapped((*x.dims[:axis], size, *x.dims[axis + 1 :]), x, axis, 0)
+    return x
+
+
+def _blocks(shape: Callable[[Dims, int, bool], tuple[Dims, Dims]]) -> _Rule:
+    """Blocks of pixels from or to channels: parted, turned and joined again."""
+
+    def rule(node: ir.Node, value: ir.Value, x: Move, dims: Dims) -> Move:
+        size, plain = node.attributes.get_int("blocksize", 1), node.attributes.get_string("mode", "DCR") == "DCR"
+        parts, order = shape(x.dims, size, plain)
+        turned = Transposed(tuple(parts[axis] for axis in order), reshaped(x, parts), order)
+        return reshaped(turned, dims)
+
+    return rule
+
+
+def _to_space(dims: Dims, s: int, plain: bool) -> tuple[Dims, Dims]:
+    n, c, h, w = dims
+    if plain:
+        return (n, s, s, c // s**2, h, w), (0, 3, 4, 1, 5, 2)
+    return (n, c // s**2, s, s, h, w), (0, 1, 4, 2, 5, 3)
+
+
+def _to_depth(dims: Dims, s: int, plain: bool) -> tuple[Dims, Dims]:
+    n, c, h, w = dims
+    return (n, c, h // s, s, w // s, s), (0, 3, 5, 1, 2, 4) if plain else (0, 1, 3, 5, 2, 4)
+
+
+_RULES: dict[str, _Rule] = {
+    "DepthToSpace": _blocks(_to_space),
+    "Expand": _expand,
+    "Flatten": _reshape,
+    "Gather": _gather,
+    "Identity": _reshape,
+    "Pad": _pad,
+    "Reshape": _reshape,
+    "Slice": _slice,
+    "SpaceToDepth": _blocks(_to_depth),
+    "Squeeze": _reshape,
+    "Tile": _tile,
+    "Transpose": _transpose,
+    "Unsqueeze": _reshape,
+}
+MOVERS = frozenset((*_RULES, "Concat", "Split"))
+"""Operators of ONNX's own domain that give values of their inputs, and nothing else but padding."""
