@@ -82,6 +82,13 @@ def test_fp8_stands_where_int8_would_with_other_codes_and_scales():
     assert kinds == {TensorProto.FLOAT, TensorProto.FLOAT8E4M3FN}
 
 
+def test_the_version_of_the_format_goes_up_for_fp8_alone():
+    model = tiny_yolo(opset=19)
+    model.ir_version = 8
+    found = {name: quantize(model, calibrated(model), precision=name).ir_version for name in CODES}
+    assert found == {"int8": 8, "fp8": 9}
+
+
 def test_a_model_in_fp8_computes_nearly_what_its_float_form_does_and_what_onnx_says():
     model = tiny_yolo(opset=19)
     fp8 = quantize(model, calibrated(model), precision="fp8")

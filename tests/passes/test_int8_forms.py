@@ -106,6 +106,7 @@ def other_operators():
     [
         mean(keepdims=0),
         mean(axes=[2]),
+        mean(axes=[3]),
         mean(axes=[1, 2]),
         mean(axes=[1, 3]),
         mean(axes=[1, 2, 3]),

@@ -13,6 +13,7 @@ from onnx import helper
 from pytrtplugins.errors import ModelError
 from pytrtplugins.layers import Reorg
 from pytrtplugins.passes import normalize
+from pytrtplugins.passes.normalize import with_opset
 from pytrtplugins.plugin.onnx_node import as_node
 from tests.engines.exported_models import MODELS
 from tests.engines.model_parts import F, body, info, model, node, values
@@ -324,3 +325,22 @@ def test_the_first_node_is_named_where_each_can_be_converted_by_itself(monkeypat
     )
     assert opset(normalize(made)) == 9
     assert "node 'Relu_h' (Relu) cannot be converted to opset 13: too many; it stays as it is" in caplog.text
+
+
+def test_a_model_is_converted_to_the_opset_that_new_operators_need():
+    made = normalize(plain(18))
+    assert with_opset(made, 17) is made
+    assert with_opset(made, 18) is made
+    found = with_opset(made, 19)
+    assert (opset(found), opset(made)) == (19, 18)
+    assert found.graph.node == made.graph.node
+
+
+def test_a_model_that_cannot_be_converted_to_an_opset_is_refused():
+    inner = body([node("Relu", ["x"], ["b"])], [info("b", F, [1])])
+    choice = node("If", ["f"], ["y"], then_branch=inner, else_branch=inner)
+    made = normalize(model([choice], [info("x", F, [1]), info("f", 9, [])], [info("y", F, [1])], opset=18))
+    with pytest.raises(
+        ModelError, match=r"(?s)has opset 18, and cannot be converted to opset 19.*Do: export .* 19 or newer"
+    ):
+        with_opset(made, 19)

@@ -185,6 +185,7 @@ UNKNOWN = {
 def test_what_is_told_of_numbers_is_what_onnxruntime_computes(text):
     dims = told(f"{SHAPE} {text}")
     assert shown(dims) == KNOWN[text]
+    assert all(isinstance(dim, (int, SymbolicDim)) for dim in dims)
     for sizes in SIZES:
         assert evaluated(dims, sizes) == computed(f"{SHAPE} {text}", sizes).tolist()
 
