@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import shutil
 from pathlib import Path
@@ -10,8 +11,10 @@ import numpy as np
 import pytest
 
 from pytrtplugins import native
+from pytrtplugins.export import plugin as plugin_module
 from pytrtplugins.export.plugin import export_plugin
 from pytrtplugins.tensor import DType, TensorDesc
+from tests.kept_builds import build_once
 
 
 class Exported:
@@ -44,6 +47,29 @@ class Exported:
         return outputs
 
 
+@contextlib.contextmanager
+def builds_kept(flags):
+    """Let `export_plugin` find what build.sh made of the same files before.
+
+    Args:
+        flags: For the C++ compiler.
+    """
+    build = plugin_module._build
+
+    def kept(folder, target, environment):
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        settings = [
+            f"{name}={environment.get(name, '')}" for name in ("ARCHITECTURES", "CXX", "CXXFLAGS", "HOST", "NVCC")
+        ]
+        build_once(target, files, settings, lambda path: build(folder, path, environment))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("TENSORRT_INCLUDE", raising=False)  # whose files are none of those above
+        patch.setenv("CXXFLAGS", flags)
+        patch.setattr(plugin_module, "_build", kept)
+        yield
+
+
 @pytest.fixture(scope="session")
 def export(tmp_path_factory):
     """Export a class for the CPU, once."""
@@ -57,9 +83,7 @@ def export(tmp_path_factory):
         key = (plugin, tuple(fixed.items()))
         if key not in made:
             path = tmp_path_factory.mktemp("exported") / f"lib{plugin.__name__.lower()}.so"
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setenv("CXXFLAGS", "-O0 -Werror")
-                patch.delenv("TENSORRT_INCLUDE", raising=False)
+            with builds_kept("-O0 -Werror"):
                 export_plugin(plugin, path, fixed=fixed, host=True)
             made[key] = Exported(path)
         return made[key]

@@ -19,6 +19,7 @@ from pytrtplugins.export import plugin as plugin_module
 from pytrtplugins.export.plugin import export_plugin
 from pytrtplugins.layers import Reorg
 
+from .conftest import builds_kept
 from .layers import Join, Scale
 
 HERE = Path(__file__).parent
@@ -66,9 +67,7 @@ def fake_cuda(tmp_path_factory):
 def exported(tmp_path_factory):
     def export(plugin):
         path = tmp_path_factory.mktemp("exported") / f"lib{plugin.__name__.lower()}.so"
-        with pytest.MonkeyPatch.context() as patch:
-            patch.delenv("TENSORRT_INCLUDE", raising=False)
-            patch.setenv("CXXFLAGS", "-O0")
+        with builds_kept("-O0"):
             export_plugin(plugin, path, architectures=(90,))
         return path
 

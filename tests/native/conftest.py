@@ -8,6 +8,7 @@ import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins import _native_build, native
+from tests.kept_builds import build_once
 
 HERE = Path(__file__).parent
 
@@ -37,8 +38,14 @@ def compile_library(built, tmp_path_factory):
             "-fPIC",
             f"-I{native.include_dir()}",
         ]
-        flags = os.environ.get("CXXFLAGS", "").split()
-        subprocess.run([*command, *flags, *options, *map(str, sources), "-o", str(library)], check=True)
+        command += [*os.environ.get("CXXFLAGS", "").split(), *options]
+        headers = sorted(path for path in native.include_dir().rglob("*") if path.is_file())
+        build_once(
+            library,
+            [*sources, *headers],
+            command,
+            lambda path: subprocess.run([*command, *map(str, sources), "-o", str(path)], check=True),
+        )
         return library
 
     return compile_
