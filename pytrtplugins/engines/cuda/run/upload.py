@@ -10,25 +10,29 @@ import numpy as np
 import numpy.typing as npt
 
 from .... import native
-from ....errors import ExecutionError, UnavailableError
+from ....errors import ExecutionError, UnavailableError, UsageError
 from ....tensor import DType
+from ....utils.numbers import Whole
 from ..device.device import Device, Tensor
 from ..device.layout import linear
 from ..device.nhwc import Launch, reformat
 from ..plan.narrow import Narrow
 
-__all__ = ["Upload"]
+__all__ = ["COPY_THREADS", "Upload"]
 
 _LEAST = 1 << 18
 """Bytes from which on other threads are of use."""
-_MOST_HELPERS = 3
+_MOST_HELPERS, _MOST = 5, 64
+COPY_THREADS = "PYTRT_COPY_THREADS"
+"""Environment variable: threads that copy arrays beside the caller; 0: the driver copies, as it does without the native part."""
 
 
 class Upload:
     """Copies of arrays to one piece of the device's memory.
 
     An array in ordinary memory is copied into page-locked memory first, by several threads, and stripe by stripe the device
-    takes it from there meanwhile. That is work for the native part; without it the driver does the same, with one thread.
+    takes it from there meanwhile. That is work for the native part; without it, and where there are fewer than three cores, the
+    driver does the same with one thread.
 
     Args:
         device: Where the memory is.
@@ -65,15 +69,15 @@ class Upload:
 
     def _stage(self, array: npt.NDArray[Any], stream: Any, begin: int) -> bool:
         """Queue it by way of page-locked memory; False where that cannot be had, or the array lies there already."""
-        part, queue = _part(), self._device.queue_copy
-        if part is None or not queue or self._device.is_pinned(array) or self._staged is None:
+        part, queue, helpers = _part(), self._device.queue_copy, _helpers()
+        if part is None or not (queue and helpers) or self._device.is_pinned(array) or self._staged is None:
             return False
         memory, count, form, scale, widen = self._memory, array.nbytes, "", 1.0, None
         if self._rounds is not None and part.makes(str(self._rounds.dtype)):
             memory, widen = self._rounded
             count, form, scale = array.size, str(self._rounds.dtype), self._rounds.scale
         staged, target = self._staged.ctypes.data + begin, int(memory.data.ptr) + begin
-        code = part.upload(array.ctypes.data, staged, target, count, form, scale, queue, int(stream.ptr), _helpers())
+        code = part.upload(array.ctypes.data, staged, target, count, form, scale, queue, int(stream.ptr), helpers)
         if code:
             raise ExecutionError(f"engine 'cuda': CUDA's driver refuses a copy to the GPU, with code {code}", code=code)
         if widen is not None:
@@ -95,5 +99,13 @@ _part = functools.cache(native.compiled)
 
 @functools.cache
 def _helpers() -> int:
-    """Threads beside the caller: one for each four cores that this process may use."""
-    return min(_MOST_HELPERS, len(os.sched_getaffinity(0)) // 4)
+    """Threads beside the caller: as the environment says, or one for each three cores that this process may use.
+
+    Raises:
+        UsageError: `COPY_THREADS` is no whole number.
+    """
+    try:
+        given = os.environ.get(COPY_THREADS)
+        return Whole(0, _MOST).read(given) if given else min(_MOST_HELPERS, len(os.sched_getaffinity(0)) // 3)
+    except ValueError as error:
+        raise UsageError(f"{COPY_THREADS}, an environment variable: {error}") from None

@@ -18,7 +18,7 @@ from pytrtplugins.engines.cuda.device.device import HostDevice
 from pytrtplugins.engines.cuda.plan.narrow import Narrow, narrow
 from pytrtplugins.engines.cuda.run import upload as module
 from pytrtplugins.engines.cuda.run.upload import Upload
-from pytrtplugins.errors import ExecutionError, UnavailableError
+from pytrtplugins.errors import ExecutionError, UnavailableError, UsageError
 from pytrtplugins.passes import prepare, quantize
 from pytrtplugins.tensor import DType
 from tests.engines.cuda.host import host_execution
@@ -72,7 +72,7 @@ class Gpu(HostDevice):
         self.queued.clear()
 
 
-@pytest.fixture(params=[0, 1, 3])
+@pytest.fixture(params=[1, 3])
 def helpers(request, monkeypatch):
     monkeypatch.setattr(module, "_helpers", lambda: request.param)
     return request.param
@@ -141,20 +141,38 @@ def test_what_is_sent_again_is_right_before_the_first_copy_is_made(helpers):
     np.testing.assert_array_equal(memory[: 1 << 20], bytes_of(1 << 20, 2))
 
 
-def test_small_and_page_locked_arrays_and_all_without_the_native_part_go_by_the_driver(monkeypatch):
+def test_small_and_page_locked_arrays_and_all_without_the_native_part_go_by_the_driver(helpers, monkeypatch):
     gpu = Gpu()
     memory, large, locked = gpu.memory(), bytes_of(1 << 20), bytes_of(1 << 19)
     gpu.locked.append(locked)
     upload = Upload(gpu, memory)
     upload.send(large[: module._LEAST - 1], STREAM)
     upload.send(locked, STREAM)
-    monkeypatch.setattr(module, "_part", lambda: None)
-    upload.send(large, STREAM)
-    assert (gpu.sent, gpu.queued) == ([module._LEAST - 1, 1 << 19, 1 << 20], [])
+    for name, value in (("_part", None), ("_helpers", 0)):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, lambda value=value: value)
+            upload.send(large, STREAM)
+    assert (gpu.sent, gpu.queued) == ([module._LEAST - 1, 1 << 19, 1 << 20, 1 << 20], [])
     np.testing.assert_array_equal(memory[: 1 << 20], large)
 
 
-def test_where_the_host_has_no_memory_to_lock_the_driver_copies(monkeypatch):
+@pytest.mark.parametrize(
+    ("text", "cores", "found"), [("", 16, 5), ("", 8, 2), ("", 2, 0), ("0", 16, 0), ("1", 2, 1), ("64", 4, 64)]
+)
+def test_the_environment_or_the_cores_say_how_many_threads_copy(monkeypatch, text, cores, found):
+    monkeypatch.setenv(module.COPY_THREADS, text)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(cores)))
+    assert module._helpers.__wrapped__() == found
+
+
+@pytest.mark.parametrize("text", ["many", "-1", "65"])
+def test_what_is_no_number_of_threads_is_refused(monkeypatch, text):
+    monkeypatch.setenv(module.COPY_THREADS, text)
+    with pytest.raises(UsageError, match="PYTRT_COPY_THREADS, an environment variable: expected a whole number from 0"):
+        module._helpers.__wrapped__()
+
+
+def test_where_the_host_has_no_memory_to_lock_the_driver_copies(helpers, monkeypatch):
     gpu = Gpu()
 
     def refuse(size):
@@ -258,7 +276,7 @@ def test_what_the_network_rounds_is_rounded_before_it_is_copied(helpers, kind):
     native.compiled() is None or not native.compiled().makes("int8"), reason="no instructions for rounding"
 )
 @pytest.mark.parametrize("precision", ["float16", "int8"])
-def test_a_network_gives_the_same_bits_for_what_was_rounded_before(monkeypatch, precision):
+def test_a_network_gives_the_same_bits_for_what_was_rounded_before(helpers, monkeypatch, precision):
     net = Net(size=32)
     model = prepare(net.model(net.conv(net.conv(net.conv("data", "first", 16), "second", 8), "last", 4, leaky=False)))
     inputs = {"data": 3 * np.random.default_rng(0).standard_normal((2, 3, 32, 32), np.float32)}
