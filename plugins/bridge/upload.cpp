@@ -216,13 +216,8 @@ bool makes(Form form) {
 }
 
 int upload(Upload const& upload, unsigned helpers, unsigned spinUs) {
-    if (helpers) {
-        Helpers& all = ours();
-        if (all.take()) return all.run(upload, helpers, spinUs);
-    }
-    Pieces alone;
-    alone.begin(upload);
-    return alone.run();
+    Helpers& all = ours();
+    return all.take() ? all.run(upload, helpers, spinUs) : kBUSY;
 }
 
 }  // namespace pytrtplugins::bridge

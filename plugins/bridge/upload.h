@@ -27,9 +27,11 @@ struct Upload {
 // Whether this processor makes a form.
 bool makes(Form form);
 
+// What `upload` returns where it does nothing, since another thread's upload has the helpers.
+constexpr int kBUSY = -1;
+
 // Copies; when it returns, all is staged and queued. Helpers are threads beside the caller, which are started once, wait in
-// a loop for the next upload for spinUs microseconds, and sleep then. Uploads of several threads at once are right: one has
-// the helpers. Returns the first code of queue's that is not 0.
+// a loop for the next upload for spinUs microseconds, and sleep then. Returns the first code of queue's that is not 0.
 int upload(Upload const& upload, unsigned helpers, unsigned spinUs = 500);
 
 }  // namespace pytrtplugins::bridge

@@ -23,6 +23,8 @@ __all__ = ["COPY_THREADS", "Upload"]
 _LEAST = 1 << 18
 """Bytes from which on other threads are of use."""
 _MOST_HELPERS, _MOST = 5, 64
+_BUSY = -1
+"""What the native part gives while it has another thread's upload: the driver is faster than one core of ours."""
 COPY_THREADS = "PYTRT_COPY_THREADS"
 """Environment variable: threads that copy arrays beside the caller; 0: the driver copies, as it does without the native part."""
 
@@ -68,7 +70,7 @@ class Upload:
             self._device.send(contiguous, self._memory, stream, begin)
 
     def _stage(self, array: npt.NDArray[Any], stream: Any, begin: int) -> bool:
-        """Queue it by way of page-locked memory; False where that cannot be had, or the array lies there already."""
+        """Queue it by way of page-locked memory; False where that cannot be had, another upload goes on, or it lies there."""
         part, queue, helpers = _part(), self._device.queue_copy, _helpers()
         if part is None or not (queue and helpers) or self._device.is_pinned(array) or self._staged is None:
             return False
@@ -78,6 +80,8 @@ class Upload:
             count, form, scale = array.size, str(self._rounds.dtype), self._rounds.scale
         staged, target = self._staged.ctypes.data + begin, int(memory.data.ptr) + begin
         code = part.upload(array.ctypes.data, staged, target, count, form, scale, queue, int(stream.ptr), helpers)
+        if code == _BUSY:
+            return False
         if code:
             raise ExecutionError(f"engine 'cuda': CUDA's driver refuses a copy to the GPU, with code {code}", code=code)
         if widen is not None:
