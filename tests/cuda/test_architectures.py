@@ -13,8 +13,9 @@ from pytrtplugins.engines.cuda.conv.few_rows import FewRowsProvider
 from pytrtplugins.engines.cuda.conv.stem_kernel import StemShape
 from pytrtplugins.engines.cuda.device import attention, nhwc, pool, source
 from pytrtplugins.engines.cuda.device.device import HostDevice
-from pytrtplugins.engines.cuda.device.expression import Expression
+from pytrtplugins.engines.cuda.device.expression import Expression, Number
 from pytrtplugins.engines.cuda.device.layout import channels_last
+from pytrtplugins.engines.cuda.device.means import MeansKernel
 from pytrtplugins.engines.cuda.device.pointwise import pointwise_text
 from pytrtplugins.engines.cuda.device.rows import rows_text
 from pytrtplugins.engines.cuda.run import launches
@@ -41,7 +42,7 @@ STEM = StemShape(
 def test_no_kernel_is_left_out():
     files = {path.name for path in source.KERNELS.parent.rglob("*.cu")}
     ours = {"common.cu", "conv_hopper.cu", "conv_mma.cu", "conv_simt.cu", "pool.cu", "stem.cu"}
-    generated = {"early.cu", "pointwise.cu", "rows.cu", "depthwise.cu", "few_rows.cu"}
+    generated = {"early.cu", "pointwise.cu", "rows.cu", "depthwise.cu", "few_rows.cu", "means.cu"}
     assert {kernel.label for kernel in (*KERNELS, MATRIX_UNITS)} == files - ours - generated
 
 
@@ -115,6 +116,9 @@ def test_kernels_of_one_problem_compile_without_a_gpu(dtype, capability, compile
     form, vector = channels_last((1, 48, 9, 9), dtype), channels_last((1, 48, 1, 1), dtype)
     depthwise = problem.ConvProblem(x=form, y=form, kernel=(5, 5), pads=(2, 2, 2, 2), groups=48, activation="swish")
     product = problem.ConvProblem(x=vector, y=vector, kernel=(1, 1), activation="hard_sigmoid", bounds=(0.2, 0.5))
+    if dtype in (SINGLE, HALF):
+        means = MeansKernel(HostDevice(), form, vector, Number.of(1 / 81, SINGLE))
+        assert means._cubin(capability).startswith(b"\x7fELF")
     for provider, case in ((DepthwiseProvider, depthwise), (FewRowsProvider, product)):
         for tactic in provider(HostDevice()).tactics(case):
             kernel = provider(HostDevice())._kernel(case, tactic)

@@ -11,6 +11,7 @@ from ..device.device import Device, Tensor
 from ..device.expression import Expression
 from ..device.generated import GeneratedKernel, compile_all
 from ..device.layout import linear
+from ..device.means import means_kernel
 from ..device.nhwc import Launch
 from ..device.pointwise import pointwise_kernel
 from ..device.rows import rows_kernel
@@ -56,7 +57,8 @@ class GeneratedSteps:
         reads = at.get("reads", ())
         expression = Expression.parse(len(reads or inputs), at["operations"], at["results"])
         if step.op == "Rows":
-            return rows_kernel(self._device, expression, at["dims"], at["axes"], inputs, outputs, reads)
+            means = None if reads else means_kernel(self._device, expression, at["axes"], inputs, outputs)
+            return means or rows_kernel(self._device, expression, at["dims"], at["axes"], inputs, outputs, reads)
         return pointwise_kernel(self._device, expression, inputs, outputs, reads)
 
     def _operand(self, name: str) -> Tensor:

@@ -8,6 +8,7 @@ import pytest
 from pytrtplugins.engines.cuda.device.device import CudaDevice, tensor_at
 from pytrtplugins.engines.cuda.device.expression import Expression
 from pytrtplugins.engines.cuda.device.layout import Format, channels_last, linear
+from pytrtplugins.engines.cuda.device.means import means_kernel
 from pytrtplugins.engines.cuda.device.pointwise import pointwise_kernel
 from pytrtplugins.engines.cuda.device.rows import rows_kernel
 from pytrtplugins.tensor import DType
@@ -120,3 +121,24 @@ def test_means_of_images_give_what_the_host_gives(gpu, dims, kind):
     (found,) = on_both(lambda device: rows_kernel(device, expression, dims, (2, 3), [x], [y]), [tensor], [y])
     wanted = tensor.view.astype(np.float64).mean(axis=(2, 3))
     np.testing.assert_allclose(found.reshape(dims[0], y.pitch)[:, : dims[1]], wanted, rtol=2e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [HALF, FLOAT])
+@pytest.mark.parametrize("dims", [(1, 32, 112, 112), (1, 960, 7, 7), (32, 72, 28, 28), (3, 13, 20, 20)])
+def test_means_are_right_and_repeat_bit_by_bit(gpu, dims, dtype):
+    n, c, h, w = dims
+    x = filled(channels_last(dims, dtype), np.random.default_rng(0).standard_normal(dims) + 1)
+    device, form = CudaDevice(), linear((n, c), FLOAT)
+    expression = Expression.parse(1, ["ReduceSum float32 0", f"Mul float32 1 float32:{1 / (h * w)!r}"], [2])
+    with device.current():
+        given, y = on_gpu(device, x), on_gpu(device, filled(form, 0))
+        stream = device.new_streams(1)[0]
+        launch = means_kernel(device, expression, (2, 3), [x.format], [form]).prepare([given, y])
+        found = []
+        for _ in range(20):
+            launch(stream)
+            stream.synchronize()
+            found.append(device.download(y.view))
+    np.testing.assert_allclose(found[0], x.view.astype(np.float64).mean((2, 3)), rtol=2e-5, atol=2e-6)
+    for again in found[1:]:
+        np.testing.assert_array_equal(again, found[0])
