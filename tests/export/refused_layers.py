@@ -5,25 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 import pytrtplugins as ptp
-from pytrtplugins.tensor import DType, SymbolicDim
+from tests import user_plugins
 
 from .layers import Scale
 
 
 @ptp.plugin(namespace="test.export")
-class NonZero(ptp.Plugin):
-    """The size of its output depends on the values of its input."""
-
+class NonZero(user_plugins.NonZero):
     kernel = Scale.kernel
-
-    def output_dims(self, x):
-        return (len(x), SymbolicDim("count"))
-
-    def compute(self, x):
-        return np.stack(np.nonzero(x)).astype(np.int64)
-
-    def output_dtypes(self, x):
-        return DType.INT64
 
     def enqueue(self, inputs, outputs, workspace, stream):
         pass

@@ -63,6 +63,10 @@ SHAPED = node("Reshape", ["x", "shape"], ["r"])
 UNSHAPED = {
     "computed": old_slopes((2, 3, 3), "s", nodes=[node("Abs", ["a"], ["s"])], a=values(3)),
     "of no known rank": old_slopes(None, "s", s=values(3)),
+    "of what nobody knows": model(
+        [node("Anything", ["x"], ["h"], domain="acme"), node("PRelu", ["h", "s"], ["y"])],
+        [info("x", F, (2, 3, 3))], [info("y", F, None)], {"s": values(3)}, opset=6, ir=6, domains=("acme",),
+    ),
     "read by others": old_slopes((2, 3, 3), "s", nodes=[node("Neg", ["s"], ["z"])], outputs=("y", "z"), s=values(3)),
     "of two ranks": old_slopes(
         (2, 3, 3), "t", "s", nodes=[SHAPED, node("PRelu", ["r", "s"], ["z"])], outputs=("y", "z"),

@@ -46,32 +46,34 @@ def test_in_fp16_it_stays_within_half_precisions_rounding(name):
         assert relative(found[output], wanted) < 4e-3
 
 
-@pytest.mark.parametrize("name", ["yolov2-animals.cfg", "resnet18.cfg"])
-def test_in_int8_it_equals_the_integer_sums_of_the_reference_engine(name):
+def quantized_forms(name):
+    """A network in INT8 and in FP8, from one table, and its inputs."""
     model, inputs = darknet_model(name, size=32)
     table = calibrate(model, MinMaxCalibrator([inputs]), engine="onnxruntime", progress=False)
-    quantized = quantize(model, table)
+    return quantize(model, table), in_fp8(model, table), inputs
+
+
+def check_quantized(quantized, inputs, precision, codes, bound):
+    """Run it where all convolutions but one take codes, and compare it with the reference engine."""
     found, execution = run_on_host(prepare(quantized), inputs)
     kinds = [
         execution.plan.tensors[step.inputs[0]].format.dtype for step in execution.plan.steps if step.kind == "conv"
     ]
-    assert kinds.count(DType.INT8) >= len(kinds) - 1
-    for output, wanted in by_reference(quantized, inputs, "int8").items():
-        assert relative(found[output], wanted) < 3e-3
+    assert kinds.count(codes) >= len(kinds) - 1
+    for output, wanted in by_reference(quantized, inputs, precision).items():
+        assert relative(found[output], wanted) < bound
+
+
+@pytest.mark.parametrize("name", ["yolov2-animals.cfg", "resnet18.cfg"])
+def test_in_int8_it_equals_the_integer_sums_of_the_reference_engine(name):
+    int8, _, inputs = quantized_forms(name)
+    check_quantized(int8, inputs, "int8", DType.INT8, 3e-3)
 
 
 @pytest.mark.parametrize("name", ["yolov2-animals.cfg", "resnet18.cfg"])
 def test_in_fp8_it_is_the_reference_engines_but_for_codes_at_their_edges(name):
-    model, inputs = darknet_model(name, size=32)
-    table = calibrate(model, MinMaxCalibrator([inputs]), engine="onnxruntime", progress=False)
-    quantized = in_fp8(model, table)
-    found, execution = run_on_host(quantized, inputs)
-    kinds = [
-        execution.plan.tensors[step.inputs[0]].format.dtype for step in execution.plan.steps if step.kind == "conv"
-    ]
-    assert kinds.count(FP8) >= len(kinds) - 1
-    for output, wanted in by_reference(quantized, inputs, "fp8").items():
-        assert relative(found[output], wanted) < 5e-3
+    _, fp8, inputs = quantized_forms(name)
+    check_quantized(fp8, inputs, "fp8", FP8, 5e-3)
 
 
 @pytest.fixture(scope="module")
