@@ -100,6 +100,7 @@ inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 inline double __dadd_rn(double a, double b) { return a + b; }
 inline double __dmul_rn(double a, double b) { return a * b; }
 inline float __expf(float a) { return std::exp(a); }
+inline float __fdividef(float a, float b) { return a / b; }
 inline float __double2float_rn(double a) { return static_cast<float>(a); }
 inline float __double2float_rz(double a) {
     float const near = static_cast<float>(a);

@@ -14,6 +14,15 @@ static_assert((TILE_H == 1 || DILATION_H == 1) && (TILE_W == 1 || DILATION_W == 
 
 template <typename U> struct alignas(sizeof(U) * LANES < 16 ? sizeof(U) * LANES : 16) Lanes { U values[LANES]; };
 
+// A number of each of a thread's channels; of padding any.
+__device__ __forceinline__ Lanes<float> numbers_of(const float* from, int first) {
+    if (K == PIECES * LANES) return *reinterpret_cast<const Lanes<float>*>(from + first);
+    Lanes<float> found;
+#pragma unroll
+    for (int lane = 0; lane < LANES; ++lane) found.values[lane] = from[first + lane < K ? first + lane : 0];
+    return found;
+}
+
 // A thread's channels of one pixel, finished and stored; padding becomes zero where a pixel of y has room for it.
 __device__ __forceinline__ void finish_pixel(const Total (&sums)[LANES], long long pixel, int first, const float* scale,
                                              const float* bias, const float* steps, const void* residual, Y* y) {
@@ -21,9 +30,9 @@ __device__ __forceinline__ void finish_pixel(const Total (&sums)[LANES], long lo
 #pragma unroll
     for (int lane = 0; lane < LANES; ++lane) {
         if (K == PIECES * LANES || first + lane < K) {
-            finish_value(static_cast<float>(sums[lane]), lane, SCALED ? scale : nullptr, bias, ACTIVATION, A, B,
-                         RESIDUAL < 0 ? nullptr : residual, pixel * RESIDUAL_PITCH + first + lane, RESIDUAL, steps[0],
-                         RESIDUAL_ACTIVATION, RESIDUAL_A, RESIDUAL_B, out.values, lane, OUT, steps[1]);
+            finish_value<OUT != FLOAT>(static_cast<float>(sums[lane]), lane, SCALED ? scale : nullptr, bias, ACTIVATION, A, B,
+                                       RESIDUAL < 0 ? nullptr : residual, pixel * RESIDUAL_PITCH + first + lane, RESIDUAL, steps[0],
+                                       RESIDUAL_ACTIVATION, RESIDUAL_A, RESIDUAL_B, out.values, lane, OUT, steps[1]);
         } else {
             store(out.values, lane, OUT, 0.0f, 1.0f);
         }
@@ -45,10 +54,13 @@ depthwise(const void* x, const void* weights, const void* scale, const void* bia
     unsigned const index = blockIdx.x * THREADS + threadIdx.x;
     const T* const all = static_cast<const T*>(weights);
     if (index < TAPS * PIECES) fetch_ahead(all + index * LANES);
+    int const first = static_cast<int>(index % PIECES) * LANES;
+    Lanes<float> const offsets = numbers_of(static_cast<const float*>(bias), first);
+    Lanes<float> const scales = SCALED ? numbers_of(static_cast<const float*>(scale), first) : Lanes<float>();
     begin_kernel();
     if (index >= ITEMS) return;
     unsigned const tile = index / PIECES;
-    int const first = static_cast<int>(index % PIECES) * LANES, image = static_cast<int>(tile / (ACROSS * DOWN));
+    int const image = static_cast<int>(tile / (ACROSS * DOWN));
     int const left = static_cast<int>(tile % ACROSS) * TILE_W, top = static_cast<int>(tile / ACROSS % DOWN) * TILE_H;
     const T* const channels = static_cast<const T*>(x) + static_cast<long long>(image) * H * W * X_PITCH + first;
     Total sums[TILE_H][TILE_W][LANES] = {};
@@ -81,22 +93,15 @@ depthwise(const void* x, const void* weights, const void* scale, const void* bia
             }
         }
     }
-    float scales[LANES], offsets[LANES];
     float const steps[2] = {is_codes(RESIDUAL) ? static_cast<const float*>(given_steps)[0] : 1.0f,
                             is_codes(OUT) ? static_cast<const float*>(given_steps)[1] : 1.0f};
-#pragma unroll
-    for (int lane = 0; lane < LANES; ++lane) {
-        int const channel = K == PIECES * LANES || first + lane < K ? first + lane : 0;
-        scales[lane] = SCALED ? static_cast<const float*>(scale)[channel] : 1.0f;
-        offsets[lane] = static_cast<const float*>(bias)[channel];
-    }
 #pragma unroll
     for (int t = 0; t < TILE_H; ++t) {
 #pragma unroll
         for (int u = 0; u < TILE_W; ++u) {
             if (top + t >= OH || left + u >= OW) continue;
             long long const pixel = (static_cast<long long>(image) * OH + top + t) * OW + left + u;
-            finish_pixel(sums[t][u], pixel, first, scales, offsets, steps, residual, static_cast<Y*>(y));
+            finish_pixel(sums[t][u], pixel, first, scales.values, offsets.values, steps, residual, static_cast<Y*>(y));
         }
     }
 }

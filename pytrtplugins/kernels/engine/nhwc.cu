@@ -66,7 +66,13 @@ __device__ __forceinline__ void store(void* y, long long i, int kind, float valu
     }
 }
 
-__device__ __forceinline__ float gated(float v, int kind) {
+// What QUICK functions lose is far less than the rounding of a result to 16 bits or to codes.
+__device__ __forceinline__ float quick_sigmoid(float v) { return __fdividef(1.0f, 1.0f + __expf(-v)); }
+
+template <bool QUICK = false> __device__ __forceinline__ float gated(float v, int kind) {
+    if (QUICK && kind == GATE_SIGMOID) return quick_sigmoid(v);
+    if (QUICK && kind == GATE_SWISH) return v * quick_sigmoid(v);
+    if (QUICK && kind == GATE_GELU_TANH) return v * quick_sigmoid(1.5957691f * (v + 0.044715f * v * v * v));
     if (kind == GATE_TANH) return tanhf(v);
     if (kind == GATE_HARD_SWISH) return v * fminf(fmaxf(v * 0.16666667f + 0.5f, 0.0f), 1.0f);
     if (kind == GATE_GELU) return 0.5f * v * erfcf(v * -0.70710678f);
@@ -76,24 +82,25 @@ __device__ __forceinline__ float gated(float v, int kind) {
     return v * (kind == GATE_SWISH ? sigmoid : tanhf(fmaxf(v, 0.0f) + log1pf(small)));
 }
 
-__device__ __forceinline__ float activate(float v, int kind, float a, float b) {
+template <bool QUICK = false> __device__ __forceinline__ float activate(float v, int kind, float a, float b) {
     if (kind == LEAKY) return v > 0.0f ? v : v * a;
     if (kind == CLIP) return v < a ? a : v > b ? b : v;
-    if (kind == LOGISTIC) return 1.0f / (1.0f + expf(-v));
-    if (kind == HARD_SWISH) return gated(v, GATE_HARD_SWISH);
+    if (kind == LOGISTIC) return QUICK ? quick_sigmoid(v) : 1.0f / (1.0f + expf(-v));
+    if (kind == HARD_SWISH) return gated<QUICK>(v, GATE_HARD_SWISH);
     if (kind == HARD_SIGMOID) return v * a + b < 0.0f ? 0.0f : v * a + b > 1.0f ? 1.0f : v * a + b;
-    if (kind >= SWISH) return gated(v, kind == SWISH ? GATE_SWISH : kind == GELU ? GATE_GELU : GATE_GELU_TANH);
+    if (kind >= SWISH) return gated<QUICK>(v, kind == SWISH ? GATE_SWISH : kind == GELU ? GATE_GELU : GATE_GELU_TANH);
     return v;
 }
 
 // Sum of an element's products → result: scale, bias, activation, residual, activation, store.
+template <bool QUICK = false>
 __device__ __forceinline__ void finish_value(float sum, int k, const float* scale, const float* bias, int act, float a, float b,
                                              const void* residual, long long at_residual, int residual_kind, float residual_scale,
                                              int act2, float a2, float b2, void* y, long long at, int kind, float y_scale) {
     float v = scale ? __fmul_rn(sum, scale[k]) : sum;
     if (bias) v = __fadd_rn(v, bias[k]);
-    v = activate(v, act, a, b);
-    if (residual) v = activate(v + load(residual, at_residual, residual_kind) * residual_scale, act2, a2, b2);
+    v = activate<QUICK>(v, act, a, b);
+    if (residual) v = activate<QUICK>(v + load(residual, at_residual, residual_kind) * residual_scale, act2, a2, b2);
     store(y, at, kind, v, y_scale);
 }
 
