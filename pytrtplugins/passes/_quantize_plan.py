@@ -15,7 +15,7 @@ from ..model.ir import constant
 from ..model.proto import node_name
 from ._quantize_marks import WEIGHTED, Marks, input_of, mark
 from .codes import INT8, Codes
-from .placement import Placement, bounded, never_negative, rectifies
+from .placement import Placement, bounded, is_pooled, never_negative, rectifies
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -187,6 +187,8 @@ def _unfit(node: ir.Node, placement: Placement) -> str:
     weight = constant(node.inputs[1])
     if weight is None:
         return "its weights are computed at run time"
+    if node.op_type == "Conv" and not placement.pooled and is_pooled(node.inputs[0]):
+        return "its input is a single pixel"
     if str(weight.dtype) != "FLOAT":
         return f"its weights are {weight.dtype}, not FLOAT"
     if constant(node.inputs[0]) is not None:

@@ -10,10 +10,12 @@ from ..model.ir import array_of, operand
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Placement", "absorbed", "bounded", "never_negative", "rectifies"]
+__all__ = ["Placement", "absorbed", "bounded", "is_pooled", "never_negative", "rectifies"]
 
 _RECTIFIERS = ("Clip", "Relu")
 _BOUNDED = ("HardSigmoid", "Sigmoid", "Softmax")  # 0..1
+_GLOBAL = ("GlobalAveragePool", "GlobalMaxPool")
+_SINGLE = ("Clip", "HardSigmoid", "HardSwish", "LeakyRelu", "PRelu", "Relu", "Sigmoid")
 _AVERAGING = ("AveragePool", "GlobalAveragePool", "MaxPool")
 
 
@@ -31,6 +33,8 @@ class Placement:
         unsigned: Whether tensors that cannot be negative are uint8 with zero point 0: with steps half as large, and Relu
             and Clip done by the saturation of the result before them.
         rewritten: Whether operators without an int8 kernel are written with those that have one; see `Int8Forms`.
+        pooled: Whether convolutions of a single pixel behind a global pool, as in squeeze-and-excitation, compute in int8 too.
+            On a GPU a Q costs a launch, as much as such a convolution does.
     """
 
     layers: frozenset[str] = frozenset(("Conv", "ConvTranspose", "Gemm", "MatMul"))
@@ -39,6 +43,7 @@ class Placement:
     repeated: bool = False
     unsigned: bool = False
     rewritten: bool = False
+    pooled: bool = False
 
 
 def rectifies(node: ir.Node | None) -> bool:
@@ -64,6 +69,30 @@ def never_negative(value: ir.Value) -> bool:
         value = node.inputs[0]
         node = value.producer()
     return rectifies(node) or bounded(value)
+
+
+def is_pooled(value: ir.Value | None) -> bool:
+    """Whether a tensor has one pixel for each channel by what makes it: a global pool, and 1x1 convolutions and activations behind it."""
+    node = None if value is None else value.producer()
+    if node is None or node.domain != "":
+        return False
+    if node.op_type in _GLOBAL:
+        return True
+    if node.op_type in ("ReduceMean", "ReduceMax"):
+        axes = node.attributes["axes"].as_ints() if "axes" in node.attributes else array_of(operand(node, 1))
+        kept = node.attributes.get_int("keepdims", 1) != 0
+        return kept and axes is not None and sorted(map(int, axes)) in ([2, 3], [-2, -1])
+    if node.op_type == "Conv":
+        weight = array_of(operand(node, 1))
+        pixel = weight is not None and weight.shape[2:] == (1, 1) and not any(_ints(node, "pads"))
+        return pixel and is_pooled(node.inputs[0])
+    if node.op_type == "Mul":  # SiLU as exporters write it
+        return all(is_pooled(each) for each in node.inputs)
+    return node.op_type in _SINGLE and is_pooled(node.inputs[0])
+
+
+def _ints(node: ir.Node, name: str) -> tuple[int, ...]:
+    return tuple(node.attributes[name].as_ints()) if name in node.attributes else ()
 
 
 def absorbed(value: ir.Value) -> ir.Value:

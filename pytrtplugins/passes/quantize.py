@@ -147,7 +147,8 @@ class Quantize(Pass):
     5. FP8 (E4M3) is the same with other codes: the scale of a tensor is amax/448, that of an output channel max|w|/448, values
        are rounded to the nearest code, half to even, and saturate. Steps are finer near 0 and coarser near amax than int8's.
     6. Layers that feed no other layer with weights stay in float (``float_last``), and so does everything that no
-       layer of 2. or 4. reads: heads, softmax, outputs. With ``float_first``, so do the first layers.
+       layer of 2. or 4. reads: heads, softmax, outputs. With ``float_first``, so do the first layers. So do convolutions of
+       a single pixel behind a global pool (squeeze-and-excitation), where the `Placement` does not ask for them.
 
     Source:
         TensorRT documentation, "Working with Quantized Types": explicit quantization and Q/DQ placement.

@@ -313,3 +313,50 @@ def test_a_gate_has_its_own_range_whatever_a_calibrator_says():
     model = closed(net, silu(net, net.conv("data", "a", leaky=False)))
     table = CalibrationTable({**nets.calibrated(model), "a_sigmoid": 0.5 / 127})
     assert codes(quantize(model, table, placement=ONNXRUNTIME))["a_sigmoid"] == (pytest.approx(1 / 255), 0, "uint8")
+
+
+def squeezed(pool, *, silu=False):
+    """A block of squeeze-and-excitation behind a convolution: pool, two convolutions of one pixel, a product."""
+    net = Net(channels=8)
+    x = net.conv("data", "a", channels=8)
+    y = pool(net, x)
+    y = net.conv(y, "squeeze", channels=4, kernel=1, leaky=False)
+    y = net.add("Mul", [y, net.add("Sigmoid", [y], "gate")], "silu") if silu else net.add("Relu", [y], "relu")
+    y = net.conv(y, "excite", channels=8, kernel=1, leaky=False)
+    return closed(net, net.add("Mul", [x, net.add("Sigmoid", [y], "share")], "product"))
+
+
+POOLS = {
+    "global": lambda net, x: net.add("GlobalAveragePool", [x], "pooled"),
+    "mean": lambda net, x: net.add("ReduceMean", [x, net.constant("axes", np.array([2, 3]))], "pooled"),
+    "mean from the end": lambda net, x: net.add("ReduceMean", [x, net.constant("axes", np.array([-1, -2]))], "pooled"),
+}
+
+
+@pytest.mark.parametrize("silu", [False, True])
+@pytest.mark.parametrize("pool", POOLS.values(), ids=POOLS)
+def test_convolutions_of_one_pixel_stay_in_float_where_a_launch_costs_more_than_they_do(pool, silu):
+    model = squeezed(pool, silu=silu)
+    found = quantize(model, nets.calibrated(model))
+    for name in ("squeeze", "excite"):
+        assert reads_int8(found, name)[:2] == [False, False]
+    assert reads_int8(found, "next")[:2] == [True, True]
+    assert "single pixel" in found.metadata_props[-1].value
+    for placement in (OPENVINO, ONNXRUNTIME, Placement(pooled=True)):
+        assert reads_int8(quantize(model, nets.calibrated(model), placement=placement), "squeeze")[:2] == [True, True]
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        lambda net, x: net.add("AveragePool", [x], "pooled", kernel_shape=[2, 2]),
+        lambda net, x: net.add("ReduceMean", [x, net.constant("axes", np.array([2]))], "pooled"),
+        lambda net, x: net.add("Relu", [x], "pooled"),
+    ],
+    ids=["average", "over rows", "no pool"],
+)
+def test_convolutions_of_more_pixels_do_not(pool):
+    net = Net(channels=8)
+    y = pool(net, net.conv("data", "a", channels=8))
+    model = closed(net, net.conv(y, "b", channels=8, kernel=1))
+    assert reads_int8(quantize(model, nets.calibrated(model)), "b")[:2] == [True, True]

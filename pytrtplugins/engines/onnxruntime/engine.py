@@ -31,6 +31,7 @@ PLACEMENT = Placement(
     repeated=True,
     unsigned=True,
     rewritten=True,
+    pooled=True,
 )
 """onnxruntime makes QLinearConv, QLinearAdd ... of DQ → operator → Q alone; HardSigmoid it computes in float between them.
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PLACEMENT", "CpuEngine"]
 
-PLACEMENT = Placement(unsigned=True)
+PLACEMENT = Placement(unsigned=True, pooled=True)
 """OpenVINO's convolutions take in what follows them, and give int8 or float: the common form, but for zero points of 0."""
 
 _log = logging.getLogger(__name__)
