@@ -2,15 +2,17 @@
 //
 // A thread has LANES channels (16 bytes of floats, 8 of codes) at TILE_H rows and TILE_W columns of y, so that what it loads of a
 // row of x serves several columns, and weights several pixels. Threads side by side have neighbouring channels. Weights are
-// [tap][channel], padded to LANES. Sums are float32, exact int32 of int8. Along an axis with a dilation tiles are 1 wide.
+// [tap][channel], padded to LANES. Where there is little to do, SLICES threads of a block share the rows of a filter. Sums are float32, exact int32 of int8. Along an axis with a dilation tiles are 1 wide.
 
 typedef typename Sum<T>::type Total;
 constexpr int TAPS = KERNEL_H * KERNEL_W, PIECES = (FILTERS + LANES - 1) / LANES, READ = (K + LANES - 1) / LANES * LANES;
 constexpr int ROWS = (TILE_H - 1) * STRIDE_H + KERNEL_H, COLUMNS = (TILE_W - 1) * STRIDE_W + KERNEL_W;
 constexpr int DOWN = (OH + TILE_H - 1) / TILE_H, ACROSS = (OW + TILE_W - 1) / TILE_W;
 constexpr unsigned ITEMS = static_cast<unsigned>(N) * DOWN * ACROSS * PIECES;
-constexpr int UNROLLED = TAPS * TILE_H * TILE_W * LANES <= 2048 ? ROWS : 1;  // rows: more code would not stay in the cache
+constexpr int SHARE = THREADS / SLICES, TURNS = (ROWS + SLICES - 1) / SLICES;
+constexpr int UNROLLED = TAPS * TILE_H * TILE_W * LANES <= 2048 ? TURNS : 1;  // rows: more code would not stay in the cache
 static_assert((TILE_H == 1 || DILATION_H == 1) && (TILE_W == 1 || DILATION_W == 1), "a tile's rows and columns overlap");
+static_assert(THREADS % SLICES == 0 && (SLICES == 1 || TILE_H == 1), "slices share rows of filters");
 
 template <typename U> struct alignas(sizeof(U) * LANES < 16 ? sizeof(U) * LANES : 16) Lanes { U values[LANES]; };
 
@@ -51,21 +53,25 @@ __device__ __forceinline__ void finish_pixel(const Total (&sums)[LANES], long lo
 // `given_steps`: the scales of the residual and of y; 1 for floats.
 extern "C" __global__ void __launch_bounds__(THREADS)
 depthwise(const void* x, const void* weights, const void* scale, const void* bias, const void* given_steps, const void* residual, void* y) {
-    unsigned const index = blockIdx.x * THREADS + threadIdx.x;
+    __shared__ Total parts[SLICES == 1 ? 1 : (SLICES - 1) * TILE_W * LANES * SHARE];
+    unsigned const thread = blockIdx.x * THREADS + threadIdx.x, index = SLICES == 1 ? thread : blockIdx.x * SHARE + threadIdx.x % SHARE;
+    int const slice = SLICES == 1 ? 0 : threadIdx.x / SHARE;
     const T* const all = static_cast<const T*>(weights);
-    if (index < TAPS * PIECES) fetch_ahead(all + index * LANES);
+    if (thread < TAPS * PIECES) fetch_ahead(all + thread * LANES);
     int const first = static_cast<int>(index % PIECES) * LANES;
     Lanes<float> const offsets = numbers_of(static_cast<const float*>(bias), first);
     Lanes<float> const scales = SCALED ? numbers_of(static_cast<const float*>(scale), first) : Lanes<float>();
     begin_kernel();
-    if (index >= ITEMS) return;
+    if (SLICES == 1 && index >= ITEMS) return;
     unsigned const tile = index / PIECES;
     int const image = static_cast<int>(tile / (ACROSS * DOWN));
     int const left = static_cast<int>(tile % ACROSS) * TILE_W, top = static_cast<int>(tile / ACROSS % DOWN) * TILE_H;
     const T* const channels = static_cast<const T*>(x) + static_cast<long long>(image) * H * W * X_PITCH + first;
     Total sums[TILE_H][TILE_W][LANES] = {};
 #pragma unroll UNROLLED
-    for (int i = 0; i < ROWS; ++i) {
+    for (int turn = 0; turn < TURNS; ++turn) {
+        int const i = turn * SLICES + slice;
+        if (index >= ITEMS || i >= ROWS) break;
         int const row = top * STRIDE_H - PAD_H + i * DILATION_H;
         Lanes<T> line[COLUMNS];
 #pragma unroll
@@ -91,6 +97,20 @@ depthwise(const void* x, const void* weights, const void* scale, const void* bia
                     }
                 }
             }
+        }
+    }
+    if (SLICES > 1) {
+        Total* const own = parts + threadIdx.x % SHARE;
+#pragma unroll
+        for (int at = 0; at < TILE_W * LANES; ++at) {
+            if (slice > 0) own[((slice - 1) * TILE_W * LANES + at) * SHARE] = sums[0][at / LANES][at % LANES];
+        }
+        __syncthreads();
+        if (slice > 0 || index >= ITEMS) return;
+#pragma unroll
+        for (int at = 0; at < TILE_W * LANES; ++at) {
+#pragma unroll
+            for (int other = 0; other < SLICES - 1; ++other) sums[0][at / LANES][at % LANES] += own[(other * TILE_W * LANES + at) * SHARE];
         }
     }
     float const steps[2] = {is_codes(RESIDUAL) ? static_cast<const float*>(given_steps)[0] : 1.0f,

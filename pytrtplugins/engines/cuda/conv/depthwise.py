@@ -21,12 +21,12 @@ __all__ = ["DepthwiseProvider", "DepthwiseTile", "depthwise_tiles"]
 
 _MAX_LANES = 8
 _MAX_TAPS = 49
-_MAX_TACTICS = 8
+_MAX_TACTICS = 12
 _SHAPES = ((1, 1), (1, 2), (2, 2), (1, 4), (2, 4), (4, 4), (1, 7), (1, 8))
 """Rows and columns of a tile."""
 _WARM = 512
 """Threads of a multiprocessor that hide each other's waits."""
-_NAME = re.compile(r"h(\d+)w(\d+)t(\d+)")
+_NAME = re.compile(r"h(\d+)w(\d+)t(\d+)(?:s(\d+))?")
 
 
 @dataclass(frozen=True)
@@ -37,16 +37,18 @@ class DepthwiseTile:
         h: Rows of y.
         w: Columns of y.
         threads: Of a block.
+        slices: Threads that share the rows of a filter.
     """
 
     h: int
     w: int
     threads: int
+    slices: int = 1
 
     @property
     def name(self) -> str:
         """All of it in a word: ``"h1w4t128"``."""
-        return f"h{self.h}w{self.w}t{self.threads}"
+        return f"h{self.h}w{self.w}t{self.threads}" + (f"s{self.slices}" if self.slices > 1 else "")
 
     @classmethod
     def parse(cls, name: str) -> DepthwiseTile:
@@ -58,12 +60,12 @@ class DepthwiseTile:
         match = _NAME.fullmatch(name)
         if match is None:
             raise ValueError(f"{name!r} is no tactic of 'depthwise'")
-        return cls(*map(int, match.groups()))
+        return cls(*(int(number or 1) for number in match.groups()))
 
     def items(self, problem: ConvProblem) -> int:
         """Threads that have something to do."""
         n, _, h, w = problem.y.dims
-        return n * -(-h // self.h) * -(-w // self.w) * _pieces(problem)
+        return n * -(-h // self.h) * -(-w // self.w) * _pieces(problem) * self.slices
 
 
 class DepthwiseProvider:
@@ -132,6 +134,10 @@ def depthwise_tiles(problem: ConvProblem, multiprocessors: int) -> list[Depthwis
         if h < 2 * oh and w < 2 * ow and (h == 1 or down == 1) and (w == 1 or across == 1)
         for threads in (64, 128, 256)
     ]
+    rows = problem.kernel[0]
+    if 1 < rows <= 7:
+        sliced = [(w, share) for w in (1, 2) for share in (32, 64) if w < 2 * ow and (w == 1 or across == 1)]
+        found += [DepthwiseTile(1, w, share * rows, rows) for w, share in sliced]
 
     def cost(tile: DepthwiseTile) -> tuple[float, int]:
         """A rough model: what the busiest multiprocessor does, or as long as one thread needs; then how blocks spread."""
@@ -147,7 +153,8 @@ def _work(problem: ConvProblem, tile: DepthwiseTile) -> float:
     (r, s), (down, across) = problem.kernel, problem.strides
     loads = ((tile.h - 1) * down + r) * ((tile.w - 1) * across + s) + r * s * tile.h
     pixels, lanes = tile.h * tile.w, _lanes(problem)
-    return lanes * (r * s * pixels + loads + 8 * pixels) + 4 * loads + 60
+    shared = lanes * (r * s * pixels + loads) + 4 * loads
+    return shared / tile.slices + lanes * 8 * pixels + 60 + (40 if tile.slices > 1 else 0)
 
 
 def _lanes(problem: ConvProblem) -> int:
@@ -172,5 +179,5 @@ def _numbers(problem: ConvProblem, tile: DepthwiseTile) -> dict[str, int]:
         "N": n, "H": h, "W": w, "OH": oh, "OW": ow, "LANES": _lanes(problem),
         "KERNEL_H": problem.kernel[0], "KERNEL_W": problem.kernel[1], "PAD_H": problem.pads[0], "PAD_W": problem.pads[1],
         "STRIDE_H": problem.strides[0], "STRIDE_W": problem.strides[1], "DILATION_H": problem.dilations[0],
-        "DILATION_W": problem.dilations[1], "TILE_H": tile.h, "TILE_W": tile.w, "THREADS": tile.threads,
+        "DILATION_W": problem.dilations[1], "TILE_H": tile.h, "TILE_W": tile.w, "THREADS": tile.threads, "SLICES": tile.slices,
     }  # fmt: skip

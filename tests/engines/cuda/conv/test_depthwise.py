@@ -109,7 +109,10 @@ def test_each_kernel_size_and_stride(kernel, stride, kind):
     assert_right(problem(kind, kernel=kernel, stride=stride))
 
 
-@pytest.mark.parametrize("tile", ["h1w1t128", "h2w2t128", "h2w4t128", "h4w4t128", "h1w7t128", "h1w8t128"])
+@pytest.mark.parametrize(
+    "tile",
+    ["h1w1t128", "h2w2t128", "h2w4t128", "h4w4t128", "h1w7t128", "h1w8t128", "h1w1t96s3", "h1w2t192s3"],
+)
 @pytest.mark.parametrize("stride", [1, 2])
 def test_each_tile_that_the_timer_may_choose(tile, stride):
     assert_right(problem(stride=stride, size=(10, 13)), tile)
@@ -212,7 +215,17 @@ def test_other_problems_are_left_to_others(changes):
         DepthwiseProvider(HostDevice()).prepare(case, "h1w1t64", operands, Scratch())
 
 
-@pytest.mark.parametrize("tactic", ["h9w9t64", "h1w1t63", "fastest", "h2w2t64"])
+@pytest.mark.parametrize(
+    "changes",
+    [{"kernel": (5, 5)}, {"kernel": (7, 7), "stride": 2, "c": 13}, {"kernel": (5, 3), "dilation": 2, "kind": CODES}],
+    ids=str,
+)
+def test_threads_may_share_the_rows_of_a_filter(changes):
+    case = problem(**changes)
+    assert_right(case, *(tile.name for tile in depthwise_tiles(case, 132) if tile.slices > 1 and tile.threads < 300))
+
+
+@pytest.mark.parametrize("tactic", ["h1w1t64s2", "h9w9t64", "h1w1t63", "fastest", "h2w2t64"])
 def test_a_tactic_that_a_file_names_is_checked(tactic):
     case = problem(dilation=2)
     operands = Operands(load=lambda: np.zeros(0), bias=np.zeros(24, np.float32))
@@ -223,6 +236,7 @@ def test_a_tactic_that_a_file_names_is_checked(tactic):
 def test_small_images_get_small_tiles_and_large_batches_larger_ones():
     few, many = problem(c=960, n=1, size=(7, 7), kernel=(5, 5)), problem(c=144, n=32, size=(56, 56))
     assert depthwise_tiles(few, 132)[0].h * depthwise_tiles(few, 132)[0].w == 1
+    assert depthwise_tiles(few, 132)[0].slices == 5
     assert depthwise_tiles(many, 132)[0].h * depthwise_tiles(many, 132)[0].w >= 4
     assert all(DepthwiseTile.parse(tile.name) == tile for tile in depthwise_tiles(many, 132))
 

@@ -34,7 +34,7 @@ def test_every_tile_gives_the_definitions_numbers(gpu, case):
     wanted = tensor_at(np, HostDevice().allocate(case.y.bytes), 0, case.y)
     convolve(case, operands, x, wanted, residual)
     expected, device = wanted.view.astype(np.float64), CudaDevice()
-    tiles = {(tile.h, tile.w): tile for tile in depthwise_tiles(case, device.multiprocessors)}
+    tiles = {(tile.h, tile.w, tile.slices): tile for tile in depthwise_tiles(case, device.multiprocessors)}
     provider, stream = DepthwiseProvider(device, device.multiprocessors), device.new_streams(1)[0]
     with device.current():
         inputs = [None if each is None else _on(device, each) for each in (x, residual)]
