@@ -41,6 +41,7 @@ __all__ = [
 ]
 
 _FEATURE = "working on ONNX models"
+_KINDS: dict[type, str] = {float: "AttrFloat32", int: "AttrInt64", str: "AttrString"}
 
 
 def to_ir(model: str | Path | onnx.ModelProto, *, checked: bool = False) -> ir.Model:
@@ -155,9 +156,19 @@ def only_read_by(node: ir.Node, reader: ir.Node) -> bool:
 
 def set_attributes(node: ir.Node, values: dict[str, Any]) -> None:
     """Set attributes, of whatever kind."""
+    for name, value in values.items():
+        node.attributes[name] = _attribute(name, value)
+
+
+def _attribute(name: str, value: Any) -> ir.Attr:
+    """An attribute; onnx-ir would hold numbers, texts and lists of them against all its protocols first, which takes long."""
     onnx_ir = require("onnx_ir", extra="onnx", feature=_FEATURE)
-    for attribute in onnx_ir.convenience.convert_attributes(values):
-        node.attributes[attribute.name] = attribute
+    several = isinstance(value, (list, tuple))
+    types = {type(each) for each in value} if several else {type(value)}
+    kind = _KINDS.get(types.pop()) if len(types) == 1 else None
+    if kind is None:
+        return onnx_ir.convenience.convert_attribute(name, value)  # type: ignore[no-any-return]
+    return getattr(onnx_ir, f"{kind}s" if several else kind)(name, value)  # type: ignore[no-any-return]
 
 
 def swap(graph: ir.Graph, nodes: Iterable[ir.Node], value: ir.Value) -> None:

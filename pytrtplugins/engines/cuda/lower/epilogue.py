@@ -134,7 +134,8 @@ def fused_convolution(graph: ir.Graph, node: ir.Node, operands: list[Any], **att
         "x_scale": 0.0, "residual_scale": 0.0, "y_scale": 0.0, "pool": 0, "reorg": 0, "image": 0,
     }  # fmt: skip
     onnx_ir = require("onnx_ir", extra="onnx")
-    made: ir.Node = onnx_ir.node("Conv", operands, {**plain, **attributes}, domain=DOMAIN, name=node.name)
+    made: ir.Node = onnx_ir.node("Conv", operands, domain=DOMAIN, name=node.name)
+    set_attributes(made, {**plain, **attributes})
     graph.insert_before(node, made)
     return made
 
