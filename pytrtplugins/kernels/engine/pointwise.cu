@@ -71,6 +71,15 @@ __device__ __forceinline__ void load_run(Pack<T, LANES>& pack, unsigned first, c
     for (int lane = 0; lane < RUN; ++lane) pack.values[first + lane] = from != nullptr ? found.values[lane] : fill;
 }
 
+template <int RUN, int LANES, typename T>
+__device__ __forceinline__ void store_run(T* y, Pack<T, LANES> const& pack, unsigned first, int count) {
+    int const left = count - static_cast<int>(first);
+    Pack<T, RUN> found;
+#pragma unroll
+    for (int lane = 0; lane < RUN; ++lane) found.values[lane] = pack.values[first + lane];
+    store_pack<RUN>(y, found, left < RUN ? left : RUN);
+}
+
 template <typename T>
 __device__ __forceinline__ T load_value(const T* from, T fill) {
     return from != nullptr ? *from : fill;

@@ -7,7 +7,18 @@ from dataclasses import dataclass, replace
 
 from ....tensor import DType
 
-__all__ = ["CODES", "FP8", "KIND", "VECTOR_BYTES", "Format", "as_bytes", "as_rows", "channels_last", "linear"]
+__all__ = [
+    "CODES",
+    "FP8",
+    "KIND",
+    "VECTOR_BYTES",
+    "Format",
+    "Strides",
+    "as_bytes",
+    "as_rows",
+    "channels_last",
+    "linear",
+]
 
 FP8 = DType.FLOAT8E4M3FN
 CODES = (DType.INT8, FP8)
@@ -72,6 +83,21 @@ class Format:
     def __str__(self) -> str:
         layout = f"nhwc/{self.pitch}" if self.nhwc else "linear"
         return f"{self.dtype}[{', '.join(map(str, self.dims))}] {layout}"
+
+
+@dataclass(frozen=True)
+class Strides:
+    """A tensor that lies in the memory of another, evenly along each axis.
+
+    Attributes:
+        dims: Sizes.
+        dtype: Element type.
+        strides: Distance between neighbours along each axis, in values.
+    """
+
+    dims: tuple[int, ...]
+    dtype: DType
+    strides: tuple[int, ...]
 
 
 def linear(dims: tuple[int, ...], dtype: DType) -> Format:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .index import Index
-from .layout import Format
+from .layout import Format, Strides
 
 __all__ = [
     "Axis",
@@ -107,7 +107,7 @@ def offset_terms(axes: Sequence[Axis], name: str, tensor: int) -> list[str]:
     return [f"{name}{index} * {axis.strides[tensor]}u" for index, axis in enumerate(axes) if axis.strides[tensor]]
 
 
-def aligned_strides(form: Format, dims: Sequence[int]) -> tuple[int, ...]:
+def aligned_strides(form: Format | Strides, dims: Sequence[int]) -> tuple[int, ...]:
     """A tensor's strides along the axes of the dims that it is broadcast to."""
     own = zip(form.dims, form.strides, strict=True)
     return (0,) * (len(dims) - len(form.dims)) + tuple(0 if size == 1 else stride for size, stride in own)

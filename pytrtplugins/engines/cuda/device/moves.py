@@ -87,6 +87,10 @@ class Move:
     def over(self, function: Callable[[Source], Move]) -> Move:
         """The same of other tensors."""
 
+    def inverse(self, target: Move) -> Move | None:
+        """Where in a target, which gets this tensor's values, those of its only source lie; None where not all of them do."""
+        return None
+
 
 @dataclass(frozen=True)
 class Source(Move):
@@ -106,6 +110,10 @@ class Source(Move):
     @override
     def over(self, function: Callable[[Source], Move]) -> Move:
         return function(self)
+
+    @override
+    def inverse(self, target: Move) -> Move | None:
+        return target
 
 
 @dataclass(frozen=True)
@@ -134,6 +142,11 @@ class Transposed(_Whole):
     def pieces(self, at: Sequence[Index]) -> Iterator[Piece]:
         return self.x.pieces([at[self.perm.index(axis)] for axis in range(len(self.perm))])
 
+    @override
+    def inverse(self, target: Move) -> Move | None:
+        back = tuple(self.perm.index(axis) for axis in range(len(self.perm)))
+        return self.x.inverse(Transposed(self.x.dims, target, back))
+
 
 @dataclass(frozen=True)
 class Reshaped(_Whole):
@@ -142,6 +155,10 @@ class Reshaped(_Whole):
     @override
     def pieces(self, at: Sequence[Index]) -> Iterator[Piece]:
         return self.x.pieces(unraveled(at, self.dims, self.x.dims))
+
+    @override
+    def inverse(self, target: Move) -> Move | None:
+        return self.x.inverse(reshaped(target, self.x.dims))
 
 
 @dataclass(frozen=True)
@@ -174,6 +191,12 @@ class Wrapped(_Whole):
         moved = list(at)
         moved[self.axis] = (at[self.axis] + self.first) % self.x.dims[self.axis]
         return self.x.pieces(moved)
+
+    @override
+    def inverse(self, target: Move) -> Move | None:
+        if self.dims != self.x.dims:
+            return None
+        return self.x.inverse(Wrapped(self.dims, target, self.axis, self.dims[self.axis] - self.first))
 
 
 @dataclass(frozen=True)

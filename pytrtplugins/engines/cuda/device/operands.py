@@ -1,18 +1,18 @@
-"""What a generated kernel reads: tensors as they lie, and tensors whose values lie in others."""
+"""What a generated kernel reads and writes: tensors as they lie, and tensors whose values lie in others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ....tensor import DType
 from .expression import Number
-from .index import Index
-from .layout import Format, linear
+from .index import Counter, Index
+from .layout import Format, Strides, linear
 from .moves import Move, Piece, Source
 from .text import C_TYPES, operand_text
 
-__all__ = ["Operand", "operands"]
+__all__ = ["Operand", "operands", "results"]
 
 At = Callable[[int, Index], Sequence[Index]]
 """The length of a run of lanes, and the place in it → indices along the axes of the dims."""
@@ -25,17 +25,14 @@ class Operand:
     Attributes:
         move: Where it lies; its sources are numbers of parameters.
         formats: How the parameters lie.
-        form: How it lies, if it is a parameter itself; otherwise how it would, so that loops fit the outputs.
+        form: How it lies, if evenly in one parameter; otherwise how it would, so that loops fit the outputs.
+        parameter: That parameter; None where it does not lie so.
     """
 
     move: Move
     formats: Sequence[Format]
-    form: Format
-
-    @property
-    def parameter(self) -> int | None:
-        """The parameter that it is; None of one whose values lie in others."""
-        return int(self.move.tensor) if isinstance(self.move, Source) else None
+    form: Format | Strides
+    parameter: int | None
 
     @property
     def dtype(self) -> DType:
@@ -58,6 +55,18 @@ class Operand:
             f"for (unsigned part = 0; part < {lanes // run}u; ++part) {{",
             f"    const {kind}* const from = {self.address(at(run, Index()))};",
             f"    load_run<{run}>({name}, part * {run}u, from, {count}, {self._fill()});",
+            "}",
+        ]
+
+    def store(self, name: str, lanes: int, count: str, at: At) -> list[str]:
+        """C: write the values of a thread, each to its place in one tensor; arguments as for `load`."""
+        run = self.run(lanes, at)
+        piece = self._pieces(at(run, Index()))[0]
+        target = f"static_cast<{C_TYPES[self.dtype]}*>(y{piece.source}) + ({self._offset(piece).text})"
+        return [
+            "#pragma unroll",
+            f"for (unsigned part = 0; part < {lanes // run}u; ++part) {{",
+            f"    store_run<{run}>({target}, {name}, part * {run}u, {count});",
             "}",
         ]
 
@@ -136,9 +145,33 @@ def operands(inputs: Sequence[Format], reads: Sequence[Move] | None, output: For
     """
     found = []
     for move in reads or [Source(form.dims, index) for index, form in enumerate(inputs)]:
-        form = inputs[int(move.sources[0].tensor)]
-        if not isinstance(move, Source):
-            pixels = output.nhwc and len(move.dims) == 4
-            form = Format(move.dims, form.dtype, max(1, move.dims[1])) if pixels else linear(move.dims, form.dtype)
-        found.append(Operand(move, inputs, form))
+        dtype = inputs[int(move.sources[0].tensor)].dtype
+        pixels = output.nhwc and len(move.dims) == 4
+        form = Format(move.dims, dtype, max(1, move.dims[1])) if pixels else linear(move.dims, dtype)
+        found.append(_operand(move, inputs, form))
     return found
+
+
+def results(outputs: Sequence[Format], writes: Mapping[int, Move]) -> list[Operand]:
+    """The results of a kernel.
+
+    Args:
+        outputs: How its parameters lie.
+        writes: Result → where in that parameter its values go, for those that are not the parameter as it is.
+    """
+    return [_operand(writes.get(index, Source(form.dims, index)), outputs, form) for index, form in enumerate(outputs)]
+
+
+def _operand(move: Move, formats: Sequence[Format], form: Format) -> Operand:
+    """An operand; ``form`` is how it would lie if it lies nowhere evenly."""
+    if isinstance(move, Source):
+        return Operand(move, formats, formats[int(move.tensor)], int(move.tensor))
+    wanted = form if form.dims == move.dims else linear(move.dims, form.dtype)
+    plain = Operand(move, formats, wanted, None)
+    pieces = plain._pieces([Index.counter(str(axis), size) for axis, size in enumerate(move.dims)])
+    offset = plain._offset(pieces[0])
+    even = all(isinstance(atom, Counter) and factor > 0 for atom, factor in offset.terms)
+    if len(pieces) > 1 or pieces[0].source is None or not even or offset.constant:
+        return plain
+    strides = tuple(offset.factor(str(axis)) or 0 for axis in range(len(move.dims)))
+    return Operand(move, formats, Strides(move.dims, form.dtype, strides), int(pieces[0].source))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from .device import Device
 from .expression import Expression, computed_in
 from .generated import GeneratedKernel
 from .index import Index
-from .layout import Format
+from .layout import Format, Strides
 from .loops import Axis, Loops, aligned_strides, collapsed, padded_channels
 from .moves import Move
-from .operands import Operand, operands
+from .operands import Operand, operands, results
 from .text import C_TYPES, library_text, operation_lines
 
 __all__ = ["pointwise_kernel", "pointwise_loops", "pointwise_text"]
@@ -20,7 +21,9 @@ _MAX_LANES = 8
 _THREADS = 128
 
 
-def pointwise_loops(inputs: Sequence[Format], outputs: Sequence[Format], lanes: int = _MAX_LANES) -> Loops:
+def pointwise_loops(
+    inputs: Sequence[Format | Strides], outputs: Sequence[Format | Strides], lanes: int = _MAX_LANES
+) -> Loops:
     """The loops over outputs of the same dims, which the inputs are broadcast to, in the order of the first output's memory.
 
     Args:
@@ -33,7 +36,7 @@ def pointwise_loops(inputs: Sequence[Format], outputs: Sequence[Format], lanes: 
     strides = [*(aligned_strides(form, dims) for form in inputs), *(form.strides for form in outputs)]
     axes = [Axis(size, tuple(each[index] for each in strides), ((index, size),)) for index, size in enumerate(dims)]
     order = sorted(range(len(dims)), key=lambda index: (-outputs[0].strides[index], index))
-    images = [form for form in outputs if form.nhwc]
+    images = [form for form in outputs if isinstance(form, Format) and form.nhwc]
     valid = dims[1] if images else 0
     padded = max(map(padded_channels, images), default=0)
     if padded > valid:  # a pixel is a run of its own then
@@ -44,7 +47,7 @@ def pointwise_loops(inputs: Sequence[Format], outputs: Sequence[Format], lanes: 
     return _with_lanes(merged, merged[-1].size, tensors, lead, lanes)
 
 
-def _with_lanes(axes: Sequence[Axis], valid: int, tensors: Sequence[Format], lead: int, most: int) -> Loops:
+def _with_lanes(axes: Sequence[Axis], valid: int, tensors: Sequence[Format | Strides], lead: int, most: int) -> Loops:
     """As many values a thread as make 16 bytes of the smallest, where the first output lies so."""
     *outer, inner = axes
 
@@ -60,7 +63,11 @@ def _with_lanes(axes: Sequence[Axis], valid: int, tensors: Sequence[Format], lea
 
 
 def pointwise_text(
-    expression: Expression, inputs: Sequence[Format], outputs: Sequence[Format], reads: Sequence[Move] = ()
+    expression: Expression,
+    inputs: Sequence[Format],
+    outputs: Sequence[Format],
+    reads: Sequence[Move] = (),
+    writes: Mapping[int, Move] = MappingProxyType({}),
 ) -> str:
     """The source of the kernel ``pointwise``, whose parameters are the addresses of inputs and outputs.
 
@@ -70,12 +77,14 @@ def pointwise_text(
         outputs: How its results lie, all of the same dims.
         reads: What the expression is computed of, which is broadcast to the outputs' dims: moves of the inputs, by their
             places; none: the inputs are.
+        writes: Result → where in that output each of its values goes; the others go where they lie.
     """
-    read = operands(inputs, reads, outputs[0])
-    loops = _loops(read, outputs)
+    read, written = operands(inputs, reads, outputs[0]), results(outputs, writes)
+    loops = _loops(read, written)
+    rank = len(written[0].form.dims)
     body = [*loops.place(), *_counts(loops)]
     for index, operand in enumerate(read):
-        body += _load(loops, index, operand, len(outputs[0].dims))
+        body += _load(loops, index, operand, rank)
     names = [C_TYPES[form.dtype] for form in outputs]
     body += [f"Pack<{name}, {loops.lanes}> q{index};" for index, name in enumerate(names)]
     body += ["#pragma unroll", f"for (int lane = 0; lane < {loops.lanes}; ++lane) {{"]
@@ -90,8 +99,8 @@ def pointwise_text(
             given = f"p{value}.values[lane]"  # the same bits
         body.append(f"    q{index}.values[lane] = {f'lane < count ? {given} : {name}()' if padded else given};")
     body.append("}")
-    for index, form in enumerate(outputs):
-        body += _store(loops, len(read) + index, index, form)
+    for index, result in enumerate(written):
+        body += _store(loops, len(read) + index, index, result, rank)
     parameters = [f"const void* x{index}" for index in range(len(inputs))]
     parameters += [f"void* y{index}" for index in range(len(outputs))]
     lines = "\n".join(f"        {line}" for line in body)
@@ -110,20 +119,21 @@ def pointwise_kernel(
     inputs: Sequence[Format],
     outputs: Sequence[Format],
     reads: Sequence[Move] = (),
+    writes: Mapping[int, Move] = MappingProxyType({}),
 ) -> GeneratedKernel:
     """The kernel on a device; arguments as for `pointwise_text`, no output empty."""
-    text = pointwise_text(expression, inputs, outputs, reads)
-    items = _loops(operands(inputs, reads, outputs[0]), outputs).items
+    text = pointwise_text(expression, inputs, outputs, reads, writes)
+    items = _loops(operands(inputs, reads, outputs[0]), results(outputs, writes)).items
     return GeneratedKernel(device, text, "pointwise", -(-items // _THREADS), _THREADS)
 
 
-def _loops(read: Sequence[Operand], outputs: Sequence[Format]) -> Loops:
+def _loops(read: Sequence[Operand], written: Sequence[Operand]) -> Loops:
     """Loops whose threads have no more values than lie in runs, but for the 4 bytes that are written at once."""
-    forms, rank = [each.form for each in read], len(outputs[0].dims)
-    loops = pointwise_loops(forms, outputs)
+    forms, outputs = ([each.form for each in some] for some in (read, written))
+    rank, loops = len(outputs[0].dims), pointwise_loops(forms, outputs)
     runs = [
         operand.run(loops.lanes, lambda run, lane: loops.at(rank, run, lane))
-        for index, operand in enumerate(read)
+        for index, operand in enumerate((*read, *written))
         if operand.parameter is None and loops.inner.strides[index]
     ]
     most = max(min(runs, default=loops.lanes), 4 // outputs[0].dtype.itemsize)
@@ -156,9 +166,12 @@ def _load(loops: Loops, index: int, operand: Operand, rank: int) -> list[str]:
     return [f"Pack<{name}, {loops.lanes}> const p{index} = load_lanes<{loops.lanes}>({source}, {stride}u, count);"]
 
 
-def _store(loops: Loops, tensor: int, index: int, form: Format) -> list[str]:
-    name, stride, lines, count = C_TYPES[form.dtype], loops.inner.strides[tensor], list[str](), "count"
-    if loops.valid < loops.inner.size and form.nhwc:  # with its padding
+def _store(loops: Loops, tensor: int, index: int, result: Operand, rank: int) -> list[str]:
+    name, stride, lines, count = C_TYPES[result.dtype], loops.inner.strides[tensor], list[str](), "count"
+    if result.parameter is None:
+        return result.store(f"q{index}", loops.lanes, count, lambda run, lane: loops.at(rank, run, lane))
+    form = result.form
+    if loops.valid < loops.inner.size and isinstance(form, Format) and form.nhwc:  # with its padding
         count = f"count{index}"
         lines.append(_limited(count, loops, padded_channels(form)))
     target = f"static_cast<{name}*>(y{index}) + ({loops.offset(tensor)})"

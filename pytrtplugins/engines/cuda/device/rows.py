@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from .device import Device
 from .expression import REDUCTIONS, Expression, computed_in
 from .generated import GeneratedKernel
 from .index import Index
-from .layout import Format
+from .layout import Format, Strides
 from .loops import Axis, aligned_strides, collapsed, index_lines, indices, offset_terms
 from .moves import Move
-from .operands import Operand, operands
+from .operands import Operand, operands, results
 from .source import sources
 from .text import C_TYPES, library_text, operand_text, operation_line
 
@@ -77,7 +78,7 @@ class RowLoops:
 
 
 def row_loops(
-    dims: Sequence[int], axes: Sequence[int], inputs: Sequence[Format], outputs: Sequence[Format]
+    dims: Sequence[int], axes: Sequence[int], inputs: Sequence[Format | Strides], outputs: Sequence[Format | Strides]
 ) -> RowLoops:
     """Loops over tensors.
 
@@ -125,6 +126,7 @@ def rows_text(
     inputs: Sequence[Format],
     outputs: Sequence[Format],
     reads: Sequence[Move] = (),
+    writes: Mapping[int, Move] = MappingProxyType({}),
 ) -> str:
     """The source of the kernel ``rows``, whose parameters are the addresses of inputs and outputs.
 
@@ -136,8 +138,9 @@ def rows_text(
         outputs: How the results lie: of all elements, or one value for each row.
         reads: What the expression is computed of, which is broadcast to the dims: moves of the inputs, by their places; none:
             the inputs are.
+        writes: Result → where in that output each of its values goes; the others go where they lie.
     """
-    return _rows(expression, dims, axes, inputs, outputs, reads).text()
+    return _rows(expression, dims, axes, inputs, outputs, reads, writes).text()
 
 
 def rows_kernel(
@@ -148,9 +151,10 @@ def rows_kernel(
     inputs: Sequence[Format],
     outputs: Sequence[Format],
     reads: Sequence[Move] = (),
+    writes: Mapping[int, Move] = MappingProxyType({}),
 ) -> GeneratedKernel:
     """The kernel on a device; arguments as for `rows_text`, no tensor empty."""
-    rows = _rows(expression, dims, axes, inputs, outputs, reads)
+    rows = _rows(expression, dims, axes, inputs, outputs, reads, writes)
     loops = rows.loops
     blocks = -(-loops.count // loops.rows)
     return GeneratedKernel(device, rows.text(), "rows", blocks, loops.threads * loops.rows, in_turns=False)
@@ -163,19 +167,20 @@ def _rows(
     inputs: Sequence[Format],
     outputs: Sequence[Format],
     reads: Sequence[Move],
+    writes: Mapping[int, Move],
 ) -> _Rows:
+    written = results(outputs, writes)
     wide = next((form for form in outputs if form.dims == tuple(dims)), outputs[0])
     read = operands(inputs, reads, wide)
-    return _Rows(
-        expression, row_loops(dims, axes, [each.form for each in read], outputs), len(dims), read, outputs, len(inputs)
-    )
+    loops = row_loops(dims, axes, [each.form for each in read], [each.form for each in written])
+    return _Rows(expression, loops, len(dims), read, written, len(inputs))
 
 
 def _power_of_two(least: int) -> int:
     return 1 << (least - 1).bit_length()
 
 
-def _strides(form: Format, dims: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
+def _strides(form: Format | Strides, dims: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
     if len(form.dims) < len(dims):
         own = iter(form.strides)
         return tuple(0 if axis in axes else next(own) for axis in range(len(dims)))
@@ -196,7 +201,7 @@ class _Rows:
         loops: RowLoops,
         rank: int,
         inputs: Sequence[Operand],
-        outputs: Sequence[Format],
+        outputs: Sequence[Operand],
         parameters: int,
     ) -> None:
         self.expression, self.loops, self.rank = expression, loops, rank
@@ -288,8 +293,8 @@ class _Rows:
         first, lanes = len(self.inputs), self.loops.lanes
         lines, inside, behind, needed = list[str](), list[str](), list[str](), list[int]()
         before = []
-        for index, (value, form) in enumerate(zip(self.expression.results, self.outputs, strict=True)):
-            name, tensor = C_TYPES[form.dtype], first + index
+        for index, (value, result) in enumerate(zip(self.expression.results, self.outputs, strict=True)):
+            name, tensor = C_TYPES[result.dtype], first + index
             target = f"static_cast<{name}*>(y{index}) + ({self._offset(tensor, self.wide[value])})"
             if not self.wide[value]:
                 lines.append(f"if (live && me == 0) *({target}) = static_cast<{name}>(v{value});")
@@ -297,7 +302,10 @@ class _Rows:
             needed.append(value)
             before.append(f"Pack<{name}, {lanes}> q{index};")
             inside.append(f"q{index}.values[lane] = static_cast<{name}>(v{value});")
-            if self.loops.packed[tensor]:
+            if result.parameter is None:
+                lines_of = result.store(f"q{index}", lanes, str(lanes), self._at)
+                behind += ["if (live) {", *lines_of, "}"]
+            elif self.loops.packed[tensor]:
                 behind.append(f"if (live) store_pack<{lanes}>({target}, q{index}, {lanes});")
             else:
                 apart = self.loops.inner[-1].strides[tensor]
@@ -322,7 +330,7 @@ class _Rows:
                 f"Pack<{C_TYPES[self.inputs[index].dtype]}, {loops.lanes}> p{index}[{loops.turns}];" for index in inputs
             ]
         inner = index_lines(loops.inner, "i", "place")
-        if any(self.inputs[index].parameter is None for index in inputs):
+        if any(each.parameter is None for each in (*self.inputs, *self.outputs)):
             inner.append(f"unsigned const group = i{len(loops.inner) - 1} / {loops.lanes}u;")
         for index in inputs:
             if load_only or not self.kept:
@@ -354,18 +362,16 @@ class _Rows:
         operand, lanes = self.inputs[index], self.loops.lanes
         name = C_TYPES[operand.dtype]
         if operand.parameter is None:
-            lines = operand.load(
-                f"m{index}" if kept else f"p{index}",
-                lanes,
-                str(lanes),
-                lambda run, lane: self.loops.at(self.rank, run, lane),
-            )
+            lines = operand.load(f"m{index}" if kept else f"p{index}", lanes, str(lanes), self._at)
             return [*lines, f"p{index}[turn] = m{index};"] if kept else lines
         source = f"static_cast<const {name}*>(x{operand.parameter}) + ({self._offset(index, True)})"
         found = f"load_pack<{lanes}>({source}, {lanes})"
         if not self.loops.packed[index]:
             found = f"load_lanes<{lanes}>({source}, {self.loops.inner[-1].strides[index]}u, {lanes})"
         return [f"p{index}[turn] = {found};" if kept else f"Pack<{name}, {lanes}> const p{index} = {found};"]
+
+    def _at(self, run: int, lane: Index) -> list[Index]:
+        return self.loops.at(self.rank, run, lane)
 
     def _closure(self, needed: Iterable[int]) -> list[int]:
         """Values of elements that these are computed from, and these, in order."""

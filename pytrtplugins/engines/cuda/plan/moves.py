@@ -1,19 +1,23 @@
-"""Nodes that only move values, as moves: nothing is copied before something reads it that is no generated kernel."""
+"""Nodes that only move values, as moves: nothing is copied before something reads it that is no generated kernel, or wrote it."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ....model.ir import dtype_of, names_of
+from ..device.layout import Format
 from ..device.moves import Move, Reshaped, Source
 from ..device.text import C_TYPES
 from ..lower.moves import MOVERS, moved
+from .plan import Step
 from .tensors import Tensors
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["is_only_moved", "node_moves", "plain_source"]
+__all__ = ["is_only_moved", "node_moves", "plain_source", "write_moved"]
 
 _MAX_PIECES = 4
 """Tensors, or parts of one, that a kernel chooses from for each value, where it can read a copy instead."""
@@ -31,7 +35,8 @@ def node_moves(node: ir.Node, tensors: Tensors) -> dict[str, Move] | None:
     described = [tensors.described(name) for name in (*data, *names_of(outputs))]
     if any(0 in dims or not dims or dtype not in C_TYPES for dims, dtype in described):
         return None
-    if len({dtype for _, dtype in described}) > 1 or all(name in tensors.constants for name in data):
+    kinds = {tensors.dtype(name) for name in (*data, *names_of(outputs)) if name not in tensors.constants}
+    if len(kinds) > 1 or all(name in tensors.constants for name in data):
         return None
     found = _found(node, outputs, tensors)
     if found is not None and any(_is_long(move, _MAX_PIECES) for move in found.values()):
@@ -57,10 +62,49 @@ def plain_source(move: Move) -> str | None:
     return str(source.tensor) if isinstance(source, Source) else None
 
 
+def write_moved(steps: list[Step], formats: dict[str, Format], shared: Collection[str]) -> None:
+    """Let generated kernels write what is only copied elsewhere, all of it, to where the copy is.
+
+    Args:
+        steps: The plan's.
+        formats: How tensors lie.
+        shared: Tensors that others lie in, or that lie in others, and the network's outputs.
+    """
+    writers: dict[str, list[Step]] = {}
+    readers: dict[str, list[Step]] = {}
+    for step in steps:
+        for names, users in ((step.outputs, writers), (step.inputs, readers)):
+            for name in names:
+                users.setdefault(name, []).append(step)
+    for copy in [step for step in steps if step.op == "Move" and len(step.inputs) == 1]:
+        name, target = copy.inputs[0], copy.outputs[0]
+        wrote = writers.get(name, [])
+        if name in shared or readers[name] != [copy] or [step.kind for step in wrote] != ["pointwise"]:
+            continue
+        (writer,), form = wrote, formats[target]
+        place = writer.outputs.index(name)
+        move = copy.attributes["reads"][0].inverse(Source(form.dims, place))
+        wide = tuple(writer.attributes.get("dims", formats[name].dims)) == formats[name].dims
+        padded = form.nhwc and form.dims[1] % form.vector
+        if move is None or not wide or padded or formats[name].dtype is not form.dtype or writer.op == "Move":
+            continue
+        writes = {**writer.attributes.get("writes", {}), place: move}
+        outputs = tuple(target if each == name else each for each in writer.outputs)
+        made = replace(writer, attributes={**writer.attributes, "writes": writes}, outputs=outputs)
+        steps[steps.index(writer)] = made
+        steps.remove(copy)
+        del formats[name]
+        for each in made.outputs:
+            writers[each] = [made]
+        for reading in readers.values():
+            reading[:] = [made if step is writer else step for step in reading]
+
+
 def _found(node: ir.Node, outputs: list[ir.Value], tensors: Tensors) -> dict[str, Move] | None:
+    dtype = tensors.dtype(str(outputs[0].name))
     found = {
         str(value.name): moved(
-            node, value, lambda each: tensors.move(str(each.name)), lambda each: tensors.dims(str(each.name))
+            node, value, lambda each: tensors.move(str(each.name), dtype), lambda each: tensors.dims(str(each.name))
         )
         for value in outputs
     }

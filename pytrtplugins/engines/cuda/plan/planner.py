@@ -28,7 +28,7 @@ from . import kinds
 from .arena import Block, Layout, place
 from .attention import place_attention
 from .images import image_tensors
-from .moves import is_only_moved, node_moves, plain_source
+from .moves import is_only_moved, node_moves, plain_source, write_moved
 from .plan import Placed, Plan, Step, step_accesses
 from .plugin_formats import agree_formats
 from .schedule import Schedule, one_stream, schedule
@@ -111,6 +111,7 @@ class _Planner:
             self.steps.append(Step("tail", "tail", "Tail", {"nodes": len(late)}, read, (), captured=False))
         if "outputs" not in self.disabled:
             self._write_linear(set(outputs.values()))
+        write_moved(self.steps, self.formats, {*self.views.names, *self.results, *outputs.values()})
         tensors = {name: self.views.placed(name) for name in self.formats}
         self._check_sizes(tensors)
         order = self._schedule(tensors)
@@ -201,8 +202,8 @@ class _Planner:
     def _add_moves(self, node: ir.Node, step: Step) -> bool:
         """Keep where values lie, if all that a node does is to move them, and it has to; whether that is so."""
         tensors = self.tensors
-        form = self.formats.get(step.inputs[0])
-        if form is not None and kinds.alias_format(step, form, tensors) is not None:
+        form, goes_on = self.formats.get(step.inputs[0]), is_only_moved(node)
+        if form is not None and not goes_on and kinds.alias_format(step, form, tensors) is not None:
             return False
         moves = node_moves(node, tensors)
         if moves is None:
@@ -212,7 +213,7 @@ class _Planner:
             form = self.formats.get(source or "")
             same = replace(step, op="Reshape", outputs=(name,))
             found = None if form is None else kinds.alias_format(same, form, tensors)
-            if source is None or found is None:
+            if source is None or found is None or goes_on:
                 tensors.moves[name] = move
             else:
                 self.views.alias(name, source, found)

@@ -103,8 +103,12 @@ class Tensors:
         """Whether the values of a tensor lie in others, and nowhere else."""
         return name in self.moves and name not in self.formats
 
-    def move(self, name: str) -> Move:
-        """Where the values of a tensor lie."""
+    def move(self, name: str, dtype: DType | None = None) -> Move:
+        """Where the values of a tensor lie; of a constant in another type than one that is given, those of its copy in that."""
+        if dtype is not None and name in self.constants and self.dtype(name) is not dtype:
+            copy = f"{name}@{dtype}"
+            self.constants[copy] = self.constants[name].astype(dtype.numpy)
+            name = copy
         return self.moves[name] if self.is_moved(name) else Source(self.dims(name), name)
 
     def read(self, moves: Sequence[Move]) -> tuple[tuple[str, ...], tuple[Move, ...]]:

@@ -54,12 +54,14 @@ class GeneratedSteps:
         inputs = [self._operand(name).format for name in step.inputs]
         outputs = [self._tensors[name].format for name in step.outputs]
         at = step.attributes
-        reads = at.get("reads", ())
+        reads, writes = at.get("reads", ()), at.get("writes", {})
         expression = Expression.parse(len(reads or inputs), at["operations"], at["results"])
         if step.op == "Rows":
-            means = None if reads else means_kernel(self._device, expression, at["axes"], inputs, outputs)
-            return means or rows_kernel(self._device, expression, at["dims"], at["axes"], inputs, outputs, reads)
-        return pointwise_kernel(self._device, expression, inputs, outputs, reads)
+            means = None if reads or writes else means_kernel(self._device, expression, at["axes"], inputs, outputs)
+            return means or rows_kernel(
+                self._device, expression, at["dims"], at["axes"], inputs, outputs, reads, writes
+            )
+        return pointwise_kernel(self._device, expression, inputs, outputs, reads, writes)
 
     def _operand(self, name: str) -> Tensor:
         """A tensor, or a constant's copy on the device."""

@@ -60,6 +60,37 @@ def test_a_sum_and_a_normalization_read_shifted_windows_where_they_lie():
     assert graph.check(total, last) == ["pointwise"]
 
 
+def test_a_normalization_writes_shifted_windows_where_they_belong():
+    """The last axis is no multiple of 16 bytes in the second case; the sum lies as it is."""
+    for channels in (8, 3):
+        graph = Movements(x=random(1, 6, 9, channels))
+        total = graph.add("Add", "x", graph.constant(random(channels, seed=3)))
+        factors = [graph.constant(random(channels, seed=seed)) for seed in (1, 2)]
+        normal = graph.add("LayerNormalization", total, *factors, axis=-1)
+        moved = graph.windows(graph.roll(graph.roll(normal, 1, 2), 2, 1), 6, 9, channels, 3)
+        assert graph.check(moved, total) == ["pointwise"]
+
+
+def test_elementwise_results_are_written_turned_only_if_nothing_reads_them_as_they_are():
+    graph = Movements(x=random(4, 6, 10))
+    last = graph.turn(graph.add("Relu", "x"), 2, 0, 1)
+    assert graph.check(last) == ["pointwise"]
+    graph = Movements(x=random(4, 6, 10))
+    total = graph.add("Relu", "x")
+    assert graph.check(graph.turn(total, 2, 0, 1), total) == ["pointwise", "pointwise"]
+
+
+def test_a_constant_is_joined_in_the_type_of_the_tensor():
+    graph = Movements(x=random(1, 4, 6))
+    joined = graph.add("Concat", graph.constant(random(1, 1, 6)), graph.add("Relu", "x"), axis=1)
+    model = graph.model(graph.add("Add", joined, graph.constant(np.float32(1))))
+    found, execution = run_on_host(model, graph.inputs, DType.FLOAT16)
+    assert {step.kind for step in execution.plan.steps} == {"pointwise"}
+    wanted, _ = run_on_host(model, graph.inputs)
+    for name, array in wanted.items():
+        np.testing.assert_allclose(found[name], array, rtol=2e-3, atol=2e-3)
+
+
 def test_a_normalization_reads_merged_patches_where_they_lie():
     graph = Movements(x=random(1, 6, 8, 8))
     parts = [graph.slice(graph.slice("x", 1, i, step=2), 2, j, step=2) for j in (0, 1) for i in (0, 1)]
