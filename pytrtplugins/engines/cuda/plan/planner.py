@@ -19,6 +19,7 @@ from ....plugin.policy import NO_REQUESTS, RUNNING, chosen_form
 from ....tensor import DType, evaluate_dims
 from ..device.layout import FP8, as_rows, channels_last, linear
 from ..lower.dims import fused_dims
+from ..lower.groups import PartGroups
 from ..lower.pipeline import FREE_CASTS, OptionalStep
 from ..lower.pointwise import GroupPointwise
 from ..lower.rewrite import DOMAIN
@@ -68,6 +69,8 @@ def make_plan(
     bound = model.clone()
     PropagateConstants(bindings, lambda op_type: op_type not in OPS, _own_dims)(bound)
     place_attention(bound, bindings)
+    if "pointwise" not in disable:
+        PartGroups()(bound)
     late = late_nodes(bound.graph, bindings)
     if "pointwise" not in disable:
         GroupPointwise(late)(bound)

@@ -80,6 +80,22 @@ def test_elementwise_results_are_written_turned_only_if_nothing_reads_them_as_th
     assert graph.check(graph.turn(total, 2, 0, 1), total) == ["pointwise", "pointwise"]
 
 
+@pytest.mark.parametrize("channels", [16, 6])
+def test_a_normalization_of_groups_is_one_kernel_of_rows(channels):
+    """Of images in NHWC too, as pools give them."""
+    groups = 2
+    for opset, size in ((21, channels), (18, groups)):
+        graph = Movements(x=random(2, channels, 5, 7))
+        factors = [graph.constant(random(size, seed=seed)) for seed in (1, 2)]
+        last = graph.add("GroupNormalization", "x", *factors, num_groups=groups)
+        assert graph.check(last, opset=opset) == ["pointwise"]
+    graph = Movements(x=random(2, channels, 5, 7))
+    first = graph.add("MaxPool", "x", kernel_shape=[1, 1])
+    factors = [graph.constant(random(groups, seed=seed)) for seed in (1, 2)]
+    last = graph.add("GroupNormalization", first, *factors, num_groups=groups)
+    assert graph.check(last, opset=18) == ["reformat", "pool", "pointwise"]
+
+
 def test_a_constant_is_joined_in_the_type_of_the_tensor():
     graph = Movements(x=random(1, 4, 6))
     joined = graph.add("Concat", graph.constant(random(1, 1, 6)), graph.add("Relu", "x"), axis=1)
