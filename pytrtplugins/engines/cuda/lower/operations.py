@@ -12,7 +12,7 @@ from ....model.ir import add_constant, array_of, dtype_of, operand
 from ....tensor import DType
 from ..device.expression import Number, Operation, computed_in
 from ..device.text import C_TYPES
-from .rewrite import DOMAIN
+from .rewrite import DOMAIN, codes_scale, codes_type
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -74,6 +74,8 @@ def is_elementwise(node: ir.Node) -> bool:
         return False
     if not {dtype_of(value) for value in (*node.inputs, *node.outputs) if value is not None} <= C_TYPES.keys():
         return False
+    if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+        return codes_scale(node) is not None and codes_type(node) is DType.INT8
     if node.op_type == "BatchNormalization":
         return all(array_of(value) is not None for value in node.inputs[1:])
     return True
@@ -212,6 +214,21 @@ def _batch_norm(writer: Writer, node: ir.Node) -> int:
     return writer.emit("Add", kind, writer.emit("Mul", kind, writer.read(x), factor_read), offset_read)  # type: ignore[arg-type]
 
 
+def _quantize(writer: Writer, node: ir.Node) -> int:
+    kind, limits = DType.FLOAT32, np.iinfo(np.int8)
+    steps = writer.emit("Div", kind, writer.read(node.inputs[0]), Number.of(codes_scale(node), kind))  # type: ignore[arg-type]
+    result = writer.emit("Round", kind, steps)
+    for op, limit in (("Max", limits.min), ("Min", limits.max)):
+        result = writer.emit(op, kind, result, Number.of(limit, kind))
+    return writer.emit("Cast", DType.INT8, result)
+
+
+def _dequantize(writer: Writer, node: ir.Node) -> int:
+    kind = DType.FLOAT32
+    code = writer.emit("Cast", kind, writer.read(node.inputs[0]))  # type: ignore[arg-type]
+    return writer.emit("Mul", kind, code, Number.of(codes_scale(node), kind))
+
+
 def _softsign(writer: Writer, node: ir.Node) -> int:
     kind, (x,) = _type(node.outputs[0]), _reads(writer, node)
     size = writer.emit("Abs", kind, x)
@@ -237,6 +254,7 @@ _RULES: dict[str, _Rule] = {
     "Cast": _cast,
     "Celu": _with_numbers("Celu", alpha=1.0),
     "Clip": _clip,
+    "DequantizeLinear": _dequantize,
     "Elu": _with_numbers("Elu", alpha=1.0),
     "Gelu": _gelu,
     "GeluTanh": _plain("GeluTanh"),
@@ -250,6 +268,7 @@ _RULES: dict[str, _Rule] = {
     "Mod": _modulo,
     "Pow": _pow,
     "PRelu": _where_negative,
+    "QuantizeLinear": _quantize,
     "Reciprocal": _reciprocal,
     "Relu": _zero("Max"),
     "Selu": _with_numbers("Selu", alpha=1.6732632423543772, gamma=1.0507009873554805),

@@ -43,7 +43,7 @@ class GroupPointwise(Pass):
     images stay apart from what comes before and behind them, which wants more blocks than there are channels.
     So every value is computed by one kernel; what something outside of a group reads is an output of it.
 
-    What stays: (1) a conversion between float types alone: whatever reads it does that; (2) what constants lead to;
+    What stays: (1) a conversion between float types alone: whatever reads it does that; and one to or from int8; (2) what constants lead to;
     (3) nodes that run one by one.
 
     Args:
@@ -205,11 +205,14 @@ def _takes_part(node: ir.Node) -> bool:
 
 
 def _stays(group: _Group) -> bool:
-    """Whether all that is done is converting between float types."""
-    return all(
-        is_op(node, "Cast") and all(dtype_of(value) in _FLOATS for value in (*node.inputs, *node.outputs) if value)
+    """Whether all that is done is converting between float types, and to or from codes once."""
+    others = [
+        node
         for node in group.nodes
-    )
+        if not is_op(node, "Cast")
+        or any(dtype_of(value) not in _FLOATS for value in (*node.inputs, *node.outputs) if value)
+    ]
+    return not others or (len(others) == 1 and others[0].op_type in ("QuantizeLinear", "DequantizeLinear"))
 
 
 def _only_feeds(first: _Group, second: _Group) -> bool:

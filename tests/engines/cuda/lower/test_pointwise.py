@@ -308,3 +308,50 @@ def test_images_stay_in_nhwc_between_convolutions(channels):
     kinds = graph.check(last, float_type=DType.FLOAT32)
     assert kinds.count("pointwise") == 1
     assert "generic" not in kinds
+
+
+def codes(graph, x, scale):
+    """Q and DQ of int8 behind a tensor: the codes, and the values that they are."""
+    pair = graph.constant(np.float32(scale)), graph.constant(np.int8(0))
+    steps = graph.add("QuantizeLinear", x, *pair)
+    return steps, graph.add("DequantizeLinear", steps, *pair)
+
+
+@pytest.mark.parametrize("dims", [(2, 5, 6, 7), (1, 16, 4, 4), (3, 33)])
+def test_codes_are_written_and_read_by_the_kernel_that_computes(dims):
+    x = 100 * random(*dims)
+    x.flat[:6] = 0.75, 1.25, -0.25, 63.75, -80, 1e6  # halves between codes, and what saturates
+    graph = Graph(x=x)
+    steps, values = codes(graph, graph.add("Neg", "x"), 0.5)
+    y = graph.add("Add", graph.add("Abs", values), "x")
+    assert graph.groups(steps, y) == [("Pointwise", 10, 2)]
+    assert graph.check(steps, y, rtol=0, atol=0).count("pointwise") == 1
+
+
+def test_codes_of_a_row_are_written_by_the_rows_kernel():
+    graph = Graph(x=random(6, 40))
+    steps, _ = codes(graph, layer_norm(graph, graph.add("Abs", "x"), 40), 0.02)
+    kinds = graph.check(steps, atol=1)  # sums of rows in another order may move a value over the middle of two codes
+    assert kinds.count("pointwise") == 1
+
+
+@pytest.mark.parametrize("zero", [np.int8(0), np.int8(3), np.uint8(0)])
+def test_codes_alone_stay_with_what_copies(zero):
+    graph = Graph(x=random(2, 3, 4, 4))
+    pair = graph.constant(np.float32(0.02)), graph.constant(zero)
+    steps = graph.add("QuantizeLinear", "x", *pair)
+    assert graph.groups(steps) == ["QuantizeLinear"]
+    assert "pointwise" not in graph.check(steps)
+    behind = graph.add("Relu", graph.add("DequantizeLinear", steps, *pair))
+    assert ("Pointwise" in str(graph.groups(behind))) and graph.check(behind)
+
+
+def test_codes_around_another_zero_and_of_channels_are_no_part_of_a_group():
+    for scale, zero in ((np.float32(0.02), np.int8(3)), (np.full(3, 0.02, np.float32), np.zeros(3, np.int8))):
+        graph = Graph(x=random(2, 3, 4, 4))
+        steps = graph.add("QuantizeLinear", graph.add("Relu", "x"), graph.constant(scale), graph.constant(zero), axis=1)
+        assert [each if isinstance(each, str) else each[0] for each in graph.groups(steps)] == [
+            "Pointwise",
+            "QuantizeLinear",
+        ]
+        graph.check(steps, atol=1)
