@@ -43,8 +43,8 @@ class GroupPointwise(Pass):
     images stay apart from what comes before and behind them, which wants more blocks than there are channels.
     So every value is computed by one kernel; what something outside of a group reads is an output of it.
 
-    What stays: (1) a conversion between float types alone: whatever reads it does that; and one to or from int8; (2) what constants lead to;
-    (3) nodes that run one by one.
+    What stays: (1) a conversion between float types alone: whatever reads it does that; and one to or from int8; (2) what
+    constants lead to; (3) nodes that run one by one.
 
     Args:
         late: Those nodes.
