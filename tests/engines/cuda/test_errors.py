@@ -19,16 +19,16 @@ from pytrtplugins.engines.cuda.conv.problem import ConvProblem
 from pytrtplugins.engines.cuda.device import device
 from pytrtplugins.engines.cuda.device.device import CudaDevice
 from pytrtplugins.engines.cuda.device.layout import channels_last
-from pytrtplugins.engines.cuda.engine import _batches, _check_fp8, _device_number, _float_type
+from pytrtplugins.engines.cuda.engine import _batches, _check_fp8, _device_number, _float_type, _refuse_fp8
 from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.engines.cuda.plan.planner import make_plan
 from pytrtplugins.engines.null import NullEngine
 from pytrtplugins.errors import BuildError, EngineError, PrecisionError, UnavailableError, UsageError
-from pytrtplugins.passes import prepare
+from pytrtplugins.passes import prepare, quantize
 from pytrtplugins.tensor import DType, SymbolicDim, TensorDesc
 from pytrtplugins.utils import forks
 from tests.engines.networks import conv_net, image
-from tests.passes.nets import Net
+from tests.passes.nets import Net, ones, tiny_yolo
 
 HIDDEN = """
 import sys
@@ -179,9 +179,9 @@ def test_a_machine_without_the_engine_refuses_to_build_with_the_reason():
         ptp.build(Net().model("data"), engine="cuda")
 
 
-@pytest.mark.parametrize("precision", ["bf16", "fp4"])
+@pytest.mark.parametrize("precision", ["bf16", "fp8"])
 def test_a_precision_that_it_lacks_is_refused_with_those_that_it_has(precision):
-    with pytest.raises(PrecisionError, match="it has fp32, tf32, fp16, int8, fp8"):
+    with pytest.raises(PrecisionError, match="it has fp32, tf32, fp16, int8\\."):
         CudaEngine.check_precision(precision)
 
 
@@ -191,6 +191,15 @@ def test_a_gpu_without_arithmetic_in_fp8_is_named_with_what_it_has():
         _check_fp8(SimpleNamespace(number=1, model="NVIDIA A100", capability=80))
     assert (error.value.device, error.value.capability) == (1, 80)
     assert 'Do: precision="int8", with the same calibration, or precision="fp16"' in str(error.value)
+
+
+def test_codes_of_fp8_are_refused_under_any_name():
+    fp8, int8 = (quantize(tiny_yolo(opset=19), ones(tiny_yolo()), precision=precision) for precision in ("fp8", "int8"))
+    _refuse_fp8(int8)
+    with pytest.raises(PrecisionError, match="the model holds Q/DQ in FP8: '") as error:
+        _refuse_fp8(fp8)
+    assert (error.value.precision, error.value.engine) == ("fp8", "cuda")
+    assert 'Do: quantize with precision="int8", or build with engine="onnxruntime"' in str(error.value)
 
 
 @pytest.mark.parametrize(
