@@ -48,7 +48,8 @@ def test_a_defect_is_called_by_its_name(broken, entry, name):
 @pytest.mark.parametrize(("broken", "entry", "name"), SURVIVED, ids=[cls.__name__ for cls, _, _ in SURVIVED])
 def test_a_crash_or_a_hang_is_a_failed_check(broken, entry, name):
     before = CHILDREN.read_text()
-    report = ptp.check_plugin(broken, engines=[], time_limit=getattr(broken, "limit_s", 1))
+    limit = 1 if name.startswith("hang") else 30  # a processor with other work may take a second to load a kernel
+    report = ptp.check_plugin(broken, engines=[], time_limit=getattr(broken, "limit_s", limit))
     assert [found.name for found in report.failed] == [entry], str(report)
     assert name in report[entry].detail, str(report)
     assert CHILDREN.read_text() == before  # none is left

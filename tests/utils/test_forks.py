@@ -13,7 +13,8 @@ import pytest
 from pytrtplugins.errors import EngineError
 from pytrtplugins.utils.forks import ForkLock, forks, lost_in_children, never_free
 from pytrtplugins.utils.prefetch import map_ahead
-from tests.engines.base.closing import LONG, in_a_child
+from tests.engines.base.forking import in_a_child
+from tests.engines.base.world import LONG
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
