@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ....utils.override import override
 from ..device.device import Device
 from ..device.elements import to_stored
 from ..device.generated import GeneratedKernel
-from .fixed import fixed_kernel, fixed_launch, has_kinds
+from .fixed import FixedProvider, fixed_kernel, fixed_launch, has_kinds
 from .problem import ConvLaunch, ConvProblem, Operands, Scratch
 
 __all__ = ["DepthwiseProvider", "DepthwiseTile", "depthwise_tiles"]
@@ -68,7 +69,7 @@ class DepthwiseTile:
         return n * -(-h // self.h) * -(-w // self.w) * _pieces(problem) * self.slices
 
 
-class DepthwiseProvider:
+class DepthwiseProvider(FixedProvider):
     """A thread for 16 bytes of channels of some pixels, on every GPU; a tactic is the name of a tile.
 
     Args:
@@ -79,22 +80,14 @@ class DepthwiseProvider:
     name = "depthwise"
 
     def __init__(self, device: Device, multiprocessors: int = 132) -> None:
-        self.device, self.multiprocessors = device, multiprocessors
+        super().__init__(device)
+        self.multiprocessors = multiprocessors
 
     def tactics(self, problem: ConvProblem) -> Sequence[str]:
         """Tiles for convolutions whose groups have one channel and one filter; none for filters of more than 49 taps."""
         if not _fits(problem):
             return []
         return [tile.name for tile in depthwise_tiles(problem, self.multiprocessors)[:_MAX_TACTICS]]
-
-    def compile(self, problem: ConvProblem, tactic: str) -> None:
-        """Compile a tile's kernel.
-
-        Raises:
-            KernelError: it does not compile.
-            ValueError: there is no such tactic.
-        """
-        self._kernel(problem, tactic).compile()
 
     def prepare(self, problem: ConvProblem, tactic: str, operands: Operands, scratch: Scratch) -> ConvLaunch:
         """Weights as [tap][channel], padded with zeros to what a thread reads at once.
@@ -111,8 +104,8 @@ class DepthwiseProvider:
         weights = operands.on_device(self.device, ("tap c", padded, kind), taps * padded * kind.itemsize, packed)
         return fixed_launch(self.device, kernel, weights, operands)
 
+    @override
     def _kernel(self, problem: ConvProblem, tactic: str) -> GeneratedKernel:
-        """The kernel of a tactic, which a file or the disk may name, once it is known that it fits the problem."""
         tile = DepthwiseTile.parse(tactic)
         if not _fits(problem) or tile not in depthwise_tiles(problem, self.multiprocessors):
             raise ValueError(f"kernels of {self.name!r} do not have the tactic {tactic!r}")

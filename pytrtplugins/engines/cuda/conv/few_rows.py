@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..device.device import Device
+from ....utils.override import override
 from ..device.elements import to_stored
 from ..device.generated import GeneratedKernel
-from .fixed import fixed_kernel, fixed_launch, has_kinds
+from .fixed import FixedProvider, fixed_kernel, fixed_launch, has_kinds
 from .problem import ConvLaunch, ConvProblem, Operands, Scratch
 
 __all__ = ["FewRowsProvider"]
@@ -21,7 +21,7 @@ _FEW, _WARP, _BLOCK = 8, 32, 128
 """Rows that a thread adds at most, threads that share a filter, threads of a block: as few_rows.cu has them."""
 
 
-class FewRowsProvider:
+class FewRowsProvider(FixedProvider):
     """A warp for each filter, on every GPU.
 
     Args:
@@ -30,23 +30,11 @@ class FewRowsProvider:
 
     name = "few-rows"
 
-    def __init__(self, device: Device) -> None:
-        self.device = device
-
     def tactics(self, problem: ConvProblem) -> Sequence[str]:
         """One, for convolutions of at most 8 pixels in all by 1x1 filters."""
         plain = (problem.kernel, problem.strides, problem.pads, problem.groups) == ((1, 1), (1, 1), (0, 0, 0, 0), 1)
         fits = not problem.fused and has_kinds(problem) and not problem.x.pitch % problem.x.vector
         return [self.name] if plain and fits and _rows(problem) <= _FEW else []
-
-    def compile(self, problem: ConvProblem, tactic: str) -> None:
-        """Compile the kernel.
-
-        Raises:
-            KernelError: it does not compile.
-            ValueError: there is no such tactic.
-        """
-        self._kernel(problem, tactic).compile()
 
     def prepare(self, problem: ConvProblem, tactic: str, operands: Operands, scratch: Scratch) -> ConvLaunch:
         """Weights as (K, C), channels padded with zeros to 16 bytes.
@@ -63,8 +51,8 @@ class FewRowsProvider:
         weights = operands.on_device(self.device, ("kc", padded, kind), k * padded * kind.itemsize, packed)
         return fixed_launch(self.device, kernel, weights, operands)
 
+    @override
     def _kernel(self, problem: ConvProblem, tactic: str) -> GeneratedKernel:
-        """The kernel, once it is known that it fits the problem: a file or the disk may name the tactic."""
         if tactic not in self.tactics(problem):
             raise ValueError(f"kernels of {self.name!r} do not have the tactic {tactic!r}")
         numbers, blocks = {"ROWS": _rows(problem), "C": _padded(problem)}, -(-problem.filters * _WARP // _BLOCK)

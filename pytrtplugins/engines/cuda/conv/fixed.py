@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,9 +17,33 @@ from ..device.source import sources
 from ..device.text import C_TYPES, operand_text
 from .problem import ACTIVATIONS, ConvLaunch, ConvProblem, Operands, epilogue_operands
 
-__all__ = ["fixed_kernel", "fixed_launch", "has_kinds"]
+__all__ = ["FixedProvider", "fixed_kernel", "fixed_launch", "has_kinds"]
 
 _TYPES = {**C_TYPES, FP8: "unsigned char"}
+
+
+class FixedProvider(ABC):
+    """A family of such kernels.
+
+    Args:
+        device: Where arrays live.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+
+    def compile(self, problem: ConvProblem, tactic: str) -> None:
+        """Compile a tactic's kernel.
+
+        Raises:
+            KernelError: it does not compile.
+            ValueError: there is no such tactic.
+        """
+        self._kernel(problem, tactic).compile()
+
+    @abstractmethod
+    def _kernel(self, problem: ConvProblem, tactic: str) -> GeneratedKernel:
+        """The kernel of a tactic, which a file or the disk may name, once it is known that it fits the problem."""
 
 
 def has_kinds(problem: ConvProblem) -> bool:
