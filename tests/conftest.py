@@ -111,9 +111,12 @@ def int8_wins(monkeypatch) -> None:
 
 
 @pytest.fixture
-def compile_with(monkeypatch, tmp_path) -> Callable[[str], None]:
-    """Takes ``"NVRTC"`` or ``"nvcc"`` for all CUDA kernels, with an empty cache; skips where it is not installed."""
-    from pytrtplugins.cuda import cache, compiler
+def compile_with(monkeypatch) -> Callable[[str], None]:
+    """Takes ``"NVRTC"`` or ``"nvcc"`` for all CUDA kernels; skips where it is not installed.
+
+    What the user's cache has of this source, these options and this compiler did compile: it is not compiled again.
+    """
+    from pytrtplugins.cuda import compiler
 
     def choose(name: str) -> None:
         if name == "NVRTC" and not compiler.find_nvrtc()[1]:
@@ -122,9 +125,16 @@ def compile_with(monkeypatch, tmp_path) -> Callable[[str], None]:
             if not compiler.find_nvcc()[0]:
                 pytest.skip("no nvcc. Do: install CUDA's toolkit")
             monkeypatch.setattr(compiler, "find_nvrtc", lambda: (None, ""))
-        monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
 
     return choose
+
+
+@pytest.fixture
+def empty_cache(monkeypatch, tmp_path) -> None:
+    """Every kernel is compiled anew."""
+    from pytrtplugins.cuda import cache
+
+    monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
 
 
 @pytest.fixture

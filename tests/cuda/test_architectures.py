@@ -24,6 +24,7 @@ from pytrtplugins.tensor import DType
 from pytrtplugins.vision import kernels
 from tests.engines.cuda.conv.shapes import FP8, HALF, INT8, SINGLE, square, tactics_of
 
+pytestmark = pytest.mark.usefixtures("empty_cache")
 FLOATS = ("float32", "float16")
 HOLDERS = (Region, Reorg, kernels, nhwc, pool, launches, problem)
 FOUND = [getattr(holder, name) for holder in HOLDERS for name in dir(holder)]

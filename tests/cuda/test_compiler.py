@@ -12,6 +12,7 @@ from pytrtplugins.engines.cuda.device import source
 from pytrtplugins.errors import KernelError, UnavailableError
 from tests.cuda.conftest import AFFINE
 
+pytestmark = pytest.mark.usefixtures("empty_cache")
 BROKEN = "__global__ void f(float* x) {\n    x[0] = foo;\n}\n"
 both = pytest.mark.parametrize("name", ["NVRTC", "nvcc"])
 
@@ -86,3 +87,25 @@ def test_a_gpu_that_is_newer_than_nvrtc_gets_ptx(compile_with):
     compile_with("NVRTC")
     assert compiler.newest_architecture(90) == "sm_90"
     assert compiler.newest_architecture(91) == "compute_90"
+
+
+def test_the_cache_tells_apart_all_that_a_result_depends_on(monkeypatch):
+    made = []
+
+    def compile_by(version, *, nvcc=False, code="source", architecture="sm_90", options=()):
+        monkeypatch.setattr(compiler, "find_nvrtc", lambda: (None, "") if nvcc else ("NVRTC", version))
+        monkeypatch.setattr(compiler, "find_nvcc", lambda: ("nvcc", version))
+        for _ in range(2):
+            compiler.compile_source(code, architecture, "kernel f", KernelError, options=options)
+
+    monkeypatch.setattr(compiler, "_by_nvrtc", lambda *given: (made.append(given) or b"result", ""))
+    monkeypatch.setattr(compiler, "_by_nvcc", lambda *given: (made.append(given) or b"result", ""))
+    compile_by("13.0")
+    compile_by("13.1")
+    compile_by("13.1", nvcc=True)
+    compile_by("13.2", nvcc=True)
+    compile_by("13.0", code="another source")
+    compile_by("13.0", architecture="sm_80")
+    compile_by("13.0", architecture="compute_90")
+    compile_by("13.0", options=["-use_fast_math"])
+    assert len(made) == 8
