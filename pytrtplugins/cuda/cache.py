@@ -26,10 +26,15 @@ CACHE_MIB = "PYTRT_CACHE_MIB"
 
 _DIGEST_BYTES = 32  # of the SHA-256 at an entry's end, behind what loaders of libraries and programs read
 _IN_USE_S = 60  # an entry that was read or written so lately may be about to be opened by its path
+_SHARE = 8  # a process writes this part of what is free before it looks at the folder again: others write there too
+_ROOM = 16  # where entries go, this part of the limit becomes free
 _ENTRY = re.compile(r"[0-9a-f]{40}\.\w+")  # temporary files have other names
 _log = logging.getLogger(__name__)
 _locks: dict[Path, threading.Lock] = {}
 _compiling: set[Path] = set()
+_spare: dict[
+    tuple[Path, int], int
+] = {}  # bytes that may be written to a folder with a limit before it is looked at again
 in_children(_locks.clear)  # threads of the parent hold them, and go on there
 in_children(_compiling.clear)
 
@@ -108,7 +113,10 @@ def _make(path: Path, compile_to: Callable[[Path], object]) -> bytes:
                 file.write(hashlib.sha256(contents).digest())
     finally:
         _compiling.discard(path)
-    _evict(path.parent, limit)
+    folder = path.parent, limit
+    _spare[folder] = _spare.get(folder, 0) - len(contents) - _DIGEST_BYTES
+    if _spare[folder] < 0:  # to look at thousands of entries takes longer than to compile some kernels
+        _spare[folder] = (limit - _evict(*folder)) // _SHARE
     return contents
 
 
@@ -130,8 +138,12 @@ def _limit_bytes() -> int:
         raise UsageError(f"{CACHE_MIB}, an environment variable: {error}") from None
 
 
-def _evict(folder: Path, limit: int) -> None:
-    """Remove the entries that were used least recently, until the others keep the limit; several processes may do so at once."""
+def _evict(folder: Path, limit: int) -> int:
+    """Remove the entries that were used least recently where all exceed the limit; several processes may do so at once.
+
+    Returns:
+        Bytes of the entries that stay.
+    """
     entries = []
     with os.scandir(folder) as found:
         for entry in found:
@@ -140,9 +152,12 @@ def _evict(folder: Path, limit: int) -> None:
                     status = entry.stat(follow_symlinks=False)
                     entries.append((status.st_atime, status.st_size, entry.path))
     total, newest = sum(size for _, size, _ in entries), time.time() - _IN_USE_S
+    if total <= limit:
+        return total
     for used, size, path in sorted(entries):
-        if total <= limit or used > newest:
+        if total <= limit - limit // _ROOM or used > newest:
             break
         total -= size
         with contextlib.suppress(OSError):  # it is gone, or open on Windows
             os.unlink(path)
+    return total

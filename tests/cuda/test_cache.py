@@ -106,6 +106,22 @@ def test_what_was_used_a_moment_ago_and_what_is_being_written_stay(folder):
     assert set(folder.iterdir()) == paths | {part}
 
 
+def test_small_entries_keep_the_limit_too(folder, monkeypatch):
+    monkeypatch.setattr(cache, "_IN_USE_S", 0)
+    for number in range(400):
+        kept(str(number), 4000)
+        assert sum(path.stat().st_size for path in folder.glob("*.cubin")) <= MIB
+    assert kept("399", 4000)[1] is False
+
+
+def test_a_folder_with_room_is_not_looked_at_for_each_entry(folder, monkeypatch):
+    looks, scandir = [], os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: looks.append(path) or scandir(path))
+    for number in range(100):
+        kept(str(number), 1000)
+    assert len(looks) == 1
+
+
 def test_a_limit_of_zero_keeps_what_is_in_use(folder, monkeypatch):
     monkeypatch.setenv(cache.CACHE_MIB, "0")
     first = kept("a")[0]

@@ -33,6 +33,8 @@ LIBRARIES = (CudnnProvider.name, CublasLtProvider.name)
 """Families of kernels that are not ours."""
 
 _REPEATS, _LAUNCHES = 16, 3
+_HELD_S = 0.1
+"""How long a stream is held at most; to queue some graphs takes a thousandth of that."""
 _WAIT = 1.0
 """Microseconds. Launches of NVIDIA's libraries begin when the kernel before has ended, and so does the launch behind them;
 those of this package begin while it ends. Of both waits around one kernel in a network a chain of that kernel alone shows but one."""
@@ -194,12 +196,14 @@ class Timer:
 
 @contextmanager
 def held(stream: Any) -> Iterator[None]:
-    """Let a stream begin with what the block queues when the block ends.
+    """Let a stream begin with what the block queues when the block ends, or a little later.
 
     Else a host that compiles on all its cores may be slower in queueing a small kernel than the GPU in running it.
+    It lets go by itself: the driver may wait for the stream before the block ends, to unload a module that was just collected,
+    to free memory, or where it has no room for more graphs.
     """
     queued = threading.Event()
-    stream.launch_host_func(lambda _: queued.wait(), None)
+    stream.launch_host_func(lambda _: queued.wait(_HELD_S), None)
     try:
         yield
     finally:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pytrtplugins.engines.cuda.conv.problem import ConvProblem, Operands
-from pytrtplugins.engines.cuda.conv.timer import Timer
+from pytrtplugins.engines.cuda.conv.timer import Timer, held
 from pytrtplugins.engines.cuda.device.device import HostDevice
 from pytrtplugins.engines.cuda.device.layout import channels_last
 from pytrtplugins.errors import KernelError
@@ -51,7 +51,7 @@ class Stream:
 
     def synchronize(self):
         if self._held is not None:
-            self._held(None)  # waits for ever, if nobody lets it go on
+            self._held(None)
             self._held, waiting, self._waiting = None, self._waiting, []
             Clock.now = max(Clock.now, Clock.host)
             for work in waiting:
@@ -215,3 +215,12 @@ def test_a_host_that_is_slow_in_queueing_does_not_count(monkeypatch):
     choice = Timer(Gpu(), Oracle()).fastest(KINDS["float16"], operands(), kernels)
     assert choice.provider == "fast"
     assert choice.microseconds == pytest.approx(2000)
+
+
+def test_a_held_stream_goes_on_where_the_driver_waits_for_it_before_all_is_queued():
+    stream, ran = Stream(non_blocking=True), []
+    with held(stream):
+        stream.queue(lambda: ran.append("queued while it was held"))
+        assert not ran
+        stream.synchronize()  # as the driver does before it unloads a module
+        assert ran
