@@ -115,11 +115,11 @@ def test_small_entries_keep_the_limit_too(folder, monkeypatch):
 
 
 def test_a_folder_with_room_is_not_looked_at_for_each_entry(folder, monkeypatch):
-    looks, scandir = [], os.scandir
-    monkeypatch.setattr(os, "scandir", lambda path: looks.append(path) or scandir(path))
+    looks, evict = [], cache._evict
+    monkeypatch.setattr(cache, "_evict", lambda *arguments: looks.append(arguments) or evict(*arguments))
     for number in range(100):
         kept(str(number), 1000)
-    assert len(looks) == 1
+    assert looks == [(folder, MIB)]
 
 
 def test_a_limit_of_zero_keeps_what_is_in_use(folder, monkeypatch):
