@@ -7,10 +7,12 @@ report's head prints. docs/testing.md says more.
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import random
 from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 _CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # PyTorch's threads do not take a core to wait
@@ -24,10 +26,12 @@ from hypothesis import settings  # noqa: E402
 
 from tests.oracles.libdarknet import DarknetUnavailableError, LibDarknet  # noqa: E402
 from tests.randomness import restart  # noqa: E402
+from tests.watchdog import Watchdog  # noqa: E402
 
 DATA = Path("/usr/share/darknet/data")
 MAX_WORKERS = 8  # each takes about 1 GB
 SLOW_SECONDS = 1800
+WATCHDOG = Watchdog()
 
 settings.register_profile("deterministic", derandomize=True, database=None, deadline=None)
 settings.register_profile("randomized", derandomize=False, database=None, deadline=None, print_blob=True)
@@ -75,19 +79,33 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """What collecting makes stays until the end: the garbage collector need not look through it again and again, nor at exit."""
+    """What collecting makes stays until the end: the garbage collector need not look through it again and again, nor at exit.
+
+    pytest adds its handlers to every logger that does not propagate, six times for each test: PyTorch's 40 are made to propagate.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
         gc.enable()
+        for name, logger in logging.root.manager.loggerDict.items():
+            if isinstance(logger, logging.Logger) and name.partition(".")[0] == "torch":
+                logger.propagate = True
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_SECONDS))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
+    if settings.method != "thread":
+        return None  # which pytest-timeout does
+    WATCHDOG.watch(item, settings)
+    return True
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -23,6 +23,13 @@ def restart() -> None:
     random.seed(0)
     np.random.seed(0)
     if "torch" in sys.modules:
-        sys.modules["torch"].manual_seed(0)
+        _restart_torch(sys.modules["torch"])
     for made, state in _shared:
         made.bit_generator.state = state
+
+
+def _restart_torch(torch: Any) -> None:
+    """What ``torch.manual_seed`` does; without a GPU it keeps a stack trace of each call, for the day when one is used."""
+    torch.default_generator.manual_seed(0)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(0)
