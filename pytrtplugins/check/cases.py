@@ -230,15 +230,20 @@ def _candidates(plugin: Plugin, rank: int, rng: np.random.Generator) -> Iterator
     for count in counts:
         for attempt in range(1500 if rank == _RANKS[0] else 200):
             if rank > 2:
-                side = rng.choice(_SIDES, rank - 2)
-                channel = rng.choice(hints) if hints and attempt % 2 else rng.choice(channels)
-                dims = (int(rng.integers(1, 4)), int(channel), *map(int, side))
+                side = _drawn(_SIDES, rank - 2, rng)
+                channel = _drawn(hints if hints and attempt % 2 else channels, 1, rng)
+                dims = (int(rng.integers(1, 4)), *channel, *side)
             else:
-                dims = tuple(map(int, rng.choice(channels, rank)))
+                dims = _drawn(channels, rank, rng)
             if math.prod(dims) <= _MAX_ELEMENTS:
                 yield (dims,) * count
         for _ in range(1500 if count > 1 else 0):
             yield tuple(tuple(map(int, rng.integers(1, 5, rng.integers(1, 5)))) for _ in range(count))
+
+
+def _drawn(values: Sequence[int], count: int, rng: np.random.Generator) -> Shape:
+    """So many of the values: those that `Generator.choice` draws, which makes an array of them each time."""
+    return tuple([values[int(rng.integers(len(values)))] for _ in range(count)])
 
 
 def _hints(plugin: Plugin, rank: int) -> list[int]:

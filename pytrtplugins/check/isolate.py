@@ -35,6 +35,7 @@ Send = Callable[[Any], None]
 
 _MORE_MEMORY = 4 << 30
 _MAX_COMPILING_S = 300.0
+_OPENMP = re.compile(r"/lib[gi]?omp[^/]*\.so")
 _inside = False
 
 
@@ -261,7 +262,8 @@ def _data_bytes() -> int:
 
 def _one_thread() -> None:
     """GNU's OpenMP waits forever for its threads in a forked process, unless it is told to use none."""
-    loaded = set(re.findall(r"\S+/lib[gi]?omp[^\s/]*\.so\S*", Path("/proc/self/maps").read_text()))
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    loaded = {line.split(maxsplit=5)[5] for line in lines if _OPENMP.search(line)}
     for path in sorted(loaded):
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(path).omp_set_num_threads(1)

@@ -148,7 +148,7 @@ def _steps(base: Plugin, cases: list[Case]) -> Iterator[Step]:
         yield Step(name, rule, cases, _BASIC_NAMES[: _BASIC_NAMES.index(name)])
     for name, rule in _OTHERS.items():
         if reason := _does_not_apply(base, name):
-            yield Step(name, rule, (), skip=reason)
+            yield Step(name, rule, (), apart=name not in _HERE, skip=reason)
         else:
             few, needs = name in _FEW, (*_BASIC, *_NEEDS.get(name, ()))
             max_attempts = 0 if name == "large tensors" else 10 if few else 80
