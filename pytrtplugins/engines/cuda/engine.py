@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy.typing as npt
 
-from ...errors import BuildError, DimsError, MissingExtraError, PrecisionError, UnavailableError, UsageError
+from ...errors import BuildError, DimsError, MissingExtraError, UnavailableError, UsageError
 from ...model.ir import to_ir, to_proto
 from ...model.proto import node_name
 from ...passes import CODES
@@ -87,7 +87,7 @@ class CudaEngine(Engine):
     """
 
     name: ClassVar[str] = "cuda"
-    precisions: ClassVar[tuple[str, ...]] = ("fp32", "tf32", "fp16", "int8")
+    precisions: ClassVar[tuple[str, ...]] = ("fp32", "tf32", "fp16", "int8", "fp8")
     settings: ClassVar[tuple[str, ...]] = ("disable", "batch", "float")
     fast_build: ClassVar[Mapping[str, Any]] = {
         "disable": ("tactics", "graph", "handwritten-kernels", "cudnn-kernels", "cublaslt-kernels")
@@ -109,10 +109,8 @@ class CudaEngine(Engine):
             self.disabled |= {"cublaslt-kernels"}
         self.float_type = _float_type(options)
         self.device = CudaDevice(_device_number(options.device))
-        if options.precision == "fp8":
+        if options.precision == "fp8" or _holds_fp8(model):
             _check_fp8(self.device)
-        elif options.precision in CODES and "fp8" not in self.precisions:
-            _refuse_fp8(model)
         self._file = None if saved is None else saved[0]
         plan = None if saved is None else saved[1]
         with explaining("engine 'cuda' cannot build the model", self.name):
@@ -362,17 +360,10 @@ def _check_fp8(device: CudaDevice) -> None:
         )
 
 
-def _refuse_fp8(model: onnx.ModelProto) -> None:
-    """Refuse codes of FP8, whatever the precision is called."""
+def _holds_fp8(model: onnx.ModelProto) -> bool:
+    """Whether a model has codes of FP8, whatever the precision is called."""
     kind = require("onnx", extra="onnx").TensorProto.FLOAT8E4M3FN
-    held = next((tensor.name for tensor in model.graph.initializer if tensor.data_type == kind), None)
-    if held is not None:
-        raise PrecisionError(
-            f"engine 'cuda' has no precision 'fp8', and the model holds Q/DQ in FP8: {held!r}.\n"
-            'Do: quantize with precision="int8", or build with engine="onnxruntime"',
-            precision="fp8",
-            engine="cuda",
-        )
+    return any(tensor.data_type == kind for tensor in model.graph.initializer)
 
 
 def _batches(options: BuildOptions) -> tuple[int, ...]:

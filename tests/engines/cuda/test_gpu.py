@@ -12,7 +12,6 @@ import pytrtplugins as ptp
 from darknet2caffe import read_network, to_onnx
 from pytrtplugins.calibration import CalibrationTable, MinMaxCalibrator
 from pytrtplugins.engines import calibrate
-from pytrtplugins.engines.cuda import CudaEngine
 from pytrtplugins.engines.cuda.conv.tactics import FP8_CAPABILITY
 from pytrtplugins.engines.cuda.lower.pipeline import OPTIONAL_STEPS
 from pytrtplugins.passes import CODES, prepare, quantize
@@ -36,12 +35,6 @@ def shipped(side):
     rng = np.random.default_rng(3)
     coarse = rng.random((3, 3, side // 16, side // 16), dtype=np.float32).repeat(16, 2).repeat(16, 3)
     return model, np.clip(coarse + 0.1 * rng.standard_normal(coarse.shape, dtype=np.float32), 0, 1)
-
-
-@pytest.fixture(autouse=True)
-def with_fp8(monkeypatch):
-    """The engine has kernels for FP8, and refuses it: docs/verification.md says why."""
-    monkeypatch.setattr(CudaEngine, "precisions", (*CudaEngine.precisions, "fp8"))
 
 
 def skip_without(precision):

@@ -63,7 +63,9 @@ class HandwrittenProvider:
         tiles = sizes.tiles(shape)[1]
         form = (sizes.family, sizes.tile_n, sizes.depth, sizes.columns, shape.k, shape.c)
         size = tiles * sizes.tile_n * sizes.steps(shape) * sizes.depth
-        weights = operands.on_device(device, form, size, lambda: pack_weights(shape, sizes, operands.weights))
+        weights = operands.on_device(
+            device, form, size, lambda: pack_weights(shape, sizes, operands.channels_last(shape.x_type))
+        )
         padded = tiles * sizes.tile_n
         scale = operands.on_device(
             device,

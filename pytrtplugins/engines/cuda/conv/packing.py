@@ -43,21 +43,21 @@ def swizzled(depth: int, rows: int) -> npt.NDArray[np.int64]:
 
 
 def pack_weights(shape: ConvShape, tactic: Tactic, weights: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """Weights (K, C, R, S) → bytes: [tile of filters][tap][chunk of channels][filter][byte], padded with zeros.
+    """Weights (K, R * S, C) → bytes: [tile of filters][tap][chunk of channels][filter][byte], padded with zeros.
 
     For ``"simt"`` they are [tile of filters][tap and channel, without gaps][filter].
 
     Args:
         shape: The problem.
         tactic: The sizes.
-        weights: float32 values, or codes of int8 or FP8.
+        weights: Values of x's type.
     """
     kind, (tiles, chunks) = shape.x_type.numpy, (tactic.tiles(shape)[1], tactic.chunks(shape))
     per_chunk, merged, taps = tactic.depth // kind.itemsize, tactic.merged(shape), shape.taps // tactic.merged(shape)
-    k, c = weights.shape[:2]
+    k, _, c = weights.shape
     padded = np.zeros((tiles * tactic.tile_n, taps, chunks * per_chunk), kind)
     filled = padded[:, :, : merged * shape.c].reshape(-1, taps, merged, shape.c)
-    filled[:k, :, :, :c] = weights.astype(kind, copy=False).reshape(k, c, taps, merged).transpose(0, 2, 3, 1)
+    filled[:k, :, :, :c] = weights.reshape(k, taps, merged, c)
     if tactic.family == "simt":
         lines = padded.reshape(tiles, tactic.tile_n, -1).transpose(0, 2, 1)
         return np.ascontiguousarray(lines).view(np.uint8).reshape(-1)

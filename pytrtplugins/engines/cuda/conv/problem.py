@@ -163,6 +163,7 @@ class Operands:
         residual_scale: The residual's scale; 1 for float.
         x_scale: The scale of codes that are made of a float image.
         packed: Copies on the device in the forms that kernels want, by form; shared by all contexts.
+        kept: The weights with channels last, by element type, for the forms to come; None: they are made anew for each form.
     """
 
     load: Callable[[], npt.NDArray[Any]]
@@ -172,11 +173,20 @@ class Operands:
     residual_scale: float = 1.0
     x_scale: float = 1.0
     packed: dict[str, Any] = field(default_factory=dict)
+    kept: dict[DType, npt.NDArray[Any]] | None = None
 
     @property
     def weights(self) -> npt.NDArray[Any]:
         """The weights; an engine that was loaded reads them from its file."""
         return self.load()
+
+    def channels_last(self, dtype: DType) -> npt.NDArray[Any]:
+        """The weights as (K, R * S, C / groups), of an element type."""
+        kept = {} if self.kept is None else self.kept
+        if dtype not in kept:
+            weights = self.weights.astype(dtype.numpy, copy=False)
+            kept[dtype] = np.ascontiguousarray(weights.reshape(*weights.shape[:2], -1).transpose(0, 2, 1))
+        return kept[dtype]
 
     def on_device(self, device: Device, form: Sequence[object], size: int, make: Callable[[], npt.NDArray[Any]]) -> Any:
         """The copy in a form, made once.

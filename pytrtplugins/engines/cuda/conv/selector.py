@@ -233,7 +233,7 @@ class ConvSelector:
 
     def _searched(self, problem: ConvProblem, operands: Operands) -> Choice:
         if self.timer is not None:  # what rivals pack goes when the choice is made
-            return self.timer.fastest(problem, replace(operands, packed={}), self.providers)
+            return self.timer.fastest(problem, replace(operands, packed={}, kept={}), self.providers)
         for provider in self.providers:
             for tactic in provider.tactics(problem):
                 if self._works(problem, operands, provider, tactic):

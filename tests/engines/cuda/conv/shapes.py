@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from pytrtplugins.engines.cuda.conv.packing import pack_weights
+from pytrtplugins.engines.cuda.conv.problem import Operands
 from pytrtplugins.engines.cuda.conv.shape import ConvShape
 from pytrtplugins.engines.cuda.conv.tactics import hopper_tactics, mma_tactics, simt_tactics
 from pytrtplugins.tensor import DType
@@ -78,3 +80,9 @@ def random_problem(shape, seed=0):
     dims = (shape.n, shape.h, shape.w, shape.c), (shape.k, shape.c, *shape.kernel)
     x, weights = (random.integers(-8, 8, size).astype(np.float64) for size in dims)
     return x, weights.astype(shape.x_type.numpy)
+
+
+def packed_weights(shape, tactic, weights):
+    """Weights (K, C, R, S) as the kernels want them."""
+    operands = Operands(load=lambda: weights, bias=np.zeros(0, np.float32))
+    return pack_weights(shape, tactic, operands.channels_last(shape.x_type))

@@ -11,7 +11,7 @@ import pytest
 
 from pytrtplugins.cuda import gpu_reason
 from pytrtplugins.engines.cuda.conv.launcher import Addresses, ConvKernel
-from pytrtplugins.engines.cuda.conv.packing import pack_filters, pack_weights
+from pytrtplugins.engines.cuda.conv.packing import pack_filters
 from pytrtplugins.engines.cuda.conv.stem_kernel import StemKernel, StemShape, pack_stem
 from pytrtplugins.engines.cuda.conv.tactics import FP8_CAPABILITY, hopper_tactics, mma_tactics
 from pytrtplugins.engines.cuda.device.elements import decoded, encoded, stored, to_stored
@@ -20,7 +20,18 @@ from pytrtplugins.engines.cuda.device.pool_kernel import PoolKernel
 from pytrtplugins.engines.cuda.device.window import Window
 from pytrtplugins.layers import Reorg
 from pytrtplugins.tensor import DType
-from tests.engines.cuda.conv.shapes import FP8, HALF, INT8, ODD, SINGLE, SINGLES, convolution, square, tactics_of
+from tests.engines.cuda.conv.shapes import (
+    FP8,
+    HALF,
+    INT8,
+    ODD,
+    SINGLE,
+    SINGLES,
+    convolution,
+    packed_weights,
+    square,
+    tactics_of,
+)
 from tests.measures import relative
 
 pytestmark = pytest.mark.gpu
@@ -176,7 +187,7 @@ def test_a_convolution_is_the_definitions_and_nothing_else_is_written(gpu, shape
     tactics = tactics_of(family, shape, {"hopper": 4, "mma": 2, "simt": 6}[family], capability)
     assert tactics
     for tactic in tactics:
-        packed = cupy.asarray(pack_weights(shape, tactic, weights))
+        packed = cupy.asarray(packed_weights(shape, tactic, weights))
         factors, offsets = (cupy.asarray(pack_filters(values, tactic, shape, 1.0)) for values in (scale, bias))
         room = expected.shape[3] if shape.linear else shape.y_pitch
         y = cupy.full((*expected.shape[:3], room), 77, stored(shape.y_type))
@@ -210,7 +221,7 @@ def test_sums_of_codes_are_the_integers(gpu, family, side, c, kernel):
     tactics = hopper_tactics(shape, max_tactics=6) if family == "hopper" else mma_tactics(shape, capability, 3)
     assert tactics
     for tactic in tactics:
-        arrays = [pack_weights(shape, tactic, weights), *(pack_filters(v, tactic, shape, 1.0) for v in (one, zero))]
+        arrays = [packed_weights(shape, tactic, weights), *(pack_filters(v, tactic, shape, 1.0) for v in (one, zero))]
         packed, factors, offsets = (cupy.asarray(array) for array in arrays)
         y = cupy.full((shape.pixels, 64), np.nan, np.float32)
         stream = cupy.cuda.get_current_stream()
@@ -232,7 +243,7 @@ def test_a_float32_convolution_takes_the_image_as_it_is(gpu, pool):
     expected = pooled(expected) if pool else expected
     image = cupy.asarray(np.ascontiguousarray(x[..., :3].transpose(0, 3, 1, 2)))
     for tactic in tactics_of("simt", shape, 6, capability):
-        given = [cupy.asarray(pack_weights(shape, tactic, weights))]
+        given = [cupy.asarray(packed_weights(shape, tactic, weights))]
         given += [cupy.asarray(pack_filters(values, tactic, shape, 1.0)) for values in (scale, bias)]
         found = cupy.full(expected.shape, 77, np.float32)
         stream = cupy.cuda.get_current_stream()
@@ -247,7 +258,7 @@ def test_float32_sums_are_the_same_every_time(gpu):
     shape = square(1, 13, 512, 64, 3, SINGLE)
     x, weights, scale, bias, _, _ = problem(shape)
     for tactic in tactics_of("simt", shape, 4, capability):
-        given = [cupy.asarray(x), cupy.asarray(pack_weights(shape, tactic, weights))]
+        given = [cupy.asarray(x), cupy.asarray(packed_weights(shape, tactic, weights))]
         given += [cupy.asarray(pack_filters(values, tactic, shape, 1.0)) for values in (scale, bias)]
         found = []
         for _ in range(3):
@@ -351,7 +362,7 @@ def test_a_captured_convolution_gives_the_same_again(gpu):
     shape = square(1, 13, 64, 64, 3, INT8, slope=0.1)
     x, weights, scale, bias, _, expected = problem(shape)
     tactic = (hopper_tactics(shape) if capability == 90 else mma_tactics(shape, capability))[0]
-    given = [cupy.asarray(x), cupy.asarray(pack_weights(shape, tactic, weights))]
+    given = [cupy.asarray(x), cupy.asarray(packed_weights(shape, tactic, weights))]
     given += [cupy.asarray(pack_filters(values, tactic, shape, 1.0)) for values in (scale, bias)]
     y = cupy.zeros(expected.shape, np.int8)
     stream, kernel = cupy.cuda.Stream(non_blocking=True), ConvKernel(shape, tactic, capability)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytrtplugins.engines.cuda.conv.packing import filter_order, pack_filters, pack_weights, swizzled
+from pytrtplugins.engines.cuda.conv.packing import filter_order, pack_filters, swizzled
 from pytrtplugins.engines.cuda.conv.tactics import Tactic, simt_tactics
 from pytrtplugins.layers import Reorg
 from tests.engines.cuda.conv.shapes import (
@@ -15,6 +15,7 @@ from tests.engines.cuda.conv.shapes import (
     ODD,
     SINGLES,
     convolution,
+    packed_weights,
     random_problem,
     square,
     tactics_of,
@@ -73,7 +74,7 @@ def test_packed_weights_give_the_convolution(shape, family):
     forms = {(tactic.tile_n, tactic.depth, tactic.columns): tactic for tactic in found}
     assert forms
     for tactic in forms.values():
-        packed = pack_weights(shape, tactic, weights)
+        packed = packed_weights(shape, tactic, weights)
         np.testing.assert_array_equal(as_the_kernels_do(shape, tactic, x, packed), expected, tactic.name)
 
 
@@ -101,7 +102,7 @@ def test_packed_float32_weights_give_the_convolution(shape):
     forms = {(tactic.tile_n, tactic.depth): tactic for tactic in simt_tactics(shape, max_tactics=100)}
     assert forms
     for tactic in forms.values():
-        packed = pack_weights(shape, tactic, weights)
+        packed = packed_weights(shape, tactic, weights)
         assert len(packed) == tactic.tiles(shape)[1] * tactic.tile_n * tactic.steps(shape) * tactic.depth
         np.testing.assert_array_equal(as_conv_simt_does(shape, tactic, x, packed), expected, tactic.name)
 

@@ -34,12 +34,24 @@ def test_a_stem_in_float16_rounds_to_float16_and_one_in_float32_does_not():
     assert rounded(two_layers(), DType.FLOAT32) is None
 
 
-def test_a_stem_in_int8_rounds_to_codes_of_the_scale():
-    net = Net()
+def calibrated():
+    net = Net(opset=19)
     model = prepare(net.model(net.conv(net.conv(net.conv("data", "first", 16), "second", 8), "last", 4, leaky=False)))
-    table = calibrate(model, MinMaxCalibrator([data()]), engine="reference", progress=False)
+    return model, calibrate(model, MinMaxCalibrator([data()]), engine="reference", progress=False)
+
+
+def test_a_stem_in_int8_rounds_to_codes_of_the_scale():
+    model, table = calibrated()
     found = rounded(quantize(model, table), DType.FLOAT32)
     assert (found.dtype, found.scale) == (DType.INT8, float(table["data"]))
+
+
+def test_a_stem_in_fp8_rounds_to_codes_that_the_host_does_not_make():
+    model, table = calibrated()
+    execution = host_execution(quantize(model, table, precision="fp8"), data(), DType.FLOAT32)
+    (stem,) = (step for step in execution.plan.steps if step.attributes.get("image"))
+    assert stem.attributes["x_scale"]
+    assert narrow(execution.plan, "data") is None
 
 
 @pytest.mark.parametrize("disable", [(), ("stem",)])
