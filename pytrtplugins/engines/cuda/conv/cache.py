@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -132,27 +132,38 @@ def _is_timed(row: object) -> bool:
 
 
 def choose(
-    candidates: Sequence[tuple[str, str]],
+    families: Iterable[tuple[str, Iterable[str]]],
     measure: Callable[[str, str], float],
     waits: Mapping[str, float] | None = None,
+    patience: Mapping[str, int] | None = None,
 ) -> Choice:
     """The fastest candidate, with those next to it.
 
     Args:
-        candidates: Pairs of provider and tactic, the most promising first; the first wins a draw.
+        families: Providers with their tactics, the most promising first; the first wins a draw.
         measure: Microseconds that one takes; infinity for one that fails or gives wrong numbers.
         waits: Microseconds that a provider's kernels cost a network beside what was measured.
+        patience: How many tactics of a provider, one behind the other, may be too slow to be a runner-up before no more are asked for.
 
     Raises:
         ValueError: none works.
     """
-    times = [measure(*candidate) for candidate in candidates]
-    costs = [time + (waits or {}).get(name, 0.0) for time, (name, _) in zip(times, candidates, strict=True)]
-    order = sorted((index for index, cost in enumerate(costs) if math.isfinite(cost)), key=costs.__getitem__)
+    found: list[tuple[float, tuple[str, str, float]]] = []
+    least = math.inf
+    for name, tactics in families:
+        slow, wait = 0, (waits or {}).get(name, 0.0)
+        for tactic in tactics:
+            time = measure(name, tactic)
+            cost = time + wait
+            found.append((cost, (name, tactic, time)))
+            least = min(least, cost)
+            if math.isfinite(cost):
+                slow = slow + 1 if cost >= _SLOWER * least else 0
+            if slow == (patience or {}).get(name):
+                break
+    order = sorted((each for each in found if math.isfinite(each[0])), key=lambda each: each[0])
     if not order:
         raise ValueError("no kernel works")
-    best, *others = order
-    near = [index for index in others if costs[index] < _SLOWER * costs[best]][:_RUNNERS_UP]
-    return Choice(
-        *candidates[best], times[best], len(times) - 1, tuple((*candidates[index], times[index]) for index in near)
-    )
+    (_, best), *others = order
+    near = tuple(row for cost, row in others if cost < _SLOWER * least)[:_RUNNERS_UP]
+    return Choice(*best, len(found) - 1, near)

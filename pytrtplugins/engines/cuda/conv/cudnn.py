@@ -9,7 +9,7 @@ import itertools
 import math
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -123,22 +123,25 @@ class CudnnProvider:
         """cuDNN's, made where it is needed: that loads its libraries."""
         return self.cudnn.create_handle()
 
-    def tactics(self, problem: ConvProblem) -> Sequence[str]:
-        """The plans that cuDNN's heuristics name and that can be built, those in one kernel first; none for FP8."""
+    def tactics(self, problem: ConvProblem) -> Iterator[str]:
+        """The plans that cuDNN's heuristics name and that can be built, those in one kernel first; none for FP8.
+
+        Each is built when it is asked for.
+        """
         if problem.fused or FP8 in (problem.x.dtype, problem.y.dtype, problem.residual and problem.residual.dtype):
-            return []
-        found: list[str] = []
-        max_plans = _MAX_INT8_PLANS if problem.x.dtype is DType.INT8 else _MAX_PLANS
+            return
+        max_plans, fused = _MAX_INT8_PLANS if problem.x.dtype is DType.INT8 else _MAX_PLANS, False
         for form in ("fused", "plain"):
-            if found and problem.x.dtype is DType.FLOAT16:  # a pass more over the output: never the fastest there
+            if fused and problem.x.dtype is DType.FLOAT16:  # a pass more over the output: never the fastest there
                 break
             try:
                 names = self._graph(problem, form)[1]
             except (RuntimeError, self.cudnn.cudnnGraphNotSupportedError):
                 continue
             works = (f"{form}:{name}" for name in names if self._builds(problem, form, name))
-            found += itertools.islice(works, max_plans[form])
-        return found
+            for tactic in itertools.islice(works, max_plans[form]):
+                fused = True
+                yield tactic
 
     def prepare(self, problem: ConvProblem, tactic: str, operands: Operands, scratch: Scratch) -> ConvLaunch:
         """Weights as [k][r][s][c], channels padded as the input's.

@@ -252,8 +252,8 @@ class ConvProvider(Protocol):
 
     name: str
 
-    def tactics(self, problem: ConvProblem) -> Sequence[str]:
-        """Names of the kernels that can run a problem, the most promising first; empty: none can."""
+    def tactics(self, problem: ConvProblem) -> Iterable[str]:
+        """Names of the kernels that can run a problem, the most promising first; none: none can."""
 
     def prepare(self, problem: ConvProblem, tactic: str, operands: Operands, scratch: Scratch) -> ConvLaunch:
         """Load a kernel and pack the operands."""

@@ -38,6 +38,8 @@ _HELD_S = 0.1
 _WAIT = 1.0
 """Microseconds. Launches of NVIDIA's libraries begin when the kernel before has ended, and so does the launch behind them;
 those of this package begin while it ends. Of both waits around one kernel in a network a chain of that kernel alone shows but one."""
+_PATIENCE = 3
+"""Libraries name their kernels in the order of the times that they expect, and take longer to build one than to run it."""
 _STRICT, _ROUNDED = 1e-5, 2e-3
 """Relative errors of norms: of true FP32, and of what is rounded to TF32 or FP16 on the way."""
 _APART = 0.05
@@ -68,13 +70,13 @@ class Timer:
             tensors = self._tensors(problem)
             wanted = self._wanted(problem, operands, tensors)
             by_name = {provider.name: provider for provider in providers}
-            found = [(provider.name, tactic) for provider in providers for tactic in provider.tactics(problem)]
+            families = ((provider.name, provider.tactics(problem)) for provider in providers)
 
             def measure(name: str, tactic: str) -> float:
                 return self._measure(by_name[name], tactic, problem, operands, tensors, wanted)
 
             waiting = LIBRARIES if self.device.capability >= 90 else ()
-            return choose(found, measure, dict.fromkeys(waiting, _WAIT))
+            return choose(families, measure, dict.fromkeys(waiting, _WAIT), dict.fromkeys(LIBRARIES, _PATIENCE))
 
     def is_right(self, problem: ConvProblem, operands: Operands, provider: ConvProvider, tactic: str) -> bool:
         """Whether a kernel works, and gives right numbers."""
@@ -88,13 +90,13 @@ class Timer:
                 return False
 
     def _oracle(self, problem: ConvProblem, operands: Operands, scratch: Scratch) -> ConvLaunch:
-        return self.oracle.prepare(problem, self.oracle.tactics(problem)[0], operands, scratch)
+        return self.oracle.prepare(problem, next(iter(self.oracle.tactics(problem))), operands, scratch)
 
     # -- inside ----------------------------------------------------------------------------------------------------------
 
     def _wanted(self, problem: ConvProblem, operands: Operands, tensors: Any) -> Any:
         oracle: ConvProvider = UnfusedProvider(self.device, self._oracle) if problem.fused else self.oracle
-        (launch,) = self._launches(oracle, oracle.tactics(problem)[0], problem, [operands])
+        (launch,) = self._launches(oracle, next(iter(oracle.tactics(problem))), problem, [operands])
         return self._result(launch, tensors)
 
     def _tensors(self, problem: ConvProblem) -> list[Tensor | None]:

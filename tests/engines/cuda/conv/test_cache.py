@@ -13,26 +13,52 @@ DEVICE = {"gpu": "NVIDIA H200", "driver": 13000}
 
 def test_the_fastest_candidate_wins_and_the_first_of_equals():
     times = {"a": 3.0, "b": 1.5, "c": 1.5, "d": 1.9, "e": math.inf}
-    chosen = choose([("own", name) for name in times], lambda provider, tactic: times[tactic])
+    chosen = choose([("own", times)], lambda provider, tactic: times[tactic])
     assert chosen == Choice("own", "b", 1.5, 4, (("own", "c", 1.5), ("own", "d", 1.9)))
 
 
 def test_five_runners_up_are_kept():
-    chosen = choose([("own", str(index)) for index in range(9)], lambda _, tactic: 10.0 - 0.1 * int(tactic))
+    chosen = choose([("own", map(str, range(9)))], lambda _, tactic: 10.0 - 0.1 * int(tactic))
     assert (chosen.tactic, [tactic for _, tactic, _ in chosen.runners_up]) == ("8", list("76543"))
 
 
 @pytest.mark.parametrize(("theirs", "name"), [(2.5, "own"), (1.5, "theirs"), (math.inf, "own")])
 def test_a_kernel_that_others_wait_for_has_to_win_by_more_than_the_wait(theirs, name):
     times = {"own": 3.0, "theirs": theirs}
-    chosen = choose([("theirs", ""), ("own", "")], lambda provider, _: times[provider], {"theirs": 1.0})
+    chosen = choose([("theirs", [""]), ("own", [""])], lambda provider, _: times[provider], {"theirs": 1.0})
     assert (chosen.provider, chosen.microseconds, chosen.rivals) == (name, times[name], 1)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "asked"),
+    [
+        ([2.0, 2.0, 2.0, 0.5], 3),  # three in a row that are too slow
+        ([2.0, 2.0, 1.2, 2.0, 2.0, 2.0, 0.5], 6),
+        ([2.0, 2.0, 0.9, 2.0, 2.0, 0.5], 6),
+        ([math.inf, math.inf, math.inf, math.inf, 0.5], 5),  # what fails says nothing of the others
+    ],
+)
+def test_a_provider_that_is_slow_again_and_again_is_asked_for_no_more(theirs, asked):
+    built = []
+
+    def tactics():
+        for index in range(len(theirs)):
+            built.append(index)
+            yield str(index)
+
+    def measure(provider, tactic):
+        return theirs[int(tactic)] if provider == "theirs" else 1.0
+
+    families = [("own", ["only"]), ("theirs", tactics()), ("last", ["only"])]
+    chosen = choose(families, measure, patience={"theirs": 3})
+    assert (len(built), chosen.rivals) == (asked, asked + 1)
+    assert chosen.provider == ("theirs" if min(theirs[:asked]) < 1 else "own")
 
 
 @pytest.mark.parametrize("times", [[], [math.inf], [math.inf, math.inf]])
 def test_where_none_works_that_is_an_error(times):
     with pytest.raises(ValueError, match="no kernel works"):
-        choose([("own", str(index)) for index in range(len(times))], lambda _, tactic: times[int(tactic)])
+        choose([("own", map(str, range(len(times))))], lambda _, tactic: times[int(tactic)])
 
 
 def test_a_cache_remembers_across_objects_and_keeps_what_others_wrote(tmp_path):
