@@ -7,9 +7,12 @@ import sys
 from types import ModuleType
 
 from ..errors import MissingExtraError
+from .late import put_off
 
 __all__ = ["require"]
 
+_SELDOM_USED = {"onnx_ir": ("sympy", "onnx_ir._symbolic_shapes")}
+"""What a package imports at its start: onnx-ir computes with free dims in SymPy, which takes longer to import than all else of it."""
 _imported: dict[str, ModuleType] = {}
 """Modules that an earlier call imported to their end: passes ask for them many thousand times."""
 
@@ -27,7 +30,8 @@ def require(module: str, *, extra: str, package: str | None = None, feature: str
     if found is not None and sys.modules.get(module) is found:
         return found
     try:
-        found = _imported[module] = importlib.import_module(module)
+        with put_off(*_SELDOM_USED.get(module.partition(".")[0], ())):
+            found = _imported[module] = importlib.import_module(module)
         return found
     except ImportError as error:
         package = package or module.partition(".")[0]
