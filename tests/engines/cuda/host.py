@@ -36,17 +36,19 @@ def convolve(problem, operands, x, y, residual):
     values = np.pad(
         decoded(np, x.view, x.format.dtype).astype(np.float64), [(0, 0), (0, 0), (top, bottom), (left, right)]
     )
-    weights = operands.weights.astype(x.format.dtype.numpy).astype(np.float64)
     sums = np.zeros((n, k, oh, ow))
     dh, dw = problem.dilations
     for i in range(r):
         for j in range(s):
             part = values[:, :, i * dh : i * dh + (oh - 1) * sh + 1 : sh, j * dw : j * dw + (ow - 1) * sw + 1 : sw]
+            if not part.any():  # nothing but border, as most taps of small images
+                continue
+            weights = operands.weights[:, :, i, j].astype(x.format.dtype.numpy).astype(np.float64)
             if problem.groups == 1:
-                sums += np.tensordot(weights[:, :, i, j], part, ([1], [1])).transpose(1, 0, 2, 3)
+                sums += np.tensordot(weights, part, ([1], [1])).transpose(1, 0, 2, 3)
             else:
                 part = part.reshape(n, problem.groups, -1, oh, ow)
-                filters = weights[:, :, i, j].reshape(problem.groups, k // problem.groups, -1)
+                filters = weights.reshape(problem.groups, k // problem.groups, -1)
                 sums += np.einsum("ngchw,gkc->ngkhw", part, filters).reshape(sums.shape)
     column = (slice(None), None, None)
     result = sums.astype(np.float32) * (1 if operands.scale is None else operands.scale[column]) + operands.bias[column]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
 import numpy as np
@@ -46,11 +47,15 @@ def test_in_fp16_it_stays_within_half_precisions_rounding(name):
         assert relative(found[output], wanted) < 4e-3
 
 
-def quantized_forms(name):
-    """A network in INT8 and in FP8, from one table, and its inputs."""
+@functools.cache
+def table_of(name):
+    """The calibration table of a network, from the input that the tests run."""
     model, inputs = darknet_model(name, size=32)
-    table = calibrate(model, MinMaxCalibrator([inputs]), engine="onnxruntime", progress=False)
-    return quantize(model, table), in_fp8(model, table), inputs
+    return calibrate(model, MinMaxCalibrator([inputs]), engine="onnxruntime", progress=False)
+
+
+def in_int8(model, table):
+    return prepare(quantize(model, table))
 
 
 def check_quantized(quantized, inputs, precision, codes, bound):
@@ -66,22 +71,22 @@ def check_quantized(quantized, inputs, precision, codes, bound):
 
 @pytest.mark.parametrize("name", ["yolov2-animals.cfg", "resnet18.cfg"])
 def test_in_int8_it_equals_the_integer_sums_of_the_reference_engine(name):
-    int8, _, inputs = quantized_forms(name)
-    check_quantized(int8, inputs, "int8", DType.INT8, 3e-3)
+    model, inputs = darknet_model(name, size=32)
+    check_quantized(quantize(model, table_of(name)), inputs, "int8", DType.INT8, 3e-3)
 
 
 @pytest.mark.parametrize("name", ["yolov2-animals.cfg", "resnet18.cfg"])
 def test_in_fp8_it_is_the_reference_engines_but_for_codes_at_their_edges(name):
-    _, fp8, inputs = quantized_forms(name)
-    check_quantized(fp8, inputs, "fp8", FP8, 5e-3)
+    model, inputs = darknet_model(name, size=32)
+    check_quantized(in_fp8(model, table_of(name)), inputs, "fp8", FP8, 5e-3)
 
 
 @pytest.fixture(scope="module")
 def with_all_steps():
     """A network in float32, INT8 and FP8, its inputs, and what it gives."""
-    model, inputs = darknet_model("yolov2-animals.cfg", size=32)
-    table = calibrate(model, MinMaxCalibrator([inputs]), engine="onnxruntime", progress=False)
-    nets = (model, prepare(quantize(model, table)), in_fp8(model, table))
+    name = "yolov2-animals.cfg"
+    model, inputs = darknet_model(name, size=32)
+    nets = (model, in_int8(model, table_of(name)), in_fp8(model, table_of(name)))
     return [(net, inputs, run_on_host(net, inputs)[0]) for net in nets]
 
 
@@ -124,10 +129,10 @@ def test_branches_may_run_in_any_order_that_the_streams_allow(name, seed):
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8", "fp8"])
 def test_the_direct_kernel_computes_every_layer_by_its_definition(precision):
-    model, inputs = darknet_model("yolov2-tiny-voc.cfg", size=32)
+    name = "yolov2-tiny-voc.cfg"
+    model, inputs = darknet_model(name, size=32)
     if precision in CODES:
-        table = calibrate(model, MinMaxCalibrator([inputs]), engine="onnxruntime", progress=False)
-        model = in_fp8(model, table) if precision == "fp8" else prepare(quantize(model, table))
+        model = (in_fp8 if precision == "fp8" else in_int8)(model, table_of(name))
     float_type = DType.FLOAT32 if precision == "fp32" else DType.FLOAT16
     _, execution = run_on_host(model, inputs, float_type, disable=("reuse",), direct=True)
     layers = list(layers_of(execution))
