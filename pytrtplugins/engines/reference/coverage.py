@@ -42,7 +42,7 @@ _VERSIONS = {  # (first, last) version of an operator that means what the functi
     (10, 28): "DequantizeLinear Mod QuantizeLinear",
     (11, 13): "Clip",
     (11, 19): "Resize",
-    (11, 22): "Conv ConvTranspose Round",
+    (11, 22): "Conv ConvTranspose LpPool Round",
     (11, 25): "Pad",
     (12, 16): "GreaterOrEqual LessOrEqual",
     (12, 22): "Dropout",
@@ -78,6 +78,7 @@ _ANY = {  # attributes that the function reads, or that cannot change its result
     "LeakyRelu": "alpha",
     "LogSoftmax": "axis",
     "LpNormalization": "axis",
+    "LpPool": f"{_POOL} p",
     "MaxPool": f"{_POOL} storage_order",  # the latter changes indices only
     "Mod": "fmod",
     "QuantizeLinear": "axis saturate",

@@ -33,7 +33,7 @@ _VALUES: dict[str, dict[str, tuple[Any, ...]]] = {  # attributes that onnx.refer
 _INPUTS = {"GRU": (4,), "LSTM": (4,), "RNN": (4,)}  # inputs that onnx.reference ignores: sequence_lens
 _UNVERSIONED = {  # (operator, version): onnx.reference has one implementation, and what came later changes nothing there
     ("CastLike", 19), ("CastLike", 21), ("CastLike", 23), ("GRU", 7), ("GatherND", 11), ("GridSample", 16), ("LSTM", 7),
-    ("LpPool", 11), ("MaxPool", 8), ("OptionalHasElement", 15), ("Range", 11), ("Resize", 11), ("Resize", 13),
+    ("MaxPool", 8), ("OptionalHasElement", 15), ("Range", 11), ("Resize", 11), ("Resize", 13),
     ("ScatterElements", 11), ("ScatterElements", 13), ("ScatterND", 11), ("ScatterND", 13), ("SpaceToDepth", 13),
 }  # fmt: skip
 _CHANGED = {("PRelu", 6)}  # the same signature as later, another meaning: its slopes lie along the channels

@@ -158,10 +158,18 @@ def _average_pool(a: Attributes, x: Array) -> Array:
     return (total / windows(counted, kernel, {**steps, "pads": added}, 0.0).sum(axis=over)).astype(x.dtype)
 
 
+def _lp_pool(a: Attributes, x: Array) -> Array:
+    """The border adds nothing to a norm."""
+    kernel, p = a["kernel_shape"], a.get("p", 2)
+    powers = np.abs(x.astype(np.float64)) ** p
+    return (windows(powers, kernel, a, 0.0).sum(axis=_over_windows(kernel)) ** (1 / p)).astype(x.dtype)
+
+
 WINDOW_OPS: dict[str, Callable[..., Any]] = {
     "AveragePool": _average_pool,
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
+    "LpPool": _lp_pool,
     "MaxPool": _max_pool,
 }
 """Name of an operator → function (attributes, *inputs) → output."""
