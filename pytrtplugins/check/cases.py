@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -47,7 +48,7 @@ class Case:
     def inputs(self, other: int = 0) -> list[Any]:
         """New arrays, always the same for the same ``other``."""
         seeds = [(self.seed, other, index) for index in range(len(self.dims))]
-        return [random_array(*facts) for facts in zip(self.dims, self.dtypes, seeds, strict=True)]
+        return [_input(*facts).copy() for facts in zip(self.dims, self.dtypes, seeds, strict=True)]
 
     def descs(self, layout: str = "linear") -> tuple[list[TensorDesc], list[TensorDesc]]:
         """Descriptions of the inputs and of the outputs."""
@@ -95,6 +96,14 @@ def random_array(dims: Sequence[int], dtype: DType, seed: Any) -> Any:
         return np.asarray(rng.standard_normal(dims), dtype.numpy)
     low = 0 if dtype is DType.UINT8 else -100
     return np.asarray(rng.integers(low, 101, dims), dtype.numpy)
+
+
+def _input(dims: Shape, dtype: DType, seed: tuple[int, ...]) -> Any:
+    return (_small_input if math.prod(dims) <= _MAX_ELEMENTS else random_array)(dims, dtype, seed)
+
+
+_small_input = functools.lru_cache(128)(random_array)
+"""Each rule asks for the same again, and making a generator takes longer than a copy."""
 
 
 def outputs_of(plugin: Plugin, inputs: Sequence[Any]) -> list[Any]:

@@ -23,6 +23,8 @@ def difference(actual: Any, expected: Any, rtol: float | None = None, atol: floa
         return f"shape {list(actual.shape)}, expected {list(expected.shape)}"
     if actual.dtype != expected.dtype:
         return f"element type {actual.dtype}, expected {expected.dtype}"
+    if actual.tobytes() == expected.tobytes():  # so it is most of the time
+        return ""
     relative, absolute = TOLERANCES.get(expected.dtype.name, (0.0, 0.0))
     rtol, atol = relative if rtol is None else rtol, absolute if atol is None else atol
     a, b = actual.astype(np.float64), expected.astype(np.float64)
