@@ -17,6 +17,7 @@ from ..errors import (
     UnavailableError,
     UsageError,
 )
+from ..model.decompose import known_to_be_sound
 from ..model.proto import info_dims
 from ..passes import CODES, Precisions, Quantize, load_model, quantized_tensors, to_ir, to_proto
 from ..passes.prepare import prepare_loaded, ready_for
@@ -93,16 +94,16 @@ def build(
         prepared = prepare_loaded(loaded)
     check_operators(prepared, cls)
     check_forms(prepared, cls.name, options.plugins)
-    building = f"engine {cls.name!r} cannot build the model"
+    building, written = f"engine {cls.name!r} cannot build the model", prepared
     if table is not None:
-        prepared = _with_precisions(prepared, table, cls, calibration, given)
+        written = _with_precisions(prepared, table, cls, calibration, given)
     elif precision in CODES and not _has_qdq(prepared):
         own = None if precision != "int8" else calibration
         calibrated = None if own is None else cls.calibrated(prepared, options, own)
         if calibrated is not None:
             return calibrated
         quantized = _quantized(prepared, calibration, cls, options, progress)
-        with explaining(building, cls.name):
+        with explaining(building, cls.name), known_to_be_sound(prepared):
             return cls.build_quantized(quantized, prepared, options, progress)
     elif precision in CODES and calibration is not None:
         _log.warning("the model holds Q/DQ nodes already; the calibration is not used")
@@ -112,8 +113,8 @@ def build(
             'Do: precision="int8" or precision="fp8"',
             precision=precision,
         )
-    with explaining(building, cls.name):
-        return cls.build(prepared, options, progress)
+    with explaining(building, cls.name), known_to_be_sound(prepared):
+        return cls.build(written, options, progress)
 
 
 def load_engine(path: str | Path) -> Engine:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from ..errors import DimsError, ModelError
@@ -21,12 +23,13 @@ if TYPE_CHECKING:
 
     from ..plugin.base import Plugin
 
-__all__ = ["add_functions", "add_shapes", "check_claims", "infer_shapes", "inline_plugins"]
+__all__ = ["add_functions", "add_shapes", "check_claims", "infer_shapes", "inline_plugins", "known_to_be_sound"]
 
 _FEATURE = "working on ONNX models"
 _OPSET = 18
 """Of the operators that decompositions bring into a model without any of ONNX's own."""
 _log = logging.getLogger(__name__)
+_sound: ContextVar[onnx.ModelProto | None] = ContextVar("sound", default=None)
 
 
 def infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -75,9 +78,21 @@ def check_claims(model: onnx.ModelProto, weights_location: str | None = None) ->
     Raises:
         ModelError, DimsError, RegistryError: as `infer_shapes`.
     """
+    if _sound.get() is model:
+        return model
     model = validated(model, weights_location=weights_location)
     _inferred(model)
     return model
+
+
+@contextlib.contextmanager
+def known_to_be_sound(model: onnx.ModelProto) -> Iterator[None]:
+    """Within it, in this thread, `check_claims` does not look at this very model: `add_shapes` gave it, and nobody else has it."""
+    token = _sound.set(model)
+    try:
+        yield
+    finally:
+        _sound.reset(token)
 
 
 def inline_plugins(

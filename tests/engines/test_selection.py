@@ -9,7 +9,9 @@ import pytest
 import pytrtplugins as ptp
 from pytrtplugins.engines import Availability, auto_engine
 from pytrtplugins.engines.cuda import CudaEngine
-from pytrtplugins.errors import PrecisionError
+from pytrtplugins.errors import ModelError, PrecisionError
+from pytrtplugins.model import decompose
+from pytrtplugins.model.proto import copy_of
 from pytrtplugins.utils.progress import progress_bar
 from tests.engines.networks import conv_net
 
@@ -68,3 +70,16 @@ def test_a_progress_bar_counts_bytes_and_starts_again(monkeypatch, capsys):
         bar.total = 4000
         bar(1000)
     assert "1.0/4.0 kB" in capsys.readouterr().err
+
+
+def test_a_build_looks_at_a_model_once_and_a_constructor_at_what_it_gets(monkeypatch):
+    seen = []
+    look = decompose.validated
+    monkeypatch.setattr(decompose, "validated", lambda *given, **options: seen.append(given) or look(*given, **options))
+    engine = ptp.build(conv_net(), engine="reference")
+    assert not seen  # after it was prepared
+    broken = copy_of(engine.model)
+    broken.graph.node[0].input[0] = "nowhere"
+    with pytest.raises(ModelError, match="nowhere"):
+        type(engine)(broken, engine.options)
+    assert len(seen) == 1
