@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
-from pytrtplugins.engines import calibrate
+from pytrtplugins.engines import BuildOptions, calibrate
 from pytrtplugins.engines.cuda.device.layout import FP8
 from pytrtplugins.engines.cuda.lower.pipeline import OPTIONAL_STEPS
+from pytrtplugins.engines.reference.engine import ReferenceEngine
 from pytrtplugins.passes import CODES, prepare, quantize
 from pytrtplugins.tensor import DType
 from tests.engines.cuda.conftest import darknet_model, in_fp8
@@ -26,7 +26,7 @@ PLANNED = [name for name in OPTIONAL_STEPS if name not in UNPLANNED]
 
 
 def by_reference(model, inputs, precision="fp32"):
-    with ptp.build(model, engine="reference", precision=precision).create_context() as context:
+    with ReferenceEngine(model, BuildOptions(precision)).create_context() as context:
         return context.run(inputs)
 
 
@@ -60,7 +60,7 @@ def in_int8(model, table):
 
 def check_quantized(quantized, inputs, precision, codes, bound):
     """Run it where all convolutions but one take codes, and compare it with the reference engine."""
-    found, execution = run_on_host(prepare(quantized), inputs)
+    found, execution = run_on_host(quantized, inputs)
     kinds = [
         execution.plan.tensors[step.inputs[0]].format.dtype for step in execution.plan.steps if step.kind == "conv"
     ]
@@ -72,7 +72,7 @@ def check_quantized(quantized, inputs, precision, codes, bound):
 @pytest.mark.parametrize("name", ["yolov2-animals.cfg", "resnet18.cfg"])
 def test_in_int8_it_equals_the_integer_sums_of_the_reference_engine(name):
     model, inputs = darknet_model(name, size=32)
-    check_quantized(quantize(model, table_of(name)), inputs, "int8", DType.INT8, 3e-3)
+    check_quantized(in_int8(model, table_of(name)), inputs, "int8", DType.INT8, 3e-3)
 
 
 @pytest.mark.parametrize("name", ["yolov2-animals.cfg", "resnet18.cfg"])

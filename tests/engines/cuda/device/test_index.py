@@ -42,8 +42,9 @@ def test_what_is_simplified_has_the_same_value(case):
     low, high = index.bounds
     for numbers in itertools.product(*(range(size) for size in SIZES.values())):
         at = dict(zip(SIZES, numbers, strict=True))
-        assert eval(code, at) == value(at)
-        assert low <= value(at) <= high
+        wanted = value(at)
+        assert eval(code, at) == wanted
+        assert low <= wanted <= high
 
 
 def test_what_parts_an_axis_and_joins_it_again_leaves_no_trace():

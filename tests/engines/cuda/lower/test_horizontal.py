@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.engines import BuildOptions, calibrate
 from pytrtplugins.engines.cuda.lower.pipeline import lower
@@ -29,7 +28,7 @@ def assert_right(model, float_type=DType.FLOAT32, disable=()):
     prepared = prepare(model)
     found, execution = run_on_host(prepared, X, float_type, disable)
     room = 2e-5 if float_type is DType.FLOAT32 else 1e-2
-    with ptp.build(prepared, engine="reference").create_context() as context:
+    with ReferenceEngine(prepared, BuildOptions()).create_context() as context:
         for name, wanted in context.run(X).items():
             assert np.linalg.norm(found[name] - wanted) < room * np.linalg.norm(wanted)
     for seed in range(3):

@@ -9,9 +9,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
-from pytrtplugins.engines import calibrate
+from pytrtplugins.engines import BuildOptions, calibrate
 from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.engines.cuda.lower.rewrite import DOMAIN
+from pytrtplugins.engines.reference.engine import ReferenceEngine
 from pytrtplugins.passes import prepare, quantize
 from pytrtplugins.plugin.onnx_node import node_attributes
 from pytrtplugins.tensor import DType
@@ -61,7 +62,7 @@ def checked(net, model, float_type=DType.FLOAT32, direct=False, disable=()):
     """The plan's steps, once its numbers are known to be the reference engine's."""
     prepared, inputs = prepare(model), net.arrays()
     found, execution = run_on_host(prepared, inputs, float_type, disable=disable, direct=direct)
-    with ptp.build(prepared, engine="reference").create_context() as context:
+    with ReferenceEngine(prepared, BuildOptions()).create_context() as context:
         for name, wanted in context.run(inputs).items():
             assert found[name].shape == wanted.shape
             assert found[name].dtype == wanted.dtype
