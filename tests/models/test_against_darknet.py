@@ -45,7 +45,7 @@ def animals(libdarknet, shipped):
 
 @pytest.mark.parametrize("name", IMAGES)
 def test_the_shipped_model_sees_what_darknet_sees(animals, darknet_image, name):
-    animals.compare(darknet_image(name), threshold=0.3)
+    animals.compare(darknet_image(name), 0.3)
 
 
 def test_darknet_finds_the_same_from_an_images_bytes(animals, darknet_image):
