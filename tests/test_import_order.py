@@ -40,6 +40,7 @@ BY_NAME = {  # modules whose names are made at run time
     "pytrtplugins/utils/late.py": "what packages of others import",
     "pytrtplugins/utils/optional.py": "packages of others",
 }
+IMPORTERS = ("import_module", "__import__")
 NATIVE = {"pytrtplugins.engines.openvino.plugin_op"}  # subclasses a heavy package's class; imported when first used
 HEAVY = ["onnx", "onnx_ir", "onnxruntime", "openvino", "cv2", "PIL", "rich", "typer", "matplotlib", "pycocotools", "pooch", "torch",
          "tqdm", "google.protobuf", "skimage", "cupy", "tensorrt", "tensorrt_lean", "tensorrt_dispatch", "pycuda",
@@ -93,10 +94,12 @@ def _imported(path, types):
 
 def imported_by_name(path):
     """Lines on which a file calls ``import_module`` or ``__import__``."""
+    if not any(name in path.read_text() for name in IMPORTERS):
+        return
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if name in ("import_module", "__import__"):
+            if name in IMPORTERS:
                 yield node.lineno
 
 

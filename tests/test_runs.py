@@ -107,7 +107,7 @@ def _unseeded(tree):
     """Lines that draw numbers nobody can draw again, or from a generator whose state depends on the tests before."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
-            name = ast.unparse(node.func)
+            name = _name(node.func)
             last = name.rpartition(".")[2]
             unseeded = last in UNSEEDED and not node.args and not node.keywords
             shared = last in GLOBAL_STATE and re.fullmatch(r"(np|numpy)\.random\.\w+", name)
@@ -118,6 +118,13 @@ def _unseeded(tree):
             name = ast.unparse(node.value.func)
             if name.rpartition(".")[2] in ("default_rng", "RandomState", "Random"):
                 yield node.lineno, f"{name} of a whole module; take tests.randomness.generator"
+
+
+def _name(called):
+    """What is called, as it is written from the last thing that is no name."""
+    if isinstance(called, ast.Attribute):
+        return f"{_name(called.value)}.{called.attr}"
+    return called.id if isinstance(called, ast.Name) else ""
 
 
 ALLOWED = {

@@ -80,7 +80,7 @@ def round_codes(
     order = np.argsort(
         -np.diag(gram), kind="stable"
     )  # those that weigh most are rounded while others can make up for it
-    wanted = steps.astype(np.float64)[:, order]
+    wanted = steps.T[order].astype(np.float64)  # (K, F): what one step rounds lies together
     fixed = np.abs(np.abs(wanted) - levels) < 1e-3
     damped = gram.astype(np.float64)[np.ix_(order, order)]
     damped[np.diag_indices(count)] += _DAMPING * np.diag(damped).mean() or 1.0
@@ -89,14 +89,14 @@ def round_codes(
     best, codes = wanted.copy(), np.rint(wanted)
     for first in range(0, count, _BLOCK):
         last = min(first + _BLOCK, count)
-        errors = np.empty((len(best), last - first))
+        errors = np.empty((last - first, best.shape[1]))
         for k in range(first, last):
-            codes[:, k] = np.where(fixed[:, k], codes[:, k], np.clip(np.rint(best[:, k]), -levels, levels))
-            errors[:, k - first] = wanted[:, k] - codes[:, k]
-            best[:, k + 1 : last] += errors[:, k - first, None] * carry[k, k + 1 : last]
-        best[:, last:] += errors @ carry[first:last, last:]
-    result = np.empty_like(codes)
-    result[:, order] = codes
+            codes[k] = np.where(fixed[k], codes[k], np.clip(np.rint(best[k]), -levels, levels))
+            errors[k - first] = wanted[k] - codes[k]
+            best[k + 1 : last] += carry[k, k + 1 : last, None] * errors[k - first]
+        best[last:] += carry[first:last, last:].T @ errors
+    result = np.empty(steps.shape)
+    result[:, order] = codes.T
     return result
 
 
