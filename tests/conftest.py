@@ -31,6 +31,7 @@ from tests.watchdog import Watchdog  # noqa: E402
 DATA = Path("/usr/share/darknet/data")
 MAX_WORKERS = 8  # each takes about 1 GB
 SLOW_SECONDS = 1800
+GARBAGE = 10_000  # objects made until the garbage collector looks: after Python's 700 it took 7 % of the time
 WATCHDOG = Watchdog()
 
 settings.register_profile("deterministic", derandomize=True, database=None, deadline=None)
@@ -88,6 +89,7 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(GARBAGE)
         gc.enable()
         for name, logger in logging.root.manager.loggerDict.items():
             if isinstance(logger, logging.Logger) and name.partition(".")[0] == "torch":
