@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ..errors import DimsError
-from ..model.ir import add_constant, array_of, is_op, remove_unused
+from ..model.ir import add_constant, array_of, constant, is_op, remove_unused
 from ..tensor import SymbolicDim, evaluate_dims
 from ..utils.optional import require
 from ._base import Pass, PassResult
@@ -174,9 +174,9 @@ class PropagateConstants(Pass):
             return None if array is None else [array]
         if any(attribute.type.name in ("GRAPH", "GRAPHS") for attribute in node.attributes.values()):
             return None
-        arrays = [None if value is None else array_of(value) for value in node.inputs]
-        if any(array is None and value is not None for array, value in zip(arrays, node.inputs, strict=True)):
+        if any(value is not None and constant(value) is None for value in node.inputs):
             return None
+        arrays = [array_of(value) for value in node.inputs]  # which copies weights
         given = sum(array.nbytes for array in arrays if array is not None)
         if node.op_type not in _BOUNDED and any(max(given, _MAX_BYTES) < _bytes(value) for value in node.outputs):
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..model.ir import array_of, operand
+from ..model.ir import array_of, constant, operand
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -83,8 +83,8 @@ def is_pooled(value: ir.Value | None) -> bool:
         kept = node.attributes.get_int("keepdims", 1) != 0
         return kept and axes is not None and sorted(map(int, axes)) in ([2, 3], [-2, -1])
     if node.op_type == "Conv":
-        weight = array_of(operand(node, 1))
-        pixel = weight is not None and weight.shape[2:] == (1, 1) and not any(_ints(node, "pads"))
+        weight = constant(operand(node, 1))
+        pixel = weight is not None and weight.shape.numpy()[2:] == (1, 1) and not any(_ints(node, "pads"))
         return pixel and is_pooled(node.inputs[0])
     if node.op_type == "Mul":  # SiLU as exporters write it
         return all(is_pooled(each) for each in node.inputs)

@@ -83,8 +83,8 @@ class AbsorbInputScales(Rewrite["tuple[ir.Node, ir.Node, float]"]):
         scale = codes_scale(x)
         if x is None or weights is None or scale is None:  # case 2
             return None
-        codes, steps = array_of(weights.inputs[0]), array_of(weights.inputs[1])
-        if codes is None or steps is None or codes.dtype.name != codes_type(x):  # case 3
+        codes, steps = constant(weights.inputs[0]), array_of(weights.inputs[1])
+        if codes is None or steps is None or codes.dtype.numpy().name != codes_type(x):  # case 3
             return None
         zero = array_of(operand(weights, 2))
         if zero is not None and zero.any():  # case 4
@@ -95,7 +95,8 @@ class AbsorbInputScales(Rewrite["tuple[ir.Node, ir.Node, float]"]):
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: tuple[ir.Node, ir.Node, float]) -> None:
         """Let the convolution read codes."""
         x, weights, scale = match
-        filters = int(array_of(weights.inputs[0]).shape[0])
+        codes: Any = constant(weights.inputs[0])
+        filters = int(codes.shape[0])
         steps: Any = np.broadcast_to(array_of(weights.inputs[1]).reshape(-1), (filters,)).astype(np.float32)
         node.resize_inputs(5)
         node.replace_input_with(0, x.inputs[0])
