@@ -197,6 +197,7 @@ def _run_stretch(nodes: list[onnx.NodeProto], constants: dict[str, Any], values:
 
 def session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL  # lays no weights out anew
     options.log_severity_level = 3
     options.intra_op_num_threads = 2
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])

@@ -25,7 +25,7 @@ from pytrtplugins.errors import CfgError
 from tests.darknet2caffe.caffe import opencv
 from tests.darknet2caffe.networks import CFGS, darknet_output, first_layers, image
 from tests.measures import relative_error
-from tests.oracles.libdarknet import LibDarknet
+from tests.oracles.libdarknet import FloatArray, LibDarknet
 
 START, END = "<!-- table of cfgs -->", "<!-- end of the table -->"
 
@@ -62,8 +62,10 @@ class Row:
         return f"| {self.name} | {self.size} | {self.layers} | {self.weights:,} | {heads} | {worst} | {caffe} |"
 
 
-def compare(libdarknet: LibDarknet, network: Network, folder: Path) -> tuple[dict[str, float], dict[str, float]]:
-    """Errors of the outputs and of every layer, relative to the oracle's largest magnitude; the model runs inlined.
+def compare(
+    libdarknet: LibDarknet, network: Network, folder: Path
+) -> tuple[dict[str, float], dict[str, float], FloatArray]:
+    """Errors of the outputs and of every layer, relative to the oracle's largest magnitude, and its last output; the model runs inlined.
 
     A region with a tree is left out: the oracle's CPU code divides by a temperature of 0 there.
     """
@@ -88,13 +90,16 @@ def compare(libdarknet: LibDarknet, network: Network, folder: Path) -> tuple[dic
             if layer.has_output and not (isinstance(layer, RegionLayer) and layer.plugin.fields()["tree"]):
                 tensor = found[network.tensor_name(layer.index)]
                 errors[layer.name] = relative_error(tensor, oracle.layer_output(layer.index))
-    return {layer.name: errors[layer.name] for layer in network.outputs if layer.name in errors}, errors
+        last = oracle.layer_output(network.outputs[-1].index)
+    return {layer.name: errors[layer.name] for layer in network.outputs if layer.name in errors}, errors, last
 
 
-def compare_caffe(libdarknet: LibDarknet, network: Network, path: Path, folder: Path) -> tuple[float, str]:
+def compare_caffe(
+    libdarknet: LibDarknet, network: Network, path: Path, folder: Path, last: FloatArray
+) -> tuple[float, str]:
     """Error of the caffe files at the last layer before one that OpenCV does not know, and that layer's name.
 
-    The files of the whole network are written too, and read back as the same outputs.
+    The files of the whole network are written too, and read back as the same outputs. Its last output is what the oracle gave.
     """
     with_plugins = from_caffe(*to_caffe(network, folder / "whole"))
     if [value.name for value in with_plugins.graph.output] != [layer.name for layer in network.outputs]:
@@ -102,7 +107,7 @@ def compare_caffe(libdarknet: LibDarknet, network: Network, path: Path, folder: 
     plugins = [layer.index for layer in network.layers if isinstance(layer, PluginLayer)]
     trunk = first_layers(path, plugins[0]).with_random_weights(1) if plugins else network
     x = image(trunk)
-    expected = darknet_output(libdarknet, trunk, folder, x)
+    expected = darknet_output(libdarknet, trunk, folder, x) if plugins else last
     try:
         found = opencv(trunk, folder / "trunk", x)
     except cv2.error:
@@ -117,8 +122,8 @@ def row(libdarknet: LibDarknet, path: Path) -> Row:
     except CfgError as error:
         return Row(path.stem, str(error).split(": ", 1)[1].split(". ")[0])
     with tempfile.TemporaryDirectory() as folder:
-        heads, errors = compare(libdarknet, network, Path(folder))
-        caffe = compare_caffe(libdarknet, network, path, Path(folder))
+        heads, errors, last = compare(libdarknet, network, Path(folder))
+        caffe = compare_caffe(libdarknet, network, path, Path(folder), last)
     c, h, w = network.dims
     count = sum(int(np.prod(shape)) for layer in network.layers for _, shape in layer.parameters)
     worst = max(errors, key=errors.__getitem__)

@@ -177,7 +177,7 @@ def test_one_bad_image_of_several_is_named_and_the_others_are_done(sample, tmp_p
     assert (tmp_path / "predictions-chelsea.png").exists()
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (12_000, 4_000), (2, 12_000)])
+@pytest.mark.parametrize("shape", [(1, 1), (12_000, 2_000), (2, 12_000)])
 def test_tiny_and_huge_images_are_looked_at(sample, tmp_path, shape):
     cv2.imwrite("odd.jpg", np.full((*shape, 3), 90, np.uint8))
     code, out, _ = sample("odd.jpg", "--output", "predictions.jpg")
