@@ -61,7 +61,7 @@ def table(network: Network) -> str:
     """The figures of every command, in Markdown; the converted network is compared with darknet first."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        heads, _ = compare(LibDarknet(), network, folder)
+        heads, _, _ = compare(LibDarknet(), network, folder)
         error = max(heads.values())
         if error > 1e-4:
             raise RuntimeError(f"the converted network computes something else: relative error {error:.1e}")
