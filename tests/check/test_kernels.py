@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -30,6 +31,14 @@ pytestmark = NEEDED
 CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children")
 
 
+@functools.cache
+def checked(plugin, time_limit=30.0):
+    """The report, which several tests read, and whether the check has left a process."""
+    before = CHILDREN.read_text()
+    report = ptp.check_plugin(plugin, engines=[], time_limit=time_limit)
+    return report, CHILDREN.read_text() != before
+
+
 @pytest.mark.parametrize("plugin", RIGHT, ids=lambda cls: cls.__name__)
 def test_what_is_right_passes(plugin):
     report = ptp.check_plugin(plugin, engines=[], shapes=[(1, 8), (3, 1, 9), (2, 3, 1, 40)])
@@ -40,43 +49,42 @@ def test_what_is_right_passes(plugin):
 
 @pytest.mark.parametrize(("broken", "entry", "name"), ZOO, ids=[cls.__name__ for cls, _, _ in ZOO])
 def test_a_defect_is_called_by_its_name(broken, entry, name):
-    report = ptp.check_plugin(broken, engines=[])
+    report, _ = checked(broken)
     assert [found.name for found in report.failed] == [entry], str(report)
     assert name in report[entry].detail, str(report)
 
 
 @pytest.mark.parametrize(("broken", "entry", "name"), SURVIVED, ids=[cls.__name__ for cls, _, _ in SURVIVED])
 def test_a_crash_or_a_hang_is_a_failed_check(broken, entry, name):
-    before = CHILDREN.read_text()
     limit = 1 if name.startswith("hang") else 30  # a processor with other work may take a second to load a kernel
-    report = ptp.check_plugin(broken, engines=[], time_limit=getattr(broken, "limit_s", limit))
+    report, process_left = checked(broken, getattr(broken, "limit_s", limit))
     assert [found.name for found in report.failed] == [entry], str(report)
     assert name in report[entry].detail, str(report)
-    assert CHILDREN.read_text() == before  # none is left
+    assert not process_left
 
 
 def test_the_report_names_buffer_element_thread_block_and_line():
-    detail = ptp.check_plugin(NoBoundsTest, engines=[])["memory"].detail
+    detail = checked(NoBoundsTest)[0]["memory"].detail
     assert detail.startswith("NoBoundsTest() on float32[1, 1, 1, 1]: out-of-bounds read, off by one: twice.cu:4: ")
     assert (
         "thread (1, 0, 0) reads element 1 of input 0 (float32[1, 1, 1, 1], elements 0 to 0) (block (0, 0, 0))" in detail
     )
     assert detail.endswith("\n       4 |     y[i] = x[i] + x[i];")
-    detail = ptp.check_plugin(MissingBarrier, engines=[])["thread order"].detail
+    detail = checked(MissingBarrier)[0]["thread order"].detail
     assert "shared memory, which thread (" in detail
     assert "twice.cu:" in detail
-    detail = ptp.check_plugin(OneTooManyInNumPy, engines=[])["memory"].detail
+    detail = checked(OneTooManyInNumPy)[0]["memory"].detail
     assert "element 1 of output 0 (float32[1, 1, 1, 1], elements 0 to 0) was written" in detail
 
 
 def test_a_crash_has_the_smallest_shape_and_the_line_of_python():
-    detail = ptp.check_plugin(Crashes, engines=[])["compute"].detail
+    detail = checked(Crashes, 30)[0]["compute"].detail
     assert "6]: crash" in detail, detail
     assert "in string_at)" in detail, detail
 
 
 def test_a_kernel_that_hangs_is_named_with_its_line():
-    detail = ptp.check_plugin(KernelHangs, engines=[], time_limit=1)["memory"].detail
+    detail = checked(KernelHangs, 1)[0]["memory"].detail
     assert "twice.cu:5" in detail
     assert "still runs when the time is up" in detail
 
@@ -154,6 +162,6 @@ def test_an_interrupted_check_leaves_no_process():
 
 
 def test_a_failure_that_shows_a_line_of_source_stands_by_itself():
-    lines = str(ptp.check_plugin(NoBoundsTest, engines=[])).splitlines()
+    lines = str(checked(NoBoundsTest)[0]).splitlines()
     (number,) = (i for i, line in enumerate(lines) if line.startswith("  memory"))
     assert lines[number + 1 : number + 3] == ["           4 |     y[i] = x[i] + x[i];", "    tried 1 of 14 cases"]
