@@ -19,9 +19,10 @@ ROOMS = (
     ("layers", "calibration", "vision"),
     ("passes",),
     ("engines",),
-    ("check", "export", "precision", "tensorrt", "testing", "torch"),
+    ("check", "doctor", "export", "precision", "tensorrt", "testing", "torch"),
     ("models",),
     ("cli",),
+    ("__main__",),
 )
 """Of the package: each imports from its own row and those before it."""
 ENGINE_ROOMS = (("base",), ("host", "registry"), ("calibrate", "weights"), ("selection",))

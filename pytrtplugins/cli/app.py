@@ -19,12 +19,13 @@ from ..utils.files import check_target, write_atomic
 from ..utils.numbers import MAX_SLOTS, SHARE, Real, Whole
 from ..utils.optional import require
 from ..utils.terminal import COMMAND
+from ..version import __version__
 from . import loading, options, runs, tables
 from .options import number
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
-__all__ = ["app"]
+__all__ = ["app", "write_json"]
 
 _HELP = """Build, run, calibrate and check networks with layers of your own.
 
@@ -32,7 +33,7 @@ MODEL is an ONNX file, a saved engine, or darknet's .cfg (with its .weights besi
 
 Examples:
 
-  pytrt devices
+  pytrt doctor
 
   pytrt inspect yolov2-voc.cfg
 
@@ -51,7 +52,22 @@ _MAX_EVALUATED = 1000  # boxes of an image; pycocotools takes 100 of each class
 _MAX_MIB, _MAX_RUNS, _LONGEST_S = 1 << 20, 10_000_000, 86_400
 
 
-app: Any = typer.Typer(help=_HELP, **COMMAND)
+app: Any = typer.Typer(**COMMAND)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"pytrtplugins {__version__}")
+        raise typer.Exit
+
+
+@app.callback(help=_HELP)  # type: ignore[untyped-decorator]
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """What all commands share."""
 
 
 @app.command()  # type: ignore[untyped-decorator]
@@ -195,7 +211,7 @@ def run(
     detector = _detector(built, model, names, mode)
     results = _detect(detector, found, output, score_threshold=threshold, iou_threshold=nms)
     if json:
-        _write_json(json, results)
+        write_json(json, results)
 
 
 @app.command()  # type: ignore[untyped-decorator]
@@ -339,7 +355,7 @@ def evaluate(
     tables.print_evaluation(result)
     if json:
         facts = {"model": str(model), "engine": built.name, "precision": built.precision, **result.to_dict()}
-        _write_json(json, facts)
+        write_json(json, facts)
     if plot:
         models.draw_curves(result, plot, title=f"{model.name}, {built.name}, {built.precision}")
 
@@ -370,5 +386,6 @@ def _detect(
     return results
 
 
-def _write_json(path: Path, values: object) -> None:
+def write_json(path: Path, values: object) -> None:
+    """Write what a command found."""
     write_atomic(path, (json_module.dumps(values, indent=2) + "\n").encode())

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import onnx
     from rich.console import Console
 
+    from ..doctor import Report
     from ..engines.base.engine import Engine
     from ..engines.base.types import Availability
     from ..engines.cuda.conv.selector import LayerKernel
@@ -37,6 +38,7 @@ __all__ = [
     "print_kernels",
     "print_model",
     "print_outputs",
+    "print_report",
 ]
 
 
@@ -61,6 +63,27 @@ def print_devices(engines: Iterable[Availability], auto: str) -> None:
         can = ("[green]yes, auto[/]" if engine.name == auto else "[green]yes[/]") if engine.available else "[red]no[/]"
         rows.append((engine.name, can, _escape(engine.reason or engine.details)))
     _print_table(("engine", "available", "details"), rows)
+
+
+def print_report(report: Report) -> None:
+    """What `pytrt doctor` found: the machine, the package's extras, the engines."""
+    _print_table(("", "here"), [(name, _escape(text)) for name, text in report.machine.items()])
+    rows = []
+    for extra in report.extras:
+        state = "[yellow]missing: " + ", ".join(extra.missing) + "[/]" if extra.missing else "[green]installed[/]"
+        here = ", ".join(f"{name} {version}" for name, version in extra.installed)
+        rows.append((extra.name, extra.purpose, state, _escape(here), _escape(extra.command)))
+    _print_table(("extra", "for", "packages", "here", "Do"), rows)
+    engines = []
+    for engine in report.engines:
+        works = f"[green]right[/]; built in {engine.build_s:.2f} s, {engine.run_us:.0f} µs a run"
+        if engine.failure:
+            works = f"[bold red]fails[/]: {_escape(engine.failure)}"
+        elif engine.reason or not engine.run_us:
+            works = "–"
+        can = "[yellow]no[/]" if engine.reason else "[green]yes[/]"
+        engines.append((engine.name, can, works, _escape(engine.reason or engine.details)))
+    _print_table(("engine", "available", "a small network", "details"), engines)
 
 
 def print_model(model: onnx.ModelProto, name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -80,3 +81,26 @@ def test_an_installation_has_every_file_of_the_native_part():
     files = {file for folder in folders for file in folder.rglob("*") if file.is_file()}
     kernels = {file for file in (ROOT / "pytrtplugins" / "kernels").iterdir() if file.is_file()}
     assert (files | kernels | {ROOT / "CMakeLists.txt"}) - listed == set()
+
+
+def configured(folder, *options):
+    """What ``cmake -S . -B build`` ends with, and its messages on one line."""
+    cmake = shutil.which("cmake") or pytest.skip("cmake is not installed")
+    done = subprocess.run(
+        [cmake, "-S", str(ROOT), "-B", str(folder), *options], capture_output=True, text=True, check=False
+    )
+    return done.returncode, " ".join(done.stderr.split())
+
+
+def test_cmake_names_the_python_that_lacks_pybind11_and_what_to_type(tmp_path):
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\n[ "$2" = pybind11 ] && exit 1\nexec {sys.executable} "$@"\n', encoding="utf-8")
+    python.chmod(0o755)
+    code, message = configured(tmp_path / "build", f"-DPython_EXECUTABLE={python}")
+    assert code
+    assert f'{python} has no package pybind11. Do: {python} -m pip install "pybind11>=2.13"' in message
+    assert "Or leave Python out: -DPYTRTPLUGINS_BRIDGE=OFF" in message
+
+
+def test_cmake_needs_no_python_where_that_is_left_out(tmp_path):
+    assert configured(tmp_path / "build", "-DPYTRTPLUGINS_BRIDGE=OFF") == (0, "")

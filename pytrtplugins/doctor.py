@@ -1,0 +1,240 @@
+"""What is installed, what is missing for which part of the package, and whether each engine computes a small network right here."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from . import native
+from .cuda.compiler import find_nvcc, find_nvrtc
+from .engines import availability
+from .engines.host.cpu_features import describe_cpu
+from .errors import PytrtpluginsError
+from .utils.optional import require
+from .version import __version__
+
+__all__ = ["PURPOSES", "EngineReport", "Extra", "Report", "examine", "extras", "try_engine", "try_engine_alone"]
+
+PURPOSES = {
+    "onnx": "ONNX models, engine reference",
+    "cpu": "engines cpu and onnxruntime",
+    "cuda": "engine cuda",
+    "cublaslt": "cuBLASLt's kernels in engine cuda",
+    "nvrtc": "compiling CUDA kernels without nvcc",
+    "tensorrt": "engine tensorrt",
+    "pycuda": "arrays of PyCUDA",
+    "vision": "reading and writing images",
+    "cli": "the command pytrt",
+    "caffe": "Caffe models",
+    "evaluate": "average precision",
+    "native": "building plugins in C++",
+    "download": "downloading weights",
+    "samples": "the samples' images",
+    "torch": "exporting from PyTorch",
+    "train": "training the sample network",
+}
+"""The package's extras, and what needs them."""
+
+_DISTRIBUTION, _TOGETHER = "pytrtplugins", ("all", "dev", "mutation")
+_SECONDS, _TOLERANCE = 120, 1e-3
+
+
+@dataclass(frozen=True)
+class Extra:
+    """Packages that one part of the package needs.
+
+    Attributes:
+        name: As ``pip install "pytrtplugins[name]"`` takes it.
+        purpose: What needs them.
+        installed: Package and version of those that are here.
+        missing: Packages that are not.
+    """
+
+    name: str
+    purpose: str
+    installed: tuple[tuple[str, str], ...]
+    missing: tuple[str, ...]
+
+    @property
+    def command(self) -> str:
+        """What installs the missing ones; empty where none is."""
+        return f'pip install "{_DISTRIBUTION}[{self.name}]"' if self.missing else ""
+
+
+@dataclass(frozen=True)
+class EngineReport:
+    """One engine on this machine.
+
+    Attributes:
+        name: The engine's.
+        reason: Why it cannot be used, with the next command; empty where it can.
+        details: Versions and devices.
+        failure: What went wrong when it ran a small network; empty where the network's numbers were right, or it was not run.
+        build_s: Seconds of the build.
+        run_us: Microseconds of a run, median.
+    """
+
+    name: str
+    reason: str
+    details: str
+    failure: str = ""
+    build_s: float = 0.0
+    run_us: float = 0.0
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that `examine` found.
+
+    Attributes:
+        machine: Versions, processor and compilers, by what they are called.
+        extras: The package's extras.
+        engines: All engines.
+    """
+
+    machine: dict[str, str]
+    extras: tuple[Extra, ...]
+    engines: tuple[EngineReport, ...]
+
+    @property
+    def healthy(self) -> bool:
+        """Whether every engine that can be used here computes right numbers."""
+        return not any(engine.failure for engine in self.engines)
+
+
+def examine(run: bool = True) -> Report:
+    """Look at this installation and this machine.
+
+    Args:
+        run: Let each engine that is available run a small network, in a process of its own, which may crash.
+    """
+    engines = []
+    for found in availability():
+        report = EngineReport(found.name, found.reason, found.details)
+        tried = run and found.available and found.name != "null"  # which computes nothing
+        engines.append(try_engine_alone(report) if tried else report)
+    return Report(_machine(), extras(), tuple(engines))
+
+
+def extras() -> tuple[Extra, ...]:
+    """The package's extras with what is installed of them, by the metadata that pip keeps; empty where the package was not installed."""
+    try:
+        lines = importlib.metadata.requires(_DISTRIBUTION) or []
+    except importlib.metadata.PackageNotFoundError:
+        return ()
+    packages: dict[str, list[str]] = {}
+    for line in lines:
+        name, extra = re.match(r"[\w.-]+", line), re.search(r"""extra\s*==\s*["']([\w-]+)["']""", line)
+        if name and extra and extra[1] not in _TOGETHER and name[0] != _DISTRIBUTION:
+            packages.setdefault(extra[1], []).append(name[0])
+    found = []
+    for extra_name, names in packages.items():
+        versions = {name: _version(name) for name in names}
+        here = tuple((name, version) for name, version in versions.items() if version)
+        missing = tuple(name for name, version in versions.items() if not version)
+        found.append(Extra(extra_name, PURPOSES.get(extra_name, ""), here, missing))
+    return tuple(found)
+
+
+def try_engine_alone(engine: EngineReport) -> EngineReport:
+    """`try_engine` in a process of its own: one that crashes or hangs is a failure like others."""
+    code = f"import json; from pytrtplugins.doctor import try_engine; print(json.dumps(try_engine({engine.name!r})))"
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return EngineReport(engine.name, engine.reason, engine.details, f"it did not end within {_SECONDS} s")
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [""])[-1]
+        why = f"its process ended with {done.returncode}" + (f": {last}" if last else "")
+        return EngineReport(engine.name, engine.reason, engine.details, why)
+    failure, build_s, run_us = json.loads(done.stdout.strip().rpartition("\n")[2])
+    return EngineReport(engine.name, engine.reason, engine.details, failure, build_s, run_us)
+
+
+def try_engine(name: str) -> tuple[str, float, float]:
+    """Build and run a small network on an engine.
+
+    Args:
+        name: The engine's.
+
+    Returns:
+        What went wrong, empty where nothing did; seconds of the build; microseconds of a run, median.
+    """
+    from . import build
+
+    onnx = require("onnx", extra="onnx")
+    helper, rng = onnx.helper, np.random.default_rng(0)
+    x = rng.standard_normal((1, 8, 16, 16), dtype=np.float32)
+    weights = rng.standard_normal((16, 8, 1, 1), dtype=np.float32)
+    values = [helper.make_tensor_value_info(key, 1, (1, channels, 16, 16)) for key, channels in (("x", 8), ("y", 16))]
+    nodes = [helper.make_node("Conv", ["x", "w"], ["sums"]), helper.make_node("Relu", ["sums"], ["y"])]
+    graph = helper.make_graph(nodes, "doctor", values[:1], values[1:], [onnx.numpy_helper.from_array(weights, "w")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    begin = time.perf_counter()
+    try:
+        engine = build(model, engine=name, progress=False)
+        build_s = time.perf_counter() - begin
+        with engine.create_context() as context:
+            found = context.run({"x": x})["y"]
+            times = []
+            for _ in range(20):
+                begin = time.perf_counter()
+                context.run({"x": x})
+                times.append(time.perf_counter() - begin)
+    except PytrtpluginsError as error:
+        return str(error), 0.0, 0.0
+    wanted = np.maximum(np.einsum("kc,nchw->nkhw", weights[:, :, 0, 0], x), 0)
+    distance = float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))
+    failure = "" if distance < _TOLERANCE else f"a convolution is {distance:.1e} of its norm off"
+    return failure, build_s, 1e6 * float(np.median(times))
+
+
+# -- inside --------------------------------------------------------------------------------------------------------------
+
+
+def _machine() -> dict[str, str]:
+    nvrtc = find_nvrtc()[1]
+    compiler = next((path for name in ("c++", "g++", "clang++") if (path := shutil.which(name))), "")
+    return {
+        "pytrtplugins": f"{__version__}, {os.path.dirname(__file__)}",
+        "Python": f"{platform.python_version()}, {sys.executable}",
+        "system": platform.platform(),
+        "processor": describe_cpu(),
+        "GPU": _gpus(),
+        "C++ compiler": compiler or "none: apt-get install g++",
+        "CUDA compiler": ", ".join(filter(None, (nvrtc and f"NVRTC {nvrtc}", find_nvcc()[1])))
+        or f'none: pip install "{_DISTRIBUTION}[nvrtc]"',
+        "native part": "built" if native.available() else "not built: python -m pytrtplugins.native",
+    }
+
+
+def _gpus() -> str:
+    """Names and driver, as nvidia-smi tells them."""
+    path = shutil.which("nvidia-smi")
+    if path is None:
+        return "none: NVIDIA's driver is not installed"
+    command = [path, "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"nvidia-smi: {error}"
+    return "; ".join(done.stdout.split("\n")).strip("; ") or f"nvidia-smi: {done.stderr.strip()}"
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""

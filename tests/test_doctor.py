@@ -1,0 +1,107 @@
+"""What `pytrt doctor` finds."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pytrtplugins import doctor
+from pytrtplugins.doctor import PURPOSES, EngineReport, examine, extras, try_engine, try_engine_alone
+from pytrtplugins.engines.base.types import Availability
+from pytrtplugins.engines.reference.engine import ReferenceContext
+
+ENGINE = EngineReport("reference", "", "NumPy")
+
+
+def requires(monkeypatch, *lines):
+    monkeypatch.setattr(importlib.metadata, "requires", lambda name: list(lines))
+
+
+def test_each_extra_of_the_package_has_a_purpose():
+    text = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+    section = text.partition("[project.optional-dependencies]")[2].partition("\n[")[0]
+    assert set(re.findall(r"^(\w+) = ", section, re.MULTILINE)) - {"all", "dev", "mutation"} == set(PURPOSES)
+
+
+def test_extras_tell_versions_of_what_is_here_and_the_command_for_what_is_not(monkeypatch):
+    requires(
+        monkeypatch,
+        "numpy>=1.26",
+        'numpy>=1.26; extra == "cpu"',
+        'no-such-package>=3; python_version >= "3.11" and extra == "cpu"',
+        "pytrtplugins[cpu]; extra == 'all'",
+        "pytrtplugins[cpu]; extra == 'vision'",
+        "numpy; extra == 'vision'",
+    )
+    cpu, vision = extras()
+    assert (cpu.name, cpu.installed, cpu.missing) == ("cpu", (("numpy", np.__version__),), ("no-such-package",))
+    assert cpu.command == 'pip install "pytrtplugins[cpu]"'
+    assert (vision.name, vision.missing, vision.command) == ("vision", (), "")
+
+
+def test_a_package_that_pip_does_not_know_has_no_extras(monkeypatch):
+    def unknown(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "requires", unknown)
+    assert extras() == ()
+
+
+def test_an_engine_that_is_right_says_how_long_it_took():
+    failure, build_s, run_us = try_engine("reference")
+    assert failure == ""
+    assert build_s > 0
+    assert run_us > 0
+
+
+def test_an_engine_that_is_wrong_or_refuses_fails(monkeypatch):
+    assert "nonsense" in try_engine("nonsense")[0]
+    run = ReferenceContext.run
+    monkeypatch.setattr(
+        ReferenceContext, "run", lambda self, inputs: {name: 1.01 * value for name, value in run(self, inputs).items()}
+    )
+    assert try_engine("reference")[0] == "a convolution is 1.0e-02 of its norm off"
+
+
+def ends(monkeypatch, code, out="", error=""):
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, code, out, error))
+
+
+def test_what_a_process_of_an_engine_says_last_counts(monkeypatch):
+    ends(monkeypatch, 0, f"a library's greeting\n{json.dumps(['', 0.5, 20.0])}\n")
+    found = try_engine_alone(ENGINE)
+    assert (found.failure, found.build_s, found.run_us) == ("", 0.5, 20.0)
+
+
+def test_an_engine_whose_process_crashes_or_hangs_fails(monkeypatch):
+    ends(monkeypatch, -11, error="some words\nSegmentation fault\n")
+    assert try_engine_alone(ENGINE).failure == "its process ended with -11: Segmentation fault"
+
+    def hangs(command, timeout, **_):
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    monkeypatch.setattr(subprocess, "run", hangs)
+    assert try_engine_alone(ENGINE).failure == "it did not end within 120 s"
+
+
+@pytest.mark.parametrize("run", [True, False])
+def test_only_engines_that_are_available_are_run(monkeypatch, run):
+    tried = []
+    found = [
+        Availability("cuda", "no driver", ""),
+        Availability("reference", "", "NumPy"),
+        Availability("null", "", ""),
+    ]
+    monkeypatch.setattr(doctor, "availability", lambda: found)
+    monkeypatch.setattr(doctor, "try_engine_alone", lambda engine: tried.append(engine.name) or engine)
+    report = examine(run)
+    assert tried == (["reference"] if run else [])
+    assert [engine.name for engine in report.engines] == ["cuda", "reference", "null"]
+    assert report.healthy
+    assert {"pytrtplugins", "Python", "processor", "GPU", "native part"} <= report.machine.keys()
