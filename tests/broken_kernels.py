@@ -60,7 +60,7 @@ class Twice(ptp.Plugin):
 class Reversed(Twice):
     """Right: rows of at most 64 values backwards, by way of shared memory, a block for each."""
 
-    right = """    __shared__ T tile[64];
+    right: ClassVar[str] = """    __shared__ T tile[64];
     if (threadIdx.x < n) tile[threadIdx.x] = x[blockIdx.x * n + threadIdx.x];
     __syncthreads();
     if (threadIdx.x < n) y[blockIdx.x * n + threadIdx.x] = tile[n - 1 - threadIdx.x];"""
@@ -330,7 +330,7 @@ class Exits(Twice):
 
 @caught_by("compute", "hang: still running after 0.2 s", SURVIVED)
 class Hangs(Twice):
-    limit_s = 0.2  # for it takes all the processor's time meanwhile
+    limit_s: ClassVar[float] = 0.2  # for it takes all the processor's time meanwhile
 
     def compute(self, x):
         while x.size:

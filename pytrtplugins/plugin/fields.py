@@ -133,11 +133,13 @@ class FieldSpec:
 def collect_field_specs(cls: type) -> tuple[FieldSpec, ...]:
     """Read a class's typed attributes, base classes first, in the order in which they are written.
 
-    ``ClassVar`` annotations, names with a leading underscore and attributes without annotation are not fields.
+    ``ClassVar`` annotations, names with a leading underscore and constants, whose names are in capitals, are not fields.
 
     Raises:
-        FieldError: an annotation is not a supported type, or a default has another type than it says.
+        FieldError: an annotation is not a supported type, a default has another type than it says, or a value that could be a
+            field's has no annotation.
     """
+    _check_annotated(cls)
     specs: dict[str, FieldSpec] = {}
     for base in reversed(cls.__mro__):
         own = inspect.get_annotations(base)
@@ -161,6 +163,31 @@ def collect_field_specs(cls: type) -> tuple[FieldSpec, ...]:
                 default = spec.convert(default, cls.__name__)
             specs[name] = FieldSpec(spec.name, spec.kind, spec.is_tuple, default)
     return tuple(specs.values())
+
+
+_SHOWN = 40  # characters of a value in a message
+
+
+def _check_annotated(cls: type) -> None:
+    """Refuse ``groups = 2`` without a type: it would look like a field, and be none."""
+    annotated = {name for base in cls.__mro__ for name in inspect.get_annotations(base)}
+    for base in reversed(cls.__mro__):
+        for name, value in vars(base).items():
+            kind = _looks_like(value)
+            if kind and not name.startswith("_") and not name.isupper() and name not in annotated:
+                shown = format_value(value) if len(format_value(value)) <= _SHOWN else "..."
+                raise FieldError(
+                    f"{cls.__name__}.{name} = {shown} has no type, so it is no field.\n"
+                    f"Do: annotate it: {name}: {kind} = {shown}; or, if it is none, {name}: ClassVar[{kind}] (from typing), or _{name}",
+                    name=name,
+                )
+
+
+def _looks_like(value: object) -> str:
+    """The type of a field with this value, as written in a class; empty where it can be none."""
+    if type(value) is tuple and value and type(value[0]) in _SCALARS and len(set(map(type, value))) == 1:
+        return f"tuple[{type(value[0]).__name__}, ...]"
+    return "np.ndarray" if isinstance(value, np.ndarray) else type(value).__name__ if type(value) in _SCALARS else ""
 
 
 def _spec_from_hint(owner: str, name: str, hint: Any) -> FieldSpec:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -125,7 +126,7 @@ class Picky(ptp.Plugin):
             raise ValueError("not such an input")
         return x
 
-    refuses = False
+    refuses: ClassVar[bool] = False
 
 
 def test_a_network_that_cannot_run_on_made_up_inputs_is_built_in_int8(monkeypatch):
