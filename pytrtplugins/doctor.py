@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from .cuda.compiler import find_nvcc, find_nvrtc
 from .engines import availability
 from .engines.host.cpu_features import describe_cpu
 from .errors import PytrtpluginsError
-from .utils.optional import require
+from .utils.optional import installed_version, require
 from .version import __version__
 
 __all__ = ["PURPOSES", "EngineReport", "Extra", "Report", "examine", "extras", "try_engine", "try_engine_alone"]
@@ -139,7 +139,7 @@ def extras() -> tuple[Extra, ...]:
             packages.setdefault(extra[1], []).append(name[0])
     found = []
     for extra_name, names in packages.items():
-        versions = {name: _version(name) for name in names}
+        versions = {name: installed_version(name) for name in names}
         here = tuple((name, version) for name, version in versions.items() if version)
         missing = tuple(name for name, version in versions.items() if not version)
         found.append(Extra(extra_name, PURPOSES.get(extra_name, ""), here, missing))
@@ -154,13 +154,13 @@ def try_engine_alone(engine: EngineReport) -> EngineReport:
             [sys.executable, "-c", code], capture_output=True, text=True, timeout=_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        return EngineReport(engine.name, engine.reason, engine.details, f"it did not end within {_SECONDS} s")
+        return replace(engine, failure=f"it did not end within {_SECONDS} s")
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [""])[-1]
         why = f"its process ended with {done.returncode}" + (f": {last}" if last else "")
-        return EngineReport(engine.name, engine.reason, engine.details, why)
+        return replace(engine, failure=why)
     failure, build_s, run_us = json.loads(done.stdout.strip().rpartition("\n")[2])
-    return EngineReport(engine.name, engine.reason, engine.details, failure, build_s, run_us)
+    return replace(engine, failure=failure, build_s=build_s, run_us=run_us)
 
 
 def try_engine(name: str) -> tuple[str, float, float]:
@@ -230,11 +230,4 @@ def _gpus() -> str:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"nvidia-smi: {error}"
-    return "; ".join(done.stdout.split("\n")).strip("; ") or f"nvidia-smi: {done.stderr.strip()}"
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
+    return "; ".join(done.stdout.splitlines()) or f"nvidia-smi: {done.stderr.strip()}"

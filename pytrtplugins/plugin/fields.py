@@ -33,6 +33,7 @@ MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<required>"})()
 """Stands for "no default": the attribute must be given to the constructor."""
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
+_SHOWN = 40  # characters of a value in a message
 _SCALARS: dict[type, int] = {bool: 1, int: 2, float: 3, str: 4}
 _TUPLE, _ARRAY = 16, 33  # the former is added to the code of a tuple's items
 _ARRAY_DTYPES = ("float32", "float16", "int8", "uint8", "int32", "int64", "bool", "float64")
@@ -165,9 +166,6 @@ def collect_field_specs(cls: type) -> tuple[FieldSpec, ...]:
     return tuple(specs.values())
 
 
-_SHOWN = 40  # characters of a value in a message
-
-
 def _check_annotated(cls: type) -> None:
     """Refuse ``groups = 2`` without a type: it would look like a field, and be none."""
     annotated = {name for base in cls.__mro__ for name in inspect.get_annotations(base)}
@@ -175,7 +173,8 @@ def _check_annotated(cls: type) -> None:
         for name, value in vars(base).items():
             kind = _looks_like(value)
             if kind and not name.startswith("_") and not name.isupper() and name not in annotated:
-                shown = format_value(value) if len(format_value(value)) <= _SHOWN else "..."
+                text = format_value(value)
+                shown = text if len(text) <= _SHOWN else "..."
                 raise FieldError(
                     f"{cls.__name__}.{name} = {shown} has no type, so it is no field.\n"
                     f"Do: annotate it: {name}: {kind} = {shown}; or, if it is none, {name}: ClassVar[{kind}] (from typing), or _{name}",

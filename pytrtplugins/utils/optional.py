@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import sys
 from types import ModuleType
 
 from ..errors import MissingExtraError
 from .late import put_off
 
-__all__ = ["require"]
+__all__ = ["installed_version", "require"]
 
 _SELDOM_USED = {"onnx_ir": ("sympy", "onnx_ir._symbolic_shapes")}
 """What a package imports at its start: onnx-ir computes with free dims in SymPy, which takes longer to import than all else of it."""
@@ -41,3 +42,11 @@ def require(module: str, *, extra: str, package: str | None = None, feature: str
             package=package,
             extra=extra,
         ) from error
+
+
+def installed_version(package: str) -> str:
+    """The version of a package that pip installed; empty if it did not."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""

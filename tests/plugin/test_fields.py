@@ -80,26 +80,6 @@ def test_an_unusable_declaration_is_refused_with_the_field_name(cls):
     assert caught.value.name in cls.__annotations__
 
 
-@pytest.mark.parametrize(
-    ("value", "written"),
-    [
-        (2, "groups: int = 2;"), (0.5, "groups: float = 0.5;"), (True, "groups: bool = True;"), ("a", "groups: str = 'a';"),
-        ((1, 2), "groups: tuple[int, ...] = (1, 2);"), (np.zeros(3, np.float32), "groups: np.ndarray = array(float32, shape=(3,));"),
-        ("x" * 100, "groups: str = ...;"),
-    ],
-)  # fmt: skip
-def test_a_value_without_a_type_is_refused_with_what_to_write(value, written):
-    with pytest.raises(FieldError, match=r"^Grouped\.groups = .* has no type, so it is no field\.") as caught:
-        collect_field_specs(type("Grouped", (), {"groups": value}))
-    assert f"Do: annotate it: {written} or, if it is none, groups: ClassVar[" in str(caught.value)
-    assert str(caught.value).endswith("or _groups")
-
-
-@pytest.mark.parametrize("value", [None, (), (1, "a"), [1], {}, len, property(len), np.int64(3)])
-def test_what_could_be_no_field_needs_no_type(value):
-    assert collect_field_specs(type("Stateful", (), {"state": value})) == ()
-
-
 class Unresolved:
     count: Nowhere  # type: ignore[name-defined]  # noqa: F821
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pytrtplugins.engines.cuda.conv.problem import conv_problem
+from pytrtplugins.engines.cuda.conv.step import conv_problem
 from pytrtplugins.passes import LayerPrecision, Precisions, layer_names
 from pytrtplugins.precision import Network, parse_tolerance
 from tests.engines.cuda.host import run_on_host

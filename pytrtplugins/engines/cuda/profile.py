@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ...tensor import Array
 from ...utils.files import atomic_path, write_atomic
 from ...utils.optional import require
-from .conv.problem import ConvProblem, conv_problem
+from .conv.problem import ConvProblem
+from .conv.step import conv_problem
 from .operators import computed
 from .plan.fallbacks import fallback
 from .plan.plan import Plan, Step

@@ -7,8 +7,9 @@ from functools import partial
 
 import numpy as np
 
-from pytrtplugins.engines.cuda.conv.problem import DirectProvider, Scratch, conv_operands, conv_problem
+from pytrtplugins.engines.cuda.conv.problem import DirectProvider, Scratch
 from pytrtplugins.engines.cuda.conv.selector import ConvSelector
+from pytrtplugins.engines.cuda.conv.step import conv_operands, conv_problem
 from pytrtplugins.engines.cuda.device.device import HostDevice, Tensor, rows_of, tensor_at
 from pytrtplugins.engines.cuda.device.elements import decoded
 from pytrtplugins.engines.cuda.device.layout import FP8, Format

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import importlib.util
 import itertools
 import math
@@ -17,7 +16,7 @@ import numpy.typing as npt
 
 from ....errors import BuildError, UnavailableError
 from ....tensor import DType
-from ....utils.optional import require
+from ....utils.optional import installed_version, require
 from ..device.device import CudaDevice, Tensor
 from ..device.layout import FP8, Format
 from .problem import ConvLaunch, ConvProblem, Operands, Scratch, finishing
@@ -45,7 +44,7 @@ def check_cudnn() -> str:
     """
     if importlib.util.find_spec("cudnn") is None:
         load_frontend()  # which says what to install
-    return _installed(_FRONTEND) or "of unknown version"
+    return installed_version(_FRONTEND) or "of unknown version"
 
 
 def cudnn_versions() -> dict[str, str]:
@@ -55,9 +54,9 @@ def cudnn_versions() -> dict[str, str]:
         MissingExtraError: the frontend is not installed.
         UnavailableError: it finds no cuDNN.
     """
-    frontend = _installed(_FRONTEND)
+    frontend = installed_version(_FRONTEND)
     for library in _LIBRARIES:
-        numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", _installed(library))
+        numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", installed_version(library))
         if frontend and numbers:
             major, minor, patch = map(int, numbers.groups())
             return {"cudnn-frontend": frontend, "cudnn": str(10000 * major + 100 * minor + patch)}
@@ -80,14 +79,6 @@ def _told_versions(cudnn: Any) -> dict[str, str]:
         raise UnavailableError(
             f"engine 'cuda': NVIDIA's library cuDNN cannot be loaded ({error}).\nDo: pip install nvidia-cudnn-cu13"
         ) from error
-
-
-def _installed(package: str) -> str:
-    """The version of a package that pip installed; empty if it did not."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
 
 
 class CudnnProvider:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,9 @@ from ....cuda import CudaKernel
 from ....tensor import DType
 from ..device.device import Device, Tensor
 from ..device.elements import to_stored
-from ..device.layout import Format, as_rows, channels_last
+from ..device.layout import Format, channels_last
 from ..device.nhwc import KINDS
 from ..device.source import KERNELS
-from ..plan.plan import Plan, Step
 
 __all__ = [
     "ACTIVATIONS",
@@ -27,8 +26,6 @@ __all__ = [
     "DirectProvider",
     "Operands",
     "Scratch",
-    "conv_operands",
-    "conv_problem",
     "epilogue_numbers",
     "epilogue_operands",
     "finishing",
@@ -42,7 +39,6 @@ ACTIVATIONS = {name: number for number, name in enumerate(_NAMES)}
 """As nhwc.cu numbers them."""
 Pair = tuple[int, int]
 Bounds = tuple[float, float]
-Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -348,62 +344,3 @@ def finishing(
         )  # fmt: skip
 
     return launch
-
-
-def conv_problem(step: Step, plan: Plan, tf32: bool) -> ConvProblem:
-    """The problem that a ``conv`` step poses.
-
-    Args:
-        step: The step.
-        plan: Its plan.
-        tf32: Whether a convolution in float32 may round its operands to TF32.
-    """
-    at, names = step.attributes, step.inputs
-    weights = plan.constants[names[1]]
-    residual = plan.tensors[names[3]].format if len(names) > 3 and names[3] else None
-    x, y = plan.tensors[names[0]].format, plan.tensors[step.outputs[0]].format
-    if at["rows"]:
-        x, y, residual = as_rows(x), as_rows(y), None if residual is None else as_rows(residual)
-    element = (DType.of(weights) if at["x_scale"] else y.dtype) if at["image"] else None
-    top, left, bottom, right = map(int, at["pads"])
-    return ConvProblem(
-        x=x,
-        y=y,
-        kernel=_pair(weights.shape[2:], int),
-        strides=_pair(at["strides"], int),
-        pads=(top, left, bottom, right),
-        dilations=_pair(at["dilations"], int),
-        groups=int(at["group"]),
-        activation=at["activation"],
-        bounds=_pair(at["bounds"], float),
-        residual=residual,
-        residual_activation=at["residual_activation"],
-        residual_bounds=_pair(at["residual_bounds"], float),
-        tensor_cores=tf32 or (element or x.dtype) is not DType.FLOAT32,
-        pool=bool(at["pool"]),
-        element=element,
-        reorg=int(at["reorg"]),
-    )
-
-
-def _pair(values: Iterable[Any], kind: Callable[[Any], Number]) -> tuple[Number, Number]:
-    first, second = map(kind, values)
-    return first, second
-
-
-def conv_operands(
-    step: Step, constants: Mapping[str, npt.NDArray[Any]], weights: Callable[[str], npt.NDArray[Any]] | None = None
-) -> Operands:
-    """Its constants; ``weights`` gives by name those that the plan leaves out."""
-    at, names = step.attributes, step.inputs
-    scale = None
-    if at["x_scale"]:
-        scale = (np.float64(at["x_scale"]) * constants[names[4]].astype(np.float64)).astype(np.float32)
-    return Operands(
-        load=lambda: (weights or constants.__getitem__)(names[1]),
-        bias=constants[names[2]].astype(np.float32),
-        scale=scale,
-        y_scale=float(np.float32(at["y_scale"])) or 1.0,
-        residual_scale=float(np.float32(at["residual_scale"])) or 1.0,
-        x_scale=float(np.float32(at["x_scale"])) or 1.0,
-    )

@@ -19,7 +19,8 @@ from ....utils.progress import progress_bar
 from ..device.device import Device
 from ..plan.plan import Plan, Step
 from .cache import Choice, TacticCache
-from .problem import Compiles, ConvLaunch, ConvProblem, ConvProvider, Operands, Scratch, conv_operands, conv_problem
+from .problem import Compiles, ConvLaunch, ConvProblem, ConvProvider, Operands, Scratch
+from .step import conv_operands, conv_problem
 from .timer import LIBRARIES, Timer
 from .unfused import UnfusedProvider
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import importlib.util
 import weakref
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,7 @@ import numpy as np
 
 from ....errors import BuildError
 from ....tensor import DType
-from ....utils.optional import require
+from ....utils.optional import installed_version, require
 
 __all__ = ["CublasLt", "Described", "Matrix", "Product", "cublaslt_version", "stored"]
 
@@ -29,12 +28,7 @@ def cublaslt_version() -> str:
     """Which cuBLASLt there is; empty where it or its bindings are not installed. Nothing is loaded."""
     if importlib.util.find_spec("nvmath") is None:
         return ""
-    for package in ("nvidia-cublas", "nvidia-cublas-cu13"):
-        try:
-            return importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return "of unknown version"
+    return installed_version("nvidia-cublas") or installed_version("nvidia-cublas-cu13") or "of unknown version"
 
 
 @dataclass(frozen=True)
