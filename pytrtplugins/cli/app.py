@@ -7,7 +7,7 @@ import operator
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from .. import check, engines, models, passes
 from ..calibration import ImageBatches
@@ -22,6 +22,9 @@ from ..utils.terminal import COMMAND
 from ..version import __version__
 from . import loading, options, runs, tables
 from .options import number
+
+if TYPE_CHECKING:
+    from ..engines.cuda import CudaEngine
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
@@ -124,8 +127,6 @@ def build(
 
     pytrt build yolov2.onnx --precision precision.yaml -o yolov2.engine
     """
-    from ..engines.cuda import CudaEngine
-
     check_target(output)
     started = time.perf_counter()
     built = loading.open_engine(
@@ -142,8 +143,8 @@ def build(
     )
     built.save(output)
     tables.print_engine(built, str(output))
-    if isinstance(built, CudaEngine):
-        tables.print_kernels(built.tactics())
+    if built.name == "cuda":
+        tables.print_kernels(cast("CudaEngine", built).tactics())
     print(f"built in {time.perf_counter() - started:.1f} s, {output.stat().st_size:,} bytes")
 
 

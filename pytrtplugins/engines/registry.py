@@ -6,6 +6,7 @@ import importlib
 import logging
 from collections.abc import Collection
 
+from ..cuda.driver import check_driver
 from ..errors import UnavailableError, UsageError
 from .base.engine import Engine
 from .base.types import Availability
@@ -48,7 +49,7 @@ def engine_class(name: str) -> type[Engine]:
 
 def availability() -> tuple[Availability, ...]:
     """Every engine, and whether it can be used here."""
-    return tuple(engine_class(name).availability() for name in _CLASSES)
+    return tuple(_availability(name) for name in _CLASSES)
 
 
 def auto_engine(precision: str = "fp32") -> str:
@@ -60,21 +61,31 @@ def available_class(name: str, precision: str = "fp32", never: Collection[str] =
     """An engine that can be used here; for ``"auto"`` the first, of those that have the precision if one does."""
     if name != "auto":
         cls = engine_class(name)
-        reason = cls.availability().reason
-        if reason:
+        if reason := cls.availability().reason:
             raise UnavailableError(f"engine {name!r} cannot be used here: {reason}", engine=name)
         return cls
     reasons, usable = list[str](), list[type[Engine]]()
     for candidate in (each for each in _CLASSES if each not in never):
+        if reason := _availability(candidate).reason:
+            reasons.append(f"{candidate}: {reason}")
+            continue
         cls = engine_class(candidate)
-        reason = cls.availability().reason
-        if not reason and precision in cls.precisions and candidate != _SLOW:
+        if precision in cls.precisions and candidate != _SLOW:
             for text in reasons:
                 _log.info("engine %s", text)
             return cls
-        if not reason:
-            usable.append(cls)
-        reasons.append(f"{candidate}: {reason or f'it has no precision {precision!r}'}")
+        usable.append(cls)
+        reasons.append(f"{candidate}: it has no precision {precision!r}")
     if usable:
         return usable[0]  # which refuses the precision with the alternatives
     raise UnavailableError("no engine can be used here:\n" + "\n".join(reasons))
+
+
+def _availability(name: str) -> Availability:
+    """Whether an engine can be used here; where NVIDIA's driver is missing, engine ``cuda`` is not imported, which takes a while."""
+    if name == "cuda":
+        try:
+            check_driver()
+        except UnavailableError as error:
+            return Availability(name, str(error), "")
+    return engine_class(name).availability()

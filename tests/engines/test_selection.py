@@ -7,9 +7,9 @@ import sys
 import pytest
 
 import pytrtplugins as ptp
-from pytrtplugins.engines import Availability, auto_engine
+from pytrtplugins.engines import Availability, auto_engine, registry
 from pytrtplugins.engines.cuda import CudaEngine
-from pytrtplugins.errors import ModelError, PrecisionError
+from pytrtplugins.errors import ModelError, PrecisionError, UnavailableError
 from pytrtplugins.model import decompose
 from pytrtplugins.model.proto import copy_of
 from pytrtplugins.utils.progress import progress_bar
@@ -19,11 +19,13 @@ from tests.engines.networks import conv_net
 @pytest.fixture
 def on_gpu(monkeypatch):
     """A machine whose GPU engine cuda can use."""
+    monkeypatch.setattr(registry, "check_driver", lambda: None)
     monkeypatch.setattr(CudaEngine, "availability", classmethod(lambda cls: Availability("cuda", "", "a GPU")))
 
 
 @pytest.fixture
 def without_gpu(monkeypatch):
+    monkeypatch.setattr(registry, "check_driver", lambda: None)
     monkeypatch.setattr(CudaEngine, "availability", classmethod(lambda cls: Availability("cuda", "no GPU", "")))
 
 
@@ -43,6 +45,17 @@ def test_without_a_gpu_auto_takes_the_cpu_which_says_what_it_cannot_do():
     assert auto_engine() == "cpu"
     with pytest.raises(PrecisionError, match="FP16 is for GPUs"):
         ptp.build(conv_net(), precision="fp16")
+
+
+def test_without_the_driver_engine_cuda_is_not_even_imported(monkeypatch):
+    def check_driver():
+        raise UnavailableError("no driver")
+
+    found = registry.engine_class
+    monkeypatch.setattr(registry, "check_driver", check_driver)
+    monkeypatch.setattr(registry, "engine_class", lambda name: pytest.fail(name) if name == "cuda" else found(name))
+    assert auto_engine() == "cpu"
+    assert registry.availability()[0] == Availability("cuda", "no driver", "")
 
 
 @pytest.mark.usefixtures("on_gpu")
