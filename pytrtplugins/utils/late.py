@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -19,6 +20,7 @@ _leaving = threading.Lock()
 def put_off(*names: str) -> Iterator[None]:
     """Give who imports these modules inside the block something that imports them when an attribute is used.
 
+    With ``module:function`` the module is imported when the function is called, for who takes it out of the module at once.
     A module that is imported already stays as it is. Behind the block nothing stands in for a module any more: whoever imports it gets it.
     """
     given = [_StandIn(name) for name in names]
@@ -32,7 +34,13 @@ def put_off(*names: str) -> Iterator[None]:
 
 
 class _StandIn(ModuleType):
-    """Has a module's name, and its attributes from when the first is used."""
+    """Has a module's name, and its attributes from when the first is used, but for the function that may stand behind a colon."""
+
+    def __init__(self, name: str) -> None:
+        module, _, self._function = name.partition(":")
+        super().__init__(module)
+        if self._function:
+            setattr(self, self._function, _late_function(module, self._function))
 
     def leave(self) -> None:
         """Make room for the module itself."""
@@ -41,5 +49,18 @@ class _StandIn(ModuleType):
                 del sys.modules[self.__name__]
 
     def __getattr__(self, name: str) -> Any:
+        if name == "__path__" and self._function:  # which "from module import function" asks for first
+            package, _, last = self.__name__.rpartition(".")
+            folders = importlib.import_module(package).__path__ if package else sys.path
+            return [str(Path(folder) / last) for folder in folders]
         self.leave()
         return getattr(importlib.import_module(self.__name__), name)
+
+
+def _late_function(module: str, name: str) -> Callable[..., Any]:
+    def function(*arguments: Any, **named: Any) -> Any:
+        return getattr(importlib.import_module(module), name)(*arguments, **named)
+
+    function.__name__ = function.__qualname__ = name
+    function.__module__ = module
+    return function

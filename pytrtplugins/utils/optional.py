@@ -12,8 +12,12 @@ from .late import put_off
 
 __all__ = ["installed_version", "require"]
 
-_SELDOM_USED = {"onnx_ir": ("sympy", "onnx_ir._symbolic_shapes")}
-"""What a package imports at its start: onnx-ir computes with free dims in SymPy, which takes longer to import than all else of it."""
+_SELDOM_USED = {
+    "onnx_ir": ("sympy", "onnx_ir._symbolic_shapes"),
+    "openvino": ("openvino.tools.ovc:convert_model",),
+}
+"""What a package imports at its start: onnx-ir computes with free dims in SymPy, OpenVINO converts models of other libraries; these
+take longer to import than all else of it."""
 _imported: dict[str, ModuleType] = {}
 """Modules that an earlier call imported to their end: passes ask for them many thousand times."""
 

@@ -53,6 +53,18 @@ def test_a_library_that_uses_it_at_once_gets_it(library):
     assert sys.modules["late_package"].VALUE == 3
 
 
+def test_a_function_that_is_taken_out_at_once_imports_its_module_when_it_is_called(library, tmp_path):
+    (tmp_path / "late_package" / "__init__.py").write_text(
+        "def double(number, *, more=0):\n    return 2 * number + more\n"
+    )
+    namespace: dict[str, object] = {}
+    with put_off("late_package:double"):
+        exec("from late_package import double", namespace)
+    assert "late_package" not in sys.modules
+    assert namespace["double"](3, more=1) == 7
+    assert sys.modules["late_package"].double is not namespace["double"]
+
+
 @pytest.mark.parametrize(
     "statement",
     ["import late_package as found", "import late_package.inner as found", "from late_package import VALUE"],
@@ -92,3 +104,26 @@ def test_onnx_ir_imports_sympy_when_it_computes_with_free_dims():
     done = subprocess.run([sys.executable, "-c", ONNX_IR], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("n + 1 <class ")
+
+
+OPENVINO = """
+import sys
+import onnx
+from onnx import helper
+from pytrtplugins.utils.optional import require
+
+openvino = require("openvino", extra="cpu")
+assert "openvino.tools.ovc" not in sys.modules
+x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in "xy")
+model = helper.make_model(helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "relu", [x], [y]))
+onnx.save(model, sys.argv[1])
+print(openvino.convert_model(sys.argv[1]).outputs[0].any_name, "openvino.tools.ovc" in sys.modules)
+"""
+
+
+def test_openvino_imports_its_converter_when_it_converts(tmp_path):
+    pytest.importorskip("openvino")
+    command = [sys.executable, "-c", OPENVINO, str(tmp_path / "relu.onnx")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "y True\n"
