@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,6 @@ __all__ = [
     "as_cupy",
     "device_array",
     "is_device_array",
-    "seen_array",
     "stream_at",
     "wait_for",
 ]
@@ -41,41 +40,6 @@ class DeviceArray(NamedTuple):
     shape: tuple[int, ...] | None
     contiguous: bool
     owner: Any
-
-
-def seen_array(value: Any) -> tuple[int, tuple[Any, ...]] | None:
-    """Address and form of an array, so quickly that it can be asked in every call.
-
-    A form is the library, the dims, the element type and, of PyTorch's tensors, the device: contiguous arrays of one form differ in
-    nothing but where they lie. What was found out of one holds for all of its form, so nothing is remembered of an array itself.
-
-    Returns:
-        None: the array is not contiguous, or of a library that has no quick way; `device_array` knows more.
-    """
-    kind = type(value)
-    if kind not in _READERS:
-        roots = ((base.__module__.partition(".")[0], base.__name__) for base in kind.__mro__)
-        _READERS[kind] = next((_LIBRARIES[root] for root in roots if root in _LIBRARIES), None)
-    reader = _READERS[kind]
-    return None if reader is None else reader(value)
-
-
-def _seen_cupy(array: Any) -> tuple[int, tuple[Any, ...]] | None:
-    return (array.data.ptr, ("cupy", array.shape, array.dtype)) if array.flags.c_contiguous else None
-
-
-def _seen_torch(tensor: Any) -> tuple[int, tuple[Any, ...]] | None:
-    if tensor.requires_grad or not tensor.is_contiguous() or tensor.is_neg():
-        return None
-    return tensor.data_ptr(), ("torch", tensor.shape, tensor.dtype, tensor.device)
-
-
-def _seen_pycuda(array: Any) -> tuple[int, tuple[Any, ...]] | None:
-    return (int(array.gpudata), ("pycuda", array.shape, array.dtype)) if array.flags.c_contiguous else None
-
-
-_LIBRARIES = {("cupy", "ndarray"): _seen_cupy, ("torch", "Tensor"): _seen_torch, ("pycuda", "GPUArray"): _seen_pycuda}
-_READERS: dict[type, Callable[[Any], tuple[int, tuple[Any, ...]] | None] | None] = {}
 
 
 def is_device_array(value: Any) -> bool:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from pytrtplugins import errors
 from pytrtplugins.cuda import CudaKernel, bindings, device_array, is_device_array
-from pytrtplugins.cuda.bindings import seen_array
 from tests.cuda.conftest import AFFINE
 
 
@@ -134,25 +133,3 @@ def test_cupys_arrays_and_those_that_tell_nothing_are_not_waited_for(stream, mak
     bindings.wait_for(array, stream)
     bindings.wait_for(DeviceAllocation(), stream)
     assert stream.waits == []
-
-
-def form(array):
-    seen = seen_array(array)
-    assert seen is not None
-    return seen[1]
-
-
-def test_arrays_of_one_form_differ_in_their_address_only():
-    torch = pytest.importorskip("torch")
-    one, other = torch.zeros(2, 3), torch.nn.Parameter(torch.ones(2, 3), requires_grad=False)
-    assert seen_array(one) == (one.data_ptr(), ("torch", (2, 3), torch.float32, torch.device("cpu")))
-    assert form(other) == form(one)
-    for different in (torch.zeros(3, 2), torch.zeros(2, 3, dtype=torch.float16), torch.zeros(2, 3, device="meta")):
-        assert form(different) != form(one)
-
-
-def test_arrays_whose_memory_is_not_their_values_in_order_have_no_form():
-    torch = pytest.importorskip("torch")
-    x = torch.zeros(2, 3)
-    for array in (x.T, x[:, ::2], torch.zeros(2, 3, requires_grad=True), torch._neg_view(x), np.zeros(2), [1, 2]):
-        assert seen_array(array) is None

@@ -173,8 +173,9 @@ class StreamAddress:
 def stream_handle(stream: Any) -> int:
     """The number of a stream of CuPy, PyTorch or PyCUDA, or the number itself."""
     for name in ("ptr", "cuda_stream", "handle"):
-        if hasattr(stream, name):
-            return int(getattr(stream, name))
+        found = getattr(stream, name, None)
+        if found is not None:
+            return int(found)
     return int(stream)
 
 

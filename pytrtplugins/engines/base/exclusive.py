@@ -152,12 +152,15 @@ class Exclusive(Uncopied, ABC, Generic[Result]):
             EngineError: it is called from there.
         """
         self.engine.check_process()
-        if self in active_runs():
+        around = active_runs()
+        if not around:
+            return
+        if self in around:
             raise EngineError(
                 f"{self.engine!r}: a run was begun from inside a run of the same context, such as from a plugin's compute.\n"
                 f"Do: {self.made_by}, and run that"
             )
-        if not self.engine.nests and self.engine in active_runs():
+        if not self.engine.nests and self.engine in around:
             raise EngineError(
                 f"{self.engine!r}: a run was begun from inside a run of the same engine, such as from a plugin's compute; with"
                 f" engine {self.engine.name!r} it would wait for the run around it for ever.\n"

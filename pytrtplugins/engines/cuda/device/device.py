@@ -22,6 +22,7 @@ from .layout import FP8, Format, as_bytes, as_rows
 
 __all__ = ["CudaDevice", "Device", "HostDevice", "Tensor", "bytes_of", "rows_of", "tensor_at"]
 
+_CURRENT = nullcontext()
 _PINNED = 1  # cudaMemoryTypeHost
 _OLDEST = 75
 """Compute capability that cuDNN 9 and the kernels of nhwc.cu need."""
@@ -232,7 +233,7 @@ class CudaDevice:
     def current(self) -> AbstractContextManager[Any]:
         """Within it, it is CUDA's current GPU."""
         if self.xp.cuda.runtime.getDevice() == self.number:
-            return nullcontext()
+            return _CURRENT
         return self.xp.cuda.Device(self.number)  # type: ignore[no-any-return]
 
     def holder(self, array: Any) -> int:

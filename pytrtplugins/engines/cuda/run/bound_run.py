@@ -68,17 +68,19 @@ class CudaBoundRun(BoundRun):
     def launch(self, stream: Any = None) -> None:
         self._take()
         try:
-            with self.engine.device.current():
+            device = self.engine.device
+            with device.current():
                 if self._graph is None:
                     self._queue_parts(stream)
                     return
-                cuda = self.engine.device.xp.cuda
+                cuda = device.xp.cuda
                 if stream is None:
                     stream = cuda.get_current_stream()
                 elif not hasattr(stream, "ptr"):
                     stream = StreamAddress(stream_handle(stream))
-                if stream.ptr and cuda.runtime.streamIsCapturing(stream.ptr):  # no graph is launched into another
-                    inside = stream_at(self.engine.device.xp, stream.ptr)
+                number = stream.ptr
+                if number and cuda.runtime.streamIsCapturing(number):  # no graph is launched into another
+                    inside = stream_at(device.xp, number)
                     with inside:
                         self._queue(inside)
                 else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,7 @@ from ..plan.plan import Plan
 from .bound_run import CudaBoundRun
 from .copies import copy
 from .execution import Execution, captured
-from .routes import Call, Route, Routes
+from .routes import Call, Route, Routes, look
 from .upload import Upload
 from .values import Value
 
@@ -76,7 +75,7 @@ class CudaContext(ExecutionContext):
         self._routes = Routes()  # in front of what keeps their graphs' kernels loaded: so it goes before that
         self._ready: dict[tuple[tuple[int, ...], ...], _Ready] = {}
         cuda = self._cupy.cuda
-        self._copying = cuda.runtime.memcpyDeviceToDevice
+        self._runtime, self._caller = cuda.runtime, StreamAddress(0)
         with engine.device.current():
             self._stream = cuda.Stream(non_blocking=True)
             self._begun, self._done = (cuda.Event(disable_timing=True) for _ in range(2))
@@ -96,12 +95,13 @@ class CudaContext(ExecutionContext):
             EngineError: the context is closed, or another thread is running it.
         """
         self._check_open()
-        call = self._routes.look(inputs, outputs)
-        if call is not None and self._follow(call, stream):
+        caller = self._number(stream)
+        call = look(inputs, outputs, caller)
+        if call is not None and self._follow(call, caller):
             return
         checked, targets = self._check_on_gpu("enqueue", inputs, outputs)
         with self._running():
-            self._enqueue(checked, targets, stream)
+            self._enqueue(checked, targets, caller)
             shapes = self._shapes(checked)
             self._routes.remember(call, shapes, self._ready[shapes].execution, inputs, outputs)
 
@@ -169,7 +169,15 @@ class CudaContext(ExecutionContext):
         self._stream.wait_event(self._cupy.cuda.get_current_stream().record())
         return CudaBoundRun(self.engine, given, inputs, outputs, self._sizes(inputs), self._stream)
 
-    def _follow(self, call: Call, stream: Any) -> bool:
+    def _number(self, stream: Any) -> int:
+        """Of a caller's stream."""
+        try:
+            return int(self._cupy.cuda.get_current_stream().ptr) if stream is None else stream_handle(stream)
+        except Exception:
+            with explaining(_FAILED, self.engine.name, ExecutionError):
+                raise
+
+    def _follow(self, call: Call, caller: int) -> bool:
         """Queue a run for arrays like those of an earlier call, on the caller's stream; False: there was no such call."""
         self._take()
         try:
@@ -178,7 +186,7 @@ class CudaContext(ExecutionContext):
                 return False
             self._keep(route.shapes)
             with self.engine.device.current():
-                self._queue_route(route, call, stream)
+                self._queue_route(route, call[1], caller)
             return True
         except Exception:
             with explaining(_FAILED, self.engine.name, ExecutionError):
@@ -186,47 +194,41 @@ class CudaContext(ExecutionContext):
         finally:
             self._busy.release()
 
-    def _queue_route(self, route: Route, call: Call, stream: Any) -> None:
-        runtime, copying = self._cupy.cuda.runtime, self._copying
-        if stream is None:
-            stream = self._cupy.cuda.get_current_stream()
-        elif not hasattr(stream, "ptr"):
-            stream = StreamAddress(stream_handle(stream))
-        caller, addresses = stream.ptr, call.addresses
+    def _queue_route(self, route: Route, addresses: tuple[int, ...], caller: int) -> None:
+        runtime = self._runtime
         captured = runtime.streamIsCapturing(caller)  # then order is that of the graph that the caller makes
-        if not captured:
-            runtime.streamWaitEvent(caller, self._done.ptr)
-        for device in call.devices:
-            self._wait_for_torch(device, caller)
-        for (to, size), address in zip(route.inputs, addresses, strict=False):
-            runtime.memcpyAsync(to, address, size, copying, caller)
+        for writer in route.writers:
+            self._wait_for(writer(), caller)
         if captured:
             inside = stream_at(self._cupy, caller)
             with inside:
-                route.steps(inside)
-        else:
-            route.graph.launch(stream)
-        for (source, size), address in zip(route.outputs, addresses[len(route.inputs) :], strict=True):
-            runtime.memcpyAsync(address, source, size, copying, caller)
-        if not captured:
-            runtime.eventRecord(self._done.ptr, caller)
-            self._elsewhere = True
+                route.queue(addresses, inside)
+            return
+        done = self._done.ptr
+        runtime.streamWaitEvent(caller, done)
+        stream = self._caller
+        stream.ptr = caller
+        route.launch(addresses, stream, self._with_copies)
+        runtime.eventRecord(done, caller)
+        self._elsewhere = True
 
-    def _wait_for_torch(self, device: Any, stream: int) -> None:
-        """Let a stream wait for the one that PyTorch is writing its tensors on."""
-        current = sys.modules["torch"].cuda.current_stream(device).cuda_stream
-        if current != stream:
-            runtime = self._cupy.cuda.runtime
-            runtime.eventRecord(self._begun.ptr, current)
-            runtime.streamWaitEvent(stream, self._begun.ptr)
+    def _with_copies(self, queue: Callable[[Any], None]) -> Any:
+        """A graph of the network with copies from and to the caller's arrays."""
+        with self._stream, self.engine.capturing:
+            return captured(queue, self._stream)
+
+    def _wait_for(self, writing: int, stream: int) -> None:
+        """Let a stream wait for the one that a library is writing its arrays on."""
+        if writing != stream:
+            self._runtime.eventRecord(self._begun.ptr, writing)
+            self._runtime.streamWaitEvent(stream, self._begun.ptr)
 
     @explained_runs(_FAILED)
-    def _enqueue(self, inputs: Arrays, outputs: Mapping[str, Any], stream: Any) -> None:
+    def _enqueue(self, inputs: Arrays, outputs: Mapping[str, Any], caller: int) -> None:
         ready = self._prepared(inputs)
         for name, target in outputs.items():
             check_dims(name, target, ready.execution.output(name).shape)
-        runtime = self._cupy.cuda.runtime
-        caller = self._cupy.cuda.get_current_stream().ptr if stream is None else stream_handle(stream)
+        runtime = self._runtime
         runtime.eventRecord(self._begun.ptr, caller)
         runtime.streamWaitEvent(self._stream.ptr, self._begun.ptr)
         with self.engine.device.current(), self._stream:

@@ -3,47 +3,96 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-from ....cuda.bindings import seen_array
+from ....cuda.forms import READERS, reader_of, writers
 from ....tensor import Array
 from .execution import Execution
 
-__all__ = ["Call", "Route", "Routes"]
+__all__ = ["Call", "Route", "Routes", "look"]
 
 _KEPT = 32
+_OFTEN, _MOST_GRAPHS, _MOST_PLACES = 16, 4, 64
+
+Addresses = tuple[int, ...]
+Call = tuple[tuple[Any, ...], Addresses]
+"""Names and forms of a call's arrays, which its route depends on, and their addresses, inputs first."""
 
 
-class Route(NamedTuple):
+class Route:
     """A run from arrays to arrays of certain forms, in one graph.
 
-    Attributes:
+    Arrays at the same addresses often come again, such as two pairs of buffers that take turns. They get a graph that makes the copies too,
+    which costs the host less than to queue each of them. It is launched only for arrays at these very addresses, so it does not matter
+    what became of the ones before.
+
+    Args:
         shapes: Of the inputs, as the context knows their execution by.
-        graph: The network's.
-        steps: Queues the same without the graph, on a stream whose work is being captured: no graph is launched into another.
-        inputs: Address and bytes of the tensor that each input is copied to.
-        outputs: The same of the tensor that each output is copied from.
-    """
-
-    shapes: tuple[tuple[int, ...], ...]
-    graph: Any
-    steps: Callable[[Any], None]
-    inputs: tuple[tuple[int, int], ...]
-    outputs: tuple[tuple[int, int], ...]
-
-
-class Call(NamedTuple):
-    """The arrays of a call, looked at.
+        execution: Of one graph.
+        inputs: Names of the call's inputs, in its order.
+        outputs: Likewise.
+        writers: What `writers` gives for the arrays.
 
     Attributes:
-        key: Names and forms: what the route depends on.
-        addresses: Of the arrays, inputs first.
-        devices: PyTorch's, whose current streams may still be writing the arrays.
+        shapes: As given.
+        writers: As given.
     """
 
-    key: tuple[Any, ...]
-    addresses: list[int]
-    devices: set[Any]
+    def __init__(
+        self,
+        shapes: tuple[tuple[int, ...], ...],
+        execution: Execution,
+        inputs: Mapping[str, Array],
+        outputs: Mapping[str, Array],
+        writers: tuple[Callable[[], int], ...],
+    ) -> None:
+        (segment,) = execution.segments
+        self._graph = segment.graph  # graphs go before the execution, which keeps their kernels loaded
+        self._graphs: dict[Addresses, Any] = {}
+        self._counts: dict[Addresses, int] = {}
+        self.shapes, self.writers, self._execution = shapes, writers, execution
+        self._steps = segment.queue_steps
+        self._runtime = execution.device.xp.cuda.runtime
+        self._inputs = [(array.data.ptr, array.nbytes) for array in map(execution.input, inputs)]
+        self._outputs = [(array.data.ptr, array.nbytes) for array in map(execution.output, outputs)]
+
+    def launch(self, addresses: Addresses, stream: Any, capture: Callable[[Callable[[Any], None]], Any]) -> None:
+        """Queue the run on a stream that is not being captured.
+
+        Args:
+            addresses: Of the arrays.
+            stream: With its number as ``ptr``.
+            capture: Makes a graph of what a function queues on a stream.
+        """
+        graph = self._graphs.get(addresses)
+        if graph is None and self._comes_often(addresses):
+            graph = self._graphs[addresses] = capture(lambda inside: self.queue(addresses, inside))
+        if graph is not None:
+            graph.launch(stream)
+        else:
+            self._queue(addresses, stream, self._graph.launch)
+
+    def queue(self, addresses: Addresses, stream: Any) -> None:
+        """Queue the run without a graph, on a stream whose work is being captured: no graph is launched into another."""
+        with self._execution.allocating():
+            self._queue(addresses, stream, self._steps)
+
+    def _queue(self, addresses: Addresses, stream: Any, steps: Callable[[Any], None]) -> None:
+        copy, kind = self._runtime.memcpyAsync, self._runtime.memcpyDeviceToDevice
+        number, inputs = stream.ptr, self._inputs
+        for (to, size), address in zip(inputs, addresses, strict=False):
+            copy(to, address, size, kind, number)
+        steps(stream)
+        for (source, size), address in zip(self._outputs, addresses[len(inputs) :], strict=True):
+            copy(address, source, size, kind, number)
+
+    def _comes_often(self, addresses: Addresses) -> bool:
+        """Whether it is time for a graph of their own; where ever other ones come, it never is."""
+        if len(self._counts) >= _MOST_PLACES:
+            self._counts.clear()
+            self._graphs.clear()
+        count = self._counts[addresses] = self._counts.get(addresses, 0) + 1
+        return count >= _OFTEN and len(self._graphs) < _MOST_GRAPHS
 
 
 class Routes:
@@ -52,26 +101,9 @@ class Routes:
     def __init__(self) -> None:
         self._routes: dict[tuple[Any, ...], Route] = {}
 
-    @staticmethod
-    def look(inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> Call | None:
-        """Look at the arrays of a call; None where one is of a kind that takes longer to look at."""
-        key: list[Any] = [len(inputs)]
-        addresses, devices = [], set()
-        for arrays in (inputs, outputs):
-            for name, array in arrays.items():
-                seen = seen_array(array)
-                if seen is None:
-                    return None
-                address, form = seen
-                addresses.append(address)
-                key += name, form
-                if len(form) == 4:
-                    devices.add(form[3])
-        return Call(tuple(key), addresses, devices)
-
-    def find(self, call: Call | None) -> Route | None:
+    def find(self, call: Call) -> Route | None:
         """The route of a call; None where there was none like it."""
-        return None if call is None else self._routes.get(call.key)
+        return self._routes.get(call[0])
 
     def remember(
         self,
@@ -86,11 +118,30 @@ class Routes:
             return
         if len(self._routes) >= _KEPT:
             self.forget()
-        places = [[execution.input(name) for name in inputs], [execution.output(name) for name in outputs]]
-        ins, outs = (tuple((array.data.ptr, array.nbytes) for array in arrays) for arrays in places)
-        (segment,) = execution.segments
-        self._routes[call.key] = Route(shapes, segment.graph, segment.queue_steps, ins, outs)
+        forms = tuple(part for part in call[0] if isinstance(part, tuple))
+        self._routes[call[0]] = Route(shapes, execution, inputs, outputs, writers(forms))
 
     def forget(self) -> None:
         """Forget all, such as when an execution goes."""
         self._routes.clear()
+
+
+def look(inputs: Mapping[str, Array], outputs: Mapping[str, Array], stream: int) -> Call | None:
+    """Look at the arrays of a call; None where one is of a kind that takes longer to look at.
+
+    Args:
+        inputs: By name.
+        outputs: Likewise.
+        stream: Number of the stream that will use them.
+    """
+    key: list[Any] = [len(inputs)]
+    addresses: list[int] = []
+    for arrays in (inputs, outputs):
+        for name, array in arrays.items():
+            seen = (READERS.get(type(array)) or reader_of(array))(array, stream)
+            if seen is None:
+                return None
+            address, form = seen
+            addresses.append(address)
+            key += name, form
+    return tuple(key), tuple(addresses)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pytrtplugins.cuda import bindings
+from pytrtplugins.cuda import forms
 from pytrtplugins.engines.base.context import check_dtype
 from pytrtplugins.engines.cuda.run import bound_run, execution
 from pytrtplugins.engines.cuda.run import context as module
@@ -32,8 +32,8 @@ def make(monkeypatch):
             raise BindingError("binding is not contiguous")
         return value
 
-    def seen(array):
-        return (array.ctypes.data, ("cupy", array.shape, array.dtype)) if array.flags.c_contiguous else None
+    def read(array, stream):
+        return array.ctypes.data, ("cupy", array.shape, array.dtype, array.strides, None)
 
     def context(model, disabled=()):
         made = CudaContext(Engine(model, disabled))
@@ -42,5 +42,5 @@ def make(monkeypatch):
 
     monkeypatch.setattr(module, "is_device_array", lambda value: isinstance(value, OnGpu))
     monkeypatch.setattr(CudaContext, "_on_gpu", on_gpu)
-    monkeypatch.setitem(bindings._READERS, OnGpu, seen)
+    monkeypatch.setitem(forms.READERS, OnGpu, read)
     return context

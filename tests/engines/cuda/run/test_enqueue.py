@@ -5,14 +5,16 @@ from __future__ import annotations
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from pytrtplugins.cuda import bindings
+from pytrtplugins.cuda import forms
 from pytrtplugins.cuda.backends import host as host_backend
 from pytrtplugins.engines.cuda.run.context import CudaContext
 from pytrtplugins.errors import BindingError, EngineError, ExecutionError
+from tests.cuda.dlpack import on_cuda
 from tests.engines.cuda.stand_in import Graph, OnGpu, Stream, on_gpu
 from tests.engines.networks import Affine, conv_net, image
 
@@ -131,12 +133,12 @@ def test_no_graph_is_launched_on_a_stream_that_is_captured(context, monkeypatch)
 
 
 def test_a_run_waits_for_the_stream_that_pytorch_writes_its_tensors_on(context, monkeypatch):
-    def seen(array):
+    def read(array, stream):
         return array.ctypes.data, ("torch", array.shape, array.dtype, "cuda:0")
 
     current = SimpleNamespace(current_stream=lambda device: SimpleNamespace(cuda_stream=3))
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=current))
-    monkeypatch.setitem(bindings._READERS, OnGpu, seen)
+    monkeypatch.setitem(forms.READERS, OnGpu, read)
     x, y, device = on_gpu(image()), target(), context.engine.device
     context.enqueue({"data": x}, {"y": y}, 7)
     for stream, waits in ((7, True), (3, False)):
@@ -205,3 +207,116 @@ def test_what_cuda_refuses_is_an_execution_error_and_leaves_the_context_free(con
     runtime.memcpyAsync = copy
     context.enqueue({"data": x}, {"y": y})
     np.testing.assert_array_equal(y, wanted(context, x))
+
+
+def graphs(monkeypatch):
+    """The graphs that calls are given for arrays at their addresses, from here on."""
+    made, capture = [], CudaContext._with_copies
+
+    def counted(self, queue):
+        made.append(capture(self, queue))
+        return made[-1]
+
+    monkeypatch.setattr(CudaContext, "_with_copies", counted)
+    return made
+
+
+def test_arrays_that_come_often_get_a_graph_that_copies_them_too(context, monkeypatch):
+    made, pairs = graphs(monkeypatch), [(on_gpu(image(seed=seed)), target()) for seed in (1, 2)]
+    for call in range(60):
+        x, y = pairs[call % 2]
+        x[...] = image(seed=call)
+        context.enqueue({"data": x}, {"y": y}, 7)
+        np.testing.assert_array_equal(y, wanted(context, x))
+    assert len(made) == 2
+    launched: list[SimpleNamespace] = []
+    for graph in made:
+        monkeypatch.setattr(graph, "launch", launched.append)
+    (x, y), (other, _) = pairs
+    for arrays in ((x, y), (other, y), (x, target())):
+        context.enqueue({"data": arrays[0]}, {"y": arrays[1]}, 7)
+    assert [stream.ptr for stream in launched] == [7]
+
+
+def test_an_array_in_the_memory_of_one_that_had_a_graph_is_looked_at_itself(context, monkeypatch):
+    made, memory, result = graphs(monkeypatch), on_gpu(image(2)), target(2)
+    for _ in range(20):
+        context.enqueue({"data": memory}, {"y": result})
+    assert len(made) == 1
+    x, y = memory[:1], result[:1]
+    assert (x.ctypes.data, y.ctypes.data) == (memory.ctypes.data, result.ctypes.data)
+    result[...] = 0
+    context.enqueue({"data": x}, {"y": y})
+    np.testing.assert_array_equal(y, wanted(context, x))
+    assert not result[1].any()
+    with pytest.raises(BindingError):
+        context.enqueue({"data": memory[:, :, ::-1]}, {"y": result})
+
+
+def test_arrays_that_are_always_others_get_no_graphs_and_few_get_one(context, monkeypatch):
+    made, kept = graphs(monkeypatch), [(on_gpu(image(seed=seed)), target()) for seed in range(100)]
+    for count, expected in ((100, 0), (6, 4)):
+        for call in range(300):
+            x, y = kept[call % count]
+            context.enqueue({"data": x}, {"y": y})
+        assert len(made) == expected
+        np.testing.assert_array_equal(y, wanted(context, x))
+
+
+def test_a_captured_stream_takes_no_graph_of_often_seen_arrays(context, monkeypatch):
+    x, y = on_gpu(image()), target()
+    for _ in range(20):
+        context.enqueue({"data": x}, {"y": y}, 7)
+    expected = y.copy()
+    context.engine.device.capturing = True
+    monkeypatch.setattr(Graph, "launch", lambda *_: pytest.fail("a graph inside of another"))
+    y[...] = 7
+    context.enqueue({"data": x}, {"y": y}, 7)
+    np.testing.assert_array_equal(y, expected)
+
+
+class Foreign:
+    """An array that has the two protocols, or one of them.
+
+    Args:
+        array: Where it lies.
+        stream: What its interface names; 0: it has no interface.
+    """
+
+    def __init__(self, array, stream=0):
+        self.array = array
+        if stream != 0:
+            self.__cuda_array_interface__ = {**array.__array_interface__, "version": 3, "stream": stream}
+
+
+class Exported(Foreign):
+    asked: ClassVar[list[int]] = []
+
+    def __dlpack__(self, stream):
+        self.asked.append(stream)
+        return on_cuda(self.array)
+
+
+@pytest.mark.parametrize("make_foreign", [lambda x: Foreign(x, 3), Exported, lambda x: Exported(x, None)])
+def test_arrays_of_any_library_are_checked_once_and_waited_for_each_time(context, monkeypatch, make_foreign):
+    found, check = [], CudaContext._check_on_gpu
+
+    def given(self, call, *arrays):
+        found.append(call)
+        return check(self, call, *({name: each.array for name, each in named.items()} for named in arrays))
+
+    monkeypatch.setattr(CudaContext, "_check_on_gpu", given)
+    order = context.engine.device.order
+    for seed in (1, 2, 3):
+        x, y = on_gpu(image(seed=seed)), target()
+        ours = make_foreign(x), make_foreign(y)
+        del order[:], Exported.asked[:]
+        context.enqueue({"data": ours[0]}, {"y": ours[1]}, 7)
+        np.testing.assert_array_equal(y, wanted(context, x))
+    assert len(found) == 1
+    if make_foreign(y).__class__ is Exported:
+        assert Exported.asked == [7, 7]
+        assert [what for what, *_ in order] == ["wait", "record"]
+    else:
+        begun = context._begun.ptr
+        assert order[:2] == [("record", begun, 3), ("wait", begun, 7)]
