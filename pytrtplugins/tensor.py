@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -91,13 +92,21 @@ class DType(str, enum.Enum):
         Raises:
             PluginError: the type is not one that engines exchange, such as complex64.
         """
-        dtype = np.dtype(getattr(value, "dtype", value)) if not isinstance(value, str) else value
-        name = dtype if isinstance(dtype, str) else dtype.name
-        try:
-            return cls(name)
-        except ValueError:
-            known = ", ".join(member.value for member in cls)
-            raise PluginError(f"element type {name!r} is not supported. Known: {known}.", dtype=name) from None
+        return _named(value) if isinstance(value, str) else _of_dtype(np.dtype(getattr(value, "dtype", value)))
+
+
+@functools.cache
+def _of_dtype(dtype: np.dtype[Any]) -> DType:
+    """The element type of a NumPy dtype, whose name NumPy makes anew each time that it is asked for."""
+    return _named(dtype.name)
+
+
+def _named(name: str) -> DType:
+    try:
+        return DType(name)
+    except ValueError:
+        known = ", ".join(member.value for member in DType)
+        raise PluginError(f"element type {name!r} is not supported. Known: {known}.", dtype=name) from None
 
 
 SMALL_DTYPES = (
