@@ -14,7 +14,7 @@ from .dlpack import read_dlpack
 __all__ = ["READERS", "Form", "Reader", "reader_of", "writers"]
 
 Form = tuple[Any, ...]
-"""The library, what tells dims, element type and strides, and last the array's origin: what `writers` asks for a stream, or None.
+"""The library, what tells dims, element type, strides and, where it says so, the GPU, and last the array's origin: what `writers` asks for a stream, or None.
 
 Contiguous arrays of one form differ in nothing but where they lie. What was found out of one holds for all of its form, so nothing is
 remembered of an array itself.
@@ -60,7 +60,8 @@ def _protocol_reader(array: Any) -> Reader:
 
 
 def _read_cupy(array: Any, stream: int) -> tuple[int, Form] | None:
-    return array.data.ptr, ("cupy", array.shape, array.dtype, array.strides, None)
+    memory = array.data
+    return memory.ptr, ("cupy", array.shape, array.dtype, array.strides, memory.device_id, None)
 
 
 def _read_torch(tensor: Any, stream: int) -> tuple[int, Form] | None:

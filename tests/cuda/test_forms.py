@@ -41,10 +41,10 @@ def test_arrays_whose_memory_is_not_their_values_in_order_have_no_form():
 class Array:
     """With CuPy's attributes and PyCUDA's."""
 
-    def __init__(self, array):
+    def __init__(self, array, device=0):
         self.shape, self.dtype, self.strides = array.shape, array.dtype, array.strides
         self.gpudata = array.ctypes.data
-        self.data = SimpleNamespace(ptr=array.ctypes.data)
+        self.data = SimpleNamespace(ptr=array.ctypes.data, device_id=device)
 
 
 class Interface:
@@ -64,8 +64,8 @@ class Both(Interface):
         return on_cuda(np.zeros(3))
 
 
-def cupys(array):
-    return type("ndarray", (Array,), {"__module__": "cupy"})(array)
+def cupys(array, device=0):
+    return type("ndarray", (Array,), {"__module__": "cupy"})(array, device)
 
 
 def pycudas(array):
@@ -81,6 +81,11 @@ def test_forms_tell_dims_element_type_and_strides_of_arrays_of_other_libraries(m
         assert seen(make(array))[0] == array.ctypes.data
     assert form(make(x)) == form(make(x.copy()))
     assert form(make(x))[0] == library
+
+
+def test_arrays_of_cupys_on_different_gpus_have_different_forms():
+    x = np.zeros(3)
+    assert form(cupys(x, 0)) != form(cupys(x, 1))
 
 
 def test_an_interface_names_the_stream_that_its_array_is_written_on():

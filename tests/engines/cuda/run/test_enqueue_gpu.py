@@ -1,0 +1,95 @@
+"""Runs from arrays on the GPU to arrays on the GPU, again and again, on a GPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import pytrtplugins as ptp
+from tests.engines.networks import conv_net, image
+
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
+
+CALLS = 60
+"""So many that arrays that take turns have graphs of their own before the end."""
+
+
+@pytest.fixture
+def context(gpu):
+    with ptp.build(conv_net(batch="N"), engine=gpu, settings={"disable": ["tactics"]}).create_context() as made:
+        yield made
+
+
+class Interface:
+    """Of CuPy's array no more than ``__cuda_array_interface__``."""
+
+    def __init__(self, array):
+        self.array = array
+
+    @property
+    def __cuda_array_interface__(self):
+        return self.array.__cuda_array_interface__
+
+
+class Exported:
+    """Of an array no more than DLPack."""
+
+    def __init__(self, array):
+        self.array, self.__dlpack__, self.__dlpack_device__ = array, array.__dlpack__, array.__dlpack_device__
+
+
+def makers():
+    """For each kind of array: from NumPy to it, what fills it, and what is in it."""
+    cupy = pytest.importorskip("cupy")
+    yield cupy.asarray, lambda to, x: to.set(x), cupy.asnumpy
+    for kind in (Interface, Exported):
+        yield (
+            lambda x, kind=kind: kind(cupy.asarray(x)),
+            lambda to, x: to.array.set(x),
+            lambda array: array.array.get(),
+        )
+    try:
+        import torch
+    except ImportError:
+        return
+    yield lambda x: torch.from_numpy(x).cuda(), lambda to, x: to.copy_(torch.from_numpy(x)), lambda y: y.cpu().numpy()
+
+
+def test_arrays_of_each_library_that_come_again_and_again_get_the_bits_of_run(context):
+    cupy = pytest.importorskip("cupy")
+    wait, streams = cupy.cuda.Device().synchronize, (None, cupy.cuda.Stream(non_blocking=True), 0)
+    wanted = [context.run({"data": image(seed=seed)})["y"] for seed in range(6)]
+    for make, fill, to_host in makers():
+        pairs = [(make(image()), make(np.zeros_like(wanted[0]))) for _ in range(2)]
+        for call in range(CALLS):
+            x, y = pairs[call % 2]
+            fill(x, image(seed=call % 6))
+            wait()
+            context.enqueue({"data": x}, {"y": y}, streams[call % 3])
+            wait()
+            np.testing.assert_array_equal(to_host(y), wanted[call % 6])
+
+
+def test_runs_on_several_streams_keep_their_order_without_waits(context):
+    cupy = pytest.importorskip("cupy")
+    streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(3)]
+    pairs = [(cupy.asarray(image(seed=seed)), cupy.zeros((1, 4, 8, 8), np.float32)) for seed in range(3)]
+    wanted = [context.run({"data": image(seed=seed)})["y"] for seed in range(3)]
+    cupy.cuda.Device().synchronize()
+    for call in range(300):
+        x, y = pairs[call % 3]
+        context.enqueue({"data": x}, {"y": y}, streams[call // 2 % 3])
+    cupy.cuda.Device().synchronize()
+    for (_, y), expected in zip(pairs, wanted, strict=True):
+        np.testing.assert_array_equal(cupy.asnumpy(y), expected)
+
+
+def test_memory_that_is_freed_and_taken_again_by_arrays_of_other_dims_is_right(context):
+    cupy = pytest.importorskip("cupy")
+    for batch in (2, 1, 3):
+        wanted = context.run({"data": image(batch)})["y"]
+        for _ in range(20):
+            x, y = cupy.asarray(image(batch)), cupy.zeros(wanted.shape, np.float32)
+            context.enqueue({"data": x}, {"y": y})
+            np.testing.assert_array_equal(cupy.asnumpy(y), wanted)
+            del x, y
