@@ -14,7 +14,8 @@ from .dlpack import read_dlpack
 __all__ = ["READERS", "Form", "Reader", "reader_of", "writers"]
 
 Form = tuple[Any, ...]
-"""The library, what tells dims, element type, strides and, where it says so, the GPU, and last the array's origin: what `writers` asks for a stream, or None.
+"""The library, what tells dims, element type, strides and, where it is said, the GPU; last the array's origin, or None: what `writers`
+asks for a stream.
 
 Contiguous arrays of one form differ in nothing but where they lie. What was found out of one holds for all of its form, so nothing is
 remembered of an array itself.
