@@ -46,11 +46,28 @@ class DlpackOnly:
         self.__dlpack__, self.__dlpack_device__ = array.__dlpack__, array.__dlpack_device__
 
 
+class InterfaceOnly:
+    """An array that has ``__cuda_array_interface__`` alone.
+
+    Args:
+        array: CuPy's.
+    """
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        interface: dict[str, Any] = self._array.__cuda_array_interface__
+        return interface
+
+
 def libraries() -> Iterator[Library]:
-    """CuPy, DLPack, and what else is installed."""
+    """CuPy, the two protocols, and what else is installed."""
     cupy = require("cupy", extra="cuda", package="cupy-cuda13x")
     yield Library("CuPy", cupy.asarray, cupy.cuda.Stream(non_blocking=True))
     yield Library("DLPack", lambda array: DlpackOnly(cupy.asarray(array)), cupy.cuda.Stream(non_blocking=True))
+    yield Library("interface", lambda array: InterfaceOnly(cupy.asarray(array)), cupy.cuda.Stream(non_blocking=True))
     try:
         import torch
     except ImportError:
