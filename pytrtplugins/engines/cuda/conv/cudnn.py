@@ -18,6 +18,7 @@ from ....errors import BuildError, UnavailableError
 from ....tensor import DType
 from ....utils.optional import installed_version, require
 from ..device.device import CudaDevice, Tensor
+from ..device.fence import Fence
 from ..device.layout import FP8, Format
 from .problem import ConvLaunch, ConvProblem, Operands, Scratch, finishing
 
@@ -114,6 +115,11 @@ class CudnnProvider:
         """cuDNN's, made where it is needed: that loads its libraries."""
         return self.cudnn.create_handle()
 
+    @functools.cached_property
+    def _fence(self) -> Fence | None:
+        """Stands in front of kernels that add a residual: on Hopper those of cuDNN read it before it is written (9.19)."""
+        return Fence(self.device.capability) if self.device.capability >= 90 else None
+
     def tactics(self, problem: ConvProblem) -> Iterator[str]:
         """The plans that cuDNN's heuristics name and that can be built, those in one kernel first; none for FP8.
 
@@ -171,6 +177,8 @@ class CudnnProvider:
             pack = {**addresses, _X: x.flat.data.ptr, _Y: y.flat.data.ptr}
             if residual is not None:
                 pack[_RESIDUAL] = residual.flat.data.ptr
+                if self._fence is not None:
+                    self._fence.queue(int(stream.ptr))
             self._execute((graph, index, workspace), pack, stream)
 
         launch.kept = kept  # type: ignore[attr-defined]

@@ -14,7 +14,7 @@ from pytrtplugins.engines.cuda.device.layout import FP8, channels_last
 from pytrtplugins.tensor import DType
 
 XP = SimpleNamespace(**vars(np), cuda=SimpleNamespace(Stream=lambda non_blocking: None))
-TIMER = Timer(SimpleNamespace(xp=XP), oracle=None)
+TIMER = Timer(SimpleNamespace(xp=XP, capability=80), oracle=None)
 
 
 def problem(x, y, tensor_cores=True):
