@@ -87,18 +87,22 @@ __device__ __forceinline__ float activate(float v, float slope) { return fmaxf(v
 // NaN stays NaN.
 __device__ __forceinline__ float between(float v, float low, float high) { return v < low ? low : v > high ? high : v; }
 
-// The activation of a sum, both of them divided by the step of y's codes.
+__device__ __forceinline__ float sigmoid(float v) { return __fdividef(1.0f, 1.0f + __expf(-v)); }
+
+// The activation of a sum, both of them divided by the step of y's codes; `real` is the sum itself. Without true divisions,
+// whose code, once for each value of a thread, a short kernel spends its time on fetching.
 __device__ __forceinline__ float activate_sum(const ConvArgs& a, float v) {
     if (GATE == SLOPE) return activate(v, a.slope);
-    if (OUT_CODES) v *= a.step;
-    if (GATE == LOGISTIC) v = 1.0f / (1.0f + __expf(-v));
-    if (GATE == SWISH) v = v / (1.0f + __expf(-v));
-    if (GATE == GELU) v = 0.5f * v * (1.0f + erff(v * 0.70710678f));
-    if (GATE == GELU_TANH) v = v / (1.0f + __expf(-1.5957691f * (v + 0.044715f * v * v * v)));
-    if (GATE == HARD_SWISH) v = v * fminf(fmaxf(v * 0.16666667f + 0.5f, 0.0f), 1.0f);
-    if (GATE == HARD_SIGMOID) v = between(fmaf(v, a.low, a.high), 0.0f, 1.0f);
-    if (GATE == CLIP) v = between(v, a.low, a.high);
-    return OUT_CODES ? v / a.step : v;
+    float const real = OUT_CODES ? v * a.step : v;
+    if (GATE == SWISH) return v * sigmoid(real);
+    if (GATE == GELU) return 0.5f * v * (1.0f + erff(real * 0.70710678f));
+    if (GATE == GELU_TANH) return v * sigmoid(1.5957691f * (real + 0.044715f * real * real * real));
+    if (GATE == HARD_SWISH) return v * fminf(fmaxf(real * 0.16666667f + 0.5f, 0.0f), 1.0f);
+    float result = 0.0f;
+    if (GATE == LOGISTIC) result = sigmoid(real);
+    if (GATE == HARD_SIGMOID) result = between(fmaf(real, a.low, a.high), 0.0f, 1.0f);
+    if (GATE == CLIP) result = between(real, a.low, a.high);
+    return OUT_CODES ? __fdividef(result, a.step) : result;
 }
 
 __device__ __forceinline__ int round_even(float v) {

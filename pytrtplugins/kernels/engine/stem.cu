@@ -159,7 +159,7 @@ __device__ __forceinline__ void cast(const StemArgs& a, const float (&v)[PARTS][
 #pragma unroll
         for (int c = 0; c < CHANNELS; ++c) {
             values[c] = v[part][c] * a.x_factor;
-            if (ELEMENT == INT8 || ELEMENT == FP8) values[c] = __fdiv_rn(values[c], a.x_scale);
+            if (ELEMENT == INT8 || ELEMENT == FP8) values[c] = in_steps(values[c], a.x_scale);
         }
         if (i < PIXELS) pack(values, patch[i]);
     }

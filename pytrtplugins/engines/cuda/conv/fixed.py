@@ -65,7 +65,7 @@ def fixed_kernel(
         blocks: How many it has.
         threads: Of a block.
     """
-    text = "\n".join((sources("early.cu", "nhwc.cu"), _constants(problem, numbers), sources(f"{name}.cu")))
+    text = "\n".join((sources("early.cu", "codes.cu", "nhwc.cu"), _constants(problem, numbers), sources(f"{name}.cu")))
     return GeneratedKernel(device, text, name, blocks, threads, in_turns=False)
 
 

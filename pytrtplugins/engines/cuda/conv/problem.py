@@ -9,13 +9,12 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from ....cuda import CudaKernel
 from ....tensor import DType
 from ..device.device import Device, Tensor
 from ..device.elements import to_stored
 from ..device.layout import Format, channels_last
 from ..device.nhwc import KINDS
-from ..device.source import KERNELS
+from ..device.source import nhwc_kernel
 
 __all__ = [
     "ACTIVATIONS",
@@ -31,9 +30,8 @@ __all__ = [
     "finishing",
 ]
 
-_SOURCE = KERNELS / "nhwc.cu"
-_DIRECT = CudaKernel.from_file(_SOURCE, "direct")
-_FINISH = CudaKernel.from_file(_SOURCE, "finish")
+_DIRECT = nhwc_kernel("direct")
+_FINISH = nhwc_kernel("finish")
 _NAMES = ("linear", "leaky", "clip", "logistic", "swish", "gelu", "gelu_tanh", "hard_swish", "hard_sigmoid")
 ACTIVATIONS = {name: number for number, name in enumerate(_NAMES)}
 """As nhwc.cu numbers them."""

@@ -70,6 +70,7 @@ OPERATIONS = {
     "Sinh": "sine_h({0})",
     "Softplus": "softplus({0})",
     "Sqrt": "square_root({0})",
+    "Steps": "in_steps({0}, {1})",
     "Sub": "subtract({0}, {1})",
     "Swish": "swish({0}, {1})",
     "Tan": "tangent({0})",
@@ -77,7 +78,7 @@ OPERATIONS = {
     "Where": "{0} ? {1} : {2}",
     "Xor": "{0} != {1}",
 }
-"""Operation → its C expression, of pointwise.cu's functions. Names are ONNX's where one operator is one operation."""
+"""Operation → its C expression, of functions of pointwise.cu and codes.cu. Names are ONNX's where one operator is one operation."""
 
 REDUCTIONS = {
     "ReduceMax": ("Larger", "-__int_as_float(0x7F800000)"),

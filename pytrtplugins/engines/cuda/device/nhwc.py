@@ -6,21 +6,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ....cuda import CudaKernel
 from ....tensor import DType
 from .device import Tensor
 from .layout import KIND, Format
-from .source import KERNELS
+from .source import nhwc_kernel
 
 __all__ = ["KINDS", "Launch", "reformat"]
 
 Launch = Callable[[Any], None]
 """Queues a step's work on a stream."""
 
-_SOURCE = KERNELS / "nhwc.cu"
-_PIXELS = CudaKernel.from_file(_SOURCE, "pixels")
-_PLANES = CudaKernel.from_file(_SOURCE, "planes")
-_REFORMAT = CudaKernel.from_file(_SOURCE, "reformat")
+_PIXELS = nhwc_kernel("pixels")
+_PLANES = nhwc_kernel("planes")
+_REFORMAT = nhwc_kernel("reformat")
 KINDS = {**KIND, DType.UINT8: 3}
 """Element type → its number in nhwc.cu."""
 

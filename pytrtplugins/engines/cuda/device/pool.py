@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ....cuda import CudaKernel
 from .device import CudaDevice, Device, Tensor
 from .layout import FP8, KIND, Format
 from .pool_kernel import PoolKernel
-from .source import KERNELS
+from .source import nhwc_kernel
 from .window import Window
 
 __all__ = ["pool"]
 
-_POOL = CudaKernel.from_file(KERNELS / "nhwc.cu", "pool")
+_POOL = nhwc_kernel("pool")
 _OLDEST = 80
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ....cuda import CudaKernel
 from ....cuda import source as cuda_source
 from ....cuda.compiler import compile_source, newest_architecture
 from ....cuda.driver import Function, Module, current_context
@@ -23,6 +24,7 @@ __all__ = [
     "kernels_digest",
     "load_cubin",
     "load_kernel",
+    "nhwc_kernel",
     "sources",
     "wgmma_text",
 ]
@@ -41,6 +43,11 @@ _WGMMA = {
 def sources(*files: str) -> str:
     """The texts of files of `KERNELS`, one behind the other."""
     return "\n".join((KERNELS / file).read_text(encoding="utf-8") for file in files)
+
+
+def nhwc_kernel(name: str) -> CudaKernel:
+    """A kernel of nhwc.cu."""
+    return CudaKernel(sources("codes.cu", "nhwc.cu"), name, label="nhwc.cu")
 
 
 @functools.cache
@@ -74,10 +81,12 @@ def wgmma_text(columns: int, element: DType) -> str:
 
 
 def kernel_text(file: str, definitions: Mapping[str, int]) -> str:
-    """A kernel's whole source: constants, for convolutions common.cu, for Hopper the matrix instruction, the file."""
+    """A kernel's whole source: constants, what it shares with others, for Hopper the matrix instruction, the file."""
     parts = ["".join(f"#define {name} {value}\n" for name, value in definitions.items())]
     if file.startswith("conv_"):
         parts.append(_numbered("common.cu"))
+    if file == "stem.cu":
+        parts.append(_numbered("codes.cu"))
     if file == "conv_hopper.cu":
         parts.append(wgmma_text(definitions["TILE_N"], _ELEMENTS[definitions["ELEMENT"]]))
     return "\n".join([*parts, _numbered(file)])

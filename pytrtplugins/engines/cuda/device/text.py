@@ -45,7 +45,7 @@ def operation_line(expression: Expression, index: int) -> str:
 @functools.cache
 def library_text() -> str:
     """The functions that generated kernels call."""
-    return sources("early.cu", "pointwise.cu")
+    return sources("early.cu", "codes.cu", "pointwise.cu")
 
 
 def operand_text(operand: Operand) -> str:

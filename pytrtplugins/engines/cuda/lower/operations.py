@@ -216,7 +216,7 @@ def _batch_norm(writer: Writer, node: ir.Node) -> int:
 
 def _quantize(writer: Writer, node: ir.Node) -> int:
     kind, limits = DType.FLOAT32, np.iinfo(np.int8)
-    steps = writer.emit("Div", kind, writer.read(node.inputs[0]), Number.of(codes_scale(node), kind))  # type: ignore[arg-type]
+    steps = writer.emit("Steps", kind, writer.read(node.inputs[0]), Number.of(codes_scale(node), kind))  # type: ignore[arg-type]
     result = writer.emit("Round", kind, steps)
     for op, limit in (("Max", limits.min), ("Min", limits.max)):
         result = writer.emit(op, kind, result, Number.of(limit, kind))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ....cuda import CudaKernel, launches_kernels
+from ....cuda import launches_kernels
 from ....errors import BuildError
 from ....plugin.runner import PluginRunner
 from ....tensor import DType, TensorDesc
@@ -20,7 +20,7 @@ from ..device.elements import decoded, encoded, from_stored, to_stored
 from ..device.layout import Format
 from ..device.nhwc import Launch, reformat
 from ..device.pool import pool
-from ..device.source import KERNELS
+from ..device.source import nhwc_kernel
 from ..device.window import Window
 from ..operators import ACTIVATIONS, KNOWN, OPS, RAW, computed
 from ..plan.plan import Plan, Step
@@ -29,7 +29,7 @@ from .interpreter import Interpreter
 
 __all__ = ["StepBuilder"]
 
-_ACTIVATION = CudaKernel.from_file(KERNELS / "nhwc.cu", "activation")
+_ACTIVATION = nhwc_kernel("activation")
 
 
 @dataclass
