@@ -95,7 +95,6 @@ inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fsub_rn(float a, float b) { return a - b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fdiv_rn(float a, float b) { return a / b; }
-inline float __frcp_rn(float a) { return 1.0f / a; }
 inline float __fsqrt_rn(float a) { return std::sqrt(a); }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 inline double __dadd_rn(double a, double b) { return a + b; }
@@ -119,6 +118,17 @@ inline float __int_as_float(int a) {
 }
 inline int __float2int_rn(float a) { return static_cast<int>(std::nearbyint(a)); }
 inline int __float2int_rz(float a) { return static_cast<int>(a); }
+
+inline unsigned __byte_perm(unsigned low, unsigned high, unsigned places) {
+    uint64_t const bytes = low | static_cast<uint64_t>(high) << 32;
+    unsigned found = 0;
+    for (unsigned i = 0; i < 4; ++i) found |= static_cast<unsigned>(bytes >> (places >> 4 * i & 7u) * 8 & 0xFFu) << 8 * i;
+    return found;
+}
+inline int __dp4a(int a, int b, int sum) {
+    for (int i = 0; i < 32; i += 8) sum += static_cast<int8_t>(a >> i) * static_cast<int8_t>(b >> i);
+    return sum;
+}
 
 template <typename T> inline T __ldg(T const* address) { return *address; }
 inline int min(int a, int b) { return a < b ? a : b; }

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ....tensor import DType
 from ....utils.override import override
 from ..device.device import Device
 from ..device.elements import to_stored
@@ -90,18 +91,27 @@ class DepthwiseProvider(FixedProvider):
         return [tile.name for tile in depthwise_tiles(problem, self.multiprocessors)[:_MAX_TACTICS]]
 
     def prepare(self, problem: ConvProblem, tactic: str, operands: Operands, scratch: Scratch) -> ConvLaunch:
-        """Weights as [tap][channel], padded with zeros to what a thread reads at once.
+        """Weights as [tap][channel] or as words of four taps, padded with zeros to what a thread reads at once.
 
         Raises:
             ValueError: there is no such tactic.
         """
         kernel, (k, kind) = self._kernel(problem, tactic), (problem.y.dims[1], problem.x.dtype.numpy)
-        padded, taps = _pieces(problem) * _lanes(problem), math.prod(problem.kernel)
+        padded, (rows, columns) = _pieces(problem) * _lanes(problem), problem.kernel
+        if _is_packed(problem):
+            columns, form = 4 * _words(problem), "row word c tap"
+        else:
+            form = "tap c"
 
         def packed() -> npt.NDArray[Any]:
-            return to_stored(np.pad(operands.weights.reshape(k, taps).T, [(0, 0), (0, padded - k)]).astype(kind))
+            room = [(0, padded - k), (0, 0), (0, columns - problem.kernel[1])]
+            taps = np.pad(operands.weights.reshape(k, *problem.kernel), room).astype(kind)
+            if _is_packed(problem):
+                return np.ascontiguousarray(taps.reshape(padded, rows, -1, 4).transpose(1, 2, 0, 3))
+            return to_stored(np.ascontiguousarray(taps.reshape(padded, -1).T))
 
-        weights = operands.on_device(self.device, ("tap c", padded, kind), taps * padded * kind.itemsize, packed)
+        size = rows * columns * padded * kind.itemsize
+        weights = operands.on_device(self.device, (form, padded, kind), size, packed)
         return fixed_launch(self.device, kernel, weights, operands)
 
     @override
@@ -145,9 +155,21 @@ def _work(problem: ConvProblem, tile: DepthwiseTile) -> float:
     """Instructions of a thread, about."""
     (r, s), (down, across) = problem.kernel, problem.strides
     loads = ((tile.h - 1) * down + r) * ((tile.w - 1) * across + s) + r * s * tile.h
-    pixels, lanes = tile.h * tile.w, _lanes(problem)
-    shared = lanes * (r * s * pixels + loads) + 4 * loads
+    pixels, lanes, products = tile.h * tile.w, _lanes(problem), r * s
+    if _is_packed(problem):
+        products = 2 * r * _words(problem)
+    shared = lanes * (products * pixels + loads) + 4 * loads
     return shared / tile.slices + lanes * 8 * pixels + 60 + (40 if tile.slices > 1 else 0)
+
+
+def _is_packed(problem: ConvProblem) -> bool:
+    """Whether four taps of a filter's row are one word, which an instruction multiplies with four columns."""
+    return problem.x.dtype is DType.INT8 and problem.dilations[1] == 1
+
+
+def _words(problem: ConvProblem) -> int:
+    """Words of a filter's row then."""
+    return -(-problem.kernel[1] // 4)
 
 
 def _lanes(problem: ConvProblem) -> int:
@@ -173,4 +195,5 @@ def _numbers(problem: ConvProblem, tile: DepthwiseTile) -> dict[str, int]:
         "KERNEL_H": problem.kernel[0], "KERNEL_W": problem.kernel[1], "PAD_H": problem.pads[0], "PAD_W": problem.pads[1],
         "STRIDE_H": problem.strides[0], "STRIDE_W": problem.strides[1], "DILATION_H": problem.dilations[0],
         "DILATION_W": problem.dilations[1], "TILE_H": tile.h, "TILE_W": tile.w, "THREADS": tile.threads, "SLICES": tile.slices,
+        "PACKED": int(_is_packed(problem)),
     }  # fmt: skip
