@@ -6,6 +6,7 @@ meanwhile. So large weights are timed with several copies that take turns.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import math
 import threading
@@ -129,6 +130,7 @@ class Timer:
         x, y, residual = tensors
         y.flat.fill(77)
         launch(x, y, residual, self.stream)  # loads what it needs, too, which would take longer than the copies
+        self.stream.synchronize()
         if self._late is not None:
             written = [(tensor.flat, tensor.flat.copy()) for tensor in (x, residual) if tensor is not None]
             for array in (y.flat, *(flat for flat, _ in written)):
@@ -137,7 +139,6 @@ class Timer:
                 for flat, values in written:
                     self._late.queue(values, flat, self.stream)
                 launch(x, y, residual, self.stream)
-        self.stream.synchronize()
         return decoded(self.device.xp, y.view, y.format.dtype).astype(np.float32)
 
     def _measure(
@@ -203,25 +204,32 @@ class Timer:
             for event in events[1:]:
                 graph.launch(self.stream)
                 event.record(self.stream)
-        self.stream.synchronize()
         spans = [float(cuda.get_elapsed_time(a, b)) for a, b in itertools.pairwise(events)]
         return 1e3 * min(spans) / _REPEATS
 
 
 @contextmanager
 def held(stream: Any) -> Iterator[None]:
-    """Let a stream begin with what the block queues when the block ends, or a little later.
+    """Let a stream begin with what the block queues when the block ends, and wait until all of it is done.
 
     Else a host that compiles on all its cores may be slower in queueing a small kernel than the GPU in running it.
-    It lets go by itself: the driver may wait for the stream before the block ends, to unload a module that was just collected,
-    to free memory, or where it has no room for more graphs.
+    It lets go by itself: the driver may wait for the stream before the block ends, to free memory, or where it has no room for
+    more graphs. Python collects no garbage meanwhile: where that happened in the function that the stream waits in, it could
+    destroy a graph, and CUDA permits no calls there.
     """
-    queued = threading.Event()
-    stream.launch_host_func(lambda _: queued.wait(_HELD_S), None)
+    queueing, collects = threading.Lock(), gc.isenabled()
+    queueing.acquire()
+    gc.disable()
     try:
-        yield
+        stream.launch_host_func(lambda _: queueing.acquire(timeout=_HELD_S), None)
+        try:
+            yield
+        finally:
+            queueing.release()
+            stream.synchronize()
     finally:
-        queued.set()
+        if collects:
+            gc.enable()
 
 
 def scattered(xp: Any, dims: tuple[int, ...]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from types import SimpleNamespace
 from typing import Any
 
@@ -215,6 +216,22 @@ def test_a_host_that_is_slow_in_queueing_does_not_count(monkeypatch):
     choice = Timer(Gpu(), Oracle()).fastest(KINDS["float16"], operands(), kernels)
     assert choice.provider == "fast"
     assert choice.microseconds == pytest.approx(2000)
+
+
+@pytest.mark.parametrize("collecting", [True, False])
+def test_no_garbage_is_collected_while_a_stream_is_held(collecting):
+    before, stream, seen = gc.isenabled(), Stream(non_blocking=True), []
+    (gc.enable if collecting else gc.disable)()
+    try:
+        with held(stream):
+            stream.queue(lambda: seen.append(gc.isenabled()))
+        assert seen == [False]
+        assert gc.isenabled() is collecting
+        with pytest.raises(KernelError), held(stream):
+            fails()
+        assert gc.isenabled() is collecting
+    finally:
+        (gc.enable if before else gc.disable)()
 
 
 def test_a_held_stream_goes_on_where_the_driver_waits_for_it_before_all_is_queued():
