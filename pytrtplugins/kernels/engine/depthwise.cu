@@ -121,13 +121,13 @@ __device__ __forceinline__ void finish_pixel(const Total (&sums)[LANES], long lo
     Lanes<Y> out;
 #pragma unroll
     for (int lane = 0; lane < LANES; ++lane) {
-        if (K == PIECES * LANES || first + lane < K) {
+        bool const exists = K == PIECES * LANES || first + lane < K;
+        if (RESIDUAL < 0 || exists) {  // without a residual all lanes take one way
             finish_value<OUT != FLOAT>(static_cast<float>(sums[lane]), lane, SCALED ? scale : nullptr, bias, ACTIVATION, A, B,
                                        RESIDUAL < 0 ? nullptr : residual, pixel * RESIDUAL_PITCH + first + lane, RESIDUAL, steps[0],
                                        RESIDUAL_ACTIVATION, RESIDUAL_A, RESIDUAL_B, out.values, lane, OUT, steps[1]);
-        } else {
-            store(out.values, lane, OUT, 0.0f, 1.0f);
         }
+        if (!exists) out.values[lane] = Y();
     }
     Y* const to = y + pixel * Y_PITCH + first;
     if (Y_PITCH % LANES == 0 && (FILTERS % LANES == 0 || first + LANES <= FILTERS)) {
