@@ -232,6 +232,34 @@ __global__ void pixels(const float* x, T* y, int n, int c, int groups, int area,
     *reinterpret_cast<Vector<T>*>(y + (image * area + pixel) * pitch + first) = found;
 }
 
+// Windows of planes of float32 → pixels: a channel is a row, a column and a plane of a window. Threads as of `pixels`; the
+// first window begins `top` rows above the image and `left` columns beside it. threads = n * oh * ow * groups.
+template <typename T>
+__global__ void patches(const float* x, T* y, int n, int c, int h, int w, int channels, int groups, int oh, int ow, int pitch,
+                        int columns, int stride_h, int stride_w, int top, int left, float y_scale) {
+    unsigned const index = blockIdx.x * blockDim.x + threadIdx.x, area = static_cast<unsigned>(oh) * ow;
+    if (index >= static_cast<unsigned>(n) * groups * area) return;
+    constexpr int lanes = 16 / sizeof(T), kind = sizeof(T) == 4 ? FLOAT : sizeof(T) == 2 ? HALF : KindOfByte<T>::kind;
+    int const pixel = static_cast<int>(index % area), first = static_cast<int>(index / area % groups) * lanes;
+    long long const image = index / area / groups;
+    int const above = pixel / ow * stride_h - top, before = pixel % ow * stride_w - left;
+    int plane = first % c, column = first / c % columns, row = first / c / columns;
+    Vector<T> found;
+    for (int lane = 0; lane < lanes; ++lane) {
+        int const i = above + row, j = before + column;
+        bool const inside = first + lane < channels && i >= 0 && i < h && j >= 0 && j < w;
+        store(found.values, lane, kind, inside ? x[((image * c + plane) * h + i) * w + j] : 0.0f, y_scale);
+        if (++plane == c) {
+            plane = 0;
+            if (++column == columns) {
+                column = 0;
+                ++row;
+            }
+        }
+    }
+    *reinterpret_cast<Vector<T>*>(y + (image * area + pixel) * pitch + first) = found;
+}
+
 // Pixels → planes of float32, likewise.
 template <typename T>
 __global__ void planes(const T* x, float* y, int n, int c, int groups, int area, int pitch, float x_scale) {

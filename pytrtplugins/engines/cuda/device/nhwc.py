@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from .device import Tensor
 from .layout import KIND, Format
 from .source import nhwc_kernel
 
-__all__ = ["KINDS", "Launch", "reformat"]
+__all__ = ["KINDS", "Launch", "patches", "reformat"]
 
 Launch = Callable[[Any], None]
 """Queues a step's work on a stream."""
@@ -19,6 +19,7 @@ Launch = Callable[[Any], None]
 _PIXELS = nhwc_kernel("pixels")
 _PLANES = nhwc_kernel("planes")
 _REFORMAT = nhwc_kernel("reformat")
+_PATCHES = nhwc_kernel("patches")
 KINDS = {**KIND, DType.UINT8: 3}
 """Element type → its number in nhwc.cu."""
 
@@ -44,6 +45,23 @@ def reformat(x: Tensor, y: Tensor, x_scale: float = 1.0, y_scale: float = 1.0, a
     )  # fmt: skip
     threads = n * padded * h * w
     return lambda stream: _REFORMAT.launch(x.flat, *numbers, threads=threads, stream=stream)
+
+
+def patches(x: Tensor, y: Tensor, attributes: Mapping[str, Any]) -> Launch:
+    """The windows of images as channels.
+
+    Args:
+        x: Images (N, C, H, W), float32, linear.
+        y: (N, R * S * C, rows, columns) in NHWC: of each window R rows and S columns, and of those the channels.
+        attributes: ``kernel`` (R and S), ``strides`` and ``begin`` (how far the first window is above and left of the image), each
+            down and across; ``y_scale`` of codes.
+    """
+    (n, c, h, w), (_, channels, rows, columns) = x.format.dims, y.format.dims
+    groups = -(-channels // y.format.vector)
+    numbers = (n, c, h, w, channels, groups, rows, columns, y.format.pitch, int(attributes["kernel"][1]))
+    windows = [int(number) for name in ("strides", "begin") for number in attributes[name]]
+    scale, threads = float(attributes["y_scale"]) or 1.0, n * groups * rows * columns
+    return lambda stream: _PATCHES.launch(x.flat, y.flat, *numbers, *windows, scale, threads=threads, stream=stream)
 
 
 def _as_image(form: Format) -> Format:

@@ -23,6 +23,7 @@ from .gelu import FuseGelu
 from .hanging import hanging_values
 from .horizontal import FuseHorizontally
 from .matmul import FuseBiases, FuseMatMuls
+from .patches import GatherPatches
 from .pool_reorg_stem import FusePools, FuseReorgs, FuseStem
 from .qdq import AbsorbInputScales, AbsorbOutputScales, AbsorbResidualScales, FoldCasts, FoldConstants, MoveCodes
 from .rewrite import DOMAIN
@@ -44,6 +45,7 @@ OptionalStep = Literal[
     "reorg",
     "horizontal-fusion",
     "stem",
+    "patches",
     "pointwise",  # connected elementwise operators and reductions as one generated kernel, once sizes are known
     "outputs",  # convolutions write the layout that the network's outputs have
     "concat",  # producers write into the concat's memory
@@ -80,6 +82,7 @@ _PASSES: tuple[tuple[OptionalStep | None, type[Pass]], ...] = (
     ("reorg", FuseReorgs),
     ("horizontal-fusion", FuseHorizontally),
     ("stem", FuseStem),
+    ("patches", GatherPatches),
 )
 """In their order, each with the step that it belongs to; None: it cannot be left out."""
 
@@ -156,12 +159,13 @@ def _holds_half(graph: ir.Graph) -> bool:
 def _float_inputs(node: ir.Node) -> Collection[int]:
     """Inputs that stay float32 beside others in float16: kernels convert them themselves, and round less.
 
-    These are (1) constants, but a plugin's; (2) the image that a stem reads; (3) an input of the network that becomes int8.
+    These are (1) constants, but a plugin's; (2) the image that a stem reads, or that patches are made of; (3) an input of the
+    network that becomes int8.
     """
     if is_plugin_node(node) and node.domain != DOMAIN:
         return ()
     found = {index for index, value in enumerate(node.inputs) if value is not None and constant(value) is not None}
-    image = is_op(node, "Conv", DOMAIN) and node.attributes["image"].value
+    image = is_op(node, "Patches", DOMAIN) or (is_op(node, "Conv", DOMAIN) and node.attributes["image"].value)
     is_input = node.inputs and node.inputs[0] is not None and node.inputs[0].is_graph_input()
     return {*found, 0} if image or (is_op(node, "QuantizeLinear") and is_input) else found
 

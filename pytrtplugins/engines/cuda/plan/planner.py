@@ -140,6 +140,8 @@ class _Planner:
         elif op == "Conv" and own:
             indices = (3,) if step.attributes["image"] else (0, 3)  # an image is read as it is
             self._add_step(replace(step, kind="conv", inputs=self._images(step, indices)))
+        elif op == "Patches" and own:
+            self._add_step(replace(step, kind="reformat"))
         elif op == "Attention" and own:
             self._add_attention(step)
         elif op == "MatMul" and not node.domain and kinds.is_float_product(step, tensors):

@@ -18,7 +18,7 @@ from ..device.attention import AttentionMaker, AttentionProblem, attention
 from ..device.device import Device, Tensor, bytes_of, rows_of
 from ..device.elements import decoded, encoded, from_stored, to_stored
 from ..device.layout import Format
-from ..device.nhwc import Launch, reformat
+from ..device.nhwc import Launch, patches, reformat
 from ..device.pool import pool
 from ..device.source import nhwc_kernel
 from ..device.window import Window
@@ -114,6 +114,8 @@ class StepBuilder:
 
     def _reformat(self, step: Step) -> Launch:
         x, y, at = self.tensors[step.inputs[0]], self.tensors[step.outputs[0]], step.attributes
+        if step.op == "Patches":
+            return patches(x, y, at)
         x = rows_of(self.device.xp, x) if "rows" in at else x
         return reformat(x, y, float(at.get("x_scale", 1.0)), float(at.get("y_scale", 1.0)), "part" not in at)
 

@@ -1,0 +1,113 @@
+"""A first convolution of few channels, whose pixels fill a small part of what a kernel reads at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from ....model.ir import add_constant, array_of, dims_of, is_op, only_read_by, set_attributes
+from ....utils.optional import require
+from .rewrite import DOMAIN, Rewrite, codes_scale, has_rows, scale_of, weight_dims
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["GatherPatches"]
+
+_MAX_CHANNELS = 4
+_MAX_OVERLAP = 4
+"""How often a column of the image may be copied."""
+
+
+@dataclass(frozen=True)
+class _Match:
+    """The image, what lies between it and the convolution, and its rows and columns."""
+
+    image: ir.Value
+    producer: ir.Node | None
+    sides: tuple[int, int]
+
+
+class GatherPatches(Rewrite[_Match]):
+    """A convolution that reads the network's input of up to 4 channels → one that reads the columns of each window as channels.
+
+    A pixel of 3 channels fills a fifth to a half of 16 bytes, and each tap of a filter is a step of its own. Behind ``Patches``
+    a 7x7 convolution has 7 taps of 21 channels; one whose windows do not overlap, as a vision transformer's, is a product of a
+    matrix with rows. The copy takes the place of the one that changes the layout; it rounds to codes as well.
+
+    What does not match: (1) a convolution of groups, of rows, of one column, or with a dilation across; (2) one of more
+    channels; (3) one whose windows overlap so much that the copy is large; (4) one that reads what another layer gives, or an
+    image of another type than float32, or of free sizes; (5) one behind a QuantizeLinear that something else reads too, or of
+    another scale, or around another zero point, than its own.
+    """
+
+    name: ClassVar[str] = "patches"
+    needs: ClassVar[tuple[str, ...]] = ("Conv",)
+
+    def match(self, node: ir.Node) -> _Match | None:
+        """The image."""
+        if not is_op(node, "Conv", DOMAIN) or has_rows(node) or node.attributes["image"].as_int():
+            return None
+        at, dims = node.attributes, weight_dims(node)
+        if not dims or dims[3] == 1 or at["group"].as_int() != 1 or at["dilations"].as_ints()[1] != 1:  # case 1
+            return None
+        if dims[1] > _MAX_CHANNELS or dims[3] > _MAX_OVERLAP * at["strides"].as_ints()[1]:  # cases 2 and 3
+            return None
+        if array_of(node.inputs[1]) is None:
+            return None
+        return _image(node)
+
+    def rewrite(self, graph: ir.Graph, node: ir.Node, match: _Match) -> None:
+        """Put the copy in front, and let filters have the order of its channels."""
+        onnx_ir = require("onnx_ir", extra="onnx")
+        at, (k, channels, rows, columns) = node.attributes, weight_dims(node)
+        (down, across), (top, left, bottom, right) = at["strides"].as_ints(), at["pads"].as_ints()
+        h, w = match.sides
+        apart = down >= rows and at["dilations"].as_ints()[0] == 1  # windows share no rows
+        taps, size = (rows, (h + top + bottom - rows) // down + 1) if apart else (1, h)
+        window = {
+            "kernel": [taps, columns],
+            "strides": [down if apart else 1, across],
+            "begin": [top if apart else 0, left],
+            "y_scale": scale_of(node, "x_scale"),
+        }
+        patches = onnx_ir.node("Patches", [match.image], window, domain=DOMAIN, name=f"{node.name}.patches")
+        read, result = node.inputs[0], patches.outputs[0]
+        assert read is not None
+        assert read.shape is not None
+        result.name, result.type = f"{node.outputs[0].name}.patches", onnx_ir.TensorType(read.dtype)
+        across_size = (w + left + right - columns) // across + 1
+        result.shape = onnx_ir.Shape([read.shape[0], taps * columns * channels, size, across_size])
+        weights = array_of(node.inputs[1])
+        assert weights is not None
+        order = (0, 2, 3, 1) if apart else (0, 3, 1, 2)
+        folded = np.ascontiguousarray(weights.transpose(order)).reshape(k, taps * columns * channels, rows // taps, 1)
+        name = f"{node.outputs[0].name}.patches.weights"
+        set_attributes(
+            node, {"strides": [1, 1] if apart else [down, 1], "pads": [0] * 4 if apart else [top, 0, bottom, 0]}
+        )
+        node.replace_input_with(0, result)
+        node.replace_input_with(1, add_constant(graph, name, folded))
+        graph.insert_before(node, patches)
+        if match.producer is not None:
+            graph.remove(match.producer, safe=True)
+
+
+def _image(node: ir.Node) -> _Match | None:
+    """The network's input that a convolution reads, through a QuantizeLinear perhaps; None in cases 4 and 5."""
+    read = node.inputs[0]
+    producer = None if read is None else read.producer()
+    image = read if producer is None else producer.inputs[0]
+    if image is None or not image.is_graph_input() or image.dtype != require("onnx_ir", extra="onnx").DataType.FLOAT:
+        return None
+    dims = dims_of(image) or ()
+    if len(dims) != 4 or not all(isinstance(side, int) and side > 0 for side in dims[1:]):  # case 4
+        return None
+    scale = scale_of(node, "x_scale")
+    if producer is not None and not (
+        only_read_by(producer, node) and scale and codes_scale(producer) == scale
+    ):  # case 5
+        return None
+    return None if producer is None and scale else _Match(image, producer, (int(dims[2]), int(dims[3])))
