@@ -19,7 +19,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) means(const void* x, void*
     float own[LANES] = {};
     begin_kernel();
     if ((group * SIDE + self % SIDE) * LANES < C) {
-#pragma unroll 4
+#pragma unroll 8
         for (int pixel = begin + self / SIDE; pixel < end; pixel += ROWS) {
             Vector<T> const found = *reinterpret_cast<const Vector<T>*>(from + static_cast<long long>(pixel) * X_PITCH);
 #pragma unroll

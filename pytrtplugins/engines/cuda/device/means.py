@@ -21,8 +21,9 @@ __all__ = ["MeansKernel", "means_kernel"]
 _THREADS = 256
 _BLOCKS = 256
 """With fewer, blocks share the pixels of an image."""
-_PIXELS = 64
-"""Of a block, at least."""
+_LOADS, _SPLITS = 16, 16
+"""Pieces that a thread reads before blocks share an image, since to put parts together takes as long as to read them; and how
+many blocks share one at most, for the last of them adds all parts."""
 
 
 class MeansKernel(GeneratedKernel):
@@ -40,7 +41,7 @@ class MeansKernel(GeneratedKernel):
         pieces, area = -(-c // x.vector), h * w
         side = next(side for side in (4, 2, 1) if pieces % side == 0)
         groups = pieces // side
-        splits = max(1, min(_BLOCKS // (n * groups), area // _PIXELS))
+        splits = max(1, min(_BLOCKS // (n * groups), area * side // (_THREADS * _LOADS), _SPLITS))
         numbers = {
             "N": n, "C": c, "AREA": area, "X_PITCH": x.pitch, "Y_PITCH": y.pitch or c, "SIDE": side, "SPLITS": splits,
             "THREADS": _THREADS,

@@ -24,6 +24,8 @@ def mean_of(area):
     ("dims", "pitch"),
     [
         ((1, 32, 24, 30), 32),
+        ((1, 32, 61, 67), 32),
+        ((2, 13, 90, 91), 16),
         ((1, 960, 7, 7), 960),
         ((3, 72, 14, 14), 72),
         ((2, 13, 20, 20), 16),
@@ -49,9 +51,16 @@ def test_the_mean_of_each_channel(dims, pitch, kind):
             assert (y.flat[c : form.pitch].view(np.uint8) == 0x5A).all()
 
 
-def test_few_blocks_share_an_image():
-    form, mean = channels_last((1, 32, 112, 112), HALF), channels_last((1, 32, 1, 1), HALF)
-    assert means_kernel(HostDevice(), mean_of(112**2), (2, 3), [form], [mean])._words > 0
+@pytest.mark.parametrize(
+    ("dims", "shared"), [((1, 32, 112, 112), True), ((2, 13, 90, 91), True), ((1, 120, 28, 28), False)]
+)
+def test_blocks_share_an_image_where_one_would_read_long(dims, shared):
+    form, mean = channels_last(dims, HALF), channels_last((*dims[:2], 1, 1), HALF)
+    kernel = means_kernel(HostDevice(), mean_of(dims[2] * dims[3]), (2, 3), [form], [mean])
+    assert (kernel._words > 0) is shared
+
+
+def test_many_images_need_no_sharing():
     many = channels_last((64, 256, 14, 14), HALF), channels_last((64, 256, 1, 1), HALF)
     assert means_kernel(HostDevice(), mean_of(196), (2, 3), [many[0]], [many[1]])._words == 0
 
