@@ -9,14 +9,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-from .. import check, engines, models, passes
+from .. import engines, models, passes
 from ..calibration import ImageBatches
 from ..calibration.batches import MAX_IMAGES
 from ..engines.calibrate import network_digest
 from ..errors import UsageError
 from ..utils.array_files import MAX_BYTES
 from ..utils.files import check_target, write_atomic
-from ..utils.numbers import MAX_SLOTS, SHARE, Real, Whole
+from ..utils.numbers import MAX_SLOTS, SHARE, Whole
 from ..utils.optional import require
 from ..utils.terminal import COMMAND
 from ..version import __version__
@@ -52,7 +52,7 @@ Examples:
 
 _ROUNDED_WITH = 8  # images, or fewer where the limit says so
 _MAX_EVALUATED = 1000  # boxes of an image; pycocotools takes 100 of each class
-_MAX_MIB, _MAX_RUNS, _LONGEST_S = 1 << 20, 10_000_000, 86_400
+_MAX_MIB, _MAX_RUNS = 1 << 20, 10_000_000
 
 
 app: Any = typer.Typer(**COMMAND)
@@ -277,29 +277,6 @@ def equalize(
         equalized = engines.round_weights(equalized, batches, engine=engine, threads=threads)
     write_atomic(output, equalized.SerializeToString())
     print(output)
-
-
-@app.command("check-plugin")  # type: ignore[untyped-decorator]
-def check_plugin(
-    plugin: options.Plugin,
-    sanitize: Annotated[
-        bool,
-        typer.Option(
-            "--sanitize", help="Run kernels under AddressSanitizer too, and on a GPU under compute-sanitizer."
-        ),
-    ] = False,
-    time_limit: Annotated[
-        float, number(Real(0.1, _LONGEST_S), metavar="S", help="Seconds that one check may take on one shape.")
-    ] = 30.0,
-) -> None:
-    """Check that a plugin keeps its contract, on many shapes and types; exit code 1 if it does not.
-
-    Example: pytrt check-plugin mylayers:ChannelShuffle
-    """
-    report = check.check_plugin(loading.import_plugin(plugin), sanitize=sanitize, time_limit=time_limit)
-    print(report)
-    if not report.ok:
-        raise typer.Exit(1)
 
 
 @app.command()  # type: ignore[untyped-decorator]

@@ -11,6 +11,7 @@ from ..utils.numbers import Whole
 from ..utils.optional import require
 from . import loading, options
 from .app import app
+from .fields import read_fields
 from .options import number
 
 if TYPE_CHECKING:
@@ -29,7 +30,11 @@ def plugin(
     ],
     fixed: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="FIELD=VALUE", help="A field that has this value alone; may be repeated."),
+        typer.Option(
+            "--set",
+            metavar="FIELD=VALUE",
+            help="A field that has this value alone: groups=4, slope=@slope.npy; may be repeated.",
+        ),
     ] = None,
     source_only: Annotated[
         bool, typer.Option("--source-only", help="Write the sources and build.sh, which builds them elsewhere.")
@@ -56,12 +61,11 @@ def plugin(
 
     pytrt export-plugin mylayers:ChannelShuffle -o acme-sources --source-only
     """
-    values = loading.read_settings(fixed, "--set", "FIELD=VALUE, such as groups=4")
     cls = loading.import_plugin(plugin)
     written = export_plugin(
         cls,
         output,
-        fixed=values,
+        fixed=read_fields(fixed, cls),
         source_only=source_only,
         loadable=loadable,
         tensorrt_include=tensorrt_include,

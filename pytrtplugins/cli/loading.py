@@ -10,7 +10,7 @@ import traceback
 import zipfile
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -40,10 +40,12 @@ __all__ = [
     "names_beside",
     "open_engine",
     "open_model",
+    "read_array",
     "read_forms",
     "read_inputs",
     "read_pairs",
     "read_settings",
+    "read_value",
 ]
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "int8", "fp8")
@@ -193,8 +195,16 @@ def make_calibrator(
     return CALIBRATORS[algorithm](batches, cache=cache)
 
 
-def import_plugin(target: str) -> type[Plugin]:
-    """Import a plugin class written as ``module:Class`` or ``path/to/file.py:Class``.
+@overload
+def import_plugin(target: str) -> type[Plugin]: ...
+
+
+@overload
+def import_plugin(target: str, *, instances: bool) -> type[Plugin] | Plugin: ...
+
+
+def import_plugin(target: str, *, instances: bool = False) -> type[Plugin] | Plugin:
+    """Import a plugin class written as ``module:Class`` or ``path/to/file.py:Class``; where they are wanted, instances too.
 
     Raises:
         UsageError: the text has another form, or the module cannot be imported.
@@ -205,6 +215,8 @@ def import_plugin(target: str) -> type[Plugin]:
         raise UsageError(f"plugin {target!r}: expected module:Class or file.py:Class, such as mylayers:ChannelShuffle.")
     module = _import(module_name)
     found = getattr(module, class_name, None)
+    if instances and isinstance(found, Plugin):
+        return found
     if not (isinstance(found, type) and issubclass(found, Plugin)):
         classes = {name: value for name, value in vars(module).items() if isinstance(value, type)}
         plugins = [name for name, value in classes.items() if issubclass(value, Plugin) and value is not Plugin]
@@ -238,12 +250,7 @@ def read_inputs(
     names = [desc.name for desc in engine.inputs]
     given: dict[str, npt.NDArray[Any]] = {}
     for name, file in read_pairs(pairs, "--input", f"NAME=FILE.npy with a name of {', '.join(names)}", names).items():
-        try:
-            given[name] = read_npy(file, max_bytes=max_bytes)
-        except (OSError, ValueError) as error:
-            raise UsageError(
-                f"--input {name}={file}: {error}\nDo: numpy.save({file!r}, array)", path=Path(file)
-            ) from error
+        given[name] = read_array(file, f"--input {name}={file}", max_bytes)
     rng = np.random.default_rng(0)
     for desc in engine.inputs:
         if desc.name not in given:
@@ -252,23 +259,36 @@ def read_inputs(
     return given
 
 
-def read_settings(
-    pairs: Sequence[str] | None, option: str = "--setting", expected: str = "NAME=VALUE, such as batch=1,8,16"
-) -> dict[str, Any]:
+def read_array(file: str, option: str, max_bytes: int = MAX_BYTES) -> npt.NDArray[Any]:
+    """The array of a .npy file that an option names.
+
+    Raises:
+        UsageError: it is no such file, or holds more than ``max_bytes``.
+    """
+    try:
+        return read_npy(file, max_bytes=max_bytes)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{option}: {error}\nDo: numpy.save({file!r}, array)", path=Path(file)) from error
+
+
+def read_settings(pairs: Sequence[str] | None) -> dict[str, Any]:
     """Settings written as ``name=value``: numbers, lists such as ``1,8,16``, JSON, text, or words such as ``tactics,graph``.
 
     Raises:
         UsageError: one has another form.
     """
     found: dict[str, Any] = {}
-    for name, text in read_pairs(pairs, option, expected, empty=True).items():
-        for form in (text, f"[{text}]"):
-            with contextlib.suppress(FormatError):
-                found[name] = parse_json(form, option)
-                break
-        else:
-            found[name] = text.split(",") if "," in text else text
+    for name, text in read_pairs(pairs, "--setting", "NAME=VALUE, such as batch=1,8,16", empty=True).items():
+        found[name] = read_value(text)
     return found
+
+
+def read_value(text: str) -> Any:
+    """What is typed as a value: JSON, a list such as ``1,8,16``, text, or words such as ``tactics,graph``."""
+    for form in (text, f"[{text}]"):
+        with contextlib.suppress(FormatError):
+            return parse_json(form, "the value")
+    return text.split(",") if "," in text else text
 
 
 def read_forms(pairs: Sequence[str] | None) -> dict[str, str]:

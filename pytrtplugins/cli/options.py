@@ -29,6 +29,7 @@ __all__ = [
     "Names",
     "Nms",
     "Plugin",
+    "PluginOrInstance",
     "Plugins",
     "Precision",
     "Settings",
@@ -82,6 +83,9 @@ Threads = Annotated[int | None, number(THREADS, help="CPU threads; default: the 
 Images = Annotated[Path | None, typer.Option(metavar="DIR", help="Images to calibrate INT8 or FP8 with.")]
 Cache = Annotated[Path | None, typer.Option(metavar="FILE", help="Calibration cache; default: MODEL with .cache.")]
 Plugin = Annotated[str, typer.Argument(metavar="MODULE:CLASS", help="The class; or path/to/file.py:Class.")]
+PluginOrInstance = Annotated[
+    str, typer.Argument(metavar="MODULE:CLASS|INSTANCE", help="The class or an instance; or path/to/file.py:Class.")
+]
 Plugins = Annotated[
     list[str] | None,
     typer.Option(

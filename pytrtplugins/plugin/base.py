@@ -22,6 +22,7 @@ from .fields import (
     pack_text,
     unpack_fields,
 )
+from .given import came_from
 from .outputs import check_dtypes, checked_arrays, checked_dims
 
 if TYPE_CHECKING:
@@ -329,7 +330,8 @@ class Plugin:
             raise SerializationError(
                 f"{cls.__name__}: the data is a {key}, expected {cls._key}", expected=cls._key, found=key
             )
-        return cls(**unpack_fields(cls._specs, reader.data[reader.offset :], cls.__name__))
+        with came_from("the serialized plugin"):
+            return cls(**unpack_fields(cls._specs, reader.data[reader.offset :], cls.__name__))
 
     def clone(self) -> Plugin:
         """An equal plugin that shares no changeable state with this one."""

@@ -11,12 +11,13 @@ import struct
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from ..errors import FieldError, SerializationError
+from .given import ARRAY_DTYPES, as_array, came_from, origin
 
 __all__ = [
     "MISSING",
@@ -36,7 +37,7 @@ _FLOAT32_MAX = float(np.finfo(np.float32).max)
 _SHOWN = 40  # characters of a value in a message
 _SCALARS: dict[type, int] = {bool: 1, int: 2, float: 3, str: 4}
 _TUPLE, _ARRAY = 16, 33  # the former is added to the code of a tuple's items
-_ARRAY_DTYPES = ("float32", "float16", "int8", "uint8", "int32", "int64", "bool", "float64")
+_OPEN = (np.generic, np.number, np.floating, np.integer, np.signedinteger, np.unsignedinteger, np.inexact)
 _FORMATS: dict[type, str] = {bool: "?", int: "q", float: "f"}
 
 
@@ -49,12 +50,14 @@ class FieldSpec:
         kind: ``bool``, ``int``, ``float``, ``str``, or ``numpy.ndarray``: the type of the value or of its items.
         is_tuple: Whether the value is a tuple of ``kind``.
         default: The default value, or ``MISSING``.
+        dtype: Element type of an array by NumPy's name, as in ``numpy.typing.NDArray[numpy.float32]``; empty for any.
     """
 
     name: str
     kind: type
     is_tuple: bool = False
     default: Any = MISSING
+    dtype: str = ""
 
     @property
     def code(self) -> int:
@@ -66,7 +69,9 @@ class FieldSpec:
     @property
     def type_name(self) -> str:
         """The type as written in the class: ``tuple[int, ...]``."""
-        name = "numpy.ndarray" if self.kind is np.ndarray else self.kind.__name__
+        if self.kind is np.ndarray:
+            return f"numpy.ndarray of {self.dtype}" if self.dtype else "numpy.ndarray"
+        name = self.kind.__name__
         return f"tuple[{name}, ...]" if self.is_tuple else name
 
     def convert(self, value: Any, owner: str) -> Any:
@@ -75,7 +80,7 @@ class FieldSpec:
         Floats are rounded to float32, the type that ONNX, TensorRT and caffe give them, so that every form holds the same value.
 
         Args:
-            value: What the caller gave; ints are taken for floats, lists and 1-D arrays for tuples.
+            value: What the caller gave; ints are taken for floats, lists and 1-D arrays for tuples, numbers and lists for arrays.
             owner: Name of the plugin, for messages.
 
         Raises:
@@ -101,30 +106,34 @@ class FieldSpec:
         if self.kind is float:
             rounded = float(np.float32(value)) if abs(value) <= _FLOAT32_MAX or not math.isfinite(value) else math.inf
             if math.isinf(rounded) and not math.isinf(value):
-                raise FieldError(f"{owner}.{self.name}: {value} does not fit into float32", name=self.name, value=value)
+                raise self._too_large(owner, value, "float32")
             return rounded
         if self.kind is int and not -(2**63) <= value < 2**63:
-            raise FieldError(f"{owner}.{self.name}: {value} does not fit into 64 bits", name=self.name, value=value)
+            raise self._too_large(owner, value, "64 bits")
         return value
 
     def _convert_array(self, value: Any, owner: str) -> Any:
         try:
-            array = np.array(value, copy=True, order="C")
+            array = as_array(value, self.dtype)
         except (ValueError, TypeError) as error:
-            raise self._error(owner, value) from error
-        if array.dtype.name not in _ARRAY_DTYPES:
-            expected = ", ".join(_ARRAY_DTYPES)
+            if not (hasattr(value, "dtype") or isinstance(value, (list, tuple, int, float))):
+                raise self._error(owner, value) from error
+            expected = self.dtype or ", ".join(ARRAY_DTYPES)
             raise FieldError(
-                f"{owner}.{self.name}: expected an array of {expected}; found {array.dtype}",
+                f"{owner}.{self.name}: expected an array of {expected}, found {error}, from {origin(self.name)}",
                 name=self.name,
                 value=value,
-            )
+            ) from error
         array.flags.writeable = False
         return array
 
+    def _too_large(self, owner: str, value: Any, kind: str) -> FieldError:
+        text = f"{owner}.{self.name}: {value} does not fit into {kind}, from {origin(self.name)}"
+        return FieldError(text, name=self.name, value=value)
+
     def _error(self, owner: str, value: Any) -> FieldError:
         return FieldError(
-            f"{owner}.{self.name}: expected {self.type_name}, found {value!r} ({type(value).__name__})",
+            f"{owner}.{self.name}: expected {self.type_name}, found {value!r} ({type(value).__name__}), from {origin(self.name)}",
             name=self.name,
             expected=self.type_name,
             found=value,
@@ -161,8 +170,9 @@ def collect_field_specs(cls: type) -> tuple[FieldSpec, ...]:
             if isinstance(default, (types.MemberDescriptorType, property)):
                 default = MISSING
             if default is not MISSING:
-                default = spec.convert(default, cls.__name__)
-            specs[name] = FieldSpec(spec.name, spec.kind, spec.is_tuple, default)
+                with came_from("the class"):
+                    default = spec.convert(default, cls.__name__)
+            specs[name] = replace(spec, default=default)
     return tuple(specs.values())
 
 
@@ -190,18 +200,27 @@ def _looks_like(value: object) -> str:
 
 
 def _spec_from_hint(owner: str, name: str, hint: Any) -> FieldSpec:
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    generic, args = typing.get_origin(hint), typing.get_args(hint)
     if hint in _SCALARS:
         return FieldSpec(name, hint)
-    if hint is np.ndarray or origin is np.ndarray:
-        return FieldSpec(name, np.ndarray)
-    if origin is tuple and args and all(arg is Ellipsis or arg == args[0] for arg in args) and args[0] in _SCALARS:
+    if np.ndarray in (hint, generic) and (dtype := _element_type(args)) is not None:
+        return FieldSpec(name, np.ndarray, dtype=dtype)
+    if generic is tuple and args and all(arg is Ellipsis or arg == args[0] for arg in args) and args[0] in _SCALARS:
         return FieldSpec(name, args[0], is_tuple=True)
     raise FieldError(
         f"{owner}.{name}: type {hint!r} cannot be a field; use bool, int, float, str, a tuple of one of them such as "
         "tuple[int, ...], or numpy.ndarray.\nDo: annotate it as ClassVar, or drop the annotation, if it is no field.",
         name=name,
     )
+
+
+def _element_type(args: tuple[Any, ...]) -> str | None:
+    """The type's name in ``NDArray[float32]``; empty where the annotation leaves it open, None for one that no field has."""
+    scalar = (*(typing.get_args(args[1]) if len(args) > 1 else ()), Any)[0]
+    if scalar is Any or not isinstance(scalar, type) or scalar in _OPEN:
+        return ""
+    name = np.dtype(scalar).name
+    return name if name in ARRAY_DTYPES else None
 
 
 def format_value(value: Any) -> str:
@@ -278,7 +297,7 @@ def unpack_fields(specs: tuple[FieldSpec, ...], data: bytes, owner: str) -> dict
 def _unpack_value(reader: Reader, spec: FieldSpec) -> Any:
     if spec.code == _ARRAY:
         dtype_name, (ndim,) = reader.text(), reader.unpack("<I")
-        if dtype_name not in _ARRAY_DTYPES or ndim > 64:
+        if dtype_name not in ARRAY_DTYPES or ndim > 64:
             raise SerializationError(f"{reader.owner}.{spec.name}: array of type {dtype_name!r} with {ndim} axes")
         shape = reader.unpack(f"<{ndim}Q")
         dtype = np.dtype(dtype_name).newbyteorder("<")

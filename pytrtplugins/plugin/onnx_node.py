@@ -18,6 +18,7 @@ from ..utils.optional import require
 from ..utils.text_formats import shorten
 from ..validation import check_tensor
 from .base import Plugin, above
+from .given import came_from
 from .registry import lookup, registered
 
 if TYPE_CHECKING:
@@ -82,7 +83,8 @@ def from_node(node: onnx.NodeProto | ir.Node) -> Plugin:
             name=sorted(unknown)[0],
         )
     several = {name for name, value in values.items() if specs[name].is_tuple and hasattr(value, "__iter__")}
-    return cls(**{name: tuple(value) if name in several else value for name, value in values.items()})
+    with came_from(f"attribute '{{}}' of node {node.name or node.op_type!r}"):
+        return cls(**{name: tuple(value) if name in several else value for name, value in values.items()})
 
 
 def hands_int8_on(node: onnx.NodeProto | ir.Node) -> bool:

@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 from typer.testing import CliRunner
 
+from pytrtplugins.cli import check  # noqa: F401  it adds its command
 from pytrtplugins.cli.app import app
 from pytrtplugins.vision import load_image, save_image
 

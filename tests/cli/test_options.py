@@ -11,6 +11,7 @@ import pytest
 
 from pytrtplugins.cli import loading
 from pytrtplugins.errors import UsageError
+from pytrtplugins.layers import Reorg
 from pytrtplugins.precision import Budget, parse_tolerance
 from pytrtplugins.vision import save_image
 
@@ -40,9 +41,9 @@ def asked(monkeypatch):
         monkeypatch.setattr(where, name, stub)
         return calls
 
-    from pytrtplugins.cli import app, export, precision
+    from pytrtplugins.cli import app, check, export, precision
 
-    put.app, put.export, put.precision = app, export, precision
+    put.app, put.check, put.export, put.precision = app, check, export, precision
     return put
 
 
@@ -197,12 +198,14 @@ def test_equalize(pytrt, asked, limit, rounded):
 
 
 def test_check_plugin(pytrt, asked):
-    asked(loading, "import_plugin", "class")
-    checked = asked(asked.app.check, "check_plugin")
-    ends(pytrt, "check-plugin", "a:B", "--sanitize", "--time-limit", "2.5")
+    asked(loading, "import_plugin", Reorg)
+    checked = asked(asked.check.check, "check_plugin")
+    ends(pytrt, "check-plugin", "a:B", "--sanitize", "--time-limit", "2.5", "--set", "stride=3")
     ends(pytrt, "check-plugin", "a:B")
-    options = [{"sanitize": True, "time_limit": 2.5}, {"sanitize": False, "time_limit": 30.0}]
-    assert checked == [(("class",), each) for each in options]
+    assert checked == [
+        ((Reorg(stride=3),), {"sanitize": True, "time_limit": 2.5}),
+        ((Reorg,), {"sanitize": False, "time_limit": 30.0}),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -325,14 +328,14 @@ def test_export_triton(pytrt, asked):
 
 
 def test_export_plugin(pytrt, asked):
-    asked(loading, "import_plugin", "class")
+    asked(loading, "import_plugin", Reorg)
     exported = asked(asked.export, "export_plugin")
-    ends(pytrt, "export-plugin", "a:B", "-o", "lib.so", "--set", "groups=4", "--set", "kind=x", "--source-only", "--loadable",
+    ends(pytrt, "export-plugin", "a:B", "-o", "lib.so", "--set", "stride=4", "--set", "reverse=true", "--source-only", "--loadable",
          "--tensorrt-include", "i", "--architecture", "75", "--architecture", "90", "--host")  # fmt: skip
     ends(pytrt, "export-plugin", "a:B", "-o", "lib.so")
-    given = ("class", Path("lib.so"))
+    given = (Reorg, Path("lib.so"))
     assert exported == [
-        (given, {"fixed": {"groups": 4, "kind": "x"}, "source_only": True, "loadable": True, "tensorrt_include": Path("i"),
+        (given, {"fixed": {"stride": 4, "reverse": True}, "source_only": True, "loadable": True, "tensorrt_include": Path("i"),
                  "architectures": [75, 90], "host": True}),
         (given, {"fixed": {}, "source_only": False, "loadable": False, "tensorrt_include": None, "architectures": (80, 90),
                  "host": False}),

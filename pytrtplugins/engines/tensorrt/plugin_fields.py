@@ -20,6 +20,7 @@ import numpy.typing as npt
 from ...errors import FieldError, SerializationError
 from ...plugin.base import Plugin
 from ...plugin.fields import MISSING, FieldSpec
+from ...plugin.given import came_from
 from ._api import Api
 
 __all__ = [
@@ -151,7 +152,8 @@ def from_fields(cls: type[Plugin], collection: Iterable[Any]) -> tuple[Plugin, E
             'parser does not pass on.\nDo: pytrtplugins.build(model, engine="tensorrt"), which passes on every field',
             name=missing[0],
         )
-    return cls(**{name: _given(spec, values[name], cls) for name, spec in specs.items() if name in values}), extras
+    with came_from("TensorRT's field '{}'"):
+        return cls(**{name: _given(spec, values[name], cls) for name, spec in specs.items() if name in values}), extras
 
 
 def needs_bytes(plugin: Plugin) -> bool:

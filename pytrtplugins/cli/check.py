@@ -1,0 +1,50 @@
+"""The command ``pytrt check-plugin``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from .. import check
+from ..utils.numbers import Real
+from ..utils.optional import require
+from . import options
+from .app import app
+from .fields import open_plugin
+from .options import number
+
+typer = require("typer", extra="cli", feature="the command pytrt")
+
+__all__ = ["check_plugin"]
+
+_LONGEST_S = 86_400
+
+
+@app.command("check-plugin")  # type: ignore[untyped-decorator]
+def check_plugin(
+    plugin: options.PluginOrInstance,
+    fields: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="FIELD=VALUE", help="A field's value: groups=4, slope=@slope.npy; may be repeated."
+        ),
+    ] = None,
+    sanitize: Annotated[
+        bool,
+        typer.Option(
+            "--sanitize", help="Run kernels under AddressSanitizer too, and on a GPU under compute-sanitizer."
+        ),
+    ] = False,
+    time_limit: Annotated[
+        float, number(Real(0.1, _LONGEST_S), metavar="S", help="Seconds that one check may take on one shape.")
+    ] = 30.0,
+) -> None:
+    """Check that a plugin keeps its contract, on many shapes and types; exit code 1 if it does not.
+
+    Examples: pytrt check-plugin mylayers:ChannelShuffle
+
+    pytrt check-plugin mylayers:PRelu --set slope=@slope.npy
+    """
+    report = check.check_plugin(open_plugin(plugin, fields), sanitize=sanitize, time_limit=time_limit)
+    print(report)
+    if not report.ok:
+        raise typer.Exit(1)

@@ -1,0 +1,67 @@
+"""What a user types for a plugin: a class or an instance, and values of its fields."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import FormatError, UsageError
+from ..plugin.base import Plugin
+from ..plugin.fields import FieldSpec
+from ..plugin.given import came_from
+from ..utils.text_formats import parse_json
+from . import loading
+
+__all__ = ["open_plugin", "read_fields"]
+
+_EXPECTED = "FIELD=VALUE, such as groups=4, anchors=10,13,16,30 or slope=@slope.npy"
+
+
+def open_plugin(target: str, pairs: Sequence[str] | None = None) -> type[Plugin] | Plugin:
+    """A plugin written as ``module:Class`` or ``module:INSTANCE``, with fields that have the values of ``--set``.
+
+    Raises:
+        UsageError: the text has another form, the module cannot be imported, or there is no such field or file.
+        RegistryError: the module has no such plugin.
+        FieldError: a value does not fit its field, or a field without a default has none.
+    """
+    found = loading.import_plugin(target, instances=True)
+    values = read_fields(pairs, found if isinstance(found, type) else type(found))
+    if not values:
+        return found
+    return found(**values) if isinstance(found, type) else type(found)(**{**found.fields(), **values})
+
+
+def read_fields(pairs: Sequence[str] | None, cls: type[Plugin]) -> dict[str, Any]:
+    """Values of fields written as ``name=value``: numbers, lists such as ``1,8,16``, JSON, text, or ``@FILE.npy``.
+
+    Raises:
+        UsageError: one has another form, names no field, or its file cannot be read.
+        FieldError: a value does not fit its field.
+    """
+    specs = {spec.name: spec for spec in cls.field_specs()}
+    found: dict[str, Any] = {}
+    for name, text in loading.read_pairs(pairs, "--set", _EXPECTED, empty=True).items():
+        if name not in specs:
+            raise UsageError(f"--set {name}: {cls.__name__} has no such field. Fields: {', '.join(specs) or 'none'}.")
+        with came_from(f"--set {name}={text[:80]}"):
+            found[name] = specs[name].convert(_value(specs[name], text), cls.__name__)
+    return found
+
+
+def _value(spec: FieldSpec, text: str) -> Any:
+    if spec.kind is str:
+        return _texts(spec, text)
+    if text.startswith("@"):
+        return loading.read_array(text[1:], f"--set {spec.name}={text}")
+    return loading.read_value(text)
+
+
+def _texts(spec: FieldSpec, text: str) -> Any:
+    """The text as it was typed, or what it says in JSON."""
+    if text.startswith('["' if spec.is_tuple else '"'):
+        try:
+            return parse_json(text, f"--set {spec.name}")
+        except FormatError as error:
+            raise UsageError(f"--set {spec.name}={text[:80]}: {error}") from error
+    return text if not spec.is_tuple else tuple(text.split(",")) if text else ()

@@ -1,0 +1,67 @@
+"""What is given for a field: where it came from, and arrays in the element type that the field has."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["ARRAY_DTYPES", "as_array", "came_from", "origin"]
+
+ARRAY_DTYPES = ("float32", "float16", "int8", "uint8", "int32", "int64", "bool", "float64")
+"""Element types of array fields, by NumPy's names."""
+
+_ORIGIN = ContextVar("_ORIGIN", default="the argument {}")
+_KEEPS = {
+    "f": "fiu",
+    "i": "iu",
+    "u": "iu",
+    "b": "b",
+}  # kinds of NumPy's types whose values a type of this kind can hold
+
+
+@contextlib.contextmanager
+def came_from(text: str) -> Iterator[None]:
+    """Let a refusal of a value inside the block say where the value came from; ``{}`` stands for the field's name."""
+    token = _ORIGIN.set(text)
+    try:
+        yield
+    finally:
+        _ORIGIN.reset(token)
+
+
+def origin(name: str) -> str:
+    """Where the value of a field came from, for messages."""
+    return _ORIGIN.get().replace("{}", name)
+
+
+def as_array(value: Any, dtype: str) -> npt.NDArray[Any]:
+    """A contiguous copy of an array, a number or nested lists.
+
+    Args:
+        value: Python's own floats become float32 where ``dtype`` names nothing else, as floats do in every other field.
+        dtype: The element type; empty for the value's own. Numbers are converted where the type can hold them, floats rounded.
+
+    Raises:
+        ValueError: the type cannot hold the values; the message says what was found.
+        TypeError: it is no array.
+    """
+    array = np.array(value, copy=True, order="C")
+    own = hasattr(value, "dtype") or hasattr(value, "__array__") or hasattr(value, "__array_interface__")
+    wanted = dtype or ("float32" if array.dtype == np.float64 and not own else array.dtype.name)
+    if wanted not in ARRAY_DTYPES:
+        raise ValueError(f"an array of {array.dtype}")
+    if array.dtype.name == wanted:
+        return array
+    with np.errstate(all="ignore"):
+        found = array.astype(wanted) if array.dtype.kind in _KEEPS[np.dtype(wanted).kind] or not array.size else None
+        if found is None:
+            raise ValueError(f"an array of {array.dtype}")
+        lost = np.isfinite(found) != np.isfinite(array) if found.dtype.kind == "f" else found != array
+    if lost.any():
+        raise ValueError(f"{array[lost].flat[0]}, which does not fit into {wanted}")
+    return found

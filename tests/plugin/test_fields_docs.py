@@ -1,0 +1,40 @@
+"""docs/fields.md: its programs and commands run as they stand."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", (ROOT / "docs" / "fields.md").read_text("utf-8"), re.DOTALL | re.MULTILINE)
+PYTHON = [text for kind, text in BLOCKS if kind == "python"]
+SHELL = [text for kind, text in BLOCKS if kind == "sh"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("fields")
+    (path / "prelu.py").write_text(PYTHON[0], "utf-8")
+    np.save(path / "slope.npy", np.array([0.25, 0.5]))
+    return path
+
+
+def shell(folder, command):
+    """What a command prints."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)])}
+    words = command.split()
+    words = [sys.executable, *(["-m", "pytrtplugins"] if words[0] == "pytrt" else []), *words[1:]]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=folder, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("line", SHELL[0].splitlines())
+def test_a_layer_with_weights_is_checked_as_the_page_says(folder, line):
+    assert re.search(r"PRelu\(slope=array\(float32, shape=\([23],\)\)\): ok", shell(folder, line))
