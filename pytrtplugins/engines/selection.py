@@ -25,6 +25,7 @@ from ..plugin.policy import check_forms
 from .base.engine import Engine
 from .base.engine_file import read_engine_file
 from .base.failures import explaining, shortened
+from .base.lacking import guiding
 from .base.plugins import check_operators
 from .base.types import BuildOptions
 from .calibrate import calibrate, fitting_table, float_tensors, network_digest
@@ -103,7 +104,7 @@ def build(
         if calibrated is not None:
             return calibrated
         quantized = _quantized(prepared, calibration, cls, options, progress)
-        with explaining(building, cls.name), known_to_be_sound(prepared):
+        with guiding(prepared, cls.name), explaining(building, cls.name), known_to_be_sound(prepared):
             return cls.build_quantized(quantized, prepared, options, progress)
     elif precision in CODES and calibration is not None:
         _log.warning("the model holds Q/DQ nodes already; the calibration is not used")
@@ -113,7 +114,7 @@ def build(
             'Do: precision="int8" or precision="fp8"',
             precision=precision,
         )
-    with explaining(building, cls.name), known_to_be_sound(prepared):
+    with guiding(prepared, cls.name), explaining(building, cls.name), known_to_be_sound(prepared):
         return cls.build(written, options, progress)
 
 

@@ -5,31 +5,53 @@ from __future__ import annotations
 import keyword
 import math
 import re
+import shlex
+from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..plugin.fields import format_value
 from ..plugin.onnx_node import STANDARD_DOMAINS, is_plugin_node, node_attributes
-from ..validation.dataflow import walk
+from ..utils.optional import require
+from ..validation.dataflow import bodies, constants, walk
+from ..validation.operators import standard_domain, standard_opset
+from .fit import node_type
 from .proto import has_shape, info_dims, node_name, numpy_type, tensors_of
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["guide", "signature", "skeleton", "unknown_nodes"]
+__all__ = ["guide", "nodes_beyond_onnx", "signature", "skeleton", "unknown_nodes"]
 
 _LIBRARIES = (*STANDARD_DOMAINS[1:], "com.ms.", "org.openvinotoolkit", "org.pytorch")
 """What the domains begin with whose operators a library below an engine may know."""
+_OWN = "custom"  # the domain that is proposed for a plugin whose operator has one of a library's
+_LISTED = 5
 _TYPES = {bool: "bool", int: "int", float: "float", str: "str"}
 
 
+def nodes_beyond_onnx(model: onnx.ModelProto) -> list[onnx.NodeProto]:
+    """Nodes that are neither ONNX's own operators nor plugins nor calls of functions; those inside of branches, loops and functions too."""
+    defs, opset = require("onnx.defs", extra="onnx", feature="reading ONNX models"), standard_opset(model)
+    functions = {(function.domain, function.name) for function in model.functions}
+    opsets = {item.domain: item.version for item in model.opset_import}
+
+    def is_known(node: onnx.NodeProto) -> bool:
+        if (node.domain, node.op_type) in functions or is_plugin_node(node):
+            return True
+        domain = standard_domain(node.domain)
+        version = opsets.get(domain, 0) if domain else opset
+        return bool(version and defs.has(node.op_type, version, domain))
+
+    inner = (node for function in model.functions for node in function.node)
+    return [node for node in walk([*model.graph.node, *inner]) if not is_known(node)]
+
+
 def unknown_nodes(model: onnx.ModelProto) -> list[onnx.NodeProto]:
-    """Nodes of a domain of somebody's own that are no plugins, those inside of branches and loops included."""
-    return [
-        node for node in walk(model.graph.node)
-        if node.domain and not node.domain.startswith(_LIBRARIES) and not is_plugin_node(node)
-    ]  # fmt: skip
+    """Those of `nodes_beyond_onnx` of a domain of somebody's own, which no library below an engine can know."""
+    return [node for node in nodes_beyond_onnx(model) if node.domain and not node.domain.startswith(_LIBRARIES)]
 
 
 def signature(model: onnx.ModelProto, node: onnx.NodeProto) -> str:
@@ -37,16 +59,20 @@ def signature(model: onnx.ModelProto, node: onnx.NodeProto) -> str:
 
     Args:
         model: With the types and dims of its tensors.
-        node: Of the model.
+        node: Of the model, or of a graph inside one of its nodes.
     """
-    known, constants = tensors_of(model.graph), {tensor.name for tensor in model.graph.initializer}
+    known: dict[str, onnx.ValueInfoProto] = {}
+    fixed = set[str]()
+    for graph in (model.graph, *(step for outer in _around(model, node) for step in bodies(outer))):
+        known |= tensors_of(graph)
+        fixed |= {tensor.name for tensor in graph.initializer}
 
     def described(name: str) -> str:
         info = known.get(name)
         if info is None or not info.type.tensor_type.elem_type:
             return f"{name or 'nothing'}: type unknown" if name else "nothing"
         dims = f"[{', '.join(map(str, info_dims(info)))}]" if has_shape(known, name) else ""
-        note = " (constant)" if name in constants else ""
+        note = " (constant)" if name in fixed else ""
         return f"{name}: {numpy_type(info.type.tensor_type.elem_type).name}{dims}{note}"
 
     return f"{', '.join(map(described, node.input))} → {', '.join(map(described, node.output))}"
@@ -64,13 +90,13 @@ def skeleton(node: onnx.NodeProto) -> str:
     dims = (
         "(" + ", ".join(inputs[:1] * len(outputs) or ["()"] * len(outputs)) + ")" if several else (inputs or ["()"])[0]
     )
-    name = node.op_type if node.op_type.isidentifier() and not keyword.iskeyword(node.op_type) else "Layer"
+    name = _class_name(node)
     named = "" if name == node.op_type else f", name={node.op_type!r}"
     lines = [
         "import pytrtplugins as ptp",
         *(["import numpy as np"] if any("np." in line for line in fields) else []),
         "", "",
-        f"@ptp.plugin(namespace={node.domain!r}{named})",
+        f"@ptp.plugin(namespace={_namespace(node)!r}{named})",
         f"class {name}(ptp.Plugin):",
         f'    """What {node.op_type} computes."""',
         "",
@@ -87,13 +113,57 @@ def skeleton(node: onnx.NodeProto) -> str:
 
 
 def guide(model: onnx.ModelProto, node: onnx.NodeProto) -> str:
-    """What to do about a node that nobody knows: its operator, signature and skeleton."""
-    file = f"{re.sub(r'[^a-z0-9_]', '_', node.op_type.lower())}.py"
-    return (
-        f"the operator {node.domain}::{node.op_type} is not known (node {node_name(node)!r}: {signature(model, node)}).\n"
-        f"Do: write it as a plugin, for instance in {file}, and name that file: pytrt run MODEL --plugins {file}, or import "
-        f"it before build(...)\n\n{skeleton(node)}"
-    )
+    """What to do about a node whose operator is not known: its signature, the commands, and the plugin class to begin with."""
+    around = _around(model, node)
+    within = "".join(f" within {node_name(outer)!r} ({node_type(outer)})" for outer in around[-1:])
+    name, place = _class_name(node), node_name(node)
+    file = f"{re.sub(r'[^a-z0-9_]', '_', name.lower())}.py"
+    others = Counter(kind for item in unknown_nodes(model) if (kind := node_type(item)) != node_type(node))
+    listed = ", ".join(f"{kind} ({count})" for kind, count in others.most_common(_LISTED))
+    lines = [f"(node {place!r}{within}: {signature(model, node)})."]
+    if listed:
+        lines.append(f"Nor are these, of which `pytrt inspect MODEL` lists the nodes: {listed}")
+    if node.domain.startswith(_LIBRARIES) or not node.domain:
+        lines.append("Another engine may have it; `pytrt inspect MODEL --engine NAME` says what an engine lacks.")
+    lines.append(f"Do: write it as a plugin, for instance in {file}, from the class below; then")
+    if _namespace(node) == node.domain:
+        lines.append(f"  pytrt run MODEL --plugins {file}     (in Python: import it before build(...))")
+    if not around:
+        fixed, given = constants(model.graph), [item for item in node.input if item]
+        inputs = f" --inputs {shlex.quote(','.join(given))}" if not fixed.isdisjoint(given) else ""
+        lines.append(
+            f"  pytrt replace MODEL {shlex.quote(place)} {file}:{name}{inputs} -o OUT.onnx     (in Python: load_onnx(...).replace(...))"
+        )
+    elif _namespace(node) != node.domain:
+        lines.append(
+            f"  export the model again with the operator in the domain {_OWN!r}: nodes inside of others cannot be replaced"
+        )
+    return "\n".join(lines) + f"\n\n{skeleton(node)}"
+
+
+def _class_name(node: onnx.NodeProto) -> str:
+    return node.op_type if node.op_type.isidentifier() and not keyword.iskeyword(node.op_type) else "Layer"
+
+
+def _namespace(node: onnx.NodeProto) -> str:
+    """The plugin's: the node's domain, unless operators of that domain are never plugins."""
+    return _OWN if node.domain in STANDARD_DOMAINS else node.domain
+
+
+def _around(model: onnx.ModelProto, node: onnx.NodeProto) -> list[onnx.NodeProto]:
+    """The nodes in whose graphs a node stands, from the outermost on."""
+
+    def search(nodes: Iterable[onnx.NodeProto]) -> list[onnx.NodeProto] | None:
+        for each in nodes:
+            if each is node:
+                return []
+            for body in bodies(each):
+                found = search(body.node)
+                if found is not None:
+                    return [each, *found]
+        return None
+
+    return search(model.graph.node) or []
 
 
 def _identifiers(names: Any, default: str) -> list[str]:

@@ -9,8 +9,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import pytrtplugins as ptp
+from pytrtplugins.engines.base.lacking import lacked_node
 from pytrtplugins.errors import BuildError
-from pytrtplugins.model.skeleton import signature, skeleton, unknown_nodes
+from pytrtplugins.model.skeleton import nodes_beyond_onnx, signature, skeleton, unknown_nodes
 from pytrtplugins.passes import prepare
 
 
@@ -37,7 +38,8 @@ def test_every_engine_ends_with_the_nodes_signature_and_a_class_to_begin_with(en
     text = str(caught.value)
     assert text.startswith(f"engine '{engine}': the operator acme.skeletons::Scale is not known (node 'scale1': ")
     assert "/m/a.1: float32[N, 3], w: float32[3] (constant) → b" in text
-    assert "--plugins scale.py" in text
+    assert "  pytrt run MODEL --plugins scale.py " in text
+    assert "  pytrt replace MODEL scale1 scale.py:Scale --inputs /m/a.1,w -o OUT.onnx " in text
     assert text.endswith(skeleton(model_with(alpha=0.5).graph.node[1]))
     assert (caught.value.op, caught.value.node) == ("Scale", "scale1")
 
@@ -85,3 +87,86 @@ def test_domains_of_libraries_are_left_to_them():
     model = model_with()
     model.graph.node[1].domain = "com.microsoft"
     assert unknown_nodes(model) == []
+    assert [node.op_type for node in nodes_beyond_onnx(model)] == ["Scale"]
+
+
+@pytest.mark.parametrize("domain", ["", "com.microsoft", "org.pytorch.aten"])
+@pytest.mark.parametrize("engine", ["cpu", "onnxruntime", "reference"])
+def test_an_operator_that_its_library_does_not_have_is_named_by_the_engine(engine, domain):
+    model = model_with("NobodyHasThis", alpha=0.5)
+    model.graph.node[1].domain = domain
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    model.opset_import.append(helper.make_opsetid("org.pytorch.aten", 1))
+    with pytest.raises(BuildError) as caught:
+        ptp.build(model, engine=engine)
+    text = str(caught.value)
+    assert f"{domain}::NobodyHasThis".removeprefix("::") in text.splitlines()[0]
+    assert "(node 'scale1': /m/a.1: float32[N, 3], w: float32[3] (constant) → b" in text
+    assert ("--plugins nobodyhasthis.py" in text) == (domain == "org.pytorch.aten")
+    assert "  pytrt replace MODEL scale1 nobodyhasthis.py:NobodyHasThis --inputs /m/a.1,w -o OUT.onnx " in text
+    assert f"@ptp.plugin(namespace={domain if domain.startswith('org') else 'custom'!r})" in text
+    assert (caught.value.op, caught.value.node, caught.value.engine) == ("NobodyHasThis", "scale1", engine)
+    source = text.partition("\n\n")[2]
+    compile(source, "skeleton.py", "exec")
+    assert source == skeleton(model.graph.node[1])
+
+
+def in_branch(op_type, domain):
+    """If(c): x → Relu → an operator of nobody's, else Neg."""
+    inner = helper.make_node(op_type, ["t1", "w"], ["t2"], "deep", domain=domain)
+    bodies = {
+        f"{name}_branch": helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(output, 1, None)])
+        for name, nodes, output in (
+            ("then", [helper.make_node("Relu", ["x"], ["t1"]), inner], "t2"),
+            ("else", [helper.make_node("Neg", ["x"], ["e"])], "e"),
+        )
+    }
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3]),
+        helper.make_tensor_value_info("c", TensorProto.BOOL, []),
+    ]
+    graph = helper.make_graph(
+        [helper.make_node("If", ["c"], ["y"], "branch", **bodies)], "g", inputs,
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], [numpy_helper.from_array(np.ones(3, np.float32), "w")],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("acme.skeletons", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+
+
+@pytest.mark.parametrize("domain", ["", "acme.skeletons"])
+@pytest.mark.parametrize("engine", ["cpu", "onnxruntime", "reference"])
+def test_inside_of_a_branch_it_is_found_with_what_the_branch_knows_of_its_tensors(engine, domain):
+    with pytest.raises(BuildError) as caught:
+        ptp.build(in_branch("Deep", domain), engine=engine)
+    text = str(caught.value)
+    assert "(node 'deep' within 'branch' (If): t1: float32[N, 3], w: float32[3] (constant) → t2: float32)." in text
+    assert ("--plugins deep.py" in text) == bool(domain)
+    assert "pytrt replace" not in text
+    assert ("export the model again with the operator in the domain 'custom'" in text) == (not domain)
+    assert (caught.value.op, caught.value.node) == ("Deep", "deep")
+
+
+def test_other_operators_that_nobody_knows_are_named_beside_the_first():
+    model = model_with()
+    for index in range(3):
+        model.graph.node.append(helper.make_node("Other", ["x"], [f"o{index}"], domain="acme.skeletons"))
+        model.graph.output.append(helper.make_tensor_value_info(f"o{index}", TensorProto.FLOAT, None))
+    with pytest.raises(BuildError, match=r"Nor are these, .*: acme.skeletons::Other \(3\)\n"):
+        ptp.build(model, engine="reference")
+
+
+def test_calls_of_functions_are_known_and_what_stands_in_functions_is_looked_at():
+    model = model_with()
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("acme.skeletons", 1)]
+    body = [helper.make_node("Inner", ["p", "q"], ["r"], "inner", domain="acme.skeletons")]
+    model.functions.append(helper.make_function("acme.skeletons", "Scale", ["p", "q"], ["r"], body, opsets))
+    assert [node.op_type for node in unknown_nodes(model)] == ["Inner"]
+
+
+def test_what_tensorrts_parser_says_of_a_node_finds_it():
+    model = model_with("Scale")
+    text = "node 1 'scale1': Plugin not found, are the plugin name, version, and namespace correct?"
+    found = lacked_node(model, BuildError(f"TensorRT's parser cannot read the model:\n{text}"))
+    assert found is not None
+    assert found.op_type == "Scale"
+    assert lacked_node(model, BuildError("TensorRT's parser cannot read the model:\nnode 1 'scale1': bad dims")) is None

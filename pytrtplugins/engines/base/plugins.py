@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import BuildError
 from ...model.decompose import inline_plugins
+from ...model.fit import node_type
 from ...model.skeleton import guide, unknown_nodes
 from ...plugin.policy import RUNNING, chosen_form, plugin_classes
 
@@ -27,7 +28,10 @@ def check_operators(model: onnx.ModelProto, engine: type[Engine]) -> None:
     """
     for node in () if engine.foreign_operators else unknown_nodes(model):
         raise BuildError(
-            f"engine {engine.name!r}: {guide(model, node)}", engine=engine.name, op=node.op_type, node=node.name
+            f"engine {engine.name!r}: the operator {node_type(node)} is not known {guide(model, node)}",
+            engine=engine.name,
+            op=node.op_type,
+            node=node.name,
         )
 
 

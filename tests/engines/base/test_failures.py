@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 import pytrtplugins as ptp
+from pytrtplugins.engines import BuildOptions
 from pytrtplugins.engines.base.failures import explained_runs, explaining, shortened
+from pytrtplugins.engines.registry import engine_class
 from pytrtplugins.errors import BuildError, EngineError, ExecutionError, ModelError
+from pytrtplugins.passes import prepare
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -49,10 +52,22 @@ class Raising(ptp.Plugin):
 @pytest.mark.parametrize("engine", ["cpu", "onnxruntime"])
 def test_what_a_library_says_of_a_model_that_it_cannot_build_is_short_and_whole_in_its_cause(engine):
     with pytest.raises(BuildError, match=r"cannot (build the model|run it): ") as caught:
-        ptp.build(MANY_UNKNOWN, engine=engine)
+        engine_class(engine)(prepare(MANY_UNKNOWN), BuildOptions())
     assert len(str(caught.value)) < 1700
     assert caught.value.text == str(caught.value.__cause__)
     assert caught.value.engine == engine
+
+
+@pytest.mark.parametrize("engine", ["cpu", "onnxruntime"])
+def test_where_it_says_that_it_lacks_an_operator_the_error_names_the_node_and_not_the_librarys_words(engine):
+    with pytest.raises(
+        BuildError, match=r"^engine '\w+' does not have the operator com.microsoft::Unknowno+0 "
+    ) as caught:
+        ptp.build(MANY_UNKNOWN, engine=engine)
+    assert len(str(caught.value)) < 1700
+    assert not set(caught.value.text.splitlines()) & set(str(caught.value).splitlines())
+    assert caught.value.text == str(caught.value.__cause__)
+    assert (caught.value.engine, caught.value.op) == (engine, f"Unknown{'o' * 80}0")
 
 
 GATHER = model(
