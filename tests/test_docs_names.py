@@ -31,7 +31,7 @@ OF_USERS = {
     "README.md": {"test_shuffle"},
     "docs/cpp.md": {"shuffle.cpp", "twice.cpp"},
     "docs/custom_layer.md": {"mylayers.py", "shuffle.cu", "place.py"},
-    "docs/fields.md": {"prelu.py"},
+    "docs/fields.md": {"prelu.py", "place.py"},
     "docs/format.md": {"x.cache.json", "metadata.json"},
     "samples/models/README.md": {"voc12_trainval.txt"},
 }

@@ -14,8 +14,9 @@ from ..tensor import Dims
 from ..validation import validated
 from ..validation.dataflow import constants, in_order, reads, rename_reads, walk, without_dead
 from .files import read_onnx, write_onnx
-from .fit import check_functions, check_tensor, chosen_outputs, count_outputs, find_node, node_type
+from .fit import check_functions, check_tensor, checked_plugin, chosen_outputs, count_outputs, find_node, node_type
 from .ir import unused_name
+from .node_fields import plugin_from_node
 from .proto import copy_of, info_dims, node_name
 from .shapes import changed, dims_text, import_domain, inferred, known_infos, store
 
@@ -132,7 +133,13 @@ class Graph:
     # -- editing -----------------------------------------------------------------------------------------------------
 
     def replace(
-        self, name: str, plugin: Plugin, *, inputs: Sequence[str] | None = None, outputs: Sequence[str] | None = None
+        self,
+        name: str,
+        plugin: Plugin | type[Plugin],
+        *,
+        fields: str | Mapping[str, str] | None = None,
+        inputs: Sequence[str] | None = None,
+        outputs: Sequence[str] | None = None,
     ) -> None:
         """Put a plugin in the place of a node.
 
@@ -141,7 +148,9 @@ class Graph:
 
         Args:
             name: The node's name, or one of its outputs' where names are missing or not unique.
-            plugin: The layer.
+            plugin: The layer; its class where ``fields`` says what becomes of the node's own values.
+            fields: ``"from node"``: the node's attributes and constant inputs become the fields of their names; or a mapping of
+                fields to names of attributes and inputs, which leaves out the others.
             inputs: Tensors that it reads; by default the node's inputs that are no constants, in their order.
             outputs: Tensors that it writes: the node's, and new ones where the plugin has more; by default the node's, less
                 those at the end that nothing reads.
@@ -150,16 +159,20 @@ class Graph:
             ModelError: there is no such node or tensor (the message has near ones), the name is not unique, the outputs do
                 not fit, or a node behind cannot take the new shape.
             DimsError: the plugin, or another one behind it, does not accept its inputs.
+            FieldError: a field finds no value in the node, or a value no field; the message lists what the node has.
         """
         graph, tensors = self._model.graph, self.tensors
         index = find_node(self._model, name)
         nodes = [copy_of(node) for node in graph.node]
         node = nodes[index]
         where = f"node {name!r} ({node_type(node)})"
+        if fields is not None:
+            plugin = plugin_from_node(self._model, node, plugin, fields, inputs or ())
         if inputs is None:
             fixed = constants(graph)
             inputs = [item for item in node.input if item and item not in fixed]
         read = {info.name for info in graph.output}.union(*map(reads, nodes))
+        plugin = checked_plugin(where, plugin)
         count = count_outputs(where, plugin, inputs, tensors)
         written = chosen_outputs(where, node, outputs, count, read, tensors)
         unique = node.name and [item.name for item in nodes].count(node.name) == 1
@@ -185,7 +198,7 @@ class Graph:
         """
         graph, where = self._model.graph, f"after {tensor!r}"
         check_tensor(self.tensors, tensor)
-        count = count_outputs(where, plugin, [tensor], self.tensors)
+        count = count_outputs(where, checked_plugin(where, plugin), [tensor], self.tensors)
         if count not in (None, 1):
             raise ModelError(f"{where}: {plugin!r} has {count} outputs; only one can stand for {tensor!r}", found=count)
         nodes = [copy_of(node) for node in graph.node]

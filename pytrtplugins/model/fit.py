@@ -15,7 +15,15 @@ from .proto import node_name
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["check_functions", "check_tensor", "chosen_outputs", "count_outputs", "find_node", "node_type"]
+__all__ = [
+    "check_functions",
+    "check_tensor",
+    "checked_plugin",
+    "chosen_outputs",
+    "count_outputs",
+    "find_node",
+    "node_type",
+]
 
 
 def node_type(node: onnx.NodeProto) -> str:
@@ -60,16 +68,26 @@ def check_tensor(tensors: Collection[str], name: str) -> None:
         raise _unknown("tensor", name, list(tensors), [])
 
 
+def checked_plugin(where: str, plugin: object) -> Plugin:
+    """The plugin.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if isinstance(plugin, Plugin):
+        return plugin
+    is_class = isinstance(plugin, type) and issubclass(plugin, Plugin)
+    also = f", or fields='from node' beside the class {plugin.__name__}" if is_class else ""  # type: ignore[attr-defined]
+    raise UsageError(f"{where}: expected a plugin, such as Reorg(stride=2){also}, found {plugin!r}", found=plugin)
+
+
 def count_outputs(where: str, plugin: Plugin, inputs: Sequence[str], tensors: Mapping[str, Dims | None]) -> int | None:
     """How many outputs a plugin gives for these inputs; None where their dims are unknown.
 
     Raises:
         DimsError: it does not accept the number of inputs, or their dims.
         ModelError: there is no such tensor.
-        UsageError: it is no plugin.
     """
-    if not isinstance(plugin, Plugin):
-        raise UsageError(f"{where}: expected a plugin, such as Reorg(stride=2), found {plugin!r}", found=plugin)
     for name in inputs:
         check_tensor(tensors, name)
     expected = plugin.num_inputs

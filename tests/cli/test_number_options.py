@@ -19,7 +19,7 @@ typer = pytest.importorskip("typer")
 
 from darknet2caffe import cli as darknet2caffe_cli  # noqa: E402
 from pytrtplugins import cli  # noqa: E402
-from pytrtplugins.cli import export, precision, profile  # noqa: E402, F401  commands
+from pytrtplugins.cli import check, export, precision, profile  # noqa: E402, F401  commands
 from pytrtplugins.cli.app import app  # noqa: E402
 from pytrtplugins.cli.options import limits_of  # noqa: E402
 from pytrtplugins.models import options as sample_options  # noqa: E402

@@ -11,6 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+onnx = pytest.importorskip("onnx")
+
+from tests.model.networks import network, node  # noqa: E402
+
 ROOT = Path(__file__).parents[2]
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", (ROOT / "docs" / "fields.md").read_text("utf-8"), re.DOTALL | re.MULTILINE)
 PYTHON = [text for kind, text in BLOCKS if kind == "python"]
@@ -38,3 +42,18 @@ def shell(folder, command):
 @pytest.mark.parametrize("line", SHELL[0].splitlines())
 def test_a_layer_with_weights_is_checked_as_the_page_says(folder, line):
     assert re.search(r"PRelu\(slope=array\(float32, shape=\([23],\)\)\): ok", shell(folder, line))
+
+
+def test_the_values_of_a_node_become_fields_as_the_page_says(folder):
+    for tensor, extra in (("model.act.slope", ""), ("onnx::PRelu_31", PYTHON[2])):
+        weight = onnx.numpy_helper.from_array(np.full((3, 1, 1), 0.25, np.float32), tensor)
+        model = network([node("PRelu", f"x {tensor}", "y", "/prelu")], ("N", 3, 4, 4))
+        model.graph.initializer.append(weight)
+        onnx.save(model, folder / "model.onnx")
+        lines = PYTHON[1].splitlines(keepends=True)
+        text = "".join(extra if extra and line.startswith("graph.replace") else line for line in lines)
+        (folder / "place.py").write_text(text, "utf-8")
+        shell(folder, "python place.py")
+        (found,) = onnx.load(folder / "edited.onnx").graph.node
+        assert (found.domain, list(found.input)) == ("acme", ["x"])
+        assert onnx.numpy_helper.to_array(found.attribute[0].t).tolist() == [[[0.25]]] * 3
