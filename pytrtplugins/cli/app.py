@@ -88,13 +88,20 @@ def inspect(
     weights: Annotated[
         Path | None, typer.Argument(metavar="[WEIGHTS]", help="darknet's weights, to be checked.")
     ] = None,
+    nodes: Annotated[
+        bool, typer.Option("--nodes", help="List the nodes, with the names, types and dims of their tensors.")
+    ] = False,
     plugins: options.Plugins = None,
 ) -> None:
-    """Show what is in a model: inputs, outputs, layers, plugins.
+    """Show what is in a model: inputs, outputs, layers, plugins, and nodes that no engine knows.
 
-    Example: pytrt inspect yolov2-voc.cfg yolov2-voc.weights
+    Examples: pytrt inspect yolov2-voc.cfg yolov2-voc.weights
+
+    pytrt inspect model.onnx --nodes
     """
-    if model.suffix == ".cfg":
+    if nodes:
+        tables.print_nodes(loading.open_model(model, weights))
+    elif model.suffix == ".cfg":
         from darknet2caffe import cli as darknet2caffe_cli
 
         darknet2caffe_cli.inspect(model, weights)

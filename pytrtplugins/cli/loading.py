@@ -18,12 +18,13 @@ import numpy.typing as npt
 from ..calibration import CALIBRATORS, CalibrationTable, Calibrator, ImageBatches
 from ..engines import Engine, build, load_engine
 from ..errors import FormatError, ModelError, PytrtpluginsError, RegistryError, UsageError
-from ..model import read_onnx
+from ..model import Graph, read_onnx
 from ..passes import CODES
 from ..plugin.base import Plugin
 from ..plugin.policy import FORMS
 from ..utils.array_files import MAX_BYTES, read_npy
 from ..utils.text_formats import parse_json
+from .other_files import not_an_engine_here
 
 if TYPE_CHECKING:
     import onnx
@@ -39,6 +40,7 @@ __all__ = [
     "make_calibrator",
     "names_beside",
     "open_engine",
+    "open_graph",
     "open_model",
     "read_array",
     "read_forms",
@@ -96,20 +98,38 @@ def open_model(path: Path, weights: Path | None = None, batch: BatchSize = 1) ->
         UsageError: the file is missing, or weights are given for an ONNX file.
         ModelError: the file is not an ONNX model.
     """
+    return _read_model(path, weights, batch)[0]
+
+
+def open_graph(path: Path, weights: Path | None = None) -> Graph:
+    """The same, opened for changes; one whose weights lie in a file of their own is saved so again.
+
+    Raises:
+        UsageError: as `open_model`.
+        ModelError: the file is not an ONNX model, or a broken one.
+    """
+    model, external_data = _read_model(path, weights, 1)
+    return Graph(model, external_data=external_data)
+
+
+def _read_model(path: Path, weights: Path | None, batch: BatchSize) -> tuple[onnx.ModelProto, bool]:
+    """A model, and whether its weights lie in a file of their own."""
     if not path.is_file():
         raise UsageError(f"model {str(path)!r}: no such file. Looked for: {path.absolute()}", path=path)
     if path.suffix == ".cfg":
         from darknet2caffe import read_network, to_onnx
 
-        return to_onnx(read_network(path, weights or path.with_suffix(".weights")), batch=batch)
+        return to_onnx(read_network(path, weights or path.with_suffix(".weights")), batch=batch), False
+    if is_engine_file(path):
+        raise not_an_engine_here(path)
     if weights is not None:
         raise UsageError(f"--weights belong to a .cfg; {path} brings its own.")
-    model, _ = read_onnx(path)
+    model, external_data = read_onnx(path)
     if not model.graph.output:
         raise ModelError(
             f"{path}: not an ONNX model, or one without outputs ({path.stat().st_size:,} bytes).", path=path
         )
-    return model
+    return model, external_data
 
 
 def open_engine(

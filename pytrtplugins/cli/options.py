@@ -12,6 +12,7 @@ from ..utils.numbers import SHARE, THREADS, Real, Whole
 from ..utils.optional import require
 from ..vision.letterbox import Mode as FitMode
 from . import loading
+from .other_files import expect_model
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
@@ -68,7 +69,10 @@ def _reading(limits: Whole | Real) -> Callable[[Any, Any, Any], Any]:
     return read
 
 
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="ONNX file, saved engine, or darknet's .cfg.")]
+Model = Annotated[
+    Path,
+    typer.Argument(metavar="MODEL", callback=expect_model, help="ONNX file, saved engine, or darknet's .cfg."),
+]
 Weights = Annotated[Path | None, typer.Option(metavar="FILE", help="darknet's weights; default: beside the .cfg.")]
 Engine = Annotated[str, typer.Option(help="auto, or a name that `pytrt devices` lists.")]
 Precision = Annotated[

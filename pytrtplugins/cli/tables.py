@@ -12,6 +12,7 @@ import numpy as np
 
 from ..errors import PytrtpluginsError
 from ..model.decompose import infer_shapes
+from ..model.fit import node_type
 from ..model.proto import node_name, numpy_type
 from ..model.skeleton import signature, unknown_nodes
 from ..plugin.onnx_node import is_plugin_node, node_attributes
@@ -37,6 +38,7 @@ __all__ = [
     "print_evaluation",
     "print_kernels",
     "print_model",
+    "print_nodes",
     "print_outputs",
     "print_report",
 ]
@@ -115,6 +117,14 @@ def print_model(model: onnx.ModelProto, name: str) -> None:
         found = [(node_name(node), f"{node.domain}.{node.op_type}", signature(model, node)) for node in unknown]
         _print_table(("unknown node", "operator", "reads → gives"), [tuple(map(_escape, row)) for row in found])
         out.print("No engine knows these: pytrt run ends with a plugin class to begin with.", soft_wrap=True)
+
+
+def print_nodes(model: onnx.ModelProto) -> None:
+    """One row per node: what it is found by, its operator, and what it reads and gives."""
+    with contextlib.suppress(PytrtpluginsError):
+        model = infer_shapes(model)
+    rows = [(node_name(node), node_type(node), signature(model, node)) for node in model.graph.node]
+    _print_table(("node", "operator", "reads → gives"), [tuple(map(_escape, row)) for row in rows])
 
 
 def print_engine(engine: Engine, name: str) -> None:

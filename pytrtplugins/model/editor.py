@@ -13,6 +13,7 @@ from ..plugin.onnx_node import as_node
 from ..tensor import Dims
 from ..validation import validated
 from ..validation.dataflow import constants, in_order, reads, rename_reads, walk, without_dead
+from .extract import extract
 from .files import read_onnx, write_onnx
 from .fit import check_functions, check_tensor, checked_plugin, chosen_outputs, count_outputs, find_node, node_type
 from .ir import unused_name
@@ -121,6 +122,21 @@ class Graph:
             The files written.
         """
         return write_onnx(self._model, path, external_data=self._external_data)
+
+    def extract(self, inputs: Sequence[str] | None = None, outputs: Sequence[str] | None = None) -> Graph:
+        """The part between tensors as a graph of its own: the nodes that compute the outputs from the inputs, and their constants.
+
+        The graph stays as it is. Types and dims come along, free dims with their names.
+
+        Args:
+            inputs: Names of tensors where the part begins; by default the network's inputs that it needs.
+            outputs: Names of tensors where it ends; by default the network's outputs.
+
+        Raises:
+            ModelError: there is no such tensor (the message has near ones), the outputs need more than these inputs or are not
+                computed from one of them, or the type of a tensor is not known.
+        """
+        return Graph(extract(self._model, inputs, outputs), external_data=self._external_data)
 
     def __repr__(self) -> str:
         """Number of nodes, inputs and outputs."""

@@ -173,7 +173,8 @@ def _unknown(what: str, name: str, known: Sequence[str], same_type: Sequence[str
     close = list(dict.fromkeys([*same_type, *difflib.get_close_matches(name, known, n=3)]))[:5]
     near = f"Near: {', '.join(map(repr, close))}." if close else f"The first are {', '.join(map(repr, known[:3]))}."
     return ModelError(
-        f"none of the graph's {len(known)} {what}s has the name {name!r}.\n{near}\nDo: print(*graph.{what}s, sep='\\n')",
+        f"none of the graph's {len(known)} {what}s has the name {name!r}.\n{near}\n"
+        f"Do: print(*graph.{what}s, sep='\\n'), or pytrt inspect MODEL --nodes",
         name=name,
         near=close,
     )

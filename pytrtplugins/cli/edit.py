@@ -1,0 +1,115 @@
+"""The commands ``pytrt replace`` and ``pytrt extract``: a network with a plugin put in, and a part of a network."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Annotated
+
+from ..errors import UsageError
+from ..model import Graph
+from ..plugin.base import Plugin
+from ..utils.files import check_target
+from ..utils.optional import require
+from . import loading, options
+from .app import app
+from .fields import open_plugin
+
+typer = require("typer", extra="cli", feature="the command pytrt")
+
+__all__ = ["extract", "replace"]
+
+OutputModel = Annotated[Path, typer.Option("--output", "-o", metavar="FILE.onnx", help="Model to write.")]
+
+
+@app.command("replace")  # type: ignore[untyped-decorator]
+def replace(
+    model: options.Model,
+    node: Annotated[
+        str, typer.Argument(metavar="NODE", help="Its name, or a tensor that it writes; `pytrt inspect MODEL --nodes`.")
+    ],
+    plugin: options.PluginOrInstance,
+    output: OutputModel,
+    fields: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="A field's value: groups=4, slope=@slope.npy; repeatable."),
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(metavar="A,B", help="Tensors that the plugin reads; default: the node's inputs, constants aside."),
+    ] = None,
+    outputs: Annotated[
+        list[str] | None, typer.Option(metavar="C,D", help="Tensors that the plugin writes; default: the node's.")
+    ] = None,
+    weights: options.Weights = None,
+    plugins: options.Plugins = None,
+) -> None:
+    """Put a plugin in the place of a node, and write the network that results.
+
+    What fed only that node goes with it. To replace several nodes by one plugin, name the last one here, and what the first one
+    reads with --inputs. Whoever runs the result names the plugin's file: pytrt run OUT.onnx --plugins mylayers.py.
+
+    Examples: pytrt replace model.onnx /head/Shuffle mylayers.py:ChannelShuffle --set groups=4 -o edited.onnx
+
+    pytrt replace model.onnx Reshape_14 mylayers:ChannelShuffle --inputs a -o edited.onnx
+    """
+    check_target(output)
+    made = open_plugin(plugin, fields)
+    graph = loading.open_graph(model, weights)
+    known = graph.tensors
+    layer = made if isinstance(made, Plugin) else made()
+    graph.replace(node, layer, inputs=_names(inputs, known), outputs=_names(outputs, known))
+    graph.save(output)
+    print(f"{output}: {node!r} is {layer!r} now")
+    print(f"Do: pytrt run {output} --plugins {plugin.rpartition(':')[0]}")
+
+
+@app.command("extract")  # type: ignore[untyped-decorator]
+def extract(
+    model: options.Model,
+    output: OutputModel,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(metavar="A,B", help="Tensors where the part begins; default: the network's inputs that it needs."),
+    ] = None,
+    outputs: Annotated[
+        list[str] | None, typer.Option(metavar="C", help="Tensors where it ends; default: the network's outputs.")
+    ] = None,
+    weights: options.Weights = None,
+    plugins: options.Plugins = None,
+) -> None:
+    """Cut the part between tensors out of a network, with its weights and shapes, as a model of its own.
+
+    To try one layer alone, to leave out what comes before or behind, or to find the layer where numbers go wrong. The tensors' names
+    stand in `pytrt inspect MODEL --nodes`.
+
+    Examples: pytrt extract model.onnx --inputs /stem/Relu_output_0 --outputs /head/Shuffle_output_0 -o part.onnx
+
+    pytrt extract detector.onnx --outputs features -o backbone.onnx
+    """
+    check_target(output)
+    if not (inputs or outputs):
+        raise UsageError(
+            f"nothing says where the part of {model} begins or ends.\n"
+            f"Do: pytrt extract {model} --inputs A,B --outputs C -o {output}; `pytrt inspect {model} --nodes` lists the tensors"
+        )
+    graph = loading.open_graph(model, weights)
+    known = graph.tensors
+    part = graph.extract(_names(inputs, known), _names(outputs, known))
+    part.save(output)
+    print(f"{output}: {len(part.nodes)} of {len(graph.nodes)} nodes")
+    for side, infos in (("input", part.model.graph.input), ("output", part.model.graph.output)):
+        for info in infos:
+            print(f"  {side:<6} {info.name} {_dims(part, info.name)}")
+
+
+def _dims(graph: Graph, name: str) -> str:
+    dims = graph.tensors[name]
+    return "of unknown dims" if dims is None else " x ".join(map(str, dims))
+
+
+def _names(texts: Sequence[str] | None, known: Collection[str]) -> list[str] | None:
+    """Names of tensors that stand in one word, between commas, or in several."""
+    if not texts:
+        return None
+    return [name for text in texts for name in ([text] if text in known else text.split(","))]

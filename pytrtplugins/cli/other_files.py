@@ -1,0 +1,70 @@
+"""Files of other kinds where a model is expected: what they are, and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..errors import UsageError
+
+__all__ = ["expect_model", "not_an_engine_here"]
+
+_IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
+_VIDEOS = (".avi", ".mkv", ".mov", ".mp4", ".webm")
+_OTHERS = {  # suffix → what it is, and what to do
+    **dict.fromkeys(_IMAGES, ("an image", "name the model first, then images: pytrt run MODEL {path}")),
+    **dict.fromkeys(_VIDEOS, ("a video", "name the model first, then videos: pytrt run MODEL {path}")),
+    ".weights": (
+        "darknet's weights, which mean nothing without their .cfg",
+        "name that, with the weights beside it: {stem}.cfg",
+    ),
+    **dict.fromkeys(
+        (".pt", ".pth", ".ckpt", ".safetensors"),
+        ("PyTorch's weights", 'torch.onnx.export(network, example, "{stem}.onnx"), and name that'),
+    ),
+    ".caffemodel": ("caffe's weights", "docs/caffe.md says how ONNX is made of a .prototxt with them"),
+    ".prototxt": ("a network of caffe's", "docs/caffe.md says how ONNX is made of it and its .caffemodel"),
+    ".tflite": ("a model of TensorFlow Lite's", "tf2onnx.convert --tflite {path} --output {stem}.onnx, and name that"),
+    ".pb": ("a model of TensorFlow's", "python -m tf2onnx.convert --output {stem}.onnx, and name that"),
+    **dict.fromkeys(
+        (".npy", ".npz"), ("arrays", "name the model first; pytrt run MODEL --input NAME={path} reads an array")
+    ),
+    ".cache": ("a calibration cache", "name the model, and pass this one as --cache {path}"),
+    **dict.fromkeys((".yaml", ".yml"), ("a precision file", "name the model, and pass this one as --precision {path}")),
+    ".names": ("a list of class names", "name the model, and pass this one as --names {path}"),
+    **dict.fromkeys(
+        (".plan", ".trt"),
+        ("an engine of TensorRT's own tools", "pytrt build MODEL.onnx --engine tensorrt -o {stem}.engine"),
+    ),
+    ".py": ("a Python file", "name the model, and pass this one as --plugins {path}"),
+}
+
+
+def expect_model(path: Path) -> Path:
+    """A path where a model is expected, as it was typed.
+
+    Raises:
+        UsageError: it is a folder, or its suffix is that of files of another kind.
+    """
+    if path.is_dir():
+        raise UsageError(
+            f"{path} is a folder; expected a model: an ONNX file, a saved engine, or darknet's .cfg.\nDo: name a file in it",
+            path=path,
+        )
+    what, do = _OTHERS.get(path.suffix.lower(), ("", ""))
+    if what:
+        stem = path.with_suffix("")
+        raise UsageError(
+            f"{path} is {what}; expected a model: an ONNX file, a saved engine, or darknet's .cfg.\n"
+            f"Do: {do.format(path=path, stem=stem)}",
+            path=path,
+        )
+    return path
+
+
+def not_an_engine_here(path: Path) -> UsageError:
+    """The error of a saved engine where the model is needed from which it was built."""
+    return UsageError(
+        f"{path} is an engine, built already; here the model is needed of which it was built: an ONNX file, or darknet's .cfg.\n"
+        f"Do: name that model; engines are for pytrt run, inspect, evaluate, profile and export-triton",
+        path=path,
+    )

@@ -1,0 +1,123 @@
+"""Networks edited in a shell: `pytrt replace`, `pytrt extract`, and what is no model."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+PLUGIN = """
+import pytrtplugins as ptp
+
+@ptp.plugin(namespace="editcli")
+class Times(ptp.Plugin):
+    factor: float = 1.0
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        return x * self.factor
+"""
+
+
+@pytest.fixture
+def model(tmp_path):
+    """x → Relu → an operator that nobody knows → Mul by a constant → y."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"], "relu"),
+        helper.make_node("Odd", ["a"], ["b"], "odd", domain="editcli.unknown"),
+        helper.make_node("Mul", ["b", "k"], ["y"], "mul"),
+    ]
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in ("x", "y", "b")]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        infos[:1],
+        infos[1:2],
+        [numpy_helper.from_array(np.float32([1, 2, 3, 4]), "k")],
+        value_info=infos[2:],
+    )
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("editcli.unknown", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), tmp_path / "model.onnx")
+    (tmp_path / "times.py").write_text(PLUGIN)
+    np.save(tmp_path / "x.npy", np.float32([[1, -2, 3, 4]]))
+    return tmp_path / "model.onnx"
+
+
+def test_the_line_that_a_refused_run_ends_with_can_be_typed(pytrt, model, tmp_path):
+    code, _, err = pytrt("run", model)
+    assert code == 2
+    (line,) = re.findall(r"^  pytrt replace MODEL (\S+) (\S+) -o OUT.onnx", err, re.MULTILINE)
+    assert line == ("odd", "odd.py:Odd")
+    code, out, err = pytrt("replace", model, "odd", "times.py:Times", "--set", "factor=2.5", "-o", "edited.onnx")
+    assert (code, err) == (0, "")
+    assert out == "edited.onnx: 'odd' is Times(factor=2.5) now\nDo: pytrt run edited.onnx --plugins times.py\n"
+    code, _, err = pytrt("run", "edited.onnx", "--plugins", "times.py", "--input", "x=x.npy", "--save", "y.npz")
+    assert code == 0, err
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npz")["y"], [[2.5, 0, 22.5, 40]])
+
+
+def test_several_nodes_are_replaced_through_the_inputs_of_the_first(pytrt, model, tmp_path):
+    assert (
+        pytrt("replace", model, "mul", "times.py:Times", "--inputs", "a", "--outputs", "y", "-o", "edited.onnx")[0] == 0
+    )
+    assert [node.op_type for node in onnx.load(tmp_path / "edited.onnx").graph.node] == ["Relu", "Times"]
+
+
+def test_a_part_runs_alone(pytrt, model, tmp_path):
+    code, out, err = pytrt("extract", model, "--inputs", "b", "--outputs", "y", "-o", "part.onnx")
+    assert (code, err) == (0, "")
+    assert out == "part.onnx: 1 of 3 nodes\n  input  b 1 x 4\n  output y 1 x 4\n"
+    code, _, err = pytrt("run", "part.onnx", "--input", "b=x.npy", "--save", "y.npz")
+    assert code == 0, err
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npz")["y"], [[1, -4, 9, 16]])
+
+
+@pytest.mark.parametrize("names", [("b,k",), ("b", "--inputs", "k")])
+def test_names_stand_between_commas_or_in_options_of_their_own(pytrt, model, names):
+    code, out, _ = pytrt("extract", model, "--inputs", *names, "-o", "part.onnx")
+    assert code == 0
+    assert "  input  b 1 x 4\n  input  k 4\n" in out
+
+
+def test_names_that_are_not_there_are_answered_with_near_ones_and_the_list(pytrt, model):
+    code, _, err = pytrt("replace", model, "ood", "times.py:Times", "-o", "edited.onnx")
+    assert (code, "Near: 'odd'." in err, "pytrt inspect MODEL --nodes" in err) == (2, True, True)
+    code, _, err = pytrt("extract", model, "-o", "part.onnx")
+    assert (code, "--inputs A,B --outputs C" in err) == (2, True)
+    code, out, _ = pytrt("inspect", model, "--nodes")
+    assert code == 0
+    assert re.search(r"odd\s+editcli.unknown::Odd\s+a: float32\[1, 4\] → b: float32\[1, 4\]", out)
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "do"),
+    [
+        ("dog.jpg", "an image", "pytrt run MODEL dog.jpg"),
+        ("dog.MP4", "a video", "pytrt run MODEL dog.MP4"),
+        ("net.weights", "darknet's weights", "net.cfg"),
+        ("net.pt", "PyTorch's weights", "torch.onnx.export"),
+        ("x.npz", "arrays", "--input NAME=x.npz"),
+        ("net.cache", "a calibration cache", "--cache net.cache"),
+        ("net.plan", "an engine of TensorRT's own tools", "pytrt build MODEL.onnx --engine tensorrt -o net.engine"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["run", "inspect", "build"])
+def test_a_file_of_another_kind_is_told_by_what_it_is(pytrt, command, name, what, do):
+    code, _, err = pytrt(command, name, *(["-o", "x.engine"] if command == "build" else []))
+    assert code == 2
+    assert f"{name} is {what}" in err
+    assert do in err.partition("\nDo: ")[2]
+
+
+def test_a_folder_and_an_engine_where_a_model_is_needed_are_said_to_be_one(pytrt, model, tmp_path):
+    assert pytrt("replace", model, "odd", "times.py:Times", "-o", "edited.onnx")[0] == 0
+    assert pytrt("build", "edited.onnx", "--plugins", "times.py", "-o", "net.engine")[0] == 0
+    code, _, err = pytrt("extract", "net.engine", "--outputs", "a", "-o", "part.onnx")
+    assert (code, "net.engine is an engine, built already" in err) == (2, True)
+    code, _, err = pytrt("run", tmp_path)
+    assert (code, "is a folder; expected a model" in err) == (2, True)
