@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from .errors import BuildError, UnavailableError
@@ -19,6 +21,8 @@ __all__ = ["COMMAND", "build", "main", "missing", "source_dir"]
 
 COMMAND = "python -m pytrtplugins.native"
 PACKAGE = Path(__file__).parent
+NOTE = "-- pytrtplugins: "
+"""How CMake's messages begin that the result repeats."""
 
 
 def source_dir() -> Path:
@@ -51,8 +55,11 @@ def missing() -> list[str]:
     return commands
 
 
-def build() -> str:
+def build(show: Callable[[str], object] = lambda line: None) -> str:
     """Compile ``pytrtplugins._native`` and the C++ layers into the installed package.
+
+    Args:
+        show: Is given a line for each step and each file that is compiled.
 
     Returns:
         What was built.
@@ -68,9 +75,9 @@ def build() -> str:
         )
     source = source_dir()
     if source == PACKAGE.parent:
-        return _build(source, source / "build" / f"native-{sys.implementation.cache_tag}")
+        return _build(source, source / "build" / f"native-{sys.implementation.cache_tag}", show)
     with tempfile.TemporaryDirectory() as folder:
-        return _build(source, Path(folder))
+        return _build(source, Path(folder), show)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -80,9 +87,15 @@ def main(arguments: Sequence[str]) -> int:
         "--if-possible", action="store_true", help="succeed where something that the build needs is missing"
     )
     parser.add_argument("--include", action="store_true", help="print the folder of the C++ headers instead")
+    parser.add_argument(
+        "--cmake-dir", action="store_true", help="print the folder for find_package(pytrtplugins) instead"
+    )
     options = parser.parse_args(arguments)
     try:
-        print(source_dir() / "plugins" / "include" if options.include else build())
+        if options.include or options.cmake_dir:
+            print(source_dir() / "plugins" / ("include" if options.include else "cmake"))
+        else:
+            print(build(show=lambda line: print(line, file=sys.stderr, flush=True)))
     except UnavailableError as error:
         print(error, file=sys.stderr)
         return 0 if options.if_possible else 1
@@ -92,26 +105,38 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _build(source: Path, folder: Path) -> str:
-    cmake = _cmake()
+def _build(source: Path, folder: Path, show: Callable[[str], object] = lambda line: None) -> str:
+    cmake, processes, begin = _cmake(), os.cpu_count() or 1, time.monotonic()
     settings = [f"-DPython_EXECUTABLE={sys.executable}", f"-DCMAKE_INSTALL_PREFIX={PACKAGE.parent}"]
-    configured = _run(cmake, "-S", source, "-B", folder, *settings)
-    _run(cmake, "--build", folder, "--parallel", os.cpu_count() or 1)
-    _run(cmake, "--install", folder)
-    notes = [
-        line.partition("pytrtplugins: ")[2] for line in configured.splitlines() if line.startswith("-- pytrtplugins: ")
-    ]
-    return "\n".join(["plugins in C++ are built.", *notes])
+
+    def show_step(line: str) -> None:
+        if re.match(r"\[ *\d+%\]|\[\d+/\d+\]", line):  # of make; of ninja
+            show(line)
+
+    show(f"configuring in {folder}")
+    configured = _run(lambda line: None, cmake, "-S", source, "-B", folder, *settings)
+    show(f"compiling, {processes} files at a time")
+    _run(show_step, cmake, "--build", folder, "--parallel", processes)
+    _run(show_step, cmake, "--install", folder, "--component", "python")
+    notes = [line.removeprefix(NOTE) for line in configured.splitlines() if line.startswith(NOTE)]
+    return "\n".join([f"plugins in C++ are built, in {time.monotonic() - begin:.0f} s.", *notes])
 
 
-def _run(*command: object) -> str:
-    done = subprocess.run(
-        [str(word) for word in command], capture_output=True, encoding="utf-8", errors="replace", check=False
-    )
-    if done.returncode:
-        shown = " ".join(map(str, command))
-        raise BuildError(f"plugins in C++: {shown} failed:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
-    return done.stdout
+def _run(show: Callable[[str], object], *command: object) -> str:
+    """Run a command; each line that it prints is shown at once, and all are returned."""
+    words = [str(word) for word in command]
+    lines = []
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", errors="replace"
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            show(line.rstrip("\n"))
+            lines.append(line)
+    output = "".join(lines)
+    if process.returncode:
+        raise BuildError(f"plugins in C++: {' '.join(words)} failed:\n{output[-8000:]}")
+    return output
 
 
 def _compiler() -> str | None:

@@ -29,7 +29,7 @@ PAGES = [
 ]
 OF_USERS = {
     "README.md": {"test_shuffle"},
-    "docs/cpp.md": {"shuffle.cpp", "twice.cpp"},
+    "docs/cpp.md": {"twice.cpp"},
     "docs/custom_layer.md": {"mylayers.py", "shuffle.cu", "place.py"},
     "docs/fields.md": {"prelu.py", "place.py"},
     "docs/format.md": {"x.cache.json", "metadata.json"},

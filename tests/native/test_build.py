@@ -74,13 +74,51 @@ def test_the_headers_folder_is_printed(command):
     assert (Path(done.stdout.strip()) / "pytrtplugins" / "plugin.h").is_file()
 
 
+def test_the_folder_for_find_package_is_printed(command):
+    done = command("--cmake-dir")
+    assert (Path(done.stdout.strip()) / "pytrtpluginsConfig.cmake").is_file()
+
+
+@pytest.fixture
+def fake_cmake(tmp_path, monkeypatch):
+    """A cmake that prints what the real one does, and a warning, and fails where it compiles ``broken``."""
+    cmake = tmp_path / "cmake"
+    cmake.write_text(
+        f"#!{sys.executable}\nimport sys\n"
+        "if sys.argv[1] == '-S': print('-- Configuring done\\n-- pytrtplugins: on the CPU only')\n"
+        "if sys.argv[1] == '--build':\n"
+        "    print('[ 50%] Building CXX object a.cpp.o\\na.cpp:1: warning: unused', flush=True)\n"
+        "    print('[2/2] Linking', flush=True)\n"
+        "    if 'broken' in sys.argv[2]: sys.exit('a.cpp:7: error: expected ;')\n"
+        "if sys.argv[1] == '--install': assert sys.argv[3:] == ['--component', 'python']\n"
+    )
+    cmake.chmod(0o755)
+    monkeypatch.setattr(_native_build, "_cmake", lambda: str(cmake))
+
+
+def test_a_build_shows_each_step_and_its_time(fake_cmake, tmp_path):
+    shown: list[str] = []
+    result = _native_build._build(ROOT, tmp_path / "build", shown.append)
+    assert shown[0] == f"configuring in {tmp_path / 'build'}"
+    assert shown[1].startswith("compiling, ")
+    assert shown[2:] == ["[ 50%] Building CXX object a.cpp.o", "[2/2] Linking"]
+    first, note = result.splitlines()
+    assert re.fullmatch(r"plugins in C\+\+ are built, in \d+ s\.", first)
+    assert note == "on the CPU only"
+
+
+def test_a_build_that_fails_ends_with_the_compilers_words(fake_cmake, tmp_path):
+    with pytest.raises(BuildError, match=r"warning: unused\n(.*\n)*a\.cpp:7: error: expected ;"):
+        _native_build._build(ROOT, tmp_path / "broken")
+
+
 def test_an_installation_has_every_file_of_the_native_part():
     section = (ROOT / "pyproject.toml").read_text().partition("[tool.setuptools.data-files]")[2].partition("\n[")[0]
     listed = {file for pattern in re.findall(r'[\[ ]"([^"]+)"', section) for file in ROOT.glob(pattern)}
-    folders = [ROOT / "plugins" / name for name in ("bridge", "include", "layers", "tensorrt")]
+    folders = [ROOT / "plugins" / name for name in ("bridge", "cmake", "include", "layers", "tensorrt")]
     files = {file for folder in folders for file in folder.rglob("*") if file.is_file()}
     kernels = {file for file in (ROOT / "pytrtplugins" / "kernels").iterdir() if file.is_file()}
-    assert (files | kernels | {ROOT / "CMakeLists.txt"}) - listed == set()
+    assert (files | kernels | {ROOT / "CMakeLists.txt", ROOT / "pytrtplugins/version.py"}) - listed == set()
 
 
 def configured(folder, *options):
