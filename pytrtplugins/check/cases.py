@@ -7,7 +7,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from ..plugin.base import Plugin
 from ..plugin.fields import MISSING, pack_fields, unpack_fields
 from ..plugin.runner import PluginRunner
 from ..tensor import PLUGIN_DTYPES, DType, TensorDesc
+from .samples import Samples
 
 __all__ = [
     "Case",
@@ -44,11 +45,20 @@ class Case:
     dims: tuple[Shape, ...]
     dtypes: tuple[DType, ...]
     seed: int = 0
+    given: tuple[Samples | None, ...] = field(default=(), compare=False)
 
     def inputs(self, other: int = 0) -> list[Any]:
         """New arrays, always the same for the same ``other``."""
-        seeds = [(self.seed, other, index) for index in range(len(self.dims))]
-        return [_input(*facts).copy() for facts in zip(self.dims, self.dtypes, seeds, strict=True)]
+        arrays = []
+        for index, (dims, dtype) in enumerate(zip(self.dims, self.dtypes, strict=True)):
+            own, seed = (self.given[index] if index < len(self.given) else None), (self.seed, other, index)
+            arrays.append(own.draw(dims, dtype, seed, other=other > 0) if own else _input(dims, dtype, seed).copy())
+        return arrays
+
+    @property
+    def own_arrays(self) -> bool:
+        """Whether an input is an array of the user's."""
+        return any(one and one.array is not None for one in self.given)
 
     def descs(self, layout: str = "linear") -> tuple[list[TensorDesc], list[TensorDesc]]:
         """Descriptions of the inputs and of the outputs."""
@@ -74,13 +84,13 @@ class Case:
         return [fields, self.dims, [dtype.value for dtype in self.dtypes], self.seed]
 
     @staticmethod
-    def from_json(data: Any, base: Plugin) -> Case:
-        """The case that `as_json` wrote."""
+    def from_json(data: Any, base: Plugin, given: tuple[Samples | None, ...] = ()) -> Case:
+        """The case that `as_json` wrote; ``given`` is not written down either."""
         fields, dims, dtypes, seed = data
         cls, plugin = type(base), base
         if fields is not None:
             plugin = cls(**unpack_fields(cls.field_specs(), bytes.fromhex(fields), cls.__name__))
-        return Case(plugin, tuple(tuple(one) for one in dims), tuple(DType(dtype) for dtype in dtypes), seed)
+        return Case(plugin, tuple(tuple(one) for one in dims), tuple(DType(dtype) for dtype in dtypes), seed, given)
 
     def __str__(self) -> str:
         shapes = ", ".join(f"{dtype}{list(dims)}" for dims, dtype in zip(self.dims, self.dtypes, strict=True))
@@ -164,22 +174,26 @@ def _values(kind: type, is_tuple: bool) -> list[Any]:
     return [tuple(plain[:2]), (plain[0],), ()] if is_tuple and plain else plain
 
 
-def given_cases(plugin: Plugin, shapes: Sequence[Any], seed: int) -> list[Case]:
+def given_cases(plugin: Plugin, shapes: Sequence[Any], seed: int, given: tuple[Samples | None, ...] = ()) -> list[Case]:
     """Cases with the caller's shapes: each is the dims of the one input, or a tuple of the dims of all."""
     cases = []
     for number, shape in enumerate(shapes):
         nested = bool(shape) and isinstance(shape[0], (tuple, list))
         dims = tuple(tuple(map(int, one)) for one in (shape if nested else (shape,)))
         try:
-            dtypes = input_dtypes(plugin, dims)
+            dtypes = input_dtypes(plugin, dims, given)
         except Exception:  # the rule `dims` reports shapes that the plugin refuses
             dtypes = (DType.FLOAT32,) * len(dims)
-        cases.append(Case(plugin, dims, dtypes, seed + number))
+        cases.append(Case(plugin, dims, dtypes, seed + number, given))
     return cases
 
 
 def find_cases(
-    plugin: Plugin, rng: np.random.Generator, count: int, accepts: Callable[[Case], None]
+    plugin: Plugin,
+    rng: np.random.Generator,
+    count: int,
+    accepts: Callable[[Case], None],
+    given: tuple[Samples | None, ...] = (),
 ) -> tuple[list[Case], str]:
     """Look for shapes that `output_dims` accepts and `compute` takes: so many of the usual rank, and fewer of others.
 
@@ -192,10 +206,11 @@ def find_cases(
     for rank in _RANKS:
         here: list[Case] = []
         refused = 0
-        for dims in _candidates(plugin, rank, rng):
+        for candidate in _candidates(plugin, rank, rng):
+            dims = _with_own(candidate, given)
             try:
                 plugin.all_output_dims(dims)
-                case = Case(plugin, dims, input_dtypes(plugin, dims), int(rng.integers(2**31)))
+                case = Case(plugin, dims, input_dtypes(plugin, dims, given), int(rng.integers(2**31)), given)
             except Exception as error:  # whatever a user's rule raises, it is a refusal
                 remark = remark or f"output_dims refuses {_text(dims)}: {error}"
                 continue
@@ -217,14 +232,25 @@ def find_cases(
     return sorted(found, key=lambda case: sum(map(math.prod, case.dims))), remark
 
 
-def input_dtypes(plugin: Plugin, dims: Sequence[Shape]) -> tuple[DType, ...]:
-    """float32, or the first other types that the plugin supports."""
+def _with_own(dims: tuple[Shape, ...], given: Sequence[Samples | None]) -> tuple[Shape, ...]:
+    """The dims, those of the user's own arrays in their places."""
+    own = [one.array.shape if one and one.array is not None else None for one in given]
+    return tuple(own[index] if index < len(own) and own[index] is not None else one for index, one in enumerate(dims))  # type: ignore[misc]
+
+
+def input_dtypes(plugin: Plugin, dims: Sequence[Shape], given: Sequence[Samples | None] = ()) -> tuple[DType, ...]:
+    """float32, or the first other types that the plugin supports; those of the user's own arrays as they are."""
+    own = {index: DType.of(one.array) for index, one in enumerate(given) if one and one.array is not None}
+
+    def with_own(dtypes: Sequence[DType]) -> tuple[DType, ...]:
+        return tuple(own.get(index, dtype) for index, dtype in enumerate(dtypes))
+
     candidates = [DType.FLOAT32, *(dtype for dtype in PLUGIN_DTYPES if dtype not in (DType.FLOAT32, DType.BFLOAT16))]
     uniform = [(dtype,) * len(dims) for dtype in candidates]
     for dtypes in itertools.chain(uniform, itertools.product(candidates[:7], repeat=min(len(dims), 3))):
-        if len(dtypes) == len(dims) and supported(plugin, dims, dtypes):
-            return tuple(dtypes)
-    return (DType.FLOAT32,) * len(dims)
+        if len(dtypes) == len(dims) and supported(plugin, dims, with_own(dtypes)):
+            return with_own(dtypes)
+    return with_own((DType.FLOAT32,) * len(dims))
 
 
 def supported(plugin: Plugin, dims: Sequence[Shape], dtypes: Sequence[DType]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,10 @@ import numpy as np
 from ..errors import PytrtpluginsError
 from ..plugin.base import Plugin
 from ..plugin.runner import PluginRunner
-from ..tensor import Dims, DType, SymbolicDim, evaluate_dims
+from ..tensor import DType, SymbolicDim, evaluate_dims
 from .cases import Case, outputs_of, random_array, supported
 from .compare import difference, differences
+from .shared_dims import sharing, with_axis
 
 __all__ = [
     "batch",
@@ -46,7 +48,7 @@ def dtypes(case: Case) -> str:
         types = (kind,) * len(case.dims)
         if types != case.dtypes and not supported(case.plugin, case.dims, types):
             continue
-        typed = Case(case.plugin, case.dims, case.dtypes if types == case.dtypes else types, case.seed)
+        typed = replace(case, dtypes=types)
         outputs = outputs_of(typed.plugin, typed.inputs())
         expected = typed.plugin.all_output_dtypes(typed.dtypes, len(outputs))
         found = [array.dtype.name for array in outputs]
@@ -59,7 +61,7 @@ def formats(case: Case) -> str:
     """supports_format answers with a bool everywhere, and yes to some linear combination that compute takes."""
     accepted = []
     for kind in dict.fromkeys([case.dtypes, *((kind,) * len(case.dims) for kind in _TYPES)]):
-        typed = Case(case.plugin, case.dims, kind, case.seed)
+        typed = replace(case, dtypes=kind)
         inputs, outputs = typed.descs()
         answers = [case.plugin.supports_format(i, [*inputs, *outputs]) for i in range(len(inputs) + len(outputs))]
         if any(not isinstance(answer, (bool, np.bool_)) for answer in answers):
@@ -68,6 +70,8 @@ def formats(case: Case) -> str:
             accepted.append(typed)
     if not accepted:
         return "supports_format accepts no element type in linear layout"
+    if case.own_arrays and accepted[0].dtypes != case.dtypes:
+        return f"supports_format does not accept the types of the given inputs: {', '.join(map(str, case.dtypes))}"
     for typed in accepted:
         try:
             outputs_of(typed.plugin, typed.inputs())
@@ -85,39 +89,48 @@ def determinism(case: Case) -> str:
 
 
 def symbolic_dims(case: Case) -> str:
-    """output_dims with a symbolic axis gives the concrete dims once the axis has its value; the batch axis must work."""
+    """output_dims with a symbolic axis gives the concrete dims once the axis has its value; the batch axis must work.
+
+    The axis is symbolic in the inputs that share it, and where that is refused in all that have it.
+    """
     concrete = case.plugin.all_output_dims(case.dims)
     for axis in range(max(map(len, case.dims))):
-        symbol = SymbolicDim("N")
-        sizes = {one[axis] for one in case.dims if len(one) > axis}
-        if len(sizes) > 1:
-            continue
-        mixed: list[Dims] = [(*one[:axis], symbol, *one[axis + 1 :]) if len(one) > axis else one for one in case.dims]
-        shown = ", ".join(f"[{', '.join(map(str, one))}]" for one in mixed)
-        try:
-            result = case.plugin.all_output_dims(mixed)
-        except Exception as error:
-            if axis or len(case.dims[0]) < 4:
+        every = tuple(index for index, one in enumerate(case.dims) if len(one) > axis)
+        alike = len({case.dims[index][axis] for index in every}) == 1
+        groups = [group for group in (sharing(case, axis), every if alike else ()) if group]
+        refused = ""
+        for group in dict.fromkeys(groups):
+            mixed = with_axis(case.dims, axis, SymbolicDim("N"), group)
+            shown = ", ".join(f"[{', '.join(map(str, one))}]" for one in mixed)
+            try:
+                result = case.plugin.all_output_dims(mixed)
+            except Exception as error:
+                refused = refused or f"output_dims refuses a symbolic batch, {shown}: {type(error).__name__}: {error}"
                 continue
-            return f"output_dims refuses a symbolic batch, {shown}: {type(error).__name__}: {error}"
-        found = tuple(evaluate_dims(one, {"N": next(iter(sizes))}) for one in result)
-        if found != concrete:
-            return f"output_dims gives {list(found)} by way of {shown}, {list(concrete)} directly"
+            found = tuple(evaluate_dims(one, {"N": case.dims[group[0]][axis]}) for one in result)
+            if found != concrete:
+                return f"output_dims gives {list(found)} by way of {shown}, {list(concrete)} directly"
+            refused = ""
+            break
+        if refused and not axis and len(case.dims[0]) >= 4:
+            return refused
     return ""
 
 
 def batch(case: Case) -> str:
     """No image's result depends on its neighbours, where the first axis is a batch."""
     count = case.dims[0][0]
-    if count < 2 or len(case.dims[0]) < 2 or not _has_batch(case):
+    group = _batch_inputs(case) if count >= 2 and len(case.dims[0]) >= 2 else ()
+    if not group:
         return ""
     inputs = case.inputs()
     expected = [np.array(array) for array in outputs_of(case.plugin, [array.copy() for array in inputs])]
     others = case.inputs(other=1)
     for kept in range(count):
-        mixed = [array.copy() for array in others]
-        for array, original in zip(mixed, inputs, strict=True):
-            array[kept] = original[kept]
+        mixed = [array.copy() for array in inputs]
+        for index in group:
+            mixed[index] = others[index].copy()
+            mixed[index][kept] = inputs[index][kept]
         found = outputs_of(case.plugin, mixed)
         wrong = differences([array[kept] for array in found], [array[kept] for array in expected])
         if wrong:
@@ -125,15 +138,14 @@ def batch(case: Case) -> str:
     return ""
 
 
-def _has_batch(case: Case) -> bool:
-    if len({one[0] for one in case.dims}) > 1:
-        return False
-    batch_axis = SymbolicDim("N")
+def _batch_inputs(case: Case) -> tuple[int, ...]:
+    """The inputs whose first axis is the outputs' too; empty where it is no batch."""
+    batch_axis, group = SymbolicDim("N"), sharing(case, 0)
     try:
-        outputs = case.plugin.all_output_dims([(batch_axis, *one[1:]) for one in case.dims])
+        outputs = case.plugin.all_output_dims(with_axis(case.dims, 0, batch_axis, group))
     except Exception:
-        return False
-    return all(one and one[0] == batch_axis for one in outputs)
+        return ()
+    return group if all(one and one[0] == batch_axis for one in outputs) else ()
 
 
 def not_contiguous(case: Case) -> str:

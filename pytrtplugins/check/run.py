@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from . import enqueue, isolate, large, models, rules, sharing
 from . import sanitize as sanitizers
 from .cases import Case, find_cases, given_cases, make_plugin, variants
 from .report import Entry, Report
+from .samples import Samples, own_inputs
 from .steps import Rule, Step, Steps
 
 __all__ = ["check_plugin"]
@@ -80,6 +81,7 @@ def check_plugin(
     plugin: type[Plugin] | Plugin,
     *,
     shapes: Sequence[Any] | None = None,
+    inputs: Mapping[str, Any] | Sequence[Any] | None = None,
     seed: int = 0,
     engines: str | Iterable[str] = "available",
     time_limit: float = 30.0,
@@ -98,6 +100,9 @@ def check_plugin(
     Args:
         plugin: A plugin class, or an instance where the class has fields that cannot be guessed.
         shapes: Dims to try instead of found ones: of the input, or a tuple with the dims of each input.
+        inputs: What to compute on instead of random numbers, by the names of the parameters of `compute`, or in order: your own array, a
+            range ``(low, high)``, or None. Arrays bring their dims and types, float64 as float32; integers of a range may be both
+            its bounds. Other values of the same input, and smaller cases, are made of an array's own values.
         seed: Seed of shapes, field values and data; the same seed tries the same.
         engines: ``"available"``, or names of engines; an empty list for none.
         time_limit: Seconds that one check may take on one shape; compiling a kernel does not count.
@@ -108,7 +113,7 @@ def check_plugin(
         The report; ``report.raise_if_failed()`` turns a failure into an exception.
 
     Raises:
-        UsageError: no plugin can be made of the class, or this is no plugin.
+        UsageError: no plugin can be made of the class, this is no plugin, or there is no such input.
 
     Example:
         >>> from pytrtplugins.layers import Reorg
@@ -116,8 +121,9 @@ def check_plugin(
         True
     """
     base = _instance(plugin)
-    steps = Steps(base, time_limit)
-    cases, remark = steps.find(lambda accepts: _all_cases(base, shapes, seed, accepts))
+    given = own_inputs(base, inputs)
+    steps = Steps(base, time_limit, given)
+    cases, remark = steps.find(lambda accepts: _all_cases(base, shapes, given, seed, accepts))
     if "compute" in steps.entries:
         return Report(repr(base), tuple(steps.entries.values()))
     if not cases:
@@ -164,14 +170,19 @@ def _instance(plugin: type[Plugin] | Plugin) -> Plugin:
     return make_plugin(plugin)
 
 
-def _all_cases(base: Plugin, shapes: Any, seed: int, accepts: Callable[[Case], None]) -> tuple[list[Case], str]:
+def _all_cases(
+    base: Plugin, shapes: Any, given: tuple[Samples | None, ...], seed: int, accepts: Callable[[Case], None]
+) -> tuple[list[Case], str]:
+    arrays = [one.array for one in given if one and one.array is not None]
+    if shapes is None and arrays and len(arrays) == (base.num_inputs or len(given)):
+        shapes = [tuple(array.shape for array in arrays)]
     if shapes is not None:
-        given = given_cases(base, shapes, seed)
-        return given, "" if given else "shapes= is empty"
+        found = given_cases(base, shapes, seed, given)
+        return found, "" if found else "shapes= is empty"
     rng = np.random.default_rng(seed)
-    cases, remark = find_cases(base, rng, _CASES, accepts)
+    cases, remark = find_cases(base, rng, _CASES, accepts, given)
     for other in variants(base, rng, _VARIANTS)[1:] if cases else []:
-        cases += find_cases(other, rng, 2, accepts)[0]
+        cases += find_cases(other, rng, 2, accepts, given)[0]
     return cases, remark
 
 

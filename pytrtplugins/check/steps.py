@@ -7,7 +7,7 @@ import json
 import mmap
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ..errors import MissingExtraError, UnavailableError
@@ -15,6 +15,7 @@ from ..plugin.base import Plugin
 from . import isolate
 from .cases import Case, outputs_of, shrink
 from .report import Entry
+from .samples import Samples
 
 __all__ = ["Rule", "Step", "Steps"]
 
@@ -51,10 +52,10 @@ class Step:
 
 
 class Steps:
-    """Takes steps one after the other, of a plugin and with so many seconds for one rule on one case."""
+    """Takes steps one after the other, of a plugin, with so many seconds for one rule on one case, and the user's own inputs."""
 
-    def __init__(self, base: Plugin, time_limit: float) -> None:
-        self.base, self.time_limit = base, time_limit
+    def __init__(self, base: Plugin, time_limit: float, given: tuple[Samples | None, ...] = ()) -> None:
+        self.base, self.time_limit, self.given = base, time_limit, given
         self.entries: dict[str, Entry] = {}
         self._apart = not isolate.reason(base)
 
@@ -93,7 +94,7 @@ class Steps:
             tried = bytes(note).partition(b"\0")[0]
         if found and found[0] == "found":
             return self._decoded(found[1]), found[2]
-        step = Step("compute", _survives, [Case.from_json(json.loads(tried), self.base)])
+        step = Step("compute", _survives, [Case.from_json(json.loads(tried), self.base, self.given)])
         self.entries["compute"] = self._ended(step, 0, step.cases[0], end or found[1])
         return [], ""
 
@@ -133,7 +134,7 @@ class Steps:
         if end:
             number, case_number, case = now
             step = steps[number]
-            self.entries[step.name] = self._ended(step, case_number, Case.from_json(case, self.base), end)
+            self.entries[step.name] = self._ended(step, case_number, Case.from_json(case, self.base, self.given), end)
 
     def _entry(self, step: Step, trying: Callable[[int, Case], None]) -> Entry:
         if step.skip:
@@ -218,9 +219,9 @@ class Steps:
         known: dict[str | None, Plugin] = {}
         decoded = []
         for data in cases:
-            case = Case.from_json(data, self.base)
+            case = Case.from_json(data, self.base, self.given)
             plugin = known.setdefault(data[0], case.plugin)
-            decoded.append(Case(plugin, case.dims, case.dtypes, case.seed))
+            decoded.append(replace(case, plugin=plugin))
         return decoded
 
 

@@ -9,7 +9,7 @@ from ..utils.numbers import Real
 from ..utils.optional import require
 from . import options
 from .app import app
-from .fields import open_plugin
+from .fields import open_plugin, read_samples
 from .options import number
 
 typer = require("typer", extra="cli", feature="the command pytrt")
@@ -28,6 +28,14 @@ def check_plugin(
             "--set", metavar="FIELD=VALUE", help="A field's value: groups=4, slope=@slope.npy; may be repeated."
         ),
     ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            metavar="NAME=@FILE.npy|LOW..HIGH",
+            help="What to compute on, by compute's parameters: x=@x.npy, or a range, index=0..9; may be repeated.",
+        ),
+    ] = None,
     sanitize: Annotated[
         bool,
         typer.Option(
@@ -42,9 +50,12 @@ def check_plugin(
 
     Examples: pytrt check-plugin mylayers:ChannelShuffle
 
-    pytrt check-plugin mylayers:PRelu --set slope=@slope.npy
+    pytrt check-plugin mylayers:PRelu --set slope=@slope.npy --input x=@x.npy
+
+    pytrt check-plugin mylayers:Gather --input index=0..9
     """
-    report = check.check_plugin(open_plugin(plugin, fields), sanitize=sanitize, time_limit=time_limit)
+    found, given = open_plugin(plugin, fields), read_samples(inputs)
+    report = check.check_plugin(found, inputs=given, sanitize=sanitize, time_limit=time_limit)
     print(report)
     if not report.ok:
         raise typer.Exit(1)

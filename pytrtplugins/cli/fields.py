@@ -1,4 +1,4 @@
-"""What a user types for a plugin: a class or an instance, and values of its fields."""
+"""What a user types for a plugin: a class or an instance, values of its fields, and its inputs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..plugin.given import came_from
 from ..utils.text_formats import parse_json
 from . import loading
 
-__all__ = ["open_plugin", "read_fields"]
+__all__ = ["open_plugin", "read_fields", "read_samples"]
 
 _EXPECTED = "FIELD=VALUE, such as groups=4, anchors=10,13,16,30 or slope=@slope.npy"
 
@@ -47,6 +47,26 @@ def read_fields(pairs: Sequence[str] | None, cls: type[Plugin]) -> dict[str, Any
         with came_from(f"--set {name}={text[:80]}"):
             found[name] = specs[name].convert(_value(specs[name], text), cls.__name__)
     return found
+
+
+def read_samples(pairs: Sequence[str] | None) -> dict[str, Any] | None:
+    """A plugin's inputs written as ``x=@FILE.npy`` or ``index=0..9``; None where there are none.
+
+    Raises:
+        UsageError: one has another form, or its file cannot be read.
+    """
+    found: dict[str, Any] = {}
+    for name, text in loading.read_pairs(pairs, "--input", "NAME=@FILE.npy or NAME=LOW..HIGH").items():
+        if text.startswith("@"):
+            found[name] = loading.read_array(text[1:], f"--input {name}={text}")
+            continue
+        bounds = tuple(map(loading.read_value, text.split("..")))
+        if len(bounds) != 2 or any(type(bound) not in (int, float) for bound in bounds):
+            raise UsageError(
+                f"--input {name}={text[:80]}: expected NAME=@FILE.npy or NAME=LOW..HIGH, such as index=0..9."
+            )
+        found[name] = bounds
+    return found or None
 
 
 def _value(spec: FieldSpec, text: str) -> Any:

@@ -200,11 +200,11 @@ def test_equalize(pytrt, asked, limit, rounded):
 def test_check_plugin(pytrt, asked):
     asked(loading, "import_plugin", Reorg)
     checked = asked(asked.check.check, "check_plugin")
-    ends(pytrt, "check-plugin", "a:B", "--sanitize", "--time-limit", "2.5", "--set", "stride=3")
+    ends(pytrt, "check-plugin", "a:B", "--sanitize", "--time-limit", "2.5", "--set", "stride=3", "--input", "x=0..9")
     ends(pytrt, "check-plugin", "a:B")
     assert checked == [
-        ((Reorg(stride=3),), {"sanitize": True, "time_limit": 2.5}),
-        ((Reorg,), {"sanitize": False, "time_limit": 30.0}),
+        ((Reorg(stride=3),), {"inputs": {"x": (0, 9)}, "sanitize": True, "time_limit": 2.5}),
+        ((Reorg,), {"inputs": None, "sanitize": False, "time_limit": 30.0}),
     ]
 
 

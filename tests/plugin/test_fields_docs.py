@@ -57,3 +57,11 @@ def test_the_values_of_a_node_become_fields_as_the_page_says(folder):
         (found,) = onnx.load(folder / "edited.onnx").graph.node
         assert (found.domain, list(found.input)) == ("acme", ["x"])
         assert onnx.numpy_helper.to_array(found.attribute[0].t).tolist() == [[[0.25]]] * 3
+
+
+def test_a_check_on_own_data_runs_as_the_page_says(folder):
+    (folder / "rows.py").write_text(PYTHON[3], "utf-8")
+    np.save(folder / "table.npy", np.arange(12.0).reshape(4, 3))
+    program, command = SHELL[1].splitlines()
+    assert shell(folder, program) == ""
+    assert "Rows(): ok" in shell(folder, command)
