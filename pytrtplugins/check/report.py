@@ -66,8 +66,19 @@ class Report:
     def __str__(self) -> str:
         width = max((len(entry.name) for entry in self.entries), default=0)
         lines = [f"{self.plugin}: {'ok' if self.ok else f'{len(self.failed)} of {len(self.entries)} checks failed'}"]
+        shown: dict[
+            str, str
+        ] = {}  # what a check was tried on, or why it was skipped → the first check of which that is said
         for entry in self.entries:
-            between = "\n" if "\n" in entry.detail else "; "
-            text = between.join(part for part in (entry.detail, entry.tried and f"tried {entry.tried}") if part)
+            tried = _once(f"tried {entry.tried}", entry.name, shown) if entry.tried else ""
+            detail = _once(entry.detail, entry.name, shown) if entry.skipped else entry.detail
+            between = "\n" if "\n" in detail else "; "
+            text = between.join(filter(None, (detail, tried)))
             lines.append(f"  {entry.name:<{width}}  {entry.state:<7}  {text}".rstrip().replace("\n", "\n    "))
         return "\n".join(lines)
+
+
+def _once(text: str, name: str, shown: dict[str, str]) -> str:
+    """The text of a check, or the check that has the same text above."""
+    first = shown.setdefault(text, name)
+    return text if first == name or len(text) <= len(first) + len("as ") else f"as {first}"

@@ -34,6 +34,12 @@ def replace(
         list[str] | None,
         typer.Option("--set", metavar="FIELD=VALUE", help="A field's value: groups=4, slope=@slope.npy; repeatable."),
     ] = None,
+    from_node: Annotated[
+        bool,
+        typer.Option(
+            "--from-node", help="Fields have the values of the node's attributes and constant inputs of their names."
+        ),
+    ] = False,
     inputs: Annotated[
         list[str] | None,
         typer.Option(metavar="A,B", help="Tensors that the plugin reads; default: the node's inputs, constants aside."),
@@ -51,16 +57,26 @@ def replace(
 
     Examples: pytrt replace model.onnx /head/Shuffle mylayers.py:ChannelShuffle --set groups=4 -o edited.onnx
 
+    pytrt replace model.onnx /head/PRelu mylayers:PRelu --from-node -o edited.onnx
+
     pytrt replace model.onnx Reshape_14 mylayers:ChannelShuffle --inputs a -o edited.onnx
     """
     check_target(output)
+    if from_node and fields:
+        raise UsageError("--from-node and --set both say what the fields are.\nDo: leave out one of them")
     made = open_plugin(plugin, fields)
     graph = loading.open_graph(model, weights)
     known = graph.tensors
-    layer = made if isinstance(made, Plugin) else made()
-    graph.replace(node, layer, inputs=_names(inputs, known), outputs=_names(outputs, known))
+    layer = made if from_node or isinstance(made, Plugin) else made()
+    graph.replace(
+        node,
+        layer,
+        fields="from node" if from_node else None,
+        inputs=_names(inputs, known),
+        outputs=_names(outputs, known),
+    )
     graph.save(output)
-    print(f"{output}: {node!r} is {layer!r} now")
+    print(f"{output}: {node!r} is {layer.__name__ if isinstance(layer, type) else repr(layer)} now")
     print(f"Do: pytrt run {output} --plugins {plugin.rpartition(':')[0]}")
 
 

@@ -71,7 +71,9 @@ def device_array(value: Any) -> DeviceArray:
     if _is_allocation(value):
         return DeviceArray(int(value), None, None, True, value)
     if hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] == 2:
-        array = require("cupy", extra="tensorrt", feature="a DLPack array on a GPU").from_dlpack(value)
+        array = require("cupy", extra="cuda", package="cupy-cuda13x", feature="a DLPack array on a GPU").from_dlpack(
+            value
+        )
         return DeviceArray(array.data.ptr, array.dtype, array.shape, array.flags.c_contiguous, array)
     raise BindingError(
         f"{type(value).__name__} is no array on a GPU: expected __cuda_array_interface__, DLPack on a CUDA device, or "
@@ -91,7 +93,7 @@ def as_cupy(value: Any, dims: Sequence[int] | None = None, dtype: DType | npt.DT
         BindingError: it is no array on a GPU, or has other dims or another element type.
         MissingExtraError: CuPy is not installed.
     """
-    cupy = require("cupy", extra="tensorrt", feature="an array on a GPU as a binding")
+    cupy = require("cupy", extra="cuda", package="cupy-cuda13x", feature="an array on a GPU as a binding")
     wanted = None if dtype is None else DType.of(dtype).numpy
     found = device_array(value)
     if found.dtype is None or found.shape is None:
@@ -124,7 +126,7 @@ def wait_for(value: Any, stream: Any) -> None:
         stream: CuPy's.
     """
     interface = getattr(value, "__cuda_array_interface__", None)
-    cupy = require("cupy", extra="tensorrt", feature="an array on a GPU as a binding")
+    cupy = require("cupy", extra="cuda", package="cupy-cuda13x", feature="an array on a GPU as a binding")
     if interface is None or isinstance(value, cupy.ndarray):
         return
     if interface.get("stream") is not None:

@@ -131,8 +131,10 @@ def guide(model: onnx.ModelProto, node: onnx.NodeProto) -> str:
     if not around:
         fixed, given = constants(model.graph), [item for item in node.input if item]
         inputs = f" --inputs {shlex.quote(','.join(given))}" if not fixed.isdisjoint(given) else ""
+        attributes = node_attributes(node)
+        taken = " --from-node" if attributes and all(_field(*item) for item in attributes.items()) else ""
         lines.append(
-            f"  pytrt replace MODEL {shlex.quote(place)} {file}:{name}{inputs} -o OUT.onnx     (in Python: load_onnx(...).replace(...))"
+            f"  pytrt replace MODEL {shlex.quote(place)} {file}:{name}{taken}{inputs} -o OUT.onnx     (in Python: Graph.replace)"
         )
     elif _namespace(node) != node.domain:
         lines.append(

@@ -143,6 +143,20 @@ def test_the_report_is_a_table():
     assert lines == ["P(): 1 of 2 checks failed", "  dims     ok       tried 1 case", "  enqueue  FAILED   wrong"]
 
 
+def test_the_table_says_once_what_several_checks_were_tried_on_or_skipped_for():
+    entries = [Entry(name, True, tried="12 cases, 4 field value(s)") for name in ("dims", "dtypes")]
+    entries += [Entry(name, True, "the plugin has no enqueue", skipped=True) for name in ("memory", "layouts")]
+    entries.append(Entry("clone", True, "slow", tried="12 cases, 4 field value(s)"))
+    assert str(Report("P()", tuple(entries))).splitlines() == [
+        "P(): ok",
+        "  dims     ok       tried 12 cases, 4 field value(s)",
+        "  dtypes   ok       as dims",
+        "  memory   skipped  the plugin has no enqueue",
+        "  layouts  skipped  as memory",
+        "  clone    ok       slow; as dims",
+    ]
+
+
 @pytest.mark.parametrize("name", ["reference", "cpu", "onnxruntime"])
 def test_an_engine_is_tried_with_each_input_as_a_constant_of_the_model(name, monkeypatch):
     asked, plain = [], models.one_node_model

@@ -61,6 +61,22 @@ def test_the_line_that_a_refused_run_ends_with_can_be_typed(pytrt, model, tmp_pa
     np.testing.assert_array_equal(np.load(tmp_path / "y.npz")["y"], [[2.5, 0, 22.5, 40]])
 
 
+def test_fields_take_the_values_that_the_node_has(pytrt, model, tmp_path):
+    net = onnx.load(model)
+    net.graph.node[1].attribute.append(helper.make_attribute("factor", 3.0))
+    onnx.save(net, model)
+    code, out, err = pytrt("replace", model, "odd", "times.py:Times", "--from-node", "-o", "edited.onnx")
+    assert (code, out.partition("\n")[0], err) == (0, "edited.onnx: 'odd' is Times now", "")
+    (factor,) = (
+        each.f for each in onnx.load(tmp_path / "edited.onnx").graph.node[1].attribute if each.name == "factor"
+    )
+    assert factor == 3.0
+    code, _, err = pytrt(
+        "replace", model, "odd", "times.py:Times", "--from-node", "--set", "factor=1", "-o", "edited.onnx"
+    )
+    assert (code, "both say what the fields are" in err) == (2, True)
+
+
 def test_several_nodes_are_replaced_through_the_inputs_of_the_first(pytrt, model, tmp_path):
     assert (
         pytrt("replace", model, "mul", "times.py:Times", "--inputs", "a", "--outputs", "y", "-o", "edited.onnx")[0] == 0

@@ -39,7 +39,7 @@ def test_every_engine_ends_with_the_nodes_signature_and_a_class_to_begin_with(en
     assert text.startswith(f"engine '{engine}': the operator acme.skeletons::Scale is not known (node 'scale1': ")
     assert "/m/a.1: float32[N, 3], w: float32[3] (constant) → b" in text
     assert "  pytrt run MODEL --plugins scale.py " in text
-    assert "  pytrt replace MODEL scale1 scale.py:Scale --inputs /m/a.1,w -o OUT.onnx " in text
+    assert "  pytrt replace MODEL scale1 scale.py:Scale --from-node --inputs /m/a.1,w -o OUT.onnx " in text
     assert text.endswith(skeleton(model_with(alpha=0.5).graph.node[1]))
     assert (caught.value.op, caught.value.node) == ("Scale", "scale1")
 
@@ -103,7 +103,9 @@ def test_an_operator_that_its_library_does_not_have_is_named_by_the_engine(engin
     assert f"{domain}::NobodyHasThis".removeprefix("::") in text.splitlines()[0]
     assert "(node 'scale1': /m/a.1: float32[N, 3], w: float32[3] (constant) → b" in text
     assert ("--plugins nobodyhasthis.py" in text) == (domain == "org.pytorch.aten")
-    assert "  pytrt replace MODEL scale1 nobodyhasthis.py:NobodyHasThis --inputs /m/a.1,w -o OUT.onnx " in text
+    assert (
+        "  pytrt replace MODEL scale1 nobodyhasthis.py:NobodyHasThis --from-node --inputs /m/a.1,w -o OUT.onnx " in text
+    )
     assert f"@ptp.plugin(namespace={domain if domain.startswith('org') else 'custom'!r})" in text
     assert (caught.value.op, caught.value.node, caught.value.engine) == ("NobodyHasThis", "scale1", engine)
     source = text.partition("\n\n")[2]

@@ -96,7 +96,7 @@ class CupyLibrary(Library):
     """
 
     def __init__(self, compiler: str = "auto") -> None:
-        self.cupy = require("cupy", extra="tensorrt", package="cupy-cuda13x", feature="a CUDA kernel on a GPU")
+        self.cupy = require("cupy", extra="cuda", package="cupy-cuda13x", feature="a CUDA kernel on a GPU")
         runtime = self.cupy.cuda.runtime
         try:
             count = int(runtime.getDeviceCount())
