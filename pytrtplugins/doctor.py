@@ -23,7 +23,17 @@ from .errors import PytrtpluginsError
 from .utils.optional import installed_version, require
 from .version import __version__
 
-__all__ = ["PURPOSES", "EngineReport", "Extra", "Report", "examine", "extras", "try_engine", "try_engine_alone"]
+__all__ = [
+    "PURPOSES",
+    "EngineReport",
+    "Extra",
+    "Report",
+    "examine",
+    "extras",
+    "machine",
+    "try_engine",
+    "try_engine_alone",
+]
 
 PURPOSES = {
     "onnx": "ONNX models, engine reference",
@@ -123,7 +133,7 @@ def examine(run: bool = True) -> Report:
         report = EngineReport(found.name, found.reason, found.details)
         tried = run and found.available and found.name != "null"  # which computes nothing
         engines.append(try_engine_alone(report) if tried else report)
-    return Report(_machine(), extras(), tuple(engines))
+    return Report(machine(), extras(), tuple(engines))
 
 
 def extras() -> tuple[Extra, ...]:
@@ -201,10 +211,8 @@ def try_engine(name: str) -> tuple[str, float, float]:
     return failure, build_s, 1e6 * float(np.median(times))
 
 
-# -- inside --------------------------------------------------------------------------------------------------------------
-
-
-def _machine() -> dict[str, str]:
+def machine() -> dict[str, str]:
+    """Versions, processor, GPU with its driver, and compilers, by what they are called."""
     nvrtc = find_nvrtc()[1]
     compiler = next((path for name in ("c++", "g++", "clang++") if (path := shutil.which(name))), "")
     return {
@@ -218,6 +226,9 @@ def _machine() -> dict[str, str]:
         or f'none: pip install "{_DISTRIBUTION}[nvrtc]"',
         "native part": "built" if native.available() else "not built: python -m pytrtplugins.native",
     }
+
+
+# -- inside --------------------------------------------------------------------------------------------------------------
 
 
 def _gpus() -> str:

@@ -19,7 +19,7 @@ ROOMS = (
     ("layers", "calibration", "vision"),
     ("passes",),
     ("engines",),
-    ("check", "doctor", "export", "precision", "tensorrt", "testing", "torch"),
+    ("bench", "check", "doctor", "export", "precision", "tensorrt", "testing", "torch"),
     ("models",),
     ("cli",),
     ("__main__",),

@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 @functools.cache
 def _command() -> Any:
     """The command with all its parts; typer would make it anew for each call, which takes 40 ms."""
-    from . import check, doctor, edit, export, precision, profile  # noqa: F401  they add their commands
+    from . import bench, check, doctor, edit, export, precision, profile  # noqa: F401  they add their commands
     from .app import app
 
     return require("typer.main", extra="cli", package="typer").get_command(app)

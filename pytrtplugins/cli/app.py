@@ -46,6 +46,8 @@ Examples:
 
   pytrt build yolov2.onnx --precision int8 --cache yolov2.cache -o yolov2.engine
 
+  pytrt bench yolov2.onnx --engine cpu,onnxruntime --precision fp32,int8
+
   pytrt check-plugin mylayers:ChannelShuffle
 """
 

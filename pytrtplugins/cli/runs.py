@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from array import array
-from collections import deque
 from pathlib import Path
 
 import numpy as np
 
+from ..bench import stream_rate
 from ..engines import Engine
 from ..engines.base.context import Arrays
 from ..utils.files import atomic_path
@@ -39,13 +38,8 @@ def side_by_side(engine: Engine, inputs: Arrays, repeat: int, slots: int) -> tup
     Returns:
         The outputs, and runs a second in words.
     """
-    results = engine.stream(itertools.repeat(inputs, slots + repeat), slots=slots)
-    for _ in range(slots):
-        next(results)
-    started = time.perf_counter()
-    last = deque(results, maxlen=1)
-    rate = repeat / (time.perf_counter() - started)
-    return last[0], f"{rate:.1f} runs a second of {repeat} runs, {slots} at a time"
+    outputs, rate = stream_rate(engine, inputs, repeat, slots)
+    return outputs, f"{rate:.1f} runs a second of {repeat} runs, {slots} at a time"
 
 
 def save_arrays(path: Path, arrays: Arrays) -> None:

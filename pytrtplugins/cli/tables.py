@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import onnx
     from rich.console import Console
 
+    from ..bench import Benchmark
     from ..doctor import Report
     from ..engines.base.engine import Engine
     from ..engines.base.types import Availability
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "console",
+    "print_benchmark",
     "print_devices",
     "print_engine",
     "print_error",
@@ -86,6 +88,32 @@ def print_report(report: Report) -> None:
         can = "[yellow]no[/]" if engine.reason else "[green]yes[/]"
         engines.append((engine.name, can, works, _escape(engine.reason or engine.details)))
     _print_table(("engine", "available", "a small network", "details"), engines)
+
+
+def print_benchmark(found: Benchmark) -> None:
+    """One row per engine: latency, throughput, memory, and how far its outputs are from the first one's."""
+    rows, others = [], []
+    for row in found.rows:
+        if row.reason:
+            others.append((_escape(row.name), _escape(row.reason)))
+            continue
+        memory = f"{row.host_mib:.0f} MiB" + (f", GPU {row.gpu_mib:.0f} MiB" if row.gpu_mib else "")
+        times = [f"{time:.3f}" for time in (row.p50_ms, row.p90_ms, row.p99_ms)]
+        measured = (
+            f"{row.speed:.2f}",
+            f"{row.rate:.1f}",
+            memory,
+            f"{row.build_s:.2f}",
+            f"{row.error:.1e}",
+            str(row.runs),
+        )
+        rows.append((_escape(row.name), *times, *measured))
+    dims = ", ".join(f"{name} {' x '.join(map(str, shape))}" for name, shape in found.inputs.items())
+    console().print(f"{_escape(dims)}; {found.machine['processor']}; load {found.load:.1f}", soft_wrap=True)
+    rate = f"runs/s, {found.slots} at a time"
+    _print_table(("", "p50 ms", "p90 ms", "p99 ms", "speed", rate, "memory", "build s", "error", "runs"), rows)
+    if others:
+        _print_table(("not timed", "reason"), others)
 
 
 def print_model(model: onnx.ModelProto, name: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 from typer.testing import CliRunner
 
-from pytrtplugins.cli import check  # noqa: F401  it adds its command
+from pytrtplugins.cli import bench, check  # noqa: F401  they add their commands
 from pytrtplugins.cli.app import app
 from pytrtplugins.vision import load_image, save_image
 
@@ -68,7 +68,9 @@ def test_the_help_teaches_with_examples():
     assert "pytrt check-plugin mylayers:ChannelShuffle" in result.output
 
 
-@pytest.mark.parametrize("command", ["devices", "inspect", "build", "run", "calibrate", "check-plugin", "evaluate"])
+@pytest.mark.parametrize(
+    "command", ["devices", "inspect", "build", "run", "calibrate", "check-plugin", "evaluate", "bench"]
+)
 def test_each_command_explains_itself_with_an_example(command):
     result = CliRunner().invoke(app, [command, "--help"])
     assert result.exit_code == 0

@@ -19,7 +19,7 @@ typer = pytest.importorskip("typer")
 
 from darknet2caffe import cli as darknet2caffe_cli  # noqa: E402
 from pytrtplugins import cli  # noqa: E402
-from pytrtplugins.cli import check, export, precision, profile  # noqa: E402, F401  commands
+from pytrtplugins.cli import bench, check, export, precision, profile  # noqa: E402, F401  commands
 from pytrtplugins.cli.app import app  # noqa: E402
 from pytrtplugins.cli.options import limits_of  # noqa: E402
 from pytrtplugins.models import options as sample_options  # noqa: E402
@@ -29,6 +29,11 @@ MAINS = {"pytrt": cli.main, "darknet2caffe": darknet2caffe_cli.main}
 APPS = {"pytrt": app, "darknet2caffe": darknet2caffe_cli.app}
 IMAGES, PIXELS, FILTERS, THREADS = (1, 10**9), (1, 16_384), (1, 8192), (1, 4096)
 COMMANDS = {
+    "pytrt bench --threads": THREADS,
+    "pytrt bench --batch": (1, 65_536),
+    "pytrt bench --rounds": (1, 1000),
+    "pytrt bench --seconds": (0.001, 3600.0),
+    "pytrt bench --slots": (1, 256),
     "pytrt build --threads": THREADS,
     "pytrt run --threads": THREADS,
     "pytrt run --threshold": (0.0, 1.0),

@@ -61,6 +61,8 @@ def ends(pytrt, *words):
          {**OPENED, "calibration": Path("p"), "mode": "stretch", "settings": {"batch": [1, 8]},
           "plugins": {"a::B": "compute", "a::C": "enqueue"}}),
         (["run", *BUILT, "--plugin", "a::B=compute"], {**OPENED, "plugins": {"a::B": "compute"}}),
+        (["bench", *BUILT, "--setting", "batch=1,8", "--plugin", "a::B=compute"],
+         {**OPENED, "settings": {"batch": [1, 8]}, "plugins": {"a::B": "compute"}}),
         (["profile", "--weights", "w", "--precision", "int8", "--cache", "c", "--batch", "8",
           "--plugin", "a::B=decomposition"],
          {"weights": Path("w"), "engine": "cuda", "precision": "int8", "cache": Path("c"), "settings": {"batch": 8},

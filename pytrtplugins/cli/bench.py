@@ -1,0 +1,126 @@
+"""The command ``pytrt bench``."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from pathlib import Path
+from typing import Annotated
+
+from ..bench import bench, check_plot
+from ..errors import UsageError
+from ..utils.files import check_target
+from ..utils.numbers import LARGEST_BATCH, MAX_SLOTS, Real, Whole
+from ..utils.optional import require
+from . import loading, options, tables
+from .app import app, write_json
+from .options import number
+
+typer = require("typer", extra="cli", feature="the command pytrt")
+
+__all__ = ["command"]
+
+_MAX_ROUNDS, _MAX_SECONDS = 1000, 3600.0
+
+
+@app.command("bench")  # type: ignore[untyped-decorator]
+def command(
+    model: options.Model,
+    weights: options.Weights = None,
+    engine: Annotated[
+        str, typer.Option(metavar="NAME,...", help="Engines that `pytrt devices` lists; the first is the baseline.")
+    ] = "auto",
+    precision: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME,...", help=f"Precisions, each tried on each engine: {', '.join(loading.PRECISIONS)}."
+        ),
+    ] = "fp32",
+    cache: options.Cache = None,
+    threads: options.Threads = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="NAME=FILE.npy", help="Array for an input; random without it."),
+    ] = None,
+    batch: Annotated[int, number(Whole(1, LARGEST_BATCH), help="Size of the dims that the model leaves free.")] = 1,
+    rounds: Annotated[int, number(Whole(1, _MAX_ROUNDS), help="Turns that each engine has.")] = 5,
+    seconds: Annotated[
+        float, number(Real(0.001, _MAX_SECONDS), metavar="X", help="Time for the runs of each engine.")
+    ] = 2.0,
+    slots: Annotated[int, number(Whole(1, MAX_SLOTS), help="Runs at a time for the throughput.")] = 2,
+    settings: options.Settings = None,
+    forms: options.Forms = None,
+    plugins: options.Plugins = None,
+    json: options.Json = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the latencies: .png, .svg or .pdf.")] = None,
+) -> None:
+    """Measure latency (p50, p90, p99), throughput and memory of engines and precisions, beside each other.
+
+    The engines run in this process and take turns, so that load from other programs slows all of them.
+    Their outputs are compared first: an engine whose outputs differ from the first row's is not timed, and the exit code is 1.
+
+    p50, p90, p99: time of a run, from arrays on the host to arrays on the host.
+    p50 is the median of the rounds' medians; p90 and p99 are taken over all runs.
+
+    speed: the first row's p50 over this row's p50.
+
+    runs/s: throughput, with --slots runs at a time.
+
+    memory: growth of this process (GPU: of the GPU's used memory) while the engine was built and first run.
+
+    error: distance from the first row's outputs, over their norm; INT8 and FP8 may be any distance away.
+
+    Examples: pytrt bench yolov2.onnx --engine cpu,onnxruntime
+
+    pytrt bench yolov2.onnx --engine cpu,onnxruntime --precision fp32,int8 --json bench.json --plot bench.png
+
+    pytrt bench yolov2.engine --seconds 10
+    """
+    if json:
+        check_target(json)
+    if plot:
+        check_plot(plot)
+    names = list(dict.fromkeys(itertools.product(_words(engine, "--engine"), _words(precision, "--precision"))))
+    for _, each in names:
+        loading.check_precision(each)
+    if loading.is_engine_file(model) and len(names) > 1:
+        raise UsageError(f"{model} is built already, for one engine in one precision.\nDo: pytrt bench {model}")
+    opened = {
+        _title(model, *name): functools.partial(
+            loading.open_engine,
+            model,
+            weights=weights,
+            engine=name[0],
+            precision=name[1],
+            cache=cache,
+            threads=threads,
+            settings=loading.read_settings(settings),
+            plugins=loading.read_forms(forms),
+        )
+        for name in names
+    }
+    found = bench(
+        opened,
+        lambda built: loading.read_inputs(inputs, built, free=batch),
+        rounds=rounds,
+        seconds=seconds,
+        slots=slots,
+    )
+    tables.print_benchmark(found)
+    if json:
+        write_json(json, {"model": str(model), **found.to_dict()})
+    if plot:
+        found.draw(plot, model.name)
+    if not found.agree:
+        raise typer.Exit(1)
+
+
+def _words(text: str, option: str) -> list[str]:
+    words = text.split(",")
+    if not all(words):
+        raise UsageError(f"{option} {text}: expected names with commas between them, such as cpu,onnxruntime.")
+    return words
+
+
+def _title(model: Path, engine: str, precision: str) -> str:
+    return model.name if loading.is_engine_file(model) else f"{engine} {precision}"

@@ -1,0 +1,77 @@
+"""``pytrt bench``."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import onnx
+import pytest
+
+from pytrtplugins.cli import loading
+from tests.test_bench import times
+
+FAST = ("--seconds", "0.01", "--rounds", "2")
+
+
+@pytest.fixture
+def net(tmp_path):
+    onnx.save(times(2.0, ("n", 4)), tmp_path / "net.onnx")
+    return tmp_path / "net.onnx"
+
+
+def test_engines_stand_beside_each_other_in_table_record_and_chart(pytrt, net, tmp_path):
+    code, out, err = pytrt("bench", net, "--engine", "reference,onnxruntime", "--precision", "fp32,bf16", "--batch", 3,
+                           "--json", "b.json", "--plot", "b.png", *FAST)  # fmt: skip
+    assert code == 0, err
+    for name in ("reference fp32", "onnxruntime fp32"):
+        assert re.search(rf"^\s*{name}(\s+\d+\.\d{{3}}){{3}}\s+\d+\.\d\d\s", out, re.MULTILINE), out
+    assert re.search(r"onnxruntime bf16\s+engine 'onnxruntime' has no precision 'bf16'", out)
+    found = json.loads((tmp_path / "b.json").read_text())
+    assert [row["name"] for row in found["rows"] if row["runs"]] == [
+        "reference fp32",
+        "reference bf16",
+        "onnxruntime fp32",
+    ]
+    assert found["inputs"] == {"x": [3, 4]}
+    assert found["machine"]["processor"]
+    assert (tmp_path / "b.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_arrays_are_taken_and_different_outputs_end_with_1(pytrt, net, tmp_path, monkeypatch):
+    np.save(tmp_path / "x.npy", np.ones((2, 4), np.float32))
+    onnx.save(times(3.0, ("n", 4)), other := tmp_path / "other.onnx")
+    open_engine = loading.open_engine
+    monkeypatch.setattr(
+        loading,
+        "open_engine",
+        lambda path, **options: open_engine(path if options["engine"] == "reference" else other, **options),
+    )
+    code, out, _ = pytrt("bench", net, "--engine", "reference,onnxruntime", "--input", "x=x.npy", *FAST)
+    assert code == 1
+    assert re.search(r"onnxruntime fp32\s+its outputs are not those of reference fp32: 5.0e-01 of their norm off", out)
+    assert "x 2 x 4" in out
+
+
+def test_an_engine_file_stands_alone(pytrt, net):
+    assert pytrt("build", net, "--engine", "onnxruntime", "-o", "net.engine")[0] == 0
+    code, out, _ = pytrt("bench", "net.engine", *FAST)
+    assert code == 0
+    assert re.search(r"^\s*net\.engine\s", out, re.MULTILINE)
+    code, _, err = pytrt("bench", "net.engine", "--engine", "cpu,onnxruntime")
+    assert code == 2
+    assert "is built already, for one engine in one precision" in err
+
+
+@pytest.mark.parametrize("words", [("--engine", "cpu,,reference"), ("--precision", "fp32,"), ("--precision", "fp31")])
+def test_lists_that_are_none_are_refused(pytrt, net, words):
+    code, _, err = pytrt("bench", net, *words)
+    assert code == 2
+    assert f"{words[0]} {words[1]}: expected" in err
+
+
+def test_files_to_write_are_checked_first(pytrt, net):
+    for option, path in (("--plot", "a.gif"), ("--json", "missing/a.json")):
+        code, out, _ = pytrt("bench", net, option, path)
+        assert (code, out) == (2, "")

@@ -1,0 +1,159 @@
+"""Engines beside each other: outputs are compared first, then each has its turn."""
+
+from __future__ import annotations
+
+import functools
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import pytrtplugins as ptp
+from pytrtplugins import bench as module
+from pytrtplugins.bench import bench
+from pytrtplugins.errors import UnavailableError, UsageError
+
+FAST = {"rounds": 3, "seconds": 0.01, "progress": False}
+
+
+def times(factor, dims=(1, 4)):
+    """y = factor · x."""
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name in ("x", "y")]
+    weights = numpy_helper.from_array(np.float32(factor), "w")
+    graph = helper.make_graph([helper.make_node("Mul", ["x", "w"], ["y"])], "g", values[:1], values[1:], [weights])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+
+
+def built(factor=2.0, engine="reference", **options):
+    return functools.partial(ptp.build, times(factor, **options), engine=engine, progress=False)
+
+
+def unavailable():
+    raise UnavailableError("engine 'x' cannot be used here: no driver.\nDo: nvidia-smi")
+
+
+def test_rows_have_times_of_all_rounds_and_agree():
+    found = bench({"a": built(), "b": built(engine="onnxruntime")}, **FAST)
+    assert [(row.name, row.engine, row.precision) for row in found.rows] == [
+        ("a", "reference", "fp32"),
+        ("b", "onnxruntime", "fp32"),
+    ]
+    assert found.agree
+    for row in found.rows:
+        assert row.reason == ""
+        assert row.error == 0
+        assert 0 < row.p50_ms <= row.p90_ms <= row.p99_ms
+        assert row.speed == found.rows[0].p50_ms / row.p50_ms
+        assert row.runs % 3 == 0
+        assert row.runs >= 9
+        assert row.rate > 0
+    assert found.inputs == {"x": (1, 4)}
+    assert {"Python", "processor", "GPU", "pytrtplugins"} <= set(found.machine)
+    assert json.loads(json.dumps(found.to_dict()))["rows"][1]["name"] == "b"
+
+
+def test_engines_take_turns(monkeypatch):
+    turns = []
+    take_turn = module._take_turn
+    monkeypatch.setattr(module, "_take_turn", lambda each, *rest: turns.append(each.row.name) or take_turn(each, *rest))
+    bench({"a": built(), "b": built()}, **FAST)
+    assert turns == ["a", "b"] * 3
+
+
+@pytest.mark.parametrize(("factor", "close"), [(2.0005, True), (2.1, False), (np.nan, False), (np.inf, False)])
+def test_what_computes_something_else_is_not_timed(factor, close):
+    found = bench({"a": built(), "b": built(factor), "c": built()}, **FAST)
+    assert [bool(row.runs) for row in found.rows] == [True, close, True]
+    assert found.agree == close
+    if not close:
+        assert found.rows[1].reason.startswith("its outputs are not those of a: ")
+    if np.isnan(factor):
+        assert found.to_dict()["rows"][1]["error"] is None
+
+
+def test_the_same_infinities_and_nans_are_no_distance():
+    a = np.array([np.nan, np.inf, -np.inf, 3.0])
+    assert module._distance(a, a.copy()) == 0
+    assert module._distance(a + np.array([0, 0, 0, 0.3]), a) == pytest.approx(0.1)
+    assert module._distance(a, np.array([0, np.inf, -np.inf, 3.0])) == np.inf
+    assert module._distance(np.zeros(3), np.zeros(4)) == np.inf
+    assert module._distance(np.ones(3), np.zeros(3)) == np.inf
+
+
+def test_the_loosest_precision_of_two_sets_the_limit():
+    first = SimpleNamespace(row=module.Row("a", precision="fp32"), outputs={"y": np.ones(4)})
+    for precision, error, ok in (
+        ("fp32", 1e-2, False),
+        ("fp16", 1e-2, True),
+        ("fp16", 0.2, False),
+        ("int8", 0.2, True),
+    ):
+        row = module._compared(module.Row("b", "e", precision), {"y": np.ones(4) + error}, first)
+        assert (row.reason == "") == ok
+        assert row.error == pytest.approx(error)
+    assert "int8" not in module._LIMITS
+    assert module._compared(module.Row("b", "e", "int8"), {"y": np.ones(3)}, first).reason
+    assert module._compared(module.Row("b", "e", "int8"), {"z": np.ones(4)}, first).reason
+
+
+def test_percentiles_are_of_all_runs_and_the_median_is_of_rounds():
+    rounds = [[0.001 * number for number in range(1, 101)], [0.003] * 100, [0.002] * 100]
+    subject = SimpleNamespace(row=module.Row("a"), rounds=rounds, rates=[10.0, 30.0, 20.0])
+    row = module._timed(subject, subject)
+    assert row.p50_ms == pytest.approx(3.0)  # of 50.5, 3 and 2
+    assert row.p90_ms == pytest.approx(70.0)  # 30 of 300 are slower
+    assert row.p99_ms == pytest.approx(97.0)
+    assert (row.runs, row.rate, row.speed) == (300, 20.0, 1.0)
+
+
+def test_what_cannot_be_built_is_a_row_with_its_reason():
+    found = bench({"a": unavailable, "b": built()}, **FAST)
+    assert found.rows[0].reason == "engine 'x' cannot be used here: no driver."
+    assert found.agree  # what ran
+    assert found.rows[1].runs
+
+
+def test_the_first_error_is_raised_where_nothing_can_be_built():
+    with pytest.raises(UnavailableError, match="no driver"):
+        bench({"a": unavailable}, **FAST)
+
+
+def test_growth_of_both_memories_is_told(monkeypatch):
+    used = iter([(100 << 20, 1 << 30), (130 << 20, 3 << 30)])
+    monkeypatch.setattr(module, "_used", lambda cupy: next(used))
+    (row,) = bench({"a": built()}, **FAST).rows
+    assert (row.host_mib, row.gpu_mib) == (30, 2048)
+
+
+def test_memory_in_use_is_read():
+    cupy = SimpleNamespace(cuda=SimpleNamespace(runtime=SimpleNamespace(memGetInfo=lambda: (30, 100))))
+    host, gpu = module._used(cupy)
+    assert host > 1 << 20
+    assert gpu == 70
+
+
+def test_free_dims_besides_the_batch_need_inputs():
+    free = built(dims=(1, "n"))
+    with pytest.raises(UsageError, match="give the inputs"):
+        bench({"a": free}, **FAST)
+    found = bench({"a": free}, lambda engine: {"x": np.ones((1, 7), np.float32)}, **FAST)
+    assert found.inputs == {"x": (1, 7)}
+
+
+@pytest.mark.parametrize("options", [{"rounds": 0}, {"slots": 0}])
+def test_numbers_are_held_against_limits(options):
+    with pytest.raises(UsageError, match=f"bench: {next(iter(options))}: expected"):
+        bench({"a": built()}, **options)
+
+
+def test_a_chart_names_the_rows_that_were_timed(tmp_path):
+    found = bench({"one": built(), "two": built(3.0)}, **FAST)
+    found.draw(tmp_path / "a.svg", "net.onnx")
+    text = (tmp_path / "a.svg").read_text()  # matplotlib writes each text as a comment, too
+    assert "<!-- one -->" in text
+    assert "<!-- two -->" not in text
+    assert "<!-- net.onnx -->" in text
+    with pytest.raises(UsageError, match=r"unknown suffix '.gif'"):
+        found.draw(tmp_path / "a.gif")
