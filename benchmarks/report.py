@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pytrtplugins.utils.files import atomic_path, write_atomic
+from pytrtplugins.utils.figures import MUTED, drawing, save
+from pytrtplugins.utils.files import write_atomic
 
 MARKERS = "<!-- {name}: written by a command -->", "<!-- end of {name} -->"
 PACKAGES = ("pytrtplugins", "openvino", "onnxruntime", "opencv-python-headless", "numpy", "onnx")
@@ -37,20 +38,20 @@ def machine(record: dict[str, Any]) -> str:
         except importlib.metadata.PackageNotFoundError:
             continue
     date = record["datetime"].partition("T")[0]
-    return (
-        f"{brand} ({can}), {threads} threads, Linux, Python {platform.python_version()}; {', '.join(versions)}; {date}"
-    )
+    python = record["machine_info"].get("python_version", platform.python_version())
+    return f"{brand} ({can}), {threads} threads, Linux, Python {python}; {', '.join(versions)}; {date}"
 
 
 def rows(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """One row per runner, slowest first, each with its speed in darknet's and the baseline's units."""
+    """One row per runner, slowest first. Each ratio is the quotient of two medians of the table."""
     found = [
         {**bench["extra_info"], "median_ms": 1e3 * bench["stats"]["median"], "min_ms": 1e3 * bench["stats"]["min"]}
         for bench in record["benchmarks"]
     ]
-    darknet = next((row["ratio"] for row in found if row["runner"].startswith("darknet")), math.nan)
+    darknet = next((row["median_ms"] for row in found if row["runner"].startswith("darknet")), math.nan)
     for row in found:
-        row["over_darknet"] = darknet / row["ratio"]
+        row["over_baseline"] = row["median_ms"] / row["baseline_ms"]
+        row["over_darknet"] = darknet / row["median_ms"]
     return sorted(found, key=lambda row: -row["median_ms"])
 
 
@@ -59,39 +60,55 @@ def table(record: dict[str, Any]) -> str:
     lines = [
         f"{machine(record)}. Baseline of the pairs: {record['benchmarks'][0]['extra_info']['baseline']}.",
         "",
-        "| runner | precision | median ms | min ms | time / baseline, median of pairs | times darknet's speed | error of the head |",
-        "|---|---|---|---|---|---|---|",
+        "| runner | precision | median ms | min ms | baseline beside it, median ms | time / baseline | times darknet's speed "
+        "| error of the head |",
+        "|---|---|---:|---:|---:|---:|---:|---:|",
     ]
     for row in rows(record):
         error = "other output" if math.isnan(row["error"]) else f"{row['error']:.1e}"
         lines.append(
-            f"| {row['runner']} | {row['precision']} | {row['median_ms']:.1f} | {row['min_ms']:.1f} | {row['ratio']:.3f} "
-            f"| {row['over_darknet']:.1f} | {error} |"
+            f"| {row['runner']} | {row['precision']} | {row['median_ms']:.1f} | {row['min_ms']:.1f} | {row['baseline_ms']:.1f} "
+            f"| {row['over_baseline']:.3f} | {row['over_darknet']:.1f} | {error} |"
         )
     return "\n".join(lines)
 
 
-def chart(record: dict[str, Any], path: Path) -> None:
-    """The medians as horizontal bars, on a logarithmic axis."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+def chart(record: dict[str, Any], *paths: Path) -> None:
+    """The medians as dots on a logarithmic axis."""
+    from matplotlib import ticker
 
     found = rows(record)
-    labels = [f"{row['runner']}, {row['precision']}" for row in found]
-    colors = ["tab:green" if row["runner"].startswith("pytrtplugins") else "tab:gray" for row in found]
-    figure, axes = pyplot.subplots(figsize=(9, 0.45 * len(found) + 1.2), layout="constrained")
-    bars = axes.barh(labels, [row["median_ms"] for row in found], color=colors)
-    axes.bar_label(bars, [f" {row['median_ms']:.0f} ms, {row['over_darknet']:.1f}x darknet" for row in found])
-    axes.set_xscale("log")
-    axes.set_xlim(right=axes.get_xlim()[1] * 30)
-    axes.set_xlabel("median latency of one 416 x 416 image, ms (logarithmic)")
-    axes.set_title(f"YOLOv2-VOC\n{machine(record).partition(';')[0]}", fontsize=9)
-    axes.spines[["top", "right"]].set_visible(False)
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, dpi=120)
-    pyplot.close(figure)
+    with drawing(9, 0.32 * len(found) + 1.3) as figure:
+        axes = figure.subplots()
+        for place, row in enumerate(found):
+            color = "C0" if row["runner"].startswith("pytrtplugins") else MUTED
+            axes.plot(row["median_ms"], place, "o", color=color, markersize=8)
+            axes.annotate(
+                f"{row['median_ms']:.{1 if row['median_ms'] < 100 else 0}f} ms, {row['over_darknet']:.1f} x darknet's speed",
+                (1.02, place), xycoords=("axes fraction", "data"), va="center", fontsize=8,
+            )  # fmt: skip
+        axes.set_yticks(range(len(found)), [f"{row['runner']}, {row['precision']}" for row in found])
+        axes.set_ylim(-0.6, len(found) - 0.4)
+        axes.set_xscale("log", subs=())
+        axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.grid(axis="x")
+        axes.grid(axis="y", linestyle=":")
+        axes.set_xlabel("median latency of one 416 x 416 image, ms; logarithmic axis; blue: pytrtplugins")
+        figure.suptitle(f"YOLOv2-VOC, {machine(record).partition(';')[0]}", fontsize=10)
+        save(figure, *paths)
+
+
+def image_paths(docs: Path, name: str) -> tuple[Path, Path]:
+    """Of a chart: SVG, which pages show, and PNG, for readers without SVG."""
+    folder = docs / "images"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{name}.svg", folder / f"{name}.png"
+
+
+def image_link(text: str, image: Path) -> str:
+    """A chart in a page, which opens as PNG."""
+    return f"[![{text}](images/{image.name})](images/{image.stem}.png)"
 
 
 def write(records: Sequence[Path], name: str, docs: Path) -> list[Path]:
@@ -101,11 +118,10 @@ def write(records: Sequence[Path], name: str, docs: Path) -> list[Path]:
         The pages that were written.
     """
     record = json.loads(records[0].read_text())
-    image = docs / "images" / f"benchmark-{name}.png"
-    image.parent.mkdir(parents=True, exist_ok=True)
-    chart(record, image)
+    images = image_paths(docs, f"benchmark-{name}")
+    chart(record, *images)
     page = docs / "benchmarks.md"
-    put_section(page, name, f"{table(record)}\n\n![latency](images/{image.name})")
+    put_section(page, name, f"{table(record)}\n\n{image_link('latency', images[0])}")
     return [page]
 
 

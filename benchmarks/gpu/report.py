@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.report import put_section
-from pytrtplugins.utils.files import atomic_path
+from benchmarks.report import image_link, image_paths, put_section
+from pytrtplugins.utils.figures import FAINT, INK, MUTED, drawing, save
 
 from . import zoo_report
 from .cost import floors
 from .goals import GPU, goals_table
 from .runners import DARKNET, NAME
 
-PEERS = {"darknet": "tab:gray", "PyTorch": "tab:orange", "onnxruntime": "tab:blue"}
-SHADES = {"FP32": "#b7e3b7", "TF32": "#7cc77c", "FP16": "tab:green", "INT8": "#156315"}
+PEERS = {"PyTorch": "C1", "onnxruntime": "C2"}
+OURS = "C0"
 
 
 def join(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -58,19 +58,30 @@ def machine(record: dict[str, Any]) -> str:
 
 
 def rows(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """One row per test, with what pytest-benchmark measured and what follows from other rows."""
+    """One row per test, with what pytest-benchmark measured, and quotients of medians with those of other rows."""
     found = []
     for bench in record["benchmarks"]:
         stats = bench["stats"]
         found.append({**bench["extra_info"], "host_us": 1e6 * stats["median"], "host_least_us": 1e6 * stats["min"]})
     for row in found:
         if row["kind"] == "race":
-            same = {name: row[name] for name in ("kind", "batch", "pinned")} | {"runner": DARKNET}
-            peers = [each for each in found if all(each.get(name) == value for name, value in same.items())]
-            row["over_darknet"] = peers[0]["host_ratio"] / row["host_ratio"] if peers else None
+            peer, ours = _row_of(found, row, DARKNET), _row_of(found, row, NAME, precision="FP16", pinned=False)
+            row["over_darknet"] = peer and peer["host_us"] / row["host_us"]
+            for time, ratio in (("gpu_us", "gpu_ratio"), ("host_us", "host_ratio")):
+                row[ratio] = row[time] / ours[time] if ours and row[time] and ours[time] else None
         elif row["kind"] == "image":
             row["beyond_us"] = row["host_us"] - row["network_us"]
+            if row.get("darknet_us"):
+                row["over_darknet"] = row["darknet_us"] / row["host_us"]
+        elif row["kind"] == "step":
+            row["ratio"] = row["without_us"] / row["gpu_us"]
     return found
+
+
+def _row_of(found: Sequence[dict[str, Any]], row: dict[str, Any], runner: str, **facts: Any) -> dict[str, Any] | None:
+    """Another runner's row of the same batch and arrays, unless told otherwise."""
+    wanted = {"kind": "race", "batch": row["batch"], "pinned": row["pinned"], "runner": runner, **facts}
+    return next((each for each in found if all(each.get(name) == value for name, value in wanted.items())), None)
 
 
 def race(record: dict[str, Any], pinned: bool = False) -> list[dict[str, Any]]:
@@ -92,7 +103,7 @@ def race_table(record: dict[str, Any]) -> str:
         lines.append(
             f"| {row['batch']} | {row['runner']} | {row['precision']} | {_pair(row['gpu_us'], row['gpu_least_us'])} "
             f"| {_number(row['gpu_ratio'], '.2f')} | {_number(row['sustained_us'], ',.0f')} "
-            f"| {_pair(row['host_us'], row['host_least_us'])} | {row['host_ratio']:.2f} "
+            f"| {_pair(row['host_us'], row['host_least_us'])} | {_number(row['host_ratio'], '.2f')} "
             f"| {_number(row['over_darknet'], '.1f')} | {', '.join(_number(each, ',.0f') for each in needs)} "
             f"| {_number(row['kernels'], 'd')} | {row['error']:.0e} |"
         )
@@ -157,44 +168,34 @@ def _pair(median: float | None, least: float | None) -> str:
     return "–" if median is None else f"{median:,.0f} ({least:,.0f})"
 
 
-def chart(record: dict[str, Any], path: Path) -> None:
+def chart(record: dict[str, Any], *paths: Path) -> None:
     """A panel for each batch: bars of the time on the GPU, and host to host behind them."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     found = race(record)
     pinned = {_twin(row): row["host_us"] for row in race(record, pinned=True)}
     batches = sorted({row["batch"] for row in found})
     heights = [sum(row["batch"] == batch for row in found) for batch in batches]
-    figure, panels = pyplot.subplots(
-        len(batches),
-        figsize=(9, 0.36 * sum(heights) + 0.9 * len(batches) + 0.6),
-        height_ratios=heights,
-        layout="constrained",
-        squeeze=False,
-    )
-    for batch, axes in zip(batches, panels[:, 0], strict=True):
-        shown = [row for row in found if row["batch"] == batch]
-        labels = [f"{row['runner']}, {row['precision']}" for row in shown]
-        whole = axes.barh(labels, [row["host_us"] for row in shown], color="lightgray", height=0.8)
-        axes.bar_label(whole, [_label(row) for row in shown], fontsize=8)
-        axes.barh(labels, [row["gpu_us"] or 0 for row in shown], color=[color(row) for row in shown], height=0.5)
-        for row, label in zip(shown, labels, strict=True):
-            if _twin(row) in pinned:
-                axes.plot(pinned[_twin(row)], label, "k|", markersize=12)
-        axes.set_xlim(right=axes.get_xlim()[1] * 1.45)
-        axes.set_ylabel(f"batch {batch}")
-        axes.tick_params(labelsize=8)
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[-1, 0].set_xlabel(
-        "µs: the network on the GPU (coloured), from the host to the host (gray), from pinned arrays (line)"
-    )
-    figure.suptitle(f"YOLOv2-VOC, 416 x 416, {record['gpu']['gpu']}", fontsize=10)
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, dpi=120)
-    pyplot.close(figure)
+    with drawing(9, 0.3 * sum(heights) + 0.8 * len(batches) + 0.8) as figure:
+        panels = figure.subplots(len(batches), height_ratios=heights, squeeze=False)[:, 0]
+        for batch, axes in zip(batches, panels, strict=True):
+            _draw_batch(axes, [row for row in found if row["batch"] == batch], pinned)
+            axes.set_ylabel(f"batch {batch}")
+        panels[-1].set_xlabel(
+            "µs: the network on the GPU (coloured), from the host to the host (grey), from pinned arrays (line)"
+        )
+        figure.suptitle(f"YOLOv2-VOC, 416 x 416, {record['gpu']['gpu']}", fontsize=10)
+        save(figure, *paths)
+
+
+def _draw_batch(axes: Any, shown: Sequence[dict[str, Any]], pinned: dict[tuple[str, str, int], float]) -> None:
+    labels = [f"{row['runner']}, {row['precision']}" for row in shown]
+    axes.barh(labels, [row["host_us"] for row in shown], color=MUTED, alpha=0.35, height=0.8)
+    axes.barh(labels, [row["gpu_us"] or 0 for row in shown], color=[color(row) for row in shown], height=0.5)
+    for place, row in enumerate(shown):
+        axes.annotate(_label(row), (1.01, place), xycoords=("axes fraction", "data"), va="center", fontsize=8)
+        if _twin(row) in pinned:
+            axes.plot(pinned[_twin(row)], place, "|", color=INK, markersize=12)
+    axes.set_xlim(left=0)
+    axes.grid(axis="x", color=FAINT)
 
 
 def _twin(row: dict[str, Any]) -> tuple[str, str, int]:
@@ -202,10 +203,10 @@ def _twin(row: dict[str, Any]) -> tuple[str, str, int]:
 
 
 def color(row: dict[str, Any]) -> str:
-    """Of a row's bar: ours green, the darker the fewer bits; each peer one colour."""
+    """Of a row's bar: one for ours, one for each peer."""
     if row["runner"] == NAME:
-        return SHADES[row["precision"]]
-    return next((color for name, color in PEERS.items() if row["runner"].startswith(name)), "tab:gray")
+        return OURS
+    return next((color for name, color in PEERS.items() if row["runner"].startswith(name)), MUTED)
 
 
 def _label(row: dict[str, Any]) -> str:
@@ -236,10 +237,9 @@ def _write_race(record: dict[str, Any], name: str, docs: Path) -> Path:
     if record["gpu"]["gpu"] == GPU:
         parts.append(goals_table(rows(record)))
     if race(record):
-        image = docs / "images" / f"benchmark-{name}.png"
-        image.parent.mkdir(parents=True, exist_ok=True)
-        chart(record, image)
-        parts += [race_table(record), f"![latency](images/{image.name})"]
+        images = image_paths(docs, f"benchmark-{name}")
+        chart(record, *images)
+        parts += [race_table(record), image_link("latency", images[0])]
     if race(record, pinned=True):
         parts.append(pinned_table(record))
     kinds = {row["kind"] for row in rows(record)}

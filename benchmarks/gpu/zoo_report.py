@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.report import put_section
-from pytrtplugins.utils.files import atomic_path, write_atomic
+from benchmarks.report import image_link, image_paths, put_section
+from pytrtplugins.utils.figures import INK, drawing, save
+from pytrtplugins.utils.files import write_atomic
 
 from .runners import NAME, ONNXRUNTIME, TORCH_GRAPH, TORCH_TUNED
 
-PEERS = {TORCH_GRAPH: "tab:orange", TORCH_TUNED: "tab:red", ONNXRUNTIME: "tab:blue"}
+PEERS = {TORCH_GRAPH: "C1", TORCH_TUNED: "C3", ONNXRUNTIME: "C2"}
 """Whom our FP16 is compared with; each peer has one colour."""
 LEAST, LEAST_MEAN = 1.0, 1.5
 TITLE = "# Networks that others made, on a GPU\n\nHow they are measured: [benchmarks.md](benchmarks.md#networks-that-others-made).\n"
@@ -26,7 +27,7 @@ class Entry:
     Attributes:
         network: Its name.
         batch: Images of a run.
-        speeds: How many times faster our FP16 is, by peer.
+        peers: Microseconds of each peer, medians.
         own: The row of our FP16; what is missing was not measured.
         int8: The row of our INT8, likewise.
         failures: Errors, by the runner and precision that had them.
@@ -34,10 +35,20 @@ class Entry:
 
     network: str
     batch: int
-    speeds: dict[str, float] = field(default_factory=dict)
+    peers: dict[str, float] = field(default_factory=dict)
     own: Mapping[str, Any] = field(default_factory=dict)
     int8: Mapping[str, Any] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def speeds(self) -> dict[str, float]:
+        """How many times faster our FP16 is, by peer: the quotient of the medians."""
+        return {peer: time / self.own["us"] for peer, time in self.peers.items()} if "us" in self.own else {}
+
+    @property
+    def int8_speed(self) -> float | None:
+        """How many times faster INT8 is than FP16."""
+        return self.own["us"] / self.int8["us"] if "us" in self.own and "us" in self.int8 else None
 
     @property
     def missed(self) -> bool:
@@ -54,14 +65,14 @@ def entries(rows: Iterable[Mapping[str, Any]]) -> list[Entry]:
         if "failure" in row:
             entry.failures[runner] = row["failure"]
         if row["runner"] != NAME:
-            if "speed" in row:
-                entry.speeds[row["runner"]] = row["speed"]
+            if "us" in row:
+                entry.peers[row["runner"]] = row["us"]
         elif row["precision"] == "INT8":
             entry.int8 = row
         else:
             entry.own = row
-            if "speed" in row:
-                entry.speeds[row["peer"]] = row["speed"]
+            if "peer_us" in row:
+                entry.peers[row["peer"]] = row["peer_us"]
     return sorted(found.values(), key=lambda entry: entry.batch)
 
 
@@ -93,7 +104,7 @@ def table(found: Sequence[Entry]) -> str:
     """The networks of one batch as Markdown, with the geometric means; a speed below 1 is bold."""
     peers = [peer for peer in PEERS if any(peer in entry.speeds for entry in found)]
     head = [
-        "network", "FP16 µs", *(f"times the speed of {peer}" for peer in peers), "INT8 µs", "FP16 / INT8", "kernels",
+        "network", "FP16 µs", *(text for peer in peers for text in (f"{peer} µs", "times its speed")), "INT8 µs", "FP16 / INT8", "kernels",
         "steps", "by arrays", "outside the graph", "memory MB", "build s: first, again", "error FP32, FP16, INT8",
     ]  # fmt: skip
     lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
@@ -104,15 +115,22 @@ def table(found: Sequence[Entry]) -> str:
             _number(each, ".0e") for each in (own.get("error_fp32"), own.get("error"), int8.get("error"))
         )
         cells = [
-            entry.network, _number(own.get("us"), ",.1f"), *(_speed(entry.speeds.get(peer)) for peer in peers),
-            _number(int8.get("us"), ",.1f"), _number(int8.get("speed"), ".2f"), _number(own.get("kernels"), "d"),
+            entry.network, _number(own.get("us"), ",.1f"), *_against(entry, peers),
+            _number(int8.get("us"), ",.1f"), _number(entry.int8_speed, ".2f"), _number(own.get("kernels"), "d"),
             _number(own.get("steps"), "d"), *(_operators(own.get(name)) for name in ("arrays", "outside")),
             _number(None if own.get("bytes") is None else own["bytes"] / 1e6, ".1f"), builds, errors,
         ]  # fmt: skip
         lines.append("| " + " | ".join(cells) + " |")
     means = [mean(entry.speeds[peer] for entry in found if peer in entry.speeds) for peer in peers]
-    int8_mean = mean(entry.int8["speed"] for entry in found if "speed" in entry.int8)
-    cells = ["geometric mean", "", *map(_speed, means), "", _number(int8_mean, ".2f"), *[""] * 7]
+    int8_mean = mean(entry.int8_speed for entry in found if entry.int8_speed is not None)
+    cells = [
+        "geometric mean",
+        "",
+        *(text for each in means for text in ("", _speed(each))),
+        "",
+        _number(int8_mean, ".2f"),
+        *[""] * 7,
+    ]
     lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -126,39 +144,37 @@ def failures(found: Sequence[Entry]) -> str:
     )
 
 
-def chart(found: Sequence[Entry], path: Path, gpu: str) -> None:
+def chart(found: Sequence[Entry], gpu: str, *paths: Path) -> None:
     """A panel for each batch: how many times faster our FP16 is than each peer, the smallest lead on top."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     shown = [entry for entry in found if entry.speeds]
     batches = sorted({entry.batch for entry in shown})
     heights = [sum(entry.batch == batch for entry in shown) for batch in batches]
-    figure, panels = pyplot.subplots(
-        len(batches), figsize=(9, 0.3 * sum(heights) + 0.9 * len(batches) + 0.8), height_ratios=heights,
-        layout="constrained", squeeze=False,
-    )  # fmt: skip
-    for batch, axes in zip(batches, panels[:, 0], strict=True):
-        here = sorted((entry for entry in shown if entry.batch == batch), key=lambda entry: -min(entry.speeds.values()))
-        peers = [peer for peer in PEERS if any(peer in entry.speeds for entry in here)]
-        for number, peer in enumerate(peers):
-            rows = [(place, entry.speeds[peer]) for place, entry in enumerate(here) if peer in entry.speeds]
-            places = [place + 0.25 * (number - (len(peers) - 1) / 2) for place, _ in rows]
-            bars = axes.barh(places, [speed for _, speed in rows], 0.25, color=PEERS[peer], label=peer)
-            axes.bar_label(bars, [f" {speed:.2f}" for _, speed in rows], fontsize=6)
-        axes.axvline(1, color="black", linewidth=0.8)
-        axes.set_yticks(range(len(here)), [entry.network for entry in here])
-        axes.set_ylabel(f"batch {batch}")
-        axes.tick_params(labelsize=8)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(fontsize=7)
-    panels[-1, 0].set_xlabel(f"times the speed of each peer, {NAME} FP16; left of the line the peer is faster")
-    figure.suptitle(f"Networks that others made, FP16, {gpu}", fontsize=10)
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=120)
-    pyplot.close(figure)
+    with drawing(9, 0.34 * sum(heights) + 0.9 * len(batches) + 1.0) as figure:
+        panels = figure.subplots(len(batches), height_ratios=heights, squeeze=False)[:, 0]
+        bars: dict[str, Any] = {}
+        for batch, axes in zip(batches, panels, strict=True):
+            bars |= _draw_batch(axes, [entry for entry in shown if entry.batch == batch])
+            axes.set_ylabel(f"batch {batch}")
+        panels[-1].set_xlabel(f"times the speed of each peer, {NAME} FP16; left of the line the peer is faster")
+        figure.suptitle(f"Networks that others made, FP16, {gpu}", fontsize=10)
+        known = [peer for peer in PEERS if peer in bars]
+        figure.legend([bars[peer] for peer in known], known, loc="outside lower center", ncols=len(known))
+        save(figure, *paths)
+
+
+def _draw_batch(axes: Any, found: Sequence[Entry]) -> dict[str, Any]:
+    """Draw a panel; gives the bars of each peer."""
+    here = sorted(found, key=lambda entry: -min(entry.speeds.values()))
+    peers = [peer for peer in PEERS if any(peer in entry.speeds for entry in here)]
+    drawn, height = {}, 0.75 / max(2, len(peers))
+    for number, peer in enumerate(peers):
+        rows = [(place, entry.speeds[peer]) for place, entry in enumerate(here) if peer in entry.speeds]
+        places = [place + height * (number - (len(peers) - 1) / 2) for place, _ in rows]
+        drawn[peer] = axes.barh(places, [speed for _, speed in rows], height, color=PEERS[peer])
+        axes.bar_label(drawn[peer], [f" {speed:.2f}" for _, speed in rows], fontsize=6)
+    axes.axvline(1, color=INK, linewidth=0.8)
+    axes.set_yticks(range(len(here)), [entry.network for entry in here])
+    return drawn
 
 
 def write(rows: Sequence[Mapping[str, Any]], machine: str, gpu: str, left_out: Sequence[str], docs: Path) -> Path:
@@ -174,12 +190,12 @@ def write(rows: Sequence[Mapping[str, Any]], machine: str, gpu: str, left_out: S
     Returns:
         The page.
     """
-    page, image, found = docs / "benchmarks-zoo.md", docs / "images" / "benchmark-zoo.png", entries(rows)
+    page, found = docs / "benchmarks-zoo.md", entries(rows)
     parts = [machine, goals_table(found)]
     if any(entry.speeds for entry in found):
-        image.parent.mkdir(parents=True, exist_ok=True)
-        chart(found, image, gpu)
-        parts.append(f"![times the speed of each peer](images/{image.name})")
+        images = image_paths(docs, "benchmark-zoo")
+        chart(found, gpu, *images)
+        parts.append(image_link("times the speed of each peer", images[0]))
     for batch in sorted({entry.batch for entry in found}):
         parts += [f"### Batch {batch}", table([entry for entry in found if entry.batch == batch])]
     if failed := failures(found):
@@ -194,6 +210,12 @@ def write(rows: Sequence[Mapping[str, Any]], machine: str, gpu: str, left_out: S
 
 def _number(value: float | None, form: str) -> str:
     return "–" if value is None else format(value, form)
+
+
+def _against(entry: Entry, peers: Sequence[str]) -> list[str]:
+    """Each peer's time, and our speed against it."""
+    both = ((_number(entry.peers.get(peer), ",.1f"), _speed(entry.speeds.get(peer))) for peer in peers)
+    return [text for pair in both for text in pair]
 
 
 def _speed(value: float | None) -> str:

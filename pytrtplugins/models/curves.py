@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import NoDataError
-from ..utils.files import atomic_path, check_target
+from ..utils.figures import FAINT, INK, MUTED, PALETTE, drawing, save
+from ..utils.files import check_target
 from ..utils.optional import require
 from .evaluate import ClassResult, Evaluation
 
@@ -21,14 +22,16 @@ if TYPE_CHECKING:
 __all__ = ["check_curves_path", "draw_curves"]
 
 _SUFFIXES = (".png", ".svg", ".pdf")
-_COLORS = [f"C{number}" for number in (0, 1, 2, 3, 4, 5, 6, 9)]  # matplotlib's, without those near the others' grey
+_LINES = [
+    (f"C{number % len(PALETTE)}", ("-", "--")[number // len(PALETTE)]) for number in range(8)
+]  # colour and dashes
 _LONGEST_NAME, _LONGEST_TITLE = 24, 72
 
 
 def draw_curves(result: Evaluation, path: str | Path, *, title: str = "") -> None:
     """Draw precision over recall at IoU 0.5: a line per class, and their mean in black, the area below which is mAP50.
 
-    Classes have a colour and a name where there are at most eight; of more, the eight with the most objects, and the
+    Classes have a colour, or colour and dashes, and a name where there are at most eight; of more, the eight with the most objects, and the
     others are thin and grey. A line ends where it falls to 0, at the first recall that its class does not reach. Classes
     without an object have none.
 
@@ -47,21 +50,16 @@ def draw_curves(result: Evaluation, path: str | Path, *, title: str = "") -> Non
     present = sorted((row for row in result.classes if row.objects), key=lambda row: -row.objects)
     if not present:
         raise NoDataError("precision over recall: the images hold no object of a class that the detector knows.")
-    figure = require("matplotlib.figure", extra="cli", feature="a plot").Figure(figsize=(9, 5), layout="constrained")
-    axes = figure.subplots()
-    lines = [*_draw_classes(axes, present), _draw_mean(axes, present)]
-    axes.set(xlabel="recall", ylabel="precision", xlim=(0, 1), ylim=(0, 1.02))
-    axes.set_xticks(np.arange(11) / 10)
-    axes.set_yticks(np.arange(11) / 10)
-    axes.grid(color="0.9", linestyle=":")
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.set_title(_title(result, present, title), loc="left", fontsize=11)
-    figure.legend(
-        handles=lines[::-1], loc="outside right upper", frameon=False, fontsize=9, title="AP50  class (objects)"
-    )
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, format=path.suffix[1:].lower(), dpi=120)
+    with drawing(9, 5, feature="a plot") as figure:
+        axes = figure.subplots()
+        lines = [*_draw_classes(axes, present), _draw_mean(axes, present)]
+        axes.set(xlabel="recall", ylabel="precision", xlim=(0, 1), ylim=(0, 1.02))
+        axes.set_xticks(np.arange(11) / 10)
+        axes.set_yticks(np.arange(11) / 10)
+        axes.grid(color=FAINT)
+        axes.set_title(_title(result, present, title))
+        figure.legend(handles=lines[::-1], loc="outside right upper", title="AP50  class (objects)")
+        save(figure, path)
 
 
 def check_curves_path(path: str | Path) -> Path:
@@ -78,20 +76,20 @@ def check_curves_path(path: str | Path) -> Path:
 
 def _draw_classes(axes: Axes, present: Sequence[ClassResult]) -> Iterator[Line2D]:
     """Draw a line per class; gives those that the legend names, last the first in it."""
-    named, others = present[: len(_COLORS)], present[len(_COLORS) :]
-    grey = [_draw_line(axes, row.precision_at_50, color="0.7", linewidth=0.6, zorder=1) for row in others]
+    named, others = present[: len(_LINES)], present[len(_LINES) :]
+    grey = [_draw_line(axes, row.precision_at_50, color=MUTED, linewidth=0.6, zorder=1) for row in others]
     if grey:
         grey[0].set_label(f"{len(grey)} other{'s' if len(grey) > 1 else ''}")
         yield grey[0]
-    for row, color in reversed(list(zip(named, _COLORS, strict=False))):
-        line = _draw_line(axes, row.precision_at_50, color=color, linewidth=1.4, zorder=2)
+    for row, (color, dashes) in reversed(list(zip(named, _LINES, strict=False))):
+        line = _draw_line(axes, row.precision_at_50, color=color, linestyle=dashes, zorder=2)
         line.set_label(f"{row.ap50:.3f}  {_plain(row.name, _LONGEST_NAME)} ({row.objects:,})")
         yield line
 
 
 def _draw_mean(axes: Axes, present: Sequence[ClassResult]) -> Line2D:
     mean = np.mean([row.precision_at_50 for row in present], axis=0)
-    line = _draw_line(axes, mean, color="black", linewidth=2.6, zorder=3)
+    line = _draw_line(axes, mean, color=INK, linewidth=2.6, zorder=3)
     line.set(label=f"{mean.mean():.3f}  mean of {len(present)}", gid="mean")
     return line
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import io
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -13,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import FormatError
+from ..utils.figures import INK, MUTED, drawing, svg
 from ..utils.files import write_atomic
-from ..utils.optional import require
 from ..utils.text_formats import read_json, shorten
 from .measure import inf_to_text
 from .search import SearchResult
@@ -229,8 +228,8 @@ def _draw_errors(figure: Any, data: Mapping[str, Any]) -> None:
     axes = figure.subplots()
     positions = np.arange(len(data["before"]))
     for key, rows, color, style in (
-        ("own", data["before"], "C3", "o"),
-        ("total", data["before"], "0.55", "-"),
+        ("own", data["before"], "C1", "o"),
+        ("total", data["before"], MUTED, "-"),
         ("total", data["after"], "C0", "-"),
     ):
         values = [_drawn(row[key]) if float(row[key]) else math.nan for row in rows]
@@ -241,7 +240,7 @@ def _draw_errors(figure: Any, data: Mapping[str, Any]) -> None:
     axes.set_yscale("log")
     axes.set_ylabel("error, in units of the tolerance")
     _name_layers(axes, data["before"])
-    figure.legend(loc="outside upper center", ncols=3, frameon=False, fontsize=9)
+    figure.legend(loc="outside upper center", ncols=3)
 
 
 def _draw_ranges(figure: Any, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -250,16 +249,16 @@ def _draw_ranges(figure: Any, rows: Sequence[Mapping[str, Any]]) -> None:
     limits = [float(row["limit"]) or math.nan for row in rows]
     largest = [float(row["amax"]) or math.nan for row in rows]
     axes.plot(positions, largest, "o", color="C0", markersize=4, label="largest |x| in float32")
-    axes.plot(positions, limits, "_", color="C3", markersize=9, label="largest that the precision holds")
+    axes.plot(positions, limits, "_", color="C1", markersize=9, label="largest that the precision holds")
     axes.set_yscale("log")
     axes.set_ylabel("|x|, in the tensor's own unit")
     _name_layers(axes, rows)
     clipped = axes.twinx()
     shares = [100 * float(row["clipped"]) for row in rows]
-    clipped.bar(positions, shares, color="C1", alpha=0.4, label="clipped values")
+    clipped.bar(positions, shares, color="C5", alpha=0.5, label="clipped values")
     clipped.set_ylabel("clipped values, %")
     clipped.set_ylim(0, max(1.0, 1.1 * max(shares, default=0.0)))
-    figure.legend(loc="outside upper center", ncols=3, frameon=False, fontsize=9)
+    figure.legend(loc="outside upper center", ncols=3)
 
 
 def _draw_histograms(figure: Any, data: Mapping[str, Any]) -> None:
@@ -270,13 +269,13 @@ def _draw_histograms(figure: Any, data: Mapping[str, Any]) -> None:
         counts, limit = np.array(row["histogram"], float), float(row["limit"])
         width = float(row["histogram_range"]) / len(counts)
         used = int(np.flatnonzero(counts)[-1]) + 1 if counts.any() else 1
-        axes.bar((np.arange(used) + 0.5) * width, counts[:used], width, color="0.6")
+        axes.bar((np.arange(used) + 0.5) * width, counts[:used], width, color=MUTED)
         axes.set_yscale("symlog")
         if 0 < limit <= _FAR * used * width:
-            axes.axvline(limit, color="C3")
+            axes.axvline(limit, color="C1")
         elif limit:
             axes.annotate(
-                f"holds up to {limit:.4g}", (0.97, 0.9), xycoords="axes fraction", ha="right", color="C3", fontsize=8
+                f"holds up to {limit:.4g}", (0.97, 0.9), xycoords="axes fraction", ha="right", color="C1", fontsize=8
             )
         axes.set_title(
             f"{_plain(row['name'])}\nown error {_number(row['own'])}, clipped {float(row['clipped']):.2%}", fontsize=8
@@ -306,16 +305,16 @@ def _draw_front(figure: Any, data: Mapping[str, Any]) -> None:
         axes.annotate(
             text, (float(latency), error), xytext=(5, -11 if end else 5), textcoords="offset points", fontsize=8
         )
-    axes.plot([float(data["latency_fp32_us"])], [min(*errors, 1) / 10], "s", color="black", label="float32: no error")
+    axes.plot([float(data["latency_fp32_us"])], [min(*errors, 1) / 10], "s", color=INK, label="float32: no error")
     _draw_tolerance(axes)
     axes.set_yscale("log")
     axes.set(xlabel="latency, µs", ylabel="error of the outputs,\nin units of the tolerance")
     axes.margins(0.08, 0.12)
-    axes.legend(frameon=False, fontsize=9, loc="upper right")
+    figure.legend(loc="outside upper center", ncols=2)
 
 
 def _draw_tolerance(axes: Any) -> None:
-    axes.axhline(1, color="black", linewidth=1, linestyle=":")
+    axes.axhline(1, color=INK, linewidth=1, linestyle=":")
     axes.annotate("tolerance", (1, 1), xycoords=("axes fraction", "data"), xytext=(-4, 3), textcoords="offset points",
                   ha="right", fontsize=8)  # fmt: skip
 
@@ -327,13 +326,9 @@ def _name_layers(axes: Any, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _svg(size: tuple[float, float], draw: Callable[[Any], None]) -> str:
-    matplotlib = require("matplotlib", extra="cli", feature="a report")
-    figure = require("matplotlib.figure", extra="cli", feature="a report").Figure(figsize=size, layout="constrained")
-    draw(figure)
-    buffer = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": "pytrtplugins", "svg.fonttype": "none"}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-    text = buffer.getvalue()
+    with drawing(*size, feature="a report") as figure:
+        draw(figure)
+        text = svg(figure, text=True)
     return text[text.index("<svg") :]
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from pytrtplugins.utils.figures import FAINT, INK, PALETTE, drawing, save
 from pytrtplugins.utils.files import atomic_path
 
 __all__ = ["draw_curve", "read_log", "write_log"]
@@ -35,33 +37,39 @@ def draw_curve(path: Path, runs: Mapping[str, Sequence[Mapping[str, float]]]) ->
         path: Of the image.
         runs: Rows of each run's log, by its title.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     measured = {title: [row for row in rows if "mAP50" in row] for title, rows in runs.items()}
     measured = {title: rows for title, rows in measured.items() if rows}
-    figure = Figure(figsize=(10 if measured else 6, 4), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots(1, 2 if measured else 1, squeeze=False)[0]
+    with drawing(11 if measured else 7, 4) as figure:
+        panels = figure.subplots(1, 2 if measured else 1, squeeze=False)[0]
+        _draw_losses(panels[0], runs)
+        if measured:
+            _draw_precisions(panels[1], measured)
+        save(figure, path)
+
+
+def _draw_losses(axes: Any, runs: Mapping[str, Sequence[Mapping[str, float]]]) -> None:
     for style, (title, rows) in zip(("-", ":", "--"), runs.items(), strict=False):
         for i, part in enumerate(PANELS):
             points = [(row["epoch"], row[part]) for row in rows if row.get(part)]
             if points:
                 label = f"{part}, {title}" if len(runs) > 1 else part
-                axes[0].plot(*zip(*points, strict=True), style, color=f"C{i}", label=label, linewidth=1)
-    axes[0].set(xlabel="epochs", ylabel="loss (running mean)", title="Training losses", yscale="log")
-    axes[0].legend(fontsize=7)
+                axes.plot(*zip(*points, strict=True), style, color=f"C{i}", label=label, linewidth=1)
+    axes.set(xlabel="epochs", ylabel="loss (running mean)", title="Training losses", yscale="log")
+    _put_legend(axes)
+
+
+def _draw_precisions(axes: Any, measured: Mapping[str, Sequence[Mapping[str, float]]]) -> None:
     for rows in measured.values():
         x = [row["epoch"] for row in rows]
         for i, name in enumerate(key for key in rows[-1] if key.startswith("AP50 ")):
-            axes[1].plot(x, [row[name] for row in rows], color=f"C{i}", linewidth=0.8, label=name[5:])
-        axes[1].plot(x, [row["mAP50"] for row in rows], "k", linewidth=2, label="mean")
-    for i, title in enumerate(measured):
-        axes[1].set(
-            xlabel="epochs", ylabel="AP at IoU 0.5", title=f"Held-back training images ({title})" if not i else None
-        )
-    if measured:
-        axes[1].legend(fontsize=7)
-        axes[1].grid(alpha=0.3)
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, dpi=110)
+            dashes = ("-", "--", ":")[i // len(PALETTE) % 3]
+            axes.plot(x, [row[name] for row in rows], dashes, color=f"C{i}", linewidth=0.8, label=name[5:])
+        axes.plot(x, [row["mAP50"] for row in rows], color=INK, linewidth=2, label="mean")
+    axes.set(xlabel="epochs", ylabel="AP at IoU 0.5", title=f"Held-back training images ({next(iter(measured))})")
+    axes.grid(color=FAINT)
+    _put_legend(axes)
+
+
+def _put_legend(axes: Any) -> None:
+    """Beside the panel, where it hides nothing."""
+    axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1, 1))

@@ -87,12 +87,25 @@ def test_rows_go_by_batch_the_slowest_first(record):
     ]
 
 
-def test_speed_against_darknet_comes_from_the_paired_rounds(record):
+def test_ratios_are_quotients_of_the_tables_medians(record):
     speeds = {(each["precision"], each["batch"]): each["over_darknet"] for each in report.race(record)}
     pinned = {each["precision"]: each["over_darknet"] for each in report.race(record, pinned=True)}
-    assert speeds["INT8", 1] == pytest.approx(5.0 / 0.8)
+    ours = {(each["runner"], each["precision"], each["batch"]): each for each in report.race(record)}
+    assert speeds["INT8", 1] == pytest.approx(2000 / 320)
     assert speeds["FP16", 8] is None  # darknet did not run there
-    assert pinned["FP16"] == pytest.approx(4.5 / 0.6)  # darknet from such arrays too
+    assert pinned["FP16"] == pytest.approx(1800 / 240)  # darknet from such arrays too
+    assert ours["pytrtplugins", "INT8", 1]["gpu_ratio"] == pytest.approx(130 / 200)
+    assert ours["pytrtplugins", "INT8", 1]["host_ratio"] == pytest.approx(320 / 400)
+    assert ours["PyTorch, CUDA graph", "FP16", 8]["gpu_ratio"] == pytest.approx(1400 / 600)  # of the same batch
+    assert ours["darknet", "TF32", 1]["gpu_ratio"] is None  # it was not timed on the GPU
+    assert report.race(record, pinned=True)[1]["host_ratio"] == pytest.approx(240 / 400)  # ours from ordinary arrays
+
+
+def test_without_our_fp16_there_is_no_ratio(record):
+    record["benchmarks"] = [record["benchmarks"][1]]
+    (found,) = report.race(record)
+    assert found["gpu_ratio"] is found["host_ratio"] is found["over_darknet"] is None
+    assert "| – |" in report.race_table(record)
 
 
 def test_floors_come_from_the_measured_ceilings(record):
@@ -107,7 +120,7 @@ def test_what_was_not_measured_is_a_dash(record):
 
 def test_an_images_row_says_what_the_network_is_not(record):
     found = report.image_table(record)
-    assert "| FP16, 768 x 576, 12 boxes | 190 | 330 (325) | 270 | 140 | 4,000 | 12.0 | 6.0 |" in found
+    assert "| FP16, 768 x 576, 12 boxes | 190 | 330 (325) | 270 | 140 | 4,000 | 12.1 | 6.0 |" in found
 
 
 def test_steps_with_the_largest_effect_come_first(record):
@@ -167,3 +180,5 @@ def test_the_page_is_written_from_saved_records(record, tmp_path):
     assert "| FP16, batch 1, on the GPU | 180 µs | 200.0 | missed |" in text
     assert "Left out:\n\n- onnxruntime" in text
     assert (tmp_path / "images" / "benchmark-gpu.png").stat().st_size > 10_000
+    assert "[![latency](images/benchmark-gpu.svg)](images/benchmark-gpu.png)" in text
+    assert "prefers-color-scheme: dark" in (tmp_path / "images" / "benchmark-gpu.svg").read_text("utf-8")

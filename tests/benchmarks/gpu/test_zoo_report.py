@@ -63,15 +63,16 @@ def test_a_row_has_the_speed_against_each_peer_and_what_is_outside_of_the_fast_p
     found = zoo_report.entries(report.rows(record))
     text = zoo_report.table([entry for entry in found if entry.batch == 1])
     assert line(text, "| resnet18 |") == (
-        "| resnet18 | 100.0 | 2.00 | 1.80 | 50.0 | 2.00 | 30 | 32 | 3: 2 Gather, 1 Where | 0 | 2.5 | 12.3, 1.3 | 2e-06, 1e-03, 5e-02 |"
+        "| resnet18 | 100.0 | 200.0 | 2.00 | 180.0 | 1.80 | 50.0 | 2.00 | 30 | 32 | 3: 2 Gather, 1 Where | 0 | 2.5 "
+        "| 12.3, 1.3 | 2e-06, 1e-03, 5e-02 |"
     )
-    assert "| **0.80** | 1.25 | – | – |" in line(text, "| vit_b_16 |")  # slower than the peer
-    assert line(text, "| vgg16 |").endswith("| – | – | – | – | – | – | – | – | – | – | –, – | 3e-06, –, – |")
+    assert "| 80.0 | **0.80** | 125.0 | 1.25 | – | – |" in line(text, "| vit_b_16 |")  # slower than the peer
+    assert line(text, "| vgg16 |").endswith("| – | – | – | – | – | – | – | – | – | – | – | – | –, – | 3e-06, –, – |")
 
 
 def test_means_are_geometric(record):
     text = zoo_report.table([entry for entry in zoo_report.entries(report.rows(record)) if entry.batch == 1])
-    assert line(text, "| geometric mean |").startswith("| geometric mean |  | 1.26 | 1.50 |  | 2.00 |")
+    assert line(text, "| geometric mean |").startswith("| geometric mean |  |  | 1.26 |  | 1.50 |  | 2.00 |")
     assert zoo_report.mean([]) is None
 
 
@@ -104,3 +105,5 @@ def test_the_page_is_written_beside_the_races_and_leaves_that_alone(record, tmp_
     assert "Left out:\n\n- zoo FP16, bert_base" in text
     assert "zoo FP16, vgg16" not in text  # it is among those that failed
     assert (tmp_path / "images" / "benchmark-zoo.png").stat().st_size > 10_000
+    assert "[![times the speed of each peer](images/benchmark-zoo.svg)](images/benchmark-zoo.png)" in text
+    assert "prefers-color-scheme: dark" in (tmp_path / "images" / "benchmark-zoo.svg").read_text("utf-8")
