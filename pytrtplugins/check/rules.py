@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import PytrtpluginsError
 from ..plugin.base import Plugin
+from ..plugin.format_method import has_default_formats, supports_format_source
 from ..plugin.runner import PluginRunner
 from ..tensor import DType, SymbolicDim, evaluate_dims
 from .cases import Case, outputs_of, random_array, supported
@@ -68,10 +69,13 @@ def formats(case: Case) -> str:
             return f"supports_format gives {answers} for {kind}: expected True or False"
         if all(answers):
             accepted.append(typed)
-    if not accepted:
-        return "supports_format accepts no element type in linear layout"
-    if case.own_arrays and accepted[0].dtypes != case.dtypes:
-        return f"supports_format does not accept the types of the given inputs: {', '.join(map(str, case.dtypes))}"
+    if not accepted or (case.own_arrays and accepted[0].dtypes != case.dtypes):
+        given = f"does not accept the types of the given inputs: {', '.join(map(str, case.dtypes))}"
+        text = f"supports_format {given if case.own_arrays else 'accepts no element type in linear layout'}"
+        if not has_default_formats(case.plugin):
+            return text
+        output_types = [desc.dtype for desc in case.descs()[1]]
+        return f"{text}. {supports_format_source(case.plugin, case.dtypes, output_types)}"
     for typed in accepted:
         try:
             outputs_of(typed.plugin, typed.inputs())

@@ -10,7 +10,9 @@ import numpy as np
 
 from ..errors import UsageError
 from ..plugin.base import Plugin
+from ..plugin.format_method import has_default_formats, supports_format_source
 from ..plugin.policy import has_enqueue
+from ..tensor import DType
 from . import enqueue, isolate, large, models, rules, sharing
 from . import sanitize as sanitizers
 from .cases import Case, find_cases, given_cases, make_plugin, variants
@@ -127,9 +129,7 @@ def check_plugin(
     if "compute" in steps.entries:
         return Report(repr(base), tuple(steps.entries.values()))
     if not cases:
-        detail = (
-            f"no input shape works; {remark}.\nDo: check_plugin(..., shapes=[(1, 3, 8, 8)]) with dims that should work"
-        )
+        detail = f"no input shape works; {remark}.\n{_advice(base)}"
         return Report(repr(base), (Entry("dims", False, detail),))
     steps.take(_steps(base, cases))
     if sanitize:
@@ -147,6 +147,17 @@ def check_plugin(
             rule = partial(models.engine, name=name)
             steps.take([Step(title, rule, _few(cases), (*_BASIC, *_ENGINE_NEEDS), max_attempts=10, apart=False)])
     return Report(repr(base), tuple(steps.entries.values()))
+
+
+def _advice(base: Plugin) -> str:
+    """What to do where no shape works: the shapes may be others, or the inputs' types and values."""
+    count = base.num_inputs or 1
+    shapes = "Do: check_plugin(..., shapes=[(1, 3, 8, 8)]) with dims that should work, or inputs= with your own arrays"
+    if count == 1 or not has_default_formats(base):
+        return shapes
+    types = [DType.FLOAT32, *[DType.INT32] * (count - 1)]
+    source = supports_format_source(base, types, types[:1])
+    return f"{shapes}\nCauses: its inputs differ in type, as here the first from the others. {source}"
 
 
 def _steps(base: Plugin, cases: list[Case]) -> Iterator[Step]:

@@ -65,3 +65,8 @@ def test_a_check_on_own_data_runs_as_the_page_says(folder):
     program, command = SHELL[1].splitlines()
     assert shell(folder, program) == ""
     assert "Rows(): ok" in shell(folder, command)
+
+
+def test_the_decomposition_of_the_page_passes_its_check(folder):
+    (folder / "fast.py").write_text(PYTHON[4], "utf-8")
+    assert shell(folder, "python fast.py") == ""
