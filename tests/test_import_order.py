@@ -25,7 +25,7 @@ ROOMS = (
     ("__main__",),
 )
 """Of the package: each imports from its own row and those before it."""
-ENGINE_ROOMS = (("base",), ("host", "registry"), ("calibrate", "weights"), ("selection",))
+ENGINE_ROOMS = (("base",), ("host", "registry"), ("calibrate", "weights"), ("selection",), ("unsupported",))
 ENGINES = ("reference", "openvino", "onnxruntime", "null", "cuda", "tensorrt")
 CUDA_ROOMS = (("operators", "device"), ("lower",), ("plan",), ("conv",), ("run",), ("saved", "engine", "profile"))
 """Of engine ``cuda``."""

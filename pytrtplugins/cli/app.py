@@ -93,15 +93,23 @@ def inspect(
     nodes: Annotated[
         bool, typer.Option("--nodes", help="List the nodes, with the names, types and dims of their tensors.")
     ] = False,
+    engine: Annotated[
+        str | None, typer.Option(metavar="NAME", help="List the nodes whose operators this engine lacks.")
+    ] = None,
     plugins: options.Plugins = None,
 ) -> None:
-    """Show what is in a model: inputs, outputs, layers, plugins, and nodes that no engine knows.
+    """Show what is in a model: inputs, outputs, layers, plugins, and nodes that no engine knows, or that one engine lacks.
 
     Examples: pytrt inspect yolov2-voc.cfg yolov2-voc.weights
 
     pytrt inspect model.onnx --nodes
+
+    pytrt inspect model.onnx --engine cpu
     """
-    if nodes:
+    if engine is not None:
+        opened = loading.open_model(model, weights)
+        tables.print_unsupported(opened, engines.unsupported_nodes(opened, engine), engine)
+    elif nodes:
         tables.print_nodes(loading.open_model(model, weights))
     elif model.suffix == ".cfg":
         from darknet2caffe import cli as darknet2caffe_cli

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,10 +14,10 @@ from ..errors import PytrtpluginsError
 from ..model.decompose import infer_shapes
 from ..model.fit import node_type
 from ..model.proto import node_name, numpy_type
-from ..model.skeleton import signature, unknown_nodes
+from ..model.skeleton import nodes_beyond_onnx, signature, unknown_nodes
 from ..plugin.onnx_node import is_plugin_node, node_attributes
 from ..utils.optional import require
-from ..validation.dataflow import given_inputs
+from ..validation.dataflow import given_inputs, walk
 
 if TYPE_CHECKING:
     import onnx
@@ -43,6 +43,7 @@ __all__ = [
     "print_nodes",
     "print_outputs",
     "print_report",
+    "print_unsupported",
 ]
 
 
@@ -139,12 +140,40 @@ def print_model(model: onnx.ModelProto, name: str) -> None:
     ]
     if plugins:
         _print_table(("plugin node", "class", "fields"), plugins)
-    if unknown := unknown_nodes(model):
-        with contextlib.suppress(PytrtpluginsError):
-            model = infer_shapes(model)
-        found = [(node_name(node), f"{node.domain}.{node.op_type}", signature(model, node)) for node in unknown]
-        _print_table(("unknown node", "operator", "reads → gives"), [tuple(map(_escape, row)) for row in found])
+    unknown = unknown_nodes(model)
+    if beyond := Counter(map(node_type, nodes_beyond_onnx(model))) - Counter(map(node_type, unknown)):
+        kinds = ", ".join(f"{kind} {count}" for kind, count in beyond.most_common())
+        out.print(
+            f"not ONNX's own: {_escape(kinds)}; pytrt inspect MODEL --engine NAME asks an engine for them",
+            soft_wrap=True,
+        )
+    if unknown:
+        _print_lacking("unknown node", model, unknown)
         out.print("No engine knows these: pytrt run ends with a plugin class to begin with.", soft_wrap=True)
+
+
+def print_unsupported(model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto], engine: str) -> None:
+    """One row per node whose operator an engine lacks."""
+    if not nodes:
+        console().print(f"Engine {_escape(engine)} has all operators of this model.", soft_wrap=True)
+        return
+    _print_lacking(f"node that engine {engine} lacks", model, nodes)
+    console().print(
+        f"Do: pytrt run MODEL --engine {_escape(engine)}, which ends with a plugin class to begin with", soft_wrap=True
+    )
+
+
+def _print_lacking(title: str, model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto]) -> None:
+    try:
+        typed = infer_shapes(model)
+    except PytrtpluginsError:
+        typed = model
+    twins = {id(node): twin for node, twin in zip(walk(model.graph.node), walk(typed.graph.node), strict=False)}
+    found = [
+        (node_name(node), f"{node.domain}.{node.op_type}".lstrip("."), signature(typed, twins.get(id(node), node)))
+        for node in nodes
+    ]
+    _print_table((title, "operator", "reads → gives"), [tuple(map(_escape, row)) for row in found])
 
 
 def print_nodes(model: onnx.ModelProto) -> None:

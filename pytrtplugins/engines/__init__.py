@@ -9,6 +9,7 @@ from .base.types import Availability, BuildOptions
 from .calibrate import calibrate
 from .registry import auto_engine, availability, names
 from .selection import build, load_engine
+from .unsupported import unsupported_nodes
 from .weights import equalize, round_weights
 
 __all__ = [
@@ -27,4 +28,5 @@ __all__ = [
     "load_engine",
     "names",
     "round_weights",
+    "unsupported_nodes",
 ]

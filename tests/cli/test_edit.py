@@ -110,6 +110,20 @@ def test_names_that_are_not_there_are_answered_with_near_ones_and_the_list(pytrt
     assert re.search(r"odd\s+editcli.unknown::Odd\s+a: float32\[1, 4\] → b: float32\[1, 4\]", out)
 
 
+def test_inspect_lists_what_an_engine_lacks(pytrt, model, tmp_path):
+    code, out, err = pytrt("inspect", model, "--engine", "cpu")
+    assert (code, err) == (0, "")
+    assert re.search(r"odd\s+editcli.unknown.Odd\s+a: float32\[1, 4\] → b: float32\[1, 4\]", out)
+    assert "Do: pytrt run MODEL --engine cpu" in out
+    net = onnx.load(model)
+    net.graph.node[1].domain = ""
+    onnx.save(net, tmp_path / "own.onnx")
+    assert "not ONNX's own: Odd 1; pytrt inspect MODEL --engine NAME" in pytrt("inspect", "own.onnx")[1]
+    net.graph.node[1].op_type = "Neg"
+    onnx.save(net, tmp_path / "known.onnx")
+    assert pytrt("inspect", "known.onnx", "--engine", "cpu")[:2] == (0, "Engine cpu has all operators of this model.\n")
+
+
 @pytest.mark.parametrize(
     ("name", "what", "do"),
     [
