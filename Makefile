@@ -6,6 +6,7 @@
 # make mutation    errors put into the code, one at a time, which the tests should find; SAMPLE=40 SEED=1 ONLY="fields passes"
 # make native  plugins in C++: what joins them and Python, and the package's own layers
 # make lint    style and types        make bench   the benchmarks, with table and chart in docs/
+# make docs    the site of docs/ in build/site, which needs no server; ends with an error where a link leads nowhere
 # make constraints      .ci/constraints.txt: the versions that .venv has, which .ci/run installs
 # make test-tensorrt    plugins in the plugin registries of TensorRT 10 and 11; with TENSORRT_INCLUDE=/path/to/10:/path/to/11,
 #                       the headers that NVIDIA publishes, driven from C++ too
@@ -27,7 +28,7 @@ SECONDS ?= 60
 TENSORRT ?= 10.16.1.11 11.4.0.106
 TENSORRT_READY := $(TENSORRT:%=$(VENV)-tensorrt-%/.ready)
 
-.PHONY: demo test native test-minimal test-tensorrt test-triton tensorrt test-slow fuzz test-isa test-surroundings lint bench clean mutation constraints
+.PHONY: demo test docs native test-minimal test-tensorrt test-triton tensorrt test-slow fuzz test-isa test-surroundings lint bench clean mutation constraints
 .DELETE_ON_ERROR:
 
 demo: $(READY)
@@ -38,6 +39,11 @@ test: $(READY)
 	@command -v cc >/dev/null || echo "No C compiler: comparisons with darknet are skipped. Do: apt-get install g++"
 	@test -e /usr/lib/darknet/libdarknet.so || echo "No libdarknet: comparisons with it are skipped. Do: apt-get install darknet"
 	$(PYTEST) -m "not slow" $(OPTIONS)
+
+docs: $(READY)
+	@$(BIN)/python -c 'import mkdocs, mkdocstrings' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --config-file .ci/docs/mkdocs.yml
+	@echo "Open build/site/index.html"
 
 native: $(READY)
 	$(BIN)/python -m pytrtplugins.native

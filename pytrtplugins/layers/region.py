@@ -31,7 +31,7 @@ class Region(Head):
     Inputs:
         x: [N, num·(coords + 1 + classes), H, W], float32 or float16, linear or NHWC layout, raw values.
     Outputs:
-        y: dims, dtype and layout of x, [anchor][coords, objectness, classes][H][W]: logistic of x, y and objectness; w and h
+        y: dims, dtype and layout of x, ``[anchor][coords, objectness, classes][H][W]``: logistic of x, y and objectness; w and h
             raw; class probabilities.
     INT8: stays in float. Workspace: 0 bytes. Tactics: one.
 

@@ -29,7 +29,7 @@ class Yolo(Head):
     Inputs:
         x: [N, len(mask)·(5 + classes), H, W], float32 or float16, linear or NHWC layout, raw values.
     Outputs:
-        y: dims, dtype and layout of x, [anchor][x, y, w, h, objectness, classes][H][W]: logistic of all but w and h, which stay
+        y: dims, dtype and layout of x, ``[anchor][x, y, w, h, objectness, classes][H][W]``: logistic of all but w and h, which stay
             raw; with new_coords no logistic at all.
     INT8: stays in float. Workspace: 0 bytes. Tactics: one.
 

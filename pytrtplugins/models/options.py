@@ -93,7 +93,7 @@ def parse_options(description: str, model: str | Path, arguments: Sequence[str] 
         raise UsageError(
             f"--{given.precision} needs the scale of each tensor: there is no calibration cache {given.cache}, and no images to make "
             "one from.\n"
-            "Do: add --calibration DIR with a few hundred images like those to be looked at, or --cache FILE",
+            "Do: add --calibration DIR with a few hundred images like those that the network will see, or --cache FILE",
             cache=given.cache,
         )
     return Options(**vars(given))

@@ -28,7 +28,7 @@ def decode_region(
 
     Returns:
         ``boxes_cxcywh`` (N, B, 4): centre x, centre y, width, height in 0..1 of the network's input, and ``scores``
-        (N, B, classes): objectness times class probability. B = A·H·W, in the order [anchor][row][column].
+        (N, B, classes): objectness times class probability. B = A·H·W, in the order ``[anchor][row][column]``.
 
     Raises:
         UsageError: the shapes do not fit each other.

@@ -1,0 +1,101 @@
+"""Pages of the site that are made of the package itself: the public API, the commands, the changelog."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+import typer
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+from darknet2caffe.cli import app as darknet2caffe
+from pytrtplugins.cli.app import app as pytrt
+
+ROOT = Path(__file__).parents[2]
+MODULES = (
+    *(
+        "calibration",
+        "engines",
+        "passes",
+        "precision",
+        "models",
+        "vision",
+        "layers",
+        "cuda",
+        "model",
+        "check",
+        "native",
+    ),
+    *("testing", "torch", "tensorrt", "errors"),
+)
+"""Public modules in the order of the page; the names of each are its ``__all__``."""
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages to those of docs/."""
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    for path, text in (("reference/api.md", _api()), ("reference/cli.md", _cli()), ("changelog.md", changes)):
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def _api() -> str:
+    """Each public name once, where it is imported from."""
+    lines = [
+        "# API",
+        "",
+        "What `import pytrtplugins` gives, then the public modules. Everything else may change without notice.",
+        "",
+    ]
+    told: set[Any] = set()
+    for module in ("", *MODULES):
+        full = f"pytrtplugins.{module}".rstrip(".")
+        found = importlib.import_module(full)
+        names = [name for name in getattr(found, "__all__", ()) if name not in MODULES]
+        lines += [f"## {full}", ""]
+        for name in names:
+            value = getattr(found, name)
+            if callable(value) and value not in told:
+                told.add(value)
+                lines += [f"::: {_place(value, full, name)}", "    options: {heading_level: 3}", ""]
+    return "\n".join(lines)
+
+
+def _place(value: Any, module: str, name: str) -> str:
+    """Where a name is defined, which mkdocstrings reads: names of the package are found when they are first used."""
+    own = getattr(value, "__module__", "") or ""
+    return f"{own}.{getattr(value, '__qualname__', name)}" if own.startswith("pytrtplugins") else f"{module}.{name}"
+
+
+def _cli() -> str:
+    """Each command with its help, as ``--help`` prints it."""
+    lines = ["# Commands", "", "As each command's `--help` says. `pytrt --help` lists them.", ""]
+    for name, app in (("pytrt", pytrt), ("darknet2caffe", darknet2caffe)):
+        lines += _command(typer.main.get_command(app), name, 2)
+    return "\n".join(lines)
+
+
+def _command(command: click.Command, name: str, level: int, parent: click.Context | None = None) -> list[str]:
+    context = click.Context(command, info_name=name.split()[-1], parent=parent)
+    lines = [f"{'#' * level} {name}", "", "```text", _help(command, context), "```", ""]
+    for each in getattr(command, "commands", {}).values():  # of a group; typer has classes of its own
+        if not each.hidden:
+            lines += _command(each, f"{name} {each.name}", min(level + 1, 4), context)
+    return lines
+
+
+def _help(command: click.Command, context: click.Context) -> str:
+    """Usage, help, arguments and options without colours and frames."""
+    formatter = context.make_formatter()
+    formatter.width = 100
+    click.Command.format_usage(command, context, formatter)
+    click.Command.format_help_text(command, context, formatter)
+    rows = [row for parameter in command.get_params(context) if (row := parameter.get_help_record(context))]
+    if rows:
+        with formatter.section("Arguments and options"):
+            formatter.write_dl(rows)
+    return re.sub(r"\[/?(bold|dim)\]", "", formatter.getvalue()).rstrip()
