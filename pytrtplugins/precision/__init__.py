@@ -5,7 +5,8 @@ from __future__ import annotations
 from .compare import Comparison, TensorDifference, compare
 from .measure import LayerError, Measurer
 from .network import Network
-from .report import read_report, to_dict, write_html, write_json
+from .page import write_html
+from .report import read_report, to_dict, write_json
 from .search import Budget, SearchResult, Step, search
 from .tolerance import CosineTolerance, ElementTolerance, MapTolerance, parse_tolerance
 
