@@ -5,6 +5,7 @@
 # make test-surroundings    on one core, in other languages and time zones, without a home folder, in a path like "ä b"
 # make mutation    errors put into the code, one at a time, which the tests should find; SAMPLE=40 SEED=1 ONLY="fields passes"
 # make native  plugins in C++: what joins them and Python, and the package's own layers
+# make wheels  dist/: the source archive, the wheel of pure Python, and the wheel of this Python with the native part
 # make lint    style and types        make bench   the benchmarks, with table and chart in docs/
 # make docs    the site of docs/ in build/site, which needs no server; ends with an error where a link leads nowhere
 # make constraints      .ci/constraints.txt: the versions that .venv has, which .ci/run installs
@@ -28,7 +29,7 @@ SECONDS ?= 60
 TENSORRT ?= 10.16.1.11 11.4.0.106
 TENSORRT_READY := $(TENSORRT:%=$(VENV)-tensorrt-%/.ready)
 
-.PHONY: demo test docs native test-minimal test-tensorrt test-triton tensorrt test-slow fuzz test-isa test-surroundings lint bench clean mutation constraints
+.PHONY: demo test docs native wheels test-minimal test-tensorrt test-triton tensorrt test-slow fuzz test-isa test-surroundings lint bench clean mutation constraints
 .DELETE_ON_ERROR:
 
 demo: $(READY)
@@ -47,6 +48,10 @@ docs: $(READY)
 
 native: $(READY)
 	$(BIN)/python -m pytrtplugins.native
+
+wheels: $(READY)
+	$(BIN)/python .ci/wheels.py
+	$(BIN)/python .ci/wheels.py --native
 
 test-minimal:
 	rm -rf build/minimal && $(PYTHON) -m venv build/minimal
@@ -115,4 +120,4 @@ $(VENV)-triton/.ready:
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-tensorrt-* $(VENV)-triton build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) $(VENV)-tensorrt-* $(VENV)-triton build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
