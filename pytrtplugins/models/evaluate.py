@@ -35,7 +35,7 @@ class Detector(Protocol):
 
     def __call__(
         self, source: npt.NDArray[np.uint8], *, score_threshold: float = ..., iou_threshold: float = ...
-    ) -> list[Detection]:
+    ) -> Sequence[Detection]:
         """Find objects on an image."""
 
 
@@ -250,7 +250,7 @@ def _evaluation(
 
 def _detections(
     detector: Detector, names: Sequence[str], read: Callable[[str], npt.NDArray[np.uint8]], **thresholds: float
-) -> Iterator[tuple[str, list[Detection]]]:
+) -> Iterator[tuple[str, Sequence[Detection]]]:
     if isinstance(detector, Yolov2):
         yield from detector.stream(names, image=read, **thresholds)
     else:

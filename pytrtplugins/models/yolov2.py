@@ -16,7 +16,7 @@ from ..errors import BindingError, FormatError, UsageError
 from ..utils.files import read_regular
 from ..utils.prefetch import map_ahead, map_async
 from ..utils.uncopied import Uncopied
-from ..vision import MODES, Detection, Head, check_image, load_image
+from ..vision import MODES, Detection, Detections, Head, check_image, load_image
 from ..vision.image import Image
 from .heads import read_heads, read_input_size
 
@@ -27,8 +27,8 @@ __all__ = ["Yolov2", "read_names"]
 
 ImageSource = str | Path | Image
 Item = TypeVar("Item")
-_Chunk = list[tuple[Item, Image, float]]
-"""Items, their images, and the milliseconds that reading each took."""
+_Chunk = list[tuple[Item, ImageSource | None, Image, float]]
+"""Items, where their images come from, the images, and the milliseconds that reading each took."""
 _MAX_READERS = 16
 _MAX_NAMES_BYTES = 1 << 20
 
@@ -59,6 +59,7 @@ class Yolov2(Uncopied):
         >>> detector = Yolov2(engine, names="voc.names")           # doctest: +SKIP
         >>> for box in detector("dog.jpg", score_threshold=0.5):   # doctest: +SKIP
         ...     print(box.label, f"{box.score:.0%}", box.xyxy)
+        >>> detector("dog.jpg").boxes_xyxy                         # doctest: +SKIP
     """
 
     instead = "save the engine, load it where it is needed, and make another Yolov2 of it"
@@ -92,7 +93,7 @@ class Yolov2(Uncopied):
     @overload
     def __call__(
         self, source: ImageSource, *, score_threshold: float = ..., iou_threshold: float = ...
-    ) -> list[Detection]: ...
+    ) -> Detections: ...
 
     @overload
     def __call__(
@@ -101,7 +102,7 @@ class Yolov2(Uncopied):
         *,
         score_threshold: float = ...,
         iou_threshold: float = ...,
-    ) -> list[list[Detection]]: ...
+    ) -> list[Detections]: ...
 
     def __call__(
         self,
@@ -109,7 +110,7 @@ class Yolov2(Uncopied):
         *,
         score_threshold: float = 0.5,
         iou_threshold: float = 0.45,
-    ) -> list[Detection] | list[list[Detection]]:
+    ) -> Detections | list[Detections]:
         """Find objects.
 
         Args:
@@ -118,7 +119,7 @@ class Yolov2(Uncopied):
             iou_threshold: Overlap above which the weaker of two boxes of a class is dropped, 0..1.
 
         Returns:
-            Detections, best first; for a list of images a list of such lists.
+            Detections of the image, best first; for a list of images a list of them.
 
         Raises:
             ImageError: an image cannot be read.
@@ -135,7 +136,7 @@ class Yolov2(Uncopied):
         image: Callable[[Item], ImageSource] | None = None,
         score_threshold: float = 0.5,
         iou_threshold: float = 0.45,
-    ) -> Iterator[tuple[Item, list[Detection]]]:
+    ) -> Iterator[tuple[Item, Detections]]:
         """Find objects on many images, so that reading files, copies and the network overlap.
 
         Images are read in threads ahead of the network, and looked at in batches as large as the engine's; on a GPU two are
@@ -154,20 +155,23 @@ class Yolov2(Uncopied):
             Exception: as for a call, or what the items and ``image`` raise, at their item's turn.
         """
 
-        def read(item: Item) -> tuple[Item, Image, float]:
+        def read(item: Item) -> tuple[Item, ImageSource | None, Image, float]:
             start = time.perf_counter()
-            pixels = _read(cast(ImageSource, item) if image is None else image(item))
-            return item, pixels, 1000 * (time.perf_counter() - start)
+            source = cast(ImageSource, item) if image is None else image(item)
+            pixels = _read(source)
+            # an array that `image` made is not kept: who keeps all results would keep all images
+            kept = source if image is None or isinstance(source, (str, Path)) else None
+            return item, kept, pixels, 1000 * (time.perf_counter() - start)
 
         def start(context: DetectionContext, chunk: _Chunk[Item]) -> Future[list[Boxes]]:
-            images = [image for _, image, _ in chunk]
+            images = [image for _, _, image, _ in chunk]
             return context.detect_async(images, score_threshold=score_threshold, iou_threshold=iou_threshold)
 
         def finish(
             context: DetectionContext, chunk: _Chunk[Item], boxes: list[Boxes]
-        ) -> tuple[list[Item], list[list[Detection]], Timings]:
-            found, spent = self._named(boxes, context.timings)
-            return [item for item, _, _ in chunk], found, spent + Timings(sum(reading for _, _, reading in chunk))
+        ) -> tuple[list[Item], list[Detections], Timings]:
+            found, spent = self._named(boxes, [source for _, source, _, _ in chunk], context.timings)
+            return [item for item, *_ in chunk], found, spent + Timings(sum(reading for *_, reading in chunk))
 
         batch, number = self.context.batch, self.context.side_by_side
         readers = min(_MAX_READERS, os.cpu_count() or 1)
@@ -201,25 +205,25 @@ class Yolov2(Uncopied):
         width, height = self.size
         return f"Yolov2({self.engine.name}, {self.engine.precision}, {width}x{height}, {len(self.names)} classes)"
 
-    def _detect(
-        self, sources: Sequence[ImageSource], score_threshold: float, iou_threshold: float
-    ) -> list[list[Detection]]:
-        found: list[list[Detection]] = []
+    def _detect(self, sources: Sequence[ImageSource], score_threshold: float, iou_threshold: float) -> list[Detections]:
+        found: list[Detections] = []
         self.timings = Timings()
         for chunk in _chunks(sources, self.context.batch):
             start = time.perf_counter()
             images = [_read(source) for source in chunk]
             reading = 1000 * (time.perf_counter() - start)
             boxes = self.context.detect(images, score_threshold=score_threshold, iou_threshold=iou_threshold)
-            more, spent = self._named(boxes, self.context.timings)
+            more, spent = self._named(boxes, chunk, self.context.timings)
             found += more
             self.timings += spent + Timings(reading)
         return found
 
-    def _named(self, boxes: Sequence[Boxes], spent: Timings) -> tuple[list[list[Detection]], Timings]:
+    def _named(
+        self, boxes: Sequence[Boxes], sources: Sequence[ImageSource | None], spent: Timings
+    ) -> tuple[list[Detections], Timings]:
         """Detections of a run, and what it took with making them."""
         start = time.perf_counter()
-        found = [self._detections(each) for each in boxes]
+        found = [Detections(self._detections(each), source) for each, source in zip(boxes, sources, strict=True)]
         return found, spent + Timings(postprocess_ms=1000 * (time.perf_counter() - start))
 
     def _detections(self, boxes: Boxes) -> list[Detection]:

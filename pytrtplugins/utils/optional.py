@@ -25,8 +25,8 @@ _imported: dict[str, ModuleType] = {}
 def require(module: str, *, extra: str, package: str | None = None, feature: str = "") -> ModuleType:
     """Import an optional module, or say how to install it.
 
-    The extra is this project's that brings the package, whose name may differ from the module's; the feature, such as
-    ``"engine 'cpu'"``, is what needs it.
+    The extra is this project's that brings the package, whose name may differ from the module's; empty where none does. The feature,
+    such as ``"engine 'cpu'"``, is what needs it.
 
     Raises:
         MissingExtraError: the module cannot be imported; ``.package`` and ``.extra`` tell which.
@@ -40,9 +40,10 @@ def require(module: str, *, extra: str, package: str | None = None, feature: str
         return found
     except ImportError as error:
         package = package or module.partition(".")[0]
+        wanted = f'"pytrtplugins[{extra}]"' if extra else package
         raise MissingExtraError(
             f"{feature or 'this feature'} needs the package {package!r}, which cannot be imported ({error}).\n"
-            f'Do: pip install "pytrtplugins[{extra}]"',
+            f"Do: pip install {wanted}",
             package=package,
             extra=extra,
         ) from error

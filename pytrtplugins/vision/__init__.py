@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .decode import Head, decode_region, decode_yolo
 from .detection import Detection
+from .detections import Detections
 from .draw import class_color, draw
 from .image import check_image, check_image_path, decode_image, load_image, save_image
 from .letterbox import MODES, Letterboxed, Placement, letterbox, place_image, resize_darknet
@@ -12,6 +13,7 @@ from .nms import nms
 __all__ = [
     "MODES",
     "Detection",
+    "Detections",
     "Head",
     "Letterboxed",
     "Placement",

@@ -207,3 +207,22 @@ def test_decoding_and_suppression_are_darknets(darknet_network, libdarknet, ship
 def test_images_decoded_by_pillow_are_near_enough_to_darknets(libdarknet, darknet_image):
     ours, theirs = load_image(darknet_image("dog.jpg")), libdarknet.load_image(darknet_image("dog.jpg"))
     assert np.abs(ours.transpose(2, 0, 1) / 255 - theirs).mean() < 0.003
+
+
+def test_results_know_their_image(tmp_path):
+    save_image(IMAGE, tmp_path / "a.png")
+    detector = detector_of(head_with((0, 0, 0, 0.8, (1, 0))))
+    path, array = detector([tmp_path / "a.png", IMAGE])
+    assert (path.source, array.source is IMAGE) == (tmp_path / "a.png", True)
+    np.testing.assert_array_equal(path.plot(), array.plot())
+    assert path.boxes_xyxy.shape == (1, 4)
+    assert [found.source for _, found in detector.stream([str(tmp_path / "a.png")])] == [str(tmp_path / "a.png")]
+    assert [found.source for _, found in detector.stream([0], image=lambda item: tmp_path / "a.png")] == [
+        tmp_path / "a.png"
+    ]
+
+
+def test_a_stream_does_not_keep_arrays_that_it_made():
+    detector = detector_of(head_with((0, 0, 0, 0.8, (1, 0))))
+    assert [found.source for _, found in detector.stream([0, 1], image=lambda item: IMAGE)] == [None, None]
+    assert [found.source is IMAGE for _, found in detector.stream([IMAGE])] == [True]

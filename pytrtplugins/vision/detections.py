@@ -1,0 +1,209 @@
+"""All that a detector found on an image."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import UsageError
+from ..utils.optional import require
+from .detection import Detection
+from .draw import draw
+from .image import Image, check_image, load_image
+
+if TYPE_CHECKING:
+    import pandas
+    import supervision
+
+__all__ = ["Detections"]
+
+_SHOWN = 5  # labels of a repr
+_ROWS = 50  # of a notebook's table
+_WIDEST_PX = 800  # of a notebook's image
+
+
+class Detections(Sequence[Detection]):
+    """What was found on one image, best first: a sequence of :class:`Detection`, whose columns are arrays.
+
+    An index gives a Detection; a slice, or an array of indices or truth values, gives Detections. A list of the same
+    Detections is equal.
+
+    Args:
+        items: What was found.
+        source: The image, as a path or an array; `plot` and notebooks draw on it.
+
+    Attributes:
+        source: The image, not copied; None where it is not known.
+
+    Example:
+        >>> found = Detections([Detection("dog", 1, 0.82, (10.0, 20.0, 110.0, 220.0)), Detection("cat", 0, 0.4, (0.0, 0.0, 9.0, 9.0))])
+        >>> found
+        <2 detections: dog: 82%, cat: 40%>
+        >>> found[found.scores > 0.5].boxes_xyxy.tolist()
+        [[10.0, 20.0, 110.0, 220.0]]
+    """
+
+    def __init__(self, items: Iterable[Detection] = (), source: str | Path | Image | None = None) -> None:
+        self._items = tuple(items)
+        self.source = source
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @overload
+    def __getitem__(self, index: int) -> Detection: ...
+
+    @overload
+    def __getitem__(self, index: slice | npt.NDArray[Any]) -> Detections: ...
+
+    def __getitem__(self, index: int | slice | npt.NDArray[Any]) -> Detection | Detections:
+        if isinstance(index, slice):
+            return Detections(self._items[index], self.source)
+        if isinstance(index, np.ndarray) and index.ndim:
+            return Detections((self._items[number] for number in np.arange(len(self))[index]), self.source)
+        return self._items[index]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, (Detections, list, tuple)):
+            return NotImplemented
+        return self._items == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]  # a list that is equal has none
+
+    def __repr__(self) -> str:
+        shown = ", ".join(map(str, self._items[:_SHOWN])) + (", ..." if len(self) > _SHOWN else "")
+        return f"<{len(self)} detection{'s' * (len(self) != 1)}{': ' * bool(self)}{shown}>"
+
+    @cached_property
+    def boxes_xyxy(self) -> npt.NDArray[np.float64]:
+        """(n, 4): left, top, right, bottom in pixels of the image."""
+        return _fixed(np.array([item.xyxy for item in self._items], np.float64).reshape(-1, 4))
+
+    @cached_property
+    def scores(self) -> npt.NDArray[np.float64]:
+        """(n,): objectness times class probability, 0..1."""
+        return _fixed(np.array([item.score for item in self._items], np.float64))
+
+    @cached_property
+    def class_ids(self) -> npt.NDArray[np.int64]:
+        """(n,): numbers of the classes, from 0."""
+        return _fixed(np.array([item.class_id for item in self._items], np.int64))
+
+    @cached_property
+    def labels(self) -> npt.NDArray[np.str_]:
+        """(n,): names of the classes."""
+        return _fixed(np.array([item.label for item in self._items], np.str_))
+
+    def plot(self, image: Image | None = None) -> Image:
+        """Draw boxes and labels on a copy of the image.
+
+        Args:
+            image: Another image than `source`, such as one of the same size in grey; needed where there is no source.
+
+        Returns:
+            (H, W, 3) uint8, RGB.
+
+        Raises:
+            UsageError: there is no image.
+            ImageError: the image cannot be read.
+        """
+        if image is None and self.source is None:
+            raise UsageError("Detections.plot: the image is not known.\nDo: found.plot(image)")
+        image = self.source if image is None else image  # type: ignore[assignment]
+        return draw(load_image(image) if isinstance(image, (str, Path)) else check_image(image), self)
+
+    def to_coco(self, image_id: int = 0, category_ids: Mapping[int, int] | None = None) -> list[dict[str, Any]]:
+        """Make entries of COCO's results file, with boxes as left, top, width, height.
+
+        Args:
+            image_id: The image's number in COCO's file of labels.
+            category_ids: Class number → COCO's category id, for models whose numbers differ; by default the class number.
+
+        Raises:
+            UsageError: a class has no category id.
+        """
+        entries = []
+        for item in self._items:
+            if category_ids is not None and item.class_id not in category_ids:
+                raise UsageError(
+                    f"Detections.to_coco: class {item.class_id} ({item.label}) has no category id", found=item.class_id
+                )
+            left, top, right, bottom = item.xyxy
+            entries.append(
+                {
+                    "image_id": image_id,
+                    "category_id": category_ids[item.class_id] if category_ids is not None else item.class_id,
+                    "bbox": [left, top, right - left, bottom - top],
+                    "score": item.score,
+                }
+            )
+        return entries
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Make a table of pandas' with the columns label, class_id, score, left, top, right, bottom.
+
+        Raises:
+            MissingExtraError: pandas is missing.
+        """
+        made = require("pandas", extra="", feature="Detections.to_pandas").DataFrame(
+            {"label": list(map(str, self.labels)), "class_id": self.class_ids, "score": self.scores}
+            | dict(zip(("left", "top", "right", "bottom"), self.boxes_xyxy.T, strict=True))
+        )
+        return made
+
+    def to_supervision(self) -> supervision.Detections:
+        """Make the library supervision's Detections, for its trackers and annotators; ``data["class_name"]`` has the labels.
+
+        Raises:
+            MissingExtraError: supervision is missing.
+        """
+        made = require("supervision", extra="", feature="Detections.to_supervision").Detections(
+            xyxy=self.boxes_xyxy.astype(np.float32),
+            confidence=self.scores.astype(np.float32),
+            class_id=self.class_ids.copy(),
+            data={"class_name": self.labels.copy()},
+        )
+        return made
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the image with its boxes, and a table."""
+        picture = self._encoded("JPEG", _WIDEST_PX)
+        shown = "" if picture is None else f'<img src="data:image/jpeg;base64,{base64.b64encode(picture).decode()}"/>'
+        rows = [
+            f"<tr><td>{html.escape(item.label)}</td><td>{item.score:.2f}</td>"
+            f"<td>{', '.join(f'{side:.0f}' for side in item.xyxy)}</td></tr>"
+            for item in self._items[:_ROWS]
+        ]
+        more = f"<p>and {len(self) - _ROWS} more</p>" if len(self) > _ROWS else ""
+        head = "<tr><th>label</th><th>score</th><th>left, top, right, bottom in px</th></tr>"
+        table = f"<table>{head}{''.join(rows)}</table>{more}" if rows else "<p>nothing found</p>"
+        return f"<div>{shown}{table}</div>"
+
+    def _repr_png_(self) -> bytes | None:
+        """For notebooks and consoles that show images only."""
+        return self._encoded("PNG")
+
+    def _encoded(self, form: str, widest: int | None = None) -> bytes | None:
+        """The image with its boxes; None where the image is not known, or its file is gone."""
+        if self.source is None or (isinstance(self.source, (str, Path)) and not Path(self.source).is_file()):
+            return None
+        drawn = require("PIL.Image", extra="vision", package="pillow", feature="drawing").fromarray(self.plot())
+        if widest:
+            drawn.thumbnail((widest, widest))
+        file = io.BytesIO()
+        drawn.save(file, format=form)
+        return file.getvalue()
+
+
+def _fixed(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """An array that nobody can write to, since it is handed out again."""
+    array.flags.writeable = False
+    return array
