@@ -22,7 +22,8 @@ from .engines.base.context import Arrays, ExecutionContext
 from .engines.base.engine import Engine
 from .engines.host.timing import sample_inputs
 from .errors import PytrtpluginsError, UsageError
-from .utils.files import atomic_path, check_target
+from .utils.figures import INK, drawing, save
+from .utils.files import check_target
 from .utils.numbers import MAX_SLOTS, check_whole
 from .utils.optional import require
 from .utils.progress import progress_bar
@@ -119,24 +120,20 @@ class Benchmark:
         """
         path = check_plot(path)
         rows = [row for row in self.rows if not row.reason]
-        figure = require("matplotlib.figure", extra="cli", feature="a chart").Figure(
-            figsize=(8, 0.45 * len(rows) + 1.6), layout="constrained"
-        )
-        axes = figure.add_subplot()
-        places = range(len(rows))
-        axes.barh(places, [row.p50_ms for row in rows], height=0.6, color="#0072B2", label="p50")
-        for name, mark, color in (("p90_ms", "|", "black"), ("p99_ms", "d", "#D55E00")):
-            times = [getattr(row, name) for row in rows]
-            axes.scatter(times, places, marker=mark, s=60, color=color, label=name[:3], zorder=3)
-        axes.set_yticks(places, [row.name for row in rows])
-        axes.invert_yaxis()
-        axes.set_xlim(left=0)
-        axes.set_xlabel("latency of a run, ms")
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.set_title("\n".join(filter(None, (title, self.machine.get("processor")))), loc="left", fontsize=9)
-        figure.legend(loc="outside right upper", frameon=False)
-        with atomic_path(path) as temporary:
-            figure.savefig(temporary, format=path.suffix[1:].lower(), dpi=120)
+        with drawing(8, 0.45 * len(rows) + 1.6) as figure:
+            axes = figure.add_subplot()
+            places = range(len(rows))
+            marks: list[Any] = [axes.barh(places, [row.p50_ms for row in rows], height=0.6, color="C0", label="p50")]
+            for name, mark, color in (("p90_ms", "|", INK), ("p99_ms", "d", "C1")):
+                times = [getattr(row, name) for row in rows]
+                marks.append(axes.scatter(times, places, marker=mark, s=60, color=color, label=name[:3], zorder=3))
+            axes.set_yticks(places, [row.name for row in rows])
+            axes.invert_yaxis()
+            axes.set_xlim(left=0)
+            axes.set_xlabel("latency of a run, ms")
+            axes.set_title("\n".join(filter(None, (title, self.machine.get("processor")))))
+            figure.legend(handles=marks, loc="outside right upper")
+            save(figure, path)
 
 
 @dataclass

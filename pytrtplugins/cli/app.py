@@ -235,7 +235,9 @@ def run(
 @app.command()  # type: ignore[untyped-decorator]
 def calibrate(
     model: options.Model,
-    calibration: Annotated[Path, typer.Option(metavar="DIR", help="Images, a few hundred like those that the network will see.")],
+    calibration: Annotated[
+        Path, typer.Option(metavar="DIR", help="Images, a few hundred like those that the network will see.")
+    ],
     cache: options.Cache = None,
     weights: options.Weights = None,
     algorithm: Annotated[
@@ -265,7 +267,9 @@ def calibrate(
 @app.command("equalize")  # type: ignore[untyped-decorator]
 def equalize(
     model: options.Model,
-    calibration: Annotated[Path, typer.Option(metavar="DIR", help="Images like those that the network will see; 20 are enough.")],
+    calibration: Annotated[
+        Path, typer.Option(metavar="DIR", help="Images like those that the network will see; 20 are enough.")
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.onnx", help="Model to write.")],
     weights: options.Weights = None,
     limit: options.FirstImages = 20,
