@@ -97,6 +97,7 @@ def inspect(
         str | None, typer.Option(metavar="NAME", help="List the nodes whose operators this engine lacks.")
     ] = None,
     plugins: options.Plugins = None,
+    verbose: options.Verbose = False,
 ) -> None:
     """Show what is in a model: inputs, outputs, layers, plugins, and nodes that no engine knows, or that one engine lacks.
 
@@ -135,6 +136,7 @@ def build(
     settings: options.Settings = None,
     forms: options.Forms = None,
     plugins: options.Plugins = None,
+    verbose: options.Verbose = False,
 ) -> None:
     """Build an engine and save it, so that it starts faster the next time.
 
@@ -194,6 +196,7 @@ def run(
     ] = 1,
     forms: options.Forms = None,
     plugins: options.Plugins = None,
+    verbose: options.Verbose = False,
 ) -> None:
     """Find objects on images; without images, run a model on arrays and show its outputs.
 
@@ -250,6 +253,7 @@ def calibrate(
     threads: options.Threads = None,
     forms: options.Forms = None,
     plugins: options.Plugins = None,
+    verbose: options.Verbose = False,
 ) -> None:
     """Measure the scales that INT8 and FP8 need on images, and keep them in a cache file (TensorRT's format).
 
@@ -326,6 +330,7 @@ def evaluate(
         Path | None, typer.Option(metavar="FILE", help="Draw precision over recall: .png, .svg or .pdf.")
     ] = None,
     plugins: options.Plugins = None,
+    verbose: options.Verbose = False,
 ) -> None:
     """Measure a detector's average precision on labelled images (pycocotools).
 

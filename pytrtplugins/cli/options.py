@@ -10,6 +10,7 @@ from ..errors import UsageError
 from ..plugin.policy import FORMS
 from ..utils.numbers import SHARE, THREADS, Real, Whole
 from ..utils.optional import require
+from ..utils.terminal import be_verbose
 from ..vision.letterbox import Mode as FitMode
 from . import loading
 from .other_files import expect_model
@@ -35,6 +36,7 @@ __all__ = [
     "Precision",
     "Settings",
     "Threads",
+    "Verbose",
     "Weights",
     "limits_of",
     "number",
@@ -84,6 +86,14 @@ Precision = Annotated[
     ),
 ]
 Threads = Annotated[int | None, number(THREADS, help="CPU threads; default: the engine decides.")]
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose",
+        callback=lambda asked: be_verbose() if asked else None,  # a command has nothing else to do with it
+        help="Show what is decided on the way, and at an error all that the engine's library reported.",
+    ),
+]
 Images = Annotated[Path | None, typer.Option(metavar="DIR", help="Images to calibrate INT8 or FP8 with.")]
 Cache = Annotated[Path | None, typer.Option(metavar="FILE", help="Calibration cache; default: MODEL with .cache.")]
 Plugin = Annotated[str, typer.Argument(metavar="MODULE:CLASS", help="The class; or path/to/file.py:Class.")]

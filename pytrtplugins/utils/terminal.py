@@ -14,7 +14,9 @@ from typing import Any
 
 from ..errors import PytrtpluginsError
 
-__all__ = ["COMMAND", "exit_on_error"]
+__all__ = ["COMMAND", "be_verbose", "exit_on_error"]
+
+_PACKAGE = logging.getLogger("pytrtplugins")
 
 COMMAND: dict[str, Any] = {
     "no_args_is_help": True,
@@ -24,6 +26,11 @@ COMMAND: dict[str, Any] = {
     "context_settings": {"help_option_names": ["-h", "--help"]},
 }
 """How typer makes a command."""
+
+
+def be_verbose() -> None:
+    """Let the command that runs show what the package logs, and at an error all that a library reported."""
+    _PACKAGE.setLevel(logging.INFO)
 
 
 def _print(title: str, message: str) -> None:
@@ -42,6 +49,7 @@ def exit_on_error(show: Callable[[str, str], None] = _print) -> Iterator[None]:
     _open_streams()
     _end_quickly()
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
+    _PACKAGE.setLevel(logging.NOTSET)
     try:
         try:
             yield
@@ -52,7 +60,7 @@ def exit_on_error(show: Callable[[str, str], None] = _print) -> Iterator[None]:
             raise
         sys.stdout.flush()
     except PytrtpluginsError as error:
-        raise _ended(2, show, type(error).__name__, str(error)) from None
+        raise _ended(2, show, type(error).__name__, _told(error)) from None
     except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
         raise _ended(0) from None
     except OSError as error:
@@ -60,6 +68,16 @@ def exit_on_error(show: Callable[[str, str], None] = _print) -> Iterator[None]:
         raise _ended(2, show, title, error.strerror or str(error)) from None
     except KeyboardInterrupt:
         raise _ended(130) from None
+
+
+def _told(error: PytrtpluginsError) -> str:
+    """The message; with `be_verbose` all that a library reported too."""
+    message, text = str(error), str(error.facts.get("text") or "").strip()
+    if not text or text in message:
+        return message
+    if _PACKAGE.level == logging.INFO:
+        return f"{message}\n\nWhat the library reported:\n{text}"
+    return message.replace("the whole text is in .text", "--verbose shows all")
 
 
 def _open_streams() -> None:

@@ -124,6 +124,20 @@ def test_inspect_lists_what_an_engine_lacks(pytrt, model, tmp_path):
     assert pytrt("inspect", "known.onnx", "--engine", "cpu")[:2] == (0, "Engine cpu has all operators of this model.\n")
 
 
+def test_what_a_library_reports_is_shown_where_it_is_asked_for(pytrt, model, tmp_path):
+    net = onnx.load(model)
+    net.graph.node[1].domain = ""
+    onnx.save(net, tmp_path / "own.onnx")
+    code, _, err = pytrt("run", "own.onnx", "--engine", "onnxruntime", "--verbose")
+    assert (code, "No Op registered for Odd" in err, "class Odd(ptp.Plugin)" in err) == (
+        2,
+        True,
+        True,
+    )
+    code, _, err = pytrt("run", "own.onnx", "--engine", "onnxruntime")
+    assert (code, "No Op registered" in err, "class Odd(ptp.Plugin)" in err) == (2, False, True)
+
+
 @pytest.mark.parametrize(
     ("name", "what", "do"),
     [
