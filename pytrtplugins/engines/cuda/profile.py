@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...tensor import Array
-from ...utils.files import atomic_path, write_atomic
-from ...utils.optional import require
+from ...utils.figures import PALETTE, drawing, save
+from ...utils.files import write_atomic
 from .conv.problem import ConvProblem
 from .conv.step import conv_problem
 from .operators import computed
@@ -95,22 +95,21 @@ class Profile:
 
     def draw(self, path: str | Path, title: str = "") -> None:
         """Draw a bar for each step, coloured by its kind."""
-        figure = require("matplotlib.figure", extra="cli", feature="a chart").Figure(
-            figsize=(8, max(2.0, 0.22 * len(self.steps) + 1)), layout="constrained"
-        )
-        axes = figure.add_subplot()
-        kinds = list(dict.fromkeys(step.kind for step in self.steps))
-        for number, kind in enumerate(kinds):
-            rows = [(row, step.microseconds) for row, step in enumerate(self.steps) if step.kind == kind]
-            axes.barh([row for row, _ in rows], [time for _, time in rows], color=f"C{number}", label=kind)
-        axes.set_yticks(range(len(self.steps)), [step.name for step in self.steps], fontsize=7)
-        axes.invert_yaxis()
-        axes.set_xlabel("µs")
-        axes.set_title(title or f"{self.microseconds:.0f} µs as one graph")
-        axes.legend()
-        path = Path(path)
-        with atomic_path(path) as temporary:
-            figure.savefig(temporary, format=path.suffix.lstrip(".") or "png", dpi=120)
+        with drawing(8, max(2.0, 0.22 * len(self.steps) + 1)) as figure:
+            axes = figure.add_subplot()
+            kinds = list(dict.fromkeys(step.kind for step in self.steps))
+            for number, kind in enumerate(kinds):
+                rows = [(row, step.microseconds) for row, step in enumerate(self.steps) if step.kind == kind]
+                hatch = ("", "///", "...")[number // len(PALETTE) % 3]
+                axes.barh(
+                    [row for row, _ in rows], [time for _, time in rows], color=f"C{number}", hatch=hatch, label=kind
+                )
+            axes.set_yticks(range(len(self.steps)), [step.name for step in self.steps], fontsize=7)
+            axes.invert_yaxis()
+            axes.set_xlabel("µs")
+            axes.set_title(title or f"{self.microseconds:.0f} µs as one graph")
+            figure.legend(loc="outside right upper")
+            save(figure, Path(path))
 
 
 def profile(context: CudaContext, inputs: Mapping[str, Array], runs: int = 20) -> Profile:
