@@ -59,12 +59,12 @@ class Detections(Sequence[Detection]):
         return len(self._items)
 
     @overload
-    def __getitem__(self, index: int) -> Detection: ...
+    def __getitem__(self, index: int | np.integer[Any]) -> Detection: ...
 
     @overload
     def __getitem__(self, index: slice | npt.NDArray[Any]) -> Detections: ...
 
-    def __getitem__(self, index: int | slice | npt.NDArray[Any]) -> Detection | Detections:
+    def __getitem__(self, index: int | np.integer[Any] | slice | npt.NDArray[Any]) -> Detection | Detections:
         if isinstance(index, slice):
             return Detections(self._items[index], self.source)
         if isinstance(index, np.ndarray) and index.ndim:
