@@ -13,7 +13,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from darknet2caffe.cli import app as darknet2caffe
-from pytrtplugins.cli.app import app as pytrt
+from pytrtplugins import cli
 
 ROOT = Path(__file__).parents[2]
 MODULES = (
@@ -27,6 +27,7 @@ MODULES = (
         "layers",
         "cuda",
         "model",
+        "bench",
         "check",
         "native",
     ),
@@ -74,8 +75,8 @@ def _place(value: Any, module: str, name: str) -> str:
 def _cli() -> str:
     """Each command with its help, as ``--help`` prints it."""
     lines = ["# Commands", "", "As each command's `--help` says. `pytrt --help` lists them.", ""]
-    for name, app in (("pytrt", pytrt), ("darknet2caffe", darknet2caffe)):
-        lines += _command(typer.main.get_command(app), name, 2)
+    for name, command in (("pytrt", cli.command()), ("darknet2caffe", typer.main.get_command(darknet2caffe))):
+        lines += _command(command, name, 2)
     return "\n".join(lines)
 
 

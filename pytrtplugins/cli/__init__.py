@@ -11,7 +11,7 @@ from ..errors import MissingExtraError
 from ..utils.optional import require
 from ..utils.terminal import exit_on_error
 
-__all__ = ["main"]
+__all__ = ["command", "main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -21,16 +21,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         SystemExit: always; code 0, or 1 where a check failed, or 2 after an error.
     """
     with exit_on_error(_show):
-        _command()(args=None if arguments is None else list(arguments), prog_name="pytrt")
+        command()(args=None if arguments is None else list(arguments), prog_name="pytrt")
 
 
 @functools.cache
-def _command() -> Any:
+def command() -> Any:
     """The command with all its parts; typer would make it anew for each call, which takes 40 ms."""
     from . import bench, check, doctor, edit, export, precision, profile  # noqa: F401  they add their commands
     from .app import app
+    from .common import add_options
 
-    return require("typer.main", extra="cli", package="typer").get_command(app)
+    return add_options(require("typer.main", extra="cli", package="typer").get_command(app))
 
 
 def _show(kind: str, message: str) -> None:

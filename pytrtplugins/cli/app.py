@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json as json_module
 import operator
 import sys
@@ -18,7 +19,7 @@ from ..utils.array_files import MAX_BYTES
 from ..utils.files import check_target, write_atomic
 from ..utils.numbers import MAX_SLOTS, SHARE, Whole
 from ..utils.optional import require
-from ..utils.terminal import COMMAND
+from ..utils.terminal import COMMAND, is_quiet
 from ..version import __version__
 from . import loading, options, runs, tables
 from .options import number
@@ -33,6 +34,9 @@ __all__ = ["app", "write_json"]
 _HELP = """Build, run, calibrate and check networks with layers of your own.
 
 MODEL is an ONNX file, a saved engine, or darknet's .cfg (with its .weights beside it).
+
+Every command takes -q, which prints errors only, and -v, which prints what happens and all that a library reported.
+`pytrt --install-completion` lets the shell complete commands and options (bash, zsh, fish, PowerShell).
 
 Examples:
 
@@ -57,7 +61,7 @@ _MAX_EVALUATED = 1000  # boxes of an image; pycocotools takes 100 of each class
 _MAX_MIB, _MAX_RUNS = 1 << 20, 10_000_000
 
 
-app: Any = typer.Typer(**COMMAND)
+app: Any = typer.Typer(**{**COMMAND, "add_completion": True})
 
 
 def _print_version(asked: bool) -> None:
@@ -76,12 +80,17 @@ def _options(
 
 
 @app.command()  # type: ignore[untyped-decorator]
-def devices() -> None:
+def devices(json: options.Json = None) -> None:
     """List the engines: which work on this machine, and why the others do not.
 
-    Example: pytrt devices
+    Example: pytrt devices --json devices.json
     """
-    tables.print_devices(engines.availability(), engines.auto_engine())
+    if json:
+        check_target(json)
+    found, auto = engines.availability(), engines.auto_engine()
+    tables.print_devices(found, auto)
+    if json:
+        write_json(json, {"auto": auto, "engines": [dataclasses.asdict(engine) for engine in found]})
 
 
 @app.command()  # type: ignore[untyped-decorator]
@@ -97,7 +106,6 @@ def inspect(
         str | None, typer.Option(metavar="NAME", help="List the nodes whose operators this engine lacks.")
     ] = None,
     plugins: options.Plugins = None,
-    verbose: options.Verbose = False,
 ) -> None:
     """Show what is in a model: inputs, outputs, layers, plugins, and nodes that no engine knows, or that one engine lacks.
 
@@ -136,7 +144,6 @@ def build(
     settings: options.Settings = None,
     forms: options.Forms = None,
     plugins: options.Plugins = None,
-    verbose: options.Verbose = False,
 ) -> None:
     """Build an engine and save it, so that it starts faster the next time.
 
@@ -196,7 +203,6 @@ def run(
     ] = 1,
     forms: options.Forms = None,
     plugins: options.Plugins = None,
-    verbose: options.Verbose = False,
 ) -> None:
     """Find objects on images; without images, run a model on arrays and show its outputs.
 
@@ -225,7 +231,8 @@ def run(
         else:
             outputs, summary = runs.side_by_side(built, arrays, repeat, slots)
         tables.print_outputs(outputs)
-        print(f"engine {built.name}, {built.precision}: {summary}", file=sys.stderr)
+        if not is_quiet():
+            print(f"engine {built.name}, {built.precision}: {summary}", file=sys.stderr)
         if save:
             runs.save_arrays(save, outputs)
         return
@@ -253,7 +260,6 @@ def calibrate(
     threads: options.Threads = None,
     forms: options.Forms = None,
     plugins: options.Plugins = None,
-    verbose: options.Verbose = False,
 ) -> None:
     """Measure the scales that INT8 and FP8 need on images, and keep them in a cache file (TensorRT's format).
 
@@ -330,7 +336,6 @@ def evaluate(
         Path | None, typer.Option(metavar="FILE", help="Draw precision over recall: .png, .svg or .pdf.")
     ] = None,
     plugins: options.Plugins = None,
-    verbose: options.Verbose = False,
 ) -> None:
     """Measure a detector's average precision on labelled images (pycocotools).
 

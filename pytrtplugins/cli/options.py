@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
+from ..engines import names
 from ..errors import UsageError
 from ..plugin.policy import FORMS
 from ..utils.numbers import SHARE, THREADS, Real, Whole
 from ..utils.optional import require
-from ..utils.terminal import be_verbose
 from ..vision.letterbox import Mode as FitMode
 from . import loading
 from .other_files import expect_model
@@ -36,7 +36,6 @@ __all__ = [
     "Precision",
     "Settings",
     "Threads",
-    "Verbose",
     "Weights",
     "limits_of",
     "number",
@@ -71,12 +70,17 @@ def _reading(limits: Whole | Real) -> Callable[[Any, Any, Any], Any]:
     return read
 
 
+def _engines(incomplete: str) -> list[str]:
+    """What a shell may complete to the name of an engine."""
+    return [name for name in ("auto", *names()) if name.startswith(incomplete)]
+
+
 Model = Annotated[
     Path,
     typer.Argument(metavar="MODEL", callback=expect_model, help="ONNX file, saved engine, or darknet's .cfg."),
 ]
 Weights = Annotated[Path | None, typer.Option(metavar="FILE", help="darknet's weights; default: beside the .cfg.")]
-Engine = Annotated[str, typer.Option(help="auto, or a name that `pytrt devices` lists.")]
+Engine = Annotated[str, typer.Option(help="auto, or a name that `pytrt devices` lists.", autocompletion=_engines)]
 Precision = Annotated[
     str,
     typer.Option(
@@ -86,14 +90,6 @@ Precision = Annotated[
     ),
 ]
 Threads = Annotated[int | None, number(THREADS, help="CPU threads; default: the engine decides.")]
-Verbose = Annotated[
-    bool,
-    typer.Option(
-        "--verbose",
-        callback=lambda asked: be_verbose() if asked else None,  # a command has nothing else to do with it
-        help="Show what is decided on the way, and at an error all that the engine's library reported.",
-    ),
-]
 Images = Annotated[Path | None, typer.Option(metavar="DIR", help="Images to calibrate INT8 or FP8 with.")]
 Cache = Annotated[Path | None, typer.Option(metavar="FILE", help="Calibration cache; default: MODEL with .cache.")]
 Plugin = Annotated[str, typer.Argument(metavar="MODULE:CLASS", help="The class; or path/to/file.py:Class.")]

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..errors import MissingExtraError
 from .optional import require
+from .terminal import is_quiet
 
 __all__ = ["ProgressBar", "progress_bar"]
 
@@ -51,7 +52,8 @@ def progress_bar(
 ) -> Iterator[ProgressBar]:
     """Show a bar while the block runs; a total of None is unknown."""
     try:
-        rich = require("rich.progress", extra="cli") if wanted and sys.stderr.isatty() else None
+        shown = wanted and sys.stderr.isatty() and not is_quiet()
+        rich = require("rich.progress", extra="cli") if shown else None
     except MissingExtraError:
         rich = None
     if rich is None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import PytrtpluginsError
 
-__all__ = ["COMMAND", "be_verbose", "exit_on_error"]
+__all__ = ["COMMAND", "be_quiet", "be_verbose", "exit_on_error", "is_quiet"]
 
 _PACKAGE = logging.getLogger("pytrtplugins")
 
@@ -33,6 +33,16 @@ def be_verbose() -> None:
     _PACKAGE.setLevel(logging.INFO)
 
 
+def be_quiet() -> None:
+    """Let the command that runs show errors only: no warnings, no progress."""
+    _PACKAGE.setLevel(logging.ERROR)
+
+
+def is_quiet() -> bool:
+    """Whether the command that runs shows errors only."""
+    return _PACKAGE.level == logging.ERROR
+
+
 def _print(title: str, message: str) -> None:
     print(f"{title}: {message}", file=sys.stderr)
 
@@ -49,7 +59,7 @@ def exit_on_error(show: Callable[[str, str], None] = _print) -> Iterator[None]:
     _open_streams()
     _end_quickly()
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
-    _PACKAGE.setLevel(logging.NOTSET)
+    _PACKAGE.setLevel(logging.NOTSET)  # which an earlier command in this process may have set
     try:
         try:
             yield

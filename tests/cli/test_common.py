@@ -1,0 +1,81 @@
+"""How much commands say, and what a shell completes."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from pytrtplugins import cli
+from pytrtplugins.engines import auto_engine, names
+
+
+def leaves(command, words=()):
+    inner = getattr(command, "commands", None)
+    if not inner:
+        return {" ".join(words): command}
+    return {key: value for name, each in inner.items() for key, value in leaves(each, (*words, name)).items()}
+
+
+COMMANDS = leaves(cli.command())
+
+
+def test_all_commands_are_here():
+    assert {
+        "bench",
+        "build",
+        "check-plugin",
+        "devices",
+        "doctor",
+        "extract",
+        "precision search",
+        "profile",
+        "run",
+    } <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_takes_both_options_once(name):
+    options = [option for parameter in COMMANDS[name].params for option in parameter.opts]
+    for option in ("-q", "--quiet", "-v", "--verbose"):
+        assert options.count(option) == 1
+
+
+def test_a_quiet_command_prints_errors_only(pytrt, tmp_path, caplog):
+    assert pytrt("devices", "-q", "--json", "devices.json") == (0, "", "")
+    assert json.loads((tmp_path / "devices.json").read_text())["auto"] == auto_engine()
+    code, out, err = pytrt("inspect", "missing.onnx", "--quiet")
+    assert (code, out) == (2, "")
+    assert "no such file" in err
+    assert pytrt("devices")[1]  # the next command speaks again
+
+
+@pytest.mark.parametrize(("option", "level"), [("-q", logging.ERROR), ("-v", logging.INFO), (None, logging.WARNING)])
+def test_the_packages_messages_follow(pytrt, monkeypatch, option, level):
+    from pytrtplugins.cli import tables
+
+    found = []
+    monkeypatch.setattr(
+        tables, "print_devices", lambda *_: found.append(logging.getLogger("pytrtplugins.x").getEffectiveLevel())
+    )
+    assert pytrt("devices", *filter(None, [option]))[0] == 0
+    assert found == [level]
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [("pytrt ben", ["bench"]), ("pytrt bench --prec", ["--precision"]), ("pytrt build --engine a", ["auto"]),
+     ("pytrt build --engine re", ["reference"]), ("pytrt precision se", ["search"])],
+)  # fmt: skip
+def test_a_shell_completes_commands_options_and_engines(pytrt, monkeypatch, words, wanted):
+    monkeypatch.setenv("_PYTRT_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    code, out, _ = pytrt()
+    assert (code, out.split()) == (0, wanted)
+    assert "reference" in names()
+
+
+def test_the_help_says_how_a_shell_learns_it(pytrt):
+    assert "--install-completion" in pytrt("--help")[1]
