@@ -61,6 +61,8 @@ def test_it_names_every_option(capsys):
     run("export-triton --help", 0)
     options = set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out)) - {
         "--help",
+        "--quiet",
+        "--verbose",
         "--output",
         "--weights",
         "--name",

@@ -151,10 +151,10 @@ def precision_file(data: bytes) -> object:
 @target
 def precision_report(data: bytes) -> object:
     """Figures of a precision search, and the parts of its page that are not drawn."""
-    from pytrtplugins.precision import report
+    from pytrtplugins.precision import page
 
     found = read_report(file(data, "x.json"))
-    return report._layers_table(found), report._steps_table(found), report._reverted(found)
+    return page._layers_table(found), page._steps_table(found), page._reverted(found)
 
 
 @target
