@@ -6,8 +6,6 @@ report's head prints. docs/testing.md says more.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import gc
 import logging
 import os
@@ -35,7 +33,6 @@ MAX_WORKERS = 8  # each takes about 1 GB
 SLOW_SECONDS = 1800
 GARBAGE = 10_000  # objects made until the garbage collector looks: after Python's 700 it took 7 % of the time
 WATCHDOG = Watchdog()
-M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8  # glibc's malloc.h
 
 settings.register_profile("deterministic", derandomize=True, database=None, deadline=None)
 settings.register_profile("randomized", derandomize=False, database=None, deadline=None, print_blob=True)
@@ -50,18 +47,8 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 @pytest.hookimpl(tryfirst=True)  # before hypothesis reads the seed
 def pytest_configure(config: pytest.Config) -> None:
-    _keep_freed_memory()
     if _randomized(config) and config.getoption("hypothesis_seed") is None:
         config.option.hypothesis_seed = str(random.SystemRandom().randrange(2**32))
-
-
-def _keep_freed_memory() -> None:
-    """Large arrays are made of memory that is there already, which the system would otherwise clear page by page for each of them."""
-    with contextlib.suppress(AttributeError, OSError):  # another C library than glibc
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(M_MMAP_MAX, 0)
-        mallopt(M_TRIM_THRESHOLD, 1 << 30)
-        mallopt(M_ARENA_MAX, 1)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
