@@ -75,7 +75,7 @@ test-slow: $(READY)
 	HYPOTHESIS_PROFILE=randomized $(PYTEST) -m "slow or hypothesis" $(OPTIONS)
 
 test-isa: $(READY)
-	$(BIN)/python -m tests.matrix isa
+	$(BIN)/python -m tests.matrix isa $(OPTIONS)
 
 test-surroundings: $(READY)
 	$(BIN)/python -m tests.matrix surroundings
