@@ -22,15 +22,13 @@ from .engines.base.context import Arrays, ExecutionContext
 from .engines.base.engine import Engine
 from .engines.host.timing import sample_inputs
 from .errors import PytrtpluginsError, UsageError
-from .utils.figures import INK, drawing, save
-from .utils.files import check_target
+from .utils.figures import INK, check_figure, drawing, save
 from .utils.numbers import MAX_SLOTS, check_whole
 from .utils.optional import require
 from .utils.progress import progress_bar
 
-__all__ = ["Benchmark", "Row", "bench", "check_plot", "stream_rate"]
+__all__ = ["Benchmark", "Row", "bench", "stream_rate"]
 
-_PLOTS = (".png", ".svg", ".pdf")
 _WARM_UPS, _FEWEST, _MOST = 3, 3, 100_000  # runs of a turn
 _LARGEST_ROUNDS = 10_000
 _MIB = 1 << 20
@@ -118,7 +116,7 @@ class Benchmark:
             UsageError: the suffix is not .png, .svg or .pdf, or the folder does not exist.
             MissingExtraError: matplotlib is missing.
         """
-        path = check_plot(path)
+        path = check_figure(path)
         rows = [row for row in self.rows if not row.reason]
         with drawing(8, 0.45 * len(rows) + 1.6) as figure:
             axes = figure.add_subplot()
@@ -147,18 +145,6 @@ class _Subject:
     count: int = 0
     rounds: list[list[float]] = field(default_factory=list)
     rates: list[float] = field(default_factory=list)
-
-
-def check_plot(path: str | Path) -> Path:
-    """Give back a path that a chart can be written to; asked before the measurement, which takes its time.
-
-    Raises:
-        UsageError: the suffix is not .png, .svg or .pdf, or the folder does not exist.
-        MissingExtraError: matplotlib is missing.
-    """
-    path = check_target(path, "plot", _PLOTS)
-    require("matplotlib", extra="cli", feature="a chart")
-    return path
 
 
 def bench(

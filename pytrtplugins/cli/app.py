@@ -16,6 +16,7 @@ from ..calibration.batches import MAX_IMAGES
 from ..engines.calibrate import network_digest
 from ..errors import UsageError
 from ..utils.array_files import MAX_BYTES
+from ..utils.figures import check_figure
 from ..utils.files import check_target, write_atomic
 from ..utils.numbers import MAX_SLOTS, SHARE, Whole
 from ..utils.optional import require
@@ -346,7 +347,7 @@ def evaluate(
     if json:
         check_target(json)
     if plot:
-        models.check_curves_path(plot)
+        check_figure(plot)
     labelled = models.YoloData(data)
     built = loading.open_engine(
         model, weights=weights, engine=engine, precision=precision, cache=cache, threads=threads

@@ -7,8 +7,9 @@ import itertools
 from pathlib import Path
 from typing import Annotated
 
-from ..bench import bench, check_plot
+from ..bench import bench
 from ..errors import UsageError
+from ..utils.figures import check_figure
 from ..utils.files import check_target
 from ..utils.numbers import LARGEST_BATCH, MAX_SLOTS, Real, Whole
 from ..utils.optional import require
@@ -79,7 +80,7 @@ def command(
     if json:
         check_target(json)
     if plot:
-        check_plot(plot)
+        check_figure(plot)
     names = list(dict.fromkeys(itertools.product(_words(engine, "--engine"), _words(precision, "--precision"))))
     for _, each in names:
         loading.check_precision(each)

@@ -22,12 +22,7 @@ _LONGEST_S = 86_400
 @app.command("check-plugin")  # type: ignore[untyped-decorator]
 def check_plugin(
     plugin: options.PluginOrInstance,
-    fields: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="FIELD=VALUE", help="A field's value: groups=4, slope=@slope.npy; may be repeated."
-        ),
-    ] = None,
+    fields: options.Fields = None,
     inputs: Annotated[
         list[str] | None,
         typer.Option(

@@ -30,10 +30,7 @@ def replace(
     ],
     plugin: options.PluginOrInstance,
     output: OutputModel,
-    fields: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="FIELD=VALUE", help="A field's value: groups=4, slope=@slope.npy; repeatable."),
-    ] = None,
+    fields: options.Fields = None,
     from_node: Annotated[
         bool,
         typer.Option(

@@ -96,6 +96,10 @@ Plugin = Annotated[str, typer.Argument(metavar="MODULE:CLASS", help="The class; 
 PluginOrInstance = Annotated[
     str, typer.Argument(metavar="MODULE:CLASS|INSTANCE", help="The class or an instance; or path/to/file.py:Class.")
 ]
+Fields = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="FIELD=VALUE", help="A field's value: groups=4, slope=@slope.npy; may be repeated."),
+]
 Plugins = Annotated[
     list[str] | None,
     typer.Option(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..engines.base.detection import Timings
 from ..utils.terminal import exit_on_error
 from ..vision import Head
-from .curves import check_curves_path, draw_curves
+from .curves import draw_curves
 from .dataset import YoloData
 from .download import DownloadError, download
 from .evaluate import ClassResult, Evaluation, evaluate
@@ -25,7 +25,6 @@ __all__ = [
     "Timings",
     "YoloData",
     "Yolov2",
-    "check_curves_path",
     "download",
     "draw_curves",
     "evaluate",

@@ -10,18 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import NoDataError
-from ..utils.figures import FAINT, INK, MUTED, PALETTE, drawing, save
-from ..utils.files import check_target
-from ..utils.optional import require
+from ..utils.figures import FAINT, INK, MUTED, PALETTE, check_figure, drawing, save
 from .evaluate import ClassResult, Evaluation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
 
-__all__ = ["check_curves_path", "draw_curves"]
+__all__ = ["draw_curves"]
 
-_SUFFIXES = (".png", ".svg", ".pdf")
 _LINES = [
     (f"C{number % len(PALETTE)}", ("-", "--")[number // len(PALETTE)]) for number in range(8)
 ]  # colour and dashes
@@ -45,7 +42,7 @@ def draw_curves(result: Evaluation, path: str | Path, *, title: str = "") -> Non
         NoDataError: no class has an object.
         MissingExtraError: matplotlib is missing.
     """
-    path = check_curves_path(path)
+    path = check_figure(path)
     # the most frequent first; the sort is stable, so that equal ones keep the data's order
     present = sorted((row for row in result.classes if row.objects), key=lambda row: -row.objects)
     if not present:
@@ -60,18 +57,6 @@ def draw_curves(result: Evaluation, path: str | Path, *, title: str = "") -> Non
         axes.set_title(_title(result, present, title))
         figure.legend(handles=lines[::-1], loc="outside right upper", title="AP50  class (objects)")
         save(figure, path)
-
-
-def check_curves_path(path: str | Path) -> Path:
-    """Give back a path that :func:`draw_curves` can write to; asked before the evaluation, which takes its time.
-
-    Raises:
-        UsageError: the suffix is not .png, .svg or .pdf, or the folder does not exist.
-        MissingExtraError: matplotlib is missing.
-    """
-    path = check_target(path, "plot", _SUFFIXES)
-    require("matplotlib", extra="cli", feature="a plot")
-    return path
 
 
 def _draw_classes(axes: Axes, present: Sequence[ClassResult]) -> Iterator[Line2D]:

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .files import atomic_path
+from .files import atomic_path, check_target
 from .optional import require
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["DARK_CSS", "FAINT", "INK", "MUTED", "PALETTE", "STYLE", "drawing", "save", "svg"]
+__all__ = ["DARK_CSS", "FAINT", "INK", "MUTED", "PALETTE", "STYLE", "check_figure", "drawing", "save", "svg"]
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 """Colours C0 to C5: those of Okabe and Ito that can be seen on white and on black. Readers with any colour vision tell them apart."""
@@ -66,6 +66,18 @@ def drawing(width: float, height: float, *, feature: str = "a chart") -> Iterato
     figure = require("matplotlib.figure", extra="cli", feature=feature)
     with matplotlib.rc_context(STYLE):
         yield figure.Figure(figsize=(width, height), layout="constrained")
+
+
+def check_figure(path: str | Path) -> Path:
+    """Give back a path that a figure can be written to; asked before what it shows is measured, which takes its time.
+
+    Raises:
+        UsageError: the suffix is not .png, .svg or .pdf, or the folder does not exist.
+        MissingExtraError: matplotlib is missing.
+    """
+    path = check_target(path, "plot", (".png", ".svg", ".pdf"))
+    require("matplotlib", extra="cli", feature="a chart")
+    return path
 
 
 def save(figure: Figure, *paths: Path) -> None:
