@@ -28,7 +28,7 @@ def check_plugin(
         typer.Option(
             "--input",
             metavar="NAME=@FILE.npy|LOW..HIGH",
-            help="What to compute on, by compute's parameters: x=@x.npy, or a range, index=0..9; may be repeated.",
+            help="Data to check with, by the names of compute's parameters: x=@x.npy, or a range, index=0..9; may be repeated.",
         ),
     ] = None,
     sanitize: Annotated[

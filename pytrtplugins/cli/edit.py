@@ -34,7 +34,7 @@ def replace(
     from_node: Annotated[
         bool,
         typer.Option(
-            "--from-node", help="Fields have the values of the node's attributes and constant inputs of their names."
+            "--from-node", help="Take the fields from the node's attributes and constant inputs of the same names."
         ),
     ] = False,
     inputs: Annotated[
@@ -93,8 +93,8 @@ def extract(
 ) -> None:
     """Cut the part between tensors out of a network, with its weights and shapes, as a model of its own.
 
-    To try one layer alone, to leave out what comes before or behind, or to find the layer where numbers go wrong. The tensors' names
-    stand in `pytrt inspect MODEL --nodes`.
+    Use it to try one layer alone, to drop what comes before or after, or to find the layer where numbers go wrong.
+    `pytrt inspect MODEL --nodes` lists the names of tensors.
 
     Examples: pytrt extract model.onnx --inputs /stem/Relu_output_0 --outputs /head/Shuffle_output_0 -o part.onnx
 
