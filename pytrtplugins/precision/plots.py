@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..utils.figures import INK, MUTED, drawing, svg
+from ..utils.figures import INK, MUTED, drawing, name_powers, svg
 
 __all__ = ["draw_errors", "draw_front", "draw_histograms", "draw_ranges", "number_text", "svg_of"]
 
@@ -33,6 +33,7 @@ def draw_errors(figure: Any, data: Mapping[str, Any]) -> None:
         line.set_gid(f"errors-zoom-{key}-{when}")
     _draw_tolerance(axes)
     axes.set_yscale("log")
+    name_powers(axes.yaxis)
     axes.set_ylabel("error, in units of the tolerance")
     _name_layers(axes, data["before"], "errors")
     figure.legend(loc="outside upper center", ncols=3)
@@ -57,6 +58,7 @@ def draw_ranges(figure: Any, rows: Sequence[Mapping[str, Any]]) -> None:
         gid="ranges-zoom-limits",
     )
     axes.set_yscale("log")
+    name_powers(axes.yaxis)
     axes.set_ylabel("|x|, in the tensor's own unit")
     _name_layers(axes, rows, "ranges")
     clipped = axes.twinx()
@@ -78,8 +80,9 @@ def draw_histograms(figure: Any, data: Mapping[str, Any]) -> None:
         counts, limit = np.array(row["histogram"], float), float(row["limit"])
         width = float(row["histogram_range"]) / len(counts)
         used = int(np.flatnonzero(counts)[-1]) + 1 if counts.any() else 1
-        axes.bar((np.arange(used) + 0.5) * width, counts[:used], width, color=MUTED)
+        axes.stairs(counts[:used], np.arange(used + 1) * width, fill=True, color=MUTED)
         axes.set_yscale("symlog")
+        name_powers(axes.yaxis)
         if 0 < limit <= _FAR * used * width:
             axes.axvline(limit, color="C1")
         elif limit:
@@ -118,6 +121,7 @@ def draw_front(figure: Any, data: Mapping[str, Any]) -> None:
     axes.plot([float(data["latency_fp32_us"])], [min(*errors, 1) / 10], "s", color=INK, label="float32: no error")
     _draw_tolerance(axes)
     axes.set_yscale("log")
+    name_powers(axes.yaxis)
     axes.set(xlabel="latency, µs", ylabel="error of the outputs,\nin units of the tolerance")
     axes.margins(0.08, 0.12)
     figure.legend(loc="outside upper center", ncols=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,19 @@ from .optional import require
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["DARK_CSS", "FAINT", "INK", "MUTED", "PALETTE", "STYLE", "check_figure", "drawing", "save", "svg"]
+__all__ = [
+    "DARK_CSS",
+    "FAINT",
+    "INK",
+    "MUTED",
+    "PALETTE",
+    "STYLE",
+    "check_figure",
+    "drawing",
+    "name_powers",
+    "save",
+    "svg",
+]
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 """Colours C0 to C5: those of Okabe and Ito that can be seen on white and on black. Readers with any colour vision tell them apart."""
@@ -53,6 +66,7 @@ STYLE: dict[str, Any] = {
     "svg.hashsalt": "pytrtplugins",  # the same figure has the same bytes
 }
 """What matplotlib draws with (its rcParams), wherever the project draws."""
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @contextmanager
@@ -91,6 +105,17 @@ def save(figure: Figure, *paths: Path) -> None:
                 figure.savefig(temporary, format=suffix)
 
 
+def name_powers(axis: Any) -> None:
+    """Name the powers of ten on a logarithmic axis by raised digits, which are text: matplotlib would typeset them as mathematics."""
+    axis.set_major_formatter(_power)
+
+
+def _power(value: float, position: int | None = None) -> str:
+    if not value:  # on an axis that is linear around zero
+        return "0"
+    return f"{'−' if value < 0 else ''}10{str(round(math.log10(abs(value)))).translate(_RAISED)}"
+
+
 def svg(figure: Figure, *, text: bool = False) -> str:
     """A figure as SVG without a background, for light and dark pages.
 
@@ -99,7 +124,10 @@ def svg(figure: Figure, *, text: bool = False) -> str:
         text: Whether text stays text, in the reader's font, instead of outlines.
     """
     matplotlib = require("matplotlib", extra="cli", feature="a chart")
-    buffer = io.StringIO()
+    backend = require("matplotlib.backends.backend_svg", extra="cli", feature="a chart")
+    buffer, background = io.StringIO(), figure.get_facecolor()
+    figure.set_facecolor("none")
     with matplotlib.rc_context({"svg.fonttype": "none" if text else "path"}):
-        figure.savefig(buffer, format="svg", facecolor="none", metadata={"Date": None})
+        backend.FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None})  # savefig would draw twice
+    figure.set_facecolor(background)
     return buffer.getvalue().replace("</svg>", f"<style>{DARK_CSS}</style>\n</svg>")
