@@ -93,7 +93,8 @@ def extract(
 ) -> None:
     """Cut the part between tensors out of a network, with its weights and shapes, as a model of its own.
 
-    Use it to try one layer alone, to drop what comes before or after, or to find the layer where numbers go wrong.
+    It cuts at tensors, not at nodes. Use it to try one layer alone, to drop what comes before or after, or to find the layer where
+    numbers go wrong.
     `pytrt inspect MODEL --nodes` lists the names of tensors.
 
     Examples: pytrt extract model.onnx --inputs /stem/Relu_output_0 --outputs /head/Shuffle_output_0 -o part.onnx

@@ -153,11 +153,14 @@ def print_model(model: onnx.ModelProto, name: str) -> None:
 
 
 def print_unsupported(model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto], engine: str) -> None:
-    """One row per node whose operator an engine lacks."""
+    """One row per node whose operator an engine lacks, and how many nodes each operator has."""
     if not nodes:
         console().print(f"Engine {_escape(engine)} has all operators of this model.", soft_wrap=True)
         return
     _print_lacking(f"node that engine {engine} lacks", model, nodes)
+    counts = Counter(map(node_type, nodes)).most_common()
+    listed = ", ".join(f"{kind} {count}" for kind, count in counts)
+    console().print(f"Engine {_escape(engine)} lacks {_escape(listed)}", soft_wrap=True)
     console().print(
         f"Do: pytrt run MODEL --engine {_escape(engine)}, which ends with a plugin class to begin with", soft_wrap=True
     )

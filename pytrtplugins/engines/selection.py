@@ -104,7 +104,7 @@ def build(
         if calibrated is not None:
             return calibrated
         quantized = _quantized(prepared, calibration, cls, options, progress)
-        with guiding(prepared, cls.name), explaining(building, cls.name), known_to_be_sound(prepared):
+        with guiding(prepared, cls), explaining(building, cls.name), known_to_be_sound(prepared):
             return cls.build_quantized(quantized, prepared, options, progress)
     elif precision in CODES and calibration is not None:
         _log.warning("the model holds Q/DQ nodes already; the calibration is not used")
@@ -114,7 +114,7 @@ def build(
             'Do: precision="int8" or precision="fp8"',
             precision=precision,
         )
-    with guiding(prepared, cls.name), explaining(building, cls.name), known_to_be_sound(prepared):
+    with guiding(prepared, cls), explaining(building, cls.name), known_to_be_sound(prepared):
         return cls.build(written, options, progress)
 
 

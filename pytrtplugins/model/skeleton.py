@@ -28,7 +28,7 @@ __all__ = ["guide", "nodes_beyond_onnx", "signature", "skeleton", "unknown_nodes
 _LIBRARIES = (*STANDARD_DOMAINS[1:], "com.ms.", "org.openvinotoolkit", "org.pytorch")
 """What the domains begin with whose operators a library below an engine may know."""
 _OWN = "custom"  # the domain that is proposed for a plugin whose operator has one of a library's
-_LISTED = 5
+_LISTED = 20
 _TYPES = {bool: "bool", int: "int", float: "float", str: "str"}
 
 
@@ -112,17 +112,29 @@ def skeleton(node: onnx.NodeProto) -> str:
     return "\n".join(lines) + "\n"
 
 
-def guide(model: onnx.ModelProto, node: onnx.NodeProto) -> str:
-    """What to do about a node whose operator is not known: its signature, the commands, and the plugin class to begin with."""
+def guide(model: onnx.ModelProto, node: onnx.NodeProto, engine: str, lacking: Iterable[onnx.NodeProto]) -> str:
+    """What to do about a node whose operator an engine lacks: its signature, the commands, and the plugin class to begin with.
+
+    Args:
+        model: With the types and dims of its tensors.
+        node: Of the model, or of a graph inside one of its nodes.
+        engine: Name of the engine.
+        lacking: All nodes whose operators it lacks; the other operators are listed with their numbers of nodes.
+    """
     around = _around(model, node)
     within = "".join(f" within {node_name(outer)!r} ({node_type(outer)})" for outer in around[-1:])
     name, place = _class_name(node), node_name(node)
     file = f"{re.sub(r'[^a-z0-9_]', '_', name.lower())}.py"
-    others = Counter(kind for item in unknown_nodes(model) if (kind := node_type(item)) != node_type(node))
+    all_lacking = list(lacking)  # alive, so that each keeps its id
+    others = Counter({id(item): node_type(item) for item in all_lacking}.values())
+    del others[node_type(node)]
     listed = ", ".join(f"{kind} ({count})" for kind, count in others.most_common(_LISTED))
     lines = [f"(node {place!r}{within}: {signature(model, node)})."]
     if listed:
-        lines.append(f"Nor are these, of which `pytrt inspect MODEL` lists the nodes: {listed}")
+        more = f", and {len(others) - _LISTED} more" if len(others) > _LISTED else ""
+        lines.append(
+            f"Nor does it have these, of which `pytrt inspect MODEL --engine {engine}` lists the nodes: {listed}{more}"
+        )
     if node.domain.startswith(_LIBRARIES) or not node.domain:
         lines.append("Another engine may have it; `pytrt inspect MODEL --engine NAME` says what an engine lacks.")
     lines.append(f"Do: write it as a plugin, for instance in {file}, from the class below; then")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import pytrtplugins as ptp
@@ -87,3 +89,48 @@ def test_an_engine_that_is_not_here_says_so():
     for name in missing:
         with pytest.raises(UnavailableError):
             unsupported_nodes(chain("Relu"), name)
+
+
+def decoding(odd="acme.none::Odd"):
+    """ImageDecoder, RoiAlign outside and inside of both branches of an If, and another operator in one of them."""
+    info, (domain, _, op_type) = helper.make_tensor_value_info, odd.rpartition("::")
+    align = ["x", "rois", "ids"]
+    last = helper.make_node(op_type, ["e0"], ["e"], "odd", domain=domain)
+    branches = {
+        "then_branch": helper.make_graph(
+            [helper.make_node("RoiAlign", align, ["t"], "then")], "t", [], [info("t", 1, None)]
+        ),
+        "else_branch": helper.make_graph(
+            [helper.make_node("RoiAlign", align, ["e0"], "else"), last], "e", [], [info("e", 1, None)]
+        ),
+    }
+    nodes = [
+        helper.make_node("ImageDecoder", ["file"], ["image"], "decode"),
+        helper.make_node("RoiAlign", align, ["r"], "align"),
+        helper.make_node("Relu", ["r"], ["a"], "relu"),
+        helper.make_node("If", ["c"], ["b"], "branch", **branches),
+    ]
+    dims = {
+        "file": (TensorProto.UINT8, ["B"]),
+        "x": (1, [1, 3, 8, 8]),
+        "rois": (1, ["R", 4]),
+        "ids": (TensorProto.INT64, ["R"]),
+    }
+    inputs = [*(info(name, *rest) for name, rest in dims.items()), info("c", TensorProto.BOOL, [])]
+    outputs = [info("image", TensorProto.UINT8, None), info("a", 1, None), info("b", 1, None)]
+    opsets = [helper.make_opsetid("", 22), helper.make_opsetid("acme.none", 1)]
+    return helper.make_model(helper.make_graph(nodes, "g", inputs, outputs), opset_imports=opsets, ir_version=10)
+
+
+@pytest.mark.parametrize(("odd", "lacking", "counts"), [
+    ("acme.none::Odd", ["decode", "align", "then", "else", "odd"], "RoiAlign (3), ImageDecoder (1)"),
+    ("Neg", ["decode", "align", "then", "else"], "RoiAlign (3)"),
+])  # fmt: skip
+def test_onnxs_own_operators_are_all_found_too_in_branches_as_well(odd, lacking, counts):
+    model = decoding(odd)
+    found = unsupported_nodes(model, "onnxruntime")
+    assert sorted(node.name for node in found) == sorted(lacking)
+    with pytest.raises(
+        BuildError, match=r"Nor does it have these, .* --engine onnxruntime` .*: " + re.escape(counts) + "\n"
+    ):
+        ptp.build(model, engine="onnxruntime")

@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import pytrtplugins as ptp
-from pytrtplugins.engines.base.lacking import lacked_node
+from pytrtplugins.engines.base.lacking import lacked_nodes
 from pytrtplugins.errors import BuildError
 from pytrtplugins.model.skeleton import nodes_beyond_onnx, signature, skeleton, unknown_nodes
 from pytrtplugins.passes import prepare
@@ -153,7 +153,9 @@ def test_other_operators_that_nobody_knows_are_named_beside_the_first():
     for index in range(3):
         model.graph.node.append(helper.make_node("Other", ["x"], [f"o{index}"], domain="acme.skeletons"))
         model.graph.output.append(helper.make_tensor_value_info(f"o{index}", TensorProto.FLOAT, None))
-    with pytest.raises(BuildError, match=r"Nor are these, .*: acme.skeletons::Other \(3\)\n"):
+    with pytest.raises(
+        BuildError, match=r"Nor does it have these, .* --engine reference` .*: acme.skeletons::Other \(3\)\n"
+    ):
         ptp.build(model, engine="reference")
 
 
@@ -165,10 +167,19 @@ def test_calls_of_functions_are_known_and_what_stands_in_functions_is_looked_at(
     assert [node.op_type for node in unknown_nodes(model)] == ["Inner"]
 
 
-def test_what_tensorrts_parser_says_of_a_node_finds_it():
+PLUGIN_NOT_FOUND = 'creator && "Plugin not found, are the plugin name, version, and namespace correct?"'
+"""What onnx-tensorrt's ``checkFallbackPluginImporter`` gives as the description (onnxOpCheckers.cpp, 10.1)."""
+
+
+@pytest.mark.parametrize(
+    "said", [PLUGIN_NOT_FOUND, f"Assertion failed: {PLUGIN_NOT_FOUND}", "the operator is not supported"]
+)
+@pytest.mark.parametrize("name", ["scale1", ""])
+def test_what_tensorrts_parser_says_of_a_node_finds_it(said, name):
     model = model_with("Scale")
-    text = "node 1 'scale1': Plugin not found, are the plugin name, version, and namespace correct?"
-    found = lacked_node(model, BuildError(f"TensorRT's parser cannot read the model:\n{text}"))
-    assert found is not None
+    text = f"node 1 {name!r} (Scale): {said}"
+    (found,) = lacked_nodes(model, BuildError("TensorRT's parser cannot read the model", text=text))
     assert found.op_type == "Scale"
-    assert lacked_node(model, BuildError("TensorRT's parser cannot read the model:\nnode 1 'scale1': bad dims")) is None
+    assert not lacked_nodes(
+        model, BuildError("TensorRT's parser cannot read the model", text=f"node 1 {name!r} (Scale): bad dims")
+    )

@@ -50,6 +50,7 @@ class Engine(Uncopied, ABC):
         dtypes: Element types that its inputs and outputs may have.
         foreign_operators: Whether the library below may know operators of anybody's domain.
         fast_build: Settings with which an engine of this kind is built fast, and runs slowly.
+        asks_fast: Whether it builds one node so fast that it can be asked for each operator; else its error names all that it lacks.
         weights_location: Location that models in its files give for weights that they leave out; None: no weights are left out.
         choices: What was decided while building, and why, by what it is about.
         options: How it was built.
@@ -73,6 +74,7 @@ class Engine(Uncopied, ABC):
     settings: ClassVar[tuple[str, ...]] = ()
     dtypes: ClassVar[tuple[DType, ...]] = tuple(dtype for dtype in DType if dtype not in SMALL_DTYPES)
     fast_build: ClassVar[Mapping[str, Any]] = {}
+    asks_fast: ClassVar[bool] = True
     weights_location: ClassVar[str | None] = None
     nests: ClassVar[bool] = True
     foreign_operators: ClassVar[bool] = False

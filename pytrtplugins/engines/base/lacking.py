@@ -7,30 +7,38 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ...errors import BuildError
+from ...errors import BuildError, PytrtpluginsError
 from ...model.fit import node_type
-from ...model.proto import node_name
+from ...model.proto import copy_fields, copy_of, node_name, tensors_of
+from ...model.shapes import inferred
 from ...model.skeleton import guide
-from ...validation.dataflow import walk
+from ...passes.prepare import prepare_loaded
+from ...plugin.onnx_node import is_plugin_node
+from ...utils.optional import require
+from ...validation.dataflow import bodies, reads, walk
+from .failures import explaining
+from .types import BuildOptions
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["guiding", "lacked_node"]
+    from .engine import Engine
+
+__all__ = ["guiding", "lacked_nodes", "lacking_nodes"]
 
 _SAID = (  # with an operator's type, or a node's name, in it
     "No Op registered for {op} ",  # onnxruntime
     r"\b{op}\(-?\d+\) is not a registered function/op",
     r"Could not find an implementation for {op}\(",
     r"No conversion rule found for operations: .*\b{op}\b",  # OpenVINO
-    r"node \d+ '{name}': .*(Plugin not found|No importer registered for op)",  # TensorRT
+    r"node \d+ '.*' \({op}\): .*(Plugin not found|operator is not supported)",  # TensorRT
     r"operator (\S+::)?{op} is not known",  # engine reference
     r"does not have the operator \S+::{op} ",  # engine cuda
 )
 
 
-def lacked_node(model: onnx.ModelProto, error: BuildError) -> onnx.NodeProto | None:
-    """The node whose operator the engine does not have, as the error says; None where it says no such thing.
+def lacked_nodes(model: onnx.ModelProto, error: BuildError) -> list[onnx.NodeProto]:
+    """The nodes whose operators the engine does not have, as the error says; those that it names stand first.
 
     Args:
         model: What the engine was to build.
@@ -38,8 +46,84 @@ def lacked_node(model: onnx.ModelProto, error: BuildError) -> onnx.NodeProto | N
     """
     text = f"{error}\n{error.facts.get('text', '')}"
     found = [node for node in walk(model.graph.node) if _is_denied(node, text)]
-    named = (node for node in found if repr(node_name(node)) in text or f'"{node_name(node)}"' in text)
-    return next(named, next(iter(found), None))
+    return sorted(found, key=lambda node: repr(node_name(node)) not in text and f'"{node_name(node)}"' not in text)
+
+
+def lacking_nodes(
+    model: onnx.ModelProto, cls: type[Engine], error: BuildError | None = None
+) -> Iterator[onnx.NodeProto]:
+    """All nodes whose operators an engine lacks, in the model's order, with those in branches, loops and functions.
+
+    The engine is asked for each operator, once for each combination of its inputs' types, with a model of one node. An engine that
+    does not build fast is not asked: it says all in its error.
+
+    Args:
+        model: With all its nodes.
+        cls: The engine.
+        error: Of the engine, if it was to build the model.
+    """
+    denied = [] if error is None else lacked_nodes(model, error)
+    asking = _Asking(model, cls) if cls.asks_fast else None
+    inner = (node for function in model.functions for node in function.node)
+    for node in walk([*model.graph.node, *inner]):
+        if any(node is known for known in denied) or (asking is not None and asking.lacks(node)):
+            yield node
+
+
+class _Asking:
+    """Asks an engine for operators, each with a model of one node."""
+
+    def __init__(self, model: onnx.ModelProto, cls: type[Engine]) -> None:
+        self._cls, self._empty = cls, type(model)()
+        copy_fields(model, self._empty, without=("graph", "functions"))
+        self._empty.graph.name = "one node"
+        self._functions = {(function.domain, function.name) for function in model.functions}
+        try:
+            typed = inferred(model)
+        except PytrtpluginsError:  # a type that is not known is float32 below
+            typed = model
+        self._known = {name: info for graph in _graphs(typed) for name, info in tensors_of(graph).items()}
+        self._constants = {tensor.name: tensor for graph in _graphs(model) for tensor in graph.initializer}
+        self._answers: dict[tuple[object, ...], bool] = {}
+
+    def lacks(self, node: onnx.NodeProto) -> bool:
+        """Whether the engine does not have the operator, for inputs of these types."""
+        if is_plugin_node(node) or (node.domain, node.op_type) in self._functions:
+            return False
+        kind = node_type(node), *(self._type(name) for name in node.input)
+        if kind not in self._answers:
+            self._answers[kind] = self._ask(node)
+        return self._answers[kind]
+
+    def _type(self, name: str) -> int:
+        return int(self._known[name].type.tensor_type.elem_type) if name in self._known else 0
+
+    def _ask(self, node: onnx.NodeProto) -> bool:
+        helper = require("onnx.helper", extra="onnx")
+        asked = copy_of(self._empty)
+        asked.graph.node.append(copy_of(node))
+        read = sorted(reads(node))
+        asked.graph.initializer.extend(self._constants[name] for name in read if name in self._constants)
+        given = [name for name in read if name not in self._constants]
+        for names, infos in ((given, asked.graph.input), (node.output, asked.graph.output)):
+            infos.extend(
+                copy_of(self._known[name]) if self._type(name) else helper.make_tensor_value_info(name, 1, None)
+                for name in dict.fromkeys(names)
+                if name
+            )
+        try:
+            with explaining("asked for one operator", self._cls.name):
+                self._cls.build(prepare_loaded(asked), BuildOptions(settings=self._cls.fast_build))
+        except BuildError as error:
+            return any(found is asked.graph.node[0] for found in lacked_nodes(asked, error))
+        except PytrtpluginsError:  # of the types that are made up here
+            pass
+        return False
+
+
+def _graphs(model: onnx.ModelProto) -> list[onnx.GraphProto]:
+    """The model's graph, and those inside its nodes."""
+    return [model.graph, *(body for node in walk(model.graph.node) for body in bodies(node))]
 
 
 def _is_denied(node: onnx.NodeProto, text: str) -> bool:
@@ -50,8 +134,8 @@ def _is_denied(node: onnx.NodeProto, text: str) -> bool:
 
 
 @contextmanager
-def guiding(model: onnx.ModelProto, engine: str) -> Iterator[None]:
-    """Where an engine cannot build a model since it lacks an operator, say which, and how to write it as a plugin.
+def guiding(model: onnx.ModelProto, cls: type[Engine]) -> Iterator[None]:
+    """Where an engine cannot build a model since it lacks operators, say which, and how to write the first as a plugin.
 
     Raises:
         BuildError: with the node's signature and a plugin class to begin with; ``.text`` is what the library reported. An error of
@@ -60,16 +144,17 @@ def guiding(model: onnx.ModelProto, engine: str) -> Iterator[None]:
     try:
         yield
     except BuildError as error:
-        node = lacked_node(model, error)
-        if node is None:
+        named = lacked_nodes(model, error)
+        if not named:
             raise
-        said = error.facts.get("text")  # by the library, if the error is not this package's own
+        node, said = named[0], error.facts.get("text")  # by the library, if the error is not this package's own
         what = (
             str(error).partition(".\n")[0]
             if said is None
-            else f"engine {engine!r} does not have the operator {node_type(node)}"
+            else f"engine {cls.name!r} does not have the operator {node_type(node)}"
         )
         facts = {} if said is None else {"text": said}
-        raise BuildError(f"{what} {guide(model, node)}", engine=engine, op=node.op_type, node=node.name, **facts) from (
-            error if said is None or error.__cause__ is None else error.__cause__
-        )
+        others = lacking_nodes(model, cls, error)
+        raise BuildError(
+            f"{what} {guide(model, node, cls.name, others)}", engine=cls.name, op=node.op_type, node=node.name, **facts
+        ) from (error if said is None or error.__cause__ is None else error.__cause__)

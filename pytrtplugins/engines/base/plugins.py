@@ -10,6 +10,7 @@ from ...model.decompose import inline_plugins
 from ...model.fit import node_type
 from ...model.skeleton import guide, unknown_nodes
 from ...plugin.policy import RUNNING, chosen_form, plugin_classes
+from .lacking import lacking_nodes
 
 if TYPE_CHECKING:
     import onnx
@@ -27,8 +28,9 @@ def check_operators(model: onnx.ModelProto, engine: type[Engine]) -> None:
         BuildError: there is one; the message has its signature, and a plugin class to begin with.
     """
     for node in () if engine.foreign_operators else unknown_nodes(model):
+        others = (*unknown_nodes(model), *lacking_nodes(model, engine))
         raise BuildError(
-            f"engine {engine.name!r}: the operator {node_type(node)} is not known {guide(model, node)}",
+            f"engine {engine.name!r}: the operator {node_type(node)} is not known {guide(model, node, engine.name, others)}",
             engine=engine.name,
             op=node.op_type,
             node=node.name,

@@ -71,11 +71,14 @@ def _parse(api: Api, model: onnx.ModelProto, network: Any, messages: Messages, e
     if not parser.parse(model.SerializeToString()):
         errors.check()
         found = [parser.get_error(index) for index in range(parser.num_errors)]
-        texts = [f"node {error.node()} {error.node_name()!r}: {error.desc()}" for error in found]
-        raise BuildError(
-            "TensorRT's parser cannot read the model:\n" + (shortened("\n".join(texts)) or messages.text()),
-            engine="tensorrt",
-        )
+        text = "\n".join(map(_said, found)) or messages.text()
+        raise BuildError(f"TensorRT's parser cannot read the model:\n{shortened(text)}", engine="tensorrt", text=text)
+
+
+def _said(error: Any) -> str:
+    """What the parser says of a node; of ONNX's operators that it lacks it gives the condition ``false`` alone."""
+    said = "the operator is not supported" if error.desc() == "false" else error.desc()
+    return f"node {error.node()} {error.node_name()!r} ({error.node_operator()}): {said}"
 
 
 def _configure(api: Api, config: Any, options: BuildOptions, settings: Settings) -> None:

@@ -49,6 +49,7 @@ class TensorrtEngine(Engine):
     settings: ClassVar[tuple[str, ...]] = NAMES
     survives_fork: ClassVar[bool] = False
     foreign_operators: ClassVar[bool] = True
+    asks_fast: ClassVar[bool] = False
 
     def __init__(
         self,

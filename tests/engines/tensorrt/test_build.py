@@ -97,15 +97,41 @@ def test_free_axes_other_than_the_batch_need_a_range(tensorrt):
     assert shapes == [("data", *ranges)]
 
 
-def test_what_the_parser_says_is_in_the_error(tensorrt):
-    tensorrt.answers.update({"OnnxParser.parse": False, "OnnxParser.num_errors": 1})
+NOT_FOUND = 'creator && "Plugin not found, are the plugin name, version, and namespace correct?"'
+
+
+def said(tensorrt, name, operator, desc):
+    """Let the parser give one error, as onnx-tensorrt's does."""
     tensorrt.answers |= {
+        "OnnxParser.parse": False,
+        "OnnxParser.num_errors": 1,
         "ParserError.node": 3,
-        "ParserError.node_name": "conv2",
-        "ParserError.desc": "no importer for operator Conf",
+        "ParserError.desc": desc,
     }
-    with pytest.raises(BuildError, match="node 3 'conv2': no importer for operator Conf"):
+    tensorrt.answers |= {"ParserError.node_name": name, "ParserError.node_operator": operator}
+
+
+def test_what_the_parser_says_is_in_the_error(tensorrt):
+    said(tensorrt, "conv2", "Conv", "Assertion failed: dims are wrong")
+    with pytest.raises(BuildError, match=r"node 3 'conv2' \(Conv\): Assertion failed: dims are wrong") as caught:
         build(conv_net())
+    assert "class Conv" not in str(caught.value)
+
+
+@pytest.mark.parametrize("desc", [NOT_FOUND, "false"])
+@pytest.mark.parametrize("named", [True, False])
+def test_an_operator_that_the_parser_lacks_is_named_with_a_class_to_begin_with(tensorrt, desc, named):
+    model = conv_net()
+    node = model.graph.node[0]
+    if not named:
+        node.name = ""
+    said(tensorrt, node.name, node.op_type, desc)
+    with pytest.raises(
+        BuildError, match=rf"engine 'tensorrt' does not have the operator {node.op_type} \(node "
+    ) as caught:
+        ptp.build(model, engine="tensorrt")
+    assert f"class {node.op_type}(ptp.Plugin):" in str(caught.value)
+    assert ("the operator is not supported" if desc == "false" else desc) in caught.value.text
 
 
 def test_what_the_builder_logs_is_in_the_error_and_in_the_log(tensorrt, caplog):
