@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from darknet2caffe import to_caffe
 from tests.darknet2caffe.caffe import read_prototxt, write_caffe
 from tests.darknet2caffe.test_to_caffe import small
-
-DOCS = (Path(__file__).parents[1] / "docs" / "caffe.md").read_text()
+from tests.pages import Reader, texts
 
 SHUFFLENET = """
 layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 6 dim: 2 dim: 2 } } }
@@ -22,14 +16,12 @@ layer { name: "shuffle" type: "ShuffleChannel" bottom: "data" top: "shuffle" shu
 
 
 def test_the_program_reads_a_network_with_a_layer_of_its_own(tmp_path):
-    (program,) = re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL)
+    (program,) = texts("docs/caffe.md", "python")
     prototxt, caffemodel = write_caffe(tmp_path, SHUFFLENET)
     prototxt.rename(tmp_path / "shufflenet.prototxt")
     caffemodel.rename(tmp_path / "shufflenet.caffemodel")
     program += "print([(node.op_type, node.attribute[0].i) for node in model.graph.node])"
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "[('ChannelShuffle', 3)]\n"
+    assert Reader(tmp_path).python(program) == "[('ChannelShuffle', 3)]\n"
 
 
 TYPES = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 import sys
@@ -11,24 +10,20 @@ from pathlib import Path
 import pytest
 import yaml
 
-ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
-PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
+from tests.pages import ROOT, SHELL, Reader, texts
+
+PROGRAMS = texts("docs/start.md", "python")
+COMMANDS = [line for block in texts("docs/start.md", *SHELL) for line in block.splitlines()]
 MADE = {"reference/api.md", "reference/cli.md", "changelog.md"}
 """Pages that `.ci/docs/pages.py` makes."""
 
 
-def run(*command):
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_the_programs_run_one_behind_the_other():
+    """In a process of their own: nothing else has been imported there."""
     pytest.importorskip("openvino")
-    lines = run(sys.executable, "-c", "".join(PROGRAMS)).splitlines()
-    rows = [line.rsplit(maxsplit=1) for line in lines[-3:]]
+    done = subprocess.run([sys.executable, "-c", "".join(PROGRAMS)], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    rows = [line.rsplit(maxsplit=1) for line in done.stdout.splitlines()[-3:]]
     assert [row[0] for row in rows] == [f"{name} (2, 8, 4, 4)" for name in ("reference", "onnxruntime", "cpu")]
     assert len({round(float(row[1]), 3) for row in rows}) == 1
 
@@ -36,10 +31,9 @@ def test_the_programs_run_one_behind_the_other():
 @pytest.mark.parametrize("line", [line for line in COMMANDS if line.startswith("pytrt ") and "doctor" not in line])
 def test_the_commands_run(line, tmp_path):
     data = Path(pytest.importorskip("skimage").__file__).parent / "data"
-    image = shutil.copy(data / "chelsea.png", tmp_path / "photo.png")
-    words = line.replace("photo.jpg", str(image)).split()[1:]
-    printed = run(sys.executable, "-m", "pytrtplugins", *words)
-    assert ("cat" if words[0] == "run" else "region") in printed.lower()
+    shutil.copy(data / "chelsea.png", tmp_path / "photo.png")
+    printed = Reader(tmp_path).shell(line.replace("photo.jpg", "photo.png").replace("samples/", f"{ROOT}/samples/"))
+    assert ("cat" if " run " in line else "region") in printed.lower()
 
 
 def test_every_page_has_its_place_in_the_site():

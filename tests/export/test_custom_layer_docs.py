@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -17,15 +14,12 @@ from pytrtplugins.export.plugin import export_plugin
 onnx = pytest.importorskip("onnx")
 
 from tests.model.networks import network, node  # noqa: E402
+from tests.pages import Reader, texts  # noqa: E402
 
-ROOT = Path(__file__).parents[2]
-BLOCKS = re.findall(
-    r"^```(\w+)\n(.*?)^```", (ROOT / "docs" / "custom_layer.md").read_text("utf-8"), re.DOTALL | re.MULTILINE
-)
-CLASS, ENQUEUE, PLACE, ENGINES, LIBRARY, WRONG = (text for kind, text in BLOCKS if kind == "python")
-CHECK, CHECK_AGAIN, REPLACE, SOURCES, HOST = (text.strip() for kind, text in BLOCKS if kind == "sh")
-(KERNEL,) = (text for kind, text in BLOCKS if kind == "cuda")
-EXPORT, BUILD, REFUSAL = (text.strip() for kind, text in BLOCKS if kind == "text")
+CLASS, ENQUEUE, PLACE, ENGINES, LIBRARY, WRONG = texts("docs/custom_layer.md", "python")
+CHECK, CHECK_AGAIN, REPLACE, SOURCES, HOST = (text.strip() for text in texts("docs/custom_layer.md", "sh"))
+(KERNEL,) = texts("docs/custom_layer.md", "cuda")
+EXPORT, BUILD, REFUSAL = (text.strip() for text in texts("docs/custom_layer.md", "text"))
 
 
 @pytest.fixture(scope="module")
@@ -38,23 +32,22 @@ def folder(tmp_path_factory):
     return path
 
 
-def shell(folder, command):
-    """What a command prints."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)])}
-    environment.pop("TENSORRT_INCLUDE", None)
-    words = command.split()
-    if words[0] == "pytrt":
-        words = [sys.executable, "-c", "from pytrtplugins.cli import main; main()", *words[1:]]
-    elif words[0] == "python":
-        words = [sys.executable, *words[1:]]
-    done = subprocess.run(words, capture_output=True, text=True, cwd=folder, env=environment)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+@pytest.fixture
+def shell(folder, monkeypatch):
+    """Gives what a command prints in the folder."""
+    monkeypatch.delenv("TENSORRT_INCLUDE", raising=False)
+    return Reader(folder).shell
 
 
-def program(folder, text):
-    (folder / "program.py").write_text(text, "utf-8")
-    return shell(folder, "python program.py")
+@pytest.fixture
+def program(folder, shell):
+    """Gives what a program prints in the folder."""
+
+    def run(text):
+        (folder / "program.py").write_text(text, "utf-8")
+        return shell("python program.py")
+
+    return run
 
 
 def require_native():
@@ -64,35 +57,35 @@ def require_native():
         pytest.skip("the native part is not built. Do: make native")
 
 
-def test_the_class_and_then_its_kernel_pass_the_check(folder):
+def test_the_class_and_then_its_kernel_pass_the_check(folder, shell):
     (folder / "mylayers.py").write_text(CLASS, "utf-8")
-    before = shell(folder, CHECK)
+    before = shell(CHECK)
     (folder / "shuffle.cu").write_text(KERNEL, "utf-8")
     (folder / "mylayers.py").write_text(CLASS + "\n" + ENQUEUE, "utf-8")
     assert CHECK_AGAIN == CHECK
     assert "ChannelShuffle" in before
-    assert "ChannelShuffle" in shell(folder, CHECK_AGAIN)
+    assert "ChannelShuffle" in shell(CHECK_AGAIN)
 
 
-def test_the_layer_goes_into_the_network_and_runs_in_the_engines(folder):
+def test_the_layer_goes_into_the_network_and_runs_in_the_engines(folder, shell, program):
     pytest.importorskip("openvino")
     (folder / "mylayers.py").write_text(CLASS + "\n" + ENQUEUE, "utf-8")
     (folder / "shuffle.cu").write_text(KERNEL, "utf-8")
     (folder / "place.py").write_text(PLACE, "utf-8")
-    shell(folder, REPLACE)
+    shell(REPLACE)
     (found,) = [item for item in onnx.load(folder / "shuffled.onnx").graph.node if item.domain == "acme"]
     assert {item.name for item in found.attribute} == {"groups", "plugin_namespace", "plugin_version"}
-    assert program(folder, ENGINES).splitlines() == ["reference {'y': (2, 8, 4, 4)}", "cpu {'y': (2, 8, 4, 4)}"]
+    assert program(ENGINES).splitlines() == ["reference {'y': (2, 8, 4, 4)}", "cpu {'y': (2, 8, 4, 4)}"]
 
 
-def test_the_exported_sources_build_a_library_that_passes_the_same_check(folder):
+def test_the_exported_sources_build_a_library_that_passes_the_same_check(folder, shell, program):
     require_native()
     (folder / "mylayers.py").write_text(CLASS + "\n" + ENQUEUE, "utf-8")
     (folder / "shuffle.cu").write_text(KERNEL, "utf-8")
-    assert "acme::ChannelShuffle version 1, source" in shell(folder, SOURCES)
+    assert "acme::ChannelShuffle version 1, source" in shell(SOURCES)
     assert (folder / BUILD.split()[2]).is_file()
-    assert "acme::ChannelShuffle version 1, neutral" in shell(folder, HOST)
-    assert program(folder, LIBRARY).splitlines()[-1] == "ChannelShuffle(groups=4) acme::ChannelShuffle version 1"
+    assert "acme::ChannelShuffle version 1, neutral" in shell(HOST)
+    assert program(LIBRARY).splitlines()[-1] == "ChannelShuffle(groups=4) acme::ChannelShuffle version 1"
 
 
 def test_the_command_for_tensorrt_differs_from_the_tested_one_by_its_options_alone():

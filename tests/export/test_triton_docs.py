@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -15,11 +14,12 @@ onnx = pytest.importorskip("onnx")
 
 from tests.export.triton_server import parse, serve  # noqa: E402
 from tests.model.networks import documented_layers, network, node  # noqa: E402
+from tests.pages import read, texts  # noqa: E402
 
-TEXT = (Path(__file__).parents[2] / "docs" / "triton.md").read_text("utf-8")
-(COMMAND,) = re.findall(r"^```sh\npytrt (.*?)\n```", TEXT, re.MULTILINE)
-PRINTED, REFUSED = re.findall(r"^```text\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
-(CONFIG,) = re.findall(r"^```pbtxt\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
+TEXT = read("docs/triton.md")
+(COMMAND,) = (text.strip().removeprefix("pytrt ") for text in texts("docs/triton.md", "sh"))
+PRINTED, REFUSED = texts("docs/triton.md", "text")
+(CONFIG,) = texts("docs/triton.md", "pbtxt")
 LAYERS = documented_layers("mycompany")
 
 

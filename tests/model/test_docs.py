@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,10 +17,11 @@ pytest.importorskip("onnxruntime")
 from onnx import helper  # noqa: E402
 
 from tests.model.networks import documented_layers, network, node, run, weights  # noqa: E402
+from tests.pages import read, texts  # noqa: E402
 
-TEXT = (Path(__file__).parents[2] / "docs" / "graph.md").read_text("utf-8")
-PROGRAMS = re.findall(r"^```python\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
-MESSAGES = re.findall(r"^```text\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
+TEXT = read("docs/graph.md")
+PROGRAMS = texts("docs/graph.md", "python")
+MESSAGES = texts("docs/graph.md", "text")
 LAYERS = documented_layers("tests.graph.docs")
 
 

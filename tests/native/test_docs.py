@@ -10,15 +10,10 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-GUIDE = (ROOT / "docs" / "cpp.md").read_text()
+from tests.pages import ROOT, read, texts
 
-
-def blocks(kind):
-    return re.findall(rf"```{kind}\n(.*?)```", GUIDE, re.DOTALL)
-
-
-CPP, PYTHON, COMPILE = blocks("cpp"), blocks("python"), blocks("sh")[1]
+GUIDE = read("docs/cpp.md")
+CPP, PYTHON, COMPILE = texts("docs/cpp.md", "cpp"), texts("docs/cpp.md", "python"), texts("docs/cpp.md", "sh")[1]
 
 
 @pytest.mark.parametrize(("index", "source", "library"), [(0, "shuffle", "acme"), (1, "twice", "twice")])
