@@ -136,7 +136,9 @@ class _GramCalibrator(MinMaxCalibrator):
         for node in self._nodes.get(name, ()):
             for image in array:
                 gram, result = _gram(image, node), str(node.outputs[0].name)
-                self.grams[result] = self.grams.get(result, np.zeros_like(gram)) + gram
+                if result in self.grams:
+                    gram += self.grams[result]
+                self.grams[result] = gram
 
 
 def _gram(image: npt.NDArray[np.float32], node: ir.Node) -> npt.NDArray[np.float32]:

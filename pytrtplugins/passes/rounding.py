@@ -82,18 +82,18 @@ def round_codes(
     )  # those that weigh most are rounded while others can make up for it
     wanted = steps.T[order].astype(np.float64)  # (K, F): what one step rounds lies together
     fixed = np.abs(np.abs(wanted) - levels) < 1e-3
-    damped = gram.astype(np.float64)[np.ix_(order, order)]
+    damped = gram[np.ix_(order[::-1], order[::-1])].astype(np.float64)
     damped[np.diag_indices(count)] += _DAMPING * np.diag(damped).mean() or 1.0
-    factor = np.linalg.cholesky(damped[::-1, ::-1])[::-1, ::-1]  # upper triangular, and factor @ factor.T is damped
-    carry = factor / np.diag(factor)  # what the error of each weight asks of every later one
+    carry = np.linalg.cholesky(damped)[::-1, ::-1]  # upper triangular, and carry @ carry.T is damped, in the order
+    carry /= np.diag(carry).copy()  # what the error of each weight asks of every later one
     best, codes = wanted.copy(), np.rint(wanted)
     for first in range(0, count, _BLOCK):
         last = min(first + _BLOCK, count)
         errors = np.empty((last - first, best.shape[1]))
         for k in range(first, last):
+            best[k] += carry[first:k, k] @ errors[: k - first]
             codes[k] = np.where(fixed[k], codes[k], np.clip(np.rint(best[k]), -levels, levels))
             errors[k - first] = wanted[k] - codes[k]
-            best[k + 1 : last] += carry[k, k + 1 : last, None] * errors[k - first]
         best[last:] += carry[first:last, last:].T @ errors
     result = np.empty(steps.shape)
     result[:, order] = codes.T
