@@ -29,7 +29,7 @@ try:
 except MissingExtraError as error:
     sys.exit(f"MissingExtraError: {error}")
 
-__all__ = ["app", "main"]
+__all__ = ["app", "main", "print_network"]
 
 _SIDES, _IMAGES = Whole(1, 16_384), Whole(1, 65_536)
 
@@ -172,11 +172,9 @@ def inspect(
     if graph is not None:
         _check_graph(graph)
     network = read_network(cfg, dialect=dialect)
-    _say_dialect(network)
     if input_size is not None:
         network = network.with_input_size(*_parse_size(input_size))
-    console = require("rich.console", extra="cli").Console
-    console(width=None if sys.stdout.isatty() else 120, highlight=False).print(table(network))
+    print_network(network)
     if weights is not None:
         print(weights_line(read_network(network.cfg, weights, dialect=network.dialect)))
     if graph == "open":
@@ -185,6 +183,15 @@ def inspect(
     elif graph is not None:
         write_svg(network, graph)
         print(graph)
+
+
+def print_network(network: Network) -> None:
+    """Print a network's layers as darknet does, and what the header of its weights says."""
+    _say_dialect(network)
+    console = require("rich.console", extra="cli").Console
+    console(width=None if sys.stdout.isatty() else 120, highlight=False).print(table(network))
+    if network.weights is not None:
+        print(weights_line(network))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

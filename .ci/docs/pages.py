@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from mkdocs.structure.files import File, Files
 
 from darknet2caffe.cli import app as darknet2caffe
 from pytrtplugins import cli
+from pytrtplugins.cli.keys import keys, result_types
 
 ROOT = Path(__file__).parents[2]
 MODULES = (
@@ -39,7 +41,13 @@ MODULES = (
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages to those of docs/."""
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    for path, text in (("reference/api.md", _api()), ("reference/cli.md", _cli()), ("changelog.md", changes)):
+    made = (
+        ("reference/api.md", _api()),
+        ("reference/cli.md", _cli()),
+        ("reference/json.md", _json()),
+        ("changelog.md", changes),
+    )
+    for path, text in made:
         files.append(File.generated(config, path, content=text))
     return files
 
@@ -78,6 +86,29 @@ def _cli() -> str:
     for name, command in (("pytrt", cli.command()), ("darknet2caffe", typer.main.get_command(darknet2caffe))):
         lines += _command(command, name, 2)
     return "\n".join(lines)
+
+
+def _json() -> str:
+    """The keys of each command's result."""
+    head = "What `--json` prints: `result` has these keys. [In scripts](../shell.md) has those around it."
+    lines = ["# JSON of the commands", "", head, ""]
+    for name, command in _leaves(cli.command(), "pytrt").items():
+        lines += [f"## {name}", ""]
+        types = result_types(command)
+        for cls in types:
+            if len(types) > 1:
+                lines += [(inspect.getdoc(cls) or "").partition("\n")[0], ""]
+            lines += ["| key | type | meaning |", "|---|---|---|"]
+            lines += [f"| `{key.path}` | {key.type} | {key.meaning} |".replace("``", "`") for key in keys(cls)]
+            lines.append("")
+    return "\n".join(lines)
+
+
+def _leaves(command: click.Command, name: str) -> dict[str, click.Command]:
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        return {name: command}
+    return {key: leaf for each in inner.values() for key, leaf in _leaves(each, f"{name} {each.name}").items()}
 
 
 def _command(command: click.Command, name: str, level: int, parent: click.Context | None = None) -> list[str]:

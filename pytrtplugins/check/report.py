@@ -35,7 +35,12 @@ class Entry:
 
 @dataclass(frozen=True)
 class Report:
-    """The entries of all checks, in order; printed, it is a table."""
+    """What all checks found; printed, it is a table.
+
+    Attributes:
+        plugin: The class that was checked.
+        entries: The checks, in order.
+    """
 
     plugin: str
     entries: tuple[Entry, ...]

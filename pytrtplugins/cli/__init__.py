@@ -21,7 +21,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         SystemExit: always; code 0, or 1 where a check failed, or 2 after an error.
     """
     with exit_on_error(_show):
-        command()(args=None if arguments is None else list(arguments), prog_name="pytrt")
+        _run(arguments)
+
+
+def _run(arguments: Sequence[str] | None) -> None:
+    run = command()  # first: it says which package is missing
+    from .results import output
+
+    with output():
+        run(args=None if arguments is None else list(arguments), prog_name="pytrt")
 
 
 @functools.cache

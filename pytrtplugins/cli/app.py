@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import json as json_module
 import operator
 import sys
@@ -22,8 +22,20 @@ from ..utils.numbers import MAX_SLOTS, SHARE, Whole
 from ..utils.optional import require
 from ..utils.terminal import COMMAND, is_quiet
 from ..version import __version__
-from . import loading, options, runs, tables
+from . import inspected, loading, options, runs, tables
+from .facts import (
+    Built,
+    Calibrated,
+    DarknetFacts,
+    Devices,
+    EngineFacts,
+    Evaluated,
+    ModelFacts,
+    Nodes,
+    WrittenFile,
+)
 from .options import number
+from .results import Result, show
 
 if TYPE_CHECKING:
     from ..engines.cuda import CudaEngine
@@ -71,7 +83,7 @@ def _print_version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(help=_HELP)  # type: ignore[untyped-decorator]
+@app.callback(help=_HELP, result_callback=show)  # type: ignore[untyped-decorator]
 def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
@@ -81,17 +93,14 @@ def _options(
 
 
 @app.command()  # type: ignore[untyped-decorator]
-def devices(json: options.Json = None) -> None:
+def devices() -> Result[Devices]:
     """List the engines: which work on this machine, and why the others do not.
 
-    Example: pytrt devices --json devices.json
+    Examples: pytrt devices
+
+    pytrt devices --json
     """
-    if json:
-        check_target(json)
-    found, auto = engines.availability(), engines.auto_engine()
-    tables.print_devices(found, auto)
-    if json:
-        write_json(json, {"auto": auto, "engines": [dataclasses.asdict(engine) for engine in found]})
+    return Result(Devices(engines.auto_engine(), tuple(engines.availability())), tables.print_devices)
 
 
 @app.command()  # type: ignore[untyped-decorator]
@@ -107,7 +116,7 @@ def inspect(
         str | None, typer.Option(metavar="NAME", help="List the nodes whose operators this engine lacks.")
     ] = None,
     plugins: options.Plugins = None,
-) -> None:
+) -> Result[ModelFacts] | Result[Nodes] | Result[EngineFacts] | Result[DarknetFacts]:
     """Show what is in a model: inputs, outputs, layers, plugins, and nodes that no engine knows, or that one engine lacks.
 
     Examples: pytrt inspect yolov2-voc.cfg yolov2-voc.weights
@@ -118,17 +127,15 @@ def inspect(
     """
     if engine is not None:
         opened = loading.open_model(model, weights)
-        tables.print_unsupported(opened, engines.unsupported_nodes(opened, engine), engine)
-    elif nodes:
-        tables.print_nodes(loading.open_model(model, weights))
-    elif model.suffix == ".cfg":
-        from darknet2caffe import cli as darknet2caffe_cli
-
-        darknet2caffe_cli.inspect(model, weights)
-    elif loading.is_engine_file(model):
-        tables.print_engine(loading.open_engine(model), str(model))
-    else:
-        tables.print_model(loading.open_model(model, weights), str(model))
+        nodes_lacking = inspected.lacking(opened, engines.unsupported_nodes(opened, engine))
+        return Result(Nodes(nodes_lacking, engine), tables.print_nodes)
+    if nodes:
+        return Result(Nodes(inspected.listed(loading.open_model(model, weights))), tables.print_nodes)
+    if model.suffix == ".cfg":
+        return inspected.inspect_darknet(model, weights)
+    if loading.is_engine_file(model):
+        return Result(inspected.engine_facts(loading.open_engine(model), model), tables.print_engine)
+    return Result(inspected.model_facts(loading.open_model(model, weights), str(model)), tables.print_model)
 
 
 @app.command()  # type: ignore[untyped-decorator]
@@ -145,7 +152,7 @@ def build(
     settings: options.Settings = None,
     forms: options.Forms = None,
     plugins: options.Plugins = None,
-) -> None:
+) -> Result[Built]:
     """Build an engine and save it, so that it starts faster the next time.
 
     Examples: pytrt build yolov2.onnx --precision int8 --cache yolov2.cache -o yolov2.engine
@@ -169,10 +176,10 @@ def build(
         plugins=loading.read_forms(forms),
     )
     built.save(output)
-    tables.print_engine(built, str(output))
-    if built.name == "cuda":
-        tables.print_kernels(cast("CudaEngine", built).tactics())
-    print(f"built in {time.perf_counter() - started:.1f} s, {output.stat().st_size:,} bytes")
+    rows = cast("CudaEngine", built).tactics() if built.name == "cuda" else ()
+    seconds, size = time.perf_counter() - started, output.stat().st_size
+    found = Built(inspected.engine_facts(built, output), inspected.kernel_facts(rows), seconds, size)
+    return Result(found, tables.print_built)
 
 
 @app.command()  # type: ignore[untyped-decorator]
@@ -261,7 +268,7 @@ def calibrate(
     threads: options.Threads = None,
     forms: options.Forms = None,
     plugins: options.Plugins = None,
-) -> None:
+) -> Result[Calibrated]:
     """Measure the scales that INT8 and FP8 need on images, and keep them in a cache file (TensorRT's format).
 
     Example: pytrt calibrate yolov2.onnx --calibration photos/ --cache yolov2.cache
@@ -272,7 +279,8 @@ def calibrate(
     prepared = passes.prepare(loading.open_model(model, weights))
     table = engines.calibrate(prepared, calibrator, engine=engine, threads=threads, plugins=loading.read_forms(forms))
     calibrator.store_table(table, network=network_digest(prepared))
-    print(f"{path}: {len(table)} tensors, {table.algorithm}")
+    found = Calibrated(str(path), len(table), table.algorithm)
+    return Result(found, lambda found: print(f"{found.file}: {found.tensors} tensors, {found.algorithm}"))
 
 
 @app.command("equalize")  # type: ignore[untyped-decorator]
@@ -291,7 +299,7 @@ def equalize(
     engine: options.Engine = "auto",
     threads: options.Threads = None,
     plugins: options.Plugins = None,
-) -> None:
+) -> Result[WrittenFile]:
     """Rescale the channels of a network so that INT8 loses less; in float it computes the same.
 
     The model that is written is calibrated and built as any other. Networks with depthwise convolutions gain most,
@@ -308,7 +316,7 @@ def equalize(
         batches = ImageBatches(calibration, limit=min(limit or _ROUNDED_WITH, _ROUNDED_WITH), mode=mode)
         equalized = engines.round_weights(equalized, batches, engine=engine, threads=threads)
     write_atomic(output, equalized.SerializeToString())
-    print(output)
+    return Result(WrittenFile(str(output), output.stat().st_size), tables.print_file)
 
 
 @app.command()  # type: ignore[untyped-decorator]
@@ -332,20 +340,17 @@ def evaluate(
         typer.Option("--class-map", metavar="DATA=MODEL", help="A class's name in the data and in the model."),
     ] = None,
     limit: options.FirstImages = None,
-    json: options.Json = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw precision over recall: .png, .svg or .pdf.")
     ] = None,
     plugins: options.Plugins = None,
-) -> None:
+) -> Result[Evaluated]:
     """Measure a detector's average precision on labelled images (pycocotools).
 
     Examples: pytrt evaluate samples/models/yolov2-animals.cfg --data voc12-animals/ --precision int8
 
     pytrt evaluate yolo-fastest-1.1.cfg --names coco.names --data coco/ --mode stretch --plot curves.png
     """
-    if json:
-        check_target(json)
     if plot:
         check_figure(plot)
     labelled = models.YoloData(data)
@@ -361,13 +366,10 @@ def evaluate(
         class_map=loading.read_pairs(class_map, "--class-map", "NAME_IN_THE_DATA=NAME_IN_THE_MODEL"),
         limit=limit,
     )
-    print(f"{model}: engine {built.name}, {built.precision}")
-    tables.print_evaluation(result)
-    if json:
-        facts = {"model": str(model), "engine": built.name, "precision": built.precision, **result.to_dict()}
-        write_json(json, facts)
     if plot:
         models.draw_curves(result, plot, title=f"{model.name}, {built.name}, {built.precision}")
+    found = Evaluated(built.name, built.precision, result)
+    return Result(found, functools.partial(tables.print_evaluation, name=str(model)))
 
 
 def _detector(

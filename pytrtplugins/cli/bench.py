@@ -7,15 +7,15 @@ import itertools
 from pathlib import Path
 from typing import Annotated
 
-from ..bench import bench
+from ..bench import Benchmark, bench
 from ..errors import UsageError
 from ..utils.figures import check_figure
-from ..utils.files import check_target
 from ..utils.numbers import LARGEST_BATCH, MAX_SLOTS, Real, Whole
 from ..utils.optional import require
 from . import loading, options, tables
-from .app import app, write_json
+from .app import app
 from .options import number
+from .results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
@@ -52,9 +52,8 @@ def command(
     settings: options.Settings = None,
     forms: options.Forms = None,
     plugins: options.Plugins = None,
-    json: options.Json = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the latencies: .png, .svg or .pdf.")] = None,
-) -> None:
+) -> Result[Benchmark]:
     """Measure latency (p50, p90, p99), throughput and memory of engines and precisions, beside each other.
 
     The engines run in this process and take turns, so that load from other programs slows all of them.
@@ -73,12 +72,10 @@ def command(
 
     Examples: pytrt bench yolov2.onnx --engine cpu,onnxruntime
 
-    pytrt bench yolov2.onnx --engine cpu,onnxruntime --precision fp32,int8 --json bench.json --plot bench.png
+    pytrt bench yolov2.onnx --engine cpu,onnxruntime --precision fp32,int8 --plot bench.png
 
     pytrt bench yolov2.engine --seconds 10
     """
-    if json:
-        check_target(json)
     if plot:
         check_figure(plot)
     names = list(dict.fromkeys(itertools.product(_words(engine, "--engine"), _words(precision, "--precision"))))
@@ -107,13 +104,9 @@ def command(
         seconds=seconds,
         slots=slots,
     )
-    tables.print_benchmark(found)
-    if json:
-        write_json(json, {"model": str(model), **found.to_dict()})
     if plot:
         found.draw(plot, model.name)
-    if not found.agree:
-        raise typer.Exit(1)
+    return Result(found, tables.print_benchmark, found.agree)
 
 
 def _words(text: str, option: str) -> list[str]:

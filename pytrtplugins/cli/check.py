@@ -11,6 +11,7 @@ from . import options
 from .app import app
 from .fields import open_plugin, read_samples
 from .options import number
+from .results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
@@ -40,7 +41,7 @@ def check_plugin(
     time_limit: Annotated[
         float, number(Real(0.1, _LONGEST_S), metavar="S", help="Seconds that one check may take on one shape.")
     ] = 30.0,
-) -> None:
+) -> Result[check.Report]:
     """Check that a plugin keeps its contract, on many shapes and types; exit code 1 if it does not.
 
     Examples: pytrt check-plugin mylayers:ChannelShuffle
@@ -51,6 +52,4 @@ def check_plugin(
     """
     found, given = open_plugin(plugin, fields), read_samples(inputs)
     report = check.check_plugin(found, inputs=given, sanitize=sanitize, time_limit=time_limit)
-    print(report)
-    if not report.ok:
-        raise typer.Exit(1)
+    return Result(report, print, report.ok)

@@ -1,13 +1,12 @@
-"""Options that every command of ``pytrt`` takes: how much it says."""
+"""Options that every command of ``pytrt`` takes: how much it says, and how."""
 
 from __future__ import annotations
 
-import contextlib
-import os
 from typing import Annotated, Any
 
 from ..utils.optional import require
 from ..utils.terminal import be_quiet, be_verbose
+from .results import current_output
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
@@ -15,7 +14,7 @@ __all__ = ["add_options"]
 
 
 def add_options(command: Any) -> Any:
-    """Give -q and -v to each command of a group, and of groups within it; gives the group back."""
+    """Give -q, -v and --json to each command of a group, and of groups within it; gives the group back."""
     app = typer.Typer(add_completion=False)
     app.command()(_options)
     params = require("typer.main", extra="cli", package="typer").get_command(app).params
@@ -25,15 +24,21 @@ def add_options(command: Any) -> Any:
         if inner := getattr(each, "commands", None):
             waiting += inner.values()
         else:
-            each.params += params
+            names = {name for param in each.params for name in param.opts}
+            each.params += [param for param in params if not names & set(param.opts)]
     return command
 
 
-def _be_quiet(context: typer.Context, asked: bool) -> bool:  # type: ignore[name-defined]  # typer goes by the type
+def _be_quiet(asked: bool) -> bool:
     if asked:
         be_quiet()
-        nowhere = context.with_resource(open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  the context closes it
-        context.with_resource(contextlib.redirect_stdout(nowhere))
+        current_output().be_quiet()
+    return asked
+
+
+def _be_json(context: typer.Context, asked: bool) -> bool:  # type: ignore[name-defined]  # typer goes by the type
+    if asked:
+        current_output().be_json(context)
     return asked
 
 
@@ -56,6 +61,15 @@ def _options(
             callback=_be_verbose,
             expose_value=False,
             help="Show what is decided on the way, and at an error all that the engine's library reported.",
+        ),
+    ] = False,
+    json: Annotated[
+        bool,
+        typer.Option(
+            "--json",
+            callback=_be_json,
+            expose_value=False,
+            help="Print the result as JSON, and everything else to stderr.",
         ),
     ] = False,
 ) -> None:

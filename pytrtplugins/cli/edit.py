@@ -13,7 +13,10 @@ from ..utils.files import check_target
 from ..utils.optional import require
 from . import loading, options
 from .app import app
+from .facts import Edited, TensorFacts
 from .fields import open_plugin
+from .inspected import model_facts
+from .results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
@@ -46,7 +49,7 @@ def replace(
     ] = None,
     weights: options.Weights = None,
     plugins: options.Plugins = None,
-) -> None:
+) -> Result[Edited]:
     """Put a plugin in the place of a node, and write the network that results.
 
     What fed only that node goes with it. To replace several nodes by one plugin, name the last one here, and what the first one
@@ -63,7 +66,7 @@ def replace(
         raise UsageError("--from-node and --set both say what the fields are.\nDo: leave out one of them")
     made = open_plugin(plugin, fields)
     graph = loading.open_graph(model, weights)
-    known = graph.tensors
+    known, count = graph.tensors, len(graph.nodes)
     layer = made if from_node or isinstance(made, Plugin) else made()
     graph.replace(
         node,
@@ -73,8 +76,10 @@ def replace(
         outputs=_names(outputs, known),
     )
     graph.save(output)
-    print(f"{output}: {node!r} is {layer.__name__ if isinstance(layer, type) else repr(layer)} now")
-    print(f"Do: pytrt run {output} --plugins {plugin.rpartition(':')[0]}")
+    done = f"{node!r} is {layer.__name__ if isinstance(layer, type) else repr(layer)} now"
+    command = f"pytrt run {output} --plugins {plugin.rpartition(':')[0]}"
+    found = Edited(str(output), len(graph.nodes), count, _tensors(graph), done, command)
+    return Result(found, lambda found: print(f"{found.file}: {found.done}\nDo: {found.next}"))
 
 
 @app.command("extract")  # type: ignore[untyped-decorator]
@@ -90,7 +95,7 @@ def extract(
     ] = None,
     weights: options.Weights = None,
     plugins: options.Plugins = None,
-) -> None:
+) -> Result[Edited]:
     """Cut the part between tensors out of a network, with its weights and shapes, as a model of its own.
 
     It cuts at tensors, not at nodes. Use it to try one layer alone, to drop what comes before or after, or to find the layer where
@@ -111,15 +116,19 @@ def extract(
     known = graph.tensors
     part = graph.extract(_names(inputs, known), _names(outputs, known))
     part.save(output)
-    print(f"{output}: {len(part.nodes)} of {len(graph.nodes)} nodes")
-    for side, infos in (("input", part.model.graph.input), ("output", part.model.graph.output)):
-        for info in infos:
-            print(f"  {side:<6} {info.name} {_dims(part, info.name)}")
+    done = f"{len(part.nodes)} of {len(graph.nodes)} nodes"
+    return Result(Edited(str(output), len(part.nodes), len(graph.nodes), _tensors(part), done), _print_part)
 
 
-def _dims(graph: Graph, name: str) -> str:
-    dims = graph.tensors[name]
-    return "of unknown dims" if dims is None else " x ".join(map(str, dims))
+def _print_part(found: Edited) -> None:
+    print(f"{found.file}: {found.done}")
+    for each in found.tensors:
+        print(f"  {each.side:<6} {each.name} {' x '.join(map(str, each.dims)) or 'of unknown dims'}")
+
+
+def _tensors(graph: Graph) -> tuple[TensorFacts, ...]:
+    """The inputs and outputs of a network."""
+    return model_facts(graph.model, "").tensors
 
 
 def _names(texts: Sequence[str] | None, known: Collection[str]) -> list[str] | None:

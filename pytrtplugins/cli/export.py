@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from ..export import triton
-from ..export.plugin import export_plugin
+from ..export.plugin import ExportedPlugin, export_plugin
 from ..utils.numbers import Whole
 from ..utils.optional import require
 from . import loading, options
 from .app import app
 from .fields import read_fields
 from .options import number
+from .results import Result
 
 if TYPE_CHECKING:
     import onnx
@@ -54,7 +56,7 @@ def plugin(
         bool,
         typer.Option("--host", help="For tests without a GPU: the kernels run on the CPU, on the process's memory."),
     ] = False,
-) -> None:
+) -> Result[ExportedPlugin]:
     """Turn a plugin whose enqueue launches kernels into a library for TensorRT that needs no Python.
 
     Examples: pytrt export-plugin mylayers:ChannelShuffle -o libacme.so --tensorrt-include TensorRT/include
@@ -72,11 +74,7 @@ def plugin(
         architectures=architecture or (80, 90),
         host=host,
     )
-    print(f"{written.path}: {cls.plugin_key()}, {written.form}")
-    print(f"types:   {'; '.join(written.formats)}")
-    print(f"kernels: {', '.join(written.kernels)}")
-    for remark in written.remarks:
-        print(remark)
+    return Result(written, functools.partial(_print_plugin, name=str(cls.plugin_key())))
 
 
 @app.command("export-triton")  # type: ignore[untyped-decorator]
@@ -114,7 +112,7 @@ def triton_repository(
     ] = None,
     forms: options.Forms = None,
     plugins: options.Plugins = None,
-) -> None:
+) -> Result[triton.TritonModel]:
     """Write a model into a Triton model repository: ONNX with all plugins written out, or a TensorRT plan.
 
     Examples: pytrt export-triton yolov2.onnx -o models/
@@ -135,6 +133,18 @@ def triton_repository(
         queue_delay=queue_delay,
         served_at=served_at,
     )
+    return Result(written, _print_triton)
+
+
+def _print_plugin(written: ExportedPlugin, name: str) -> None:
+    print(f"{written.path}: {name}, {written.form}")
+    print(f"types:   {'; '.join(written.formats)}")
+    print(f"kernels: {', '.join(written.kernels)}")
+    for remark in written.remarks:
+        print(remark)
+
+
+def _print_triton(written: triton.TritonModel) -> None:
     for path in written.files:
         print(f"{path}: {path.stat().st_size:,} bytes")
     for need in written.needs:

@@ -19,9 +19,11 @@ from ..utils.optional import require
 from ..utils.progress import progress_bar
 from ..utils.terminal import COMMAND
 from ..vision.letterbox import Mode
-from . import loading, options
+from . import loading, options, tables
 from .app import app
+from .facts import Searched, Treated, WrittenFile
 from .options import MAX_SAMPLES, number
+from .results import Result, show
 from .samples import read_samples
 
 typer = require("typer", extra="cli", feature="the command pytrt")
@@ -31,7 +33,9 @@ __all__ = ["command"]
 _LARGEST_SEED, _LARGEST_RATIO, _MAX_RUNS = (1 << 32) - 1, 1_000_000, 1_000_000
 
 
-command: Any = typer.Typer(help="Find the layers that must not be in low precision, and see why.", **COMMAND)
+command: Any = typer.Typer(
+    help="Find the layers that must not be in low precision, and see why.", result_callback=show, **COMMAND
+)
 app.add_typer(command, name="precision")
 
 DataOption = Annotated[
@@ -94,7 +98,7 @@ def search(
     settings: options.Settings = None,
     forms: options.Forms = None,
     plugins: options.Plugins = None,
-) -> None:
+) -> Result[Searched]:
     """Find the few layers to keep in float32, and write them into a file that every engine follows.
 
     Beside the file stands FILE.json with all figures, for `pytrt precision report`. An interrupted search goes on where it stopped.
@@ -147,16 +151,14 @@ def search(
         )
     result.precisions.write(output)
     precision.write_json(result, output.with_suffix(".json"))
-    _print(result, output)
-    if not result.holds:
-        raise typer.Exit(1)
+    return Result(_searched(result, output), _print, result.holds)
 
 
 @command.command("report")  # type: ignore[untyped-decorator]
 def report(
     figures: Annotated[Path, typer.Argument(metavar="FILE.json", help="What the search wrote beside FILE.yaml.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.html", help="Page to write.")],
-) -> None:
+) -> Result[WrittenFile]:
     """Draw what a search saw: errors layer by layer, ranges, latency against accuracy.
 
     Example: pytrt precision report precision.json -o precision.html
@@ -165,7 +167,7 @@ def report(
     if not path.is_file():
         raise UsageError(f"{path}: no such file. It stands beside what `pytrt precision search -o` wrote", path=path)
     precision.write_html(precision.read_report(path), output)
-    print(f"{output}: {output.stat().st_size:,} bytes")
+    return Result(WrittenFile(str(output), output.stat().st_size), tables.print_file)
 
 
 @app.command("compare")  # type: ignore[untyped-decorator]
@@ -185,7 +187,7 @@ def compare(
     seed: SeedOption = 0,
     mode: FitOption = "letterbox",
     plugins: options.Plugins = None,
-) -> None:
+) -> Result[precision.Comparison]:
     """Compare every tensor of two engines or models; name the first that differs. Exit code 1 if one does.
 
     Example: pytrt compare net.onnx net.onnx --engine-b cpu
@@ -198,13 +200,15 @@ def compare(
     choice: dict[str, Any] = {"limit": limit, "seed": seed, "mode": mode}
     samples = read_samples(data, one.inputs, **choice) if data else [loading.read_inputs(None, one)]
     result = precision.compare(one, other, samples, wanted)
+    return Result(result, _print_comparison, result.first_difference is None)
+
+
+def _print_comparison(result: precision.Comparison) -> None:
     print(result)
     for text, missing in (("A", result.only_in_first), ("B", result.only_in_second)):
         if missing:
             shown = ", ".join(map(repr, missing[:3]))
             print(f"only in {text}: {shown}{f' (and {len(missing) - 3} more)' if len(missing) > 3 else ''}")
-    if result.first_difference is not None:
-        raise typer.Exit(1)
 
 
 def _judge(
@@ -239,14 +243,24 @@ def _train(data: list[Path], split: str) -> str:
     return split
 
 
-def _print(result: precision.SearchResult, output: Path) -> None:
-    for name, layer in result.precisions.layers.items():
-        print(f"{name}: {layer.precision}, {layer.strategy}: {layer.reason}")
-    if not result.precisions.layers:
+def _searched(result: precision.SearchResult, output: Path) -> Searched:
+    layers = (
+        Treated(name, layer.precision, layer.strategy, layer.reason) for name, layer in result.precisions.layers.items()
+    )
+    same = ("holds", "reason", "final_before", "final", "latency_before_us", "latency_us", "latency_fp32_us", "runs")
+    figures = str(output.with_suffix(".json"))
+    return Searched(str(output), figures, tuple(layers), **{name: getattr(result, name) for name in same})
+
+
+def _print(result: Searched) -> None:
+    for layer in result.layers:
+        print(f"{layer.layer}: {layer.precision}, {layer.strategy}: {layer.reason}")
+    if not result.layers:
         print("every layer computes in low precision")
     state = "the outputs hold" if result.holds else f"the outputs do NOT hold: {result.reason}"
     print(
         f"{state}: error {result.final_before:.3g} -> {result.final:.3g} of the tolerance; latency "
         f"{result.latency_before_us:.4g} -> {result.latency_us:.4g} us (float32: {result.latency_fp32_us:.4g}); {result.runs} runs"
     )
-    print(f"{output}\nDo: pytrt precision report {output.with_suffix('.json')} -o {output.with_suffix('.html')}")
+    page = Path(result.figures).with_suffix(".html")
+    print(f"{result.file}\nDo: pytrt precision report {result.figures} -o {page}")

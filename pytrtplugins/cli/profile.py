@@ -6,11 +6,15 @@ from pathlib import Path
 from typing import Annotated
 
 from ..errors import UsageError
+from ..utils.figures import check_figure
+from ..utils.files import check_target
 from ..utils.numbers import LARGEST_BATCH, Whole
 from ..utils.optional import require
 from . import loading, options
 from .app import app
+from .facts import Profiled, StepFacts
 from .options import number
+from .results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
@@ -32,13 +36,17 @@ def command(
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw a bar chart: .png, .svg or .pdf.")] = None,
     forms: options.Forms = None,
     plugins: options.Plugins = None,
-) -> None:
+) -> Result[Profiled]:
     """Time a network's layers on an NVIDIA GPU, with engine cuda: which kernel runs each, and how near to the GPU's limits.
 
     Examples: pytrt profile yolov2.onnx --precision fp16 --plot layers.png
 
     pytrt profile yolov2.engine --batch 8 --trace layers.json
     """
+    if trace is not None:
+        check_target(trace)
+    if plot is not None:
+        check_figure(plot)
     from ..engines.cuda.profile import profile
     from ..engines.cuda.run.context import CudaContext
 
@@ -55,8 +63,9 @@ def command(
         if not isinstance(context, CudaContext):
             raise UsageError(f"{model}: engine {engine.name!r} tells no times of layers.\nDo: pytrt profile MODEL.onnx")
         found = profile(context, loading.read_inputs(None, engine, free=batch))
-    print(found.table)
     if trace is not None:
         found.write_trace(trace)
     if plot is not None:
         found.draw(plot, f"{model.name}, {engine.precision}: {found.microseconds:.0f} µs")
+    steps = tuple(StepFacts(**vars(step)) for step in found.steps)
+    return Result(Profiled(found.microseconds, steps), lambda _: print(found.table))

@@ -2,48 +2,36 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..errors import PytrtpluginsError
-from ..model.decompose import infer_shapes
-from ..model.fit import node_type
-from ..model.proto import node_name, numpy_type
-from ..model.skeleton import nodes_beyond_onnx, signature, unknown_nodes
-from ..plugin.onnx_node import is_plugin_node, node_attributes
 from ..utils.optional import require
-from ..validation.dataflow import given_inputs, walk
 
 if TYPE_CHECKING:
-    import onnx
     from rich.console import Console
 
     from ..bench import Benchmark
     from ..doctor import Report
-    from ..engines.base.engine import Engine
-    from ..engines.base.types import Availability
-    from ..engines.cuda.conv.selector import LayerKernel
-    from ..models import Evaluation
     from ..tensor import Array
+    from .facts import Built, Devices, EngineFacts, Evaluated, ModelFacts, NodeFacts, Nodes, TensorFacts, WrittenFile
 
 __all__ = [
     "console",
     "print_benchmark",
+    "print_built",
     "print_devices",
     "print_engine",
     "print_error",
     "print_evaluation",
-    "print_kernels",
+    "print_file",
     "print_model",
     "print_nodes",
     "print_outputs",
     "print_report",
-    "print_unsupported",
 ]
 
 
@@ -59,15 +47,6 @@ def print_error(kind: str, message: str) -> None:
     """An error: its kind in red, then the message as it is."""
     escape = require("rich.markup", extra="cli").escape
     console(error=True).print(f"[bold red]{escape(kind)}[/]: {escape(message)}", soft_wrap=True)
-
-
-def print_devices(engines: Iterable[Availability], auto: str) -> None:
-    """One row per engine: whether it can be used here, and why not; ``auto`` is the one that ``auto`` takes."""
-    rows = []
-    for engine in engines:
-        can = ("[green]yes, auto[/]" if engine.name == auto else "[green]yes[/]") if engine.available else "[red]no[/]"
-        rows.append((engine.name, can, _escape(engine.reason or engine.details)))
-    _print_table(("engine", "available", "details"), rows)
 
 
 def print_report(report: Report) -> None:
@@ -117,97 +96,87 @@ def print_benchmark(found: Benchmark) -> None:
         _print_table(("not timed", "reason"), others)
 
 
-def print_model(model: onnx.ModelProto, name: str) -> None:
+def print_devices(found: Devices) -> None:
+    """One row per engine: whether it can be used here, and why not."""
+    rows = []
+    for engine in found.engines:
+        can = "[green]yes[/]" if not engine.reason else "[red]no[/]"
+        can = "[green]yes, auto[/]" if engine.name == found.auto else can
+        rows.append((engine.name, can, _escape(engine.reason or engine.details)))
+    _print_table(("engine", "available", "details"), rows)
+
+
+def print_model(model: ModelFacts) -> None:
     """Inputs, outputs, operators and plugins of an ONNX model."""
-    graph = model.graph
     out = console()
     out.print(
-        f"[bold]{_escape(name)}[/]: {_escape(graph.name)}, by {_escape(model.producer_name or 'unknown')}",
+        f"[bold]{_escape(model.file)}[/]: {_escape(model.name)}, by {_escape(model.producer or 'unknown')}",
         soft_wrap=True,
     )
-    opsets = ", ".join(f"{entry.domain or 'ai.onnx'} {entry.version}" for entry in model.opset_import)
-    weights = sum(int(np.prod(tensor.dims)) for tensor in graph.initializer)
-    out.print(
-        f"opsets: {opsets}; {len(graph.node)} nodes, {weights:,} parameters, {model.ByteSize():,} bytes", soft_wrap=True
-    )
-    rows = [("input", value.name, *_type(value)) for value in given_inputs(graph)]
-    rows += [("output", value.name, *_type(value)) for value in graph.output]
-    _print_table(("", "name", "type", "dims"), rows)
-    counts = Counter(node.op_type if not node.domain else f"{node.domain}.{node.op_type}" for node in graph.node)
-    out.print("operators: " + ", ".join(f"{kind} {count}" for kind, count in counts.most_common()), soft_wrap=True)
-    plugins = [
-        (node.name, f"{node.domain}.{node.op_type}", _fields(node)) for node in graph.node if is_plugin_node(node)
-    ]
-    if plugins:
-        _print_table(("plugin node", "class", "fields"), plugins)
-    unknown = unknown_nodes(model)
-    if beyond := Counter(map(node_type, nodes_beyond_onnx(model))) - Counter(map(node_type, unknown)):
-        kinds = ", ".join(f"{kind} {count}" for kind, count in beyond.most_common())
+    opsets = ", ".join(f"{domain} {version}" for domain, version in model.opsets.items())
+    sizes = f"{model.nodes} nodes, {model.parameters:,} parameters, {model.bytes:,} bytes"
+    out.print(f"opsets: {_escape(opsets)}; {sizes}", soft_wrap=True)
+    _print_tensors(model.tensors)
+    out.print(f"operators: {_escape(_counts(model.operators))}", soft_wrap=True)
+    if model.plugins:
+        _print_table(
+            ("plugin node", "class", "fields"),
+            [tuple(map(_escape, (each.name, each.plugin, each.fields))) for each in model.plugins],
+        )
+    if model.beyond_onnx:
         out.print(
-            f"not ONNX's own: {_escape(kinds)}; pytrt inspect MODEL --engine NAME asks an engine for them",
+            f"not ONNX's own: {_escape(_counts(model.beyond_onnx))}; pytrt inspect MODEL --engine NAME asks an engine for them",
             soft_wrap=True,
         )
-    if unknown:
-        _print_lacking("unknown node", model, unknown)
+    if model.unknown:
+        _print_nodes("unknown node", model.unknown)
         out.print("No engine knows these: pytrt run ends with a plugin class to begin with.", soft_wrap=True)
 
 
-def print_unsupported(model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto], engine: str) -> None:
-    """One row per node whose operator an engine lacks, and how many nodes each operator has."""
-    if not nodes:
-        console().print(f"Engine {_escape(engine)} has all operators of this model.", soft_wrap=True)
-        return
-    _print_lacking(f"node that engine {engine} lacks", model, nodes)
-    counts = Counter(map(node_type, nodes)).most_common()
-    listed = ", ".join(f"{kind} {count}" for kind, count in counts)
-    console().print(f"Engine {_escape(engine)} lacks {_escape(listed)}", soft_wrap=True)
-    console().print(
-        f"Do: pytrt run MODEL --engine {_escape(engine)}, which ends with a plugin class to begin with", soft_wrap=True
-    )
-
-
-def _print_lacking(title: str, model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto]) -> None:
-    try:
-        typed = infer_shapes(model)
-    except PytrtpluginsError:
-        typed = model
-    twins = {id(node): twin for node, twin in zip(walk(model.graph.node), walk(typed.graph.node), strict=False)}
-    found = [
-        (node_name(node), f"{node.domain}.{node.op_type}".lstrip("."), signature(typed, twins.get(id(node), node)))
-        for node in nodes
-    ]
-    _print_table((title, "operator", "reads → gives"), [tuple(map(_escape, row)) for row in found])
-
-
-def print_nodes(model: onnx.ModelProto) -> None:
+def print_nodes(found: Nodes) -> None:
     """One row per node: what it is found by, its operator, and what it reads and gives."""
-    with contextlib.suppress(PytrtpluginsError):
-        model = infer_shapes(model)
-    rows = [(node_name(node), node_type(node), signature(model, node)) for node in model.graph.node]
-    _print_table(("node", "operator", "reads → gives"), [tuple(map(_escape, row)) for row in rows])
+    if not found.engine:
+        _print_nodes("node", found.nodes)
+    elif not found.nodes:
+        console().print(f"Engine {_escape(found.engine)} has all operators of this model.", soft_wrap=True)
+    else:
+        _print_nodes(f"node that engine {_escape(found.engine)} lacks", found.nodes)
+        counts = Counter(node.operator for node in found.nodes)
+        listed = _counts(dict(counts.most_common()))
+        console().print(f"Engine {_escape(found.engine)} lacks {_escape(listed)}", soft_wrap=True)
+        console().print(
+            f"Do: pytrt run MODEL --engine {_escape(found.engine)}, which ends with a plugin class to begin with",
+            soft_wrap=True,
+        )
 
 
-def print_engine(engine: Engine, name: str) -> None:
+def print_engine(engine: EngineFacts) -> None:
     """Precision, inputs and outputs of an engine."""
     console().print(
-        f"[bold]{_escape(name)}[/]: engine {_escape(engine.name)}, {engine.precision}, model {engine.model_digest[:8]}",
+        f"[bold]{_escape(engine.file)}[/]: engine {_escape(engine.engine)}, {engine.precision}, model {engine.model_digest[:8]}",
         soft_wrap=True,
     )
-    rows = [("input", desc.name, str(desc.dtype), _dims(desc.dims)) for desc in engine.inputs]
-    rows += [("output", desc.name, str(desc.dtype), _dims(desc.dims)) for desc in engine.outputs]
-    _print_table(("", "name", "type", "dims"), rows)
+    _print_tensors(engine.tensors)
     for about, choice in engine.choices.items():
         console().print(f"{_escape(about)}: {_escape(choice)}", soft_wrap=True)
 
 
-def print_kernels(kernels: Iterable[LayerKernel]) -> None:
-    """One row per convolution that differs: its layers, the kernel that was chosen, its time, and how many it beat."""
+def print_built(built: Built) -> None:
+    """An engine that was built, and on engine cuda its kernels: one row per convolution that differs."""
+    print_engine(built.engine)
     rows = []
-    for row in kernels:
-        choice, layers = row.choice, [*row.layers[:3], *([f"and {len(row.layers) - 3} more"] if row.layers[3:] else [])]
-        time = f"{choice.microseconds:.2f}" if choice.microseconds else ""
-        rows.append((_escape(", ".join(layers)), _escape(row.problem), _escape(choice.title), time, str(choice.rivals)))
-    _print_table(("layers", "convolution", "kernel", "µs", "rivals"), rows)
+    for row in built.kernels:
+        layers = [*row.layers[:3], *([f"and {len(row.layers) - 3} more"] if row.layers[3:] else [])]
+        time = f"{row.microseconds:.2f}" if row.microseconds else ""
+        rows.append((_escape(", ".join(layers)), _escape(row.problem), _escape(row.kernel), time, str(row.rivals)))
+    if built.engine.engine == "cuda":
+        _print_table(("layers", "convolution", "kernel", "µs", "rivals"), rows)
+    print(f"built in {built.seconds:.1f} s, {built.bytes:,} bytes")
+
+
+def print_file(found: WrittenFile) -> None:
+    """A file that was written."""
+    print(f"{found.file}: {found.bytes:,} bytes")
 
 
 def print_outputs(outputs: Mapping[str, Array]) -> None:
@@ -220,8 +189,10 @@ def print_outputs(outputs: Mapping[str, Array]) -> None:
     _print_table(("output", "type", "dims", "min", "max", "mean"), rows)
 
 
-def print_evaluation(result: Evaluation) -> None:
+def print_evaluation(found: Evaluated, name: str) -> None:
     """One row per class, one for all."""
+    result = found.figures
+    print(f"{name}: engine {found.engine}, {found.precision}")
     print(result.table())
     print(f"{result.images} images in {result.seconds:.1f} s")
     if result.ignored:
@@ -237,25 +208,18 @@ def _print_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
     console().print(table)
 
 
-def _fields(node: onnx.NodeProto) -> str:
-    hidden = ("plugin_namespace", "plugin_version")
-    values = {key: value for key, value in node_attributes(node).items() if key not in hidden}
-    return _escape(", ".join(f"{key}={_short(value)}" for key, value in values.items()))
+def _print_tensors(tensors: Iterable[TensorFacts]) -> None:
+    rows = [(each.side, _escape(each.name), each.type, _dims(each.dims)) for each in tensors]
+    _print_table(("", "name", "type", "dims"), rows)
 
 
-def _short(value: object) -> str:
-    if isinstance(value, np.ndarray):
-        return f"array{value.shape}"
-    if isinstance(value, list):
-        shown = ", ".join(f"{item:.6g}" if isinstance(item, float) else str(item) for item in value[:10])
-        return f"({shown}{', ...' if len(value) > 10 else ''})"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+def _print_nodes(title: str, nodes: Iterable[NodeFacts]) -> None:
+    rows = [tuple(map(_escape, (node.name, node.operator, node.signature))) for node in nodes]
+    _print_table((title, "operator", "reads → gives"), rows)
 
 
-def _type(value: onnx.ValueInfoProto) -> tuple[str, str]:
-    tensor = value.type.tensor_type
-    dims = " x ".join(dim.dim_param or str(dim.dim_value) for dim in tensor.shape.dim)
-    return numpy_type(tensor.elem_type).name, _escape(dims)
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{kind} {count}" for kind, count in counts.items())
 
 
 def _dims(dims: Iterable[object]) -> str:

@@ -68,6 +68,8 @@ class Evaluation:
     Fields:
         map50: Mean over the classes of the average precision at IoU 0.5: COCO's AP50, with 101 recall points.
         map: The same, averaged over IoU 0.5 to 0.95.
+        classes: Figures of each class.
+        images: How many images were looked at.
         seconds: How long it took, reading images included.
         ignored: Classes of the data that the detector does not know; they count nowhere.
     """

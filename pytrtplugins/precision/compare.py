@@ -27,6 +27,9 @@ class TensorDifference:
     """One tensor that both have.
 
     Attributes:
+        name: The tensor's name.
+        layer: The node that gives it.
+        op_type: That node's operator.
         error: In units of the tolerance.
         worst: (index, value of the first, value of the second) of the elements that differ most.
     """
@@ -43,6 +46,7 @@ class Comparison:
     """All tensors that two engines share, in the order of the first.
 
     Attributes:
+        tensors: The tensors that both have.
         only_in_first: Names of float tensors that the second does not have.
         only_in_second: Names of float tensors that the first does not have.
     """

@@ -23,20 +23,24 @@ def net(tmp_path):
 
 def test_engines_stand_beside_each_other_in_table_record_and_chart(pytrt, net, tmp_path):
     code, out, err = pytrt("bench", net, "--engine", "reference,onnxruntime", "--precision", "fp32,bf16", "--batch", 3,
-                           "--json", "b.json", "--plot", "b.png", *FAST)  # fmt: skip
+                           "--plot", "b.png", *FAST)  # fmt: skip
     assert code == 0, err
     for name in ("reference fp32", "onnxruntime fp32"):
         assert re.search(rf"^\s*{name}(\s+\d+\.\d{{3}}){{3}}\s+\d+\.\d\d\s", out, re.MULTILINE), out
     assert re.search(r"onnxruntime bf16\s+engine 'onnxruntime' has no precision 'bf16'", out)
-    found = json.loads((tmp_path / "b.json").read_text())
-    assert [row["name"] for row in found["rows"] if row["runs"]] == [
-        "reference fp32",
-        "reference bf16",
-        "onnxruntime fp32",
-    ]
-    assert found["inputs"] == {"x": [3, 4]}
-    assert found["machine"]["processor"]
     assert (tmp_path / "b.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_json_has_the_rows_and_where_they_were_measured(pytrt, net):
+    code, out, err = pytrt(
+        "bench", net, "--engine", "reference", "--precision", "fp32,bf16", "--batch", 3, "--json", *FAST
+    )
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert [row["name"] for row in found["result"]["rows"] if row["runs"]] == ["reference fp32", "reference bf16"]
+    assert found["result"]["inputs"] == {"x": [3, 4]}
+    assert found["result"]["machine"]["processor"]
+    assert (found["command"], found["ok"], found["options"]["batch"]) == ("pytrt bench", True, 3)
 
 
 def test_arrays_are_taken_and_different_outputs_end_with_1(pytrt, net, tmp_path, monkeypatch):
@@ -72,6 +76,6 @@ def test_lists_that_are_none_are_refused(pytrt, net, words):
 
 
 def test_files_to_write_are_checked_first(pytrt, net):
-    for option, path in (("--plot", "a.gif"), ("--json", "missing/a.json")):
-        code, out, _ = pytrt("bench", net, option, path)
+    for path in ("a.gif", "missing/a.png"):
+        code, out, _ = pytrt("bench", net, "--plot", path)
         assert (code, out) == (2, "")

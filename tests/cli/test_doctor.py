@@ -21,15 +21,18 @@ REPORT = Report(
 )
 
 
-def test_it_shows_what_is_missing_and_what_fails(pytrt, monkeypatch, tmp_path):
+def test_it_shows_what_is_missing_and_what_fails(pytrt, monkeypatch):
     monkeypatch.setattr(doctor, "examine", lambda run: REPORT)
-    code, out, _ = pytrt("doctor", "--json", "found.json")
+    code, out, _ = pytrt("doctor")
     assert code == 1
     for words in ("missing: cupy-cuda13x", 'pip install "pytrtplugins[cuda]"', "Do: nvidia-smi", "right; built in 0.25 s, 21 µs",
                   "fails: a convolution is 1.0e-02"):  # fmt: skip
         assert words in out
-    found = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))
-    assert [engine["name"] for engine in found["engines"]] == ["cuda", "cpu", "reference"]
+    code, out, err = pytrt("doctor", "--json")
+    assert (code, err) == (1, "")
+    found = json.loads(out)
+    assert not found["ok"]
+    assert [engine["name"] for engine in found["result"]["engines"]] == ["cuda", "cpu", "reference"]
 
 
 def test_a_healthy_machine_ends_with_0(pytrt, monkeypatch):

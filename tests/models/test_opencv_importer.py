@@ -6,6 +6,8 @@ to boxes are each side's own. ``pytest -s`` prints the figures.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 
 import numpy as np
@@ -86,15 +88,15 @@ def opencv_detector(cv2, shared, name, mode):
 
 def map50_of_pytrt(shared, name, mode, folder, limit):
     """From darknet's files to a figure, by the two commands alone."""
-    model, figures, curves = (folder / name for name in ("model.onnx", "figures.json", "curves.png"))
+    model, curves = folder / "model.onnx", folder / "curves.png"
     evaluation = ["evaluate", model, "--names", shared / "pretrained" / "coco.names", "--data", shared / "coco-small"]
-    evaluation += ["--engine", "cpu", "--mode", mode, "--limit", limit, "--json", figures, "--plot", curves]
+    evaluation += ["--engine", "cpu", "--mode", mode, "--limit", limit, "--json", "--plot", curves]
     for command, words in ((darknet2caffe, [*darknet_files(shared, name), "-o", model]), (pytrt, evaluation)):
-        with pytest.raises(SystemExit) as end:
+        with pytest.raises(SystemExit) as end, contextlib.redirect_stdout(io.StringIO()) as out:
             command([str(word) for word in words])
         assert not end.value.code
     assert load_image(curves).shape == (600, 1080, 3)
-    return json.loads(figures.read_text())["map50"]
+    return json.loads(out.getvalue())["result"]["figures"]["map50"]
 
 
 @pytest.mark.parametrize("mode", ["letterbox", "stretch"])

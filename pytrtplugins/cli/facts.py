@@ -1,0 +1,391 @@
+"""What the commands of ``pytrt`` find where no class of the library says it; the fields are keys of the JSON (docs/shell.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..engines.base.types import Availability
+from ..models import Evaluation
+
+__all__ = [
+    "Built",
+    "Calibrated",
+    "DarknetFacts",
+    "DarknetLayer",
+    "Devices",
+    "Edited",
+    "EngineFacts",
+    "Evaluated",
+    "Kernel",
+    "ModelFacts",
+    "NodeFacts",
+    "Nodes",
+    "PluginFacts",
+    "Profiled",
+    "Searched",
+    "StepFacts",
+    "TensorFacts",
+    "Treated",
+    "WrittenFile",
+]
+
+
+@dataclass(frozen=True)
+class Devices:
+    """The engines.
+
+    Attributes:
+        auto: The engine that ``auto`` takes.
+        engines: All engines.
+    """
+
+    auto: str
+    engines: tuple[Availability, ...]
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """A file that was written.
+
+    Attributes:
+        file: Its path.
+        bytes: Its size.
+    """
+
+    file: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class TensorFacts:
+    """An input or output.
+
+    Attributes:
+        side: ``input`` or ``output``.
+        name: The tensor's name.
+        type: Its element type.
+        dims: Its dims: numbers, and names of free dims.
+    """
+
+    side: str
+    name: str
+    type: str
+    dims: tuple[int | str, ...]
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """A node of a model.
+
+    Attributes:
+        name: What it is found by.
+        operator: Its operator, behind the domain where that is not ONNX's.
+        signature: Names, types and dims of what it reads and gives.
+    """
+
+    name: str
+    operator: str
+    signature: str
+
+
+@dataclass(frozen=True)
+class PluginFacts:
+    """A plugin's node.
+
+    Attributes:
+        name: The node's name.
+        plugin: Namespace and name of the plugin's class.
+        fields: Its fields, as text.
+    """
+
+    name: str
+    plugin: str
+    fields: str
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """An ONNX model, or what a darknet network becomes.
+
+    Attributes:
+        file: The file.
+        name: The graph's name.
+        producer: What wrote it.
+        opsets: Version of each domain.
+        nodes: How many nodes it has.
+        parameters: How many numbers its weights have.
+        bytes: Its size.
+        tensors: Its inputs and outputs.
+        operators: How often each operator occurs.
+        plugins: The nodes of plugins.
+        beyond_onnx: How often other operators occur that are not ONNX's own.
+        unknown: Nodes that no engine knows.
+    """
+
+    file: str
+    name: str
+    producer: str
+    opsets: dict[str, int]
+    nodes: int
+    parameters: int
+    bytes: int
+    tensors: tuple[TensorFacts, ...]
+    operators: dict[str, int]
+    plugins: tuple[PluginFacts, ...]
+    beyond_onnx: dict[str, int]
+    unknown: tuple[NodeFacts, ...]
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Nodes of a model.
+
+    Attributes:
+        nodes: All nodes, or those that the engine lacks.
+        engine: The engine that was asked; empty where none was.
+    """
+
+    nodes: tuple[NodeFacts, ...]
+    engine: str = ""
+
+
+@dataclass(frozen=True)
+class EngineFacts:
+    """An engine.
+
+    Attributes:
+        file: The file.
+        engine: The engine's name.
+        precision: Of its arithmetic.
+        model_digest: Of the model from which it was built.
+        tensors: Its inputs and outputs.
+        choices: What was decided while it was built, and how.
+    """
+
+    file: str
+    engine: str
+    precision: str
+    model_digest: str
+    tensors: tuple[TensorFacts, ...]
+    choices: dict[str, str]
+
+
+@dataclass(frozen=True)
+class DarknetLayer:
+    """A layer of a darknet network, as darknet prints it.
+
+    Attributes:
+        index: Darknet's index of the layer.
+        type: Its section's name.
+        filters: Number of filters, where it has some.
+        size: Window and stride, or the layers that it reads.
+        input: Width x height x channels that it reads.
+        output: Width x height x channels that it gives, or how many values.
+        bflops: Billions of operations, as darknet counts them.
+        parameters: Numbers in the .weights file.
+    """
+
+    index: int
+    type: str
+    filters: str
+    size: str
+    input: str
+    output: str
+    bflops: float
+    parameters: int
+
+
+@dataclass(frozen=True)
+class DarknetFacts:
+    """A darknet network.
+
+    Attributes:
+        name: The cfg's name.
+        dialect: Whose darknet it is for.
+        dialect_reason: Why that is assumed.
+        dims: Channels, height and width of the input.
+        outputs: Names of the layers that are outputs.
+        layers: The layers.
+        weights: What the weights' header says; empty without weights.
+    """
+
+    name: str
+    dialect: str
+    dialect_reason: str
+    dims: tuple[int, ...]
+    outputs: tuple[str, ...]
+    layers: tuple[DarknetLayer, ...]
+    weights: str
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What runs a convolution on engine cuda.
+
+    Attributes:
+        layers: Names of the layers that are this convolution.
+        problem: What it computes.
+        kernel: The kernel that was chosen.
+        microseconds: How long it took; 0 where nothing was timed.
+        rivals: How many other kernels were timed.
+    """
+
+    layers: tuple[str, ...]
+    problem: str
+    kernel: str
+    microseconds: float
+    rivals: int
+
+
+@dataclass(frozen=True)
+class Built:
+    """An engine that was built.
+
+    Attributes:
+        engine: What it is.
+        kernels: Of engine cuda: one for each convolution that differs.
+        seconds: How long it took.
+        bytes: The file's size.
+    """
+
+    engine: EngineFacts
+    kernels: tuple[Kernel, ...]
+    seconds: float
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A calibration cache that was written.
+
+    Attributes:
+        file: Its path.
+        tensors: How many tensors have a scale.
+        algorithm: How the scales were chosen.
+    """
+
+    file: str
+    tensors: int
+    algorithm: str
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """How good a detector is.
+
+    Attributes:
+        engine: The engine that ran it.
+        precision: Of its arithmetic.
+        figures: What was measured.
+    """
+
+    engine: str
+    precision: str
+    figures: Evaluation
+
+
+@dataclass(frozen=True)
+class Edited:
+    """A model that was written by replace or extract.
+
+    Attributes:
+        file: Its path.
+        nodes: How many nodes it has.
+        of: How many nodes the model had before.
+        tensors: Its inputs and outputs.
+        done: What was done.
+        next: The command that goes on from here; empty where there is none.
+    """
+
+    file: str
+    nodes: int
+    of: int
+    tensors: tuple[TensorFacts, ...]
+    done: str
+    next: str = ""
+
+
+@dataclass(frozen=True)
+class Treated:
+    """A layer that is not computed like the others.
+
+    Attributes:
+        layer: Its name.
+        precision: In which it is computed.
+        strategy: How it is treated: pin, half-weights, per-channel or calibrator.
+        reason: Why.
+    """
+
+    layer: str
+    precision: str
+    strategy: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Searched:
+    """What a precision search found; the file of figures beside the precision file has all of it.
+
+    Attributes:
+        file: The precision file.
+        figures: The file of all figures.
+        layers: The layers that are not computed like the others.
+        holds: Whether the outputs are within tolerance.
+        reason: Why the search ended.
+        final_before: Error of the outputs with every layer in low precision; 1 is the tolerance.
+        final: Error of the outputs with the precision file.
+        latency_before_us: Latency with every layer in low precision, in microseconds.
+        latency_us: Latency with the precision file.
+        latency_fp32_us: Latency in float32.
+        runs: How often the network was evaluated.
+    """
+
+    file: str
+    figures: str
+    layers: tuple[Treated, ...]
+    holds: bool
+    reason: str
+    final_before: float
+    final: float
+    latency_before_us: float
+    latency_us: float
+    latency_fp32_us: float
+    runs: int
+
+
+@dataclass(frozen=True)
+class StepFacts:
+    """A step of an engine cuda.
+
+    Attributes:
+        name: The node's name.
+        kind: conv, pool, plugin and so on.
+        kernel: Which kernel runs a convolution; of steps that wait for the host what they do there.
+        microseconds: How long it takes, alone, its data in the cache.
+        operations: Operations of a convolution.
+        bytes: Of tensors and weights that it reads and writes.
+        stream: Which stream it runs on.
+        fallback: How it falls back; empty where a kernel of the engine runs it.
+    """
+
+    name: str
+    kind: str
+    kernel: str
+    microseconds: float
+    operations: int
+    bytes: int
+    stream: int
+    fallback: str
+
+
+@dataclass(frozen=True)
+class Profiled:
+    """A network's steps, and the whole.
+
+    Attributes:
+        microseconds: Of the whole run on the GPU, as one graph.
+        steps: In order.
+    """
+
+    microseconds: float
+    steps: tuple[StepFacts, ...]

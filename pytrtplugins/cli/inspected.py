@@ -1,0 +1,139 @@
+"""What ``pytrt inspect`` and ``pytrt build`` tell of a model or an engine."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..engines.base.engine import Engine
+from ..errors import PytrtpluginsError
+from ..model.decompose import infer_shapes
+from ..model.fit import node_type
+from ..model.proto import node_name, numpy_type
+from ..model.skeleton import nodes_beyond_onnx, signature, unknown_nodes
+from ..plugin.onnx_node import is_plugin_node, node_attributes
+from ..validation.dataflow import given_inputs, walk
+from .facts import DarknetFacts, DarknetLayer, EngineFacts, Kernel, ModelFacts, NodeFacts, PluginFacts, TensorFacts
+from .results import Result
+
+if TYPE_CHECKING:
+    import onnx
+
+    from ..engines.cuda.conv.selector import LayerKernel
+
+__all__ = ["engine_facts", "inspect_darknet", "kernel_facts", "lacking", "listed", "model_facts"]
+
+
+def model_facts(model: onnx.ModelProto, file: str) -> ModelFacts:
+    """Inputs, outputs, operators and plugins of an ONNX model."""
+    graph = model.graph
+    unknown = unknown_nodes(model)
+    beyond = Counter(map(node_type, nodes_beyond_onnx(model))) - Counter(map(node_type, unknown))
+    counts = Counter(_operator(node) for node in graph.node)
+    return ModelFacts(
+        file,
+        graph.name,
+        model.producer_name,
+        {entry.domain or "ai.onnx": entry.version for entry in model.opset_import},
+        len(graph.node),
+        sum(int(np.prod(tensor.dims)) for tensor in graph.initializer),
+        model.ByteSize(),
+        (*map(_input, given_inputs(graph)), *(_tensor("output", value) for value in graph.output)),
+        dict(counts.most_common()),
+        tuple(PluginFacts(node.name, _operator(node), _fields(node)) for node in graph.node if is_plugin_node(node)),
+        dict(beyond.most_common()),
+        lacking(model, unknown),
+    )
+
+
+def lacking(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto]) -> tuple[NodeFacts, ...]:
+    """Nodes of a model, which may lie in its branches, with what they read and give."""
+    try:
+        typed = infer_shapes(model)
+    except PytrtpluginsError:
+        typed = model
+    twins = {id(node): twin for node, twin in zip(walk(model.graph.node), walk(typed.graph.node), strict=False)}
+    return tuple(
+        NodeFacts(node_name(node), _operator(node), signature(typed, twins.get(id(node), node))) for node in nodes
+    )
+
+
+def listed(model: onnx.ModelProto) -> tuple[NodeFacts, ...]:
+    """All nodes of a model: what each is found by, its operator, and what it reads and gives."""
+    with contextlib.suppress(PytrtpluginsError):
+        model = infer_shapes(model)
+    return tuple(NodeFacts(node_name(node), node_type(node), signature(model, node)) for node in model.graph.node)
+
+
+def engine_facts(engine: Engine, file: Path) -> EngineFacts:
+    """Precision, inputs and outputs of an engine."""
+    sides = (("input", engine.inputs), ("output", engine.outputs))
+    return EngineFacts(
+        str(file),
+        engine.name,
+        engine.precision,
+        engine.model_digest,
+        tuple(
+            TensorFacts(side, desc.name, str(desc.dtype), tuple(d if isinstance(d, int) else str(d) for d in desc.dims))
+            for side, descs in sides
+            for desc in descs
+        ),
+        dict(engine.choices),
+    )
+
+
+def kernel_facts(rows: Iterable[LayerKernel]) -> tuple[Kernel, ...]:
+    """What runs the convolutions of an engine cuda."""
+    return tuple(
+        Kernel(row.layers, row.problem, row.choice.title, row.choice.microseconds, row.choice.rivals) for row in rows
+    )
+
+
+def inspect_darknet(cfg: Path, weights: Path | None) -> Result[DarknetFacts]:
+    """The layers of a darknet network, and whether the weights fit."""
+    from darknet2caffe.cli import print_network
+    from darknet2caffe.inspect import rows, weights_line
+    from darknet2caffe.network import read_network
+
+    network = read_network(cfg, weights)
+    outputs = tuple(layer.name for layer in network.outputs)
+    given = (network.name, network.dialect, network.dialect_reason, network.dims, outputs)
+    layers = tuple(DarknetLayer(**vars(row)) for row in rows(network))
+    return Result(DarknetFacts(*given, layers, weights_line(network)), lambda _: print_network(network))
+
+
+# -- inside --------------------------------------------------------------------------------------------------------------
+
+
+def _operator(node: onnx.NodeProto) -> str:
+    return f"{node.domain}.{node.op_type}".lstrip(".")
+
+
+def _input(value: onnx.ValueInfoProto) -> TensorFacts:
+    return _tensor("input", value)
+
+
+def _tensor(side: str, value: onnx.ValueInfoProto) -> TensorFacts:
+    tensor = value.type.tensor_type
+    dims = tuple(dim.dim_param or dim.dim_value for dim in tensor.shape.dim)
+    return TensorFacts(side, value.name, numpy_type(tensor.elem_type).name, dims)
+
+
+def _fields(node: onnx.NodeProto) -> str:
+    hidden = ("plugin_namespace", "plugin_version")
+    values = {key: value for key, value in node_attributes(node).items() if key not in hidden}
+    return ", ".join(f"{key}={_short(value)}" for key, value in values.items())
+
+
+def _short(value: object) -> str:
+    if isinstance(value, np.ndarray):
+        return f"array{value.shape}"
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        shown = ", ".join(f"{item:.6g}" if isinstance(item, float) else str(item) for item in value[:10])
+        return f"({shown}{', ...' if len(value) > 10 else ''})"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,125 @@
+"""What a command found: shown as text, or as JSON with ``--json``."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from ..utils.optional import require
+from ..version import __version__
+
+typer = require("typer", extra="cli", feature="the command pytrt")
+
+__all__ = ["Output", "Result", "current_output", "option_name", "output", "show", "to_json"]
+
+Found = TypeVar("Found")
+_output: ContextVar[Output] = ContextVar("output")
+
+
+class Output:
+    """Where a command prints to, from its first option to its end.
+
+    Attributes:
+        stdout: Standard output as the process has it.
+        command: The context of the command whose result is shown as JSON; None where text is.
+    """
+
+    def __init__(self, stack: ExitStack) -> None:
+        self.stdout, self.command, self._stack = sys.stdout, None, stack
+
+    def be_quiet(self) -> None:
+        """Let what is printed go nowhere."""
+        nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  the stack closes it
+        self._stack.enter_context(redirect_stdout(self._stack.enter_context(nowhere)))
+
+    def be_json(self, command: Any) -> None:
+        """Let the result alone go to standard output, as JSON, and what else is printed to standard error, or nowhere."""
+        self.command = command
+        if sys.stdout is self.stdout:
+            self._stack.enter_context(redirect_stdout(sys.stderr))
+
+
+@contextmanager
+def output() -> Iterator[None]:
+    """Hold what options say of the output until the command has ended, however it ends."""
+    with ExitStack() as stack:
+        token = _output.set(Output(stack))
+        stack.callback(_output.reset, token)
+        yield
+
+
+def current_output() -> Output:
+    """The output of the command that runs."""
+    return _output.get()
+
+
+@dataclass(frozen=True)
+class Result(Generic[Found]):
+    """What a command gives back; its type says which keys the JSON has.
+
+    Attributes:
+        found: A dataclass: its fields are the keys of ``result``.
+        text: Prints the same for people.
+        ok: Whether what was checked holds; if not, the exit code is 1.
+    """
+
+    found: Found
+    text: Callable[[Found], object]
+    ok: bool = True
+
+
+def show(result: Result[Any] | None, **_: object) -> None:
+    """Print what a command gave back: the one place that does. Groups of commands call it (click's result callback).
+
+    Raises:
+        typer.Exit: with code 1, where the result is not ok.
+    """
+    if result is None:
+        return
+    out = current_output()
+    if out.command is None:
+        result.text(result.found)
+    else:
+        params = [each for each in out.command.command.params if each.expose_value]
+        shown = {
+            "command": out.command.command_path,
+            "version": __version__,
+            "ok": result.ok,
+            "options": {option_name(each): out.command.params.get(each.name) for each in params},
+            "result": result.found,
+        }
+        out.stdout.write(json.dumps(to_json(shown), indent=2, allow_nan=False) + "\n")
+    if not result.ok:
+        raise typer.Exit(1)
+
+
+def option_name(parameter: Any) -> str:
+    """An option's long name without its dashes, or an argument's name: what it is called in JSON and in pytrt.toml."""
+    return str(max(parameter.opts, key=len)).lstrip("-").lower()
+
+
+def to_json(value: Any) -> Any:
+    """A value in JSON's types: a dataclass as an object of its fields, numbers that are not finite as null, what JSON lacks as text."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, (np.ndarray, np.generic)):
+        return to_json(value.tolist())
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Iterable):
+        return [to_json(item) for item in value]
+    return str(value)
