@@ -28,15 +28,17 @@ PAGES = [
     *sorted((ROOT / "samples").rglob("*.md")),
 ]
 OF_USERS = {
+    "CHANGELOG.md": {"pytrt.toml"},
     "README.md": {"test_shuffle"},
     "docs/cpp.md": {"twice.cpp"},
     "docs/custom_layer.md": {"mylayers.py", "shuffle.cu", "place.py"},
     "docs/fields.md": {"prelu.py", "place.py"},
     "docs/format.md": {"x.cache.json", "metadata.json"},
+    "docs/shell.md": {"pytrt.toml"},
     "samples/models/README.md": {"voc12_trainval.txt"},
 }
 """What users, or the package itself, would write."""
-MADE = {"reference/api.md", "reference/cli.md"}
+MADE = {"reference/api.md", "reference/cli.md", "reference/json.md"}
 """Pages that the site makes; `make docs` follows links to them."""
 ENDINGS = "cfg|cpp|cu|h|json|md|names|png|py|toml|txt|weights"
 PATH = re.compile(rf"((?:{'|'.join(FOLDERS)})/[\w./-]*\w|[\w./-]+\.(?:{ENDINGS}))(?:::(\w+))?(?:\s.*)?")

@@ -23,6 +23,7 @@ from ..utils.optional import require
 from ..utils.terminal import COMMAND, is_quiet
 from ..version import __version__
 from . import inspected, loading, options, runs, tables
+from .config import Defaults, find_config, read_config
 from .facts import (
     Built,
     Calibrated,
@@ -101,6 +102,27 @@ def devices() -> Result[Devices]:
     pytrt devices --json
     """
     return Result(Devices(engines.auto_engine(), tuple(engines.availability())), tables.print_devices)
+
+
+@app.command("config")  # type: ignore[untyped-decorator]
+def show_config(
+    context: typer.Context,  # type: ignore[name-defined]
+    file: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="Another file than the one that is found.")
+    ] = None,
+) -> Result[Defaults]:
+    """Show which defaults of options are in force here, and the file that they come from.
+
+    That is pytrt.toml in the working directory or the nearest folder above it, or the table [tool.pytrt] of a pyproject.toml. It has
+    a table for each command, whose keys are the long names of options.
+
+    Examples: pytrt config
+
+    pytrt config --config other.toml
+    """
+    path = file or find_config(Path.cwd())
+    found = Defaults("", ()) if path is None else read_config(path, context.find_root().command)
+    return Result(found, tables.print_defaults)
 
 
 @app.command()  # type: ignore[untyped-decorator]

@@ -1,11 +1,13 @@
-"""Options that every command of ``pytrt`` takes: how much it says, and how."""
+"""Options that every command of ``pytrt`` takes: how much it says, and how; and where defaults come from."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 from ..utils.optional import require
 from ..utils.terminal import be_quiet, be_verbose
+from .config import defaults_for, find_config, read_config
 from .results import current_output
 
 typer = require("typer", extra="cli", feature="the command pytrt")
@@ -14,7 +16,7 @@ __all__ = ["add_options"]
 
 
 def add_options(command: Any) -> Any:
-    """Give -q, -v and --json to each command of a group, and of groups within it; gives the group back."""
+    """Give -q, -v, --json and --config to each command of a group, and of groups within it; gives the group back."""
     app = typer.Typer(add_completion=False)
     app.command()(_options)
     params = require("typer.main", extra="cli", package="typer").get_command(app).params
@@ -34,6 +36,13 @@ def _be_quiet(asked: bool) -> bool:
         be_quiet()
         current_output().be_quiet()
     return asked
+
+
+def _read_defaults(context: typer.Context, path: Path | None) -> None:  # type: ignore[name-defined]
+    """Called before other options are looked at, whether it is given or not."""
+    path = path or find_config(Path.cwd())
+    if path is not None:
+        context.default_map = defaults_for(context, read_config(path, context.find_root().command))
 
 
 def _be_json(context: typer.Context, asked: bool) -> bool:  # type: ignore[name-defined]  # typer goes by the type
@@ -72,5 +81,15 @@ def _options(
             help="Print the result as JSON, and everything else to stderr.",
         ),
     ] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            is_eager=True,
+            callback=_read_defaults,
+            expose_value=False,
+            help="Defaults of options; without it pytrt.toml, here or in a folder above. `pytrt config` shows them.",
+        ),
+    ] = None,
 ) -> None:
     """What the options are made of."""

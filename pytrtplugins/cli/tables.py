@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..utils.optional import require
+from .results import to_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,12 +19,14 @@ if TYPE_CHECKING:
     from ..bench import Benchmark
     from ..doctor import Report
     from ..tensor import Array
+    from .config import Defaults
     from .facts import Built, Devices, EngineFacts, Evaluated, ModelFacts, NodeFacts, Nodes, TensorFacts, WrittenFile
 
 __all__ = [
     "console",
     "print_benchmark",
     "print_built",
+    "print_defaults",
     "print_devices",
     "print_engine",
     "print_error",
@@ -47,6 +51,19 @@ def print_error(kind: str, message: str) -> None:
     """An error: its kind in red, then the message as it is."""
     escape = require("rich.markup", extra="cli").escape
     console(error=True).print(f"[bold red]{escape(kind)}[/]: {escape(message)}", soft_wrap=True)
+
+
+def print_defaults(found: Defaults) -> None:
+    """One row per default of an option."""
+    if not found.file:
+        console().print("No pytrt.toml here or in a folder above: every option has its own default.", soft_wrap=True)
+        return
+    console().print(f"[bold]{_escape(found.file)}[/]", soft_wrap=True)
+    rows = [
+        (f"pytrt {each.command}", f"--{each.option}", json.dumps(to_json(each.value)), str(each.line or ""))
+        for each in found.defaults
+    ]
+    _print_table(("command", "option", "value", "line"), [tuple(map(_escape, row)) for row in rows])
 
 
 def print_report(report: Report) -> None:
