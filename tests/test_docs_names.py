@@ -32,7 +32,7 @@ OF_USERS = {
     "README.md": {"test_shuffle"},
     "docs/cpp.md": {"twice.cpp"},
     "docs/custom_layer.md": {"mylayers.py", "shuffle.cu", "place.py"},
-    "docs/fields.md": {"prelu.py", "place.py"},
+    "docs/fields.md": {"prelu.py", "prelu.cu", "prelu_gpu.py", "place.py"},
     "docs/format.md": {"x.cache.json", "metadata.json"},
     "docs/shell.md": {"pytrt.toml"},
     "samples/models/README.md": {"voc12_trainval.txt"},

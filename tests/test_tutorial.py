@@ -16,7 +16,7 @@ ELSEWHERE = (
     "pip ",
     "trtexec ",
     "pytrt build snake.onnx --plugins snake.py --engine tensorrt",
-    "pytrt export-plugin snake.py:Snake --set alpha=@alpha.npy -o libsnake.so",
+    "pytrt export-plugin snake.py:Snake -o libsnake.so",
 )
 """Commands for machines with a network, or with TensorRT; tests/test_docs_commands.py has them parsed."""
 

@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import KernelError
 from ..tensor import SymbolicDim
 from .bindings import DeviceArray, device_array, is_device_array
-from .record import Constant, SymbolicArray, SymbolicNumber
+from .record import Constant, SymbolicArray, SymbolicNumber, SymbolicValues
 from .signature import C_TYPES, ELEMENT_TYPES, Parameter, Signature
 
 __all__ = ["bind", "is_array", "spread"]
@@ -91,6 +91,10 @@ def _array(signature: Signature, parameter: Parameter, value: Any, devices: dict
     elif is_device_array(value):
         value = device_array(value)
         device, contiguous, dtype = "device", value.contiguous, value.dtype
+    elif isinstance(value, SymbolicValues):
+        raise _wrong(
+            signature, parameter, "a field is no array of the launch's device.\nDo: pytrtplugins.cuda.Constant(field)"
+        )
     else:
         raise _wrong(signature, parameter, f"expected an array, found {type(value).__name__} {value!r:.40}")
     if not contiguous:

@@ -28,7 +28,16 @@ from ..errors import KernelError
 from ..tensor import Dim, Dims, DType
 from .signature import Signature
 
-__all__ = ["Constant", "LaunchRecord", "RecordedKernel", "SymbolicArray", "SymbolicNumber", "record", "record_launches"]
+__all__ = [
+    "Constant",
+    "LaunchRecord",
+    "RecordedKernel",
+    "SymbolicArray",
+    "SymbolicNumber",
+    "SymbolicValues",
+    "record",
+    "record_launches",
+]
 
 
 class SymbolicNumber:
@@ -41,10 +50,19 @@ class SymbolicNumber:
     kind: str
 
 
+class SymbolicValues:
+    """Base of arrays of numbers that only an exporter knows, such as a field's; a `Constant` keeps them as they are."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The element type."""
+        raise NotImplementedError
+
+
 class Constant:
     """Numbers that never change, as an argument of a launch: on a GPU they are copied there once, and kept.
 
-    An exporter writes them into its source.
+    An exporter writes them into its source; those of an array field it reads from the model.
 
     Args:
         values: The array; it is copied.
@@ -54,15 +72,17 @@ class Constant:
         [0, 1, 2]
     """
 
-    def __init__(self, values: npt.ArrayLike) -> None:
-        self.array: npt.NDArray[Any] = np.array(values, order="C")
-        self.array.flags.writeable = False
+    def __init__(self, values: npt.ArrayLike | SymbolicValues) -> None:
         self.copies: dict[Any, Any] = {}
+        self.array: Any = values
+        if not isinstance(values, SymbolicValues):
+            self.array = np.array(values, order="C")
+            self.array.flags.writeable = False
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The element type."""
-        return self.array.dtype
+        return cast("np.dtype[Any]", self.array.dtype)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Constant:
         return self

@@ -130,6 +130,10 @@ class _Explorer:
                 kind = next(kind.__name__ for kind in (DimsError, FieldError, PluginError) if isinstance(error, kind))
                 return path, Refused(kind, parts_of(str(error)))
             except Exception as error:
+                if any(question.op == "==" and question.args[0].op == "rank" for question, _ in path):
+                    return path, Refused(
+                        "FieldError", (f"{self._what}: {error}",)
+                    )  # of other numbers of axes than it expects
                 message = f"{type(error).__name__}: {error}"
                 raise _located(self._what, error, message, f"{_FACTS}; {_ARRAYS}", OtherError) from error
 

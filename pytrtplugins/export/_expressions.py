@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from ._explore import Fork, Given, Refused, Tree
 from ._values import Expr
 
-__all__ = ["Scope", "block", "float_literal", "int_literal", "text_literal"]
+__all__ = ["Scope", "block", "float_literal", "int_literal", "method", "text_literal"]
 
 _INDENT = "    "
 _FUNCTIONS = {"/": "divide", "//": "floorDiv", "%": "floorMod", "**": "power"}  # of python_numbers.h
@@ -62,6 +62,14 @@ class Scope:
             return f"{self.dims.format(args[0])}[{args[1]}]"
         if op == "volume":
             return f"size({self.dims.format(args[0])})"
+        if op == "elements":
+            return f"Dim(elements({args[0]}_))"
+        if op == "rank":
+            return f"Dim({args[0]}_.shape.size())"
+        if op == "extent":
+            return f"extent({args[0]}_, {args[1]})"
+        if op == "element":
+            return f"Dim({self._element(expr)}.whole)"
         if op in ("ceil", "floor"):
             return f"wholeNumber(std::{op}({self.real(args[0])}))"
         symbol = {"//": "/"}.get(op, op)
@@ -83,6 +91,8 @@ class Scope:
             return float_literal(args[0])
         if op == "field":
             return f"static_cast<double>({args[0]}_)"
+        if op == "element":
+            return f"{self._element(expr)}.real"
         if len(args) == 1:
             return f"{'std::fabs' if op == 'abs' else op}({self.real(args[0])})"
         if op == "/" and args[0].kind == args[1].kind == "i":
@@ -97,6 +107,8 @@ class Scope:
             return "true" if args[0] else "false"
         if op == "field":
             return f"{args[0]}_"
+        if op == "element":
+            return f"({self._element(expr)}.whole != 0)"
         if op == "not":
             return f"!({self.truth(args[0])})"
         left, right = args
@@ -122,11 +134,21 @@ class Scope:
 
     def message(self, parts: tuple[str | Expr, ...]) -> str:
         """The message of an error, as a std::string."""
-        shown = {"i": self.whole, "f": self.real, "b": self.truth, "s": self.text}
+        shown: dict[str, Callable[[Expr], str]] = {
+            "i": self.whole,
+            "f": self.real,
+            "b": self.truth,
+            "s": self.text,
+            "a": lambda expr: f"{expr.args[0]}_",
+        }
         pieces = [text_literal(part) if isinstance(part, str) else f"show({shown[part.kind](part)})" for part in parts]
         if not parts or isinstance(parts[0], str):
             pieces[:1] = [f"std::string({pieces[0]})" if pieces else "std::string()"]
         return " + ".join(pieces)
+
+    def _element(self, expr: Expr) -> str:
+        field, place, label = expr.args
+        return f"element({field}_, {text_literal(label)}, {self._value(place)})"
 
     def _wide(self, expr: Expr) -> str:
         """A number as a type that holds each double and each whole number of 64 bits: Python compares the two exactly."""
@@ -159,6 +181,11 @@ def block(tree: Tree, scope: Scope, end: Callable[[Any], list[str]], depth: int)
     if isinstance(tree, Refused):
         return lines + [f"{indent}{line}" for line in _throw(tree, scope)]
     return lines
+
+
+def method(head: str, lines: Iterable[str]) -> list[str]:
+    """A method of a class, from its first line and those between its braces."""
+    return [f"    {head} {{", *lines, "    }"]
 
 
 def _throw(tree: Refused, scope: Scope) -> list[str]:

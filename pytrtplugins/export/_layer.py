@@ -11,10 +11,10 @@ import numpy as np
 
 from ..cuda.signature import C_TYPES
 from ..errors import ExportError
-from ..plugin.fields import MISSING, FieldSpec, format_value
 from ..tensor import DType
 from ._explore import Given, Tree, ends, mapped
-from ._expressions import Scope, block, float_literal, int_literal, text_literal
+from ._expressions import Scope, block, method, text_literal
+from ._fields import checked_fields, cleared_tables, field_members, filled_tables
 from ._traced import Case, Launch, Pointer, TracedPlugin
 from ._values import Expr
 
@@ -24,7 +24,6 @@ _RULE = Scope("inputs[{}]")
 _DESCS = Scope("inputs[{}].dims")
 _WORK = Scope("inputDescs[{}].dims")
 _IN_OUT = "std::vector<TensorDesc> const& inputs, std::vector<TensorDesc> const& outputs"
-_TYPES: dict[type, str] = {bool: "bool", int: "int64_t", float: "float", str: "std::string"}
 K = TypeVar("K")
 
 
@@ -32,7 +31,7 @@ def layer_class(traced: TracedPlugin) -> str:
     """The text of the class, its tables and its registration."""
     key = traced.plugin.plugin_key()
     methods = [
-        _fields(traced),
+        field_members(traced),
         _validate(traced),
         _facts(traced),
         _output_dims(traced),
@@ -71,62 +70,11 @@ def _dtype(dtype: DType) -> str:
     return f"DType::k{dtype.value.upper()}"
 
 
-# -- fields ------------------------------------------------------------------------------------------------------------
-
-
-def _fields(traced: TracedPlugin) -> list[str]:
-    members = [
-        f"    {_member_type(spec)} {spec.name}_{_initial(traced.fixed.get(spec.name, spec.default), spec)};"
-        for spec in traced.specs
-    ]
-    visits = [f"        visit({text_literal(spec.name)}, {spec.name}_);" for spec in traced.specs]
-    visitor = "visit" if visits else "/*visit*/"
-    return [*members, "", *_method(f"void fields(FieldVisitor& {visitor}) override", visits)]
-
-
-def _method(head: str, lines: Iterable[str]) -> list[str]:
-    return [f"    {head} {{", *lines, "    }"]
-
-
-def _member_type(spec: FieldSpec) -> str:
-    if spec.kind is np.ndarray:
-        return "Array"
-    return f"std::vector<{_TYPES[spec.kind]}>" if spec.is_tuple else _TYPES[spec.kind]
-
-
-def _initial(value: Any, spec: FieldSpec) -> str:
-    if value is MISSING:
-        return "" if spec.is_tuple or spec.kind in (str, np.ndarray) else " = {}"
-    return f" = {_literal(value, spec)}"
-
-
-def _literal(value: Any, spec: FieldSpec) -> str:
-    if spec.kind is np.ndarray:
-        data = value.astype(value.dtype.newbyteorder("<")).tobytes()
-        return f'Array{{"{value.dtype.name}", {{{", ".join(map(str, value.shape))}}}, {{{", ".join(map(str, data))}}}}}'
-    write: dict[type, Callable[[Any], str]] = {
-        bool: lambda item: "true" if item else "false",
-        int: int_literal,
-        float: lambda item: float_literal(item, "f"),
-        str: text_literal,
-    }
-    if spec.is_tuple:
-        return f"{_member_type(spec)}{{{', '.join(write[spec.kind](item) for item in value)}}}"
-    return write[spec.kind](value)
-
-
 def _validate(traced: TracedPlugin) -> list[str]:
-    lines = []
-    for spec in traced.specs:
-        if spec.name in traced.fixed:
-            value = traced.fixed[spec.name]
-            reason = f"{traced.name}.{spec.name}: this library was exported for {format_value(value)} alone"
-            lines.append(
-                f"        if (!({spec.name}_ == {_literal(value, spec)})) throw FieldError({text_literal(reason)});"
-            )
+    lines = checked_fields(traced)
     lines += block(traced.validate, _RULE, lambda value: ["return;"], 2)
     lines = lines[:-1] if lines[-1].strip() == "return;" else lines
-    return _method("void validate() const override", lines) if lines else []
+    return method("void validate() const override", lines) if lines else []
 
 
 def _facts(traced: TracedPlugin) -> list[str]:
@@ -158,7 +106,7 @@ def _output_dims(traced: TracedPlugin) -> list[str]:
         text = block(tree, _RULE, end, 3)
         lines += [f"        if ({_rank_condition(members, 'inputs[{}].size()')}) {{", *text, "        }"]
     lines.append(f"        refuseDims({text_literal(traced.name)}, inputs);")
-    return _method("std::vector<Dims> outputDims(std::vector<Dims> const& inputs) const override", lines)
+    return method("std::vector<Dims> outputDims(std::vector<Dims> const& inputs) const override", lines)
 
 
 def _dims(output: Any) -> str:
@@ -185,7 +133,7 @@ def _output_type(traced: TracedPlugin) -> list[str]:
         return [*lines, f"throw PluginError({text_literal(f'{traced.name}: no such output, or input types')});"]
 
     head = "DType outputType(int32_t index, std::vector<DType> const& inputs) const override"
-    return _method(head, block(traced.types, _RULE, end, 2))
+    return method(head, block(traced.types, _RULE, end, 2))
 
 
 def _type_rule(rows: Iterable[tuple[tuple[DType, ...], DType]], traced: TracedPlugin) -> list[str]:
@@ -211,7 +159,7 @@ def _supports_format(traced: TracedPlugin) -> list[str]:
         return [f"return matches(position, descs, kFormats[0], {tensors}, {{{', '.join(map(str, sorted(rows)))}}});"]
 
     head = "bool supportsFormat(int32_t position, std::vector<TensorDesc> const& descs) const override"
-    return _method(head, block(traced.supports, _RULE, end, 2))
+    return method(head, block(traced.supports, _RULE, end, 2))
 
 
 # -- work --------------------------------------------------------------------------------------------------------------
@@ -221,7 +169,7 @@ def _configure(traced: TracedPlugin) -> list[str]:
     if all(tree == Given(None) for tree in traced.configure.values()):
         return []
     lines = _cases(traced, traced.configure, _DESCS, lambda value: ["return;"], ("inputs.data()", "outputs.data()"))
-    return _method(f"void configure({_IN_OUT}) override", [*_unused("outputs", lines), *lines])
+    return method(f"void configure({_IN_OUT}) override", [*_unused("outputs", lines), *lines])
 
 
 def _workspace(traced: TracedPlugin) -> list[str]:
@@ -232,7 +180,7 @@ def _workspace(traced: TracedPlugin) -> list[str]:
         return [f'return fit<size_t>({_DESCS.whole(size)}, "workspace");']
 
     lines = _cases(traced, traced.workspace, _DESCS, end, ("inputs.data()", "outputs.data()"))
-    return _method(f"size_t workspaceSize({_IN_OUT}) const override", [*_unused("outputs", lines), *lines])
+    return method(f"size_t workspaceSize({_IN_OUT}) const override", [*_unused("outputs", lines), *lines])
 
 
 def _unused(name: str, lines: list[str]) -> list[str]:
@@ -248,9 +196,13 @@ def _enqueue(traced: TracedPlugin) -> list[str]:
     lines = [f"        auto const {name} = [&] {{ return {text}; }};" for text, name in repeated.items()]
     lines += _cases(traced, traced.enqueue, _WORK, end, ("inputDescs", "outputDescs"))
     prepared = [*names, *(f"constant{index}" for index in range(len(traced.constants)))]
+    cleared = cleared_tables(traced)
     return [
-        *_method("void initialize() override", (f"        {name}.prepare();" for name in prepared)),
+        *method(
+            "void initialize() override", [*(f"        {name}.prepare();" for name in prepared), *filled_tables(traced)]
+        ),
         "",
+        *([*method("void terminate() override", cleared), ""] if cleared else []),
         "    void enqueue(TensorDesc const* inputDescs, TensorDesc const* outputDescs, void const* const* inputs,",
         "                 void* const* outputs, void* workspace, Stream stream) override {",
         *(line for name in ("outputDescs", "inputs", "workspace") for line in _unused(name, lines)),
@@ -306,6 +258,7 @@ def _pointer(pointer: Pointer) -> str:
         "output": f"static_cast<char*>(outputs[{pointer.index}])",
         "workspace": "static_cast<char*>(workspace)",
         "constant": f"constant{pointer.index}.address()",
+        "table": f"table{pointer.index}_.address()",
         "null": "static_cast<void*>(nullptr)",
     }[pointer.role]
     return (

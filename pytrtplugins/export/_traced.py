@@ -12,6 +12,7 @@ from ..cuda.source import CompileUnit
 from ..plugin.base import Plugin
 from ..plugin.fields import FieldSpec
 from ..tensor import DType
+from ._arrays import Table
 from ._explore import Given, Tree
 from ._values import Expr
 
@@ -30,7 +31,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Pointer:
-    """Where an array of a launch lies: role ``"input"``, ``"output"``, ``"workspace"``, ``"constant"`` or ``"null"``."""
+    """Where an array of a launch lies: role ``"input"``, ``"output"``, ``"workspace"``, ``"constant"``, ``"table"`` or ``"null"``."""
 
     role: str
     index: int
@@ -66,6 +67,7 @@ class TracedPlugin:
         enqueue: Ends in a tuple of launches.
         kernels: What is launched, each for one element type.
         constants: Arrays among the arguments.
+        tables: Array fields among the arguments.
     """
 
     plugin: type[Plugin]
@@ -82,6 +84,7 @@ class TracedPlugin:
     enqueue: dict[Case, Tree] = field(default_factory=dict)
     kernels: list[CompileUnit] = field(default_factory=list)
     constants: list[npt.NDArray[Any]] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
 
     @property
     def name(self) -> str:

@@ -21,6 +21,7 @@ from ..tensor import both_sides, trivial_result
 __all__ = [
     "Expr",
     "Opaque",
+    "Traced",
     "TracedBool",
     "TracedFloat",
     "TracedInt",
@@ -38,9 +39,10 @@ class Expr:
     """An operation on expressions, or a leaf.
 
     Attributes:
-        op: ``"const"``, ``"field"``, ``"dim"``, ``"volume"``, or an operator.
+        op: ``"const"``, ``"field"``, ``"dim"``, ``"volume"``, or an operator; of array fields ``"array"``, ``"elements"``,
+            ``"rank"``, ``"extent"`` and ``"element"``.
         args: Of a leaf what it names, of an operator its operands.
-        kind: ``"i"``, ``"f"``, ``"b"`` or ``"s"``: the type of the value.
+        kind: ``"i"``, ``"f"``, ``"b"``, ``"s"``, or ``"a"`` for an array: the type of the value.
     """
 
     op: str
@@ -52,8 +54,10 @@ class Expr:
             return f"inputs[{self.args[0]}].shape[{self.args[1]}]"
         if self.op == "volume":
             return f"inputs[{self.args[0]}].size"
-        if self.op in ("const", "field"):
+        if self.op in ("const", "field", "array"):
             return str(self.args[0])
+        if self.op in _OF_ARRAYS:
+            return _OF_ARRAYS[self.op].format(*self.args)
         shown = [str(argument) for argument in self.args]
         return f"({shown[0]} {self.op} {shown[1]})" if len(shown) == 2 else f"{self.op}({shown[0]})"
 
@@ -67,6 +71,7 @@ class _State(threading.local):
 
 
 _state = _State()
+_OF_ARRAYS = {"elements": "{}.size", "rank": "{}.ndim", "extent": "{}.shape[{}]", "element": "{}.item({})"}
 _KINDS: dict[type, str] = {bool: "b", int: "i", float: "f", str: "s"}
 _OPEN, _CLOSE = "\ue000", "\ue001"
 
@@ -109,7 +114,7 @@ def as_expr(value: Any) -> Expr:
     Raises:
         ExportError: it is neither.
     """
-    if isinstance(value, _Traced):
+    if isinstance(value, Traced):
         return value.expr
     if isinstance(value, np.generic):
         value = value.item()
@@ -133,7 +138,7 @@ def _known(value: Any) -> Any:
     return int(value) if isinstance(value, bool) else value
 
 
-class _Traced:
+class Traced:
     """Base of all values here."""
 
     __array_ufunc__ = None  # NumPy's scalars leave operations to this class
@@ -166,7 +171,7 @@ class _Traced:
         self._refuse("an array")
 
 
-class _Number(_Traced, SymbolicNumber):
+class _Number(Traced, SymbolicNumber):
     """Arithmetic and comparison; the result is a float where one side is."""
 
     what = "number"
@@ -287,7 +292,7 @@ class TracedFloat(_Number):
         return TracedInt(Expr("floor", (self.expr,), "i"))
 
 
-class TracedBool(_Traced, SymbolicNumber):
+class TracedBool(Traced, SymbolicNumber):
     """A truth value; asked for it, both answers are tried."""
 
     kind, what = "b", "answer"
@@ -322,7 +327,7 @@ class TracedBool(_Traced, SymbolicNumber):
     __radd__ = __add__
 
 
-class TracedText(_Traced):
+class TracedText(Traced):
     """A text; it can be compared with others."""
 
     what = "text"

@@ -12,10 +12,11 @@ from ..cuda.record import Constant, LaunchRecord, SymbolicArray, record_launches
 from ..cuda.source import CompileUnit
 from ..errors import ExportError, FieldError, KernelError, UsageError
 from ..plugin.base import Plugin
-from ..plugin.fields import MISSING
+from ..plugin.fields import MISSING, FieldSpec
 from ..plugin.policy import has_enqueue
 from ..plugin.runner import PluginRunner
 from ..tensor import PLUGIN_DTYPES, DType, SymbolicDim, TensorDesc
+from ._arrays import TracedArray
 from ._explore import OtherError, Tree, ends, explore, leaves, mapped, unreachable_where_refused
 from ._traced import Case, Format, Launch, Pointer, TracedPlugin
 from ._values import Expr, Opaque, TracedInt, as_expr, traced_field
@@ -82,7 +83,7 @@ class _Tracer:
         refused = ""
         for ranks in itertools.product(allowed, repeat=traced.inputs):
             try:
-                tree = self._explored("output_dims", lambda ranks=ranks: self._dims(self._instance(), ranks)[1])
+                tree = self._explored("output_dims", lambda ranks=ranks: self._dims(self._valid(), ranks)[1])
             except OtherError as error:
                 first = first or error
                 continue
@@ -121,7 +122,7 @@ class _Tracer:
         every = list(itertools.product(PLUGIN_DTYPES, repeat=self.traced.inputs))
         if len(every) > 5000:
             every = [(dtype,) * self.traced.inputs for dtype in PLUGIN_DTYPES]
-        plugin = self._instance()
+        plugin = self._valid()
         found = [plugin.all_output_dtypes(types, self.traced.outputs) for types in every]
         return tuple(
             tuple((types, outputs[index]) for types, outputs in zip(every, found, strict=True))
@@ -129,7 +130,7 @@ class _Tracer:
         )
 
     def _formats(self) -> list[Format]:
-        plugin, count = self._instance(), self.traced.inputs + self.traced.outputs
+        plugin, count = self._valid(), self.traced.inputs + self.traced.outputs
         hidden = Opaque("the dims that supports_format gets")
         chosen: list[Format] = [()]
         for position in range(count):
@@ -174,7 +175,7 @@ class _Tracer:
             raise ExportError(f"{traced.name}.enqueue launches no kernel (pytrtplugins.CudaKernel)")
 
     def _configured(self, case: Case, again: bool = False) -> tuple[PluginRunner, _Descs, None]:
-        runner = PluginRunner(self._instance(), allocate=None)
+        runner = PluginRunner(self._valid(), allocate=None)
         inputs, outputs = unreachable_where_refused(lambda: self._dims(runner.plugin, case.ranks))
         pairs = self.traced.formats[case.format]
         descs = [
@@ -245,6 +246,10 @@ class _Tracer:
             return Pointer("null", 0, zero)
         if isinstance(argument, SymbolicArray):
             return Pointer(argument.role, argument.index, as_expr(argument.offset))
+        if isinstance(argument, Constant) and isinstance(argument.array, TracedArray):
+            tables, table = self.traced.tables, argument.array.table
+            tables += [] if table in tables else [table]
+            return Pointer("table", tables.index(table), zero)
         if isinstance(argument, Constant):
             for number, known in enumerate(self.traced.constants):
                 if (known.dtype, known.shape) == (argument.dtype, argument.array.shape) and (
@@ -257,14 +262,24 @@ class _Tracer:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
+    def _valid(self) -> Plugin:
+        """A plugin that `validate` accepts, as far as arrays go, whose numbers of axes are a way each."""
+        plugin = self._instance()
+        if any(isinstance(value, TracedArray) for value in plugin.__dict__.values()):
+            unreachable_where_refused(plugin.validate)
+        return plugin
+
     def _instance(self) -> Plugin:
         """A plugin whose fields are traced, but for the fixed ones."""
         plugin = self.traced.plugin.__new__(self.traced.plugin)
         for spec in self.traced.specs:
-            opaque = spec.is_tuple or spec.kind is np.ndarray
-            traced = Opaque(f"the value of {spec.name}") if opaque else traced_field(spec.name, spec.kind)
-            plugin.__dict__[spec.name] = self._values.get(spec.name, traced)
+            plugin.__dict__[spec.name] = self._values.get(spec.name, self._traced(spec))
         return plugin
+
+    def _traced(self, spec: FieldSpec) -> Any:
+        if spec.kind is np.ndarray:
+            return TracedArray(self.traced.name, spec.name, spec.dtype)
+        return Opaque(f"the value of {spec.name}") if spec.is_tuple else traced_field(spec.name, spec.kind)
 
     def _explored(self, method: str, function: Any) -> Tree:
         return explore(function, f"{self.traced.name}.{method}")

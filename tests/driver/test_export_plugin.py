@@ -14,9 +14,9 @@ from pytrtplugins.export.plugin import export_plugin
 from pytrtplugins.layers import Region, Reorg
 from pytrtplugins.tensor import DType
 
-from ..export.layers import BlockSums, Join, MeanAndRest, Scale
+from ..export.layers import BlockSums, Join, MeanAndRest, Mix, PRelu, Scale
 from .conftest import ROOT, runtime_library
-from .driver import HWC, RUNTIME, Refused
+from .driver import DTYPES, HWC, RUNTIME, Refused
 
 REGION = Region(classes=3, num=2, softmax=True, anchors=(1, 2, 3, 4))
 CASES = [
@@ -28,6 +28,9 @@ CASES = [
     (Join("table"), [(3, 6), (3, 6)]),
     (Join("product"), [(2, 3, 7), (2, 3, 7)]),
     (BlockSums(), [(128,)]),
+    (PRelu(slope=[0.5, -1, 3]), [(2, 3, 4)]),
+    (PRelu(slope=np.linspace(-1, 1, 40)), [(1, 40, 2, 2)]),
+    (Mix(matrix=[[1, 2, 3], [0.5, -1, 0.1]], offsets=[0.1, -3], shifts=[5]), [(2, 3, 5)]),
 ]
 
 
@@ -100,6 +103,44 @@ def test_fields_are_declared_and_saved_as_python_does(driver, offered):
         made = driver.create(Scale, driver.items(plugin))
         saved = [(name, kind, values.tolist()) for name, kind, values in driver.save(made)]
         assert saved == [(name, kind, values.tolist()) for name, kind, values in driver.items(plugin)]
+        driver.destroy(made)
+
+
+def test_arrays_are_declared_saved_and_read_as_python_does(driver, offered):
+    with offered(PRelu):
+        assert dict(driver.declared(PRelu))["slope"] == "FLOAT32"
+        for slope in ([0.5, -1, 3], [7]):
+            made = driver.create(PRelu, driver.items(PRelu(slope=slope)))
+            (saved,) = [item for item in driver.save(made) if item[0] == "slope"]
+            assert (saved[1], saved[2].tolist()) == ("FLOAT32", slope)
+            driver.destroy(made)
+        for kind in ("INT8", "INT16", "INT32", "INT64", "FLOAT64"):  # a parser passes on a list of ints as INT32
+            made = driver.create(PRelu, [("slope", kind, np.array([1, -2], DTYPES[kind]))])
+            (saved,) = [item for item in driver.save(made) if item[0] == "slope"]
+            assert (saved[1], saved[2].tolist()) == ("FLOAT32", [1, -2])
+            driver.destroy(made)
+
+
+@pytest.mark.parametrize(
+    ("items", "reason"),
+    [
+        ([("slope", "CHAR", np.int8([65]))], r"PRelu\.slope: expected numbers, found CHAR with 1 entry"),
+        ([("slope", "FLOAT64", np.float64([1e300]))], r"PRelu\.slope: expected an array of float32, found 1e\+300, which does not fit"),
+        ([("slope", "FLOAT32", np.zeros(0, np.float32))], r"PRelu\.slope: expected an array of float32 with at least one element"),
+        ([], r"PRelu\.slope: expected an array of float32 with at least one element, found none"),
+        ([("pytrtplugins_serialized", "CHAR", np.int8([65] * 40))], r"the data is no serialized plugin"),
+    ],
+)  # fmt: skip
+def test_wrong_arrays_are_refused_with_the_reason(driver, offered, items, reason):
+    with offered(PRelu), pytest.raises(Refused, match=reason):
+        driver.create(PRelu, items)
+
+
+def test_a_length_that_does_not_fit_the_input_is_refused(driver, offered):
+    with offered(PRelu):
+        made = driver.create(PRelu, driver.items(PRelu(slope=[1, 2])))
+        with pytest.raises(Refused, match=r"PRelu: expected 2 channels, found dims \(4, 3, 8\)"):
+            driver.output_dims(made, [driver.tensor((4, 3, 8), DType.FLOAT32)])
         driver.destroy(made)
 
 

@@ -47,6 +47,7 @@ def test_cpp_writes_the_fields_that_it_read_as_python_does(in_cpp, **values):
 @pytest.mark.parametrize("plugin", [
     Everything(texts=(), table=np.zeros(3)), Scale(), Reorg(stride=3, reverse=True), Region(), Region(anchors=(1, 2), num=1),
     Yolo(anchors=(1, 2), mask=(0,), scale_x_y=1.1),
+    Everything(table=np.float32([1, -2])), Everything(table=np.int8([1, -2])), Everything(table=np.array([1], np.int64)),
     Everything(texts=("a",), text="a\0")], ids=repr)  # fmt: skip
 def test_both_languages_write_the_same_fields(driver, plugin):
     saved = []
@@ -72,10 +73,11 @@ def test_fields_are_taken_as_a_parser_gives_them(in_cpp):
     given = [
         ("text", "CHAR", np.frombuffer(b"edge\0", np.int8)), ("number", "INT64", np.array([-5])),
         ("flag", "INT32", np.array([0], np.int32)), ("factor", "INT32", np.array([4], np.int32)),
-        ("ratios", "FLOAT64", np.array([0.5, 0.25])), ("plugin_version", "CHAR", np.frombuffer(b"1", np.int8))]  # fmt: skip
+        ("ratios", "FLOAT64", np.array([0.5, 0.25])), ("table", "FLOAT64", np.array([0.1, 3])),
+        ("plugin_version", "CHAR", np.frombuffer(b"1", np.int8))]  # fmt: skip
     made = in_cpp.create(Everything, given)
-    expected = in_cpp.items(Everything(number=-5, flag=False, factor=4, ratios=(0.5, 0.25)))
-    assert_same_items(in_cpp.save(made)[:7], expected[:7])
+    expected = in_cpp.items(Everything(number=-5, flag=False, factor=4, ratios=(0.5, 0.25), table=np.array([0.1, 3])))
+    assert_same_items(in_cpp.save(made), expected)
     in_cpp.destroy(made)
 
 
@@ -90,6 +92,7 @@ def serialized(data):
     ([("number", "CHAR", np.ones(1, np.int8))], "Everything.number: expected numbers"),
     ([("flag", "INT32", np.full(1, 2, np.int32))], "Everything.flag: expected 0 or 1"),
     ([("text", "INT32", np.ones(1, np.int32))], "Everything.text: expected text"),
+    ([("table", "CHAR", np.ones(1, np.int8))], "Everything.table: expected numbers"),
     ([("texts", "CHAR", np.ones(1, np.int8))], "which only serialized bytes hold"),
     (serialized(b"abc"), "is not Base64"),
     (serialized(b"ab!="), "is not Base64"),

@@ -56,5 +56,18 @@ int cuMemcpyHtoD_v2(unsigned long long address, void const* data, size_t bytes) 
     return 0;
 }
 
+int cuMemFree_v2(unsigned long long address) {
+    std::printf("free %llx\n", address);
+    return 0;
+}
+
+int cuStreamSynchronize(void* stream) {
+    std::printf("synchronize %llx\n", static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(stream)));
+    return 0;
+}
+
+int cuCtxPushCurrent_v2(void* context) { return context != &modules; }
+int cuCtxPopCurrent_v2(void** context) { return *context = &modules, 0; }
+
 int cuGetErrorString(int code, char const** text) { return *text = code == 700 ? "an illegal address" : "?", 0; }
 }

@@ -61,3 +61,23 @@ __global__ void write_numbers(long long* y, double* z, long long a, long long b,
     for (int place = 0; place < 8; ++place) y[place] = whole[place];
     z[0] = g, z[1] = h, z[2] = i;
 }
+
+// A slope for each channel.
+template <typename T>
+__global__ void prelu(const T* x, T* y, const float* slope, int n, int channels, int area) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    const float value = static_cast<float>(x[i]);
+    y[i] = static_cast<T>(value > 0 ? value : value * slope[i / area % channels]);
+}
+
+// A matrix times the channels of each pixel, and an offset for each row.
+__global__ void mix(const float* x, float* y, const float* matrix, const float* offsets, int n, int rows, int channels, int area,
+                    int shift, float gain) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    const int row = i / area % rows, image = i / area / rows;
+    float sum = offsets[row] + shift;
+    for (int k = 0; k < channels; ++k) sum += matrix[row * channels + k] * x[(image * channels + k) * area + i % area];
+    y[i] = sum * gain;
+}

@@ -6,6 +6,7 @@ import math
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 import pytrtplugins as ptp
 from pytrtplugins.cuda import Constant
@@ -282,6 +283,82 @@ class Formula(ptp.Plugin):
             self.floats.launch(outputs[0].view(np.float64), value, threads=1, stream=stream)
         else:
             self.whole.launch(outputs[0], value, threads=1, stream=stream)
+
+
+@ptp.plugin(namespace="test.export")
+class PRelu(ptp.Plugin):
+    """A slope for each channel."""
+
+    slope: npt.NDArray[np.float32]
+
+    num_outputs: ClassVar[int] = 1
+    kernel = ptp.CudaKernel.from_file("layers.cu", "prelu")
+    _slope: object = None
+
+    def validate(self):
+        if self.slope.ndim != 1:
+            raise FieldError(f"PRelu.slope: expected one axis, found {self.slope.ndim}", name="slope")
+
+    def output_dims(self, x):
+        if len(x) < 2 or x[1] != self.slope.ravel().shape[0]:
+            raise DimsError(f"PRelu: expected {self.slope.size} channels, found dims {x} in {self!r}")
+        return x
+
+    def compute(self, x):
+        wide = x.astype(np.float32)
+        return np.where(wide > 0, wide, wide * self.slope.reshape(-1, *[1] * (x.ndim - 2))).astype(x.dtype)
+
+    def initialize(self):
+        self._slope = Constant(self.slope)
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        (x,), (y,) = inputs, outputs
+        n, c, *_ = x.shape
+        self.kernel.launch(x, y, self._slope, x.size, c, x.size // (n * c), threads=x.size, stream=stream)
+
+
+@ptp.plugin(namespace="test.export")
+class Mix(ptp.Plugin):
+    """Arrays with two axes, of other types than the kernel takes, with defaults, and elements of them."""
+
+    matrix: npt.NDArray[np.float32]
+    offsets: npt.NDArray[np.float16] = np.array([0.5], np.float16)
+    shifts: npt.NDArray[np.int64] = np.array([1, -2], np.int64)
+    twice: npt.NDArray[np.bool_] = np.array([True])
+
+    num_outputs: ClassVar[int] = 1
+    kernel = ptp.CudaKernel.from_file("layers.cu", "mix")
+
+    def validate(self):
+        rows, _ = self.matrix.shape
+        if self.offsets.shape != (rows,):
+            raise FieldError(f"Mix.offsets: expected {rows} elements, found {self.offsets.size}", name="offsets")
+        if self.shifts.item(0) > 100:
+            raise FieldError(f"Mix.shifts: expected 100 at most, found {self.shifts[0]}", name="shifts")
+
+    def output_dims(self, x):
+        check_rank(x, 3, "Mix")
+        rows, channels = self.matrix.shape
+        if x[1] != channels:
+            raise DimsError(f"Mix: expected {channels} channels, found {x[1]}")
+        return x[0], rows, x[2]
+
+    def compute(self, x):
+        total = np.zeros(self.output_dims(*[x.shape]), np.float32)
+        total += self.offsets.astype(np.float32)[:, None] + np.float32(self.shifts[-1])
+        for channel in range(x.shape[1]):
+            total = total + self.matrix[:, channel, None] * x[:, channel, None]
+        return total * np.float32(2 if self.twice[0] else self.matrix[0, 1])
+
+    def supports_format(self, position, descs):
+        return descs[position].dtype is DType.FLOAT32 and descs[position].layout == "linear"
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        (x,), (y,) = inputs, outputs
+        tables = Constant(self.matrix.reshape(-1)), Constant(self.offsets.astype(np.float32))
+        gain = 2.0 if self.twice.item(0) else self.matrix[0, 1]
+        sizes = y.size, *self.matrix.shape, x.shape[2]
+        self.kernel.launch(x, y, *tables, *sizes, self.shifts[-1], gain, threads=y.size, stream=stream)
 
 
 @ptp.plugin(namespace="test.export")

@@ -20,7 +20,7 @@ from pytrtplugins.export.plugin import export_plugin
 from pytrtplugins.layers import Reorg
 
 from .conftest import builds_kept
-from .layers import Join, Scale
+from .layers import Join, PRelu, Scale
 
 HERE = Path(__file__).parent
 SCRIPT = """
@@ -46,6 +46,7 @@ print("ready", flush=True)
 arrays = [Device(0x10000 * (index + 1) + index + 1, shape) for index, shape in enumerate([*shapes, output])]
 for _ in range(2):
     made.enqueue(arrays[:-1], arrays[-1:], ["linear"] * len(arrays), 0, stream)
+made.terminate()
 """
 
 needs_nvcc = pytest.mark.skipif(not find_nvcc()[0], reason="nvcc is not installed. Do: install CUDA's toolkit")
@@ -100,10 +101,32 @@ def test_constants_are_copied_once_before_enqueue(fake_cuda, exported):
     assert sorted(before.splitlines()) == [
         "allocate 12",
         "module 1 magic ba55ed50 aligned 1",
+        "synchronize 0",
         "upload 1100 12 bytes from 1",
     ], error
     assert after.count("launch _Z4join") == 2
     assert "allocate" not in after
+
+
+@needs_nvcc
+@pytest.mark.parametrize("slope", [[0.5, -1, 3], [7, 8]])
+def test_an_array_field_is_copied_once_for_each_plugin_and_freed(fake_cuda, exported, slope):
+    shape = (2, len(slope), 4)
+    fields = f"{{'slope': np.float32({slope})}}"
+    (before, _, after), error = run(fake_cuda, exported(PRelu), fields, [shape], shape, 0)
+    assert before.splitlines() == [
+        "module 1 magic ba55ed50 aligned 1",
+        f"allocate {4 * len(slope)}",
+        f"upload 1100 {4 * len(slope)} bytes from {slope[0]:g}",
+        "synchronize 0",
+    ], error
+    *launches, freed = after.splitlines()
+    address = 0x1100 & 0xFF
+    assert freed == "free 1100"
+    assert (
+        re.findall(r"_Z5preluIfE\w+ .* arguments (.*)", "\n".join(launches))
+        == [f"1 2 {address} {8 * len(slope)} {len(slope)} 4"] * 2
+    )
 
 
 @needs_nvcc

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import shutil
 
 import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
 
+from pytrtplugins import native  # noqa: E402
+from tests.export.conftest import builds_kept  # noqa: E402
 from tests.model.networks import network, node  # noqa: E402
 from tests.pages import SHELL, Reader, texts  # noqa: E402
 
@@ -55,3 +58,16 @@ def test_a_check_on_own_data_runs_as_the_page_says(reader):
 def test_the_decomposition_of_the_page_passes_its_check(reader):
     (reader.folder / "fast.py").write_text(PYTHON[4], "utf-8")
     assert reader.shell("python fast.py") == ""
+
+
+def test_one_exported_library_takes_the_sizes_of_the_page(reader, monkeypatch):
+    if shutil.which("g++") is None or not native.available():
+        pytest.skip("no C++ compiler, or the native part is not built. Do: apt-get install g++ && make native")
+    (kernel,) = texts("docs/fields.md", "cuda")
+    (reader.folder / "prelu.cu").write_text(kernel, "utf-8")
+    (reader.folder / "prelu_gpu.py").write_text(PYTHON[5], "utf-8")
+    check, export = COMMANDS[2].splitlines()
+    assert "PRelu(slope=array(float32, shape=(3,))): ok" in reader.shell(check)
+    with builds_kept("-O0"):
+        assert "acme.gpu::PRelu version 1, neutral" in reader.shell(export)
+    assert reader.python(PYTHON[6]) == PYTHON[6].partition("# ")[2].replace("\n# ", "\n")

@@ -1,5 +1,5 @@
 // What plugins need that were written in Python and exported as C++ (pytrt export-plugin): their types and layouts, and their
-// kernels. python_numbers.h has Python's rules for numbers.
+// kernels. python_numbers.h has Python's rules for numbers, exported_arrays.h has array fields.
 //
 // Kernels travel inside the library, compiled for GPUs, and are launched through CUDA's driver, libcuda.so.1, which is
 // found when it is needed: nothing of CUDA is linked. With -DPYTRTPLUGINS_HOST_KERNELS, for tests, they are compiled for the CPU.
@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "exported_arrays.h"
 #include "plugin.h"
 #include "python_numbers.h"
 
@@ -121,6 +122,21 @@ private:
     void const* mData;
 };
 
+// An array field's elements for kernels. Each plugin object has its own, made in initialize: a copy of an object has none yet.
+class Table {
+public:
+    Table() = default;
+    Table(Table const&) {}
+    Table& operator=(Table const&) = delete;
+
+    void fill(Bytes data) { mData = std::move(data); }
+    void clear() { mData = {}; }
+    void const* address() const { return mData.data(); }
+
+private:
+    Bytes mData;
+};
+
 #define PYTRTPLUGINS_IMAGE(number)
 #define PYTRTPLUGINS_KERNEL(variable, number, image, label)                         \
     extern "C" ::pytrtplugins::exported::HostKernel pytrtplugins_kernel_##number; \
@@ -139,7 +155,11 @@ struct Driver {
     int (*launch)(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned shared, void* stream,
                   void** arguments, void** extra);
     int (*allocate)(unsigned long long* address, size_t bytes);
-    int (*upload)(unsigned long long address, void const* data, size_t bytes);
+    int (*release)(unsigned long long address);
+    int (*copy)(unsigned long long address, void const* data, size_t bytes);
+    int (*synchronize)(void* stream);
+    int (*pushContext)(void* context);
+    int (*popContext)(void** context);
     int (*errorText)(int code, char const** text);
 
     static Driver const& get() {
@@ -161,6 +181,17 @@ struct Driver {
         return found;
     }
 
+    // A copy of numbers on the GPU, which every stream may read.
+    unsigned long long upload(void const* data, size_t bytes, char const* what) const {
+        unsigned long long address = 0;
+        check(allocate(&address, bytes ? bytes : 1), what);
+        int code = bytes ? copy(address, data, bytes) : 0;
+        if (code == 0) code = synchronize(nullptr);  // the copy may return before its last bytes are there
+        if (code != 0) release(address);
+        check(code, what);
+        return address;
+    }
+
 private:
     Driver() {
         void* const library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -175,7 +206,11 @@ private:
         find(setAttribute, "cuFuncSetAttribute");
         find(launch, "cuLaunchKernel");
         find(allocate, "cuMemAlloc_v2");
-        find(upload, "cuMemcpyHtoD_v2");
+        find(release, "cuMemFree_v2");
+        find(copy, "cuMemcpyHtoD_v2");
+        find(synchronize, "cuStreamSynchronize");
+        find(pushContext, "cuCtxPushCurrent_v2");
+        find(popContext, "cuCtxPopCurrent_v2");
         find(errorText, "cuGetErrorString");
     }
 };
@@ -262,19 +297,47 @@ public:
     void prepare() const { address(); }
 
     void const* address() const {
-        return reinterpret_cast<void const*>(mAddresses.get([&] {
-            unsigned long long copy = 0;
-            Driver const& driver = Driver::get();
-            driver.check(driver.allocate(&copy, mBytes ? mBytes : 1), "memory for constants");
-            driver.check(driver.upload(copy, mData, mBytes), "constants");
-            return copy;
-        }));
+        return reinterpret_cast<void const*>(
+            mAddresses.get([&] { return Driver::get().upload(mData, mBytes, "constants"); }));
     }
 
 private:
     void const* mData;
     size_t mBytes;
     mutable PerContext<unsigned long long> mAddresses;
+};
+
+// An array field's elements on the GPU. Each plugin object has its own, made in initialize: a copy of an object has none yet.
+class Table {
+public:
+    Table() = default;
+    Table(Table const&) {}
+    Table& operator=(Table const&) = delete;
+    ~Table() { clear(); }
+
+    void fill(Bytes const& data) {
+        clear();
+        mContext = Driver::get().context();
+        mAddress = Driver::get().upload(data.data(), data.size(), "an array field");
+    }
+
+    // What fails here, such as in a context that is no more, leaves nothing to give back.
+    void clear() {
+        if (!mAddress) return;
+        Driver const& driver = Driver::get();
+        void* popped = nullptr;
+        if (driver.pushContext(mContext) == 0) {
+            driver.release(mAddress);
+            driver.popContext(&popped);
+        }
+        mAddress = 0;
+    }
+
+    void const* address() const { return reinterpret_cast<void const*>(mAddress); }
+
+private:
+    void* mContext = nullptr;
+    unsigned long long mAddress = 0;
 };
 
 // A file's bytes, and a zero behind them.

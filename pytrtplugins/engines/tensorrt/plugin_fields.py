@@ -1,8 +1,9 @@
 """A plugin ↔ TensorRT's ``PluginField`` objects.
 
 Every field of a plugin that they can hold is one of them: float → FLOAT32, int and bool → INT32, text → CHAR, tuples
-of numbers → vectors. What they cannot hold (arrays, whose shape is lost; tuples of text; empty values; numbers beyond
-32 bits; text with a zero byte) travels as the plugin's serialized bytes (docs/format.md) in Base64, in one more field.
+of numbers → vectors, arrays with one axis of float32, float64, int8 and int32 → vectors of their type. What they cannot
+hold (arrays with more axes, whose shape is lost, and of other types; tuples of text; empty values; numbers beyond 32 bits;
+text with a zero byte) travels as the plugin's serialized bytes (docs/format.md) in Base64, in one more field.
 """
 
 from __future__ import annotations
@@ -51,6 +52,13 @@ _KINDS: dict[type, tuple[str, type]] = {
     float: ("FLOAT32", np.float32),
     str: ("CHAR", np.int8),
 }
+_ARRAYS = {"float32": "FLOAT32", "float64": "FLOAT64", "int8": "INT8", "int32": "INT32"}
+_LISTS = {
+    "float16": "float32",
+    "uint8": "int32",
+    "int64": "int32",
+    "bool": "int32",
+}  # as what a parser passes on an attribute that is a list
 _INT32 = np.iinfo(np.int32)
 
 Items = list[tuple[str, str, npt.NDArray[Any]]]
@@ -100,7 +108,7 @@ def field_collection(api: Api, items: Items) -> Any:
 
 def declared_fields(api: Api, cls: type[Plugin]) -> Any:
     """The fields that a creator announces, without values; a parser passes on no others."""
-    items = [(spec.name, *_KINDS[spec.kind]) for spec in (*cls.field_specs(), *_EXTRA_SPECS) if _is_plain(spec)]
+    items = [(spec.name, *_declared(spec)) for spec in (*cls.field_specs(), *_EXTRA_SPECS) if _is_declared(spec)]
     return field_collection(api, [(name, kind, np.empty(0, dtype)) for name, kind, dtype in items])
 
 
@@ -148,8 +156,9 @@ def from_fields(cls: type[Plugin], collection: Iterable[Any]) -> tuple[Plugin, E
     if missing:
         raise FieldError(
             f"{cls.plugin_key()}: field {missing[0]!r} is missing and has no default; given: {list(values) or 'none'}.\n"
-            "Causes: (1) the ONNX node lacks the attribute; (2) it is an array or a tuple of text, which TensorRT's "
-            'parser does not pass on.\nDo: pytrtplugins.build(model, engine="tensorrt"), which passes on every field',
+            "Causes: (1) the ONNX node lacks the attribute; (2) it is a tuple of text, which TensorRT's parser does "
+            "not pass on.\n"
+            'Do: pytrtplugins.build(model, engine="tensorrt"), which passes on every field',
             name=missing[0],
         )
     with came_from("TensorRT's field '{}'"):
@@ -163,12 +172,23 @@ def needs_bytes(plugin: Plugin) -> bool:
     )
 
 
-def _is_plain(spec: FieldSpec) -> bool:
-    return spec.kind is not np.ndarray and not (spec.kind is str and spec.is_tuple)
+def _is_declared(spec: FieldSpec) -> bool:
+    """Whether a ``PluginField`` can hold a value of the field."""
+    return not (spec.kind is str and spec.is_tuple)
+
+
+def _declared(spec: FieldSpec) -> tuple[str, Any]:
+    if spec.kind is not np.ndarray:
+        return _KINDS[spec.kind]
+    found = spec.dtype or ("float32" if spec.default is MISSING else spec.default.dtype.name)
+    name = _LISTS.get(found, found)
+    return _ARRAYS[name], np.dtype(name)
 
 
 def _fits(spec: FieldSpec, value: Any) -> bool:
-    if not _is_plain(spec) or (value in ("", ()) and not isinstance(value, (bool, int, float))):
+    if spec.kind is np.ndarray:
+        return value.ndim == 1 and 0 < value.size <= _INT32.max and value.dtype.name in _ARRAYS
+    if not _is_declared(spec) or (value in ("", ()) and not isinstance(value, (bool, int, float))):
         return False
     if spec.kind is str:
         return "\0" not in value
@@ -177,6 +197,8 @@ def _fits(spec: FieldSpec, value: Any) -> bool:
 
 
 def _item(spec: FieldSpec, value: Any) -> tuple[str, str, npt.NDArray[Any]]:
+    if spec.kind is np.ndarray:
+        return spec.name, _ARRAYS[value.dtype.name], value
     kind, dtype = _KINDS[spec.kind]
     if spec.kind is str:
         return spec.name, kind, np.frombuffer(value.encode(), np.int8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -38,8 +39,34 @@ PLUGINS = st.builds(
     numbers=st.lists(INTS, max_size=3),
     ratios=st.lists(FLOATS, max_size=3),
     texts=st.lists(st.text(st.characters(codec="utf-8"), max_size=3), max_size=2),
-    table=st.sampled_from([np.zeros((0, 2), np.int64), np.eye(2, dtype=np.float16), np.arange(3, dtype=np.uint8)]),
+    table=st.sampled_from(
+        [
+            np.zeros((0, 2), np.int64),
+            np.eye(2, dtype=np.float16),
+            np.arange(3, dtype=np.uint8),
+            np.float32([0.1, -2]),
+            np.zeros(0, np.float32),
+            np.float32(3),
+        ]
+    ),
 )
+
+
+@ptp.plugin(namespace="test.tensorrt")
+class Weights(ptp.Plugin):
+    """Arrays of several types."""
+
+    slope: npt.NDArray[np.float32]
+    wide: npt.NDArray[np.float64] = np.zeros(2)
+    codes: npt.NDArray[np.int8] = np.zeros(1, np.int8)
+    index: npt.NDArray[np.int32] = np.zeros(1, np.int32)
+    any: np.ndarray = np.zeros(1, np.int64)
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        return x + 0
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -76,8 +103,30 @@ def test_kinds_and_order_follow_the_class(api):
         ("flags", "INT32"),
         ("numbers", "INT32"),
         ("ratios", "FLOAT32"),
+        ("table", "FLOAT32"),
         *zip(EXTRAS, ("CHAR", "INT32", "FLOAT32", "CHAR"), strict=True),
     ]
+
+
+def test_arrays_with_one_axis_are_fields_of_their_type(api):
+    plugin = Weights(slope=[0.1, -2, 3], codes=[-128, 127], any=[7, 8, 9])
+    assert [(field.name, field.type.name) for field in declared_fields(api, Weights)][:5] == [
+        ("slope", "FLOAT32"), ("wide", "FLOAT64"), ("codes", "INT8"), ("index", "INT32"), ("any", "INT32"),
+    ]  # fmt: skip
+    made = to_fields(api, plugin, Extras())
+    assert [(field.name, field.type.name, field.data.tolist()) for field in made][:4] == [
+        ("slope", "FLOAT32", np.float32([0.1, -2, 3]).tolist()), ("wide", "FLOAT64", [0, 0]), ("codes", "INT8", [-128, 127]),
+        ("index", "INT32", [0]),
+    ]  # fmt: skip
+    assert from_fields(Weights, made)[0] == plugin
+    assert needs_bytes(plugin)
+    assert not needs_bytes(Weights(slope=[1], any=np.float32([1])))
+    assert needs_bytes(Weights(slope=[[1]], any=np.float32([1])))
+
+
+def test_lists_of_a_parser_become_arrays_of_the_declared_type(api):
+    fields = given_fields(api, slope=int32(1, -2), codes=int32(3, 4), any=np.float32([0.5]))
+    assert from_fields(Weights, fields)[0] == Weights(slope=[1, -2], codes=[3, 4], any=np.float32([0.5]))
 
 
 def test_a_creator_announces_the_fields_and_where_it_belongs(api):
@@ -123,6 +172,20 @@ def test_what_a_parser_leaves_out_has_its_default(api):
 def test_wrong_fields_are_named(api, values, words):
     with pytest.raises(FieldError, match=words):
         from_fields(Everything, given_fields(api, **values))
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({}, "field 'slope' is missing and has no default"),
+        ({"slope": b"12"}, r"Weights.slope: expected numpy.ndarray of float32, found '12' \(str\), from TensorRT's field"),
+        ({"slope": np.float32([1]), "index": np.float32([1])}, "Weights.index: expected an array of int32, found an array of float32"),
+        ({"slope": np.float32([1]), "codes": int32(1, 200)}, "Weights.codes: expected an array of int8, found 200, which does not fit"),
+    ],
+)  # fmt: skip
+def test_wrong_arrays_are_named(api, values, words):
+    with pytest.raises(FieldError, match=words):
+        from_fields(Weights, given_fields(api, **values))
 
 
 @pytest.mark.parametrize("data", [b"%%%", b"AAAA"])

@@ -1,14 +1,16 @@
 // A plugin's fields ↔ TensorRT's PluginFields, by the rules of pytrtplugins/engines/tensorrt/plugin_fields.py: an engine that
 // was built with the creators of one language runs with those of the other.
 //
-// float → FLOAT32, int and bool → INT32, text → CHAR, vectors of numbers → several of them. What they cannot hold (arrays,
-// vectors of text, empty values, numbers beyond 32 bits, text with a zero byte) travels as the plugin's serialized bytes
-// in Base64, in one more field.
+// float → FLOAT32, int and bool → INT32, text → CHAR, vectors of numbers → several of them, arrays with one axis of float32,
+// float64, int8 and int32 → several of their type. What they cannot hold (arrays with more axes or of other types, vectors
+// of text, empty values, numbers beyond 32 bits, text with a zero byte) travels as the plugin's serialized bytes in Base64,
+// in one more field.
 #pragma once
 
 #include <NvInferRuntime.h>
 
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <list>
 #include <string>
@@ -37,9 +39,13 @@ class FieldCollection {
 public:
     template <typename T>
     void add(std::string const& name, FieldType type, std::vector<T> const& values) {
-        Item item{name, type, static_cast<int32_t>(values.size()), Bytes(values.size() * sizeof(T))};
-        if (!values.empty()) std::memcpy(item.data.data(), values.data(), item.data.size());
-        mItems.push_back(std::move(item));
+        Bytes data(values.size() * sizeof(T));
+        if (!values.empty()) std::memcpy(data.data(), values.data(), data.size());
+        add(name, type, values.size(), std::move(data));
+    }
+
+    void add(std::string const& name, FieldType type, size_t count, Bytes data) {
+        mItems.push_back({name, type, static_cast<int32_t>(count), std::move(data)});
     }
 
     nvinfer1::PluginFieldCollection const* get() {
@@ -71,6 +77,26 @@ struct IsVector<std::vector<T>> : std::true_type {};
 
 template <typename T>
 constexpr bool kPlain = !std::is_same_v<T, Array> && !std::is_same_v<T, std::vector<std::string>>;
+
+// An element type of arrays.
+struct ArrayType {
+    char const* name;  // NumPy's
+    size_t bytes;
+    FieldType field;   // which holds its elements
+    bool saved;        // whether arrays of it travel so; others may be given so, as a parser passes lists on
+};
+
+// By NumPy's name; float32 for none.
+inline ArrayType const& arrayType(std::string const& name) {
+    static ArrayType const all[] = {
+        {"float32", 4, FieldType::kFLOAT32, true}, {"float64", 8, FieldType::kFLOAT64, true}, {"int8", 1, FieldType::kINT8, true},
+        {"int32", 4, FieldType::kINT32, true},     {"float16", 2, FieldType::kFLOAT32, false}, {"uint8", 1, FieldType::kINT32, false},
+        {"int64", 8, FieldType::kINT32, false},    {"bool", 1, FieldType::kINT32, false}};
+    for (ArrayType const& type : all) {
+        if (name == type.name) return type;
+    }
+    return all[0];
+}
 
 // The type that holds values of T.
 template <typename T>
@@ -117,6 +143,12 @@ inline bool addField(FieldCollection& fields, Field const& field) {
                 if (!elements(value, all)) return false;
                 fields.add(field.name, type, all);
                 return true;
+            } else if constexpr (std::is_same_v<T, Array>) {
+                ArrayType const& type = arrayType(value.dtype);
+                size_t const count = value.data.size() / type.bytes;
+                if (!type.saved || value.shape.size() != 1 || !count || count > std::numeric_limits<int32_t>::max()) return false;
+                fields.add(field.name, type.field, count, value.data);
+                return true;
             } else {
                 return false;
             }
@@ -131,13 +163,14 @@ inline FieldCollection declaredFields(Plugin const& plugin) {
         std::visit(
             [&](auto const& value) {
                 using T = std::decay_t<decltype(value)>;
-                if constexpr (kPlain<T>) declared.add(field.name, fieldType<T>(), std::vector<char>{});
+                if constexpr (kPlain<T>) declared.add(field.name, fieldType<T>(), 0, {});
+                if constexpr (std::is_same_v<T, Array>) declared.add(field.name, arrayType(value.dtype).field, 0, {});
             },
             field.value);
     }
-    declared.add(kSerialized, FieldType::kCHAR, std::vector<char>{});
-    declared.add(kOutputs, FieldType::kINT32, std::vector<char>{});
-    declared.add(kScales, FieldType::kFLOAT32, std::vector<char>{});
+    declared.add(kSerialized, FieldType::kCHAR, 0, {});
+    declared.add(kOutputs, FieldType::kINT32, 0, {});
+    declared.add(kScales, FieldType::kFLOAT32, 0, {});
     return declared;
 }
 
@@ -186,7 +219,30 @@ private:
     int32_t mCount;
 
     void read(std::string& value) const { value = text(); }
-    void read(Array&) const { fail("an array, which only serialized bytes hold,"); }
+    // In the type that it comes in; a class that wants another converts it.
+    void read(Array& value) const {
+        auto const take = [&](char const* dtype) {
+            char const* const data = static_cast<char const*>(mField.data);
+            value = {dtype, {mCount}, {data, data + static_cast<size_t>(mCount) * arrayType(dtype).bytes}};
+        };
+        switch (mField.type) {
+            case FieldType::kFLOAT16: return take("float16");
+            case FieldType::kFLOAT32: return take("float32");
+            case FieldType::kFLOAT64: return take("float64");
+            case FieldType::kINT8: return take("int8");
+            case FieldType::kINT16: {
+                value = {"int32", {mCount}, Bytes(static_cast<size_t>(mCount) * 4)};
+                for (int32_t i = 0; i < mCount; ++i) {
+                    int32_t const wide = at<int16_t>(i);
+                    std::memcpy(value.data.data() + static_cast<size_t>(i) * 4, &wide, 4);
+                }
+                return;
+            }
+            case FieldType::kINT32: return take("int32");
+            case FieldType::kINT64: return take("int64");
+            default: fail("numbers");
+        }
+    }
     void read(std::vector<std::string>&) const { fail("texts, which only serialized bytes hold,"); }
 
     template <typename T>
@@ -229,9 +285,12 @@ private:
     }
 
     [[noreturn]] void fail(std::string const& expected) const {
-        throw FieldError(mWhat + ": expected " + expected + ", found PluginFieldType "
-                         + std::to_string(static_cast<int32_t>(mField.type)) + " with " + std::to_string(mCount)
-                         + " entries");
+        static char const* const names[] = {"FLOAT16", "FLOAT32", "FLOAT64", "INT8", "INT16", "INT32",
+                                            "CHAR",    "DIMS",    "UNKNOWN", "BF16", "INT64"};
+        auto const code = static_cast<size_t>(mField.type);
+        std::string const found = code < std::size(names) ? names[code] : "PluginFieldType " + std::to_string(code);
+        throw FieldError(mWhat + ": expected " + expected + ", found " + found + " with " + std::to_string(mCount)
+                         + (mCount == 1 ? " entry" : " entries"));
     }
 };
 
