@@ -30,5 +30,9 @@ class HostMemory(DeviceMemory):
     def stream(self, handle: int) -> Any:
         return contextlib.nullcontext()
 
+    def allocate(self, size: int) -> tuple[Any, int]:
+        array = np.full(size, 0xA5, np.uint8)
+        return array, array.ctypes.data
+
     def rehearse(self, plugin: Any, inputs: Any) -> None:
         """NumPy has nothing to compile."""

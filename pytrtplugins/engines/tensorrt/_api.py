@@ -84,6 +84,10 @@ class Api:
         """The ``DataType`` for ours."""
         return self._types[dtype]
 
+    def has_type(self, dtype: DType) -> bool:
+        """Whether it has a ``DataType`` for ours."""
+        return dtype in self._types
+
     def layout(self, desc: Any) -> str:
         """Layout of a ``PluginTensorDesc``: ``"linear"``, ``"nhwc"``, or TensorRT's own name in lower case.
 

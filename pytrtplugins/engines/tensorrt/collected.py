@@ -67,9 +67,9 @@ def guarded(override: F) -> F:
     """
 
     @functools.wraps(override)
-    def call(self: Any, *args: Any) -> Any:
+    def call(self: Any, *args: Any, **named: Any) -> Any:
         try:
-            return override(self, *args)
+            return override(self, *args, **named)
         except BaseException as error:
             log = current() or getattr(self, "errors", None)
             if log is None:

@@ -32,6 +32,11 @@ class DeviceMemory:
         """The stream of a handle; it is also a context manager that makes it the current one."""
         return stream_at(self._cupy, handle)
 
+    def allocate(self, size: int) -> tuple[Any, int]:
+        """Memory of this many bytes, which lives as long as the object, and its address."""
+        array = self._cupy.empty(size, "uint8")
+        return array, int(array.data.ptr)
+
     def rehearse(self, plugin: Plugin, inputs: Sequence[TensorDesc]) -> None:
         """Compute once with zeros: CuPy compiles the kernels of operations when they are first used."""
         zeros = [self._cupy.zeros(evaluate_dims(desc.dims, {}), desc.dtype.numpy) for desc in inputs]

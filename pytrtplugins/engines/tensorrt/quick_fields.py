@@ -1,0 +1,103 @@
+"""A plugin's fields ↔ the attributes of a quickly deployable plugin, which are numbers, text and one-dimensional arrays.
+
+Numbers and text stay what they are, tuples of numbers become arrays, and an array becomes two: its values in order, and its dims. Tuples
+of text become one text in JSON. Where TensorRT cannot read numbers, they are arrays of one, which look the same in an engine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import FieldError
+from ...plugin.base import Plugin
+from ...plugin.fields import FieldSpec
+from ...plugin.given import came_from
+
+__all__ = ["attribute_types", "from_attributes", "reads_numbers", "to_attributes"]
+
+_DIMS = "{}_dims"
+_ITEMS = {bool: "int8", int: "int64", float: "float64"}
+_ARRAYS = ("int8", "int32", "int64", "float16", "float32", "float64")
+
+
+def reads_numbers(major: int) -> bool:
+    """Whether ``tensorrt.plugin`` can read numbers: that of TensorRT 10 converts arrays of one to them, which NumPy gave up in 2.4."""
+    try:
+        return bool(major > 10 or int(np.zeros(1, np.int64)) == 0)
+    except TypeError:
+        return False
+
+
+def attribute_types(cls: type[Plugin], numbers: bool) -> dict[str, Any]:
+    """The type of each attribute, in order, as ``tensorrt.plugin.register`` reads it.
+
+    Args:
+        cls: The plugin's class.
+        numbers: Whether TensorRT reads numbers, see `reads_numbers`.
+
+    Raises:
+        FieldError: a field is an array without an element type, or of one that QDP does not have.
+    """
+    found: dict[str, Any] = {}
+    for spec in cls.field_specs():
+        if spec.kind is np.ndarray:
+            found[spec.name] = _array_of(_array_dtype(cls, spec))
+            found[_DIMS.format(spec.name)] = _array_of("int64")
+        elif spec.kind is not str and (spec.is_tuple or not numbers):
+            found[spec.name] = _array_of(_ITEMS[spec.kind])
+        else:
+            found[spec.name] = spec.kind
+    return found
+
+
+def to_attributes(plugin: Plugin, numbers: bool) -> dict[str, Any]:
+    """The values of all attributes."""
+    found: dict[str, Any] = {}
+    for spec, value in zip(plugin.field_specs(), plugin.fields().values(), strict=True):
+        if spec.kind is np.ndarray:
+            found[spec.name] = np.ascontiguousarray(value).reshape(-1)
+            found[_DIMS.format(spec.name)] = np.array(value.shape, np.int64)
+        elif spec.kind is str:
+            found[spec.name] = json.dumps(value) if spec.is_tuple else value
+        elif spec.is_tuple or not numbers:
+            found[spec.name] = np.array(value if spec.is_tuple else [value], _ITEMS[spec.kind])
+        else:
+            found[spec.name] = value
+    return found
+
+
+def from_attributes(cls: type[Plugin], values: Mapping[str, Any]) -> Plugin:
+    """The plugin of these attributes."""
+    with came_from("TensorRT's attribute '{}'"):
+        return cls(**{spec.name: _value(spec, values) for spec in cls.field_specs()})
+
+
+def _array_of(dtype: str) -> Any:
+    """The annotation of an array, ``numpy.typing.NDArray[numpy.int64]`` for ``"int64"``."""
+    element: Any = getattr(np, dtype)
+    return npt.NDArray[element]
+
+
+def _value(spec: FieldSpec, values: Mapping[str, Any]) -> Any:
+    value = values[spec.name]
+    if spec.kind is np.ndarray:
+        return np.reshape(value, tuple(np.reshape(values[_DIMS.format(spec.name)], -1).tolist()))
+    if spec.kind is str:
+        return tuple(json.loads(value)) if spec.is_tuple else value
+    items = tuple(map(spec.kind, np.reshape(value, -1).tolist()))
+    return items if spec.is_tuple else items[0]
+
+
+def _array_dtype(cls: type[Plugin], spec: FieldSpec) -> str:
+    if spec.dtype not in _ARRAYS:
+        raise FieldError(
+            f"{cls.__name__}.{spec.name}: quickly deployable plugins take arrays of one of {', '.join(_ARRAYS)}; "
+            f"found {spec.dtype or 'any type'}.\nDo: annotate it, for instance {spec.name}: numpy.typing.NDArray[numpy.float32]",
+            name=spec.name,
+        )
+    return spec.dtype
