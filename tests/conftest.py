@@ -10,7 +10,7 @@ import gc
 import logging
 import os
 import random
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -134,12 +134,14 @@ def gpu() -> str:
     return "cuda"
 
 
-@pytest.fixture(autouse=True)
-def int8_wins(monkeypatch) -> None:
+@pytest.fixture(autouse=True, scope="session")
+def int8_wins() -> Iterator[None]:
     """Engines for CPUs choose between INT8 and float32 by the clock: here INT8 is always the faster one, unless a test says otherwise."""
     from pytrtplugins.engines.host import host_engine
 
-    monkeypatch.setattr(host_engine, "run_seconds", lambda runs: {name: 1.0 + (name != "int8") for name in runs})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host_engine, "run_seconds", lambda runs: {name: 1.0 + (name != "int8") for name in runs})
+        yield
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -118,6 +119,7 @@ def tensors_of(graph: onnx.GraphProto) -> dict[str, onnx.ValueInfoProto]:
     return {tensor.name: weight_info(tensor) for tensor in graph.initializer} | infos_of(graph)
 
 
+@functools.cache
 def numpy_type(kind: int) -> np.dtype[Any]:
     """NumPy's type of an element type that ONNX gives by its number."""
     dtype: np.dtype[Any] = np.dtype(
@@ -161,7 +163,6 @@ def info_dtype(info: onnx.ValueInfoProto) -> DType:
     Raises:
         ModelError: it is no tensor, or one of a type that engines do not exchange, such as text.
     """
-    onnx = require("onnx", extra="onnx", feature=_FEATURE)
     kind = info.type.WhichOneof("value") or "tensor_type"
     if kind != "tensor_type":
         raise ModelError(
@@ -169,16 +170,23 @@ def info_dtype(info: onnx.ValueInfoProto) -> DType:
             "are tensors.\nDo: let the model take and give tensors",
             tensor=info.name,
         )
-    name = onnx.TensorProto.DataType.Name(info.type.tensor_type.elem_type).lower()
-    found = _ONNX_NAMES.get(name, name)
-    if found not in list(DType):
+    found, name = _element_type(info.type.tensor_type.elem_type)
+    if found is None:
         what = "of an unknown element type" if name == "undefined" else f"of the element type {name}"
         raise ModelError(
             f"tensor {info.name!r} is {what}; inputs and outputs of engines are of {', '.join(DType)}",
             tensor=info.name,
             dtype=name,
         )
-    return DType(found)
+    return found
+
+
+@functools.cache
+def _element_type(kind: int) -> tuple[DType | None, str]:
+    """The type for a number of ONNX's, None where engines do not exchange it; and its name there."""
+    name = require("onnx", extra="onnx", feature=_FEATURE).TensorProto.DataType.Name(kind).lower()
+    found = _ONNX_NAMES.get(name, name)
+    return (DType(found) if found in list(DType) else None), name
 
 
 def _says_something(name: str) -> bool:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ..model import Graph, read_onnx
 from ..model.decompose import add_shapes
-from ..model.ir import to_ir, to_proto
 from ..validation import check_slopes, validated
+from ._base import run_passes
 from .codes import CODES
 from .eliminate import Eliminate
 from .fold import FoldBatchNorm
@@ -48,10 +48,7 @@ def prepare(model: str | Path | onnx.ModelProto | Graph) -> onnx.ModelProto:
 
 def prepare_loaded(model: onnx.ModelProto) -> onnx.ModelProto:
     """The same for what `load_model` gave, which is not checked a second time."""
-    ir_model = to_ir(normalize(model), checked=True)
-    for step in (FoldBatchNorm(), Eliminate()):
-        step(ir_model)
-    prepared = add_shapes(to_proto(ir_model))
+    prepared = add_shapes(run_passes(normalize(model), FoldBatchNorm(), Eliminate()))
     check_slopes(prepared)
     return prepared
 

@@ -357,6 +357,10 @@ class Plugin:
         object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
+        return self._text
+
+    @functools.cached_property
+    def _text(self) -> str:  # shape rules put it into the messages of thousands of dims that they refuse
         return f"{type(self).__name__}({', '.join(f'{name}={format_value(value)}' for name, value in self.fields().items())})"
 
     def __eq__(self, other: object) -> bool:

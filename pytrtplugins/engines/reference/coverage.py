@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["PLAIN_TYPES", "covers"]
+import numpy as np
+
+__all__ = ["PLAIN_TYPES", "covers", "is_plain"]
 
 _INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 PLAIN_TYPES = frozenset(("bool", *_INTEGERS, "float16", "bfloat16", "float32", "float64"))
@@ -111,6 +114,12 @@ _VALUES: dict[str, dict[str, tuple[Any, ...]]] = {  # values of other attributes
     "SpaceToDepth": {"mode": ("DCR",)},
 }
 _MANY_OUTPUTS = ("Dropout", "Split")
+
+
+@functools.cache  # NumPy makes a type's name anew each time that it is asked for
+def is_plain(dtype: np.dtype[Any]) -> bool:
+    """Whether the functions here take arrays of a type."""
+    return dtype.name in PLAIN_TYPES
 
 
 def covers(op_type: str, version: int, attributes: Mapping[str, Any], outputs: int) -> bool:

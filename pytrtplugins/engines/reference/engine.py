@@ -23,7 +23,7 @@ from ..base.engine import Engine
 from ..base.failures import explaining
 from ..base.plugins import forms_run
 from ..base.types import Availability, BuildOptions
-from .coverage import PLAIN_TYPES
+from .coverage import is_plain
 from .half import HALF_SUM_OPS, half_type, is_half, run_wide
 from .ops import OPS
 from .program import Program, Step
@@ -166,7 +166,7 @@ class ReferenceContext(ExecutionContext):
         if step.delegated is not None:
             return step.delegated(given)
         for value in given:
-            if isinstance(value, np.ndarray) and value.dtype.name not in PLAIN_TYPES:
+            if isinstance(value, np.ndarray) and not is_plain(value.dtype):
                 raise EngineError(
                     f"engine 'reference': node {node_name(step.node)!r}: {name} of {value.dtype} is not computed here; "
                     "the model does not say this type, so that it was not refused when it was built"

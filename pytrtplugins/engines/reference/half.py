@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ _HALF = ("float16", "bfloat16")
 _PRODUCTS = 16  # of one tensor core instruction
 
 
+@cache  # NumPy makes a type's name anew each time that it is asked for
 def is_half(dtype: np.dtype[Any]) -> bool:
     """Whether it is float16 or bfloat16; the latter is ml_dtypes', which NumPy does not take for a float."""
     return dtype.name in _HALF

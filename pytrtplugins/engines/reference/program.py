@@ -17,7 +17,7 @@ from ...tensor import Array
 from ...utils.optional import require
 from ...validation.operators import standard_domain
 from ..base.context import Arrays
-from .coverage import PLAIN_TYPES, covers
+from .coverage import covers, is_plain
 from .delegate import Delegated
 from .refusals import check_delegable, renamed
 from .spec import check_opsets, checked_schema, refusal
@@ -180,7 +180,7 @@ class Program:
         kinds = [self._types[name].tensor_type.elem_type for name in (*node.input, *node.output) if name in self._types]
         if node.op_type == "Cast":
             kinds.append(attributes["to"])
-        return all(not kind or numpy_type(kind).name in PLAIN_TYPES for kind in kinds)
+        return all(not kind or is_plain(numpy_type(kind)) for kind in kinds)
 
 
 def _read_by(step: Step) -> tuple[str, ...]:
