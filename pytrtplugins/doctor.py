@@ -48,7 +48,6 @@ PURPOSES = {
     "caffe": "Caffe models",
     "evaluate": "average precision",
     "native": "building plugins in C++",
-    "download": "downloading weights",
     "samples": "the samples' images",
     "torch": "exporting from PyTorch",
     "train": "training the sample network",

@@ -14,7 +14,7 @@ from tests.pages import ROOT, SHELL, Reader, texts
 
 PROGRAMS = texts("docs/start.md", "python")
 COMMANDS = [line for block in texts("docs/start.md", *SHELL) for line in block.splitlines()]
-MADE = {"reference/api.md", "reference/cli.md", "changelog.md"}
+MADE = {"reference/api.md", "reference/cli.md", "reference/json.md", "changelog.md"}
 """Pages that `.ci/docs/pages.py` makes."""
 
 

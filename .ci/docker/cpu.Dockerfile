@@ -12,7 +12,7 @@ RUN python .ci/wheels.py --native --out /wheels
 
 FROM python:3.12-slim-bookworm
 RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
-    pip install --no-cache-dir "$(echo /wheels/*.whl)[cpu,vision,cli,download]" \
+    pip install --no-cache-dir "$(echo /wheels/*.whl)[cpu,vision,cli]" \
     && useradd --create-home --uid 1000 pytrt
 USER 1000
 WORKDIR /work

@@ -13,7 +13,7 @@ RUN python .ci/wheels.py --native --out /wheels
 FROM python:3.12-slim-bookworm
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility,video
 RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
-    pip install --no-cache-dir "$(echo /wheels/*.whl)[cublaslt,vision,cli,download]" \
+    pip install --no-cache-dir "$(echo /wheels/*.whl)[cublaslt,vision,cli]" \
     && useradd --create-home --uid 1000 pytrt
 USER 1000
 WORKDIR /work

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..engines.base.types import Availability
-from ..models import Evaluation
+from ..models import Evaluation, Published
 
 __all__ = [
     "Built",
@@ -13,6 +13,7 @@ __all__ = [
     "DarknetFacts",
     "DarknetLayer",
     "Devices",
+    "Downloaded",
     "Edited",
     "EngineFacts",
     "Evaluated",
@@ -20,6 +21,8 @@ __all__ = [
     "ModelFacts",
     "NodeFacts",
     "Nodes",
+    "Offered",
+    "Offers",
     "PluginFacts",
     "Profiled",
     "Searched",
@@ -389,3 +392,42 @@ class Profiled:
 
     microseconds: float
     steps: tuple[StepFacts, ...]
+
+
+@dataclass(frozen=True)
+class Offered:
+    """A model that can be fetched.
+
+    Attributes:
+        model: What it is.
+        file: The user's copy; null where there is none.
+    """
+
+    model: Published
+    file: str | None
+
+
+@dataclass(frozen=True)
+class Offers:
+    """The models that can be fetched.
+
+    Attributes:
+        models: All of them.
+    """
+
+    models: tuple[Offered, ...]
+
+
+@dataclass(frozen=True)
+class Downloaded:
+    """A model that was fetched.
+
+    Attributes:
+        name: Its name, which commands take in the place of a file.
+        file: The file of the model.
+        files: All its files.
+    """
+
+    name: str
+    file: str
+    files: tuple[WrittenFile, ...]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..errors import UsageError
+from ..models import find_model, published_models
 
 __all__ = ["expect_model", "not_an_engine_here"]
 
@@ -40,11 +41,16 @@ _OTHERS = {  # suffix → what it is, and what to do
 
 
 def expect_model(path: Path) -> Path:
-    """A path where a model is expected, as it was typed.
+    """A path where a model is expected, as it was typed; the name of a published model becomes the path of the user's copy.
 
     Raises:
-        UsageError: it is a folder, or its suffix is that of files of another kind.
+        UsageError: the model of that name was not fetched yet; or it is a folder, or its suffix is that of files of another kind.
     """
+    if str(path) in published_models() and not path.exists():
+        found = find_model(str(path))
+        if found is None:
+            raise UsageError(f"model {str(path)!r} was not fetched yet.\nDo: pytrt download {path}", path=path)
+        return found
     if path.is_dir():
         raise UsageError(
             f"{path} is a folder; expected a model: an ONNX file, a saved engine, or darknet's .cfg.\nDo: name a file in it",

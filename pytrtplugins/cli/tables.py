@@ -20,7 +20,18 @@ if TYPE_CHECKING:
     from ..doctor import Report
     from ..tensor import Array
     from .config import Defaults
-    from .facts import Built, Devices, EngineFacts, Evaluated, ModelFacts, NodeFacts, Nodes, TensorFacts, WrittenFile
+    from .facts import (
+        Built,
+        Devices,
+        EngineFacts,
+        Evaluated,
+        ModelFacts,
+        NodeFacts,
+        Nodes,
+        Offers,
+        TensorFacts,
+        WrittenFile,
+    )
 
 __all__ = [
     "console",
@@ -34,6 +45,7 @@ __all__ = [
     "print_file",
     "print_model",
     "print_nodes",
+    "print_offers",
     "print_outputs",
     "print_report",
 ]
@@ -194,6 +206,15 @@ def print_built(built: Built) -> None:
 def print_file(found: WrittenFile) -> None:
     """A file that was written."""
     print(f"{found.file}: {found.bytes:,} bytes")
+
+
+def print_offers(found: Offers) -> None:
+    """One row per model that can be fetched."""
+    rows = []
+    for each in found.models:
+        size = f"{sum(file.bytes for file in each.model.files) / 1e6:.1f} MB"
+        rows.append((each.model.name, each.model.about, each.model.licence, size, each.file or "–"))
+    _print_table(("model", "what it does", "licence", "size", "here"), [tuple(map(_escape, row)) for row in rows])
 
 
 def print_outputs(outputs: Mapping[str, Array]) -> None:

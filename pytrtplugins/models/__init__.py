@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from ..engines.base.detection import Timings
+from ..utils.fetch import DownloadError
 from ..utils.terminal import exit_on_error
 from ..vision import Head
 from .curves import draw_curves
 from .dataset import YoloData
-from .download import DownloadError, download
+from .download import download
 from .evaluate import ClassResult, Evaluation, evaluate
 from .heads import read_heads
 from .images import ImageWriter, SourceImage, find_images, read_images
 from .options import Options, parse_options
+from .published import Published, PublishedFile, fetch_model, find_model, published_models
 from .yolov2 import Yolov2, read_names
 
 __all__ = [
@@ -21,6 +23,8 @@ __all__ = [
     "Head",
     "ImageWriter",
     "Options",
+    "Published",
+    "PublishedFile",
     "SourceImage",
     "Timings",
     "YoloData",
@@ -29,8 +33,11 @@ __all__ = [
     "draw_curves",
     "evaluate",
     "exit_on_error",
+    "fetch_model",
     "find_images",
+    "find_model",
     "parse_options",
+    "published_models",
     "read_heads",
     "read_images",
     "read_names",

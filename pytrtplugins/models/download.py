@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import FormatError, PytrtpluginsError, UsageError
-from ..utils.files import atomic_path
-from ..utils.optional import require
-from ..utils.progress import progress_bar
+from ..cuda.cache import user_cache
+from ..errors import FormatError, UsageError
+from ..utils.fetch import DownloadError, fetch
 
-__all__ = ["NAMES", "DownloadError", "Downloaded", "download"]
+__all__ = ["NAMES", "Downloaded", "download", "download_folder"]
 
 WEIGHTS_URL = "https://pjreddie.com/media/files"
 SOURCE_URL = "https://raw.githubusercontent.com/pjreddie/darknet/master"
@@ -23,11 +22,6 @@ _NAMES_OF = {
 }
 NAMES = tuple(_NAMES_OF)
 _LARGEST = 1 << 31
-_CHUNK_BYTES = 1 << 16
-
-
-class DownloadError(PytrtpluginsError, OSError):
-    """A file could not be fetched; ``.url`` says which, ``.folder`` where it would lie."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +60,21 @@ def download(
     """
     if name not in _NAMES_OF:
         raise UsageError(f"download {name!r}: unknown network. Known: {', '.join(NAMES)}.", name=name)
-    pooch = require("pooch", extra="download", feature=f"downloading {name}")
-    target = Path(folder) if folder is not None else Path(pooch.os_cache("pytrtplugins"))
+    target = download_folder(folder, name)
+    files = Downloaded(target / f"{name}.cfg", target / f"{name}.weights", target / _NAMES_OF[name])
+    _fetch(f"{source_url}/data/{files.names.name}", files.names, False, files)
+    _fetch(f"{source_url}/cfg/{files.cfg.name}", files.cfg, False, files)
+    _fetch(f"{weights_url}/{files.weights.name}", files.weights, progress, files)
+    return files
+
+
+def download_folder(folder: str | Path | None, name: str) -> Path:
+    """The folder that a download goes to, which is made: the user's cache, where none is given.
+
+    Raises:
+        DownloadError: it cannot be made.
+    """
+    target = user_cache() if folder is None else Path(folder)
     try:
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -76,30 +83,12 @@ def download(
             f'Do: give a folder that can be written: download({name!r}, folder="…")',
             folder=target,
         ) from error
-    files = Downloaded(target / f"{name}.cfg", target / f"{name}.weights", target / _NAMES_OF[name])
-    _fetch(f"{source_url}/data/{files.names.name}", files.names, False, files)
-    _fetch(f"{source_url}/cfg/{files.cfg.name}", files.cfg, False, files)
-    _fetch(f"{weights_url}/{files.weights.name}", files.weights, progress, files)
-    return files
+    return target
 
 
 def _fetch(url: str, path: Path, progress: bool, files: Downloaded) -> None:
-    if path.exists():
-        return
-    pooch = require("pooch", extra="download")
-    with atomic_path(path) as temporary, progress_bar(path.name, None, progress, in_bytes=True) as bar:
-        fetcher = pooch.HTTPDownloader(progressbar=bar, chunk_size=_CHUNK_BYTES, timeout=30)
-        try:
-            fetcher(url, str(temporary), None)
-        except Exception as error:  # requests, urllib3 and ssl each have their own
-            raise DownloadError(
-                f"{path.name}: cannot be fetched from {url} ({_cause(error)}).\n"
-                "Causes: (1) this machine has no network, or needs a proxy (HTTPS_PROXY); (2) the server is down or the file moved.\n"
-                f"Do: fetch it elsewhere, and put it at {path}",
-                url=url,
-                folder=path.parent,
-            ) from error
-        _check(temporary, path, url, files)
+    if not path.exists():
+        fetch(url, path, max_bytes=_LARGEST, progress=progress, check=lambda part: _check(part, path, url, files))
 
 
 def _check(temporary: Path, path: Path, url: str, files: Downloaded) -> None:
@@ -110,8 +99,6 @@ def _check(temporary: Path, path: Path, url: str, files: Downloaded) -> None:
         raise FormatError(f"{path.name}: {url} gave a web page instead of the file: {data[:60]!r}.", url=url)
     if path == files.names and not 0 < temporary.stat().st_size < 1 << 20:
         raise FormatError(f"{path.name}: {url} gave no list of names ({temporary.stat().st_size:,} bytes).", url=url)
-    if path == files.weights and temporary.stat().st_size > _LARGEST:
-        raise FormatError(f"{path.name}: {url} gave {temporary.stat().st_size:,} bytes.", url=url)
     if path != files.names:
         from darknet2caffe import read_network
 
@@ -121,13 +108,3 @@ def _check(temporary: Path, path: Path, url: str, files: Downloaded) -> None:
             raise type(error)(
                 f"{path.name}: what {url} gave cannot be used.\n{error}", url=url, **error.facts
             ) from error
-
-
-def _cause(error: BaseException) -> str:
-    """The shortest true reason, without the pools and retries of the library underneath."""
-    response = getattr(error, "response", None)
-    if response is not None:
-        return f"the server says {response.status_code} {response.reason}"
-    while error.__cause__ or error.__context__:
-        error = error.__cause__ or error.__context__  # type: ignore[assignment]
-    return f"{type(error).__name__}: {error}"

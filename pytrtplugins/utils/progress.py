@@ -15,10 +15,10 @@ __all__ = ["ProgressBar", "progress_bar"]
 
 
 class ProgressBar:
-    """What the block inside of `progress_bar` reports to; without a terminal it shows nothing. It has tqdm's words, which pooch uses."""
+    """What the block inside of `progress_bar` reports to; without a terminal it shows nothing."""
 
     def __init__(self, bar: Any = None, task: Any = None) -> None:
-        self._bar, self._task, self._total = bar, task, 0
+        self._bar, self._task = bar, task
 
     def update(self, units: int = 1, text: str = "") -> None:
         """Report units that are done since the last call, and what comes now."""
@@ -27,23 +27,10 @@ class ProgressBar:
 
     __call__ = update
 
-    @property
-    def total(self) -> int:
-        """Units in all; 0: unknown."""
-        return self._total
-
-    @total.setter
-    def total(self, units: int) -> None:
-        self._total = units
-        self.reset()
-
-    def reset(self) -> None:
-        """Begin anew."""
+    def begin(self, total: int | None) -> None:
+        """Begin anew, with so many units in all; None: unknown."""
         if self._bar is not None:
-            self._bar.reset(self._task, total=self._total or None)
-
-    def close(self) -> None:
-        """The bar ends with its block."""
+            self._bar.reset(self._task, total=total)
 
 
 @contextmanager

@@ -80,7 +80,7 @@ def test_a_progress_bar_counts_bytes_and_starts_again(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with progress_bar("net.weights", None, in_bytes=True) as bar:
         bar(500)
-        bar.total = 4000
+        bar.begin(4000)
         bar(1000)
     assert "1.0/4.0 kB" in capsys.readouterr().err
 

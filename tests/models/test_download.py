@@ -1,15 +1,13 @@
 from __future__ import annotations
 
-import gc
-import http.server
 import socket
 import sys
-import threading
 
 import pytest
 
 from pytrtplugins.errors import CfgError, FormatError, UsageError, WeightsError
 from pytrtplugins.models import DownloadError, download
+from tests.loopback import serving
 
 CFG = b"""[net]
 width=32
@@ -33,32 +31,12 @@ FILES = {"/cfg/yolov2-voc.cfg": CFG, "/data/voc.names": b"cat\ndog\n", "/files/y
 @pytest.fixture
 def server():
     """A server on loopback; `.files` may be changed, `.seen` lists what was asked for."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.server.seen.append(self.path)
-            body = self.server.files.get(self.path)
-            self.send_response(200 if body is not None else 404)
-            self.send_header("Content-Length", str(len(body or b"") + self.server.missing_bytes))
-            self.end_headers()
-            self.wfile.write(body or b"")
-
-        def log_message(self, *_):
-            """Say nothing."""
-
-    found = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    found.files, found.seen, found.missing_bytes = dict(FILES), [], 0
-    thread = threading.Thread(target=found.serve_forever, args=(0.02,))
-    thread.start()
-    yield found
-    found.shutdown()
-    thread.join()
-    found.server_close()
+    with serving(FILES) as found:
+        yield found
 
 
 def fetch(server, folder, name="yolov2-voc"):
-    base = f"http://127.0.0.1:{server.server_port}"
-    return download(name, folder, weights_url=f"{base}/files", source_url=base)
+    return download(name, folder, weights_url=f"{server.url}/files", source_url=server.url)
 
 
 def test_the_three_files_arrive_as_they_are(server, tmp_path):
@@ -112,7 +90,6 @@ def test_a_file_that_moved_says_so(server, tmp_path):
     assert caught.value.url.endswith("/files/yolov2-voc.weights")
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # pooch leaves the broken socket open
 def test_a_transfer_that_breaks_off_is_refused_and_not_kept(server, tmp_path):
     server.missing_bytes = 100
     with pytest.raises(DownloadError):
@@ -120,17 +97,12 @@ def test_a_transfer_that_breaks_off_is_refused_and_not_kept(server, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.filterwarnings(
-    "ignore:.*unclosed <socket:ResourceWarning"
-)  # urllib3 leaves a refused connection to the collector
 def test_without_network_it_says_where_to_put_the_file(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as free:
         nobody = f"http://127.0.0.1:{free.getsockname()[1]}"
     with pytest.raises(DownloadError, match="no network") as caught:
         download("yolov2-voc", tmp_path, weights_url=nobody, source_url=nobody)
     assert str(tmp_path / "voc.names") in str(caught.value)
-    del caught
-    gc.collect()
 
 
 def test_an_unknown_name_is_refused(tmp_path):

@@ -1,0 +1,63 @@
+"""The command ``pytrt download``: models that this project publishes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from ..models import fetch_model, find_model, published_models
+from ..utils.optional import require
+from . import tables
+from .app import app
+from .facts import Downloaded, Offered, Offers, WrittenFile
+from .results import Result
+
+typer = require("typer", extra="cli", feature="the command pytrt")
+
+__all__ = ["command"]
+
+
+@app.command("download")  # type: ignore[untyped-decorator]
+def command(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The model; without it all are listed.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="DIR", help="Where it goes; default: the user's cache.")
+    ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Where its files are: a mirror, or a folder as file:///…; default: PYTRT_MODELS_URL, or the release page.",
+        ),
+    ] = None,
+) -> Result[Downloaded] | Result[Offers]:
+    """Fetch a model that this project publishes, checked by its digest; `pytrt run NAME` finds it then.
+
+    What breaks off goes on where it stopped when the command is given again.
+
+    Examples: pytrt download
+
+    pytrt download yolov2-animals
+
+    pytrt download yolov2-animals --url file:///checkout/samples/models
+    """
+    if name is None:
+        models = published_models()
+        return Result(
+            Offers(tuple(Offered(models[each], _text(find_model(each, output))) for each in models)),
+            tables.print_offers,
+        )
+    paths = fetch_model(name, output, url=url)
+    files = tuple(WrittenFile(str(path), path.stat().st_size) for path in paths)
+    return Result(Downloaded(name, str(paths[0]), files), _print)
+
+
+def _print(found: Downloaded) -> None:
+    for file in found.files:
+        tables.print_file(file)
+    is_cached = find_model(found.name) == Path(found.file)
+    print(f"Do: pytrt run {found.name if is_cached else found.file} IMAGE")
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)

@@ -1,0 +1,155 @@
+"""Files from the network: limited in size, checked before they take their name, and gone on with where a transfer broke off."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ..errors import FormatError, PytrtpluginsError, UsageError
+from ..version import __version__
+from .files import sha256_hex
+from .progress import ProgressBar, progress_bar
+
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["DownloadError", "fetch"]
+
+_SCHEMES = ("https", "http", "file")
+_CHUNK_BYTES = 1 << 16
+_TIMEOUT_S = 30
+_ATTEMPTS = 10  # of which each but the last must have brought something
+
+
+class DownloadError(PytrtpluginsError, OSError):
+    """A file could not be fetched; ``.url`` says which, ``.folder`` where it would lie."""
+
+
+def fetch(
+    url: str,
+    path: Path,
+    *,
+    max_bytes: int,
+    sha256: str = "",
+    check: Callable[[Path], object] | None = None,
+    progress: bool = True,
+) -> None:
+    """Fetch a file, unless it is there.
+
+    With a digest the file may come in parts: what broke off is kept beside it, as ``NAME.part``, and the next attempt asks for the rest.
+
+    Args:
+        url: https, http or file.
+        path: What it will be; its folder exists.
+        max_bytes: A longer one is refused, before it is read where the server says its size.
+        sha256: What the contents must have; without it nothing is known of them.
+        check: Looks at the file before it gets its name, and raises what it finds.
+        progress: Show a progress bar where standard error is a terminal.
+
+    Raises:
+        UsageError: the URL has another scheme.
+        DownloadError: it cannot be fetched.
+        FormatError: what came is too long, or has another digest.
+    """
+    if url.partition(":")[0] not in _SCHEMES:
+        raise UsageError(
+            f"{url[:200]}: expected a URL that begins with {', '.join(f'{each}:' for each in _SCHEMES)}.", url=url
+        )
+    part = path.with_name(f"{path.name}.part")
+    with part.open("ab") as file, progress_bar(path.name, None, progress, in_bytes=True) as bar:
+        if sys.platform != "win32":
+            fcntl.flock(file, fcntl.LOCK_EX)  # another process may be fetching the same file
+        if path.exists():
+            part.unlink(missing_ok=True)
+            return
+        try:
+            _fetch(url, file, max_bytes, bool(sha256), bar)
+            file.flush()
+            os.fsync(file.fileno())
+            if sha256 and (found := sha256_hex(part)) != sha256:
+                raise FormatError(
+                    f"{path.name}: {url} gave another file: expected SHA-256 {sha256}, found {found}.", url=url
+                )
+            if check is not None:
+                check(part)
+            part.replace(path)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            if isinstance(error, PytrtpluginsError) or not sha256 or not file.tell():
+                part.unlink(missing_ok=True)
+            if isinstance(error, PytrtpluginsError):
+                raise
+            again = "try it again, which goes on where it stopped; or " if part.exists() else ""
+            raise DownloadError(
+                f"{path.name}: cannot be fetched from {url} ({_cause(error)}).\n"
+                "Causes: (1) this machine has no network, or needs a proxy (HTTPS_PROXY); (2) the server is down or the file moved.\n"
+                f"Do: {again}fetch it elsewhere, and put it at {path}",
+                url=url,
+                folder=path.parent,
+            ) from error
+
+
+def _fetch(url: str, file: BinaryIO, max_bytes: int, in_parts: bool, bar: ProgressBar) -> None:
+    """Append what is missing of a file, in as many attempts as bring something."""
+    for attempts_left in reversed(range(_ATTEMPTS)):
+        if not in_parts:
+            file.truncate(0)
+        before = file.seek(0, os.SEEK_END)
+        try:
+            _append(url, file, max_bytes, bar)
+            return
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and before:
+                return  # all of it is here; its digest tells whether it is right
+            raise
+        except (OSError, http.client.HTTPException):
+            if not (in_parts and attempts_left and file.tell() > before):
+                raise
+
+
+def _append(url: str, file: BinaryIO, max_bytes: int, bar: ProgressBar) -> None:
+    start = file.tell()
+    headers = {"User-Agent": f"pytrtplugins/{__version__}"} | ({"Range": f"bytes={start}-"} if start else {})
+    with contextlib.closing(
+        urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=_TIMEOUT_S)
+    ) as answer:
+        if url.startswith("https:") and not answer.url.startswith("https:"):
+            raise FormatError(f"{url}: leads to {answer.url[:200]}, which is not encrypted.", url=url)
+        if start and not (answer.headers.get("Content-Range") or "").startswith(f"bytes {start}-"):
+            file.truncate(0)  # the server gives all of it
+            start = 0
+        length = answer.headers.get("Content-Length")
+        whole = start + int(length) if length else None
+        if (whole or 0) > max_bytes:
+            raise FormatError(f"{url}: expected at most {max_bytes:,} bytes, the server has {whole:,}.", url=url)
+        bar.begin(whole)
+        bar(start)
+        _copy(answer, file, max_bytes - start, bar, url)
+    if whole is not None and file.tell() != whole:
+        raise http.client.IncompleteRead(b"", whole - file.tell())
+
+
+def _copy(answer: Any, file: BinaryIO, most: int, bar: ProgressBar, url: str) -> None:
+    while block := answer.read(_CHUNK_BYTES):
+        most -= len(block)
+        if most < 0:
+            raise FormatError(f"{url}: longer than it may be.", url=url)
+        file.write(block)
+        bar(len(block))
+
+
+def _cause(error: BaseException) -> str:
+    if isinstance(error, urllib.error.HTTPError):
+        return f"the server says {error.code} {error.reason}"
+    if isinstance(error, http.client.IncompleteRead):
+        return f"it broke off {error.expected:,} bytes before its end"
+    if isinstance(error, urllib.error.URLError):
+        return str(error.reason)
+    return f"{type(error).__name__}: {error}"
