@@ -7,7 +7,7 @@
 # make native  plugins in C++: what joins them and Python, and the package's own layers
 # make wheels  dist/: the source archive, the wheel of pure Python, and the wheel of this Python with the native part
 # make lint    style and types        make bench   the benchmarks, with table and chart in docs/
-# make docs    the site of docs/ in build/site, which needs no server; ends with an error where a link leads nowhere
+# make docs    the site of docs/ in build/site, which needs no server; ends with an error where a link leads nowhere, or a notebook fails
 # make constraints      .ci/constraints.txt: the versions that .venv has, which .ci/run installs
 # make test-tensorrt    plugins in the plugin registries of TensorRT 10 and 11; with TENSORRT_INCLUDE=/path/to/10:/path/to/11,
 #                       the headers that NVIDIA publishes, driven from C++ too
@@ -42,7 +42,7 @@ test: $(READY)
 	$(PYTEST) -m "not slow" $(OPTIONS)
 
 docs: $(READY)
-	@$(BIN)/python -c 'import mkdocs, mkdocstrings' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@$(BIN)/python -c 'import mkdocs, mkdocstrings, nbclient, ipykernel' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --config-file .ci/docs/mkdocs.yml
 	@echo "Open build/site/index.html"
 

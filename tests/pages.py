@@ -22,6 +22,13 @@ from typing import Any, NamedTuple
 from pytrtplugins.plugin import registry
 
 ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
+MADE = {
+    "changelog.md",
+    *(f"reference/{name}.md" for name in ("api", "cli", "json")),
+    *(f"notebooks/{path.stem}.md" for path in NOTEBOOKS),
+}
+"""Pages that `make docs` makes."""
 SHELL = ("sh", "bash")
 FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 

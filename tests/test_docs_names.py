@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.pages import MADE, ROOT
+
 FOLDERS = (".ci", ".github", "benchmarks", "darknet2caffe", "docs", "plugins", "pytrtplugins", "samples", "tests")
 FILES = {
     path.relative_to(ROOT).as_posix()
@@ -38,8 +39,6 @@ OF_USERS = {
     "samples/models/README.md": {"voc12_trainval.txt"},
 }
 """What users, or the package itself, would write."""
-MADE = {"reference/api.md", "reference/cli.md", "reference/json.md"}
-"""Pages that the site makes; `make docs` follows links to them."""
 ENDINGS = "cfg|cpp|cu|h|json|md|names|png|py|toml|txt|weights"
 PATH = re.compile(rf"((?:{'|'.join(FOLDERS)})/[\w./-]*\w|[\w./-]+\.(?:{ENDINGS}))(?:::(\w+))?(?:\s.*)?")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -10,12 +11,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.pages import ROOT, SHELL, Reader, texts
+from tests.pages import MADE, NOTEBOOKS, ROOT, SHELL, Reader, texts
 
 PROGRAMS = texts("docs/start.md", "python")
 COMMANDS = [line for block in texts("docs/start.md", *SHELL) for line in block.splitlines()]
-MADE = {"reference/api.md", "reference/cli.md", "reference/json.md", "changelog.md"}
-"""Pages that `.ci/docs/pages.py` makes."""
 
 
 def test_the_programs_run_one_behind_the_other():
@@ -47,3 +46,12 @@ def test_every_page_has_its_place_in_the_site():
 
     walk(yaml.safe_load((ROOT / ".ci" / "docs" / "mkdocs.yml").read_text(encoding="utf-8"))["nav"])
     assert named == {path.name for path in (ROOT / "docs").glob("*.md")} | MADE
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_have_no_outputs_in_git(path):
+    """`make docs` executes them, and the site shows what they print."""
+    notebook = json.loads(path.read_text("utf-8"))
+    assert notebook["metadata"]["kernelspec"]["name"] == "python3"
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert [cell for cell in cells if cell["outputs"] or cell["execution_count"]] == []

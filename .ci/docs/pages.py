@@ -49,6 +49,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     )
     for path, text in made:
         files.append(File.generated(config, path, content=text))
+    worker = Path(__file__).with_name("iframe-worker.js").read_text(encoding="utf-8")
+    files.append(File.generated(config, "assets/iframe-worker.js", content=worker))
     return files
 
 
