@@ -23,6 +23,7 @@ from .engines.base.engine import Engine
 from .engines.host.timing import sample_inputs
 from .errors import PytrtpluginsError, UsageError
 from .utils.figures import INK, check_figure, drawing, save
+from .utils.notebook import view
 from .utils.numbers import MAX_SLOTS, check_whole
 from .utils.optional import require
 from .utils.progress import progress_bar
@@ -108,6 +109,16 @@ class Benchmark:
         for row in found["rows"]:
             row["error"] = row["error"] if np.isfinite(row["error"]) else None
         return found
+
+    def _repr_html_(self) -> str:
+        columns = ("", "p50 ms", "p90 ms", "p99 ms", "speed", f"runs/s, {self.slots} at a time", "memory MiB", "error")
+        rows = [
+            (row.name, *(f"{time:.3f}" for time in (row.p50_ms, row.p90_ms, row.p99_ms)), f"{row.speed:.2f}",
+             f"{row.rate:.1f}", f"{row.host_mib:.0f}{f', GPU {row.gpu_mib:.0f}' * bool(row.gpu_mib)}", f"{row.error:.1e}")
+            for row in self.rows if not row.reason
+        ]  # fmt: skip
+        notes = [f"{row.name} was not timed: {row.reason}" for row in self.rows if row.reason]
+        return view(f"benchmark, {self.date}", columns, rows, [*notes, self.machine.get("processor", "")])
 
     def draw(self, path: str | Path, title: str = "") -> None:
         """Draw a bar for each row's median, from zero, with marks at p90 and p99.

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..errors import CalibrationTableError
 from ..utils.files import read_regular, write_atomic
+from ..utils.notebook import view
 from ..utils.text_formats import shorten
 
 __all__ = ["ALGORITHMS", "MAX_CACHE_BYTES", "CalibrationTable", "trt_version"]
@@ -223,6 +224,10 @@ class CalibrationTable(Mapping[str, np.float32]):
 
     def __repr__(self) -> str:
         return f"CalibrationTable({len(self)} tensors, {self.header})"
+
+    def _repr_html_(self) -> str:
+        rows = [(name, f"{scale:.6g}", f"{self.amax(name):.6g}") for name, scale in self.items()]
+        return view(f"calibration table: {len(self)} tensors, {self.header}", ("tensor", "scale", "amax"), rows)
 
 
 def trt_version(version: str) -> int:

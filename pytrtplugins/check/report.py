@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import ConformanceError
+from ..utils.notebook import view
 
 __all__ = ["Entry", "Report"]
 
@@ -68,9 +69,18 @@ class Report:
         if not self.ok:
             raise ConformanceError(f"{self.plugin} does not keep its contract:\n{self}", report=self)
 
+    def _repr_html_(self) -> str:
+        rows = [(entry.name, entry.state, entry.detail or entry.tried) for entry in self.entries]
+        rows.sort(key=lambda row: row[1] != "FAILED")
+        return view(self._title, ("check", "result", "why, or on what"), rows)
+
+    @property
+    def _title(self) -> str:
+        return f"{self.plugin}: {'ok' if self.ok else f'{len(self.failed)} of {len(self.entries)} checks failed'}"
+
     def __str__(self) -> str:
         width = max((len(entry.name) for entry in self.entries), default=0)
-        lines = [f"{self.plugin}: {'ok' if self.ok else f'{len(self.failed)} of {len(self.entries)} checks failed'}"]
+        lines = [self._title]
         shown: dict[
             str, str
         ] = {}  # what a check was tried on, or why it was skipped → the first check of which that is said

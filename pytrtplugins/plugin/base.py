@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from ..errors import DimsError, FieldError, PluginError, SerializationError
 from ..tensor import Array, Dims, DType, TensorDesc
+from ..utils.notebook import ShownAlike
 from .envelope import unwrap, wrap
 from .fields import (
     MISSING,
@@ -23,6 +24,7 @@ from .fields import (
     unpack_fields,
 )
 from .given import came_from
+from .notebook import plugin_view
 from .outputs import check_dtypes, checked_arrays, checked_dims
 
 if TYPE_CHECKING:
@@ -358,6 +360,8 @@ class Plugin:
 
     def __repr__(self) -> str:
         return self._text
+
+    _repr_html_ = ShownAlike(plugin_view)
 
     @functools.cached_property
     def _text(self) -> str:  # shape rules put it into the messages of thousands of dims that they refuse

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ..engines.base.engine import Engine
 from ..errors import UsageError
 from ..plugin.policy import forms_in
+from ..utils.notebook import view
 from .network import Sample
 from .submodels import find_layers, floating_tensors, in_groups, with_outputs
 from .tolerance import Tolerance
@@ -59,6 +60,13 @@ class Comparison:
     def first_difference(self) -> TensorDifference | None:
         """The earliest tensor out of tolerance; None if there is none."""
         return next((tensor for tensor in self.tensors if not tensor.error <= 1), None)
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (each.name, each.layer, each.op_type, f"{each.error:.4g}") for each in self.tensors if not each.error <= 1
+        ]
+        title, _, _ = str(self).partition("\n")
+        return view(title, ("tensor that differs", "layer", "operator", "error / tolerance"), rows)
 
     def __str__(self) -> str:
         """What differs first, and its worst elements."""

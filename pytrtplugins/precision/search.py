@@ -13,6 +13,7 @@ from ..calibration import CalibrationTable
 from ..engines.base.engine import Engine
 from ..errors import NoDataError, UsageError
 from ..passes import CODES, LayerPrecision, Precisions, layer_names
+from ..utils.notebook import view
 from .interventions import Intervention, interventions, modelled_us
 from .journal import Journal
 from .measure import LayerError, Measurer
@@ -98,6 +99,17 @@ class SearchResult:
     holds: bool
     reason: str
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def _repr_html_(self) -> str:
+        layers = self.precisions.layers.items()
+        rows = [(name, layer.precision, layer.strategy, layer.reason) for name, layer in layers]
+        state = "the outputs hold" if self.holds else f"the outputs do NOT hold: {self.reason}"
+        notes = [
+            f"error {self.final_before:.3g} → {self.final:.3g} of the tolerance; {self.runs} evaluations",
+            f"latency {self.latency_before_us:.4g} → {self.latency_us:.4g} µs; in float32 {self.latency_fp32_us:.4g} µs",
+        ]
+        title = f"precision search, {self.precisions.precision}: {state}; {len(rows)} layer{'s' * (len(rows) != 1)} computed otherwise"
+        return view(title, ("layer", "precision", "strategy", "reason"), rows, notes)
 
 
 def search(

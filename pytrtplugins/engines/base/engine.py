@@ -16,6 +16,7 @@ from ...plugin.policy import check_forms
 from ...tensor import SMALL_DTYPES, Array, DType, TensorDesc
 from ...utils.files import sha256_hex
 from ...utils.forks import forks, in_children, never_free
+from ...utils.notebook import view
 from ...utils.numbers import MAX_SLOTS, check_whole
 from ...utils.prefetch import map_async, map_in_contexts
 from ...utils.uncopied import Uncopied
@@ -299,6 +300,14 @@ class Engine(Uncopied, ABC):
         """Name, precision, inputs and outputs."""
         inputs, outputs = (", ".join(map(str, descs)) for descs in (self.inputs, self.outputs))
         return f"<{self.name} engine, {self.precision}: {inputs} -> {outputs}>"
+
+    def _repr_html_(self) -> str:
+        sides = (("input", self.inputs), ("output", self.outputs))
+        rows = [
+            (side, desc.name, desc.dtype, " x ".join(map(str, desc.dims))) for side, descs in sides for desc in descs
+        ]
+        notes = [f"{about}: {choice}" for about, choice in self.choices.items()]
+        return view(f"engine {self.name}, {self.precision}", ("", "name", "type", "dims"), rows, notes)
 
 
 def _leave_parent() -> None:

@@ -1,0 +1,27 @@
+"""What a plugin shows of itself in a notebook."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from ..utils.notebook import view
+from .fields import MISSING, format_value
+
+__all__ = ["plugin_view"]
+
+
+def plugin_view(plugin: Any) -> str:
+    """A plugin's class with its fields and their defaults, or an instance with their values, as HTML."""
+    cls: Any
+    cls, values = (plugin, None) if isinstance(plugin, type) else (type(plugin), plugin.fields())
+    if "_key" not in vars(cls):
+        return view(f"{cls.__name__}: a class without @plugin")
+    rows = []
+    for spec in cls.field_specs():
+        value = spec.default if values is None else values[spec.name]
+        rows.append((spec.name, spec.type_name, "must be given" if value is MISSING else format_value(value)))
+    doc = (inspect.getdoc(cls) or "").partition("\n\n")[0]
+    columns = ("field", "type", "default" if values is None else "value")
+    title = f"plugin {cls.plugin_key()}" + ("" if values is None else ", an instance")
+    return view(title, columns, rows, [doc] if doc else [])
