@@ -44,6 +44,7 @@ PURPOSES = {
     "tensorrt": "engine tensorrt",
     "pycuda": "arrays of PyCUDA",
     "vision": "reading and writing images",
+    "track": "following objects in videos",
     "cli": "the command pytrt",
     "caffe": "Caffe models",
     "evaluate": "average precision",

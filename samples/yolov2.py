@@ -11,14 +11,13 @@ The network's reorg and region layers are classes of Python: see pytrtplugins/la
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from darknet2caffe import read_network, to_onnx
 from pytrtplugins import build
 from pytrtplugins.calibration import ImageBatches, MinMaxCalibrator
-from pytrtplugins.models import ImageWriter, Yolov2, exit_on_error, parse_options, read_images
-from pytrtplugins.utils.files import write_atomic
+from pytrtplugins.models import Summary, Yolov2, exit_on_error, parse_options
+from pytrtplugins.vision import Outputs
 
 SHIPPED = Path(__file__).parent / "models" / "yolov2-animals"
 
@@ -45,18 +44,16 @@ def main() -> None:
     detector = Yolov2(engine, names=options.names, mode=options.mode)
     detector.warm_up()  # so that the times below are those of every further image
     print(f"engine {engine.name}, {engine.precision}, input {detector.size[0]}x{detector.size[1]}")
-    results = []
-    with ImageWriter(options.output, several=len(options.images) > 1) as writer:
-        for image in read_images(options.images):
-            boxes = detector(image.image, score_threshold=options.threshold, iou_threshold=options.nms)
-            print(f"{image.name}: {detector.timings}")
-            for box in boxes:
+    summary, score, iou = Summary(), options.threshold, options.nms
+    with Outputs(options.sources, output=options.output, json=options.json) as outputs:
+        for frame, found in detector.stream(options.sources, score_threshold=score, iou_threshold=iou):
+            print(f"{frame.name}: {detector.timings}")
+            for box in found:
                 print(box)  # dog: 82%
-            writer.write(image, boxes)
-            results.append({"file": image.name, "detections": [box.to_dict() for box in boxes]})
-    print("saved", *writer.written)
-    if options.json:
-        write_atomic(options.json, (json.dumps(results, indent=2) + "\n").encode())
+            outputs.write(frame, found)
+            summary.add(found, detector.timings)
+    print("saved", *outputs.saved())
+    print(summary)
 
 
 if __name__ == "__main__":

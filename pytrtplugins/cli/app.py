@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json as json_module
-import operator
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -15,14 +12,14 @@ from ..calibration import ImageBatches
 from ..calibration.batches import MAX_IMAGES
 from ..engines.calibrate import network_digest
 from ..errors import UsageError
-from ..utils.array_files import MAX_BYTES
 from ..utils.figures import check_figure
 from ..utils.files import check_target, write_atomic
-from ..utils.numbers import MAX_SLOTS, SHARE, Whole
+from ..utils.numbers import LARGEST_BATCH, SHARE, Whole
 from ..utils.optional import require
-from ..utils.terminal import COMMAND, is_quiet
+from ..utils.terminal import COMMAND
 from ..version import __version__
-from . import inspected, loading, options, runs, tables
+from ..vision.letterbox import Mode as FitMode
+from . import inspected, loading, options, tables
 from .config import Defaults, find_config, read_config
 from .facts import (
     Built,
@@ -43,7 +40,7 @@ if TYPE_CHECKING:
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
-__all__ = ["app", "write_json"]
+__all__ = ["app"]
 
 _HELP = """Build, run, calibrate and check networks with layers of your own.
 
@@ -58,7 +55,7 @@ Examples:
 
   pytrt inspect yolov2-voc.cfg
 
-  pytrt run samples/models/yolov2-animals.cfg --names samples/models/yolov2-animals.names dog.jpg
+  pytrt run samples/models/yolov2-animals.cfg dog.jpg photos/ --output found/
 
   pytrt calibrate yolov2.onnx --calibration photos/ --cache yolov2.cache
 
@@ -72,7 +69,6 @@ Examples:
 
 _ROUNDED_WITH = 8  # images, or fewer where the limit says so
 _MAX_EVALUATED = 1000  # boxes of an image; pycocotools takes 100 of each class
-_MAX_MIB, _MAX_RUNS = 1 << 20, 10_000_000
 
 
 app: Any = typer.Typer(**{**COMMAND, "add_completion": True})
@@ -172,10 +168,22 @@ def build(
     threads: options.Threads = None,
     mode: options.CalibrationMode = "letterbox",
     settings: options.Settings = None,
+    batch: Annotated[
+        int | None,
+        number(Whole(1, LARGEST_BATCH), help="Images a run, of darknet's networks; an ONNX file has its own."),
+    ] = None,
+    names: options.Names = None,
+    fit: Annotated[
+        FitMode | None,
+        typer.Option(help="How `pytrt run` fits images into the network's input; the file remembers it."),
+    ] = None,
+    threshold: Annotated[
+        float | None, number(SHARE, metavar="X", help="Lowest score that `pytrt run` shows; the file remembers it.")
+    ] = None,
     forms: options.Forms = None,
     plugins: options.Plugins = None,
 ) -> Result[Built]:
-    """Build an engine and save it, so that it starts faster the next time.
+    """Build an engine and save it, so that it starts faster the next time. The file keeps a detector's class names, too.
 
     Examples: pytrt build yolov2.onnx --precision int8 --cache yolov2.cache -o yolov2.engine
 
@@ -196,80 +204,14 @@ def build(
         mode=mode,
         settings=loading.read_settings(settings),
         plugins=loading.read_forms(forms),
+        batch=batch,
+        said={"names": names, "mode": fit, "score_threshold": threshold},
     )
     built.save(output)
     rows = cast("CudaEngine", built).tactics() if built.name == "cuda" else ()
     seconds, size = time.perf_counter() - started, output.stat().st_size
     found = Built(inspected.engine_facts(built, output), inspected.kernel_facts(rows), seconds, size)
     return Result(found, tables.print_built)
-
-
-@app.command()  # type: ignore[untyped-decorator]
-def run(
-    model: options.Model,
-    images: Annotated[list[Path] | None, typer.Argument(metavar="[IMAGE]...", help="Images, folders, videos.")] = None,
-    weights: options.Weights = None,
-    engine: options.Engine = "auto",
-    precision: options.Precision = "fp32",
-    cache: options.Cache = None,
-    threads: options.Threads = None,
-    names: options.Names = None,
-    threshold: Annotated[float, number(SHARE, metavar="X", help="Lowest score, 0..1.")] = 0.5,
-    nms: options.Nms = 0.45,
-    mode: options.Mode = "letterbox",
-    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Annotated image to write.")] = None,
-    json: options.Json = None,
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option("--input", metavar="NAME=FILE.npy", help="Array for an input; random without it."),
-    ] = None,
-    input_limit: Annotated[
-        int, number(Whole(1, _MAX_MIB), metavar="MIB", help="Memory that an array of --input may take.")
-    ] = MAX_BYTES >> 20,
-    save: Annotated[Path | None, typer.Option(metavar="FILE.npz", help="Write the outputs.")] = None,
-    repeat: Annotated[int, number(Whole(1, _MAX_RUNS), help="Runs to time.")] = 1,
-    slots: Annotated[
-        int, number(Whole(1, MAX_SLOTS), help="Runs at a time; from 2 on their number a second is shown.")
-    ] = 1,
-    forms: options.Forms = None,
-    plugins: options.Plugins = None,
-) -> None:
-    """Find objects on images; without images, run a model on arrays and show its outputs.
-
-    Examples: pytrt run yolov2-voc.cfg --names voc.names dog.jpg --output boxes.png
-
-    pytrt run model.onnx --input data=batch.npy --save outputs.npz --repeat 20
-
-    pytrt run yolov2.engine --repeat 1000 --slots 2
-    """
-    for path in filter(None, (output, json, save)):
-        check_target(path)
-    found = models.find_images(images) if images else None
-    built = loading.open_engine(
-        model,
-        weights=weights,
-        engine=engine,
-        precision=precision,
-        cache=cache,
-        threads=threads,
-        plugins=loading.read_forms(forms),
-    )
-    if found is None:
-        arrays = loading.read_inputs(inputs, built, input_limit << 20)
-        if slots == 1:
-            outputs, summary = runs.one_by_one(built, arrays, repeat)
-        else:
-            outputs, summary = runs.side_by_side(built, arrays, repeat, slots)
-        tables.print_outputs(outputs)
-        if not is_quiet():
-            print(f"engine {built.name}, {built.precision}: {summary}", file=sys.stderr)
-        if save:
-            runs.save_arrays(save, outputs)
-        return
-    detector = _detector(built, model, names, mode)
-    results = _detect(detector, found, output, score_threshold=threshold, iou_threshold=nms)
-    if json:
-        write_json(json, results)
 
 
 @app.command()  # type: ignore[untyped-decorator]
@@ -356,7 +298,7 @@ def evaluate(
     threads: options.Threads = None,
     threshold: Annotated[float, number(SHARE, metavar="X", help="Lowest score that is looked at, 0..1.")] = 0.005,
     nms: options.Nms = 0.45,
-    mode: options.Mode = "letterbox",
+    mode: options.ModelsMode = None,
     class_map: Annotated[
         list[str] | None,
         typer.Option("--class-map", metavar="DATA=MODEL", help="A class's name in the data and in the model."),
@@ -380,7 +322,7 @@ def evaluate(
         model, weights=weights, engine=engine, precision=precision, cache=cache, threads=threads
     )
     result = models.evaluate(
-        _detector(built, model, names, mode, max_detections=_MAX_EVALUATED),
+        loading.open_detector(built, model, names, mode=mode, max_detections=_MAX_EVALUATED),
         labelled,
         split,
         score_threshold=threshold,
@@ -392,34 +334,3 @@ def evaluate(
         models.draw_curves(result, plot, title=f"{model.name}, {built.name}, {built.precision}")
     found = Evaluated(built.name, built.precision, result)
     return Result(found, functools.partial(tables.print_evaluation, name=str(model)))
-
-
-def _detector(
-    engine: engines.Engine, model: Path, names: Path | None, mode: str, max_detections: int = 200
-) -> models.Yolov2:
-    names = names or loading.names_beside(model)
-    return models.Yolov2(engine, names, mode=mode, max_detections=max_detections)
-
-
-def _detect(
-    detector: models.Yolov2, found: list[Path], output: Path | None, **thresholds: float
-) -> list[dict[str, Any]]:
-    """Print what is on each image, and save it with boxes if that is wanted."""
-    writer = models.ImageWriter(output, several=len(found) > 1) if output else None
-    results = []
-    try:
-        sources = models.read_images(found)
-        for source, boxes in detector.stream(sources, image=operator.attrgetter("image"), **thresholds):
-            print(f"{source.name}: {detector.timings}", *boxes, sep="\n")
-            if writer:
-                writer.write(source, boxes)
-            results.append({"file": source.name, "detections": [box.to_dict() for box in boxes]})
-    finally:
-        if writer:
-            writer.close()
-    return results
-
-
-def write_json(path: Path, values: object) -> None:
-    """Write what a command found."""
-    write_atomic(path, (json_module.dumps(values, indent=2) + "\n").encode())

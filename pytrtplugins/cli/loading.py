@@ -19,6 +19,7 @@ from ..calibration import CALIBRATORS, CalibrationTable, Calibrator, ImageBatche
 from ..engines import Engine, build, load_engine
 from ..errors import FormatError, ModelError, PytrtpluginsError, RegistryError, UsageError
 from ..model import Graph, read_onnx
+from ..models import Yolov2, describe, read_description
 from ..passes import CODES
 from ..plugin.base import Plugin
 from ..plugin.policy import FORMS
@@ -39,6 +40,7 @@ __all__ = [
     "is_engine_file",
     "make_calibrator",
     "names_beside",
+    "open_detector",
     "open_engine",
     "open_graph",
     "open_model",
@@ -84,6 +86,17 @@ def names_beside(model: Path) -> Path | None:
     """The file of class names that has the model's name; None where there is none."""
     beside = model.with_suffix(".names")
     return beside if beside.is_file() else None
+
+
+def open_detector(engine: Engine, path: Path, names: Path | None = None, **options: Any) -> Yolov2:
+    """A detector, with the names that are given, else those that the model brings, else those of the file beside it.
+
+    Raises:
+        PytrtpluginsError: as `pytrtplugins.models.Yolov2`.
+    """
+    if names is None and read_description(engine.model_without_weights).names is None:
+        names = names_beside(path)
+    return Yolov2(engine, names, **options)
 
 
 def open_model(path: Path, weights: Path | None = None, batch: BatchSize = 1) -> onnx.ModelProto:
@@ -144,9 +157,12 @@ def open_engine(
     mode: str = "letterbox",
     settings: Mapping[str, Any] | None = None,
     plugins: Mapping[str, str] | None = None,
+    batch: int | None = None,
+    said: Mapping[str, Any] | None = None,
 ) -> Engine:
-    """Load a saved engine, or build one from an ONNX file or a .cfg.
+    """Load a saved engine, or build one from an ONNX file or a .cfg, which becomes a network of this batch.
 
+    What is ``said`` of a detector (`pytrtplugins.models.describe`) goes into the engine; the names beside the model, where neither has any.
     A precision file brings its scales with it; INT8 and FP8 take them from the cache, by default the model's name with ``.cache``, or
     makes it with the images.
 
@@ -168,7 +184,11 @@ def open_engine(
         return load_engine(path)
     if precision.endswith(_PRECISION_FILES) and (calibration or cache):
         raise UsageError(f"{precision} holds its own scales: leave out --cache and --calibration.")
-    model = open_model(path, weights)
+    model = open_model(path, weights, batch or 1)
+    said = dict(said or {})
+    if said.get("names") is None and read_description(model).names is None:
+        said["names"] = names_beside(path)
+    describe(model, **said)
     calibrator = None
     if precision in CODES and not any(node.op_type == "QuantizeLinear" for node in model.graph.node):
         cache = cache or path.with_suffix(".cache")

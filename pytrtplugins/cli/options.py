@@ -25,9 +25,9 @@ __all__ = [
     "FirstImages",
     "Forms",
     "Images",
-    "Json",
     "Mode",
     "Model",
+    "ModelsMode",
     "Names",
     "Nms",
     "Plugin",
@@ -123,7 +123,8 @@ Forms = Annotated[
 FirstImages = Annotated[int | None, number(Whole(1, MAX_SAMPLES), help="Use only the first images.")]
 Nms = Annotated[float, number(SHARE, metavar="X", help="Highest overlap of boxes of a class, 0..1.")]
 Names = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Class names, one a line; default: MODEL with .names, if it exists.")
+    Path | None,
+    typer.Option(metavar="FILE", help="Class names, one a line; default: the model's own, else MODEL with .names."),
 ]
 CalibrationMode = Annotated[
     FitMode,
@@ -135,4 +136,10 @@ Mode = Annotated[
     FitMode,
     typer.Option(help="How images are fitted into the network's input. AlexeyAB's darknet trains with stretch."),
 ]
-Json = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the results as JSON.")]
+ModelsMode = Annotated[
+    FitMode | None,
+    typer.Option(
+        help="How images are fitted into the network's input; default: as the model says, else letterbox."
+        " AlexeyAB's darknet trains with stretch."
+    ),
+]

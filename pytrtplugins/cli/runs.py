@@ -16,11 +16,11 @@ from ..utils.files import atomic_path
 __all__ = ["one_by_one", "save_arrays", "side_by_side"]
 
 
-def one_by_one(engine: Engine, inputs: Arrays, repeat: int) -> tuple[Arrays, str]:
+def one_by_one(engine: Engine, inputs: Arrays, repeat: int) -> tuple[Arrays, float]:
     """Run one after the other, and once before.
 
     Returns:
-        The outputs, and the time of a run in words.
+        The outputs, and the median of a run in milliseconds.
     """
     with engine.create_context() as context:
         outputs = context.run(inputs)
@@ -29,17 +29,16 @@ def one_by_one(engine: Engine, inputs: Arrays, repeat: int) -> tuple[Arrays, str
             started = time.perf_counter()
             outputs = context.run(inputs)
             times.append(1000 * (time.perf_counter() - started))
-    return outputs, f"median {np.median(times):.2f} ms of {repeat} runs"
+    return outputs, float(np.median(times))
 
 
-def side_by_side(engine: Engine, inputs: Arrays, repeat: int, slots: int) -> tuple[Arrays, str]:
+def side_by_side(engine: Engine, inputs: Arrays, repeat: int, slots: int) -> tuple[Arrays, float]:
     """Run on contexts in turns, so that copies and the network of different runs overlap; once on each before.
 
     Returns:
-        The outputs, and runs a second in words.
+        The outputs, and runs a second.
     """
-    outputs, rate = stream_rate(engine, inputs, repeat, slots)
-    return outputs, f"{rate:.1f} runs a second of {repeat} runs, {slots} at a time"
+    return stream_rate(engine, inputs, repeat, slots)
 
 
 def save_arrays(path: Path, arrays: Arrays) -> None:

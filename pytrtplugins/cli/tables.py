@@ -8,9 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from ..utils.optional import require
+from ..utils.terminal import is_quiet
 from .results import to_json
 
 if TYPE_CHECKING:
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
     from ..bench import Benchmark
     from ..doctor import Report
-    from ..tensor import Array
     from .config import Defaults
     from .facts import (
         Built,
@@ -32,12 +30,14 @@ if TYPE_CHECKING:
         TensorFacts,
         WrittenFile,
     )
+    from .run_facts import Detected, Ran
 
 __all__ = [
     "console",
     "print_benchmark",
     "print_built",
     "print_defaults",
+    "print_detected",
     "print_devices",
     "print_engine",
     "print_error",
@@ -46,7 +46,7 @@ __all__ = [
     "print_model",
     "print_nodes",
     "print_offers",
-    "print_outputs",
+    "print_ran",
     "print_report",
 ]
 
@@ -217,14 +217,24 @@ def print_offers(found: Offers) -> None:
     _print_table(("model", "what it does", "licence", "size", "here"), [tuple(map(_escape, row)) for row in rows])
 
 
-def print_outputs(outputs: Mapping[str, Array]) -> None:
-    """One row per array: dims, type and a few figures."""
+def print_ran(found: Ran) -> None:
+    """One row per output: dims, type and a few figures; how long runs took goes to standard error."""
     rows = []
-    for name, array in outputs.items():
-        values = np.asarray(array, np.float64)
-        figures = [f"{function(values):.6g}" for function in (np.min, np.max, np.mean)] if values.size else ["", "", ""]
-        rows.append((name, str(array.dtype), _dims(array.shape), *figures))
+    for each in found.outputs:
+        figures = ["" if value is None else f"{value:.6g}" for value in (each.min, each.max, each.mean)]
+        rows.append((_escape(each.name), each.type, _dims(each.dims), *figures))
     _print_table(("output", "type", "dims", "min", "max", "mean"), rows)
+    if found.median_ms is not None:
+        time = f"median {found.median_ms:.2f} ms of {found.runs} runs"
+    else:
+        time = f"{found.runs_per_second:.1f} runs a second of {found.runs} runs, {found.slots} at a time"
+    if not is_quiet():
+        print(f"engine {found.engine}, {found.precision}: {time}", file=sys.stderr)
+
+
+def print_detected(found: Detected) -> None:
+    """What was written, and how long it took; what was found on each image is printed as it comes."""
+    print(*(f"saved {each}" for each in found.saved), found.summary, sep="\n")
 
 
 def print_evaluation(found: Evaluated, name: str) -> None:

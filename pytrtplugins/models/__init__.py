@@ -8,38 +8,39 @@ from ..utils.terminal import exit_on_error
 from ..vision import Head
 from .curves import draw_curves
 from .dataset import YoloData
+from .description import Description, describe, read_description
 from .download import download
 from .evaluate import ClassResult, Evaluation, evaluate
 from .heads import read_heads
-from .images import ImageWriter, SourceImage, find_images, read_images
 from .options import Options, parse_options
 from .published import Published, PublishedFile, fetch_model, find_model, published_models
+from .summary import Summary
 from .yolov2 import Yolov2, read_names
 
 __all__ = [
     "ClassResult",
+    "Description",
     "DownloadError",
     "Evaluation",
     "Head",
-    "ImageWriter",
     "Options",
     "Published",
     "PublishedFile",
-    "SourceImage",
+    "Summary",
     "Timings",
     "YoloData",
     "Yolov2",
+    "describe",
     "download",
     "draw_curves",
     "evaluate",
     "exit_on_error",
     "fetch_model",
-    "find_images",
     "find_model",
     "parse_options",
     "published_models",
+    "read_description",
     "read_heads",
-    "read_images",
     "read_names",
 ]
 

@@ -251,13 +251,17 @@ def _evaluation(
 
 
 def _detections(
-    detector: Detector, names: Sequence[str], read: Callable[[str], npt.NDArray[np.uint8]], **thresholds: float
+    detector: Detector,
+    names: Sequence[str],
+    read: Callable[[str], npt.NDArray[np.uint8]],
+    score_threshold: float,
+    iou_threshold: float,
 ) -> Iterator[tuple[str, Sequence[Detection]]]:
     if isinstance(detector, Yolov2):
-        yield from detector.stream(names, image=read, **thresholds)
+        yield from detector.stream(names, image=read, score_threshold=score_threshold, iou_threshold=iou_threshold)
     else:
         for name in names:
-            yield name, detector(read(name), **thresholds)
+            yield name, detector(read(name), score_threshold=score_threshold, iou_threshold=iou_threshold)
 
 
 def _or_none(value: object) -> object:

@@ -11,9 +11,9 @@ from ..errors import UsageError
 from ..passes import CODES
 from ..utils.files import check_target
 from ..utils.numbers import SHARE, THREADS
-from ..vision import MODES, check_image_path
+from ..vision import MODES, Sources
+from ..vision.targets import plan_targets
 from .download import NAMES, download
-from .images import find_images
 
 __all__ = ["Options", "parse_options"]
 
@@ -30,6 +30,7 @@ class Options:
     """What a user asked a sample for; every file that is read exists.
 
     Fields:
+        sources: Images and videos.
         names: Its class names; None where there is no such file.
         precision: ``"fp32"``, ``"fp16"``, ``"int8"`` or ``"fp8"``.
         engine: Name of the engine, or ``"auto"``.
@@ -38,11 +39,11 @@ class Options:
         cache: Calibration cache to read or write.
         threshold: Lowest score, 0..1.
         nms: Highest overlap, 0..1.
-        output: Annotated image to write.
+        output: Where annotated images and videos go.
         json: File for the results; None: none.
     """
 
-    images: tuple[Path, ...]
+    sources: Sources
     cfg: Path
     weights: Path
     names: Path | None
@@ -72,10 +73,11 @@ def parse_options(description: str, model: str | Path, arguments: Sequence[str] 
     """
     given = _parser(description).parse_args(arguments)
     download_of = vars(given).pop("download")
-    check_image_path(given.output)
     if given.json:
         check_target(given.json, "--json")
-    given.images = tuple(find_images(given.images, folders=[Path(model).parents[1]]))
+    given.sources = Sources(vars(given).pop("images"), folders=[Path(model).parents[1]])
+    given.output = given.output or _output_for(given.sources)
+    plan_targets(given.output, given.sources.found)
     if download_of:
         if given.cfg or given.weights:
             raise UsageError("--download brings the cfg and the weights: leave out --cfg and --weights.")
@@ -99,6 +101,12 @@ def parse_options(description: str, model: str | Path, arguments: Sequence[str] 
     return Options(**vars(given))
 
 
+def _output_for(sources: Sources) -> Path:
+    """Where results go if the user does not say: a folder, where there are images and videos."""
+    kinds = {source.kind == "image" for source in sources.found}
+    return Path("predictions" if len(kinds) > 1 else "predictions.png" if True in kinds else "predictions.mp4")
+
+
 def _parser(description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
@@ -106,7 +114,7 @@ def _parser(description: str) -> argparse.ArgumentParser:
         "images",
         nargs="+",
         metavar="IMAGE",
-        help="images, folders of images or videos; chelsea and dog.jpg are looked for",
+        help="images, videos, folders of them, URLs; chelsea and dog.jpg are looked for",
     )
     precision = parser.add_mutually_exclusive_group()
     for name, text in _PRECISIONS.items():
@@ -132,9 +140,8 @@ def _parser(description: str) -> argparse.ArgumentParser:
     add(
         "--output",
         type=Path,
-        default=Path("predictions.png"),
-        metavar="FILE",
-        help="annotated image; default predictions.png",
+        metavar="FILE|DIR",
+        help="annotated images and videos; default predictions.png, predictions.mp4",
     )
     add("--json", type=Path, metavar="FILE", help="write what was found as JSON")
     return parser

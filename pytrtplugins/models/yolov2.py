@@ -6,18 +6,19 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast, overload
 
 import numpy as np
 
 from ..engines.base.detection import Boxes, DetectionContext, Timings
-from ..errors import BindingError, FormatError, UsageError
-from ..utils.files import read_regular
+from ..errors import BindingError, UsageError
 from ..utils.prefetch import map_ahead, map_async
 from ..utils.uncopied import Uncopied
-from ..vision import MODES, Detection, Detections, Head, check_image, load_image
+from ..vision import MODES, Detection, Detections, Frame, Head, Sources, Tracker, check_image, load_image
 from ..vision.image import Image
+from .description import read_description, read_name_list
 from .heads import read_heads, read_input_size
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ Item = TypeVar("Item")
 _Chunk = list[tuple[Item, ImageSource | None, Image, float]]
 """Items, where their images come from, the images, and the milliseconds that reading each took."""
 _MAX_READERS = 16
-_MAX_NAMES_BYTES = 1 << 20
+_SCORE, _IOU = 0.5, 0.45  # thresholds where neither the user nor the model says any
 
 
 class Yolov2(Uncopied):
@@ -41,18 +42,24 @@ class Yolov2(Uncopied):
 
     Args:
         engine: A built engine.
-        names: Names of the classes: a file with one a line (darknet's .names) or a list. None: ``class 0``, ``class 1``, ...
-        mode: How images are fitted into the input; see :func:`pytrtplugins.vision.letterbox`.
+        names: Names of the classes: a file with one a line (darknet's .names) or a list. None: those that the model brings (see
+            `describe`), else ``class 0``, ``class 1``, ...
+        mode: How images are fitted into the input; see :func:`pytrtplugins.vision.letterbox`. None: as the model says, else
+            ``"letterbox"``.
         max_detections: Largest number of boxes of an image: the best.
+        batch: Most images of a run. None: the model's batch; where that is free, what the engine was built for.
 
     Attributes:
-        timings: How long the last call took, all its images together. Reading files is part of the preprocess. Engines that
+        score_threshold: What calls take where they are given none: the model's, else 0.5.
+        iou_threshold: The same: the model's, else 0.45.
+        timings: How long the last call took, all its images together. Reading files is part of the preprocess, but for
+            frames of `Sources`, which are read ahead. Engines that
             do all of it on a GPU count copying the image to pinned memory as preprocess, and everything up to the boxes as
             network.
 
     Raises:
         ModelError: the engine's model has no region or yolo layer at its outputs.
-        UsageError: the number of names is not that of the classes, or the mode is unknown.
+        UsageError: the number of names is not that of the classes, the mode is unknown, or the batch is larger than the model's.
         BindingError: the model does not take one batch of RGB images.
 
     Example:
@@ -69,15 +76,28 @@ class Yolov2(Uncopied):
         engine: Engine,
         names: str | Path | Sequence[str] | None = None,
         *,
-        mode: str = "letterbox",
+        mode: str | None = None,
         max_detections: int = 200,
+        batch: int | None = None,
     ) -> None:
+        model = engine.model_without_weights
+        heads, said = read_heads(model), read_description(model)
+        mode = mode or said.mode or "letterbox"
         if mode not in MODES:
             raise UsageError(f"Yolov2: mode: expected one of {', '.join(MODES)}, found {mode!r}.", mode=mode)
         self.engine = engine
-        heads = read_heads(engine.model_without_weights)
-        self.names = read_names(names, heads[0].classes)
-        self.context = engine.create_detection_context(heads, _read_size(engine), mode, max_detections)
+        self.names = read_names(said.names if names is None else names, heads[0].classes)
+        self.score_threshold = _SCORE if said.score_threshold is None else said.score_threshold
+        self.iou_threshold = _IOU if said.iou_threshold is None else said.iou_threshold
+        self.context = engine.create_detection_context(heads, _read_size(engine), mode, max_detections, batch)
+        self.batch = min(batch or self.context.batch, self.context.batch)
+        if batch and batch > self.context.batch:
+            self.context.close()
+            raise UsageError(
+                f"Yolov2: batch: the model's is {self.context.batch}, found {batch}.\n"
+                "Do: build it with a larger or a free batch; darknet2caffe --batch dynamic converts so",
+                batch=batch,
+            )
         self.timings = Timings()
 
     @property
@@ -92,7 +112,7 @@ class Yolov2(Uncopied):
 
     @overload
     def __call__(
-        self, source: ImageSource, *, score_threshold: float = ..., iou_threshold: float = ...
+        self, source: ImageSource, *, score_threshold: float | None = ..., iou_threshold: float | None = ...
     ) -> Detections: ...
 
     @overload
@@ -100,23 +120,23 @@ class Yolov2(Uncopied):
         self,
         source: list[ImageSource] | tuple[ImageSource, ...],
         *,
-        score_threshold: float = ...,
-        iou_threshold: float = ...,
+        score_threshold: float | None = ...,
+        iou_threshold: float | None = ...,
     ) -> list[Detections]: ...
 
     def __call__(
         self,
         source: ImageSource | list[ImageSource] | tuple[ImageSource, ...],
         *,
-        score_threshold: float = 0.5,
-        iou_threshold: float = 0.45,
+        score_threshold: float | None = None,
+        iou_threshold: float | None = None,
     ) -> Detections | list[Detections]:
         """Find objects.
 
         Args:
             source: Path of an image, or a uint8 array (H, W, 3) in RGB; or a list of them.
-            score_threshold: Scores above it are reported, 0..1.
-            iou_threshold: Overlap above which the weaker of two boxes of a class is dropped, 0..1.
+            score_threshold: Scores above it are reported, 0..1; None: the detector's.
+            iou_threshold: Overlap above which the weaker of two boxes of a class is dropped, 0..1; None: the detector's.
 
         Returns:
             Detections of the image, best first; for a list of images a list of them.
@@ -125,6 +145,7 @@ class Yolov2(Uncopied):
             ImageError: an image cannot be read.
             UsageError: a threshold is outside 0..1.
         """
+        score_threshold, iou_threshold = self._thresholds(score_threshold, iou_threshold)
         if isinstance(source, (str, Path, np.ndarray)):
             return self._detect([source], score_threshold, iou_threshold)[0]
         return self._detect(list(source), score_threshold, iou_threshold)
@@ -134,28 +155,38 @@ class Yolov2(Uncopied):
         items: Iterable[Item],
         *,
         image: Callable[[Item], ImageSource] | None = None,
-        score_threshold: float = 0.5,
-        iou_threshold: float = 0.45,
+        score_threshold: float | None = None,
+        iou_threshold: float | None = None,
+        track: bool = False,
     ) -> Iterator[tuple[Item, Detections]]:
         """Find objects on many images, so that reading files, copies and the network overlap.
 
-        Images are read in threads ahead of the network, and looked at in batches as large as the engine's; on a GPU two are
-        on their way at a time. Only a few batches of images are in memory, however many there are.
+        Images are read in threads ahead of the network, and looked at in batches; on a GPU two are on their way at a time. Only a
+        few batches of images are in memory, however many there are.
 
         Args:
-            items: Images, or anything that ``image`` makes images of; may be endless.
+            items: Frames of `Sources`, images, or anything that ``image`` makes images of; may be endless.
             image: Gives an item's image, as a path or an array; called in threads.
             score_threshold: As for a call.
             iou_threshold: As for a call.
+            track: Follow objects from frame to frame: ``track_ids`` of the detections. Each video is a scene of its own, and all
+                images together are one.
 
         Yields:
             Each item with its detections, in order. ``timings`` are then those of the run that its image was part of.
 
         Raises:
             Exception: as for a call, or what the items and ``image`` raise, at their item's turn.
+            MissingExtraError: ``track``, and the library trackers is missing.
         """
+        score_threshold, iou_threshold = self._thresholds(score_threshold, iou_threshold)
+        tracker = Tracker(score_threshold) if track else None
+        lowest = tracker.lowest if tracker else score_threshold
 
         def read(item: Item) -> tuple[Item, ImageSource | None, Image, float]:
+            if isinstance(item, Frame):
+                path = item.source.address if item.number is None else None
+                return item, path if isinstance(path, Path) else None, item.image, 0.0
             start = time.perf_counter()
             source = cast(ImageSource, item) if image is None else image(item)
             pixels = _read(source)
@@ -165,7 +196,7 @@ class Yolov2(Uncopied):
 
         def start(context: DetectionContext, chunk: _Chunk[Item]) -> Future[list[Boxes]]:
             images = [image for _, _, image, _ in chunk]
-            return context.detect_async(images, score_threshold=score_threshold, iou_threshold=iou_threshold)
+            return context.detect_async(images, score_threshold=lowest, iou_threshold=iou_threshold)
 
         def finish(
             context: DetectionContext, chunk: _Chunk[Item], boxes: list[Boxes]
@@ -173,19 +204,33 @@ class Yolov2(Uncopied):
             found, spent = self._named(boxes, [source for _, source, _, _ in chunk], context.timings)
             return [item for item, *_ in chunk], found, spent + Timings(sum(reading for *_, reading in chunk))
 
-        batch, number = self.context.batch, self.context.side_by_side
+        contexts = (self.context.another() for _ in range(self.context.side_by_side))
+        chunks = _chunks(self._read_ahead(read, items, image is None), self.batch)
+        for done, found, spent in map_async(start, chunks, contexts=contexts, finish=finish):
+            self.timings = spent
+            for item, each in zip(done, found, strict=True):
+                yield item, tracker.update(each, item if isinstance(item, Frame) else None) if tracker else each
+
+    def _read_ahead(
+        self, read: Callable[[Item], tuple[Item, ImageSource | None, Image, float]], items: Iterable[Item], plain: bool
+    ) -> Iterator[tuple[Item, ImageSource | None, Image, float]]:
+        """What `read` gives of the items, which is called in threads for those that must be decoded."""
+        if isinstance(items, Sources):  # they decode ahead themselves
+            with closing(items.frames(ahead=self.batch)) as frames:
+                yield from map(read, cast(Iterable[Item], frames))
+            return
         readers = min(_MAX_READERS, os.cpu_count() or 1)
-        decoded = map_ahead(
+        yield from map_ahead(
             read,
             items,
             threads=readers,
-            ahead=readers + batch,
-            inline=lambda item: image is None and isinstance(item, np.ndarray),
+            ahead=readers + self.batch,
+            inline=lambda item: isinstance(item, Frame) or (plain and isinstance(item, np.ndarray)),
         )
-        contexts = (self.context.another() for _ in range(number))
-        for done, found, spent in map_async(start, _chunks(decoded, batch), contexts=contexts, finish=finish):
-            self.timings = spent
-            yield from zip(done, found, strict=True)
+
+    def _thresholds(self, score: float | None, iou: float | None) -> tuple[float, float]:
+        """What is given, else the detector's."""
+        return self.score_threshold if score is None else score, self.iou_threshold if iou is None else iou
 
     def warm_up(self) -> None:
         """Run once on grey: libraries are loaded and buffers made, so that the next call's timings are those of later ones."""
@@ -208,7 +253,7 @@ class Yolov2(Uncopied):
     def _detect(self, sources: Sequence[ImageSource], score_threshold: float, iou_threshold: float) -> list[Detections]:
         found: list[Detections] = []
         self.timings = Timings()
-        for chunk in _chunks(sources, self.context.batch):
+        for chunk in _chunks(sources, self.batch):
             start = time.perf_counter()
             images = [_read(source) for source in chunk]
             reading = 1000 * (time.perf_counter() - start)
@@ -244,16 +289,8 @@ def read_names(names: str | Path | Iterable[str] | None, classes: int) -> tuple[
     """
     if names is None:
         return tuple(f"class {number}" for number in range(classes))
-    where = "names"
-    if isinstance(names, (str, Path)):
-        where = str(names)
-        try:
-            names = read_regular(names, _MAX_NAMES_BYTES).decode().splitlines()
-        except (OSError, FormatError, UnicodeDecodeError) as error:
-            raise UsageError(
-                f"names {where!r}: cannot be read ({error}).\nDo: give a text file with one class a line", path=where
-            ) from error
-    result = tuple(name.strip() for name in names if name.strip())
+    where = str(names) if isinstance(names, (str, Path)) else "names"
+    result = read_name_list(names)
     if len(result) != classes:
         raise UsageError(
             f"{where}: expected {classes} class names, as the network has classes, found {len(result)}"

@@ -117,9 +117,9 @@ def check_target(path: str | Path, what: str = "file", suffixes: Collection[str]
     return path
 
 
-def files_below(folder: Path, suffixes: Collection[str]) -> tuple[list[Path], int]:
-    """The files in a folder and its subfolders whose names end so, in whichever case, and how many others there are."""
-    files = [path for path in folder.rglob("*") if path.is_file()]
+def files_below(folder: Path, suffixes: Collection[str], *, recursive: bool = True) -> tuple[list[Path], int]:
+    """The files in a folder, and in its subfolders, whose names end so, in whichever case, and how many others there are."""
+    files = [path for path in (folder.rglob("*") if recursive else folder.iterdir()) if path.is_file()]
     found = [path for path in files if path.suffix.lower() in suffixes]
     return sorted(found), len(files) - len(found)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from queue import SimpleQueue
@@ -11,7 +12,7 @@ from typing import TypeVar
 
 from .forks import lost_in_children
 
-__all__ = ["map_ahead", "map_async", "map_in_contexts"]
+__all__ = ["map_ahead", "map_async", "map_in_contexts", "take_ahead"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -26,7 +27,7 @@ def map_ahead(
     threads: int,
     ahead: int | None = None,
     inline: Callable[[Item], bool] = lambda item: False,
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """Call a function for each item in threads, and give the results in the order of the items.
 
     Items are taken in the caller's thread, when a result is asked for.
@@ -65,6 +66,23 @@ def map_ahead(
         for future in waiting:
             future.cancel()
         executor.shutdown()
+
+
+def take_ahead(items: Iterator[Item], ahead: int) -> Generator[Item, None, None]:
+    """The items, each taken in a thread before it is asked for, ``ahead`` of them at most.
+
+    Raises:
+        Exception: what the items raised, at their turn.
+    """
+    end = object()
+    taken = map_ahead(lambda _: next(items, end), itertools.repeat(None), threads=1, ahead=ahead)
+    try:
+        for item in taken:
+            if item is end:
+                return
+            yield item  # type: ignore[misc]  # it is not the end
+    finally:
+        taken.close()  # which waits for the thread
 
 
 def _called(function: Callable[[Item], Result], item: Item) -> Future[Result]:

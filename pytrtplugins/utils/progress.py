@@ -54,5 +54,6 @@ def progress_bar(
         rich.TimeElapsedColumn() if total is None and not in_bytes else rich.TimeRemainingColumn(),
         rich.TextColumn("{task.description}", markup=False),
     )
-    with rich.Progress(*columns, console=console) as bar:
+    # what goes to stdout stays there where that is a file; on a terminal it stands above the bar
+    with rich.Progress(*columns, console=console, redirect_stdout=sys.stdout.isatty()) as bar:
         yield ProgressBar(bar, bar.add_task("", total=total))

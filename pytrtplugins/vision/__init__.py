@@ -6,17 +6,26 @@ from .decode import Head, decode_region, decode_yolo
 from .detection import Detection
 from .detections import Detections
 from .draw import class_color, draw
+from .finding import Source
 from .image import check_image, check_image_path, decode_image, load_image, save_image
 from .letterbox import MODES, Letterboxed, Placement, letterbox, place_image, resize_darknet
 from .nms import nms
+from .outputs import Outputs
+from .sources import Frame, Sources
+from .tracking import Tracker
 
 __all__ = [
     "MODES",
     "Detection",
     "Detections",
+    "Frame",
     "Head",
     "Letterboxed",
+    "Outputs",
     "Placement",
+    "Source",
+    "Sources",
+    "Tracker",
     "check_image",
     "check_image_path",
     "class_color",

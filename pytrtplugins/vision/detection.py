@@ -17,6 +17,7 @@ class Detection:
         class_id: Its number, from 0.
         score: Objectness times class probability, 0..1.
         xyxy: Left, top, right, bottom in pixels of the image, inside it.
+        track_id: Number of the object in a video, from 0, where it is tracked.
 
     Example:
         >>> str(Detection("dog", 1, 0.82, (10.0, 20.0, 110.0, 220.0)))
@@ -27,11 +28,20 @@ class Detection:
     class_id: int
     score: float
     xyxy: tuple[float, float, float, float]
+    track_id: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The label, with the number of the track where there is one: ``dog #3``."""
+        return self.label if self.track_id is None else f"{self.label} #{self.track_id}"
 
     def __str__(self) -> str:
         """Darknet's line: ``dog: 82%``."""
-        return f"{self.label}: {100 * self.score:.0f}%"
+        return f"{self.name}: {100 * self.score:.0f}%"
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as values for JSON."""
-        return {**asdict(self), "xyxy": list(self.xyxy)}
+        """The fields as values for JSON; without the track where there is none."""
+        fields = {**asdict(self), "xyxy": list(self.xyxy)}
+        if self.track_id is None:
+            del fields["track_id"]
+        return fields

@@ -102,6 +102,12 @@ class Detections(Sequence[Detection]):
         """(n,): names of the classes."""
         return _fixed(np.array([item.label for item in self._items], np.str_))
 
+    @cached_property
+    def track_ids(self) -> npt.NDArray[np.int64]:
+        """(n,): numbers of the objects in a video, from 0; -1 where an object is not tracked, or not yet."""
+        ids = [-1 if item.track_id is None else item.track_id for item in self._items]
+        return _fixed(np.array(ids, np.int64))
+
     def plot(self, image: Image | None = None) -> Image:
         """Draw boxes and labels on a copy of the image.
 
@@ -121,7 +127,7 @@ class Detections(Sequence[Detection]):
         return draw(load_image(image) if isinstance(image, (str, Path)) else check_image(image), self)
 
     def to_coco(self, image_id: int = 0, category_ids: Mapping[int, int] | None = None) -> list[dict[str, Any]]:
-        """Make entries of COCO's results file, with boxes as left, top, width, height.
+        """Make entries of COCO's results file, with boxes as left, top, width, height, and ``track_id`` for what is tracked.
 
         Args:
             image_id: The image's number in COCO's file of labels.
@@ -137,18 +143,17 @@ class Detections(Sequence[Detection]):
                     f"Detections.to_coco: class {item.class_id} ({item.label}) has no category id", found=item.class_id
                 )
             left, top, right, bottom = item.xyxy
-            entries.append(
-                {
-                    "image_id": image_id,
-                    "category_id": category_ids[item.class_id] if category_ids is not None else item.class_id,
-                    "bbox": [left, top, right - left, bottom - top],
-                    "score": item.score,
-                }
-            )
+            entry = {
+                "image_id": image_id,
+                "category_id": category_ids[item.class_id] if category_ids is not None else item.class_id,
+                "bbox": [left, top, right - left, bottom - top],
+                "score": item.score,
+            }
+            entries.append(entry if item.track_id is None else {**entry, "track_id": item.track_id})
         return entries
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Make a table of pandas' with the columns label, class_id, score, left, top, right, bottom.
+        """Make a table of pandas' with the columns label, class_id, score, left, top, right, bottom; track_id where anything is tracked.
 
         Raises:
             MissingExtraError: pandas is missing.
@@ -156,6 +161,7 @@ class Detections(Sequence[Detection]):
         made = require("pandas", extra="", feature="Detections.to_pandas").DataFrame(
             {"label": list(map(str, self.labels)), "class_id": self.class_ids, "score": self.scores}
             | dict(zip(("left", "top", "right", "bottom"), self.boxes_xyxy.T, strict=True))
+            | ({"track_id": self.track_ids} if (self.track_ids >= 0).any() else {})
         )
         return made
 
@@ -169,6 +175,7 @@ class Detections(Sequence[Detection]):
             xyxy=self.boxes_xyxy.astype(np.float32),
             confidence=self.scores.astype(np.float32),
             class_id=self.class_ids.copy(),
+            tracker_id=self.track_ids.copy() if (self.track_ids >= 0).any() else None,
             data={"class_name": self.labels.copy()},
         )
         return made

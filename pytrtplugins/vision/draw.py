@@ -59,7 +59,7 @@ def draw(image: Image, detections: Iterable[Detection]) -> Image:
 def _label(
     brush: ImageDraw, font: FreeTypeFont | ImageFont, found: Detection, margin: int, width: int, height: int
 ) -> None:
-    color, text = class_color(found.class_id), f"{found.label} {100 * found.score:.0f}%"
+    color, text = class_color(found.class_id), f"{found.name} {100 * found.score:.0f}%"
     left, top = found.xyxy[:2]
     x1, y1, x2, y2 = font.getbbox(text)
     wide, high = x2 - x1 + 2 * margin, y2 - y1 + 2 * margin

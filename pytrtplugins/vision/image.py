@@ -34,7 +34,7 @@ _FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "GIF", "PPM")
 _MODE_BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16L": 2, "I;16B": 2, "I;16N": 2}  # of a pixel in Pillow; else 4
 _STRIPE_PIXELS = 1 << 22  # are converted at a time
 _ORIENTATION = 0x0112  # of EXIF
-_SUFFIXES = {
+SUFFIXES = {
     ".jpg": "JPEG",
     ".jpeg": "JPEG",
     ".png": "PNG",
@@ -43,6 +43,7 @@ _SUFFIXES = {
     ".tif": "TIFF",
     ".tiff": "TIFF",
 }
+"""Suffixes of images that can be written, with Pillow's name of the format."""
 
 
 def load_image(path: str | Path, *, exif: bool = True, max_bytes: int = MAX_BYTES) -> Image:
@@ -134,7 +135,7 @@ def save_image(image: Image, path: str | Path) -> None:
     pil = require("PIL.Image", extra="vision", package="pillow", feature="writing images")
     path = check_image_path(path)
     file = io.BytesIO()
-    pil.fromarray(check_image(image)).save(file, format=_SUFFIXES[path.suffix.lower()], quality=92)
+    pil.fromarray(check_image(image)).save(file, format=SUFFIXES[path.suffix.lower()], quality=92)
     write_atomic(path, file.getvalue())
 
 
@@ -144,7 +145,7 @@ def check_image_path(path: str | Path) -> Path:
     Raises:
         UsageError: the suffix is unknown, or the folder does not exist.
     """
-    return check_target(path, "image", _SUFFIXES)
+    return check_target(path, "image", SUFFIXES)
 
 
 def check_image(image: object) -> Image:

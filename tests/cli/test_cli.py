@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 from typer.testing import CliRunner
 
-from pytrtplugins.cli import bench, check  # noqa: F401  they add their commands
+from pytrtplugins.cli import bench, check, run  # noqa: F401  they add their commands
 from pytrtplugins.cli.app import app
 from pytrtplugins.vision import load_image, save_image
 
@@ -129,12 +129,31 @@ def test_runs_side_by_side_give_the_same_outputs_and_their_rate(pytrt, relu, tmp
 
 
 def test_run_finds_objects_on_images(pytrt, images, tmp_path):
-    code, out, _ = pytrt("run", CFG, images, "--output", "boxes.png", "--json", "found.json")
-    assert code == 0
-    assert re.search(r"^cat: \d\d%$", out, re.MULTILINE)
+    code, out, err = pytrt(
+        "run", CFG, images, "--output", "boxes.png", "--save-json", "coco.json", "--batch", 2, "--json"
+    )
+    assert code == 0, err
+    assert re.search(r"^cat: \d\d%$", err, re.MULTILINE)
     assert {path.name for path in tmp_path.glob("boxes*")} == {"boxes-astronaut.png", "boxes-chelsea.png"}
-    results = json.loads((tmp_path / "found.json").read_text())
-    assert [result["detections"][0]["label"] for result in results] == ["person", "cat"]
+    found = json.loads(out)["result"]
+    assert [image["detections"][0]["label"] for image in found["images"]] == ["person", "cat"]
+    assert found["saved"] == ["boxes-astronaut.png", "boxes-chelsea.png", "coco.json"]
+    assert [entry["image_id"] for entry in json.loads((tmp_path / "coco.json").read_text())][-1] == 1
+
+
+def test_an_image_that_cannot_be_read_costs_the_others_nothing(pytrt, images, tmp_path):
+    (images / "b.png").write_bytes(b"broken")
+    assert pytrt("build", CFG, "-o", "net.engine", "--threshold", "0.3")[0] == 0
+    code, out, err = pytrt("run", "net.engine", images, "--output", "found", "--save-txt", "labels")
+    assert code == 1
+    assert re.search(r"^cat: \d\d%$", out, re.MULTILINE)  # by the names in the engine file
+    assert re.search(
+        r"^2 images, \d detections: [\d.]+ images/s; a run: median [\d.]+ ms, p99 [\d.]+ ms$", out, re.MULTILINE
+    )
+    assert "1 of 3 files could not be read" in err
+    assert "b.png': not an image" in err
+    assert sorted(path.name for path in (tmp_path / "found").iterdir()) == ["astronaut.png", "chelsea.png"]
+    assert sorted(path.name for path in (tmp_path / "labels").iterdir()) == ["astronaut.txt", "chelsea.txt"]
 
 
 def test_a_built_engine_runs_as_its_model_does(pytrt, relu, tmp_path):

@@ -19,7 +19,7 @@ typer = pytest.importorskip("typer")
 
 from darknet2caffe import cli as darknet2caffe_cli  # noqa: E402
 from pytrtplugins import cli  # noqa: E402
-from pytrtplugins.cli import bench, check, export, precision, profile  # noqa: E402, F401  commands
+from pytrtplugins.cli import bench, check, export, precision, profile, run  # noqa: E402, F401  commands
 from pytrtplugins.cli.app import app  # noqa: E402
 from pytrtplugins.cli.options import limits_of  # noqa: E402
 from pytrtplugins.models import options as sample_options  # noqa: E402
@@ -35,7 +35,11 @@ COMMANDS = {
     "pytrt bench --seconds": (0.001, 3600.0),
     "pytrt bench --slots": (1, 256),
     "pytrt build --threads": THREADS,
+    "pytrt build --threshold": (0.0, 1.0),
+    "pytrt build --batch": (1, 65_536),
     "pytrt run --threads": THREADS,
+    "pytrt run --batch": (1, 65_536),
+    "pytrt run --camera": (0, 1000),
     "pytrt run --threshold": (0.0, 1.0),
     "pytrt run --nms": (0.0, 1.0),
     "pytrt run --input-limit": (1, 2**20),

@@ -5,13 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
+from onnx import ModelProto
 
 from pytrtplugins.cli import loading
 from pytrtplugins.errors import UsageError
 from pytrtplugins.layers import Reorg
+from pytrtplugins.models import Description, describe, read_description
 from pytrtplugins.precision import Budget, parse_tolerance
 from pytrtplugins.vision import save_image
 
@@ -41,9 +44,9 @@ def asked(monkeypatch):
         monkeypatch.setattr(where, name, stub)
         return calls
 
-    from pytrtplugins.cli import app, check, export, precision
+    from pytrtplugins.cli import app, check, export, precision, run
 
-    put.app, put.check, put.export, put.precision = app, check, export, precision
+    put.app, put.check, put.export, put.precision, put.run = app, check, export, precision, run
     return put
 
 
@@ -57,10 +60,13 @@ def ends(pytrt, *words):
     ("words", "options"),
     [
         (["build", *BUILT, "-o", "x.engine", "--calibration", "p", "--mode", "stretch", "--setting", "batch=1,8",
-          "--plugin", "a::B=compute", "--plugin", "a::C=enqueue"],
+          "--plugin", "a::B=compute", "--plugin", "a::C=enqueue", "--names", "n", "--fit", "darknet", "--threshold", "0.25",
+          "--batch", "4"],
          {**OPENED, "calibration": Path("p"), "mode": "stretch", "settings": {"batch": [1, 8]},
-          "plugins": {"a::B": "compute", "a::C": "enqueue"}}),
-        (["run", *BUILT, "--plugin", "a::B=compute"], {**OPENED, "plugins": {"a::B": "compute"}}),
+          "plugins": {"a::B": "compute", "a::C": "enqueue"}, "batch": 4,
+          "said": {"names": Path("n"), "mode": "darknet", "score_threshold": 0.25}}),
+        (["run", *BUILT, "--plugin", "a::B=compute", "--batch", "4"],
+         {**OPENED, "plugins": {"a::B": "compute"}, "batch": 4}),
         (["bench", *BUILT, "--setting", "batch=1,8", "--plugin", "a::B=compute"],
          {**OPENED, "settings": {"batch": [1, 8]}, "plugins": {"a::B": "compute"}}),
         (["profile", "--weights", "w", "--precision", "int8", "--cache", "c", "--batch", "8",
@@ -89,12 +95,14 @@ def test_what_an_opened_engine_is_built_with(asked, tmp_path, calibrated):
         tmp_path / "net.cfg",
         {"engine": "cpu", "threads": 3, "settings": {"a": 1}, "plugins": {"a::B": "compute"}},
     )
-    model = SimpleNamespace(graph=SimpleNamespace(node=[]))
+    model = ModelProto()
     read, made = asked(loading, "open_model", model), asked(loading, "make_calibrator", "scales")
     built = asked(loading, "build", ENGINE)
     given = {"precision": "int8", "cache": tmp_path / "c", "calibration": Path("p")} if calibrated else {}
-    loading.open_engine(path, weights=Path("w"), mode="stretch", **options, **given)
-    assert read == [((path, Path("w")), {})]
+    said = {"names": ["cat"], "mode": "darknet"}
+    loading.open_engine(path, weights=Path("w"), mode="stretch", batch=4, said=said, **options, **given)
+    assert read == [((path, Path("w"), 4), {})]
+    assert read_description(model) == Description(("cat",), "darknet")
     assert made == ([(("minmax", Path("p"), tmp_path / "c"), {"mode": "stretch"})] if calibrated else [])
     wanted = (
         {"precision": "int8", "calibration": "scales"} if calibrated else {"precision": "fp32", "calibration": None}
@@ -126,53 +134,90 @@ def test_calibrate(pytrt, asked):
     ]
 
 
-def test_run_on_images(pytrt, asked, tmp_path):
+class Detector:
+    """A detector that finds nothing, and keeps what it is asked for."""
+
+    engine = ENGINE
+
+    def __init__(self):
+        self.streamed = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def stream(self, *given, **options):
+        self.streamed.append((given, options))
+        return []
+
+
+def test_run_on_images(pytrt, asked):
     asked(loading, "open_engine", ENGINE)
-    found = asked(asked.app.models, "find_images", [Path("a.png"), Path("b.png")])
-    read = asked(asked.app.models, "read_images", "images")
-    streamed = []
-    stream = SimpleNamespace(stream=lambda *given, **options: streamed.append((given, options)) or [])
-    detectors = asked(asked.app.models, "Yolov2", stream)
-    written = asked(asked.app.models, "ImageWriter", SimpleNamespace(close=lambda: None))
-    code, _, err = pytrt("run", "net.onnx", "a.png", "b.png", *DETECTOR, "--output", "boxes.png", "--json", "f.json")
+    detector, sources = Detector(), SimpleNamespace(count=lambda: 2, failures=[])
+    outputs = MagicMock(saved=lambda: ["boxes.png"])
+    found, written = asked(asked.run, "Sources", sources), asked(asked.run, "Outputs", outputs)
+    detectors, trackers = asked(loading, "Yolov2", detector), asked(asked.run, "Tracker", None)
+    code, out, err = pytrt("run", "net.onnx", "a.png", "http://h/b", "--camera", "3", "--recursive", *DETECTOR, "--output", "boxes",
+                           "--save-json", "c.json", "--save-txt", "t", "--save-crops", "d", "--batch", "2",
+                           "--track", "--show")  # fmt: skip
     assert code == 0, err
-    assert found == [(([Path("a.png"), Path("b.png")],), {})]
-    assert read == [(([Path("a.png"), Path("b.png")],), {})]
-    assert detectors == [((ENGINE, Path("n")), {"mode": "stretch", "max_detections": 200})]
-    (((images,), options),) = streamed
-    assert (images, options.pop("image")(SimpleNamespace(image="pixels"))) == ("images", "pixels")
-    assert options == THRESHOLDS
-    assert written == [((Path("boxes.png"),), {"several": True})]
-    assert (tmp_path / "f.json").read_text() == "[]\n"
+    assert found == [((["a.png", "http://h/b", 3],), {"recursive": True})]
+    files = {"coco": "c.json", "labels": "t", "crops": "d", "output": "boxes"}
+    assert written == [((sources,), {"show": True, **{name: Path(file) for name, file in files.items()}})]
+    assert detectors == [((ENGINE, Path("n")), {"mode": "stretch", "batch": 2})]
+    assert detector.streamed == [((sources,), {**THRESHOLDS, "track": True})]
+    assert trackers == [((), {})]
+    assert out.splitlines() == ["saved boxes.png", "no images"]
+    assert outputs.__exit__.called
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--output", "a.png"], ["--save-txt", "t"], ["--track"], ["--show"], ["--recursive"]],
+)
+def test_options_for_images_want_images(pytrt, words):
+    code, _, err = pytrt("run", "net.onnx", *words)
+    assert (code, "there is no image to find objects on" in err) == (2, True)
 
 
 @pytest.mark.parametrize(("slots", "name"), [(1, "one_by_one"), (4, "side_by_side")])
 def test_run_on_arrays(pytrt, asked, slots, name):
     asked(loading, "open_engine", ENGINE)
     read = asked(loading, "read_inputs", "arrays")
-    run = asked(asked.app.runs, name)
+    run = asked(asked.run.runs, name)
     ends(pytrt, "run", "net.onnx", "--input", "x=a.npy", "--input", "y=b.npy", "--input-limit", "3", "--repeat", "7",
          "--slots", slots)  # fmt: skip
-    assert read == [((["x=a.npy", "y=b.npy"], ENGINE, 3 << 20), {})]
+    assert read == [((["x=a.npy", "y=b.npy"], ENGINE, 3 << 20), {"free": 1})]
     assert run == [((ENGINE, "arrays", 7, *([4] if slots > 1 else [])), {})]
 
 
-@pytest.mark.parametrize("beside", [False, True])
-def test_names_beside_the_model_are_taken_where_none_are_given(pytrt, asked, tmp_path, beside):
+@pytest.mark.parametrize(
+    ("given", "own", "beside", "found"),
+    [
+        (None, None, False, None),
+        (None, None, True, Path("net.names")),
+        (None, ["cat"], True, None),
+        (Path("n"), ["cat"], True, Path("n")),
+    ],
+)
+def test_names_are_those_given_else_the_models_own_else_those_beside_it(
+    asked, tmp_path, monkeypatch, given, own, beside, found
+):
+    monkeypatch.chdir(tmp_path)
     if beside:
-        (tmp_path / "net.names").write_text("cat\n")
-    asked(loading, "open_engine", ENGINE)
-    asked(asked.app.models, "find_images", [])
-    detectors = asked(asked.app.models, "Yolov2")
-    ends(pytrt, "run", "net.onnx", "a.png")
-    assert detectors == [
-        ((ENGINE, Path("net.names") if beside else None), {"mode": "letterbox", "max_detections": 200})
-    ]
+        Path("net.names").write_text("cat\n")
+    engine = SimpleNamespace(model_without_weights=ModelProto())
+    describe(engine.model_without_weights, names=own)
+    detectors = asked(loading, "Yolov2", "detector")
+    assert loading.open_detector(engine, Path("net.onnx"), given, mode="stretch") == "detector"
+    assert detectors == [((engine, found), {"mode": "stretch"})]
 
 
 def test_evaluate(pytrt, asked):
     read = asked(asked.app.models, "YoloData", "data")
-    opened, detectors = asked(loading, "open_engine", ENGINE), asked(asked.app.models, "Yolov2", "detector")
+    opened, detectors = asked(loading, "open_engine", ENGINE), asked(loading, "Yolov2", "detector")
     evaluated = asked(asked.app.models, "evaluate")
     ends(pytrt, "evaluate", "net.onnx", "--data", "d", "--data", "e.tar", "--split", "test.txt", *BUILT, *DETECTOR,
          "--class-map", "tv=tvmonitor", "--class-map", "a=b=c", "--limit", "9")  # fmt: skip

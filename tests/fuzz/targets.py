@@ -31,6 +31,7 @@ from pytrtplugins.engines.cuda.conv.cache import decode
 from pytrtplugins.engines.cuda.saved import SavedPlan
 from pytrtplugins.errors import PytrtpluginsError
 from pytrtplugins.models.dataset import YoloData
+from pytrtplugins.models.description import read_description
 from pytrtplugins.models.heads import read_heads, read_input_size
 from pytrtplugins.models.yolov2 import read_names
 from pytrtplugins.passes import Precisions
@@ -208,6 +209,16 @@ def heads(data: bytes) -> object:
     with contextlib.suppress(PytrtpluginsError):
         read_input_size(model)
     return read_heads(model)
+
+
+@target
+def description(data: bytes) -> object:
+    """What a model says of itself as a detector."""
+    import onnx
+
+    model = onnx.ModelProto()
+    model.metadata_props.add(key="pytrtplugins.detector", value=data.decode("utf-8", "replace"))
+    return read_description(model)
 
 
 @target

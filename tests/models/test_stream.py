@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import re
 import threading
 
 import numpy as np
 import pytest
 
 from pytrtplugins.errors import ImageError, UsageError
-from pytrtplugins.models import Yolov2
-from pytrtplugins.vision import save_image
+from pytrtplugins.models import Summary, Yolov2
+from pytrtplugins.vision import Detections, Sources, save_image
 
 from .darknet_engine import FunctionEngine
 
@@ -91,3 +93,49 @@ def test_wrong_thresholds_and_no_images():
     assert list(detector().stream([])) == []
     with pytest.raises(UsageError, match="iou_threshold"):
         next(detector().stream([image(1)], iou_threshold=2))
+
+
+def test_frames_of_sources_come_with_their_detections(tmp_path):
+    for level in (200, 230):
+        save_image(image(level), tmp_path / f"{level}.png")
+    found = list(detector(2).stream(Sources([tmp_path])))
+    assert [(frame.stem, len(boxes), boxes.source) for frame, boxes in found] == [
+        ("200", 1, tmp_path / "200.png"),
+        ("230", 1, tmp_path / "230.png"),
+    ]
+    assert [str(boxes[0]) for _, boxes in found] == [str(detector()(image(level))[0]) for level in (200, 230)]
+
+
+def test_what_a_source_could_not_read_is_raised_behind_the_others(tmp_path):
+    save_image(image(200), tmp_path / "a.png")
+    (tmp_path / "b.png").write_bytes(b"broken")
+    seen, sources = list[str](), Sources([tmp_path])
+    with pytest.raises(ImageError, match=r"1 of 2 files[\s\S]*b\.png"):
+        seen.extend(frame.stem for frame, _ in detector(4).stream(sources))
+    assert seen == ["a"]
+
+
+def test_tracking_asks_for_low_scores_and_numbers_objects(monkeypatch):
+    class Numbering:
+        lowest = 0.1
+
+        def __init__(self, threshold):
+            assert threshold == 0.9
+
+        def update(self, found, frame):
+            assert frame is None
+            return Detections([dataclasses.replace(item, track_id=7) for item in found])
+
+    monkeypatch.setattr("pytrtplugins.models.yolov2.Tracker", Numbering)
+    ((_, boxes),) = detector().stream([image(200)], score_threshold=0.9, track=True)
+    assert boxes.track_ids.tolist() == [7]  # its score is 0.69
+
+
+def test_a_run_is_summed_up():
+    summary, detecting = Summary(), detector()
+    assert str(summary) == "no images"
+    for _, found in detecting.stream([image(200)] * 3):
+        summary.add(found, detecting.timings)
+    assert re.fullmatch(
+        r"3 images, 3 detections: [\d.]+ images/s; a run: median [\d.]+ ms, p99 [\d.]+ ms", str(summary)
+    )

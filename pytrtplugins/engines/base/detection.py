@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import UsageError
-from ...utils.numbers import check_share, check_whole
+from ...utils.numbers import LARGEST_BATCH, check_share, check_whole
 from ...vision import Head, Placement, check_image
 from ...vision.image import Image
 from .exclusive import Exclusive
@@ -80,6 +80,7 @@ class DetectionContext(Exclusive[list[Boxes]]):
         size: (width, height) of the network's input.
         mode: How images are fitted into it; see `pytrtplugins.vision.letterbox`.
         max_detections: Largest number of boxes of an image, 1 to 100,000.
+        batch: Most images of one run, where the model leaves that free; None: the engine decides.
 
     Attributes:
         timings: How long the last `detect` took.
@@ -96,12 +97,14 @@ class DetectionContext(Exclusive[list[Boxes]]):
         size: tuple[int, int],
         mode: str = "letterbox",
         max_detections: int = 200,
+        batch: int | None = None,
     ) -> None:
         super().__init__(engine)
         width, height = size
         self.size = check_whole("width", width, 1, _LONGEST_SIDE), check_whole("height", height, 1, _LONGEST_SIDE)
         self.heads, self.mode = tuple(heads), mode
         self.max_detections = check_whole("max_detections", max_detections, 1, _MAX_DETECTIONS)
+        self.free_batch = None if batch is None else check_whole("batch", batch, 1, LARGEST_BATCH)
         self.timings = Timings()
         self._open()
 
@@ -177,4 +180,4 @@ class DetectionContext(Exclusive[list[Boxes]]):
 
     def another(self) -> DetectionContext:
         """A context of its own of the same kind, such as for another thread."""
-        return type(self)(self.engine, self.heads, self.size, self.mode, self.max_detections)
+        return type(self)(self.engine, self.heads, self.size, self.mode, self.max_detections, self.free_batch)

@@ -264,10 +264,15 @@ class Engine(Uncopied, ABC):
         return map_in_contexts(work, source, contexts=contexts)
 
     def create_detection_context(
-        self, heads: Sequence[Head], size: tuple[int, int], mode: str = "letterbox", max_detections: int = 200
+        self,
+        heads: Sequence[Head],
+        size: tuple[int, int],
+        mode: str = "letterbox",
+        max_detections: int = 200,
+        batch: int | None = None,
     ) -> DetectionContext:
         """Make the state for one thread's runs from images to boxes; see `DetectionContext`."""
-        return HostDetection(self, heads, size, mode, max_detections)
+        return HostDetection(self, heads, size, mode, max_detections, batch)
 
     def save(self, path: str | Path) -> None:
         """Write an engine file (docs/format.md), whole or not at all."""

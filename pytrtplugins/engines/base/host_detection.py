@@ -25,12 +25,12 @@ class HostDetection(DetectionContext):
 
     def _open(self) -> None:
         desc = self.engine.inputs[0]
-        self._input, self._batch = desc.name, desc.dims[0] if isinstance(desc.dims[0], int) else 1
+        self._input, self._batch = desc.name, desc.dims[0] if isinstance(desc.dims[0], int) else self.free_batch or 1
         self._context = self.engine.create_context()
 
     @property
     def batch(self) -> int:
-        """The model's batch; 1 where that is free."""
+        """The model's batch; where that is free what the context was made for, else 1."""
         return self._batch
 
     def _detect(self, images: Sequence[Image], score_threshold: float, iou_threshold: float) -> list[Boxes]:

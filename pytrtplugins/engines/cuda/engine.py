@@ -268,10 +268,15 @@ class CudaEngine(Engine):
             choose_in_network(plan, self.selector, make, clock, progress)
 
     def create_detection_context(
-        self, heads: Sequence[Head], size: tuple[int, int], mode: str = "letterbox", max_detections: int = 200
+        self,
+        heads: Sequence[Head],
+        size: tuple[int, int],
+        mode: str = "letterbox",
+        max_detections: int = 200,
+        batch: int | None = None,
     ) -> DetectionContext:
         """Make the state for one thread's runs from image bytes to boxes, all of it on the GPU, in one launch."""
-        return CudaDetection(self, heads, size, mode, max_detections)
+        return CudaDetection(self, heads, size, mode, max_detections, batch)
 
     def tactics(self) -> list[LayerKernel]:
         """The kernel of each convolution, one row for each that differs."""

@@ -31,14 +31,15 @@ class CudaDetection(DetectionContext):
     def _open(self) -> None:
         self._cupy: Any = self.engine.device.xp
         dims = self.engine.inputs[0].dims
-        self._batches = (dims[0],) if isinstance(dims[0], int) else tuple(sorted(set(self.engine.batches)))
+        free = {self.free_batch} if self.free_batch else set(self.engine.batches)
+        self._batches = (dims[0],) if isinstance(dims[0], int) else tuple(sorted(free))
         self._runs: dict[int, ImageRun] = {}
         with self.engine.device.current():
             self._stream = self._cupy.cuda.Stream(non_blocking=True)
 
     @property
     def batch(self) -> int:
-        """The model's batch; where that is free the largest of the setting ``batch``."""
+        """The model's batch; where that is free what the context was made for, else the largest of the setting ``batch``."""
         return self._batches[-1]
 
     def _detect(self, images: Sequence[Image], score_threshold: float, iou_threshold: float) -> list[Boxes]:

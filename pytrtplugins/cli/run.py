@@ -1,0 +1,180 @@
+"""``pytrt run``: a detector on images and videos; any model on arrays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..engines import Engine
+from ..engines.base.context import Arrays
+from ..errors import ImageError, UsageError
+from ..models import Summary, Yolov2
+from ..utils.array_files import MAX_BYTES
+from ..utils.files import check_target
+from ..utils.numbers import LARGEST_BATCH, MAX_SLOTS, SHARE, Whole
+from ..utils.optional import require
+from ..utils.progress import progress_bar
+from ..vision import Outputs, Sources, Tracker
+from . import loading, options, runs, tables
+from .app import app
+from .options import number
+from .results import Result, current_output
+from .run_facts import Detected, Looked, OutputFacts, Ran
+
+typer = require("typer", extra="cli", feature="the command pytrt")
+
+__all__: list[str] = []
+
+_MAX_MIB, _MAX_RUNS, _MAX_CAMERA = 1 << 20, 10_000_000, 1000
+
+
+def _file(metavar: str, text: str) -> Any:
+    return typer.Option(metavar=metavar, help=text)
+
+
+@app.command()  # type: ignore[untyped-decorator]
+def run(
+    model: options.Model,
+    images: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[IMAGE]...",
+            help="Images, videos, folders, globs, URLs (http, https, rtsp, rtmp); - for paths on standard input, one a line.",
+        ),
+    ] = None,
+    camera: Annotated[
+        list[int] | None, number(Whole(0, _MAX_CAMERA), help="Number of a camera, from 0; may be repeated.")
+    ] = None,
+    recursive: Annotated[bool, typer.Option("--recursive", help="Look into the subfolders of folders too.")] = False,
+    weights: options.Weights = None,
+    engine: options.Engine = "auto",
+    precision: options.Precision = "fp32",
+    cache: options.Cache = None,
+    threads: options.Threads = None,
+    batch: Annotated[
+        int | None, number(Whole(1, LARGEST_BATCH), help="Images a run; default: the model's batch.")
+    ] = None,
+    names: options.Names = None,
+    threshold: Annotated[
+        float | None, number(SHARE, metavar="X", help="Lowest score, 0..1; default: the model's, else 0.5.")
+    ] = None,
+    nms: Annotated[
+        float | None,
+        number(SHARE, metavar="X", help="Highest overlap of boxes of a class, 0..1; default: the model's, else 0.45."),
+    ] = None,
+    mode: options.ModelsMode = None,
+    track: Annotated[
+        bool, typer.Option("--track", help="Follow objects from frame to frame (ByteTrack), and number them.")
+    ] = False,
+    output: Annotated[
+        Path | None,
+        _file("FILE|DIR", "Annotated images and videos: the suffix says what is written; a folder keeps names."),
+    ] = None,
+    save_json: Annotated[Path | None, _file("FILE", "Write COCO's results.")] = None,
+    save_txt: Annotated[
+        Path | None,
+        _file("DIR", "Write labels in the YOLO form: class x y width height, in 0..1; tracks add their number."),
+    ] = None,
+    save_crops: Annotated[Path | None, _file("DIR", "Write the inside of each box: LABEL/NAME-NUMBER.jpg.")] = None,
+    show: Annotated[bool, typer.Option("--show", help="Show frames in a window; q ends.")] = False,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="NAME=FILE.npy", help="Array for an input; random without it."),
+    ] = None,
+    input_limit: Annotated[
+        int, number(Whole(1, _MAX_MIB), metavar="MIB", help="Memory that an array of --input may take.")
+    ] = MAX_BYTES >> 20,
+    save: Annotated[Path | None, _file("FILE.npz", "Write the outputs.")] = None,
+    repeat: Annotated[int, number(Whole(1, _MAX_RUNS), help="Runs to time.")] = 1,
+    slots: Annotated[
+        int, number(Whole(1, MAX_SLOTS), help="Runs at a time; from 2 on their number a second is shown.")
+    ] = 1,
+    forms: options.Forms = None,
+    plugins: options.Plugins = None,
+) -> Result[Detected] | Result[Ran]:
+    """Find objects on images and videos; without any, run a model on arrays and show its outputs.
+
+    An image that cannot be read is named and left out, and the exit code is 1.
+
+    Examples: pytrt run yolov2-voc.cfg dog.jpg --output boxes.png
+
+    pytrt run yolov2.engine photos/ film.mp4 --output found/ --save-json found.json
+
+    pytrt run yolov2.engine --camera 0 --track --show
+
+    pytrt run model.onnx --input data=batch.npy --save outputs.npz --repeat 20
+
+    pytrt run yolov2.engine --repeat 1000 --slots 2
+    """
+    for path in filter(None, (save, save_json)):
+        check_target(path)
+    given: list[str | Path | int] = [*(images or ()), *(camera or ())]
+    found = Sources(given, recursive=recursive) if given else None
+    files = {"output": output, "coco": save_json, "labels": save_txt, "crops": save_crops}
+    if found is None and (any(files.values()) or show or track or recursive):
+        raise UsageError(
+            "there is no image to find objects on.\nDo: pytrt run MODEL dog.jpg, or a folder, a video, --camera 0"
+        )
+    outputs = Outputs(found, show=show, **files) if found else None
+    if track:
+        Tracker()  # whose library may be missing: said before the engine is built
+    built = loading.open_engine(
+        model,
+        weights=weights,
+        engine=engine,
+        precision=precision,
+        cache=cache,
+        threads=threads,
+        batch=batch,
+        plugins=loading.read_forms(forms),
+    )
+    if found is None or outputs is None:
+        arrays = loading.read_inputs(inputs, built, input_limit << 20, free=batch or 1)
+        return Result(_run_on_arrays(built, arrays, repeat, slots, save), tables.print_ran)
+    with loading.open_detector(built, model, names, mode=mode, batch=batch) as detector:
+        detected = _detect(detector, found, outputs, score_threshold=threshold, iou_threshold=nms, track=track)
+    return Result(detected, tables.print_detected, ok=not detected.failures)
+
+
+def _run_on_arrays(engine: Engine, arrays: Arrays, repeat: int, slots: int, save: Path | None) -> Ran:
+    if slots == 1:
+        outputs, figure = runs.one_by_one(engine, arrays, repeat)
+    else:
+        outputs, figure = runs.side_by_side(engine, arrays, repeat, slots)
+    if save:
+        runs.save_arrays(save, outputs)
+    times = (figure, None) if slots == 1 else (None, figure)
+    facts = tuple(_output_facts(name, np.asarray(array)) for name, array in outputs.items())
+    return Ran(engine.name, engine.precision, facts, repeat, slots, *times)
+
+
+def _output_facts(name: str, array: npt.NDArray[Any]) -> OutputFacts:
+    values = array.astype(np.float64)
+    figures = [float(function(values)) for function in (np.min, np.max, np.mean)] if values.size else [None, None, None]
+    return OutputFacts(name, str(array.dtype), array.shape, *figures)
+
+
+def _detect(detector: Yolov2, sources: Sources, outputs: Outputs, **options: Any) -> Detected:
+    """Print what is on each frame, and write it. What could not be read is told at the end, when all else is written."""
+    looked, summary = list[Looked](), Summary()
+    in_json = current_output().command is not None  # else a camera's frames would fill the memory
+    try:
+        with outputs, progress_bar("images", sources.count()) as bar:
+            for frame, found in detector.stream(sources, **options):
+                print(f"{frame.name}: {detector.timings}", *found, sep="\n")
+                outputs.write(frame, found)
+                if in_json:
+                    looked.append(Looked(frame.name, tuple(found)))
+                summary.add(found, detector.timings)
+                bar.update(text=frame.name)
+                if outputs.stopped:
+                    break
+    except ImageError as error:
+        if not (sources.failures and summary.images):
+            raise
+        tables.print_error(type(error).__name__, str(error))
+    engine, failures = detector.engine, tuple(map(str, sources.failures))
+    return Detected(engine.name, engine.precision, tuple(looked), failures, tuple(outputs.saved()), str(summary))

@@ -1,0 +1,87 @@
+"""What ``pytrt run`` finds: on images, and with arrays; the fields are keys of the JSON (docs/shell.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..vision import Detection
+
+__all__ = ["Detected", "Looked", "OutputFacts", "Ran"]
+
+
+@dataclass(frozen=True)
+class Looked:
+    """An image, or a frame of a video.
+
+    Attributes:
+        file: The image's path or URL; of a video with ``frame`` and its number behind it.
+        detections: What was found, best first.
+    """
+
+    file: str
+    detections: tuple[Detection, ...]
+
+
+@dataclass(frozen=True)
+class Detected:
+    """What a detector found.
+
+    Attributes:
+        engine: The engine that ran it.
+        precision: Of its arithmetic.
+        images: The images and frames that were looked at, in order.
+        failures: What is wrong with the files that could not be read.
+        saved: Files and folders that were written, one a line of text.
+        summary: Images, detections and times.
+    """
+
+    engine: str
+    precision: str
+    images: tuple[Looked, ...]
+    failures: tuple[str, ...]
+    saved: tuple[str, ...]
+    summary: str
+
+
+@dataclass(frozen=True)
+class OutputFacts:
+    """An array that a model gave.
+
+    Attributes:
+        name: Of the output.
+        type: Of its elements.
+        dims: Its dims.
+        min: Its smallest value; null where it is empty.
+        max: Its largest value.
+        mean: The mean of its values.
+    """
+
+    name: str
+    type: str
+    dims: tuple[int, ...]
+    min: float | None
+    max: float | None
+    mean: float | None
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A model that ran on arrays.
+
+    Attributes:
+        engine: The engine.
+        precision: Of its arithmetic.
+        outputs: What the last run gave.
+        runs: How many runs were timed.
+        slots: Runs at a time.
+        median_ms: Of a run, where they ran one by one.
+        runs_per_second: Where several ran at a time.
+    """
+
+    engine: str
+    precision: str
+    outputs: tuple[OutputFacts, ...]
+    runs: int
+    slots: int
+    median_ms: float | None
+    runs_per_second: float | None

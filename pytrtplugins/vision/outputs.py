@@ -1,0 +1,254 @@
+"""Where results go: annotated images and videos, labels, crops, JSON, a window."""
+
+from __future__ import annotations
+
+import json as json_module
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..errors import UsageError
+from ..utils.files import check_target, write_atomic
+from .detections import Detections
+from .draw import draw
+from .finding import Source
+from .image import save_image
+from .sources import Frame, Sources
+from .targets import free_name, plan_targets
+from .video import VideoFile
+from .window import Window
+
+__all__ = ["Outputs"]
+
+
+class _Writer(Protocol):
+    def write(self, frame: Frame, found: Detections) -> None: ...
+
+    def close(self) -> None: ...
+
+    def saved(self) -> list[str]: ...
+
+
+class Outputs:
+    """Write what was found on the frames of some sources. Close it, or use it in a ``with`` block: then files are complete.
+
+    Every name is checked when the object is made, before anything is computed. What was written before an error stays.
+
+    Args:
+        sources: Whose frames will come.
+        output: Annotated images and videos: a file, or a folder; see `pytrtplugins.vision.targets.plan_targets`.
+        json: A list of ``{"file", "detections"}``, boxes in pixels as left, top, right, bottom.
+        coco: COCO's results: a list of ``{"image_id", "category_id", "bbox", "score"}``, and ``"file_name"``. The category is the
+            class's number, from 0. The image's id is the number in its name where all names are numbers, as COCO's are; else
+            the number of the frame, from 0.
+        labels: A folder for a text file of each image, or frame, in the YOLO form: ``class x y width height``, centre and size in
+            0..1 of the image; tracks add their number as a sixth column.
+        crops: A folder for the inside of each box: ``LABEL/NAME-NUMBER.jpg``.
+        show: Show each frame in a window. ``stopped`` is True once the user has ended it with q, Esc or by closing it.
+
+    Raises:
+        UsageError: a name is none that can be written, or there is no window to show anything in.
+
+    Example:
+        >>> with Outputs(sources, output="found/") as outputs:      # doctest: +SKIP
+        ...     for frame, found in detector.stream(sources):
+        ...         outputs.write(frame, found)
+        >>> print("saved", *outputs.saved())                        # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        sources: Sources,
+        *,
+        output: str | Path | None = None,
+        json: str | Path | None = None,
+        coco: str | Path | None = None,
+        labels: str | Path | None = None,
+        crops: str | Path | None = None,
+        show: bool = False,
+    ) -> None:
+        found = sources.found
+        self._window = Window(wait=all(source.kind == "image" for source in found)) if show else None
+        self._writers: list[_Writer] = []
+        if output is not None:
+            self._writers.append(_Drawn(plan_targets(output, found)))
+        if labels is not None:
+            self._writers.append(_Labels(_folder(labels, "labels")))
+        if crops is not None:
+            self._writers.append(_Crops(_folder(crops, "crops")))
+        if json is not None:
+            self._writers.append(_Json(check_target(json), _by_file))
+        if coco is not None:
+            self._writers.append(_Json(check_target(coco), _coco_entries(found)))
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the user has ended the window."""
+        return self._window is not None and self._window.stopped
+
+    def write(self, frame: Frame, found: Detections) -> None:
+        """Write what was found on a frame."""
+        for writer in self._writers:
+            writer.write(frame, found)
+        if self._window is not None:
+            self._window.show(draw(frame.image, found), frame.name)
+
+    def saved(self) -> list[str]:
+        """What was written: files, and folders such as ``found/ (12 files .jpg)``."""
+        return [line for writer in self._writers for line in writer.saved()]
+
+    def close(self) -> None:
+        """Complete all files."""
+        with ExitStack() as stack:
+            if self._window is not None:
+                stack.callback(self._window.close)
+            for writer in reversed(self._writers):
+                stack.callback(writer.close)
+
+    def __enter__(self) -> Outputs:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class _Drawn:
+    """Annotated images and videos."""
+
+    def __init__(self, targets: list[Path]) -> None:
+        self.targets, self.written = targets, dict[Path, None]()
+        self._video: VideoFile | None = None
+
+    def write(self, frame: Frame, found: Detections) -> None:
+        image, path = draw(frame.image, found), self.targets[frame.item]
+        if frame.number is None:
+            save_image(image, path)
+        else:
+            if self._video is None or self._video.path != path:
+                self.close()
+                self._video = VideoFile(path, (image.shape[1], image.shape[0]), frame.rate)
+            self._video.write(image)
+        self.written[path] = None
+
+    def close(self) -> None:
+        if self._video is not None:
+            self._video.close()
+            self._video = None
+
+    def saved(self) -> list[str]:
+        return _lines(list(self.written))
+
+
+class _Labels:
+    """Text files in the YOLO form."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.written = folder, dict[Path, None]()
+
+    def write(self, frame: Frame, found: Detections) -> None:
+        height, width = frame.image.shape[:2]
+        lines = []
+        for item in found:
+            left, top, right, bottom = item.xyxy
+            box = (
+                (left + right) / 2 / width,
+                (top + bottom) / 2 / height,
+                (right - left) / width,
+                (bottom - top) / height,
+            )
+            lines.append(" ".join([str(item.class_id), *(f"{value:.6f}" for value in box), *_track(item.track_id)]))
+        path = free_name(self.folder / f"{frame.stem}.txt", self.written)
+        write_atomic(path, "".join(f"{line}\n" for line in lines).encode())
+        self.written[path] = None
+
+    def close(self) -> None:
+        """Each file is complete."""
+
+    def saved(self) -> list[str]:
+        return _lines(list(self.written))
+
+
+class _Crops:
+    """The inside of each box, in a folder for each class."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.written = folder, dict[Path, None]()
+
+    def write(self, frame: Frame, found: Detections) -> None:
+        height, width = frame.image.shape[:2]
+        counts = Counter[str]()
+        for item in found:
+            left, top = (int(np.floor(side)) for side in item.xyxy[:2])
+            right, bottom = (int(np.ceil(side)) for side in item.xyxy[2:])
+            crop = frame.image[max(0, top) : min(height, bottom), max(0, left) : min(width, right)]
+            if not crop.size:
+                continue
+            counts[item.label] += 1
+            folder = self.folder / (item.label.replace("/", "-").replace("\\", "-").strip(". ") or "unnamed")
+            folder.mkdir(exist_ok=True)
+            path = free_name(folder / f"{frame.stem}-{counts[item.label]}.jpg", self.written)
+            save_image(crop, path)
+            self.written[path] = None
+
+    def close(self) -> None:
+        """Each file is complete."""
+
+    def saved(self) -> list[str]:
+        count = len(self.written)
+        return [f"{self.folder}/ ({count:,} crop{'s' * (count != 1)})"]
+
+
+class _Json:
+    """A list in a file, written at the end."""
+
+    def __init__(self, path: Path, entries: Callable[[Frame, Detections], list[dict[str, Any]]]) -> None:
+        self.path, self._entries, self._list = path, entries, list[dict[str, Any]]()
+
+    def write(self, frame: Frame, found: Detections) -> None:
+        self._list += self._entries(frame, found)
+
+    def close(self) -> None:
+        write_atomic(self.path, (json_module.dumps(self._list, indent=2) + "\n").encode())
+
+    def saved(self) -> list[str]:
+        return [f"{self.path}"]
+
+
+def _by_file(frame: Frame, found: Detections) -> list[dict[str, Any]]:
+    return [{"file": frame.name, "detections": [item.to_dict() for item in found]}]
+
+
+def _coco_entries(sources: tuple[Source, ...]) -> Callable[[Frame, Detections], list[dict[str, Any]]]:
+    stems = [source.stem for source in sources if source.kind == "image"]
+    numbered = len(stems) == len(sources) and all(stem.isdecimal() for stem in stems)
+    by_name = numbered and len({int(stem) for stem in stems}) == len(stems)
+
+    def entries(frame: Frame, found: Detections) -> list[dict[str, Any]]:
+        made = found.to_coco(int(frame.source.stem) if by_name else frame.index)
+        return [{**entry, "file_name": frame.name} for entry in made]
+
+    return entries
+
+
+def _track(track_id: int | None) -> list[str]:
+    return [] if track_id is None else [str(track_id)]
+
+
+def _folder(path: str | Path, what: str) -> Path:
+    path = Path(path)
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"{what} {str(path)!r}: expected a folder.", path=path)
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _lines(paths: list[Path], most: int = 3) -> list[str]:
+    """A line for each file; for many, one for each folder and kind."""
+    if len(paths) <= most:
+        return [f"{path}" for path in paths]
+    groups = Counter((path.parent, path.suffix) for path in paths)
+    return [f"{folder}/ ({count:,} files {suffix})" for (folder, suffix), count in groups.items()]

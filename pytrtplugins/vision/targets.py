@@ -1,0 +1,87 @@
+"""Names of the files that annotated images and videos go to, checked before anything is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+from ..errors import UsageError
+from ..utils.files import check_target
+from .finding import Source
+from .image import SUFFIXES
+from .video import CODECS, check_video_path
+
+__all__ = ["free_name", "plan_targets"]
+
+
+def plan_targets(output: str | Path, sources: Sequence[Source]) -> list[Path]:
+    """A file for each source.
+
+    Args:
+        output: A file, whose suffix says what is written, for one source; of several, each goes to ``STEM-ITS_NAME.SUFFIX``.
+            Or a folder (a path without a suffix, or one that exists), which is made: each source keeps its name there, images
+            that cannot be written in their own format become .png, videos .mp4.
+        sources: What is looked at.
+
+    Raises:
+        UsageError: the suffix is unknown, or that of an image for a video or the other way; the folder does not exist or is
+            no folder; a source would be overwritten.
+    """
+    output = Path(output)
+    if output.suffix and not output.is_dir():
+        targets = _files(check_target(output, "output", (*SUFFIXES, *CODECS)), sources)
+    else:
+        targets = _in_folder(output, sources)
+    read = {source.address.resolve() for source in sources if isinstance(source.address, Path)}
+    for target in targets:
+        if target.resolve() in read:
+            raise UsageError(
+                f"output {str(target)!r}: the image itself would be overwritten.\nDo: --output another folder or name",
+                path=target,
+            )
+        if target.suffix.lower() in CODECS:
+            check_video_path(target)
+    return targets
+
+
+def free_name(path: Path, taken: Collection[Path]) -> Path:
+    """The path, with a number behind its stem where that is taken."""
+    return next(name for name in _numbered(path) if name not in taken)
+
+
+def _numbered(path: Path) -> Iterator[Path]:
+    yield path
+    number = 2
+    while True:
+        yield path.with_name(f"{path.stem}-{number}{path.suffix}")
+        number += 1
+
+
+def _files(output: Path, sources: Sequence[Source]) -> list[Path]:
+    video = output.suffix.lower() in CODECS
+    for source in sources:
+        if (source.kind == "image") == video:
+            what, other = ("an image", ".png") if video else ("a video", ".mp4")
+            raise UsageError(
+                f"output {str(output)!r}: {source.name} is {what}, which does not go into a file {output.suffix}.\n"
+                f"Do: --output {output.with_suffix(other).name}, or a folder, --output {output.stem}/, for images and videos together",
+                path=output,
+            )
+    if len(sources) == 1:
+        return [output]
+    found: dict[Path, None] = {}
+    for source in sources:
+        found[free_name(output.with_name(f"{output.stem}-{source.stem}{output.suffix}"), found)] = None
+    return list(found)
+
+
+def _in_folder(folder: Path, sources: Sequence[Source]) -> list[Path]:
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"output {str(folder)!r}: expected a folder, or a file with a suffix.", path=folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    found: dict[Path, None] = {}
+    for source in sources:
+        known, other = (SUFFIXES, ".png") if source.kind == "image" else (CODECS, ".mp4")
+        suffix = source.suffix if source.suffix in known else other
+        found[free_name(folder / f"{source.stem}{suffix}", found)] = None
+    return list(found)
