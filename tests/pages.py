@@ -128,6 +128,8 @@ class Reader:
     @contextlib.contextmanager
     def _here(self, modules: dict[str, Any], classes: dict[Any, Any]) -> Iterator[io.StringIO]:
         """In the folder, with these modules of its and these plugins, and those that come; afterwards all is as it was."""
+        own = {file.stem for file in self.folder.glob("*.py")}
+        others = {name: sys.modules.pop(name) for name in own & set(sys.modules)}  # that another test has imported
         before, known = set(sys.modules), dict(registry._classes)
         path, place, written = list(sys.path), os.getcwd(), sys.dont_write_bytecode
         printed = io.StringIO()
@@ -148,6 +150,7 @@ class Reader:
             for name in set(sys.modules) - before:
                 if (getattr(sys.modules[name], "__file__", None) or "").startswith(str(self.folder)):
                     modules[name] = sys.modules.pop(name)
+            sys.modules.update(others)
             for key, cls in list(registry._classes.items()):
                 if not _of_the_package(cls):
                     classes[key] = registry._classes.pop(key)

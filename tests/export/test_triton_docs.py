@@ -63,6 +63,8 @@ def test_it_names_every_option(capsys):
         "--help",
         "--quiet",
         "--verbose",
+        "--json",
+        "--config",
         "--output",
         "--weights",
         "--name",
