@@ -1,11 +1,12 @@
-"""Array fields while a plugin is traced: element type, dims and elements are asked for, and kernels get them whole.
+"""Array fields while a plugin is traced: dims and elements are asked for, arithmetic is written down, and kernels get them whole.
 
 Their values are what the exported library reads from the model. `Constant` takes such an array as it takes NumPy's.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import operator
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
@@ -13,9 +14,9 @@ import numpy as np
 from ..cuda.record import SymbolicNumber, SymbolicValues
 from ..errors import ExportError, FieldError
 from ..plugin.given import ARRAY_DTYPES
-from ._values import Expr, Traced, TracedBool, TracedFloat, TracedInt, as_expr
+from ._values import Expr, Traced, TracedBool, TracedFloat, TracedInt, as_expr, leaves_of
 
-__all__ = ["Table", "TracedArray"]
+__all__ = ["TracedArray"]
 
 _RANKS = (1, 2, 3, 4, 5, 6, 7, 8, 0)  # the usual ones first
 _NUMBERS: dict[str, type[TracedBool] | type[TracedFloat] | type[TracedInt]] = {
@@ -23,42 +24,56 @@ _NUMBERS: dict[str, type[TracedBool] | type[TracedFloat] | type[TracedInt]] = {
     "f": TracedFloat,
     "i": TracedInt,
 }
+_ARITHMETIC = {
+    np.add: "+",
+    np.subtract: "-",
+    np.multiply: "*",
+    np.true_divide: "/",
+    np.minimum: "minimum",
+    np.maximum: "maximum",
+}
+_COMPARISONS = {
+    np.less: "<", np.less_equal: "<=", np.greater: ">", np.greater_equal: ">=", np.equal: "==", np.not_equal: "!=",
+}  # fmt: skip
+_FUNCTIONS = {np.negative: "-", np.absolute: "fabs", np.sqrt: "sqrt", np.isfinite: "isfinite", np.isnan: "isnan"}
+_LOGIC = {np.logical_and: "&&", np.logical_or: "||", np.bitwise_and: "&&", np.bitwise_or: "||"}
+_NAMES: dict[Any, str] = {**_ARITHMETIC, **_COMPARISONS, **_FUNCTIONS}
 
 
-@dataclass(frozen=True)
-class Table:
-    """The elements of a field, for kernels; ``cast`` is another element type, or empty for the field's own."""
-
-    field: str
-    cast: str = ""
+def _both(function: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The methods of an operator for an array on its left and on its right."""
+    return (
+        lambda self, other: self.__array_ufunc__(function, "__call__", self, other),
+        lambda self, other: self.__array_ufunc__(function, "__call__", other, self),
+    )
 
 
 class TracedArray(Traced, SymbolicValues):
-    """The value of an array field.
+    """The value of an array field, or what arithmetic made of it.
 
     Args:
         owner: Name of the plugin, for messages.
-        field: Name of the field.
-        dtype: Its element type; empty where its annotation leaves it open.
+        field: Name of the field, which says the dims.
+        dtype: The element type; empty where the field's annotation leaves it open.
     """
 
     what = "array"
 
     def __init__(self, owner: str, field: str, dtype: str) -> None:
         super().__init__(Expr("array", (field,), "a"))
-        self._label, self._declared = f"{owner}.{field}", dtype
-        self.table = Table(field)
+        self._label, self._field, self._type = f"{owner}.{field}", field, dtype
+        self.values = Expr("values", (field, dtype), "v")
         self._dims: tuple[Any, ...] | None = None  # where reshape gave others than the field's own
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The element type."""
-        if not self._declared:
+        if not self._type:
             raise ExportError(
                 f"{self._label} may have any element type, and kernels are compiled for one.\n"
-                f"Do: {self.table.field}: npt.NDArray[np.float32] (import numpy.typing as npt)"
+                f"Do: {self._field}: npt.NDArray[np.float32] (import numpy.typing as npt)"
             )
-        return np.dtype(self.table.cast or self._declared)
+        return np.dtype(self._type)
 
     @property
     def itemsize(self) -> int:
@@ -68,7 +83,7 @@ class TracedArray(Traced, SymbolicValues):
     @property
     def size(self) -> TracedInt:
         """Number of elements."""
-        return TracedInt(Expr("elements", (self.table.field,), "i"))
+        return TracedInt(Expr("elements", (self._field,), "i"))
 
     @property
     def nbytes(self) -> Any:
@@ -78,7 +93,7 @@ class TracedArray(Traced, SymbolicValues):
     @property
     def ndim(self) -> Any:
         """Number of axes."""
-        return TracedInt(Expr("rank", (self.table.field,), "i")) if self._dims is None else len(self._dims)
+        return TracedInt(Expr("rank", (self._field,), "i")) if self._dims is None else len(self._dims)
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -87,7 +102,7 @@ class TracedArray(Traced, SymbolicValues):
             return self._dims
         for rank in _RANKS:
             if self.ndim == rank:
-                return tuple(TracedInt(Expr("extent", (self.table.field, axis), "i")) for axis in range(rank))
+                return tuple(TracedInt(Expr("extent", (self._field, axis), "i")) for axis in range(rank))
         raise FieldError(f"{self._label}: expected {max(_RANKS)} axes at most, found {self.ndim}")
 
     def astype(self, dtype: Any, copy: bool = True) -> TracedArray:
@@ -95,9 +110,9 @@ class TracedArray(Traced, SymbolicValues):
         wanted, own = np.dtype(dtype), self.dtype
         if wanted == own:
             return self
-        if self.table.cast or wanted.name not in ARRAY_DTYPES or (own.kind == "f" and wanted.kind != "f"):
+        if self.values.op == "cast" or wanted.name not in ARRAY_DTYPES or (own.kind == "f" and wanted.kind != "f"):
             raise ExportError(f"{self._label}: {own} as {wanted} is not exported")
-        return self._with(table=replace(self.table, cast=wanted.name))
+        return self._with(values=Expr("cast", (self.values, wanted.name), "v"), _type=wanted.name)
 
     def reshape(self, *shape: Any, order: str = "C") -> TracedArray:
         """The same elements along other axes."""
@@ -149,14 +164,100 @@ class TracedArray(Traced, SymbolicValues):
             raise FieldError(f"{self._label}: expected one element, found {self.size}")
         return self._element(index[0] if index else 0).item()
 
+    def min(self, axis: None = None, out: None = None) -> TracedElement:
+        """The smallest element, or NaN where one is."""
+        return self._reduced("smallest")
+
+    def max(self, axis: None = None, out: None = None) -> TracedElement:
+        """The largest element, or NaN where one is."""
+        return self._reduced("largest")
+
+    def any(self, axis: None = None, out: None = None) -> TracedBool:
+        """Whether an element is true."""
+        return TracedBool(Expr("any", (self._truths(), self._field), "b"))
+
+    def all(self, axis: None = None, out: None = None) -> TracedBool:
+        """Whether all elements are true."""
+        return TracedBool(Expr("all", (self._truths(), self._field), "b"))
+
     def __len__(self) -> int:
         raise ExportError(f"len({self._name}) counts.\nDo: {self._name}.shape[0], or {self._name}.size")
+
+    # -- arithmetic, element by element --------------------------------------------------------------------------------
+
+    def __array_ufunc__(self, function: Any, method: str, *sides: Any, **options: Any) -> Any:
+        """A function of NumPy's, or an operator, on arrays of the same shape and on numbers."""
+        if method != "__call__" or options:
+            self._refuse("a function of NumPy")
+        arrays = [side for side in sides if isinstance(side, TracedArray)]
+        kind, first = {side.dtype.name for side in arrays}, arrays[0]
+        for other in arrays[1:]:
+            self._demand_same_shape(first, other)
+        if function in _LOGIC or function in (np.logical_not, np.invert):
+            operands = tuple(side._truths() if isinstance(side, TracedArray) else as_expr(side) for side in sides)
+            return first._with(values=Expr(_LOGIC.get(function, "!"), (*operands, "bool"), "v"), _type="bool")
+        floating = kind in ({"float32"}, {"float64"})
+        whole = function in _COMPARISONS and all(side.dtype.kind in "iu" for side in arrays)
+        if function not in _NAMES or not (floating or whole):
+            self._refuse(f"{function.__name__} of {' and '.join(sorted(kind))}")
+        compared = "int64" if whole else kind.pop()
+        operands = tuple(self._operand(side, whole) for side in sides)
+        asks = function in _COMPARISONS or function in (np.isfinite, np.isnan)
+        return first._with(
+            values=Expr(_NAMES[function], (*operands, compared), "v"), _type="bool" if asks else compared
+        )
+
+    __add__, __radd__ = _both(np.add)
+    __sub__, __rsub__ = _both(np.subtract)
+    __mul__, __rmul__ = _both(np.multiply)
+    __truediv__, __rtruediv__ = _both(np.true_divide)
+    __and__, __rand__ = _both(np.logical_and)
+    __or__, __ror__ = _both(np.logical_or)
+    __lt__, __gt__, __le__, __ge__ = (_both(each)[0] for each in (np.less, np.greater, np.less_equal, np.greater_equal))
+    __eq__, __ne__ = (_both(each)[0] for each in (np.equal, np.not_equal))
+    __hash__ = Traced.__hash__
+
+    def __neg__(self) -> Any:
+        return self.__array_ufunc__(np.negative, "__call__", self)
+
+    def __abs__(self) -> Any:
+        return self.__array_ufunc__(np.absolute, "__call__", self)
+
+    def __invert__(self) -> Any:
+        return self.__array_ufunc__(np.invert, "__call__", self)
+
+    def _operand(self, side: Any, whole: bool) -> Expr:
+        if isinstance(side, TracedArray):
+            return side.values
+        if isinstance(side, np.ndarray) or (isinstance(side, np.generic) and side.dtype != self.dtype):
+            self._refuse("an array or number of NumPy's among the operands")
+        if isinstance(side, TracedElement) and side.dtype != self.dtype:
+            self._refuse("a number of another type among the operands")
+        found = as_expr(side)
+        if any(leaf.op in ("dim", "volume") for leaf in leaves_of(found)) or found.kind not in ("i" if whole else "if"):
+            self._refuse(f"arithmetic with {side}")
+        return found
+
+    def _demand_same_shape(self, left: TracedArray, right: TracedArray) -> None:
+        if left._dims is not None or right._dims is not None:
+            self._refuse("arithmetic of several arrays behind a reshape")
+        if left._field != right._field and not TracedBool(Expr("same_shape", (left._field, right._field), "b")):
+            raise FieldError(
+                f"{left._label} and {right._label}: expected arrays of the same shape, found {left} and {right}"
+            )
+
+    def _truths(self) -> Expr:
+        return self.values if self._type == "bool" else (self != 0).values
+
+    def _reduced(self, op: str) -> TracedElement:
+        self.dtype  # noqa: B018
+        return self._number(Expr(op, (self.values, self._field, self._label), self._kind))
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
     @property
     def _name(self) -> str:
-        return f"self.{self.table.field}"
+        return f"self.{self._field}"
 
     def _with(self, **changed: Any) -> TracedArray:
         made = TracedArray.__new__(TracedArray)
@@ -164,27 +265,26 @@ class TracedArray(Traced, SymbolicValues):
         return made
 
     def _element(self, place: Any) -> TracedElement:
-        if self.table.cast:
-            self._refuse("an element of another type")
-        return TracedElement(
-            f"{self._name}.item(…)", Expr("element", (self.table.field, as_expr(place), self._label), self._kind)
-        )
+        self.dtype  # noqa: B018
+        if self.values.op != "values":
+            self._refuse("an element of what was computed")
+        return self._number(Expr("element", (self._field, as_expr(place), self._label), self._kind))
+
+    def _number(self, expr: Expr) -> TracedElement:
+        return TracedElement(expr, self.dtype)
 
     @property
     def _kind(self) -> str:
         return {"u": "i"}.get(self.dtype.kind, self.dtype.kind)
 
-    def _refuse(self, use: str = "arithmetic", *args: Any, **kwargs: Any) -> NoReturn:
+    def _refuse(self, use: str = "this", *args: Any, **kwargs: Any) -> NoReturn:
         raise ExportError(
             f"{self._label}: {use} needs its values, which the exported library reads from the model.\n"
             f"Do: hand the array to a kernel, pytrtplugins.cuda.Constant({self._name}); one element is {self._name}.item(0); "
-            f"or export for one value: --set {self.table.field}=@FILE.npy"
+            f"or export for one value: --set {self._field}=@FILE.npy"
         )
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        self._refuse("a function of NumPy")
-
-    def __array_ufunc__(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         self._refuse("a function of NumPy")
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -198,36 +298,63 @@ class TracedArray(Traced, SymbolicValues):
     def __bool__(self) -> bool:
         self._refuse("a question")
 
-    def _arithmetic(self, *other: Any) -> Any:
-        self._refuse()
+    def _unknown(self, *other: Any) -> Any:
+        self._refuse("such arithmetic")
 
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _arithmetic
-    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _arithmetic
-    __neg__ = __pos__ = __abs__ = __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __contains__ = _arithmetic
-    __float__ = __int__ = __index__ = _arithmetic
-    __hash__ = Traced.__hash__
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _unknown
+    __contains__ = __float__ = __int__ = __index__ = _unknown
 
 
 class TracedElement(Traced, SymbolicNumber):
-    """One element, a number of NumPy's: kernels take it; for arithmetic `item` gives a number of Python's."""
+    """One element, a number of NumPy's: kernels take it, and it is compared; for arithmetic `item` gives a number of Python's."""
 
     what = "element"
 
-    def __init__(self, written: str, expr: Expr) -> None:
+    def __init__(self, expr: Expr, dtype: np.dtype[Any]) -> None:
         super().__init__(expr)
-        self.kind, self._written = expr.kind, written
+        self.kind, self.dtype = expr.kind, dtype
 
     def item(self) -> Any:
         """A number of Python's."""
         return _NUMBERS[self.kind](self.expr)
 
+    def _compared(self, function: Callable[[Any, Any], Any], other: Any) -> Any:
+        """NumPy compares in the element's type, to which a number of Python's is rounded."""
+        if self.kind == "f" and isinstance(other, (int, float)) and not isinstance(other, bool):
+            return function(self.item(), float(self.dtype.type(other)))
+        if self.kind == "i" and isinstance(other, (int, TracedInt)):
+            return function(self.item(), other)
+        if isinstance(other, TracedElement) and other.dtype == self.dtype:
+            return function(self.item(), other.item())
+        return self._refuse_use()
+
     def _refuse_use(self, *other: Any) -> NoReturn:
         raise ExportError(
-            f"arithmetic with {self}, which NumPy rounds to its type, is not exported.\nDo: write {self._written}"
+            f"arithmetic with {self}, which NumPy rounds to its type, is not exported.\nDo: write .item() behind it"
         )
+
+    def __eq__(self, other: object) -> Any:
+        return self._compared(operator.eq, other)
+
+    def __ne__(self, other: object) -> Any:
+        return self._compared(operator.ne, other)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._compared(operator.lt, other)
+
+    def __le__(self, other: Any) -> Any:
+        return self._compared(operator.le, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._compared(operator.gt, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._compared(operator.ge, other)
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse_use
     __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __neg__ = __abs__ = _refuse_use
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse_use
-    __bool__ = __float__ = __int__ = __index__ = _refuse_use
+    __float__ = __int__ = __index__ = _refuse_use
     __hash__ = Traced.__hash__

@@ -79,12 +79,17 @@ def explore(function: Callable[[], Any], what: str) -> Tree:
         ExportError: it needs a traced value as a number, it does not do the same each time, or has too many ways.
         OtherError: it raised an exception that is none of a plugin's.
     """
-    return _Explorer(function, what).grow([])
+    explorer = _Explorer(function, what)
+    tree = explorer.grow([])
+    if explorer.other and not ends(tree):
+        raise explorer.other
+    return tree
 
 
 class _Explorer:
     def __init__(self, function: Callable[[], Any], what: str) -> None:
         self._function, self._what, self._runs = function, what, 0
+        self.other: ExportError | None = None  # what was taken for a refusal of arrays with other numbers of axes
 
     def grow(self, begin: list[tuple[Expr, bool]]) -> Tree:
         path, tree = self._run(begin)
@@ -130,12 +135,12 @@ class _Explorer:
                 kind = next(kind.__name__ for kind in (DimsError, FieldError, PluginError) if isinstance(error, kind))
                 return path, Refused(kind, parts_of(str(error)))
             except Exception as error:
-                if any(question.op == "==" and question.args[0].op == "rank" for question, _ in path):
-                    return path, Refused(
-                        "FieldError", (f"{self._what}: {error}",)
-                    )  # of other numbers of axes than it expects
                 message = f"{type(error).__name__}: {error}"
-                raise _located(self._what, error, message, f"{_FACTS}; {_ARRAYS}", OtherError) from error
+                other = _located(self._what, error, message, f"{_FACTS}; {_ARRAYS}", OtherError)
+                if not any(question.op == "==" and question.args[0].op == "rank" for question, _ in path):
+                    raise other from error
+                self.other = self.other or other
+                return path, Refused("FieldError", (f"{self._what}: {error}",))
 
 
 class _Unreachable(Exception):

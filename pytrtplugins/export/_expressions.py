@@ -14,9 +14,20 @@ import numpy as np
 from ._explore import Fork, Given, Refused, Tree
 from ._values import Expr
 
-__all__ = ["Scope", "block", "float_literal", "int_literal", "method", "text_literal"]
+__all__ = ["ELEMENTS", "Scope", "block", "float_literal", "int_literal", "method", "text_literal"]
 
 _INDENT = "    "
+_NUMBERS = ("element", "smallest", "largest")  # numbers of array fields, which exported_arrays.h has as Element
+ELEMENTS = {
+    "float32": "float",
+    "float64": "double",
+    "int8": "int8_t",
+    "uint8": "uint8_t",
+    "int32": "int32_t",
+    "int64": "int64_t",
+    "bool": "bool",
+}
+"""C++'s types of the elements of arrays in arithmetic, by NumPy's names."""
 _FUNCTIONS = {"/": "divide", "//": "floorDiv", "%": "floorMod", "**": "power"}  # of python_numbers.h
 
 
@@ -68,8 +79,8 @@ class Scope:
             return f"Dim({args[0]}_.shape.size())"
         if op == "extent":
             return f"extent({args[0]}_, {args[1]})"
-        if op == "element":
-            return f"Dim({self._element(expr)}.whole)"
+        if op in _NUMBERS:
+            return f"Dim({self._number(expr)}.whole)"
         if op in ("ceil", "floor"):
             return f"wholeNumber(std::{op}({self.real(args[0])}))"
         symbol = {"//": "/"}.get(op, op)
@@ -91,8 +102,8 @@ class Scope:
             return float_literal(args[0])
         if op == "field":
             return f"static_cast<double>({args[0]}_)"
-        if op == "element":
-            return f"{self._element(expr)}.real"
+        if op in _NUMBERS:
+            return f"{self._number(expr)}.real"
         if len(args) == 1:
             return f"{'std::fabs' if op == 'abs' else op}({self.real(args[0])})"
         if op == "/" and args[0].kind == args[1].kind == "i":
@@ -107,8 +118,13 @@ class Scope:
             return "true" if args[0] else "false"
         if op == "field":
             return f"{args[0]}_"
-        if op == "element":
-            return f"({self._element(expr)}.whole != 0)"
+        if op in _NUMBERS:
+            return f"({self._number(expr)}.whole != 0)"
+        if op in ("any", "all"):
+            values, field = args
+            return f"{op}Of({field}_, [&](size_t i) {{ return {self.at(values)}; }})"
+        if op == "same_shape":
+            return f"({args[0]}_.shape == {args[1]}_.shape)"
         if op == "not":
             return f"!({self.truth(args[0])})"
         left, right = args
@@ -122,8 +138,9 @@ class Scope:
 
     def refused(self, question: Expr, answer: bool) -> str:
         """Whether a question is known to have this answer."""
-        left, right = question.args if len(question.args) == 2 else (question, question)
-        if left.kind == right.kind == "i":
+        kinds = [side.kind if isinstance(side, Expr) else "" for side in question.args]
+        if kinds == ["i", "i"]:
+            left, right = question.args
             name = "isLess" if question.op == "<" else "isEqual"
             return f"{name}({self.whole(left)}, {self.whole(right)}) == Truth::{'kYES' if answer else 'kNO'}"
         return self.truth(question) if answer else f"!({self.truth(question)})"
@@ -146,9 +163,35 @@ class Scope:
             pieces[:1] = [f"std::string({pieces[0]})" if pieces else "std::string()"]
         return " + ".join(pieces)
 
-    def _element(self, expr: Expr) -> str:
-        field, place, label = expr.args
-        return f"element({field}_, {text_literal(label)}, {self._value(place)})"
+    def at(self, expr: Expr) -> str:
+        """The element at place i of an array, or of what arithmetic makes of arrays."""
+        op, args = expr.op, expr.args
+        if op == "values":
+            field, dtype = args
+            return f"at<{ELEMENTS[dtype]}>({field}_, i)"
+        *sides, dtype = args
+        if op == "cast":
+            (inner,) = sides
+            if inner.op == "values":
+                return f"castAt<{ELEMENTS[dtype]}>({inner.args[0]}_, i)"
+            return f"static_cast<{ELEMENTS[dtype]}>({self.at(inner)})"
+        shown = [self._side(side, dtype) for side in sides]
+        if len(shown) == 1:
+            return f"({op}{shown[0]})" if op in ("-", "!") else f"std::{op}({shown[0]})"
+        return f"{op}({shown[0]}, {shown[1]})" if op in ("minimum", "maximum") else f"({shown[0]} {op} {shown[1]})"
+
+    def _side(self, side: Expr, dtype: str) -> str:
+        text = self.at(side) if side.kind == "v" else self.truth(side) if dtype == "bool" else ""
+        text = text or (self._value(side) if dtype == "int64" else self.real(side))
+        return f"static_cast<{ELEMENTS[dtype]}>({text})"
+
+    def _number(self, expr: Expr) -> str:
+        """An `Element` of the C++ headers."""
+        if expr.op == "element":
+            field, place, label = expr.args
+            return f"element({field}_, {text_literal(label)}, {self._value(place)})"
+        values, field, label = expr.args
+        return f"{expr.op}({field}_, {text_literal(label)}, [&](size_t i) {{ return {self.at(values)}; }})"
 
     def _wide(self, expr: Expr) -> str:
         """A number as a type that holds each double and each whole number of 64 bits: Python compares the two exactly."""

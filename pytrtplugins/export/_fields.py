@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from ..plugin.fields import MISSING, FieldSpec, format_value
-from ._expressions import float_literal, int_literal, method, text_literal
+from ._expressions import ELEMENTS, Scope, float_literal, int_literal, method, text_literal
 from ._traced import TracedPlugin
+from ._values import Expr, leaves_of
 
 __all__ = ["checked_fields", "cleared_tables", "field_members", "filled_tables"]
 
+_SCOPE = Scope("inputs[{}]")  # no dims stand in what is made of fields
 _TYPES: dict[type, str] = {bool: "bool", int: "int64_t", float: "float", str: "std::string"}
 
 
@@ -48,13 +50,28 @@ def checked_fields(traced: TracedPlugin) -> list[str]:
 
 
 def filled_tables(traced: TracedPlugin) -> list[str]:
-    """Lines of initialize: array fields go where kernels read them."""
-    return [
-        f"        table{number}_.fill(cast({table.field}_, {text_literal(table.cast)}));"
-        if table.cast
-        else f"        table{number}_.fill({table.field}_.data);"
-        for number, table in enumerate(traced.tables)
-    ]
+    """Lines of initialize: array fields, and what is made of them, go where kernels read them."""
+    return [f"        table{number}_.fill({_bytes(values)});" for number, values in enumerate(traced.tables)]
+
+
+def _bytes(values: Expr) -> str:
+    if values.op == "values":
+        return f"{values.args[0]}_.data"
+    if values.op == "cast":
+        inner, dtype = values.args
+        return f"cast({_array(inner)}, {text_literal(dtype)})"
+    return f"{_array(values)}.data"
+
+
+def _array(values: Expr) -> str:
+    """An `Array` of the C++ headers."""
+    first = next(leaf.args[0] for leaf in leaves_of(values) if leaf.op == "values")
+    if values.op == "values":
+        return f"{first}_"
+    dtype = values.args[-1]
+    return (
+        f"computed<{ELEMENTS[dtype]}>({first}_, {text_literal(dtype)}, [&](size_t i) {{ return {_SCOPE.at(values)}; }})"
+    )
 
 
 def cleared_tables(traced: TracedPlugin) -> list[str]:

@@ -12,7 +12,6 @@ from ..cuda.source import CompileUnit
 from ..plugin.base import Plugin
 from ..plugin.fields import FieldSpec
 from ..tensor import DType
-from ._arrays import Table
 from ._explore import Given, Tree
 from ._values import Expr
 
@@ -67,7 +66,7 @@ class TracedPlugin:
         enqueue: Ends in a tuple of launches.
         kernels: What is launched, each for one element type.
         constants: Arrays among the arguments.
-        tables: Array fields among the arguments.
+        tables: Array fields among the arguments, and what arithmetic makes of them.
     """
 
     plugin: type[Plugin]
@@ -84,7 +83,7 @@ class TracedPlugin:
     enqueue: dict[Case, Tree] = field(default_factory=dict)
     kernels: list[CompileUnit] = field(default_factory=list)
     constants: list[npt.NDArray[Any]] = field(default_factory=list)
-    tables: list[Table] = field(default_factory=list)
+    tables: list[Expr] = field(default_factory=list)
 
     @property
     def name(self) -> str:

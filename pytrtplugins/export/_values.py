@@ -28,6 +28,7 @@ __all__ = [
     "TracedText",
     "answering",
     "as_expr",
+    "leaves_of",
     "parts_of",
     "readable",
     "traced_field",
@@ -40,9 +41,9 @@ class Expr:
 
     Attributes:
         op: ``"const"``, ``"field"``, ``"dim"``, ``"volume"``, or an operator; of array fields ``"array"``, ``"elements"``,
-            ``"rank"``, ``"extent"`` and ``"element"``.
+            ``"rank"``, ``"extent"``, ``"element"`` and what `_arrays` makes of them.
         args: Of a leaf what it names, of an operator its operands.
-        kind: ``"i"``, ``"f"``, ``"b"``, ``"s"``, or ``"a"`` for an array: the type of the value.
+        kind: The type of the value: ``"i"``, ``"f"``, ``"b"``, ``"s"``; ``"a"`` for an array, ``"v"`` for one element of it at a time.
     """
 
     op: str
@@ -62,6 +63,12 @@ class Expr:
         return f"({shown[0]} {self.op} {shown[1]})" if len(shown) == 2 else f"{self.op}({shown[0]})"
 
 
+def leaves_of(expr: Expr) -> list[Expr]:
+    """What an expression is made of."""
+    parts = [part for part in expr.args if isinstance(part, Expr)]
+    return [leaf for part in parts for leaf in leaves_of(part)] if parts else [expr]
+
+
 class _State(threading.local):
     answer: Callable[[Expr], bool] | None = None
     shown: list[Expr]
@@ -71,7 +78,8 @@ class _State(threading.local):
 
 
 _state = _State()
-_OF_ARRAYS = {"elements": "{}.size", "rank": "{}.ndim", "extent": "{}.shape[{}]", "element": "{}.item({})"}
+_OF_ARRAYS = {"elements": "{}.size", "rank": "{}.ndim", "extent": "{}.shape[{}]", "element": "{}.item({})", "smallest": "{1}.min()",
+              "largest": "{1}.max()", "any": "{1}.any()", "all": "{1}.all()", "same_shape": "{}.shape == {}.shape"}  # fmt: skip
 _KINDS: dict[type, str] = {bool: "b", int: "i", float: "f", str: "s"}
 _OPEN, _CLOSE = "\ue000", "\ue001"
 
@@ -141,7 +149,7 @@ def _known(value: Any) -> Any:
 class Traced:
     """Base of all values here."""
 
-    __array_ufunc__ = None  # NumPy's scalars leave operations to this class
+    __array_ufunc__: Any = None  # NumPy's scalars leave operations to this class
     what = "value"
 
     def __init__(self, expr: Expr) -> None:

@@ -247,9 +247,9 @@ class _Tracer:
         if isinstance(argument, SymbolicArray):
             return Pointer(argument.role, argument.index, as_expr(argument.offset))
         if isinstance(argument, Constant) and isinstance(argument.array, TracedArray):
-            tables, table = self.traced.tables, argument.array.table
-            tables += [] if table in tables else [table]
-            return Pointer("table", tables.index(table), zero)
+            tables, values = self.traced.tables, argument.array.values
+            tables += [] if values in tables else [values]
+            return Pointer("table", tables.index(values), zero)
         if isinstance(argument, Constant):
             for number, known in enumerate(self.traced.constants):
                 if (known.dtype, known.shape) == (argument.dtype, argument.array.shape) and (

@@ -81,3 +81,8 @@ __global__ void mix(const float* x, float* y, const float* matrix, const float* 
     for (int k = 0; k < channels; ++k) sum += matrix[row * channels + k] * x[(image * channels + k) * area + i % area];
     y[i] = sum * gain;
 }
+
+__global__ void affine(const float* x, float* y, const float* scale, const double* shift, int n, int channels, int area) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = static_cast<float>(x[i] * scale[i / area % channels] + shift[i / area % channels]);
+}

@@ -362,6 +362,58 @@ class Mix(ptp.Plugin):
 
 
 @ptp.plugin(namespace="test.export")
+class Normalize(ptp.Plugin):
+    """What is made of arrays once, element by element, and what is asked of them."""
+
+    mean: npt.NDArray[np.float32]
+    variance: npt.NDArray[np.float32]
+    groups: npt.NDArray[np.uint8] = np.array([1], np.uint8)
+    epsilon: float = 1e-5
+    sign: bool = False
+
+    num_outputs: ClassVar[int] = 1
+    kernel = ptp.CudaKernel.from_file("layers.cu", "affine")
+    _tables: object = None
+
+    def validate(self):
+        if self.mean.shape != self.variance.shape or self.mean.ndim != 1:
+            raise FieldError(f"Normalize: {self.mean.size} means, {self.variance.size} variances")
+        if (self.variance < 0).any() or not np.isfinite(self.mean).all():
+            raise FieldError(
+                f"Normalize.variance: expected at least 0, found {self.variance.min()!s}, {self.mean.max()!s}"
+            )
+        if self.groups.max() > 4 or np.any((self.groups == 0) | (self.groups == 3)):
+            raise FieldError("Normalize.groups: expected 1, 2 or 4")
+
+    def scale_and_shift(self):
+        """Float32 and float64."""
+        scale = 1 / np.sqrt(self.variance + self.epsilon)
+        scale = np.minimum(-scale if self.sign else abs(scale), 100)
+        wide = (self.mean * scale).astype(np.float64)
+        return scale, np.maximum(wide * -0.3, self.variance.astype(np.float64) - 1.5)
+
+    def output_dims(self, x):
+        if len(x) < 2 or x[1] != self.mean.size:
+            raise DimsError(f"Normalize: expected {self.mean.size} channels, found dims {x}")
+        return x
+
+    def compute(self, x):
+        scale, shift = (one.reshape(-1, *[1] * (x.ndim - 2)) for one in self.scale_and_shift())
+        return ((x * scale).astype(np.float64) + shift).astype(np.float32)
+
+    def supports_format(self, position, descs):
+        return descs[position].dtype is DType.FLOAT32 and descs[position].layout == "linear"
+
+    def initialize(self):
+        self._tables = [Constant(one) for one in self.scale_and_shift()]
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        (x,), (y,) = inputs, outputs
+        sizes = x.size, self.mean.size, math.prod(x.shape[2:])
+        self.kernel.launch(x, y, self._tables, *sizes, threads=x.size, stream=stream)
+
+
+@ptp.plugin(namespace="test.export")
 class Repeat(ptp.Plugin):
     """A loop whose count is a field: it must be given in the export."""
 

@@ -13,9 +13,10 @@ from pytrtplugins.cuda import Constant
 from pytrtplugins.errors import DimsError, ExportError, FieldError, SerializationError
 from pytrtplugins.export._arrays import TracedArray
 from pytrtplugins.export._explore import explore
+from pytrtplugins.export._values import Expr, TracedInt
 from pytrtplugins.export.trace import trace_plugin
 
-from .layers import Mix, PRelu
+from .layers import Mix, Normalize, PRelu
 
 MIXED = Mix(matrix=[[1, 2, 3], [0.5, -1, 0.1]], offsets=[0.1, -3], shifts=[5], twice=[False])
 
@@ -47,6 +48,16 @@ def test_axes_other_types_and_elements(export, plugin):
     x = array(2, plugin.matrix.shape[1], 5)
     (found,) = export(Mix).run(plugin, x)
     np.testing.assert_allclose(found, plugin.compute(x), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("sign", [False, True])
+@pytest.mark.parametrize("channels", [1, 5, 200])
+def test_what_is_made_of_arrays_is_numpys_bit_for_bit(export, channels, sign):
+    mean, variance = array(channels), np.abs(array(2, channels)[1])
+    plugin = Normalize(mean=mean, variance=variance, groups=[1, 2, 4], epsilon=0.1, sign=sign)
+    x = array(2, channels, 3)
+    (found,) = export(Normalize).run(plugin, x)
+    np.testing.assert_array_equal(found, plugin.compute(x))
 
 
 @pytest.mark.parametrize("plugin", [MIXED, PRelu(slope=[1, 2, 3])], ids=repr)
@@ -113,6 +124,13 @@ def test_every_float16_and_every_rounding_is_numpys(export):
         (Mix, {"matrix": np.ones((1, 2)), "offsets": np.array([70000])}),
         (Mix, {"matrix": np.ones((2, 2))}),
         (Mix, {"matrix": np.ones((1, 2)), "twice": np.array([1])}),
+        (Normalize, {"mean": np.ones(2), "variance": np.float32([0.1, -0.1])}),
+        (Normalize, {"mean": np.float32([1, np.inf]), "variance": np.ones(2)}),
+        (Normalize, {"mean": np.float32([1, np.nan]), "variance": np.ones(2)}),
+        (Normalize, {"mean": np.ones(3), "variance": np.ones(2)}),
+        (Normalize, {"mean": np.ones((2, 1)), "variance": np.ones((2, 1))}),
+        (Normalize, {"mean": np.ones(1), "variance": np.ones(1), "groups": np.uint8([1, 5])}),
+        (Normalize, {"mean": np.ones(1), "variance": np.ones(1), "groups": np.uint8([3])}),
     ],
 )
 def test_what_python_refuses_is_refused_with_its_message(export, cls, values):
@@ -158,21 +176,26 @@ SLOPE = TracedArray("PRelu", "slope", "float32")
 @pytest.mark.parametrize(
     ("use", "words"),
     [
-        (lambda: SLOPE + 1, r"PRelu.slope: arithmetic needs its values.*\nDo: .*Constant\(self.slope\).*--set slope=@FILE"),
-        (lambda: 2.0 / SLOPE, "arithmetic needs its values"),
-        (lambda: SLOPE == 1, "arithmetic needs its values"),
-        (lambda: np.sqrt(SLOPE), "a function of NumPy needs its values"),
-        (lambda: np.float32([1]) * SLOPE, "a function of NumPy needs its values"),
+        (lambda: np.sin(SLOPE), r"PRelu.slope: sin of float32 needs its values.*\nDo: .*Constant\(self.slope\).*--set slope=@FILE"),
+        (lambda: 2.0 // SLOPE, "such arithmetic needs its values"),
+        (lambda: SLOPE + SLOPE.astype(np.float64), "add of float32 and float64 needs its values"),
+        (lambda: SLOPE.astype(np.float16) + 1, "add of float16 needs its values"),
+        (lambda: SLOPE + SLOPE.reshape(1, -1), "arithmetic of several arrays behind a reshape needs its values"),
+        (lambda: np.add.reduce(SLOPE), "a function of NumPy needs its values"),
+        (lambda: np.float32([1]) * SLOPE, "an array or number of NumPy's among the operands needs its values"),
+        (lambda: np.float64(1) * SLOPE, "an array or number of NumPy's among the operands needs its values"),
+        (lambda: SLOPE * TracedInt(Expr("dim", (0, 1), "i")), r"arithmetic with inputs\[0\].shape\[1\] needs its values"),
         (lambda: np.asarray(SLOPE), "a function of NumPy needs its values"),
         (lambda: list(SLOPE), "a loop needs its values"),
         (lambda: bool(SLOPE), "a question needs its values"),
-        (lambda: SLOPE.max(), r"\.max needs its values"),
+        (lambda: SLOPE.sum(), r"\.sum needs its values"),
+        (lambda: (SLOPE * 2)[0], "an element of what was computed needs its values"),
         (lambda: SLOPE[1:], r"\[slice\(1, None, None\)\] needs its values"),
         (lambda: len(SLOPE), r"len\(self.slope\) counts.*\nDo: self.slope.shape\[0\]"),
-        (lambda: SLOPE[0] * 2, r"arithmetic with slope.item\(0\), which NumPy rounds.*\nDo: write self.slope.item"),
-        (lambda: float(SLOPE[0]), "Do: write self.slope.item"),
+        (lambda: SLOPE[0] * 2, r"arithmetic with slope.item\(0\), which NumPy rounds.*\nDo: write .item"),
+        (lambda: float(SLOPE[0]), "Do: write .item"),
         (lambda: SLOPE.astype(np.int32), "PRelu.slope: float32 as int32 is not exported"),
-        (lambda: SLOPE.astype(np.float64)[0], "an element of another type needs its values"),
+        (lambda: SLOPE.astype(np.float64)[0], "an element of what was computed needs its values"),
         (lambda: SLOPE.reshape(2, -1, order="F"), "such a reshape needs its values"),
         (lambda: Constant(TracedArray("A", "b", "")).dtype, r"A.b may have any element type.*\nDo: b: npt.NDArray\[np.float32\]"),
     ],
@@ -180,6 +203,17 @@ SLOPE = TracedArray("PRelu", "slope", "float32")
 def test_what_needs_the_values_is_refused_with_what_to_do(use, words):
     with pytest.raises(ExportError, match=re.compile(words, re.DOTALL)):
         explore(use, "f")
+
+
+def test_an_error_in_every_number_of_axes_is_the_classs_own():
+    class Misspelt(PRelu):
+        """Unpacks what is no tuple of its own."""
+
+        def output_dims(self, x):
+            return self.slope.shape + self.unknown_name
+
+    with pytest.raises(ExportError, match=r"Misspelt.output_dims cannot be exported: AttributeError: .*unknown_name"):
+        trace_plugin(Misspelt)
 
 
 def test_a_kernel_is_not_given_a_field_itself():

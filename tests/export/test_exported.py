@@ -168,7 +168,7 @@ def test_fields_are_refused_with_pythons_message(export, cls, fields):
     values = {spec.name: spec.default for spec in cls.field_specs()}
     with pytest.raises(FieldError) as cpp:
         export(cls).entry.make({**values, **fields})
-    assert str(cpp.value).replace("-1", "-1.0") == str(python.value).replace("-1.0", "-1").replace("-1", "-1.0")
+    assert str(cpp.value) == str(python.value)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pytrtplugins.export.plugin import export_plugin
 from pytrtplugins.layers import Region, Reorg
 from pytrtplugins.tensor import DType, TensorDesc
 
-from .layers import BlockSums, Join, MeanAndRest, Mix, PRelu, Scale
+from .layers import BlockSums, Join, MeanAndRest, Mix, Normalize, PRelu, Scale
 
 pytestmark = [
     pytest.mark.gpu,
@@ -36,6 +36,7 @@ CASES = [
     (BlockSums(), [(640,)], "float32"),
     (PRelu(slope=np.linspace(-1, 1, 8)), [(2, 8, 5, 5)], "float32"),
     (PRelu(slope=np.linspace(-1, 1, 700)), [(2, 700, 3)], "float16"),
+    (Normalize(mean=np.linspace(-1, 1, 40), variance=np.linspace(0, 3, 40), epsilon=0.5), [(3, 40, 7)], "float32"),
     (Mix(matrix=np.arange(6).reshape(2, 3) / 8, offsets=[1, 2]), [(4, 3, 11)], "float32"),
 ]
 

@@ -144,6 +144,82 @@ inline Bytes cast(Array const& array, char const* dtype) {
     return data;
 }
 
+// -- arithmetic, element by element: `at` gives what is made of the elements at one place --
+
+template <typename T>
+T at(Array const& array, size_t i) {
+    T value;
+    std::memcpy(&value, array.data.data() + i * sizeof(T), sizeof(T));
+    return value;
+}
+
+// An element in another type, as NumPy's astype gives it.
+template <typename T>
+T castAt(Array const& array, size_t i) {
+    ElementType const type(array.dtype);
+    Element const value = type.read(array.data.data() + i * type.bytes());
+    return value.isWhole ? static_cast<T>(value.whole) : static_cast<T>(value.real);
+}
+
+// NumPy's minimum and maximum: NaN where one is.
+template <typename T>
+T minimum(T left, T right) {
+    return std::isnan(left) || left <= right ? left : right;
+}
+template <typename T>
+T maximum(T left, T right) {
+    return std::isnan(left) || left >= right ? left : right;
+}
+
+template <typename At>
+bool anyOf(Array const& like, At&& at) {
+    for (size_t i = 0, count = static_cast<size_t>(elements(like)); i < count; ++i) {
+        if (at(i)) return true;
+    }
+    return false;
+}
+
+template <typename At>
+bool allOf(Array const& like, At&& at) {
+    return !anyOf(like, [&](size_t i) { return !at(i); });
+}
+
+// The first element of which `better(other, it)` holds for no other; NaN goes before all.
+template <typename At, typename Better>
+Element chosen(Array const& like, char const* field, At&& at, Better&& better) {
+    size_t const count = static_cast<size_t>(elements(like));
+    if (count == 0) throw FieldError(std::string(field) + ": expected at least 1 element, found 0");
+    auto found = at(0);
+    for (size_t i = 1; i < count && found == found; ++i) {
+        auto const value = at(i);
+        if (value != value || better(value, found)) found = value;
+    }
+    using T = decltype(found);
+    if constexpr (std::is_integral_v<T>) return {true, found, 0};
+    return {false, 0, static_cast<double>(found)};
+}
+
+template <typename At>
+Element smallest(Array const& like, char const* field, At&& at) {
+    return chosen(like, field, at, [](auto left, auto right) { return left < right; });
+}
+
+template <typename At>
+Element largest(Array const& like, char const* field, At&& at) {
+    return chosen(like, field, at, [](auto left, auto right) { return left > right; });
+}
+
+// What is made of all places, in an array of the same shape.
+template <typename T, typename At>
+Array computed(Array const& like, char const* dtype, At&& at) {
+    Array made{dtype, like.shape, Bytes(static_cast<size_t>(elements(like)) * sizeof(T))};
+    for (size_t i = 0; i < made.data.size() / sizeof(T); ++i) {
+        T const value = at(i);
+        std::memcpy(made.data.data() + i * sizeof(T), &value, sizeof(T));
+    }
+    return made;
+}
+
 // Bring what was given for a field to the element type that its class declares, where that can hold it, as Python does.
 inline void convert(Array& array, char const* field, char const* dtype) {
     if (array.dtype == dtype) return;

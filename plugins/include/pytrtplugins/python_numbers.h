@@ -113,7 +113,8 @@ inline std::string show(double value) {
         std::snprintf(text, sizeof text, "%.*g", digits, value);
         if (std::strtof(text, nullptr) == static_cast<float>(value)) break;
     }
-    return text;
+    std::string const shown = text;
+    return shown.find_first_of(".en") == std::string::npos ? shown + ".0" : shown;  // not inf, nan and 1e+20
 }
 
 }  // namespace exported

@@ -145,11 +145,16 @@ private:
 };
 
 inline void Reader::item(Array& value) {
-    static std::vector<std::pair<std::string, uint64_t>> const sizes = {
-        {"float32", 4}, {"float16", 2}, {"int8", 1}, {"uint8", 1}, {"int32", 4}, {"int64", 8}, {"bool", 1}, {"float64", 8}};
+    // Nothing that has a destructor: libraries share the table, and one that is unloaded would destroy it for the others.
+    struct Type {
+        char const* name;
+        uint64_t bytes;
+    };
+    static constexpr Type types[] = {{"float32", 4}, {"float16", 2}, {"int8", 1}, {"uint8", 1},
+                                     {"int32", 4},   {"int64", 8},   {"bool", 1}, {"float64", 8}};
     value.dtype = text();
     uint64_t size = 0;
-    for (auto const& [name, bytes] : sizes) size = name == value.dtype ? bytes : size;
+    for (Type const& type : types) size = value.dtype == type.name ? type.bytes : size;
     uint32_t const rank = number<uint32_t>();
     if (!size || rank > 64) fail("array of type '" + value.dtype + "' with " + std::to_string(rank) + " axes");
     value.shape.clear();
