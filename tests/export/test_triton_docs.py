@@ -61,6 +61,7 @@ def test_it_names_every_option(capsys):
     run("export-triton --help", 0)
     options = set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out)) - {
         "--help",
+        "--json",
         "--quiet",
         "--verbose",
         "--json",
