@@ -105,6 +105,13 @@ class _Run(NamedTuple):
     address: int
 
 
+class _Local(threading.local):
+    """What is prepared in each thread, the oldest first; a plugin is used by no two threads."""
+
+    def __init__(self) -> None:
+        self.runs: dict[tuple[Any, ...], _Run] = {}
+
+
 class QuickPlugin:
     """A plugin class in TensorRT's registry of quickly deployable plugins; `to_qdp` makes it.
 
@@ -125,7 +132,7 @@ class QuickPlugin:
         self._attributes = attribute_types(cls, self._numbers)
         self.inputs = _input_names(cls, inputs, self._attributes)
         self._has_tactics = bool(getattr(cls, "tactics", ()))
-        self._runs: dict[tuple[Any, ...], _Run] = {}
+        self._local = _Local()
 
     def __call__(self, *tensors: Any, **fields: Any) -> Any:
         """One layer for ``network.add_plugin``: its input tensors, and the plugin's fields, which have the class's defaults.
@@ -217,13 +224,13 @@ class QuickPlugin:
         handle = rest[0] if stream is None else stream
         tactic = rest[-1] if self._has_tactics else 0
         tensors = tuple((tensor.dtype, tuple(tensor.shape), tensor.format) for tensor in (*inputs, *outputs))
-        key = (threading.get_ident(), handle, tactic, tensors, tuple(map(id, attributes)))
-        run = self._runs.get(key)
+        key = (handle, tactic, tensors, tuple(map(id, attributes)))
+        runs = self._local.runs
+        run = runs.get(key)
         if run is None:
-            with _lock:
-                if len(self._runs) >= _KEPT_RUNS:
-                    self._runs.pop(next(iter(self._runs))).host.close()
-                run = self._runs[key] = self._prepare(inputs, outputs, attributes, tactic, handle)
+            if len(runs) >= _KEPT_RUNS:
+                runs.pop(next(iter(runs))).host.close()
+            run = runs[key] = self._prepare(inputs, outputs, attributes, tactic, handle)
         read, written = ([tensor.data_ptr for tensor in side] for side in (inputs, outputs))
         run.host.enqueue(read, written, run.address, handle)
 
