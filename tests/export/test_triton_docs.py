@@ -64,7 +64,6 @@ def test_it_names_every_option(capsys):
         "--json",
         "--quiet",
         "--verbose",
-        "--json",
         "--config",
         "--output",
         "--weights",
