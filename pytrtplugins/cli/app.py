@@ -33,6 +33,7 @@ from .facts import (
     WrittenFile,
 )
 from .options import number
+from .other_files import not_an_engine_here
 from .results import Result, show
 
 if TYPE_CHECKING:
@@ -192,6 +193,8 @@ def build(
     pytrt build yolov2.onnx --precision precision.yaml -o yolov2.engine
     """
     check_target(output)
+    if loading.is_engine_file(model):
+        raise not_an_engine_here(model)
     started = time.perf_counter()
     built = loading.open_engine(
         model,

@@ -10,6 +10,7 @@ from ..models import find_model, published_models
 __all__ = ["expect_model", "not_an_engine_here"]
 
 _IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
+_IMAGE_HEADS = (b"\xff\xd8\xff", b"\x89PNG\r\n", b"GIF8")  # which no ONNX file begins with
 _VIDEOS = (".avi", ".mkv", ".mov", ".mp4", ".webm")
 _OTHERS = {  # suffix → what it is, and what to do
     **dict.fromkeys(_IMAGES, ("an image", "name the model first, then images: pytrt run MODEL {path}")),
@@ -56,7 +57,7 @@ def expect_model(path: Path) -> Path:
             f"{path} is a folder; expected a model: an ONNX file, a saved engine, or darknet's .cfg.\nDo: name a file in it",
             path=path,
         )
-    what, do = _OTHERS.get(path.suffix.lower(), ("", ""))
+    what, do = _OTHERS.get(path.suffix.lower()) or _by_contents(path)
     if what:
         stem = path.with_suffix("")
         raise UsageError(
@@ -67,10 +68,20 @@ def expect_model(path: Path) -> Path:
     return path
 
 
+def _by_contents(path: Path) -> tuple[str, str]:
+    """An image whose name does not say it; two empty texts for all else."""
+    if not path.is_file():
+        return "", ""
+    with path.open("rb") as file:
+        head = file.read(12)
+    is_image = head.startswith(_IMAGE_HEADS) or (head[:4] == b"RIFF" and head[8:] == b"WEBP")
+    return _OTHERS[_IMAGES[0]] if is_image else ("", "")
+
+
 def not_an_engine_here(path: Path) -> UsageError:
     """The error of a saved engine where the model is needed from which it was built."""
     return UsageError(
         f"{path} is an engine, built already; here the model is needed of which it was built: an ONNX file, or darknet's .cfg.\n"
-        f"Do: name that model; engines are for pytrt run, inspect, evaluate, profile and export-triton",
+        f"Do: name that model; engines are for pytrt run, bench, inspect, evaluate, compare, profile and export-triton",
         path=path,
     )

@@ -23,6 +23,7 @@ from . import loading, options, tables
 from .app import app
 from .facts import Searched, Treated, WrittenFile
 from .options import MAX_SAMPLES, number
+from .other_files import expect_model
 from .results import Result, show
 from .samples import read_samples
 
@@ -172,8 +173,15 @@ def report(
 
 @app.command("compare")  # type: ignore[untyped-decorator]
 def compare(
-    first: Annotated[Path, typer.Argument(metavar="A", help="ONNX file, saved engine, or darknet's .cfg; expected.")],
-    second: Annotated[Path, typer.Argument(metavar="B", help="Another, or the same for another engine.")],
+    first: Annotated[
+        Path,
+        typer.Argument(
+            metavar="A", callback=expect_model, help="ONNX file, saved engine, or darknet's .cfg; expected."
+        ),
+    ],
+    second: Annotated[
+        Path, typer.Argument(metavar="B", callback=expect_model, help="Another, or the same for another engine.")
+    ],
     engine: Annotated[str, typer.Option("--engine", help="Engine of A.")] = "reference",
     other_engine: Annotated[str, typer.Option("--engine-b", help="Engine of B.")] = "auto",
     precision_a: ComparedPrecisionOption = "fp32",

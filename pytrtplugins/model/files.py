@@ -49,10 +49,14 @@ def read_onnx(path: str | Path) -> tuple[onnx.ModelProto, bool]:
         model = onnx.load(path, load_external_data=False)
     except Exception as error:  # protobuf raises types of its own
         raise ModelError(
-            f"{path}: not an ONNX model ({error}).\nDo: darknet2caffe CFG WEIGHTS -o {path}", path=path
+            f"{path}: not an ONNX model ({error}).\nDo: darknet2caffe CFG WEIGHTS -o {Path(path).with_suffix('.onnx')}",
+            path=path,
         ) from error
     if not model.graph.node:
-        raise ModelError(f"{path}: the model has no nodes.\nDo: darknet2caffe CFG WEIGHTS -o {path}", path=path)
+        raise ModelError(
+            f"{path}: the model has no nodes.\nDo: darknet2caffe CFG WEIGHTS -o {Path(path).with_suffix('.onnx')}",
+            path=path,
+        )
     external = load_external_data(model, Path(os.path.realpath(path)) if path.is_symlink() else path)
     return validated(model, path=path), external
 

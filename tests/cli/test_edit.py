@@ -163,5 +163,8 @@ def test_a_folder_and_an_engine_where_a_model_is_needed_are_said_to_be_one(pytrt
     assert pytrt("build", "edited.onnx", "--plugins", "times.py", "-o", "net.engine")[0] == 0
     code, _, err = pytrt("extract", "net.engine", "--outputs", "a", "-o", "part.onnx")
     assert (code, "net.engine is an engine, built already" in err) == (2, True)
+    code, _, err = pytrt("build", "net.engine", "-o", "again.engine")
+    assert (code, "net.engine is an engine, built already" in err) == (2, True)
+    assert not (tmp_path / "again.engine").exists()
     code, _, err = pytrt("run", tmp_path)
     assert (code, "is a folder; expected a model" in err) == (2, True)
