@@ -27,6 +27,7 @@ from hypothesis import settings  # noqa: E402
 from tests.oracles.libdarknet import DarknetUnavailableError, LibDarknet  # noqa: E402
 from tests.randomness import restart  # noqa: E402
 from tests.watchdog import Watchdog  # noqa: E402
+from tests.worker import send_what_is_shown  # noqa: E402
 
 DATA = Path("/usr/share/darknet/data")
 MAX_WORKERS = 8  # each takes about 1 GB
@@ -76,6 +77,11 @@ def _randomized(config: pytest.Config) -> bool:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """For ``-n auto``: one more than the cores that this process may use, since some tests wait."""
     return min(_CORES + 1, MAX_WORKERS)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if hasattr(session.config, "workerinput"):
+        send_what_is_shown(session.config)
 
 
 @pytest.hookimpl(wrapper=True)

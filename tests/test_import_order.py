@@ -59,6 +59,10 @@ MODULES = {
 }
 
 
+BLOCKS = ("body", "orelse", "handlers", "finalbody", "cases")
+"""Where statements have others within them."""
+
+
 @functools.cache
 def parsed(path):
     """A file's syntax tree, which several tests read."""
@@ -72,7 +76,8 @@ def statements(tree, types):
         node = waiting.pop()
         if types or not isinstance(node, ast.If) or "TYPE_CHECKING" not in ast.dump(node.test):
             yield node
-            waiting += (child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr))
+            for block in BLOCKS:
+                waiting += getattr(node, block, ())
 
 
 @functools.cache

@@ -222,11 +222,11 @@ def _does_not_apply(plugin: Plugin, name: str) -> str:
 
 def _engines(wanted: str | Iterable[str]) -> dict[str, str]:
     """Engines to try, and why one cannot be."""
-    from ..engines.registry import engine_class, names
+    from ..engines.registry import availability_of, names
 
     if wanted != "available":
         wanted = [wanted] if isinstance(wanted, str) else list(wanted)
     found: dict[str, str] = {}
     for name in (other for other in names() if other != "null") if wanted == "available" else wanted:
-        found[name] = engine_class(name).availability().reason
+        found[name] = availability_of(name).reason
     return found

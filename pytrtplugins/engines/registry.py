@@ -11,7 +11,7 @@ from ..errors import UnavailableError, UsageError
 from .base.engine import Engine
 from .base.types import Availability
 
-__all__ = ["NEVER_AUTO", "auto_engine", "availability", "available_class", "engine_class", "names"]
+__all__ = ["NEVER_AUTO", "auto_engine", "availability", "availability_of", "available_class", "engine_class", "names"]
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ def engine_class(name: str) -> type[Engine]:
 
 def availability() -> tuple[Availability, ...]:
     """Every engine, and whether it can be used here."""
-    return tuple(_availability(name) for name in _CLASSES)
+    return tuple(availability_of(name) for name in _CLASSES)
 
 
 def auto_engine(precision: str = "fp32") -> str:
@@ -66,7 +66,7 @@ def available_class(name: str, precision: str = "fp32", never: Collection[str] =
         return cls
     reasons, usable = list[str](), list[type[Engine]]()
     for candidate in (each for each in _CLASSES if each not in never):
-        if reason := _availability(candidate).reason:
+        if reason := availability_of(candidate).reason:
             reasons.append(f"{candidate}: {reason}")
             continue
         cls = engine_class(candidate)
@@ -81,7 +81,7 @@ def available_class(name: str, precision: str = "fp32", never: Collection[str] =
     raise UnavailableError("no engine can be used here:\n" + "\n".join(reasons))
 
 
-def _availability(name: str) -> Availability:
+def availability_of(name: str) -> Availability:
     """Whether an engine can be used here; where NVIDIA's driver is missing, engine ``cuda`` is not imported, which takes a while."""
     if name == "cuda":
         try:

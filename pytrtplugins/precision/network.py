@@ -14,6 +14,7 @@ from ..engines.base.engine import Engine
 from ..engines.base.types import BuildOptions
 from ..engines.calibrate import network_digest
 from ..engines.registry import available_class
+from ..model.decompose import known_to_be_sound
 from ..passes import CODES, Precisions, prepare, to_half
 from ..passes.half import HALF_TYPES
 from ..plugin.policy import check_forms, forms_in, requested_forms
@@ -79,8 +80,10 @@ class Network:
         return None if part is None else self._typed(precisions, part)
 
     def build(self, precision: str, model: onnx.ModelProto) -> Engine:
-        """An engine of a model that is written already."""
-        return self.engine(model, BuildOptions(precision, **self._options, plugins=forms_in(model, self.plugins)))
+        """An engine of a model that is written already, out of the prepared one."""
+        options = BuildOptions(precision, **self._options, plugins=forms_in(model, self.plugins))
+        with known_to_be_sound(model):
+            return self.engine(model, options)
 
     def quantized(self, precisions: Precisions) -> onnx.ModelProto:
         """The model with Q/DQ for int8 and fp8; the float model for half precisions, which are written last."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError
@@ -50,11 +51,22 @@ def _check_texts(model: onnx.ModelProto) -> None:
             waiting += message.external_data
             continue
         for field, value in message.ListFields():
-            if field.cpp_type == field.CPPTYPE_MESSAGE:
-                waiting += [value] if hasattr(value, "DESCRIPTOR") else value
-            elif field.type == field.TYPE_STRING:
+            holds = _holds(field)
+            if holds == "message":
+                waiting.append(value)
+            elif holds == "messages":
+                waiting += value
+            elif holds == "texts":
                 for text in (value,) if isinstance(value, (str, bytes)) else value:
                     _check_text(text, field.name, kind)
+
+
+@functools.cache  # a model has many messages, of few kinds
+def _holds(field: Any) -> str:
+    if field.cpp_type != field.CPPTYPE_MESSAGE:
+        return "texts" if field.type == field.TYPE_STRING else ""
+    repeated = field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED
+    return "messages" if repeated else "message"  # protobuf has is_repeated since version 30
 
 
 def _check_text(text: object, field: str, kind: str) -> None:
