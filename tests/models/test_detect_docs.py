@@ -1,0 +1,34 @@
+"""docs/detect.md, followed as it stands."""
+
+from __future__ import annotations
+
+import functools
+import json
+
+import pytest
+
+from pytrtplugins.cli import loading
+from pytrtplugins.vision import Sources
+from tests.pages import ROOT, Reader
+
+OTHERS = (
+    "pip",
+    "find",
+    "pytrt build samples/models/yolov2-animals.cfg --batch",
+    "pytrt run animals.engine --camera",
+    "pytrt run animals.engine rtsp",
+    "pytrt run animals.engine film.mp4 --track",
+)
+"""What needs a network, a camera, another library or time; tests/test_docs_commands.py looks at these lines."""
+
+
+def test_the_page_is_true(tmp_path, monkeypatch):
+    pytest.importorskip("skimage")
+    monkeypatch.setattr(loading, "load_engine", functools.cache(loading.load_engine))
+    (tmp_path / "samples").symlink_to(ROOT / "samples")
+    Reader(tmp_path).follow("docs/detect.md", without=OTHERS)
+    assert {path.name for path in (tmp_path / "found").iterdir()} == {"cat.jpg", "person.jpg", "film.mp4"}
+    assert len(json.loads((tmp_path / "coco.json").read_text())) == 4
+    assert Sources([tmp_path / "drawn" / "film.mp4"]).count() == 2
+    names = ["cat.txt", "film-000000.txt", "film-000001.txt", "person.txt"]
+    assert sorted(path.name for path in (tmp_path / "labels").iterdir()) == names
