@@ -115,6 +115,7 @@ def test_inspect_lists_what_an_engine_lacks(pytrt, model, tmp_path):
     assert (code, err) == (0, "")
     assert re.search(r"odd\s+editcli.unknown.Odd\s+a: float32\[1, 4\] → b: float32\[1, 4\]", out)
     assert "Do: pytrt run MODEL --engine cpu" in out
+    assert re.search(r"^Engine cpu lacks editcli.unknown.Odd 1$", out, re.MULTILINE)
     net = onnx.load(model)
     net.graph.node[1].domain = ""
     onnx.save(net, tmp_path / "own.onnx")
