@@ -35,6 +35,8 @@ OF_USERS = {
     "docs/custom_layer.md": {"mylayers.py", "shuffle.cu", "place.py"},
     "docs/fields.md": {"prelu.py", "prelu.cu", "prelu_gpu.py", "place.py"},
     "docs/format.md": {"x.cache.json", "metadata.json"},
+    "docs/index.md": {"pytrt.toml"},
+    "docs/security.md": {"pytrt.toml"},
     "docs/shell.md": {"pytrt.toml"},
     "samples/models/README.md": {"voc12_trainval.txt"},
 }

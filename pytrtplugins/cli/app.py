@@ -56,7 +56,7 @@ Examples:
 
   pytrt inspect yolov2-voc.cfg
 
-  pytrt run samples/models/yolov2-animals.cfg dog.jpg photos/ --output found/
+  pytrt run yolov2-voc.cfg dog.jpg photos/ --output found/
 
   pytrt calibrate yolov2.onnx --calibration photos/ --cache yolov2.cache
 
@@ -314,7 +314,7 @@ def evaluate(
 ) -> Result[Evaluated]:
     """Measure a detector's average precision on labelled images (pycocotools).
 
-    Examples: pytrt evaluate samples/models/yolov2-animals.cfg --data voc12-animals/ --precision int8
+    Examples: pytrt evaluate yolov2-voc.cfg --data labelled/ --precision int8
 
     pytrt evaluate yolo-fastest-1.1.cfg --names coco.names --data coco/ --mode stretch --plot curves.png
     """

@@ -12,6 +12,7 @@ __all__ = ["expect_model", "not_an_engine_here"]
 _IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 _IMAGE_HEADS = (b"\xff\xd8\xff", b"\x89PNG\r\n", b"GIF8")  # which no ONNX file begins with
 _VIDEOS = (".avi", ".mkv", ".mov", ".mp4", ".webm")
+_CAFFE = 'onnx.save(darknet2caffe.from_caffe("{stem}.prototxt", "{stem}.caffemodel"), "{stem}.onnx") in Python, and name that'
 _OTHERS = {  # suffix → what it is, and what to do
     **dict.fromkeys(_IMAGES, ("an image", "name the model first, then images: pytrt run MODEL {path}")),
     **dict.fromkeys(_VIDEOS, ("a video", "name the model first, then videos: pytrt run MODEL {path}")),
@@ -23,8 +24,8 @@ _OTHERS = {  # suffix → what it is, and what to do
         (".pt", ".pth", ".ckpt", ".safetensors"),
         ("PyTorch's weights", 'torch.onnx.export(network, example, "{stem}.onnx"), and name that'),
     ),
-    ".caffemodel": ("caffe's weights", "docs/caffe.md says how ONNX is made of a .prototxt with them"),
-    ".prototxt": ("a network of caffe's", "docs/caffe.md says how ONNX is made of it and its .caffemodel"),
+    ".caffemodel": ("caffe's weights", _CAFFE),
+    ".prototxt": ("a network of caffe's", _CAFFE),
     ".tflite": ("a model of TensorFlow Lite's", "tf2onnx.convert --tflite {path} --output {stem}.onnx, and name that"),
     ".pb": ("a model of TensorFlow's", "python -m tf2onnx.convert --output {stem}.onnx, and name that"),
     **dict.fromkeys(

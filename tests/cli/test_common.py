@@ -42,6 +42,13 @@ def test_every_command_takes_these_options_once(name):
         assert options.count(option) == 1
 
 
+def test_help_texts_name_no_file_of_a_checkout(pytrt):
+    for name, command in COMMANDS.items():
+        assert "docs/" not in command.help, name
+        assert "samples/" not in command.help.replace("file:///checkout/samples/models", ""), name
+    assert "samples/" not in pytrt("--help")[1]
+
+
 def test_a_quiet_command_prints_errors_only(pytrt):
     assert pytrt("devices", "-q") == (0, "", "")
     for words in (("-q", "--json"), ("--json", "-q")):  # who asks for JSON gets it, and nothing else
