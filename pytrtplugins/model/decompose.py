@@ -87,7 +87,7 @@ def check_claims(model: onnx.ModelProto, weights_location: str | None = None) ->
 
 @contextlib.contextmanager
 def known_to_be_sound(model: onnx.ModelProto) -> Iterator[None]:
-    """Within it, in this thread, `check_claims` does not look at this very model: `add_shapes` gave it, and nobody else has it."""
+    """Within it, in this thread, nothing here looks at this very model again: `add_shapes` gave it, and nobody else has it."""
     token = _sound.set(model)
     try:
         yield
@@ -115,7 +115,7 @@ def inline_plugins(
     names = None if only is None else set(only)
     if not any(is_plugin_node(node) for node in walk(model.graph.node)):
         return copy_of(model)
-    full = infer_shapes(model)
+    full = copy_of(model) if _sound.get() is model else infer_shapes(model)
     _inline(full.graph, {}, names, chosen, set())
     _drop_unused_functions(full)
     _drop_unused_domains(full)

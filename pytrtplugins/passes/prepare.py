@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ..model import Graph, read_onnx
 from ..model.decompose import add_shapes
+from ..model.ir import to_ir, to_proto
 from ..validation import check_slopes, validated
-from ._base import run_passes
 from .codes import CODES
 from .eliminate import Eliminate
 from .fold import FoldBatchNorm
@@ -48,7 +48,10 @@ def prepare(model: str | Path | onnx.ModelProto | Graph) -> onnx.ModelProto:
 
 def prepare_loaded(model: onnx.ModelProto) -> onnx.ModelProto:
     """The same for what `load_model` gave, which is not checked a second time."""
-    prepared = add_shapes(run_passes(normalize(model), FoldBatchNorm(), Eliminate()))
+    ir_model = to_ir(normalize(model), checked=True)
+    for step in (FoldBatchNorm(), Eliminate()):
+        step(ir_model)
+    prepared = add_shapes(to_proto(ir_model))  # always: nodes lose what they leave out behind their last input
     check_slopes(prepared)
     return prepared
 
