@@ -11,7 +11,7 @@ import numpy as np
 
 from .dlpack import read_dlpack
 
-__all__ = ["READERS", "Form", "Reader", "reader_of", "writers"]
+__all__ = ["READERS", "Form", "Reader", "names_device", "reader_of", "writers"]
 
 Form = tuple[Any, ...]
 """The library, what tells dims, element type, strides and, where it is said, the GPU; last the array's origin, or None: what `writers`
@@ -40,6 +40,11 @@ def writers(forms: tuple[Form, ...]) -> tuple[Callable[[], int], ...]:
     """For each origin of some arrays a function that gives the stream which their library writes them on."""
     found = dict.fromkeys(form[-1] for form in forms if form[-1] is not None)
     return tuple(_stream_of(origin) for origin in found)
+
+
+def names_device(form: Form) -> bool:
+    """Whether arrays of a form all lie on one GPU."""
+    return form[0] not in ("interface", "pycuda")
 
 
 def _stream_of(origin: Any) -> Callable[[], int]:

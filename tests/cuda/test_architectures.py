@@ -47,6 +47,7 @@ def test_no_kernel_is_left_out():
         "conv_hopper.cu",
         "conv_mma.cu",
         "conv_simt.cu",
+        "copies.cu",
         "fence.cu",
         "late_copy.cu",
         "pool.cu",
@@ -79,7 +80,7 @@ def test_every_kernel_of_engine_cuda_compiles_without_a_gpu(capability, compiler
     wanted += [("mma", HALF), ("mma", INT8)] if capability >= 80 else []
     wanted += [("mma", FP8)] if capability >= 89 else []
     wanted += [("hopper", HALF), ("hopper", INT8), ("hopper", FP8)] if capability == 90 else []
-    given = [("fence", {}), ("late_copy", {"CYCLES": 1})]
+    given = [("fence", {}), ("copies", {}), ("late_copy", {"CYCLES": 1})]
     for family, x_type in wanted:
         for more in ({}, {"pool": True}, {"reorg": 2}, {"linear": True}):
             shape = square(1, 16, 64, 64, 3, x_type, **more)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pytrtplugins.cuda.forms import reader_of, writers
+from pytrtplugins.cuda.forms import names_device, reader_of, writers
 from tests.cuda.dlpack import on_cuda
 
 
@@ -134,3 +134,10 @@ class _Device:
 
     def __hash__(self):
         return hash(self.index)
+
+
+@pytest.mark.parametrize(
+    ("library", "told"), [("cupy", True), ("torch", True), ("dlpack", True), ("interface", False), ("pycuda", False)]
+)
+def test_some_forms_tell_the_gpu(library, told):
+    assert names_device((library, (2, 3), np.float32, None)) == told

@@ -87,7 +87,7 @@ class Device(HostDevice):
             streamWaitEvent=lambda stream, event: self.order.append(("wait", event, stream)),
             streamIsCapturing=lambda stream: self.capturing,
         )
-        self.xp, self.number = SimpleNamespace(), 0
+        self.xp, self.number, self.number_of_devices = SimpleNamespace(), 0, 1
         self.xp.cuda = SimpleNamespace(Stream=Stream, Event=Event, runtime=runtime, get_current_stream=Stream)
 
     def copy(self, to, source, size, kind, stream):

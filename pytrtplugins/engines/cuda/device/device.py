@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -17,10 +17,11 @@ from ....cuda.driver import LIBRARY, check_driver
 from ....errors import UnavailableError
 from ....utils.forks import forks_as_cause
 from ....utils.optional import require
+from .copier import Copier
 from .elements import stored
 from .layout import FP8, Format, as_bytes, as_rows
 
-__all__ = ["CudaDevice", "Device", "HostDevice", "Tensor", "bytes_of", "rows_of", "tensor_at"]
+__all__ = ["Copies", "CudaDevice", "Device", "HostDevice", "Tensor", "bytes_of", "rows_of", "tensor_at"]
 
 _CURRENT = nullcontext()
 _PINNED = 1  # cudaMemoryTypeHost
@@ -77,6 +78,9 @@ class Device(Protocol):
         The array may change when this returns; one in page-locked memory must neither change nor go before the copy is done.
         """
 
+    def copier(self, sizes: Sequence[int]) -> Copies:
+        """What copies arrays of these sizes in bytes on the device."""
+
     def new_pool(self) -> Any:
         """A store of memory for the arrays of one context, so that a captured graph can use them again."""
 
@@ -85,6 +89,22 @@ class Device(Protocol):
 
     def new_streams(self, count: int) -> list[Any]:
         """Streams for branches."""
+
+
+class Copies(Protocol):
+    """Copies arrays of certain sizes."""
+
+    def queue(self, targets: Sequence[int], sources: Sequence[int], stream: int) -> None:
+        """Queue copies to these addresses from these ones."""
+
+
+class _HostCopier:
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self._sizes = sizes
+
+    def queue(self, targets: Sequence[int], sources: Sequence[int], stream: int) -> None:
+        for target, source, size in zip(targets, sources, self._sizes, strict=True):
+            ctypes.memmove(target, source, size)
 
 
 class HostDevice:
@@ -124,6 +144,10 @@ class HostDevice:
         """A plain copy."""
         memory[begin : begin + array.nbytes] = array.reshape(-1).view(np.uint8)
 
+    def copier(self, sizes: Sequence[int]) -> Copies:
+        """Plain copies."""
+        return _HostCopier(sizes)
+
     def new_pool(self) -> Any:
         """None."""
         return None
@@ -145,6 +169,7 @@ class CudaDevice:
 
     Attributes:
         model: Its name.
+        number_of_devices: GPUs that this process can use.
         capability: Compute capability, 90 for 9.0.
         driver: Version of the driver's CUDA, 13000 for 13.0.
         multiprocessors: How many it has.
@@ -171,7 +196,7 @@ class CudaDevice:
             raise UnavailableError(
                 f"engine 'cuda': there is no GPU {number}; CUDA finds {count}.\nDo: pytrt devices", device=number
             )
-        self.number = number
+        self.number, self.number_of_devices = number, count
         properties = runtime.getDeviceProperties(number)
         self.model = str(properties["name"].decode())
         self.capability = int(properties["major"]) * 10 + int(properties["minor"])
@@ -266,6 +291,10 @@ class CudaDevice:
         runtime = self.xp.cuda.runtime
         target = memory.data.ptr + begin
         runtime.memcpyAsync(target, array.ctypes.data, array.nbytes, runtime.memcpyHostToDevice, stream.ptr)
+
+    def copier(self, sizes: Sequence[int]) -> Copies:
+        """One kernel."""
+        return Copier(self.capability, self.multiprocessors, sizes)
 
     def new_pool(self) -> Any:
         """A memory pool of CuPy's."""

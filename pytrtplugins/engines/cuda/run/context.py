@@ -11,6 +11,7 @@ import numpy as np
 from ....cuda import as_cupy, pinned_empty
 from ....cuda.backends.gpu import StreamAddress, stream_handle
 from ....cuda.bindings import is_device_array, stream_at, wait_for
+from ....cuda.forms import names_device
 from ....errors import BindingError, ExecutionError
 from ....tensor import Array, TensorDesc
 from ....utils.override import override
@@ -102,8 +103,9 @@ class CudaContext(ExecutionContext):
         checked, targets = self._check_on_gpu("enqueue", inputs, outputs)
         with self._running():
             self._enqueue(checked, targets, caller)
-            shapes = self._shapes(checked)
-            self._routes.remember(call, shapes, self._ready[shapes].execution, inputs, outputs)
+            if call is not None and self._all_here(call, (*checked.values(), *targets.values())):
+                shapes = self._shapes(checked)
+                self._routes.remember(call, shapes, self._ready[shapes].execution, inputs, outputs)
 
     @override
     def bind(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> CudaBoundRun:
@@ -168,6 +170,13 @@ class CudaContext(ExecutionContext):
     ) -> CudaBoundRun:
         self._stream.wait_event(self._cupy.cuda.get_current_stream().record())
         return CudaBoundRun(self.engine, given, inputs, outputs, self._sizes(inputs), self._stream)
+
+    def _all_here(self, call: Call, arrays: tuple[Any, ...]) -> bool:
+        """Whether all arrays of the call's forms lie on the engine's GPU: kernels may not reach those of others, the driver's copies do."""
+        device = self.engine.device
+        if device.number_of_devices > 1 and not all(names_device(part) for part in call[0] if isinstance(part, tuple)):
+            return False
+        return all(device.holder(array) == device.number for array in arrays if array.nbytes)
 
     def _number(self, stream: Any) -> int:
         """Of a caller's stream."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ....cuda.forms import READERS, reader_of, writers
 from ....tensor import Array
+from ..device.device import Copies
 from .execution import Execution
 
 __all__ = ["Call", "Route", "Routes", "look"]
@@ -52,9 +53,8 @@ class Route:
         self._counts: dict[Addresses, int] = {}
         self.shapes, self.writers, self._execution = shapes, writers, execution
         self._steps = segment.queue_steps
-        self._runtime = execution.device.xp.cuda.runtime
-        self._inputs = [(array.data.ptr, array.nbytes) for array in map(execution.input, inputs)]
-        self._outputs = [(array.data.ptr, array.nbytes) for array in map(execution.output, outputs)]
+        self._inputs, self._copy_in = _ends(execution, map(execution.input, inputs))
+        self._outputs, self._copy_out = _ends(execution, map(execution.output, outputs))
 
     def launch(self, addresses: Addresses, stream: Any, capture: Callable[[Callable[[Any], None]], Any]) -> None:
         """Queue the run on a stream that is not being captured.
@@ -78,13 +78,10 @@ class Route:
             self._queue(addresses, stream, self._steps)
 
     def _queue(self, addresses: Addresses, stream: Any, steps: Callable[[Any], None]) -> None:
-        copy, kind = self._runtime.memcpyAsync, self._runtime.memcpyDeviceToDevice
-        number, inputs = stream.ptr, self._inputs
-        for (to, size), address in zip(inputs, addresses, strict=False):
-            copy(to, address, size, kind, number)
+        number, count = stream.ptr, len(self._inputs)
+        self._copy_in.queue(self._inputs, addresses[:count], number)
         steps(stream)
-        for (source, size), address in zip(self._outputs, addresses[len(inputs) :], strict=True):
-            copy(address, source, size, kind, number)
+        self._copy_out.queue(addresses[count:], self._outputs, number)
 
     def _comes_often(self, addresses: Addresses) -> bool:
         """Whether it is time for a graph of their own; where ever other ones come, it never is."""
@@ -93,6 +90,12 @@ class Route:
             self._graphs.clear()
         count = self._counts[addresses] = self._counts.get(addresses, 0) + 1
         return count >= _OFTEN and len(self._graphs) < _MOST_GRAPHS
+
+
+def _ends(execution: Execution, arrays: Iterable[Any]) -> tuple[Addresses, Copies]:
+    """Addresses of some of an execution's arrays, and what copies from or to them."""
+    found = list(arrays)
+    return tuple(array.data.ptr for array in found), execution.device.copier([array.nbytes for array in found])
 
 
 class Routes:
@@ -107,14 +110,14 @@ class Routes:
 
     def remember(
         self,
-        call: Call | None,
+        call: Call,
         shapes: tuple[tuple[int, ...], ...],
         execution: Execution,
         inputs: Mapping[str, Array],
         outputs: Mapping[str, Array],
     ) -> None:
         """Keep the route of a call that fitted, if its network is one graph."""
-        if call is None or len(execution.segments) != 1 or execution.segments[0].graph is None:
+        if len(execution.segments) != 1 or execution.segments[0].graph is None:
             return
         if len(self._routes) >= _KEPT:
             self.forget()

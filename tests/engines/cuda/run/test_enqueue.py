@@ -198,17 +198,45 @@ def test_another_thread_and_a_closed_context_are_refused(context):
 def test_what_cuda_refuses_is_an_execution_error_and_leaves_the_context_free(context):
     x, y = on_gpu(image()), target()
     context.enqueue({"data": x}, {"y": y})
-    runtime, copy = context.engine.device.xp.cuda.runtime, context.engine.device.copy
+    runtime = context.engine.device.xp.cuda.runtime
+    record = runtime.eventRecord
 
     def refuse(*_):
         raise RuntimeError("cudaErrorInvalidValue")
 
-    runtime.memcpyAsync = refuse
+    runtime.eventRecord = refuse
     with pytest.raises(ExecutionError, match="engine 'cuda' failed in the run: cudaErrorInvalidValue"):
         context.enqueue({"data": x}, {"y": y})
-    runtime.memcpyAsync = copy
+    runtime.eventRecord = record
     context.enqueue({"data": x}, {"y": y})
     np.testing.assert_array_equal(y, wanted(context, x))
+
+
+@pytest.mark.parametrize("where", ["the input", "the output"])
+def test_arrays_of_another_gpu_are_copied_by_the_driver_in_each_call(context, monkeypatch, where):
+    x, y = on_gpu(image()), target()
+    far, found = x if where == "the input" else y, checks(context, monkeypatch)
+    monkeypatch.setattr(context.engine.device, "holder", lambda array: int(array is far))
+    for _ in range(3):
+        y[...] = 0
+        context.enqueue({"data": x}, {"y": y})
+        np.testing.assert_array_equal(y, wanted(context, x))
+    assert len(found) == 3
+
+
+@pytest.mark.parametrize(("devices", "calls"), [(1, 1), (2, 3)])
+def test_arrays_whose_form_does_not_tell_their_gpu_are_looked_at_in_each_call_if_there_are_several(
+    context, monkeypatch, devices, calls
+):
+    def read(array, stream):
+        return array.ctypes.data, ("interface", array.shape, array.dtype, None)
+
+    monkeypatch.setitem(forms.READERS, OnGpu, read)
+    context.engine.device.number_of_devices = devices
+    x, y, found = on_gpu(image()), target(), checks(context, monkeypatch)
+    for _ in range(3):
+        context.enqueue({"data": x}, {"y": y})
+    assert len(found) == calls
 
 
 def graphs(monkeypatch):

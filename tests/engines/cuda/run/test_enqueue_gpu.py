@@ -31,6 +31,18 @@ class Interface:
         return self.array.__cuda_array_interface__
 
 
+class Bytes:
+    """Numbers that begin at any byte of a tensor of bytes."""
+
+    def __init__(self, memory, begin, shape):
+        self.__cuda_array_interface__ = {
+            "shape": shape,
+            "typestr": "<f4",
+            "data": (memory.data_ptr() + begin, False),
+            "version": 3,
+        }
+
+
 class Exported:
     """Of an array no more than DLPack."""
 
@@ -82,6 +94,26 @@ def test_runs_on_several_streams_keep_their_order_without_waits(context):
     cupy.cuda.Device().synchronize()
     for (_, y), expected in zip(pairs, wanted, strict=True):
         np.testing.assert_array_equal(cupy.asnumpy(y), expected)
+
+
+@pytest.mark.parametrize("begin", [0, 4, 8, 1])
+def test_arrays_that_begin_anywhere_get_the_bits_of_run(context, begin):
+    torch = pytest.importorskip("torch")
+    wanted = context.run({"data": image(3)})["y"]
+    memory = [torch.zeros(array.nbytes + 16, dtype=torch.uint8, device="cuda") for array in (image(3), wanted)]
+    x, y = (Bytes(part, begin, array.shape) for part, array in zip(memory, (image(3), wanted), strict=True))
+    memory[0][begin : begin + image(3).nbytes] = torch.from_numpy(image(3).view(np.uint8).reshape(-1)).cuda()
+    for _ in range(CALLS):
+        memory[1].zero_()
+        torch.cuda.synchronize()
+        context.enqueue({"data": x}, {"y": y})
+        torch.cuda.synchronize()
+        found = memory[1].cpu().numpy()
+        np.testing.assert_array_equal(
+            found[begin : begin + wanted.nbytes].view(np.float32).reshape(wanted.shape), wanted
+        )
+        assert not found[:begin].any()
+        assert not found[begin + wanted.nbytes :].any()
 
 
 def test_memory_that_is_freed_and_taken_again_by_arrays_of_other_dims_is_right(context):
