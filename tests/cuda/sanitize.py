@@ -1,10 +1,10 @@
 """Run the kernels under NVIDIA's compute-sanitizer, on a machine with a GPU.
 
-    python -m tests.cuda.sanitize [plugins] [convolutions] [float32] [images] [engine] [memcheck] [racecheck] [initcheck] [synccheck]
+    python -m tests.cuda.sanitize [SUBJECT ...] [memcheck] [racecheck] [initcheck] [synccheck]
 
-Each tool first has to find a fault that is there, in a kernel made for it; then it must find none in the kernels of plugins
-and of vision, in the convolutions of engine cuda, those for float32 by themselves, from images to boxes, and in a whole network
-on that engine, on the shapes of their tests.
+Each tool first has to find a fault that is there, in a kernel made for it; then it must find none in the subjects, which are
+groups of tests: the kernels of plugins and of vision, engine cuda's convolutions, those for float32 by themselves, depthwise ones,
+generated kernels and means, attention, products with few rows, copies, from images to boxes, and whole networks.
 Arrays come from cudaMalloc one by one, so that no pool hides an access beyond the end. Tests run once before, by
 themselves, so that the tools do not meet compilers.
 """
@@ -33,10 +33,16 @@ _ENGINE = "tests/engines/cuda"
 _TESTS = "bits_of_compute or detection_on_the_gpu or queued_on_the_stream or constant_is_copied"
 SUBJECTS = {
     "plugins": ["tests/cuda/test_gpu.py", "-k", _TESTS],
-    "convolutions": [f"{_ENGINE}/test_own_kernels_gpu.py", "-k", "not sums_of_codes and not simt and not float32"],
-    "float32": [f"{_ENGINE}/test_own_kernels_gpu.py", "-k", "simt or float32"],
-    "photos": [f"{_ENGINE}/test_detection_gpu.py", "-k", "several_layers or room_for or of_a_batch"],
+    "convolutions": [f"{_ENGINE}/conv/test_kernels_gpu.py", "-k", "not sums_of_codes and not simt and not float32"],
+    "float32": [f"{_ENGINE}/conv/test_kernels_gpu.py", "-k", "simt or float32"],
+    "depthwise": [f"{_ENGINE}/conv/test_depthwise_gpu.py", "-k", "every_tile"],
+    "generated": [f"{_ENGINE}/device/test_generated_gpu.py", "-k", "every_operation or images_with or means_are or rows_of_any"],
+    "attention": [f"{_ENGINE}/lower/test_attention_gpu.py", "-k", "onnxruntimes_numbers"],
+    "products": [f"{_ENGINE}/lower/test_matmul_gpu.py", "-k", "two_layers or computed"],
+    "copies": [f"{_ENGINE}/device/test_copier_gpu.py", "-k", "each_array and not sizes6"],
+    "images": [f"{_ENGINE}/run/test_detection_gpu.py", "-k", "several_layers or room_for or of_a_batch"],
     "engine": [f"{_ENGINE}/test_gpu.py", "-k", "left_out and tactics"],  # kernels of ours where there are any
+    "mobile": [f"{_ENGINE}/test_gpu.py", "-k", "layer_of_a_mobile_network"],
 }
 
 
