@@ -11,9 +11,11 @@ themselves, so that the tools do not meet compilers.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 FAULTS = {
     "memcheck": "__global__ void fault(float* y, const float* x, int n) { y[n + threadIdx.x] = x[threadIdx.x]; }",
@@ -36,7 +38,11 @@ SUBJECTS = {
     "convolutions": [f"{_ENGINE}/conv/test_kernels_gpu.py", "-k", "not sums_of_codes and not simt and not float32"],
     "float32": [f"{_ENGINE}/conv/test_kernels_gpu.py", "-k", "simt or float32"],
     "depthwise": [f"{_ENGINE}/conv/test_depthwise_gpu.py", "-k", "every_tile"],
-    "generated": [f"{_ENGINE}/device/test_generated_gpu.py", "-k", "every_operation or images_with or means_are or rows_of_any"],
+    "generated": [
+        f"{_ENGINE}/device/test_generated_gpu.py",
+        "-k",
+        "every_operation or images_with or means_are or rows_of_any",
+    ],
     "attention": [f"{_ENGINE}/lower/test_attention_gpu.py", "-k", "onnxruntimes_numbers"],
     "products": [f"{_ENGINE}/lower/test_matmul_gpu.py", "-k", "two_layers or computed"],
     "copies": [f"{_ENGINE}/device/test_copier_gpu.py", "-k", "each_array and not sizes6"],
@@ -49,28 +55,29 @@ SUBJECTS = {
 def main(names: list[str]) -> int:
     """Run tools on subjects, all where none is named; 0 when each tool found the fault and nothing else."""
     tools, subjects = ([name for name in names if name in known] or list(known) for known in (FAULTS, SUBJECTS))
-    wrong = 0
-    for subject in subjects:
-        subprocess.run([sys.executable, "-m", "tests.cuda.sanitize", "run", subject], check=False, capture_output=True)
-    for tool in tools:
-        for subject in ("fault", *subjects):
-            command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", str(_FOUND), "--print-limit", "3"]
-            command += ["--padding", "64"] if tool == "memcheck" else []
-            done = subprocess.run(
-                [*command, sys.executable, "-m", "tests.cuda.sanitize", "run", subject, tool],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            expected = _FOUND if subject == "fault" else 0
-            right = done.returncode == expected
-            summary = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: .*|\d+ passed.*", done.stdout)
-            verdict = "as it should be" if right else f"WRONG, exit code {done.returncode}"
-            print(f"{tool:10} {subject:12} {verdict}: {'; '.join(summary)}", flush=True)
-            if not right:
-                print(done.stdout[-6000:], done.stderr[-2000:])
-                wrong = 1
-    return wrong
+    with ThreadPoolExecutor(max(1, min(8, (os.cpu_count() or 1) // 2))) as pool:
+        list(pool.map(_run, subjects))
+        cases = [(subject, tool) for tool in tools for subject in ("fault", *subjects)]
+        return int(not all(list(pool.map(lambda case: _sanitize(*case), cases))))
+
+
+def _run(subject: str, *more: str, under: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    command = [*under, sys.executable, "-m", "tests.cuda.sanitize", "run", subject, *more]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def _sanitize(subject: str, tool: str) -> bool:
+    """Whether a tool finds what it should in a subject, and nothing else; prints it."""
+    command = ("compute-sanitizer", "--tool", tool, "--error-exitcode", str(_FOUND), "--print-limit", "3")
+    done = _run(subject, tool, under=(*command, "--padding", "64") if tool == "memcheck" else command)
+    right = done.returncode == (_FOUND if subject == "fault" else 0)
+    summary = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: .*|\d+ passed.*", done.stdout)
+    verdict = "as it should be" if right else f"WRONG, exit code {done.returncode}"
+    lines = [f"{tool:10} {subject:12} {verdict}: {'; '.join(summary)}"]
+    if not right:
+        lines += [done.stdout[-6000:], done.stderr[-2000:]]
+    print("\n".join(lines), flush=True)
+    return right
 
 
 def _fault(tool: str) -> int:
