@@ -236,11 +236,15 @@ def _survives(case: Case) -> str:
 
 
 def _failed(step: Step, number: int, case: Case, detail: str) -> Entry:
-    return Entry(step.name, False, f"{case}: {detail}", f"{number + 1} of {len(step.cases)} cases")
+    return Entry(step.name, False, f"{case}: {detail}", f"{number + 1} of {_count(len(step.cases), 'case')}")
 
 
 def _tried(cases: Sequence[Case]) -> str:
     plugins = len({repr(case.plugin) for case in cases})
     shapes = list(dict.fromkeys(" ".join("x".join(map(str, one)) for one in case.dims) for case in cases))
     shown = ", ".join(shapes[:3]) + (", ..." if len(shapes) > 3 else "")
-    return f"{len(cases)} cases, {plugins} field value(s): {shown}"
+    return f"{_count(len(cases), 'case')}, {_count(plugins, 'set')} of field values: {shown}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"

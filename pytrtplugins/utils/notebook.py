@@ -21,13 +21,13 @@ def view(
     """An object as HTML. All that is given is text: it is cut where it is long, and escaped.
 
     Args:
-        title: What the object is.
+        title: What the object is; empty: no heading.
         columns: Heads of the table's columns.
         rows: Their cells; of many rows the first are shown, and how many there are.
         notes: Lines below the table.
     """
     given = list(rows)
-    parts = [f"<p><b>{_text(title)}</b></p>"]
+    parts = [f"<p><b>{_text(title)}</b></p>"] if title else []
     if given:
         head, body = _row("th", columns), "".join(_row("td", row) for row in given[:_ROWS])
         parts.append(f'<table style="border-collapse: collapse"><thead>{head}</thead><tbody>{body}</tbody></table>')

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import html
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import UsageError
+from ..utils.notebook import view
 from ..utils.optional import require
 from .detection import Detection
 from .draw import draw
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["Detections"]
 
 _SHOWN = 5  # labels of a repr
-_ROWS = 50  # of a notebook's table
 _WIDEST_PX = 800  # of a notebook's image
 
 
@@ -185,14 +184,10 @@ class Detections(Sequence[Detection]):
         picture = self._encoded("JPEG", _WIDEST_PX)
         shown = "" if picture is None else f'<img src="data:image/jpeg;base64,{base64.b64encode(picture).decode()}"/>'
         rows = [
-            f"<tr><td>{html.escape(item.label)}</td><td>{item.score:.2f}</td>"
-            f"<td>{', '.join(f'{side:.0f}' for side in item.xyxy)}</td></tr>"
-            for item in self._items[:_ROWS]
+            (item.label, f"{item.score:.2f}", ", ".join(f"{side:.0f}" for side in item.xyxy)) for item in self._items
         ]
-        more = f"<p>and {len(self) - _ROWS} more</p>" if len(self) > _ROWS else ""
-        head = "<tr><th>label</th><th>score</th><th>left, top, right, bottom in px</th></tr>"
-        table = f"<table>{head}{''.join(rows)}</table>{more}" if rows else "<p>nothing found</p>"
-        return f"<div>{shown}{table}</div>"
+        notes = [] if rows else ["nothing found"]
+        return f"<div>{shown}{view('', ('label', 'score', 'left, top, right, bottom in px'), rows, notes)}</div>"
 
     def _repr_png_(self) -> bytes | None:
         """For notebooks and consoles that show images only."""

@@ -82,7 +82,7 @@ def test_the_same_seed_gives_the_same_report():
 
 def test_given_shapes_are_the_ones_tried():
     entry = ptp.check_plugin(Reorg(stride=3), shapes=[(2, 9, 6, 3)], engines=[])["dims"]
-    assert entry.tried == "1 cases, 1 field value(s): 2x9x6x3"
+    assert entry.tried == "1 case, 1 set of field values: 2x9x6x3"
     assert entry.detail == ""
     assert "shapes= is empty" in ptp.check_plugin(Reorg(stride=3), shapes=[], engines=[])["dims"].detail
 
@@ -144,12 +144,12 @@ def test_the_report_is_a_table():
 
 
 def test_the_table_says_once_what_several_checks_were_tried_on_or_skipped_for():
-    entries = [Entry(name, True, tried="12 cases, 4 field value(s)") for name in ("dims", "dtypes")]
+    entries = [Entry(name, True, tried="12 cases, 4 sets of field values") for name in ("dims", "dtypes")]
     entries += [Entry(name, True, "the plugin has no enqueue", skipped=True) for name in ("memory", "layouts")]
-    entries.append(Entry("clone", True, "slow", tried="12 cases, 4 field value(s)"))
+    entries.append(Entry("clone", True, "slow", tried="12 cases, 4 sets of field values"))
     assert str(Report("P()", tuple(entries))).splitlines() == [
         "P(): ok",
-        "  dims     ok       tried 12 cases, 4 field value(s)",
+        "  dims     ok       tried 12 cases, 4 sets of field values",
         "  dtypes   ok       as dims",
         "  memory   skipped  the plugin has no enqueue",
         "  layouts  skipped  as memory",

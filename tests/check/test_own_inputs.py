@@ -71,7 +71,7 @@ def test_own_arrays_are_what_every_engine_computes_on():
 
     report = ptp.check_plugin(Seen, inputs={"table": TABLE, "index": np.array([3, 0], np.int32)})
     assert report.ok, report
-    assert report["dims"].tried == "1 cases, 1 field value(s): 4x3 2"
+    assert report["dims"].tried == "1 case, 1 set of field values: 4x3 2"
     assert [3, 0] in seen
     assert "engine reference" in [entry.name for entry in report.entries if not entry.skipped]
 
