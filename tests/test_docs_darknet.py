@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -12,11 +11,12 @@ from darknet2caffe.layers import ALEXEYAB_ACTIVATIONS, ALEXEYAB_TYPES, LAYER_TYP
 from darknet2caffe.layers._base import ACTIVATIONS
 from darknet2caffe.network import read_network
 from pytrtplugins.errors import CfgError
+from tests.pages import read, texts
 
-TEXT = (Path(__file__).parents[1] / "docs" / "darknet.md").read_text("utf-8")
+TEXT = read("docs/darknet.md")
 NET = "[net]\nwidth=8\nheight=8\nchannels=4\n"
 VERDICT = re.compile(r"# (read|refused)(?: by (auto|pjreddie|alexeyab))?: (.+)\n")
-BLOCKS = re.findall(r"^```cfg\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
+BLOCKS = texts("docs/darknet.md", "cfg")
 CLAIMS = [(block, *found) for block in BLOCKS for found in VERDICT.findall(block)]
 LAYERS = {**LAYER_TYPES, **ALEXEYAB_TYPES}
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from pytrtplugins import __version__, _native_build
+from tests.pages import ROOT, texts
 
-ROOT = Path(__file__).parents[2]
 PROJECT = ROOT / "samples" / "cpp_plugin"
 
 
@@ -110,5 +110,5 @@ def test_the_sample_project_is_built_and_its_plugin_passes_the_check(built, cmak
 
 
 def test_the_sample_is_the_layer_of_the_guide():
-    guide = re.findall(r"```cpp\n(.*?)```", (ROOT / "docs/cpp.md").read_text("utf-8"), re.DOTALL)
+    guide = texts("docs/cpp.md", "cpp")
     assert (PROJECT / "shuffle.cpp").read_text("utf-8").partition("\n")[2] == guide[0]

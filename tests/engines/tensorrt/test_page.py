@@ -6,7 +6,6 @@ import re
 import shlex
 import sys
 from dataclasses import fields
-from pathlib import Path
 
 import onnx
 import pytest
@@ -16,12 +15,13 @@ from pytrtplugins import errors
 from pytrtplugins.engines.tensorrt.settings import Settings
 from pytrtplugins.passes import prepare
 from tests.engines.networks import conv_net
+from tests.pages import read, texts
 
 from .builds import table_of
 from .checked import Proxy
 
-TEXT = (Path(__file__).parents[3] / "docs" / "tensorrt.md").read_text("utf-8")
-PROGRAMS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+TEXT = read("docs/tensorrt.md")
+PROGRAMS = texts("docs/tensorrt.md", "python")
 COMMANDS = re.findall(r"^    pytrt build (.*)$", TEXT, re.MULTILINE)
 
 
