@@ -38,6 +38,7 @@ OF_USERS = {
     "docs/index.md": {"pytrt.toml"},
     "docs/security.md": {"pytrt.toml"},
     "docs/shell.md": {"pytrt.toml"},
+    "docs/testing.md": {"pytrt.toml"},
     "samples/models/README.md": {"voc12_trainval.txt"},
 }
 """What users, or the package itself, would write."""

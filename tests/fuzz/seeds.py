@@ -266,12 +266,28 @@ def images() -> Seed:
     yield "dataset/tar", file.getvalue()[:5120]
 
 
+CONFIG = """[bench]
+engine = "cpu,onnxruntime"
+rounds = 2
+seconds = 0.5
+setting = ["a=1", 'b=2']
+
+[precision.search]  # of a group
+max-runs = 30
+per-tensor = true
+"""
+
+
 def texts() -> Seed:
-    """Settings, JSON, YAML."""
+    """Settings, pytrt.toml, JSON, YAML."""
     yield "settings/numbers", "batch=1,8,16"
     yield "settings/words", "leave_out=tactics,graph"
     yield "settings/deep", "a=" + "[" * 3000
     yield "settings/long-without-value", "x" * 3000
+    yield "config/values", CONFIG
+    yield "config/inline", "bench = {rounds = 2, engine = 'cpu'}\nprecision.search.max-runs = 3\n"
+    yield "config/deep", "a = " + "[" * 3000
+    yield "config/unknown", "[bench]\nronds = 1979-05-27T07:32:00Z\n"
     yield "json_text/values", '{"a": [1, -2.5e3, true, null, "\\u00e9\\n"], "b": {"c": {}}}'
     yield "json_text/deep", '{"a":' * 1000
     yield "json_text/twice", '{"a": 1, "a": 2}'

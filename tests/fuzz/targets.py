@@ -25,6 +25,8 @@ from darknet2caffe.cfg import parse_cfg
 from darknet2caffe.prototxt import parse_prototxt
 from pytrtplugins.calibration import CalibrationTable
 from pytrtplugins.calibration.sidecar import Sidecar
+from pytrtplugins.cli import command
+from pytrtplugins.cli.config import read_config
 from pytrtplugins.cli.loading import read_settings
 from pytrtplugins.engines import build, load_engine
 from pytrtplugins.engines.cuda.conv.cache import decode
@@ -304,6 +306,12 @@ def dataset(data: bytes) -> object:
 def settings(data: bytes) -> object:
     """``--setting``."""
     return read_settings([data.decode("utf-8", "replace")])
+
+
+@target
+def config(data: bytes) -> object:
+    """pytrt.toml."""
+    return read_config(file(data, "pytrt.toml"), command())
 
 
 @target
