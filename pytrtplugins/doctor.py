@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import platform
@@ -138,9 +137,11 @@ def examine(run: bool = True) -> Report:
 
 def extras() -> tuple[Extra, ...]:
     """The package's extras with what is installed of them, by the metadata that pip keeps; empty where the package was not installed."""
+    from importlib import metadata  # which takes long to import
+
     try:
-        lines = importlib.metadata.requires(_DISTRIBUTION) or []
-    except importlib.metadata.PackageNotFoundError:
+        lines = metadata.requires(_DISTRIBUTION) or []
+    except metadata.PackageNotFoundError:
         return ()
     packages: dict[str, list[str]] = {}
     for line in lines:

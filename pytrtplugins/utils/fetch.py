@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import os
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -58,6 +55,8 @@ def fetch(
         DownloadError: it cannot be fetched.
         FormatError: what came is too long, or has another digest.
     """
+    import http.client  # here, as urllib below, since they take long to import, and most commands fetch nothing
+
     if url.partition(":")[0] not in _SCHEMES:
         raise UsageError(
             f"{url[:200]}: expected a URL that begins with {', '.join(f'{each}:' for each in _SCHEMES)}.", url=url
@@ -97,6 +96,9 @@ def fetch(
 
 def _fetch(url: str, file: BinaryIO, max_bytes: int, in_parts: bool, bar: ProgressBar) -> None:
     """Append what is missing of a file, in as many attempts as bring something."""
+    import http.client
+    import urllib.error
+
     for attempts_left in reversed(range(_ATTEMPTS)):
         if not in_parts:
             file.truncate(0)
@@ -115,6 +117,9 @@ def _fetch(url: str, file: BinaryIO, max_bytes: int, in_parts: bool, bar: Progre
 
 
 def _append(url: str, file: BinaryIO, max_bytes: int, bar: ProgressBar) -> None:
+    import http.client
+    import urllib.request
+
     start = file.tell()
     headers = {"User-Agent": f"pytrtplugins/{__version__}"} | ({"Range": f"bytes={start}-"} if start else {})
     with contextlib.closing(
@@ -146,6 +151,9 @@ def _copy(answer: Any, file: BinaryIO, most: int, bar: ProgressBar, url: str) ->
 
 
 def _cause(error: BaseException) -> str:
+    import http.client
+    import urllib.error
+
     if isinstance(error, urllib.error.HTTPError):
         return f"the server says {error.code} {error.reason}"
     if isinstance(error, http.client.IncompleteRead):

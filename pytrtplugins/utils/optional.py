@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import sys
 from types import ModuleType
 
@@ -51,7 +50,9 @@ def require(module: str, *, extra: str, package: str | None = None, feature: str
 
 def installed_version(package: str) -> str:
     """The version of a package that pip installed; empty if it did not."""
+    from importlib import metadata  # which takes long to import
+
     try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
         return ""
