@@ -72,7 +72,7 @@ def test_the_source_archive_has_all_that_a_wheel_is_made_of(archive):
     with tarfile.open(archive) as tar:
         names = {name.partition("/")[2] for name in tar.getnames()}
     native_part = {path.relative_to(ROOT).as_posix() for path in (ROOT / "plugins").rglob("*") if path.is_file()}
-    assert sources(".py", ".pyi", ".typed", ".cu", ".h", ".cpp") - names == set()
+    assert sources(".py", ".pyi", ".typed", ".cu", ".h", ".cpp", ".json", ".css", ".js") - names == set()
     assert native_part - names == set()
     assert {"CMakeLists.txt", "LICENSE", "README.md", "pyproject.toml", "PKG-INFO"} <= names
     assert [name for name in names if name.endswith((".so", ".pyc"))] == []
@@ -81,7 +81,7 @@ def test_the_source_archive_has_all_that_a_wheel_is_made_of(archive):
 def test_the_pure_wheel_has_every_module_and_kernel_and_nothing_compiled(pure):
     assert pure.name == f"pytrtplugins-{pytrtplugins.__version__}-py3-none-any.whl"
     names = set(contents(pure))
-    assert sources(".py", ".pyi", ".typed", ".cu", ".h", ".cpp") - names == set()
+    assert sources(".py", ".pyi", ".typed", ".cu", ".h", ".cpp", ".json", ".css", ".js") - names == set()
     assert [name for name in names if name.endswith((".so", ".pyc")) or name.startswith("tests/")] == []
 
 
