@@ -17,7 +17,7 @@ from .runners import NAME, ONNXRUNTIME, TORCH_GRAPH, TORCH_TUNED
 PEERS = {TORCH_GRAPH: "C1", TORCH_TUNED: "C3", ONNXRUNTIME: "C2"}
 """Whom our FP16 is compared with; each peer has one colour."""
 LEAST, LEAST_MEAN = 1.0, 1.5
-TITLE = "# Networks that others made, on a GPU\n\nHow they are measured: [benchmarks.md](benchmarks.md#networks-that-others-made).\n"
+TITLE = "# Networks that others made, on a GPU\n\nHow they are measured: [Benchmarks](benchmarks.md#networks-that-others-made).\n"
 
 
 @dataclass
