@@ -185,6 +185,26 @@ def test_every_command_of_a_page_is_understood(page):
     assert {words: found for words in named(read(page)) if (found := unknown(words))} == {}
 
 
+def test_every_example_in_a_help_text_is_understood():
+    helps = [text for command in (pytrt(), darknet2caffe()) for text in helps_of(command)]
+    examples = [
+        line
+        for text in helps
+        for line in re.findall(r"^\s*(?:Examples?: )?((?:pytrt|darknet2caffe) .+)$", text, re.MULTILINE)
+    ]
+    assert len(examples) > 30
+    wrong = {line: said for line in examples for words in commands(line) if (said := misunderstood(words))}
+    assert wrong == {}
+
+
+def helps_of(command):
+    """The help texts of a command, and of the commands in it."""
+    return [
+        command.help or "",
+        *(text for inner in getattr(command, "commands", {}).values() for text in helps_of(inner)),
+    ]
+
+
 def test_every_option_that_a_sentence_names_is_one_of_a_command():
     programs = [
         path for folder in ("benchmarks", "pytrtplugins", "samples", "tests") for path in (ROOT / folder).rglob("*.py")
