@@ -158,11 +158,15 @@ def _output_facts(name: str, array: npt.NDArray[Any]) -> OutputFacts:
 
 
 def _detect(detector: Yolov2, sources: Sources, outputs: Outputs, **options: Any) -> Detected:
-    """Print what is on each frame, and write it. What could not be read is told at the end, when all else is written."""
+    """Print what is on each frame, and write it. What could not be read is told at the end, when all else is written.
+
+    Ctrl-C is how one ends a camera or a stream: then it is no interruption.
+    """
     looked, summary = list[Looked](), Summary()
     in_json = current_output().command is not None  # else a camera's frames would fill the memory
+    count = sources.count()
     try:
-        with outputs, progress_bar("images", sources.count()) as bar:
+        with outputs, progress_bar("images", count, wanted=count != 1) as bar:
             for frame, found in detector.stream(sources, **options):
                 print(f"{frame.name}: {detector.timings}", *found, sep="\n")
                 outputs.write(frame, found)
@@ -176,5 +180,8 @@ def _detect(detector: Yolov2, sources: Sources, outputs: Outputs, **options: Any
         if not (sources.failures and summary.images):
             raise
         tables.print_error(type(error).__name__, str(error))
+    except KeyboardInterrupt:
+        if all(source.kind != "live" for source in sources.found):
+            raise
     engine, failures = detector.engine, tuple(map(str, sources.failures))
     return Detected(engine.name, engine.precision, tuple(looked), failures, tuple(outputs.saved()), str(summary))

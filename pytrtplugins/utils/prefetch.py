@@ -1,4 +1,4 @@
-"""Work done ahead, in threads or on a device, results in order."""
+"""Work done ahead, or behind, in threads or on a device; results in order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from .forks import lost_in_children
 
-__all__ = ["map_ahead", "map_async", "map_in_contexts", "take_ahead"]
+__all__ = ["Behind", "map_ahead", "map_async", "map_in_contexts", "take_ahead"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -83,6 +83,39 @@ def take_ahead(items: Iterator[Item], ahead: int) -> Generator[Item, None, None]
             yield item  # type: ignore[misc]  # it is not the end
     finally:
         taken.close()  # which waits for the thread
+
+
+class Behind:
+    """Calls that are made in threads while the caller goes on, a few at a time. Close it: then all are done.
+
+    Args:
+        threads: At least 1; with 1 the calls keep their order.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="pytrtplugins-behind")
+        self._waiting, self._most = deque[Future[object]](), 2 * threads
+
+    def call(self, function: Callable[..., object], *arguments: object) -> None:
+        """Let a thread call the function; wait if too many calls wait already.
+
+        Raises:
+            Exception: what an earlier call raised.
+        """
+        if len(self._waiting) >= self._most:
+            self._waiting.popleft().result()
+        self._waiting.append(self._executor.submit(function, *arguments))
+        lost_in_children(self._waiting[-1])
+
+    def close(self) -> None:
+        """Wait for all calls.
+
+        Raises:
+            Exception: what the first of them raised that failed.
+        """
+        self._executor.shutdown()
+        while self._waiting:
+            self._waiting.popleft().result()
 
 
 def _called(function: Callable[[Item], Result], item: Item) -> Future[Result]:

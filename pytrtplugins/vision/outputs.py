@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import os
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -13,6 +14,7 @@ import numpy as np
 
 from ..errors import UsageError
 from ..utils.files import check_target, write_atomic
+from ..utils.prefetch import Behind
 from .detections import Detections
 from .draw import draw
 from .finding import Source
@@ -23,6 +25,8 @@ from .video import VideoFile
 from .window import Window
 
 __all__ = ["Outputs"]
+
+_MAX_WRITERS = 16
 
 
 class _Writer(Protocol):
@@ -35,6 +39,8 @@ class _Writer(Protocol):
 
 class Outputs:
     """Write what was found on the frames of some sources. Close it, or use it in a ``with`` block: then files are complete.
+
+    Images and videos are drawn and encoded in threads, while the next frames are looked at.
 
     Every name is checked when the object is made, before anything is computed. What was written before an error stays.
 
@@ -117,27 +123,37 @@ class Outputs:
 
 
 class _Drawn:
-    """Annotated images and videos."""
+    """Annotated images, drawn and encoded on all cores, and videos, in a thread of their own."""
 
     def __init__(self, targets: list[Path]) -> None:
         self.targets, self.written = targets, dict[Path, None]()
+        self._images, self._frames = Behind(min(_MAX_WRITERS, os.cpu_count() or 1)), Behind(1)
         self._video: VideoFile | None = None
 
     def write(self, frame: Frame, found: Detections) -> None:
-        image, path = draw(frame.image, found), self.targets[frame.item]
+        path = self.targets[frame.item]
         if frame.number is None:
-            save_image(image, path)
+            self._images.call(_save_drawn, frame, found, path)
         else:
-            if self._video is None or self._video.path != path:
-                self.close()
-                self._video = VideoFile(path, (image.shape[1], image.shape[0]), frame.rate)
-            self._video.write(image)
+            self._frames.call(self._add, frame, found, path)
         self.written[path] = None
 
     def close(self) -> None:
-        if self._video is not None:
-            self._video.close()
-            self._video = None
+        with ExitStack() as stack:
+            stack.callback(self._end_video)
+            stack.callback(self._frames.close)
+            stack.callback(self._images.close)
+
+    def _add(self, frame: Frame, found: Detections, path: Path) -> None:
+        if self._video is None or self._video.path != path:
+            self._end_video()
+            self._video = VideoFile(path, (frame.image.shape[1], frame.image.shape[0]), frame.rate)
+        self._video.write(draw(frame.image, found))
+
+    def _end_video(self) -> None:
+        video, self._video = self._video, None
+        if video is not None:
+            video.close()
 
     def saved(self) -> list[str]:
         return _lines(list(self.written))
@@ -216,6 +232,10 @@ class _Json:
 
     def saved(self) -> list[str]:
         return [f"{self.path}"]
+
+
+def _save_drawn(frame: Frame, found: Detections, path: Path) -> None:
+    save_image(draw(frame.image, found), path)
 
 
 def _by_file(frame: Frame, found: Detections) -> list[dict[str, Any]]:

@@ -173,6 +173,20 @@ def test_run_on_images(pytrt, asked):
     assert outputs.__exit__.called
 
 
+@pytest.mark.parametrize(("kind", "ended"), [("live", 0), ("video", 130)])
+def test_ctrl_c_ends_a_camera_and_interrupts_a_video(pytrt, asked, kind, ended):
+    class Interrupted(Detector):
+        def stream(self, *given, **options):
+            raise KeyboardInterrupt
+
+    asked(loading, "open_engine", ENGINE)
+    asked(asked.run, "Sources", SimpleNamespace(count=lambda: None, failures=[], found=[SimpleNamespace(kind=kind)]))
+    asked(asked.run, "Outputs", MagicMock(saved=lambda: ["a.mp4"]))
+    asked(loading, "open_detector", Interrupted())
+    code, out, _ = pytrt("run", "net.onnx", "--camera", "0")
+    assert (code, out) == (ended, "saved a.mp4\nno images\n" if ended == 0 else "")
+
+
 @pytest.mark.parametrize(
     "words",
     [["--output", "a.png"], ["--save-txt", "t"], ["--track"], ["--show"], ["--recursive"]],

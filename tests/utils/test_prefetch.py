@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytrtplugins.engines.base.run_future import RunFuture
-from pytrtplugins.utils.prefetch import map_ahead, map_async, map_in_contexts
+from pytrtplugins.utils.prefetch import Behind, map_ahead, map_async, map_in_contexts, take_ahead
 
 
 def slow_first(number):
@@ -161,3 +161,44 @@ def test_quick_items_stay_in_the_callers_thread():
     assert [next(results) for _ in range(3)] == [(False, -4), (True, -6), (False, -12)]
     with pytest.raises(ZeroDivisionError):
         next(results)
+
+
+def test_items_taken_in_a_thread_keep_their_order_and_their_error():
+    results = take_ahead(failing_behind(3), 2)
+    assert [next(results) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(OSError, match="camera"):
+        next(results)
+    assert list(take_ahead(iter(range(5)), 9)) == [0, 1, 2, 3, 4]
+
+
+def test_items_are_taken_a_few_ahead_and_no_more_once_nobody_asks():
+    taken, items = [], itertools.count()
+    results = take_ahead((taken.append(number) or number for number in items), 3)
+    assert next(results) == 0
+    results.close()
+    assert 1 <= len(taken) <= 3
+
+
+def test_calls_behind_the_caller_are_done_when_it_is_closed():
+    done, behind = list[int](), Behind(1)
+    for number in range(9):
+        behind.call(done.append, number)
+    behind.close()
+    assert done == list(range(9))
+
+
+def test_what_a_call_behind_the_caller_raised_is_raised_later():
+    behind, done = Behind(2), list[int]()
+    behind.call(int, "no number")
+    behind.call(done.append, 1)
+    with pytest.raises(ValueError, match="no number"):
+        behind.close()
+    assert done == [1]
+
+
+def test_what_an_earlier_call_raised_keeps_further_ones_from_piling_up():
+    behind = Behind(1)
+    for _ in range(2):
+        behind.call(int, "no number")
+    with pytest.raises(ValueError, match="no number"):
+        behind.call(int, "no number")

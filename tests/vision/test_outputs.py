@@ -185,6 +185,15 @@ def test_what_was_written_before_an_error_stays(video, tmp_path):
     assert len(json.loads((tmp_path / "found.json").read_text())) == 2
 
 
+def test_an_image_that_cannot_be_written_is_an_error_at_the_latest_in_the_end(folder, tmp_path):
+    outputs = Outputs(sources := Sources([folder]), output=tmp_path / "out")
+    (tmp_path / "out").rmdir()
+    for frame in sources:
+        outputs.write(frame, FOUND)
+    with pytest.raises(UsageError, match="out"):
+        outputs.close()
+
+
 class Windows:
     """OpenCV with windows; the user presses these keys."""
 

@@ -107,6 +107,14 @@ def test_images_take_the_smallest_batch_that_holds_them(model):
         context.detect([])
 
 
+def test_a_free_batch_is_what_the_context_was_made_for(model):
+    engine = Engine(model, batches=(4, 1))
+    context = CudaDetection(engine, read_heads(model), (32, 16), batch=3)
+    assert (context.batch, context.another().batch) == (3, 3)
+    assert len(context.detect([random_image((20, 20))] * 2)) == 2
+    assert [execution.input("data").shape[0] for execution in engine.executions] == [3]
+
+
 def test_without_graphs_nothing_is_captured(model):
     context = detection(Engine(model, disable=["graph"]))
     found = [context.detect([random_image((40, 30))], score_threshold=0.2)[0].scores.tolist() for _ in range(3)]
