@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 
@@ -50,6 +51,10 @@ ELEMENT_TYPES = {
     "bool": "bool",
 }
 """What the type parameter of a kernel becomes, by the element type of an array."""
+_HEAD = re.compile(
+    r"(?:template\s*<(?P<template>[^>]*)>\s*)?(?:extern\s+\"C\"\s+)?__global__\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?"
+    r"void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(?P<name>\w+)\s*\("
+)
 
 
 @dataclass(frozen=True)
@@ -105,12 +110,8 @@ def parse_signature(source: str, name: str, label: str) -> Signature:
     Raises:
         KernelError: there is no such kernel, or a parameter has a type that cannot be passed; ``.line`` says where.
     """
-    code = _without_comments(source)
-    head = re.compile(
-        rf"(?:template\s*<(?P<template>[^>]*)>\s*)?(?:extern\s+\"C\"\s+)?__global__\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?"
-        rf"void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?{re.escape(name)}\s*\("
-    )
-    found = head.search(code)
+    code, heads = _heads(source)
+    found = heads.get(name)
     if found is None:
         others = sorted(
             set(re.findall(r"__global__[^;{(]*?(?:\([^)]*\)\s*)?\b(\w+)\s*\(", code)) - {"__launch_bounds__"}
@@ -126,6 +127,16 @@ def parse_signature(source: str, name: str, label: str) -> Signature:
     for part in filter(None, (" ".join(piece.split()) for piece in text.split(","))):
         parameters.append(_parameter(part, element, f"{label}:{line}: kernel {name}", label, line))
     return Signature(name, tuple(parameters), element, line)
+
+
+@functools.lru_cache(maxsize=16)  # a source with many kernels is looked through once
+def _heads(source: str) -> tuple[str, dict[str, re.Match[str]]]:
+    """A source without comments, and where the first kernel of each name begins."""
+    code = _without_comments(source)
+    heads: dict[str, re.Match[str]] = {}
+    for found in _HEAD.finditer(code):
+        heads.setdefault(found["name"], found)
+    return code, heads
 
 
 def _without_comments(source: str) -> str:
