@@ -270,5 +270,10 @@ def _lines(paths: list[Path], most: int = 3) -> list[str]:
     """A line for each file; for many, one for each folder and kind."""
     if len(paths) <= most:
         return [f"{path}" for path in paths]
-    groups = Counter((path.parent, path.suffix) for path in paths)
-    return [f"{folder}/ ({count:,} files {suffix})" for (folder, suffix), count in groups.items()]
+    groups: dict[tuple[Path, str], list[Path]] = {}
+    for path in paths:
+        groups.setdefault((path.parent, path.suffix), []).append(path)
+    return [
+        f"{folder}/ ({len(group):,} files {suffix})" if len(group) > 1 else str(group[0])
+        for (folder, suffix), group in groups.items()
+    ]

@@ -59,7 +59,8 @@ def test_a_folder_keeps_names_and_is_made(folder, video, tmp_path):
     saved = write(Sources([folder, video], recursive=True), output=tmp_path / "new" / "found")
     written = sorted(path.name for path in (tmp_path / "new" / "found").iterdir())
     assert written == ["a.jpg", "a.png", "b.png", "c.png", "film.avi"]
-    assert saved[-1] == f"{tmp_path}/new/found/ (1 files .avi)"
+    assert saved[1] == f"{tmp_path}/new/found/ (3 files .png)"
+    assert saved[-1] == f"{tmp_path}/new/found/film.avi"
 
 
 @pytest.mark.parametrize("suffix", CODECS)
