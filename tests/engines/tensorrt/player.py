@@ -205,7 +205,8 @@ def _field(attribute: AttributeProto) -> tuple[str, str, Any]:
         return attribute.name, "CHAR", np.frombuffer(value, np.int8)
     assert kind == AttributeProto.TENSOR, f"the parser does not pass on {attribute.name}"
     array = numpy_helper.to_array(value)
-    return attribute.name, {"float32": "FLOAT32", "int32": "INT32", "int8": "INT8"}[array.dtype.name], array
+    kinds = {"float32": "FLOAT32", "float64": "FLOAT64", "int32": "INT32", "int8": "INT8"}
+    return attribute.name, kinds[array.dtype.name], array
 
 
 def _key(made: Any) -> list[str]:

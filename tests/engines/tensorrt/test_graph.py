@@ -16,7 +16,7 @@ from pytrtplugins.engines.tensorrt.plugin_fields import EXTRAS
 from pytrtplugins.passes import prepare, quantize
 from tests.engines.networks import Affine, Halves, conv_net, image
 
-from .user_plugins import Everything
+from .user_plugins import Everything, Offsets
 
 
 @ptp.plugin(namespace="test.tensorrt")
@@ -135,6 +135,17 @@ def test_several_outputs_and_what_attributes_cannot_carry_are_written_for_the_cr
     }
     assert found["Halves"][EXTRAS[1]] == 2
     assert set(found["Everything"]) == {"plugin_namespace", "plugin_version", EXTRAS[0], EXTRAS[1]}
+
+
+@pytest.mark.parametrize("dims", [(8,), (8, 1, 1)])
+def test_arrays_with_one_axis_are_attributes_for_the_parser_and_others_bytes(dims):
+    form = parser_form(written_out(prepare(conv_net(Offsets(by=np.zeros(dims))))))
+    (node,) = [node for node in form.graph.node if node.op_type == "Offsets"]
+    found = {item.name: item for item in node.attribute}
+    held = {"by"} if len(dims) == 1 else {EXTRAS[0]}
+    assert set(found) == {"plugin_namespace", "plugin_version", EXTRAS[1], *held}
+    if len(dims) == 1:
+        assert (found["by"].t.data_type, list(found["by"].t.dims)) == (TensorProto.FLOAT, [8])
 
 
 def test_local_functions_of_plugins_are_left_out():

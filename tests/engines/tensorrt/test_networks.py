@@ -15,6 +15,7 @@ from pytrtplugins.plugin.policy import FORMS
 from tests.engines.networks import Affine, Complete, Witness, conv_net, image
 
 from .builds import build, table_of
+from .user_plugins import Offsets
 
 
 class UsersOwnError(Exception):
@@ -107,6 +108,12 @@ def test_a_network_computes_what_the_reference_computes(player, precision, toler
             assert found.dtype == np.float32
     kind = {"fp32": "float32", "fp16": "float16"}[precision]
     assert player.enqueued[-3:] == [("Affine", kind), ("Turn", kind), ("Turn", kind)]
+
+
+def test_weights_reach_plugins_through_the_parser_and_the_plan(player):
+    model = conv_net(Offsets(by=np.linspace(-1, 1, 8)), batch="N")
+    expected = run(ptp.build(model, engine="reference"), image(2))
+    np.testing.assert_allclose(run(build(model), image(2)), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_an_int8_network_runs_moving_plugins_on_int8_and_the_others_in_float(player):

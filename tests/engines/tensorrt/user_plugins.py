@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 import pytrtplugins as ptp
 from pytrtplugins.tensor import check_equal
@@ -72,6 +73,19 @@ class Weighted(ptp.Plugin):
             outputs[0][...] = np.clip(np.rint((x * np.float32(a) + y * np.float32(b)) / np.float32(c)), -128, 127)
         else:
             np.add(x, y, out=outputs[0])
+
+
+@ptp.plugin(namespace="test.tensorrt")
+class Offsets(ptp.Plugin):
+    """Adds a number to each channel."""
+
+    by: npt.NDArray[np.float32]
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        return x + self.by.reshape(-1, 1, 1).astype(x.dtype)
 
 
 @ptp.plugin(namespace="test.tensorrt")
