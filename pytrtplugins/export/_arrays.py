@@ -217,6 +217,11 @@ class TracedArray(Traced, SymbolicValues):
     __eq__, __ne__ = (_both(each)[0] for each in (np.equal, np.not_equal))
     __hash__ = Traced.__hash__
 
+    def __pow__(self, power: Any) -> Any:
+        if type(power) is not int or power != 2:
+            self._refuse("such arithmetic")
+        return self * self
+
     def __neg__(self) -> Any:
         return self.__array_ufunc__(np.negative, "__call__", self)
 
@@ -301,7 +306,7 @@ class TracedArray(Traced, SymbolicValues):
     def _unknown(self, *other: Any) -> Any:
         self._refuse("such arithmetic")
 
-    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _unknown
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __rpow__ = __matmul__ = __rmatmul__ = _unknown
     __contains__ = __float__ = __int__ = __index__ = _unknown
 
 

@@ -390,7 +390,7 @@ class Normalize(ptp.Plugin):
         scale = 1 / np.sqrt(self.variance + self.epsilon)
         scale = np.minimum(-scale if self.sign else abs(scale), 100)
         wide = (self.mean * scale).astype(np.float64)
-        return scale, np.maximum(wide * -0.3, self.variance.astype(np.float64) - 1.5)
+        return scale, np.maximum(wide * -0.3, self.variance.astype(np.float64) ** 2 - 1.5)
 
     def output_dims(self, x):
         if len(x) < 2 or x[1] != self.mean.size:

@@ -177,6 +177,7 @@ SLOPE = TracedArray("PRelu", "slope", "float32")
     ("use", "words"),
     [
         (lambda: np.sin(SLOPE), r"PRelu.slope: sin of float32 needs its values.*\nDo: .*Constant\(self.slope\).*--set slope=@FILE"),
+        (lambda: SLOPE**0.5, "such arithmetic needs its values"),
         (lambda: 2.0 // SLOPE, "such arithmetic needs its values"),
         (lambda: SLOPE + SLOPE.astype(np.float64), "add of float32 and float64 needs its values"),
         (lambda: SLOPE.astype(np.float16) + 1, "add of float16 needs its values"),

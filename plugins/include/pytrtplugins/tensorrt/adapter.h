@@ -42,10 +42,6 @@ public:
                                     "override runsOn.\nDo: compile it with nvcc"
                                   : "it does not run on a CPU");
         }
-        Bytes const bytes = serialize(*mPlugin);
-        uint64_t digest = 0xCBF29CE484222325u;  // FNV-1a
-        for (uint8_t byte : bytes) digest = (digest ^ byte) * 0x100000001B3u;
-        mTimingId = mPlugin->key().text() + " " + std::to_string(digest);
     }
 
     Adapter(Adapter const&) = delete;
@@ -133,7 +129,17 @@ public:
         });
     }
 
-    char const* getTimingCacheID() noexcept override { return mTimingId.c_str(); }
+    // Only a builder asks: a plugin of an engine need not go through its weights for it.
+    char const* getTimingCacheID() noexcept override {
+        return run("getTimingCacheID", static_cast<char const*>(nullptr), [&] {
+            if (mTimingId.empty()) {
+                uint64_t digest = 0xCBF29CE484222325u;  // FNV-1a
+                for (uint8_t byte : serialize(*mPlugin)) digest = (digest ^ byte) * 0x100000001B3u;
+                mTimingId = mPlugin->key().text() + " " + std::to_string(digest);
+            }
+            return mTimingId.c_str();
+        });
+    }
 
     // -- runtime --
 
