@@ -12,7 +12,10 @@ import os
 import random
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.oracles.libdarknet import LibDarknet
 
 _CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # PyTorch's threads do not take a core to wait
@@ -24,7 +27,6 @@ if _WORKERS > 1:  # the processes share the cores; all this is set before NumPy 
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
-from tests.oracles.libdarknet import DarknetUnavailableError, LibDarknet  # noqa: E402
 from tests.randomness import restart  # noqa: E402
 from tests.watchdog import Watchdog  # noqa: E402
 from tests.worker import send_what_is_shown  # noqa: E402
@@ -124,6 +126,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture(scope="session")
 def libdarknet() -> LibDarknet:
     """The oracle for darknet networks; skips with the reason where it cannot be had."""
+    from tests.oracles.libdarknet import DarknetUnavailableError, LibDarknet
+
     try:
         return LibDarknet()
     except DarknetUnavailableError as error:
