@@ -21,17 +21,8 @@ from ..version import __version__
 from ..vision.letterbox import Mode as FitMode
 from . import inspected, loading, options, tables
 from .config import Defaults, find_config, read_config
-from .facts import (
-    Built,
-    Calibrated,
-    DarknetFacts,
-    Devices,
-    EngineFacts,
-    Evaluated,
-    ModelFacts,
-    Nodes,
-    WrittenFile,
-)
+from .facts import Built, Calibrated, Devices, Evaluated, WrittenFile
+from .model_facts import DarknetFacts, EngineFacts, ModelFacts, Nodes
 from .options import number
 from .other_files import not_an_engine_here
 from .results import Result, show

@@ -13,9 +13,10 @@ from ..utils.files import check_target
 from ..utils.optional import require
 from . import loading, options
 from .app import app
-from .facts import Edited, TensorFacts
+from .facts import Edited
 from .fields import open_plugin
 from .inspected import model_facts
+from .model_facts import TensorFacts
 from .results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")

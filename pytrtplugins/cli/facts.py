@@ -6,28 +6,21 @@ from dataclasses import dataclass
 
 from ..engines.base.types import Availability
 from ..models import Evaluation, Published
+from .model_facts import EngineFacts, TensorFacts
 
 __all__ = [
     "Built",
     "Calibrated",
-    "DarknetFacts",
-    "DarknetLayer",
     "Devices",
     "Downloaded",
     "Edited",
-    "EngineFacts",
     "Evaluated",
     "Kernel",
-    "ModelFacts",
-    "NodeFacts",
-    "Nodes",
     "Offered",
     "Offers",
-    "PluginFacts",
     "Profiled",
     "Searched",
     "StepFacts",
-    "TensorFacts",
     "Treated",
     "WrittenFile",
 ]
@@ -57,168 +50,6 @@ class WrittenFile:
 
     file: str
     bytes: int
-
-
-@dataclass(frozen=True)
-class TensorFacts:
-    """An input or output.
-
-    Attributes:
-        side: ``input`` or ``output``.
-        name: The tensor's name.
-        type: Its element type.
-        dims: Its dims: numbers, and names of free dims.
-    """
-
-    side: str
-    name: str
-    type: str
-    dims: tuple[int | str, ...]
-
-
-@dataclass(frozen=True)
-class NodeFacts:
-    """A node of a model.
-
-    Attributes:
-        name: What it is found by.
-        operator: Its operator, behind the domain where that is not ONNX's.
-        signature: Names, types and dims of what it reads and gives.
-    """
-
-    name: str
-    operator: str
-    signature: str
-
-
-@dataclass(frozen=True)
-class PluginFacts:
-    """A plugin's node.
-
-    Attributes:
-        name: The node's name.
-        plugin: Namespace and name of the plugin's class.
-        fields: Its fields, as text.
-    """
-
-    name: str
-    plugin: str
-    fields: str
-
-
-@dataclass(frozen=True)
-class ModelFacts:
-    """An ONNX model, or what a darknet network becomes.
-
-    Attributes:
-        file: The file.
-        name: The graph's name.
-        producer: What wrote it.
-        opsets: Version of each domain.
-        nodes: How many nodes it has.
-        parameters: How many numbers its weights have.
-        bytes: Its size.
-        tensors: Its inputs and outputs.
-        operators: How often each operator occurs.
-        plugins: The nodes of plugins.
-        beyond_onnx: How often other operators occur that are not ONNX's own.
-        unknown: Nodes that no engine knows.
-    """
-
-    file: str
-    name: str
-    producer: str
-    opsets: dict[str, int]
-    nodes: int
-    parameters: int
-    bytes: int
-    tensors: tuple[TensorFacts, ...]
-    operators: dict[str, int]
-    plugins: tuple[PluginFacts, ...]
-    beyond_onnx: dict[str, int]
-    unknown: tuple[NodeFacts, ...]
-
-
-@dataclass(frozen=True)
-class Nodes:
-    """Nodes of a model.
-
-    Attributes:
-        nodes: All nodes, or those that the engine lacks.
-        engine: The engine that was asked; empty where none was.
-    """
-
-    nodes: tuple[NodeFacts, ...]
-    engine: str = ""
-
-
-@dataclass(frozen=True)
-class EngineFacts:
-    """An engine.
-
-    Attributes:
-        file: The file.
-        engine: The engine's name.
-        precision: Of its arithmetic.
-        model_digest: Of the model from which it was built.
-        tensors: Its inputs and outputs.
-        choices: What was decided while it was built, and how.
-    """
-
-    file: str
-    engine: str
-    precision: str
-    model_digest: str
-    tensors: tuple[TensorFacts, ...]
-    choices: dict[str, str]
-
-
-@dataclass(frozen=True)
-class DarknetLayer:
-    """A layer of a darknet network, as darknet prints it.
-
-    Attributes:
-        index: Darknet's index of the layer.
-        type: Its section's name.
-        filters: Number of filters, where it has some.
-        size: Window and stride, or the layers that it reads.
-        input: Width x height x channels that it reads.
-        output: Width x height x channels that it gives, or how many values.
-        bflops: Billions of operations, as darknet counts them.
-        parameters: Numbers in the .weights file.
-    """
-
-    index: int
-    type: str
-    filters: str
-    size: str
-    input: str
-    output: str
-    bflops: float
-    parameters: int
-
-
-@dataclass(frozen=True)
-class DarknetFacts:
-    """A darknet network.
-
-    Attributes:
-        name: The cfg's name.
-        dialect: Whose darknet it is for.
-        dialect_reason: Why that is assumed.
-        dims: Channels, height and width of the input.
-        outputs: Names of the layers that are outputs.
-        layers: The layers.
-        weights: What the weights' header says; empty without weights.
-    """
-
-    name: str
-    dialect: str
-    dialect_reason: str
-    dims: tuple[int, ...]
-    outputs: tuple[str, ...]
-    layers: tuple[DarknetLayer, ...]
-    weights: str
 
 
 @dataclass(frozen=True)

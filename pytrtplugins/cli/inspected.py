@@ -18,7 +18,8 @@ from ..model.proto import node_name, numpy_type
 from ..model.skeleton import nodes_beyond_onnx, signature, unknown_nodes
 from ..plugin.onnx_node import is_plugin_node, node_attributes
 from ..validation.dataflow import given_inputs, walk
-from .facts import DarknetFacts, DarknetLayer, EngineFacts, Kernel, ModelFacts, NodeFacts, PluginFacts, TensorFacts
+from .facts import Kernel
+from .model_facts import DarknetFacts, DarknetLayer, EngineFacts, ModelFacts, NodeFacts, PluginFacts, TensorFacts
 from .results import Result
 
 if TYPE_CHECKING:

@@ -18,18 +18,8 @@ if TYPE_CHECKING:
     from ..bench import Benchmark
     from ..doctor import Report
     from .config import Defaults
-    from .facts import (
-        Built,
-        Devices,
-        EngineFacts,
-        Evaluated,
-        ModelFacts,
-        NodeFacts,
-        Nodes,
-        Offers,
-        TensorFacts,
-        WrittenFile,
-    )
+    from .facts import Built, Devices, Evaluated, Offers, WrittenFile
+    from .model_facts import EngineFacts, ModelFacts, NodeFacts, Nodes, TensorFacts
     from .run_facts import Detected, Ran
 
 __all__ = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import keyword
 import math
 import re
@@ -28,7 +29,8 @@ __all__ = ["guide", "nodes_beyond_onnx", "signature", "skeleton", "unknown_nodes
 _LIBRARIES = (*STANDARD_DOMAINS[1:], "com.ms.", "org.openvinotoolkit", "org.pytorch")
 """What the domains begin with whose operators a library below an engine may know."""
 _OWN = "custom"  # the domain that is proposed for a plugin whose operator has one of a library's
-_LISTED = 20
+_MOST_CHARACTERS = 300
+"""Of a list of operators."""
 _TYPES = {bool: "bool", int: "int", float: "float", str: "str"}
 
 
@@ -128,12 +130,10 @@ def guide(model: onnx.ModelProto, node: onnx.NodeProto, engine: str, lacking: It
     all_lacking = list(lacking)  # alive, so that each keeps its id
     others = Counter({id(item): node_type(item) for item in all_lacking}.values())
     del others[node_type(node)]
-    listed = ", ".join(f"{kind} ({count})" for kind, count in others.most_common(_LISTED))
     lines = [f"(node {place!r}{within}: {signature(model, node)})."]
-    if listed:
-        more = f", and {len(others) - _LISTED} more" if len(others) > _LISTED else ""
+    if others:
         lines.append(
-            f"Nor does it have these, of which `pytrt inspect MODEL --engine {engine}` lists the nodes: {listed}{more}"
+            f"Nor does it have these, of which `pytrt inspect MODEL --engine {engine}` lists the nodes: {_counted(others)}"
         )
     if node.domain.startswith(_LIBRARIES) or not node.domain:
         lines.append("Another engine may have it; `pytrt inspect MODEL --engine NAME` says what an engine lacks.")
@@ -153,6 +153,14 @@ def guide(model: onnx.ModelProto, node: onnx.NodeProto, engine: str, lacking: It
             f"  export the model again with the operator in the domain {_OWN!r}: nodes inside of others cannot be replaced"
         )
     return "\n".join(lines) + f"\n\n{skeleton(node)}"
+
+
+def _counted(operators: Counter[str]) -> str:
+    """Operators with their numbers of nodes, most nodes first: the first one, and as many more as some lines hold."""
+    parts = [f"{kind} ({count})" for kind, count in operators.most_common()]
+    lengths = itertools.accumulate(len(part) + 2 for part in parts)
+    shown = max(1, sum(length <= _MOST_CHARACTERS for length in lengths))
+    return ", ".join(parts[:shown]) + (f", and {len(parts) - shown} more" if len(parts) > shown else "")
 
 
 def _class_name(node: onnx.NodeProto) -> str:
