@@ -32,8 +32,8 @@ def model(nodes, outputs=("y",), inputs=None, weights=(), domains=()):
 
 
 MANY_UNKNOWN = model(
-    [helper.make_node(f"Unknown{'o' * 80}{i}", ["x"], [f"y{i}"], domain="com.microsoft") for i in range(400)],
-    outputs=[f"y{i}" for i in range(400)],
+    [helper.make_node(f"Unknown{'o' * 80}{i}", ["x"], [f"y{i}"], domain="com.microsoft") for i in range(100)],
+    outputs=[f"y{i}" for i in range(100)],
     domains=["com.microsoft"],
 )
 
