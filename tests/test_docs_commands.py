@@ -131,6 +131,10 @@ def refused_by_program(words: list[str]) -> str:
                 runpy.run_path(str(file), run_name="__main__")
     except Understood:
         return ""
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        pytest.skip(f"{file.name}: PyTorch is not installed. Do: pip install torch")
     except SystemExit as end:
         return f"ended with {end.code}"
     finally:
