@@ -199,7 +199,16 @@ def _looks_like(value: object) -> str:
     return "np.ndarray" if isinstance(value, np.ndarray) else type(value).__name__ if type(value) in _SCALARS else ""
 
 
+def _unaliased(hint: Any) -> Any:
+    """What an alias made by a ``type`` statement stands for; NumPy's ``NDArray`` is one from NumPy 2.5 on."""
+    while (value := getattr(typing.get_origin(hint) or hint, "__value__", None)) is not None:
+        arguments = typing.get_args(hint)
+        hint = value[arguments] if arguments else value
+    return hint
+
+
 def _spec_from_hint(owner: str, name: str, hint: Any) -> FieldSpec:
+    hint = _unaliased(hint)
     generic, args = typing.get_origin(hint), typing.get_args(hint)
     if hint in _SCALARS:
         return FieldSpec(name, hint)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,27 @@ def test_the_element_type_is_the_annotations_where_it_names_one():
 
     assert [spec.dtype for spec in collect_field_specs(Typed)] == ["int8", "", "", ""]
     assert collect_field_specs(Typed)[0].type_name == "numpy.ndarray of int8"
+
+
+def test_an_alias_is_what_it_stands_for():
+    extensions, scalar = pytest.importorskip("typing_extensions"), TypeVar("scalar", bound=np.generic)
+    array = np.ndarray[tuple[Any, ...], np.dtype[scalar]]
+    alias = extensions.TypeAliasType("alias", array, type_params=(scalar,))  # as NumPy's NDArray is one from 2.5 on
+    weights, sides = (
+        extensions.TypeAliasType(*given) for given in (("weights", alias[np.int8]), ("sides", tuple[int, ...]))
+    )
+
+    class Typed:
+        pass
+
+    Typed.__annotations__ = {"a": alias[np.float32], "b": alias[Any], "c": weights, "d": sides}
+    found = collect_field_specs(Typed)
+    assert [spec.type_name for spec in found] == [
+        "numpy.ndarray of float32",
+        "numpy.ndarray",
+        "numpy.ndarray of int8",
+        "tuple[int, ...]",
+    ]
 
 
 def test_an_element_type_that_no_field_has_is_refused():
