@@ -16,6 +16,9 @@ from pytrtplugins.plugin.given import as_array, came_from
 from pytrtplugins.plugin.onnx_node import from_node
 
 
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+
 @ptp.plugin(namespace="test.given")
 class Slopes(ptp.Plugin):
     slope: npt.NDArray[np.float32]
@@ -40,9 +43,9 @@ def test_the_element_type_is_the_annotations_where_it_names_one():
 
 
 def test_an_alias_is_what_it_stands_for():
-    extensions, scalar = pytest.importorskip("typing_extensions"), TypeVar("scalar", bound=np.generic)
-    array = np.ndarray[tuple[Any, ...], np.dtype[scalar]]
-    alias = extensions.TypeAliasType("alias", array, type_params=(scalar,))  # as NumPy's NDArray is one from 2.5 on
+    extensions = pytest.importorskip("typing_extensions")
+    array = np.ndarray[tuple[Any, ...], np.dtype[Scalar]]
+    alias = extensions.TypeAliasType("alias", array, type_params=(Scalar,))  # as NumPy's NDArray is one from 2.5 on
     weights, sides = (
         extensions.TypeAliasType(*given) for given in (("weights", alias[np.int8]), ("sides", tuple[int, ...]))
     )
