@@ -15,7 +15,6 @@ from pytrtplugins.plugin.fields import collect_field_specs
 from pytrtplugins.plugin.given import as_array, came_from
 from pytrtplugins.plugin.onnx_node import from_node
 
-
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 
