@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ..engines.base.types import Availability
 from ..models import Evaluation, Published
 from .model_facts import EngineFacts, TensorFacts
+
+if TYPE_CHECKING:
+    from ..engines.cuda.profile import StepTime
 
 __all__ = [
     "Built",
@@ -20,7 +24,6 @@ __all__ = [
     "Offers",
     "Profiled",
     "Searched",
-    "StepFacts",
     "Treated",
     "WrittenFile",
 ]
@@ -188,31 +191,6 @@ class Searched:
 
 
 @dataclass(frozen=True)
-class StepFacts:
-    """A step of an engine cuda.
-
-    Attributes:
-        name: The node's name.
-        kind: conv, pool, plugin and so on.
-        kernel: Which kernel runs a convolution; of steps that wait for the host what they do there.
-        microseconds: How long it takes, alone, its data in the cache.
-        operations: Operations of a convolution.
-        bytes: Of tensors and weights that it reads and writes.
-        stream: Which stream it runs on.
-        fallback: How it falls back; empty where a kernel of the engine runs it.
-    """
-
-    name: str
-    kind: str
-    kernel: str
-    microseconds: float
-    operations: int
-    bytes: int
-    stream: int
-    fallback: str
-
-
-@dataclass(frozen=True)
 class Profiled:
     """A network's steps, and the whole.
 
@@ -222,7 +200,7 @@ class Profiled:
     """
 
     microseconds: float
-    steps: tuple[StepFacts, ...]
+    steps: tuple[StepTime, ...]
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from ..model.skeleton import nodes_beyond_onnx, signature, unknown_nodes
 from ..plugin.onnx_node import is_plugin_node, node_attributes
 from ..validation.dataflow import given_inputs, walk
 from .facts import Kernel
-from .model_facts import DarknetFacts, DarknetLayer, EngineFacts, ModelFacts, NodeFacts, PluginFacts, TensorFacts
+from .model_facts import DarknetFacts, EngineFacts, ModelFacts, NodeFacts, PluginFacts, TensorFacts
 from .results import Result
 
 if TYPE_CHECKING:
@@ -104,8 +104,7 @@ def inspect_darknet(cfg: Path, weights: Path | None) -> Result[DarknetFacts]:
     network = read_network(cfg, weights)
     outputs = tuple(layer.name for layer in network.outputs)
     given = (network.name, network.dialect, network.dialect_reason, network.dims, outputs)
-    layers = tuple(DarknetLayer(**vars(row)) for row in rows(network))
-    return Result(DarknetFacts(*given, layers, weights_line(network)), lambda _: print_network(network))
+    return Result(DarknetFacts(*given, tuple(rows(network)), weights_line(network)), lambda _: print_network(network))
 
 
 # -- inside --------------------------------------------------------------------------------------------------------------

@@ -50,12 +50,21 @@ def result_types(command: Any) -> tuple[type, ...]:
 
 def keys(cls: type, path: str = "") -> Iterator[Key]:
     """The keys of a result, those of the objects inside it behind them."""
-    meanings, hints = _meanings(cls), typing.get_type_hints(cls)
+    meanings, hints = _meanings(cls), typing.get_type_hints(cls, localns=_late())
     for field in dataclasses.fields(cls):
         yield Key(path + field.name, _text(hints[field.name]), meanings.get(field.name, ""))
         mark, inner = _inner(hints[field.name])
         if inner is not None:
             yield from keys(inner, f"{path}{field.name}{mark}.")
+
+
+def _late() -> dict[str, Any]:
+    """The classes that results' annotations name, and that no command imports for that, since it takes long."""
+    from darknet2caffe.inspect import Row
+
+    from ..engines.cuda.profile import StepTime
+
+    return {"Row": Row, "StepTime": StepTime}
 
 
 def _inner(hint: Any) -> tuple[str, type | None]:

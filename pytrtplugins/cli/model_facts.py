@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from darknet2caffe.inspect import Row
 
 __all__ = [
     "DarknetFacts",
-    "DarknetLayer",
     "EngineFacts",
     "ModelFacts",
     "NodeFacts",
@@ -131,31 +134,6 @@ class EngineFacts:
 
 
 @dataclass(frozen=True)
-class DarknetLayer:
-    """A layer of a darknet network, as darknet prints it.
-
-    Attributes:
-        index: Darknet's index of the layer.
-        type: Its section's name.
-        filters: Number of filters, where it has some.
-        size: Window and stride, or the layers that it reads.
-        input: Width x height x channels that it reads.
-        output: Width x height x channels that it gives, or how many values.
-        bflops: Billions of operations, as darknet counts them.
-        parameters: Numbers in the .weights file.
-    """
-
-    index: int
-    type: str
-    filters: str
-    size: str
-    input: str
-    output: str
-    bflops: float
-    parameters: int
-
-
-@dataclass(frozen=True)
 class DarknetFacts:
     """A darknet network.
 
@@ -174,5 +152,5 @@ class DarknetFacts:
     dialect_reason: str
     dims: tuple[int, ...]
     outputs: tuple[str, ...]
-    layers: tuple[DarknetLayer, ...]
+    layers: tuple[Row, ...]
     weights: str

@@ -12,7 +12,7 @@ from ..utils.numbers import LARGEST_BATCH, Whole
 from ..utils.optional import require
 from . import loading, options
 from .app import app
-from .facts import Profiled, StepFacts
+from .facts import Profiled
 from .options import number
 from .results import Result
 
@@ -67,5 +67,4 @@ def command(
         found.write_trace(trace)
     if plot is not None:
         found.draw(plot, f"{model.name}, {engine.precision}: {found.microseconds:.0f} µs")
-    steps = tuple(StepFacts(**vars(step)) for step in found.steps)
-    return Result(Profiled(found.microseconds, steps), lambda _: print(found.table))
+    return Result(Profiled(found.microseconds, found.steps), lambda _: print(found.table))

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
@@ -50,13 +51,13 @@ class SymbolicNumber:
     kind: str
 
 
-class SymbolicValues:
+class SymbolicValues(ABC):
     """Base of arrays of numbers that only an exporter knows, such as a field's; a `Constant` keeps them as they are."""
 
     @property
+    @abstractmethod
     def dtype(self) -> np.dtype[Any]:
         """The element type."""
-        raise NotImplementedError
 
 
 class Constant:

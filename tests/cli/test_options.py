@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import MagicMock
 
 import numpy as np
@@ -15,45 +14,15 @@ from pytrtplugins.cli import loading
 from pytrtplugins.errors import UsageError
 from pytrtplugins.layers import Reorg
 from pytrtplugins.models import Description, describe, read_description
-from pytrtplugins.precision import Budget, parse_tolerance
+from pytrtplugins.precision import parse_tolerance
 from pytrtplugins.vision import save_image
+from tests.cli.stubs import ends
 
 BUILT = ["--weights", "w", "--engine", "cpu", "--precision", "int8", "--cache", "c", "--threads", "3"]
 OPENED = {"weights": Path("w"), "engine": "cpu", "precision": "int8", "cache": Path("c"), "threads": 3}
 DETECTOR = ["--names", "n", "--mode", "stretch", "--threshold", "0.25", "--nms", "0.75"]
 THRESHOLDS = {"score_threshold": 0.25, "iou_threshold": 0.75}
 ENGINE = SimpleNamespace(name="stub", precision="int8")
-
-
-@pytest.fixture
-def asked(monkeypatch):
-    """Stubs: ``asked(where, name, answer)`` puts one there; it gives the calls, as positional arguments and options.
-
-    Without an answer the command ends at it.
-    """
-
-    def put(where, name, *answer):
-        calls = []
-
-        def stub(*given, **options):
-            calls.append((given, options))
-            if not answer:
-                raise UsageError("enough")
-            return answer[0]
-
-        monkeypatch.setattr(where, name, stub)
-        return calls
-
-    from pytrtplugins.cli import app, check, export, precision, run
-
-    put.app, put.check, put.export, put.precision, put.run = app, check, export, precision, run
-    return put
-
-
-def ends(pytrt, *words):
-    """The command comes as far as the stub that ends it."""
-    code, _, err = pytrt(*words)
-    assert (code, "enough" in err) == (2, True), err
 
 
 @pytest.mark.parametrize(
@@ -320,88 +289,6 @@ def test_compare(pytrt, asked, tmp_path):
     ]
     assert read == [(([Path("d")], "inputs"), {"limit": 3, "seed": 7, "mode": "stretch"})]
     assert compared == [((engine, engine, "samples", parse_tolerance("cosine=0.5")), {})]
-
-
-class Network:
-    """What a search needs of a network."""
-
-    model, settings, outputs = "prepared", {"a": 1}, ()
-
-    def reference(self):
-        return SimpleNamespace(inputs="inputs")
-
-
-@pytest.mark.parametrize("labelled", [False, True])
-def test_precision_search(pytrt, asked, monkeypatch, labelled):
-    network, module = Network(), asked.precision
-    asked(loading, "open_model", "model")
-    made = asked(module.precision, "Network", network)
-    read, tables = asked(module, "read_samples", "samples"), asked(module, "make_tables", {"entropy": "table"})
-    judge = asked(module, "_judge", "judge")
-    asked(module, "_train", "train.txt")
-    searched = asked(module.precision, "search")
-    tolerance = "map50=0.125" if labelled else "cosine=0.5"
-    ends(pytrt, "precision", "search", "net.cfg", "--data", "d", "-o", "p.yaml", "--precision", "int8", "--tolerance", tolerance,
-         "--engine", "reference", "--weights", "w", "--names", "n", "--threads", "3", "--split", "test.txt", "--images", "11",
-         "--limit", "6", "--seed", "7", "--mode", "stretch", "--algorithm", "entropy", "--calibration", "13", "--per-tensor",
-         "--max-latency-ratio", "1.5", "--max-runs", "17", "--latency", "measured", "--setting", "a=1",
-         "--plugin", "acme::Scale=compute")  # fmt: skip
-    forms = {"acme::Scale": "compute"}
-    assert made == [
-        (("model", "reference"), {"threads": 3, "settings": {"a": 1}, "plugins": forms, "fast_build": False})
-    ]
-    common = {"seed": 7, "mode": "stretch", "split": "train.txt"}
-    assert read == [(([Path("d")], "inputs"), {"limit": limit, **common}) for limit in (6, 13)]
-    order = ["entropy", "minmax", "percentile"]
-    assert tables == [(("prepared", "samples", order), {"engine": "reference", "threads": 3, "plugins": forms})]
-    wanted = (network, [Path("d")], "test.txt", parse_tolerance(tolerance), Path("n"), "stretch", 11)
-    assert judge == ([(wanted, {})] if labelled else [])
-    ((given, options),) = searched
-    assert given == (network, "samples", parse_tolerance(tolerance), "int8")
-    del options["advance"]
-    assert options == {
-        "tables": {"entropy": "table"},
-        "per_tensor": True,
-        "judge": "judge" if labelled else None,
-        "budget": Budget(17, 1.5),
-        "latency": "measured",
-        "journal": Path("p.journal"),
-        "identity": {"data": ["d"], "calibration": 13, "settings": {"a": 1}, "seed": 7, "mode": "stretch"},
-    }
-
-
-def test_what_a_judge_measures(asked):
-    """Lost mAP50 in units of what may be lost, of the images and by the names that were given."""
-    figures = iter([0.75, 0.5, 0.875])
-    module, detector = asked.precision, SimpleNamespace(names=())
-
-    class Detector:
-        def __init__(self, *given, **options):
-            detectors.append((given, options))
-
-        def __enter__(self):
-            return detector
-
-        def __exit__(self, *error):
-            pass
-
-    detectors, evaluated = list[Any](), []
-
-    def evaluate(*given, **options):
-        evaluated.append((given, options))
-        return SimpleNamespace(map50=next(figures))
-
-    monkeypatched = {"Yolov2": Detector, "YoloData": lambda data: ("labelled", data), "evaluate": evaluate}
-    with pytest.MonkeyPatch.context() as patch:
-        for name, stub in monkeypatched.items():
-            patch.setattr(module.models, name, stub)
-        reference = SimpleNamespace(reference=lambda: "float32")
-        tolerance = parse_tolerance("map50=0.125")
-        judge = module._judge(reference, ["d"], "test.txt", tolerance, Path("n"), "stretch", 11)
-        assert [judge("worse"), judge("better")] == [2, 0]
-    assert detectors == [((engine, Path("n")), {"mode": "stretch"}) for engine in ("float32", "worse", "better")]
-    wanted = ((detector, ("labelled", ["d"]), "test.txt"), {"limit": 11, "progress": False})
-    assert evaluated == [wanted] * 3
 
 
 def test_export_triton(pytrt, asked):
