@@ -33,6 +33,7 @@ _CHECKS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-sa
 _FLAGS = ("-x", "c++", "-std=c++17", "-O1", "-gdwarf-4", "-fno-omit-frame-pointer", "-ffp-contract=off", "-w", *_CHECKS)
 _OPTIONS = {"ASAN_OPTIONS": "detect_leaks=0:color=never:exitcode=9", "UBSAN_OPTIONS": "color=never:exitcode=9"}
 _FOUND = 9
+_KERNELS_ONLY = ("--report-api-errors", "no")  # CuPy asks the driver for functions that it may lack
 _MAIN = """
 #include <cstdio>
 #include <cstdlib>
@@ -84,7 +85,7 @@ def compute_sanitizer(case: Case) -> str:
         if before.returncode:
             raise UnavailableError(f"the launches cannot be repeated on a GPU: {before.stderr.strip()[-300:]}")
         for tool in TOOLS:
-            options = ["--tool", tool, "--error-exitcode", str(_FOUND)]
+            options = ["--tool", tool, "--error-exitcode", str(_FOUND), *_KERNELS_ONLY]
             options += ["--padding", "64"] if tool == "memcheck" else []
             done = _program([program, *options, *command], environment)
             if done.returncode == _FOUND:

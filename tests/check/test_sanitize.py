@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 
 import numpy as np
 import pytest
@@ -148,6 +149,22 @@ REPORTS = {
 @pytest.mark.parametrize("report", REPORTS, ids=["memcheck", "racecheck", "initcheck", "synccheck", "unknown"])
 def test_the_first_report_of_compute_sanitizer_is_read(report):
     assert read_compute_sanitizer(report, [NoBoundsTest.kernel]) == REPORTS[report]
+
+
+def test_calls_of_the_driver_that_fail_are_no_findings_of_compute_sanitizer(monkeypatch):
+    commands = []
+
+    def keeping(command, environment):
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(sanitize, "_program", keeping)
+    monkeypatch.setattr(sanitize.shutil, "which", lambda name, path=None: f"/usr/local/cuda/bin/{name}")
+    assert not sanitize.compute_sanitizer(Case(Twice(), ((2, 9),), (ptp.DType.FLOAT32,)))
+    tools = [command for command in commands if "--tool" in command]
+    assert [command[command.index("--tool") + 1] for command in tools] == list(sanitize.TOOLS)
+    for command in tools:  # CuPy asks for functions that a driver may lack
+        assert command[command.index("--report-api-errors") + 1] == "no"
 
 
 @pytest.mark.gpu
