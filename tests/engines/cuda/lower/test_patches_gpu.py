@@ -1,0 +1,46 @@
+"""The columns of a first convolution's windows as channels, on a GPU: in each element type, and as codes."""
+
+from __future__ import annotations
+
+import pytest
+
+import pytrtplugins as ptp
+from pytrtplugins.calibration import MinMaxCalibrator
+from pytrtplugins.engines import BuildOptions, calibrate
+from pytrtplugins.engines.reference.engine import ReferenceEngine
+from pytrtplugins.passes import prepare, quantize
+from tests.engines.cuda.lower.test_patches import WINDOWS, First, gathered, image
+from tests.measures import relative
+
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
+
+BOUNDS = {"fp32": 2e-6, "fp16": 4e-3, "int8": 5e-3}
+
+
+def assert_right(model, precision):
+    x = image()
+    wanted = ReferenceEngine(model, BuildOptions(precision if precision == "int8" else "fp32"))
+    engine = ptp.build(model, engine="cuda", precision=precision, settings={"disable": ["tactics"]})
+    with wanted.create_context() as reference, engine.create_context() as context:
+        for _ in range(3):  # the first is captured
+            found = context.run(x)
+            for name, value in reference.run(x).items():
+                assert relative(found[name], value) < BOUNDS[precision]
+        assert "Patches" in [step.op for step in next(iter(context._ready.values())).execution.plan.steps]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+@pytest.mark.parametrize("window", [window for window, _ in WINDOWS.values()], ids=WINDOWS)
+def test_columns_become_channels(window, precision):
+    net = First()
+    model = prepare(net.model(net.first(**window)))
+    assert gathered(model)[1]
+    assert_right(model, precision)
+
+
+@pytest.mark.parametrize("window", [window for window, _ in WINDOWS.values()], ids=WINDOWS)
+def test_codes_are_made_on_the_way(window):
+    net = First()
+    model = prepare(net.model(net.first(**window)))
+    table = calibrate(model, MinMaxCalibrator([image(count=1)]), progress=False)
+    assert_right(quantize(model, table), "int8")
