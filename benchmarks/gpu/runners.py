@@ -14,6 +14,7 @@ BASELINE = Runner(NAME, "FP16", ours("fp16"))
 RUNNERS = (
     BASELINE,
     Runner(NAME, "INT8", ours("int8")),
+    Runner(NAME, "FP8", ours("fp8"), stage=MORE),
     Runner(DARKNET, "TF32", darknet, max_batch=8),
     Runner(TORCH_GRAPH, "FP16", pytorch("FP16", "graph")),
     Runner("PyTorch", "FP16", pytorch("FP16", "eager"), stage=MORE),

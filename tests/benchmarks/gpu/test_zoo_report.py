@@ -82,8 +82,24 @@ def test_goals_name_the_networks_that_miss_them(record):
     assert line(text, "| FP16, batch 8, networks").endswith("| 1 | 1 | met |")
     tuned = line(text, f"| FP16, batch 1, times the speed of {TORCH_TUNED}")
     assert tuned.endswith("| 1.5 x | 1.50 | met on the 2 of 3 networks that it was measured on |")
+    assert line(text, "| INT8, batch 1, networks").endswith("| 1 | 1 | met |")
+    assert line(text, "| INT8, batch 8, networks").endswith("| all | – | not measured |")
     alone = zoo_report.goals_table(zoo_report.entries([ours("resnet18", 2.0)["extra_info"]]))
     assert line(alone, "| FP16, batch 1, times").endswith("| – | not measured |")
+
+
+def test_goals_name_the_networks_that_take_long_or_are_wrong():
+    rows = [ours("bert", 2.0, again_s=3.4), ours("unet", 2.0, build_s=91.0), ours("vgg16", 2.0, 8, error=0.02)]
+    text = zoo_report.goals_table(zoo_report.entries([row["extra_info"] for row in rows]))
+    assert line(text, "| FP16, all batches, networks whose build from").endswith(", at most 3 | 3 | 2 | missed: bert |")
+    assert line(text, "| FP16, all batches, networks whose first").endswith(", at most 90 | 3 | 2 | missed: unet |")
+    assert line(text, "| FP16, all batches, networks whose error").endswith("| 3 | 2 | missed: vgg16 with batch 8 |")
+
+
+def test_int8_that_is_slower_than_fp16_is_named():
+    rows = [ours("vgg16", 2.0), bench("vgg16", precision="INT8", us=101.0)]
+    text = zoo_report.goals_table(zoo_report.entries([row["extra_info"] for row in rows]))
+    assert line(text, "| INT8, batch 1, networks").endswith("| 1 | 0 | missed: vgg16 |")
 
 
 def test_the_page_is_written_beside_the_races_and_leaves_that_alone(record, tmp_path):
