@@ -6,6 +6,7 @@ import ast
 import functools
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -63,46 +64,44 @@ BLOCKS = ("body", "orelse", "handlers", "finalbody", "cases")
 """Where statements have others within them."""
 
 
-@functools.cache
-def parsed(path):
-    """A file's syntax tree, which several tests read."""
-    return ast.parse(path.read_text())
-
-
-def statements(tree, types):
-    """Those of a file; without ``types`` less those within `if TYPE_CHECKING`."""
-    waiting = [tree]
+def statements(tree):
+    """Those of a file, each with whether it stands within `if TYPE_CHECKING`."""
+    waiting = [(tree, False)]
     while waiting:
-        node = waiting.pop()
-        if types or not isinstance(node, ast.If) or "TYPE_CHECKING" not in ast.dump(node.test):
-            yield node
-            for block in BLOCKS:
-                waiting += getattr(node, block, ())
+        node, types = waiting.pop()
+        yield node, types
+        types = types or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))
+        for block in BLOCKS:
+            waiting += ((each, types) for each in getattr(node, block, ()))
 
 
 @functools.cache
-def imported(path, types=False):
-    """Absolute names of what a file imports, with its line; with ``types``, inside of `if TYPE_CHECKING` too."""
-    return list(_imported(path, types))
-
-
-def _imported(path, types):
-    parts = path.relative_to(ROOT).parent.parts
-    for node in statements(parsed(path), types):
+def all_imported(path):
+    """Absolute names of what a file imports, each with its line, and whether it is imported for types alone."""
+    found, parts = [], path.relative_to(ROOT).parent.parts
+    for node, types in statements(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            yield from ((alias.name, node.lineno) for alias in node.names)
+            found += [(alias.name, node.lineno, types) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = ".".join(parts[: len(parts) - node.level + 1]) if node.level else ""
             module = ".".join(filter(None, [base, node.module or ""]))
-            yield module, node.lineno
-            yield from ((f"{module}.{alias.name}", node.lineno) for alias in node.names)
+            found += [
+                (name, node.lineno, types) for name in (module, *(f"{module}.{alias.name}" for alias in node.names))
+            ]
+    return found
+
+
+def imported(path):
+    """Absolute names of what a file imports when it runs, each with its line."""
+    return [(name, line) for name, line, types in all_imported(path) if not types]
 
 
 def imported_by_name(path):
     """Lines on which a file calls ``import_module`` or ``__import__``."""
-    if not any(name in path.read_text() for name in IMPORTERS):
+    text = path.read_text()
+    if not any(name in text for name in IMPORTERS):
         return
-    for node in ast.walk(parsed(path)):
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             if name in IMPORTERS:
@@ -114,52 +113,63 @@ def room(path, folder):
     return path.relative_to(ROOT / folder).parts[0].removesuffix(".py")
 
 
-def risen(path, folder, level):
-    """Imports of a file from rooms of its folder that stand above its own, with their lines."""
-    own, prefix = room(path, folder), folder.replace("/", ".") + "."
-    if own in level:
-        for name, line in imported(path):
+def risen(paths, folder, level):
+    """Imports of files from rooms of their folder that stand above their own, with their lines."""
+    prefix = folder.replace("/", ".") + "."
+    for path in paths:
+        own = room(path, folder)
+        for name, line in imported(path) if own in level else ():
             target = name.removeprefix(prefix).partition(".")[0] if name.startswith(prefix) else ""
             if level.get(target, 0) > level[own]:
                 yield f"{path}:{line}: {own} imports {target}, which stands above it"
 
 
-def chain(rooms):
+def importing(paths, names):
+    """Imports of files from these modules and packages, with their lines."""
+    for path in paths:
+        for name, line in imported(path):
+            if any(f"{name}.".startswith(f"{each}.") for each in names):
+                yield f"{path}:{line} imports {name}"
+
+
+def shown(rooms):
     """Rooms as docs/design.md shows them."""
     return "  <  ".join(", ".join(names) for names in rooms)
 
 
-@pytest.mark.parametrize("path", python_files("pytrtplugins"), ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_module_imports_only_from_its_own_level_or_below(path):
-    own = room(path, "pytrtplugins")
-    if own == "__init__":
-        return
-    assert own in LEVEL, f"{own} has no level: add it to ROOMS"
-    assert not list(risen(path, "pytrtplugins", LEVEL))
-    for name, line in imported(path):
-        assert name.partition(".")[0] != "darknet2caffe" or own in ("models", "cli"), f"{path}:{line} imports {name}"
+def by_room(folder):
+    """A test for each room of a folder, with its files."""
+    files: dict[str, list[Path]] = {}
+    for path in python_files(folder):
+        files.setdefault(room(path, folder), []).append(path)
+    return pytest.mark.parametrize(("own", "paths"), files.items(), ids=list(files))
 
 
-@pytest.mark.parametrize("path", python_files("pytrtplugins/engines"), ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_engine_imports_another_or_what_chooses_among_them(path):
-    own, folder = room(path, "pytrtplugins/engines"), "pytrtplugins.engines."
+def refuse(*broken):
+    """Fail with all lines that break a rule, if there are any."""
+    lines = dict.fromkeys(chain.from_iterable(broken))
+    assert not lines, "\n".join(lines)
+
+
+@by_room("pytrtplugins")
+def test_a_module_imports_only_from_its_own_level_or_below(own, paths):
+    assert own in (*LEVEL, "__init__"), f"{own} has no level: add it to ROOMS"
+    converter = [] if own in ("__init__", "models", "cli") else ["darknet2caffe"]
+    refuse(risen(paths, "pytrtplugins", LEVEL), importing(paths, converter))
+
+
+@by_room("pytrtplugins/engines")
+def test_no_engine_imports_another_or_what_chooses_among_them(own, paths):
     assert own in (*ENGINE_LEVEL, *ENGINES, "__init__"), f"{own} has no level: add it to ENGINE_ROOMS or ENGINES"
-    assert not list(risen(path, "pytrtplugins/engines", ENGINE_LEVEL))
-    for name, line in imported(path):
-        target = name.removeprefix(folder).partition(".")[0] if name.startswith(folder) else ""
-        if target in ENGINES:
-            assert target == own, f"{path}:{line}: {own} imports engine {target}"
-        if own in ENGINES:
-            assert target not in ("selection", "weights"), f"{path}:{line}: engine {own} imports {target}"
+    others = {*ENGINES, "selection", "weights"} if own in ENGINES else set(ENGINES)
+    names = [f"pytrtplugins.engines.{name}" for name in others - {own}]
+    refuse(risen(paths, "pytrtplugins/engines", ENGINE_LEVEL), importing(paths, names))
 
 
-@pytest.mark.parametrize(
-    "path", python_files("pytrtplugins/engines/cuda"), ids=lambda path: str(path.relative_to(ROOT))
-)
-def test_inside_engine_cuda_data_goes_one_way(path):
-    own = room(path, "pytrtplugins/engines/cuda")
+@by_room("pytrtplugins/engines/cuda")
+def test_inside_engine_cuda_data_goes_one_way(own, paths):
     assert own in (*CUDA_LEVEL, "__init__"), f"{own} has no level: add it to CUDA_ROOMS"
-    assert not list(risen(path, "pytrtplugins/engines/cuda", CUDA_LEVEL))
+    refuse(risen(paths, "pytrtplugins/engines/cuda", CUDA_LEVEL))
 
 
 def test_no_files_import_each_other_in_a_circle():
@@ -167,7 +177,7 @@ def test_no_files_import_each_other_in_a_circle():
     needs = {
         name: {
             next((each for each in (target, target.rpartition(".")[0]) if each in MODULES), None)
-            for target, _ in imported(path, types=True)
+            for target, *_ in all_imported(path)
             if target not in ("pytrtplugins._native", "pytrtplugins")
         }
         - {None, name}
@@ -180,23 +190,24 @@ def test_no_files_import_each_other_in_a_circle():
     assert not needs, f"a circle of files, or what needs one: {sorted(needs)}"
 
 
-@pytest.mark.parametrize("path", sorted(MODULES.values()), ids=lambda path: str(path.relative_to(ROOT)))
-def test_nothing_is_imported_by_a_name_that_cannot_be_read_here(path):
-    lines = list(imported_by_name(path))
-    assert not lines or path.relative_to(ROOT).as_posix() in BY_NAME, f"{path}:{lines}"
+@pytest.mark.parametrize("package", ["pytrtplugins", "darknet2caffe"])
+def test_nothing_is_imported_by_a_name_that_cannot_be_read_here(package):
+    refuse(
+        f"{path}:{line}"
+        for path in python_files(package)
+        if path.relative_to(ROOT).as_posix() not in BY_NAME
+        for line in imported_by_name(path)
+    )
 
 
 @pytest.mark.parametrize("rooms", [ROOMS, CUDA_ROOMS], ids=["package", "cuda"])
 def test_the_page_shows_this_rule(rooms):
-    assert f"    {chain(rooms)}\n" in (ROOT / "docs/design.md").read_text("utf-8")
+    assert f"    {shown(rooms)}\n" in (ROOT / "docs/design.md").read_text("utf-8")
 
 
-@pytest.mark.parametrize("path", python_files("darknet2caffe"), ids=lambda path: str(path.relative_to(ROOT)))
-def test_the_converter_uses_only_low_layers(path):
-    for name, line in imported(path):
-        if name.startswith("pytrtplugins."):
-            target = name.split(".")[1]
-            assert LEVEL.get(target, 0) <= LEVEL["vision"], f"{path}:{line} imports {name}"
+def test_the_converter_uses_only_low_layers():
+    high = [f"pytrtplugins.{name}" for name, level in LEVEL.items() if level > LEVEL["vision"]]
+    refuse(importing(python_files("darknet2caffe"), high))
 
 
 def test_every_module_imports_without_optional_packages():
