@@ -125,13 +125,14 @@ def check_plugin(
     base = _instance(plugin)
     given = own_inputs(base, inputs)
     steps = Steps(base, time_limit, given)
-    cases, remark = steps.find(lambda accepts: _all_cases(base, shapes, given, seed, accepts))
+    cases, remark = steps.find(
+        lambda accepts: _all_cases(base, shapes, given, seed, accepts), lambda cases: _steps(base, cases)
+    )
     if "compute" in steps.entries:
         return Report(repr(base), tuple(steps.entries.values()))
     if not cases:
         detail = f"no input shape works; {remark}.\n{_advice(base)}"
         return Report(repr(base), (Entry("dims", False, detail),))
-    steps.take(_steps(base, cases))
     if sanitize:
         skip = isolate.reason(base) or ("" if enqueue.has_kernels(base) else "the class has no kernels")
         steps.take(
@@ -161,6 +162,8 @@ def _advice(base: Plugin) -> str:
 
 
 def _steps(base: Plugin, cases: list[Case]) -> Iterator[Step]:
+    if not cases:
+        return
     for name, rule in _BASIC.items():
         yield Step(name, rule, cases, _BASIC_NAMES[: _BASIC_NAMES.index(name)])
     for name, rule in _OTHERS.items():

@@ -8,6 +8,7 @@ import mmap
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 from ..errors import MissingExtraError, UnavailableError
@@ -17,9 +18,11 @@ from .cases import Case, outputs_of, shrink
 from .report import Entry
 from .samples import Samples
 
-__all__ = ["Rule", "Step", "Steps"]
+__all__ = ["Rule", "Search", "Step", "Steps"]
 
 Rule = Callable[[Case], str]
+Search = Callable[[Callable[[Case], None]], tuple[list[Case], str]]
+"""Finds cases, with a function that tries one; gives them and a remark."""
 _NOTE_BYTES = 1 << 20
 _SHORT_S = 2.0
 _PATIENCE_S = 3.0  # beyond the time limit, which the process itself keeps
@@ -58,11 +61,18 @@ class Steps:
         self.base, self.time_limit, self.given = base, time_limit, given
         self.entries: dict[str, Entry] = {}
         self._apart = not isolate.reason(base)
+        self._now: list[Any] = []  # what a process tries: the numbers of the step and of its case, and the case
 
-    def find(self, search: Callable[[Callable[[Case], None]], tuple[list[Case], str]]) -> tuple[list[Case], str]:
-        """Let ``search`` find cases; what its function for trying a case does not survive becomes the entry ``compute``."""
+    def find(self, search: Search, steps: Callable[[list[Case]], Iterable[Step]]) -> tuple[list[Case], str]:
+        """Let ``search`` find cases, and take the steps that ``steps`` makes of them.
+
+        What its function for trying a case does not survive becomes the entry ``compute``. Cases are found, and steps taken,
+        in one process: to fork one from a large process takes longer than most checks.
+        """
         if not self._apart:
-            return search(_compute)
+            cases, remark = search(_compute)
+            self.take(steps(cases))
+            return cases, remark
         found: list[Any] = []
         # what is tried now, for when the process ends; a message each would take longer
         with mmap.mmap(-1, _NOTE_BYTES) as note:
@@ -85,56 +95,71 @@ class Steps:
                         cases, remark = search(accepts)
                 except isolate.TimeUpError as error:
                     send(["hang", str(error)])
-                else:
-                    send(["found", [case.as_json(self.base) for case in cases], remark])
+                    return
+                encoded = [case.as_json(self.base) for case in cases]
+                send(["found", encoded, remark])
+                self._work(self._together(steps(self._decoded(encoded))), send)
 
-            end = isolate.run(
-                work, lambda message: found.__setitem__(slice(None), message), self.time_limit + _PATIENCE_S
-            )
+            def receive(message: Any) -> None:
+                if found[:1] == ["found"]:
+                    self._receive(message)
+                else:
+                    found[:] = message
+
+            self._now = []
+            end = isolate.run(work, receive, self.time_limit + _PATIENCE_S)
             tried = bytes(note).partition(b"\0")[0]
-        if found and found[0] == "found":
-            return self._decoded(found[1]), found[2]
-        step = Step("compute", _survives, [Case.from_json(json.loads(tried), self.base, self.given)])
-        self.entries["compute"] = self._ended(step, 0, step.cases[0], end or found[1])
-        return [], ""
+        if found[:1] != ["found"]:
+            step = Step("compute", _survives, [Case.from_json(json.loads(tried), self.base, self.given)])
+            self.entries["compute"] = self._ended(step, 0, step.cases[0], end or found[1])
+            return [], ""
+        cases = self._decoded(found[1])
+        left = list(steps(cases))
+        if end and self._now:
+            self._blame(left, end)
+        self.take(step for step in left if step.name not in self.entries)
+        return cases, found[2]
 
     def take(self, steps: Iterable[Step]) -> None:
         """Run the steps; each adds an entry."""
         left = list(steps)
         while left:
-            apart = [*itertools.takewhile(lambda step: step.apart and self._apart, left)]
-            if apart:
-                self._take_apart(apart)
+            if apart := self._together(left):
+                self._now = []
+                silence = self.time_limit * max(step.patience for step in apart) + _PATIENCE_S
+                if end := isolate.run(partial(self._work, apart), self._receive, silence):
+                    self._blame(apart, end)
                 left = [step for step in left if step.name not in self.entries]
             else:
                 step = left.pop(0)
                 self.entries[step.name] = self._entry(step, lambda number, case: None)
 
-    def _take_apart(self, steps: Sequence[Step]) -> None:
-        """Run steps in a process of its own until it ends; the step that ended it gets its entry too."""
-        now: list[Any] = [0, 0, None]
+    def _together(self, steps: Iterable[Step]) -> list[Step]:
+        """The first steps, as many as may be taken in a process of their own."""
+        return [*itertools.takewhile(lambda step: step.apart and self._apart, steps)]
 
-        def work(send: isolate.Send) -> None:
-            for number, step in enumerate(steps):
+    def _work(self, steps: Sequence[Step], send: isolate.Send) -> None:
+        """Take steps in a process of their own, and tell the caller's `_receive`."""
+        for number, step in enumerate(steps):
 
-                def trying(case_number: int, case: Case, number: int = number) -> None:
-                    send(["try", number, case_number, case.as_json(self.base)])
+            def trying(case_number: int, case: Case, number: int = number) -> None:
+                send(["try", number, case_number, case.as_json(self.base)])
 
-                self.entries[step.name] = self._entry(step, trying)
-                send(["entry", asdict(self.entries[step.name])])
+            self.entries[step.name] = self._entry(step, trying)
+            send(["entry", asdict(self.entries[step.name])])
 
-        def receive(message: Any) -> None:
-            if message[0] == "try":
-                now[:] = message[1:]
-            else:
-                entry = Entry(**message[1])
-                self.entries[entry.name] = entry
+    def _receive(self, message: Any) -> None:
+        if message[0] == "try":
+            self._now = message[1:]
+        else:
+            entry = Entry(**message[1])
+            self.entries[entry.name] = entry
 
-        end = isolate.run(work, receive, self.time_limit * max(step.patience for step in steps) + _PATIENCE_S)
-        if end:
-            number, case_number, case = now
-            step = steps[number]
-            self.entries[step.name] = self._ended(step, case_number, Case.from_json(case, self.base, self.given), end)
+    def _blame(self, steps: Sequence[Step], end: str) -> None:
+        """Give the step that ended its process its entry."""
+        number, case_number, case = self._now
+        step = steps[number]
+        self.entries[step.name] = self._ended(step, case_number, Case.from_json(case, self.base, self.given), end)
 
     def _entry(self, step: Step, trying: Callable[[int, Case], None]) -> Entry:
         if step.skip:
