@@ -18,12 +18,14 @@ from ....tensor import DType
 from ...base.plugins import write_decompositions
 from .activations import FuseSwishMish
 from .attention import FuseAttention
+from .before_moves import ActBeforeMoves
 from .epilogue import FuseActivations, FuseConvolutions, FuseResiduals
 from .gelu import FuseGelu
 from .hanging import hanging_values
 from .horizontal import FuseHorizontally
 from .matmul import FuseBiases, FuseMatMuls
 from .patches import GatherPatches
+from .phases import SplitPhases
 from .pool_reorg_stem import FusePools, FuseReorgs, FuseStem
 from .qdq import AbsorbInputScales, AbsorbOutputScales, AbsorbResidualScales, FoldCasts, FoldConstants, MoveCodes
 from .rewrite import DOMAIN
@@ -37,6 +39,7 @@ __all__ = ["FREE_CASTS", "OPTIONAL_STEPS", "OptionalStep", "check_disable", "low
 OptionalStep = Literal[
     "dead-layers",
     "attention",
+    "phases",
     "int8-moves",
     "activations",
     "residuals",
@@ -65,6 +68,8 @@ _PASSES: tuple[tuple[OptionalStep | None, type[Pass]], ...] = (
     ("dead-layers", Eliminate),
     (None, FoldCasts),
     ("attention", FuseAttention),
+    ("phases", SplitPhases),
+    (None, ActBeforeMoves),
     ("int8-moves", MoveCodes),
     (None, FuseConvolutions),
     (None, FuseMatMuls),

@@ -1,0 +1,242 @@
+"""ConvTranspose → one convolution that gives the pixels of a block as channels, and the blocks that are made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ....model.ir import add_constant, array_of, dims_of, is_op, operand, swap
+from ....utils.optional import require
+from ....utils.override import override
+from .rewrite import Rewrite
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["SplitPhases"]
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """One axis of a transposed convolution, as one of a convolution that gives a block of values for each place.
+
+    Value o of the output is value (o + shift) % stride of block (o + shift) // stride; its place in the block is its phase.
+
+    Attributes:
+        stride: Values of a block.
+        shift: Values of the first block that are cut off.
+        taps: Which tap of the filter each tap of the convolution is, [phase, tap]; -1: none.
+        pads: Zeros before and behind the input.
+        blocks: How many the convolution gives.
+        size: Values that are wanted.
+    """
+
+    stride: int
+    shift: int
+    taps: npt.NDArray[np.int64]
+    pads: tuple[int, int]
+    blocks: int
+    size: int
+
+    @classmethod
+    def of(cls, kernel: int, stride: int, dilation: int, pad: int, given: int, wanted: int) -> _Axis:
+        """The axis whose convolution has fewest taps, and cuts least off.
+
+        Args:
+            kernel: Taps of the filter.
+            stride: Values of the output from one of the input to the next.
+            dilation: Values of the output from one tap to the next.
+            pad: Values of the whole output that come before what is wanted.
+            given: Values of the input.
+            wanted: Values of the output.
+        """
+        last = (kernel - 1) * dilation
+
+        def shifted(shift: int) -> _Axis:
+            """Input i times tap t is part of output i * stride + t * dilation - pad: block q sums inputs from q - most to q - least."""
+            first = pad - shift
+            least, most = min(0, -((stride - 1 + first) // stride)), max(0, (last - first) // stride)
+            at = np.arange(stride)[:, None] + first + stride * np.arange(most, least - 1, -1)
+            taps = np.where((at >= 0) & (at <= last) & (at % dilation == 0), at // dilation, -1)
+            behind = max(0, -(-(wanted + shift) // stride) - given - least)
+            return cls(stride, shift, taps, (most, behind), given + behind + least, wanted)
+
+        return min(map(shifted, range(stride)), key=lambda axis: (axis.taps.shape[1], axis.shift))
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the blocks have more values than are wanted."""
+        return self.stride * self.blocks != self.size
+
+
+@dataclass(frozen=True)
+class _Match:
+    """Down and across, the weights, what dequantizes them, and the bias."""
+
+    axes: tuple[_Axis, _Axis]
+    weights: npt.NDArray[Any]
+    origin: ir.Node | None
+    bias: npt.NDArray[Any] | None
+
+
+class SplitPhases(Rewrite[_Match]):
+    """ConvTranspose → Conv, DepthToSpace, and a Slice where blocks are cut.
+
+    The pixels of an output fall into phases, by their places between those of the input. Each phase is a convolution with a
+    part of the taps; one convolution gives them all as channels, with filters of ceil(k / stride) taps, as every other is run.
+    Blocks of pixels are made of channels by a move.
+
+    What does not match: (1) a convolution of 3-D tensors; (2) one whose weights or bias are computed in the run; (3) one of
+    unknown sizes; (4) weights whose codes are around another zero point than 0, or have scales along another axis than the filters.
+    """
+
+    name: ClassVar[str] = "phases"
+    needs: ClassVar[tuple[str, ...]] = ("ConvTranspose",)
+
+    @override
+    def match(self, node: ir.Node) -> _Match | None:
+        if not is_op(node, "ConvTranspose"):
+            return None
+        given, wanted = ((dims_of(value) or ())[2:] for value in (node.inputs[0], node.outputs[0]))
+        sizes = [side for side in (*given, *wanted) if isinstance(side, int) and side > 0]
+        if len(given) not in (1, 2) or len(sizes) < 2 * len(given):  # cases 1 and 3
+            return None
+        weights, origin = _codes(node)
+        bias = _numbers(operand(node, 2))
+        if weights is None or (operand(node, 2) is not None and bias is None):  # cases 2 and 4
+            return None
+        *above, last = map(_Axis.of, *_windows(node, weights.shape[2:], given, wanted), given, wanted)
+        down = above[0] if above else _Axis.of(1, 1, 1, 0, 1, 1)
+        return _Match((down, last), weights.reshape(*weights.shape[:2], -1, weights.shape[-1]), origin, bias)
+
+    @override
+    def rewrite(self, graph: ir.Graph, node: ir.Node, match: _Match) -> None:
+        made, (down, across), group = _Nodes(graph, node), match.axes, node.attributes.get_int("group", 1)
+        x, dims = node.inputs[0], dims_of(node.outputs[0]) or ()
+        flat = len(dims) == 3
+        if flat:  # an image of one row
+            x = made.add("Unsqueeze", [x, np.array([2])], "image", (match.weights.shape[0], 1, *dims_of(x)[2:]))  # type: ignore[index]
+        weights, phases = _rearranged(match, group), down.stride * across.stride
+        bias = () if match.bias is None else (_of_phases(match.bias, phases, group),)
+        read = [x, made.filters(weights, match.origin, phases), *bias]
+        pads = [axis.pads[end] for end in (0, 1) for axis in match.axes]
+        value = made.add("Conv", read, "phases", (len(weights), down.blocks, across.blocks), pads=pads, group=group)
+        sides = [axis.stride * axis.blocks for axis in match.axes][flat:]
+        value = _blocks(made, value, match.axes, len(weights) // phases, group, sides)
+        cut = [(index + 2, axis) for index, axis in enumerate(match.axes[flat:]) if axis.is_cut]
+        if cut:
+            begins, ends = [axis.shift for _, axis in cut], [axis.shift + axis.size for _, axis in cut]
+            numbers = map(np.array, (begins, ends, [index for index, _ in cut]))
+            value = made.add("Slice", [value, *numbers], "inside", dims[1:])
+        swap(graph, [node], value)
+
+
+class _Nodes:
+    """Adds nodes before one that they replace; what they give is named after what that gives, and has its type and batch."""
+
+    def __init__(self, graph: ir.Graph, node: ir.Node) -> None:
+        self.graph, self.node, self.y = graph, node, node.outputs[0]
+
+    def add(self, op: str, read: Sequence[Any], what: str, dims: Sequence[int], **attributes: Any) -> ir.Value:
+        """The output of a new node; arrays among what it reads become constants. The dims are those behind the batch."""
+        onnx_ir, name = require("onnx_ir", extra="onnx"), f"{self.y.name}.{what}"
+        values = [
+            add_constant(self.graph, f"{name}.{index}", each) if isinstance(each, np.ndarray) else each
+            for index, each in enumerate(read)
+        ]
+        title = self.node.name if op == "Conv" else f"{self.node.name}.{what}"
+        made = onnx_ir.node(op, values, attributes, name=title)
+        value: ir.Value = made.outputs[0]
+        assert self.y.shape is not None
+        value.name, value.type, value.shape = name, self.y.type, onnx_ir.Shape([self.y.shape[0], *dims])
+        self.graph.insert_before(self.node, made)
+        return value
+
+    def filters(self, weights: npt.NDArray[Any], origin: ir.Node | None, phases: int) -> npt.NDArray[Any] | ir.Value:
+        """The weights, or what dequantizes their codes."""
+        if origin is None:
+            return weights
+        steps, zero = (array_of(operand(origin, index)) for index in (1, 2))
+        parts = [np.tile(each, phases) if each.size > 1 else each for each in (steps, zero) if each is not None]
+        value = self.add("DequantizeLinear", [weights, *parts], "weights", weights.shape[1:], axis=0)
+        value.shape = require("onnx_ir", extra="onnx").Shape(weights.shape)
+        return value
+
+
+# -- inside ----------------------------------------------------------------------------------------------------------------
+
+
+def _codes(node: ir.Node) -> tuple[npt.NDArray[Any] | None, ir.Node | None]:
+    """The weights, (C, K / group, …), and what dequantizes them; None in cases 2 and 4."""
+    value = operand(node, 1)
+    origin = None if value is None else value.producer()
+    if origin is None or not is_op(origin, "DequantizeLinear"):
+        return array_of(value), None
+    codes, steps, zero = (array_of(operand(origin, index)) for index in range(3))
+    if codes is None or steps is None or (zero is not None and zero.any()):
+        return None, None
+    by_filter = origin.attributes.get_int("axis", 1) % codes.ndim == 1 and node.attributes.get_int("group", 1) == 1
+    return (codes, origin) if steps.size == 1 or (steps.ndim == 1 and by_filter) else (None, None)
+
+
+def _numbers(value: ir.Value | None) -> npt.NDArray[Any] | None:
+    """A constant, of codes perhaps."""
+    origin = None if value is None else value.producer()
+    if origin is None or not is_op(origin, "DequantizeLinear"):
+        return array_of(value)  # type: ignore[no-any-return]
+    codes, steps, zero = (array_of(operand(origin, index)) for index in range(3))
+    if codes is None or steps is None or (zero is not None and zero.any()):
+        return None
+    return codes.astype(np.float32) * steps.astype(np.float32)  # type: ignore[no-any-return]
+
+
+def _windows(
+    node: ir.Node, kernel: Sequence[int], given: Sequence[int], wanted: Sequence[int]
+) -> tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int]]:
+    """Kernel, strides, dilations, and how much of the whole output comes before what is wanted, along each axis."""
+    at, ones = node.attributes, [1] * len(kernel)
+    strides, dilations = at.get_ints("strides", ones), at.get_ints("dilations", ones)
+    mode = at.get_string("auto_pad", "NOTSET")
+    if mode == "NOTSET" and "output_shape" not in at:
+        return kernel, strides, dilations, at.get_ints("pads", [0] * 2 * len(kernel))[: len(kernel)]
+    extra = at.get_ints("output_padding", [0] * len(kernel))
+    axes = zip(given, strides, kernel, dilations, extra, wanted, strict=True)
+    rest = [max(0, (x - 1) * s + (k - 1) * d + 1 + more - y) for x, s, k, d, more, y in axes]
+    return kernel, strides, dilations, [all_ // 2 if mode == "SAME_UPPER" else all_ - all_ // 2 for all_ in rest]
+
+
+def _rearranged(match: _Match, group: int) -> npt.NDArray[Any]:
+    """The weights as a convolution's, (K * phases, C / group, taps down, taps across)."""
+    down, across = (axis.taps for axis in match.axes)
+    parts = match.weights.reshape(group, -1, *match.weights.shape[1:]).swapaxes(1, 2)
+    found = np.zeros((group, len(down), len(across), *parts.shape[1:3], down.shape[1], across.shape[1]), parts.dtype)
+    for i, r in np.argwhere(down >= 0):
+        for j, s in np.argwhere(across >= 0):
+            found[:, i, j, :, :, r, s] = parts[..., down[i, r], across[j, s]]
+    if group > 1:  # a filter's phases side by side
+        found = np.moveaxis(found, 3, 1)
+    return found.reshape(-1, *found.shape[-3:])
+
+
+def _of_phases(bias: npt.NDArray[Any], phases: int, group: int) -> npt.NDArray[Any]:
+    return np.tile(bias, phases) if group == 1 else bias.repeat(phases)
+
+
+def _blocks(
+    made: _Nodes, x: ir.Value, axes: tuple[_Axis, _Axis], channels: int, group: int, sides: Sequence[int]
+) -> ir.Value:
+    """The channels of each pixel as a block of pixels; of one row, where there is one side."""
+    (s, t), dims = (axis.stride for axis in axes), (channels, *sides)
+    if s == t == 1 and len(sides) == 2:
+        return x
+    if s == t and len(sides) == 2:
+        return made.add("DepthToSpace", [x], "blocks", dims, blocksize=s, mode="DCR" if group == 1 else "CRD")
+    parts, order = ((s, t, channels), (0, 3, 4, 1, 5, 2)) if group == 1 else ((channels, s, t), (0, 1, 4, 2, 5, 3))
+    parted = (*parts, axes[0].blocks, axes[1].blocks)
+    x = made.add("Reshape", [x, np.array([0, *parted])], "parted", parted)
+    x = made.add("Transpose", [x], "turned", [(0, *parted)[axis] for axis in order[1:]], perm=list(order))
+    return made.add("Reshape", [x, np.array([0, *dims])], "blocks", dims)
