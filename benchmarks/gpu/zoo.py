@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch import nn
 
-from .zoo_darknet import SIDES, darknet, darknet_model
+from .zoo_darknet import SIDES, DarknetNet, darknet, darknet_model
 
 __all__ = ["NETWORKS", "Network", "chosen", "exported"]
 
@@ -57,6 +57,8 @@ class Network:
             norms = [each for each in module.modules() if isinstance(each, nn.BatchNorm2d)]
             if norms:
                 _fit(module, norms, torch.from_numpy(self.inputs(_CALIBRATED)))
+            if isinstance(module, DarknetNet):
+                module.even_out(torch.from_numpy(self.inputs(1)))
         return module
 
     def inputs(self, count: int) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import cast
 import onnx
 import pytest
 import torch
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from darknet2caffe import read_network, to_onnx
 from pytrtplugins.model.proto import info_dims
@@ -17,18 +17,47 @@ from pytrtplugins.passes import prepare
 
 from .torch_net import TorchNet
 
-__all__ = ["SIDES", "darknet", "darknet_model"]
+__all__ = ["SIDES", "DarknetNet", "darknet", "darknet_model"]
 
 SIDES = {"yolov3": 608, "yolov3-tiny": 416, "yolov2-tiny": 416}
 """Networks, and the sides of their images."""
 
 
-class _Net(TorchNet):
-    """The network in PyTorch, beside the model that it was made from."""
+class DarknetNet(TorchNet):
+    """The network in PyTorch, and as the ONNX model that it was made from."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         super().__init__(model)
-        self.model = joined(model)
+        self._model = model
+
+    @torch.no_grad()
+    def even_out(self, images: torch.Tensor) -> None:
+        """Scale each convolution so that its results on images have a deviation of 1: those of random weights leave float16's range."""
+
+        def scale(made: torch.nn.Conv2d, _: object, found: torch.Tensor) -> torch.Tensor:
+            deviation = found.std()
+            for values in (made.weight, made.bias):
+                assert values is not None
+                values /= deviation
+            return found / deviation
+
+        hooks = [made.register_forward_hook(scale) for made in self.convolutions]
+        self(images)
+        for hook in hooks:
+            hook.remove()
+
+    def as_onnx(self) -> onnx.ModelProto:
+        """The network with its present weights, its heads as one output."""
+        made = joined(self._model)
+        del made.graph.initializer[:]
+        nodes = [node for node in made.graph.node if node.op_type == "Conv"]
+        for number, (node, module) in enumerate(zip(nodes, self.convolutions, strict=True)):
+            for index, (kind, values) in enumerate((("weights", module.weight), ("bias", module.bias)), 1):
+                node.input[index] = f"{kind}{number}"
+                made.graph.initializer.append(numpy_helper.from_array(values.detach().numpy(), node.input[index]))
+        used = {name for node in made.graph.node for name in node.input}
+        made.graph.initializer.extend(tensor for tensor in self._model.graph.initializer if tensor.name in used)
+        return made
 
 
 def darknet(name: str) -> torch.nn.Module:
@@ -41,12 +70,12 @@ def darknet(name: str) -> torch.nn.Module:
     found = info_dims(model.graph.input[0])[2:]
     if found != (SIDES[name], SIDES[name]):
         raise ValueError(f"{path}: expected images of {SIDES[name]} x {SIDES[name]}, found {found}")
-    return _Net(model)
+    return DarknetNet(model)
 
 
 def darknet_model(module: torch.nn.Module) -> onnx.ModelProto:
     """The ONNX model of what `darknet` gave, with plugin nodes."""
-    return cast(_Net, module).model
+    return cast(DarknetNet, module).as_onnx()
 
 
 def joined(model: onnx.ModelProto) -> onnx.ModelProto:

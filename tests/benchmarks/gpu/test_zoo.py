@@ -11,7 +11,9 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
+from onnx import helper, numpy_helper
 
+import pytrtplugins as ptp
 from benchmarks.gpu import zoo, zoo_darknet
 from benchmarks.gpu.zoo import NETWORKS, Network, chosen, exported
 from pytrtplugins.model.decompose import inline_plugins
@@ -86,6 +88,21 @@ def test_darknets_heads_are_one_output_and_the_same_in_pytorch(tmp_path, monkeyp
         wanted = module(torch.from_numpy(x)).numpy()
     assert found.shape == (2, 255 * (2**2 + 4**2))
     np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)
+
+
+def test_results_of_darknets_convolutions_stay_in_float16s_range():
+    made = [helper.make_node("Conv", ["x", "w", "b"], ["y"], "first", pads=[0] * 4, strides=[1, 1])]
+    made += [helper.make_node("Conv", ["y", "w", "b"], ["z"], "second", pads=[0] * 4, strides=[1, 1])]
+    weights = 1e6 * np.random.default_rng(0).standard_normal((3, 3, 1, 1)).astype(np.float32)
+    arrays = [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(np.full(3, 1e6, np.float32), "b")]
+    ends = [helper.make_tensor_value_info(name, 1, ["N", 3, 4, 4]) for name in ("x", "z")]
+    module = zoo_darknet.DarknetNet(helper.make_model(helper.make_graph(made, "g", ends[:1], ends[1:], arrays)))
+    images = torch.rand(2, 3, 4, 4)
+    module.even_out(images)
+    found = module(images).detach()
+    assert found.std() == pytest.approx(1, rel=1e-3)
+    with ptp.build(module.as_onnx(), engine="reference").create_context() as context:
+        np.testing.assert_allclose(context.run({"x": images.numpy()})["z"], found, rtol=1e-3, atol=1e-3)
 
 
 def test_a_network_without_a_cfg_is_left_out(monkeypatch):
