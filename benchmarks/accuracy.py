@@ -145,7 +145,7 @@ def _outputs(setup: Setup, engine: Engine) -> list[Any]:
 
 def table(found: dict[Row, Result], half: int) -> str:
     """The rows as Markdown."""
-    head = ("precision", "engine", "channels", "calibrator", "photos", "weights", "mAP50", "against FP32", "SQNR, dB")
+    head = ("precision", "engine", "channels", "calibrator", "images", "weights", "mAP50", "against FP32", "SQNR, dB")
     lines = ["| " + " | ".join(head) + " |", "|---|---|---|---|---:|---|---:|---:|---:|"]
     (fp32, baseline), *_ = found.items()
     for row, result in found.items():
@@ -200,7 +200,7 @@ def main() -> None:
             if len(found[setup.name]) == len(wanted[setup.name]):
                 ordered = {row: found[setup.name][row] for row in wanted[setup.name]}
                 number = "all images" if setup.limit is None else f"the first {setup.limit} images"
-                write(given.docs, setup.name, f"{table(ordered, setup.half)}\n\nOn {number} of the list.")
+                write(given.docs, setup.name, f"{table(ordered, setup.half)}\n\nThe data are {number} of the list.")
 
 
 def pytorch(families: Sequence[str] | None, threads: int, page: Path) -> None:

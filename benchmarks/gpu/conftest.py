@@ -113,7 +113,7 @@ class _LeftOut:
         self.rows = rows
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self.rows.update({_row(item.nodeid): "the race ended before" for item in session.items})
+        self.rows.update({_row(item.nodeid): "the time was over before it began" for item in session.items})
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         row = _row(report.nodeid)

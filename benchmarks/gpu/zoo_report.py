@@ -23,7 +23,10 @@ MOST = (
     ("error", "whose error beside PyTorch's FP32 is", 1e-2),
 )
 """Fields of a row, and the largest value that was to be reached."""
-TITLE = "# Networks that others made, on a GPU\n\nHow they are measured: [Benchmarks](benchmarks.md#networks-that-others-made).\n"
+TITLE = (
+    "# Networks that others made, on a GPU\n\n"
+    "[Benchmarks](benchmarks.md#networks-that-others-made) says how the figures on this page were measured.\n"
+)
 
 
 @dataclass
@@ -127,7 +130,7 @@ def _tuned(batch: int, found: Sequence[Entry]) -> str:
         return f"| {what} | {limit} x | – | not measured |"
     verdict = "met" if tuned >= limit else "missed"
     if len(speeds) < len(found):
-        verdict = f"{verdict} on the {len(speeds)} of {len(found)} networks that it was measured on"
+        verdict = f"{verdict} on the {len(speeds)} of {len(found)} networks that were measured with it"
     return f"| {what} | {limit} x | {tuned:.2f} | {verdict} |"
 
 
@@ -186,7 +189,7 @@ def chart(found: Sequence[Entry], gpu: str, *paths: Path) -> None:
         for batch, axes in zip(batches, panels, strict=True):
             bars |= _draw_batch(axes, [entry for entry in shown if entry.batch == batch])
             axes.set_ylabel(f"batch {batch}")
-        panels[-1].set_xlabel(f"times the speed of each peer, {NAME} FP16; left of the line the peer is faster")
+        panels[-1].set_xlabel(f"times the speed of each peer, {NAME} FP16; the peer is faster left of the line")
         figure.suptitle(f"Networks that others made, FP16, {gpu}", fontsize=10)
         known = [peer for peer in PEERS if peer in bars]
         figure.legend([bars[peer] for peer in known], known, loc="outside lower center", ncols=len(known))

@@ -81,7 +81,7 @@ def test_goals_name_the_networks_that_miss_them(record):
     assert line(text, "| FP16, batch 1, networks").endswith("| 3 | 1 | missed: vit_b_16, vgg16 |")
     assert line(text, "| FP16, batch 8, networks").endswith("| 1 | 1 | met |")
     tuned = line(text, f"| FP16, batch 1, times the speed of {TORCH_TUNED}")
-    assert tuned.endswith("| 1.5 x | 1.50 | met on the 2 of 3 networks that it was measured on |")
+    assert tuned.endswith("| 1.5 x | 1.50 | met on the 2 of 3 networks that were measured with it |")
     assert line(text, "| INT8, batch 1, networks").endswith("| 1 | 1 | met |")
     assert line(text, "| INT8, batch 8, networks").endswith("| all | – | not measured |")
     alone = zoo_report.goals_table(zoo_report.entries([ours("resnet18", 2.0)["extra_info"]]))
