@@ -160,36 +160,42 @@ _ATTENTION = {
 KNOWN_ERRORS = (
     KnownError(
         ("PRelu",),
-        "with slopes of one axis, as many as there are channels",
-        "they are taken along the channels, not along the last axis",
+        "with a 1-D array of slopes, one for each channel",
+        "the slopes are broadcast along the channels instead of the last axis",
         _has_one_slope_for_each_channel,
     ),
-    KnownError(("ReduceMax", "ReduceMin"), "of real numbers", "infinities become the largest finite numbers", _is_real),
+    KnownError(
+        ("ReduceMax", "ReduceMin"),
+        "of floating-point numbers",
+        "infinities become the largest finite numbers",
+        _is_real,
+    ),
     KnownError(("TopK",), "", "equal values come in another order"),
     KnownError(
         ("NonMaxSuppression",),
         "",
-        "a box whose overlap is the threshold goes; no box at all becomes one of any numbers",
+        "a box whose overlap equals the threshold is dropped; an empty result becomes one arbitrary box",
     ),
     KnownError(
         ("Resize",),
         "with antialias, exclude_outside, keep_aspect_ratio_policy, or scales and align_corners",
-        "these are ignored, or computed otherwise",
+        "these are ignored or computed differently",
         _resizes_otherwise,
     ),
-    KnownError(
-        ("RoiAlign",), 'with mode "max"', "other numbers", lambda usage: usage.attribute("mode", "avg") == "max"
-    ),
+    KnownError(("RoiAlign",), 'with mode "max"', "wrong values", lambda usage: usage.attribute("mode", "avg") == "max"),
     KnownError(
         ("MaxPool", "AveragePool", "LpPool"),
-        "with ceil_mode, where a window may begin behind the image",
-        "an output too large by one",
+        "with ceil_mode, where a window may begin past the end of the image",
+        "the output is too large by one",
         _ends_in_the_padding,
     ),
-    KnownError(("DFT",), "", "dims with onesided, and the axis"),
-    KnownError(("DynamicQuantizeLinear",), "", "rounding"),
+    KnownError(("DFT",), "", "wrong dims with onesided, and the wrong axis"),
+    KnownError(("DynamicQuantizeLinear",), "", "values are rounded differently"),
     KnownError(
-        ("QuantizeLinear",), "with a scale that is computed", "rounding", lambda usage: not usage.is_constant(1)
+        ("QuantizeLinear",),
+        "with a scale that is computed",
+        "values are rounded differently",
+        lambda usage: not usage.is_constant(1),
     ),
     KnownError(
         ("Add", "Sub", "Mul", "Neg", "Abs", "BitShift"),
@@ -197,10 +203,10 @@ KNOWN_ERRORS = (
         "they saturate instead of wrapping",
         _is_byte,
     ),
-    KnownError(("BitShift",), "of numbers with a sign", "shifts as if they had none", _is_signed),
+    KnownError(("BitShift",), "of signed integers", "they are shifted as if they were unsigned", _is_signed),
     KnownError(
         ("Div", "Mod", "Pow", "ReduceSum", "ReduceMean", "ReduceProd", "ReduceSumSquare", "ReduceL1", "MatMul", "Gemm"),
-        "of whole numbers that are no sizes",
+        "of integers that are not sizes",
         "they are computed in float32, exact up to 2^24",
         _is_whole_data,
     ),
@@ -211,18 +217,20 @@ KNOWN_ERRORS = (
         lambda usage: any(attribute.name not in _ATTENTION for attribute in usage.node.attribute),
     ),
     KnownError(
-        ("LSTM", "GRU", "RNN"), "with layout 1", "other numbers", lambda usage: usage.attribute("layout", 0) == 1
+        ("LSTM", "GRU", "RNN"), "with layout 1", "wrong values", lambda usage: usage.attribute("layout", 0) == 1
     ),
     KnownError(("LSTM",), "with peepholes", "they are ignored", lambda usage: usage.has(7)),
-    KnownError(("Dropout",), "whose mask is read", "the mask is false", lambda usage: usage.reads_output(1)),
-    KnownError(("Tile",), "with computed repeats", "rubbish", lambda usage: not usage.is_constant(1)),
+    KnownError(
+        ("Dropout",), "whose mask is read", "every element of the mask is false", lambda usage: usage.reads_output(1)
+    ),
+    KnownError(("Tile",), "with computed repeats", "wrong values", lambda usage: not usage.is_constant(1)),
     KnownError(
         ("SpaceToDepth",), "with a mode", "the mode is ignored", lambda usage: usage.attribute("mode", "DCR") != "DCR"
     ),
     KnownError(
         ("Softmax", "LogSoftmax", "Hardmax"),
         "before opset 13",
-        "only one axis is taken, not all from there on",
+        "only one axis is normalized instead of that axis and all after it",
         lambda usage: usage.facts.opset < 13,
     ),
 )
