@@ -30,8 +30,8 @@ def test_the_programs_run_one_behind_the_other():
 @pytest.mark.parametrize("line", [line for line in COMMANDS if line.startswith("pytrt ") and "doctor" not in line])
 def test_the_commands_run(line, tmp_path):
     data = Path(pytest.importorskip("skimage").__file__).parent / "data"
-    shutil.copy(data / "chelsea.png", tmp_path / "photo.png")
-    printed = Reader(tmp_path).shell(line.replace("photo.jpg", "photo.png").replace("samples/", f"{ROOT}/samples/"))
+    shutil.copy(data / "chelsea.png", tmp_path / "cat.png")
+    printed = Reader(tmp_path).shell(line.replace("dog.jpg", "cat.png").replace("samples/", f"{ROOT}/samples/"))
     assert ("cat" if " run " in line else "region") in printed.lower()
 
 

@@ -149,7 +149,10 @@ def print_model(model: ModelFacts) -> None:
         )
     if model.unknown:
         _print_nodes("unknown node", model.unknown)
-        out.print("No engine knows these: pytrt run ends with a plugin class to begin with.", soft_wrap=True)
+        out.print(
+            "No engine knows these operators: the error of pytrt run shows a plugin class to start from.",
+            soft_wrap=True,
+        )
 
 
 def print_nodes(found: Nodes) -> None:
@@ -164,7 +167,7 @@ def print_nodes(found: Nodes) -> None:
         listed = _counts(dict(counts.most_common()))
         console().print(f"Engine {_escape(found.engine)} lacks {_escape(listed)}", soft_wrap=True)
         console().print(
-            f"Do: pytrt run MODEL --engine {_escape(found.engine)}, which ends with a plugin class to begin with",
+            f"Do: pytrt run MODEL --engine {_escape(found.engine)}; its error shows a plugin class to start from",
             soft_wrap=True,
         )
 
