@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
@@ -14,10 +13,11 @@ import numpy as np
 
 from ..engines.base.detection import Boxes, DetectionContext, Timings
 from ..errors import BindingError, UsageError
-from ..utils.prefetch import map_ahead, map_async
+from ..utils.prefetch import map_ahead, map_async, threads_for_files
 from ..utils.uncopied import Uncopied
 from ..vision import MODES, Detection, Detections, Frame, Head, Sources, Tracker, check_image, load_image
 from ..vision.image import Image
+from ..vision.jpeg import Memory, empty
 from .description import read_description, read_name_list
 from .heads import read_heads, read_input_size
 
@@ -30,7 +30,6 @@ ImageSource = str | Path | Image
 Item = TypeVar("Item")
 _Chunk = list[tuple[Item, ImageSource | None, Image, float]]
 """Items, where their images come from, the images, and the milliseconds that reading each took."""
-_MAX_READERS = 16
 _SCORE, _IOU = 0.5, 0.45  # thresholds where neither the user nor the model says any
 
 
@@ -189,7 +188,7 @@ class Yolov2(Uncopied):
                 return item, path if isinstance(path, Path) else None, item.image, 0.0
             start = time.perf_counter()
             source = cast(ImageSource, item) if image is None else image(item)
-            pixels = _read(source)
+            pixels = _read(source, self.context.memory)
             # an array that `image` made is not kept: who keeps all results would keep all images
             kept = source if image is None or isinstance(source, (str, Path)) else None
             return item, kept, pixels, 1000 * (time.perf_counter() - start)
@@ -216,15 +215,15 @@ class Yolov2(Uncopied):
     ) -> Iterator[tuple[Item, ImageSource | None, Image, float]]:
         """What `read` gives of the items, which is called in threads for those that must be decoded."""
         if isinstance(items, Sources):  # they decode ahead themselves
-            with closing(items.frames(ahead=self.batch)) as frames:
+            with closing(items.frames(2 * self.batch, self.context.memory)) as frames:
                 yield from map(read, cast(Iterable[Item], frames))
             return
-        readers = min(_MAX_READERS, os.cpu_count() or 1)
+        readers = threads_for_files()
         yield from map_ahead(
             read,
             items,
             threads=readers,
-            ahead=readers + self.batch,
+            ahead=readers + 2 * self.batch,
             inline=lambda item: isinstance(item, Frame) or (plain and isinstance(item, np.ndarray)),
         )
 
@@ -319,8 +318,8 @@ def _read_size(engine: Engine) -> tuple[int, int]:
     return width, height
 
 
-def _read(source: ImageSource) -> Image:
-    return load_image(source) if isinstance(source, (str, Path)) else check_image(source)
+def _read(source: ImageSource, memory: Memory = empty) -> Image:
+    return load_image(source, memory=memory) if isinstance(source, (str, Path)) else check_image(source)
 
 
 def _chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:

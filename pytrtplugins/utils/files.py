@@ -150,7 +150,9 @@ def read_regular(path: str | Path, max_bytes: int, *, error: Failure = FormatErr
     """
     with open_regular(path, error=error) as file:
         size = os.fstat(file.fileno()).st_size
-        data = file.read(max_bytes + 1) if size <= max_bytes else b""
+        data = file.read(size + 1) if size <= max_bytes else b""
+        if len(data) > size:  # it grows, or tells no size, as files of /proc
+            data += file.read(max_bytes + 1 - len(data))
     if size > max_bytes or len(data) > max_bytes:
         raise error(f"{path}: expected at most {max_bytes:,} bytes, found {max(size, len(data)):,}.", path=path)
     return data

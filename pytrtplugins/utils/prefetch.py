@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,12 +13,20 @@ from typing import TypeVar
 
 from .forks import lost_in_children
 
-__all__ = ["Behind", "map_ahead", "map_async", "map_in_contexts", "take_ahead"]
+__all__ = ["Behind", "map_ahead", "map_async", "map_in_contexts", "take_ahead", "threads_for_files"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Context = TypeVar("Context")
 Value = TypeVar("Value")
+
+
+_MOST = 64
+
+
+def threads_for_files() -> int:
+    """How many threads read or write files: one for each core that this process may use, 64 at most."""
+    return min(_MOST, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
 def map_ahead(

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from ..errors import ImageError
 from ..utils.files import check_target, read_regular, read_stdin, write_atomic
 from ..utils.optional import require
+from .jpeg import Memory, decode_jpeg, empty, read_header
 
 if TYPE_CHECKING:
     from PIL.Image import Image as PillowImage
@@ -46,12 +47,12 @@ SUFFIXES = {
 """Suffixes of images that can be written, with Pillow's name of the format."""
 
 
-def load_image(path: str | Path, *, exif: bool = True, max_bytes: int = MAX_BYTES) -> Image:
+def load_image(path: str | Path, *, exif: bool = True, max_bytes: int = MAX_BYTES, memory: Memory = empty) -> Image:
     """Read an image as (height, width, 3) uint8, RGB.
 
-    Pillow decodes: unlike OpenCV it does not fill the missing part of a truncated file with grey. Grayscale, palette,
-    CMYK and 16-bit images become 8-bit RGB; transparency is dropped, as darknet drops it. Of several frames or pages
-    the first is taken.
+    Pillow decodes; JPEG files in which nothing is damaged or unusual simplejpeg, where it is installed, else OpenCV, with the same
+    bits: they let other threads run meanwhile. Grayscale, palette, CMYK and 16-bit images become 8-bit RGB;
+    transparency is dropped, as darknet drops it. Of several frames or pages the first is taken.
 
     Args:
         path: A jpg, png, bmp, webp, tiff, gif or ppm file of at most `MAX_FILE_BYTES`; ``-`` is standard input.
@@ -59,6 +60,7 @@ def load_image(path: str | Path, *, exif: bool = True, max_bytes: int = MAX_BYTE
             False where its numbers are wanted for a phone's image.
         max_bytes: An image that would take more memory, by the size that it claims, is refused before it is decoded:
             3 bytes a pixel for the result, and 1 to 4 for what Pillow decodes into. A decoder's own buffers come on top.
+        memory: Gives the memory that upright JPEG files are decoded into, such as page-locked memory for a GPU.
 
     Raises:
         ImageError: the file is missing, a folder, a FIFO or device, not an image, truncated or too large; ``.path`` says
@@ -85,15 +87,28 @@ def load_image(path: str | Path, *, exif: bool = True, max_bytes: int = MAX_BYTE
         raise
     except (OSError, ValueError) as error:
         raise ImageError(f"image {str(path)!r}: cannot be read ({error}).", path=path) from error
-    return decode_image(data, path, exif=exif, max_bytes=max_bytes)
+    return decode_image(data, path, exif=exif, max_bytes=max_bytes, memory=memory)
 
 
-def decode_image(data: bytes, name: str | Path = "image", *, exif: bool = True, max_bytes: int = MAX_BYTES) -> Image:
+def decode_image(
+    data: bytes,
+    name: str | Path = "image",
+    *,
+    exif: bool = True,
+    max_bytes: int = MAX_BYTES,
+    memory: Memory = empty,
+) -> Image:
     """Decode the contents of an image file; see :func:`load_image`.
 
     Raises:
         ImageError: the bytes are not one whole image, or one that would take too much memory.
     """
+    header = read_header(data)
+    if header is not None and _needed((header.width, header.height), header.mode) <= min(max_bytes, MAX_BYTES):
+        orientation = header.orientation if exif else 1
+        pixels = decode_jpeg(data, header, memory if orientation == 1 else empty)
+        if pixels is not None:
+            return _upright(pixels, orientation)
     pil = require("PIL.Image", extra="vision", package="pillow", feature="reading images")
     if not data:
         raise ImageError(f"image {str(name)!r}: the file is empty (0 bytes).", path=Path(name))
@@ -178,7 +193,7 @@ def check_image(image: object) -> Image:
 def _check_size(image: PillowImage, name: str | Path, max_bytes: int) -> None:
     """Refuse an image for what its header claims; nothing is decoded yet."""
     width, height = image.size
-    needed = width * height * (_MODE_BYTES.get(image.mode, 4) + 3)
+    needed = _needed(image.size, image.mode)
     if needed > max_bytes:  # sizes below 1 Pillow refuses itself
         raise ImageError(
             f"image {str(name)!r}: {width:,} x {height:,} pixels ({image.mode}) take {needed:,} bytes of memory; "
@@ -186,6 +201,11 @@ def _check_size(image: PillowImage, name: str | Path, max_bytes: int) -> None:
             path=Path(name),
             needed=needed,
         )
+
+
+def _needed(size: tuple[int, int], mode: str) -> int:
+    """Memory that an image takes while it is read."""
+    return size[0] * size[1] * (_MODE_BYTES.get(mode, 4) + 3)
 
 
 def _orientation(image: PillowImage) -> int:

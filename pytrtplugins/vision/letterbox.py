@@ -199,7 +199,7 @@ def _resize_opencv(image: Image, width: int, height: int) -> Floats:
     resized = cv2.resize(
         np.ascontiguousarray(image), (width, height), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
     )
-    result: Floats = _UNIT[resized].transpose(2, 0, 1)
+    result: Floats = cv2.LUT(resized, _UNIT).transpose(2, 0, 1)
     return result
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-import os
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -14,7 +13,7 @@ import numpy as np
 
 from ..errors import UsageError
 from ..utils.files import check_target, write_atomic
-from ..utils.prefetch import Behind
+from ..utils.prefetch import Behind, threads_for_files
 from .detections import Detections
 from .draw import draw
 from .finding import Source
@@ -25,8 +24,6 @@ from .video import VideoFile
 from .window import Window
 
 __all__ = ["Outputs"]
-
-_MAX_WRITERS = 16
 
 
 class _Writer(Protocol):
@@ -127,7 +124,7 @@ class _Drawn:
 
     def __init__(self, targets: list[Path]) -> None:
         self.targets, self.written = targets, dict[Path, None]()
-        self._images, self._frames = Behind(min(_MAX_WRITERS, os.cpu_count() or 1)), Behind(1)
+        self._images, self._frames = Behind(threads_for_files()), Behind(1)
         self._video: VideoFile | None = None
 
     def write(self, frame: Frame, found: Detections) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,16 +14,16 @@ import numpy as np
 
 from ..errors import ImageError
 from ..utils.optional import require
-from ..utils.prefetch import map_ahead, take_ahead
+from ..utils.prefetch import map_ahead, take_ahead, threads_for_files
 from .finding import Source, find_sources
 from .image import Image, load_image
+from .jpeg import Memory, empty
 
 if TYPE_CHECKING:
     import cv2
 
 __all__ = ["Frame", "Sources"]
 
-_MAX_READERS = 16
 _USUAL_RATE = 25.0  # frames a second, where a video or a camera tells none
 _WHOLE = 0.9  # of the frames that a video's header promises, which may be an estimate
 _log = logging.getLogger(__name__)
@@ -108,15 +108,16 @@ class Sources:
         counts = [1 if source.kind == "image" else _count(source) for source in self.found]
         return None if 0 in counts else sum(counts)
 
-    def frames(self, ahead: int = 1) -> Generator[Frame, None, None]:
+    def frames(self, ahead: int = 1, memory: Memory = empty) -> Generator[Frame, None, None]:
         """The frames, in order.
 
         Args:
             ahead: Frames that are decoded ahead beside one for each thread, such as the network's batch.
+            memory: As for `load_image`.
         """
         self.failures = []
-        index, threads = 0, min(_MAX_READERS, os.cpu_count() or 1)
-        loaded = map_ahead(_load, self.found, threads=threads, ahead=threads + ahead)
+        index, threads = 0, threads_for_files()
+        loaded = map_ahead(partial(_load, memory=memory), self.found, threads=threads, ahead=threads + ahead)
         with closing(loaded):
             for item, found in enumerate(loaded):
                 try:
@@ -147,13 +148,13 @@ class Sources:
             )
 
 
-def _load(source: Source) -> Image | ImageError | None:
+def _load(source: Source, memory: Memory) -> Image | ImageError | None:
     """An image, or what is wrong with it; None for what has many frames."""
     if source.kind != "image":
         return None
     try:
         if isinstance(source.address, Path):
-            return load_image(source.address)
+            return load_image(source.address, memory=memory)
         with _opened(source) as capture:
             return next(_decoded(capture, source))
     except ImageError as error:

@@ -10,6 +10,7 @@ import threading
 import numpy as np
 import pytest
 
+from pytrtplugins.engines.base.host_detection import HostDetection
 from pytrtplugins.errors import ImageError, UsageError
 from pytrtplugins.models import Summary, Yolov2
 from pytrtplugins.vision import Detections, Sources, save_image
@@ -104,6 +105,30 @@ def test_frames_of_sources_come_with_their_detections(tmp_path):
         ("230", 1, tmp_path / "230.png"),
     ]
     assert [str(boxes[0]) for _, boxes in found] == [str(detector()(image(level))[0]) for level in (200, 230)]
+
+
+@pytest.mark.parametrize("given", [Sources, list])
+def test_files_are_decoded_into_the_memory_that_the_context_gives(given, tmp_path, monkeypatch):
+    for level in (200, 230):
+        save_image(image(level), tmp_path / f"{level}.jpg")
+    memory, seen = list[np.ndarray](), list[np.ndarray]()
+
+    def empty(size):
+        memory.append(np.empty(size, np.uint8))
+        return memory[-1]
+
+    class Watching(HostDetection):
+        memory = property(lambda self: empty)
+
+        def _detect(self, images, *thresholds):
+            seen.extend(images)
+            return super()._detect(images, *thresholds)
+
+    monkeypatch.setattr("tests.models.darknet_engine.HostDetection", Watching)
+    found = list(detector(2).stream(given(sorted(tmp_path.glob("*.jpg")))))
+    assert [len(boxes) for _, boxes in found] == [1, 1]
+    assert [any(np.shares_memory(each, held) for held in memory) for each in seen] == [True, True]
+    assert len(memory) == 2
 
 
 def test_what_a_source_could_not_read_is_raised_behind_the_others(tmp_path):

@@ -259,6 +259,7 @@ def test_a_file_that_does_not_tell_its_size_has_the_same_limit():
         pytest.skip("no /proc")
     with pytest.raises(FormatError, match=r"expected at most 3 bytes, found 4"):
         files.read_regular("/proc/self/maps", 3)
+    assert files.read_regular("/proc/self/maps", 1 << 24).endswith(b"\n")
 
 
 def test_a_fifo_a_device_and_a_socket_are_refused_without_waiting(fifo, device, tmp_path):

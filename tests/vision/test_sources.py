@@ -185,9 +185,10 @@ def test_a_single_bad_image_is_its_own_error(tmp_path):
 
 def test_only_a_few_images_are_decoded_ahead(folder, monkeypatch):
     asked = list[Path]()
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr("pytrtplugins.vision.sources.threads_for_files", lambda: 2)
     monkeypatch.setattr(
-        "pytrtplugins.vision.sources.load_image", lambda path: asked.append(path) or np.zeros((2, 2, 3), np.uint8)
+        "pytrtplugins.vision.sources.load_image",
+        lambda path, memory: asked.append(path) or np.zeros((2, 2, 3), np.uint8),
     )
     frames = Sources([folder / "a.jpg"] * 50).frames(ahead=3)
     next(frames)

@@ -15,6 +15,7 @@ from ...errors import UsageError
 from ...utils.numbers import LARGEST_BATCH, check_share, check_whole
 from ...vision import Head, Placement, check_image
 from ...vision.image import Image
+from ...vision.jpeg import Memory, empty
 from .exclusive import Exclusive
 
 if TYPE_CHECKING:
@@ -111,6 +112,11 @@ class DetectionContext(Exclusive[list[Boxes]]):
     @abstractmethod
     def _open(self) -> None:
         """Acquire what runs need; called by the constructor."""
+
+    @property
+    def memory(self) -> Memory:
+        """Gives memory for images that the device copies fastest; threads may call it."""
+        return empty
 
     @property
     @abstractmethod

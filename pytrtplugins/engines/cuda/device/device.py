@@ -72,6 +72,9 @@ class Device(Protocol):
     def pinned(self, size: int) -> tuple[npt.NDArray[np.uint8], Any]:
         """Bytes of the host that kernels read and write too: as the host sees them, and as kernels do."""
 
+    def page_locked(self, size: int) -> npt.NDArray[np.uint8]:
+        """Bytes of the host that are copied to the device without the host's help; their values are undefined."""
+
     def send(self, array: npt.NDArray[Any], memory: Any, stream: Any, begin: int = 0) -> None:
         """Queue a copy of a contiguous array of the host to memory of the device, from a byte on.
 
@@ -139,6 +142,10 @@ class HostDevice:
         """The same bytes twice."""
         memory = self.allocate(size)
         return memory, memory
+
+    def page_locked(self, size: int) -> npt.NDArray[np.uint8]:
+        """Ordinary memory."""
+        return np.empty(size, np.uint8)
 
     def send(self, array: npt.NDArray[Any], memory: Any, stream: Any, begin: int = 0) -> None:
         """A plain copy."""
@@ -276,6 +283,15 @@ class CudaDevice:
         cuda = self.xp.cuda
         memory = cuda.UnownedMemory(host.ctypes.data, size, host, self.number)
         return host, self.xp.ndarray((size,), np.uint8, cuda.MemoryPointer(memory, 0))
+
+    def page_locked(self, size: int) -> npt.NDArray[np.uint8]:
+        """Memory that CuPy keeps for the next call with this size, once nobody holds it any more.
+
+        Raises:
+            UnavailableError: the host has not so much memory that can be locked.
+        """
+        with self.current():
+            return pinned_empty(size, np.uint8)
 
     @functools.cached_property
     def queue_copy(self) -> int:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ....tensor import bind_dims
+from ....vision.jpeg import Memory
 from ...base.detection import Boxes, DetectionContext, Image, Timings
 from .image_run import ImageRun
+from .staging import image_memory
 
 if TYPE_CHECKING:
     from .owner import Owner
@@ -36,6 +39,11 @@ class CudaDetection(DetectionContext):
         self._runs: dict[int, ImageRun] = {}
         with self.engine.device.current():
             self._stream = self._cupy.cuda.Stream(non_blocking=True)
+
+    @property
+    def memory(self) -> Memory:
+        """Page-locked memory, which the GPU reads by itself."""
+        return partial(image_memory, self.engine.device)
 
     @property
     def batch(self) -> int:

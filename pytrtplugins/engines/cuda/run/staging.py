@@ -7,20 +7,35 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from ....errors import UnavailableError
 from ....vision import Placement, place_image
+from ....vision.jpeg import empty
 from ....vision.kernels import resize_rule
 from ....vision.letterbox import thin_out
 from ...base.detection import Image
 from ..device.device import Device
 from .upload import Upload
 
-__all__ = ["Staging"]
+__all__ = ["Staging", "image_memory"]
 
 _UNIT = 16
 _LEAST = 1 << 20
+_LARGEST = (
+    8 << 20
+)  # bytes of an image that is decoded into page-locked memory: decoding a larger one takes far longer than a copy
 
 _placed = functools.lru_cache(maxsize=256)(place_image)
+
+
+def image_memory(device: Device, size: int) -> npt.NDArray[np.uint8]:
+    """Memory for an image: page-locked, where there is enough, and used again for images of about the same size."""
+    step = 1 << max(12, size.bit_length() - 3)
+    try:
+        return device.page_locked(-(-size // step) * step)[:size] if size <= _LARGEST else empty(size)
+    except UnavailableError:
+        return empty(size)
 
 
 class Staging:

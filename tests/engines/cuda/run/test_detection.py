@@ -12,7 +12,7 @@ import pytest
 from pytrtplugins.cuda.backends import host as host_backend
 from pytrtplugins.engines.cuda.device.device import HostDevice
 from pytrtplugins.engines.cuda.run.detection import CudaDetection
-from pytrtplugins.errors import EngineError, UsageError
+from pytrtplugins.errors import EngineError, UnavailableError, UsageError
 from pytrtplugins.models import read_heads
 from pytrtplugins.tensor import SymbolicDim, TensorDesc
 from tests.engines.cuda.run.test_image_run import detection_model, executed, random_image
@@ -113,6 +113,25 @@ def test_a_free_batch_is_what_the_context_was_made_for(model):
     assert (context.batch, context.another().batch) == (3, 3)
     assert len(context.detect([random_image((20, 20))] * 2)) == 2
     assert [execution.input("data").shape[0] for execution in engine.executions] == [3]
+
+
+def test_images_are_decoded_into_page_locked_memory_of_a_few_sizes(model):
+    asked = []
+
+    class Locked(HostDevice):
+        def page_locked(self, size):
+            asked.append(size)
+            if size > 4 << 20:
+                raise UnavailableError("no more memory can be locked")
+            return super().page_locked(size)
+
+    engine = Engine(model)
+    engine.device.__class__ = Locked
+    memory = detection(engine).memory
+    sizes = [1, 3 * 768 * 576, 3 * 768 * 577, 5 << 20, 9 << 20]
+    assert [(given.size, given.dtype) for given in map(memory, sizes)] == [(size, np.uint8) for size in sizes]
+    assert asked[1] == asked[2] < 1.25 * sizes[1]
+    assert len(asked) == 4  # the last image is too large to be worth it
 
 
 def test_without_graphs_nothing_is_captured(model):
