@@ -8,13 +8,14 @@ import math
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..plugin.fields import format_value
 from ..plugin.onnx_node import STANDARD_DOMAINS, is_plugin_node, node_attributes
+from ..tensor import PLUGIN_DTYPES, DType
 from ..utils.optional import require
 from ..validation.dataflow import bodies, constants, walk
 from ..validation.operators import standard_domain, standard_opset
@@ -29,6 +30,7 @@ __all__ = ["guide", "nodes_beyond_onnx", "signature", "skeleton", "unknown_nodes
 _LIBRARIES = (*STANDARD_DOMAINS[1:], "com.ms.", "org.openvinotoolkit", "org.pytorch")
 """What the domains begin with whose operators a library below an engine may know."""
 _OWN = "custom"  # the domain that is proposed for a plugin whose operator has one of a library's
+_FLOATS = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
 _MOST_CHARACTERS = 300
 """Of a list of operators."""
 _TYPES = {bool: "bool", int: "int", float: "float", str: "str"}
@@ -63,10 +65,8 @@ def signature(model: onnx.ModelProto, node: onnx.NodeProto) -> str:
         model: With the types and dims of its tensors.
         node: Of the model, or of a graph inside one of its nodes.
     """
-    known: dict[str, onnx.ValueInfoProto] = {}
-    fixed = set[str]()
+    known, fixed = _infos(model, node), set[str]()
     for graph in (model.graph, *(step for outer in _around(model, node) for step in bodies(outer))):
-        known |= tensors_of(graph)
         fixed |= {tensor.name for tensor in graph.initializer}
 
     def described(name: str) -> str:
@@ -80,8 +80,13 @@ def signature(model: onnx.ModelProto, node: onnx.NodeProto) -> str:
     return f"{', '.join(map(described, node.input))} → {', '.join(map(described, node.output))}"
 
 
-def skeleton(node: onnx.NodeProto) -> str:
-    """Python source of a plugin class that runs the node as it stands, once its two methods are filled in."""
+def skeleton(node: onnx.NodeProto, types: Mapping[str, DType] | None = None) -> str:
+    """Python source of a plugin class that runs the node as it stands, once its two methods are filled in.
+
+    Args:
+        node: The node.
+        types: Element types of its tensors, as far as they are known; where they differ, the class says which they are.
+    """
     inputs = _identifiers(node.input, "x")
     outputs = [name for name in node.output if name]
     arguments = ", ".join(("self", *inputs))
@@ -108,10 +113,51 @@ def skeleton(node: onnx.NodeProto) -> str:
         f"    def output_dims({arguments}):",
         f"        return {dims}  # the dims of {', '.join(outputs) or 'what it gives'}",
         "",
+        *_types_source(node, inputs, outputs, types or {}),
         f"    def compute({arguments}):",
         f'        raise NotImplementedError("compute {", ".join(outputs)}, in arrays")',
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
+
+
+def _types_source(
+    node: onnx.NodeProto, inputs: Sequence[str], outputs: Sequence[str], types: Mapping[str, DType]
+) -> list[str]:
+    """The methods of a class whose tensors differ in element type, or are no floats; none where the types are not known."""
+    read = [types.get(name) for name in node.input]
+    if not read or len(read) != len(inputs) or None in read:
+        return []
+    guess = next((dtype for dtype in read if dtype in _FLOATS), read[0])  # of an output whose type nobody knows
+    given = [types.get(name, guess) for name in outputs]
+    if {*read, *given} <= {DType.FLOAT32}:
+        return []
+    words = [f"ptp.DType.{dtype.name}" for dtype in (*read, *given) if dtype is not None]
+    given_words = ", ".join(words[len(read) :])
+    return [
+        f"    def output_dtypes({', '.join(('self', *inputs))}):",
+        f"        return {given_words if len(given) == 1 else f'({given_words})'}  # the types of {', '.join(outputs)}",
+        "",
+        "    def supports_format(self, position, descs):",
+        f"        dtypes = ({', '.join(words)})  # of the inputs, then of the outputs",
+        '        return descs[position].layout == "linear" and descs[position].dtype == dtypes[position]',
+        "",
+    ]
+
+
+def _known_types(model: onnx.ModelProto, node: onnx.NodeProto) -> dict[str, DType]:
+    """Element types of the tensors around a node, where the model says them and plugins have them."""
+    kinds = {name: info.type.tensor_type.elem_type for name, info in _infos(model, node).items()}
+    named = {dtype.value: dtype for dtype in PLUGIN_DTYPES}
+    found = {name: named.get(numpy_type(kind).name) for name, kind in kinds.items() if kind}
+    return {name: dtype for name, dtype in found.items() if dtype}
+
+
+def _infos(model: onnx.ModelProto, node: onnx.NodeProto) -> dict[str, onnx.ValueInfoProto]:
+    """The tensors of the graphs around a node."""
+    known: dict[str, onnx.ValueInfoProto] = {}
+    for graph in (model.graph, *(step for outer in _around(model, node) for step in bodies(outer))):
+        known |= tensors_of(graph)
+    return known
 
 
 def guide(model: onnx.ModelProto, node: onnx.NodeProto, engine: str, lacking: Iterable[onnx.NodeProto]) -> str:
@@ -152,7 +198,7 @@ def guide(model: onnx.ModelProto, node: onnx.NodeProto, engine: str, lacking: It
         lines.append(
             f"  export the model again with the operator in the domain {_OWN!r}: nodes inside of others cannot be replaced"
         )
-    return "\n".join(lines) + f"\n\n{skeleton(node)}"
+    return "\n".join(lines) + f"\n\n{skeleton(node, _known_types(model, node))}"
 
 
 def _counted(operators: Counter[str]) -> str:

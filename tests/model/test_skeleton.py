@@ -77,6 +77,53 @@ def test_odd_nodes_give_source_that_python_reads(node, lines):
     assert [line for line in lines if line not in source] == []
 
 
+def rows(domain):
+    """ids → an operator of nobody's with a table → MatMul → y."""
+    nodes = [
+        helper.make_node("Rows", ["ids", "table"], ["e"], "rows", domain=domain),
+        helper.make_node("MatMul", ["e", "w"], ["y"], "fc"),
+    ]
+    weights = {"table": np.eye(4, 2, dtype=np.float32), "w": np.float32([[1], [2]])}
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("ids", TensorProto.INT64, ["N"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 1])],
+        [numpy_helper.from_array(value, name) for name, value in weights.items()],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid(domain, 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+
+
+def test_a_class_whose_inputs_differ_in_type_says_its_types():
+    with pytest.raises(BuildError) as caught:
+        ptp.build(rows("acme.skeletons.typed"), engine="reference")
+    source = str(caught.value).partition("\n\n")[2]
+    source = source.replace("return ids  #", "return ids[0], table[1]  #")
+    source = source.replace('raise NotImplementedError("compute e, in arrays")', "return table[ids]")
+    found: dict[str, type[ptp.Plugin]] = {}
+    exec(compile(source, "skeleton.py", "exec"), found)
+    assert found["Rows"]().all_output_dtypes([ptp.DType.INT64, ptp.DType.FLOAT32], 1) == (ptp.DType.FLOAT32,)
+    with ptp.build(rows("acme.skeletons.typed"), engine="cpu").create_context() as context:
+        np.testing.assert_array_equal(context.run({"ids": np.array([0, 1, 2])})["y"], [[1], [2], [0]])
+
+
+@pytest.mark.parametrize("engine", ["cpu", "onnxruntime"])
+def test_a_plugin_with_inputs_of_two_types_that_does_not_say_what_it_gives_is_named(engine):
+    @ptp.plugin(namespace="acme.skeletons.untyped")
+    class Rows(ptp.Plugin):
+        def output_dims(self, ids, table):
+            return ids[0], table[1]
+
+        def compute(self, ids, table):
+            return table[ids]
+
+    with pytest.raises(BuildError) as caught:
+        ptp.build(rows("acme.skeletons.untyped"), engine=engine)
+    assert str(caught.value).endswith(
+        "\nCauses: the plugin of node 'rows' reads int64 and float32, and its outputs are int64, as its first input is.\n"
+        "Do: write output_dtypes and supports_format in Rows"
+    )
+
+
 def test_types_and_dims_that_are_not_known_are_said_so():
     model = prepare(model_with())
     (node,) = unknown_nodes(model)

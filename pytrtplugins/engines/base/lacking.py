@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from ...errors import BuildError, PytrtpluginsError
 from ...model.fit import node_type
-from ...model.proto import copy_fields, copy_of, node_name, tensors_of
+from ...model.proto import copy_fields, copy_of, node_name, numpy_type, tensors_of
 from ...model.shapes import inferred
 from ...model.skeleton import guide
 from ...passes.prepare import prepare_loaded
-from ...plugin.onnx_node import is_plugin_node
+from ...plugin.base import Plugin
+from ...plugin.onnx_node import from_node, is_plugin_node
 from ...utils.optional import require
 from ...validation.dataflow import bodies, reads, walk
 from .failures import explaining
@@ -133,18 +134,36 @@ def _is_denied(node: onnx.NodeProto, text: str) -> bool:
     return any(re.search(re.sub(r"{(op|name)}", lambda found: named[found[1]], said), text) for said in _SAID)
 
 
+def _unchosen_type(model: onnx.ModelProto) -> str:
+    """A plugin whose inputs differ in type, and whose class does not say which one its outputs have; empty where there is none."""
+    known = tensors_of(model.graph)
+    for node in filter(is_plugin_node, model.graph.node):
+        plugin = from_node(node)
+        kinds = [known[name].type.tensor_type.elem_type for name in node.input if name in known]
+        if len(set(kinds)) > 1 and type(plugin).output_dtypes is Plugin.output_dtypes:
+            words = " and ".join(numpy_type(kind).name for kind in dict.fromkeys(kinds))
+            return (
+                f"Causes: the plugin of node {node_name(node)!r} reads {words}, and its outputs are {numpy_type(kinds[0]).name}, "
+                f"as its first input is.\nDo: write output_dtypes and supports_format in {type(plugin).__name__}"
+            )
+    return ""
+
+
 @contextmanager
 def guiding(model: onnx.ModelProto, cls: type[Engine]) -> Iterator[None]:
     """Where an engine cannot build a model since it lacks operators, say which, and how to write the first as a plugin.
 
     Raises:
-        BuildError: with the node's signature and a plugin class to begin with; ``.text`` is what the library reported. An error of
-            another kind stays as it is.
+        BuildError: with the node's signature and a plugin class to begin with; or with the plugin whose outputs have a type that
+            nobody chose. ``.text`` is what the library reported. An error of another kind stays as it is.
     """
     try:
         yield
     except BuildError as error:
         named = lacked_nodes(model, error)
+        if not named and (cause := _unchosen_type(model)):
+            what = str(error).partition("\nDo: ")[0]
+            raise BuildError(f"{what}\n{cause}", **error.facts) from error.__cause__
         if not named:
             raise
         node, said = named[0], error.facts.get("text")  # by the library, if the error is not this package's own

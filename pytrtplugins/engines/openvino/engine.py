@@ -29,7 +29,7 @@ from ..host.int8 import signed_activations
 from ..host.ort_session import make_session
 from ..host.timing import run_seconds
 from .core import make_core
-from .fallback import FALLBACK, SessionHost, replace_by_sessions, unreadable, wrong_nodes
+from .fallback import FALLBACK, HOST, SessionHost, replace_by_sessions, unreadable, wrong_nodes
 from .plugin_errors import PluginErrors, none_dropped
 
 if TYPE_CHECKING:
@@ -134,10 +134,10 @@ class CpuEngine(HostEngine):
                     return None
             self._hosts.update(sessions)
             self.choices["run by onnxruntime"] = "; ".join(sorted(set(wrong.values())))
-        types = {(node.domain, node.op_type) for node in walk(model.graph.node) if is_plugin_node(node)}
+        types = {(node.domain, node.op_type) for node in _plugin_nodes(model)}
         for domain, op_type in sorted(types | ({FALLBACK} if wrong else set())):
             core.add_extension(conversion(domain, op_type, self._hosts))
-        network = core.read_model(model.SerializeToString(), b"")
+        network = core.read_model(self._serialized(model), b"")
         compiled = core.compile_model(network, "CPU", self._config("f32"))
         if self.precision == "bf16":
             compiled = self._faster_of(compiled, core.compile_model(network, "CPU", self._config("bf16")))
@@ -152,18 +152,26 @@ class CpuEngine(HostEngine):
         }
 
     def _openvino_form(self) -> onnx.ModelProto:
-        """The model with decompositions written out and unsigned activations; plugins that are left say who hosts them."""
+        """The model with decompositions written out and unsigned activations; plugins that are left have a host each."""
         model = run_passes(self._written_out(), DropRepeatedPairs(), UnsignedActivations(), FloatPads())
-        helper = require("onnx.helper", extra="onnx")
         without_elements = arrays_of(each for each in model.graph.initializer if 0 in each.dims)
-        for node in (node for node in walk(model.graph.node) if is_plugin_node(node)):
+        for node in _plugin_nodes(model):
             from .plugin_op import PluginHost
 
             key = f"plugin {len(self._hosts)}"
             empty = {i: without_elements[name] for i, name in enumerate(node.input) if name in without_elements}
             self._hosts[key] = PluginHost(from_node(node), node.name or node.op_type, self._errors, self, empty)
-            node.attribute.append(helper.make_attribute("pytrtplugins_host", key))
         return model
+
+    def _serialized(self, model: onnx.ModelProto) -> bytes:
+        """The bytes that OpenVINO reads: in them, and in them alone, plugins say who hosts them."""
+        helper, nodes = require("onnx.helper", extra="onnx"), _plugin_nodes(model)
+        for index, node in enumerate(nodes):
+            node.attribute.append(helper.make_attribute(HOST, f"plugin {index}"))
+        data: bytes = model.SerializeToString()
+        for node in nodes:
+            del node.attribute[-1]
+        return data
 
     def _faster_of(self, float32: Any, bf16: Any) -> Any:
         """Choose by measuring; a hint alone may ask for what the CPU only emulates."""
@@ -216,6 +224,10 @@ class CpuContext(ExecutionContext):
 
     def _close(self) -> None:
         del self._request
+
+
+def _plugin_nodes(model: onnx.ModelProto) -> list[onnx.NodeProto]:
+    return [node for node in walk(model.graph.node) if is_plugin_node(node)]
 
 
 def _close_hosts(hosts: tuple[PluginHost | SessionHost, ...]) -> None:

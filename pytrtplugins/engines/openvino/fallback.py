@@ -25,7 +25,7 @@ from .known_errors import KNOWN_ERRORS, Facts, Usage
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["FALLBACK", "SessionHost", "replace_by_sessions", "unreadable", "wrong_nodes"]
+__all__ = ["FALLBACK", "HOST", "SessionHost", "replace_by_sessions", "unreadable", "wrong_nodes"]
 
 _POOLS = ("MaxPool", "AveragePool", "LpPool")  # ONNX infers an output that is too large for some
 _KEPT_AS = {  # by OpenVINO; its other operators would not find the types that they expect
@@ -35,6 +35,8 @@ _KEPT_AS = {  # by OpenVINO; its other operators would not find the types that t
 _log = logging.getLogger(__name__)
 FALLBACK = ("pytrtplugins.onnxruntime", "Session")
 """Domain and type of the nodes that stand for sessions."""
+HOST = "pytrtplugins_host"
+"""The attribute by which a node that OpenVINO reads says what computes it."""
 
 
 class SessionHost:
@@ -144,7 +146,7 @@ def replace_by_sessions(
     """Put a node that stands for a session in the place of each node for which there is a reason, by its index.
 
     Returns:
-        A new model, and the host of each session by the value of the attribute ``pytrtplugins_host``.
+        A new model, and the host of each session by the value of the attribute `HOST`.
 
     Raises:
         BuildError: onnxruntime cannot run one of the nodes either.
@@ -167,7 +169,7 @@ def replace_by_sessions(
             ) from error
         domain, op_type = FALLBACK
         nodes[index] = helper.make_node(op_type, submodel.inputs, submodel.outputs, node.name, domain=domain)
-        nodes[index].attribute.append(helper.make_attribute("pytrtplugins_host", f"session {index}"))
+        nodes[index].attribute.append(helper.make_attribute(HOST, f"session {index}"))
         _log.info("engine 'cpu': node %r (%s) is run by onnxruntime: %s", node.name, node.op_type, reason)
     result = copy_of(typed)
     del result.graph.node[:]

@@ -16,6 +16,7 @@ from ...plugin.policy import RUNNING, chosen_form
 from ...plugin.runner import PluginRunner
 from ...tensor import SMALL_DTYPES, Array, Dim, Dims, DType, SymbolicDim
 from ..base.active_runs import ActiveRun
+from .fallback import HOST
 from .plugin_errors import PluginErrors, remembered
 
 if TYPE_CHECKING:
@@ -138,10 +139,10 @@ class HostedOp(ov.Op):  # type: ignore[misc]
 
 
 def conversion(domain: str, op_type: str, hosts: Mapping[str, Host]) -> Any:
-    """How OpenVINO's ONNX reader turns nodes of a type into `HostedOp`s, whose attribute ``pytrtplugins_host`` says which host."""
+    """How OpenVINO's ONNX reader turns nodes of a type into `HostedOp`s, whose attribute `HOST` says which host."""
 
     def convert(context: Any) -> Any:
-        key = context.get_attribute("pytrtplugins_host")
+        key = context.get_attribute(HOST)
         inputs = [context.get_input(index) for index in range(context.get_input_size())]
         outputs = HostedOp(inputs, hosts[key], key).outputs()
         for index, dtype in enumerate(hosts[key].dtypes):

@@ -54,6 +54,14 @@ def test_infinities_stay_infinite():
     same(made, {"x": np.full((1, 6), -np.inf, np.float32)})
 
 
+def test_a_plugin_that_openvino_calls_back_stands_beside_nodes_that_onnxruntime_computes():
+    nodes = [as_node(Times(factor=2), ["x"], ["h"], "p"), node("ReduceMax", ["h"], ["y"], axes=[1])]
+    built = build(model(nodes, [X], [info("y", F, None)], domains=("tests.fallback",)), engine="cpu")
+    assert BY in built.choices
+    with built.create_context() as context:
+        np.testing.assert_array_equal(context.run({"x": ONES})["y"], [[6]])
+
+
 def test_masks_of_dropout_are_truth_values_for_what_reads_them():
     nodes = [node("Dropout", ["x"], ["d", "m"]), node("Not", ["m"], ["n"]), node("Where", ["n", "d", "x"], ["y"])]
     same(model(nodes, [X], [info("m", BOOL, None), info("n", BOOL, None), info("y", F, None)]), {"x": ONES})
