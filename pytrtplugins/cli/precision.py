@@ -265,7 +265,7 @@ def _print(result: Searched) -> None:
         print(f"{layer.layer}: {layer.precision}, {layer.strategy}: {layer.reason}")
     if not result.layers:
         print("every layer computes in low precision")
-    state = "the outputs hold" if result.holds else f"the outputs do NOT hold: {result.reason}"
+    state = "outputs within tolerance" if result.holds else f"outputs NOT within tolerance: {result.reason}"
     print(
         f"{state}: error {result.final_before:.3g} -> {result.final:.3g} of the tolerance; latency "
         f"{result.latency_before_us:.4g} -> {result.latency_us:.4g} us (float32: {result.latency_fp32_us:.4g}); {result.runs} runs"

@@ -35,14 +35,15 @@ _HEAD = (
 
 
 def write_html(data: Mapping[str, Any], path: str | Path) -> None:
-    """Write a page: the layers that were treated, all layers, and plots. Its own script searches, sorts and zooms.
+    """Write a page: the changed layers, all layers, and plots. Its own script searches, sorts and zooms.
 
     Raises:
         MissingExtraError: matplotlib is missing.
     """
     facts = data["facts"]
     title = f"{facts.get('precision')} on engine {facts.get('engine')}, {facts.get('tolerance')}"
-    state = "The outputs hold" if data["holds"] else f"<b>The outputs do not hold</b>: {html.escape(data['reason'])}"
+    no = f"<b>The outputs are not within tolerance</b> ({html.escape(data['reason'])})"
+    state = "The outputs are within tolerance" if data["holds"] else no
     parts = [
         f"<h1>{html.escape(title)}</h1>",
         f"<p>{state}: error {number_text(data['final_before'])} of the tolerance before, {number_text(data['final'])} after. Latency "
@@ -50,14 +51,14 @@ def write_html(data: Mapping[str, Any], path: str | Path) -> None:
         f"{number_text(data['latency_fp32_us'])} µs in float32 ({html.escape(str(facts.get('latency')))}). "
         f"{data['runs']} evaluations; tensors compared on {facts.get('samples')} sample{'s' * (facts.get('samples') != 1)}.</p>",
         _TOOLS,
-        "<h2>Layers that are treated</h2>",
+        "<h2>Changed layers</h2>",
         _layers_table(data),
         "<h2>All layers</h2>",
         _HELP,
         _all_layers(data),
         "<h2>Error of each layer, in the order of the network</h2>",
         _zoomed(svg_of((11, 5.4), lambda figure: draw_errors(figure, data))),
-        "<h2>Values of the layers against what the precision holds</h2>",
+        "<h2>Values of the layers and the range of the precision</h2>",
         _zoomed(svg_of((11, 4.4), lambda figure: draw_ranges(figure, data["before"]))),
         svg_of((11, 5.8), lambda figure: draw_histograms(figure, data)),
         "<h2>Latency against accuracy</h2>",
@@ -117,7 +118,11 @@ def _steps_table(data: Mapping[str, Any]) -> str:
 
 def _reverted(data: Mapping[str, Any]) -> str:
     pairs = [html.escape(f"{layer} ({name})") for layer, name in data["reverted"]]
-    return f"<p>Taken back in the end, since the outputs hold without: {', '.join(pairs)}.</p>" if pairs else ""
+    return (
+        f"<p>Reverted at the end, since the outputs are within tolerance without these changes: {', '.join(pairs)}.</p>"
+        if pairs
+        else ""
+    )
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[Any]], kind: str = "") -> str:

@@ -1,4 +1,4 @@
-"""The search: the earliest layer out of tolerance, what helps there most per microsecond, until the outputs hold."""
+"""The search changes the earliest layer out of tolerance, in the way that helps most per microsecond, until the outputs are right."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ class SearchResult:
 
     Attributes:
         precisions: The table, ready to be written, or given to `pytrtplugins.build`.
-        offenders: Names of the layers that were out of tolerance by themselves, in the order of their treatment.
-        reverted: (layer, intervention) that the outputs hold without after all.
+        offenders: Names of the layers that were out of tolerance alone, in the order in which they were changed.
+        reverted: (layer, intervention) that were tried, and that the outputs do not need.
         before: Errors of all layers with every layer in low precision.
         after: The same with the precisions.
         final_before: Error of the outputs with every layer in low precision; 1 is the tolerance.
@@ -103,12 +103,12 @@ class SearchResult:
     def _repr_html_(self) -> str:
         layers = self.precisions.layers.items()
         rows = [(name, layer.precision, layer.strategy, layer.reason) for name, layer in layers]
-        state = "the outputs hold" if self.holds else f"the outputs do NOT hold: {self.reason}"
+        state = "outputs within tolerance" if self.holds else f"outputs NOT within tolerance: {self.reason}"
         notes = [
             f"error {self.final_before:.3g} → {self.final:.3g} of the tolerance; {self.runs} evaluations",
             f"latency {self.latency_before_us:.4g} → {self.latency_us:.4g} µs; in float32 {self.latency_fp32_us:.4g} µs",
         ]
-        title = f"precision search, {self.precisions.precision}: {state}; {len(rows)} layer{'s' * (len(rows) != 1)} computed otherwise"
+        title = f"precision search, {self.precisions.precision}: {state}; {len(rows)} layer{'s' * (len(rows) != 1)} computed differently"
         return view(title, ("layer", "precision", "strategy", "reason"), rows, notes)
 
 
@@ -130,11 +130,11 @@ def search(
 ) -> SearchResult:
     """Find the layers that must not be in low precision.
 
-    Every layer is looked at in the network and alone, on the inputs that float32 gives it. The earliest that is out of
-    tolerance alone is treated: each intervention is tried, and the one that lessens its error most per microsecond is
-    kept, or the cheapest with which the outputs hold. Where no layer is out of tolerance alone and the outputs still are,
-    the layer with the largest own error is next. In the end every intervention is reverted once, scales too: those
-    without which the outputs hold go.
+    The search runs every layer in the network, and alone on its float32 inputs. It takes the earliest layer that is out of
+    tolerance alone, tries each intervention, and keeps the one that reduces the error most per microsecond, or the cheapest
+    one with which the outputs are within tolerance. If no layer is out of tolerance alone but the outputs are, it takes the
+    layer with the largest own error. At the end it reverts every intervention once, scales too, and leaves out those that
+    the outputs do not need.
 
     Args:
         network: The network.
@@ -236,7 +236,7 @@ class _Search:
                                          "latency_us": latency, "runs": self.runs})  # fmt: skip
         return SearchResult(
             table, tuple(self.offenders), tuple(self.steps), tuple(self.reverted), tuple(before), tuple(after),
-            final_before, final, self._latency(start), latency, fp32, self.runs, final <= 1, reason or "the outputs hold", facts,
+            final_before, final, self._latency(start), latency, fp32, self.runs, final <= 1, reason or "within tolerance", facts,
         )  # fmt: skip
 
     def _next(self, errors: Sequence[LayerError]) -> tuple[Layer | None, bool]:
@@ -310,7 +310,7 @@ class _Search:
         self.now = _applied(self.start, self.kept)
 
     def _revert(self, final: float) -> float:
-        """Revert interventions, the last first, where the outputs hold without them."""
+        """Revert interventions, the last one first, if the outputs are within tolerance without them."""
         for part in reversed(self.kept):
             fewer = [other for other in self.kept if other is not part]
             without = _applied(self.start, fewer)

@@ -32,7 +32,7 @@ def test_a_search_writes_a_file_that_build_follows_and_a_page(pytrt, tmp_path):
     )  # fmt: skip
     assert code == 0
     assert "add: fp32, pin: own error" in out
-    assert "the outputs hold: error 25.6 ->" in out
+    assert "outputs within tolerance: error 25.6 ->" in out
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "net.onnx", "precision.json", "precision.yaml"]
     assert set(Precisions.read("precision.yaml").layers) == {"left", "right", "add"}
     assert json.loads((tmp_path / "precision.json").read_text(encoding="utf-8"))["offenders"] == ["add"]
@@ -107,7 +107,7 @@ def test_exit_code_1_where_the_budget_is_too_small(pytrt, tmp_path):
         "--max-runs", "2", "-o", "p.yaml",
     )  # fmt: skip
     assert code == 1
-    assert "the outputs do NOT hold: 2 evaluations are spent" in out
+    assert "outputs NOT within tolerance: 2 evaluations are spent" in out
 
 
 @pytest.mark.parametrize(
