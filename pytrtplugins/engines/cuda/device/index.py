@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["Atom", "Counter", "Index", "Quotient", "Rest"]
+__all__ = ["Atom", "Counter", "Index", "Limited", "Quotient", "Rest"]
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,32 @@ class Rest:
         return self.of.names
 
 
-Atom = Counter | Quotient | Rest
+@dataclass(frozen=True)
+class Limited:
+    """An index that is not below 0, or the nearer of two limits where it is not between them."""
+
+    of: Index
+    low: int
+    high: int
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The smallest and the largest value."""
+        low, high = (min(max(end, self.low), self.high) for end in self.of.bounds)
+        return low, high
+
+    @property
+    def text(self) -> str:
+        """C."""
+        return f"min(max(static_cast<int>({self.of.text}), {self.low}), {self.high})"
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Variables in it."""
+        return self.of.names
+
+
+Atom = Counter | Limited | Quotient | Rest
 
 
 @dataclass(frozen=True)
@@ -141,6 +166,11 @@ class Index:
         """Whether all that is added is a multiple of a number, but for a variable's own term."""
         terms = (factor for atom, factor in self.terms if not (isinstance(atom, Counter) and atom.name == but))
         return self.constant % of == 0 and all(factor % of == 0 for factor in terms)
+
+    def limited(self, low: int, high: int) -> Index:
+        """The same between two limits, beyond them the nearer one; an index that may be below 0 is not asked for it."""
+        least, most = self.bounds
+        return self if low <= least and most <= high else Index(((Limited(self, low, high), 1),))
 
     def __add__(self, other: Index | int) -> Index:
         if isinstance(other, int):

@@ -17,6 +17,7 @@ __all__ = [
     "Move",
     "Padded",
     "Piece",
+    "Resampled",
     "Reshaped",
     "Sliced",
     "Source",
@@ -177,6 +178,31 @@ class Sliced(_Whole):
     def pieces(self, at: Sequence[Index]) -> Iterator[Piece]:
         each = zip(at, self.first, self.steps, strict=True)
         return self.x.pieces([index * step + first for index, first, step in each])
+
+
+@dataclass(frozen=True)
+class Resampled(_Whole):
+    """Places along an axis that lie evenly, or nearly so: place i is (i * factor + offset) // divisor, kept inside.
+
+    Attributes:
+        axis: Which.
+        factor: Not below 0.
+        offset: Any number.
+        divisor: Above 0.
+    """
+
+    axis: int
+    factor: int
+    offset: int
+    divisor: int
+
+    @override
+    def pieces(self, at: Sequence[Index]) -> Iterator[Piece]:
+        turns, last = max(0, -(self.offset // self.divisor)), self.x.dims[self.axis] - 1
+        place = (at[self.axis] * self.factor + (self.offset + turns * self.divisor)) // self.divisor
+        moved = list(at)
+        moved[self.axis] = place.limited(turns, last + turns) + -turns
+        return self.x.pieces(moved)
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....model.ir import array_of, operand
+from ....model.ir import array_of, is_op, operand
 from ..device.moves import Expanded, Move, Transposed, Wrapped, joined, padded, reshaped, sliced
+from .resampling import is_nearest, nearest
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["MOVERS", "moved"]
+__all__ = ["is_mover", "moved"]
 
 Dims = tuple[int, ...]
 _Rule = Callable[["ir.Node", "ir.Value", Move, Dims], "Move | None"]
+
+
+def is_mover(node: ir.Node) -> bool:
+    """Whether a node gives values of its inputs, and nothing else but padding."""
+    if is_op(node, "Resize"):
+        return is_nearest(node)
+    return not node.domain and node.op_type in _MOVERS
 
 
 def moved(
@@ -25,7 +33,7 @@ def moved(
     """Where the values of an output lie.
 
     Args:
-        node: Its operator is one of `MOVERS`.
+        node: `is_mover` found that it is one.
         value: The output.
         move: An input → where its values lie.
         dims: Of a tensor.
@@ -98,6 +106,10 @@ def _pad(node: ir.Node, value: ir.Value, x: Move, dims: Dims) -> Move | None:
     return padded(x, before, dims, fill)
 
 
+def _resize(node: ir.Node, value: ir.Value, x: Move, dims: Dims) -> Move | None:
+    return nearest(node, x, dims)
+
+
 def _tile(node: ir.Node, value: ir.Value, x: Move, dims: Dims) -> Move:
     for axis, size in enumerate(dims):
         if size != x.dims[axis]:
@@ -137,6 +149,7 @@ _RULES: dict[str, _Rule] = {
     "Identity": _reshape,
     "Pad": _pad,
     "Reshape": _reshape,
+    "Resize": _resize,
     "Slice": _slice,
     "SpaceToDepth": _blocks(_to_depth),
     "Squeeze": _reshape,
@@ -144,5 +157,4 @@ _RULES: dict[str, _Rule] = {
     "Transpose": _transpose,
     "Unsqueeze": _reshape,
 }
-MOVERS = frozenset((*_RULES, "Concat", "Split"))
-"""Operators of ONNX's own domain that give values of their inputs, and nothing else but padding."""
+_MOVERS = frozenset((*_RULES, "Concat", "Split"))

@@ -3,40 +3,80 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .table import Attributes, op
 
+__all__ = ["ResizedAxis", "nearest_places", "resized_axes", "weighted_places"]
+
+
+@dataclass(frozen=True)
+class ResizedAxis:
+    """An axis along which a Resize changes something.
+
+    Attributes:
+        axis: Which.
+        scale: Outputs for each input.
+        positions: Where each output lies among the inputs.
+    """
+
+    axis: int
+    scale: float
+    positions: np.ndarray[Any, Any]
+
+
+def resized_axes(
+    at: Attributes, dims: Sequence[int], wanted: Sequence[int], roi: Any, scales: Any, sizes: Any
+) -> Iterator[ResizedAxis]:
+    """The axes of a Resize, one after the other.
+
+    Args:
+        at: Its attributes.
+        dims: The input's.
+        wanted: The output's.
+        roi: Its second input; None, or no values, where it is left out.
+        scales: Its third.
+        sizes: Its fourth.
+    """
+    axes = [int(axis) % len(dims) for axis in at.get("axes", range(len(dims)))]
+    region = None if roi is None or not np.size(roi) else np.asarray(roi, np.float64)
+    given = None if scales is None or not np.size(scales) else np.asarray(scales, np.float64)
+    if given is None and at.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+        ratios = [int(size) / dims[axis] for size, axis in zip(sizes, axes, strict=True)]
+        one = min(ratios) if at["keep_aspect_ratio_policy"] == "not_larger" else max(ratios)
+        given = np.full(len(axes), one)
+    for index, axis in enumerate(axes):
+        old, new = dims[axis], wanted[axis]
+        scale = new / old if given is None else float(given[index])
+        span = (0.0, 1.0) if region is None else (region[index], region[index + len(axes)])
+        positions = _positions(at.get("coordinate_transformation_mode", "half_pixel"), old, new, scale, span)
+        if new != old or not np.array_equal(positions, np.arange(old)):
+            yield ResizedAxis(axis, scale, positions)
+
+
+def nearest_places(at: Attributes, old: int, positions: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Which input each output is."""
+    places = _NEAREST[at.get("nearest_mode", "round_prefer_floor")](positions)
+    return np.asarray(np.clip(places, 0, old - 1), np.int64)
+
 
 @op("Resize", known=(1, 2, 3))
 def _resize(xp: Any, at: Attributes, dims: Any, x: Any, roi: Any = None, scales: Any = None, sizes: Any = None) -> Any:
     """Axis by axis: each output is a sum of a few inputs, each times its weight; nearest: one of them."""
-    axes = [int(axis) % x.ndim for axis in at.get("axes", range(x.ndim))]
-    region = None if roi is None or not np.size(roi) else np.asarray(roi, np.float64)
-    given = None if scales is None or not np.size(scales) else np.asarray(scales, np.float64)
-    if given is None and at.get("keep_aspect_ratio_policy", "stretch") != "stretch":
-        ratios = [int(size) / x.shape[axis] for size, axis in zip(sizes, axes, strict=True)]
-        one = min(ratios) if at["keep_aspect_ratio_policy"] == "not_larger" else max(ratios)
-        given = np.full(len(axes), one)
-    for index, axis in enumerate(axes):
-        old, new = x.shape[axis], dims[0][axis]
-        scale = new / old if given is None else float(given[index])
-        span = (0.0, 1.0) if region is None else (region[index], region[index + len(axes)])
-        at_input = _positions(at.get("coordinate_transformation_mode", "half_pixel"), old, new, scale, span)
-        if new == old and np.array_equal(at_input, np.arange(old)):
-            continue
+    for each in resized_axes(at, x.shape, dims[0], roi, scales, sizes):
+        axis, old, at_input = each.axis, x.shape[each.axis], each.positions
         mode = at.get("mode", "nearest")
         if mode == "nearest":
-            places = _NEAREST[at.get("nearest_mode", "round_prefer_floor")](at_input)
-            moved = xp.take(x, xp.asarray(np.clip(places, 0, old - 1).astype(np.int64)), axis=axis)
+            moved = xp.take(x, xp.asarray(nearest_places(at, old, at_input)), axis=axis)
         else:
             along = [-1 if place == axis else 1 for place in range(x.ndim)]
             moved = sum(
                 xp.take(x, xp.asarray(index), axis=axis) * xp.asarray(factor).reshape(along)
-                for index, factor in _taps(at, mode, at_input, old, scale)
+                for index, factor in weighted_places(at, mode, at_input, old, each.scale)
             )
         if at.get("coordinate_transformation_mode") == "tf_crop_and_resize":
             outside = (at_input < 0) | (at_input > old - 1)
@@ -81,7 +121,7 @@ def _positions(mode: str, old: int, new: int, scale: float, span: tuple[float, f
     return (out + 0.5) / scale - 0.5
 
 
-def _taps(
+def weighted_places(
     at: Attributes, mode: str, positions: np.ndarray[Any, Any], old: int, scale: float
 ) -> list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
     """For each input that an output is made of: which it is, and its weight, of all outputs."""

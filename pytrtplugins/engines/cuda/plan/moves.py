@@ -10,7 +10,7 @@ from ....model.ir import dtype_of, names_of
 from ..device.layout import Format
 from ..device.moves import Move, Reshaped, Source
 from ..device.text import C_TYPES
-from ..lower.moves import MOVERS, moved
+from ..lower.moves import is_mover, moved
 from .plan import Step
 from .tensors import Tensors
 
@@ -27,7 +27,7 @@ _MAX_PARTS = 16
 
 def node_moves(node: ir.Node, tensors: Tensors) -> dict[str, Move] | None:
     """Where the values of a node's outputs lie; None for a node that does more than to move values."""
-    if node.domain or node.op_type not in MOVERS:
+    if not is_mover(node):
         return None
     given = [str(value.name) for value in node.inputs if value is not None]
     data = given if node.op_type == "Concat" else given[:1]
@@ -53,7 +53,7 @@ def is_only_moved(node: ir.Node) -> bool:
     if dtype_of(value) not in C_TYPES:
         return False
     readers = [use.node for use in value.uses()]
-    return not value.is_graph_output() and all(not each.domain and each.op_type in MOVERS for each in readers)
+    return not value.is_graph_output() and all(map(is_mover, readers))
 
 
 def plain_source(move: Move) -> str | None:

@@ -10,18 +10,20 @@ import numpy as np
 
 from ....cuda import launches_kernels
 from ....errors import BuildError
-from ....model.ir import dims_of, dtype_of, names_of
+from ....model.ir import dims_of, dtype_of, is_op, names_of
 from ....model.proto import node_name
 from ....passes import PropagateConstants
 from ....plugin.base import Plugin
 from ....plugin.onnx_node import from_node, is_plugin_node
 from ....plugin.policy import NO_REQUESTS, RUNNING, chosen_form
 from ....tensor import DType, evaluate_dims
+from ..device.expression import Expression
 from ..device.layout import FP8, as_rows, channels_last, linear
 from ..lower.dims import fused_dims
 from ..lower.groups import PartGroups
 from ..lower.pipeline import FREE_CASTS, OptionalStep
 from ..lower.pointwise import GroupPointwise
+from ..lower.resampling import linear_blend
 from ..lower.rewrite import DOMAIN
 from ..operators import ACTIVATIONS, OPS, can_be_captured, refusal
 from ..operators.attributes import operator_attributes
@@ -162,7 +164,7 @@ class _Planner:
             self.views.concat(step.name, outputs[0], tensors.natural(outputs[0]), parts)
         elif op == "Split" and kinds.is_view_split(step, tensors):
             self.views.split(tensors.materialized(inputs[0]), {name: tensors.dims(name)[1] for name in outputs})
-        elif self._moves and self._add_moves(node, step):
+        elif self._moves and (self._add_moves(node, step) or self._add_blend(node, step)):
             pass
         elif node.domain in ("", DOMAIN) and op in OPS:
             self._add_generic(step)
@@ -222,6 +224,24 @@ class _Planner:
                 tensors.moves[name] = move
             else:
                 self.views.alias(name, source, found)
+        return True
+
+    def _add_blend(self, node: ir.Node, step: Step) -> bool:
+        """One generated kernel for a linear Resize, if it is one."""
+        tensors, name = self.tensors, step.outputs[0]
+        if not is_op(node, "Resize") or step.inputs[0] in self.constants:
+            return False
+        (given, _), (dims, _) = map(tensors.described, (step.inputs[0], name))
+        blend = linear_blend(node, tensors.move(step.inputs[0]), dims) if 0 not in (*given, *dims) else None
+        if blend is None:
+            return False
+        weights = {f"{name}.weights{index}": array for index, array in enumerate(blend.weights)}
+        self.constants.update(weights)
+        names, reads = tensors.read([*blend.moves, *map(tensors.move, weights)])
+        lines = Expression(len(reads), blend.operations, ()).lines()
+        result = len(reads) + len(lines) - 1
+        attributes = {"operations": lines, "results": (result,), "reads": reads}
+        self._add_step(replace(step, kind="pointwise", attributes=attributes, inputs=names))
         return True
 
     def _add_generic(self, step: Step) -> None:
@@ -302,16 +322,17 @@ class _Planner:
         return self._enqueues(plugin) and launches_kernels(type(plugin))
 
     def _write_linear(self, results: Collection[str]) -> None:
-        """Convolutions whose output is only made linear float32 → they write that themselves."""
-        writers = {name: step for step in self.steps if step.kind == "conv" for name in step.outputs}
+        """Convolutions and linear Resizes whose output is only made linear float32 → they write that themselves."""
+        own = [step for step in self.steps if step.kind == "conv" or (step.kind, step.op) == ("pointwise", "Resize")]
+        writers = {name: step for step in own for name in step.outputs}
         for copy in [step for step in self.steps if step.op == "Reformat" and step.inputs[0] in writers]:
             name, target = copy.inputs[0], copy.outputs[0]
-            conv, form = writers[name], self.formats[target]
-            alone = sum(name in step.inputs for step in self.steps) == 1 and name not in {*self.views.names, *results}
-            plain = not (conv.attributes["reorg"] or conv.attributes["image"])
+            step, form = writers[name], self.formats[target]
+            alone = sum(name in each.inputs for each in self.steps) == 1 and name not in {*self.views.names, *results}
+            plain = not (step.attributes.get("reorg") or step.attributes.get("image"))
             plain &= self.formats[name].dtype is form.dtype or FREE_CASTS in self.model.metadata_props
             if alone and plain and form.dtype is DType.FLOAT32 and not form.nhwc:
-                self.steps[self.steps.index(conv)] = replace(conv, outputs=(target,))
+                self.steps[self.steps.index(step)] = replace(step, outputs=(target,))
                 self.steps.remove(copy)
                 del self.formats[name]
 

@@ -1,0 +1,146 @@
+"""Resize → where each of its values lies, or the few values that it is made of and their weights."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from ....model.ir import array_of, dtype_of, is_op, operand
+from ....tensor import DType
+from ..device.expression import Operation
+from ..device.moves import Move, Resampled
+from ..operators.attributes import operator_attributes
+from ..operators.resampling import ResizedAxis, nearest_places, resized_axes, weighted_places
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["Blend", "is_nearest", "linear_blend", "nearest"]
+
+Dims = tuple[int, ...]
+_MAX_AXES = 3
+_MAX_PART = 1 << 13
+"""Of a fraction that positions are multiples of, at most."""
+_MAX_NUMBER = 1 << 31
+"""What indices in kernels stay below."""
+
+
+@dataclass(frozen=True)
+class Blend:
+    """A weighted sum of values of a tensor.
+
+    Attributes:
+        moves: Where the values lie, as many as weights have elements.
+        weights: Two for each axis, broadcast to the output.
+        operations: The sum, of the values and then the weights.
+    """
+
+    moves: tuple[Move, ...]
+    weights: tuple[npt.NDArray[np.float32], ...]
+    operations: tuple[Operation, ...]
+
+
+def is_nearest(node: ir.Node) -> bool:
+    """Whether a Resize gives values of its input as they are."""
+    at = node.attributes
+    outside = at.get_string("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize"
+    return at.get_string("mode", "nearest") == "nearest" and not outside
+
+
+def nearest(node: ir.Node, x: Move, dims: Dims) -> Move | None:
+    """Where the values of a Resize to the nearest lie; None where no arithmetic of whole numbers says it.
+
+    Args:
+        node: The Resize.
+        x: Where those of its input lie.
+        dims: Of its output.
+    """
+    axes, at = _axes(node, x.dims, dims), operator_attributes(node)
+    for each in axes or ():
+        places = nearest_places(at, x.dims[each.axis], each.positions)
+        found = _resampled(x, each, places)
+        if found is None:
+            return None
+        x = found
+    return None if axes is None else x
+
+
+def linear_blend(node: ir.Node, x: Move, dims: Dims) -> Blend | None:
+    """What a linear Resize of floats is made of; arguments as for `nearest`.
+
+    None for (1) other modes, antialiasing, extrapolation, weights of what is inside only; (2) other types than float32 and
+    float16; (3) sizes or scales that are computed in the run; (4) more than three axes; (5) positions that no arithmetic of
+    whole numbers gives.
+    """
+    at = operator_attributes(node)
+    special = at.get("antialias") or at.get("exclude_outside")
+    special = special or at.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+    if not is_op(node, "Resize") or at.get("mode") != "linear" or special:  # case 1
+        return None
+    if dtype_of(node.outputs[0]) not in (DType.FLOAT32, DType.FLOAT16):  # case 2
+        return None
+    axes = _axes(node, x.dims, dims)
+    if not axes or len(axes) > _MAX_AXES:  # cases 3 and 4
+        return None
+    moves, weights = [x], list[npt.NDArray[np.float32]]()
+    for each in axes:
+        taps = weighted_places(at, "linear", each.positions, x.dims[each.axis], each.scale)
+        along = [-1 if axis == each.axis else 1 for axis in range(each.axis, len(dims))]
+        weights += [factors.reshape(along) for _, factors in taps]
+        found = [_resampled(move, each, places) for move, (places, _) in itertools.product(moves, taps)]
+        moves = [move for move in found if move is not None]
+        if len(moves) < len(found):  # case 5
+            return None
+    return Blend(tuple(moves), tuple(weights), _sum(len(axes)))
+
+
+# -- inside ----------------------------------------------------------------------------------------------------------------
+
+
+def _axes(node: ir.Node, given: Dims, wanted: Dims) -> list[ResizedAxis] | None:
+    """What changes; None where that is computed in the run."""
+    values = [operand(node, place) for place in (1, 2, 3)]
+    numbers = [array_of(value) for value in values]
+    if any(value is not None and array is None for value, array in zip(values, numbers, strict=True)):
+        return None
+    return list(resized_axes(operator_attributes(node), given, wanted, *numbers))
+
+
+def _resampled(x: Move, axis: ResizedAxis, places: npt.NDArray[np.int64]) -> Move | None:
+    """The inputs at some places, one for each output, as a fraction of whole numbers; None where none gives them."""
+    size, count = x.dims[axis.axis], len(places)
+    first, last = float(axis.positions[0]), float(axis.positions[-1])
+    step = Fraction((last - first) / max(1, count - 1)).limit_denominator(_MAX_PART)
+    begin = Fraction(first).limit_denominator(2 * step.denominator)
+    divisor = math.lcm(2 * step.denominator, begin.denominator)
+    factor, offset = int(step * divisor), int(begin * divisor)
+    dims = (*x.dims[: axis.axis], count, *x.dims[axis.axis + 1 :])
+    for more in (0, divisor, divisor // 2, divisor // 2 - 1, divisor - 1):  # rounded down, one on, to the nearest, up
+        numbers = (factor, offset + more, divisor)
+        factor_, offset_, divisor_ = (number // math.gcd(*numbers) for number in numbers)
+        found = np.clip((np.arange(count) * factor_ + offset_) // divisor_, 0, size - 1)
+        if np.array_equal(found, places) and count * factor_ + abs(offset_) + divisor_ < _MAX_NUMBER:
+            return Resampled(dims, x, axis.axis, factor_, offset_, divisor_)
+    return None
+
+
+def _sum(axes: int) -> tuple[Operation, ...]:
+    """Axis by axis, in the order in which ONNX resizes them: pairs of values, each times its weight."""
+    count = 1 << axes
+    values, operations = list(range(count)), list[Operation]()
+
+    def emit(op: str, *reads: int) -> int:
+        operations.append(Operation(op, DType.FLOAT32, reads))
+        return count + 2 * axes + len(operations) - 1
+
+    for axis in range(axes):
+        half, weights = len(values) // 2, (count + 2 * axis, count + 2 * axis + 1)
+        pairs = zip(values[:half], values[half:], strict=True)
+        values = [emit("Add", *(emit("Mul", *each) for each in zip(pair, weights, strict=True))) for pair in pairs]
+    return tuple(operations)
