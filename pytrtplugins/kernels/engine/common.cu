@@ -2,7 +2,7 @@
 //
 // Constants that the compiler is given: ELEMENT, OUT, RESIDUAL (a Kind, or NONE), PATCH, POOL, REORG (darknet's reorg
 // with this stride on the way to memory; 0: none), LINEAR (y is [image][filter][pixel]), GATE (the activation, where it is
-// not max(v, slope * v)), TILE_M, DEPTH.
+// not max(v, slope * v)), GROUPED (whether filters read the channels of their group only), TILE_M, DEPTH.
 typedef unsigned int u32;
 typedef unsigned long long u64;
 enum Kind { NONE = -1, FLOAT = 0, HALF = 1, INT8 = 2, FP8 = 4 };
@@ -30,6 +30,7 @@ struct ConvArgs {
     int filters, y_pitch, residual_pitch;
     int tiles_n, patches_h, patches_w;
     int vector;                         // whether 16 bytes of y can be written at once
+    int group_filters, group_bytes;     // filters of a group, and bytes of its channels; read where GROUPED
     float slope, residual_scale, residual_slope;
     float step;                         // of y's codes; 1 for floats
     float low, high;                    // of CLIP; the slope and the offset of HARD_SIGMOID
@@ -52,6 +53,12 @@ __device__ __forceinline__ u32 shared_address(const void* p) { return static_cas
 
 // Rows of bytes in shared memory without bank conflicts: 16-byte pieces change places within 8 rows, as TMA does it.
 __device__ __forceinline__ u32 swizzle(u32 offset) { return offset ^ (((offset >> 7) & (DEPTH / 16 - 1)) << 4); }
+
+// The first byte of a pixel that a tile of filters reads: its first group's, at a multiple of 16. The tile's groups are multiplied
+// as one, with weights of zero where a filter meets another group.
+__device__ __forceinline__ int first_byte(const ConvArgs& a, int filter) {
+    return GROUPED ? filter / a.group_filters * a.group_bytes & ~15 : 0;
+}
 
 // A tile's rows: successive pixels of y, or a patch of 8 columns.
 struct Tile {

@@ -73,6 +73,7 @@ __device__ __forceinline__ void fill(const ConvArgs& a, const TensorMap* map, co
     int const unit = first * UNITS, tap = unit / a.chunks;
     int chunk = unit - tap * a.chunks, r = tap / a.kernel_w, s = tap - r * a.kernel_w;
     int const column = tile.left * a.stride_w - a.pad_w, row = tile.top * a.stride_h - a.pad_h;
+    int const channel = first_byte(a, tile_n * TILE_N) / ELEMENT_BYTES;
     int const early = count < STAGES ? count : STAGES;
     for (int i = 0; i < early; ++i) {  // weights do not depend on the kernels before
         barrier_expect(ring.full + 8 * i, STAGE_BYTES);
@@ -89,8 +90,8 @@ __device__ __forceinline__ void fill(const ConvArgs& a, const TensorMap* map, co
             copy_weights(stage + UNITS * A_BYTES, weights + static_cast<long long>(i) * UNITS * B_BYTES, UNITS * B_BYTES, full);
         }
         for (int u = 0; u < UNITS; ++u) {
-            copy_pixels(stage + u * A_BYTES, map, chunk * (DEPTH / ELEMENT_BYTES), column, row, tile.image, s * a.dilation_w,
-                        r * a.dilation_h, full);
+            copy_pixels(stage + u * A_BYTES, map, channel + chunk * (DEPTH / ELEMENT_BYTES), column, row, tile.image,
+                        s * a.dilation_w, r * a.dilation_h, full);
             if (++chunk == a.chunks) {
                 chunk = 0;
                 if (++s == a.kernel_w) s = 0, ++r;

@@ -36,9 +36,10 @@ __device__ __forceinline__ void multiply(int* d, const u32 (&a)[4], u32 b0, u32 
 struct Loader {
     int top[ROWS], left[ROWS];  // the pixel under the filter's first tap; far outside for rows behind the last pixel
     const char* image[ROWS];
-    int chunk, r, s;
+    int first, chunk, r, s;  // `first`: the first byte of a pixel that is read
 
-    __device__ __forceinline__ Loader(const ConvArgs& a, const Tile& tile) : chunk(0), r(0), s(0) {
+    __device__ __forceinline__ Loader(const ConvArgs& a, const Tile& tile, int filter)
+        : first(first_byte(a, filter)), chunk(0), r(0), s(0) {
 #pragma unroll
         for (int i = 0; i < ROWS; ++i) {
             int const pixel = tile.pixel(a, threadIdx.x / PIECES + i * ROW_STEP), inside = pixel < 0 ? 0 : pixel;
@@ -50,7 +51,7 @@ struct Loader {
     }
 
     __device__ __forceinline__ void pixels(const ConvArgs& a, u32 stage) {
-        int const piece = threadIdx.x % PIECES, channel = chunk * DEPTH + piece * 16;
+        int const piece = threadIdx.x % PIECES, channel = first + chunk * DEPTH + piece * 16;
 #pragma unroll
         for (int i = 0; i < ROWS; ++i) {
             int const y = top[i] + r * a.dilation_h, x = left[i] + s * a.dilation_w;
@@ -113,7 +114,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) conv_mma(const __grid_cons
     launch_dependents();
     wait_for_inputs();
 #endif
-    Loader loader(a, tile);
+    Loader loader(a, tile, tile_n * TILE_N);
     Sum sums[WARP_M / 16][WARP_N / 2];
 #pragma unroll
     for (int m = 0; m < WARP_M / 16; ++m) {

@@ -34,7 +34,7 @@ class HandwrittenProvider:
         self.device, self.name, self.max_tactics = device, family, max_tactics
 
     def tactics(self, problem: ConvProblem) -> Sequence[str]:
-        """Sizes that fit; none for TF32, groups, images that are rounded."""
+        """Sizes that fit; none for TF32, depthwise convolutions, images that are rounded."""
         return [
             tactic.name
             for tactic in _fitting(self.name, self.device.capability, ConvShape.of(problem), self.max_tactics)

@@ -20,7 +20,8 @@ class ConvArgs(ctypes.Structure):
     _fields_ = kernel_fields(
         pointers="x weights scale bias residual y",
         ints="h w channel_bytes x_pitch oh ow pixels kernel_h kernel_w units chunks stride_h stride_w pad_h pad_w "
-        "dilation_h dilation_w filters y_pitch residual_pitch tiles_n patches_h patches_w vector",
+        "dilation_h dilation_w filters y_pitch residual_pitch tiles_n patches_h patches_w vector "
+        "group_filters group_bytes",
         floats="slope residual_scale residual_slope step low high",
     )
 
@@ -76,6 +77,8 @@ def conv_arguments(
         patches_h=-(-shape.oh // (tactic.tile_m // 8)),
         patches_w=-(-shape.ow // 8),
         vector=int(not (shape.reorg or shape.linear) and y_pitch % 16 == 0 and at.y % 16 == 0),
+        group_filters=shape.group_filters,
+        group_bytes=shape.group_channels * shape.x_type.itemsize,
         slope=shape.slope,
         residual_scale=residual_scale,
         residual_slope=shape.residual_slope,

@@ -43,9 +43,10 @@ def swizzled(depth: int, rows: int) -> npt.NDArray[np.int64]:
 
 
 def pack_weights(shape: ConvShape, tactic: Tactic, weights: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """Weights (K, R * S, C) → bytes: [tile of filters][tap][chunk of channels][filter][byte], padded with zeros.
+    """Weights (K, R * S, C / groups) → bytes: [tile of filters][tap][chunk of channels][filter][byte], padded with zeros.
 
-    For ``"simt"`` they are [tile of filters][tap and channel, without gaps][filter].
+    For ``"simt"`` they are [tile of filters][tap and channel, without gaps][filter]. With groups a tile has the channels of its
+    filters' groups, and zeros where a filter meets another group than its own.
 
     Args:
         shape: The problem.
@@ -56,8 +57,14 @@ def pack_weights(shape: ConvShape, tactic: Tactic, weights: npt.NDArray[Any]) ->
     per_chunk, merged, taps = tactic.depth // kind.itemsize, tactic.merged(shape), shape.taps // tactic.merged(shape)
     k, _, c = weights.shape
     padded = np.zeros((tiles * tactic.tile_n, taps, chunks * per_chunk), kind)
-    filled = padded[:, :, : merged * shape.c].reshape(-1, taps, merged, shape.c)
-    filled[:k, :, :, :c] = weights.reshape(k, taps, merged, c)
+    if shape.group_filters:
+        row = np.arange(k)
+        begins = [shape.first_channel(tile * tactic.tile_n) for tile in range(tiles)]
+        first = row // shape.group_filters * c - np.array(begins)[row // tactic.tile_n]
+        padded[row[:, None], :, first[:, None] + np.arange(c)] = weights.transpose(0, 2, 1)
+    else:
+        filled = padded[:, :, : merged * shape.c].reshape(-1, taps, merged, shape.c)
+        filled[:k, :, :, :c] = weights.reshape(k, taps, merged, c)
     if tactic.family == "simt":
         lines = padded.reshape(tiles, tactic.tile_n, -1).transpose(0, 2, 1)
         return np.ascontiguousarray(lines).view(np.uint8).reshape(-1)

@@ -49,6 +49,8 @@ class ConvShape:
         reorg: Stride of darknet's reorg on the way to memory; 0: none.
         linear: y is [n][k][row][column] without gaps, not NHWC.
         planes: Channels of x, at most 4, where it is [n][channel][row][column]; ``c`` is 4 then. 0: NHWC. float32 only.
+        group_channels: Channels of a group; 0: there are no groups. Not for float32.
+        group_filters: Filters of a group; 0: likewise.
     """
 
     n: int
@@ -76,19 +78,23 @@ class ConvShape:
     reorg: int = 0
     linear: bool = False
     planes: int = 0
+    group_channels: int = 0
+    group_filters: int = 0
 
     @classmethod
     def of(cls, problem: ConvProblem) -> ConvShape | None:
         """The problem in the kernels' own terms; None where they have none for it."""
         x, y, residual = problem.x, problem.y, problem.residual
-        single, image = x.dtype is DType.FLOAT32, problem.element is not None
-        if problem.groups != 1 or x.dtype not in KIND or (single and problem.tensor_cores) or x.nhwc == image:
+        single, image, groups = x.dtype is DType.FLOAT32, problem.element is not None, problem.groups
+        if x.dtype not in KIND or (single and problem.tensor_cores) or x.nhwc == image:
+            return None
+        if 1 < groups == x.dims[1] == problem.unfused.y.dims[1]:  # depthwise: a family of its own
             return None
         if image and not (single and problem.element is x.dtype and x.dims[1] <= x.vector):
             return None
         if problem.activation not in (*_SLOPED, *_GATES) or problem.residual_activation not in _SLOPED:
             return None
-        (n, c, h, w), (_, _, oh, ow) = x.dims, problem.unfused.y.dims
+        (n, c, h, w), (_, k, oh, ow) = x.dims, problem.unfused.y.dims
         return cls(
             n=n,
             h=h,
@@ -115,6 +121,8 @@ class ConvShape:
             reorg=problem.reorg,
             linear=not y.nhwc,
             planes=c if image else 0,
+            group_channels=c // groups if groups > 1 else 0,
+            group_filters=k // groups if groups > 1 else 0,
         )
 
     @property
@@ -126,6 +134,28 @@ class ConvShape:
     def channel_bytes(self) -> int:
         """Bytes of x's channels in a pixel."""
         return self.c * self.x_type.itemsize
+
+    def first_channel(self, filter_index: int) -> int:
+        """The first channel that a tile reads whose first filter is given: its first group's, at a multiple of 16 bytes."""
+        if not self.group_filters:
+            return 0
+        first, lanes = filter_index // self.group_filters * self.group_channels, 16 // self.x_type.itemsize
+        return first // lanes * lanes
+
+    def window_bytes(self, tile_n: int) -> int:
+        """Bytes of channels that a tile of filters reads: all, or from its first group's to its last one's.
+
+        Args:
+            tile_n: Filters of a tile.
+        """
+        if not self.group_filters:
+            return self.channel_bytes
+        ends = (
+            min(((begin + tile_n - 1) // self.group_filters + 1) * self.group_channels, self.c)
+            - self.first_channel(begin)
+            for begin in range(0, self.k, tile_n)
+        )
+        return max(ends) * self.x_type.itemsize
 
     @property
     def taps(self) -> int:
@@ -140,6 +170,8 @@ class ConvShape:
             return f"{self.planes} planes of {self.x_type}"
         if (self.x_pitch * self.x_type.itemsize % 16 and not self.planes) or self.channel_bytes % 16:
             return "channels that do not fill 16 bytes"
+        if self.group_filters and self.x_type is DType.FLOAT32:
+            return "groups of float32"
         if not (0 <= self.slope <= 1 and 0 <= self.residual_slope <= 1):
             return "slopes outside of 0 to 1"
         if self.residual_type is not None and (self.pool or self.reorg or self.residual_type not in KIND):

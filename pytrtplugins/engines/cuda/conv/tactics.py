@@ -111,7 +111,7 @@ class Tactic:
 
     def chunks(self, shape: ConvShape) -> int:
         """Units of a tap; ``"simt"`` counts all taps as one."""
-        return -(-shape.channel_bytes * self.merged(shape) // self.depth)
+        return -(-shape.window_bytes(self.tile_n) * self.merged(shape) // self.depth)
 
     def merged(self, shape: ConvShape) -> int:
         """Taps whose channels follow each other without gaps."""
@@ -132,6 +132,7 @@ class Tactic:
             "REORG": shape.reorg,
             "LINEAR": int(shape.linear),
             "GATE": shape.gate,
+            "GROUPED": int(shape.group_filters > 0),
             "TILE_M": self.tile_m,
             "TILE_N": self.tile_n,
             "DEPTH": self.depth,
@@ -157,11 +158,10 @@ class Tactic:
         return {4: 512, 8: 384, 11: 256}[self.thread_m] // self.threads
 
 
-def _depths(shape: ConvShape) -> list[int]:
-    """Bytes of channels in a unit that waste least, the widest first."""
-    return [depth for depth in (128, 64, 32) if shape.channel_bytes % depth == 0][:1] or [
-        64 if shape.channel_bytes > 32 else 32
-    ]
+def _depth(shape: ConvShape, tile_n: int) -> int:
+    """Bytes of channels in a unit that waste least, as many as that leaves."""
+    window = shape.window_bytes(tile_n)
+    return next((depth for depth in (128, 64, 32) if window % depth == 0), 64 if window > 32 else 32)
 
 
 def im2col_corners(shape: ConvShape) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -200,17 +200,15 @@ def hopper_tactics(shape: ConvShape, multiprocessors: int = 132, max_tactics: in
     if unfit or shape.x_type is DType.FLOAT32:
         return []
     found = []
-    for depth, patch, tile_m, tile_n in itertools.product(
-        _depths(shape), _forms(shape), (64, 128, 192, 256), (32, 64, 128, 256)
-    ):
+    for patch, tile_m, tile_n in itertools.product(_forms(shape), (64, 128, 192, 256), (32, 64, 128, 256)):
         if (tile_n > 32 and tile_n >= 2 * max(shape.k, 32)) or tile_m * tile_n > 128 * 256:
             continue
-        all_units = shape.taps * -(-shape.channel_bytes // depth)
+        depth = _depth(shape, tile_n)
         for units, split in itertools.product((1, 3), (1, 2, 4, 8)):
-            steps = all_units // units
-            if all_units % units or (units > 1 and depth == 128):
-                continue
             sizes = Tactic("hopper", tile_m, tile_n, depth, units, 1, split, patch)
+            steps, left = divmod(sizes.steps(shape), units)
+            if left or (units > 1 and depth == 128):
+                continue
             rows, columns = sizes.tiles(shape)
             if split > 1 and (shape.pool or steps < 2 * split or rows * columns >= multiprocessors):
                 continue
@@ -265,14 +263,14 @@ def mma_tactics(shape: ConvShape, capability: int = 80, max_tactics: int = 12) -
         return []
     room = SHARED_BYTES.get(capability, 99) * 1024
     found = []
-    for depth, patch, (tile_m, tile_n), stages in itertools.product(
-        {*_depths(shape), min(64, *_depths(shape))}, _forms(shape)[-1:] or [False], _MMA_TILES, (2, 3, 4)
-    ):
-        tactic = Tactic("mma", tile_m, tile_n, depth, 1, stages, 1, patch)
-        fits = tactic.shared_bytes + 8 * tile_n <= room and (tile_n <= 32 or tile_n < 2 * shape.k)
-        even = tile_m % (tactic.threads * 16 // depth) == 0 and tile_n * depth // 16 % tactic.threads == 0
-        if fits and even:
-            found.append(tactic)
+    for patch, (tile_m, tile_n), stages in itertools.product(_forms(shape)[-1:] or [False], _MMA_TILES, (2, 3, 4)):
+        widest = _depth(shape, tile_n)
+        for depth in {widest, min(64, widest)}:
+            tactic = Tactic("mma", tile_m, tile_n, depth, 1, stages, 1, patch)
+            fits = tactic.shared_bytes + 8 * tile_n <= room and (tile_n <= 32 or tile_n < 2 * shape.k)
+            even = tile_m % (tactic.threads * 16 // depth) == 0 and tile_n * depth // 16 % tactic.threads == 0
+            if fits and even:
+                found.append(tactic)
     found.sort(key=lambda tactic: (_mma_cost(tactic, shape), tactic.name))
     return found[:max_tactics]
 
@@ -283,7 +281,7 @@ _MMA_TILES = [(64, 32), (64, 64), (128, 32), (128, 64), (128, 128), (256, 64)]
 def _mma_cost(tactic: Tactic, shape: ConvShape) -> float:
     tiles_m, tiles_n = tactic.tiles(shape)
     waves = -(-tiles_m * tiles_n // 160)
-    work = tactic.tile_m * tactic.tile_n / 60.0 + tactic.tile_m + tactic.tile_n
+    work = (tactic.tile_m * tactic.tile_n / 60.0 + tactic.tile_m + tactic.tile_n) * tactic.steps(shape) * tactic.depth
     return waves * work * (1.0 + 0.4 / tactic.stages) * (1.0 if tactic.depth == 128 else 1.1)
 
 

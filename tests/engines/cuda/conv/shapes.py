@@ -43,6 +43,24 @@ ODD = [
 ]
 
 
+def grouped(n, side, groups, width, x_type, filters=None, stride=1, **more):
+    """A 3x3 convolution of groups of ``width`` channels, and as many filters unless they are given."""
+    size, c, filters = 16 // x_type.itemsize, groups * width, filters or width
+    more = {"pads": (1, 1), "y_type": x_type, "group_channels": width, "group_filters": filters, **more}
+    out, padded = (side - 1) // stride + 1, -(-c // size) * size
+    return between((n, side, side, padded), (out, out, groups * filters), 3, x_type, strides=(stride,) * 2, **more)
+
+
+GROUPED = [
+    *(grouped(1, 5, 64 // width + 1, width, kind) for kind in (HALF, INT8) for width in (4, 8, 16, 24, 32, 64)),
+    *(grouped(2, 6, 2, width, kind, stride=2) for kind in (HALF, INT8) for width in (40, 72)),
+    grouped(1, 5, 11, 8, FP8, stride=2),
+    grouped(1, 5, 3, 48, INT8, filters=20),
+    grouped(1, 4, 24, 1, HALF, filters=3),
+]
+"""Groups narrower and wider than a tile of filters, and such as end within one."""
+
+
 SINGLES = [
     square(2, 5, 16, 40, 3, SINGLE),
     square(1, 5, 12, 33, 3, SINGLE),
@@ -67,22 +85,26 @@ def convolution(shape, x, weights):
     top, left = shape.pads
     padded[:, top : top + shape.h, left : left + shape.w] = x
     y = np.zeros((shape.n, shape.oh, shape.ow, shape.k))
+    every = np.zeros((shape.k, shape.c, r, s))  # of all channels: zeros for those of other groups
+    for k in range(shape.k):
+        first = k // shape.group_filters * shape.group_channels if shape.group_filters else 0
+        every[k, first : first + weights.shape[1]] = weights[k]
     for i in range(r):
         for j in range(s):
             rows = np.arange(shape.oh) * shape.strides[0] + i * dy
             columns = np.arange(shape.ow) * shape.strides[1] + j * dx
-            y += padded[:, rows][:, :, columns] @ weights[:, :, i, j].T.astype(np.float64)
+            y += padded[:, rows][:, :, columns] @ every[:, :, i, j].T
     return y.reshape(-1, shape.k)
 
 
 def random_problem(shape, seed=0):
     random = np.random.default_rng(seed)
-    dims = (shape.n, shape.h, shape.w, shape.c), (shape.k, shape.c, *shape.kernel)
+    dims = (shape.n, shape.h, shape.w, shape.c), (shape.k, shape.group_channels or shape.c, *shape.kernel)
     x, weights = (random.integers(-8, 8, size).astype(np.float64) for size in dims)
     return x, weights.astype(shape.x_type.numpy)
 
 
 def packed_weights(shape, tactic, weights):
-    """Weights (K, C, R, S) as the kernels want them."""
+    """Weights (K, C / groups, R, S) as the kernels want them."""
     operands = Operands(load=lambda: weights, bias=np.zeros(0, np.float32))
     return pack_weights(shape, tactic, operands.channels_last(shape.x_type))

@@ -11,6 +11,7 @@ from tests.engines.cuda.conv.shapes import (
     HALF,
     INT8,
     SINGLE,
+    grouped,
     square,
     tactics_of,
 )
@@ -55,6 +56,14 @@ def test_kernels_of_fp8_compile_with_a_residual_and_write_halves(family, compile
         shape = square(1, 13, 64, 64, 1, FP8, **more)
         tactic = tactics_of(family, shape, capability=90)[0]
         assert compile_kernel(f"conv_{family}.cu", tactic.definitions(shape), 90).startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize(("family", "x_type"), [("hopper", HALF), ("mma", INT8)])
+def test_kernels_of_groups_compile(family, x_type, compile_with):
+    compile_with("NVRTC")
+    shape = grouped(1, 8, 16, 8, x_type, residual_type=x_type, residual_pitch=128)
+    tactic = tactics_of(family, shape, capability=90)[0]
+    assert compile_kernel(f"conv_{family}.cu", tactic.definitions(shape), 90).startswith(b"\x7fELF")
 
 
 @pytest.mark.parametrize("gate", range(1, 8))

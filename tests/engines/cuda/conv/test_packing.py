@@ -11,6 +11,7 @@ from pytrtplugins.engines.cuda.conv.packing import filter_order, pack_filters, s
 from pytrtplugins.engines.cuda.conv.tactics import Tactic, simt_tactics
 from pytrtplugins.layers import Reorg
 from tests.engines.cuda.conv.shapes import (
+    GROUPED,
     HALF,
     ODD,
     SINGLES,
@@ -36,8 +37,13 @@ def as_the_kernels_do(shape, tactic, x, packed):
     places = [swizzle(offset, tactic.depth) for offset in range(tactic.tile_n * tactic.depth)]
     blocks = packed.reshape(tiles, shape.taps * chunks, -1)[:, :, places]
     blocks = np.ascontiguousarray(blocks).view(kind).reshape(tiles, shape.taps * chunks, tactic.tile_n, values)
-    channels = np.zeros((shape.n, shape.h, shape.w, chunks * values))
+    channels = np.zeros((shape.n, shape.h, shape.w, shape.c + chunks * values))  # behind x's copies bring zeros
     channels[..., : shape.c] = x
+    group = shape.group_filters
+    firsts = [  # first_byte of common.cu
+        (tile * tactic.tile_n // group * shape.group_channels * kind.itemsize & ~15) // kind.itemsize if group else 0
+        for tile in range(tiles)
+    ]
     pixel = np.arange(shape.pixels)
     image, row, column = pixel // (shape.oh * shape.ow), pixel // shape.ow % shape.oh, pixel % shape.ow
     sums = np.zeros((shape.pixels, tiles * tactic.tile_n))
@@ -46,8 +52,12 @@ def as_the_kernels_do(shape, tactic, x, packed):
         y = row * shape.strides[0] - shape.pads[0] + r * shape.dilations[0]
         z = column * shape.strides[1] - shape.pads[1] + s * shape.dilations[1]
         inside = (y >= 0) & (y < shape.h) & (z >= 0) & (z < shape.w)
-        piece = channels[image, y.clip(0, shape.h - 1), z.clip(0, shape.w - 1), chunk * values : (chunk + 1) * values]
-        sums += (piece * inside[:, None]) @ blocks[:, unit].reshape(-1, values).T.astype(np.float64)
+        pixels = channels[image, y.clip(0, shape.h - 1), z.clip(0, shape.w - 1)] * inside[:, None]
+        for tile, first in enumerate(firsts):
+            piece = pixels[:, first + chunk * values : first + (chunk + 1) * values]
+            sums[:, tile * tactic.tile_n : (tile + 1) * tactic.tile_n] += piece @ blocks[tile, unit].T.astype(
+                np.float64
+            )
         chunk += 1
         if chunk == chunks:
             chunk, s = 0, s + 1
@@ -66,7 +76,7 @@ def as_the_kernels_do(shape, tactic, x, packed):
 
 
 @pytest.mark.parametrize("family", ["hopper", "mma"])
-@pytest.mark.parametrize("shape", ODD, ids=lambda shape: f"{shape.x_type}-{shape.kernel}-{shape.c}-{shape.k}")
+@pytest.mark.parametrize("shape", ODD + GROUPED, ids=lambda shape: f"{shape.x_type}-{shape.kernel}-{shape.c}-{shape.k}")
 def test_packed_weights_give_the_convolution(shape, family):
     found = tactics_of(family, shape, 40, 89)
     x, weights = random_problem(shape)

@@ -32,6 +32,7 @@ from tests.engines.cuda.conv.shapes import (
     SINGLE,
     YOLOV2,
     between,
+    grouped,
     square,
 )
 
@@ -109,7 +110,8 @@ def test_activations_that_are_no_slopes_are_compiled_into_a_kernel(activation):
     "changes",
     [
         {"kind": SINGLE},  # may be rounded to TF32
-        {"groups": 2},
+        {"kind": SINGLE, "tensor_cores": False, "groups": 2},
+        {"groups": 32, "filters": 32},  # depthwise
         {"residual": channels_last((2, 64, 16, 16), HALF), "residual_activation": "clip"},
         {"residual": channels_last((2, 64, 16, 16), HALF), "residual_activation": "logistic"},
         {"element": HALF},
@@ -119,6 +121,42 @@ def test_what_the_kernels_cannot_compute_gets_no_tactics(changes):
     for family in ("hopper", "mma", "simt"):
         provider = HandwrittenProvider(SimpleNamespace(capability=90), family)
         assert provider.tactics(problem(**changes)) == []
+
+
+@pytest.mark.parametrize("family", ["hopper", "mma"])
+@pytest.mark.parametrize(("kind", "capability"), [(HALF, 80), (INT8, 80), (FP8, 89)])
+@pytest.mark.parametrize("width", [1, 4, 8, 13, 32, 64, 128, 256])
+def test_groups_of_any_width_get_tactics_that_fit(family, kind, capability, width):
+    groups, device = max(2, 160 // width), SimpleNamespace(capability=90 if family == "hopper" else capability)
+    channels, filters = groups * width, groups * width * (2 if width == 1 else 1)
+    found = problem(kind, channels=channels, filters=filters, groups=groups)
+    shape, names = ConvShape.of(found), HandwrittenProvider(device, family).tactics(found)
+    assert (shape.group_channels, shape.group_filters, shape.unsupported()) == (width, filters // groups, "")
+    assert names
+    for name in names:
+        tactic = Tactic.parse(family, name)
+        assert tactic.shared_bytes <= SHARED_BYTES[device.capability] * 1024
+        assert tactic.steps(shape) % tactic.units == 0
+        assert tactic.definitions(shape)["GROUPED"] == 1
+
+
+def test_a_tile_of_filters_reads_the_channels_of_its_groups():
+    narrow, wide = grouped(1, 8, 32, 8, HALF), grouped(1, 8, 2, 256, INT8)
+    assert [narrow.window_bytes(tile_n) for tile_n in (32, 64, 128, 256)] == [64, 128, 256, 512]
+    assert [wide.window_bytes(tile_n) for tile_n in (32, 64, 128, 256)] == [256] * 4
+    assert [narrow.first_channel(filter_index) for filter_index in (0, 32, 192)] == [0, 32, 192]
+    assert [wide.first_channel(filter_index) for filter_index in (0, 192, 256)] == [0, 0, 256]
+    uneven = grouped(1, 8, 8, 20, HALF)  # a tile begins and ends within a group, whose channels begin within 16 bytes
+    assert [uneven.first_channel(filter_index) for filter_index in (32, 64, 96, 128)] == [16, 56, 80, 120]
+    assert uneven.window_bytes(32) == 2 * 64  # the second tile: from 16 to 80
+    assert square(1, 8, 96, 64, 3, HALF).window_bytes(32) == 2 * 96
+
+
+def test_groups_reach_the_kernel():
+    shape = grouped(1, 8, 8, 20, HALF, filters=12)
+    numbers = conv_arguments(shape, mma_tactics(shape)[0], Addresses(16, 32, 48, 64, 80))
+    assert (numbers.group_filters, numbers.group_bytes) == (12, 40)
+    assert mma_tactics(square(1, 8, 64, 64, 3, HALF))[0].definitions(square(1, 8, 64, 64, 3, HALF))["GROUPED"] == 0
 
 
 @pytest.mark.parametrize("capability", [80, 89, 90, 120])
