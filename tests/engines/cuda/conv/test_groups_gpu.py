@@ -16,6 +16,7 @@ from pytrtplugins.engines.cuda.conv.tactics import FP8_CAPABILITY
 from pytrtplugins.engines.cuda.device.device import CudaDevice, HostDevice, tensor_at
 from pytrtplugins.engines.cuda.device.elements import decoded, encoded
 from pytrtplugins.engines.cuda.device.layout import channels_last
+from pytrtplugins.engines.cuda.device.source import compile_kernel
 from tests.engines.cuda.conv.shapes import FP8, HALF, INT8, tactics_of
 from tests.engines.cuda.conv.test_kernels_gpu import agrees
 from tests.engines.cuda.host import convolve
@@ -50,7 +51,7 @@ def forms(family, problem, capability):
     for tactic in sorted(found, key=lambda tactic: (tactic.stages, tactic.tile_m), reverse=True):
         if tactic.split == 1 or (tactic.split == 2 and not tactic.patch):
             keys[tactic.tile_n, tactic.depth, tactic.units, tactic.split, tactic.patch] = tactic
-    return [tactic.name for tactic in keys.values()]
+    return list(keys.values())
 
 
 @pytest.fixture(scope="module")
@@ -62,17 +63,23 @@ def device():
         pytest.skip(reason)
     device = CudaDevice()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for family, problem in itertools.product(["hopper", "mma"], CASES):
-            if runs(family, problem, device):
-                provider = HandwrittenProvider(device, family)
-                for tactic in forms(family, problem, device.capability):
-                    pool.submit(provider.compile, problem, tactic)
+        pool.map(lambda wanted: compile_kernel(wanted[0], wanted[1], device.capability), kernels(device.capability))
     return device
 
 
-def runs(family, problem, device):
+def kernels(capability):
+    """Files and constants of all kernels that these tests run, each once."""
+    found = {}
+    for family, problem in itertools.product(["hopper", "mma"], CASES):
+        for tactic in forms(family, problem, capability) if runs(family, problem, capability) else []:
+            definitions = tactic.definitions(ConvShape.of(problem))
+            found[(family, *definitions.items())] = f"conv_{family}.cu", definitions
+    return list(found.values())
+
+
+def runs(family, problem, capability):
     needed = FP8_CAPABILITY if problem.x.dtype is FP8 else 80
-    return device.capability == 90 if family == "hopper" else device.capability >= needed
+    return capability == 90 if family == "hopper" else capability >= needed
 
 
 def given(problem, seed=1):
@@ -104,7 +111,7 @@ def given(problem, seed=1):
 @pytest.mark.parametrize("family", ["hopper", "mma"])
 @pytest.mark.parametrize("problem", CASES, ids=lambda problem: problem.title)
 def test_every_form_gives_the_definitions_numbers(device, family, problem):
-    if not runs(family, problem, device):
+    if not runs(family, problem, device.capability):
         pytest.skip(f"compute capability {device.capability} lacks the instructions")
     operands, x, residual = given(problem)
     wanted = tensor_at(np, HostDevice().allocate(problem.y.bytes), 0, problem.y)
@@ -118,16 +125,16 @@ def test_every_form_gives_the_definitions_numbers(device, family, problem):
         for tactic in tactics:
             y = tensor_at(device.xp, device.allocate(problem.y.bytes + 256), 0, problem.y)
             y.flat.fill(UNTOUCHED)
-            launch = provider.prepare(problem, tactic, operands, Scratch())
+            launch = provider.prepare(problem, tactic.name, operands, Scratch())
             device.xp.cuda.get_current_stream().synchronize()
             launch(inputs[0], y, inputs[1], stream)
             stream.synchronize()
             host = tensor_at(np, device.download(y.flat).view(np.uint8), 0, problem.y)
-            assert agrees(host.view, expected, problem.y.dtype, problem.x.dtype), tactic
+            assert agrees(host.view, expected, problem.y.dtype, problem.x.dtype), tactic.name
             n, k, h, w = problem.y.dims
             pixels = host.flat[: n * h * w * problem.y.pitch].reshape(-1, problem.y.pitch)
-            assert not pixels[:, k : problem.filters].any(), tactic
-            assert (pixels[:, problem.filters :] == UNTOUCHED).all(), tactic
+            assert not pixels[:, k : problem.filters].any(), tactic.name
+            assert (pixels[:, problem.filters :] == UNTOUCHED).all(), tactic.name
 
 
 def _on(device, tensor):
