@@ -15,7 +15,20 @@ from .tensor import DType, SymbolicDim, TensorDesc
 from .version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from . import calibration, cuda, engines, layers, models, passes, precision, tensorrt, testing, torch, vision
+    from . import (
+        calibration,
+        cuda,
+        engines,
+        layers,
+        models,
+        passes,
+        precision,
+        serving,
+        tensorrt,
+        testing,
+        torch,
+        vision,
+    )
     from .check import check_plugin
     from .cuda import CudaKernel
     from .engines import build, load_engine
@@ -45,6 +58,7 @@ __all__ = [
     "plugin",
     "precision",
     "registered",
+    "serving",
     "tensorrt",
     "testing",
     "torch",

@@ -46,6 +46,7 @@ PURPOSES = {
     "track": "following objects in videos",
     "cli": "the command pytrt",
     "caffe": "Caffe models",
+    "serve": "pytrt serve",
     "evaluate": "average precision",
     "native": "building plugins in C++",
     "samples": "the samples' images",

@@ -22,6 +22,7 @@
     │  ├─ CalibrationTableError                      a table that is broken or belongs to another network
     │  └─ NoDataError                                nothing to calibrate or evaluate with
     ├─ UsageError               also ValueError      arguments that contradict each other
+    ├─ RequestError             also ValueError      a request that a server refuses
     └─ CopyError                also TypeError       an engine, a context or a detector was pickled or copied
 
 A message says what, where and why, and ends with ``Do:`` and the next command where there is one. The facts of the
@@ -55,6 +56,7 @@ __all__ = [
     "PrecisionError",
     "PytrtpluginsError",
     "RegistryError",
+    "RequestError",
     "SerializationError",
     "UnavailableError",
     "UsageError",
@@ -174,6 +176,14 @@ class NoDataError(CalibrationError):
 
 class UsageError(PytrtpluginsError, ValueError):
     """Arguments that are wrong or contradict each other."""
+
+
+class RequestError(PytrtpluginsError, ValueError):
+    """A request that a server refuses; ``.status`` is HTTP's code of the answer, ``.retry_after`` seconds after which to ask again."""
+
+    def __init__(self, message: str, *, status: int = 400, retry_after: int | None = None) -> None:
+        super().__init__(message, status=status, retry_after=retry_after)
+        self.status, self.retry_after = status, retry_after
 
 
 class CopyError(PytrtpluginsError, TypeError):

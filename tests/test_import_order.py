@@ -22,6 +22,7 @@ ROOMS = (
     ("engines",),
     ("bench", "check", "doctor", "export", "precision", "tensorrt", "testing", "torch"),
     ("models",),
+    ("serving",),
     ("cli",),
     ("__main__",),
 )
@@ -34,7 +35,7 @@ LEVEL, ENGINE_LEVEL, CUDA_LEVEL = (
     {name: level for level, names in enumerate(rooms) for name in names} for rooms in (ROOMS, ENGINE_ROOMS, CUDA_ROOMS)
 )
 BY_NAME = {  # modules whose names are made at run time
-    "pytrtplugins/cli/loading.py": "a module that the user names",
+    "pytrtplugins/utils/user_module.py": "a module that the user names",
     "pytrtplugins/native.py": "the part in C++, which may not be built",
     "pytrtplugins/plugin/registry.py": "the package's own layers, when a model has one: the registry imports none",
     "pytrtplugins/__init__.py": "a public name is imported when it is asked for",
@@ -46,7 +47,7 @@ IMPORTERS = ("import_module", "__import__")
 NATIVE = {"pytrtplugins.engines.openvino.plugin_op"}  # subclasses a heavy package's class; imported when first used
 HEAVY = ["onnx", "onnx_ir", "onnxruntime", "openvino", "cv2", "PIL", "rich", "typer", "matplotlib", "pycocotools", "torch",
          "tqdm", "google.protobuf", "skimage", "cupy", "tensorrt", "tensorrt_lean", "tensorrt_dispatch", "pycuda",
-         "drawsvg", "cuda.bindings"]  # fmt: skip
+         "drawsvg", "cuda.bindings", "starlette", "uvicorn", "httptools", "uvloop"]  # fmt: skip
 
 
 def python_files(package):

@@ -29,6 +29,7 @@ MODULES = (
         "layers",
         "cuda",
         "model",
+        "serving",
         "bench",
         "check",
         "native",

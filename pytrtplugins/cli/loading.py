@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
-import importlib.util
-import sys
-import traceback
-import zipfile
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -17,7 +12,8 @@ import numpy.typing as npt
 
 from ..calibration import CALIBRATORS, CalibrationTable, Calibrator, ImageBatches
 from ..engines import Engine, build, load_engine
-from ..errors import FormatError, ModelError, PytrtpluginsError, RegistryError, UsageError
+from ..engines.base.engine_file import is_engine_file
+from ..errors import FormatError, ModelError, RegistryError, UsageError
 from ..model import Graph, read_onnx
 from ..models import Yolov2, describe, read_description
 from ..passes import CODES
@@ -25,6 +21,7 @@ from ..plugin.base import Plugin
 from ..plugin.policy import FORMS
 from ..utils.array_files import MAX_BYTES, read_npy
 from ..utils.text_formats import parse_json
+from ..utils.user_module import import_user_module
 from .other_files import not_an_engine_here
 
 if TYPE_CHECKING:
@@ -75,11 +72,6 @@ def check_precision(text: str) -> str:
             path=Path(text),
         )
     return text
-
-
-def is_engine_file(path: Path) -> bool:
-    """Whether the file is a saved engine, by its contents."""
-    return path.is_file() and zipfile.is_zipfile(path)
 
 
 def names_beside(model: Path) -> Path | None:
@@ -253,7 +245,7 @@ def import_plugin(target: str, *, instances: bool = False) -> type[Plugin] | Plu
     module_name, colon, class_name = target.rpartition(":")
     if not (colon and module_name and class_name):
         raise UsageError(f"plugin {target!r}: expected module:Class or file.py:Class, such as mylayers:ChannelShuffle.")
-    module = _import(module_name)
+    module = import_user_module(module_name)
     found = getattr(module, class_name, None)
     if instances and isinstance(found, Plugin):
         return found
@@ -274,7 +266,7 @@ def import_plugins(modules: Sequence[str] | None) -> None:
         UsageError: one cannot be imported.
     """
     for module in modules or ():
-        _import(module)
+        import_user_module(module)
 
 
 def read_inputs(
@@ -365,32 +357,3 @@ def read_pairs(
             raise UsageError(f"{option} {text[:80]}: expected {expected}.")
         found[name] = value
     return found
-
-
-def _import(name: str) -> Any:
-    try:
-        if name.endswith(".py"):
-            path = Path(name)
-            spec = importlib.util.spec_from_file_location(path.stem, path)
-            if spec is None or spec.loader is None or not path.is_file():
-                raise ImportError(f"no such file: {path.absolute()}")
-            module = importlib.util.module_from_spec(spec)
-            sys.modules[path.stem] = module  # typed attributes are looked up through the module's name
-            spec.loader.exec_module(module)
-            return module
-        if (folder := str(Path.cwd())) not in sys.path:
-            sys.path.insert(0, folder)
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise UsageError(
-            f"module {name!r}: cannot be imported ({error}). Looked in: {Path.cwd()} and sys.path"
-        ) from error
-    except PytrtpluginsError:
-        raise
-    except SyntaxError as error:
-        raise UsageError(f"module {name!r}: {error.msg} in {error.filename}, line {error.lineno}.") from error
-    except Exception as error:  # whatever the user's own file does when it is imported
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        raise UsageError(
-            f"module {name!r}: {type(error).__name__}: {error} in {place.filename}, line {place.lineno}."
-        ) from error

@@ -19,7 +19,7 @@ typer = pytest.importorskip("typer")
 
 from darknet2caffe import cli as darknet2caffe_cli  # noqa: E402
 from pytrtplugins import cli  # noqa: E402
-from pytrtplugins.cli import bench, check, export, precision, profile, run  # noqa: E402, F401  commands
+from pytrtplugins.cli import bench, check, export, precision, profile, run, serve  # noqa: E402, F401  commands
 from pytrtplugins.cli.app import app  # noqa: E402
 from pytrtplugins.cli.options import limits_of  # noqa: E402
 from pytrtplugins.models import options as sample_options  # noqa: E402
@@ -45,6 +45,10 @@ COMMANDS = {
     "pytrt run --input-limit": (1, 2**20),
     "pytrt run --repeat": (1, 10**7),
     "pytrt run --slots": (1, 256),
+    "pytrt serve --port": (0, 65_535),
+    "pytrt serve --max-batch": (1, 4096),
+    "pytrt serve --queue": (1, 10**6),
+    "pytrt serve --body-limit": (1, 4096),
     "pytrt calibrate --batch": (1, 4096),
     "pytrt calibrate --limit": IMAGES,
     "pytrt calibrate --threads": THREADS,

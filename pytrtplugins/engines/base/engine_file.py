@@ -22,7 +22,7 @@ from ...validation import validated
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["FORMAT", "EngineFile", "read_engine_file", "write_engine_file"]
+__all__ = ["FORMAT", "EngineFile", "is_engine_file", "read_engine_file", "write_engine_file"]
 
 FORMAT = 1
 _METADATA, _MODEL, _PAYLOAD = "metadata.json", "model.onnx", "engine.plan"
@@ -100,6 +100,11 @@ class EngineFile:
         if self.metadata.get(f"{Path(name).stem}_sha256") != sha256_hex(data):
             raise _error(self.path, f"the digest of {name} is not the one in the metadata: the file is damaged")
         return data
+
+
+def is_engine_file(path: Path) -> bool:
+    """Whether the file is a saved engine, by its contents."""
+    return path.is_file() and zipfile.is_zipfile(path)
 
 
 def read_engine_file(path: str | Path) -> EngineFile:

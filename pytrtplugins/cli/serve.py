@@ -1,0 +1,113 @@
+"""The command ``pytrt serve``."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from ..errors import UsageError
+from ..serving.run import read_target, serve
+from ..serving.signature import MOST_ROWS
+from ..serving.spec import Limits, ModelSpec
+from ..utils.numbers import Whole
+from ..utils.optional import require
+from . import options
+from .app import app
+from .options import number
+from .results import Result
+from .serve_facts import Served, ServedModel
+
+typer = require("typer", extra="cli", feature="the command pytrt")
+
+__all__ = ["command"]
+
+_MOST_WAITING, _MAX_MIB = 1_000_000, 1 << 12
+_DURATION = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)(us|ms|s)")
+_MILLISECONDS = {"us": 0.001, "ms": 1.0, "s": 1000.0}
+_LONGEST_MS = 10_000
+
+
+def _read_delay(text: str) -> str:
+    found = _DURATION.fullmatch(text)
+    if found is None or _milliseconds(text) > _LONGEST_MS:
+        raise UsageError(f"--max-delay: expected a time of at most 10s, such as 500us, 2ms or 1s, found {text[:40]!r}")
+    return text
+
+
+def _milliseconds(text: str) -> float:
+    found = _DURATION.fullmatch(text)
+    assert found is not None
+    return float(found[1]) * _MILLISECONDS[found[2]]
+
+
+@app.command("serve")  # type: ignore[untyped-decorator]
+def command(
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL",
+            help="A saved engine, an ONNX model, or module:Class (a pytrtplugins.serving.Model); NAME=MODEL names it.",
+        ),
+    ],
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Where to listen; 0.0.0.0: on all addresses of this machine.")
+    ] = "127.0.0.1",
+    port: Annotated[int, number(Whole(0, 65535), help="Port for HTTP; 0: any that is free.")] = 8000,
+    max_batch: Annotated[
+        int | None, number(Whole(1, MOST_ROWS), help="Most rows of a run; default: as the model says, else 32.")
+    ] = None,
+    max_delay: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME",
+            callback=_read_delay,
+            help="How long a batch that is not full may wait while another is computed.",
+        ),
+    ] = "2ms",
+    queue: Annotated[
+        int, number(Whole(1, _MOST_WAITING), help="Requests of a model that may wait; others get 429.")
+    ] = 256,
+    body_limit: Annotated[
+        int, number(Whole(1, _MAX_MIB), metavar="MIB", help="Largest body of a request.")
+    ] = Limits.body_bytes >> 20,
+    engine: options.Engine = "auto",
+    plugins: options.Plugins = None,
+) -> Result[Served]:
+    """Serve models over HTTP: images to a detector, tensors to any engine (Open Inference Protocol v2).
+
+    A detector answers `curl -F image=@dog.jpg localhost:8000/v1/detect` with boxes as JSON, and ?format=image with the image. Clients of
+    the protocol, such as tritonclient, find each model by its name. localhost:8000/docs lists all addresses. Requests that wait are
+    computed together. Only this machine can connect, unless --host says otherwise. Ctrl-C or SIGTERM ends it, once what was accepted is
+    answered.
+
+    Examples: pytrt serve animals.engine
+
+    pytrt serve module:Animals --max-batch 32 --max-delay 2ms
+
+    pytrt serve day=animals.engine night=dark.onnx --port 8080
+    """
+    specs = [
+        ModelSpec(
+            name,
+            target,
+            engine=engine,
+            max_batch=max_batch,
+            max_delay_ms=_milliseconds(max_delay),
+            queue=queue,
+        )
+        for name, target in map(read_target, models)
+    ]
+    counts = serve(specs, host=host, port=port, limits=Limits(body_bytes=body_limit << 20))
+    models_served = tuple(
+        ServedModel(name, **{key: each[key] for key in ("succeeded", "failed", "refused", "late", "batches")})
+        for name, each in counts.items()
+    )
+    return Result(Served(models_served), _print_served)
+
+
+def _print_served(found: Served) -> None:
+    for each in found.models:
+        print(
+            f"{each.name}: {each.succeeded:,} requests answered in {each.batches:,} batches; {each.failed:,} failed, "
+            f"{each.refused:,} refused, {each.late:,} late"
+        )

@@ -1,0 +1,39 @@
+"""What ``pytrt serve`` has done when it ends; the fields are keys of the JSON (docs/shell.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Served", "ServedModel"]
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """What was asked of a model.
+
+    Attributes:
+        name: In addresses.
+        succeeded: Requests that were answered with outputs.
+        failed: Requests that were wrong, or that the model failed at.
+        refused: Requests for which there was no room.
+        late: Requests whose deadline passed before they could be computed.
+        batches: Runs of the model.
+    """
+
+    name: str
+    succeeded: int
+    failed: int
+    refused: int
+    late: int
+    batches: int
+
+
+@dataclass(frozen=True)
+class Served:
+    """What a server did until it was ended.
+
+    Attributes:
+        models: In the order in which they were named.
+    """
+
+    models: tuple[ServedModel, ...]

@@ -1,0 +1,105 @@
+"""The application behind HTTP (ASGI): inference by a short way, all else through Starlette."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+from ..errors import RequestError
+from .body import Receive, Scope, Send, read_body
+from .protocol import plain, v2
+from .protocol.infer import Codec
+from .service import Backend, Service
+from .spec import Limits
+
+__all__ = ["App"]
+
+_log = logging.getLogger(__name__)
+_JSON = (b"content-type", b"application/json")
+_BINARY = (b"content-type", b"application/octet-stream")
+
+
+class App:
+    """The application: give it to any ASGI server.
+
+    Args:
+        backend: Loads models and computes requests; the application starts and stops it where the server speaks ASGI's lifespan.
+        limits: Of requests.
+    """
+
+    def __init__(self, backend: Backend, limits: Limits) -> None:
+        self.backend, self.limits = backend, limits
+        self._short = {
+            path: service
+            for service in backend.services.values()
+            for path in (
+                f"/v2/models/{service.name}/infer",
+                f"/v2/models/{service.name}/versions/{service.spec.version}/infer",
+            )
+        }
+        self._codecs: dict[str, Codec] = {}
+        self._others = v2.with_routes(backend, limits, plain.routes(backend, limits))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "http":
+            service = self._short.get(scope["path"])
+            if service is not None and scope["method"] == "POST":
+                await self._infer(service, scope, receive, send)
+            else:
+                await self._others(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._live(receive, send)
+
+    async def _infer(self, service: Service, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = dict(scope["headers"])
+        try:
+            body = await read_body(receive, headers, self.limits)
+            length = headers.get(b"inference-header-content-length")
+            codec = self._codec(service)
+            call, arrays = codec.read(body, None if length is None else length.decode("latin-1"))
+            item = await service.infer(arrays, call.priority, call.timeout_s)
+            answer, head = codec.write(call, item.outputs)
+        except RequestError as error:
+            await send_error(send, error)
+            return
+        except Exception as error:
+            _log.exception("request failed")
+            await send_error(send, RequestError(f"{type(error).__name__}: {error}", status=500))
+            return
+        said = [_JSON] if head is None else [_BINARY, (b"inference-header-content-length", b"%d" % head)]
+        await _send(send, 200, said, answer)
+
+    def _codec(self, service: Service) -> Codec:
+        found = self._codecs.get(service.name)
+        if found is None or found.signature is not service.signature:
+            found = self._codecs[service.name] = Codec(service.signature, service.name, service.spec.version)
+        return found
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        """Start and stop with the server."""
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await self.backend.start()
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                await self.backend.stop()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+
+async def send_error(send: Send, error: RequestError) -> None:
+    """Answer with an error as clients of the protocol expect it."""
+    said = [_JSON]
+    if error.retry_after is not None:
+        said.append((b"retry-after", b"%d" % error.retry_after))
+    if error.status in (408, 413):  # the rest of the body may still come
+        said.append((b"connection", b"close"))
+    await _send(send, error.status, said, json.dumps({"error": str(error)}).encode())
+
+
+async def _send(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+    headers.append((b"content-length", b"%d" % len(body)))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,77 @@
+"""Bodies of requests, read within limits."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any
+
+from ..errors import RequestError
+from .spec import Limits
+
+__all__ = ["Receive", "Scope", "Send", "read_body"]
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+_WINDOW_BITS = {b"gzip": 31, b"deflate": 15}
+
+
+async def read_body(receive: Receive, headers: Mapping[bytes, bytes], limits: Limits) -> bytes:
+    """The body of a request, decompressed.
+
+    Raises:
+        RequestError: it is too large (413) or too slow (408), its form of compression is unknown (415), or the client is gone (400).
+    """
+    length = headers.get(b"content-length")
+    if length is not None and (not length.isdigit() or len(length) > 15 or int(length) > limits.body_bytes):
+        raise _too_large(limits)
+    message = await receive()
+    body = message.get("body", b"")
+    if message.get("more_body"):
+        try:
+            body = await asyncio.wait_for(_rest(body, receive, limits), limits.body_seconds)
+        except asyncio.TimeoutError:
+            raise RequestError(f"the body was not there within {limits.body_seconds:g} s", status=408) from None
+    elif message["type"] == "http.disconnect":
+        raise RequestError("the client is gone")
+    if len(body) > limits.body_bytes:
+        raise _too_large(limits)
+    coding = headers.get(b"content-encoding")
+    return _decompressed(body, coding, limits) if coding and coding != b"identity" else body
+
+
+async def _rest(first: bytes, receive: Receive, limits: Limits) -> bytes:
+    parts, size, more = [first], len(first), True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise RequestError("the client is gone")
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > limits.body_bytes:
+            raise _too_large(limits)
+        more = message.get("more_body", False)
+    return b"".join(parts)
+
+
+def _decompressed(body: bytes, coding: bytes, limits: Limits) -> bytes:
+    bits = _WINDOW_BITS.get(coding.lower())
+    if bits is None:
+        raise RequestError(f"Content-Encoding: expected gzip or deflate, found {coding[:40]!r}", status=415)
+    stream = zlib.decompressobj(bits)
+    try:
+        found = stream.decompress(body, limits.body_bytes + 1)
+    except zlib.error as error:
+        raise RequestError(f"the body is no {coding.decode()}: {error}") from None
+    if len(found) > limits.body_bytes:
+        raise _too_large(limits)
+    if not stream.eof:
+        raise RequestError(f"the body is no whole {coding.decode()}")
+    return found
+
+
+def _too_large(limits: Limits) -> RequestError:
+    return RequestError(f"the body may have {limits.body_bytes:,} bytes", status=413)

@@ -1,0 +1,99 @@
+"""Plain HTTP for people: an image in, boxes out; metrics; a page that lists the addresses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...errors import RequestError
+from ...utils.optional import require
+from ...version import __version__
+from ..body import read_body
+from ..model import Request as ModelRequest
+from ..service import Backend, Service
+from ..spec import Limits
+from . import metrics, openapi
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import Route
+
+__all__ = ["routes"]
+
+
+def routes(backend: Backend, limits: Limits) -> list[Route]:
+    """``/v1/detect``, ``/v1/models/NAME:predict``, ``/metrics``, ``/openapi.json``, ``/docs``."""
+    routing = require("starlette.routing", extra="serve", package="starlette", feature="pytrt serve")
+    responses = require("starlette.responses", extra="serve", package="starlette")
+    services = backend.services
+
+    async def answer(service: Service, request: Request) -> Response:
+        headers = dict(request.scope["headers"])
+        body = await read_body(request.receive, headers, limits)
+        kind = request.headers.get("content-type", "")
+        if kind.startswith("multipart/form-data"):
+            body, kind = await _first_file(request, body)
+        identifier = request.headers.get("x-request-id", "")[:128]
+        told = ModelRequest(body, kind, dict(request.query_params), identifier, limits.image_bytes)
+        found = await service.answer(told)
+        said = {"x-request-id": identifier} if identifier else None
+        if isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], bytes):
+            return _made(responses.Response(found[0], 200, said, str(found[1])))
+        if isinstance(found, bytes):
+            return _made(responses.Response(found, 200, said, "application/octet-stream"))
+        return _made(responses.JSONResponse(found, 200, said))
+
+    async def detect(request: Request) -> Response:
+        detectors = {name: each for name, each in services.items() if not each.ready or each.signature.detects}
+        name = request.query_params.get("model") or next(iter(detectors), "")
+        if name not in detectors:
+            raise RequestError(
+                f"no detector {name!r} is served" if name else "no model that is served is a detector", status=404
+            )
+        return await answer(detectors[name], request)
+
+    async def predict(request: Request) -> Response:
+        name = request.path_params["model"]
+        if name not in services:
+            raise RequestError(f"no model {name!r} is served", status=404)
+        return await answer(services[name], request)
+
+    async def show_metrics(request: Request) -> Response:
+        return _made(responses.PlainTextResponse(metrics.text(services.values()), media_type=metrics.CONTENT_TYPE))
+
+    async def show_openapi(request: Request) -> Response:
+        return _made(responses.JSONResponse(openapi.document(services.values(), __version__)))
+
+    async def show_docs(request: Request) -> Response:
+        return _made(responses.HTMLResponse(openapi.page(openapi.document(services.values(), __version__))))
+
+    return [
+        routing.Route("/v1/detect", detect, methods=["POST"]),
+        routing.Route("/v1/models/{model}:predict", predict, methods=["POST"]),
+        routing.Route("/metrics", show_metrics),
+        routing.Route("/openapi.json", show_openapi),
+        routing.Route("/docs", show_docs),
+    ]
+
+
+async def _first_file(request: Request, body: bytes) -> tuple[bytes, str]:
+    """The first file of a form (multipart), and its type."""
+    requests = require("starlette.requests", extra="serve", package="starlette")
+    exceptions = require("starlette.exceptions", extra="serve", package="starlette")
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    try:
+        async with requests.Request(request.scope, receive).form(max_files=1, max_fields=16) as form:
+            for value in form.values():
+                if not isinstance(value, str):
+                    return await value.read(), value.content_type or ""
+    except exceptions.HTTPException as error:
+        raise RequestError(f"the form cannot be read: {error.detail}") from None
+    raise RequestError("the form has no file; expected one, such as of: curl -F image=@dog.jpg")
+
+
+def _made(response: Any) -> Response:
+    made: Response = response
+    return made

@@ -1,0 +1,227 @@
+"""The Open Inference Protocol over REST, but for inference itself: health, metadata, statistics, the repository of models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...errors import RequestError
+from ...utils.optional import require
+from ...version import __version__
+from ..body import read_body
+from ..service import Backend, Service
+from ..spec import Limits
+from ..tensors import TensorSpec
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import Route
+
+__all__ = ["EXTENSIONS", "error_answer", "with_routes"]
+
+EXTENSIONS = (
+    "classification",
+    "binary_tensor_data",
+    "model_configuration",
+    "model_repository",
+    "model_repository(unload_dependents)",
+    "parameters",
+    "schedule_policy",
+    "statistics",
+)
+"""Parts of the protocol that servers may leave out, and this one has."""
+
+
+def error_answer(error: RequestError) -> Response:
+    """An error as clients of the protocol expect it."""
+    headers = {} if error.retry_after is None else {"retry-after": str(error.retry_after)}
+    return _json({"error": str(error)}, error.status, headers)
+
+
+def with_routes(backend: Backend, limits: Limits, others: Sequence[Route]) -> Starlette:
+    """An application of these routes and ``others``; errors are JSON on all of them."""
+    application = require("starlette.applications", extra="serve", package="starlette", feature="pytrt serve")
+    routing = require("starlette.routing", extra="serve", package="starlette")
+    exceptions = require("starlette.exceptions", extra="serve", package="starlette")
+    services = backend.services
+
+    def route(path: str, answer: Callable[..., Any], method: str = "GET") -> Any:
+        async def endpoint(request: Request) -> Response:
+            body = await read_body(request.receive, dict(request.scope["headers"]), limits)
+            found = answer(request, body) if method == "POST" else answer(request)
+            if hasattr(found, "__await__"):
+                found = await found
+            return found if hasattr(found, "status_code") else _json(found)
+
+        return routing.Route(path, endpoint, methods=[method])
+
+    def service(request: Request) -> Service:
+        name, version = request.path_params["model"], request.path_params.get("version")
+        found = services.get(name)
+        if found is None or version not in (None, found.spec.version):
+            raise RequestError(
+                f"no model {name!r}{f' of version {version!r}' if version else ''} is served", status=404
+            )
+        return found
+
+    def ready(request: Request) -> Response:
+        return _empty(200 if service(request).ready else 503)
+
+    def all_ready(request: Request) -> Response:
+        return _empty(200 if all(each.ready for each in services.values()) else 503)
+
+    async def load(request: Request, body: bytes) -> Response:
+        if _parameters(body):
+            raise RequestError(
+                "load: this server takes no configuration and no files from clients: leave out parameters"
+            )
+        await backend.load(service(request).name)
+        return _empty(200)
+
+    async def unload(request: Request, body: bytes) -> Response:
+        _parameters(body)
+        await backend.unload(service(request).name)
+        return _empty(200)
+
+    def index(request: Request, body: bytes) -> Any:
+        only_ready = bool(_object(body).get("ready"))
+        return [
+            {"name": each.name, "version": each.spec.version, "state": each.state, "reason": each.reason}
+            for each in services.values()
+            if each.ready or not only_ready
+        ]
+
+    def both(path: str, answer: Callable[..., Any]) -> list[Any]:
+        return [route(f"/v2/models/{{model}}{part}{path}", answer) for part in ("", "/versions/{version}")]
+
+    async def on_error(request: Request, error: Exception) -> Response:
+        return error_answer(error) if isinstance(error, RequestError) else _json({"error": str(error)}, 500)
+
+    async def on_http_error(request: Request, error: Any) -> Response:
+        text = f"{error.detail}: {request.method} {request.url.path[:200]}"
+        return _json({"error": text}, error.status_code, error.headers)
+
+    routes = [
+        route("/v2", lambda request: {"name": "pytrtplugins", "version": __version__, "extensions": list(EXTENSIONS)}),
+        route("/v2/health/live", lambda request: _empty(200)),
+        route("/v2/health/ready", all_ready),
+        route(
+            "/v2/models/stats",
+            lambda request: {"model_stats": [_statistics(each) for each in services.values() if each.ready]},
+        ),
+        *both("/ready", ready),
+        *both("/config", lambda request: _config(service(request))),
+        *both("/stats", lambda request: {"model_stats": [_statistics(service(request))]}),
+        *both("", lambda request: _metadata(service(request))),
+        route("/v2/repository/index", index, "POST"),
+        route("/v2/repository/models/{model}/load", load, "POST"),
+        route("/v2/repository/models/{model}/unload", unload, "POST"),
+        *others,
+    ]
+    handlers = {RequestError: on_error, exceptions.HTTPException: on_http_error, Exception: on_error}
+    made: Starlette = application.Starlette(routes=routes, exception_handlers=handlers)
+    return made
+
+
+def _metadata(service: Service) -> dict[str, Any]:
+    signature = service.signature
+    return {
+        "name": service.name,
+        "versions": [service.spec.version],
+        "platform": signature.platform,
+        "inputs": [_tensor(spec) for spec in signature.inputs],
+        "outputs": [_tensor(spec) for spec in signature.outputs],
+    }
+
+
+def _tensor(spec: TensorSpec) -> dict[str, Any]:
+    return {"name": spec.name, "datatype": spec.datatype, "shape": list(spec.dims)}
+
+
+def _config(service: Service) -> dict[str, Any]:
+    """As Triton says it: there the dims of a model that joins requests are without the batch."""
+    signature = service.signature
+    skipped = 1 if signature.joined and signature.inputs else 0
+
+    def tensor(spec: TensorSpec) -> dict[str, Any]:
+        return {
+            "name": spec.name,
+            "data_type": "TYPE_" + {"BOOL": "BOOL"}.get(spec.datatype, spec.datatype),
+            "dims": list(spec.dims[skipped:]),
+        }
+
+    config: dict[str, Any] = {
+        "name": service.name,
+        "platform": signature.platform,
+        "backend": "pytrtplugins",
+        "max_batch_size": signature.max_batch if skipped else 0,
+        "input": [tensor(spec) for spec in signature.inputs],
+        "output": [tensor(spec) for spec in signature.outputs],
+    }
+    if signature.max_batch > 1:
+        config["dynamic_batching"] = {
+            "preferred_batch_size": list(signature.sizes),
+            "max_queue_delay_microseconds": round(1000 * service.spec.max_delay_ms),
+        }
+    return config
+
+
+def _statistics(service: Service) -> dict[str, Any]:
+    total = service.statistics.total()
+    done = total["succeeded"]
+
+    def duration(name: str) -> dict[str, int]:
+        return {"count": done, "ns": total[name]}
+
+    none = {"count": 0, "ns": 0}
+    return {
+        "name": service.name,
+        "version": service.spec.version,
+        "last_inference": 0,
+        "inference_count": total["rows"],
+        "execution_count": total["batches"],
+        "inference_stats": {
+            "success": duration("total_ns"),
+            "fail": {"count": total["failed"] + total["refused"] + total["late"], "ns": 0},
+            "queue": duration("queue_ns"),
+            "compute_input": none,
+            "compute_infer": duration("compute_ns"),
+            "compute_output": none,
+            "cache_hit": none,
+            "cache_miss": none,
+        },
+        "batch_stats": [],
+    }
+
+
+def _parameters(body: bytes) -> dict[str, Any]:
+    """Parameters of a request to load or unload; what they say of models that depend on others means nothing here."""
+    found = _object(body).get("parameters") or {}
+    if not isinstance(found, dict):
+        raise RequestError("parameters: expected an object")
+    return {name: value for name, value in found.items() if name != "unload_dependents"}
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(body or b"{}")
+    except (ValueError, RecursionError) as error:
+        raise RequestError(f"the request is no JSON: {str(error)[:200]}") from None
+    if not isinstance(found, dict):
+        raise RequestError("expected a JSON object")
+    return found
+
+
+def _json(value: Any, status: int = 200, headers: Any = None) -> Response:
+    responses = require("starlette.responses", extra="serve", package="starlette")
+    made: Response = responses.JSONResponse(value, status, headers)
+    return made
+
+
+def _empty(status: int) -> Response:
+    responses = require("starlette.responses", extra="serve", package="starlette")
+    made: Response = responses.Response(status_code=status)
+    return made

@@ -1,0 +1,96 @@
+"""A model that is loaded, with the queue before it and the thread that runs it."""
+
+from __future__ import annotations
+
+from ..errors import PytrtpluginsError, UsageError
+from ..utils.user_module import import_user_module
+from .batcher import Batcher
+from .defaults import Detector, Tensors, default_model
+from .model import Model
+from .queue import BatchQueue, Deliver
+from .signature import Signature
+from .spec import ModelSpec
+
+__all__ = ["Replica", "front_model", "model_class", "names_code"]
+
+
+class Replica:
+    """A model that is loaded, with the queue before it and the thread that runs it.
+
+    Args:
+        spec: What to load.
+        deliver: Takes requests that are done; called in the thread.
+
+    Raises:
+        UsageError: there is no such file or class, or its `load` failed.
+        PytrtpluginsError: the engine cannot be had.
+    """
+
+    def __init__(self, spec: ModelSpec, deliver: Deliver) -> None:
+        self.spec = spec
+        self.model = _loaded(spec)
+        self.signature = Signature.of(self.model, spec.max_batch)
+        self.queue = BatchQueue(
+            self.signature.max_batch, self.signature.sizes, spec.max_delay_ms / 1000, capacity=spec.queue
+        )
+        self.batcher = Batcher(self.model, self.queue, deliver)
+        self.batcher.start()
+
+    def close(self, timeout_s: float = 30.0) -> None:
+        """Answer what waits, then release the model."""
+        self.queue.close()
+        if self.batcher.join(timeout_s):
+            self.model.close()
+
+
+def names_code(target: str) -> bool:
+    """Whether a target is ``module:Class``, and not a file."""
+    module, colon, name = target.rpartition(":")
+    return bool(colon and module) and name.isidentifier()
+
+
+def model_class(target: str) -> type[Model]:
+    """The class that ``module:Class`` or ``path/to/file.py:Class`` names.
+
+    Raises:
+        UsageError: there is none, or it is no Model.
+    """
+    module_name, _, name = target.rpartition(":")
+    module = import_user_module(module_name)
+    found = getattr(module, name, None)
+    if isinstance(found, type) and issubclass(found, Model):
+        return found
+    classes = [
+        key
+        for key, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, Model) and value is not Model
+    ]
+    raise UsageError(
+        f"{target}: {module_name} has no class {name!r} that inherits pytrtplugins.serving.Model. "
+        f"It has: {', '.join(classes) or 'none'}."
+    )
+
+
+def front_model(spec: ModelSpec, signature: Signature) -> Model:
+    """The object that preprocesses and postprocesses, with the facts of the one that is loaded."""
+    default = Detector if signature.detects else Tensors
+    model = model_class(spec.target)() if names_code(spec.target) else default()
+    model.facts = dict(signature.facts)
+    return model
+
+
+def _loaded(spec: ModelSpec) -> Model:
+    if not names_code(spec.target):
+        return default_model(spec)
+    cls = model_class(spec.target)
+    try:
+        model = cls()
+        model.load(spec.device)
+    except PytrtpluginsError:
+        raise
+    except Exception as error:  # whatever the user's model does
+        raise UsageError(
+            f"{spec.target}: load raised {type(error).__name__}: {error}\n"
+            f'Do: python -c "import {spec.target.partition(":")[0]} as m; m.{cls.__name__}().load(None)", for the whole traceback'
+        ) from error
+    return model

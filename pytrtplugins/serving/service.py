@@ -1,0 +1,162 @@
+"""A model as the network code sees it: whether it is ready, what it takes, and how a request is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import Executor
+from typing import Any, Protocol
+
+from ..errors import RequestError, UsageError
+from .batcher import failure
+from .model import Arrays, Model, Request
+from .queue import Item
+from .replica import front_model
+from .signature import Signature
+from .spec import Limits, ModelSpec
+from .statistics import Statistics
+
+__all__ = ["Backend", "Service", "Submit"]
+
+
+class Submit(Protocol):
+    """What takes a request to where it is computed; the future in its ``token`` is set once that is done."""
+
+    def __call__(self, name: str, item: Item, /) -> None:
+        """Take it.
+
+        Raises:
+            RequestError: there is no room, or nobody to compute it.
+        """
+
+
+class Service:
+    """A model as the network code sees it.
+
+    Args:
+        spec: What is served.
+        submit: Takes requests to where they are computed.
+        threads: Where `Model.preprocess` and `Model.postprocess` run.
+        limits: Of requests.
+        statistics: Where requests are counted.
+
+    Attributes:
+        state: ``READY``, ``LOADING`` or ``UNAVAILABLE``.
+        reason: Why it is not ready.
+    """
+
+    def __init__(
+        self, spec: ModelSpec, submit: Submit, threads: Executor, limits: Limits, statistics: Statistics
+    ) -> None:
+        self.spec, self.limits, self.statistics = spec, limits, statistics
+        self.state, self.reason = "LOADING", ""
+        self._submit, self._threads = submit, threads
+        self._signature: Signature | None = None
+        self._front: Model | None = None
+
+    @property
+    def name(self) -> str:
+        """In addresses."""
+        return self.spec.name
+
+    @property
+    def ready(self) -> bool:
+        """Whether it takes requests."""
+        return self.state == "READY"
+
+    @property
+    def signature(self) -> Signature:
+        """What it takes and gives.
+
+        Raises:
+            RequestError: the model is not ready (503 while it loads, 400 once it is unloaded).
+        """
+        if self._signature is None or self.state != "READY":
+            loading = self.state == "LOADING"
+            raise RequestError(
+                f"model {self.name!r} is not ready: {self.reason or self.state.lower()}",
+                status=503 if loading else 400,
+                retry_after=1 if loading else None,
+            )
+        return self._signature
+
+    def opened(self, signature: Signature) -> None:
+        """Take requests from now on."""
+        self._front = front_model(self.spec, signature)
+        self._signature, self.state, self.reason = signature, "READY", ""
+
+    def closed(self, state: str, reason: str) -> None:
+        """Take no requests from now on."""
+        self.state, self.reason = state, reason
+
+    async def infer(self, arrays: Arrays, priority: int = 0, timeout_s: float | None = None) -> Item:
+        """Compute outputs for inputs that fit the signature.
+
+        Raises:
+            RequestError: they do not fit together, the server is too busy, the time is over, or the model failed.
+        """
+        signature, started = self.signature, time.monotonic()
+        try:
+            rows = signature.rows(arrays)
+            future = asyncio.get_running_loop().create_future()
+            deadline = None if timeout_s is None else started + timeout_s
+            item = Item(arrays, rows, signature.key(arrays), priority, deadline, future)
+            self._submit(self.spec.name, item)
+            await future
+            if item.error is not None:
+                raise item.error
+        except UsageError as error:
+            self.statistics.failed(400)
+            raise RequestError(str(error), status=400) from None
+        except RequestError as error:
+            self.statistics.failed(error.status)
+            raise
+        self.statistics.succeeded(rows, item.leads, time.monotonic() - started, item.queued_s, item.computed_s)
+        return item
+
+    async def answer(self, request: Request) -> Any:
+        """Answer a request over plain HTTP: preprocess, predict, postprocess.
+
+        Raises:
+            RequestError: one of them failed.
+        """
+        _, loop = self.signature, asyncio.get_running_loop()
+        front = self._front
+        assert front is not None
+        arrays = await loop.run_in_executor(self._threads, self._run, front, "preprocess", request)
+        item = await self.infer(arrays)
+        return await loop.run_in_executor(self._threads, self._run, front, "postprocess", item.outputs, request)
+
+    def _run(self, front: Model, method: str, *arguments: Any) -> Any:
+        try:
+            return getattr(front, method)(*arguments)
+        except Exception as error:  # whatever the user's model does
+            told = failure(front, method, error)
+            self.statistics.failed(told.status)
+            raise told from None
+
+
+class Backend(Protocol):
+    """What loads models and computes requests: in this process, or in others."""
+
+    services: dict[str, Service]
+
+    async def start(self) -> None:
+        """Load all models.
+
+        Raises:
+            PytrtpluginsError: one cannot be loaded.
+        """
+
+    async def load(self, name: str) -> None:
+        """Load a model anew; the one that served until now answers what it took.
+
+        Raises:
+            RequestError: it cannot be loaded; what served until now stays.
+        """
+
+    async def unload(self, name: str) -> None:
+        """Answer what waits for a model, then release it."""
+
+    async def stop(self) -> None:
+        """Answer what waits, and release all models."""

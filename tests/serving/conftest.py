@@ -1,0 +1,88 @@
+"""An application without a network: requests are calls."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from pytrtplugins.serving import Limits, ModelSpec
+from pytrtplugins.serving.app import App
+from pytrtplugins.serving.local import LocalBackend
+
+
+class Answer:
+    def __init__(self, messages):
+        self.status = messages[0]["status"]
+        self.headers = {name.decode().lower(): value.decode() for name, value in messages[0]["headers"]}
+        self.body = b"".join(message.get("body", b"") for message in messages[1:])
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+
+class Client:
+    """Asks an application in this process."""
+
+    def __init__(self, specs, limits=None):
+        limits = limits or Limits(body_bytes=1 << 20)
+        self.loop = asyncio.new_event_loop()
+        self.backend = LocalBackend(specs, limits)
+        self.loop.run_until_complete(self.backend.start())
+        self.app = App(self.backend, limits)
+
+    async def call(self, method, path, body=b"", headers=None, parts=None):
+        parts = [body] if parts is None else list(parts)
+        path, _, query = path.partition("?")
+        sent = []
+
+        async def receive():
+            if not parts:
+                await asyncio.sleep(60)  # a client that sends no more
+            part = parts.pop(0)
+            return part if isinstance(part, dict) else {"type": "http.request", "body": part, "more_body": bool(parts)}
+
+        async def send(message):
+            sent.append(message)
+
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "query_string": query.encode(),
+            "headers": [(name.lower().encode(), str(value).encode()) for name, value in (headers or {}).items()],
+            "root_path": "",
+            "scheme": "http",
+            "server": ("test", 80),
+            "client": ("test", 1),
+        }
+        await self.app(scope, receive, send)
+        return Answer(sent)
+
+    def ask(self, method, path, body=b"", headers=None, parts=None):
+        if isinstance(body, (dict, list)):
+            body = json.dumps(body).encode()
+        return self.loop.run_until_complete(self.call(method, path, body, headers, parts))
+
+    def get(self, path, **options):
+        return self.ask("GET", path, **options)
+
+    def post(self, path, body=b"", **options):
+        return self.ask("POST", path, body, **options)
+
+    def close(self):
+        self.loop.run_until_complete(self.backend.stop())
+        self.loop.close()
+
+
+def spec(name, cls, **options):
+    return ModelSpec(name, f"tests.serving.served:{cls}", **options)
+
+
+@pytest.fixture(scope="module")
+def client():
+    made = Client([spec("double", "Double"), spec("lists", "Lists"), spec("later", "Later"), spec("wrong", "Wrong")])
+    yield made
+    made.close()

@@ -1,0 +1,136 @@
+"""Requests and answers of the Open Inference Protocol."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+X = {"name": "x", "shape": [1, 2], "datatype": "FP32"}
+JSON = {"inputs": [{**X, "data": [1, 2]}]}
+INFER = "/v2/models/double/infer"
+
+
+def binary(said, *arrays):
+    head = json.dumps(said).encode()
+    return b"".join([head, *(np.float32(array).tobytes() for array in arrays)]), {
+        "Inference-Header-Content-Length": len(head)
+    }
+
+
+def sized(size=8):
+    return {**X, "parameters": {"binary_data_size": size}}
+
+
+def test_json_in_and_json_out(client):
+    answer = client.post(INFER, {**JSON, "id": "seven"})
+    assert answer.status == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json == {
+        "model_name": "double",
+        "model_version": "1",
+        "id": "seven",
+        "outputs": [{"name": "y", "datatype": "FP32", "shape": [1, 2], "data": [2.0, 4.0]}],
+    }
+
+
+@pytest.mark.parametrize("times", [1, 2])  # the second time the head is known
+@pytest.mark.parametrize(
+    "asked",
+    [{"parameters": {"binary_data_output": True}}, {"outputs": [{"name": "y", "parameters": {"binary_data": True}}]}],
+)
+def test_bytes_in_and_bytes_out(client, asked, times):
+    for number in range(1, times + 1):
+        body, headers = binary({"inputs": [sized()], **asked}, [number, 3])
+        answer = client.post(INFER, body, headers=headers)
+        head = int(answer.headers["inference-header-content-length"])
+        assert json.loads(answer.body[:head])["outputs"][0]["parameters"] == {"binary_data_size": 8}
+        assert np.frombuffer(answer.body[head:], np.float32).tolist() == [2 * number, 6]
+
+
+def test_bytes_in_and_json_out(client):
+    body, headers = binary({"inputs": [sized()]}, [1, 3])
+    assert client.post(INFER, body, headers=headers).json["outputs"][0]["data"] == [2, 6]
+
+
+def test_a_body_may_be_the_tensor_alone(client):
+    answer = client.post(INFER, np.float32([[1, 2], [3, 4]]).tobytes(), headers={"Inference-Header-Content-Length": 0})
+    head = int(answer.headers["inference-header-content-length"])
+    assert np.frombuffer(answer.body[head:], np.float32).tolist() == [2, 4, 6, 8]
+
+
+def test_the_address_may_name_the_version(client):
+    assert client.post("/v2/models/double/versions/1/infer", JSON).status == 200
+    assert client.post("/v2/models/double/versions/2/infer", JSON).status == 404
+
+
+def test_classification_names_the_largest_values_of_each_row(client):
+    body = {
+        "inputs": [{**X, "shape": [2, 2], "data": [1, 2, 4, 3]}],
+        "outputs": [{"name": "y", "parameters": {"classification": 5}}],
+    }
+    output = client.post(INFER, body).json["outputs"][0]
+    assert (output["datatype"], output["shape"]) == ("BYTES", [2, 2])
+    assert output["data"] == ["4.000000:1:right", "2.000000:0:left", "8.000000:0:left", "6.000000:1:right"]
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b"{", "no JSON"),
+        (b"[" * 100_000, "no JSON"),
+        (b"[]", "expected an object"),
+        ({}, "inputs: expected a list"),
+        ({"inputs": []}, "missing: x"),
+        ({"inputs": [7]}, "expected each of x once"),
+        ({"inputs": [{**X, "name": "z"}]}, "expected each of x once, found 'z'"),
+        ({"inputs": [{**X, "name": ["x"]}]}, "expected each of x once"),
+        ({"inputs": [{**X, "data": [1, 2]}] * 2}, "expected each of x once"),
+        ({"inputs": [X]}, "data: expected a list"),
+        ({"inputs": [{**X, "shape": [33, 2], "data": [0] * 66}]}, "32 rows, found 33"),
+        ({"inputs": [{**X, "shape": [0, 2], "data": []}]}, "at least 1"),
+        ({"inputs": [{**X, "parameters": {"shared_memory_region": "r"}}]}, "shares no memory"),
+        ({"inputs": [{**X, "parameters": {"binary_data_size": -1}}]}, "binary_data_size"),
+        ({"inputs": [{**X, "parameters": {"binary_data_size": 8}}]}, "expected 8 bytes|found 0"),
+        ({"inputs": [{**X, "parameters": 3}]}, "parameters: expected an object"),
+        ({**JSON, "id": 7}, "id: expected text"),
+        ({**JSON, "outputs": [{"name": "z"}]}, "outputs: expected names of y"),
+        ({**JSON, "outputs": 7}, "outputs: expected a list"),
+        ({**JSON, "outputs": [{"name": "y", "parameters": {"classification": "3"}}]}, "classification"),
+        ({**JSON, "outputs": [{"name": "y", "parameters": {"shared_memory_region": "r"}}]}, "shares no memory"),
+        ({**JSON, "parameters": {"priority": -1}}, "priority"),
+        ({**JSON, "parameters": {"timeout": "1s"}}, "timeout: expected microseconds"),
+    ],
+)
+def test_a_broken_request_is_refused_in_one_line(client, body, text):
+    answer = client.post(INFER, body)
+    assert answer.status == 400
+    assert any(part in answer.json["error"] for part in text.split("|"))
+    assert "\n" not in answer.json["error"]
+
+
+@pytest.mark.parametrize("length", ["-1", "9999", "x", "²"])
+def test_a_wrong_length_of_the_json_is_refused(client, length):
+    answer = client.post(INFER, JSON, headers={"Inference-Header-Content-Length": length})
+    assert answer.status == 400
+
+
+def test_bytes_that_belong_to_no_input_are_refused(client):
+    body, headers = binary({"inputs": [sized()]}, [1, 3, 5])
+    assert "expected" in client.post(INFER, body, headers=headers).json["error"]
+
+
+def test_inputs_of_free_dims_are_grouped_and_not_joined(client):
+    def call(size):
+        body = {"inputs": [{"name": "x", "shape": [size], "datatype": "INT64", "data": list(range(size))}]}
+        return client.post("/v2/models/lists/infer", body).json["outputs"][0]
+
+    assert [call(size)["data"] for size in (3, 5)] == [[3], [10]]
+    assert call(4)["shape"] == []
+
+
+def test_an_output_that_the_model_did_not_give_is_the_servers_error(client):
+    body = {"inputs": [{**X, "data": [2, 0]}]}
+    answer = client.post("/v2/models/wrong/infer", body)
+    assert (answer.status, answer.json["error"]) == (500, "the model gave no output 'y'")

@@ -1,0 +1,96 @@
+"""Models for the tests of `pytrtplugins.serving`."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+
+import numpy as np
+
+from pytrtplugins import DType, SymbolicDim, TensorDesc
+from pytrtplugins.errors import RequestError
+from pytrtplugins.serving import Model
+
+N = SymbolicDim("N")
+
+
+class Double(Model):
+    """Doubles rows; negative ones are its poison."""
+
+    inputs = (TensorDesc("x", (N, 2)),)
+    outputs = (TensorDesc("y", (N, 2)),)
+
+    def __init__(self):
+        super().__init__()
+        self.batches = []
+
+    def load(self, device):
+        self.facts = {"names": ["left", "right"], "device": device}
+
+    def preprocess(self, request):
+        if request.body == b"teapot":
+            raise RequestError("no coffee", status=418)
+        return {"x": np.array([[float(part) for part in request.body.split()]], np.float32)}
+
+    def predict(self, batch):
+        self.batches.append(batch["x"].copy())
+        if (batch["x"] < 0).any():
+            raise ValueError("poison")
+        return {"y": 2 * batch["x"]}
+
+    def postprocess(self, outputs, request):
+        if request.query.get("as") == "bytes":
+            return outputs["y"].tobytes(), "application/x-rows"
+        if request.query.get("as") == "nothing":
+            raise KeyError("answer")
+        return {"rows": outputs["y"].tolist(), "names": self.facts["names"], "id": request.id}
+
+
+class Later(Double):
+    """The same, with futures."""
+
+    def predict(self, batch):
+        future: Future = Future()
+        try:
+            future.set_result(super().predict(batch))
+        except ValueError as error:
+            future.set_exception(error)
+        return future
+
+
+class Slow(Double):
+    """Waits until it is let go."""
+
+    entered, go = threading.Event(), threading.Event()
+
+    def predict(self, batch):
+        self.entered.set()
+        self.go.wait(20)
+        return super().predict(batch)
+
+
+class Lists(Model):
+    """Requests of any size, not joined: sums."""
+
+    stacked = False
+    max_batch = 8
+    inputs = (TensorDesc("x", (SymbolicDim("any"),), DType.INT64),)
+    outputs = (TensorDesc("sum", (), DType.INT64),)
+
+    def predict(self, batch):
+        return [{"sum": np.int64(item["x"].sum())} for item in batch]
+
+
+class Broken(Model):
+    """Cannot be loaded."""
+
+    def load(self, device):
+        raise OSError("no weights")
+
+
+class Wrong(Double):
+    """Gives what is asked of it, and that is wrong."""
+
+    def predict(self, batch):
+        kind = int(batch["x"][0, 0])
+        return [None, {"y": batch["x"][:0]}, {"z": batch["x"]}, {"y": np.float32(1)}][kind]
