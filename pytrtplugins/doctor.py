@@ -44,6 +44,7 @@ PURPOSES = {
     "pycuda": "arrays of PyCUDA",
     "vision": "reading and writing images",
     "track": "following objects in videos",
+    "jpeg": "decoding JPEG files faster",
     "cli": "the command pytrt",
     "caffe": "Caffe models",
     "serve": "pytrt serve",
