@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 import platform
 import re
@@ -56,7 +57,7 @@ PURPOSES = {
 }
 """The package's extras, and what needs them."""
 
-_DISTRIBUTION, _TOGETHER = "pytrtplugins", ("all", "dev", "mutation")
+_DISTRIBUTION, _TOGETHER = "pytrtplugins", ("all", "dev", "docs", "mutation")
 _SECONDS, _TOLERANCE = 120, 1e-3
 
 
@@ -148,7 +149,8 @@ def extras() -> tuple[Extra, ...]:
     packages: dict[str, list[str]] = {}
     for line in lines:
         name, extra = re.match(r"[\w.-]+", line), re.search(r"""extra\s*==\s*["']([\w-]+)["']""", line)
-        if name and extra and extra[1] not in _TOGETHER and name[0] != _DISTRIBUTION:
+        known = extra is not None and extra[1] not in _TOGETHER
+        if name and extra and known and name[0] != _DISTRIBUTION and _is_for_this_python(line):
             packages.setdefault(extra[1], []).append(name[0])
     found = []
     for extra_name, names in packages.items():
@@ -157,6 +159,13 @@ def extras() -> tuple[Extra, ...]:
         missing = tuple(name for name, version in versions.items() if not version)
         found.append(Extra(extra_name, PURPOSES.get(extra_name, ""), here, missing))
     return tuple(found)
+
+
+def _is_for_this_python(requirement: str) -> bool:
+    """Whether pip installs it beside this Python, by its marker ``python_version``; `packaging` may be missing here."""
+    compare = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq}
+    found = re.findall(r"""python_version\s*(<=|>=|==|<|>)\s*["'](\d+)\.(\d+)["']""", requirement)
+    return all(compare[sign](sys.version_info[:2], (int(major), int(minor))) for sign, major, minor in found)
 
 
 def try_engine_alone(engine: EngineReport) -> EngineReport:

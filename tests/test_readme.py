@@ -21,8 +21,8 @@ def folder(tmp_path):
     data = Path(pytest.importorskip("skimage").__file__).parent / "data"
     for suffix, name in ((".cfg", "yolov2-voc.cfg"), (".weights", "yolov2-voc.weights"), (".names", "voc.names")):
         shutil.copy(MODEL.with_suffix(suffix), tmp_path / name)
-    (tmp_path / "photos").mkdir()
-    for name in ("dog.jpg", "photos/cat.png"):
+    (tmp_path / "images").mkdir()
+    for name in ("dog.jpg", "images/cat.png"):
         shutil.copy(data / "chelsea.png", tmp_path / name)
     return tmp_path
 

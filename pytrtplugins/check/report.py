@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from ..errors import ConformanceError
@@ -27,6 +28,11 @@ class Entry:
     detail: str = ""
     tried: str = ""
     skipped: bool = False
+
+    @property
+    def blocked(self) -> bool:
+        """Whether it could not be tried because another check failed."""
+        return self.skipped and self.detail.endswith(", which failed")
 
     @property
     def state(self) -> str:
@@ -81,19 +87,27 @@ class Report:
     def __str__(self) -> str:
         width = max((len(entry.name) for entry in self.entries), default=0)
         lines = [self._title]
-        shown: dict[
-            str, str
-        ] = {}  # what a check was tried on, or why it was skipped → the first check of which that is said
+        cases, reasons = (
+            dict[str, str](),
+            dict[str, str](),
+        )  # of what was tried or skipped → the first check of that kind
+        blocked = Counter(entry.detail for entry in self.entries if entry.blocked)
         for entry in self.entries:
-            tried = _once(f"tried {entry.tried}", entry.name, shown) if entry.tried else ""
-            detail = _once(entry.detail, entry.name, shown) if entry.skipped else entry.detail
+            first = reasons.setdefault(entry.detail, entry.name) if entry.skipped else entry.name
+            if entry.blocked and first != entry.name:
+                continue
+            others = blocked[entry.detail] - 1 if entry.blocked else 0
+            detail = _once(entry.detail, f"as for {first!r}", first == entry.name)
+            detail += f"; so do {others} more" if others > 1 else "; so does one more" if others else ""
+            tried = f"tried {entry.tried}" if entry.tried else ""
+            first = cases.setdefault(tried, entry.name)
+            tried = _once(tried, f"on the cases of {first!r}", first == entry.name)
             between = "\n" if "\n" in detail else "; "
             text = between.join(filter(None, (detail, tried)))
             lines.append(f"  {entry.name:<{width}}  {entry.state:<7}  {text}".rstrip().replace("\n", "\n    "))
         return "\n".join(lines)
 
 
-def _once(text: str, name: str, shown: dict[str, str]) -> str:
-    """The text of a check, or the check that has the same text above."""
-    first = shown.setdefault(text, name)
-    return text if first == name or len(text) <= len(first) + len("as ") else f"as {first}"
+def _once(text: str, reference: str, first: bool) -> str:
+    """The text where it stands for the first time; then what refers to it, if that is shorter."""
+    return text if first or len(text) <= len(reference) else reference

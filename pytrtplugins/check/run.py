@@ -213,13 +213,17 @@ def _does_not_apply(plugin: Plugin, name: str) -> str:
     if name == "decomposition" and not plugin.has_decomposition():
         return "the plugin has no decompose"
     if name in _OF_ENQUEUE and not has_enqueue(type(plugin)):
-        return "the plugin has no enqueue"
+        return "the plugin has no enqueue of its own"
     if name == "large tensors" and not enqueue.has_kernels(plugin):
         return "the class has no kernels"
     if name in _APART and (reason := isolate.reason(plugin)):
         return reason
     if name == "int8 pass-through" and plugin.int8 != "pass_through":
-        return f"int8 is {plugin.int8!r}"
+        return (
+            f"the plugin computes in float (int8 = {plugin.int8!r})"
+            if plugin.int8 == "float"
+            else f"int8 = {plugin.int8!r}"
+        )
     return ""
 
 

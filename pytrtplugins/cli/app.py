@@ -47,9 +47,9 @@ Examples:
 
   pytrt inspect yolov2-voc.cfg
 
-  pytrt run yolov2-voc.cfg dog.jpg photos/ --output found/
+  pytrt run yolov2-voc.cfg dog.jpg images/ --output found/
 
-  pytrt calibrate yolov2.onnx --calibration photos/ --cache yolov2.cache
+  pytrt calibrate yolov2.onnx --calibration images/ --cache yolov2.cache
 
   pytrt build yolov2.onnx --precision int8 --cache yolov2.cache -o yolov2.engine
 
@@ -229,7 +229,7 @@ def calibrate(
 ) -> Result[Calibrated]:
     """Measure the scales that INT8 and FP8 need on images, and keep them in a cache file (TensorRT's format).
 
-    Example: pytrt calibrate yolov2.onnx --calibration photos/ --cache yolov2.cache
+    Example: pytrt calibrate yolov2.onnx --calibration images/ --cache yolov2.cache
     """
     path = cache or model.with_suffix(".cache")
     check_target(path)
@@ -264,7 +264,7 @@ def equalize(
     and calibration by percentile (`pytrt calibrate --algorithm percentile`) suits it best. With --round-weights its weights
     are those that INT8 has on this machine, in float too: build it on a machine of the same kind.
 
-    Example: pytrt equalize mobile.onnx --calibration photos/ -o mobile-equalized.onnx
+    Example: pytrt equalize mobile.onnx --calibration images/ -o mobile-equalized.onnx
     """
     if not output.absolute().parent.is_dir() or output.suffix != ".onnx":
         raise UsageError(f"--output {output}: expected a file .onnx in a folder that exists")

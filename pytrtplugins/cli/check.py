@@ -52,4 +52,5 @@ def check_plugin(
     """
     found, given = open_plugin(plugin, fields), read_samples(inputs)
     report = check.check_plugin(found, inputs=given, sanitize=sanitize, time_limit=time_limit)
-    return Result(report, print, report.ok)
+    problem = "\n".join(f"{report.plugin}: {entry.name}: {entry.detail}" for entry in report.failed)
+    return Result(report, print, report.ok, problem)

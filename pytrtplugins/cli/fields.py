@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..errors import FormatError, UsageError
 from ..plugin.base import Plugin
 from ..plugin.fields import FieldSpec
@@ -57,8 +59,8 @@ def read_samples(pairs: Sequence[str] | None) -> dict[str, Any] | None:
     """
     found: dict[str, Any] = {}
     for name, text in loading.read_pairs(pairs, "--input", "NAME=@FILE.npy or NAME=LOW..HIGH").items():
-        if text.startswith("@"):
-            found[name] = loading.read_array(text[1:], f"--input {name}={text}")
+        if text.startswith("@") or text.endswith(".npy"):
+            found[name] = loading.read_array(text.removeprefix("@"), f"--input {name}={text}")
             continue
         bounds = tuple(map(loading.read_value, text.split("..")))
         if len(bounds) != 2 or any(type(bound) not in (int, float) for bound in bounds):
@@ -72,8 +74,8 @@ def read_samples(pairs: Sequence[str] | None) -> dict[str, Any] | None:
 def _value(spec: FieldSpec, text: str) -> Any:
     if spec.kind is str:
         return _texts(spec, text)
-    if text.startswith("@"):
-        return loading.read_array(text[1:], f"--set {spec.name}={text}")
+    if text.startswith("@") or (spec.kind is np.ndarray and text.endswith(".npy")):
+        return loading.read_array(text.removeprefix("@"), f"--set {spec.name}={text}")
     return loading.read_value(text)
 
 

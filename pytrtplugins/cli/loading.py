@@ -281,8 +281,10 @@ def read_inputs(
     """
     names = [desc.name for desc in engine.inputs]
     given: dict[str, npt.NDArray[Any]] = {}
-    for name, file in read_pairs(pairs, "--input", f"NAME=FILE.npy with a name of {', '.join(names)}", names).items():
-        given[name] = read_array(file, f"--input {name}={file}", max_bytes)
+    expected = f"NAME=FILE.npy. Inputs: {', '.join(names)}"
+    for name, text in read_pairs(pairs, "--input", expected, names).items():
+        file = text.removeprefix("@")  # as check-plugin and --set have it
+        given[name] = read_array(file, f"--input {name}={text}", max_bytes)
     rng = np.random.default_rng(0)
     for desc in engine.inputs:
         if desc.name not in given:
@@ -300,7 +302,8 @@ def read_array(file: str, option: str, max_bytes: int = MAX_BYTES) -> npt.NDArra
     try:
         return read_npy(file, max_bytes=max_bytes)
     except (OSError, ValueError) as error:
-        raise UsageError(f"{option}: {error}\nDo: numpy.save({file!r}, array)", path=Path(file)) from error
+        target = str(Path(file).with_suffix(".npy"))  # never the user's own file of another kind
+        raise UsageError(f"{option}: {error}\nDo: numpy.save({target!r}, array)", path=Path(file)) from error
 
 
 def read_settings(pairs: Sequence[str] | None) -> dict[str, Any]:

@@ -104,7 +104,7 @@ def search(
 
     Beside the file stands FILE.json with all figures, for `pytrt precision report`. An interrupted search goes on where it stopped.
 
-    Examples: pytrt precision search net.onnx --engine reference --precision fp16 --data photos/ -o precision.yaml
+    Examples: pytrt precision search net.onnx --engine reference --precision fp16 --data images/ -o precision.yaml
 
     pytrt precision search yolov2.onnx --precision int8 --data voc/ --tolerance map50=0.005 -o precision.yaml
     """

@@ -32,13 +32,15 @@ class Output:
     Attributes:
         stdout: Standard output as the process has it.
         command: The context of the command whose result is shown as JSON; None where text is.
+        quiet: Whether errors alone are printed.
     """
 
     def __init__(self, stack: ExitStack) -> None:
-        self.stdout, self.command, self._stack = sys.stdout, None, stack
+        self.stdout, self.command, self.quiet, self._stack = sys.stdout, None, False, stack
 
     def be_quiet(self) -> None:
         """Let what is printed go nowhere."""
+        self.quiet = True
         nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  the stack closes it
         self._stack.enter_context(redirect_stdout(self._stack.enter_context(nowhere)))
 
@@ -71,11 +73,13 @@ class Result(Generic[Found]):
         found: A dataclass: its fields are the keys of ``result``.
         text: Prints the same for people.
         ok: Whether what was checked holds; if not, the exit code is 1.
+        problem: What does not hold, for those who want to see errors only.
     """
 
     found: Found
     text: Callable[[Found], object]
     ok: bool = True
+    problem: str = ""
 
 
 def show(result: Result[Any] | None, **_: object) -> None:
@@ -100,6 +104,8 @@ def show(result: Result[Any] | None, **_: object) -> None:
         }
         out.stdout.write(json.dumps(to_json(shown), indent=2, allow_nan=False) + "\n")
     if not result.ok:
+        if out.quiet and out.command is None:
+            print(result.problem, file=sys.stderr)
         raise typer.Exit(1)
 
 

@@ -101,7 +101,7 @@ def run(
 
     Examples: pytrt run yolov2-voc.cfg dog.jpg --output boxes.png
 
-    pytrt run yolov2.engine photos/ film.mp4 --output found/ --save-json found.json
+    pytrt run yolov2.engine images/ film.mp4 --output found/ --save-json found.json
 
     pytrt run yolov2.engine --camera 0 --track --show
 

@@ -129,7 +129,7 @@ def print_model(model: ModelFacts) -> None:
     """Inputs, outputs, operators and plugins of an ONNX model."""
     out = console()
     out.print(
-        f"[bold]{_escape(model.file)}[/]: {_escape(model.name)}, by {_escape(model.producer or 'unknown')}",
+        f"[bold]{_escape(model.file)}[/]: {_escape(model.name)}{f', by {_escape(model.producer)}' if model.producer else ''}",
         soft_wrap=True,
     )
     opsets = ", ".join(f"{domain} {version}" for domain, version in model.opsets.items())
@@ -180,7 +180,8 @@ def print_engine(engine: EngineFacts) -> None:
     )
     _print_tensors(engine.tensors)
     for about, choice in engine.choices.items():
-        console().print(f"{_escape(about)}: {_escape(choice)}", soft_wrap=True)
+        name = "precision chosen" if about == "int8" else about  # whose values begin with int8 or float32
+        console().print(f"{_escape(name)}: {_escape(choice)}", soft_wrap=True)
 
 
 def print_built(built: Built) -> None:
@@ -218,7 +219,9 @@ def print_ran(found: Ran) -> None:
         rows.append((_escape(each.name), each.type, _dims(each.dims), *figures))
     _print_table(("output", "type", "dims", "min", "max", "mean"), rows)
     if found.median_ms is not None:
-        time = f"median {found.median_ms:.2f} ms of {found.runs} runs"
+        time = (
+            f"{found.median_ms:.2f} ms" if found.runs == 1 else f"median {found.median_ms:.2f} ms of {found.runs} runs"
+        )
     else:
         time = f"{found.runs_per_second:.1f} runs a second of {found.runs} runs, {found.slots} at a time"
     if not is_quiet():

@@ -154,7 +154,8 @@ def _type_parameter(template: str | None, where: str, label: str, line: int) -> 
     match = re.fullmatch(r"\s*(?:typename|class)\s+(\w+)\s*", template)
     if match is None:
         raise KernelError(
-            f"{where}: template <{template.strip()}>: expected one type parameter, `template <typename T>`",
+            f"{where}: template <{template.strip()}>: expected one type parameter, `template <typename T>`.\n"
+            "Do: name the types of the other arrays, such as `const long long* index`",
             path=label,
             line=line,
         )

@@ -62,7 +62,9 @@ def available_class(name: str, precision: str = "fp32", never: Collection[str] =
     if name != "auto":
         cls = engine_class(name)
         if reason := cls.availability().reason:
-            raise UnavailableError(f"engine {name!r} cannot be used here: {reason}", engine=name)
+            why = reason.removeprefix(f"engine {name!r}").removeprefix(":").lstrip()
+            it = "it " if reason == f"engine {name!r} {why}" else ""
+            raise UnavailableError(f"engine {name!r} cannot be used here: {it}{why}", engine=name)
         return cls
     reasons, usable = list[str](), list[type[Engine]]()
     for candidate in (each for each in _CLASSES if each not in never):

@@ -19,9 +19,17 @@ def import_user_module(name: str) -> Any:
     Raises:
         UsageError: it cannot be imported.
     """
+    if not name.endswith(".py") and not all(part.isidentifier() for part in name.split(".")):
+        raise UsageError(
+            f"module {name!r}: expected a module's name, or a Python file.\n"
+            "Do: name what defines the plugin, such as mylayers or layers/mylayers.py"
+        )
+    path = Path(name)
+    folder = str(path.resolve().parent if name.endswith(".py") else Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)  # as `python mylayers.py` has it: the file may import its neighbours
     try:
         if name.endswith(".py"):
-            path = Path(name)
             spec = importlib.util.spec_from_file_location(path.stem, path)
             if spec is None or spec.loader is None or not path.is_file():
                 raise ImportError(f"no such file: {path.absolute()}")
@@ -29,13 +37,9 @@ def import_user_module(name: str) -> Any:
             sys.modules[path.stem] = module  # typed attributes are looked up through the module's name
             spec.loader.exec_module(module)
             return module
-        if (folder := str(Path.cwd())) not in sys.path:
-            sys.path.insert(0, folder)
         return importlib.import_module(name)
     except ImportError as error:
-        raise UsageError(
-            f"module {name!r}: cannot be imported ({error}). Looked in: {Path.cwd()} and sys.path"
-        ) from error
+        raise UsageError(f"module {name!r}: cannot be imported ({error}). Looked in: {folder} and sys.path") from error
     except PytrtpluginsError:
         raise
     except SyntaxError as error:

@@ -150,10 +150,22 @@ def test_the_table_says_once_what_several_checks_were_tried_on_or_skipped_for():
     assert str(Report("P()", tuple(entries))).splitlines() == [
         "P(): ok",
         "  dims     ok       tried 12 cases, 4 sets of field values",
-        "  dtypes   ok       as dims",
+        "  dtypes   ok       on the cases of 'dims'",
         "  memory   skipped  the plugin has no enqueue",
-        "  layouts  skipped  as memory",
-        "  clone    ok       slow; as dims",
+        "  layouts  skipped  as for 'memory'",
+        "  clone    ok       slow; on the cases of 'dims'",
+    ]
+
+
+def test_the_table_names_one_of_the_checks_that_a_failure_blocks_and_counts_the_others():
+    entries = [Entry("dims", False, "wrong")]
+    entries += [
+        Entry(name, True, "needs 'dims', which failed", skipped=True) for name in ("formats", "dtypes", "batch")
+    ]
+    assert str(Report("P()", tuple(entries))).splitlines() == [
+        "P(): 1 of 4 checks failed",
+        "  dims     FAILED   wrong",
+        "  formats  skipped  needs 'dims', which failed; so do 2 more",
     ]
 
 

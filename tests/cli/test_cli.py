@@ -285,7 +285,7 @@ def test_a_wrong_plugin_name_is_a_clear_error(pytrt, tmp_path, target, text):
         (["inspect", "text.onnx"], "not an ONNX model"),
         (["run", "relu.onnx", "none.jpg"], "no such file. Looked for:"),
         (["run", "relu.onnx", "text.onnx"], "no output comes from a region or yolo layer"),
-        (["run", "relu.onnx", "--input", "z=x.npy"], "a name of x"),
+        (["run", "relu.onnx", "--input", "z=x.npy"], "expected NAME=FILE.npy. Inputs: x."),
         (["run", "relu.onnx", "--input", "x=text.onnx"], "not a .npy file"),
         (["run", "relu.onnx", "--engine", "nonsense"], "nonsense"),
         (["run", "relu.onnx", "--precision", "fp16", "--engine", "cpu"], "PrecisionError"),

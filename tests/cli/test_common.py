@@ -42,6 +42,16 @@ def test_every_command_takes_these_options_once(name):
         assert options.count(option) == 1
 
 
+def test_a_quiet_command_names_what_does_not_hold(pytrt, tmp_path):
+    (tmp_path / "quietly.py").write_text(
+        "import pytrtplugins as ptp\n@ptp.plugin(namespace='clicommon')\nclass Wrong(ptp.Plugin):\n"
+        "    def output_dims(self, x): return x\n    def compute(self, x): raise ValueError('wrong')\n"
+    )
+    code, out, err = pytrt("check-plugin", tmp_path / "quietly.py:Wrong", "-q")
+    assert (code, out) == (1, "")
+    assert err.startswith("Wrong(): dims: no input shape works")
+
+
 def test_help_texts_name_no_file_of_a_checkout(pytrt):
     for name, command in COMMANDS.items():
         assert "docs/" not in command.help, name

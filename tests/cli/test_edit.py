@@ -56,7 +56,7 @@ def test_the_line_that_a_refused_run_ends_with_can_be_typed(pytrt, model, tmp_pa
     code, out, err = pytrt("replace", model, "odd", "times.py:Times", "--set", "factor=2.5", "-o", "edited.onnx")
     assert (code, err) == (0, "")
     assert out == "edited.onnx: 'odd' is Times(factor=2.5) now\nDo: pytrt run edited.onnx --plugins times.py\n"
-    code, _, err = pytrt("run", "edited.onnx", "--plugins", "times.py", "--input", "x=x.npy", "--save", "y.npz")
+    code, _, err = pytrt("run", "edited.onnx", "--plugins", "times.py", "--input", "x=@x.npy", "--save", "y.npz")
     assert code == 0, err
     np.testing.assert_array_equal(np.load(tmp_path / "y.npz")["y"], [[2.5, 0, 22.5, 40]])
 

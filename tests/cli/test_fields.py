@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
-from pytrtplugins.cli.fields import open_plugin, read_fields
+from pytrtplugins.cli.fields import open_plugin, read_fields, read_samples
 from pytrtplugins.errors import FieldError, RegistryError, UsageError
 
 LAYERS = """
@@ -62,6 +64,36 @@ def test_each_type_of_field_is_read_from_what_is_typed(layers):
     assert read_fields(["names="], cls) == {"names": ()}
     np.save("steps.npy", np.array([7, 8]))
     assert read_fields(["steps=@steps.npy"], cls) == {"steps": (7, 8)}
+
+
+def test_a_file_imports_its_neighbours_wherever_the_command_runs(layers, tmp_path, monkeypatch):
+    (tmp_path / "below").mkdir()
+    (tmp_path / "clineighbours.py").write_text("from clifields import LEAKY\n")
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", str(tmp_path))])
+    monkeypatch.chdir(tmp_path / "below")
+    assert open_plugin("../clineighbours.py:LEAKY").bias == 2.0
+
+
+def test_what_is_no_module_is_refused_before_it_is_imported(layers):
+    with pytest.raises(
+        UsageError, match=r"module 'clifields\.cu/x': expected a module's name, or a Python file\.\nDo: "
+    ):
+        open_plugin("clifields.cu/x:PRelu")
+
+
+def test_a_file_of_arrays_needs_no_sign_where_only_an_array_can_stand(layers):
+    cls = open_plugin(f"{layers}:PRelu")
+    assert read_fields(["slope=slope.npy", "kind=slope.npy"], cls)["slope"].tolist() == [0.5, 0.25]
+    assert read_fields(["kind=slope.npy"], cls) == {"kind": "slope.npy"}
+    for text in ("x=slope.npy", "x=@slope.npy"):
+        (array,) = (read_samples([text]) or {}).values()
+        assert array.tolist() == [0.5, 0.25]
+
+
+def test_the_advice_never_names_the_users_own_file_of_another_kind(layers, tmp_path):
+    (tmp_path / "dog.jpg").write_bytes(b"\xff\xd8\xff\xe0 and so on")
+    with pytest.raises(UsageError, match=r"Do: numpy\.save\('dog\.npy', array\)$"):
+        read_fields(["slope=@dog.jpg"], open_plugin(f"{layers}:PRelu"))
 
 
 def test_an_instance_keeps_the_values_that_are_not_given(layers):
