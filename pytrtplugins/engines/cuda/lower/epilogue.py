@@ -88,7 +88,7 @@ class FuseActivations(Rewrite["tuple[ir.Node, dict[str, Any]]"]):
 
 
 class FuseResiduals(Rewrite["tuple[ir.Node, ir.Value]"]):
-    """Add behind a convolution → into the convolution; of two convolutions into the later one.
+    """Add behind a convolution → into the convolution; of two convolutions into the later one, or into that of floats beside codes.
 
     What does not match: (1) a constant; (2) tensors whose dims differ or are unknown; (3) a tensor added to itself;
     (4) a convolution that something else reads too; (5) one that has a residual already; (6) tensors of two types;
@@ -110,7 +110,7 @@ class FuseResiduals(Rewrite["tuple[ir.Node, ir.Value]"]):
             return None
         if sides[0].shape is None or sides[0].shape != sides[1].shape or sides[0] is sides[1]:  # cases 2 and 3
             return None
-        sides.sort(key=lambda value: -self._order.get(value.producer(), -1))  # type: ignore[arg-type]
+        sides.sort(key=lambda value: self._place(value.producer()), reverse=True)
         conv, residual = sides[0].producer(), sides[1]
         if conv is None or not is_op(conv, "Conv", DOMAIN) or not only_read_by(conv, node):  # case 4
             return None
@@ -121,9 +121,19 @@ class FuseResiduals(Rewrite["tuple[ir.Node, ir.Value]"]):
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: tuple[ir.Node, ir.Value]) -> None:
         """Let the convolution add."""
         conv, residual = match
+        if self._order[conv] < self._order.get(residual.producer(), -1):  # type: ignore[arg-type]
+            graph.remove(conv)  # which nothing else reads, to a place behind the residual
+            graph.insert_before(node, conv)
+            self._order[conv] = self._order[node]
         conv.resize_inputs(max(4, len(conv.inputs)))
         conv.replace_input_with(3, residual)
         swap(graph, [node], conv.outputs[0])
+
+    def _place(self, producer: ir.Node | None) -> tuple[bool, int]:
+        """Where a node stands; before all others where its convolution has written codes, which can only be what is added."""
+        if producer is None:
+            return False, -1
+        return not is_op(producer, "DequantizeLinear"), self._order[producer]
 
 
 def fused_convolution(graph: ir.Graph, node: ir.Node, operands: list[Any], **attributes: Any) -> ir.Node:

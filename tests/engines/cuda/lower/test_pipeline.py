@@ -109,6 +109,27 @@ def test_a_residual_and_what_stands_behind_it_go_into_the_convolution(behind):
     same_numbers(model, data(8))
 
 
+@pytest.mark.parametrize("shortcut_first", [False, True])
+def test_codes_of_a_shortcut_are_added_by_the_convolution_beside_it(shortcut_first):
+    net = Net(channels=8)
+    first = net.conv("data", "first", 8)
+    names = ["shortcut", "main"] if shortcut_first else ["main", "shortcut"]
+    for name in names:
+        net.conv(first, name, 8, leaky=False)
+    added = net.add("Relu", [net.add("Add", ["main", "shortcut"], "added")], "acted")
+    model, inputs = prepare(net.model(net.conv(net.conv(added, "next", 8), "last", 4, leaky=False))), data(8)
+    quantized = quantize(model, calibrate(model, MinMaxCalibrator([inputs]), engine="reference", progress=False))
+    lowered = lower(prepare(quantized), disable=("patches", "stem"))
+    assert counted(lowered) == {"QuantizeLinear": 1, "Conv": 5}
+    adding = [node for node in lowered.graph if operand(node, 3) is not None]
+    assert [node_attributes(node)["residual_scale"] > 0 for node in adding] == [True]
+    found, execution = run_on_host(prepare(quantized), inputs)
+    assert execution.plan.tensors[adding[0].outputs[0].name].format.dtype is DType.INT8
+    with ptp.build(quantized, engine="reference", precision="int8").create_context() as context:
+        for name, wanted in context.run(inputs).items():
+            np.testing.assert_allclose(found[name], wanted, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("float_type", [DType.FLOAT32, DType.FLOAT16])
 def test_producers_write_into_the_concats_memory(float_type):
     model = prepare(inception())
