@@ -46,6 +46,7 @@ PURPOSES = {
     "vision": "reading and writing images",
     "track": "following objects in videos",
     "jpeg": "decoding JPEG files faster",
+    "nvjpeg": "decoding JPEG files on a GPU",
     "cli": "the command pytrt",
     "caffe": "Caffe models",
     "serve": "pytrt serve",

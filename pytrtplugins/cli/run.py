@@ -12,6 +12,7 @@ from ..engines import Engine
 from ..engines.base.context import Arrays
 from ..errors import ImageError, UsageError
 from ..models import Summary, Yolov2
+from ..models.yolov2 import Decoder
 from ..utils.array_files import MAX_BYTES
 from ..utils.files import check_target
 from ..utils.numbers import LARGEST_BATCH, MAX_SLOTS, SHARE, Whole
@@ -66,6 +67,9 @@ def run(
         number(SHARE, metavar="X", help="Highest overlap of boxes of a class, 0..1; default: the model's, else 0.45."),
     ] = None,
     mode: options.ModelsMode = None,
+    decode: Annotated[
+        Decoder, typer.Option(help="Who decodes JPEG files: the CPU's cores, or the GPU of engine cuda.")
+    ] = "cpu",
     track: Annotated[
         bool, typer.Option("--track", help="Follow objects from frame to frame (ByteTrack), and number them.")
     ] = False,
@@ -135,7 +139,8 @@ def run(
         arrays = loading.read_inputs(inputs, built, input_limit << 20, free=batch or 1)
         return Result(_run_on_arrays(built, arrays, repeat, slots, save), tables.print_ran)
     with loading.open_detector(built, model, names, mode=mode, batch=batch) as detector:
-        detected = _detect(detector, found, outputs, score_threshold=threshold, iou_threshold=nms, track=track)
+        thresholds = {"score_threshold": threshold, "iou_threshold": nms}
+        detected = _detect(detector, found, outputs, **thresholds, track=track, decode=decode)
     return Result(detected, tables.print_detected, ok=not detected.failures)
 
 

@@ -7,15 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Literal, TypeVar, cast, get_args, overload
 
 import numpy as np
 
-from ..engines.base.detection import Boxes, DetectionContext, Timings
+from ..engines.base.detection import Boxes, DetectionContext, Pixels, Timings
 from ..errors import BindingError, UsageError
 from ..utils.prefetch import map_ahead, map_async, threads_for_files
 from ..utils.uncopied import Uncopied
 from ..vision import MODES, Detection, Detections, Frame, Head, Sources, Tracker, check_image, load_image
+from ..vision.device_images import ImageDecoder
 from ..vision.image import Image
 from ..vision.jpeg import Memory, empty
 from .description import read_description, read_name_list
@@ -28,8 +29,10 @@ __all__ = ["Yolov2", "read_names"]
 
 ImageSource = str | Path | Image
 Item = TypeVar("Item")
-_Chunk = list[tuple[Item, ImageSource | None, Image, float]]
+_Chunk = list[tuple[Item, ImageSource | None, Pixels, float]]
 """Items, where their images come from, the images, and the milliseconds that reading each took."""
+Decoder = Literal["cpu", "gpu"]
+"""Who may decode the images of `Yolov2.stream`."""
 _SCORE, _IOU = 0.5, 0.45  # thresholds where neither the user nor the model says any
 
 
@@ -98,6 +101,7 @@ class Yolov2(Uncopied):
                 batch=batch,
             )
         self.timings = Timings()
+        self._decoder: ImageDecoder | None = None
 
     @property
     def heads(self) -> tuple[Head, ...]:
@@ -157,6 +161,7 @@ class Yolov2(Uncopied):
         score_threshold: float | None = None,
         iou_threshold: float | None = None,
         track: bool = False,
+        decode: Decoder = "cpu",
     ) -> Iterator[tuple[Item, Detections]]:
         """Find objects on many images, so that reading files, copies and the network overlap.
 
@@ -170,22 +175,25 @@ class Yolov2(Uncopied):
             iou_threshold: As for a call.
             track: Follow objects from frame to frame: ``track_ids`` of the detections. Each video is a scene of its own, and all
                 images together are one.
+            decode: Who decodes JPEG files of `Sources`: ``"cpu"``, all cores; ``"gpu"``, the GPU of engine ``cuda``, where the
+                pixels stay. Those may differ by a few steps, and so boxes by a little. What the GPU cannot decode the CPU does.
 
         Yields:
             Each item with its detections, in order. ``timings`` are then those of the run that its image was part of.
 
         Raises:
             Exception: as for a call, or what the items and ``image`` raise, at their item's turn.
-            MissingExtraError: ``track``, and the library trackers is missing.
+            UsageError: ``decode="gpu"`` for another engine, or other items.
+            MissingExtraError: ``track``, and the library trackers is missing; ``decode="gpu"``, and nvImageCodec is.
         """
         score_threshold, iou_threshold = self._thresholds(score_threshold, iou_threshold)
         tracker = Tracker(score_threshold) if track else None
         lowest = tracker.lowest if tracker else score_threshold
 
-        def read(item: Item) -> tuple[Item, ImageSource | None, Image, float]:
+        def read(item: Item) -> tuple[Item, ImageSource | None, Pixels, float]:
             if isinstance(item, Frame):
                 path = item.source.address if item.number is None else None
-                return item, path if isinstance(path, Path) else None, item.image, 0.0
+                return item, path if isinstance(path, Path) else None, item.pixels, 0.0
             start = time.perf_counter()
             source = cast(ImageSource, item) if image is None else image(item)
             pixels = _read(source, self.context.memory)
@@ -204,18 +212,38 @@ class Yolov2(Uncopied):
             return [item for item, *_ in chunk], found, spent + Timings(sum(reading for *_, reading in chunk))
 
         contexts = (self.context.another() for _ in range(self.context.side_by_side))
-        chunks = _chunks(self._read_ahead(read, items, image is None), self.batch)
+        ahead = self._read_ahead(read, items, image is None, self._decoder_for(decode, items))
+        chunks = _chunks(ahead, self.batch)
         for done, found, spent in map_async(start, chunks, contexts=contexts, finish=finish):
             self.timings = spent
             for item, each in zip(done, found, strict=True):
                 yield item, tracker.update(each, item if isinstance(item, Frame) else None) if tracker else each
 
+    def _decoder_for(self, decode: Decoder, items: Iterable[Item]) -> ImageDecoder | None:
+        """The device's decoder, if that is asked for: the same one each time, since it keeps memory."""
+        if decode not in get_args(Decoder):
+            known = ", ".join(get_args(Decoder))
+            raise UsageError(f"stream: decode: expected one of {known}, found {decode!r}.", decode=decode)
+        if decode == "cpu":
+            return None
+        if not isinstance(items, Sources):
+            raise UsageError(
+                'stream: decode="gpu" needs files to read.\nDo: detector.stream(Sources([...]), decode="gpu")'
+            )
+        if self._decoder is None:
+            self._decoder = self.context.create_decoder()
+        return self._decoder
+
     def _read_ahead(
-        self, read: Callable[[Item], tuple[Item, ImageSource | None, Image, float]], items: Iterable[Item], plain: bool
-    ) -> Iterator[tuple[Item, ImageSource | None, Image, float]]:
+        self,
+        read: Callable[[Item], tuple[Item, ImageSource | None, Pixels, float]],
+        items: Iterable[Item],
+        plain: bool,
+        decoder: ImageDecoder | None,
+    ) -> Iterator[tuple[Item, ImageSource | None, Pixels, float]]:
         """What `read` gives of the items, which is called in threads for those that must be decoded."""
         if isinstance(items, Sources):  # they decode ahead themselves
-            with closing(items.frames(2 * self.batch, self.context.memory)) as frames:
+            with closing(items.frames(2 * self.batch, self.context.memory, decoder)) as frames:
                 yield from map(read, cast(Iterable[Item], frames))
             return
         readers = threads_for_files()
@@ -237,6 +265,7 @@ class Yolov2(Uncopied):
 
     def close(self) -> None:
         """Release the engine's context; the detector cannot be used afterwards."""
+        self._decoder = None
         self.context.close()
 
     def __enter__(self) -> Yolov2:

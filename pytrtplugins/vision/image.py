@@ -20,7 +20,15 @@ from .jpeg import Memory, decode_jpeg, empty, read_header
 if TYPE_CHECKING:
     from PIL.Image import Image as PillowImage
 
-__all__ = ["Image", "check_image", "check_image_path", "decode_image", "load_image", "save_image"]
+__all__ = [
+    "Image",
+    "check_image",
+    "check_image_path",
+    "decode_image",
+    "load_image",
+    "read_image_file",
+    "save_image",
+]
 
 Image = npt.NDArray[np.uint8]
 """An image: (height, width, 3), uint8, RGB."""
@@ -66,13 +74,20 @@ def load_image(path: str | Path, *, exif: bool = True, max_bytes: int = MAX_BYTE
         ImageError: the file is missing, a folder, a FIFO or device, not an image, truncated or too large; ``.path`` says
             which.
     """
+    return decode_image(read_image_file(path), Path(path), exif=exif, max_bytes=max_bytes, memory=memory)
+
+
+def read_image_file(path: str | Path) -> bytes:
+    """Read the file of an image; ``-`` is standard input.
+
+    Raises:
+        ImageError: as for :func:`load_image`.
+    """
     path, stdin = Path(path), str(path) == "-"
     try:
-        data = (
-            read_stdin(MAX_FILE_BYTES, error=ImageError)
-            if stdin
-            else read_regular(path, MAX_FILE_BYTES, error=ImageError)
-        )
+        if stdin:
+            return read_stdin(MAX_FILE_BYTES, error=ImageError)
+        return read_regular(path, MAX_FILE_BYTES, error=ImageError)
     except FileNotFoundError:
         raise ImageError(
             f"image {str(path)!r}: no such file. Looked for: {path.absolute()}\nDo: ls {path.absolute().parent}",
@@ -87,7 +102,6 @@ def load_image(path: str | Path, *, exif: bool = True, max_bytes: int = MAX_BYTE
         raise
     except (OSError, ValueError) as error:
         raise ImageError(f"image {str(path)!r}: cannot be read ({error}).", path=path) from error
-    return decode_image(data, path, exif=exif, max_bytes=max_bytes, memory=memory)
 
 
 def decode_image(

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from ..errors import ImageError
 from ..utils.optional import require
 from ..utils.prefetch import map_ahead, take_ahead, threads_for_files
+from .device_images import Decoded, DeviceImage, ImageDecoder, decode_in_batches
 from .finding import Source, find_sources
 from .image import Image, load_image
 from .jpeg import Memory, empty
@@ -34,7 +35,7 @@ class Frame:
     """An image, or a frame of a video, camera or stream.
 
     Fields:
-        image: (H, W, 3) uint8, RGB.
+        pixels: (H, W, 3) uint8, RGB; of an image that a device decoded, where they lie on the device.
         source: Where it comes from.
         item: Number of the source, from 0, as they were given.
         index: Number of the frame among all frames of all sources, from 0.
@@ -42,12 +43,17 @@ class Frame:
         rate: Frames a second of the video; 0 for an image.
     """
 
-    image: Image
+    pixels: Image | DeviceImage
     source: Source
     item: int = 0
     index: int = 0
     number: int | None = None
     rate: float = 0.0
+
+    @cached_property
+    def image(self) -> Image:
+        """(H, W, 3) uint8, RGB, on the host."""
+        return self.pixels.download() if isinstance(self.pixels, DeviceImage) else self.pixels
 
     @property
     def name(self) -> str:
@@ -108,16 +114,18 @@ class Sources:
         counts = [1 if source.kind == "image" else _count(source) for source in self.found]
         return None if 0 in counts else sum(counts)
 
-    def frames(self, ahead: int = 1, memory: Memory = empty) -> Generator[Frame, None, None]:
+    def frames(
+        self, ahead: int = 1, memory: Memory = empty, decoder: ImageDecoder | None = None
+    ) -> Generator[Frame, None, None]:
         """The frames, in order.
 
         Args:
             ahead: Frames that are decoded ahead beside one for each thread, such as the network's batch.
             memory: As for `load_image`.
+            decoder: Decodes JPEG files on a device; None: the host does.
         """
         self.failures = []
-        index, threads = 0, threads_for_files()
-        loaded = map_ahead(partial(_load, memory=memory), self.found, threads=threads, ahead=threads + ahead)
+        index, loaded = 0, self._loaded(ahead, memory, decoder)
         with closing(loaded):
             for item, found in enumerate(loaded):
                 try:
@@ -137,6 +145,20 @@ class Sources:
                         _log.warning("%s", error)
         self._raise_failures()
 
+    def _loaded(self, ahead: int, memory: Memory, decoder: ImageDecoder | None) -> Generator[Decoded, None, None]:
+        """For each source its image, or what is wrong with it; None for what has many frames."""
+        threads, load = threads_for_files(), partial(_load, memory=memory)
+        if decoder is None:
+            return map_ahead(load, self.found, threads=threads, ahead=threads + ahead)
+        return decode_in_batches(
+            map(_path_of_image, self.found),
+            decoder,
+            lambda number: load(self.found[number]),
+            threads=threads,
+            ahead=ahead,
+            memory=memory,
+        )
+
     def _raise_failures(self) -> None:
         if len(self.found) == 1 and self.failures:
             raise self.failures[0]
@@ -146,6 +168,10 @@ class Sources:
                 + "\n".join(map(str, self.failures)),
                 path=self.failures[0].path,
             )
+
+
+def _path_of_image(source: Source) -> Path | None:
+    return source.address if source.kind == "image" and isinstance(source.address, Path) else None
 
 
 def _load(source: Source, memory: Memory) -> Image | ImageError | None:

@@ -154,6 +154,9 @@ def test_an_image_that_cannot_be_read_costs_the_others_nothing(pytrt, images, tm
     assert "b.png': not an image" in err
     assert sorted(path.name for path in (tmp_path / "found").iterdir()) == ["astronaut.png", "chelsea.png"]
     assert sorted(path.name for path in (tmp_path / "labels").iterdir()) == ["astronaut.txt", "chelsea.txt"]
+    code, _, err = pytrt("run", "net.engine", images, "--decode", "gpu")
+    assert code == 2
+    assert "engine 'cpu' has no decoder of images on its device.\nDo: " in err
 
 
 def test_a_built_engine_runs_as_its_model_does(pytrt, relu, tmp_path):

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from ...errors import UsageError
 from ...utils.numbers import LARGEST_BATCH, check_share, check_whole
 from ...vision import Head, Placement, check_image
+from ...vision.device_images import DeviceImage, ImageDecoder
 from ...vision.image import Image
 from ...vision.jpeg import Memory, empty
 from .exclusive import Exclusive
@@ -21,8 +22,10 @@ from .exclusive import Exclusive
 if TYPE_CHECKING:
     from .types import OwningEngine
 
-__all__ = ["Boxes", "DetectionContext", "Image", "Timings"]
+__all__ = ["Boxes", "DetectionContext", "Image", "Pixels", "Timings"]
 
+Pixels = Image | DeviceImage
+"""What contexts look at: arrays, and what they have decoded themselves."""
 _LONGEST_SIDE, _MAX_DETECTIONS = 1 << 14, 100_000
 
 
@@ -118,22 +121,35 @@ class DetectionContext(Exclusive[list[Boxes]]):
         """Gives memory for images that the device copies fastest; threads may call it."""
         return empty
 
+    def create_decoder(self) -> ImageDecoder:
+        """Make what decodes JPEG files on the engine's device.
+
+        Raises:
+            UsageError: the device decodes none.
+            MissingExtraError: the library for that is not installed.
+        """
+        raise UsageError(
+            f"decode: engine {self.engine.name!r} has no decoder of images on its device.\n"
+            'Do: decode="cpu", or build with engine="cuda"',
+            engine=self.engine.name,
+        )
+
     @property
     @abstractmethod
     def batch(self) -> int:
         """Most images of one run."""
 
     @abstractmethod
-    def _detect(self, images: Sequence[Image], score_threshold: float, iou_threshold: float) -> list[Boxes]:
+    def _detect(self, images: Sequence[Pixels], score_threshold: float, iou_threshold: float) -> list[Boxes]:
         """Run once on 1 to `batch` checked images."""
 
     def detect(
-        self, images: Sequence[Image], *, score_threshold: float = 0.5, iou_threshold: float = 0.45
+        self, images: Sequence[Pixels], *, score_threshold: float = 0.5, iou_threshold: float = 0.45
     ) -> list[Boxes]:
         """Find objects on images, in one run of the network.
 
         Args:
-            images: 1 to `batch` uint8 arrays (H, W, 3), RGB, each of any size.
+            images: 1 to `batch` uint8 arrays (H, W, 3), RGB, each of any size, or images of the context's own decoder.
             score_threshold: Scores above it are reported, 0..1.
             iou_threshold: Overlap above which the weaker of two boxes of a class is dropped, 0..1.
 
@@ -149,7 +165,7 @@ class DetectionContext(Exclusive[list[Boxes]]):
         return self._run_once(checked, score_threshold, iou_threshold)
 
     def detect_async(
-        self, images: Sequence[Image], *, score_threshold: float = 0.5, iou_threshold: float = 0.45
+        self, images: Sequence[Pixels], *, score_threshold: float = 0.5, iou_threshold: float = 0.45
     ) -> Future[list[Boxes]]:
         """Queue a `detect` behind those queued before it, such as of the next images while boxes of others are looked at.
 
@@ -169,20 +185,20 @@ class DetectionContext(Exclusive[list[Boxes]]):
         self._check_caller()
         return self._queue(checked, score_threshold, iou_threshold)
 
-    def _run_once(self, images: Sequence[Image], score_threshold: float, iou_threshold: float) -> list[Boxes]:
+    def _run_once(self, images: Sequence[Pixels], score_threshold: float, iou_threshold: float) -> list[Boxes]:
         with self._running():
             return self._detect(images, score_threshold, iou_threshold)
 
-    def _queue(self, images: Sequence[Image], score_threshold: float, iou_threshold: float) -> Future[list[Boxes]]:
+    def _queue(self, images: Sequence[Pixels], score_threshold: float, iou_threshold: float) -> Future[list[Boxes]]:
         """Queue a run on checked images: in a thread; a context whose device works by itself overrides it."""
         return self._submit(self._run_once, images, score_threshold, iou_threshold)
 
-    def _check(self, images: Sequence[Image], score_threshold: float, iou_threshold: float) -> list[Image]:
+    def _check(self, images: Sequence[Pixels], score_threshold: float, iou_threshold: float) -> list[Pixels]:
         for name, value in (("score_threshold", score_threshold), ("iou_threshold", iou_threshold)):
             check_share(f"detect: {name}", value)
         if not 1 <= len(images) <= self.batch:
             raise UsageError(f"detect: expected 1 to {self.batch} images, found {len(images)}.")
-        return [check_image(image) for image in images]
+        return [image if isinstance(image, DeviceImage) else check_image(image) for image in images]
 
     def another(self) -> DetectionContext:
         """A context of its own of the same kind, such as for another thread."""

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ...vision import Letterboxed, letterbox, nms
+from ...vision.device_images import DeviceImage
 from .context import ContextMaker
-from .detection import Boxes, DetectionContext, Image, Timings
+from .detection import Boxes, DetectionContext, Pixels, Timings
 
 __all__ = ["HostDetection"]
 
@@ -33,9 +34,10 @@ class HostDetection(DetectionContext):
         """The model's batch; where that is free what the context was made for, else 1."""
         return self._batch
 
-    def _detect(self, images: Sequence[Image], score_threshold: float, iou_threshold: float) -> list[Boxes]:
+    def _detect(self, images: Sequence[Pixels], score_threshold: float, iou_threshold: float) -> list[Boxes]:
         start = time.perf_counter()
-        boxed = [letterbox(image, self.size, self.mode) for image in images]
+        on_host = (image.download() if isinstance(image, DeviceImage) else image for image in images)
+        boxed = [letterbox(image, self.size, self.mode) for image in on_host]
         data = _stack(boxed, self._batch)
         ready = time.perf_counter()
         outputs = self._context.run({self._input: data})

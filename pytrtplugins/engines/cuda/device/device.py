@@ -49,6 +49,8 @@ class Device(Protocol):
 
     xp: Any
     """NumPy or CuPy."""
+    number: int
+    """Of the GPU."""
 
     @property
     def queue_copy(self) -> int:
@@ -80,6 +82,9 @@ class Device(Protocol):
 
         The array may change when this returns; one in page-locked memory must neither change nor go before the copy is done.
         """
+
+    def copy_rows(self, address: int, pitch: int, memory: Any, row: int, rows: int, stream: Any) -> None:
+        """Queue a copy on the device: rows of so many bytes, each ``pitch`` behind the one before, close together into memory."""
 
     def copier(self, sizes: Sequence[int]) -> Copies:
         """What copies arrays of these sizes in bytes on the device."""
@@ -114,6 +119,7 @@ class HostDevice:
     """NumPy: kernels run through a C++ compiler, for tests."""
 
     xp: Any = np
+    number = 0
     queue_copy = 0
 
     def is_pinned(self, array: npt.NDArray[Any]) -> bool:
@@ -150,6 +156,11 @@ class HostDevice:
     def send(self, array: npt.NDArray[Any], memory: Any, stream: Any, begin: int = 0) -> None:
         """A plain copy."""
         memory[begin : begin + array.nbytes] = array.reshape(-1).view(np.uint8)
+
+    def copy_rows(self, address: int, pitch: int, memory: Any, row: int, rows: int, stream: Any) -> None:
+        """A plain copy."""
+        for number in range(rows):
+            ctypes.memmove(memory.ctypes.data + number * row, address + number * pitch, row)
 
     def copier(self, sizes: Sequence[int]) -> Copies:
         """Plain copies."""
@@ -307,6 +318,12 @@ class CudaDevice:
         runtime = self.xp.cuda.runtime
         target = memory.data.ptr + begin
         runtime.memcpyAsync(target, array.ctypes.data, array.nbytes, runtime.memcpyHostToDevice, stream.ptr)
+
+    def copy_rows(self, address: int, pitch: int, memory: Any, row: int, rows: int, stream: Any) -> None:
+        """Queue the copy."""
+        runtime = self.xp.cuda.runtime
+        kind = runtime.memcpyDeviceToDevice
+        runtime.memcpy2DAsync(memory.data.ptr, row, address, pitch, row, rows, kind, stream.ptr)
 
     def copier(self, sizes: Sequence[int]) -> Copies:
         """One kernel."""

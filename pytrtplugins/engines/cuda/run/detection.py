@@ -9,8 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ....tensor import bind_dims
+from ....vision.device_images import ImageDecoder
 from ....vision.jpeg import Memory
-from ...base.detection import Boxes, DetectionContext, Image, Timings
+from ...base.detection import Boxes, DetectionContext, Pixels, Timings
+from .decoding import JpegDecoder
 from .image_run import ImageRun
 from .staging import image_memory
 
@@ -45,19 +47,23 @@ class CudaDetection(DetectionContext):
         """Page-locked memory, which the GPU reads by itself."""
         return partial(image_memory, self.engine.device)
 
+    def create_decoder(self) -> ImageDecoder:
+        """NvImageCodec."""
+        return JpegDecoder(self.engine.device)
+
     @property
     def batch(self) -> int:
         """The model's batch; where that is free what the context was made for, else the largest of the setting ``batch``."""
         return self._batches[-1]
 
-    def _detect(self, images: Sequence[Image], score_threshold: float, iou_threshold: float) -> list[Boxes]:
+    def _detect(self, images: Sequence[Pixels], score_threshold: float, iou_threshold: float) -> list[Boxes]:
         return self._begin(images, score_threshold, iou_threshold)()
 
-    def _queue(self, images: Sequence[Image], score_threshold: float, iou_threshold: float) -> Future[list[Boxes]]:
+    def _queue(self, images: Sequence[Pixels], score_threshold: float, iou_threshold: float) -> Future[list[Boxes]]:
         return self._start(self._begin, images, score_threshold, iou_threshold)
 
     def _begin(
-        self, images: Sequence[Image], score_threshold: float, iou_threshold: float
+        self, images: Sequence[Pixels], score_threshold: float, iou_threshold: float
     ) -> Callable[[], list[Boxes]]:
         start = time.perf_counter()
         with self.engine.device.current(), self._stream:

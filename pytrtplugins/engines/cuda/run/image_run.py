@@ -9,7 +9,7 @@ import numpy as np
 
 from ....vision import Head, Placement
 from ....vision.kernels import decode_into, head_priors, letterbox_batch_into, nms_into, top_k_into
-from ...base.detection import Boxes, Image
+from ...base.detection import Boxes, Pixels
 from .execution import Execution
 from .staging import Staging
 
@@ -57,7 +57,7 @@ class ImageRun:
         self._written = rows[1].view(np.float32).reshape(n, max_detections, 6), totals[1].view(np.int32)
 
     def send(
-        self, images: Sequence[Image], score_threshold: float, iou_threshold: float, stream: Any
+        self, images: Sequence[Pixels], score_threshold: float, iou_threshold: float, stream: Any
     ) -> list[Placement]:
         """Queue the copies of images and thresholds to where the launches read them."""
         placements, new = self._staging.send(images, self._size, self._mode, score_threshold, iou_threshold, stream)

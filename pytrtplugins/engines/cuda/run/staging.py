@@ -11,10 +11,11 @@ import numpy.typing as npt
 
 from ....errors import UnavailableError
 from ....vision import Placement, place_image
+from ....vision.device_images import DeviceImage
 from ....vision.jpeg import empty
 from ....vision.kernels import resize_rule
 from ....vision.letterbox import thin_out
-from ...base.detection import Image
+from ...base.detection import Pixels
 from ..device.device import Device
 from .upload import Upload
 
@@ -68,7 +69,7 @@ class Staging:
 
     def send(
         self,
-        images: Sequence[Image],
+        images: Sequence[Pixels],
         size: tuple[int, int],
         mode: str,
         score_threshold: float,
@@ -90,7 +91,7 @@ class Staging:
         """
         placements = [_placed((image.shape[1], image.shape[0]), size, mode) for image in images]
         if mode != "darknet":
-            images = [thin_out(image) for image in images]
+            images = [image if isinstance(image, DeviceImage) else thin_out(image) for image in images]
         begins, end = [], len(self._header)
         for image in images:
             begins.append(end)
@@ -108,7 +109,10 @@ class Staging:
             self._written = facts
         self._device.send(self._header, self.bytes, stream)
         for image, begin in zip(images, begins, strict=True):
-            self._upload.send(image, stream, begin)
+            if isinstance(image, DeviceImage):
+                image.copy_to(self.bytes[begin : begin + image.size], stream)
+            else:
+                self._upload.send(image, stream, begin)
         return placements, grows
 
     def _grow(self, least: int) -> None:

@@ -1,0 +1,147 @@
+"""Images that a device decodes, and keeps: their pixels come to the host only where somebody asks."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..errors import ImageError
+from ..utils.prefetch import map_ahead, take_ahead
+from .image import MAX_BYTES, Image, decode_image, read_image_file
+from .jpeg import Memory, read_header
+
+__all__ = ["DeviceImage", "ImageDecoder", "decode_in_batches"]
+
+_MOST_IMAGES, _MOST_BYTES = 32, 256 << 20  # of a batch
+_LONGEST_SIDE = 32767
+_BATCHES_AHEAD = 2
+
+
+class DeviceImage(ABC):
+    """An image in a device's memory: (H, W, 3) uint8, RGB, upright.
+
+    Attributes:
+        shape: (H, W, 3).
+    """
+
+    shape: tuple[int, int, int]
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        height, width, channels = self.shape
+        return height * width * channels
+
+    @abstractmethod
+    def copy_to(self, memory: Any, stream: Any) -> None:
+        """Queue a copy into memory of the device; the image must live until that is done."""
+
+    @abstractmethod
+    def download(self) -> Image:
+        """A copy on the host."""
+
+
+class ImageDecoder(Protocol):
+    """Decodes JPEG files on a device."""
+
+    def decode(self, files: Sequence[bytes]) -> list[DeviceImage | None]:
+        """The image of each file, complete when this returns; None where the device cannot decode it."""
+
+
+@dataclass(frozen=True)
+class _Jpeg:
+    """A file that the device is asked to decode.
+
+    Fields:
+        path: Of the file.
+        data: What is in it.
+        bytes: That its pixels will take.
+    """
+
+    path: Path
+    data: bytes
+    bytes: int
+
+
+Decoded = Image | DeviceImage | ImageError | None
+
+
+def decode_in_batches(
+    paths: Iterable[Path | None],
+    decoder: ImageDecoder,
+    other: Callable[[int], Decoded],
+    *,
+    threads: int,
+    ahead: int,
+    memory: Memory,
+) -> Generator[Decoded, None, None]:
+    """Read files in threads, and decode them on a device in batches, a few ahead, in a thread of its own.
+
+    What is no usual JPEG file is decoded on the host, and so is what the device refuses: then its error is the host's.
+
+    Args:
+        paths: Of the images; None for what ``other`` reads.
+        decoder: The device's.
+        other: Gives the image with a number, from 0, whose path is None.
+        threads: That read files.
+        ahead: Files that are read ahead, beside one for each thread and a batch.
+        memory: As for `load_image`.
+
+    Returns:
+        For each path its image, or what is wrong with it.
+    """
+
+    def read(numbered: tuple[int, Path | None]) -> _Jpeg | Decoded:
+        number, path = numbered
+        return other(number) if path is None else _read(path, memory)
+
+    with ExitStack() as stack:
+        ahead += threads + _MOST_IMAGES
+        files = stack.enter_context(closing(map_ahead(read, enumerate(paths), threads=threads, ahead=ahead)))
+        batches = map(partial(_decode, decoder, memory), _batches(files))
+        for batch in stack.enter_context(closing(take_ahead(batches, _BATCHES_AHEAD))):
+            yield from batch
+
+
+def _read(path: Path, memory: Memory) -> _Jpeg | Image | ImageError:
+    try:
+        data = read_image_file(path)
+        header = read_header(data)
+        if header is not None:
+            size = header.width * header.height * 3
+            if max(header.width, header.height) <= _LONGEST_SIDE and size <= MAX_BYTES:
+                return _Jpeg(path, data, size)
+        return decode_image(data, path, memory=memory)
+    except ImageError as error:
+        return error
+
+
+def _batches(files: Iterable[_Jpeg | Decoded]) -> Iterator[list[_Jpeg | Decoded]]:
+    batch, size = list[_Jpeg | Decoded](), 0
+    for file in files:
+        more = file.bytes if isinstance(file, _Jpeg) else 0
+        if batch and (len(batch) == _MOST_IMAGES or size + more > _MOST_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(file)
+        size += more
+    if batch:
+        yield batch
+
+
+def _decode(decoder: ImageDecoder, memory: Memory, batch: list[_Jpeg | Decoded]) -> list[Decoded]:
+    asked = [file for file in batch if isinstance(file, _Jpeg)]
+    given = iter(decoder.decode([file.data for file in asked]) if asked else ())
+    return [_or_on_host(file, next(given), memory) if isinstance(file, _Jpeg) else file for file in batch]
+
+
+def _or_on_host(file: _Jpeg, image: DeviceImage | None, memory: Memory) -> Decoded:
+    try:
+        return decode_image(file.data, file.path, memory=memory) if image is None else image
+    except ImageError as error:
+        return error
