@@ -1,8 +1,9 @@
 // What the convolution kernels share: their arguments, which pixel a row of a tile is, and the way from sums to memory.
 //
 // Constants that the compiler is given: ELEMENT, OUT, RESIDUAL (a Kind, or NONE), PATCH, POOL, REORG (darknet's reorg
-// with this stride on the way to memory; 0: none), LINEAR (y is [image][filter][pixel]), GATE (the activation, where it is
-// not max(v, slope * v)), GROUPED (whether filters read the channels of their group only), TILE_M, DEPTH.
+// with this stride on the way to memory; 0: none), BLOCKS (blocks of pixels with this side, made of the filters on the way to
+// memory; 0: none), LINEAR (y is [image][filter][pixel]), GATE (the activation, where it is not max(v, slope * v)), GROUPED
+// (whether filters read the channels of their group only), TILE_M, DEPTH.
 typedef unsigned int u32;
 typedef unsigned long long u64;
 enum Kind { NONE = -1, FLOAT = 0, HALF = 1, INT8 = 2, FP8 = 4 };
@@ -23,7 +24,7 @@ struct ConvArgs {
     const char* residual;
     char* y;
     int h, w, channel_bytes, x_pitch;  // pitches count bytes
-    int oh, ow, pixels;                // of y before pool and reorg
+    int oh, ow, pixels;                // of y before pool, reorg and blocks
     int kernel_h, kernel_w;
     int units, chunks;                 // units = taps * chunks, a chunk is DEPTH bytes of channels; see conv_simt.cu for float
     int stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
@@ -200,6 +201,14 @@ __device__ __forceinline__ char* reorg_place(const ConvArgs& a, int pixel, int f
     return a.y + static_cast<long long>(image * small + place) * a.y_pitch + target * OUT_BYTES;
 }
 
+// Where a run of filters of a pixel lies in a block of pixels, each of which has as many filters, a multiple of any run.
+__device__ __forceinline__ char* block_place(const ConvArgs& a, int pixel, int filter) {
+    constexpr int s = BLOCKS > 0 ? BLOCKS : 1;
+    int const channels = a.filters / (s * s), phase = filter / channels, row = pixel / a.ow, column = pixel - row * a.ow;
+    long long const place = static_cast<long long>(row * s + phase / s) * (a.ow * s) + column * s + phase % s;
+    return a.y + place * a.y_pitch + (filter - phase * channels) * OUT_BYTES;
+}
+
 // Where a value lies in [image][filter][pixel].
 __device__ __forceinline__ char* linear_place(const ConvArgs& a, int pixel, int filter) {
     int const plane = POOL ? a.oh / 2 * (a.ow / 2) : a.oh * a.ow, image = pixel / plane;
@@ -216,7 +225,7 @@ template <int COUNT> __device__ __forceinline__ void write_run(const ConvArgs& a
             }
         }
     }
-    char* const to = a.y + static_cast<long long>(pixel) * a.y_pitch + filter * OUT_BYTES;
+    char* const to = BLOCKS ? block_place(a, pixel, filter) : a.y + static_cast<long long>(pixel) * a.y_pitch + filter * OUT_BYTES;
     if (a.vector && filter + COUNT <= a.filters) {
         store_run(to, v);
         return;

@@ -60,6 +60,8 @@ class ConvProblem:
         pool: Whether the largest of each 2x2 pixels is written; ``y`` has half the rows and columns then.
         element: What is multiplied, where x is an image as the user gives it, in another type or layout.
         reorg: Stride of darknet's reorg behind it; ``y`` has that many times fewer rows and columns then. 0: none.
+        blocks: Side of the blocks of pixels that are made of its channels, those of a pixel side by side; ``y`` has that many
+            times more rows and columns then. 0: none.
     """
 
     x: Format
@@ -78,15 +80,16 @@ class ConvProblem:
     pool: bool = False
     element: DType | None = None
     reorg: int = 0
+    blocks: int = 0
 
     @property
     def reshaped(self) -> bool:
-        """Whether y is not what the convolution alone would write: pooled, reorganized, or linear."""
-        return self.pool or self.reorg > 0 or not self.y.nhwc
+        """Whether y is not what the convolution alone would write: pooled, reorganized, in blocks, or linear."""
+        return self.pool or self.reorg > 0 or self.blocks > 0 or not self.y.nhwc
 
     @property
     def fused(self) -> bool:
-        """Whether a pool, a reorg, an image or a linear output is fused into it: it is no convolution from NHWC to NHWC."""
+        """Whether a pool, a reorg, blocks, an image or a linear output is fused into it: it is no convolution from NHWC to NHWC."""
         return self.reshaped or self.element is not None
 
     @property
@@ -95,8 +98,10 @@ class ConvProblem:
         (n, k, h, w), s = self.y.dims, 2 if self.pool else self.reorg or 1
         x = self.x if self.element is None else channels_last(self.x.dims, self.element)
         dims = (n, k // s**2 if self.reorg else k, h * s, w * s)
+        if self.blocks:
+            dims = (n, k * self.blocks**2, h // self.blocks, w // self.blocks)
         y = channels_last(dims, self.y.dtype, dense=self.reorg > 0) if self.reshaped else self.y
-        return replace(self, x=x, y=y, pool=False, element=None, reorg=0)
+        return replace(self, x=x, y=y, pool=False, element=None, reorg=0, blocks=0)
 
     @property
     def key(self) -> str:
@@ -118,6 +123,7 @@ class ConvProblem:
         words += ["residual"] if self.residual is not None else []
         words += ["pool"] if self.pool else []
         words += ["reorg"] if self.reorg else []
+        words += [f"blocks {self.blocks}x{self.blocks}"] if self.blocks else []
         words += ["linear"] if not self.y.nhwc else []
         return ", ".join(words)
 
@@ -128,13 +134,14 @@ class ConvProblem:
     @property
     def _fusion(self) -> str:
         behind = " pool" if self.pool else f" reorg {self.reorg}" if self.reorg else ""
+        behind += f" blocks {self.blocks}" if self.blocks else ""
         return f"{behind}{f' of {self.element}' if self.element else ''}"
 
     @property
     def filters(self) -> int:
         """Channels of the output, padding included, as far as nothing else lies there."""
         k = self.y.dims[1]
-        if not self.y.nhwc or self.reorg:
+        if not self.y.nhwc or self.reorg or self.blocks:
             return self.unfused.y.dims[1]
         return min(self.y.pitch, -(-k // self.y.vector) * self.y.vector) if k % self.y.vector else k
 

@@ -18,7 +18,7 @@ _GATES = {"logistic": 1, "swish": 2, "gelu": 3, "gelu_tanh": 4, "hard_swish": 5,
 
 @dataclass(frozen=True, kw_only=True)
 class ConvShape:
-    """One convolution: y = activation(scale * sum + bias), with a residual, a 2x2 pool or darknet's reorg behind it.
+    """One convolution: y = activation(scale * sum + bias), with a residual, a 2x2 pool, darknet's reorg or blocks behind it.
 
     Tensors are NHWC; a pitch is the stride between pixels in values, so that a tensor may be a run of channels of a
     larger one. Sums are exact in int32 for int8, and float32 for others.
@@ -30,8 +30,8 @@ class ConvShape:
         c: Channels of x.
         x_pitch: Values between pixels of x; with its type a multiple of 16 bytes, but 1 where there are planes.
         k: Filters that are written.
-        oh: Rows of y, before pool and reorg.
-        ow: Columns of y, before pool and reorg.
+        oh: Rows of y, before pool, reorg and blocks.
+        ow: Columns of y, before pool, reorg and blocks.
         y_pitch: Values between pixels of what is written.
         kernel: Height and width of the filters.
         strides: Down and across.
@@ -47,6 +47,7 @@ class ConvShape:
         residual_slope: The activation after the residual.
         pool: Whether the largest of each 2x2 pixels is written; scales must be positive.
         reorg: Stride of darknet's reorg on the way to memory; 0: none.
+        blocks: Side of the blocks of pixels that are made of the filters, those of a pixel side by side; 0: none.
         linear: y is [n][k][row][column] without gaps, not NHWC.
         planes: Channels of x, at most 4, where it is [n][channel][row][column]; ``c`` is 4 then. 0: NHWC. float32 only.
         group_channels: Channels of a group; 0: there are no groups. Not for float32.
@@ -76,6 +77,7 @@ class ConvShape:
     residual_slope: float = 1.0
     pool: bool = False
     reorg: int = 0
+    blocks: int = 0
     linear: bool = False
     planes: int = 0
     group_channels: int = 0
@@ -119,6 +121,7 @@ class ConvShape:
             residual_slope=_slope(problem.residual_activation, problem.residual_bounds),
             pool=problem.pool,
             reorg=problem.reorg,
+            blocks=problem.blocks,
             linear=not y.nhwc,
             planes=c if image else 0,
             group_channels=c // groups if groups > 1 else 0,
@@ -180,6 +183,10 @@ class ConvShape:
             return "a pool of an odd size"
         if self.linear and self.reorg:
             return "a linear reorg"
+        if self.blocks and (
+            self.pool or self.reorg or self.linear or self.residual_type or self.k % (16 * self.blocks**2)
+        ):
+            return "blocks that do not fit"
         if self.reorg and (self.oh % self.reorg or self.ow % self.reorg or self.k % self.reorg**2):
             return "a reorg that does not fit"
         return ""

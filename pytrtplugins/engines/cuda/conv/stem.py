@@ -32,7 +32,12 @@ class StemProvider:
         if problem.element not in (DType.FLOAT16, *CODES) or self.device.capability < _OLDEST:
             return []
         form = (problem.kernel, problem.strides, problem.pads, problem.dilations, problem.groups)
-        if form != ((3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1) or problem.residual is not None or problem.reorg:
+        if (
+            form != ((3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1)
+            or problem.residual is not None
+            or problem.reorg
+            or problem.blocks
+        ):
             return []
         if not problem.y.nhwc:
             return []

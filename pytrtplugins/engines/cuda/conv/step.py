@@ -51,6 +51,7 @@ def conv_problem(step: Step, plan: Plan, tf32: bool) -> ConvProblem:
         pool=bool(at["pool"]),
         element=element,
         reorg=int(at["reorg"]),
+        blocks=int(at["blocks"]),
     )
 
 

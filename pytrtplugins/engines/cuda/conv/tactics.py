@@ -130,6 +130,7 @@ class Tactic:
             "PATCH": int(self.patch),
             "POOL": int(shape.pool),
             "REORG": shape.reorg,
+            "BLOCKS": shape.blocks,
             "LINEAR": int(shape.linear),
             "GATE": shape.gate,
             "GROUPED": int(shape.group_filters > 0),

@@ -9,8 +9,11 @@ from ....layers import Reorg
 from ....plugin.runner import PluginRunner
 from ....tensor import TensorDesc
 from ..device.device import Device, Tensor, bytes_of, tensor_at
+from ..device.expression import Expression
 from ..device.layout import Format, as_bytes, channels_last
+from ..device.moves import Source, blocks_of
 from ..device.nhwc import reformat
+from ..device.pointwise import pointwise_kernel
 from ..device.pool import pool
 from ..device.window import Window
 from .problem import ConvLaunch, ConvProblem, Operands, Scratch
@@ -19,7 +22,7 @@ __all__ = ["UnfusedProvider"]
 
 
 class UnfusedProvider:
-    """Reformat, convolve, pool or reorg, reformat: what every fused kernel has to be faster than.
+    """Reformat, convolve, pool, reorg or blocks, reformat: what every fused kernel has to be faster than.
 
     Args:
         device: Where arrays live.
@@ -60,6 +63,8 @@ class UnfusedProvider:
             return pool(self.device, problem.unfused.y, problem.y, Window())
         if problem.pool:
             return self._pool_linear(problem, scratch)
+        if problem.blocks:
+            return self._finish_blocks(problem)
         if not problem.reorg:
             return lambda whole, y, stream: reformat(whole, y)(stream)
         plugin, moved = Reorg(stride=problem.reorg), channels_last(problem.y.dims, problem.y.dtype, dense=True)
@@ -74,6 +79,19 @@ class UnfusedProvider:
             reformat(inner, y)(stream)
 
         return reorg
+
+    def _finish_blocks(self, problem: ConvProblem) -> Callable[[Tensor, Tensor, Any], None]:
+        """Bytes are copied by a generated kernel, FP8's too."""
+        given, wanted = map(as_bytes, (problem.unfused.y, problem.y))
+        move = blocks_of(Source(given.dims, 0), problem.blocks)
+        kernel = pointwise_kernel(self.device, Expression(1, (), (0,)), [given], [wanted], [move])
+
+        kernel.load()
+
+        def finish(whole: Tensor, y: Tensor, stream: Any) -> None:
+            kernel.launch([whole.flat, y.flat], stream)
+
+        return finish
 
     def _pool_linear(self, problem: ConvProblem, scratch: Scratch) -> Callable[[Tensor, Tensor, Any], None]:
         pooled = channels_last(problem.y.dims, problem.y.dtype)

@@ -23,6 +23,7 @@ __all__ = [
     "Source",
     "Transposed",
     "Wrapped",
+    "blocks_of",
     "joined",
     "padded",
     "reshaped",
@@ -290,6 +291,16 @@ class Joined(Move):
                 if (found := piece.limited(index, begin, begin + size)) is not None:
                     yield found
             begin += size
+
+
+def blocks_of(x: Move, side: int, apart: bool = False) -> Move:
+    """Blocks of pixels that are made of channels: those of one pixel side by side, or ``apart``, those of one channel."""
+    n, c, h, w = x.dims
+    channels = c // side**2
+    parts = (n, channels, side, side, h, w) if apart else (n, side, side, channels, h, w)
+    order = (0, 1, 4, 2, 5, 3) if apart else (0, 3, 4, 1, 5, 2)
+    turned = Transposed(tuple(parts[axis] for axis in order), reshaped(x, parts), order)
+    return reshaped(turned, (n, channels, h * side, w * side))
 
 
 def reshaped(x: Move, dims: Dims) -> Move:

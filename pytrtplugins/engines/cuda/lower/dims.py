@@ -39,6 +39,8 @@ def _conv_dims(node: ir.Node, x: tuple[int, ...], weights: tuple[int, ...]) -> S
     sides = [(side + a + b - (size - 1) * d - 1) // stride + 1 for side, size, a, b, stride, d in places]
     if at.get_int("pool", 0):
         sides = [side // 2 for side in sides]
+    if block := at.get_int("blocks", 0):
+        return (x[0], weights[0] // block**2, *(side * block for side in sides))
     stride = at.get_int("reorg", 0) or 1
     return (x[0], weights[0] * stride**2, *(side // stride for side in sides))
 

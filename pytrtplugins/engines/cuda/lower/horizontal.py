@@ -31,7 +31,7 @@ class FuseHorizontally(Rewrite["list[ir.Node]"]):
     first, next to what the concat's other producers write: the concat lies over the fused result then. A convolution that
     a concat has elsewhere writes into the concat's memory by itself.
 
-    What does not match: (1) a convolution with a residual; (2) one of a larger filter, of groups, with a reorg,
+    What does not match: (1) a convolution with a residual; (2) one of a larger filter, of groups, with a reorg or blocks,
     or of rows for anything but an attention; (3) one whose
     channels do not fill 16 bytes; (4) one that a plugin or the network's output reads, which want memory without gaps;
     (5) convolutions of two forms; (6) one in the middle of a concat, or at its end where that begins within 16 bytes.
@@ -64,8 +64,8 @@ def _key(node: ir.Node) -> Any:
     if not is_op(node, "Conv", DOMAIN) or has_residual(node):  # case 1
         return None
     at, dims = node.attributes, weight_dims(node)
-    if dims[2:] != (1, 1) or at["group"].as_int() != 1 or at["reorg"].as_int():  # case 2
-        return None
+    if dims[2:] != (1, 1) or at["group"].as_int() != 1 or at["reorg"].as_int() or at["blocks"].as_int():
+        return None  # case 2
     rows = has_rows(node)
     if rows and not _leads_to_attention(node.outputs[0]):
         return None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....model.ir import array_of, is_op, operand
-from ..device.moves import Expanded, Move, Transposed, Wrapped, joined, padded, reshaped, sliced
+from ..device.moves import Expanded, Move, Transposed, Wrapped, blocks_of, joined, padded, reshaped, sliced
 from .resampling import is_nearest, nearest
 
 if TYPE_CHECKING:
@@ -117,32 +117,22 @@ def _tile(node: ir.Node, value: ir.Value, x: Move, dims: Dims) -> Move:
     return x
 
 
-def _blocks(shape: Callable[[Dims, int, bool], tuple[Dims, Dims]]) -> _Rule:
-    """Blocks of pixels from or to channels: parted, turned and joined again."""
-
-    def rule(node: ir.Node, value: ir.Value, x: Move, dims: Dims) -> Move:
-        size, plain = node.attributes.get_int("blocksize", 1), node.attributes.get_string("mode", "DCR") == "DCR"
-        parts, order = shape(x.dims, size, plain)
-        turned = Transposed(tuple(parts[axis] for axis in order), reshaped(x, parts), order)
-        return reshaped(turned, dims)
-
-    return rule
+def _to_space(node: ir.Node, value: ir.Value, x: Move, dims: Dims) -> Move:
+    side, apart = node.attributes.get_int("blocksize", 1), node.attributes.get_string("mode", "DCR") == "CRD"
+    return blocks_of(x, side, apart)
 
 
-def _to_space(dims: Dims, s: int, plain: bool) -> tuple[Dims, Dims]:
-    n, c, h, w = dims
-    if plain:
-        return (n, s, s, c // s**2, h, w), (0, 3, 4, 1, 5, 2)
-    return (n, c // s**2, s, s, h, w), (0, 1, 4, 2, 5, 3)
-
-
-def _to_depth(dims: Dims, s: int, plain: bool) -> tuple[Dims, Dims]:
-    n, c, h, w = dims
-    return (n, c, h // s, s, w // s, s), (0, 3, 5, 1, 2, 4) if plain else (0, 1, 3, 5, 2, 4)
+def _to_depth(node: ir.Node, value: ir.Value, x: Move, dims: Dims) -> Move:
+    """Blocks of pixels to channels: parted, turned and joined again."""
+    s, plain = node.attributes.get_int("blocksize", 1), node.attributes.get_string("mode", "DCR") == "DCR"
+    n, c, h, w = x.dims
+    parts, order = (n, c, h // s, s, w // s, s), (0, 3, 5, 1, 2, 4) if plain else (0, 1, 3, 5, 2, 4)
+    turned = Transposed(tuple(parts[axis] for axis in order), reshaped(x, parts), order)
+    return reshaped(turned, dims)
 
 
 _RULES: dict[str, _Rule] = {
-    "DepthToSpace": _blocks(_to_space),
+    "DepthToSpace": _to_space,
     "Expand": _expand,
     "Flatten": _reshape,
     "Gather": _gather,
@@ -151,7 +141,7 @@ _RULES: dict[str, _Rule] = {
     "Reshape": _reshape,
     "Resize": _resize,
     "Slice": _slice,
-    "SpaceToDepth": _blocks(_to_depth),
+    "SpaceToDepth": _to_depth,
     "Squeeze": _reshape,
     "Tile": _tile,
     "Transpose": _transpose,

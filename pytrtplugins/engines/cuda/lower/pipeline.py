@@ -19,6 +19,7 @@ from ...base.plugins import write_decompositions
 from .activations import FuseSwishMish
 from .attention import FuseAttention
 from .before_moves import ActBeforeMoves
+from .blocks import FuseBlocks
 from .epilogue import FuseActivations, FuseConvolutions, FuseResiduals
 from .gelu import FuseGelu
 from .hanging import hanging_values
@@ -46,6 +47,7 @@ OptionalStep = Literal[
     "int8-epilogues",
     "pools",
     "reorg",
+    "blocks",
     "horizontal-fusion",
     "stem",
     "patches",
@@ -85,6 +87,7 @@ _PASSES: tuple[tuple[OptionalStep | None, type[Pass]], ...] = (
     ("int8-epilogues", AbsorbResidualScales),
     ("pools", FusePools),
     ("reorg", FuseReorgs),
+    ("blocks", FuseBlocks),
     ("horizontal-fusion", FuseHorizontally),
     ("stem", FuseStem),
     ("patches", GatherPatches),

@@ -329,7 +329,7 @@ class _Planner:
             name, target = copy.inputs[0], copy.outputs[0]
             step, form = writers[name], self.formats[target]
             alone = sum(name in each.inputs for each in self.steps) == 1 and name not in {*self.views.names, *results}
-            plain = not (step.attributes.get("reorg") or step.attributes.get("image"))
+            plain = not any(step.attributes.get(name) for name in ("reorg", "blocks", "image"))
             plain &= self.formats[name].dtype is form.dtype or FREE_CASTS in self.model.metadata_props
             if alone and plain and form.dtype is DType.FLOAT32 and not form.nhwc:
                 self.steps[self.steps.index(step)] = replace(step, outputs=(target,))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pytrtplugins.engines.cuda.conv.packing import filter_order, pack_filters, swizzled
 from pytrtplugins.engines.cuda.conv.tactics import Tactic, simt_tactics
+from pytrtplugins.engines.cuda.operators import OPS
 from pytrtplugins.layers import Reorg
 from tests.engines.cuda.conv.shapes import (
     GROUPED,
@@ -167,6 +168,18 @@ def test_reorg_on_the_way_to_memory_is_darknets(s, oh, ow, k):
             written[image * small + place - quarter * small, target] = y[image, f, row_in, x]
     expected = Reorg(stride=s).compute(y).transpose(0, 2, 3, 1).reshape(written.shape)
     np.testing.assert_array_equal(written, expected)
+
+
+@pytest.mark.parametrize(("s", "oh", "ow", "k"), [(2, 5, 6, 64), (3, 2, 3, 144)])
+def test_blocks_on_the_way_to_memory_are_those_of_depth_to_space(s, oh, ow, k):
+    y, channels = np.random.default_rng(0).standard_normal((2, k, oh, ow)).astype(np.float32), k // s**2
+    written = np.zeros((2 * oh * s * ow * s, channels), np.float32)
+    for pixel, f in np.ndindex(2 * oh * ow, k):  # block_place of common.cu
+        phase, row, column = f // channels, pixel // ow, pixel % ow
+        place = (row * s + phase // s) * (ow * s) + column * s + phase % s
+        written[place, f % channels] = y[pixel // (oh * ow), f, row % oh, column]
+    expected = OPS["DepthToSpace"](np, {"blocksize": s}, [(2, channels, oh * s, ow * s)], y)
+    np.testing.assert_array_equal(written, expected.transpose(0, 2, 3, 1).reshape(written.shape))
 
 
 def test_numbers_of_filters_are_padded_to_tiles():

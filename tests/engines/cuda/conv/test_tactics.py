@@ -287,6 +287,8 @@ def test_yolov2s_convolutions_have_tactics_that_fit(x_type, n):
         ({"pool": True, "oh": 5}, "odd size"),
         ({"reorg": 3}, "reorg"),
         ({"reorg": 2, "linear": True}, "linear"),
+        ({"blocks": 2, "k": 96}, "blocks"),
+        ({"blocks": 2, "k": 64, "linear": True}, "blocks"),
         ({"residual_type": HALF, "residual_pitch": 16, "pool": True}, "residual"),
     ],
 )

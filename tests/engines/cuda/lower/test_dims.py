@@ -63,12 +63,15 @@ def test_free_heights_and_widths_follow_from_the_inputs(height, width):
     assert [step.kind for step in execution.plan.steps].count("conv") == 3
 
 
-def test_a_pool_and_a_reorg_within_a_convolution_count():
+def test_a_pool_a_reorg_and_blocks_within_a_convolution_count():
     net = Net(channels=8, size=16)
     x = net.add("MaxPool", [net.conv("data", "a")], "pooled", kernel_shape=[2, 2], strides=[2, 2])
-    model = lower(prepare(net.model(net.plugin(Reorg(stride=2), net.conv(x, "b", leaky=False), "moved"))))
+    moved = net.plugin(Reorg(stride=2), net.conv(x, "b", leaky=False), "moved")
+    weights = net.constant("up_w", net.random.normal(size=(16, 16, 3, 3)).astype(np.float32))
+    model = lower(prepare(net.model(net.add("ConvTranspose", [moved, weights], "up", strides=[3, 3]))))
     wanted = {value.name: (dims_of(value) or ())[1:] for node in model.graph for value in node.outputs}
-    assert [node.attributes.get_int("pool", 0) or node.attributes.get_int("reorg", 0) for node in model.graph] == [1, 2]
+    fused = [[node.attributes.get_int(name) for name in ("pool", "reorg", "blocks")] for node in model.graph]
+    assert fused == [[1, 0, 0], [0, 2, 0], [0, 0, 3]]
     for node in model.graph:
         for value in node.outputs:
             value.shape = None

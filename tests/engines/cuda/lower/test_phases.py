@@ -133,9 +133,24 @@ def test_a_level_of_a_unet_is_captured_and_written_into_the_concat(float_type):
     model, x = prepare(net.model("joined")), {"data": random(2, 3, 8, 8)}
     found, execution = run_on_host(model, x, float_type)
     assert relative(found["joined"], reference(model, x)) < (2e-6 if float_type is DType.FLOAT32 else 2e-3)
-    assert all(step.captured and step.kind != "generic" for step in execution.plan.steps)
+    assert {step.kind for step in execution.plan.steps} == {"conv", "pool"}
     tensors = execution.plan.tensors
     assert tensors["up"].storage == tensors["both"].storage == tensors["kept"].storage
+    apart, other = run_on_host(model, x, float_type, disable=("blocks",))
+    assert [step.op for step in other.plan.steps if step.kind == "pointwise"] == ["Move"]
+    assert other.plan.tensors["up"].storage == other.plan.tensors["kept"].storage
+    np.testing.assert_array_equal(found["joined"], apart["joined"])
+
+
+def test_blocks_of_few_channels_or_with_cut_borders_are_copied():
+    for filters, pads, blocks in ((16, 0, 2), (8, 0, 0), (16, 1, 0)):
+        graph, last = transposed((3, 4), (8, filters, 4 if pads else 2, 2), strides=[2, 2], pads=[pads, 0] * 2)
+        found = [node for node in lower(graph.model(last)).graph if node.op_type == "Conv"]
+        assert [node.attributes.get_int("blocks") for node in found] == [blocks]
+    graph, last = transposed((3, 4), (8, 16, 2, 2), strides=[2, 2])
+    other = graph.add("Relu", last)
+    (conv,) = [node for node in lower(graph.model(other, last)).graph if node.op_type == "Conv"]
+    assert conv.attributes.get_int("blocks") == 2
 
 
 def test_codes_go_through_the_convolution_and_the_move():
