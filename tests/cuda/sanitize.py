@@ -3,7 +3,7 @@
     python -m tests.cuda.sanitize [SUBJECT ...] [memcheck] [racecheck] [initcheck] [synccheck]
 
 Each tool first has to find a fault that is there, in a kernel made for it; then it must find none in the subjects, which are
-groups of tests: the kernels of plugins and of vision, engine cuda's convolutions, those for float32 by themselves, depthwise ones,
+groups of tests: the kernels of plugins and of vision, engine cuda's convolutions, those for float32, of groups and depthwise ones by themselves,
 generated kernels and means, attention, products with few rows, copies, from images to boxes, and whole networks.
 Arrays come from cudaMalloc one by one, so that no pool hides an access beyond the end. Tests run once before, by
 themselves, so that the tools do not meet compilers.
@@ -39,6 +39,7 @@ SUBJECTS = {
     "plugins": ["tests/cuda/test_gpu.py", "-k", _TESTS],
     "convolutions": [f"{_ENGINE}/conv/test_kernels_gpu.py", "-k", "not sums_of_codes and not simt and not float32"],
     "float32": [f"{_ENGINE}/conv/test_kernels_gpu.py", "-k", "simt or float32"],
+    "groups": [f"{_ENGINE}/conv/test_groups_gpu.py", "-k", "not float8"],
     "depthwise": [f"{_ENGINE}/conv/test_depthwise_gpu.py", "-k", "every_tile"],
     "generated": [
         f"{_ENGINE}/device/test_generated_gpu.py",
