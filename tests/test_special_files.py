@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from darknet2caffe import read_network
 from darknet2caffe.caffemodel import read_caffemodel
 from darknet2caffe.cfg import read_cfg
+from darknet2caffe.cli import main as darknet2caffe_main
 from darknet2caffe.prototxt import read_prototxt
 from pytrtplugins.calibration import CalibrationTable, EntropyCalibrator
 from pytrtplugins.engines.base.engine_file import read_engine_file
+from pytrtplugins.cli import main as pytrt_main
 from pytrtplugins.errors import PytrtpluginsError, UsageError
 from pytrtplugins.models import Yolov2  # noqa: F401  the package is there
 from pytrtplugins.models.dataset import YoloData
@@ -67,11 +66,11 @@ def test_a_fifo_and_an_endless_device_are_refused_by_every_reader(tmp_path, read
 
 
 COMMANDS = {
-    "convert": ["darknet2caffe", "a.cfg", "a.weights", "-o", "{}"],
-    "inspect --graph": ["darknet2caffe", "inspect", "a.cfg", "--graph", "{}.svg"],
-    "build": ["pytrtplugins.cli", "build", "a.cfg", "-o", "{}"],
-    "run --save": ["pytrtplugins.cli", "run", "a.cfg", "--save", "{}"],
-    "calibrate": ["pytrtplugins.cli", "calibrate", "a.cfg", "--calibration", "photos", "--cache", "{}"],
+    "convert": [darknet2caffe_main, "a.cfg", "a.weights", "-o", "{}"],
+    "inspect --graph": [darknet2caffe_main, "inspect", "a.cfg", "--graph", "{}.svg"],
+    "build": [pytrt_main, "build", "a.cfg", "-o", "{}"],
+    "run --save": [pytrt_main, "run", "a.cfg", "--save", "{}"],
+    "calibrate": [pytrt_main, "calibrate", "a.cfg", "--calibration", "photos", "--cache", "{}"],
 }
 
 
@@ -91,22 +90,19 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_whose_output_is_a_device_leaves_it_a_device(folder, tmp_path, command):
+def test_a_command_whose_output_is_a_device_leaves_it_a_device(folder, tmp_path, command, monkeypatch, capsys):
     device = tmp_path / ("null.svg" if "graph" in command else "null")
     try:
         os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 3))
         device.read_bytes()
     except OSError as error:
         pytest.skip(f"no device can be made here: {error}")
-    module, *words = COMMANDS[command]
-    run = f"import sys; from {module}{'.cli' if module == 'darknet2caffe' else ''} import main; main(sys.argv[1:])"
+    main, *words = COMMANDS[command]
+    monkeypatch.chdir(folder)
     target = str(device).removesuffix(".svg")
-    done = subprocess.run(
-        [sys.executable, "-c", run, *(word.replace("{}", target) for word in words)],
-        capture_output=True, text=True, cwd=folder, check=False, timeout=120,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    with pytest.raises(SystemExit) as ended:
+        main([word.replace("{}", target) for word in words])
+    assert not ended.value.code, capsys.readouterr().err
     assert stat.S_ISCHR(device.stat().st_mode)
     assert [path.name for path in tmp_path.iterdir() if path.name != f"{device.name}.json"] == [device.name]
 
