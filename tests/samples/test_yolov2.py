@@ -15,6 +15,7 @@ import cv2
 import numpy as np
 import pytest
 
+import pytrtplugins.engines
 from pytrtplugins.vision import load_image, save_image
 
 ROOT = Path(__file__).parents[2]
@@ -23,10 +24,27 @@ MODEL = ROOT / "samples" / "models" / "yolov2-animals"
 DARKNET_DATA = Path("/usr/share/darknet/data")
 
 
+@pytest.fixture(scope="module")
+def build_once():
+    """As `build`, but a network without calibration is built once for all tests: engines keep no state of their runs."""
+    built = {}
+
+    def build(model, *, calibration, **options):
+        if calibration is not None:
+            return pytrtplugins.engines.build(model, calibration=calibration, **options)
+        key = model.SerializeToString(), *sorted(options.items())
+        if key not in built:
+            built[key] = pytrtplugins.engines.build(model, **options)
+        return built[key]
+
+    return build
+
+
 @pytest.fixture
-def sample(tmp_path, monkeypatch, capsys):
+def sample(tmp_path, monkeypatch, capsys, build_once):
     """Run the sample in an empty folder; gives exit code, standard output and standard error."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pytrtplugins, "build", build_once)
 
     def run(*words):
         monkeypatch.setattr(sys, "argv", ["yolov2.py", *map(str, words)])
