@@ -13,8 +13,8 @@ from darknet2caffe.cfg import read_cfg
 from darknet2caffe.cli import main as darknet2caffe_main
 from darknet2caffe.prototxt import read_prototxt
 from pytrtplugins.calibration import CalibrationTable, EntropyCalibrator
-from pytrtplugins.engines.base.engine_file import read_engine_file
 from pytrtplugins.cli import main as pytrt_main
+from pytrtplugins.engines.base.engine_file import read_engine_file
 from pytrtplugins.errors import PytrtpluginsError, UsageError
 from pytrtplugins.models import Yolov2  # noqa: F401  the package is there
 from pytrtplugins.models.dataset import YoloData

@@ -62,6 +62,16 @@ def images(tmp_path):
     return tmp_path / "photos"
 
 
+@pytest.fixture
+def small_cfg(tmp_path):
+    """The sample's network on images of a quarter of the size."""
+    text, count = re.subn(r"(?m)^(width|height)=416$", r"\1=224", CFG.read_text())
+    assert count == 2
+    (tmp_path / "small.cfg").write_text(text)
+    (tmp_path / "small.weights").symlink_to(CFG.with_suffix(".weights"))
+    return tmp_path / "small.cfg"
+
+
 def test_the_help_teaches_with_examples():
     result = CliRunner().invoke(app, ["--help"])
     assert result.exit_code == 0
@@ -171,12 +181,14 @@ def test_a_built_engine_runs_as_its_model_does(pytrt, relu, tmp_path):
     np.testing.assert_array_equal(*outputs)
 
 
-def test_a_calibration_is_kept_and_used_by_a_build(pytrt, images, tmp_path):
-    code, out, err = pytrt("calibrate", CFG, "--calibration", images, "--cache", "my.cache", "--algorithm", "minmax")
+def test_a_calibration_is_kept_and_used_by_a_build(pytrt, images, small_cfg, tmp_path):
+    code, out, err = pytrt(
+        "calibrate", small_cfg, "--calibration", images, "--cache", "my.cache", "--algorithm", "minmax"
+    )
     assert code == 0, err
     assert "MinMaxCalibration" in out
     written = (tmp_path / "my.cache").read_bytes()
-    code, out, err = pytrt("build", CFG, "--precision", "int8", "--cache", "my.cache", "-o", "net.engine")
+    code, out, err = pytrt("build", small_cfg, "--precision", "int8", "--cache", "my.cache", "-o", "net.engine")
     assert (code, err) == (0, "")
     assert "int8" in out
     assert (tmp_path / "my.cache").read_bytes() == written
@@ -188,8 +200,8 @@ def test_a_calibration_is_kept_and_used_by_a_build(pytrt, images, tmp_path):
 
 
 @pytest.mark.parametrize("options", [(), ("--round-weights", "--limit", "2")])
-def test_an_equalized_network_is_calibrated_and_finds_the_same(options, pytrt, images, tmp_path):
-    code, out, err = pytrt("equalize", CFG, "--calibration", images, "-o", "net.onnx", *options)
+def test_an_equalized_network_is_calibrated_and_finds_the_same(options, pytrt, images, small_cfg, tmp_path):
+    code, out, err = pytrt("equalize", small_cfg, "--calibration", images, "-o", "net.onnx", *options)
     assert (code, err) == (0, "")
     assert out == f"net.onnx: {(tmp_path / 'net.onnx').stat().st_size:,} bytes\n"
     code, _, err = pytrt("build", "net.onnx", "--precision", "int8", "--calibration", images, "-o", "net.engine")
