@@ -37,7 +37,8 @@ def run(tmp_path):
     def run_(source, *options, **environment):
         (tmp_path / "test_it.py").write_text(source, encoding="utf-8")
         command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(tmp_path)]
-        command += ["-p", "tests.conftest", "-p", "no:cacheprovider", *options, str(tmp_path / "test_it.py")]
+        plugins = ["tests.conftest", "_hypothesis_pytestplugin", "pytest_timeout", "no:cacheprovider"]
+        command += [*(word for name in plugins for word in ("-p", name)), *options, str(tmp_path / "test_it.py")]
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "HYPOTHESIS_"))}
         done = subprocess.run(
             command,
@@ -45,6 +46,7 @@ def run(tmp_path):
             env={
                 **kept,
                 "PYTHONPATH": str(ROOT),
+                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # most plugins take long to import, and do nothing here
                 "HYPOTHESIS_STORAGE_DIRECTORY": str(tmp_path / "hypothesis"),
                 **environment,
             },
