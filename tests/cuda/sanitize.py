@@ -3,7 +3,8 @@
     python -m tests.cuda.sanitize [SUBJECT ...] [memcheck] [racecheck] [initcheck] [synccheck]
 
 Each tool first has to find a fault that is there, in a kernel made for it; then it must find none in the subjects, which are
-groups of tests: the kernels of plugins and of vision, engine cuda's convolutions, those for float32, of groups and depthwise ones by themselves,
+groups of tests: the kernels of plugins and of vision, engine cuda's convolutions, by themselves those for float32, of groups and
+depthwise ones,
 generated kernels and means, attention, products with few rows, copies, from images to boxes, and whole networks.
 Arrays come from cudaMalloc one by one, so that no pool hides an access beyond the end. Tests run once before, by
 themselves, so that the tools do not meet compilers.
