@@ -34,11 +34,11 @@ typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["app"]
 
-_HELP = """Build, run, calibrate and check networks with layers of your own.
+_HELP = """Build, run, calibrate and check networks with your own layers.
 
 MODEL is an ONNX file, a saved engine, or darknet's .cfg (with its .weights beside it).
 
-Every command takes -q, which prints errors only, and -v, which prints what happens and all that a library reported.
+Every command takes -q, which prints errors only, and -v, which prints what happens and everything that a library reported.
 `pytrt --install-completion` lets the shell complete commands and options (bash, zsh, fish, PowerShell).
 
 Examples:
@@ -96,12 +96,12 @@ def devices() -> Result[Devices]:
 def show_config(
     context: typer.Context,  # type: ignore[name-defined]
     file: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="Another file than the one that is found.")
+        Path | None, typer.Option("--config", metavar="FILE", help="Read this file instead of the one that is found.")
     ] = None,
 ) -> Result[Defaults]:
-    """Show which defaults of options are in force here, and the file that they come from.
+    """Show the defaults of options that are in force, and the file that they come from.
 
-    That is pytrt.toml in the working directory or the nearest folder above it, or the table [tool.pytrt] of a pyproject.toml. It has
+    The file is pytrt.toml in the working directory or the nearest folder above it, or the table [tool.pytrt] of a pyproject.toml. It has
     a table for each command, whose keys are the long names of options.
 
     Examples: pytrt config
@@ -117,7 +117,7 @@ def show_config(
 def inspect(
     model: options.Model,
     weights: Annotated[
-        Path | None, typer.Argument(metavar="[WEIGHTS]", help="darknet's weights, to be checked.")
+        Path | None, typer.Argument(metavar="[WEIGHTS]", help="darknet's weights, to check that they fit.")
     ] = None,
     nodes: Annotated[
         bool, typer.Option("--nodes", help="List the nodes, with the names, types and dims of their tensors.")
@@ -127,7 +127,7 @@ def inspect(
     ] = None,
     plugins: options.Plugins = None,
 ) -> Result[ModelFacts] | Result[Nodes] | Result[EngineFacts] | Result[DarknetFacts]:
-    """Show what is in a model: inputs, outputs, layers, plugins, and nodes that no engine knows, or that one engine lacks.
+    """Show the inputs, outputs, layers and plugins of a model, and nodes that no engine knows, or that one engine lacks.
 
     Examples: pytrt inspect yolov2-voc.cfg yolov2-voc.weights
 
@@ -162,20 +162,20 @@ def build(
     settings: options.Settings = None,
     batch: Annotated[
         int | None,
-        number(Whole(1, LARGEST_BATCH), help="Images a run, of darknet's networks; an ONNX file has its own."),
+        number(Whole(1, LARGEST_BATCH), help="Images per run, for darknet's networks; an ONNX file has its own batch."),
     ] = None,
     names: options.Names = None,
     fit: Annotated[
         FitMode | None,
-        typer.Option(help="How `pytrt run` fits images into the network's input; the file remembers it."),
+        typer.Option(help="How `pytrt run` fits images into the network's input; stored in the engine file."),
     ] = None,
     threshold: Annotated[
-        float | None, number(SHARE, metavar="X", help="Lowest score that `pytrt run` shows; the file remembers it.")
+        float | None, number(SHARE, metavar="X", help="Lowest score that `pytrt run` shows; stored in the engine file.")
     ] = None,
     forms: options.Forms = None,
     plugins: options.Plugins = None,
 ) -> Result[Built]:
-    """Build an engine and save it, so that it starts faster the next time. The file keeps a detector's class names, too.
+    """Build an engine and save it, so that it starts faster the next time. The file also stores a detector's class names.
 
     Examples: pytrt build yolov2.onnx --precision int8 --cache yolov2.cache -o yolov2.engine
 
@@ -212,7 +212,7 @@ def build(
 def calibrate(
     model: options.Model,
     calibration: Annotated[
-        Path, typer.Option(metavar="DIR", help="Images, a few hundred like those that the network will see.")
+        Path, typer.Option(metavar="DIR", help="A few hundred images like those that the network will see.")
     ],
     cache: options.Cache = None,
     weights: options.Weights = None,
@@ -227,7 +227,7 @@ def calibrate(
     forms: options.Forms = None,
     plugins: options.Plugins = None,
 ) -> Result[Calibrated]:
-    """Measure the scales that INT8 and FP8 need on images, and keep them in a cache file (TensorRT's format).
+    """Measure on images the scales that INT8 and FP8 need, and save them in a cache file (TensorRT's format).
 
     Example: pytrt calibrate yolov2.onnx --calibration images/ --cache yolov2.cache
     """
@@ -252,15 +252,16 @@ def equalize(
     limit: options.FirstImages = 20,
     mode: options.CalibrationMode = "letterbox",
     round_weights: Annotated[
-        bool, typer.Option("--round-weights", help="Round the weights together too; for CPUs without VNNI.")
+        bool,
+        typer.Option("--round-weights", help="Also round the weights of each layer together; for CPUs without VNNI."),
     ] = False,
     engine: options.Engine = "auto",
     threads: options.Threads = None,
     plugins: options.Plugins = None,
 ) -> Result[WrittenFile]:
-    """Rescale the channels of a network so that INT8 loses less; in float it computes the same.
+    """Rescale the channels of a network so that INT8 loses less accuracy; in float the results stay the same.
 
-    The model that is written is calibrated and built as any other. Networks with depthwise convolutions gain most,
+    Calibrate and build the new model like any other. Networks with depthwise convolutions gain most,
     and calibration by percentile (`pytrt calibrate --algorithm percentile`) suits it best. With --round-weights its weights
     are those that INT8 has on this machine, in float too: build it on a machine of the same kind.
 
@@ -290,12 +291,14 @@ def evaluate(
     precision: options.Precision = "fp32",
     cache: options.Cache = None,
     threads: options.Threads = None,
-    threshold: Annotated[float, number(SHARE, metavar="X", help="Lowest score that is looked at, 0..1.")] = 0.005,
+    threshold: Annotated[float, number(SHARE, metavar="X", help="Lowest score that counts, 0..1.")] = 0.005,
     nms: options.Nms = 0.45,
     mode: options.ModelsMode = None,
     class_map: Annotated[
         list[str] | None,
-        typer.Option("--class-map", metavar="DATA=MODEL", help="A class's name in the data and in the model."),
+        typer.Option(
+            "--class-map", metavar="DATA=MODEL", help="A class's name in the data, and its name in the model."
+        ),
     ] = None,
     limit: options.FirstImages = None,
     plot: Annotated[

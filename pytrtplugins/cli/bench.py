@@ -34,27 +34,27 @@ def command(
     precision: Annotated[
         str,
         typer.Option(
-            metavar="NAME,...", help=f"Precisions, each tried on each engine: {', '.join(loading.PRECISIONS)}."
+            metavar="NAME,...", help=f"Precisions; each is tried on each engine: {', '.join(loading.PRECISIONS)}."
         ),
     ] = "fp32",
     cache: options.Cache = None,
     threads: options.Threads = None,
     inputs: Annotated[
         list[str] | None,
-        typer.Option("--input", metavar="NAME=FILE.npy", help="Array for an input; random without it."),
+        typer.Option("--input", metavar="NAME=FILE.npy", help="Array for an input; default: random numbers."),
     ] = None,
     batch: Annotated[int, number(Whole(1, LARGEST_BATCH), help="Size of the dims that the model leaves free.")] = 1,
-    rounds: Annotated[int, number(Whole(1, _MAX_ROUNDS), help="Turns that each engine has.")] = 5,
+    rounds: Annotated[int, number(Whole(1, _MAX_ROUNDS), help="Rounds in which the engines take turns.")] = 5,
     seconds: Annotated[
-        float, number(Real(0.001, _MAX_SECONDS), metavar="X", help="Time for the runs of each engine.")
+        float, number(Real(0.001, _MAX_SECONDS), metavar="X", help="Seconds for the runs of each engine.")
     ] = 2.0,
-    slots: Annotated[int, number(Whole(1, MAX_SLOTS), help="Runs at a time for the throughput.")] = 2,
+    slots: Annotated[int, number(Whole(1, MAX_SLOTS), help="Simultaneous runs for the throughput.")] = 2,
     settings: options.Settings = None,
     forms: options.Forms = None,
     plugins: options.Plugins = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the latencies: .png, .svg or .pdf.")] = None,
 ) -> Result[Benchmark]:
-    """Measure latency (p50, p90, p99), throughput and memory of engines and precisions, beside each other.
+    """Compare the latency (p50, p90, p99), throughput and memory of engines and precisions.
 
     The engines run in this process and take turns, so that load from other programs slows all of them.
     Their outputs are compared first: an engine whose outputs differ from the first row's is not timed, and the exit code is 1.

@@ -29,20 +29,20 @@ def check_plugin(
         typer.Option(
             "--input",
             metavar="NAME=@FILE.npy|LOW..HIGH",
-            help="Data to check with, by the names of compute's parameters: x=@x.npy, or a range, index=0..9; may be repeated.",
+            help="Data for the check, by the names of compute's parameters: x=@x.npy, or a range, index=0..9; may be repeated.",
         ),
     ] = None,
     sanitize: Annotated[
         bool,
         typer.Option(
-            "--sanitize", help="Run kernels under AddressSanitizer too, and on a GPU under compute-sanitizer."
+            "--sanitize", help="Also run kernels under AddressSanitizer, and on a GPU under compute-sanitizer."
         ),
     ] = False,
     time_limit: Annotated[
-        float, number(Real(0.1, _LONGEST_S), metavar="S", help="Seconds that one check may take on one shape.")
+        float, number(Real(0.1, _LONGEST_S), metavar="S", help="Time limit of one check on one shape, in seconds.")
     ] = 30.0,
 ) -> Result[check.Report]:
-    """Check that a plugin keeps its contract, on many shapes and types; exit code 1 if it does not.
+    """Check a plugin on many shapes and types; exit code 1 if a check fails.
 
     Examples: pytrt check-plugin mylayers:ChannelShuffle
 

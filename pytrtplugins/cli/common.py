@@ -69,7 +69,7 @@ def _options(
             "-v",
             callback=_be_verbose,
             expose_value=False,
-            help="Show what is decided on the way, and at an error all that the engine's library reported.",
+            help="Show decisions on the way, and after an error everything that the engine's library reported.",
         ),
     ] = False,
     json: Annotated[
@@ -88,7 +88,7 @@ def _options(
             is_eager=True,
             callback=_read_defaults,
             expose_value=False,
-            help="Defaults of options; without it pytrt.toml, here or in a folder above. `pytrt config` shows them.",
+            help="File with defaults of options; default: pytrt.toml here or in a folder above. `pytrt config` shows them.",
         ),
     ] = None,
 ) -> None:

@@ -17,9 +17,9 @@ __all__ = ["command"]
 
 @app.command("doctor")  # type: ignore[untyped-decorator]
 def command(
-    run: Annotated[bool, typer.Option(help="Let each engine run a small network, in a process of its own.")] = True,
+    run: Annotated[bool, typer.Option(help="Run a small network on each engine, in a separate process.")] = True,
 ) -> Result[Report]:
-    """Show what is installed, what is missing for what, and whether each engine works; exit code 1 if one does not.
+    """Show what is installed, what each engine lacks, and whether it works; exit code 1 if one does not.
 
     Examples: pytrt doctor
 

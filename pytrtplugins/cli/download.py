@@ -19,19 +19,22 @@ __all__ = ["command"]
 
 @app.command("download")  # type: ignore[untyped-decorator]
 def command(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The model; without it all are listed.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="The model; without it, all models are listed.")
+    ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="DIR", help="Where it goes; default: the user's cache.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="DIR", help="Folder for the files; default: the user's cache."),
     ] = None,
     url: Annotated[
         str | None,
         typer.Option(
             metavar="URL",
-            help="Where its files are: a mirror, or a folder as file:///…; default: PYTRT_MODELS_URL, or the release page.",
+            help="URL of the files: a mirror, or a folder as file:///…; default: PYTRT_MODELS_URL, or the release page.",
         ),
     ] = None,
 ) -> Result[Downloaded] | Result[Offers]:
-    """Fetch a model that this project publishes, checked by its digest; `pytrt run NAME` finds it then.
+    """Fetch a model that this project publishes, and check its digest; `pytrt run NAME` then finds it.
 
     What breaks off goes on where it stopped when the command is given again.
 

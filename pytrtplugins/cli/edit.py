@@ -30,7 +30,11 @@ OutputModel = Annotated[Path, typer.Option("--output", "-o", metavar="FILE.onnx"
 def replace(
     model: options.Model,
     node: Annotated[
-        str, typer.Argument(metavar="NODE", help="Its name, or a tensor that it writes; `pytrt inspect MODEL --nodes`.")
+        str,
+        typer.Argument(
+            metavar="NODE",
+            help="Name of the node, or of a tensor that it writes; `pytrt inspect MODEL --nodes` lists them.",
+        ),
     ],
     plugin: options.PluginOrInstance,
     output: OutputModel,
@@ -38,12 +42,14 @@ def replace(
     from_node: Annotated[
         bool,
         typer.Option(
-            "--from-node", help="Take the fields from the node's attributes and constant inputs of the same names."
+            "--from-node", help="Take the fields from the node's attributes and constant inputs with the same names."
         ),
     ] = False,
     inputs: Annotated[
         list[str] | None,
-        typer.Option(metavar="A,B", help="Tensors that the plugin reads; default: the node's inputs, constants aside."),
+        typer.Option(
+            metavar="A,B", help="Tensors that the plugin reads; default: the node's inputs without constants."
+        ),
     ] = None,
     outputs: Annotated[
         list[str] | None, typer.Option(metavar="C,D", help="Tensors that the plugin writes; default: the node's.")
@@ -51,7 +57,7 @@ def replace(
     weights: options.Weights = None,
     plugins: options.Plugins = None,
 ) -> Result[Edited]:
-    """Put a plugin in the place of a node, and write the network that results.
+    """Replace a node by a plugin, and write the new network.
 
     What fed only that node goes with it. To replace several nodes by one plugin, name the last one here, and what the first one
     reads with --inputs. Whoever runs the result names the plugin's file: pytrt run OUT.onnx --plugins mylayers.py.
@@ -89,7 +95,7 @@ def extract(
     output: OutputModel,
     inputs: Annotated[
         list[str] | None,
-        typer.Option(metavar="A,B", help="Tensors where the part begins; default: the network's inputs that it needs."),
+        typer.Option(metavar="A,B", help="Tensors where the part begins; default: the network's inputs."),
     ] = None,
     outputs: Annotated[
         list[str] | None, typer.Option(metavar="C", help="Tensors where it ends; default: the network's outputs.")
@@ -97,7 +103,7 @@ def extract(
     weights: options.Weights = None,
     plugins: options.Plugins = None,
 ) -> Result[Edited]:
-    """Cut the part between tensors out of a network, with its weights and shapes, as a model of its own.
+    """Write the part of a network between tensors as a separate model, with its weights and shapes.
 
     It cuts at tensors, not at nodes. Use it to try one layer alone, to drop what comes before or after, or to find the layer where
     numbers go wrong.

@@ -28,36 +28,40 @@ __all__ = ["plugin", "triton_repository"]
 def plugin(
     plugin: options.Plugin,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE.so", help="The library; with --source-only a new folder.")
+        Path,
+        typer.Option("--output", "-o", metavar="FILE.so", help="Library to write; with --source-only a new folder."),
     ],
     fixed: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="FIELD=VALUE",
-            help="A field that has this value alone: groups=4, slope=@slope.npy; may be repeated.",
+            help="Fix a field to this value: groups=4, slope=@slope.npy; may be repeated.",
         ),
     ] = None,
     source_only: Annotated[
-        bool, typer.Option("--source-only", help="Write the sources and build.sh, which builds them elsewhere.")
+        bool, typer.Option("--source-only", help="Write the sources, and build.sh to build them on another machine.")
     ] = False,
     loadable: Annotated[
         bool,
-        typer.Option("--loadable", help="For TensorRT's load_library, in place of a library that registers itself."),
+        typer.Option(
+            "--loadable", help="Make a library for TensorRT's load_library instead of one that registers itself."
+        ),
     ] = False,
     tensorrt_include: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="TensorRT's headers; default: the environment's TENSORRT_INCLUDE."),
+        typer.Option(metavar="DIR", help="TensorRT's headers; default: the environment variable TENSORRT_INCLUDE."),
     ] = None,
     architecture: Annotated[
-        list[int] | None, number(Whole(50, 999), help="Of a GPU: 90 for 9.0; may be repeated. Default: 80, 90.")
+        list[int] | None,
+        number(Whole(50, 999), help="Compute capability of a GPU: 90 for 9.0; may be repeated. Default: 80, 90."),
     ] = None,
     host: Annotated[
         bool,
-        typer.Option("--host", help="For tests without a GPU: the kernels run on the CPU, on the process's memory."),
+        typer.Option("--host", help="Compile the kernels for the CPU, for tests without a GPU."),
     ] = False,
 ) -> Result[ExportedPlugin]:
-    """Turn a plugin whose enqueue launches kernels into a library for TensorRT that needs no Python.
+    """Export a plugin whose enqueue launches kernels as a library for TensorRT that needs no Python.
 
     Examples: pytrt export-plugin mylayers:ChannelShuffle -o libacme.so --tensorrt-include TensorRT/include
 
@@ -80,40 +84,51 @@ def plugin(
 @app.command("export-triton")  # type: ignore[untyped-decorator]
 def triton_repository(
     model: options.Model,
-    repository: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Triton's folder of all models.")],
+    repository: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Triton's model repository.")],
     weights: options.Weights = None,
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="The model's name there; default: MODEL's.")] = None,
-    version: Annotated[int, number(Whole(1, triton.LARGEST_VERSION), help="Its version there.")] = 1,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name of the model in the repository; default: that of MODEL.")
+    ] = None,
+    version: Annotated[
+        int, number(Whole(1, triton.LARGEST_VERSION), help="Version of the model in the repository.")
+    ] = 1,
     plan: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="TensorRT engine that another tool made from MODEL; served instead."),
+        typer.Option(
+            metavar="FILE", help="TensorRT engine that another tool made from MODEL; it is served instead of MODEL."
+        ),
     ] = None,
     library: Annotated[
         list[Path] | None, typer.Option(metavar="LIB.so", help="Library with the plan's plugins; may be repeated.")
     ] = None,
     max_batch: Annotated[
         int | None,
-        number(Whole(1, triton.LARGEST_BATCH), help="Most requests in one run; default: 8, or the engine's."),
+        number(
+            Whole(1, triton.LARGEST_BATCH), help="Largest number of requests in one run; default: 8, or the engine's."
+        ),
     ] = None,
-    instances: Annotated[int, number(Whole(1, triton.MAX_INSTANCES), help="Runs side by side, on each device.")] = 1,
+    instances: Annotated[
+        int, number(Whole(1, triton.MAX_INSTANCES), help="Instances of the model on each device.")
+    ] = 1,
     kind: Annotated[
-        Literal["auto", "cpu", "gpu"], typer.Option(help="Where onnxruntime runs; auto: on the GPUs that there are.")
+        Literal["auto", "cpu", "gpu"], typer.Option(help="Where onnxruntime runs; auto: on GPUs, if there are any.")
     ] = "auto",
     queue_delay: Annotated[
         int,
         number(
             Whole(0, triton.LONGEST_DELAY),
             metavar="MICROSECONDS",
-            help="How long a request may wait for others of its batch.",
+            help="How long a request may wait for others to fill its batch.",
         ),
     ] = 0,
     served_at: Annotated[
-        str | None, typer.Option(metavar="DIR", help="The folder's path on the server; default: its path here.")
+        str | None,
+        typer.Option(metavar="DIR", help="Path of the repository on the server; default: its path on this machine."),
     ] = None,
     forms: options.Forms = None,
     plugins: options.Plugins = None,
 ) -> Result[triton.TritonModel]:
-    """Write a model into a Triton model repository: ONNX with all plugins written out, or a TensorRT plan.
+    """Write a model into a Triton model repository: as ONNX with plugins decomposed into standard operators, or as a TensorRT plan.
 
     Examples: pytrt export-triton yolov2.onnx -o models/
 

@@ -110,26 +110,30 @@ Plugins = Annotated[
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--setting", metavar="NAME=VALUE", help="The engine's own setting, such as batch=1,8,16; repeatable."),
+    typer.Option(
+        "--setting", metavar="NAME=VALUE", help="A setting of the engine, such as batch=1,8,16; may be repeated."
+    ),
 ]
 Forms = Annotated[
     list[str] | None,
     typer.Option(
         "--plugin",
         metavar="NAME=FORM",
-        help=f"The form in which a plugin runs, such as acme::Scale=compute: {', '.join(FORMS)}; repeatable.",
+        help=f"The form in which a plugin runs, such as acme::Scale=compute: {', '.join(FORMS)}; may be repeated.",
     ),
 ]
 FirstImages = Annotated[int | None, number(Whole(1, MAX_SAMPLES), help="Use only the first images.")]
 Nms = Annotated[float, number(SHARE, metavar="X", help="Highest overlap of boxes of a class, 0..1.")]
 Names = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Class names, one a line; default: the model's own, else MODEL with .names."),
+    typer.Option(
+        metavar="FILE", help="Class names, one per line; default: those in the model, or else MODEL with .names."
+    ),
 ]
 CalibrationMode = Annotated[
     FitMode,
     typer.Option(
-        help="How calibration images are fitted. The grey bars of letterbox mislead entropy: give it stretch."
+        help="How calibration images are fitted. Use stretch with entropy, which the grey bars of letterbox mislead."
     ),
 ]
 Mode = Annotated[
@@ -139,7 +143,7 @@ Mode = Annotated[
 ModelsMode = Annotated[
     FitMode | None,
     typer.Option(
-        help="How images are fitted into the network's input; default: as the model says, else letterbox."
+        help="How images are fitted into the network's input; default: as the model says, or else letterbox."
         " AlexeyAB's darknet trains with stretch."
     ),
 ]

@@ -35,7 +35,7 @@ _LARGEST_SEED, _LARGEST_RATIO, _MAX_RUNS = (1 << 32) - 1, 1_000_000, 1_000_000
 
 
 command: Any = typer.Typer(
-    help="Find the layers that must not be in low precision, and see why.", result_callback=show, **COMMAND
+    help="Find the layers that need a higher precision, and show why.", result_callback=show, **COMMAND
 )
 app.add_typer(command, name="precision")
 
@@ -43,8 +43,8 @@ DataOption = Annotated[
     list[Path],
     typer.Option(metavar="DIR|TAR", help="Images; .npz files; or, for map50, labelled images in the YOLO layout."),
 ]
-LimitOption = Annotated[int, number(Whole(1, MAX_SAMPLES), help="Samples on which tensors are compared.")]
-SeedOption = Annotated[int, number(Whole(0, _LARGEST_SEED), help="Chooses the samples.")]
+LimitOption = Annotated[int, number(Whole(1, MAX_SAMPLES), help="Number of samples on which tensors are compared.")]
+SeedOption = Annotated[int, number(Whole(0, _LARGEST_SEED), help="Seed for the choice of samples.")]
 FitOption = Annotated[Mode, typer.Option(help="How images are fitted into the network's input.")]
 ToleranceOption = Annotated[
     str, typer.Option(metavar="T", help="atol=1e-3,rtol=1e-2,stat=median|max, cosine=0.999, or map50=0.005.")
@@ -76,33 +76,35 @@ def search(
     seed: SeedOption = 0,
     mode: FitOption = "letterbox",
     algorithm: Annotated[
-        Literal["minmax", "entropy", "percentile"], typer.Option(help="For int8 and fp8: what the search begins with.")
+        Literal["minmax", "entropy", "percentile"],
+        typer.Option(help="For int8 and fp8: the calibration that the search begins with."),
     ] = "minmax",
     calibration: Annotated[
-        int, number(Whole(1, MAX_SAMPLES), help="Likewise: images of --data to calibrate with.")
+        int, number(Whole(1, MAX_SAMPLES), help="For int8 and fp8: number of images of --data to calibrate with.")
     ] = 50,
     per_tensor: Annotated[
-        bool, typer.Option("--per-tensor", help="Likewise: begin with one scale for all weights of a layer.")
+        bool, typer.Option("--per-tensor", help="For int8 and fp8: begin with one scale for all weights of a layer.")
     ] = False,
     max_latency_ratio: Annotated[
         float | None,
         number(
             Real(1, _LARGEST_RATIO),
             metavar="R",
-            help="Largest latency, relative to every layer in low precision; any without it.",
+            help="Largest latency, relative to all layers in low precision; default: no limit.",
         ),
     ] = None,
-    max_runs: Annotated[int, number(Whole(1, _MAX_RUNS), help="Most evaluations of the network.")] = 200,
+    max_runs: Annotated[int, number(Whole(1, _MAX_RUNS), help="Largest number of evaluations of the network.")] = 200,
     latency: Annotated[
-        Literal["modelled", "measured"], typer.Option(help="Bytes moved, the same everywhere; or measured here.")
+        Literal["modelled", "measured"],
+        typer.Option(help="modelled: from the bytes moved, the same on every machine; measured: on this machine."),
     ] = "modelled",
     settings: options.Settings = None,
     forms: options.Forms = None,
     plugins: options.Plugins = None,
 ) -> Result[Searched]:
-    """Find the few layers to keep in float32, and write them into a file that every engine follows.
+    """Find the layers to keep in float32, and write them into a file that every engine follows.
 
-    Beside the file stands FILE.json with all figures, for `pytrt precision report`. An interrupted search goes on where it stopped.
+    The search also writes FILE.json with all figures, for `pytrt precision report`. An interrupted search continues where it stopped.
 
     Examples: pytrt precision search net.onnx --engine reference --precision fp16 --data images/ -o precision.yaml
 
@@ -157,10 +159,10 @@ def search(
 
 @command.command("report")  # type: ignore[untyped-decorator]
 def report(
-    figures: Annotated[Path, typer.Argument(metavar="FILE.json", help="What the search wrote beside FILE.yaml.")],
+    figures: Annotated[Path, typer.Argument(metavar="FILE.json", help="File that the search wrote beside FILE.yaml.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.html", help="Page to write.")],
 ) -> Result[WrittenFile]:
-    """Draw what a search saw: errors layer by layer, ranges, latency against accuracy.
+    """Draw the results of a search: errors layer by layer, ranges, latency against accuracy.
 
     Example: pytrt precision report precision.json -o precision.html
     """
@@ -176,11 +178,14 @@ def compare(
     first: Annotated[
         Path,
         typer.Argument(
-            metavar="A", callback=expect_model, help="ONNX file, saved engine, or darknet's .cfg; expected."
+            metavar="A", callback=expect_model, help="ONNX file, saved engine, or darknet's .cfg; the reference."
         ),
     ],
     second: Annotated[
-        Path, typer.Argument(metavar="B", callback=expect_model, help="Another, or the same for another engine.")
+        Path,
+        typer.Argument(
+            metavar="B", callback=expect_model, help="Another model or engine, or the same model for another engine."
+        ),
     ],
     engine: Annotated[str, typer.Option("--engine", help="Engine of A.")] = "reference",
     other_engine: Annotated[str, typer.Option("--engine-b", help="Engine of B.")] = "auto",
@@ -188,7 +193,7 @@ def compare(
     precision_b: ComparedPrecisionOption = "fp32",
     cache: Annotated[Path | None, typer.Option(metavar="FILE", help="Calibration cache for int8.")] = None,
     data: Annotated[
-        list[Path] | None, typer.Option(metavar="DIR|TAR", help="Images or .npz files; random numbers without it.")
+        list[Path] | None, typer.Option(metavar="DIR|TAR", help="Images or .npz files; default: random numbers.")
     ] = None,
     tolerance: ToleranceOption = "atol=1e-3,rtol=1e-2",
     limit: LimitOption = 1,
@@ -196,7 +201,7 @@ def compare(
     mode: FitOption = "letterbox",
     plugins: options.Plugins = None,
 ) -> Result[precision.Comparison]:
-    """Compare every tensor of two engines or models; name the first that differs. Exit code 1 if one does.
+    """Compare every tensor of two engines or models, and name the first that differs; exit code 1 if one does.
 
     Example: pytrt compare net.onnx net.onnx --engine-b cpu
     """

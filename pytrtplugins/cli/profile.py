@@ -27,9 +27,7 @@ def command(
     weights: options.Weights = None,
     precision: options.Precision = "fp16",
     cache: options.Cache = None,
-    batch: Annotated[
-        int, number(Whole(1, LARGEST_BATCH), help="Images of a run, where the model leaves that free.")
-    ] = 1,
+    batch: Annotated[int, number(Whole(1, LARGEST_BATCH), help="Images per run, if the model's batch is free.")] = 1,
     trace: Annotated[
         Path | None, typer.Option(metavar="FILE.json", help="Write a trace for chrome://tracing or Perfetto.")
     ] = None,
@@ -37,7 +35,7 @@ def command(
     forms: options.Forms = None,
     plugins: options.Plugins = None,
 ) -> Result[Profiled]:
-    """Time a network's layers on an NVIDIA GPU, with engine cuda: which kernel runs each, and how near to the GPU's limits.
+    """Time a network's layers on an NVIDIA GPU with engine cuda: the kernel of each layer, and how near it comes to the GPU's limits.
 
     Examples: pytrt profile yolov2.onnx --precision fp16 --plot layers.png
 

@@ -43,28 +43,30 @@ def run(
         list[str] | None,
         typer.Argument(
             metavar="[IMAGE]...",
-            help="Images, videos, folders, globs, URLs (http, https, rtsp, rtmp); - for paths on standard input, one a line.",
+            help="Images, videos, folders, globs, URLs (http, https, rtsp, rtmp); - for paths on standard input, one per line.",
         ),
     ] = None,
     camera: Annotated[
         list[int] | None, number(Whole(0, _MAX_CAMERA), help="Number of a camera, from 0; may be repeated.")
     ] = None,
-    recursive: Annotated[bool, typer.Option("--recursive", help="Look into the subfolders of folders too.")] = False,
+    recursive: Annotated[bool, typer.Option("--recursive", help="Also search the subfolders of folders.")] = False,
     weights: options.Weights = None,
     engine: options.Engine = "auto",
     precision: options.Precision = "fp32",
     cache: options.Cache = None,
     threads: options.Threads = None,
     batch: Annotated[
-        int | None, number(Whole(1, LARGEST_BATCH), help="Images a run; default: the model's batch.")
+        int | None, number(Whole(1, LARGEST_BATCH), help="Images per run; default: the model's batch.")
     ] = None,
     names: options.Names = None,
     threshold: Annotated[
-        float | None, number(SHARE, metavar="X", help="Lowest score, 0..1; default: the model's, else 0.5.")
+        float | None, number(SHARE, metavar="X", help="Lowest score, 0..1; default: the model's, or else 0.5.")
     ] = None,
     nms: Annotated[
         float | None,
-        number(SHARE, metavar="X", help="Highest overlap of boxes of a class, 0..1; default: the model's, else 0.45."),
+        number(
+            SHARE, metavar="X", help="Highest overlap of boxes of a class, 0..1; default: the model's, or else 0.45."
+        ),
     ] = None,
     mode: options.ModelsMode = None,
     decode: Annotated[
@@ -83,10 +85,10 @@ def run(
         _file("DIR", "Write labels in the YOLO form: class x y width height, in 0..1; tracks add their number."),
     ] = None,
     save_crops: Annotated[Path | None, _file("DIR", "Write the inside of each box: LABEL/NAME-NUMBER.jpg.")] = None,
-    show: Annotated[bool, typer.Option("--show", help="Show frames in a window; q ends.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Show frames in a window; press q to end.")] = False,
     inputs: Annotated[
         list[str] | None,
-        typer.Option("--input", metavar="NAME=FILE.npy", help="Array for an input; random without it."),
+        typer.Option("--input", metavar="NAME=FILE.npy", help="Array for an input; default: random numbers."),
     ] = None,
     input_limit: Annotated[
         int, number(Whole(1, _MAX_MIB), metavar="MIB", help="Memory that an array of --input may take.")
@@ -94,14 +96,14 @@ def run(
     save: Annotated[Path | None, _file("FILE.npz", "Write the outputs.")] = None,
     repeat: Annotated[int, number(Whole(1, _MAX_RUNS), help="Runs to time.")] = 1,
     slots: Annotated[
-        int, number(Whole(1, MAX_SLOTS), help="Runs at a time; from 2 on their number a second is shown.")
+        int, number(Whole(1, MAX_SLOTS), help="Simultaneous runs; from 2 on, the number of runs per second is shown.")
     ] = 1,
     forms: options.Forms = None,
     plugins: options.Plugins = None,
 ) -> Result[Detected] | Result[Ran]:
-    """Find objects on images and videos; without any, run a model on arrays and show its outputs.
+    """Find objects in images and videos; without images, run a model on arrays and show its outputs.
 
-    An image that cannot be read is named and left out, and the exit code is 1.
+    If an image cannot be read, it is named and skipped, and the exit code is 1.
 
     Examples: pytrt run yolov2-voc.cfg dog.jpg --output boxes.png
 

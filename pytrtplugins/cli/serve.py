@@ -50,22 +50,26 @@ def command(
         ),
     ],
     host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Where to listen; 0.0.0.0: on all addresses of this machine.")
+        str, typer.Option(metavar="ADDRESS", help="Address to listen on; 0.0.0.0 means all addresses of this machine.")
     ] = "127.0.0.1",
-    port: Annotated[int, number(Whole(0, 65535), help="Port for HTTP; 0: any that is free.")] = 8000,
+    port: Annotated[int, number(Whole(0, 65535), help="Port for HTTP; 0 means any free port.")] = 8000,
     max_batch: Annotated[
-        int | None, number(Whole(1, MOST_ROWS), help="Most rows of a run; default: as the model says, else 32.")
+        int | None,
+        number(Whole(1, MOST_ROWS), help="Largest number of rows in a run; default: as the model says, or else 32."),
     ] = None,
     max_delay: Annotated[
         str,
         typer.Option(
             metavar="TIME",
             callback=_read_delay,
-            help="How long a batch that is not full may wait while another is computed.",
+            help="How long an incomplete batch may wait while another is computed.",
         ),
     ] = "2ms",
     queue: Annotated[
-        int, number(Whole(1, _MOST_WAITING), help="Requests of a model that may wait; others get 429.")
+        int,
+        number(
+            Whole(1, _MOST_WAITING), help="Number of requests per model that may wait; further ones get status 429."
+        ),
     ] = 256,
     body_limit: Annotated[
         int, number(Whole(1, _MAX_MIB), metavar="MIB", help="Largest body of a request.")
