@@ -19,7 +19,7 @@ from ..utils.text_formats import shorten
 from ..validation import check_tensor
 from .base import Plugin, above
 from .given import came_from
-from .registry import lookup, registered
+from .registry import is_registered, lookup
 
 if TYPE_CHECKING:
     import onnx
@@ -60,7 +60,7 @@ def is_plugin_node(node: onnx.NodeProto | ir.Node) -> bool:
     if node.domain in STANDARD_DOMAINS:
         return False
     named = any(attribute.name == "plugin_namespace" for attribute in _attributes(node))
-    return named or any(key[:2] == (node.domain, node.op_type) for key in registered())
+    return named or is_registered(node.domain, node.op_type)
 
 
 def from_node(node: onnx.NodeProto | ir.Node) -> Plugin:

@@ -8,7 +8,7 @@ from ..errors import RegistryError
 from ..utils.forks import ForkLock
 from .base import Plugin, PluginKey, above
 
-__all__ = ["PluginKey", "lookup", "register", "registered"]
+__all__ = ["PluginKey", "is_registered", "lookup", "register", "registered"]
 
 
 _classes: dict[PluginKey, type[Plugin]] = {}
@@ -57,6 +57,12 @@ def lookup(namespace: str, name: str, version: str | None = None) -> type[Plugin
             f"plugin {wanted} is registered in several versions: {versions}.\nDo: name one of them.", wanted=wanted
         )
     raise RegistryError(f"plugin {wanted} is not registered.\n{_near(namespace, name)}", wanted=wanted)
+
+
+def is_registered(namespace: str, name: str) -> bool:
+    """Whether a plugin of this name is registered, in any version."""
+    with _lock:
+        return any(key.name == name and key.namespace == namespace for key in _classes)
 
 
 def registered() -> tuple[PluginKey, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import onnx
@@ -207,8 +207,13 @@ def test_a_scan_over_batches_is_refused():
     refused(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 8)]), "node 'scan': Scan over batches")
 
 
+@cache
+def _all_schemas():
+    return onnx.defs.get_all_schemas_with_history()
+
+
 def _schemas(op):
-    return [s for s in onnx.defs.get_all_schemas_with_history() if s.domain == "" and s.name == op]
+    return [s for s in _all_schemas() if s.domain == "" and s.name == op]
 
 
 def test_every_function_says_which_versions_it_computes():

@@ -170,7 +170,7 @@ def _float_inputs(node: ir.Node) -> Collection[int]:
     These are (1) constants, but a plugin's; (2) the image that a stem reads, or that patches are made of; (3) an input of the
     network that becomes int8.
     """
-    if is_plugin_node(node) and node.domain != DOMAIN:
+    if node.domain != DOMAIN and is_plugin_node(node):
         return ()
     found = {index for index, value in enumerate(node.inputs) if value is not None and constant(value) is not None}
     image = is_op(node, "Patches", DOMAIN) or (is_op(node, "Conv", DOMAIN) and node.attributes["image"].value)
@@ -180,7 +180,7 @@ def _float_inputs(node: ir.Node) -> Collection[int]:
 
 def _float_plugins(graph: ir.Graph) -> list[str]:
     """Plugins that give outputs of the network: those are float32, and so is what they are made of."""
-    nodes = (node for node in graph if is_plugin_node(node) and node.domain != DOMAIN)
+    nodes = (node for node in graph if node.domain != DOMAIN and is_plugin_node(node))
     return [node_name(node) for node in nodes if any(value.is_graph_output() for value in node.outputs)]
 
 

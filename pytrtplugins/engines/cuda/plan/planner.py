@@ -379,7 +379,7 @@ class _Planner:
 
 
 def _is_plugin(node: ir.Node) -> bool:
-    return is_plugin_node(node) and node.domain != DOMAIN
+    return node.domain != DOMAIN and is_plugin_node(node)
 
 
 def _own_dims(node: ir.Node) -> Sequence[Sequence[int]] | None:

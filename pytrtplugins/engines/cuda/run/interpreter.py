@@ -128,7 +128,7 @@ class Interpreter:
             return self._loop(node, given, scope)
         if is_op(node, "Scan"):
             return self._scan(node, given, scope)
-        if is_plugin_node(node) and node.domain != DOMAIN:
+        if node.domain != DOMAIN and is_plugin_node(node):
             return self._plugin(node, given)
         if is_op(node, "Constant"):
             return [self._value(node.outputs[0], scope)]
