@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ..errors import DimsError
-from ..model.ir import add_constant, array_of, constant, is_op, remove_unused
+from ..model.ir import add_constant, array_of, constant, is_op, operand, remove_unused
 from ..tensor import SymbolicDim, evaluate_dims
 from ..utils.optional import require
 from ._base import Pass, PassResult
 from .functions import definition, splice
+from .half import STAYS_FLOAT
 from .partial import PartialValues
 
 if TYPE_CHECKING:
@@ -121,7 +122,10 @@ class PropagateConstants(Pass):
                 array = array_of(value) if _elements(value) <= _MAX_HINT else None
                 if array is not None:
                     data[value.name] = onnx.numpy_helper.from_array(array, value.name)
-        alike = () if node.op_type == "CastLike" else types.values()
+        apart = {
+            value.name for place in STAYS_FLOAT.get(node.op_type, ()) if (value := operand(node, place)) is not None
+        }
+        alike = [] if node.op_type == "CastLike" else [kind for name, kind in types.items() if name not in apart]
         floats = [kind.tensor_type for kind in alike if kind.tensor_type.elem_type in _FLOATS]
         for kind in floats:  # engines may keep constants in float32 beside tensors in float16: dims do not hang on that
             kind.elem_type = floats[0].elem_type

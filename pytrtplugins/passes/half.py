@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["HALF_TYPES", "WRITTEN", "halve", "to_half"]
+__all__ = ["HALF_TYPES", "STAYS_FLOAT", "WRITTEN", "halve", "to_half"]
 
 HALF_TYPES = {"fp16": DType.FLOAT16, "bf16": DType.BFLOAT16}
 """Name of a precision → element type."""
@@ -31,7 +31,8 @@ HALF_TYPES = {"fp16": DType.FLOAT16, "bf16": DType.BFLOAT16}
 WRITTEN = "pytrtplugins.half"
 """Key in the metadata of a model that is written already: its type."""
 
-_STAYS_FLOAT = {"Resize": (1, 2), "Upsample": (1,), "RoiAlign": (1,)}  # inputs that are sizes or positions, not values
+STAYS_FLOAT = {"Resize": (1, 2), "Upsample": (1,), "RoiAlign": (1,)}
+"""Inputs that are sizes or positions, not values."""
 _SUBGRAPHS = ("If", "Loop", "Scan")
 
 
@@ -88,7 +89,7 @@ def halve(
 
 
 def _float_inputs(node: ir.Node) -> Collection[int]:
-    return _STAYS_FLOAT.get(node.op_type, ()) if node.domain == "" else ()
+    return STAYS_FLOAT.get(node.op_type, ()) if node.domain == "" else ()
 
 
 class _Halver:

@@ -13,11 +13,13 @@ from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.engines.cuda.lower.resampling import linear_blend, nearest
 from pytrtplugins.engines.cuda.operators import OPS
 from pytrtplugins.engines.cuda.operators.attributes import operator_attributes
+from pytrtplugins.passes import prepare
 from pytrtplugins.tensor import DType
 from tests.engines.cuda.host import run_on_host
 from tests.engines.cuda.lower.test_phases import outputs
 from tests.engines.cuda.lower.test_pointwise import Graph, random
 from tests.measures import relative
+from tests.passes.nets import Net
 
 MODES = ("asymmetric", "half_pixel", "pytorch_half_pixel", "align_corners", "half_pixel_symmetric")
 SIDES = ((4, 8), (3, 10), (7, 28), (28, 224), (8, 4), (1, 5), (6, 1), (5, 3), (256, 513))
@@ -139,3 +141,14 @@ def test_images_stay_channels_last_and_go_into_the_concat(mode):
     plan = execution.plan
     assert {step.kind for step in plan.steps} == {"reformat", "conv", "pointwise"}
     assert plan.tensors[up].storage == plan.tensors[kept].storage
+
+
+@pytest.mark.parametrize("float_type", [DType.FLOAT32, DType.FLOAT16])
+def test_factors_say_the_dims_of_any_batch_in_each_type(float_type):
+    net = Net(channels=8)
+    scales = net.constant("scales", np.float32([1, 1, 2, 2]))
+    up = net.add("Resize", [net.conv("data", "first", 8), "", scales], "up", 8, mode="nearest")
+    model, x = prepare(net.model(net.conv(up, "last", 8, leaky=False))), {"data": random(3, 8, 8, 8)}
+    found, execution = run_on_host(model, x, float_type)
+    assert execution.plan.tail is None
+    assert relative(found["last"], outputs(model, x)[0]) < 2e-3
