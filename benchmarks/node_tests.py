@@ -265,7 +265,7 @@ _RUNNERS = {
 
 
 def _operator(model: Any) -> str:
-    """What a test is for: the last node that is no constant, such as the one behind those that make a sequence."""
+    """What a test is for: the last node that is not a constant, such as the one behind those that make a sequence."""
     nodes = [node for node in model.graph.node if node.op_type != "Constant"] or list(model.graph.node)
     domain = nodes[-1].domain
     return f"{domain}.{nodes[-1].op_type}" if domain not in ("", "ai.onnx") else str(nodes[-1].op_type)

@@ -101,7 +101,7 @@ def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
             factor = np.float32(0) if weight[0] == 0 else np.float32(1) / weight[0]
             mean, variance = mean * factor, variance * factor
     if epsilon < 0 or not (np.isfinite(mean).all() and np.isfinite(variance).all() and variance.min() >= 0):
-        layer.fail(f"its mean or variance is no finite number, its variance negative, or eps ({epsilon:g})")
+        layer.fail(f"its mean or variance is not a finite number, its variance negative, or eps ({epsilon:g})")
     scales, biases = np.ones(channels, np.float32), np.zeros(channels, np.float32)
     if layer.scale is not None:
         scales, *bias = _scale_arrays(layer.scale, (channels,))

@@ -22,7 +22,7 @@ from .weights import FloatArray
 __all__ = ["CaffeWriter", "corner", "pooled_size"]
 
 MAX_BYTES = 2**31 - 2**20
-"""protobuf reads no file of 2 GiB; a little is left for what is no blob."""
+"""protobuf reads no file of 2 GiB; a little is left for what is not a blob."""
 
 
 class CaffeWriter:

@@ -147,7 +147,7 @@ class _Reader:
         """Packed floating point numbers."""
         count, rest = divmod(field.end - field.begin, np.dtype(dtype).itemsize)
         if rest:
-            self.fail(f"{field.end - field.begin:,} bytes are no whole numbers", field.begin)
+            self.fail(f"{field.end - field.begin:,} bytes are not whole numbers", field.begin)
         return np.frombuffer(self.data, dtype, count, field.begin) if count else np.zeros(0, dtype)
 
     def fields(self, place: int, end: int) -> Iterator[_Field]:
@@ -187,6 +187,6 @@ class _Reader:
         ending = (
             f"\nDo: {action}."
             if action
-            else "\nCauses: (1) the file is damaged or cut short; (2) it is no .caffemodel."
+            else "\nCauses: (1) the file is damaged or cut short; (2) it is not a .caffemodel."
         )
         raise ModelError(f"{self.path}: at byte {offset:,}: {problem}.{ending}", path=str(self.path), offset=offset)

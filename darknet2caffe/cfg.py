@@ -91,7 +91,7 @@ class Section:
         """The value as an int in ``minimum..maximum``; the default when the key is absent.
 
         Raises:
-            CfgError: the value is no whole number, or out of range.
+            CfgError: the value is not a whole number, or out of range.
         """
         option = self.option(key)
         return default if option is None else self._integer(option, option.value, minimum, maximum)
@@ -100,7 +100,7 @@ class Section:
         """The value as ints between commas; None when the key is absent.
 
         Raises:
-            CfgError: an item is no whole number, or there is a comma behind the last one or in a comment behind the
+            CfgError: an item is not a whole number, or there is a comma behind the last one or in a comment behind the
                 value: darknet counts commas, and reads 0 there.
         """
         option = self.option(key)
@@ -202,7 +202,7 @@ def read_cfg(path: str | Path) -> Cfg:
         Its sections. Layer types and keys are judged later, by `read_network`.
 
     Raises:
-        CfgError: the file cannot be read or is no cfg; ``.path`` and ``.line`` say where.
+        CfgError: the file cannot be read or is not a cfg; ``.path`` and ``.line`` say where.
     """
     path = Path(path)
     try:
@@ -212,7 +212,9 @@ def read_cfg(path: str | Path) -> Cfg:
         raise CfgError(f"{path}: cannot be read: {error.strerror or error}.", path=str(path), line=0) from error
     if len(data) > MAX_FILE_BYTES or b"\0" in data:
         raise CfgError(
-            f"{path}: this is no text file.\nDo: give the .cfg first and the .weights second.", path=str(path), line=0
+            f"{path}: this is not a text file.\nDo: give the .cfg first and the .weights second.",
+            path=str(path),
+            line=0,
         )
     return parse_cfg(data.decode("utf-8", errors="replace"), str(path))
 
@@ -238,7 +240,7 @@ def parse_cfg(text: str, path: str = "<cfg>") -> Cfg:
             _fail(path, number, f"{line[:40]!r} stands before the first section; expected [net] first")
         sections[-1][2].append(Option(key, value, number))
     if not sections:
-        _fail(path, 1, "no sections: this is no darknet cfg")
+        _fail(path, 1, "no sections: this is not a darknet cfg")
     if sections[0][0] not in ("net", "network"):
         _fail(path, sections[0][1], f"the first section is [{sections[0][0]}], expected [net] or [network]")
     cfg = Cfg(path, tuple(Section(name, tuple(options), line, path) for name, line, options in sections))

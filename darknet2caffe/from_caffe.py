@@ -162,7 +162,7 @@ class _Importer:
         try:
             plugin = factory.create_plugin(layer.type, parameters)
             if not isinstance(plugin, Plugin):
-                layer.fail(f"the plugin factory made {plugin!r}, which is no plugin")
+                layer.fail(f"the plugin factory made {plugin!r}, which is not a plugin")
             dims = plugin.all_output_dims([bottom.dims for bottom in layer.bottoms])
             node = plugin.as_node([bottom.name for bottom in layer.bottoms], layer.outputs, "".join(layer.outputs[:1]))
         except PluginError as error:

@@ -38,7 +38,7 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v
 
 
 class _Word(str):
-    """A value without quotes that is no number: true, MAX, TRAIN."""
+    """A value without quotes that is not a number: true, MAX, TRAIN."""
 
     __slots__ = ()
 
@@ -236,7 +236,7 @@ def _tokens(text: str, root: Message) -> Iterator[_Token]:
     while place < len(text):
         match = _TOKEN.match(text, place)
         if match is None:
-            root.fail(f"{text[place : place + 20]!r} is no part of protobuf's text format", line=line)
+            root.fail(f"{text[place : place + 20]!r} is not part of protobuf's text format", line=line)
         kind, found = str(match.lastgroup), match.group()
         if kind != "blank":
             yield _Token(kind, found, line)

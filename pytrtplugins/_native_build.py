@@ -81,7 +81,7 @@ def build(show: Callable[[str], object] = lambda line: None) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The command; with ``--if-possible`` a machine that lacks something is told so and is no failure."""
+    """The command; with ``--if-possible`` a machine that lacks something is told so and is not a failure."""
     parser = argparse.ArgumentParser(prog=COMMAND, description="Build the native part of pytrtplugins.")
     parser.add_argument(
         "--if-possible", action="store_true", help="succeed where something that the build needs is missing"

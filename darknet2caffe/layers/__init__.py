@@ -110,7 +110,7 @@ def read_layer(section: Section, place: Place) -> Layer:
     fork = place.dialect == "alexeyab"
     types = {**LAYER_TYPES, **ALEXEYAB_TYPES} if fork else LAYER_TYPES
     if fork and section.type in PJREDDIE_TYPES:
-        section.fail(f"[{section.type}] is no layer of AlexeyAB's darknet", action="convert with --dialect pjreddie")
+        section.fail(f"[{section.type}] is not a layer of AlexeyAB's darknet", action="convert with --dialect pjreddie")
     cls = types.get(section.type)
     if cls is None:
         known = f"Converted types: {', '.join(sorted({known.type for known in types.values()}))}"

@@ -1,4 +1,4 @@
-"""Layers at the end of a network that are no plugins."""
+"""Layers at the end of a network that are not plugins."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ __all__ = ["Route", "Sam", "ScaleChannels", "Shortcut"]
 class Route(Layer):
     """``[route]``: the named layers' channels, one after another.
 
-    Maps of different sizes are joined value by value, and the result is no map any more.
+    Maps of different sizes are joined value by value, and the result is no longer a map.
 
     Attributes:
         groups: Into how many parts the channels of each input are cut (AlexeyAB).
@@ -105,7 +105,7 @@ class Shortcut(Layer):
         dims = place.map_dims(section)
         for source in sources:
             if not place.is_map(source):
-                section.fail(f"layer {source} ({place.before[source].type}) is no map", section.line_of("from"))
+                section.fail(f"layer {source} ({place.before[source].type}) is not a map", section.line_of("from"))
             _check_sum(section, place, dims, source, alone=len(sources) == 1)
         factors = (1.0, 1.0)
         if place.dialect == "pjreddie":
@@ -196,5 +196,5 @@ def _factors(section: Section, place: Place) -> tuple[int, Shape, Shape]:
         section.fail("from= must name one layer", section.line_of("from"))
     source = place.absolute(section, "from", named[0])
     if not place.is_map(source):
-        section.fail(f"layer {source} ({place.before[source].type}) is no map", section.line_of("from"))
+        section.fail(f"layer {source} ({place.before[source].type}) is not a map", section.line_of("from"))
     return source, place.dims(source), place.map_dims(section)

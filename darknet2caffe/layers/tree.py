@@ -23,7 +23,7 @@ def read_tree(section: Section, classes: int) -> tuple[int, ...]:
     which is where darknet looks.
 
     Raises:
-        CfgError: the file is missing, is no tree, or has another number of classes.
+        CfgError: the file is missing, is not a tree, or has another number of classes.
     """
     option = section.option("tree")
     if option is None:

@@ -162,7 +162,7 @@ class Calibrator(ABC):
             _log.warning("%s: %s; calibrating again", path, stale)
             return None
         if stale:
-            _log.warning("%s: %s; used all the same, as there are no batches to calibrate with", path, stale)
+            _log.warning("%s: %s; used anyway, since there are no batches to calibrate with", path, stale)
         return table
 
     def store_table(self, table: CalibrationTable, *, network: str = "") -> None:

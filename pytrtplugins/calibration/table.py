@@ -257,7 +257,7 @@ def trt_version(version: str) -> int:
 def _bad_line(path: str | Path, line: int, expected: str, found: str) -> CalibrationTableError:
     return CalibrationTableError(
         f"{path}, line {line}: expected {expected}, found {shorten(found)}.\n"
-        "Causes: (1) the file is no calibration cache; (2) it was damaged or edited.",
+        "Causes: (1) the file is not a calibration cache; (2) it was damaged or edited.",
         path=path,
         line=line,
     )

@@ -143,7 +143,7 @@ def batch(case: Case) -> str:
 
 
 def _batch_inputs(case: Case) -> tuple[int, ...]:
-    """The inputs whose first axis is the outputs' too; empty where it is no batch."""
+    """The inputs whose first axis is the outputs' too; empty where it is not a batch."""
     batch_axis, group = SymbolicDim("N"), sharing(case, 0)
     try:
         outputs = case.plugin.all_output_dims(with_axis(case.dims, 0, batch_axis, group))

@@ -115,7 +115,7 @@ def check_plugin(
         The report; ``report.raise_if_failed()`` turns a failure into an exception.
 
     Raises:
-        UsageError: no plugin can be made of the class, this is no plugin, or there is no such input.
+        UsageError: no plugin can be made of the class, this is not a plugin, or there is no such input.
 
     Example:
         >>> from pytrtplugins.layers import Reorg

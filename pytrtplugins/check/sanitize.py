@@ -75,7 +75,7 @@ def compute_sanitizer(case: Case) -> str:
     """
     program = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
     if not program:
-        raise UnavailableError("compute-sanitizer is not installed.\nDo: install the CUDA toolkit, which brings it")
+        raise UnavailableError("compute-sanitizer is not installed.\nDo: install the CUDA toolkit, which includes it")
     launches = list(_launches(case))
     with tempfile.TemporaryDirectory() as folder:
         replay.write(Path(folder), case, launches)

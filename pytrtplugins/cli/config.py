@@ -83,7 +83,7 @@ def read_config(path: Path, root: Any) -> Defaults:
     """Read a file of defaults, and compare it with the options of the commands.
 
     Raises:
-        FormatError: it is no TOML, or has an unknown command or option, or a value of another type; ``.path`` and ``.line`` say where.
+        FormatError: it is not TOML, or has an unknown command or option, or a value of another type; ``.path`` and ``.line`` say where.
         OSError: it cannot be read.
     """
     name = "tomllib" if sys.version_info >= (3, 11) else "tomli"

@@ -36,7 +36,7 @@ def command(
 ) -> Result[Downloaded] | Result[Offers]:
     """Fetch a model that this project publishes, and check its digest; `pytrt run NAME` then finds it.
 
-    What breaks off goes on where it stopped when the command is given again.
+    If a transfer breaks off, run the command again: it continues where it stopped.
 
     Examples: pytrt download
 

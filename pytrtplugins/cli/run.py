@@ -167,7 +167,7 @@ def _output_facts(name: str, array: npt.NDArray[Any]) -> OutputFacts:
 def _detect(detector: Yolov2, sources: Sources, outputs: Outputs, **options: Any) -> Detected:
     """Print what is on each frame, and write it. What could not be read is told at the end, when all else is written.
 
-    Ctrl-C is how one ends a camera or a stream: then it is no interruption.
+    Ctrl-C is how one ends a camera or a stream: then it is not an interruption.
     """
     looked, summary = list[Looked](), Summary()
     in_json = current_output().command is not None  # else a camera's frames would fill the memory

@@ -93,7 +93,9 @@ def _array(signature: Signature, parameter: Parameter, value: Any, devices: dict
         device, contiguous, dtype = "device", value.contiguous, value.dtype
     elif isinstance(value, SymbolicValues):
         raise _wrong(
-            signature, parameter, "a field is no array of the launch's device.\nDo: pytrtplugins.cuda.Constant(field)"
+            signature,
+            parameter,
+            "a field is not an array of the launch's device.\nDo: pytrtplugins.cuda.Constant(field)",
         )
     else:
         raise _wrong(signature, parameter, f"expected an array, found {type(value).__name__} {value!r:.40}")

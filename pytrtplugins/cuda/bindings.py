@@ -76,7 +76,7 @@ def device_array(value: Any) -> DeviceArray:
         )
         return DeviceArray(array.data.ptr, array.dtype, array.shape, array.flags.c_contiguous, array)
     raise BindingError(
-        f"{type(value).__name__} is no array on a GPU: expected __cuda_array_interface__, DLPack on a CUDA device, or "
+        f"{type(value).__name__} is not an array on a GPU: expected __cuda_array_interface__, DLPack on a CUDA device, or "
         "PyCUDA's DeviceAllocation"
     )
 
@@ -90,7 +90,7 @@ def as_cupy(value: Any, dims: Sequence[int] | None = None, dtype: DType | npt.DT
         dtype: What the element type must be; needed likewise.
 
     Raises:
-        BindingError: it is no array on a GPU, or has other dims or another element type.
+        BindingError: it is not an array on a GPU, or has other dims or another element type.
         MissingExtraError: CuPy is not installed.
     """
     cupy = require("cupy", extra="cuda", package="cupy-cuda13x", feature="an array on a GPU as a binding")

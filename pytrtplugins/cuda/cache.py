@@ -82,7 +82,7 @@ def cached_file(parts: Iterable[str], suffix: str, compile_to: Callable[[Path], 
         compile_to: Writes the file at the path that it gets.
 
     Raises:
-        UsageError: `CACHE_MIB` is no whole number.
+        UsageError: `CACHE_MIB` is not a whole number.
     """
     return _entry(parts, suffix, compile_to)[0]
 

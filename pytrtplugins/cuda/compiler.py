@@ -22,7 +22,7 @@ __all__ = ["compile_source", "compile_unit", "find_nvcc", "find_nvrtc", "newest_
 _FLAGS = ("-std=c++17", "-lineinfo")
 _MISSING = {
     "auto": 'neither NVRTC nor nvcc is installed.\nDo: pip install "pytrtplugins[nvrtc]", or install CUDA\'s toolkit',
-    "nvcc": "nvcc is not installed.\nDo: install CUDA's toolkit, or take backend='cupy', for which NVRTC will do",
+    "nvcc": "nvcc is not installed.\nDo: install CUDA's toolkit, or use backend='cupy', which needs only NVRTC",
 }
 
 

@@ -156,7 +156,7 @@ class CudaKernel:
         """Compile for the current GPU before the first launch; where there is no GPU, nothing happens.
 
         Args:
-            dtype: What T is; None for a kernel that is no template.
+            dtype: What T is; None for a kernel that is not a template.
 
         Raises:
             KernelError: the source does not compile.
@@ -174,7 +174,7 @@ class CudaKernel:
         """Compile for any GPU, without one; by nvcc with backend ``"nvcc"`` or ``"pycuda"``, otherwise by NVRTC if it is installed.
 
         Args:
-            dtype: What T is; None for a kernel that is no template.
+            dtype: What T is; None for a kernel that is not a template.
             architecture: ``"sm_90"`` for a cubin, ``"compute_90"`` for PTX.
 
         Raises:

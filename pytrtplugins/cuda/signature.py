@@ -86,7 +86,7 @@ class Signature:
     Attributes:
         name: Its name.
         parameters: In order.
-        element: Name of the type parameter, ``"T"`` as a rule; None for a kernel that is no template.
+        element: Name of the type parameter, ``"T"`` as a rule; None for a kernel that is not a template.
         line: Line of the source where it starts, from 1.
     """
 

@@ -23,7 +23,7 @@ class CompileUnit:
         source: CUDA C++ of one file.
         label: What messages call it.
         signature: Its entry point.
-        element: C type that stands for the type parameter; None for a kernel that is no template.
+        element: C type that stands for the type parameter; None for a kernel that is not a template.
         options: More options for the compiler.
     """
 

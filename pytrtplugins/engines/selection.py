@@ -82,7 +82,7 @@ def build(
         BuildError: it cannot run the model.
         CalibrationError: INT8 or FP8 without a calibration, or with one that belongs to another network.
         FormatError: a precision file that is damaged, or belongs to another network.
-        ModelError: the file is no usable ONNX model.
+        ModelError: the file is not a usable ONNX model.
     """
     given, table = precision, _precisions(precision)
     precision = str(precision) if table is None else table.precision

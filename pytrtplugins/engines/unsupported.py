@@ -33,7 +33,7 @@ def unsupported_nodes(model: str | Path | onnx.ModelProto | Graph, engine: str) 
 
     Raises:
         UnavailableError: the engine cannot be used here.
-        ModelError: the file is no usable ONNX model.
+        ModelError: the file is not a usable ONNX model.
         BuildError: the engine has all operators, and cannot build the model for another reason.
     """
     loaded, cls = load_model(model), available_class(engine)

@@ -52,7 +52,7 @@ Tree: TypeAlias = Given | Refused | Unreachable | Fork
 
 
 class OtherError(ExportError):
-    """The function raised something that is no refusal of a plugin's."""
+    """The function raised something that is not a refusal of a plugin's."""
 
 
 def leaves(tree: Tree) -> list[Tree]:

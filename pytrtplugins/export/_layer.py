@@ -243,7 +243,7 @@ def _launch(traced: TracedPlugin, launch: Launch, names: list[str], repeated: Ma
 
 
 def _numbers(traced: TracedPlugin, launch: Launch) -> dict[str, str]:
-    """The arguments that are no pointers, by the names of their parameters."""
+    """The arguments that are not pointers, by the names of their parameters."""
     unit = traced.kernels[launch.kernel]
     return {
         parameter.name: _number(unit.label, parameter.type, parameter.text, argument)

@@ -56,7 +56,7 @@ def bindings(model: onnx.ModelProto) -> tuple[tuple[Binding, ...], tuple[Binding
     """Inputs and outputs of a model whose shapes have been inferred.
 
     Raises:
-        ModelError: one is no tensor, has no known dims, or a type that Triton does not have.
+        ModelError: one is not a tensor, has no known dims, or a type that Triton does not have.
     """
     graph = model.graph
     inputs = tuple(_binding("input", info) for info in given_inputs(graph))
@@ -100,12 +100,12 @@ def _scalar(value: Any) -> str:
 def _binding(side: str, info: onnx.ValueInfoProto) -> Binding:
     where = f"{side} {info.name!r}"
     if not info.type.HasField("tensor_type"):
-        raise ModelError(f"{where} is no tensor; Triton takes and gives tensors only", name=info.name)
+        raise ModelError(f"{where} is not a tensor; Triton takes and gives tensors only", name=info.name)
     tensor = info.type.tensor_type
     if not tensor.HasField("shape"):
         raise ModelError(
             f"{where} has no known dims, and Triton wants them.\n"
-            "Do: write them into the model, or register its plugins (--plugins MODULE), whose output_dims give them",
+            "Do: write them into the model, or register its plugins (--plugins MODULE), whose output_dims return them",
             name=info.name,
         )
     if tensor.elem_type not in _TYPES:

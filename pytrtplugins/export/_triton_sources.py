@@ -75,7 +75,7 @@ def from_onnx(
     for library in libraries:
         if _ENTRY_OF_OPERATORS not in Path(library).read_bytes():
             raise UsageError(
-                f"library {str(library)!r} has no function RegisterCustomOps: it is no library of operators for onnxruntime.\n"
+                f"library {str(library)!r} has no function RegisterCustomOps: it is not a library of onnxruntime operators.\n"
                 "Do: pytrt build MODEL --engine tensorrt -o FILE.engine, if it holds TensorRT plugins, and export that",
                 path=library,
             )
@@ -186,7 +186,7 @@ def _check_libraries(plugins: set[tuple[str, str]], libraries: Sequence[str | Pa
 
 def _why_not(node: onnx.NodeProto) -> str:
     if not is_plugin_node(node):
-        return "it is no operator of ONNX, and no plugin"
+        return "it is neither an ONNX operator nor a plugin"
     plugin = from_node(node)
     if not plugin.has_decomposition():
         return f"{plugin!r} has no decompose method"

@@ -119,7 +119,7 @@ def _headers(given: str | Path | None) -> Path | None:
         return None
     folder = Path(text).absolute()
     if not (folder / "NvInferRuntime.h").is_file():
-        problem = "holds no NvInferRuntime.h" if folder.is_dir() else "is no folder"
+        problem = "holds no NvInferRuntime.h" if folder.is_dir() else "is not a folder"
         raise UsageError(
             f"TensorRT's headers: {folder} {problem}.\n"
             "Do: git clone --depth 1 https://github.com/NVIDIA/TensorRT, and name TensorRT/include; or --source-only (source_only=True), "

@@ -55,7 +55,7 @@ def load_onnx(model: str | Path | onnx.ModelProto) -> Graph:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ModelError: it is no ONNX model, it is broken, its weights cannot be read, or its shapes contradict each other.
+        ModelError: it is not an ONNX model, it is broken, its weights cannot be read, or its shapes contradict each other.
         DimsError: a plugin in it refuses the dims of its inputs.
     """
     if isinstance(model, (str, Path)):
@@ -167,7 +167,7 @@ class Graph:
             plugin: The layer; its class where ``fields`` says what becomes of the node's own values.
             fields: ``"from node"``: the node's attributes and constant inputs become the fields of their names; or a mapping of
                 fields to names of attributes and inputs, which leaves out the others.
-            inputs: Tensors that it reads; by default the node's inputs that are no constants, in their order.
+            inputs: Tensors that it reads; by default the node's inputs that are not constants, in their order.
             outputs: Tensors that it writes: the node's, and new ones where the plugin has more; by default the node's, less
                 those at the end that nothing reads.
 

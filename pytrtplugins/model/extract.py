@@ -53,7 +53,7 @@ def extract(model: onnx.ModelProto, inputs: Sequence[str] | None, outputs: Seque
     if unused or not nodes:
         raise ModelError(
             f"{_listed(wanted)} {'is' if not wanted[1:] else 'are'} not computed from {_listed(unused or given)}.\n"
-            "Do: name as inputs what lies before the outputs: the nodes stand in `pytrt inspect MODEL --nodes`",
+            "Do: name inputs that lie before the outputs: `pytrt inspect MODEL --nodes` lists the nodes",
             name=(unused or given or wanted)[0],
         )
     for node in nodes:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["read_onnx", "write_onnx"]
 
-_MAX_BYTES = 2**31 - 2**24  # protobuf's limit, less what is no weight
+_MAX_BYTES = 2**31 - 2**24  # protobuf's limit, less what is not a weight
 _LEAST_EXTERNAL = 1024  # smaller tensors stay inside: they are shapes and scalars, which readers want at hand
 _ALIGNMENT = 4096  # of external data: pages, so that readers can map it
 _FEATURE = "reading and writing ONNX files"
@@ -33,7 +33,7 @@ def read_onnx(path: str | Path) -> tuple[onnx.ModelProto, bool]:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ModelError: it is no ONNX model, it is broken (see `pytrtplugins.validation`), or its external data cannot be read.
+        ModelError: it is not an ONNX model, it is broken (see `pytrtplugins.validation`), or its external data cannot be read.
     """
     onnx, path = require("onnx", extra="onnx", feature=_FEATURE), Path(path)
     if not path.is_file():

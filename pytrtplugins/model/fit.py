@@ -146,7 +146,7 @@ def chosen_outputs(
     if lost:
         raise ModelError(f"{where}: {lost[0]!r} is read, and the plugin would not write it", name=lost[0])
     if taken:
-        raise ModelError(f"{where}: {taken[0]!r} is no free name for an output of the plugin", name=taken[0])
+        raise ModelError(f"{where}: {taken[0]!r} is not a free name for an output of the plugin", name=taken[0])
     return names
 
 

@@ -149,7 +149,7 @@ def operand(node: ir.Node, index: int) -> ir.Value | None:
 
 
 def only_read_by(node: ir.Node, reader: ir.Node) -> bool:
-    """Whether a node's first output has one reader, and is no output of the model."""
+    """Whether a node's first output has one reader, and is not an output of the model."""
     output = node.outputs[0]
     return [use.node for use in output.uses()] == [reader] and not output.is_graph_output()
 

@@ -61,7 +61,7 @@ def plugin_from_node(
     elif isinstance(fields, Mapping):
         for name, given in fields.items():
             if name not in specs:
-                raise UsageError(f"fields: {name!r} is no field of {cls.__name__}, which {_declares(specs)}.")
+                raise UsageError(f"fields: {name!r} is not a field of {cls.__name__}, which {_declares(specs)}.")
             if not found.key(given):
                 raise UsageError(f"fields: {found.where} has no {given!r}; {found}.")
         chosen, left = dict(fields), []

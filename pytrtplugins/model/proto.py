@@ -161,7 +161,7 @@ def info_dtype(info: onnx.ValueInfoProto) -> DType:
     """The element type of an input or output of a model.
 
     Raises:
-        ModelError: it is no tensor, or one of a type that engines do not exchange, such as text.
+        ModelError: it is not a tensor, or one of a type that engines do not exchange, such as text.
     """
     kind = info.type.WhichOneof("value") or "tensor_type"
     if kind != "tensor_type":

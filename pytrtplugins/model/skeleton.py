@@ -123,7 +123,7 @@ def skeleton(node: onnx.NodeProto, types: Mapping[str, DType] | None = None) -> 
 def _types_source(
     node: onnx.NodeProto, inputs: Sequence[str], outputs: Sequence[str], types: Mapping[str, DType]
 ) -> list[str]:
-    """The methods of a class whose tensors differ in element type, or are no floats; none where the types are not known."""
+    """The methods of a class whose tensors differ in element type, or are not floats; none where the types are not known."""
     read = [types.get(name) for name in node.input]
     if not read or len(read) != len(inputs) or None in read:
         return []

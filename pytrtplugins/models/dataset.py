@@ -119,7 +119,7 @@ class YoloData:
                         self._files.setdefault(name, (path, member.offset_data, member.size))
         except (tarfile.TarError, OSError, ValueError, ArithmeticError, LookupError) as error:  # of damaged headers
             raise FormatError(
-                f"data {str(path)!r}: not an uncompressed tar ({error}).\nDo: extract it, and give the folder",
+                f"data {str(path)!r}: not an uncompressed tar ({error}).\nDo: extract it, and pass the folder",
                 path=path,
             ) from error
 

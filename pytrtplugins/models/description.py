@@ -95,7 +95,7 @@ def read_description(model: onnx.ModelProto) -> Description:
             where = f"model {model.graph.name[:80]!r}: its metadata {KEY!r}"
             facts = parse_json(prop.value, where, error=ModelError)
             if not _is_description(facts):
-                raise ModelError(f"{where} are no description of a detector: {shorten(facts)}.")
+                raise ModelError(f"{where} do not describe a detector: {shorten(facts)}.")
             names = facts.get("names")
             return Description(**{**facts, "names": None if names is None else tuple(names)})
     return Description()

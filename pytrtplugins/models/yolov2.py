@@ -97,7 +97,7 @@ class Yolov2(Uncopied):
             self.context.close()
             raise UsageError(
                 f"Yolov2: batch: the model's is {self.context.batch}, found {batch}.\n"
-                "Do: build it with a larger or a free batch; darknet2caffe --batch dynamic converts so",
+                "Do: build it with a larger or a free batch (darknet2caffe --batch dynamic)",
                 batch=batch,
             )
         self.timings = Timings()

@@ -70,7 +70,7 @@ def make_plan(
         codes: What is quantized to.
 
     Raises:
-        UsageError: a name in ``exclude`` is no node's.
+        UsageError: a name in ``exclude`` is not a node's.
         ModelError: the model holds Q/DQ already, or its opset is older than the codes'.
         CalibrationTableError: scales are missing; see `CalibrationTable.check_fits`.
     """

@@ -29,7 +29,7 @@ def normalize(model: onnx.ModelProto) -> onnx.ModelProto:
     """Write what exporters say in many ways in one way; what the model computes, its inputs and outputs stay.
 
     1. Free dims have no value and no name that says nothing: ``-1`` and ``?`` go.
-    2. A weight is no input: initializers that are inputs too, as all are in IR 3, cannot be given.
+    2. A weight is not an input: initializers that are inputs too, as all are in IR 3, cannot be given.
     3. Local functions are written into the graph, and into the branches and bodies in it. Those of plugins stay.
     4. Opsets before 13 become 13, with a note in the log; slopes of PRelu before 7 are reshaped to lie along the channels.
        Where that cannot be done, and where branches or bodies of loops would have to be converted, the model stays as it is:
@@ -42,7 +42,7 @@ def normalize(model: onnx.ModelProto) -> onnx.ModelProto:
         A new model.
 
     Raises:
-        ModelError: its opset is newer than the installed ONNX; an input or output is no tensor of numbers; a function cannot be
+        ModelError: its opset is newer than the installed ONNX; an input or output is not a tensor of numbers; a function cannot be
             written out; or it has plugins, and its opset cannot be converted.
     """
     _check_opset(model)

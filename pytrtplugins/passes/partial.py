@@ -48,7 +48,7 @@ class PartialValues:
             if any(found is None and value is not None for found, value in zip(given, node.inputs, strict=True)):
                 return
         if given[0] is None or any(each is not None and each.ndim > 1 for each in given):
-            return  # a table of numbers is no shape
+            return  # a table of numbers is not a shape
         try:
             found = rule(node, given)
         except (ArithmeticError, IndexError, ValueError):  # expressions whose result is not known

@@ -24,7 +24,7 @@ def load_model(model: str | Path | onnx.ModelProto | Graph) -> onnx.ModelProto:
     """Read an ONNX file, or take a model as it is.
 
     Raises:
-        ModelError: the file is no ONNX model, or the model is broken; see `pytrtplugins.validation`.
+        ModelError: the file is not an ONNX model, or the model is broken; see `pytrtplugins.validation`.
         FileNotFoundError: there is no such file.
     """
     if isinstance(model, (str, Path)):
@@ -39,7 +39,7 @@ def prepare(model: str | Path | onnx.ModelProto | Graph) -> onnx.ModelProto:
         model: Path or model; it is not changed.
 
     Raises:
-        ModelError: it is no ONNX model, its shapes contradict each other, a slope of PRelu does not broadcast, or its opset is
+        ModelError: it is not an ONNX model, its shapes contradict each other, a slope of PRelu does not broadcast, or its opset is
             newer than the installed ONNX.
         RegistryError: it has a plugin that is not registered.
     """

@@ -270,7 +270,7 @@ class Plugin:
         """`output_dims` for engines: always a tuple of dims, one per output, each checked.
 
         Raises:
-            DimsError: the number of inputs is wrong, the plugin refuses the dims, or what it returned are no dims.
+            DimsError: the number of inputs is wrong, the plugin refuses the dims, or what it returned are not dims.
         """
         self._check_count(len(inputs))
         result = self.output_dims(*(tuple(dims) for dims in inputs))
@@ -301,7 +301,7 @@ class Plugin:
 
         Raises:
             DimsError: the inputs are refused, or an output has another shape than `output_dims` says.
-            PluginError: an output is no array, or has another element type than `output_dtypes` says.
+            PluginError: an output is not an array, or has another element type than `output_dtypes` says.
         """
         dims = self.all_output_dims([array.shape for array in inputs])
         dtypes = self.all_output_dtypes([DType.of(array) for array in inputs], len(dims))

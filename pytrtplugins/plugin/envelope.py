@@ -23,7 +23,7 @@ def unwrap(data: bytes, owner: str) -> bytes:
     """Check that data are exactly one frame, and give the payload; ``owner`` reads it, for messages.
 
     Raises:
-        SerializationError: the data is no frame, of another format version, cut short, too long or damaged.
+        SerializationError: the data is not a frame, of another format version, cut short, too long or damaged.
     """
     smallest = _HEADER.size + 4
     if len(data) < smallest:
@@ -33,7 +33,7 @@ def unwrap(data: bytes, owner: str) -> bytes:
     magic, version, _, length = _HEADER.unpack_from(data)
     if magic != _MAGIC:
         raise SerializationError(
-            f"{owner}: the data does not start with {_MAGIC!r}, found {magic!r}: it is no serialized plugin"
+            f"{owner}: the data does not start with {_MAGIC!r}, found {magic!r}: it is not a serialized plugin"
         )
     if version != _FORMAT:
         raise SerializationError(

@@ -186,8 +186,8 @@ def _check_annotated(cls: type) -> None:
                 text = format_value(value)
                 shown = text if len(text) <= _SHOWN else "..."
                 raise FieldError(
-                    f"{cls.__name__}.{name} = {shown} has no type, so it is no field.\n"
-                    f"Do: annotate it: {name}: {kind} = {shown}; or, if it is none, {name}: ClassVar[{kind}] (from typing), or _{name}",
+                    f"{cls.__name__}.{name} = {shown} has no type, so it is not a field.\n"
+                    f"Do: annotate it: {name}: {kind} = {shown}; or, for a constant, {name}: ClassVar[{kind}] (from typing), or _{name}",
                     name=name,
                 )
 
@@ -218,7 +218,7 @@ def _spec_from_hint(owner: str, name: str, hint: Any) -> FieldSpec:
         return FieldSpec(name, args[0], is_tuple=True)
     raise FieldError(
         f"{owner}.{name}: type {hint!r} cannot be a field; use bool, int, float, str, a tuple of one of them such as "
-        "tuple[int, ...], or numpy.ndarray.\nDo: annotate it as ClassVar, or drop the annotation, if it is no field.",
+        "tuple[int, ...], or numpy.ndarray.\nDo: annotate it as ClassVar, or drop the annotation, if it is not a field.",
         name=name,
     )
 

@@ -48,7 +48,7 @@ def as_array(value: Any, dtype: str) -> npt.NDArray[Any]:
 
     Raises:
         ValueError: the type cannot hold the values; the message says what was found.
-        TypeError: it is no array.
+        TypeError: it is not an array.
     """
     array = np.array(value, copy=True, order="C")
     own = hasattr(value, "dtype") or hasattr(value, "__array__") or hasattr(value, "__array_interface__")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["STANDARD_DOMAINS", "as_node", "from_node", "hands_int8_on", "is_plugin_node", "node_attributes", "takes"]
 
 STANDARD_DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft")
-"""Of operators that are no plugins."""
+"""Of operators that are not plugins."""
 _KINDS = {bool: "INT", int: "INT", float: "FLOAT", str: "STRING"}
 
 

@@ -17,7 +17,7 @@ def checked_dims(plugin: object, dims: Any) -> Dims:
     """What `Plugin.output_dims` gave for one output, as dims.
 
     Raises:
-        DimsError: they are no dims.
+        DimsError: they are not dims.
     """
     checked = tuple(dim if isinstance(dim, SymbolicDim) else _as_int(dim) for dim in dims)
     if any(dim is None or (not isinstance(dim, SymbolicDim) and dim < 0) for dim in checked):
@@ -36,7 +36,7 @@ def check_dtypes(plugin: object, verb: str, dtypes: Sequence[DType]) -> None:
     for dtype in dtypes:
         if dtype not in PLUGIN_DTYPES:
             raise PluginError(
-                f"{plugin!r} {verb} {dtype}, which is no element type of plugins: {', '.join(PLUGIN_DTYPES)}.\n"
+                f"{plugin!r} {verb} {dtype}, which is not an element type of plugins: {', '.join(PLUGIN_DTYPES)}.\n"
                 "Do: put a Cast beside it in the model",
                 dtype=dtype,
             )
@@ -49,7 +49,7 @@ def checked_arrays(
 
     Raises:
         DimsError: there are more or fewer outputs, or one has another shape.
-        PluginError: an output is no array, or has another element type.
+        PluginError: an output is not an array, or has another element type.
     """
 
     def wrong(kind: type[PluginError], problem: str, wanted: object, found: object) -> PluginError:

@@ -104,7 +104,7 @@ def requested_forms(requested: Mapping[str, str]) -> dict[str, str]:
     """What a user asks for, as a dictionary.
 
     Raises:
-        UsageError: it is no mapping, or a form is unknown.
+        UsageError: it is not a mapping, or a form is unknown.
     """
     if not isinstance(requested, Mapping):
         raise UsageError(f"plugins: expected forms by name, such as {{'acme::Scale': 'compute'}}, found {requested!r}")

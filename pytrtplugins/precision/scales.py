@@ -68,5 +68,5 @@ def make_tables(
     parts = [CALIBRATORS[name]() for name in algorithms]
     several = _Several(parts, batches)
     calibrate(model, several, engine=engine, threads=threads, plugins=plugins, progress=progress)
-    # the base's own compute_table: what clips too much is no news to the search, which tries every algorithm
+    # the base's own compute_table: what clips too much is not news to the search, which tries every algorithm
     return {name: Calibrator.compute_table(part) for name, part in zip(algorithms, parts, strict=True)}

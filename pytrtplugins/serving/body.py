@@ -65,11 +65,11 @@ def _decompressed(body: bytes, coding: bytes, limits: Limits) -> bytes:
     try:
         found = stream.decompress(body, limits.body_bytes + 1)
     except zlib.error as error:
-        raise RequestError(f"the body is no {coding.decode()}: {error}") from None
+        raise RequestError(f"the body is not valid {coding.decode()} data: {error}") from None
     if len(found) > limits.body_bytes:
         raise _too_large(limits)
     if not stream.eof:
-        raise RequestError(f"the body is no whole {coding.decode()}")
+        raise RequestError(f"the body is incomplete {coding.decode()} data")
     return found
 
 

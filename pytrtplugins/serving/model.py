@@ -98,7 +98,7 @@ class Model:
 
         Raises:
             RequestError: the client sent something else; its status and message are the answer.
-            ImageError: it is no image: the client is told so.
+            ImageError: it is not an image: the client is told so.
         """
         return {"image": decode_image(request.body, exif=True, max_bytes=request.max_image_bytes)}
 

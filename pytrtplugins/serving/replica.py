@@ -53,7 +53,7 @@ def model_class(target: str) -> type[Model]:
     """The class that ``module:Class`` or ``path/to/file.py:Class`` names.
 
     Raises:
-        UsageError: there is none, or it is no Model.
+        UsageError: there is none, or it is not a Model.
     """
     module_name, _, name = target.rpartition(":")
     module = import_user_module(module_name)

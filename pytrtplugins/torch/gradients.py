@@ -16,7 +16,7 @@ def no_gradient(what: str, kind: type[PytrtpluginsError] = PluginError) -> Pytrt
     """The error of a backward pass through ``what``."""
     return kind(
         f"{what} has no gradient: it computes forward only.\n"
-        "Do: call it within torch.no_grad(), or on x.detach(), where nothing in front of it is to be trained"
+        "Do: call it within torch.no_grad(), or on x.detach(), if nothing before it is trained"
     )
 
 

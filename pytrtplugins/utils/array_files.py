@@ -106,7 +106,7 @@ def _check_entries(entries: list[zipfile.ZipInfo], size: int, max_bytes: int) ->
         raise _Refused(f"its entries claim {held:,} bytes of a file of {size:,}")
     for entry in entries:
         if not entry.filename.endswith(".npy"):
-            raise _Refused(f"the entry {shorten(entry.filename)} is no .npy file")
+            raise _Refused(f"the entry {shorten(entry.filename)} is not a .npy file")
         if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or entry.flag_bits & 1:
             raise _Refused(
                 f"the entry {shorten(entry.filename)} is encrypted, or compressed in a way that NumPy does not use"

@@ -84,11 +84,11 @@ def fetch(
                 part.unlink(missing_ok=True)
             if isinstance(error, PytrtpluginsError):
                 raise
-            again = "try it again, which goes on where it stopped; or " if part.exists() else ""
+            again = "run it again, which continues where it stopped; or " if part.exists() else ""
             raise DownloadError(
                 f"{path.name}: cannot be fetched from {url} ({_cause(error)}).\n"
                 "Causes: (1) this machine has no network, or needs a proxy (HTTPS_PROXY); (2) the server is down or the file moved.\n"
-                f"Do: {again}fetch it elsewhere, and put it at {path}",
+                f"Do: {again}download it on another machine, and put it at {path}",
                 url=url,
                 folder=path.parent,
             ) from error

@@ -34,7 +34,7 @@ def check_whole(what: str, value: Any, minimum: int, maximum: int) -> int:
     """A whole number within limits: NumPy's will do, truth values will not. ``what`` it is goes into the message.
 
     Raises:
-        UsageError: it is no whole number, or is outside.
+        UsageError: it is not a whole number, or is outside.
     """
     try:
         number = None if isinstance(value, bool) else operator.index(value)
@@ -54,7 +54,7 @@ def check_share(what: str, value: Any) -> float:
     """A number from 0 to 1.
 
     Raises:
-        UsageError: it is no number, is NaN, or is outside.
+        UsageError: it is not a number, is NaN, or is outside.
     """
     try:
         number = float("nan") if isinstance(value, (bool, str, bytes)) else float(value)

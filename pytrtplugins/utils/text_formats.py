@@ -65,7 +65,7 @@ def parse_json(
 
     def constant(word: str) -> float:
         if not allow_nan:
-            raise _Refused(f"{word} is no number of JSON")
+            raise _Refused(f"{word} is not a JSON number")
         return float(word)
 
     try:
@@ -226,7 +226,7 @@ def _yaml_loader() -> Any:
             try:
                 return self.construct_yaml_int(node) if whole else self.construct_yaml_float(node)
             except (ValueError, OverflowError):  # such as 0b_, or 1_0:60
-                self._refuse(f"{shorten(node.value)} is no number", node.start_mark)
+                self._refuse(f"{shorten(node.value)} is not a number", node.start_mark)
 
         def _refuse(self, problem: str, mark: Any) -> NoReturn:
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark)

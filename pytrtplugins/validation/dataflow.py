@@ -54,7 +54,7 @@ def captured(body: onnx.GraphProto) -> set[str]:
 
 
 def given_inputs(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
-    """The inputs that a caller gives: those that are no initializers."""
+    """The inputs that a caller gives: those that are not initializers."""
     initializers = {tensor.name for tensor in graph.initializer}
     return [info for info in graph.input if info.name not in initializers]
 

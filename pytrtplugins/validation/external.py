@@ -141,9 +141,9 @@ class _Claim:
         try:
             number = int(text[:30])
         except ValueError as error:
-            raise self.error(f"{text[:30]!r} is no number of bytes") from error
+            raise self.error(f"{text[:30]!r} is not a number of bytes") from error
         if number < -1 or (number == -1 and text != "-1"):
-            raise self.error(f"{number} is no number of bytes")
+            raise self.error(f"{number} is not a number of bytes")
         return number
 
 
@@ -162,7 +162,7 @@ def _opened(folder: Path, claim: _Claim) -> int:
     if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:
         os.close(handle)
         raise claim.error(
-            "it is no regular file" if not stat.S_ISREG(facts.st_mode) else "it has other names too (hard links)"
+            "it is not a regular file" if not stat.S_ISREG(facts.st_mode) else "it has other names too (hard links)"
         )
     return handle
 

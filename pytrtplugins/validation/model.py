@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["validated"]
 
 _SHOWN = 5
-_DO = "\nDo: export the model again; `onnx.checker.check_model(MODEL)` is ONNX's own check of what an exporter wrote"
+_DO = "\nDo: export the model again; `onnx.checker.check_model(MODEL)` runs ONNX's own check"
 _Key = tuple[str, str, str]  # domain, name and overload of a local function
 
 

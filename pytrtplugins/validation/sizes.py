@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_sizes"]
 
-_DO = "\nDo: export the model with smaller dims; what is computed from constants alone is held in memory while an engine is built"
+_DO = "\nDo: export the model with smaller dims; values computed from constants are in memory while an engine is built"
 _Infer = Callable[["onnx.ModelProto"], "onnx.ModelProto"]
 
 

@@ -71,4 +71,4 @@ def _holds(field: Any) -> str:
 
 def _check_text(text: object, field: str, kind: str) -> None:
     if isinstance(text, bytes):
-        raise ModelError(f"{field} of a {kind} is no text: {text[:40]!r} is not UTF-8")
+        raise ModelError(f"{field} of a {kind} is not text: {text[:40]!r} is not UTF-8")

@@ -82,7 +82,7 @@ def decode_in_batches(
 ) -> Generator[Decoded, None, None]:
     """Read files in threads, and decode them on a device in batches, a few ahead, in a thread of its own.
 
-    What is no usual JPEG file is decoded on the host, and so is what the device refuses: then its error is the host's.
+    What is not a usual JPEG file is decoded on the host, and so is what the device refuses: then its error is the host's.
 
     Args:
         paths: Of the images; None for what ``other`` reads.

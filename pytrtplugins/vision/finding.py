@@ -125,7 +125,7 @@ def _in_folder(folder: Path, recursive: bool) -> list[Source]:
         where = "it and its subfolders" if recursive else "it"
         raise ImageError(
             f"folder {str(folder)!r}: no images or videos: looked for {' '.join(IMAGE_SUFFIXES + VIDEO_SUFFIXES)} in {where}, "
-            f"found {others:,} other files." + ("\nDo: --recursive looks into its subfolders too" if deeper else ""),
+            f"found {others:,} other files." + ("\nDo: --recursive also searches its subfolders" if deeper else ""),
             path=folder,
         )
     return [_file(path) for path in files]

@@ -139,7 +139,7 @@ def decode_image(
     except pil.DecompressionBombError as error:
         raise ImageError(
             f"image {str(name)!r}: too many pixels: {error}\nDo: PIL.Image.MAX_IMAGE_PIXELS = ..., and max_bytes=..., "
-            "if it is to be trusted",
+            "if you trust it",
             path=Path(name),
         ) from error
     except pil.UnidentifiedImageError:
@@ -211,7 +211,7 @@ def _check_size(image: PillowImage, name: str | Path, max_bytes: int) -> None:
     if needed > max_bytes:  # sizes below 1 Pillow refuses itself
         raise ImageError(
             f"image {str(name)!r}: {width:,} x {height:,} pixels ({image.mode}) take {needed:,} bytes of memory; "
-            f"the limit is {max_bytes:,}.\nDo: load_image(path, max_bytes={needed:_}), if it is to be trusted",
+            f"the limit is {max_bytes:,}.\nDo: load_image(path, max_bytes={needed:_}), if you trust it",
             path=Path(name),
             needed=needed,
         )

@@ -55,7 +55,7 @@ def test_pycudas_allocation_has_an_address_and_no_dims():
 @pytest.mark.parametrize("value", [np.zeros(3), np.float32(1), [1, 2], 7, None, "x"])
 def test_what_lies_elsewhere_is_no_array_on_a_gpu(value):
     assert not is_device_array(value)
-    with pytest.raises(errors.BindingError, match="no array on a GPU"):
+    with pytest.raises(errors.BindingError, match="not an array on a GPU"):
         device_array(value)
 
 

@@ -80,7 +80,7 @@ WRONG = {
     "two layers of the name 'conv'": layer(SHAPES["packed"] + field(5, SIX.tobytes())) * 2,
     r"has the shape \[2, 3\] and 2 values": layer(SHAPES["packed"] + field(5, SIX[:2].tobytes())),
     r"has the shape \[1, 1, 1, 1\] and 6 values": layer(field(5, SIX.tobytes())),
-    "7 bytes are no whole numbers": layer(field(5, bytes(7))),
+    "7 bytes are not whole numbers": layer(field(5, bytes(7))),
     "one by one instead of packed": layer(b"\x2d" + struct.pack("<f", 1)),
     "NaN, infinity": layer(varint(4, 1) + field(5, struct.pack("<f", float("nan")))),
     "more than float32 can": layer(varint(4, 1) + field(8, struct.pack("<d", 1e300))),

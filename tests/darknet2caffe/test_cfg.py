@@ -89,7 +89,7 @@ def test_a_missing_or_binary_file_is_refused(tmp_path):
     with pytest.raises(CfgError, match="No such file"):
         read_cfg(tmp_path / "absent.cfg")
     (tmp_path / "a.cfg").write_bytes(b"\0\1\2")
-    with pytest.raises(CfgError, match="no text file") as caught:
+    with pytest.raises(CfgError, match="not a text file") as caught:
         read_cfg(tmp_path / "a.cfg")
     assert caught.value.path == str(tmp_path / "a.cfg")
 
@@ -99,7 +99,7 @@ def test_a_file_may_have_a_mebibyte_and_a_text_10_000_layers(tmp_path):
     path.write_text(NET + "#" * (1024**2 - len(NET)))
     assert read_cfg(path).net.integer("width", 0) == 4
     path.write_text(NET + "#" * (1024**2 + 1 - len(NET)))
-    with pytest.raises(CfgError, match="no text file"):
+    with pytest.raises(CfgError, match="not a text file"):
         read_cfg(path)
     assert len(parse_cfg("[net]\n" + "[conv]\n" * 10_000).layers) == 10_000
     with pytest.raises(CfgError, match="more than 10,000 sections") as caught:

@@ -316,7 +316,7 @@ def test_a_factory_that_makes_no_plugin_is_refused(tmp_path):
         def create_plugin(self, layer_type, parameters):
             return "no plugin"
 
-    with pytest.raises(ModelError, match="which is no plugin"):
+    with pytest.raises(ModelError, match="which is not a plugin"):
         from_caffe(*write_caffe(tmp_path, HEADER + RELU % ""), plugin_factory=Wrong())
 
 

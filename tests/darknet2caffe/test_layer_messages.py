@@ -184,8 +184,8 @@ ALEXEYAB = [
         8,
         "reverse=1 is not supported: the fork reads the input in the output's shape.",
     ),
-    ("[deconv]\n", 5, "[deconv] is no layer of AlexeyAB's darknet.\nDo: convert with --dialect pjreddie."),
-    ("[l2norm]\n", 5, "[l2norm] is no layer of AlexeyAB's darknet.\nDo: convert with --dialect pjreddie."),
+    ("[deconv]\n", 5, "[deconv] is not a layer of AlexeyAB's darknet.\nDo: convert with --dialect pjreddie."),
+    ("[l2norm]\n", 5, "[l2norm] is not a layer of AlexeyAB's darknet.\nDo: convert with --dialect pjreddie."),
     (
         "[conv]\n[conv]\nfilters=2\n[crop]\ncrop_width=4\ncrop_height=4\n[shortcut]\nfrom=0\n",
         12,

@@ -236,7 +236,7 @@ def test_an_unknown_dialect_is_refused():
     ("layers", "line", "words"),
     [
         ("[deconv]\n", 5, "--dialect pjreddie"),
-        ("[l2norm]\n", 5, "no layer of AlexeyAB"),
+        ("[l2norm]\n", 5, "not a layer of AlexeyAB"),
         (
             "[conv]\n[conv]\nfilters=2\n[crop]\ncrop_width=4\ncrop_height=4\n[shortcut]\nfrom=0\n",
             12,

@@ -127,7 +127,9 @@ def test_a_plugin_inside_a_branch_runs_on_engine_cpu():
 def test_a_plugin_does_not_read_what_plugins_do_not_exchange(engine):
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(np.float64))
     made = exported([as_node(Doubled(), ["x"], ["y"], "n")], [info("x", kind, [2])], [info("y", kind, [2])])
-    with pytest.raises(PluginError, match=r"(?s)reads float64, which is no element type of plugins.*Do: put a Cast"):
+    with pytest.raises(
+        PluginError, match=r"(?s)reads float64, which is not an element type of plugins.*Do: put a Cast"
+    ):
         build(made, engine=engine)
 
 

@@ -180,7 +180,7 @@ def test_a_plugin_that_must_know_its_dims_first_is_refused_for_that_reason(tmp_p
 
 
 def test_operators_that_nobody_knows_are_refused(tmp_path):
-    with pytest.raises(ModelError, match=r"'odd' \(vendor::Odd\): it is no operator of ONNX, and no plugin"):
+    with pytest.raises(ModelError, match=r"'odd' \(vendor::Odd\): it is neither an ONNX operator nor a plugin"):
         export_triton(network([node("Odd", "x", "y", "odd", domain="vendor")]), tmp_path, name="net")
     stranger = node("Stranger", "x", "y", domain="unheard", plugin_namespace="unheard", plugin_version="1")
     with pytest.raises(RegistryError, match="unheard::Stranger"):
@@ -205,7 +205,7 @@ def test_operators_of_a_library_are_left_to_it(tmp_path):
     assert (tmp_path / "models" / "net" / "1" / "ops.so").read_bytes() == library.read_bytes()
     assert written.start == "tritonserver --model-repository=/models"
     library.write_bytes(b"\x7fELF a plugin of TensorRT")
-    with pytest.raises(UsageError, match="no library of operators for onnxruntime"):
+    with pytest.raises(UsageError, match="not a library of onnxruntime operators"):
         export_triton(model, tmp_path / "others", name="net", libraries=[library])
 
 

@@ -124,8 +124,8 @@ def test_a_file_brings_the_data_beside_it(secret, name):
         ("link", "symbolic link"),
         ("inner", "symbolic link"),
         ("linked/data", "symbolic link"),
-        ("pipe", "no regular file"),
-        ("folder", "no regular file"),
+        ("pipe", "not a regular file"),
+        ("folder", "not a regular file"),
         ("hard", "hard links"),
         ("missing", "No such file"),
         ("short", "the file has 3 bytes; expected 768 from byte 0 on"),
@@ -154,10 +154,10 @@ def test_only_regular_files_within_the_folder_are_read(tmp_path, location, probl
     [
         ({"offset": 4}, r"from byte 4 on the file has 1,532 bytes; expected 768"),
         ({"offset": 1000, "length": 768}, "the file has 1,536 bytes; expected 768 from byte 1,000 on"),
-        ({"offset": -4}, "-4 is no number of bytes"),
+        ({"offset": -4}, "-4 is not a number of bytes"),
         ({"offset": 2**70, "length": 768}, "the file has 1,536 bytes"),
         ({"length": 2**40}, "it says 1,099,511,627,776 bytes where its type and dims need 768"),
-        ({"length": "many"}, "'many' is no number of bytes"),
+        ({"length": "many"}, "'many' is not a number of bytes"),
     ],
 )
 def test_places_are_held_against_the_size_of_the_file(tmp_path, places, problem):

@@ -129,7 +129,7 @@ def test_what_could_not_be_mapped_is_said_and_a_mapping_names_it():
     [
         (Counted, "from node", FieldError, r"Counted.alpha: expected int, found 0.5 \(float\), from attribute 'alpha' of node 'act'"),
         (Leaky, "from a node", UsageError, "expected 'from node', or a mapping"),
-        (Leaky, {"beta": "alpha"}, UsageError, "'beta' is no field of Leaky, which declares alpha: float"),
+        (Leaky, {"beta": "alpha"}, UsageError, "'beta' is not a field of Leaky, which declares alpha: float"),
         (Leaky, {"alpha": "slope"}, UsageError, "has no 'slope'; the node has attribute 'alpha' = 0.5"),
         (Leaky(alpha=1), "from node", UsageError, "into a plugin class; found Leaky"),
         (Leaky, None, UsageError, "or fields='from node' beside the class Leaky"),

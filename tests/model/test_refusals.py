@@ -63,7 +63,7 @@ def test_a_plugin_with_several_outputs_needs_names_for_them():
     graph = ptp.load_onnx(network([node("Add", "x x", "y", "add")]))
     with pytest.raises(ModelError, match=r"gives 2 outputs, and there are 1 to write: 'y'.\nDo: .*2 names"):
         graph.replace("add", Join())
-    with pytest.raises(ModelError, match="'x' is no free name"):
+    with pytest.raises(ModelError, match="'x' is not a free name"):
         graph.replace("add", Join(), outputs=["y", "x"])
     with pytest.raises(ModelError, match="'y' is read, and the plugin would not write it"):
         graph.replace("add", Join(), outputs=["p", "q"])

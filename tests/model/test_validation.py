@@ -114,7 +114,7 @@ BROKEN = {
 }
 del BROKEN["no opset"][0].opset_import[:]
 NOT_TEXT = onnx.ModelProto.FromString(model(node("Relu", "x", "y")).SerializeToString().replace(b"Relu", b"Re\xffu"))
-BROKEN["a name that is no text"] = (NOT_TEXT, "op_type of a NodeProto is no text")
+BROKEN["a name that is not text"] = (NOT_TEXT, "op_type of a NodeProto is not text")
 
 
 @pytest.mark.parametrize("name", BROKEN)

@@ -18,9 +18,9 @@ from pytrtplugins.plugin.fields import collect_field_specs
     ],
 )  # fmt: skip
 def test_a_value_without_a_type_is_refused_with_what_to_write(value, written):
-    with pytest.raises(FieldError, match=r"^Grouped\.groups = .* has no type, so it is no field\.") as caught:
+    with pytest.raises(FieldError, match=r"^Grouped\.groups = .* has no type, so it is not a field\.") as caught:
         collect_field_specs(type("Grouped", (), {"groups": value}))
-    assert f"Do: annotate it: {written} or, if it is none, groups: ClassVar[" in str(caught.value)
+    assert f"Do: annotate it: {written} or, for a constant, groups: ClassVar[" in str(caught.value)
     assert str(caught.value).endswith("or _groups")
 
 

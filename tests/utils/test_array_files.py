@@ -158,7 +158,7 @@ def test_entries_at_the_same_place_are_refused(tmp_path):
     ("members", "options", "problem"),
     [
         ({}, {}, "expected 1 to 10,000 arrays"),
-        ({"x.txt": b"a"}, {}, "the entry 'x.txt' is no .npy file"),
+        ({"x.txt": b"a"}, {}, "the entry 'x.txt' is not a .npy file"),
         ({"x.npy": saved(np.zeros(9))}, {"compression": zipfile.ZIP_LZMA}, "compressed in a way"),
         ({"x.npy": saved(np.zeros(9))}, {"compression": zipfile.ZIP_BZIP2}, "compressed in a way"),
     ],

@@ -43,7 +43,7 @@ def test_what_breaks_off_goes_on_where_it_stopped(server, tmp_path):
 def test_a_part_of_an_earlier_attempt_is_kept_and_used(server, tmp_path):
     server.most = 20_000  # more attempts than one call makes
     with pytest.raises(
-        DownloadError, match=r"broke off 62,144 bytes before its end[\s\S]*Do: try it again, which goes on"
+        DownloadError, match=r"broke off 62,144 bytes before its end[\s\S]*Do: run it again, which continues"
     ):
         get(server, tmp_path)
     assert (tmp_path / "a.part").read_bytes() == DATA[:200_000]

@@ -165,7 +165,7 @@ class ExecutionContext(Exclusive[Arrays]):
         """An input as this engine takes it: contiguous, of the machine's byte order, with dtype and shape still to be checked.
 
         Raises:
-            BindingError: it is no array.
+            BindingError: it is not an array.
         """
         try:
             array = np.asarray(value)
@@ -193,7 +193,7 @@ class ExecutionContext(Exclusive[Arrays]):
         if array.shape[:1] == (0,) and isinstance(desc.dims[0], SymbolicDim):
             raise BindingError(
                 f"input {desc.name!r}: its batch {desc.dims[0]} is 0, expected at least 1; found {array.shape}.\n"
-                "Do: leave the run out where there is nothing to run on",
+                "Do: leave it out if there is nothing to run on",
                 expected=desc.dims,
                 found=array.shape,
             )

@@ -67,7 +67,7 @@ class Engine(Uncopied, ABC):
         PrecisionError: the engine does not have the precision.
         BuildError: it cannot run the model.
         UsageError: it does not have a setting, or a plugin not the form that is asked for.
-        ModelError: the model is broken, or claims more than memory can hold; or an input or output is no tensor of numbers.
+        ModelError: the model is broken, or claims more than memory can hold; or an input or output is not a tensor of numbers.
     """
 
     name: ClassVar[str]

@@ -75,7 +75,7 @@ class EngineFile:
         try:
             model = cast("onnx.ModelProto", proto.FromString(data))
         except Exception as error:  # protobuf's own
-            raise _error(self.path, f"{_MODEL} is no ONNX model ({error})") from error
+            raise _error(self.path, f"{_MODEL} is not an ONNX model ({error})") from error
         try:
             return validated(model)
         except ModelError as error:
@@ -111,7 +111,7 @@ def read_engine_file(path: str | Path) -> EngineFile:
     """Open an engine file.
 
     Raises:
-        EngineFileError: it is no engine file, or of another format version. ``.path`` says which.
+        EngineFileError: it is not an engine file, or of another format version. ``.path`` says which.
         FileNotFoundError: there is no such file.
     """
     path = Path(path)
@@ -170,6 +170,6 @@ def _stored(path: Path, file: BinaryIO, entry: zipfile.ZipInfo) -> bytes:
 
 def _error(path: Path, problem: str) -> EngineFileError:
     return EngineFileError(
-        f"{path}: not a usable engine file: {problem}.\nDo: pytrt build MODEL.onnx -o {path}   (engine files are made anew, never mended)",
+        f"{path}: not a usable engine file: {problem}.\nDo: pytrt build MODEL.onnx -o {path}   (a damaged engine file cannot be repaired)",
         path=path,
     )

@@ -109,7 +109,7 @@ class HostEngine(Engine):
         float32.choices["int8"] = f"float32: {figures}"
         _log.warning(
             "engine %r falls back from INT8 to float32, which is faster here: %s.\n"
-            'Do: settings={"int8": "always"} (--setting int8=always) to have INT8 all the same',
+            'Do: settings={"int8": "always"} (--setting int8=always) to keep INT8',
             cls.name,
             figures,
         )

@@ -58,7 +58,7 @@ def missing_int8_features(requirements: Mapping[str, Any]) -> str:
 
 
 def signed_activations(model: onnx.ModelProto) -> tuple[str, ...]:
-    """Names of the int8 tensors that DequantizeLinear reads and that are no weights."""
+    """Names of the int8 tensors that DequantizeLinear reads and that are not weights."""
     kind = require("onnx", extra="onnx").TensorProto.INT8
     constants = {tensor.name for tensor in model.graph.initializer}
     constants.update(node.output[0] for node in model.graph.node if node.op_type == "Constant")

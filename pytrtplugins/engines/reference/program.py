@@ -52,7 +52,7 @@ class Control:
 
     Attributes:
         op_type: If, Loop or Scan.
-        attributes: Those that are no graphs.
+        attributes: Those that are not graphs.
         programs: Name of an attribute → the graph in it.
     """
 

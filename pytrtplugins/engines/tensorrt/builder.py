@@ -125,7 +125,7 @@ def _load_timing_cache(api: Api, config: Any, settings: Settings, device: Device
     data = path.read_bytes() if path.is_file() else b""
     known = config.create_timing_cache(data)  # None: it is damaged
     if known is None or not config.set_timing_cache(known, ignore_mismatch=False):
-        _log.warning("%s: TensorRT does not take this timing cache; it is made anew", path)
+        _log.warning("%s: TensorRT does not accept this timing cache; a new one is written", path)
         config.set_timing_cache(config.create_timing_cache(b""), ignore_mismatch=False)
     return path
 

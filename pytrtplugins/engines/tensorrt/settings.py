@@ -72,7 +72,9 @@ class Settings:
         shapes = dict(self.shapes)
         unknown = [name for name in shapes if name not in {desc.name for desc in inputs}]
         if unknown:
-            raise UsageError(f"shapes: {unknown[0]!r} is no input; there are {', '.join(desc.name for desc in inputs)}")
+            raise UsageError(
+                f"shapes: {unknown[0]!r} is not an input; there are {', '.join(desc.name for desc in inputs)}"
+            )
         found: dict[str, Range] = {}
         for desc in inputs:
             free = [axis for axis, dim in enumerate(desc.dims) if isinstance(dim, SymbolicDim)]

@@ -172,7 +172,7 @@ class Codec:
         try:
             said = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise RequestError(f"the request is no JSON: {str(error)[:200]}") from None
+            raise RequestError(f"the request is not JSON: {str(error)[:200]}") from None
         given = _object("the request", said).get("inputs")
         if not isinstance(given, list):
             raise RequestError(f"inputs: expected a list, found {shorten(given)}")

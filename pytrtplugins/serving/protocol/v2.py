@@ -209,7 +209,7 @@ def _object(body: bytes) -> dict[str, Any]:
     try:
         found = json.loads(body or b"{}")
     except (ValueError, RecursionError) as error:
-        raise RequestError(f"the request is no JSON: {str(error)[:200]}") from None
+        raise RequestError(f"the request is not JSON: {str(error)[:200]}") from None
     if not isinstance(found, dict):
         raise RequestError("expected a JSON object")
     return found

@@ -189,7 +189,7 @@ def test_what_was_written_is_read(small_file):
 
 def test_a_model_that_is_no_onnx_is_refused(tmp_path):
     write_engine_file(tmp_path / "x.engine", {}, b"\xff\xff\xff")
-    with pytest.raises(EngineFileError, match=r"x\.engine: .*: model\.onnx is no ONNX model \(") as caught:
+    with pytest.raises(EngineFileError, match=r"x\.engine: .*: model\.onnx is not an ONNX model \(") as caught:
         read_engine_file(tmp_path / "x.engine").model()
     assert caught.value.path == tmp_path / "x.engine"
 

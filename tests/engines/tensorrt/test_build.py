@@ -78,7 +78,7 @@ def test_a_free_batch_becomes_a_profile(tensorrt):
         ({"speed": 3}, "no setting 'speed'; it has batch, shapes"),
         ({"shapes": 3}, r"shapes: expected name: \[smallest"),
         ({"shapes": {"data": [[1], [2], [3]]}}, "three growing shapes that fit data"),
-        ({"shapes": {"image": [[1], [2], [3]]}}, "'image' is no input; there are data"),
+        ({"shapes": {"image": [[1], [2], [3]]}}, "'image' is not an input; there are data"),
     ],
 )
 def test_wrong_settings_are_usage_errors(tensorrt, settings, words):

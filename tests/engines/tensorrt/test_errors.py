@@ -97,7 +97,7 @@ def test_what_a_constructor_raises_comes_out_of_create_plugin_through_tensorrt(d
         ("output_dims", 5, DimsError, "must return a tuple of dims, found 5"),
         ("output_dims", ((1, 4), (1, 4)), DimsError, "gives 2 outputs; expected 1"),
         ("output_dtypes", ("float32", "float32"), PluginError, "gave 2 types for 1 outputs"),
-        ("output_dtypes", "float64", PluginError, "gives float64, which is no element type of plugins"),
+        ("output_dtypes", "float64", PluginError, "gives float64, which is not an element type of plugins"),
         ("workspace_size", -1, PluginError, "must give a number of bytes, found -1"),
         ("workspace_size", 1.5, PluginError, "must give a number of bytes, found 1.5"),
     ],

@@ -174,7 +174,7 @@ def test_what_a_plugin_raises_in_a_run_is_raised_by_run_and_the_next_run_works(p
     [
         ({"output_dims": (1, -4)}, DimsError, "ints of at least 0"),
         ({"output_dims": ((1, 8), (1, 8))}, DimsError, "gives 2 outputs; expected 1"),
-        ({"output_dtypes": "float64"}, PluginError, "gives float64, which is no element type of plugins"),
+        ({"output_dtypes": "float64"}, PluginError, "gives float64, which is not an element type of plugins"),
         ({"workspace_size": -1}, PluginError, "must give a number of bytes, found -1"),
         ({"supports_format": False}, BuildError, "cannot build the model"),
     ],

@@ -78,8 +78,8 @@ def test_classification_names_the_largest_values_of_each_row(client):
 @pytest.mark.parametrize(
     ("body", "text"),
     [
-        (b"{", "no JSON"),
-        (b"[" * 100_000, "no JSON"),
+        (b"{", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
         (b"[]", "expected an object"),
         ({}, "inputs: expected a list"),
         ({"inputs": []}, "missing: x"),

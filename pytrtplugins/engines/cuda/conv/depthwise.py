@@ -61,7 +61,7 @@ class DepthwiseTile:
         """
         match = _NAME.fullmatch(name)
         if match is None:
-            raise ValueError(f"{name!r} is no tactic of 'depthwise'")
+            raise ValueError(f"{name!r} is not a tactic of 'depthwise'")
         return cls(*(int(number or 1) for number in match.groups()))
 
     def items(self, problem: ConvProblem) -> int:

@@ -89,7 +89,7 @@ class ConvProblem:
 
     @property
     def fused(self) -> bool:
-        """Whether a pool, a reorg, blocks, an image or a linear output is fused into it: it is no convolution from NHWC to NHWC."""
+        """Whether a pool, a reorg, blocks, an image or a linear output is fused into it: it is not a convolution from NHWC to NHWC."""
         return self.reshaped or self.element is not None
 
     @property

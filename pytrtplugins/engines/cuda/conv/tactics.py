@@ -65,7 +65,7 @@ class Tactic:
         """
         match = _NAME.fullmatch(name)
         if match is None:
-            raise ValueError(f"{name!r} is no tactic of {family!r}")
+            raise ValueError(f"{name!r} is not a tactic of {family!r}")
         m, n, depth, units, stages, split = (int(group) for group in match.groups()[:6])
         return cls(family, m, n, depth, units, stages, split, bool(match[7]))
 

@@ -267,7 +267,7 @@ class CudaDevice:
             raise UnavailableError(
                 f"engine 'cuda': the memory of {self.model} does not suffice: {needed}, {free / 2**20:.0f} of "
                 f"{total / 2**20:.0f} MiB are free.\n"
-                'Do: run smaller batches, or take precision="fp16" or "int8", or keep "reuse" out of disable, or end other '
+                'Do: run smaller batches, or use precision="fp16" or "int8", or keep "reuse" out of disable, or end other '
                 "programs that use the GPU (nvidia-smi lists them)",
                 needed=size,
                 free=free,

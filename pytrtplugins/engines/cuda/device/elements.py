@@ -82,7 +82,7 @@ def _meanings(dtype: DType) -> npt.NDArray[np.float32]:
 
 @functools.cache
 def _rounding(dtype: DType) -> tuple[npt.NDArray[np.float32], int, int, int]:
-    """What lies halfway between neighbours from 0 on; the bit of the sign; the codes of infinity and of what is no number."""
+    """What lies halfway between neighbours from 0 on; the bit of the sign; the codes of infinity and of what is not a number."""
     meanings = _meanings(dtype)
     sign = len(meanings) // 2
     finite = meanings[:sign][np.isfinite(meanings[:sign])].astype(np.float64)
@@ -125,7 +125,7 @@ def _nearest_codes(xp: Any, values: Any, dtype: DType, saturate: bool) -> Any:
         code = xp.minimum(code, last)
     code = xp.where(code > last, infinity, code)
     negative = xp.signbit(values)
-    if dtype.value.endswith("fnuz"):  # which has no negative zero: that code is no number
+    if dtype.value.endswith("fnuz"):  # which has no negative zero: that code is not a number
         negative &= code > 0
     code = xp.where(negative, code | sign, code)
     return xp.where(xp.isnan(values), nothing, code).astype(np.uint8)

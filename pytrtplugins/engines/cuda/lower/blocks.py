@@ -23,7 +23,7 @@ class FuseBlocks(Rewrite["tuple[ir.Node, int]"]):
     Where a concat follows, the values are written there at once.
 
     What does not match: (1) a convolution that something else reads too; (2) blocks whose pixels' channels lie apart (CRD), or
-    are no multiple of 16; (3) a convolution with a pool, a reorg or a residual; (4) one of rows; (5) blocks that are only cut
+    are not multiples of 16; (3) a convolution with a pool, a reorg or a residual; (4) one of rows; (5) blocks that are only cut
     behind, by a Slice, so that they are copied anyway.
     """
 

@@ -26,7 +26,7 @@ class FuseConvolutions(Rewrite[list[int]]):
     Attributes: ``strides``, ``pads`` (top, left, bottom, right), ``dilations``, ``group``; ``activation`` (``"linear"``,
     ``"leaky"``, ``"clip"``, ``"logistic"``, ``"swish"``, ``"gelu"``, ``"gelu_tanh"``, ``"hard_swish"``, ``"hard_sigmoid"``) with
     ``bounds`` (slope, or lowest and highest, or slope and offset); the same behind the residual in ``residual_activation``,
-    ``residual_bounds``; ``rows`` 1: x is no image but a linear tensor (…, C) of any rank, whose rows are pixels, and so is the
+    ``residual_bounds``; ``rows`` 1: x is not an image but a linear tensor (…, C) of any rank, whose rows are pixels, and so is the
     output; ``pool`` 1: the largest of each 2x2 pixels behind all that; ``reorg``: stride of darknet's reorg behind all that,
     or 0; ``blocks``: side of the blocks of pixels that are made of channels behind all that, as by DepthToSpace, or 0;
     ``image`` 1: x is the network's input, float32 and linear; for int8 ``x_scale``,

@@ -102,7 +102,7 @@ class FuseMatMuls(Rewrite[_Product]):
 class FuseBiases(Rewrite["tuple[ir.Node, npt.NDArray[Any]]"]):
     """Add of a constant row behind a product with a constant matrix → into its bias.
 
-    What does not match: (1) a convolution of images; (2) one that something else reads too; (3) a constant that is no row;
+    What does not match: (1) a convolution of images; (2) one that something else reads too; (3) a constant that is not a row;
     (4) a product that has an activation, a residual or codes already.
     """
 

@@ -93,7 +93,7 @@ def refusal(name: str, attributes: Attributes, inputs: Sequence[str], constants:
 
 
 def computed(name: str, inputs: Sequence[str], constants: Collection[str]) -> tuple[int, ...]:
-    """The inputs of `KNOWN` that are no constants: they are copied to the host in each run."""
+    """The inputs of `KNOWN` that are not constants: they are copied to the host in each run."""
     return tuple(
         index
         for index in KNOWN.get(name, ())

@@ -1,4 +1,4 @@
-"""Nodes that only move values, as moves: nothing is copied before something reads it that is no generated kernel, or wrote it."""
+"""Nodes that only move values, as moves: nothing is copied before something reads it that is not a generated kernel, or wrote it."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class CudaBoundRun(BoundRun):
             for other_what, other, earlier in named[:place]:
                 if what == "output" and _overlap(array, earlier):
                     raise BindingError(
-                        f"output {name!r}: its array lies over that of {other_what} {other!r}.\nDo: give it one of its own",
+                        f"output {name!r}: its array lies over that of {other_what} {other!r}.\nDo: give it its own",
                         output=name,
                         other=other,
                     )

@@ -43,7 +43,7 @@ class StepBuilder:
         conv: A convolution's launch, with the tactic that was chosen.
         attention: Makes an attention's launch.
         runners: Of the plugins made so far, to be closed with the context.
-        product: The launch of a product of two computed tensors, a, b and y; None: arrays' own products, which are no part
+        product: The launch of a product of two computed tensors, a, b and y; None: arrays' own products, which are not part
             of a CUDA graph.
         interpreter: What runs the plan's tail, if it has one.
     """

@@ -87,7 +87,7 @@ def choose_in_network(
     """Put kernels with which the network is faster in the place of those that were the fastest alone, and remember that.
 
     Args:
-        plan: The network; nothing is done if it is no single CUDA graph.
+        plan: The network; nothing is done if it is not a single CUDA graph.
         selector: Where kernels were chosen alone.
         make: Makes buffers and launches, by the kernels of a selector.
         measure: Microseconds of one run.

@@ -106,7 +106,7 @@ def _helpers() -> int:
     """Threads beside the caller: as the environment says, or one for each three cores that this process may use.
 
     Raises:
-        UsageError: `COPY_THREADS` is no whole number.
+        UsageError: `COPY_THREADS` is not a whole number.
     """
     try:
         given = os.environ.get(COPY_THREADS)

@@ -312,5 +312,5 @@ def test_float32_and_the_others_are_different_families():
 
 
 def test_a_tactics_name_is_checked():
-    with pytest.raises(ValueError, match="no tactic of 'mma'"):
+    with pytest.raises(ValueError, match="not a tactic of 'mma'"):
         Tactic.parse("mma", "m64")
