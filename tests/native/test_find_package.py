@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytrtplugins import __version__, _native_build
+from tests.kept_builds import build_once
 from tests.pages import ROOT, texts
 
 PROJECT = ROOT / "samples" / "cpp_plugin"
@@ -96,11 +98,19 @@ def test_the_sample_project_is_built_and_its_plugin_passes_the_check(built, cmak
         f"-DPython_EXECUTABLE={sys.executable}",
         "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror",
     ]
-    for command in (("-S", PROJECT, "-B", tmp_path, *settings), ("--build", tmp_path)):
-        done = cmake(*command)
-        assert done.returncode == 0, done.stdout + done.stderr
+    library = tmp_path / "libacme.so"
+
+    def build(path):
+        for command in (("-S", PROJECT, "-B", tmp_path, *settings), ("--build", tmp_path)):
+            done = cmake(*command)
+            assert done.returncode == 0, done.stdout + done.stderr
+        library.replace(path)
+
+    sources = sorted(path for folder in (PROJECT, prefix) for path in folder.rglob("*") if path.is_file())
+    flags = [os.environ.get(name, "") for name in ("CXX", "CXXFLAGS", "LDFLAGS")]
+    build_once(library, sources, [*settings[1:], cmake("--version").stdout, *flags], build)
     done = subprocess.run(
-        [sys.executable, PROJECT / "check.py", tmp_path / "libacme.so"],
+        [sys.executable, PROJECT / "check.py", library],
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
