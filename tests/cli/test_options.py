@@ -136,7 +136,7 @@ def test_run_on_images(pytrt, asked):
     files = {"coco": "c.json", "labels": "t", "crops": "d", "output": "boxes"}
     assert written == [((sources,), {"show": True, **{name: Path(file) for name, file in files.items()}})]
     assert detectors == [((ENGINE, Path("n")), {"mode": "stretch", "batch": 2})]
-    assert detector.streamed == [((sources,), {**THRESHOLDS, "track": True})]
+    assert detector.streamed == [((sources,), {**THRESHOLDS, "track": True, "decode": "cpu"})]
     assert trackers == [((), {})]
     assert out.splitlines() == ["saved boxes.png", "no images"]
     assert outputs.__exit__.called

@@ -206,9 +206,9 @@ def test_the_command_shows_the_choice(pytrt, clock, tmp_path):
     calibrator.compute_table().write(tmp_path / "net.cache")
     code, out, err = pytrt("build", "net.onnx", "--engine", "cpu", "--precision", "int8", "-o", "net.engine")
     assert code == 0, err
-    assert "int8: float32: INT8 takes 2 ms, float32 1 ms" in out
+    assert "precision chosen: float32: INT8 takes 2 ms, float32 1 ms" in out
     code, out, _ = pytrt("inspect", "net.engine")
-    assert "int8: float32: the model was built without INT8 layers" in out
+    assert "precision chosen: float32: the model was built without INT8 layers" in out
     code, out, err = pytrt(
         "build", "net.onnx", "--engine", "cpu", "--precision", "int8", "--setting", "int8=always", "-o", "net.engine"
     )
