@@ -82,7 +82,7 @@ def test_every_kernel_of_engine_cuda_compiles_without_a_gpu(capability, compiler
     wanted += [("hopper", HALF), ("hopper", INT8), ("hopper", FP8)] if capability == 90 else []
     given = [("fence", {}), ("copies", {}), ("late_copy", {"CYCLES": 1})]
     for family, x_type in wanted:
-        forms = [{}, {"pool": True}, {"reorg": 2}, {"blocks": 2}, {"linear": True}]
+        forms = [{}, {"pool": True}, {"reorg": 2}, {"blocks": 2}, {"blocks": 2, "cut": (1, 1, 1, 1)}, {"linear": True}]
         forms += [{"group_channels": 8, "group_filters": 8}] if family != "simt" else []
         for more in forms:
             shape = square(1, 16, 64, 64, 3, x_type, **more)

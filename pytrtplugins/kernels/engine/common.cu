@@ -2,8 +2,8 @@
 //
 // Constants that the compiler is given: ELEMENT, OUT, RESIDUAL (a Kind, or NONE), PATCH, POOL, REORG (darknet's reorg
 // with this stride on the way to memory; 0: none), BLOCKS (blocks of pixels with this side, made of the filters on the way to
-// memory; 0: none), LINEAR (y is [image][filter][pixel]), GATE (the activation, where it is not max(v, slope * v)), GROUPED
-// (whether filters read the channels of their group only), TILE_M, DEPTH.
+// memory; 0: none), CUT (whether pixels around these are left out), LINEAR (y is [image][filter][pixel]), GATE (the activation,
+// where it is not max(v, slope * v)), GROUPED (whether filters read the channels of their group only), TILE_M, DEPTH.
 typedef unsigned int u32;
 typedef unsigned long long u64;
 enum Kind { NONE = -1, FLOAT = 0, HALF = 1, INT8 = 2, FP8 = 4 };
@@ -32,6 +32,8 @@ struct ConvArgs {
     int tiles_n, patches_h, patches_w;
     int vector;                         // whether 16 bytes of y can be written at once
     int group_filters, group_bytes;     // filters of a group, and bytes of its channels; read where GROUPED
+    int cut_top, cut_left;              // pixels of the blocks that are left out first; read where CUT
+    int rows, columns;                  // of y, where it is written in blocks
     float slope, residual_scale, residual_slope;
     float step;                         // of y's codes; 1 for floats
     float low, high;                    // of CLIP; the slope and the offset of HARD_SIGMOID
@@ -201,12 +203,19 @@ __device__ __forceinline__ char* reorg_place(const ConvArgs& a, int pixel, int f
     return a.y + static_cast<long long>(image * small + place) * a.y_pitch + target * OUT_BYTES;
 }
 
-// Where a run of filters of a pixel lies in a block of pixels, each of which has as many filters, a multiple of any run.
+// Where a run of filters of a pixel lies in a block of pixels, each of which has as many filters, a multiple of any run; null
+// where that is cut off.
 __device__ __forceinline__ char* block_place(const ConvArgs& a, int pixel, int filter) {
     constexpr int s = BLOCKS > 0 ? BLOCKS : 1;
-    int const channels = a.filters / (s * s), phase = filter / channels, row = pixel / a.ow, column = pixel - row * a.ow;
-    long long const place = static_cast<long long>(row * s + phase / s) * (a.ow * s) + column * s + phase % s;
-    return a.y + place * a.y_pitch + (filter - phase * channels) * OUT_BYTES;
+    int const channels = a.filters / (s * s), phase = filter / channels, row = pixel / a.ow;
+    int y = row * s + phase / s, x = (pixel - row * a.ow) * s + phase % s - a.cut_left;
+    if (CUT) {
+        int const image = row / a.oh;
+        y -= image * a.oh * s + a.cut_top;
+        if (static_cast<u32>(y) >= static_cast<u32>(a.rows) || static_cast<u32>(x) >= static_cast<u32>(a.columns)) return nullptr;
+        y += image * a.rows;
+    }
+    return a.y + (static_cast<long long>(y) * a.columns + x) * a.y_pitch + (filter - phase * channels) * OUT_BYTES;
 }
 
 // Where a value lies in [image][filter][pixel].
@@ -226,6 +235,7 @@ template <int COUNT> __device__ __forceinline__ void write_run(const ConvArgs& a
         }
     }
     char* const to = BLOCKS ? block_place(a, pixel, filter) : a.y + static_cast<long long>(pixel) * a.y_pitch + filter * OUT_BYTES;
+    if (CUT && to == nullptr) return;
     if (a.vector && filter + COUNT <= a.filters) {
         store_run(to, v);
         return;

@@ -21,7 +21,7 @@ class ConvArgs(ctypes.Structure):
         pointers="x weights scale bias residual y",
         ints="h w channel_bytes x_pitch oh ow pixels kernel_h kernel_w units chunks stride_h stride_w pad_h pad_w "
         "dilation_h dilation_w filters y_pitch residual_pitch tiles_n patches_h patches_w vector "
-        "group_filters group_bytes",
+        "group_filters group_bytes cut_top cut_left rows columns",
         floats="slope residual_scale residual_slope step low high",
     )
 
@@ -51,6 +51,7 @@ def conv_arguments(
 ) -> ConvArgs:
     """The numbers that a kernel gets."""
     y_pitch = shape.y_pitch * shape.y_type.itemsize
+    rows, columns = shape.block_sides
     return ConvArgs(
         **at._asdict(),
         h=shape.h,
@@ -79,6 +80,10 @@ def conv_arguments(
         vector=int(not (shape.reorg or shape.linear) and y_pitch % 16 == 0 and at.y % 16 == 0),
         group_filters=shape.group_filters,
         group_bytes=shape.group_channels * shape.x_type.itemsize,
+        cut_top=shape.cut[0],
+        cut_left=shape.cut[1],
+        rows=rows,
+        columns=columns,
         slope=shape.slope,
         residual_scale=residual_scale,
         residual_slope=shape.residual_slope,

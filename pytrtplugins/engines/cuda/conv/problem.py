@@ -62,6 +62,7 @@ class ConvProblem:
         reorg: Stride of darknet's reorg behind it; ``y`` has that many times fewer rows and columns then. 0: none.
         blocks: Side of the blocks of pixels that are made of its channels, those of a pixel side by side; ``y`` has that many
             times more rows and columns then. 0: none.
+        cut: Pixels of the blocks that are not written: above, left, below, right.
     """
 
     x: Format
@@ -81,6 +82,7 @@ class ConvProblem:
     element: DType | None = None
     reorg: int = 0
     blocks: int = 0
+    cut: tuple[int, int, int, int] = (0, 0, 0, 0)
 
     @property
     def reshaped(self) -> bool:
@@ -99,9 +101,11 @@ class ConvProblem:
         x = self.x if self.element is None else channels_last(self.x.dims, self.element)
         dims = (n, k // s**2 if self.reorg else k, h * s, w * s)
         if self.blocks:
-            dims = (n, k * self.blocks**2, h // self.blocks, w // self.blocks)
+            top, left, bottom, right = self.cut
+            rows, columns = ((h + top + bottom) // self.blocks, (w + left + right) // self.blocks)
+            dims = (n, k * self.blocks**2, rows, columns)
         y = channels_last(dims, self.y.dtype, dense=self.reorg > 0) if self.reshaped else self.y
-        return replace(self, x=x, y=y, pool=False, element=None, reorg=0, blocks=0)
+        return replace(self, x=x, y=y, pool=False, element=None, reorg=0, blocks=0, cut=(0, 0, 0, 0))
 
     @property
     def key(self) -> str:
@@ -134,7 +138,7 @@ class ConvProblem:
     @property
     def _fusion(self) -> str:
         behind = " pool" if self.pool else f" reorg {self.reorg}" if self.reorg else ""
-        behind += f" blocks {self.blocks}" if self.blocks else ""
+        behind += f" blocks {self.blocks} but {self.cut}" if self.blocks else ""
         return f"{behind}{f' of {self.element}' if self.element else ''}"
 
     @property

@@ -48,6 +48,7 @@ class ConvShape:
         pool: Whether the largest of each 2x2 pixels is written; scales must be positive.
         reorg: Stride of darknet's reorg on the way to memory; 0: none.
         blocks: Side of the blocks of pixels that are made of the filters, those of a pixel side by side; 0: none.
+        cut: Pixels of the blocks that are not written: above, left, below, right.
         linear: y is [n][k][row][column] without gaps, not NHWC.
         planes: Channels of x, at most 4, where it is [n][channel][row][column]; ``c`` is 4 then. 0: NHWC. float32 only.
         group_channels: Channels of a group; 0: there are no groups. Not for float32.
@@ -78,6 +79,7 @@ class ConvShape:
     pool: bool = False
     reorg: int = 0
     blocks: int = 0
+    cut: tuple[int, int, int, int] = (0, 0, 0, 0)
     linear: bool = False
     planes: int = 0
     group_channels: int = 0
@@ -122,6 +124,7 @@ class ConvShape:
             pool=problem.pool,
             reorg=problem.reorg,
             blocks=problem.blocks,
+            cut=problem.cut,
             linear=not y.nhwc,
             planes=c if image else 0,
             group_channels=c // groups if groups > 1 else 0,
@@ -132,6 +135,12 @@ class ConvShape:
     def pixels(self) -> int:
         """Pixels of y before pool and reorg, over all images."""
         return self.n * self.oh * self.ow
+
+    @property
+    def block_sides(self) -> tuple[int, int]:
+        """Rows and columns of what is written in blocks."""
+        top, left, bottom, right = self.cut
+        return self.oh * self.blocks - top - bottom, self.ow * self.blocks - left - right
 
     @property
     def channel_bytes(self) -> int:

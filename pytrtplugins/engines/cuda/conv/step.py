@@ -33,13 +33,12 @@ def conv_problem(step: Step, plan: Plan, tf32: bool) -> ConvProblem:
     if at["rows"]:
         x, y, residual = as_rows(x), as_rows(y), None if residual is None else as_rows(residual)
     element = (DType.of(weights) if at["x_scale"] else y.dtype) if at["image"] else None
-    top, left, bottom, right = map(int, at["pads"])
     return ConvProblem(
         x=x,
         y=y,
         kernel=_pair(weights.shape[2:], int),
         strides=_pair(at["strides"], int),
-        pads=(top, left, bottom, right),
+        pads=_pads(at["pads"]),
         dilations=_pair(at["dilations"], int),
         groups=int(at["group"]),
         activation=at["activation"],
@@ -52,7 +51,13 @@ def conv_problem(step: Step, plan: Plan, tf32: bool) -> ConvProblem:
         element=element,
         reorg=int(at["reorg"]),
         blocks=int(at["blocks"]),
+        cut=_pads(at["cut"]),
     )
+
+
+def _pads(values: Iterable[Any]) -> tuple[int, int, int, int]:
+    top, left, bottom, right = map(int, values)
+    return top, left, bottom, right
 
 
 def _pair(values: Iterable[Any], kind: Callable[[Any], Number]) -> tuple[Number, Number]:

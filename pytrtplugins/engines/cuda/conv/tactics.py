@@ -131,6 +131,7 @@ class Tactic:
             "POOL": int(shape.pool),
             "REORG": shape.reorg,
             "BLOCKS": shape.blocks,
+            "CUT": int(any(shape.cut)),
             "LINEAR": int(shape.linear),
             "GATE": shape.gate,
             "GROUPED": int(shape.group_filters > 0),

@@ -11,7 +11,7 @@ from ....tensor import TensorDesc
 from ..device.device import Device, Tensor, bytes_of, tensor_at
 from ..device.expression import Expression
 from ..device.layout import Format, as_bytes, channels_last
-from ..device.moves import Source, blocks_of
+from ..device.moves import Source, blocks_of, sliced
 from ..device.nhwc import reformat
 from ..device.pointwise import pointwise_kernel
 from ..device.pool import pool
@@ -83,7 +83,8 @@ class UnfusedProvider:
     def _finish_blocks(self, problem: ConvProblem) -> Callable[[Tensor, Tensor, Any], None]:
         """Bytes are copied by a generated kernel, FP8's too."""
         given, wanted = map(as_bytes, (problem.unfused.y, problem.y))
-        move = blocks_of(Source(given.dims, 0), problem.blocks)
+        whole = blocks_of(Source(given.dims, 0), problem.blocks)
+        move = sliced(whole, (0, 0, *problem.cut[:2]), wanted.dims, [1] * 4)
         kernel = pointwise_kernel(self.device, Expression(1, (), (0,)), [given], [wanted], [move])
 
         kernel.load()

@@ -40,7 +40,9 @@ def _conv_dims(node: ir.Node, x: tuple[int, ...], weights: tuple[int, ...]) -> S
     if at.get_int("pool", 0):
         sides = [side // 2 for side in sides]
     if block := at.get_int("blocks", 0):
-        return (x[0], weights[0] // block**2, *(side * block for side in sides))
+        cut = at.get_ints("cut", [0] * 4)
+        places = zip(sides, cut, cut[2:], strict=False)
+        return (x[0], weights[0] // block**2, *(side * block - before - behind for side, before, behind in places))
     stride = at.get_int("reorg", 0) or 1
     return (x[0], weights[0] * stride**2, *(side // stride for side in sides))
 

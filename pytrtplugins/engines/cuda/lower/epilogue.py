@@ -28,9 +28,9 @@ class FuseConvolutions(Rewrite[list[int]]):
     ``bounds`` (slope, or lowest and highest, or slope and offset); the same behind the residual in ``residual_activation``,
     ``residual_bounds``; ``rows`` 1: x is not an image but a linear tensor (…, C) of any rank, whose rows are pixels, and so is the
     output; ``pool`` 1: the largest of each 2x2 pixels behind all that; ``reorg``: stride of darknet's reorg behind all that,
-    or 0; ``blocks``: side of the blocks of pixels that are made of channels behind all that, as by DepthToSpace, or 0;
-    ``image`` 1: x is the network's input, float32 and linear; for int8 ``x_scale``,
-    ``residual_scale`` and ``y_scale``, 0 where the tensor is float.
+    or 0; ``blocks``: side of the blocks of pixels that are made of channels behind all that, as by DepthToSpace, or 0, and ``cut``,
+    the pixels of these that are left out (top, left, bottom, right); ``image`` 1: x is the network's input, float32 and
+    linear; for int8 ``x_scale``, ``residual_scale`` and ``y_scale``, 0 where the tensor is float.
 
     What does not match: (1) a convolution of 1-D or 3-D tensors; (2) one whose weights or bias are computed in the run;
     (3) one padded by SAME whose input has unknown dims.
@@ -142,7 +142,7 @@ def fused_convolution(graph: ir.Graph, node: ir.Node, operands: list[Any], **att
     plain = {
         "strides": [1, 1], "pads": [0] * 4, "dilations": [1, 1], "group": 1, "rows": 0,
         "activation": "linear", "bounds": [0.0, 0.0], "residual_activation": "linear", "residual_bounds": [0.0, 0.0],
-        "x_scale": 0.0, "residual_scale": 0.0, "y_scale": 0.0, "pool": 0, "reorg": 0, "blocks": 0, "image": 0,
+        "x_scale": 0.0, "residual_scale": 0.0, "y_scale": 0.0, "pool": 0, "reorg": 0, "blocks": 0, "cut": [0] * 4, "image": 0,
     }  # fmt: skip
     onnx_ir = require("onnx_ir", extra="onnx")
     made: ir.Node = onnx_ir.node("Conv", operands, domain=DOMAIN, name=node.name)

@@ -50,6 +50,10 @@ SHAPES = [
         for kind in (HALF, INT8, FP8)
     ),
     dataclasses.replace(square(1, 12, 48, 144, 3, HALF, blocks=3), y_pitch=20),
+    *(
+        dataclasses.replace(square(2, 13, 64, 128, 1, kind, blocks=2, cut=(1, 1, 1, 2)), y_pitch=48)
+        for kind in (HALF, INT8)
+    ),
     square(2, 14, 128, 128, 3, INT8, slope=0.0, residual_type=INT8, residual_pitch=160),
     square(1, 20, 64, 64, 3, HALF, slope=0.0, residual_type=HALF, residual_pitch=64),
     dataclasses.replace(square(2, 12, 96, 33, 1, INT8), y_type=DType.FLOAT32),
@@ -71,6 +75,7 @@ SHAPES_OF_SINGLES = [
     square(2, 24, 256, 128, 3, SINGLE, pool=True, slope=0.1),
     dataclasses.replace(square(3, 14, 48, 40, 3, SINGLE, reorg=2), y_pitch=176),
     dataclasses.replace(square(2, 13, 48, 64, 1, SINGLE, blocks=2, slope=0.1), y_pitch=20),
+    dataclasses.replace(square(2, 13, 48, 64, 1, SINGLE, blocks=2, cut=(1, 0, 0, 1)), y_pitch=16),
     square(1, 20, 64, 64, 3, SINGLE, slope=0.0, residual_type=SINGLE, residual_pitch=64),
     square(2, 13, 96, 33, 1, SINGLE, linear=True),
     square(1, 13, 96, 40, 1, SINGLE, gate=2),
@@ -168,6 +173,8 @@ def problem(shape):
         n, h, w, k = y.shape
         s, channels = shape.blocks, k // shape.blocks**2
         y = y.reshape(n, h, w, s, s, channels).transpose(0, 1, 3, 2, 4, 5).reshape(n, h * s, w * s, channels)
+        rows, columns = shape.block_sides
+        y = y[:, shape.cut[0] : shape.cut[0] + rows, shape.cut[1] : shape.cut[1] + columns]
     return x, weights, scale, bias, residual, y
 
 

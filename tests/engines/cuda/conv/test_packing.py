@@ -171,14 +171,20 @@ def test_reorg_on_the_way_to_memory_is_darknets(s, oh, ow, k):
 
 
 @pytest.mark.parametrize(("s", "oh", "ow", "k"), [(2, 5, 6, 64), (3, 2, 3, 144)])
-def test_blocks_on_the_way_to_memory_are_those_of_depth_to_space(s, oh, ow, k):
+@pytest.mark.parametrize("cut", [(0, 0, 0, 0), (1, 1, 1, 1), (0, 2, 1, 0)])
+def test_blocks_on_the_way_to_memory_are_those_of_depth_to_space(s, oh, ow, k, cut):
     y, channels = np.random.default_rng(0).standard_normal((2, k, oh, ow)).astype(np.float32), k // s**2
-    written = np.zeros((2 * oh * s * ow * s, channels), np.float32)
+    top, left, bottom, right = cut
+    rows, columns = oh * s - top - bottom, ow * s - left - right
+    written = np.zeros((2 * rows * columns, channels), np.float32)
     for pixel, f in np.ndindex(2 * oh * ow, k):  # block_place of common.cu
         phase, row, column = f // channels, pixel // ow, pixel % ow
-        place = (row * s + phase // s) * (ow * s) + column * s + phase % s
-        written[place, f % channels] = y[pixel // (oh * ow), f, row % oh, column]
+        image, to_y, to_x = row // oh, row * s + phase // s, column * s + phase % s - left
+        to_y -= image * oh * s + top
+        if 0 <= to_y < rows and 0 <= to_x < columns:
+            written[(to_y + image * rows) * columns + to_x, f % channels] = y[image, f, row % oh, column]
     expected = OPS["DepthToSpace"](np, {"blocksize": s}, [(2, channels, oh * s, ow * s)], y)
+    expected = expected[:, :, top : top + rows, left : left + columns]
     np.testing.assert_array_equal(written, expected.transpose(0, 2, 3, 1).reshape(written.shape))
 
 
