@@ -131,7 +131,7 @@ def check_plugin(
     if "compute" in steps.entries:
         return Report(repr(base), tuple(steps.entries.values()))
     if not cases:
-        detail = f"no input shape works; {remark}.\n{_advice(base)}"
+        detail = f"no input shape works; {remark}.\n{_advice(base, given)}"
         return Report(repr(base), (Entry("dims", False, detail),))
     if sanitize:
         skip = isolate.reason(base) or ("" if enqueue.has_kernels(base) else "the class has no kernels")
@@ -150,15 +150,20 @@ def check_plugin(
     return Report(repr(base), tuple(steps.entries.values()))
 
 
-def _advice(base: Plugin) -> str:
+def _advice(base: Plugin, given: Sequence[Samples | None]) -> str:
     """What to do where no shape works: the shapes may be others, or the inputs' types and values."""
     count = base.num_inputs or 1
     shapes = "Do: check_plugin(..., shapes=[(1, 3, 8, 8)]) with dims that should work, or inputs= with your own arrays"
     if count == 1 or not has_default_formats(base):
         return shapes
     types = [DType.FLOAT32, *[DType.INT32] * (count - 1)]
-    source = supports_format_source(base, types, types[:1])
-    return f"{shapes}\nCauses: its inputs differ in type, as here the first from the others. {source}"
+    example = "as here the first from the others"
+    if any(given):
+        types = [one.dtype if one else DType.FLOAT32 for one in (*given, *[None] * (count - len(given)))]
+        example = "as those that are given"
+    outputs = next((dtype for dtype in types if dtype not in (DType.INT32, DType.INT64)), types[0])
+    source = supports_format_source(base, types, [outputs])
+    return f"{shapes}\nCauses: its inputs differ in type, {example}. {source}"
 
 
 def _steps(base: Plugin, cases: list[Case]) -> Iterator[Step]:

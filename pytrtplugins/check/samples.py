@@ -32,6 +32,13 @@ class Samples:
     low: float = 0
     high: float = 0
 
+    @property
+    def dtype(self) -> DType:
+        """The element type of the array; of a range int64 if both bounds are integers, else float32."""
+        if self.array is not None:
+            return DType.of(self.array)
+        return DType.INT64 if type(self.low) is type(self.high) is int else DType.FLOAT32
+
     def draw(self, dims: Sequence[int], dtype: DType, seed: tuple[int, ...], *, other: bool) -> Any:
         """A new array: the user's own, cut to smaller dims; or, for other dims or ``other`` values, drawn from its values or the range."""
         rng = np.random.default_rng(seed)

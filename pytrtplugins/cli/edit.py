@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated
 
-from ..errors import UsageError
+from ..errors import FieldError, UsageError
 from ..model import Graph
 from ..plugin.base import Plugin
 from ..utils.files import check_target
@@ -45,6 +45,14 @@ def replace(
             "--from-node", help="Take the fields from the node's attributes and constant inputs with the same names."
         ),
     ] = False,
+    named: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--field",
+            metavar="FIELD=NAME",
+            help="Take this field from the node's attribute or constant input NAME; what is not named is left out; may be repeated.",
+        ),
+    ] = None,
     inputs: Annotated[
         list[str] | None,
         typer.Option(
@@ -66,24 +74,27 @@ def replace(
 
     pytrt replace model.onnx /head/PRelu mylayers:PRelu --from-node -o edited.onnx
 
+    pytrt replace model.onnx /head/PRelu mylayers:PRelu --field slope=onnx::PRelu_31 -o edited.onnx
+
     pytrt replace model.onnx Reshape_14 mylayers:ChannelShuffle --inputs a -o edited.onnx
     """
     check_target(output)
-    if from_node and fields:
-        raise UsageError("--from-node and --set both say what the fields are.\nDo: leave out one of them")
+    said = [option for option, given in (("--from-node", from_node), ("--field", named), ("--set", fields)) if given]
+    if len(said) > 1:
+        raise UsageError(f"{' and '.join(said)} both say what the fields are.\nDo: leave out all but one of them")
     made = open_plugin(plugin, fields)
     graph = loading.open_graph(model, weights)
     known, count = graph.tensors, len(graph.nodes)
-    layer = made if from_node or isinstance(made, Plugin) else made()
-    graph.replace(
+    from_values = "from node" if from_node else loading.read_pairs(named, "--field", "FIELD=NAME") or None
+    layer = graph.replace(
         node,
-        layer,
-        fields="from node" if from_node else None,
+        made if from_values or isinstance(made, Plugin) else _without_values(made),
+        fields=from_values,
         inputs=_names(inputs, known),
         outputs=_names(outputs, known),
     )
     graph.save(output)
-    done = f"{node!r} is {layer.__name__ if isinstance(layer, type) else repr(layer)} now"
+    done = f"{node!r} is {layer!r} now"
     command = f"pytrt run {output} --plugins {plugin.rpartition(':')[0]}"
     found = Edited(str(output), len(graph.nodes), count, _tensors(graph), done, command)
     return Result(found, lambda found: print(f"{found.file}: {found.done}\nDo: {found.next}"))
@@ -125,6 +136,20 @@ def extract(
     part.save(output)
     done = f"{len(part.nodes)} of {len(graph.nodes)} nodes"
     return Result(Edited(str(output), len(part.nodes), len(graph.nodes), _tensors(part), done), _print_part)
+
+
+def _without_values(cls: type[Plugin]) -> Plugin:
+    """A plugin with its fields' defaults.
+
+    Raises:
+        FieldError: a field has none.
+    """
+    try:
+        return cls()
+    except FieldError as error:
+        raise FieldError(
+            f"{error}\nDo: --from-node, --field FIELD=NAME, or --set FIELD=VALUE", **error.facts
+        ) from error
 
 
 def _print_part(found: Edited) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import UsageError
 from ..models import find_model, published_models
 
-__all__ = ["expect_model", "not_an_engine_here"]
+__all__ = ["expect_images", "expect_model", "not_an_engine_here"]
 
 _IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 _IMAGE_HEADS = (b"\xff\xd8\xff", b"\x89PNG\r\n", b"GIF8")  # which no ONNX file begins with
@@ -40,6 +41,25 @@ _OTHERS = {  # suffix → what it is, and what to do
     ),
     ".py": ("a Python file", "name the model, and pass this one as --plugins {path}"),
 }
+
+
+_NO_IMAGES = {  # suffix → what it is, and what to do
+    ".weights": ("darknet's weights", "pass it as --weights {path}; without it the file beside the .cfg is taken"),
+    ".names": ("a list of class names", "pass it as --names {path}"),
+    ".npy": ("an array", "pass it as --input NAME={path}"),
+}
+
+
+def expect_images(texts: Sequence[str]) -> None:
+    """Require what may be images, videos, folders, globs or URLs.
+
+    Raises:
+        UsageError: one is a file of another kind, by its suffix.
+    """
+    for text in texts:
+        what, do = _NO_IMAGES.get(Path(text).suffix.lower(), ("", ""))
+        if what and not Path(text).is_dir():
+            raise UsageError(f"{text} is {what}; expected an image.\nDo: {do.format(path=text)}", path=Path(text))
 
 
 def expect_model(path: Path) -> Path:

@@ -22,6 +22,7 @@ from ..vision import Outputs, Sources, Tracker
 from . import loading, options, runs, tables
 from .app import app
 from .options import number
+from .other_files import expect_images
 from .results import Result, current_output
 from .run_facts import Detected, Looked, OutputFacts, Ran
 
@@ -117,6 +118,7 @@ def run(
     """
     for path in filter(None, (save, save_json)):
         check_target(path)
+    expect_images(images or ())
     given: list[str | Path | int] = [*(images or ()), *(camera or ())]
     found = Sources(given, recursive=recursive) if given else None
     files = {"output": output, "coco": save_json, "labels": save_txt, "crops": save_crops}

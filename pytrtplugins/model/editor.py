@@ -156,7 +156,7 @@ class Graph:
         fields: str | Mapping[str, str] | None = None,
         inputs: Sequence[str] | None = None,
         outputs: Sequence[str] | None = None,
-    ) -> None:
+    ) -> Plugin:
         """Put a plugin in the place of a node.
 
         What fed only that node goes with it, constants and nodes alike: to replace several nodes, replace the last and
@@ -171,6 +171,9 @@ class Graph:
             outputs: Tensors that it writes: the node's, and new ones where the plugin has more; by default the node's, less
                 those at the end that nothing reads.
 
+        Returns:
+            The plugin, with the fields that it got.
+
         Raises:
             ModelError: there is no such node or tensor (the message has near ones), the name is not unique, the outputs do
                 not fit, or a node behind cannot take the new shape.
@@ -184,16 +187,18 @@ class Graph:
         where = f"node {name!r} ({node_type(node)})"
         if fields is not None:
             plugin = plugin_from_node(self._model, node, plugin, fields, inputs or ())
+        given = [] if inputs else [item for item in node.input if item]
         if inputs is None:
             fixed = constants(graph)
-            inputs = [item for item in node.input if item and item not in fixed]
+            inputs = [item for item in given if item not in fixed]
         read = {info.name for info in graph.output}.union(*map(reads, nodes))
         plugin = checked_plugin(where, plugin)
-        count = count_outputs(where, plugin, inputs, tensors)
+        count = count_outputs(where, plugin, inputs, tensors, given)
         written = chosen_outputs(where, node, outputs, count, read, tensors)
         unique = node.name and [item.name for item in nodes].count(node.name) == 1
         nodes[index] = as_node(plugin, inputs, written, node.name if unique else self._unused(plugin.plugin_key().name))
         self._commit(nodes, nodes[index], {item: item for item in written}, loose=reads(node))
+        return plugin
 
     def insert_after(self, tensor: str, plugin: Plugin) -> str:
         """Put a plugin behind a tensor: what read the tensor reads the plugin's output.

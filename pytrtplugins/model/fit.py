@@ -81,8 +81,21 @@ def checked_plugin(where: str, plugin: object) -> Plugin:
     raise UsageError(f"{where}: expected a plugin, such as Reorg(stride=2){also}, found {plugin!r}", found=plugin)
 
 
-def count_outputs(where: str, plugin: Plugin, inputs: Sequence[str], tensors: Mapping[str, Dims | None]) -> int | None:
+def count_outputs(
+    where: str,
+    plugin: Plugin,
+    inputs: Sequence[str],
+    tensors: Mapping[str, Dims | None],
+    with_constants: Sequence[str] = (),
+) -> int | None:
     """How many outputs a plugin gives for these inputs; None where their dims are unknown.
+
+    Args:
+        where: The node, for messages.
+        plugin: The plugin.
+        inputs: Names of the tensors that it is to read.
+        tensors: Dims of the tensors that there are.
+        with_constants: The inputs that it could read if constants counted, for messages.
 
     Raises:
         DimsError: it does not accept the number of inputs, or their dims.
@@ -92,9 +105,16 @@ def count_outputs(where: str, plugin: Plugin, inputs: Sequence[str], tensors: Ma
         check_tensor(tensors, name)
     expected = plugin.num_inputs
     if expected is not None and len(inputs) != expected:
+        fits = len(with_constants) == expected
+        advice = (
+            f"inputs={list(with_constants)}) to read constants too"
+            if fits
+            else f"inputs=[...]) with {_number(expected, 'name')}"
+        )
         raise DimsError(
             f"{where}: {plugin!r} takes {_number(expected, 'input')}, and there are {len(inputs)}, constants aside: "
-            f"{', '.join(map(repr, inputs)) or 'none'}.\nDo: graph.replace(..., inputs=[...]) with {_number(expected, 'name')}",
+            f"{', '.join(map(repr, inputs)) or 'none'}.\n"
+            f"Do: graph.replace(..., {advice} (in a shell: --inputs {','.join(with_constants) if fits else 'A,B'})",
             expected=expected,
             found=len(inputs),
         )

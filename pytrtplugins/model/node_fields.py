@@ -73,10 +73,19 @@ def plugin_from_node(
     if empty or left:
         problems = [f"field {specs[name].name!r} ({specs[name].type_name}) finds no value" for name in empty]
         problems += [f"{text} finds no field" for text in left]
-        examples = ", ".join(f"{name!r}: ..." for name in empty) or ", ".join(f"{name!r}: {name!r}" for name in chosen)
+        open_ones = empty or [name for name in specs if name not in chosen]
+        examples = ", ".join(f"{name!r}: ..." for name in open_ones) or ", ".join(f"{n!r}: {n!r}" for n in chosen)
+        advice = (
+            f"Do: declare a field of that name, or say which become fields, and leave out the others: fields={{{examples}}} "
+            f"(in a shell: --field {next(iter(open_ones or chosen), 'FIELD')}=NAME)"
+        )
+        if any(text.startswith("constant input ") for text in left):
+            names = [name for name in node.input if name]
+            advice += (
+                f"\nOr let the plugin read constants as inputs: inputs={names} (in a shell: --inputs {','.join(names)})"
+            )
         raise FieldError(
-            f"{found.where}: {'; '.join(problems)}.\n{cls.__name__} {_declares(specs)}; {found}.\n"
-            f"Do: declare a field of that name, or say which become fields, and leave out the others: fields={{{examples}}}",
+            f"{found.where}: {'; '.join(problems)}.\n{cls.__name__} {_declares(specs)}; {found}.\n{advice}",
             name=empty[0] if empty else None,
         )
     return cls(**{name: found.value(specs[name], given, cls.__name__) for name, given in chosen.items()})

@@ -32,6 +32,15 @@ class Value:
     name: str
     dims: Dims = ()
 
+    def _refused(self, *_: object) -> Any:
+        raise TypeError(
+            "Python's operators do not work on the tensors of a decomposition.\nDo: op.Mul(x, y), op.Add(x, y), op.Neg(x)"
+        )
+
+    __array_ufunc__ = None  # so that NumPy leaves its own operators to those below
+    __add__ = __sub__ = __mul__ = __truediv__ = __pow__ = __matmul__ = __neg__ = _refused
+    __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rpow__ = __rmatmul__ = _refused
+
 
 class OpBuilder:
     """Collects the operators of a decomposition.

@@ -41,7 +41,8 @@ def read_heads(model: onnx.ModelProto) -> tuple[Head, ...]:
             f"model {model.graph.name!r}: no output comes from a region or yolo layer (outputs: {', '.join(outputs) or 'none'}), "
             "so there are no boxes to decode.\n"
             "Causes: (1) it is not a detector; (2) it was not converted by darknet2caffe; (3) its metadata was removed.\n"
-            "Do: darknet2caffe NETWORK.cfg NETWORK.weights -o NETWORK.onnx",
+            "Do: darknet2caffe NETWORK.cfg NETWORK.weights -o NETWORK.onnx; a network that is no detector runs on arrays: "
+            "pytrt run MODEL --input NAME=FILE.npy",
             outputs=tuple(outputs),
         )
     if len({head.classes for head in heads}) > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError
@@ -17,6 +18,7 @@ _LONGEST_FOLLOWED = 1 << 16
 """Elements of a 1-D tensor whose values are followed: onnx takes about 140 bytes for each, whether they are known or not."""
 _MAKERS = frozenset({"ConstantOfShape", "Expand", "OneHot", "Pad", "Range", "Reshape", "Resize", "Tile", "Upsample"})
 _MAX_TEXT = 1500
+_NO_OPSET = re.compile(r"No opset import for domain (\S+) optype")
 
 
 def infer(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -36,7 +38,10 @@ def _infer(model: onnx.ModelProto, *, follow_values: bool) -> onnx.ModelProto:
     try:
         return inference.infer_shapes(model, strict_mode=False, data_prop=follow_values)  # type: ignore[no-any-return]
     except Exception as error:  # the C++ side raises types of its own
-        raise ModelError(f"shapes cannot be inferred: {str(error)[:_MAX_TEXT]}") from error
+        text = str(error)[:_MAX_TEXT]
+        found = _NO_OPSET.search(text)
+        advice = f"\nDo: model.opset_import.append(onnx.helper.make_opsetid({found[1]!r}, 1))" if found else ""
+        raise ModelError(f"shapes cannot be inferred: {text}{advice}") from error
 
 
 def _can_be_followed(model: onnx.ModelProto) -> bool:

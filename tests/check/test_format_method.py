@@ -75,3 +75,18 @@ def test_a_method_of_its_own_that_accepts_nothing_is_not_told_of_the_default():
 
     cls = ptp.plugin(namespace="tests.formats3")(type("Largest", (Largest,), {"supports_format": nothing}))
     assert ptp.check_plugin(cls, engines=[])["formats"].detail.endswith("accepts no element type in linear layout")
+
+
+def test_the_types_of_own_inputs_stand_in_the_method():
+    class Looked(ptp.Plugin):
+        def output_dims(self, index, table):
+            if len(table) != 2 or len(index) != 1:
+                raise ptp.errors.DimsError("numbers and a table")
+            return index[0], table[1]
+
+        def compute(self, index, table):
+            return table[index]
+
+    lacking = ptp.plugin(namespace="tests.formats3")(Looked)
+    detail = ptp.check_plugin(lacking, inputs={"index": (0, 3), "table": np.eye(4)}, engines=[])["dims"].detail
+    assert "dtypes = (ptp.DType.INT64, ptp.DType.FLOAT32, ptp.DType.FLOAT32)  # of the inputs" in detail

@@ -300,6 +300,8 @@ def test_a_wrong_plugin_name_is_a_clear_error(pytrt, tmp_path, target, text):
         (["inspect", "text.onnx"], "not an ONNX model"),
         (["run", "relu.onnx", "none.jpg"], "no such file. Looked for:"),
         (["run", "relu.onnx", "text.onnx"], "no output comes from a region or yolo layer"),
+        (["run", "relu.onnx", "text.onnx"], "pytrt run MODEL --input NAME=FILE.npy"),
+        (["run", "relu.onnx", "x.npy"], "x.npy is an array; expected an image. Do: pass it as --input NAME=x.npy"),
         (["run", "relu.onnx", "--input", "z=x.npy"], "expected NAME=FILE.npy. Inputs: x."),
         (["run", "relu.onnx", "--input", "x=text.onnx"], "not a .npy file"),
         (["run", "relu.onnx", "--engine", "nonsense"], "nonsense"),

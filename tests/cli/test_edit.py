@@ -66,7 +66,7 @@ def test_fields_take_the_values_that_the_node_has(pytrt, model, tmp_path):
     net.graph.node[1].attribute.append(helper.make_attribute("factor", 3.0))
     onnx.save(net, model)
     code, out, err = pytrt("replace", model, "odd", "times.py:Times", "--from-node", "-o", "edited.onnx")
-    assert (code, out.partition("\n")[0], err) == (0, "edited.onnx: 'odd' is Times now", "")
+    assert (code, out.partition("\n")[0], err) == (0, "edited.onnx: 'odd' is Times(factor=3.0) now", "")
     (factor,) = (
         each.f for each in onnx.load(tmp_path / "edited.onnx").graph.node[1].attribute if each.name == "factor"
     )
@@ -75,6 +75,29 @@ def test_fields_take_the_values_that_the_node_has(pytrt, model, tmp_path):
         "replace", model, "odd", "times.py:Times", "--from-node", "--set", "factor=1", "-o", "edited.onnx"
     )
     assert (code, "both say what the fields are" in err) == (2, True)
+
+
+def test_fields_take_values_of_other_names(pytrt, model):
+    net = onnx.load(model)
+    net.graph.node[1].attribute.append(helper.make_attribute("by", 3.0))
+    onnx.save(net, model)
+    words = ("replace", model, "odd", "times.py:Times", "-o", "edited.onnx")
+    code, _, err = pytrt(*words, "--from-node")
+    assert (code, "fields={'factor': ...} (in a shell: --field factor=NAME)" in err) == (2, True)
+    assert pytrt(*words, "--field", "factor=by")[1].startswith("edited.onnx: 'odd' is Times(factor=3.0) now\n")
+
+
+def test_constants_that_are_no_fields_can_stay_inputs_and_a_field_without_a_value_says_where_values_come_from(
+    pytrt, model, tmp_path
+):
+    (tmp_path / "scaled.py").write_text(
+        PLUGIN.replace("Times", "Scaled").replace("(self, x)", "(self, x, k)").replace("float = 1.0", "float")
+    )
+    words = ("replace", model, "mul", "scaled.py:Scaled", "-o", "edited.onnx")
+    code, _, err = pytrt(*words, "--from-node")
+    assert (code, "inputs=['b', 'k'] (in a shell: --inputs b,k)" in err) == (2, True)
+    code, _, err = pytrt(*words, "--inputs", "b,k")
+    assert (code, err.endswith("Do: --from-node, --field FIELD=NAME, or --set FIELD=VALUE\n")) == (2, True)
 
 
 def test_several_nodes_are_replaced_through_the_inputs_of_the_first(pytrt, model, tmp_path):

@@ -41,6 +41,20 @@ class Opaque(Plugin):
         return -x
 
 
+def test_pythons_operators_on_tensors_of_a_decomposition_are_refused_with_those_to_write():
+    for refused in (lambda x: x * x, lambda x: 2 - x, lambda x: np.ones(2) @ x, lambda x: -x):
+        with pytest.raises(TypeError, match=r"Do: op\.Mul\(x, y\), "):
+            refused(Value("x", (2,)))
+
+
+def test_a_missing_opset_of_a_plugins_domain_is_named_with_the_line_that_adds_it():
+    model = make_model([helper.make_node("Opaque", ["x"], ["y"], domain="tests.decompose_edges")], [2])
+    del model.opset_import[:]
+    model.opset_import.append(helper.make_opsetid("", 18))
+    with pytest.raises(ModelError, match=r"make_opsetid\('tests\.decompose_edges', 1\)\)$"):
+        infer_shapes(model)
+
+
 def make_model(nodes, dims, outputs=("y",), initializers=(), out_dims=None, ir_version=10):
     inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, dims)]
     infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, out_dims) for name in outputs]

@@ -75,7 +75,9 @@ def test_constants_are_passed_where_the_inputs_name_them():
     c = weights(1, 4, 6, 6)
     graph = ptp.load_onnx(network([node("Add", "x c", "y", "add")], dims=(1, 4, 6, 6), c=c))
     with pytest.raises(
-        DimsError, match=r"'add' \(Add\): Join\(\) takes 2 inputs, and there are 1, constants aside: 'x'.\nDo: "
+        DimsError,
+        match=r"'add' \(Add\): Join\(\) takes 2 inputs, and there are 1, constants aside: 'x'.\nDo: "
+        r"graph.replace\(..., inputs=\['x', 'c'\]\) to read constants too \(in a shell: --inputs x,c\)$",
     ):
         graph.replace("add", Join())
     graph.replace("add", Join(), inputs=["x", "c"], outputs=["y", "difference"])

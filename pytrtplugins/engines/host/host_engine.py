@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import MissingExtraError, UnavailableError, UsageError
+from ...model.decompose import add_shapes
 from ...passes import Placement
 from ...utils.optional import require
 from ...utils.override import override
@@ -135,7 +136,8 @@ class HostEngine(Engine):
         """The model with decompositions written out as the policy, or the user, chooses."""
         written = write_decompositions(self.model, self.name, self.options.plugins)
         self.choices.update(forms_run(self.model, written, self.name, self.options.plugins))
-        return written
+        grown = len(written.graph.node) > len(self.model.graph.node)
+        return add_shapes(written) if grown else written  # with types and dims of the tensors inside decompositions
 
 
 def _times(int8: Engine, float32: Engine) -> dict[str, float] | str:

@@ -240,6 +240,26 @@ def test_plugins_that_differ_in_a_field_alone_and_read_the_same_stay_two():
     np.testing.assert_array_equal(found["b"], 3 * ONES)
 
 
+@ptp.plugin(namespace="tests.fallback")
+class Bent(ptp.Plugin):
+    """Slopes of three axes, which OpenVINO takes as ONNX does, in the input's type."""
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        return np.where(x > 0, x, x / 2)
+
+    def decompose(self, op, x):
+        return op.PRelu(x, op.CastLike(np.full((x.dims[1], 1, 1), 0.5), x))
+
+
+def test_what_a_decomposition_reads_has_known_dims():
+    x, y = (info(name, F, ["n", 3, 2, 2]) for name in "xy")
+    built = build(model([as_node(Bent(), ["x"], ["y"], "p")], [x], [y], domains=("tests.fallback",)), engine="cpu")
+    assert BY not in built.choices
+
+
 def test_an_engine_file_finds_the_same_again(tmp_path):
     made = model([node("TopK", ["x", "k"], ["v", "i"])], [X], [info("i", I64, None)], {"k": np.array([3])})
     build(made, engine="cpu").save(tmp_path / "a.engine")
