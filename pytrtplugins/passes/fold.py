@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 
 __all__ = ["FoldBatchNorm"]
 
+_LAYERS = ("Conv", "ConvTranspose")
+
 
 class FoldBatchNorm(Pass):
     """Fold y = (conv(x) - mean) / sqrt(variance + eps) · scale + bias into the convolution, in double precision.
 
-    Only where nothing else reads the convolution's output, and all operands are constants. The tensor that stays has
-    the batch norm's name.
+    A transposed convolution takes it as well. Only where nothing else reads the convolution's output, and all operands are
+    constants. The tensor that stays has the batch norm's name.
     """
 
     name: ClassVar[str] = "fold-batch-norm"
@@ -35,7 +37,12 @@ class FoldBatchNorm(Pass):
         ]
         modified, taken = False, names_in(model.graph) if pairs else set()
         for conv, norm in pairs:
-            if conv is not None and is_op(conv, "Conv") and only_read_by(conv, norm) and len(norm.outputs) == 1:
+            if (
+                conv is not None
+                and any(is_op(conv, op) for op in _LAYERS)
+                and only_read_by(conv, norm)
+                and len(norm.outputs) == 1
+            ):
                 modified |= _fold(model.graph, conv, norm, taken)
         return PassResult(model, modified)
 
@@ -56,7 +63,7 @@ def _fold(graph: ir.Graph, conv: ir.Node, norm: ir.Node, taken: set[str | None])
     epsilon = norm.attributes.get_float("epsilon", 1e-5)
     with np.errstate(all="ignore"):  # a negative variance gives NaN, here as in a run
         factor = scale / np.sqrt(variance + epsilon)
-        folded = weight * factor.reshape(-1, *[1] * (weight.ndim - 1))
+        folded = _scaled(conv, weight, factor)
         shifted = shift + ((0 if bias is None else bias) - mean) * factor
     held: Any = constant(old_weight)
     named: Any = norm.inputs[2] if old_bias is None else old_bias
@@ -67,3 +74,13 @@ def _fold(graph: ir.Graph, conv: ir.Node, norm: ir.Node, taken: set[str | None])
         conv.replace_input_with(index, add_constant(graph, f"{old.name}_folded", array, taken))
     swap(graph, [norm], conv.outputs[0])
     return True
+
+
+def _scaled(conv: ir.Node, weight: npt.NDArray[np.float64], factor: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The weights, each filter times its factor; those of a transposed convolution are (C, K / group, …)."""
+    ones = [1] * (weight.ndim - 2)
+    if is_op(conv, "Conv"):
+        return weight * factor.reshape(-1, 1, *ones)
+    group = conv.attributes.get_int("group", 1)
+    parts = weight.reshape(group, -1, *weight.shape[1:]) * factor.reshape(group, 1, -1, *ones)
+    return parts.reshape(weight.shape)

@@ -265,6 +265,20 @@ def test_the_result_has_the_shape_and_type_of_the_batch_norm():
     assert "conv" not in found
 
 
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("group", [1, 3])
+def test_a_transposed_convolution_is_folded_too(group, bias):
+    constants = arrays(6)
+    constants["w"] = np.random.default_rng(group).standard_normal((3, 6 // group, 3, 2)).astype(np.float32)
+    operands = ["x", "w", "b"] if bias else ["x", "w"]
+    network = model([other("ConvTranspose", operands, "conv", group=group, strides=[2, 1]), norm()], constants)
+    folded = prepare(network)
+    x = np.random.default_rng(0).standard_normal((1, 3, 8, 8)).astype(np.float32)
+    assert kinds(folded) == ["ConvTranspose"]
+    (actual,), (wanted,) = run(folded, x), run(network, x)
+    np.testing.assert_allclose(actual, wanted, rtol=1e-4, atol=1e-5)
+
+
 def other(op, inputs, output="y", domain="", **attributes):
     return helper.make_node(op, inputs, [output], op, domain=domain, **attributes)
 
@@ -279,7 +293,7 @@ def computed(name):
     [
         [conv(), other("BatchNormalization", ["conv", *NORM], domain="elsewhere")],
         [other("Conv", ["x", "w", "b"], "conv", domain="elsewhere"), norm()],
-        [other("ConvTranspose", ["x", "w", "b"], "conv"), norm()],
+        [other("ConvTranspose", ["x", "w", "b"], "conv", domain="elsewhere"), norm()],
         [other("BatchNormalization", ["x", *NORM])],
         [computed("w"), other("Conv", ["x", "w_computed", "b"], "conv"), norm()],
         [computed("b"), other("Conv", ["x", "w", "b_computed"], "conv"), norm()],
