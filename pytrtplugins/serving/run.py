@@ -7,9 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..errors import UsageError
-from .local import LocalBackend
 from .replica import model_class, names_code
-from .server import bind, serve_app
 from .spec import Limits, ModelSpec
 
 __all__ = ["read_target", "serve"]
@@ -64,6 +62,9 @@ def serve(
         UsageError: the port is taken, two models have one name, or a file or class is not there.
         PytrtpluginsError: a model cannot be loaded.
     """
+    from .local import LocalBackend  # here: asyncio and what builds on it are imported by no other command of pytrt
+    from .server import bind, serve_app
+
     names = [spec.name for spec in specs]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
