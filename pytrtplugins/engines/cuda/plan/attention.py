@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["place_attention"]
 
 Dims = tuple[int, ...]
+_HIDDEN = -1e4  # what is added to scores below may be -inf in float16
 _RESHAPING = ("Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
 
 
@@ -44,6 +45,7 @@ def _place(graph: ir.Graph, node: ir.Node, sizes: Mapping[str, int]) -> None:
     described = [_dims(value, sizes) for value in (*node.inputs, node.outputs[0])]
     if any(dims is None for dims in described):
         return  # the planner says which
+    _drop_needless(node)
     views = [_view(value, sizes) for value in node.inputs]
     *_, y_dims = described
     assert y_dims is not None
@@ -68,6 +70,19 @@ def _place(graph: ir.Graph, node: ir.Node, sizes: Mapping[str, int]) -> None:
     set_attributes(node, attributes)
     if moves:
         swap(graph, moves, node.outputs[0])
+
+
+def _drop_needless(node: ir.Node) -> None:
+    """Leave out zeros that are added to the scores, and zeros for empty rows where no row can be empty.
+
+    Exporters write masks that hide nothing; which they are is known now that all sizes are.
+    """
+    bias = array_of(operand(node, 3))
+    if bias is not None and not bias.any():
+        node.resize_inputs(3)
+    no_bias = operand(node, 3) is None
+    if no_bias or (bias is not None and bias.size > 0 and bias.max(axis=-1).min() > _HIDDEN):
+        set_attributes(node, {"empty": "nan"})
 
 
 def _padded(view: Strided) -> Strided:

@@ -150,6 +150,32 @@ def test_as_exporters_write_it_it_is_one_step(write, float_type):
     checked(net, write(net), (batch, S, 3 * H * D), float_type, 1 + others)
 
 
+MASKS = {
+    "nothing": (np.ones((S, S), bool), 3, "nan"),
+    "some keys of each row": (np.tri(S, dtype=bool), 4, "nan"),
+    "a whole row": (np.arange(S)[:, None] != 2, 4, "zero"),
+}
+
+
+@TYPES
+@pytest.mark.parametrize(("shown", "inputs", "empty"), MASKS.values(), ids=MASKS)
+def test_a_mask_that_is_known_with_the_batch_costs_what_it_hides(shown, inputs, empty, float_type):
+    """transformers 5: a mask for each of the batch, and zeros where it hides a whole row."""
+    net = Graph(S, 3 * H * D)
+    q, k, v = (net.heads(part) for part in net.split("data"))
+    batch = net.op("Slice", net.op("Shape", "data"), net.ints(0), net.ints(1))
+    mask = net.constant("mask", np.broadcast_to(shown, (1, 1, S, S)))
+    mask = net.op("Expand", mask, net.op("Concat", batch, net.ints(1, S, S), axis=0))
+    bias = net.op("Where", mask, net.number(0.0), net.number(-np.inf))
+    scores = net.op("MatMul", net.op("Mul", q, net.number(0.3)), net.transposed(k, 0, 1, 3, 2))
+    weights = net.op("Softmax", net.op("Add", scores, bias), axis=-1)
+    weights = net.op("Where", net.op("IsNaN", weights), net.number(0.0), weights)
+    plan = checked(net, net.joined(net.op("MatMul", weights, v)), (B, S, 3 * H * D), float_type)
+    (step,) = (step for step in plan.steps if step.kind == "attention")
+    assert len(step.inputs) == inputs
+    assert step.attributes["empty"] == empty
+
+
 @TYPES
 def test_heads_that_are_joined_with_the_batch_are_parted_again(float_type):
     """torch.nn.MultiheadAttention, the sequence first: torchvision's ViT."""
