@@ -144,6 +144,20 @@ def image_table(record: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def files_table(record: dict[str, Any]) -> str:
+    """From JPEG files to boxes, in images a second, beside decoding alone, as Markdown."""
+    lines = [
+        "| JPEG files to boxes | decoded by | batch | images/s | decoding alone, images/s | share of that |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    for row in sorted((row for row in rows(record) if row["kind"] == "files"), key=lambda row: row["decode"]):
+        by = f"{row['threads']} threads" if row["decode"] == "cpu" else "the GPU"
+        whole, alone = (1e6 * row["images"] / row[time] for time in ("host_us", "decoding_us"))
+        files = f"{row['precision']}, {row['size'][0]} x {row['size'][1]}, {row['bytes'] / 1e3:,.0f} kB"
+        lines.append(f"| {files} | {by} | {row['batch']} | {whole:,.0f} | {alone:,.0f} | {whole / alone:.0%} |")
+    return "\n".join(lines)
+
+
 def steps_table(record: dict[str, Any]) -> str:
     """What each optimization brings, as Markdown; the largest effect first."""
     steps = [row for row in rows(record) if row["kind"] == "step"]
@@ -243,7 +257,11 @@ def _write_race(record: dict[str, Any], name: str, docs: Path) -> Path:
     if race(record, pinned=True):
         parts.append(pinned_table(record))
     kinds = {row["kind"] for row in rows(record)}
-    parts += [table(record) for kind, table in (("image", image_table), ("step", steps_table)) if kind in kinds]
+    parts += [
+        table(record)
+        for kind, table in (("image", image_table), ("files", files_table), ("step", steps_table))
+        if kind in kinds
+    ]
     if record["left_out"]:
         parts.append("\n".join(["Left out:", "", *(f"- {text}" for text in record["left_out"])]))
     page = docs / "benchmarks.md"

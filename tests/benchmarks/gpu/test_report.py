@@ -48,6 +48,13 @@ def image(precision, network, host):
     return {"fullname": name, "extra_info": info, "stats": {"median": host / 1e6, "min": (host - 5) / 1e6}}
 
 
+def files(decode, batch, seconds, decoding):
+    info = {"kind": "files", "precision": "FP16", "decode": decode, "batch": batch, "size": [768, 576], "images": 2000}
+    info |= {"threads": 16, "bytes": 151_600, "decoding_us": 1e6 * decoding}
+    name = f"benchmarks/gpu/test_files.py::test_files_to_boxes[{batch}-{decode}]"
+    return {"fullname": name, "extra_info": info, "stats": {"median": seconds, "min": seconds}}
+
+
 @pytest.fixture
 def record():
     gpu = {
@@ -70,6 +77,8 @@ def record():
             row("pytrtplugins", "FP16", 1, None, 240.0, 0.6, pinned=True),
             row("darknet", "TF32", 1, None, 1800.0, 4.5, kernels=None, pinned=True),
             image("FP16", 190.0, 330.0),
+            files("gpu", 32, 0.2, 0.18),
+            files("cpu", 32, 1.0, 0.8),
             step("reuse", 1.01),
             step("graph", 2.2, without_kernels=None),
         ],
@@ -121,6 +130,13 @@ def test_what_was_not_measured_is_a_dash(record):
 def test_an_images_row_says_what_the_network_is_not(record):
     found = report.image_table(record)
     assert "| FP16, 768 x 576, 12 boxes | 190 | 330 (325) | 270 | 140 | 4,000 | 12.1 | 6.0 |" in found
+
+
+def test_files_are_read_so_many_a_second(record):
+    assert report.files_table(record).splitlines()[2:] == [
+        "| FP16, 768 x 576, 152 kB | 16 threads | 32 | 2,000 | 2,500 | 80% |",
+        "| FP16, 768 x 576, 152 kB | the GPU | 32 | 10,000 | 11,111 | 90% |",
+    ]
 
 
 def test_steps_with_the_largest_effect_come_first(record):
@@ -177,7 +193,7 @@ def test_the_page_is_written_from_saved_records(record, tmp_path):
     assert text.count("NVIDIA H200") == 1
     assert "Prose." in text
     assert "| 1 | pytrtplugins | FP16 | 240 (235) | 0.60 | 7.5 |" in text
-    assert "| FP16, batch 1, on the GPU | 180 µs | 200.0 | missed |" in text
+    assert "| FP16, batch 1, on the GPU | 150 µs | 200.0 | missed |" in text
     assert "Left out:\n\n- onnxruntime" in text
     assert (tmp_path / "images" / "benchmark-gpu.png").stat().st_size > 10_000
     assert "[![latency](images/benchmark-gpu.svg)](images/benchmark-gpu.png)" in text
