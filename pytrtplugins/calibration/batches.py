@@ -47,7 +47,7 @@ class ImageBatches:
         UsageError: size, batch, limit or on_error make no sense.
 
     Example:
-        ``MinMaxCalibrator(ImageBatches("photos/", size=(416, 416), batch=8), cache="yolov2.cache")``
+        ``MinMaxCalibrator(ImageBatches("images/", size=(416, 416), batch=8), cache="yolov2.cache")``
     """
 
     def __init__(
@@ -108,7 +108,8 @@ class ImageBatches:
         if size is None:
             raise UsageError(
                 "ImageBatches: the size of the network's input is not known: it was not given, and the network leaves it free.\n"
-                "Do: ImageBatches(..., size=(416, 416))"
+                "Do: ImageBatches(..., size=(416, 416)); for a network that does not read images, a list of {input: array}, "
+                "or pytrt calibrate with a folder of .npz files, which have an array for each input"
             )
         name = self.input_name or self._default_name
         rows: list[npt.NDArray[np.float32]] = []

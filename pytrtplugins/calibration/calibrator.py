@@ -72,7 +72,7 @@ class Calibrator(ABC):
             raise NoDataError(
                 f"{type(self).__name__}: nothing to calibrate with: no batches were given"
                 + (f", and there is no cache {self.cache}.\n" if self.cache else ".\n")
-                + f'Do: {type(self).__name__}(ImageBatches("photos/", size=(416, 416)), cache="model.cache")'
+                + f'Do: {type(self).__name__}(ImageBatches("images/", size=(416, 416)), cache="model.cache")'
             )
         found = False
         for batch in source:

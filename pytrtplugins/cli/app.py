@@ -212,7 +212,11 @@ def build(
 def calibrate(
     model: options.Model,
     calibration: Annotated[
-        Path, typer.Option(metavar="DIR", help="A few hundred images like those that the network will see.")
+        Path,
+        typer.Option(
+            metavar="DIR",
+            help="A few hundred images like those that the network will see; or .npz files, with an array for each input.",
+        ),
     ],
     cache: options.Cache = None,
     weights: options.Weights = None,

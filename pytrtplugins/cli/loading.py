@@ -23,6 +23,7 @@ from ..utils.array_files import MAX_BYTES, read_npy
 from ..utils.text_formats import parse_json
 from ..utils.user_module import import_user_module
 from .other_files import not_an_engine_here
+from .samples import ArrayFiles
 
 if TYPE_CHECKING:
     import onnx
@@ -214,6 +215,8 @@ def make_calibrator(
 ) -> Calibrator:
     """Make a calibrator; without images it is one that reads its cache only, of the algorithm that made it.
 
+    A folder with .npz files gives their arrays in the place of images.
+
     Raises:
         UsageError: the algorithm is unknown.
         NoDataError: the folder has no image.
@@ -223,7 +226,9 @@ def make_calibrator(
     if images is None and cache is not None:
         made_by = CalibrationTable.read(cache).algorithm
         algorithm = next((name for name, cls in CALIBRATORS.items() if cls.algorithm == made_by), algorithm)
-    batches = None if images is None else ImageBatches(images, batch=batch, limit=limit, mode=mode)
+    batches: ImageBatches | ArrayFiles | None = None
+    if images is not None:
+        batches = ArrayFiles(images, limit) or ImageBatches(images, batch=batch, limit=limit, mode=mode)
     return CALIBRATORS[algorithm](batches, cache=cache)
 
 

@@ -90,7 +90,12 @@ Precision = Annotated[
     ),
 ]
 Threads = Annotated[int | None, number(THREADS, help="CPU threads; default: the engine decides.")]
-Images = Annotated[Path | None, typer.Option(metavar="DIR", help="Images to calibrate INT8 or FP8 with.")]
+Images = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR", help="Images, or .npz files with an array for each input, to calibrate INT8 or FP8 with."
+    ),
+]
 Cache = Annotated[Path | None, typer.Option(metavar="FILE", help="Calibration cache; default: MODEL with .cache.")]
 Plugin = Annotated[str, typer.Argument(metavar="MODULE:CLASS", help="The class; or path/to/file.py:Class.")]
 PluginOrInstance = Annotated[

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,13 +15,37 @@ from ..errors import NoDataError, UsageError
 from ..models import YoloData
 from ..tensor import TensorDesc
 from ..utils.array_files import read_npz
+from ..utils.files import sha256_hex
 from ..utils.text_formats import shorten
 from ..vision import letterbox
 
-__all__ = ["read_samples"]
+__all__ = ["ArrayFiles", "read_samples"]
 
 Sample = dict[str, npt.NDArray[Any]]
 Item = TypeVar("Item")
+
+
+class ArrayFiles:
+    """A folder's .npz files as batches for calibration, one file each, read when they are needed.
+
+    Args:
+        folder: Searched with its subfolders.
+        limit: Use the first files only.
+    """
+
+    def __init__(self, folder: Path, limit: int | None = None) -> None:
+        self._folder, self._files = folder, sorted(folder.rglob("*.npz"))[:limit]
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def __iter__(self) -> Iterator[Sample]:
+        return (read_npz(path, error=UsageError) for path in self._files)
+
+    def digest(self) -> str:
+        """Digest of the files' names and contents: of equal ones the tables are equal."""
+        lines = (f"{path.relative_to(self._folder)}\0{sha256_hex(path)}\n" for path in self._files)
+        return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def read_samples(

@@ -180,7 +180,7 @@ def _quantized(
         raise CalibrationError(
             f'precision="{options.precision}" needs the scales of the tensors, and calibration is None.\n'
             'Do: calibration="yolov2.cache" for a table made before, or '
-            'calibration=MinMaxCalibrator(ImageBatches("photos/"), cache="yolov2.cache") to make one'
+            'calibration=MinMaxCalibrator(ImageBatches("images/"), cache="yolov2.cache") to make one'
         )
     quantize_options = cls.quantize_options(options.precision)
     placed = {name: value for name, value in quantize_options.items() if name != "weight_levels"}

@@ -57,7 +57,7 @@ def equalize(
         CalibrationError: a tensor has values that are not finite.
 
     Example:
-        >>> images = ImageBatches("photos/", mode="letterbox")                                         # doctest: +SKIP
+        >>> images = ImageBatches("images/", mode="letterbox")                                         # doctest: +SKIP
         >>> model = equalize("net.onnx", images)                                                       # doctest: +SKIP
         >>> engine = build(model, precision="int8", calibration=PercentileCalibrator(images))          # doctest: +SKIP
     """
@@ -96,7 +96,7 @@ def round_weights(
         Exception: as for `equalize`.
 
     Example:
-        >>> model = round_weights("net.onnx", ImageBatches("photos/", limit=8))  # doctest: +SKIP
+        >>> model = round_weights("net.onnx", ImageBatches("images/", limit=8))  # doctest: +SKIP
     """
     prepared = prepare(model)
     rounded = to_ir(prepared, checked=True)

@@ -69,7 +69,7 @@ def find_sources(
     """Find what a user means.
 
     Args:
-        sources: Images and videos; folders of them; globs such as ``"photos/*.jpg"``; URLs (http, https, rtsp, rtsps, rtmp);
+        sources: Images and videos; folders of them; globs such as ``"images/*.jpg"``; URLs (http, https, rtsp, rtsps, rtmp);
             numbers of cameras; ``-`` for paths on standard input, one a line; names of well-known images: darknet's
             (``dog.jpg``) and scikit-image's (``chelsea``, ``astronaut``) are looked for where they are installed.
         recursive: Look into the subfolders of folders too.

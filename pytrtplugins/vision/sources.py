@@ -86,7 +86,7 @@ class Sources:
         ImageError: a source is missing, or there is none; while iterating, after the last frame: some could not be read.
 
     Example:
-        >>> for frame, found in detector.stream(Sources(["photos/", "film.mp4"])):   # doctest: +SKIP
+        >>> for frame, found in detector.stream(Sources(["images/", "film.mp4"])):   # doctest: +SKIP
         ...     print(frame.name, *found)
     """
 

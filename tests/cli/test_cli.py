@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 from typer.testing import CliRunner
 
+from pytrtplugins.calibration import CalibrationTable
 from pytrtplugins.cli import bench, check, run  # noqa: F401  they add their commands
 from pytrtplugins.cli.app import app
 from pytrtplugins.vision import load_image, save_image
@@ -197,6 +198,18 @@ def test_a_calibration_is_kept_and_used_by_a_build(pytrt, images, small_cfg, tmp
         pytrt("run", "net.engine", images / "chelsea.png", "--names", CFG.with_suffix(".names"))[1],
         re.MULTILINE,
     )
+
+
+def test_networks_that_read_no_images_are_calibrated_on_arrays(pytrt, relu, tmp_path):
+    (tmp_path / "data").mkdir()
+    for index in range(3):
+        np.savez(tmp_path / "data" / f"{index}.npz", x=np.full((1, 2, 3), 10.0 * index, np.float32))
+    assert pytrt("calibrate", relu, "--calibration", "data", "--cache", "all.cache")[0] == 0
+    assert pytrt("calibrate", relu, "--calibration", "data", "--cache", "two.cache", "--limit", 2)[0] == 0
+    amax = {name: CalibrationTable.read(tmp_path / name).amax("y") for name in ("all.cache", "two.cache")}
+    assert amax == pytest.approx({"all.cache": 20, "two.cache": 10})
+    code, _, err = pytrt("calibrate", relu, "--calibration", relu.parent / "none", "--cache", "none.cache")
+    assert (code, "NoDataError" in err) == (2, True)
 
 
 @pytest.mark.parametrize("options", [(), ("--round-weights", "--limit", "2")])
