@@ -17,20 +17,30 @@ from ..device.device import Device
 __all__ = ["GpuImage", "JpegDecoder"]
 
 
+class _Memory:
+    """Images of nvImageCodec that wait to be used again, and their stream, on which their memory is freed: before it ends."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream, self.free = stream, deque[Any]()
+
+    def __del__(self) -> None:
+        self.free.clear()
+
+
 class GpuImage(DeviceImage):
     """An image that nvImageCodec holds. Its memory is used again for another when nobody holds this object any more.
 
     Args:
         held: nvImageCodec's image.
-        kept: Where it goes then.
+        memory: Where it goes then.
         device: Where its memory is.
     """
 
-    def __init__(self, held: Any, kept: deque[Any], device: Device) -> None:
+    def __init__(self, held: Any, memory: _Memory, device: Device) -> None:
+        self._held, self._memory, self._device = held, memory, device
         facts = held.__cuda_array_interface__
         self.shape, self._address = facts["shape"], facts["data"][0]
         self._pitch = (facts.get("strides") or (3 * self.shape[1],))[0]
-        self._held, self._kept, self._device = held, kept, device
 
     def copy_to(self, memory: Any, stream: Any) -> None:
         """Queue a copy, row by row where rows are padded."""
@@ -41,8 +51,7 @@ class GpuImage(DeviceImage):
         return np.array(np.asarray(self._held.cpu()))
 
     def __del__(self) -> None:
-        if hasattr(self, "_kept"):
-            self._kept.append(self._held)
+        self._memory.free.append(self.__dict__.pop("_held"))
 
 
 class JpegDecoder:
@@ -64,14 +73,14 @@ class JpegDecoder:
         self._params = codec.DecodeParams(apply_exif_orientation=True, color_spec=codec.ColorSpec.SRGB)
         self._decoder = codec.Decoder(device_id=device.number)
         with device.current():
-            self._stream = device.xp.cuda.Stream(non_blocking=True)
-        self._kept = deque[Any]()
+            self._memory = _Memory(device.xp.cuda.Stream(non_blocking=True))
 
     def decode(self, files: Sequence[bytes]) -> list[DeviceImage | None]:
         """The image of each file, complete when this returns; None where it cannot be decoded."""
+        memory = self._memory
         with self._device.current():
             streams = [self._stream_of(data) for data in files]
-            used = [self._kept.popleft() if self._kept else None for _ in files]
-            found = self._decoder.decode(streams, images=used, params=self._params, cuda_stream=self._stream.ptr)
-            self._stream.synchronize()
-        return [None if image is None else GpuImage(image, self._kept, self._device) for image in found]
+            used = [memory.free.popleft() if memory.free else None for _ in files]
+            found = self._decoder.decode(streams, images=used, params=self._params, cuda_stream=memory.stream.ptr)
+            memory.stream.synchronize()
+        return [None if image is None else GpuImage(image, memory, self._device) for image in found]

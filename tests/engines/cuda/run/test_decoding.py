@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+import weakref
 from types import SimpleNamespace
 
 import numpy as np
@@ -128,6 +130,19 @@ def test_memory_of_images_that_nobody_holds_is_used_again(detector, folder, code
         assert sum(1 for _ in detector.stream(sources, decode="gpu")) == 40
     assert codec.batches == [2] * 40
     assert codec.made < 30
+
+
+def test_the_stream_outlives_the_memory_that_is_freed_on_it(folder, codec, detector):
+    order = list[str]()
+    frames = [frame for frame, _ in detector.stream(Sources([folder / "1.jpg"] * 3), decode="gpu")]
+    for frame in frames:
+        weakref.finalize(frame.pixels._held, order.append, "image")
+    weakref.finalize(detector._decoder._memory.stream, order.append, "stream")
+    detector._decoder = None
+    assert order == []
+    del frame, frames
+    gc.collect()
+    assert order == ["image"] * 3 + ["stream"]
 
 
 def test_batches_are_limited_by_their_bytes(folder, codec, detector, monkeypatch):
