@@ -21,6 +21,7 @@ typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["command"]
 
+_MOST_PROCESSES = 256
 _MOST_WAITING, _MAX_MIB = 1_000_000, 1 << 12
 _DURATION = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)(us|ms|s)")
 _MILLISECONDS = {"us": 0.001, "ms": 1.0, "s": 1000.0}
@@ -53,6 +54,21 @@ def command(
         str, typer.Option(metavar="ADDRESS", help="Address to listen on; 0.0.0.0 means all addresses of this machine.")
     ] = "127.0.0.1",
     port: Annotated[int, number(Whole(0, 65535), help="Port for HTTP; 0 means any free port.")] = 8000,
+    cpu: Annotated[
+        int | None,
+        number(
+            Whole(0, _MOST_PROCESSES),
+            "--cpu",
+            "--workers",
+            help="Processes that speak HTTP and decode; 0: everything in one process; default: half of the cores, on two cores 0.",
+        ),
+    ] = None,
+    gpu: Annotated[
+        int, number(Whole(1, _MOST_PROCESSES), help="Processes that have the models and compute, on a GPU or not.")
+    ] = 1,
+    local: Annotated[
+        bool, typer.Option("--local", help="Everything in one process, for breakpoints: --workers 0.")
+    ] = False,
     max_batch: Annotated[
         int | None,
         number(Whole(1, MOST_ROWS), help="Largest number of rows in a run; default: as the model says, or else 32."),
@@ -81,12 +97,12 @@ def command(
 
     A detector answers `curl -F image=@dog.jpg localhost:8000/v1/detect` with boxes as JSON, and ?format=image with the image. Clients of
     the protocol, such as tritonclient, find each model by its name. localhost:8000/docs lists all addresses. Requests that wait are
-    computed together. Only this machine can connect, unless --host says otherwise. Ctrl-C or SIGTERM ends it, once what was accepted is
-    answered.
+    computed together. Only this machine can connect, unless --host says otherwise. With --cpu, decoding and computing have processes of
+    their own, and one that dies is replaced without a lost request. Ctrl-C or SIGTERM ends the server, once what was accepted is answered.
 
     Examples: pytrt serve animals.engine
 
-    pytrt serve module:Animals --max-batch 32 --max-delay 2ms
+    pytrt serve module:Animals --cpu 12 --gpu 4 --max-batch 32 --max-delay 2ms
 
     pytrt serve day=animals.engine night=dark.onnx --port 8080
     """
@@ -101,7 +117,17 @@ def command(
         )
         for name, target in map(read_target, models)
     ]
-    counts = serve(specs, host=host, port=port, limits=Limits(body_bytes=body_limit << 20))
+    if local and cpu:
+        raise UsageError(f"--local is one process, --cpu {cpu} are more: leave one of them out")
+    counts = serve(
+        specs,
+        host=host,
+        port=port,
+        cpu=0 if local else cpu,
+        engines=gpu,
+        modules=plugins or (),
+        limits=Limits(body_bytes=body_limit << 20),
+    )
     models_served = tuple(
         ServedModel(name, **{key: each[key] for key in ("succeeded", "failed", "refused", "late", "batches")})
         for name, each in counts.items()

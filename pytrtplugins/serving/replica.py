@@ -5,7 +5,6 @@ from __future__ import annotations
 from ..errors import PytrtpluginsError, UsageError
 from ..utils.user_module import import_user_module
 from .batcher import Batcher
-from .defaults import Detector, Tensors, default_model
 from .model import Model
 from .queue import BatchQueue, Deliver
 from .signature import Signature
@@ -73,14 +72,20 @@ def model_class(target: str) -> type[Model]:
 
 def front_model(spec: ModelSpec, signature: Signature) -> Model:
     """The object that preprocesses and postprocesses, with the facts of the one that is loaded."""
-    default = Detector if signature.detects else Tensors
-    model = model_class(spec.target)() if names_code(spec.target) else default()
+    if names_code(spec.target):
+        model = model_class(spec.target)()
+    else:
+        from .defaults import Detector, Tensors  # engines take longer to import than all else here
+
+        model = Detector() if signature.detects else Tensors()
     model.facts = dict(signature.facts)
     return model
 
 
 def _loaded(spec: ModelSpec) -> Model:
     if not names_code(spec.target):
+        from .defaults import default_model  # as above
+
         return default_model(spec)
     cls = model_class(spec.target)
     try:

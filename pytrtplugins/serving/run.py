@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from ..errors import UsageError
@@ -43,6 +45,9 @@ def serve(
     *,
     host: str = "127.0.0.1",
     port: int = 8000,
+    cpu: int | None = None,
+    engines: int = 1,
+    modules: Sequence[str] = (),
     limits: Limits | None = None,
     announce: Callable[[str], object] = print,
 ) -> dict[str, dict[str, int]]:
@@ -52,6 +57,10 @@ def serve(
         specs: What is served; names differ.
         host: Address to listen on: by default this machine alone can connect.
         port: To listen on; 0: any that is free.
+        cpu: CPU processes, which speak HTTP and decode; 0: everything in this process. None: half as many as there are cores; on two
+            cores none.
+        engines: Engine processes, each with all models, if there are CPU processes.
+        modules: Modules with plugins, which each process imports.
         limits: Of requests.
         announce: Takes a line once requests are taken.
 
@@ -63,20 +72,41 @@ def serve(
         PytrtpluginsError: a model cannot be loaded.
     """
     from .local import LocalBackend  # here: asyncio and what builds on it are imported by no other command of pytrt
-    from .server import bind, serve_app
+    from .server import BACKLOG, bind, serve_app
+    from .supervisor import Supervisor
 
     names = [spec.name for spec in specs]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise UsageError(f"two models are named {twice!r}.\nDo: pytrt serve a={specs[0].target} b={specs[-1].target}")
     limits = limits or Limits()
-    sock = bind(host, port)
+    cpu = default_cpu_processes() if cpu is None else cpu
+    with bind(host, port) as sock:
+        number = sock.getsockname()[1]
+        if not cpu:
+            backend = LocalBackend(specs, limits)
+            serve_app(backend, limits, [sock], lambda: announce(_ready(names, host, number, "one process")))
+            return {name: service.statistics.total() for name, service in backend.services.items()}
+    with ExitStack() as stack:  # that nobody else has the port is known now; from here on several sockets share it
+        sockets = [stack.enter_context(bind(host, number, shared=True)) for _ in range(cpu)]
+        for each in sockets:
+            each.listen(BACKLOG)
+        supervisor = Supervisor(specs, limits, sockets, engines, modules)
+        processes = f"{_counted(cpu, 'CPU process')} and {_counted(engines, 'engine process')}"
+        supervisor.run(lambda: announce(_ready(names, host, number, processes)))
+        return supervisor.totals()
 
-    def started() -> None:
-        address = f"http://{f'[{host}]' if ':' in host else host}:{sock.getsockname()[1]}"
-        announce(f"{', '.join(names)}: ready at {address} (addresses: {address}/docs; Ctrl-C ends)")
 
-    backend = LocalBackend(specs, limits)
-    with sock:
-        serve_app(backend, limits, [sock], started)
-    return {name: service.statistics.total() for name, service in backend.services.items()}
+def default_cpu_processes() -> int:
+    """CPU processes where nobody says how many: half of the cores; on two everything is in one process."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return 0 if cores <= 2 or not hasattr(os, "memfd_create") else cores // 2
+
+
+def _ready(names: Sequence[str], host: str, port: int, processes: str) -> str:
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    return f"{', '.join(names)}: ready at {address}, in {processes}; {address}/docs lists what to ask; Ctrl-C ends"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'es' * (number != 1)}"

@@ -6,7 +6,7 @@ import asyncio
 import errno
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +19,10 @@ from .spec import Limits
 if TYPE_CHECKING:
     import uvicorn
 
-__all__ = ["bind", "make_server", "serve_app"]
+__all__ = ["BACKLOG", "bind", "make_server", "run_server", "serve_app"]
 
-_BACKLOG = 2048
+BACKLOG = 2048
+"""Connections that may wait to be accepted."""
 _DRAIN_S = 30
 
 
@@ -76,7 +77,7 @@ def make_server(app: Any, limits: Limits) -> uvicorn.Server:
         date_header=False,
         proxy_headers=False,
         limit_concurrency=limits.connections,
-        backlog=_BACKLOG,
+        backlog=BACKLOG,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=_DRAIN_S,
     )
@@ -92,18 +93,33 @@ def serve_app(
     Raises:
         PytrtpluginsError: a model cannot be loaded.
     """
+
+    async def begin(server: uvicorn.Server) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, _stop, server)
+        started()
+
+    run_server(backend, limits, sockets, begin)
+
+
+def run_server(
+    backend: Backend,
+    limits: Limits,
+    sockets: Sequence[socket.socket],
+    begin: Callable[[uvicorn.Server], Awaitable[object]],
+) -> None:
+    """Serve until somebody sets the server's ``should_exit``; ``begin`` is called once the models are there.
+
+    Raises:
+        PytrtpluginsError: a model cannot be loaded.
+    """
     server = make_server(App(backend, limits), limits)
 
     async def run() -> None:
         await backend.start()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, _stop, server)
         try:
-            started()
-            await server._serve(
-                list(sockets)
-            )  # serve() without its own handlers, which raise the signal again at the end
+            await begin(server)
+            await server.serve(sockets=list(sockets))
         finally:
             await backend.stop()
 

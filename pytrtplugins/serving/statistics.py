@@ -24,9 +24,19 @@ class Statistics:
 
     width = len(_NAMES) + len(BUCKETS_S) + 1
 
-    def __init__(self, rows: Sequence[MutableSequence[int]] | None = None, own: int = 0) -> None:
+    def __init__(self, rows: Sequence[MutableSequence[int] | memoryview] | None = None, own: int = 0) -> None:
         self._rows = rows or [[0] * self.width]
         self._own = self._rows[own]
+
+    @classmethod
+    def shared(cls, memory: memoryview, processes: int, models: int, own: int) -> list[Statistics]:
+        """Those of each model, in memory of ``8 * width * processes * models`` bytes that several processes have."""
+        numbers, width = memory.cast("q"), cls.width
+        rows = [
+            [numbers[width * (process * models + model) :][:width] for process in range(processes)]
+            for model in range(models)
+        ]
+        return [cls(each, own) for each in rows]
 
     def succeeded(self, rows: int, leads: bool, total_s: float, queue_s: float, compute_s: float) -> None:
         """Count a request that was answered; ``leads``: it is the first of its batch."""

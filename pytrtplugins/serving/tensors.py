@@ -81,6 +81,8 @@ class TensorSpec:
             raise RequestError(f"input {self.name!r}: expected datatype {self.datatype}, found {shorten(datatype)}")
         if not isinstance(shape, list) or not all(type(size) is int and 0 <= size < 1 << 40 for size in shape):
             raise RequestError(f"input {self.name!r}: shape: expected a list of sizes, found {shorten(shape)}")
+        if math.prod(max(1, size) for size in shape) >= 1 << 48:  # beside a dim of 0, others could be anything
+            raise RequestError(f"input {self.name!r}: shape {shorten(shape)} is larger than any memory")
         if len(shape) != len(self.dims) or not all(
             dim in (size, -1) for dim, size in zip(self.dims, shape, strict=True)
         ):

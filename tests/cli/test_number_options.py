@@ -46,6 +46,8 @@ COMMANDS = {
     "pytrt run --repeat": (1, 10**7),
     "pytrt run --slots": (1, 256),
     "pytrt serve --port": (0, 65_535),
+    "pytrt serve --workers": (0, 256),
+    "pytrt serve --gpu": (1, 256),
     "pytrt serve --max-batch": (1, 4096),
     "pytrt serve --queue": (1, 10**6),
     "pytrt serve --body-limit": (1, 4096),

@@ -39,6 +39,20 @@ def test_models_and_limits_are_handed_on(served):
     assert (options["host"], options["port"], options["limits"].body_bytes) == ("127.0.0.1", 0, 2 << 20)
 
 
+@pytest.mark.parametrize(
+    ("words", "cpu", "engines"),
+    [([], None, 1), (["--local"], 0, 1), (["--workers", "0"], 0, 1), (["--cpu", "12", "--gpu", "4"], 12, 4)],
+)
+def test_processes_are_handed_on(served, words, cpu, engines):
+    _, [(_, options)] = served("x.engine", *words)
+    assert (options["cpu"], options["engines"]) == (cpu, engines)
+
+
+def test_one_process_and_several_contradict_each_other(served, capsys):
+    assert served("x.engine", "--local", "--cpu", "2") == (2, [])
+    assert "leave one of them out" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("delay", ["2", "11s", "-1ms", "ms", "2 ms"])
 def test_a_delay_without_a_unit_or_beyond_reason_is_refused(served, delay, capsys):
     code, calls = served("x.engine", f"--max-delay={delay}")

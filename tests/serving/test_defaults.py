@@ -52,7 +52,7 @@ def client(folder):
 
     loaded = default_model
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pytrtplugins.serving.replica.default_model", serve)
+        patch.setattr("pytrtplugins.serving.defaults.default_model", serve)
         made = Client([ModelSpec("negated", str(folder / "negated.engine")), ModelSpec("boxes", "boxes.engine")])
     yield made
     made.close()

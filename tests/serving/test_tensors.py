@@ -57,6 +57,11 @@ def test_other_types_and_dims_are_refused(datatype, shape, text):
         SPEC.check(datatype, shape)
 
 
+def test_dims_beside_a_zero_are_bounded_too():
+    with pytest.raises(RequestError, match="larger than any memory"):
+        TensorSpec("x", "FP32", (-1, -1, -1)).check("FP32", [0, 1 << 39, 1 << 39])
+
+
 def test_bytes_must_be_as_many_as_the_dims_need_before_anything_is_made():
     with pytest.raises(RequestError, match="expected 13,194,139,533,300 bytes"):
         SPEC.from_bytes(memoryview(bytes(12)), ((1 << 40) - 1, 3))

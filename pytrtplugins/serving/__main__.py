@@ -1,0 +1,43 @@
+"""A process of a server, as its supervisor starts it: ``python -m pytrtplugins.serving JSON``."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import signal
+import socket
+import sys
+
+from ..utils.user_module import import_user_module
+from .control import Control
+from .slots import Block
+from .spec import Limits, ModelSpec
+from .statistics import Statistics
+
+
+def main(text: str) -> int:
+    """Run the process that the JSON describes; gives its exit code."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor ends its processes
+    said = json.loads(text)
+    specs, limits = [ModelSpec(**each) for each in said["specs"]], Limits(**said["limits"])
+    control, blocks = Control.of(said["control"]), [Block(descriptor) for descriptor in said["blocks"]]
+    for module in said["modules"]:
+        import_user_module(module)
+    if said["role"] == "engine":
+        from .engine_process import EngineProcess
+
+        return EngineProcess(specs, blocks, control).run()
+    from .cpu_process import run_cpu_process
+    from .remote import RemoteBackend
+
+    size = os.fstat(said["counts"]).st_size
+    counts = Statistics.shared(
+        memoryview(mmap.mmap(said["counts"], size)), said["processes"], len(specs), said["index"]
+    )
+    backend = RemoteBackend(specs, limits, blocks[0], counts, control)
+    return run_cpu_process(backend, limits, socket.socket(fileno=said["listening"][0]), control)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

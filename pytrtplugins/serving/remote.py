@@ -1,0 +1,289 @@
+"""Models in engine processes, as a CPU process sees them: slots, streams, and requests that are sent again when a process dies."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+from ..errors import FormatError, RequestError
+from .control import Control
+from .packing import pack, packed_bytes, unpack
+from .queue import Item
+from .records import Kind, Reader, Record, write_record
+from .service import Service
+from .signature import Signature
+from .slots import Block, Slots
+from .spec import Limits, ModelSpec
+from .statistics import Statistics
+
+__all__ = ["RemoteBackend"]
+
+_ROOM = 4096  # bytes for an answer, where nothing is known of it yet
+_TIMES_AGAIN = 2
+_WITHOUT_ENGINE_S = 60.0
+_ALIGNED = 64
+
+
+class _Call:
+    """A request that has a slot."""
+
+    __slots__ = ("again", "first", "generation", "item", "length", "link", "model", "room", "timer", "units")
+
+    def __init__(self, item: Item, model: int) -> None:
+        self.item, self.model = item, model
+        self.first = self.units = self.generation = self.length = self.room = self.again = 0
+        self.link: _Link | None = None
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class _Link(asyncio.Protocol):
+    """The stream to an engine process; what is sent in one turn of the loop goes together."""
+
+    def __init__(self, backend: RemoteBackend, loop: asyncio.AbstractEventLoop) -> None:
+        self._backend, self._loop, self._reader = backend, loop, Reader()
+        self._transport: asyncio.Transport | None = None
+        self._waiting: list[bytes] = []
+        self.calls: dict[int, _Call] = {}
+        self.ready: set[int] = set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]  # a stream has one that writes
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for record, found in self._reader.feed(data):
+                self._backend._heard(self, record, found)
+        except FormatError:
+            assert self._transport is not None
+            self._transport.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._backend._lost(self)
+
+    def send(self, data: bytes) -> None:
+        if not self._waiting:
+            self._loop.call_soon(self._flush)
+        self._waiting.append(data)
+
+    def _flush(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(b"".join(self._waiting))
+        self._waiting.clear()
+
+
+class RemoteBackend:
+    """Models in engine processes.
+
+    Args:
+        specs: The models, in the order of their numbers.
+        limits: Of requests.
+        block: Memory of this process, which the engine processes have too.
+        statistics: Of each model.
+        control: To the supervisor, which hands over streams to engine processes.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[ModelSpec],
+        limits: Limits,
+        block: Block,
+        statistics: Sequence[Statistics],
+        control: Control,
+    ) -> None:
+        self._threads = ThreadPoolExecutor(min(8, os.cpu_count() or 1), "request")
+        self._control, self._slots = control, Slots(block)
+        self._numbers = {spec.name: number for number, spec in enumerate(specs)}
+        self._names = [spec.name for spec in specs]
+        self._room = [_ROOM] * len(specs)
+        self._links: list[_Link] = []
+        self._parked: list[_Call] = []
+        self._heard_of_all = asyncio.Event()
+        self._told: dict[tuple[_Link, int], asyncio.Future[str]] = {}
+        self.services = {
+            spec.name: Service(spec, self._submit, self._threads, limits, counts)
+            for spec, counts in zip(specs, statistics, strict=True)
+        }
+
+    async def start(self) -> None:
+        """Begin to take streams to engine processes; models are ready once one of these says so."""
+        self._loop = asyncio.get_running_loop()
+
+    async def heard_of_all(self) -> None:
+        """Wait until engine processes have said of each model whether they have it; not longer than a start takes."""
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._heard_of_all.wait(), _WITHOUT_ENGINE_S)
+
+    async def join(self, sock: Any) -> None:
+        """Use an engine process."""
+        await self._loop.create_unix_connection(self._link, sock=sock)
+
+    async def load(self, name: str) -> None:
+        """Load a model anew in all engine processes; what served until then answers what it took.
+
+        Raises:
+            RequestError: one of them cannot load it; there what served stays.
+        """
+        await self._change(Kind.LOAD, name)
+
+    async def unload(self, name: str) -> None:
+        """Answer what waits for a model, then release it in all engine processes."""
+        self.services[name].closed("UNAVAILABLE", "unloaded")
+        await self._change(Kind.UNLOAD, name)
+
+    async def stop(self) -> None:
+        """Release the threads."""
+        self._threads.shutdown(wait=False)
+
+    def _link(self) -> _Link:
+        made = _Link(self, self._loop)
+        self._links.append(made)
+        return made
+
+    async def _change(self, kind: int, name: str) -> None:
+        number = self._numbers[name]
+        waiting = []
+        for link in self._links:
+            future: asyncio.Future[str] = self._loop.create_future()
+            self._told[link, number] = future
+            waiting.append(future)
+            link.send(write_record(Record(kind, number)))
+        reasons = [reason for reason in await asyncio.gather(*waiting) if reason]
+        if reasons:
+            raise RequestError(f"model {name!r}: {reasons[0]}", status=400)
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    def _submit(self, name: str, item: Item) -> None:
+        self._place(_Call(item, self._numbers[name]))
+
+    def _place(self, call: _Call) -> None:
+        """Give a request a slot, and send it.
+
+        Raises:
+            RequestError: there is no memory for it.
+        """
+        size = packed_bytes(call.item.arrays)
+        begin = -(-size // _ALIGNED) * _ALIGNED
+        call.room = self._room[call.model]
+        call.first, call.units, call.generation = self._slots.take(begin + call.room)
+        call.length = pack(call.item.arrays, self._slots.block.part(call.first, 0, begin))
+        self._send(call)
+
+    def _send(self, call: _Call) -> None:
+        able = [link for link in self._links if call.model in link.ready]
+        if not able:
+            self._parked.append(call)
+            call.timer = self._loop.call_later(_WITHOUT_ENGINE_S, self._give_up, call)
+            return
+        link = able[0] if len(able) == 1 else min(able, key=lambda each: len(each.calls))
+        call.link, link.calls[call.first] = link, call
+        item = call.item
+        extra = item.priority << 1 | (call.again > 0)  # what was in a process that died is computed alone from then on
+        record = Record(
+            Kind.REQUEST,
+            call.model,
+            0,
+            call.first,
+            call.generation,
+            call.length,
+            call.room,
+            extra,
+            item.deadline or 0.0,
+        )
+        link.send(write_record(record))
+
+    def _give_up(self, call: _Call) -> None:
+        self._parked.remove(call)
+        self._fail(call, RequestError("no engine process has the model", status=503, retry_after=1))
+
+    def _fail(self, call: _Call, error: RequestError) -> None:
+        self._slots.give_back(call.first, call.units)
+        call.item.error = error
+        _resolve(call.item)
+
+    # -- what engine processes say -----------------------------------------------------------------------------------
+
+    def _heard(self, link: _Link, record: Record, data: Any) -> None:
+        if record.kind == Kind.STATE:
+            self._changed(link, record.model, data)
+            return
+        call = link.calls.get(record.slot)
+        if record.kind != Kind.ANSWER or call is None or call.generation != record.generation:
+            return
+        del link.calls[record.slot]
+        begin = -(-call.length // _ALIGNED) * _ALIGNED
+        item = call.item
+        try:
+            if record.status == 413:  # the answer is larger than any before
+                self._room[call.model] = max(self._room[call.model], record.length)
+                self._slots.give_back(call.first, call.units)
+                self._place(call)
+                return
+            answer = self._slots.block.part(call.first, begin, min(record.length, call.room))
+            if record.status:
+                retry_after = 1 if record.status in (429, 503) else None
+                text = bytes(answer).decode("utf-8", "replace")
+                item.error = RequestError(text, status=record.status, retry_after=retry_after)
+            else:
+                item.outputs = {name: array.copy() for name, array in unpack(answer).items()}
+                item.leads, item.batch_rows = record.room > 0, record.room
+                item.queued_s, item.computed_s = record.extra * 1e-6, record.time
+        except RequestError as error:
+            item.error = error
+            _resolve(item)
+            return
+        except FormatError as error:
+            item.error = RequestError(str(error), status=500)
+        self._slots.give_back(call.first, call.units)
+        _resolve(item)
+
+    def _changed(self, link: _Link, number: int, data: dict[str, Any]) -> None:
+        """Learn which models an engine process has."""
+        service, name = self.services[self._names[number]], self._names[number]
+        future = self._told.pop((link, number), None)
+        if future is not None and not future.done():
+            future.set_result(data["reason"])
+        if data["signature"] is None:
+            link.ready.discard(number)
+            if not any(number in each.ready for each in self._links):
+                service.closed("UNAVAILABLE", "unloaded")
+                self._look_whether_all()
+            return
+        link.ready.add(number)
+        signature = Signature.from_json(data["signature"])
+        if not service.ready or service.signature != signature:
+            service.opened(signature)
+            self._look_whether_all()
+        parked = [call for call in self._parked if self._names[call.model] == name]
+        self._parked = [call for call in self._parked if self._names[call.model] != name]
+        for call in parked:
+            if call.timer is not None:
+                call.timer.cancel()
+            self._send(call)
+
+    def _look_whether_all(self) -> None:
+        if all(service.state != "LOADING" for service in self.services.values()):
+            self._heard_of_all.set()
+
+    def _lost(self, link: _Link) -> None:
+        """Send again what an engine process had when it died."""
+        self._links.remove(link)
+        for key in [key for key in self._told if key[0] is link]:
+            self._told.pop(key).set_result("")
+        for call in list(link.calls.values()):
+            call.again += 1
+            if call.again > _TIMES_AGAIN:
+                text = f"the engine process died {call.again} times while it computed this request"
+                self._fail(call, RequestError(text, status=500))
+            else:
+                self._send(call)
+        link.calls.clear()
+
+
+def _resolve(item: Item) -> None:
+    if not item.token.done():
+        item.token.set_result(None)

@@ -1,0 +1,110 @@
+"""Shared memory between a CPU process and the engine processes: slots that hold a request and its answer.
+
+The memory has no name (memfd): it is gone with the last process that has it, however these end, so nothing can be left over.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+
+from ..errors import FormatError, RequestError
+
+__all__ = ["UNIT", "Block", "Slots"]
+
+UNIT = 64 << 10
+"""Bytes that slots are multiples of."""
+
+_GENERATION = struct.Struct("<I")
+
+
+class Block:
+    """Shared memory, mapped; a table of generations, then units.
+
+    Args:
+        descriptor: Of the memory, from `create`.
+
+    Attributes:
+        units: Of how many units slots are made.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        size = os.fstat(descriptor).st_size
+        self.units = size // (UNIT + _GENERATION.size)
+        self._mapped = mmap.mmap(descriptor, size)
+        self._view = memoryview(self._mapped)
+
+    @staticmethod
+    def create(units: int, name: str = "pytrt-slots") -> int:
+        """Make memory of so many units, and give its descriptor; pages that nobody has written take no memory."""
+        descriptor = os.memfd_create(name)
+        os.ftruncate(descriptor, units * (UNIT + _GENERATION.size))
+        return descriptor
+
+    def part(self, first: int, start: int, size: int) -> memoryview:
+        """Bytes of the slot that begins with unit ``first``.
+
+        Raises:
+            FormatError: they lie outside of the memory.
+        """
+        begin = first * UNIT + start
+        if not (0 <= first < self.units and start >= 0 and size >= 0 and begin + size <= self.units * UNIT):
+            raise FormatError(f"slot {first}: {size:,} bytes from {start:,} on lie outside of {self.units} units")
+        return self._view[begin : begin + size]
+
+    def generation(self, first: int) -> int:
+        """How often the slot was given away.
+
+        Raises:
+            FormatError: there is no such unit.
+        """
+        if not 0 <= first < self.units:
+            raise FormatError(f"slot {first}: there are {self.units} units")
+        found: int = _GENERATION.unpack_from(self._view, self._place(first))[0]
+        return found
+
+    def advance(self, first: int) -> int:
+        """Count that the slot is given away, and give the new count."""
+        count = (self.generation(first) + 1) & 0xFFFFFFFF
+        _GENERATION.pack_into(self._view, self._place(first), count)
+        return count
+
+    def _place(self, first: int) -> int:
+        return self.units * UNIT + first * _GENERATION.size
+
+
+class Slots:
+    """Gives slots of a block away, and takes them back; used by the one process that owns the block.
+
+    Args:
+        block: Its memory.
+    """
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self._taken = bytearray(block.units)
+
+    def take(self, size: int) -> tuple[int, int, int]:
+        """Find room: the first unit, the number of units, and the slot's generation.
+
+        Raises:
+            RequestError: so much will never be free (413), or is not now (429).
+        """
+        count = max(1, -(-size // UNIT))
+        if count > self.block.units:
+            raise RequestError(f"the tensors of a request may take {self.block.units * UNIT:,} bytes", status=413)
+        first = self._taken.find(bytes(count))
+        if first < 0:
+            raise RequestError("all memory for requests is in use", status=429, retry_after=1)
+        self._taken[first : first + count] = b"\x01" * count
+        return first, count, self.block.advance(first)
+
+    def give_back(self, first: int, count: int) -> None:
+        """Take back what `take` gave."""
+        self._taken[first : first + count] = bytes(count)
+
+    @property
+    def free(self) -> int:
+        """Units that nobody has."""
+        return self._taken.count(0)

@@ -1,0 +1,65 @@
+"""Arrays in shared memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pytrtplugins import DType
+from pytrtplugins.errors import FormatError
+from pytrtplugins.serving.packing import pack, packed_bytes, unpack
+from tests.randomness import generator
+
+ARRAYS = {
+    "x": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "ä": np.array(7, np.int64),
+    "": np.empty((0, 5), np.uint8),
+    "turned": np.arange(12, dtype=np.int16).reshape(3, 4).T,
+}
+
+
+def packed(arrays):
+    memory = bytearray(packed_bytes(arrays))
+    assert pack(arrays, memoryview(memory)) == len(memory)
+    return memory
+
+
+def test_arrays_survive_with_names_types_and_dims():
+    found = unpack(memoryview(packed(ARRAYS)))
+    assert list(found) == list(ARRAYS)
+    for name, array in ARRAYS.items():
+        assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
+        np.testing.assert_array_equal(found[name], array)
+
+
+@pytest.mark.parametrize("dtype", DType)
+def test_every_type_survives(dtype):
+    array = np.array([[0, 1, 1]]).astype(dtype.numpy)
+    found = unpack(memoryview(packed({"x": array})))["x"]
+    assert found.dtype == array.dtype
+    assert found.tobytes() == array.tobytes()
+
+
+def test_nothing_is_copied_when_arrays_are_read():
+    memory = packed(ARRAYS)
+    found = unpack(memoryview(memory))["x"]
+    memory[:] = bytes(len(memory))
+    assert not found.any()
+
+
+def test_damaged_bytes_are_our_error_or_arrays_within_the_memory():
+    memory, random = packed(ARRAYS), generator(0)
+    for at in range(160):  # the head
+        damaged = bytearray(memory)
+        damaged[at] ^= 1 << int(random.integers(8))
+        try:
+            found = unpack(memoryview(damaged))
+        except FormatError:
+            continue
+        assert all(array.nbytes <= len(memory) for array in found.values())
+    for end in range(len(memory)):
+        try:
+            unpack(memoryview(memory)[:end])
+        except FormatError:
+            continue
+        assert end >= len(memory) - 64  # what is cut off was padding

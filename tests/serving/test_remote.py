@@ -1,0 +1,259 @@
+"""A CPU process and engine processes, joined by shared memory and streams, in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+
+import numpy as np
+import pytest
+
+from pytrtplugins.errors import RequestError
+from pytrtplugins.serving import Limits
+from pytrtplugins.serving.control import Control
+from pytrtplugins.serving.engine_process import EngineProcess
+from pytrtplugins.serving.records import Kind, Reader, Record, write_record
+from pytrtplugins.serving.remote import RemoteBackend
+from pytrtplugins.serving.signature import Signature
+from pytrtplugins.serving.slots import Block
+from pytrtplugins.serving.statistics import Statistics
+from tests.serving.conftest import spec
+from tests.serving.served import Double
+
+SPECS = [spec("double", "Double"), spec("lists", "Lists")]
+UNITS = 16
+
+
+def x(*firsts):
+    return {"x": np.array([[first, 0] for first in firsts], np.float32)}
+
+
+class Rig:
+    """A CPU process's backend, and its engines: real ones in threads, or such as a test plays."""
+
+    def __init__(self):
+        self.loop = asyncio.new_event_loop()
+        self.descriptor = Block.create(UNITS)
+        ours, self.control = Control.pair()
+        counts = [Statistics() for _ in SPECS]
+        self.backend = RemoteBackend(SPECS, Limits(), Block(self.descriptor), counts, ours)
+        self.do(self.backend.start())
+        self.free = self.backend._slots.free
+        self.threads = []
+
+    def do(self, awaitable):
+        return self.loop.run_until_complete(asyncio.wait_for(awaitable, 20))
+
+    def stream(self):
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        self.do(self.backend.join(ours))
+        return theirs
+
+    def engine(self):
+        """A real engine process, in a thread; what it is told is what a supervisor says."""
+        ours, theirs = Control.pair()
+        process = EngineProcess(SPECS, [Block(self.descriptor)], theirs)
+        thread = threading.Thread(target=process.run)
+        thread.start()
+        assert ours.receive() == ({"ready": True}, None)
+        with self.stream() as end:
+            ours.send({"peer": 0}, end)
+        self.threads.append((thread, ours))
+        self.do(self.until(lambda: all(each.ready for each in self.backend.services.values())))
+
+    def played(self):
+        """The engine's end of a stream, which says that it has the first model."""
+        end = self.stream()
+        data = {"signature": Signature.of(Double(), None).to_json(), "reason": ""}
+        end.sendall(write_record(Record(Kind.STATE, 0), data))
+        ready = len([link for link in self.backend._links if 0 in link.ready])
+        self.do(self.until(lambda: len([link for link in self.backend._links if 0 in link.ready]) > ready))
+        return end
+
+    async def until(self, true):
+        while not true():
+            await asyncio.sleep(0.001)
+
+    def asked(self, end):
+        """The next request at the engine's end."""
+
+        async def read():
+            reader = Reader()
+            while True:
+                for record, _ in reader.feed(await self.loop.sock_recv(end, 4096)):
+                    return record
+
+        end.setblocking(False)
+        return self.do(read())
+
+    def close(self):
+        for thread, control in self.threads:
+            control.send({"drain": True})
+            thread.join(20)
+            control.close()
+        for link in list(self.backend._links):
+            link._transport.abort()
+        self.do(asyncio.sleep(0))
+        self.do(self.backend.stop())
+        self.loop.close()
+        self.control.close()
+        self.backend._control.close()
+        os.close(self.descriptor)
+
+
+@pytest.fixture
+def rig():
+    made = Rig()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def shared():
+    """One with a real engine, for tests that leave it as it is."""
+    made = Rig()
+    made.engine()
+    yield made
+    made.close()
+
+
+def infer(rig, arrays, name="double", **options):
+    return rig.backend.services[name].infer(arrays, **options)
+
+
+def test_requests_are_computed_in_another_process_and_each_gets_its_rows(shared):
+    async def run():
+        return await asyncio.gather(*(infer(shared, x(number)) for number in range(9)))
+
+    items = shared.do(run())
+    assert [item.outputs["y"][0, 0] for item in items] == [2 * number for number in range(9)]
+    total = shared.backend.services["double"].statistics.total()
+    assert (total["succeeded"], total["rows"]) == (9, 9)
+    assert 1 <= total["batches"] <= 9
+    assert shared.backend._slots.free == shared.free
+
+
+def test_facts_reach_the_process_that_answers(shared):
+    assert shared.backend.services["double"]._front.facts["names"] == ["left", "right"]
+
+
+def test_an_exception_of_the_model_is_the_answer_and_the_slot_is_free_again(shared):
+    with pytest.raises(RequestError, match=r"Double\.predict: ValueError: poison") as caught:
+        shared.do(infer(shared, x(-1)))
+    assert caught.value.status == 500
+    assert shared.backend._slots.free == shared.free
+
+
+def test_an_answer_larger_than_its_room_gets_more_room(shared):
+    arrays = {"x": np.ones((32, 2), np.float32)}
+    shared.backend._room[0] = 64
+    assert shared.do(infer(shared, arrays)).outputs["y"].tolist() == [[2, 2]] * 32
+    assert shared.backend._room[0] >= 256
+    assert shared.backend._slots.free == shared.free
+
+
+def test_a_request_larger_than_all_memory_is_refused(shared):
+    arrays = {"x": np.zeros(UNITS << 16, np.int64)}
+    with pytest.raises(RequestError, match="may take") as caught:
+        shared.do(infer(shared, arrays, "lists"))
+    assert caught.value.status == 413
+
+
+def test_a_deadline_that_has_passed_is_kept_in_the_other_process(shared):
+    with pytest.raises(RequestError) as caught:
+        shared.do(infer(shared, x(1), timeout_s=-1.0))
+    assert caught.value.status == 504
+
+
+def test_a_model_is_released_and_loaded_anew_in_every_engine_process(rig):
+    rig.engine()
+    rig.do(rig.backend.unload("double"))
+    assert not rig.backend.services["double"].ready
+    with pytest.raises(RequestError, match="not ready: unloaded"):
+        rig.do(infer(rig, x(1)))
+    rig.do(rig.backend.load("double"))
+    assert rig.do(infer(rig, x(1))).outputs["y"][0, 0] == 2
+
+
+def test_what_a_dead_engine_process_had_is_computed_by_another_alone(rig):
+    first = rig.played()
+    task = rig.loop.create_task(infer(rig, x(4)))
+    request = rig.asked(first)
+    rig.engine()
+    first.close()
+    assert rig.do(task).outputs["y"][0, 0] == 8
+    assert request.extra & 1 == 0
+    assert rig.backend._slots.free == rig.free
+
+
+def test_a_request_that_kills_every_process_is_an_error_after_the_third(rig):
+    ends = [rig.played() for _ in range(4)]
+    task = rig.loop.create_task(infer(rig, x(4)))
+    alone = []
+    for _ in range(3):
+
+        async def sent():
+            while not any(link.calls for link in rig.backend._links):
+                await asyncio.sleep(0)
+            return next(number for number, link in enumerate(rig.backend._links) if link.calls)
+
+        end = ends.pop(rig.do(sent()))
+        alone.append(rig.asked(end).extra & 1)
+        end.close()
+    with pytest.raises(RequestError, match="died 3 times while it computed this request"):
+        rig.do(task)
+    assert alone == [0, 1, 1]
+    assert rig.backend._slots.free == rig.free
+    ends[0].close()
+
+
+def test_while_no_engine_process_lives_requests_wait_for_the_next(rig):
+    rig.played().close()
+    rig.do(rig.until(lambda: not rig.backend._links))
+    task = rig.loop.create_task(infer(rig, x(3)))
+    rig.do(rig.until(lambda: rig.backend._parked))
+    rig.engine()
+    assert rig.do(task).outputs["y"][0, 0] == 6
+
+
+def test_an_answer_of_another_generation_is_not_taken(rig):
+    end = rig.played()
+    task = rig.loop.create_task(infer(rig, x(3)))
+    request = rig.asked(end)
+    for generation, text in ((request.generation + 1, b"wrong"), (request.generation, b"right")):
+        begin = -(-request.length // 64) * 64
+        rig.backend._slots.block.part(request.slot, begin, 5)[:] = text
+        end.sendall(write_record(Record(Kind.ANSWER, 0, 400, request.slot, generation, 5)))
+    with pytest.raises(RequestError, match="right"):
+        rig.do(task)
+    end.close()
+
+
+def test_an_engine_process_that_says_nonsense_is_left(rig):
+    end = rig.played()
+    end.sendall(b"\xff" * 100)
+    rig.do(rig.until(lambda: not rig.backend._links))
+    end.close()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"slot": UNITS + 9}, {"length": UNITS << 17}, {"generation": 77}, {"model": 5}, {"length": 3}],
+    ids=lambda damage: next(iter(damage)),
+)
+def test_a_request_that_points_elsewhere_is_refused_by_the_engine_process(shared, damage):
+    ours, theirs = Control.pair()
+    process = EngineProcess(SPECS, [Block(shared.descriptor)], theirs)
+    setattr(process, "_replicas", [object(), None])  # noqa: B010  the first must not be asked
+    one, two = socket.socketpair()
+    peer_type = type("P", (), {"block": process._blocks[0], "send": lambda self, data: one.sendall(data)})
+    record = Record(Kind.REQUEST, 0, 0, 0, shared.backend._slots.block.generation(0), 64, 4096)
+    process._take(peer_type(), record._replace(**damage))
+    ((answer, _),) = Reader().feed(two.recv(4096))
+    assert answer.kind == Kind.ANSWER
+    assert answer.status in (500, 503)
+    for each in (one, two, ours, theirs):
+        each.close()

@@ -1,0 +1,75 @@
+"""A server of several processes, which are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from pytrtplugins.errors import UsageError
+from pytrtplugins.serving import Limits
+from pytrtplugins.serving.server import bind
+from pytrtplugins.serving.supervisor import Supervisor
+from tests.serving.conftest import spec
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs Linux (memfd)")
+
+ROOT = Path(__file__).parents[2]
+SERVE = """
+import json
+from pytrtplugins.serving import ModelSpec, serve
+counts = serve([ModelSpec("double", "tests.serving.served:Double")], port=0, cpu=1, announce=lambda text: print(text, flush=True))
+print(json.dumps(counts))
+"""
+
+
+def children(process):
+    """The server's processes by their role."""
+    found = {}
+    for task in Path(f"/proc/{process.pid}/task").iterdir():
+        for pid in map(int, (task / "children").read_text().split()):
+            found[json.loads(Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[3])["role"]] = pid
+    return found
+
+
+def ask(address, row):
+    body = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": row}]}
+    request = urllib.request.Request(f"{address}/v2/models/double/infer", json.dumps(body).encode())
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.loads(answer.read())["outputs"][0]["data"]
+
+
+def test_killed_processes_are_replaced_without_a_lost_request_and_the_end_is_in_order():
+    with subprocess.Popen([sys.executable, "-c", SERVE], stdout=subprocess.PIPE, cwd=ROOT, text=True) as process:
+        try:
+            line = process.stdout.readline()
+            assert "in 1 CPU process and 1 engine process" in line
+            address = line.split(" at ")[1].split(",")[0]
+            first = children(process)
+            assert ask(address, [1, 2]) == [2, 4]
+            os.kill(first["engine"], signal.SIGKILL)
+            assert ask(address, [3, 4]) == [6, 8]  # it waits for the next engine process
+            os.kill(first["cpu"], signal.SIGKILL)
+            time.sleep(0.05)  # until its connections are gone
+            assert ask(address, [5, 6]) == [10, 12]  # it waits in the socket, which the supervisor keeps open
+            second = children(process)
+            assert not {*first.values()} & {*second.values()}
+            process.send_signal(signal.SIGTERM)
+            counts = json.loads(process.communicate(timeout=60)[0])
+        finally:
+            process.kill()
+    assert process.returncode == 0
+    assert (counts["double"]["succeeded"], counts["double"]["failed"]) == (3, 0)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in second.values())
+
+
+def test_a_model_that_cannot_be_loaded_ends_the_start_with_its_line():
+    with bind("127.0.0.1", 0) as sock, pytest.raises(UsageError, match="Broken: load raised OSError: no weights"):
+        Supervisor([spec("broken", "Broken")], Limits(), [sock], 1).run(lambda: pytest.fail("it was started"))
