@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -89,7 +89,7 @@ def linear_blend(node: ir.Node, x: Move, dims: Dims) -> Blend | None:
     if not axes or len(axes) > _MAX_AXES:  # cases 3 and 4
         return None
     moves, weights = [x], list[npt.NDArray[np.float32]]()
-    for each in axes:
+    for each in (_straightened(axis, x.dims[axis.axis]) for axis in axes):
         taps = weighted_places(at, "linear", each.positions, x.dims[each.axis], each.scale)
         along = [-1 if axis == each.axis else 1 for axis in range(each.axis, len(dims))]
         weights += [factors.reshape(along) for _, factors in taps]
@@ -112,21 +112,33 @@ def _axes(node: ir.Node, given: Dims, wanted: Dims) -> list[ResizedAxis] | None:
     return list(resized_axes(operator_attributes(node), given, wanted, *numbers))
 
 
+def _line(positions: npt.NDArray[np.float64]) -> tuple[int, int, int]:
+    """Whole numbers, so that position i is near (i * factor + offset) / divisor; the divisor is even."""
+    first, last = float(positions[0]), float(positions[-1])
+    step = Fraction((last - first) / max(1, len(positions) - 1)).limit_denominator(_MAX_PART)
+    begin = Fraction(first).limit_denominator(2 * step.denominator)
+    divisor = math.lcm(2 * step.denominator, begin.denominator)
+    return int(step * divisor), int(begin * divisor), divisor
+
+
+def _straightened(axis: ResizedAxis, size: int) -> ResizedAxis:
+    """The axis without what its scale lost as a float32, so that whole numbers give its positions."""
+    factor, offset, divisor = _line(axis.positions)
+    exact = (np.arange(len(axis.positions)) * factor + offset) / divisor
+    return replace(axis, positions=exact) if np.abs(exact - axis.positions).max() <= 1e-7 * size else axis
+
+
 def _resampled(x: Move, axis: ResizedAxis, places: npt.NDArray[np.int64]) -> Move | None:
     """The inputs at some places, one for each output, as a fraction of whole numbers; None where none gives them."""
     size, count = x.dims[axis.axis], len(places)
-    first, last = float(axis.positions[0]), float(axis.positions[-1])
-    step = Fraction((last - first) / max(1, count - 1)).limit_denominator(_MAX_PART)
-    begin = Fraction(first).limit_denominator(2 * step.denominator)
-    divisor = math.lcm(2 * step.denominator, begin.denominator)
-    factor, offset = int(step * divisor), int(begin * divisor)
     dims = (*x.dims[: axis.axis], count, *x.dims[axis.axis + 1 :])
+    factor, offset, divisor = _line(axis.positions)
     for more in (0, divisor, divisor // 2, divisor // 2 - 1, divisor - 1):  # rounded down, one on, to the nearest, up
-        numbers = (factor, offset + more, divisor)
-        factor_, offset_, divisor_ = (number // math.gcd(*numbers) for number in numbers)
-        found = np.clip((np.arange(count) * factor_ + offset_) // divisor_, 0, size - 1)
-        if np.array_equal(found, places) and count * factor_ + abs(offset_) + divisor_ < _MAX_NUMBER:
-            return Resampled(dims, x, axis.axis, factor_, offset_, divisor_)
+        common = math.gcd(factor, offset + more, divisor)
+        a, b, c = factor // common, (offset + more) // common, divisor // common
+        found = np.clip((np.arange(count) * a + b) // c, 0, size - 1)
+        if np.array_equal(found, places) and count * a + abs(b) + c < _MAX_NUMBER:
+            return Resampled(dims, x, axis.axis, a, b, c)
     return None
 
 

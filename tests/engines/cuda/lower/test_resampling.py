@@ -68,7 +68,7 @@ def test_places_are_those_of_onnx(mode):
         move = nearest(node, Source(x.shape, "x"), (2, new))
         assert move is not None, (mode, old, new, rounding)
         np.testing.assert_array_equal(read(move, x), array_by_array(node, x, (2, new)))
-        graph, name = resize(x, (new,), coordinate_transformation_mode=mode, mode="linear")
+        graph, name = resize(x, (new,), number % 2 == 0, coordinate_transformation_mode=mode, mode="linear")
         node = lowered(graph, name)
         blend = linear_blend(node, Source(x.shape, "x"), (2, new))
         assert blend is not None, (mode, old, new)
