@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...utils.prefetch import map_ahead, threads_for_files
 from ...vision import Letterboxed, letterbox, nms
 from ...vision.device_images import DeviceImage
 from .context import ContextMaker
@@ -20,7 +21,7 @@ Floats = npt.NDArray[np.float32]
 
 
 class HostDetection(DetectionContext):
-    """Letterbox, decoding and suppression on the host; what other contexts are compared with."""
+    """Letterbox, on all cores, decoding and suppression on the host; what other contexts are compared with."""
 
     engine: ContextMaker
 
@@ -36,8 +37,7 @@ class HostDetection(DetectionContext):
 
     def _detect(self, images: Sequence[Pixels], score_threshold: float, iou_threshold: float) -> list[Boxes]:
         start = time.perf_counter()
-        on_host = (image.download() if isinstance(image, DeviceImage) else image for image in images)
-        boxed = [letterbox(image, self.size, self.mode) for image in on_host]
+        boxed = list(map_ahead(self._fitted, images, threads=threads_for_files(), inline=lambda _: len(images) == 1))
         data = _stack(boxed, self._batch)
         ready = time.perf_counter()
         outputs = self._context.run({self._input: data})
@@ -45,6 +45,9 @@ class HostDetection(DetectionContext):
         found = self._boxes(outputs, boxed, score_threshold, iou_threshold)
         self.timings = Timings(*(1000 * np.diff([start, ready, done, time.perf_counter()])).tolist())
         return found
+
+    def _fitted(self, image: Pixels) -> Letterboxed:
+        return letterbox(image.download() if isinstance(image, DeviceImage) else image, self.size, self.mode)
 
     def _boxes(
         self, outputs: Mapping[str, Any], boxed: Sequence[Letterboxed], score_threshold: float, iou_threshold: float
