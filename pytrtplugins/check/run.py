@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -153,6 +154,13 @@ def check_plugin(
 def _advice(base: Plugin, given: Sequence[Samples | None]) -> str:
     """What to do where no shape works: the shapes may be others, or the inputs' types and values."""
     count = base.num_inputs or 1
+    parameters = inspect.signature(base.output_dims).parameters.values()
+    differ = base.num_inputs not in (None, len(parameters))
+    if differ and not any(each.kind is each.VAR_POSITIONAL for each in parameters):
+        return (
+            f"Causes: output_dims has {len(parameters)} parameters, compute {count}.\n"
+            "Do: give both a parameter for each input: its dims, and its array"
+        )
     shapes = "Do: check_plugin(..., shapes=[(1, 3, 8, 8)]) with dims that should work, or inputs= with your own arrays"
     if count == 1 or not has_default_formats(base):
         return shapes

@@ -352,6 +352,12 @@ class Plugin:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if any(spec.name == name for spec in type(self)._specs):
+            if name not in self.__dict__:
+                raise FieldError(
+                    f"{type(self).__name__}: its own __init__ sets the field {name!r}, which the constructor of plugins does.\n"
+                    "Do: leave __init__ out, or call super().__init__ with the fields; prepare what follows from them in configure",
+                    name=name,
+                )
             raise FieldError(
                 f"{self!r}: field {name!r} cannot change.\nDo: make another one, {type(self).__name__}({name}=...).",
                 name=name,

@@ -218,7 +218,7 @@ def _spec_from_hint(owner: str, name: str, hint: Any) -> FieldSpec:
         return FieldSpec(name, args[0], is_tuple=True)
     raise FieldError(
         f"{owner}.{name}: type {hint!r} cannot be a field; use bool, int, float, str, a tuple of one of them such as "
-        "tuple[int, ...], or numpy.ndarray.\nDo: annotate it as ClassVar, or drop the annotation, if it is not a field.",
+        f"tuple[int, ...], or numpy.ndarray.\nDo: annotate it as ClassVar, or call it _{name.lstrip('_')}, if it is not a field.",
         name=name,
     )
 

@@ -22,7 +22,9 @@ def checked_dims(plugin: object, dims: Any) -> Dims:
     checked = tuple(dim if isinstance(dim, SymbolicDim) else _as_int(dim) for dim in dims)
     if any(dim is None or (not isinstance(dim, SymbolicDim) and dim < 0) for dim in checked):
         raise DimsError(
-            f"{plugin!r}: output_dims gave {tuple(dims)!r}: dims are ints of at least 0, or symbolic", found=dims
+            f"{plugin!r}: output_dims gave {tuple(dims)!r}: dims are ints of at least 0, or symbolic"
+            + (".\nDo: divide with //" if any(isinstance(dim, float) for dim in dims) else ""),
+            found=dims,
         )
     return checked  # type: ignore[return-value]
 

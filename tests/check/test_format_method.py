@@ -90,3 +90,17 @@ def test_the_types_of_own_inputs_stand_in_the_method():
     lacking = ptp.plugin(namespace="tests.formats3")(Looked)
     detail = ptp.check_plugin(lacking, inputs={"index": (0, 3), "table": np.eye(4)}, engines=[])["dims"].detail
     assert "dtypes = (ptp.DType.INT64, ptp.DType.FLOAT32, ptp.DType.FLOAT32)  # of the inputs" in detail
+
+
+def test_methods_that_differ_in_their_number_of_inputs_are_named():
+    @ptp.plugin(namespace="tests.formats4")
+    class Sum(ptp.Plugin):
+        def output_dims(self, x):
+            return x
+
+        def compute(self, x, y):
+            return x + y
+
+    detail = ptp.check_plugin(Sum, engines=[])["dims"].detail
+    assert "\nCauses: output_dims has 1 parameters, compute 2.\nDo: " in detail
+    assert "supports_format" not in detail

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import pytrtplugins as ptp
 from pytrtplugins.errors import DimsError, FieldError, PluginError, RegistryError, SerializationError
+from pytrtplugins.plugin.outputs import checked_dims
 from pytrtplugins.tensor import DType, SymbolicDim, TensorDesc
 
 
@@ -71,6 +72,21 @@ def test_a_field_cannot_change_but_other_state_can():
         scale.factor = 3.0
     scale.state = [1]
     assert scale.state == [1]
+
+
+def test_a_constructor_of_its_own_that_sets_a_field_is_told_what_constructs_plugins():
+    @ptp.plugin(namespace="tests.plugin.init")
+    class Own(Scale):
+        def __init__(self, factor):
+            self.factor = factor
+
+    with pytest.raises(FieldError, match=r"^Own: its own __init__ sets the field 'factor'.*\nDo: leave __init__ out"):
+        Own(2.0)
+
+
+def test_dims_that_are_no_whole_numbers_are_refused_with_the_division_to_write():
+    with pytest.raises(DimsError, match=r"gave \(1, 8\.5\): dims are ints .*\nDo: divide with //$"):
+        checked_dims("P()", (1, 17 / 2))
 
 
 def test_a_class_without_its_methods_or_decorator_is_refused():
