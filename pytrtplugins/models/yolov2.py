@@ -176,7 +176,8 @@ class Yolov2(Uncopied):
             track: Follow objects from frame to frame: ``track_ids`` of the detections. Each video is a scene of its own, and all
                 images together are one.
             decode: Who decodes JPEG files of `Sources`: ``"cpu"``, all cores; ``"gpu"``, the GPU of engine ``cuda``, where the
-                pixels stay. Those may differ by a few steps, and so boxes by a little. What the GPU cannot decode the CPU does.
+                pixels stay. Those may differ by a few steps, and by more at sharp edges of colour, and so boxes by a little. What the
+                GPU cannot decode the CPU decodes.
 
         Yields:
             Each item with its detections, in order. ``timings`` are then those of the run that its image was part of.

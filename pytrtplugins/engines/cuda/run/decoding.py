@@ -57,7 +57,8 @@ class GpuImage(DeviceImage):
 class JpegDecoder:
     """nvImageCodec on a GPU: its JPEG engines, where it has them, else its processors. One thread at a time may call it.
 
-    EXIF's orientation is undone. Pixels may differ from the host's by a few steps, since chroma is interpolated otherwise.
+    EXIF's orientation is undone. Pixels may differ from the host's by a few steps, and more at sharp edges of colour, where chroma is
+    interpolated otherwise.
 
     Args:
         device: The GPU.
