@@ -1,4 +1,4 @@
-"""The ONNX graph that is made of a caffe network, and the layers that it is made of."""
+"""The ONNX graph that a caffe network becomes, and the layers that it is made from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of tensors for caffe's blobs: a blob that is changed in place is several tensors, the last has the blob's name."""
+"""Names of tensors for caffe's blobs: a blob that is changed in place becomes several tensors, of which the last has the blob's name."""
 
 from __future__ import annotations
 

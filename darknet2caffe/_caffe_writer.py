@@ -1,4 +1,4 @@
-"""The caffe network that is being written: layers at once, their blobs when the file is made."""
+"""The caffe network that is being written: layers are written at once, their blobs when the file is made."""
 
 from __future__ import annotations
 

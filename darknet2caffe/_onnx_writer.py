@@ -1,4 +1,4 @@
-"""The ONNX graph that is being written: nodes at once, constants when the file or the model is made."""
+"""The ONNX graph that is being written: nodes are written at once, constants when the file or the model is made."""
 
 from __future__ import annotations
 

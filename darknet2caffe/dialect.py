@@ -1,4 +1,4 @@
-"""Whose darknet a cfg is written for: pjreddie's, or AlexeyAB's fork, which gives some keys and layers another meaning."""
+"""The dialect of a cfg: pjreddie's darknet, or AlexeyAB's fork, which gives some keys and layers another meaning."""
 
 from __future__ import annotations
 

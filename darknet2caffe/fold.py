@@ -1,4 +1,4 @@
-"""Batch normalization in darknet's two forms, folded into a convolution or written so that others compute the same."""
+"""Batch normalization in darknet's two forms, folded into a convolution or written so that other programs compute the same values."""
 
 from __future__ import annotations
 

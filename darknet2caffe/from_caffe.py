@@ -1,4 +1,4 @@
-"""caffe's .prototxt and .caffemodel → ONNX: what `to_caffe` wrote becomes what `to_onnx` gives."""
+"""caffe's .prototxt and .caffemodel → ONNX: the files of `to_caffe` become the model of `to_onnx`."""
 
 from __future__ import annotations
 

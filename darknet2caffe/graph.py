@@ -1,4 +1,4 @@
-"""A network as an image: one box per layer from top to bottom, and curves at the side for what skips layers."""
+"""A network as an image: one box per layer from top to bottom, and curves at the side for connections that skip layers."""
 
 from __future__ import annotations
 

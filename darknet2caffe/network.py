@@ -1,4 +1,4 @@
-"""A darknet network: layers with dims worked out and absolute indices, and its weights where they were given."""
+"""A darknet network: layers with dims and absolute indices, and its weights if they were given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engines beside each other: latency, throughput and memory, measured in turns once their outputs agree."""
+"""Benchmarks of engines: latency, throughput and memory, measured in turns after their outputs agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is installed, what is missing for which part of the package, and whether each engine computes a small network right here."""
+"""Shows what is installed, what each part of the package lacks, and whether each engine computes a small network correctly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layer types of darknet: their keys, dims and parameters. Each fact is written here once; readers and writers ask."""
+"""Layer types of darknet: their keys, dims and parameters. Each fact is written only here; readers and writers look it up."""
 
 from __future__ import annotations
 

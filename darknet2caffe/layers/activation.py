@@ -1,4 +1,4 @@
-"""Layers that are an activation alone."""
+"""Layers that are only an activation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers with weights of their own for each place: connected and local."""
+"""Layers with separate weights for each place: connected and local."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers that read others by number."""
+"""Layers that read other layers by number."""
 
 from __future__ import annotations
 

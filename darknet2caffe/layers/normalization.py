@@ -1,4 +1,4 @@
-"""Layers that bring values to a common scale."""
+"""Layers that normalize values."""
 
 from __future__ import annotations
 

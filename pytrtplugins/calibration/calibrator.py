@@ -1,4 +1,4 @@
-"""Calibrators: they see the tensors of many batches and choose a scale for each."""
+"""Calibrators, which observe the tensors of many batches and choose a scale for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a threshold costs: the signal to noise that a histogram promises with it, and without clipping."""
+"""The cost of a threshold: the signal-to-noise ratio that a histogram predicts with it, and without clipping."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a plugin keep the contract that engines rely on?"""
+"""Checks that a plugin keeps the contract that engines rely on."""
 
 from .report import Entry, Report
 from .run import check_plugin

@@ -1,4 +1,4 @@
-"""Inputs to try a plugin on: found by asking its shape rule, shrunk when a check fails."""
+"""Inputs for the checks of a plugin: found by calling its shape rule, and reduced when a check fails."""
 
 from __future__ import annotations
 

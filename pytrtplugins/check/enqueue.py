@@ -1,4 +1,4 @@
-"""The rules of `enqueue`: on NumPy arrays between guard pages, with kernels that are watched; and on a GPU."""
+"""The rules of `enqueue`: on NumPy arrays between guard pages, with checked memory accesses; and on a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays between pages that no access survives, for what `enqueue` gets during a check."""
+"""Arrays between guard pages for `enqueue` in a check: any access to these pages ends the process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work in a process of its own: what ends it, or does not end, is an answer and not the end of the caller."""
+"""Work in a separate process: a crash or a hang there is a result, and does not end the caller."""
 
 from __future__ import annotations
 

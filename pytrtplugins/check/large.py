@@ -1,4 +1,4 @@
-"""The rule about more elements than an int can count: kernels on sparse memory, a few blocks of the grid."""
+"""The rule about more elements than an int can count: kernels run on sparse memory, with a few blocks of the grid."""
 
 from __future__ import annotations
 

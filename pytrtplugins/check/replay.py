@@ -1,4 +1,4 @@
-"""Launches that were recorded, repeated on a GPU by a program of their own: ``python -m pytrtplugins.check.replay FOLDER``."""
+"""Repeats recorded launches on a GPU, in a separate program: ``python -m pytrtplugins.check.replay FOLDER``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What check_plugin found."""
+"""The report of check_plugin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The user's own inputs for a check: arrays, or the range that values are drawn from."""
+"""The user's own inputs for a check: arrays, or ranges of random values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which inputs share a dim, and not only its size by chance."""
+"""Finds inputs that share a dim, and do not only have the same size by chance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules about what plugins keep: between two runs, and between two threads."""
+"""The rules about state that plugins keep between two runs, or share between two threads."""
 
 from __future__ import annotations
 

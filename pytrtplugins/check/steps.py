@@ -1,4 +1,4 @@
-"""Runs rules on cases, in a process of its own where the platform has one: whatever happens there becomes an entry."""
+"""Runs rules on cases, in a separate process where the platform allows it: every outcome there becomes an entry."""
 
 from __future__ import annotations
 

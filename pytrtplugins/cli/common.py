@@ -1,4 +1,4 @@
-"""Options that every command of ``pytrt`` takes: how much it says, and how; and where defaults come from."""
+"""Options that every command of ``pytrt`` takes: for the amount and the form of the output, and for the file of defaults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands ``pytrt replace`` and ``pytrt extract``: a network with a plugin put in, and a part of a network."""
+"""The commands ``pytrt replace`` and ``pytrt extract``, which put a plugin into a network, and cut out a part of a network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands of ``pytrt`` find where no class of the library says it; the fields are keys of the JSON (docs/shell.md)."""
+"""Results of the commands of ``pytrt`` that no class of the library has; the fields are keys of the JSON (docs/shell.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user types for a plugin: a class or an instance, values of its fields, and its inputs."""
+"""The user's words for a plugin: a class or an instance, values of its fields, and its inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``pytrt inspect`` and ``pytrt build`` tell of a model or an engine."""
+"""The facts about a model or an engine that ``pytrt inspect`` and ``pytrt build`` show."""
 
 from __future__ import annotations
 

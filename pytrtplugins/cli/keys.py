@@ -1,4 +1,4 @@
-"""The keys of the JSON that commands print with ``--json``, with types and meanings: read from the classes of the results."""
+"""The keys of the JSON that commands print with ``--json``, with types and meanings, read from the classes of the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user types → models, engines, calibrators, plugin classes."""
+"""The user's words → models, engines, calibrators, plugin classes."""
 
 from __future__ import annotations
 

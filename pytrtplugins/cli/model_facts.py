@@ -1,4 +1,4 @@
-"""What ``pytrt inspect`` finds in a model, an engine file or darknet's files; the fields are keys of the JSON (docs/shell.md)."""
+"""The facts that ``pytrt inspect`` finds in a model, an engine file or darknet's files; the fields are keys of the JSON (docs/shell.md)."""
 
 from __future__ import annotations
 

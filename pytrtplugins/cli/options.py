@@ -1,4 +1,4 @@
-"""Arguments and options that several commands of ``pytrt`` take; what is typed is checked before anything else is done."""
+"""Arguments and options that several commands of ``pytrt`` take; their values are checked before anything else is done."""
 
 from __future__ import annotations
 

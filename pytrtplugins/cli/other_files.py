@@ -1,4 +1,4 @@
-"""Files of other kinds where a model is expected: what they are, and what to do."""
+"""Errors for files of other kinds where a model is expected: they say what the file is, and what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command found: shown as text, or as JSON with ``--json``."""
+"""The result of a command, shown as text, or as JSON with ``--json``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``pytrt run`` finds: on images, and with arrays; the fields are keys of the JSON (docs/shell.md)."""
+"""The results of ``pytrt run``, on images and with arrays; the fields are keys of the JSON (docs/shell.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``pytrt serve`` has done when it ends; the fields are keys of the JSON (docs/shell.md)."""
+"""The counts that ``pytrt serve`` reports when it ends; the fields are keys of the JSON (docs/shell.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays of other libraries as they are: PyCUDA, PyTorch, JAX, anything with ``__cuda_array_interface__`` or DLPack."""
+"""Arrays of other libraries, used without a copy: PyCUDA, PyTorch, JAX, anything with ``__cuda_array_interface__`` or DLPack."""
 
 from __future__ import annotations
 

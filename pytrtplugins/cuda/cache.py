@@ -1,4 +1,4 @@
-"""What takes long to find out, on disk: compiled kernels, each compiled once per machine."""
+"""The disk cache of results that take long to compute: compiled kernels, each compiled once per machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DLPack's description of an array on a GPU, read where it lies, without taking the array over."""
+"""Reads DLPack's description of an array on a GPU in place, without taking ownership of the array."""
 
 from __future__ import annotations
 

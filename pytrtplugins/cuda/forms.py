@@ -1,4 +1,4 @@
-"""Address and form of arrays on a GPU, read so quickly that every call can ask for them."""
+"""Address and form of arrays on a GPU, read quickly enough for every call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Page-locked memory of the host: GPUs read and write it by themselves, so nothing has to be copied there first."""
+"""Page-locked memory of the host, which GPUs read and write directly, without a copy before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a kernel's source says about its entry point: the parameters and their types."""
+"""The entry point of a kernel's source: its parameters and their types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A kernel's source as compilers get it, and their complaints as users see them."""
+"""A kernel's source in the form that compilers get, and their errors in the form that users see."""
 
 from __future__ import annotations
 

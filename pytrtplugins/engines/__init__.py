@@ -1,4 +1,4 @@
-"""Engines: a network made ready to run, on different libraries behind one interface."""
+"""Engines: networks that are ready to run, on different libraries behind one interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run a network in float over a calibrator's batches, and let the calibrator see every tensor."""
+"""Runs a network in float over a calibrator's batches, and passes every tensor to the calibrator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine that computes nothing: dims and dtypes are right, the numbers are zeros. For tests of what calls engines."""
+"""The engine that computes nothing: dims and dtypes are right, and all numbers are zero. It is for tests of code that calls engines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run a network over images, and change its weights so that int8 loses less: ranges of channels made alike, or rounding."""
+"""Runs a network over images, and changes its weights so that int8 loses less: equalized channel ranges, or rounding."""
 
 from __future__ import annotations
 

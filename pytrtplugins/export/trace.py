@@ -1,4 +1,4 @@
-"""A plugin class → what its methods do, written down: trees of questions with dims, types and launches at their ends."""
+"""A plugin class → a record of its methods' behaviour: trees of conditions with dims, types and launches at their ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model with its weights beside it, written as one unit: the data under a name made of their contents, the model last."""
+"""A model with external weights, written as one unit: first the data, under a name made of their contents, then the model."""
 
 from __future__ import annotations
 

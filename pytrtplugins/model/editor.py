@@ -1,4 +1,4 @@
-"""A network opened for changes: plugins in the place of nodes, or behind tensors."""
+"""A network that is open for changes: plugins in the place of nodes, or behind tensors."""
 
 from __future__ import annotations
 

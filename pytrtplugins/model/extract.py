@@ -1,4 +1,4 @@
-"""The part of a network between tensors, as a network of its own."""
+"""The part of a network between tensors, as a separate network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether names, tensors and plugins fit together, and what to say where they do not."""
+"""Checks that names, tensors and plugins fit together, with the errors if they do not."""
 
 from __future__ import annotations
 

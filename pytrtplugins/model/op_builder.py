@@ -1,4 +1,4 @@
-"""What a plugin's `decompose` writes with: operators as methods, tensors as values."""
+"""The builder for a plugin's `decompose`: operators as methods, tensors as values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that nobody knows: what a node reads and gives, and the plugin class to begin with."""
+"""Unknown operators: the inputs and outputs of a node, and the plugin class to start from."""
 
 from __future__ import annotations
 

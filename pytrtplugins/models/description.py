@@ -1,4 +1,4 @@
-"""What a model says of itself as a detector: the names of its classes, how images are fitted into its input, its thresholds."""
+"""A detector's description in its model: class names, how images are fitted into its input, thresholds."""
 
 from __future__ import annotations
 

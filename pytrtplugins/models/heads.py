@@ -1,4 +1,4 @@
-"""What a detector needs to know of a model: input size, and its region and yolo layers."""
+"""A model's facts for a detector: input size, and its region and yolo layers."""
 
 from __future__ import annotations
 

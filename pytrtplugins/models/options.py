@@ -1,4 +1,4 @@
-"""The command line of the samples: what is the same for each detector."""
+"""The common command line of the detector samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models that this project publishes: which there are, and the user's copies of them."""
+"""The models that this project publishes, and the user's copies of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said at the end of a run on many images."""
+"""The summary at the end of a run on many images."""
 
 from __future__ import annotations
 

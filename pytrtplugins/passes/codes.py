@@ -1,4 +1,4 @@
-"""The types of 8 bits that values are quantized to, and how weights are rounded to them."""
+"""The 8-bit types that values are quantized to, and how weights are rounded to them."""
 
 from __future__ import annotations
 

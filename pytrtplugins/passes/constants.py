@@ -1,4 +1,4 @@
-"""What is known before a network runs becomes a constant: shapes, what is computed from them, and from other constants."""
+"""Everything that is known before a network runs becomes a constant: shapes, values computed from them, and from other constants."""
 
 from __future__ import annotations
 

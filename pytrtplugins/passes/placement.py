@@ -1,4 +1,4 @@
-"""What an engine's int8 kernels take and give, as data for the quantize pass."""
+"""The inputs and outputs of an engine's int8 kernels, as data for the quantize pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values that are quantized already are quantized again with the same scale: the second time goes."""
+"""Removes the second of two quantizations with the same scale."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The method that a plugin lacks whose tensors differ in element type, as source text."""
+"""The source of the `supports_format` that a plugin needs if its tensors differ in element type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is given for a field: where it came from, and arrays in the element type that the field has."""
+"""Values given for a field: where they came from, and arrays in the field's element type."""
 
 from __future__ import annotations
 

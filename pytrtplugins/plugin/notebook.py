@@ -1,4 +1,4 @@
-"""What a plugin shows of itself in a notebook."""
+"""A plugin's display in notebooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plugin gives, held against its own rules: dims, element types and arrays."""
+"""A plugin's outputs, compared with its own rules: dims, element types and arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One plugin node while an engine runs: the life cycle's calls in their order."""
+"""One plugin node in a running engine: the life cycle's calls in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two engines or models side by side: the first tensor that differs, and where."""
+"""Compares two engines or models: the first tensor that differs, and where."""
 
 from __future__ import annotations
 

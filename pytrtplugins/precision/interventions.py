@@ -1,4 +1,4 @@
-"""What can be done about a layer, and what it costs."""
+"""The changes that the search can make to a layer, and their costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search has measured already, in a file: after an interruption nothing is measured twice."""
+"""The measurements of a search, in a file, so that nothing is measured twice after an interruption."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each layer adds to the error of a network, and what it inherits."""
+"""The error that each layer adds to a network's error, and the error that it inherits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search saw, as a page with plots: one file, which needs no server, no network and no other file."""
+"""The results of a search as a page with plots: one file, which needs no server, no network and no other file."""
 
 from __future__ import annotations
 

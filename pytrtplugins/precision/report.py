@@ -1,4 +1,4 @@
-"""What a search saw, as JSON."""
+"""The results of a search as JSON."""
 
 from __future__ import annotations
 

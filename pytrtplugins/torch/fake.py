@@ -1,4 +1,4 @@
-"""What a plugin's outputs are for tensors without values: dims, free ones too, and element types."""
+"""The outputs of a plugin for tensors without values: dims, including free ones, and element types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engines and plugins have no gradients: a backward pass through one says so."""
+"""Engines and plugins have no gradients: a backward pass through one raises an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An engine as a module of PyTorch."""
+"""An engine as a PyTorch module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plugin class as an operator of PyTorch's, which `torch.compile` and `torch.export` know."""
+"""A plugin class as a PyTorch operator, which `torch.compile` and `torch.export` know."""
 
 from __future__ import annotations
 

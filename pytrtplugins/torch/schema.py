@@ -1,4 +1,4 @@
-"""A plugin class as an operator of PyTorch's: its name and its schema, from its typed fields and inputs."""
+"""A plugin class as a PyTorch operator: its name and its schema, from its typed fields and inputs."""
 
 from __future__ import annotations
 

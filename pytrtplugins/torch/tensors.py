@@ -1,4 +1,4 @@
-"""Tensors of PyTorch ↔ arrays, over the same memory; and PyTorch itself, when it is needed."""
+"""PyTorch tensors ↔ arrays, over the same memory; and PyTorch itself, imported when it is needed."""
 
 from __future__ import annotations
 

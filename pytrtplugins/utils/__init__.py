@@ -1,1 +1,1 @@
-"""What all parts share: files, numbers as options, optional packages, progress, signals."""
+"""Helpers for all parts: files, numbers as options, optional packages, progress, signals."""

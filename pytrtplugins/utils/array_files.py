@@ -1,4 +1,4 @@
-"""Files of arrays, .npy and .npz: what they claim is checked against what they hold before memory is taken."""
+"""Array files, .npy and .npz: their headers are compared with their contents before memory is allocated."""
 
 from __future__ import annotations
 

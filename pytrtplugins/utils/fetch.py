@@ -1,4 +1,4 @@
-"""Files from the network: limited in size, checked before they take their name, and gone on with where a transfer broke off."""
+"""Downloads: limited in size, checked before they get their names, and resumed after a broken transfer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are whole or absent: write to a temporary name, then rename. Files that are read are regular, and of a limited size."""
+"""Files are written as a whole or not at all: under a temporary name, then renamed. Only regular files of limited size are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forks: what a child process must know of the state that it has from its parent, whose other threads it lacks."""
+"""Forks: how a child process handles the state of its parent, whose other threads it does not have."""
 
 from __future__ import annotations
 

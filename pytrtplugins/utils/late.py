@@ -1,4 +1,4 @@
-"""Imports of other libraries, put off until what they import is used."""
+"""Lazy imports in other libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How objects show themselves in notebooks: a heading, a table, notes; as HTML without scripts, in the colours of the page."""
+"""Notebook displays of objects: a heading, a table and notes, as HTML without scripts, in the colours of the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers that callers give, held against what makes sense before anything is made of them."""
+"""Numbers from callers, compared with limits before they are used."""
 
 from __future__ import annotations
 

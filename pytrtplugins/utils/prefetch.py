@@ -1,4 +1,4 @@
-"""Work done ahead, or behind, in threads or on a device; results in order."""
+"""Work that runs ahead or behind, in threads or on a device, with results in order."""
 
 from __future__ import annotations
 

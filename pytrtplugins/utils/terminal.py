@@ -1,4 +1,4 @@
-"""How commands begin and end: with streams that take any text, and with messages instead of tracebacks."""
+"""The start and the end of commands: streams that accept any text, and messages instead of tracebacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON and YAML that others may have written: limited in size and depth, without aliases, each key once."""
+"""JSON and YAML from unknown sources: limited in size and depth, without aliases, each key once."""
 
 from __future__ import annotations
 

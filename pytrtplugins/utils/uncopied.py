@@ -1,4 +1,4 @@
-"""What cannot be pickled or copied says so, and what to do instead."""
+"""Objects that cannot be pickled or copied: the error says what to do instead."""
 
 from __future__ import annotations
 

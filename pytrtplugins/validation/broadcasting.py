@@ -1,4 +1,4 @@
-"""Slopes of PRelu, which must broadcast to the input: ONNX's inference does not look, and OpenVINO takes them along the channels."""
+"""Slopes of PRelu, which must broadcast to the input: ONNX's inference does not check this, and OpenVINO broadcasts along the channels."""
 
 from __future__ import annotations
 

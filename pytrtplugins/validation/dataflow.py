@@ -1,4 +1,4 @@
-"""Who reads what in an ONNX graph."""
+"""The readers of each tensor in an ONNX graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights that lie in files beside a model: read only from within its folder, and only as many bytes as they claim."""
+"""External weights of a model: read only from within the model's folder, and only as many bytes as they claim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shape inference of the installed onnx, kept from taking the memory that a model claims."""
+"""Shape inference of the installed onnx, prevented from taking the memory that a model claims."""
 
 from __future__ import annotations
 

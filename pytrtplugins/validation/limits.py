@@ -1,4 +1,4 @@
-"""How much a model may hold or claim. Networks that people use stay far below."""
+"""The limits for models, far above the networks that people use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes of ONNX's own operators, held against the schemas that the installed onnx has; others are left to engines."""
+"""Nodes of ONNX's own operators, compared with the schemas of the installed onnx; engines decide about others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model makes of its constants and inputs: dims that shape inference found, held against limits before memory is taken."""
+"""The sizes of tensors from constants and inputs: inferred dims, compared with limits before memory is allocated."""
 
 from __future__ import annotations
 

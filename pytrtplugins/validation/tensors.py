@@ -1,4 +1,4 @@
-"""Constants: whether the bytes that a tensor holds are those that its type and dims claim, and lie in the model."""
+"""Constants: checks that the bytes of a tensor are those that its type and dims need, and are in the model."""
 
 from __future__ import annotations
 

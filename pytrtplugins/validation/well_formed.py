@@ -1,4 +1,4 @@
-"""What makes a model well-formed, looked at before anything goes into it: how deep its graphs lie within each other, and its texts."""
+"""Well-formedness of a model, checked before anything else: how deeply its graphs are nested, and its texts."""
 
 from __future__ import annotations
 

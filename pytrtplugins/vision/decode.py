@@ -1,4 +1,4 @@
-"""Values of a region or yolo layer, and what is known of the layer → boxes and scores."""
+"""Values of a region or yolo layer, and the facts about the layer → boxes and scores."""
 
 from __future__ import annotations
 

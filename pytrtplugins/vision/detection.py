@@ -1,4 +1,4 @@
-"""What a detector found."""
+"""One detection."""
 
 from __future__ import annotations
 

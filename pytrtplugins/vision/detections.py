@@ -1,4 +1,4 @@
-"""All that a detector found on an image."""
+"""All detections on an image."""
 
 from __future__ import annotations
 

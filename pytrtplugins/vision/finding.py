@@ -1,4 +1,4 @@
-"""What a user types → images, videos, cameras and streams."""
+"""The user's words → images, videos, cameras and streams."""
 
 from __future__ import annotations
 

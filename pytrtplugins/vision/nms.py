@@ -1,4 +1,4 @@
-"""Non-maximum suppression: of boxes of one class that overlap, the one with the highest score stays."""
+"""Non-maximum suppression: of overlapping boxes of one class, the box with the highest score is kept."""
 
 from __future__ import annotations
 

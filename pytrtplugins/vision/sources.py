@@ -1,4 +1,4 @@
-"""Images, videos, cameras and streams → frames, decoded ahead of whoever asks for them."""
+"""Images, videos, cameras and streams → frames, decoded ahead of the caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same object on one frame after the other: ByteTrack, by the library trackers."""
+"""Objects followed from frame to frame: ByteTrack, from the library trackers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Videos, written by OpenCV: whole or not at all."""
+"""Videos, written by OpenCV as a whole or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels on a CPU that are watched: compiled so that each access is a call, which kernels/host_watch.cpp answers."""
+"""Kernels on a CPU with checked memory accesses: each access is compiled as a call, which kernels/host_watch.cpp implements."""
 
 from __future__ import annotations
 

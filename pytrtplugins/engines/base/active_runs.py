@@ -1,4 +1,4 @@
-"""Which runs the calling thread is inside of, so that code of a plugin never waits for the run that waits for it."""
+"""The runs that the calling thread is inside of, so that a plugin's code never waits for the run that waits for it."""
 
 from __future__ import annotations
 

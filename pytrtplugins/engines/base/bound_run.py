@@ -1,4 +1,4 @@
-"""A run whose arrays are fixed: what `ExecutionContext.bind` gives."""
+"""A run with fixed arrays: the result of `ExecutionContext.bind`."""
 
 from __future__ import annotations
 

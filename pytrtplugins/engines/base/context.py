@@ -1,4 +1,4 @@
-"""The state of one thread's runs of an engine: what goes in and what comes out, checked."""
+"""The state of one thread's runs of an engine, which checks inputs and outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From images to boxes: what an engine does for a detector beside running its network."""
+"""From images to boxes: what an engine does for a detector besides running its network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an engine is: the contract, with its checks."""
+"""The contract of engines, with its checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What belongs to one thread at a time: kept from others, closed once, with runs that are queued now and waited for later."""
+"""Objects that belong to one thread at a time and are closed once; runs may be queued now and waited for later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the libraries below the engines raise → this package's errors, short enough to read; what plugins raise stays as it is."""
+"""Exceptions of the libraries below the engines → this package's errors, shortened; exceptions of plugins are not changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that an engine lacks, told from what its library says when it cannot build a model."""
+"""Finds the operators that an engine lacks in its library's messages about a model that it cannot build."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The future of a run that a device works on by itself: whoever asks for the result waits, and no thread is started."""
+"""The future of a run that a device computes: the caller who asks for the result waits, and no thread is started."""
 
 from __future__ import annotations
 

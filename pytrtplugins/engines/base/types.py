@@ -1,4 +1,4 @@
-"""What contexts need to know of the engine whose runs they make, and how engines are built and found."""
+"""The facts that contexts need about their engine, and protocols for building and finding engines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What engines share that run on the host's CPU."""
+"""The common part of the engines that run on the host's CPU."""
 
 from __future__ import annotations
 

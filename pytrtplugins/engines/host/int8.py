@@ -1,4 +1,4 @@
-"""What CPUs without VNNI need for exact INT8, and how engine files speak of it."""
+"""The requirements of CPUs without VNNI for exact INT8, and how engine files record them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Some nodes of a model as a model of their own, and onnxruntime's session for it."""
+"""Some nodes of a model as a separate model, and the onnxruntime session for it."""
 
 from __future__ import annotations
 

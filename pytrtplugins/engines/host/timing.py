@@ -1,4 +1,4 @@
-"""Which of several forms of a network runs faster here, measured while it is built."""
+"""Measures which of several forms of a network runs faster on this machine, while it is built."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What OpenVINO computes wrongly, or does not have: nodes that onnxruntime computes inside OpenVINO's graph."""
+"""Nodes that OpenVINO computes wrongly or lacks, and that onnxruntime computes inside OpenVINO's graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What OpenVINO is known to compute wrongly: a table, from ONNX's own tests and from comparisons with onnxruntime (docs/operators.md)."""
+"""The table of OpenVINO's known errors, from ONNX's own tests and from comparisons with onnxruntime (docs/operators.md)."""
 
 from __future__ import annotations
 

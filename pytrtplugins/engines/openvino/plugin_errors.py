@@ -1,4 +1,4 @@
-"""What plugins raise inside OpenVINO, kept for the caller: OpenVINO turns exceptions into text."""
+"""Exceptions of plugins inside OpenVINO, stored for the caller, since OpenVINO turns exceptions into text."""
 
 from __future__ import annotations
 

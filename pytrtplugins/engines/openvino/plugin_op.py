@@ -1,4 +1,4 @@
-"""What computes inside OpenVINO without being OpenVINO's: plugins that have no decomposition, and sessions of onnxruntime."""
+"""Foreign code inside OpenVINO: plugins without a decomposition, and onnxruntime sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which versions and attributes of an operator are computed here; everything else goes to ``onnx.reference``."""
+"""The versions and attributes of operators that are computed here; everything else goes to ``onnx.reference``."""
 
 from __future__ import annotations
 

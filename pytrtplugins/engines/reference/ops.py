@@ -1,4 +1,4 @@
-"""ONNX operators in NumPy, one function each: obvious, exact, slow. What other engines are compared with."""
+"""ONNX operators in NumPy, one function each: obvious, exact and slow. Other engines are compared with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A graph made ready to run: its nodes in order, each with what computes it; If, Loop and Scan run graphs of their own."""
+"""A graph that is ready to run: its nodes in order, each with its function; If, Loop and Scan run their own graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``onnx.reference`` computes wrongly, or not always alike: refused by name."""
+"""Operators that ``onnx.reference`` computes wrongly or inconsistently, and that are refused by name."""
 
 from __future__ import annotations
 

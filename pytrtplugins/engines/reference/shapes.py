@@ -1,4 +1,4 @@
-"""Operators that move values and compute none: each element of the result is one of an input's."""
+"""Operators that only move values: each element of the result is an element of an input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exceptions of overrides, which TensorRT turns into return codes, kept for the caller of build and run."""
+"""Exceptions of overrides, which TensorRT turns into return codes, stored for the caller of build and run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TensorRT's execution context: inputs to the GPU, a run, outputs back; arrays that lie on the GPU are taken as they are."""
+"""TensorRT's execution context: it copies inputs to the GPU, runs, and copies outputs back; arrays on the GPU are used without a copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The GPU, through CuPy: only this file and `memory` know it."""
+"""The GPU, through CuPy, which only this file and `memory` use."""
 
 from __future__ import annotations
 

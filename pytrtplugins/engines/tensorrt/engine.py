@@ -1,4 +1,4 @@
-"""TensorRT where the user has it: ONNX and plugins in, a serialized engine out, and runs on the GPU."""
+"""The engine for TensorRT: it builds a serialized engine from ONNX and plugins, and runs it on the GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A prepared model → the form that TensorRT's ONNX parser takes, in two steps: `written_out`, then `parser_form`."""
+"""A prepared model → the form that TensorRT's ONNX parser accepts, in two steps: `written_out`, then `parser_form`."""
 
 from __future__ import annotations
 

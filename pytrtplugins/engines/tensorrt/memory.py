@@ -1,4 +1,4 @@
-"""Addresses that TensorRT hands to a plugin → arrays."""
+"""Addresses that TensorRT passes to a plugin → arrays."""
 
 from __future__ import annotations
 
