@@ -11,7 +11,7 @@
     │  └─ ConformanceError      also AssertionError  check_plugin found a defect
     ├─ EngineError
     │  ├─ MissingExtraError     also ImportError     an optional package is not installed
-    │  ├─ UnavailableError      also RuntimeError    the engine cannot work on this machine
+    │  ├─ UnavailableError      also RuntimeError    the engine does not work on this machine
     │  ├─ BuildError            also RuntimeError    the engine cannot build this model
     │  ├─ ExecutionError        also RuntimeError    the library below the engine failed in a run
     │  ├─ BindingError          also ValueError      wrong names, dims or dtypes given to a run
@@ -25,7 +25,7 @@
     ├─ RequestError             also ValueError      a request that a server refuses
     └─ CopyError                also TypeError       an engine, a context or a detector was pickled or copied
 
-A message says what, where and why, and ends with ``Do:`` and the next command where there is one. The facts of the
+A message says what is wrong, where and why, and ends with ``Do:`` and the next command, if there is one. The facts in the
 message are attributes of the exception, so that programs need not parse it: ``raise CfgError(text, path=path, line=7)``
 has ``.path`` and ``.line``.
 """
@@ -65,7 +65,7 @@ __all__ = [
 
 
 class PytrtpluginsError(Exception):
-    """Base of every exception that this package raises on purpose; the facts that its message speaks of are its attributes."""
+    """Base of every exception that this package raises on purpose; the facts in its message are attributes."""
 
     def __init__(self, message: str, **facts: object) -> None:
         super().__init__(message)
@@ -99,7 +99,7 @@ class KernelError(PluginError, ValueError):
 
 
 class ExportError(PluginError, ValueError):
-    """A plugin that cannot be turned into C++; ``.path`` and ``.line`` say where in its code the reason stands."""
+    """A plugin that cannot be turned into C++; ``.path`` and ``.line`` say which line of its code is the reason."""
 
 
 class SerializationError(PluginError, ValueError):
@@ -107,11 +107,11 @@ class SerializationError(PluginError, ValueError):
 
 
 class ConformanceError(PluginError, AssertionError):
-    """A plugin does not keep its contract; ``.report`` holds the report."""
+    """A plugin breaks its contract; ``.report`` is the report."""
 
 
 class EngineError(PytrtpluginsError):
-    """An engine cannot be had, built or run."""
+    """An engine is not available, or cannot be built or run."""
 
 
 class MissingExtraError(EngineError, ImportError):
@@ -119,15 +119,15 @@ class MissingExtraError(EngineError, ImportError):
 
 
 class UnavailableError(EngineError, RuntimeError):
-    """The engine cannot work on this machine."""
+    """The engine does not work on this machine."""
 
 
 class BuildError(EngineError, RuntimeError):
-    """The engine cannot build this model; ``.text`` is all that its library reported, where that was the reason."""
+    """The engine cannot build this model; ``.text`` is everything that its library reported, if that was the reason."""
 
 
 class ExecutionError(EngineError, RuntimeError):
-    """The library below the engine failed in a run; ``.text`` is all that it reported, ``__cause__`` what it raised."""
+    """The library below the engine failed in a run; ``.text`` is everything that it reported, ``__cause__`` its exception."""
 
 
 class BindingError(EngineError, ValueError):
