@@ -97,7 +97,7 @@ class Yolov2(Uncopied):
             self.context.close()
             raise UsageError(
                 f"Yolov2: batch: the model's is {self.context.batch}, found {batch}.\n"
-                "Do: build it with a larger or a free batch (darknet2caffe --batch dynamic)",
+                f"Do: pytrt build NETWORK.cfg --batch {batch} -o NETWORK.engine, or darknet2caffe --batch dynamic for an ONNX file",
                 batch=batch,
             )
         self.timings = Timings()

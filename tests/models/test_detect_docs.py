@@ -18,7 +18,8 @@ OTHERS = (
     "pytrt run animals.engine --camera",
     "pytrt run animals.engine rtsp",
     "pytrt run animals.engine film.mp4 --track",
-    "pytrt run animals.engine images/ --decode gpu",
+    "pytrt build samples/models/yolov2-animals.cfg --engine cuda",
+    "pytrt run animals32.engine images/ --decode gpu",
 )
 """What needs a network, a camera, another library or time; tests/test_docs_commands.py looks at these lines."""
 
