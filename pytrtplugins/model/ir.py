@@ -183,6 +183,28 @@ def swap(graph: ir.Graph, nodes: Iterable[ir.Node], value: ir.Value) -> None:
 
 
 def remove_unused(model: ir.Model) -> bool:
-    """Remove nodes, and then initializers, that lead to no output. Whether there were any."""
+    """Remove nodes, and then initializers, that lead to no output. Whether there were any.
+
+    Nodes lose unused optional outputs, and what they leave out behind their last input.
+    """
+    if not _may_have_unused(model):  # onnx-ir's pass asks ONNX for the outputs of each node's operator, which takes long
+        return False
     unused = require("onnx_ir.passes.common", extra="onnx", feature=_FEATURE).RemoveUnusedNodesPass()
     return bool(unused(model).modified)
+
+
+def _may_have_unused(model: ir.Model) -> bool:
+    """Whether `remove_unused` may change anything; nodes with graphs inside them, and functions, are not looked into."""
+    graph = model.graph
+    kept = {*graph.inputs, *graph.outputs}
+
+    def is_unused(value: ir.Value) -> bool:
+        return value not in kept and not value.uses()
+
+    def may_change(node: ir.Node) -> bool:
+        if node.op_type == "BatchNormalization" or not node.outputs or any(map(is_unused, node.outputs)):
+            return True
+        trailing = bool(node.inputs) and node.inputs[-1] is None
+        return trailing or any(attribute.type.name in ("GRAPH", "GRAPHS") for attribute in node.attributes.values())
+
+    return bool(model.functions) or any(map(is_unused, graph.initializers.values())) or any(map(may_change, graph))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import numpy as np
 import onnx
 import pytest
 
 pytest.importorskip("torch", reason="PyTorch makes the networks (pip install torch)")
-pytest.importorskip("onnxscript", reason="PyTorch's newer exporter needs it (pip install onnxscript)")
+if (
+    importlib.util.find_spec("onnxscript") is None
+):  # it takes long to import, and is imported when networks are exported
+    pytest.skip("PyTorch's newer exporter needs it (pip install onnxscript)", allow_module_level=True)
 
 from benchmarks import accuracy, pytorch_networks, pytorch_rows
 

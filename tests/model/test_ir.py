@@ -9,7 +9,16 @@ from onnx import TensorProto, helper
 
 import pytrtplugins as ptp
 from pytrtplugins.errors import ModelError
-from pytrtplugins.model.ir import add_constant, array_of, constant, names_in, to_ir, to_proto, unused_name
+from pytrtplugins.model.ir import (
+    add_constant,
+    array_of,
+    constant,
+    names_in,
+    remove_unused,
+    to_ir,
+    to_proto,
+    unused_name,
+)
 from pytrtplugins.plugin.onnx_node import from_node, is_plugin_node, node_attributes
 from pytrtplugins.plugin.policy import plugin_classes
 
@@ -98,3 +107,49 @@ def test_the_plugins_of_a_model_are_found_in_either_form():
     chosen = helper.make_node("Constant", [], ["chosen"], value=helper.make_tensor("c", TensorProto.BOOL, [], [True]))
     made = model(chosen, helper.make_node("If", ["chosen"], ["y"], **branches))
     assert plugin_classes(made) == plugin_classes(to_ir(made)) == {"tests.ir::Table": Table}
+
+
+def branching(*inner):
+    """A model with these nodes in a branch."""
+    made = helper.make_tensor_value_info("z", TensorProto.FLOAT, None)
+    branches = [helper.make_graph([*inner, helper.make_node("Neg", ["x"], ["z"])], name, [], [made]) for name in "ab"]
+    names = {"then_branch": branches[0], "else_branch": branches[1]}
+    return model(
+        helper.make_node("ReduceMax", ["x"], ["m"], keepdims=0),
+        helper.make_node("Cast", ["m"], ["when"], to=TensorProto.BOOL),
+        helper.make_node("If", ["when"], ["y"], **names),
+    )
+
+
+RELU = helper.make_node("Relu", ["x"], ["y"])
+UNUSED = [helper.make_node("Neg", ["x"], ["a"]), helper.make_node("Abs", ["a"], ["b"])]
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted", "removes"),
+    [
+        (model(RELU), model(RELU), False),
+        (model(*UNUSED, RELU), model(RELU), True),
+        (branching(), branching(), False),
+        (branching(*UNUSED), branching(), True),
+        (
+            model(helper.make_node("Clip", ["x", "", ""], ["y"])),
+            model(helper.make_node("Clip", ["x"], ["y"])),
+            False,
+        ),
+        (
+            model(helper.make_node("Dropout", ["x"], ["y", "mask"])),
+            model(helper.make_node("Dropout", ["x"], ["y"])),
+            False,
+        ),
+    ],
+    ids=["nothing", "nodes", "nothing-in-branches", "nodes-in-branches", "inputs", "outputs"],
+)
+def test_what_is_unused_is_removed(given, wanted, removes):
+    found = to_ir(given)
+    assert remove_unused(found) == removes
+    assert to_proto(found).graph == to_proto(to_ir(wanted)).graph
+    add_constant(found.graph, "loose", [1.0])
+    assert remove_unused(found)
+    assert "loose" not in found.graph.initializers
+    assert not remove_unused(found)
