@@ -70,7 +70,7 @@ def build(show: Callable[[str], object] = lambda line: None) -> str:
     """
     if lacking := missing():
         raise UnavailableError(
-            "plugins in C++ are not built; all else of the package works.\nDo: "
+            "plugins in C++ are not built; the rest of the package works.\nDo: "
             + " and then ".join([*lacking, COMMAND])
         )
     source = source_dir()

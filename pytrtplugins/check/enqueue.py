@@ -197,7 +197,7 @@ def thread_order(case: Case) -> str:
     """
     first = run_enqueue(case, Setting(races=True))
     if first.watch.unwatched:
-        raise UnavailableError("the C++ compiler has no -fsanitize=thread: kernels are not watched")
+        raise UnavailableError("the C++ compiler has no -fsanitize=thread: memory accesses are not checked")
     if not first.watch.watched:
         return ""
     for order, seed in (("backward", 1), ("random", 1), ("random", 2)):

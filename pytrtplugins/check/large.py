@@ -73,4 +73,4 @@ def _enqueue(case: Case) -> None:
             with watching(Watch(memory.regions, sample=_BLOCKS)) as watch:
                 runner.enqueue(inputs, outputs, workspace=workspace)
             if watch.unwatched:
-                raise UnavailableError("the C++ compiler has no -fsanitize=thread: kernels are not watched")
+                raise UnavailableError("the C++ compiler has no -fsanitize=thread: memory accesses are not checked")

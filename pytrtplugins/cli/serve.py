@@ -118,7 +118,7 @@ def command(
         for name, target in map(read_target, models)
     ]
     if local and cpu:
-        raise UsageError(f"--local is one process, --cpu {cpu} are more: leave one of them out")
+        raise UsageError(f"--local is one process, --cpu {cpu} are several: leave one of them out")
     counts = serve(
         specs,
         host=host,

@@ -58,7 +58,7 @@ def check_driver() -> None:
         ctypes.CDLL(LIBRARY)
     except OSError as error:
         raise UnavailableError(
-            f"engine 'cuda': NVIDIA's driver is not here ({error}).\n"
+            f"engine 'cuda': NVIDIA's driver is not installed ({error}).\n"
             'Do: build with engine="cpu", or install the driver for an NVIDIA GPU; nvidia-smi lists them then'
         ) from error
 

@@ -48,7 +48,7 @@ def pinned_empty(shape: int | Sequence[int], dtype: npt.DTypeLike = np.float32) 
             raise
         size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
         raise UnavailableError(
-            f"page-locked memory for {np.dtype(dtype)}{list(np.atleast_1d(shape))}, {size / 2**20:.0f} MiB, cannot be had: {error}.\n"
+            f"page-locked memory for {np.dtype(dtype)}{list(np.atleast_1d(shape))}, {size / 2**20:.0f} MiB, cannot be allocated: {error}.\n"
             "Do: make smaller or fewer of such arrays, run smaller batches, or give this machine or container more memory",
             needed=size,
         ) from error

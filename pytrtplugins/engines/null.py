@@ -40,6 +40,6 @@ class NullContext(ExecutionContext):
         sizes, outputs = self._sizes(inputs), dict[str, Any]()
         for desc in self.engine.outputs:
             if any(isinstance(dim, SymbolicDim) and dim.name not in sizes for dim in desc.dims):
-                raise BuildError(f"engine 'null': the dims of output {desc} cannot be told from the inputs' dims")
+                raise BuildError(f"engine 'null': the dims of output {desc} cannot be inferred from the inputs' dims")
             outputs[desc.name] = np.zeros(evaluate_dims(desc.dims, sizes), desc.dtype.numpy)
         return outputs

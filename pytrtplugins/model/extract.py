@@ -66,8 +66,8 @@ def extract(model: onnx.ModelProto, inputs: Sequence[str] | None, outputs: Seque
     for name in (*given, *wanted):
         if not _has_type(infos.get(name)):
             raise ModelError(
-                f"the element type of tensor {name!r} is not known, so that it can be no input or output: it lies behind an operator that "
-                "nobody knows.\nDo: write that operator as a plugin and import it (--plugins FILE.py), or take another tensor",
+                f"the element type of tensor {name!r} is not known, so it cannot be an input or output: it depends on an unknown operator.\n"
+                "Do: write that operator as a plugin and import it (--plugins FILE.py), or choose another tensor",
                 name=name,
             )
     part = type(model)()

@@ -112,6 +112,6 @@ def fetch_model(
 def _known(name: str) -> Published:
     if name not in published_models():
         raise UsageError(
-            f"model {name!r}: this project publishes none of that name. It has: {', '.join(published_models())}."
+            f"model {name!r}: this project publishes no model with this name. It has: {', '.join(published_models())}."
         )
     return published_models()[name]

@@ -170,7 +170,7 @@ def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise _Refused(f"the key {shorten(twice)} is there twice")
+        raise _Refused(f"the key {shorten(twice)} appears twice")
     return found
 
 
@@ -215,7 +215,7 @@ def _yaml_loader() -> Any:
                     self._refuse("a key must be a text or a number", key_node.start_mark)
                 key = self.construct_object(key_node, deep=True)
                 if key in found:
-                    self._refuse(f"the key {shorten(key)} is there twice", key_node.start_mark)
+                    self._refuse(f"the key {shorten(key)} appears twice", key_node.start_mark)
                 found[key] = self.construct_object(value_node, deep=deep)
             return found
 

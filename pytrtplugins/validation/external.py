@@ -104,7 +104,7 @@ class _Claim:
             claim._number(entries.get("length", "-1")),
         )
         if tensor.data_type == tensor.STRING:
-            raise claim.error("text cannot lie in another file")
+            raise claim.error("text cannot be stored in another file")
         return claim
 
     def check(self, size: int) -> None:

@@ -34,7 +34,7 @@ def _check_depth(model: onnx.ModelProto) -> None:
         nodes, depth = waiting.pop()
         total += len(nodes)
         if depth > MAX_DEPTH:
-            raise ModelError(f"graphs lie within each other, more than {MAX_DEPTH} deep", found=depth, limit=MAX_DEPTH)
+            raise ModelError(f"graphs are nested more than {MAX_DEPTH} deep", found=depth, limit=MAX_DEPTH)
         if total > MAX_NODES:
             raise ModelError(f"the model has more than {MAX_NODES:,} nodes", found=total, limit=MAX_NODES)
         waiting += [(body.node, depth + 1) for node in nodes for body in bodies(node)]

@@ -63,7 +63,7 @@ def _files(output: Path, sources: Sequence[Source]) -> list[Path]:
         if (source.kind == "image") == video:
             what, other = ("an image", ".png") if video else ("a video", ".mp4")
             raise UsageError(
-                f"output {str(output)!r}: {source.name} is {what}, which does not go into a file {output.suffix}.\n"
+                f"output {str(output)!r}: {source.name} is {what}, which cannot be written to a file {output.suffix}.\n"
                 f"Do: --output {output.with_suffix(other).name}, or a folder, --output {output.stem}/, for images and videos together",
                 path=output,
             )

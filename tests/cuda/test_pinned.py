@@ -37,7 +37,7 @@ def failing(monkeypatch):
 @pytest.mark.parametrize("shape", [(1024, 1024), 1 << 20])
 def test_where_memory_does_not_suffice_the_message_says_how_much_was_asked_and_what_to_do(failing, shape):
     failing(2)
-    with pytest.raises(UnavailableError, match=r"float32\[.*\], 4 MiB, cannot be had: error 2\.\nDo: ") as caught:
+    with pytest.raises(UnavailableError, match=r"float32\[.*\], 4 MiB, cannot be allocated: error 2\.\nDo: ") as caught:
         pinned_empty(shape, np.float32)
     assert caught.value.needed == 4 << 20
 

@@ -36,7 +36,7 @@ def test_without_a_compiler_it_says_so_and_fails(command):
     done = command()
     assert (done.returncode, done.stdout) == (1, "")
     first, do = done.stderr.splitlines()
-    assert first == "plugins in C++ are not built; all else of the package works."
+    assert first == "plugins in C++ are not built; the rest of the package works."
     assert do.startswith("Do: apt-get install g++")
     assert do.endswith("python -m pytrtplugins.native")
 

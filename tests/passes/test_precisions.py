@@ -142,7 +142,7 @@ def test_a_missing_scale_and_a_second_calibration_are_refused():
         ("format: 1\nprecision: int8\nnetwork: a\nnames: [x]\nscales: {t: -1}", "scale of 't'"),
         ("!!python/object/apply:os.system ['true']", "tags such as .* are not allowed in line 1"),
         ("a: &a [*a]", "aliases and anchors are not allowed in line 1"),
-        ("format: 1\nformat: 1", "the key 'format' is there twice in line 2"),
+        ("format: 1\nformat: 1", "the key 'format' appears twice in line 2"),
         ("format: 1\nprecision: fp16\nnetwork: a", "the key 'names' is missing"),
         ("format: 1\nprecision: fp16\nnetwork: a\nnames: [[x]]", "names: expected a text"),
         ("format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nlayers: {x: 1}", "layer 'x': expected its precision"),

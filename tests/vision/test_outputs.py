@@ -95,7 +95,11 @@ def test_two_videos_become_two_videos(video, tmp_path):
 @pytest.mark.parametrize(
     ("source", "output", "text"),
     [
-        ("film.avi", "out.png", r"film\.avi is a video, which does not go into a file \.png\.\nDo: --output out\.mp4"),
+        (
+            "film.avi",
+            "out.png",
+            r"film\.avi is a video, which cannot be written to a file \.png\.\nDo: --output out\.mp4",
+        ),
         ("in", "out.mp4", r"in/a\.jpg is an image.*\nDo: --output out\.png, or a folder, --output out/"),
         ("in", "none/out.png", "mkdir -p"),
         ("in", "out.xyz", r"unknown suffix '\.xyz'\. Known: \.jpg .* \.mp4"),

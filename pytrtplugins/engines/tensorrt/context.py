@@ -71,7 +71,9 @@ class TensorrtContext(ExecutionContext):
             for desc in self.engine.outputs:
                 dims = tuple(self._context.get_tensor_shape(desc.name))
                 if any(dim < 0 for dim in dims):
-                    raise EngineError(f"output {desc.name!r}: TensorRT cannot tell its dims, {dims}: {messages.text()}")
+                    raise EngineError(
+                        f"output {desc.name!r}: TensorRT cannot infer its dims, {dims}: {messages.text()}"
+                    )
                 written[desc.name] = self._target_for(desc, dims, outputs.get(desc.name))
                 self._bind(desc.name, written[desc.name], messages)
             if not self._context.execute_async_v3(self._stream.ptr):

@@ -90,7 +90,7 @@ def test_without_a_driver_nobody_is_told_to_install_cupy(monkeypatch):
 
     monkeypatch.setattr(driver.ctypes, "CDLL", missing)
     reason = CudaEngine.availability().reason
-    assert "NVIDIA's driver is not here" in reason
+    assert "NVIDIA's driver is not installed" in reason
     assert 'Do: build with engine="cpu"' in reason
     assert "pip" not in reason
 

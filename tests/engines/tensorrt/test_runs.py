@@ -71,7 +71,10 @@ def test_every_call_of_a_run_is_there_in_packages_that_only_run(runtime):
 def test_dims_that_tensorrt_cannot_tell_are_an_error(runtime):
     runtime.answers["IExecutionContext.get_tensor_shape"] = lambda name: runtime.trt.Dims([-1, 4, 8, 8])
     loaded = engine.TensorrtEngine.restore(saved(prepare(conv_net()), b"plan"), BuildOptions())
-    with loaded.create_context() as context, pytest.raises(EngineError, match=r"cannot tell its dims, \(-1, 4, 8, 8\)"):
+    with (
+        loaded.create_context() as context,
+        pytest.raises(EngineError, match=r"cannot infer its dims, \(-1, 4, 8, 8\)"),
+    ):
         context.run({"data": image()})
 
 
