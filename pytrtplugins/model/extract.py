@@ -66,7 +66,7 @@ def extract(model: onnx.ModelProto, inputs: Sequence[str] | None, outputs: Seque
     for name in (*given, *wanted):
         if not _has_type(infos.get(name)):
             raise ModelError(
-                f"the element type of tensor {name!r} is not known, so it cannot be an input or output: it depends on an unknown operator.\n"
+                f"the element type of tensor {name!r} is not known, so it cannot be an input or output: its operator is unknown.\n"
                 "Do: write that operator as a plugin and import it (--plugins FILE.py), or choose another tensor",
                 name=name,
             )
