@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from ....model.ir import is_op, only_read_by
-from ....tensor import DType
 from ....utils.override import override
-from .rewrite import Rewrite, codes_scale, codes_type
+from .rewrite import Rewrite, codes_scale
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -21,7 +20,7 @@ _MOVING = ("DepthToSpace", "Reshape", "Slice", "Transpose")
 class ActBeforeMoves(Rewrite["list[ir.Node]"]):
     """Activation or QuantizeLinear behind moves of what a convolution gives → before them, where the convolution takes it.
 
-    What does not match: (1) an activation that is none of a convolution's; (2) codes that are not int8 around 0 with one scale;
+    What does not match: (1) an activation that is none of a convolution's; (2) codes that are not int8 or FP8 around 0 with one scale;
     (3) values that something else reads too.
     """
 
@@ -33,9 +32,7 @@ class ActBeforeMoves(Rewrite["list[ir.Node]"]):
         """The convolution, and the moves in their order."""
         if node.domain or node.op_type not in _ABSORBED:  # case 1
             return None
-        if is_op(node, "QuantizeLinear") and (
-            codes_scale(node) is None or codes_type(node) is not DType.INT8
-        ):  # case 2
+        if is_op(node, "QuantizeLinear") and codes_scale(node) is None:  # case 2
             return None
         chain = [node]
         while not is_op(chain[0], "Conv"):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from ....model.ir import array_of, dims_of, is_op, only_read_by, operand, set_attributes, swap
+from ....model.ir import add_constant, array_of, dims_of, is_op, only_read_by, operand, set_attributes, swap
 from ....utils.override import override
 from .rewrite import Rewrite, convolution_before, has_residual, has_rows, weight_dims
 
@@ -20,12 +21,13 @@ _RUN = 16
 
 @dataclass(frozen=True)
 class _Match:
-    """The convolution, the nodes that go, the side of a block, and what is cut off: above, left, below, right."""
+    """The convolution, the nodes that go, the side of a block, what is cut off (above, left, below, right), and whether it is CRD."""
 
     conv: ir.Node
     nodes: list[ir.Node]
     side: int
     cut: list[int]
+    apart: bool
 
 
 class FuseBlocks(Rewrite[_Match]):
@@ -33,8 +35,12 @@ class FuseBlocks(Rewrite[_Match]):
 
     Where a concat follows, the values are written there at once.
 
-    What does not match: (1) a convolution that something else reads too; (2) blocks whose pixels' channels lie apart (CRD), or
-    are not multiples of 16; (3) a convolution with a pool, a reorg or a residual; (4) one of rows.
+    PyTorch's pixel shuffle keeps the pixels of a channel side by side (CRD): filters change places, so that it gives the channels
+    of a pixel side by side.
+
+    What does not match: (1) a convolution that something else reads too; (2) blocks whose pixels' channels are not multiples
+    of 16; (3) a convolution with a pool, a reorg or a residual; (4) one of rows; (5) CRD behind groups, or constants that are
+    not there.
     """
 
     name: ClassVar[str] = "blocks"
@@ -43,38 +49,50 @@ class FuseBlocks(Rewrite[_Match]):
     @override
     def match(self, node: ir.Node) -> _Match | None:
         conv = convolution_before(node) if is_op(node, "DepthToSpace") else None
-        if conv is None or node.attributes.get_string("mode", "DCR") != "DCR":  # cases 1 and 2
+        if conv is None:  # case 1
             return None
         at, side = conv.attributes, node.attributes.get_int("blocksize", 1)
         other = at.get_int("pool", 0) or at.get_int("reorg", 0) or has_residual(conv) or has_rows(conv)  # cases 3 and 4
         if other or side < 2 or weight_dims(conv)[0] % (_RUN * side**2):  # case 2
             return None
+        apart = node.attributes.get_string("mode", "DCR") == "CRD"
+        if apart and (
+            at.get_int("group", 1) > 1 or any(array_of(value) is None for value in _by_filter(conv))
+        ):  # case 5
+            return None
+        nodes, cut = [node], [0] * 4
         reader = next((use.node for use in node.outputs[0].uses()), None)
-        cut = _cut(reader) if reader is not None and only_read_by(node, reader) else None
-        return (
-            _Match(conv, [node], side, [0] * 4)
-            if reader is None or cut is None
-            else _Match(conv, [node, reader], side, cut)
-        )
+        if reader is not None and only_read_by(node, reader) and (found := _cut(reader)) is not None:
+            nodes, cut = [node, reader], found
+        return _Match(conv, nodes, side, cut, apart)
 
     @override
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: _Match) -> None:
-        set_attributes(match.conv, {"blocks": match.side, "cut": match.cut})
-        swap(graph, match.nodes, match.conv.outputs[0])
+        conv = match.conv
+        for value in _by_filter(conv) if match.apart else ():
+            array = array_of(value)
+            turned = array.reshape(-1, match.side**2, *array.shape[1:]).swapaxes(0, 1).reshape(array.shape)
+            for place in [place for place, read in enumerate(conv.inputs) if read is value]:
+                conv.replace_input_with(place, add_constant(graph, f"{value.name}.turned", turned))
+        set_attributes(conv, {"blocks": match.side, "cut": match.cut})
+        swap(graph, match.nodes, conv.outputs[0])
+
+
+def _by_filter(conv: ir.Node) -> list[ir.Value]:
+    """What has one part for each filter: weights, bias, and the weights' scales where they are codes."""
+    return [value for value in map(partial(operand, conv), (1, 2, 4)) if value is not None]
 
 
 def _cut(node: ir.Node) -> list[int] | None:
     """How many pixels a Slice leaves out on each side of images; None for other nodes, and other Slices."""
-    x, y = (dims_of(value) for value in (node.inputs[0], node.outputs[0]))
-    starts, ends, axes, steps = (array_of(operand(node, place)) for place in range(1, 5))
-    if not is_op(node, "Slice") or starts is None or ends is None or axes is None or not x or not y or len(x) != 4:
+    x, y = (dims_of(value) or () for value in (node.inputs[0], node.outputs[0]))
+    starts, axes, steps = (array_of(operand(node, place)) for place in (1, 3, 4))
+    known = len(x) == len(y) == 4 and all(isinstance(side, int) for side in (*x[2:], *y[2:]))
+    if not is_op(node, "Slice") or not known or starts is None or axes is None:
         return None
-    if (operand(node, 4) is not None and (steps is None or (steps != 1).any())) or not all(
-        isinstance(side, int) for side in (*x[2:], *y[2:])
-    ):
-        return None
-    begins = dict(zip((int(axis) % 4 for axis in axes), map(int, starts), strict=True))
-    if not begins.keys() <= {2, 3}:
+    begins = {int(axis) % 4: int(start) for axis, start in zip(axes, starts, strict=True)}
+    plain = operand(node, 4) is None or (steps is not None and (steps == 1).all())
+    if not plain or not begins.keys() <= {2, 3}:
         return None
     top, left = (range(x[axis])[begins.get(axis, 0) :].start for axis in (2, 3))
     return [top, left, x[2] - y[2] - top, x[3] - y[3] - left]

@@ -17,7 +17,21 @@ if TYPE_CHECKING:
 
 __all__ = ["AbsorbInputScales", "AbsorbOutputScales", "AbsorbResidualScales", "FoldCasts", "FoldConstants", "MoveCodes"]
 
-_MOVING = ("Concat", "Flatten", "MaxPool", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze")
+_MOVING = (
+    *(
+        "Concat",
+        "DepthToSpace",
+        "Flatten",
+        "MaxPool",
+        "Reshape",
+        "Slice",
+        "SpaceToDepth",
+        "Split",
+        "Squeeze",
+        "Transpose",
+    ),
+    "Unsqueeze",
+)
 
 
 class MoveCodes(Rewrite["list[ir.Node]"]):

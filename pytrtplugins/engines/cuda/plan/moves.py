@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ....model.ir import dtype_of, names_of
-from ..device.layout import Format
+from ..device.layout import FP8, Format
 from ..device.moves import Move, Reshaped, Source
 from ..device.text import C_TYPES
 from ..lower.moves import is_mover, moved
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["is_only_moved", "node_moves", "plain_source", "write_moved"]
 
+_MOVABLE = frozenset((*C_TYPES, FP8))
+"""Types of what generated kernels copy; codes of FP8, which they do not compute with, as bytes."""
 _MAX_PIECES = 4
 """Tensors, or parts of one, that a kernel chooses from for each value, where it can read a copy instead."""
 _MAX_PARTS = 16
@@ -33,12 +35,14 @@ def node_moves(node: ir.Node, tensors: Tensors) -> dict[str, Move] | None:
     data = given if node.op_type == "Concat" else given[:1]
     outputs = [value for value in node.outputs if value.name]
     described = [tensors.described(name) for name in (*data, *names_of(outputs))]
-    if any(0 in dims or not dims or dtype not in C_TYPES for dims, dtype in described):
+    if any(0 in dims or not dims or dtype not in _MOVABLE for dims, dtype in described):
         return None
     kinds = {tensors.dtype(name) for name in (*data, *names_of(outputs)) if name not in tensors.constants}
     if len(kinds) > 1 or all(name in tensors.constants for name in data):
         return None
     found = _found(node, outputs, tensors)
+    if found is not None and FP8 in kinds and any(move.numbers for move in found.values()):
+        return None
     if found is not None and any(_is_long(move, _MAX_PIECES) for move in found.values()):
         for name in data:
             if tensors.is_moved(name) and (len(tensors.moves[name].sources) > 1 or tensors.moves[name].numbers):
@@ -50,7 +54,7 @@ def node_moves(node: ir.Node, tensors: Tensors) -> dict[str, Move] | None:
 def is_only_moved(node: ir.Node) -> bool:
     """Whether nothing but nodes that move values read what a node gives, and kernels are generated for its type."""
     value = node.outputs[0]
-    if dtype_of(value) not in C_TYPES:
+    if dtype_of(value) not in _MOVABLE:
         return False
     readers = [use.node for use in value.uses()]
     return not value.is_graph_output() and all(map(is_mover, readers))

@@ -10,7 +10,7 @@ from ....tensor import DType
 from ..device.device import Device, Tensor
 from ..device.expression import Expression
 from ..device.generated import GeneratedKernel, compile_all
-from ..device.layout import linear
+from ..device.layout import as_bytes, linear
 from ..device.means import means_kernel
 from ..device.nhwc import Launch
 from ..device.pointwise import pointwise_kernel
@@ -53,6 +53,8 @@ class GeneratedSteps:
     def _kernel(self, step: Step) -> GeneratedKernel:
         inputs = [self._operand(name).format for name in step.inputs]
         outputs = [self._tensors[name].format for name in step.outputs]
+        if step.op == "Move":
+            inputs, outputs = list(map(as_bytes, inputs)), list(map(as_bytes, outputs))
         at = step.attributes
         reads, writes = at.get("reads", ()), at.get("writes", {})
         expression = Expression.parse(len(reads or inputs), at["operations"], at["results"])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.engines import BuildOptions, calibrate
+from pytrtplugins.engines.cuda.device.layout import FP8
 from pytrtplugins.engines.cuda.lower.before_moves import ActBeforeMoves
 from pytrtplugins.engines.cuda.lower.phases import SplitPhases
 from pytrtplugins.engines.cuda.lower.pipeline import lower
@@ -18,6 +19,7 @@ from pytrtplugins.engines.reference.engine import ReferenceEngine
 from pytrtplugins.model.ir import remove_unused, to_ir, to_proto
 from pytrtplugins.passes import prepare, quantize
 from pytrtplugins.tensor import DType
+from tests.engines.cuda.conftest import in_fp8
 from tests.engines.cuda.host import run_on_host
 from tests.engines.cuda.lower.test_pointwise import Graph, random
 from tests.measures import relative
@@ -25,7 +27,11 @@ from tests.passes.nets import Net
 
 
 def outputs(model, inputs):
-    return onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, inputs)
+    """By onnxruntime, node by node: its fusions do not know FP8."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return session.run(None, inputs)
 
 
 def split(graph, *results):
@@ -153,6 +159,28 @@ def test_blocks_of_few_channels_are_copied():
     assert conv.attributes.get_int("blocks") == 2
 
 
+@pytest.mark.parametrize(
+    ("precision", "channels", "kinds"),
+    [
+        ("fp32", 64, ["reformat", "conv", "conv", "conv"]),
+        ("int8", 64, ["reformat", "conv", "conv", "conv"]),
+        ("fp8", 64, ["reformat", "conv", "conv", "conv"]),
+        ("fp8", 24, ["reformat", "conv", "pointwise", "conv", "conv"]),
+    ],
+)
+def test_a_pixel_shuffle_is_written_by_the_convolution_before_it(precision, channels, kinds):
+    """PyTorch's keeps the pixels of a channel side by side, whose filters change places; few channels are copied."""
+    net = Net(channels=8)
+    first = net.conv("data", "first", channels)
+    shuffled = net.add("DepthToSpace", [first], "shuffled", channels // 4, blocksize=2, mode="CRD")
+    model = prepare(net.model(net.conv(net.conv(shuffled, "second"), "last", leaky=False)))
+    x = {"data": random(2, 8, 8, 8)}
+    model = in_codes(model, x, precision)
+    found, execution = run_on_host(model, x)
+    assert [step.kind for step in execution.plan.steps] == kinds
+    assert relative(found["last"], outputs(model, x)[0]) < (2e-6 if precision == "fp32" else 2e-2)
+
+
 @pytest.mark.parametrize(("pads", "cut"), [([1, 1, 1, 1], [1, 1, 1, 1]), ([0, 3, 1, 0], [0, 1, 1, 0])])
 def test_borders_of_blocks_are_left_out_by_the_convolution(pads, cut):
     graph, last = transposed((3, 4), (8, 16, 4, 4), strides=[2, 2], pads=pads)
@@ -164,20 +192,24 @@ def test_borders_of_blocks_are_left_out_by_the_convolution(pads, cut):
     assert relative(found[last], outputs(model, graph.inputs)[0]) < 2e-6
 
 
-def test_codes_go_through_the_convolution_and_the_move():
-    model = prepare(Unet().model("joined"))
+@pytest.mark.parametrize(("precision", "kind"), [("int8", DType.INT8), ("fp8", FP8)])
+def test_codes_go_through_the_convolution_and_the_move(precision, kind):
     x = {"data": random(2, 3, 8, 8)}
-    table = calibrate(model, MinMaxCalibrator([x["data"]]), progress=False)
-    quantized = prepare(quantize(model, table))
-    transposed = next(node for node in quantized.graph.node if node.op_type == "ConvTranspose")
-    assert transposed.input[1] in {
-        node.output[0] for node in quantized.graph.node if node.op_type == "DequantizeLinear"
-    }
-    found, execution = run_on_host(quantized, x)
-    assert relative(found["joined"], outputs(quantized, x)[0]) < 1e-2
+    model = in_codes(prepare(Unet().model("joined")), x, precision)
+    transposed = next(node for node in model.graph.node if node.op_type == "ConvTranspose")
+    assert transposed.input[1] in {node.output[0] for node in model.graph.node if node.op_type == "DequantizeLinear"}
+    found, execution = run_on_host(model, x)
+    assert relative(found["joined"], outputs(model, x)[0]) < 1e-2
     up = next(step for step in execution.plan.steps if step.kind == "conv" and step.name == "up")
-    types = [execution.plan.tensors[name].format.dtype for name in (up.inputs[0], up.outputs[0])]
-    assert types == [DType.INT8, DType.INT8]
+    assert [execution.plan.tensors[name].format.dtype for name in (up.inputs[0], up.outputs[0])] == [kind, kind]
+
+
+def in_codes(model, x, precision):
+    """A prepared model with Q/DQ, calibrated with these inputs, prepared again; in FP32 the model."""
+    if precision == "fp32":
+        return model
+    table = calibrate(model, MinMaxCalibrator([x["data"]]), progress=False)
+    return in_fp8(model, table) if precision == "fp8" else prepare(quantize(model, table))
 
 
 class Unet(Net):
