@@ -193,6 +193,18 @@ class SymbolicDim:
     def __bool__(self) -> bool:
         raise DimsError(f"dim {self} is symbolic: whether it is zero is known only at run time", dim=self)
 
+    def _unordered(self, other: object) -> bool:
+        raise DimsError(
+            f"dim {self} is symbolic: whether it is larger than {other} is known only at run time.\n"
+            "Do: compare numbers only, isinstance(dim, int) and dim > ...",
+            dim=self,
+        )
+
+    __lt__ = __le__ = __gt__ = __ge__ = _unordered
+
+    def __truediv__(self, other: object) -> Dim:
+        raise DimsError(f"dim {self} cannot be divided into fractions.\nDo: divide with //", dim=self)
+
     def __index__(self) -> int:
         raise DimsError(f"dim {self} is symbolic: it has no value yet", dim=self)
 

@@ -54,6 +54,11 @@ def test_a_symbolic_dim_has_no_truth_value_and_no_number():
         bool(n)
     with pytest.raises(DimsError, match="no value yet"):
         range(n)
+    for compared in (lambda: n > 4, lambda: n <= 4, lambda: n < 4, lambda: max(n, 4)):
+        with pytest.raises(DimsError, match=r"whether it is larger than 4 is known only at run time\.\nDo: "):
+            compared()
+    with pytest.raises(DimsError, match="Do: divide with //"):
+        n / 2
     with pytest.raises(DimsError, match="'N' has no value"):
         n.evaluate({"M": 1})
     assert not is_concrete(n)

@@ -219,6 +219,10 @@ def test_closing_waits_for_queued_runs(engine_name):
 @pytest.mark.parametrize(
     ("inputs", "words"),
     [
+        (
+            np.zeros((1, 3), np.float32),
+            r"expected arrays by their names, found ndarray\.\nDo: context\.run\(\{'data': array\}\)",
+        ),
         ({}, r"expected arrays for \['data'\], found \[\]"),
         ({"data": image(), "extra": image()}, "found"),
         ({"data": image().astype(np.float64)}, r"expected float32, found float64.\nDo: array.astype\(numpy.float32\)"),

@@ -118,6 +118,11 @@ class ExecutionContext(Exclusive[Arrays]):
         return {name: size for sizes in bound for name, size in sizes.items()}
 
     def _check(self, inputs: Mapping[str, Array]) -> Arrays:
+        if type(inputs) is not dict and not isinstance(inputs, Mapping):
+            names = ", ".join(f"{desc.name!r}: array" for desc in self.engine.inputs)
+            raise BindingError(
+                f"{self.engine!r}: expected arrays by their names, found {type(inputs).__name__}.\nDo: context.run({{{names}}})"
+            )
         facts = [
             (name, value.shape, value.dtype)
             for name, value in inputs.items()
