@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 import pytrtplugins as ptp
-from pytrtplugins.calibration import MinMaxCalibrator
-from pytrtplugins.engines import calibrate
 from pytrtplugins.engines.cuda.plan.fallbacks import fallbacks
-from pytrtplugins.passes import quantize
-from tests.engines.cuda.lower.test_phases import Unet, outputs
+from pytrtplugins.passes import prepare
+from tests.engines.cuda.lower.test_phases import Unet, in_codes, outputs
 from tests.engines.cuda.lower.test_pointwise import Graph, random
 from tests.measures import relative
 
@@ -38,9 +36,8 @@ def assert_right(model, inputs, precision, settings=None):
 @pytest.mark.parametrize("disable", [["tactics"], ["tactics", "handwritten-kernels"]], ids=["handwritten", "libraries"])
 @pytest.mark.parametrize("precision", list(BOUNDS))
 def test_a_level_of_a_unet(precision, disable):
-    model, inputs = Unet().model("joined"), {"data": random(2, 3, 8, 8)}
-    if precision == "int8":
-        model = quantize(model, calibrate(model, MinMaxCalibrator([inputs["data"]]), progress=False))
+    inputs = {"data": random(2, 3, 8, 8)}
+    model = in_codes(prepare(Unet().model("joined")), inputs, precision)
     assert_right(model, inputs, precision, {"disable": disable, "batch": 2})
 
 
