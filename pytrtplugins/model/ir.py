@@ -187,9 +187,8 @@ def remove_unused(model: ir.Model) -> bool:
 
     Nodes lose unused optional outputs, and what they leave out behind their last input.
     """
-    if not _may_have_unused(
-        model
-    ):  # onnx-ir's pass asks ONNX for the outputs of each node's operator, which takes long
+    # onnx-ir's pass asks ONNX for the outputs of each node's operator, which takes long
+    if not _may_have_unused(model):
         return False
     unused = require("onnx_ir.passes.common", extra="onnx", feature=_FEATURE).RemoveUnusedNodesPass()
     return bool(unused(model).modified)
