@@ -28,7 +28,7 @@ def main() -> int:
         epilog="BENCHMARK_THREADS sets the number of threads; DARKNET_LIBRARY the darknet to race; BENCHMARK_CFG the network; "
         "BENCHMARK_ZOO, with --gpu -k zoo, some of the zoo's networks, and BENCHMARK_ZOO_PEERS more peers: compile, onnxruntime.",
     )
-    parser.add_argument("--gpu", action="store_true", help="race engine cuda and its peers on this machine's GPU")
+    parser.add_argument("--gpu", action="store_true", help="time engine cuda and its peers on this machine's GPU")
     parser.add_argument("--name", help="heading of the tables in docs/benchmarks.md (default: this-machine, gpu)")
     parser.add_argument(
         "--docs", type=Path, default=ROOT / "docs", help="folder of benchmarks.md (default: %(default)s)"
@@ -37,7 +37,7 @@ def main() -> int:
     parser.add_argument(
         "--seconds",
         type=Real(0, 31_536_000),
-        help="with --gpu: begin no row later; the record says which were left out",
+        help="with --gpu: do not begin a row after this time; the record lists the rows that were left out",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep the record in this file")
     parser.add_argument(

@@ -64,15 +64,15 @@ class _DefaultConvert(typer_core.TyperGroup):  # type: ignore[misc, name-defined
 app: Any = typer.Typer(cls=_DefaultConvert, help=_HELP, **COMMAND)
 
 
-CfgArgument = Annotated[Path, typer.Argument(metavar="CFG", help="The network's .cfg.")]
+CfgArgument = Annotated[Path, typer.Argument(metavar="CFG", help="The .cfg of the network.")]
 InputSizeOption = Annotated[
     str | None, typer.Option(metavar="WxH", help="Input size instead of the cfg's, such as 608x608.")
 ]
 DialectOption = Annotated[
     DialectChoice,
     typer.Option(
-        help="Whose darknet the cfg is for: pjreddie's, or AlexeyAB's fork, where the two disagree (docs/darknet.md)."
-        " auto takes the fork's where the cfg has something that only the fork knows, and says what."
+        help="Dialect of the cfg: pjreddie's darknet or AlexeyAB's fork, which differ in places (docs/darknet.md)."
+        " auto chooses the fork's dialect if the cfg has something that only the fork knows, and says what."
     ),
 ]
 
@@ -80,22 +80,24 @@ DialectOption = Annotated[
 @app.command()  # type: ignore[untyped-decorator]
 def convert(
     cfg: CfgArgument,
-    weights: Annotated[Path, typer.Argument(metavar="WEIGHTS", help="Its .weights.")],
+    weights: Annotated[Path, typer.Argument(metavar="WEIGHTS", help="The .weights of the network.")],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="OUT.onnx", help="ONNX file to write.")
     ] = None,
     caffe: Annotated[
-        Path | None, typer.Option(metavar="PREFIX", help="Write PREFIX.prototxt and PREFIX.caffemodel too.")
+        Path | None, typer.Option(metavar="PREFIX", help="Also write PREFIX.prototxt and PREFIX.caffemodel.")
     ] = None,
-    fold: Annotated[bool, typer.Option("--fold/--no-fold", help="Batch normalization into the convolutions.")] = True,
+    fold: Annotated[
+        bool, typer.Option("--fold/--no-fold", help="Fold batch normalization into the convolutions.")
+    ] = True,
     activation: Annotated[
         Activation, typer.Option(help="Replace leaky by relu, or relu by leaky; both change the results.")
     ] = "as-is",
     bn_eps: Annotated[
         BnEps | None,
         typer.Option(
-            help="Whose batch normalization to follow: darknet's CPU code, sqrt(v) + 1e-6, or its CUDA code,"
-            " sqrt(v + 1e-5), with which most published weights were trained. By default that of the dialect's CPU code:"
+            help="Form of batch normalization: that of darknet's CPU code, sqrt(v) + 1e-6, or of its CUDA code,"
+            " sqrt(v + 1e-5), with which most published weights were trained. The default is that of the dialect's CPU code:"
             " darknet-cpu for pjreddie's, darknet-gpu for the fork's."
         ),
     ] = None,
@@ -104,14 +106,20 @@ def convert(
     batch: Annotated[str, typer.Option(metavar="N|dynamic", help="Images per run.")] = "1",
     functions: Annotated[
         bool,
-        typer.Option("--functions", help="Add Reorg, Region and Yolo as ONNX functions: onnxruntime runs the file."),
+        typer.Option(
+            "--functions", help="Add Reorg, Region and Yolo as ONNX functions, so that onnxruntime can run the file."
+        ),
     ] = False,
     inline: Annotated[
-        bool, typer.Option("--inline", help="Write them as standard operators: any ONNX runtime runs the file.")
+        bool,
+        typer.Option(
+            "--inline",
+            help="Write Reorg, Region and Yolo as standard operators, so that any ONNX runtime can run the file.",
+        ),
     ] = False,
     external_data: Annotated[
         bool,
-        typer.Option("--external-data", help="Put the weights into OUT.onnx.DIGEST.data; always so from 2 GiB on."),
+        typer.Option("--external-data", help="Put the weights into OUT.onnx.DIGEST.data; always done from 2 GiB on."),
     ] = False,
 ) -> None:
     """Convert a network to ONNX (-o), caffe (--caffe), or both.
@@ -151,11 +159,13 @@ def convert(
 @app.command()  # type: ignore[untyped-decorator]
 def inspect(
     cfg: CfgArgument,
-    weights: Annotated[Path | None, typer.Argument(metavar="[WEIGHTS]", help="Its .weights, to be checked.")] = None,
+    weights: Annotated[
+        Path | None, typer.Argument(metavar="[WEIGHTS]", help="The .weights, to check that they fit.")
+    ] = None,
     input_size: InputSizeOption = None,
     graph: Annotated[
         str | None,
-        typer.Option(metavar="FILE.svg|open", help="Draw the network too: save the image, or open it in the browser."),
+        typer.Option(metavar="FILE.svg|open", help="Also draw the network: save the image, or open it in the browser."),
     ] = None,
     dialect: DialectOption = "auto",
 ) -> None:

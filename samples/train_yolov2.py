@@ -52,22 +52,26 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--data", nargs="+", required=True, help="folder or tars with images/, labels/, train.txt")
     parser.add_argument("--out", type=Path, default=Path("runs/yolov2"), help="where results go (%(default)s)")
     parser.add_argument(
-        "--hold-back", type=Real(0, 0.99), default=0.0, metavar="SHARE", help="keep from training; measure on"
+        "--hold-back",
+        type=Real(0, 0.99),
+        default=0.0,
+        metavar="SHARE",
+        help="share of the images that is kept from training, for measurements",
     )
     parser.add_argument(
         "--evaluations", type=Whole(1, 1_000_000), default=12, help="measurements on held-back images (%(default)s)"
     )
     parser.add_argument(
-        "--seconds", type=Real(0, LONGEST), default=float("inf"), help="stop after so long and write a checkpoint"
+        "--seconds", type=Real(0, LONGEST), default=float("inf"), help="stop after this time and write a checkpoint"
     )
-    parser.add_argument("--resume", action="store_true", help="continue OUT/checkpoint.pt where it exists")
+    parser.add_argument("--resume", action="store_true", help="continue from OUT/checkpoint.pt, if it exists")
     parser.add_argument("--start", type=Path, metavar="MODEL", help="begin a new schedule with this model.pt's weights")
     parser.add_argument("--teacher", type=Path, metavar="CFG", help="imitate this darknet network with [yolo] heads")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="(%(default)s)")
     parser.add_argument("--no-compile", action="store_true", help="do not compile the step (CUDA only)")
     parser.add_argument("--evaluate", metavar="LIST", help="do not train: measure --model on the images of this list")
     parser.add_argument("--model", type=Path, help="a model.pt, for --evaluate")
-    group = parser.add_argument_group("recipe", "what decides how the run turns out")
+    group = parser.add_argument_group("recipe", "the numbers that determine the result")
     for option in fields(Recipe):
         many = isinstance(option.default, tuple)
         shown = ",".join(map(str, option.default)) if many else option.default

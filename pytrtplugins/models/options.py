@@ -114,7 +114,7 @@ def _parser(description: str) -> argparse.ArgumentParser:
         "images",
         nargs="+",
         metavar="IMAGE",
-        help="images, videos, folders of them, URLs; chelsea and dog.jpg are looked for",
+        help="images, videos, folders, URLs; chelsea and dog.jpg are found automatically",
     )
     precision = parser.add_mutually_exclusive_group()
     for name, text in _PRECISIONS.items():
@@ -125,14 +125,14 @@ def _parser(description: str) -> argparse.ArgumentParser:
     add("--threads", type=THREADS, metavar="N", help="CPU threads")
     add("--cfg", type=Path, metavar="FILE", help="darknet's network; default: the model that comes with the samples")
     add("--weights", type=Path, metavar="FILE", help="its weights; default: beside the cfg")
-    add("--names", type=Path, metavar="FILE", help="its class names, one a line; default: beside the cfg")
+    add("--names", type=Path, metavar="FILE", help="its class names, one per line; default: beside the cfg")
     add("--download", choices=NAMES, metavar="NAME", help=f"fetch a published network: {', '.join(NAMES)}")
     add("--calibration", type=Path, metavar="DIR", help="images to calibrate INT8 or FP8 with")
     add(
         "--cache",
         type=Path,
         metavar="FILE",
-        help="calibration cache; read if it fits, else written; default: beside the cfg",
+        help="calibration cache; read if it fits, or else written; default: beside the cfg",
     )
     add("--threshold", type=SHARE, default=0.5, metavar="X", help="lowest score, default 0.5")
     add("--nms", type=SHARE, default=0.45, metavar="X", help="highest overlap of boxes of a class, default 0.45")
@@ -143,5 +143,5 @@ def _parser(description: str) -> argparse.ArgumentParser:
         metavar="FILE|DIR",
         help="annotated images and videos; default predictions.png, predictions.mp4",
     )
-    add("--json", type=Path, metavar="FILE", help="write what was found as JSON")
+    add("--json", type=Path, metavar="FILE", help="write the detections as JSON")
     return parser
