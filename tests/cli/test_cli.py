@@ -69,7 +69,8 @@ def small_cfg(tmp_path):
     text, count = re.subn(r"(?m)^(width|height)=416$", r"\1=224", CFG.read_text())
     assert count == 2
     (tmp_path / "small.cfg").write_text(text)
-    (tmp_path / "small.weights").symlink_to(CFG.with_suffix(".weights"))
+    for suffix in (".weights", ".names"):
+        (tmp_path / f"small{suffix}").symlink_to(CFG.with_suffix(suffix))
     return tmp_path / "small.cfg"
 
 
@@ -139,9 +140,9 @@ def test_runs_side_by_side_give_the_same_outputs_and_their_rate(pytrt, relu, tmp
     np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["y"], np.maximum(x, 0))
 
 
-def test_run_finds_objects_on_images(pytrt, images, tmp_path):
+def test_run_finds_objects_on_images(pytrt, images, small_cfg, tmp_path):
     code, out, err = pytrt(
-        "run", CFG, images, "--output", "boxes.png", "--save-json", "coco.json", "--batch", 2, "--json"
+        "run", small_cfg, images, "--output", "boxes.png", "--save-json", "coco.json", "--batch", 2, "--json"
     )
     assert code == 0, err
     assert re.search(r"^cat: \d\d%$", err, re.MULTILINE)
@@ -152,9 +153,9 @@ def test_run_finds_objects_on_images(pytrt, images, tmp_path):
     assert [entry["image_id"] for entry in json.loads((tmp_path / "coco.json").read_text())][-1] == 1
 
 
-def test_an_image_that_cannot_be_read_costs_the_others_nothing(pytrt, images, tmp_path):
+def test_an_image_that_cannot_be_read_costs_the_others_nothing(pytrt, images, small_cfg, tmp_path):
     (images / "b.png").write_bytes(b"broken")
-    assert pytrt("build", CFG, "-o", "net.engine", "--threshold", "0.3")[0] == 0
+    assert pytrt("build", small_cfg, "-o", "net.engine", "--threshold", "0.3")[0] == 0
     code, out, err = pytrt("run", "net.engine", images, "--output", "found", "--save-txt", "labels")
     assert code == 1
     assert re.search(r"^cat: \d\d%$", out, re.MULTILINE)  # by the names in the engine file

@@ -113,16 +113,18 @@ def test_int8_calibrates_once_and_reads_its_cache_afterwards(sample, tmp_path, c
     save_image(
         np.random.default_rng(0).integers(0, 256, (200, 300, 3), dtype=np.uint8), tmp_path / "photos" / "noise.png"
     )
-    code, first, err = sample("--int8", "--calibration", "photos", "--cache", "my.cache", chelsea)
+    Path("small.cfg").write_text(re.sub(r"(?m)^(width|height)=416$", r"\1=224", MODEL.with_suffix(".cfg").read_text()))
+    small = "--cfg", "small.cfg", "--weights", MODEL.with_suffix(".weights"), "--names", MODEL.with_suffix(".names")
+    code, first, err = sample(*small, "--int8", "--calibration", "photos", "--cache", "my.cache", chelsea)
     assert code == 0, err
     written = (tmp_path / "my.cache").read_bytes()
     assert written.startswith(b"TRT-")
-    code, second, err = sample("--int8", "--cache", "my.cache", chelsea)
+    code, second, err = sample(*small, "--int8", "--cache", "my.cache", chelsea)
     assert code == 0, err
     assert (tmp_path / "my.cache").read_bytes() == written
     cats = [re.findall(r"^cat: (\d\d)%$", out, re.MULTILINE)[0] for out in (first, second)]
     assert cats[0] == cats[1]
-    assert re.search(r"^engine \w+, int8", second, re.MULTILINE)
+    assert re.search(r"^engine \w+, int8, input 224x224$", second, re.MULTILINE)
 
 
 def test_int8_starts_from_the_shipped_cache(sample):
