@@ -104,7 +104,7 @@ def show(result: Result[Any] | None, **_: object) -> None:
         }
         out.stdout.write(json.dumps(to_json(shown), indent=2, allow_nan=False) + "\n")
     if not result.ok:
-        if out.quiet and out.command is None:
+        if out.quiet and out.command is None and result.problem:
             print(result.problem, file=sys.stderr)
         raise typer.Exit(1)
 

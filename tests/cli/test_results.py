@@ -11,6 +11,7 @@ import onnx
 import pytest
 
 from pytrtplugins import models
+from pytrtplugins.cli import results
 from pytrtplugins.cli.keys import Key, keys, result_types
 from pytrtplugins.cli.results import to_json
 from tests.cli.test_common import COMMANDS
@@ -157,3 +158,12 @@ def test_an_error_leaves_standard_output_empty(pytrt):
     code, out, err = pytrt("inspect", "missing.onnx", "--json")
     assert (code, out) == (2, "")
     assert "no such file" in err
+
+
+@pytest.mark.parametrize(("problem", "printed"), [("", ""), ("dims: wrong", "dims: wrong\n")])
+def test_a_quiet_result_that_does_not_hold_prints_its_problem_alone(problem, printed, capsys):
+    with results.output():
+        results.current_output().be_quiet()
+        with pytest.raises(results.typer.Exit):
+            results.show(results.Result(None, print, ok=False, problem=problem))
+    assert capsys.readouterr() == ("", printed)
