@@ -188,7 +188,7 @@ def remove_unused(model: ir.Model) -> bool:
     Nodes lose unused optional outputs, and what they leave out behind their last input.
     """
     # onnx-ir's pass asks ONNX for the outputs of each node's operator, which takes long
-    if not _may_have_unused(model):
+    if not _may_have_unused(model):  # onnx-ir's pass takes long: it asks ONNX for the outputs of every operator
         return False
     unused = require("onnx_ir.passes.common", extra="onnx", feature=_FEATURE).RemoveUnusedNodesPass()
     return bool(unused(model).modified)
