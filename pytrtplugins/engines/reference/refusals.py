@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_delegable", "renamed"]
 
-_RANDOM = "its result is random, and no oracle"
+_RANDOM = "its result is random, so it cannot be an oracle"
 _TEXT = "text is not computed here"
 _REFUSED = {  # operator → why
     **dict.fromkeys(
