@@ -50,6 +50,7 @@ PURPOSES = {
     "cli": "the command pytrt",
     "caffe": "Caffe models",
     "serve": "pytrt serve",
+    "grpc": "pytrt serve --grpc-port",
     "evaluate": "average precision",
     "native": "building plugins in C++",
     "samples": "the samples' images",

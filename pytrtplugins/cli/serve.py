@@ -54,6 +54,9 @@ def command(
         str, typer.Option(metavar="ADDRESS", help="Address to listen on; 0.0.0.0 means all addresses of this machine.")
     ] = "127.0.0.1",
     port: Annotated[int, number(Whole(0, 65535), help="Port for HTTP; 0 means any free port.")] = 8000,
+    grpc_port: Annotated[
+        int | None, number(Whole(1, 65535), help="Port for gRPC (Open Inference Protocol) as well, such as 8001.")
+    ] = None,
     cpu: Annotated[
         int | None,
         number(
@@ -123,6 +126,7 @@ def command(
         specs,
         host=host,
         port=port,
+        grpc_port=grpc_port,
         cpu=0 if local else cpu,
         engines=gpu,
         modules=plugins or (),

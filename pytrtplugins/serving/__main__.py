@@ -36,7 +36,7 @@ def main(text: str) -> int:
         memoryview(mmap.mmap(said["counts"], size)), said["processes"], len(specs), said["index"]
     )
     backend = RemoteBackend(specs, limits, blocks[0], counts, control)
-    return run_cpu_process(backend, limits, socket.socket(fileno=said["listening"][0]), control)
+    return run_cpu_process(backend, limits, socket.socket(fileno=said["listening"][0]), control, said["grpc"])
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ class App:
         try:
             body = await read_body(receive, headers, self.limits)
             length = headers.get(b"inference-header-content-length")
-            codec = self._codec(service)
+            codec = self.codec(service)
             call, arrays = codec.read(body, None if length is None else length.decode("latin-1"))
             item = await service.infer(arrays, call.priority, call.timeout_s)
             answer, head = codec.write(call, item.outputs)
@@ -70,7 +70,12 @@ class App:
         said = [_JSON] if head is None else [_BINARY, (b"inference-header-content-length", b"%d" % head)]
         await _send(send, 200, said, answer)
 
-    def _codec(self, service: Service) -> Codec:
+    def codec(self, service: Service) -> Codec:
+        """What reads requests for a model, and writes answers.
+
+        Raises:
+            RequestError: the model is not ready.
+        """
         found = self._codecs.get(service.name)
         if found is None or found.signature is not service.signature:
             found = self._codecs[service.name] = Codec(service.signature, service.name, service.spec.version)

@@ -15,7 +15,9 @@ from .spec import Limits
 __all__ = ["run_cpu_process"]
 
 
-def run_cpu_process(backend: RemoteBackend, limits: Limits, sock: socket.socket, control: Control) -> int:
+def run_cpu_process(
+    backend: RemoteBackend, limits: Limits, sock: socket.socket, control: Control, grpc_address: str | None = None
+) -> int:
     """Serve until the supervisor says that it is enough, or is gone; gives the process's exit code."""
 
     async def started(server: Any) -> None:
@@ -23,7 +25,7 @@ def run_cpu_process(backend: RemoteBackend, limits: Limits, sock: socket.socket,
         await backend.heard_of_all()
         control.send({"ready": True})
 
-    run_server(backend, limits, [sock], started)
+    run_server(backend, limits, [sock], started, grpc_address)
     return 0
 
 

@@ -45,6 +45,7 @@ def serve(
     *,
     host: str = "127.0.0.1",
     port: int = 8000,
+    grpc_port: int | None = None,
     cpu: int | None = None,
     engines: int = 1,
     modules: Sequence[str] = (),
@@ -57,6 +58,7 @@ def serve(
         specs: What is served; names differ.
         host: Address to listen on: by default this machine alone can connect.
         port: To listen on; 0: any that is free.
+        grpc_port: To serve gRPC on too.
         cpu: CPU processes, which speak HTTP and decode; 0: everything in this process. None: half as many as there are cores; on two
             cores none.
         engines: Engine processes, each with all models, if there are CPU processes.
@@ -81,17 +83,23 @@ def serve(
         raise UsageError(f"two models are named {twice!r}.\nDo: pytrt serve a={specs[0].target} b={specs[-1].target}")
     limits = limits or Limits()
     cpu = default_cpu_processes() if cpu is None else cpu
+    grpc_address = None
+    if grpc_port is not None:
+        bind(host, grpc_port).close()  # gRPC shares its port, so that nobody would be told that another program has it
+        grpc_address = f"{f'[{host}]' if ':' in host else host}:{grpc_port}"
     with bind(host, port) as sock:
         number = sock.getsockname()[1]
         if not cpu:
             backend = LocalBackend(specs, limits)
-            serve_app(backend, limits, [sock], lambda: announce(_ready(names, host, number, "one process")))
+            serve_app(
+                backend, limits, [sock], lambda: announce(_ready(names, host, number, "one process")), grpc_address
+            )
             return {name: service.statistics.total() for name, service in backend.services.items()}
     with ExitStack() as stack:  # that nobody else has the port is known now; from here on several sockets share it
         sockets = [stack.enter_context(bind(host, number, shared=True)) for _ in range(cpu)]
         for each in sockets:
             each.listen(BACKLOG)
-        supervisor = Supervisor(specs, limits, sockets, engines, modules)
+        supervisor = Supervisor(specs, limits, sockets, engines, modules, grpc_address)
         processes = f"{_counted(cpu, 'CPU process')} and {_counted(engines, 'engine process')}"
         supervisor.run(lambda: announce(_ready(names, host, number, processes)))
         return supervisor.totals()

@@ -7,12 +7,13 @@ import errno
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MissingExtraError, UsageError
 from ..utils.optional import require
 from .app import App
+from .protocol.grpc import start_grpc
 from .service import Backend
 from .spec import Limits
 
@@ -86,7 +87,11 @@ def make_server(app: Any, limits: Limits) -> uvicorn.Server:
 
 
 def serve_app(
-    backend: Backend, limits: Limits, sockets: Sequence[socket.socket], started: Callable[[], object]
+    backend: Backend,
+    limits: Limits,
+    sockets: Sequence[socket.socket],
+    started: Callable[[], object],
+    grpc_address: str | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT; what was accepted until then is answered.
 
@@ -96,10 +101,11 @@ def serve_app(
 
     async def begin(server: uvicorn.Server) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, _stop, server)
+            with suppress(NotImplementedError):  # Windows has no such handlers
+                asyncio.get_running_loop().add_signal_handler(number, _stop, server)
         started()
 
-    run_server(backend, limits, sockets, begin)
+    run_server(backend, limits, sockets, begin, grpc_address)
 
 
 def run_server(
@@ -107,20 +113,29 @@ def run_server(
     limits: Limits,
     sockets: Sequence[socket.socket],
     begin: Callable[[uvicorn.Server], Awaitable[object]],
+    grpc_address: str | None = None,
 ) -> None:
     """Serve until somebody sets the server's ``should_exit``; ``begin`` is called once the models are there.
+
+    With ``grpc_address``, as host:port, over gRPC too.
 
     Raises:
         PytrtpluginsError: a model cannot be loaded.
     """
-    server = make_server(App(backend, limits), limits)
+    app = App(backend, limits)
+    server = make_server(app, limits)
 
     async def run() -> None:
         await backend.start()
+        grpc = None
         try:
+            if grpc_address is not None:
+                grpc = await start_grpc(backend, app.codec, limits, grpc_address)
             await begin(server)
             await server.serve(sockets=list(sockets))
         finally:
+            if grpc is not None:
+                await grpc.stop(_DRAIN_S)
             await backend.stop()
 
     loop = _new_loop()

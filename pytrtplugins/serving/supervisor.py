@@ -53,6 +53,7 @@ class Supervisor:
             taken by the one that replaces it.
         engines: How many engine processes.
         modules: Modules with plugins, which each process imports.
+        grpc_address: Where all CPU processes serve gRPC, as host:port.
     """
 
     def __init__(
@@ -62,10 +63,12 @@ class Supervisor:
         sockets: Sequence[socket.socket],
         engines: int,
         modules: Sequence[str] = (),
+        grpc_address: str | None = None,
     ) -> None:
         if not hasattr(os, "memfd_create"):
             raise UnavailableError("several processes need Linux (memfd).\nDo: pytrt serve --local ...")
         self._specs, self._limits, self._sockets, self._modules = specs, limits, sockets, modules
+        self._grpc_address = grpc_address
         self._wanted = [(ENGINE, index) for index in range(engines)] + [(CPU, index) for index in range(len(sockets))]
         self._blocks = [Block.create(_UNITS) for _ in sockets]
         size = 8 * Statistics.width * len(sockets) * len(specs)
@@ -135,6 +138,7 @@ class Supervisor:
             "counts": self._counts,
             "processes": len(self._sockets),
             "listening": listening,
+            "grpc": self._grpc_address,
         }
         process = subprocess.Popen(
             [sys.executable, "-m", "pytrtplugins.serving", json.dumps(said)],

@@ -46,6 +46,7 @@ COMMANDS = {
     "pytrt run --repeat": (1, 10**7),
     "pytrt run --slots": (1, 256),
     "pytrt serve --port": (0, 65_535),
+    "pytrt serve --grpc-port": (1, 65_535),
     "pytrt serve --workers": (0, 256),
     "pytrt serve --gpu": (1, 256),
     "pytrt serve --max-batch": (1, 4096),

@@ -16,7 +16,7 @@ from ..model import Arrays
 from ..signature import Signature
 from ..tensors import TensorSpec, datatype_of, to_bytes, to_strings
 
-__all__ = ["Call", "Codec"]
+__all__ = ["Call", "Codec", "read_priority", "read_timeout_s"]
 
 _DEFAULT_PRIORITY = 10
 _MAX_PRIORITY = 1 << 16
@@ -101,13 +101,7 @@ class Codec:
         Raises:
             RequestError: the model gave no such output (500), or no classification of it can be made (400).
         """
-        arrays = []
-        for name, parameters in call.outputs.items():
-            found = outputs.get(name)
-            if found is None:
-                raise RequestError(f"the model gave no output {name!r}", status=500)
-            count = parameters.get("classification")
-            arrays.append(_classes(found, count, self.signature) if count else found)
+        arrays = self.chosen(call, outputs)
         tails = [
             to_bytes(array)
             for array, parameters in zip(arrays, call.outputs.values(), strict=True)
@@ -124,6 +118,21 @@ class Codec:
                 kept = call.heads[key] = self._head(call, arrays)
             head = kept
         return (b"".join([head, *tails]), len(head)) if tails else (head, None)
+
+    def chosen(self, call: Call, outputs: Arrays) -> list[npt.NDArray[Any]]:
+        """The outputs that a request wants, classified where it says so.
+
+        Raises:
+            RequestError: the model gave no such output (500).
+        """
+        arrays = []
+        for name, parameters in call.outputs.items():
+            found = outputs.get(name)
+            if found is None:
+                raise RequestError(f"the model gave no output {name!r}", status=500)
+            count = parameters.get("classification")
+            arrays.append(_classes(found, count, self.signature) if count else found)
+        return arrays
 
     def _head(self, call: Call, arrays: list[npt.NDArray[Any]]) -> bytes:
         said: list[dict[str, Any]] = []
@@ -197,10 +206,15 @@ class Codec:
         identifier = said.get("id", "")
         if not isinstance(identifier, str):
             raise RequestError(f"id: expected text, found {shorten(identifier)}")
-        outputs = self._outputs(said.get("outputs"), parameters)
-        return Call(tuple(inputs.values()), identifier, outputs, _priority(parameters), _timeout_s(parameters))
+        outputs = self.outputs(said.get("outputs"), parameters)
+        return Call(tuple(inputs.values()), identifier, outputs, read_priority(parameters), read_timeout_s(parameters))
 
-    def _outputs(self, given: object, parameters: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    def outputs(self, given: object, parameters: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+        """Outputs by name with their parameters, as a request lists them; all, where it lists none.
+
+        Raises:
+            RequestError: the model has no such output, or a parameter is wrong.
+        """
         every: Mapping[str, Any] = _BINARY if parameters.get("binary_data_output") else {}
         if not given:
             return {spec.name: every for spec in self.signature.outputs}
@@ -237,14 +251,24 @@ def _classes(array: npt.NDArray[Any], count: int, signature: Signature) -> npt.N
     return to_strings(texts, (len(rows), count) if signature.joined else (count,))
 
 
-def _priority(parameters: Mapping[str, Any]) -> int:
+def read_priority(parameters: Mapping[str, Any]) -> int:
+    """The priority that parameters say; lower numbers go first.
+
+    Raises:
+        RequestError: it is none.
+    """
     given = parameters.get("priority", 0)
     if type(given) is not int or not 0 <= given <= _MAX_PRIORITY:
         raise RequestError(f"priority: expected 1, the most urgent, to {_MAX_PRIORITY}; found {shorten(given)}")
     return given or _DEFAULT_PRIORITY
 
 
-def _timeout_s(parameters: Mapping[str, Any]) -> float | None:
+def read_timeout_s(parameters: Mapping[str, Any]) -> float | None:
+    """Seconds after which a request need not be computed, as parameters say; None: it is always computed.
+
+    Raises:
+        RequestError: they say no time.
+    """
     given = parameters.get("timeout")
     if given is None:
         return None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.routing import Route
 
-__all__ = ["EXTENSIONS", "error_answer", "with_routes"]
+__all__ = ["EXTENSIONS", "error_answer", "model_config", "model_metadata", "model_statistics", "with_routes"]
 
 EXTENSIONS = (
     "classification",
@@ -110,12 +110,12 @@ def with_routes(backend: Backend, limits: Limits, others: Sequence[Route]) -> St
         route("/v2/health/ready", all_ready),
         route(
             "/v2/models/stats",
-            lambda request: {"model_stats": [_statistics(each) for each in services.values() if each.ready]},
+            lambda request: {"model_stats": [model_statistics(each) for each in services.values() if each.ready]},
         ),
         *both("/ready", ready),
-        *both("/config", lambda request: _config(service(request))),
-        *both("/stats", lambda request: {"model_stats": [_statistics(service(request))]}),
-        *both("", lambda request: _metadata(service(request))),
+        *both("/config", lambda request: model_config(service(request))),
+        *both("/stats", lambda request: {"model_stats": [model_statistics(service(request))]}),
+        *both("", lambda request: model_metadata(service(request))),
         route("/v2/repository/index", index, "POST"),
         route("/v2/repository/models/{model}/load", load, "POST"),
         route("/v2/repository/models/{model}/unload", unload, "POST"),
@@ -126,7 +126,8 @@ def with_routes(backend: Backend, limits: Limits, others: Sequence[Route]) -> St
     return made
 
 
-def _metadata(service: Service) -> dict[str, Any]:
+def model_metadata(service: Service) -> dict[str, Any]:
+    """Inputs and outputs."""
     signature = service.signature
     return {
         "name": service.name,
@@ -141,7 +142,7 @@ def _tensor(spec: TensorSpec) -> dict[str, Any]:
     return {"name": spec.name, "datatype": spec.datatype, "shape": list(spec.dims)}
 
 
-def _config(service: Service) -> dict[str, Any]:
+def model_config(service: Service) -> dict[str, Any]:
     """As Triton says it: there the dims of a model that joins requests are without the batch."""
     signature = service.signature
     skipped = 1 if signature.joined and signature.inputs else 0
@@ -169,7 +170,8 @@ def _config(service: Service) -> dict[str, Any]:
     return config
 
 
-def _statistics(service: Service) -> dict[str, Any]:
+def model_statistics(service: Service) -> dict[str, Any]:
+    """What was asked of it."""
     total = service.statistics.total()
     done = total["succeeded"]
 

@@ -1,0 +1,136 @@
+"""NVIDIA's client over gRPC, unchanged, against a server in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+
+import numpy as np
+import pytest
+
+from pytrtplugins.serving import Limits
+from pytrtplugins.serving.app import App
+from pytrtplugins.serving.local import LocalBackend
+from pytrtplugins.serving.protocol.grpc import start_grpc
+from pytrtplugins.serving.server import bind
+from tests.serving.conftest import spec
+
+pytest.importorskip("grpc", reason="pip install grpcio")
+library = pytest.importorskip("tritonclient.grpc")
+messages = pytest.importorskip("tritonclient.grpc.service_pb2")
+
+LIMITS = Limits(body_bytes=1 << 20)
+
+
+@pytest.fixture(scope="module")
+def client():
+    with bind("127.0.0.1", 0) as sock:
+        address = f"127.0.0.1:{sock.getsockname()[1]}"
+    loop, ready, stop = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
+
+    async def run():
+        backend = LocalBackend([spec("double", "Double"), spec("lists", "Lists")], LIMITS)
+        await backend.start()
+        server = await start_grpc(backend, App(backend, LIMITS).codec, LIMITS, address)
+        ready.set()
+        await stop.wait()
+        await server.stop(0)
+        await backend.stop()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(run(),))
+    thread.start()
+    assert ready.wait(20)
+    with library.InferenceServerClient(address) as made:
+        yield made
+    loop.call_soon_threadsafe(stop.set)
+    thread.join(20)
+    loop.close()
+
+
+def tensor(name, array, kind="FP32"):
+    made = library.InferInput(name, list(array.shape), kind)
+    made.set_data_from_numpy(array)
+    return made
+
+
+ROW = np.array([[1, 2]], np.float32)
+
+
+def test_the_client_finds_the_server_and_its_models(client):
+    assert client.is_server_live()
+    assert client.is_server_ready()
+    assert client.is_model_ready("double", "1")
+    assert client.get_server_metadata().name == "pytrtplugins"
+    assert list(client.get_model_metadata("double").inputs[0].shape) == [-1, 2]
+    config = client.get_model_config("double").config
+    assert (config.max_batch_size, list(config.input[0].dims)) == (32, [2])
+    assert [each.name for each in client.get_model_repository_index().models] == ["double", "lists"]
+
+
+def test_the_client_infers_with_bytes_classification_and_parameters(client):
+    answer = client.infer("double", [tensor("x", ROW)], request_id="r7", priority=1, timeout=10_000_000)
+    assert answer.as_numpy("y").tolist() == [[2, 4]]
+    assert answer.get_response().id == "r7"
+    wanted = [library.InferRequestedOutput("y", class_count=1)]
+    assert client.infer("double", [tensor("x", ROW)], outputs=wanted).as_numpy("y").tolist() == [[b"4.000000:1:right"]]
+
+
+def test_numbers_may_stand_in_the_message(client):
+    request = messages.ModelInferRequest(model_name="double")
+    request.inputs.add(name="x", datatype="FP32", shape=[1, 2]).contents.fp32_contents.extend([1, 2])
+    answer = client._client_stub.ModelInfer(request)
+    assert np.frombuffer(answer.raw_output_contents[0], np.float32).tolist() == [2, 4]
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"model_name": "nothing"}, "NOT_FOUND"),
+        ({"model_version": "9"}, "NOT_FOUND"),
+        ({"inputs": []}, "INVALID_ARGUMENT"),
+        ({"inputs": [messages.ModelInferRequest.InferInputTensor(name="z")]}, "INVALID_ARGUMENT"),
+        ({"raw_input_contents": [b"1234"]}, "INVALID_ARGUMENT"),
+        ({"raw_input_contents": [b"12345678"] * 2}, "INVALID_ARGUMENT"),
+        ({"raw_input_contents": [np.float32([-1, 0]).tobytes()]}, "INTERNAL"),
+        ({"outputs": [messages.ModelInferRequest.InferRequestedOutputTensor(name="z")]}, "INVALID_ARGUMENT"),
+    ],
+)
+def test_a_request_that_does_not_fit_has_the_code_of_its_error(client, change, code):
+    given = messages.ModelInferRequest.InferInputTensor(name="x", datatype="FP32", shape=[1, 2])
+    whole = {"model_name": "double", "inputs": [given], "raw_input_contents": [ROW.tobytes()]}
+    with pytest.raises(Exception) as caught:
+        client._client_stub.ModelInfer(messages.ModelInferRequest(**{**whole, **change}))
+    assert caught.value.code().name == code
+
+
+def test_a_message_beyond_the_limit_is_refused(client):
+    with pytest.raises(library.InferenceServerException, match="larger than max"):
+        client.infer("lists", [tensor("x", np.zeros(300_000, np.int64), "INT64")])
+
+
+def test_a_stream_gives_answers_and_errors_in_the_order_of_its_requests(client):
+    answers: queue.Queue = queue.Queue()
+    client.start_stream(lambda result, error: answers.put((result, error)))
+    for number in range(5):
+        client.async_stream_infer("lists", [tensor("x", np.arange(number + 1), "INT64")])
+    client.async_stream_infer("double", [tensor("x", -ROW)])
+    client.async_stream_infer("double", [tensor("x", ROW)])
+    found = [answers.get(timeout=20) for _ in range(7)]
+    client.stop_stream()
+    assert [int(result.as_numpy("sum")) for result, _ in found[:5]] == [0, 1, 3, 6, 10]
+    assert "Double.predict: ValueError: poison" in str(found[5][1])
+    assert found[6][0].as_numpy("y").tolist() == [[2, 4]]
+
+
+def test_the_client_reads_statistics_and_unloads_and_loads(client):
+    (stats,) = client.get_inference_statistics("lists").model_stats
+    assert stats.inference_count >= stats.execution_count
+    client.unload_model("lists")
+    assert not client.is_model_ready("lists")
+    with pytest.raises(library.InferenceServerException, match="not ready: unloaded"):
+        client.infer("lists", [tensor("x", np.arange(3), "INT64")])
+    client.load_model("lists")
+    assert client.is_model_ready("lists")
+    with pytest.raises(library.InferenceServerException, match="no files from clients"):
+        client.load_model("lists", config="{}")
