@@ -26,12 +26,13 @@ def join(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     if len(gpus) > 1:
         raise ValueError(f"records of different GPUs are not joined: {', '.join(sorted(gpus))}")
     done = {_row(name) for name in benches}
-    left = dict.fromkeys(text for record in records for text in record["left_out"])
+    left = {text.partition(": ")[0]: text for record in records for text in record["left_out"]}
     return {
         **records[-1],
         "gpu": next(record["gpu"] for record in reversed(records) if record["gpu"]),
         "benchmarks": list(benches.values()),
-        "left_out": [text for text in left if text.partition(": ")[0] not in done],
+        "runs": len(records),
+        "left_out": [text for row, text in left.items() if row not in done],
     }
 
 
@@ -50,10 +51,12 @@ def machine(record: dict[str, Any]) -> str:
     clocks = f"SM {gpu['clocks.sm']} of {gpu['clocks.max.sm']}, memory {gpu['clocks.mem']}, limit {gpu['power.limit']}"
     number = int(gpu["cudnn"])
     cudnn = f"{number // 10000}.{number % 10000 // 100}.{number % 100}"
+    runs = record.get("runs", 1)
+    joined = f" Joined from {runs} runs; clocks and ceilings are those of the last." if runs > 1 else ""
     return (
         f"{gpu['gpu']}, driver {gpu['driver_version']}, CUDA {gpu['cuda']}, cuDNN {cudnn}, cudnn-frontend "
         f"{gpu['cudnn-frontend']}, {versions}, Python {record['machine_info']['python_version']}, on {gpu['processor']}; "
-        f"{record['datetime'].partition('T')[0]}. Clocks under load: {clocks}. Measured in the same run: {ceilings}."
+        f"{record['datetime'].partition('T')[0]}. Clocks under load: {clocks}. Measured in the same run: {ceilings}.{joined}"
     )
 
 

@@ -173,6 +173,13 @@ def test_joined_records_have_all_rows_and_the_later_of_two(record):
     assert len(report.race(joined, pinned=True)) == 2
     assert rows["pytrtplugins", "FP16", 1]["gpu_us"] == 180.0
     assert joined["left_out"] == []  # it ran the second time
+    assert report.machine(joined).endswith(" Joined from 2 runs; clocks and ceilings are those of the last.")
+    assert "Joined" not in report.machine(record)
+
+
+def test_what_several_runs_left_out_is_named_once_with_the_last_reason(record):
+    later = {**record, "left_out": ["onnxruntime, CUDA, TF32, batch-1: the limit of 9 s was reached"]}
+    assert report.join([record, later])["left_out"] == later["left_out"]
 
 
 def test_records_of_two_gpus_are_not_joined(record):
