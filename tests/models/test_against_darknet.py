@@ -11,6 +11,7 @@ from darknet2caffe import read_network, to_onnx
 from pytrtplugins import build
 from pytrtplugins.models import Yolov2
 from pytrtplugins.vision import load_image
+from tests.oracles.kept_detections import KeptDetections
 
 IMAGES = ("dog.jpg", "person.jpg", "horses.jpg", "giraffe.jpg", "eagle.jpg", "kite.jpg", "scream.jpg")
 
@@ -21,13 +22,14 @@ class Pair:
     def __init__(self, libdarknet, stem, names):
         cfg, weights = stem.with_suffix(".cfg"), stem.with_suffix(".weights")
         self.theirs = libdarknet.load(cfg, weights)
+        self.expected = KeptDetections(libdarknet, cfg, weights, self.theirs.detections)
         self.ours = Yolov2(build(to_onnx(read_network(cfg, weights)), engine="cpu"), names, mode="darknet")
 
     @functools.cache  # noqa: B019  # few images, and as long as the networks
     def compare(self, image, threshold):
         """Compare classes, scores and boxes of one image; returns what was found."""
         found = self.ours(image, score_threshold=threshold)
-        expected = self.theirs.detections(image, threshold=threshold)
+        expected = self.expected(image, threshold)
         height, width = load_image(image).shape[:2]
         assert [item.class_id for item in found] == [item.class_id for item in expected]
         for ours, theirs in zip(found, expected, strict=True):
