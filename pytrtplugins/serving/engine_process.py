@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from ..errors import FormatError, PytrtpluginsError, RequestError
+from ..errors import FormatError, PytrtpluginsError, RequestError, UsageError
 from .control import Control
 from .packing import pack, packed_bytes, unpack
 from .queue import Item
@@ -126,19 +126,20 @@ class EngineProcess:
 
     def _take(self, peer: _Peer, record: Record) -> None:
         """Put a request into the queue of its model."""
-        replica = self._replicas[record.model] if record.model < len(self._replicas) else None
         try:
-            if replica is None:
-                raise RequestError("the model is not loaded", status=503, retry_after=1)
-            if peer.block.generation(record.slot) != record.generation:
-                raise FormatError(f"slot {record.slot} was given away again")
-            arrays = unpack(peer.block.part(record.slot, 0, record.length))
-            signature, alone = replica.signature, record.extra & 1
-            key = record if alone else signature.key(arrays)
-            deadline = record.time or None
-            item = Item(arrays, signature.rows(arrays), key, record.extra >> 1, deadline, (peer, record))
-            replica.queue.put(item)
-        except (FormatError, RequestError) as error:
+            while True:
+                replica = self._replicas[record.model] if record.model < len(self._replicas) else None
+                if replica is None:
+                    raise RequestError("the model is not loaded", status=503, retry_after=1)
+                item = _item(replica, peer, record)
+                try:
+                    replica.queue.put(item)
+                    return
+                except RequestError:
+                    if replica is self._replicas[record.model]:
+                        raise
+                    # it was replaced since: its queue is closed, and the new one takes the request
+        except (FormatError, RequestError, UsageError) as error:
             status = error.status if isinstance(error, RequestError) else 500
             peer.send(_told(peer, record, status, str(error)))
 
@@ -184,6 +185,20 @@ class EngineProcess:
         replica = self._replicas[number]
         data: dict[str, Any] = {"signature": replica.signature.to_json() if replica else None, "reason": reason}
         return write_record(Record(Kind.STATE, number), data)
+
+
+def _item(replica: Replica, peer: _Peer, record: Record) -> Item:
+    """The request that a record speaks of.
+
+    Raises:
+        FormatError: it points elsewhere.
+    """
+    if peer.block.generation(record.slot) != record.generation:
+        raise FormatError(f"slot {record.slot} was given away again")
+    arrays = unpack(peer.block.part(record.slot, 0, record.length))
+    signature, alone = replica.signature, record.extra & 1
+    key = record if alone else signature.key(arrays)
+    return Item(arrays, signature.rows(arrays), key, record.extra >> 1, record.time or None, (peer, record))
 
 
 def _after(length: int) -> int:

@@ -144,6 +144,8 @@ class RemoteBackend:
         return made
 
     async def _change(self, kind: int, name: str) -> None:
+        if not self._links:
+            raise RequestError("there is no engine process", status=503, retry_after=1)
         number = self._numbers[name]
         waiting = []
         for link in self._links:

@@ -14,6 +14,7 @@ from pytrtplugins.errors import RequestError
 from pytrtplugins.serving import Limits
 from pytrtplugins.serving.control import Control
 from pytrtplugins.serving.engine_process import EngineProcess
+from pytrtplugins.serving.packing import pack
 from pytrtplugins.serving.records import Kind, Reader, Record, write_record
 from pytrtplugins.serving.remote import RemoteBackend
 from pytrtplugins.serving.signature import Signature
@@ -178,6 +179,30 @@ def test_a_model_is_released_and_loaded_anew_in_every_engine_process(rig):
     assert rig.do(infer(rig, x(1))).outputs["y"][0, 0] == 2
 
 
+def test_without_an_engine_process_nothing_can_be_loaded(rig):
+    with pytest.raises(RequestError, match="no engine process") as caught:
+        rig.do(rig.backend.load("double"))
+    assert caught.value.status == 503
+
+
+def test_no_request_is_lost_while_a_model_is_loaded_anew(rig):
+    rig.engine()
+
+    async def run():
+        asked = [asyncio.ensure_future(infer(rig, x(number))) for number in range(3)]
+        for _ in range(3):
+            loading = asyncio.ensure_future(rig.backend.load("double"))
+            while not loading.done():
+                if rig.backend._slots.free:
+                    asked.append(asyncio.ensure_future(infer(rig, x(len(asked)))))
+                await asyncio.sleep(0)
+            await loading
+        return await asyncio.gather(*asked)
+
+    items = rig.do(run())
+    assert [item.outputs["y"][0, 0] for item in items] == [2 * number for number in range(len(items))]
+
+
 def test_what_a_dead_engine_process_had_is_computed_by_another_alone(rig):
     first = rig.played()
     task = rig.loop.create_task(infer(rig, x(4)))
@@ -256,4 +281,31 @@ def test_a_request_that_points_elsewhere_is_refused_by_the_engine_process(shared
     assert answer.kind == Kind.ANSWER
     assert answer.status in (500, 503)
     for each in (one, two, ours, theirs):
+        each.close()
+
+
+def test_a_request_that_meets_a_queue_closed_by_a_reload_goes_to_the_new_one(shared):
+    ours, theirs = Control.pair()
+    process = EngineProcess(SPECS, [Block(shared.descriptor)], theirs)
+    slots = shared.backend._slots
+    taken: list = []
+    first, count, generation = slots.take(4096)
+    length = pack(x(1), slots.block.part(first, 0, 1024))
+
+    class Stub:
+        signature = Signature.of(Double(), None)
+
+        def __init__(self, put):
+            self.queue = type("Queue", (), {"put": staticmethod(put)})
+
+    def replaced(item):
+        setattr(process, "_replicas", [Stub(taken.append), None])  # noqa: B010
+        raise RequestError("the model is being unloaded", status=503)
+
+    setattr(process, "_replicas", [Stub(replaced), None])  # noqa: B010
+    peer_type = type("P", (), {"block": process._blocks[0]})
+    process._take(peer_type(), Record(Kind.REQUEST, 0, 0, first, generation, length, 1024))
+    assert [item.arrays["x"].tolist() for item in taken] == [[[1, 0]]]
+    slots.give_back(first, count)
+    for each in (ours, theirs):
         each.close()
