@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import FrozenInstanceError, dataclass
+from hashlib import sha256
 
 import pytest
 
@@ -15,6 +16,7 @@ from darknet2caffe import read_network
 from darknet2caffe.cfg import parse_cfg
 from darknet2caffe.inspect import Row, describe, rows, table
 from darknet2caffe.layers import Layer
+from pytrtplugins.cuda.cache import cached_bytes
 from tests.darknet2caffe.networks import network, published
 
 LOAD = "import ctypes, sys; ctypes.CDLL(sys.argv[1]).load_network(sys.argv[2].encode(), None, 0)"
@@ -68,10 +70,15 @@ output=12
 
 
 def printed(libdarknet, cfg) -> list[tuple[int, str, list[str]]]:
-    """Index, type and the other numbers of each line of darknet's table."""
-    command = [sys.executable, "-c", LOAD, str(libdarknet.path), str(cfg)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    matches = map(LINE.fullmatch, DEFAULT.sub("", done.stderr).splitlines())
+    """Index, type and the other numbers of each line of darknet's table, which is kept where compiled kernels are."""
+
+    def load() -> bytes:  # which draws millions of weights
+        command = [sys.executable, "-c", LOAD, str(libdarknet.path), str(cfg)]
+        return subprocess.run(command, capture_output=True, check=True).stderr
+
+    digests = [sha256(path.read_bytes()).hexdigest() for path in (libdarknet.path, cfg)]
+    text = cached_bytes(["darknet's table", LOAD, *digests], ".txt", load).decode()
+    matches = map(LINE.fullmatch, DEFAULT.sub("", text).splitlines())
     return [(int(m[1]), m[2], re.findall(r"-?\d+(?:\.\d+)?", m[3])) for m in matches if m]
 
 
