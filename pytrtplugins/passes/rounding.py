@@ -84,7 +84,8 @@ def round_codes(
     fixed = np.abs(np.abs(wanted) - levels) < 1e-3
     damped = gram[np.ix_(order[::-1], order[::-1])].astype(np.float64)
     damped[np.diag_indices(count)] += _DAMPING * np.diag(damped).mean() or 1.0
-    carry = np.ascontiguousarray(np.linalg.cholesky(damped)[::-1, ::-1])  # upper triangular, and carry @ carry.T is damped, in the order
+    # upper triangular, and carry @ carry.T is damped, in the order
+    carry = np.ascontiguousarray(np.linalg.cholesky(damped)[::-1, ::-1])
     carry /= np.diag(carry).copy()  # what the error of each weight asks of every later one
     best, codes = wanted.copy(), np.rint(wanted)
     for first in range(0, count, _BLOCK):
