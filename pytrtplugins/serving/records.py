@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ..errors import FormatError
+from ..utils.text_formats import parse_json
 
 __all__ = ["Kind", "Reader", "Record", "write_record"]
 
@@ -88,7 +89,7 @@ class Reader:
                     raise FormatError(f"record: JSON of {record.length:,} bytes")
                 if end + record.length > len(data):
                     break
-                found = json.loads(data[end : end + record.length])
+                found = parse_json(data[end : end + record.length].decode("utf-8", "replace"), "record")
                 end += record.length
             elif record.kind not in (1, 2, 4, 5):
                 raise FormatError(f"record: kind {record.kind} is unknown")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -69,12 +70,23 @@ class Signature:
             raise UsageError(
                 f"{type(model).__name__}: the Open Inference Protocol has no type {error.args[0]}: it cannot be served."
             ) from None
+        try:
+            facts = json.loads(json.dumps(model.facts, allow_nan=False))
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"{type(model).__name__}.facts: expected what JSON can say: {error}") from None
         if model.stacked and not joined and descs[0]:
             most = 1
         name = getattr(engine, "name", None)
         platform = f"pytrtplugins_{name}" if name else "python"
         return cls(
-            inputs, outputs, joined, most, tuple(sorted(model.sizes)), platform, model.detects, dict(model.facts)
+            inputs,
+            outputs,
+            joined,
+            most,
+            tuple(sorted(model.sizes)),
+            platform,
+            model.detects,
+            facts,
         )
 
     @classmethod

@@ -41,6 +41,11 @@ from pytrtplugins.plugin.base import Plugin
 from pytrtplugins.plugin.envelope import wrap
 from pytrtplugins.precision.journal import Journal
 from pytrtplugins.precision.report import read_report
+from pytrtplugins.serving.packing import unpack
+from pytrtplugins.serving.protocol.infer import Codec
+from pytrtplugins.serving.records import Reader
+from pytrtplugins.serving.signature import Signature
+from pytrtplugins.serving.tensors import TensorSpec
 from pytrtplugins.utils.array_files import read_npy, read_npz
 from pytrtplugins.utils.files import sha256_hex
 from pytrtplugins.utils.text_formats import parse_json, parse_yaml
@@ -324,3 +329,29 @@ def json_text(data: bytes) -> object:
 def yaml_text(data: bytes) -> object:
     """YAML, as all files here that hold it."""
     return parse_yaml(data, "x.yaml")
+
+
+@target
+def inference(data: bytes) -> object:
+    """A request of the Open Inference Protocol; behind ``b`` and two bytes of the length of its JSON with tensors as bytes."""
+    inputs = (TensorSpec("x", "FP32", (-1, 2)), TensorSpec("n", "UINT8", (-1, -1)))
+    codec = Codec(Signature(inputs, (TensorSpec("y", "FP32", (-1, 2)),), True, 8), "net", "1")
+    if data[:1] == b"b":
+        call, arrays = codec.read(data[3:], str(int.from_bytes(data[1:3], "little")))
+    else:
+        call, arrays = codec.read(data, None)
+    assert arrays["x"].shape[1:] == (2,)
+    return codec.write(call, {"y": arrays["x"]})
+
+
+@target
+def packed(data: bytes) -> object:
+    """Arrays in shared memory."""
+    return sum(array.nbytes for array in unpack(memoryview(data)).values())
+
+
+@target
+def records(data: bytes) -> object:
+    """A stream between processes of a server."""
+    reader = Reader()
+    return [list(reader.feed(part)) for part in (data[:50], data[50:])]

@@ -55,6 +55,12 @@ def test_it_survives_json():
     assert Signature.from_json(json.loads(json.dumps(signature.to_json()))) == signature
 
 
+@pytest.mark.parametrize("facts", [{"names": {1, 2}}, {"scale": float("nan")}, {"array": np.ones(2)}])
+def test_facts_that_json_cannot_say_are_refused(facts):
+    with pytest.raises(UsageError, match=r"Model\.facts: expected what JSON can say"):
+        Signature.of(model_of((N, 2), facts=facts), None)
+
+
 def test_a_type_that_the_protocol_lacks_is_refused():
     model = model_of((N, 2))
     model.inputs = (TensorDesc("x", (N, 2), DType.INT4),)
