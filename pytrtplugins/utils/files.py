@@ -30,6 +30,7 @@ __all__ = [
     "open_regular",
     "read_regular",
     "read_stdin",
+    "remove_abandoned",
     "sha256_hex",
     "write_atomic",
 ]
@@ -50,7 +51,7 @@ Failure = Callable[..., PytrtpluginsError]
 
 
 @contextmanager
-def atomic_path(path: str | Path) -> Iterator[Path]:
+def atomic_path(path: str | Path, *, durable: bool = True) -> Iterator[Path]:
     """Give a temporary path that takes the place of ``path`` when the block succeeds, and vanishes when it fails.
 
     Readers of ``path`` see the old file or the new one, never a part; so it is after a crash, too, since the contents
@@ -60,6 +61,8 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
 
     Args:
         path: The target. The temporary path has its suffix.
+        durable: Put the contents on the disk before the name is taken, and look for what killed writers left behind. One of
+            thousands of results, which can be made again, needs neither; both take longer than to write it.
 
     Raises:
         UsageError: the target is a folder, a socket, a block device, or a FIFO that nobody reads.
@@ -75,7 +78,8 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
                 shutil.copyfileobj(file, stream)
         return
     target = Path(os.path.realpath(path))
-    _remove_abandoned(target)
+    if durable:
+        _remove_abandoned(target.parent, target)
     temporary = target.with_name(f"{_prefix(target)}{os.getpid()}-{secrets.token_hex(4)}.part{_suffix(target)}")
     _active.add(temporary.name)
     try:
@@ -85,7 +89,7 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
                 fcntl.flock(handle, fcntl.LOCK_EX)
             mode = os.fstat(handle).st_mode
             yield temporary
-            _adopt(temporary, mode, old)
+            _adopt(temporary, mode, old, durable)
             temporary.replace(target)
         finally:
             os.close(handle)
@@ -95,10 +99,15 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
         _active.discard(temporary.name)
 
 
-def write_atomic(path: str | Path, data: bytes) -> None:
+def write_atomic(path: str | Path, data: bytes, *, durable: bool = True) -> None:
     """Write ``data`` to ``path``; readers see the old file or the new one, never a part. See `atomic_path`."""
-    with atomic_path(path) as temporary:
+    with atomic_path(path, durable=durable) as temporary:
         temporary.write_bytes(data)
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove the temporary files that killed writers left in a folder, of any target."""
+    _remove_abandoned(folder, None)
 
 
 def check_target(path: str | Path, what: str = "file", suffixes: Collection[str] = ()) -> Path:
@@ -222,8 +231,8 @@ def _open_writable(path: str | Path, mode: int) -> int:
     return handle
 
 
-def _adopt(temporary: Path, mode: int, old: os.stat_result | None) -> None:
-    """Give the file the permissions and the owner that it shall have, and put it on the disk."""
+def _adopt(temporary: Path, mode: int, old: os.stat_result | None, durable: bool) -> None:
+    """Give the file the permissions and the owner that it shall have, and put it on the disk where that is wanted."""
     handle = os.open(temporary, os.O_RDWR)
     try:
         if old is not None and sys.platform != "win32":
@@ -232,7 +241,8 @@ def _adopt(temporary: Path, mode: int, old: os.stat_result | None) -> None:
                 with contextlib.suppress(PermissionError):
                     os.fchown(handle, old.st_uid, old.st_gid)
         os.chmod(temporary, stat.S_IMODE(mode if old is None else old.st_mode))
-        os.fsync(handle)
+        if durable:
+            os.fsync(handle)
     finally:
         os.close(handle)
 
@@ -245,10 +255,12 @@ def _suffix(target: Path) -> str:
     return target.suffix if len(target.suffix) <= _SUFFIX_LENGTH else ""
 
 
-def _remove_abandoned(target: Path) -> None:
-    """Remove the temporary files of writers of this target that were killed."""
-    pattern = re.compile(rf"{re.escape(_prefix(target))}(\d+)-[0-9a-f]{{8}}\.part{re.escape(_suffix(target))}", re.S)
-    with contextlib.suppress(OSError), os.scandir(target.parent) as entries:
+def _remove_abandoned(folder: Path, target: Path | None) -> None:
+    """Remove the temporary files of writers that were killed: of one target, or of any."""
+    name = r"\..*\." if target is None else re.escape(_prefix(target))
+    suffix = ".*" if target is None else re.escape(_suffix(target))
+    pattern = re.compile(rf"{name}(\d+)-[0-9a-f]{{8}}\.part{suffix}", re.S)
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             match = pattern.fullmatch(entry.name)
             if match and entry.name not in _active and entry.is_file(follow_symlinks=False):

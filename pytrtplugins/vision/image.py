@@ -165,7 +165,7 @@ def save_image(image: Image, path: str | Path) -> None:
     path = check_image_path(path)
     file = io.BytesIO()
     pil.fromarray(check_image(image)).save(file, format=SUFFIXES[path.suffix.lower()], quality=92)
-    write_atomic(path, file.getvalue())
+    write_atomic(path, file.getvalue(), durable=False)
 
 
 def check_image_path(path: str | Path) -> Path:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..errors import UsageError
-from ..utils.files import check_target, write_atomic
+from ..utils.files import check_target, remove_abandoned, write_atomic
 from ..utils.prefetch import Behind, threads_for_files
 from .detections import Detections
 from .draw import draw
@@ -126,6 +126,8 @@ class _Drawn:
         self.targets, self.written = targets, dict[Path, None]()
         self._images, self._frames = Behind(threads_for_files()), Behind(1)
         self._video: VideoFile | None = None
+        for folder in {path.parent for path in targets}:
+            remove_abandoned(folder)
 
     def write(self, frame: Frame, found: Detections) -> None:
         path = self.targets[frame.item]
@@ -161,6 +163,7 @@ class _Labels:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.written = folder, dict[Path, None]()
+        remove_abandoned(folder)
 
     def write(self, frame: Frame, found: Detections) -> None:
         height, width = frame.image.shape[:2]
@@ -175,7 +178,7 @@ class _Labels:
             )
             lines.append(" ".join([str(item.class_id), *(f"{value:.6f}" for value in box), *_track(item.track_id)]))
         path = free_name(self.folder / f"{frame.stem}.txt", self.written)
-        write_atomic(path, "".join(f"{line}\n" for line in lines).encode())
+        write_atomic(path, "".join(f"{line}\n" for line in lines).encode(), durable=False)
         self.written[path] = None
 
     def close(self) -> None:
@@ -190,6 +193,8 @@ class _Crops:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.written = folder, dict[Path, None]()
+        for each in filter(Path.is_dir, folder.iterdir()):
+            remove_abandoned(each)
 
     def write(self, frame: Frame, found: Detections) -> None:
         height, width = frame.image.shape[:2]

@@ -237,6 +237,30 @@ def test_a_number_that_another_process_has_now_protects_for_an_hour(tmp_path):
     assert not left.exists()
 
 
+def test_one_of_many_results_does_not_wait_for_the_disk_and_looks_through_no_folder(tmp_path, monkeypatch):
+    path = tmp_path / "labels.txt"
+    path.write_text("old")
+    path.chmod(0o640)
+    for name in ("fsync", "scandir"):
+        monkeypatch.setattr(files.os, name, lambda *_: pytest.fail("it takes longer than to write the file"))
+    files.write_atomic(path, b"new", durable=False)
+    monkeypatch.undo()
+    assert path.read_text() == "new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert names(tmp_path) == ["labels.txt"]
+
+
+def test_what_killed_writers_of_any_target_left_can_be_removed(tmp_path):
+    kept = [".a.txt.123-abcdabcd", ".a.txt.part", "a.txt", f"b.{2**22 + 1}-abcdabcd.part"]
+    for name in [*kept, f".a.txt.{2**22 + 1}-abcdabcd.part.txt", f".b.{2**22 + 1}-0123abcd.part"]:
+        (tmp_path / name).write_text("")
+    with files.atomic_path(tmp_path / "c.engine") as living:
+        living.touch()
+        files.remove_abandoned(tmp_path)
+        assert living.exists()
+    assert names(tmp_path) == sorted([*kept, "c.engine"])
+
+
 # --- reading -----------------------------------------------------------------------------------------------------------
 
 

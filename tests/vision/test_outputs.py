@@ -11,6 +11,7 @@ import pytest
 
 from pytrtplugins.errors import MissingExtraError, UsageError
 from pytrtplugins.models.dataset import YoloData
+from pytrtplugins.utils import files
 from pytrtplugins.vision import Detection, Detections, Outputs, Sources, load_image, save_image
 from pytrtplugins.vision import window as window_module
 from pytrtplugins.vision.video import CODECS, VideoFile, check_video_path
@@ -149,6 +150,17 @@ def test_labels_of_an_image_without_objects_are_an_empty_file_and_tracks_a_sixth
     assert list(texts) == ["film-000000.txt", "film-000001.txt", "film-000002.txt"]
     assert [len(words) for words in texts.values()] == [6, 6, 6]
     assert texts["film-000000.txt"][-1] == "4"
+
+
+def test_thousands_of_files_do_not_wait_for_the_disk_each(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(files.os, "fsync", lambda handle: pytest.fail("a result can be made again"))
+    left = [tmp_path / f"{name}/.a.jpg.{2**22 + 1}-abcdabcd.part.jpg" for name in ("drawn", "labels", "crops/dog")]
+    for path in left:
+        path.parent.mkdir(parents=True)
+        path.touch()
+    folders = {name: tmp_path / name for name in ("labels", "crops")}
+    assert len(write(Sources([folder]), output=tmp_path / "drawn", **folders)) > 2
+    assert not any(path.exists() for path in left), "what a killed run left"
 
 
 def test_json_names_the_file_of_each_image(folder, tmp_path):
