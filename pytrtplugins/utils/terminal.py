@@ -59,7 +59,8 @@ def exit_on_error(show: Callable[[str, str], None] = _print) -> Iterator[None]:
     _open_streams()
     _end_quickly()
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
-    _PACKAGE.setLevel(logging.NOTSET)  # which an earlier command in this process may have set
+    before = _PACKAGE.level  # options of a command are not those of the process that it is called in
+    _PACKAGE.setLevel(logging.NOTSET)
     try:
         try:
             yield
@@ -78,6 +79,8 @@ def exit_on_error(show: Callable[[str, str], None] = _print) -> Iterator[None]:
         raise _ended(2, show, title, error.strerror or str(error)) from None
     except KeyboardInterrupt:
         raise _ended(130) from None
+    finally:
+        _PACKAGE.setLevel(before)
 
 
 def _told(error: PytrtpluginsError) -> str:

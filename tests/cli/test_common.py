@@ -80,6 +80,7 @@ def test_the_packages_messages_follow(pytrt, monkeypatch, option, level):
     )
     assert pytrt("devices", *filter(None, [option]))[0] == 0
     assert found == [level]
+    assert logging.getLogger("pytrtplugins").level == logging.NOTSET, "the process that called the command has its own"
 
 
 @pytest.mark.parametrize(
