@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -50,7 +51,7 @@ def serve(
     engines: int = 1,
     modules: Sequence[str] = (),
     limits: Limits | None = None,
-    announce: Callable[[str], object] = print,
+    announce: Callable[[str], object] = functools.partial(print, flush=True),
 ) -> dict[str, dict[str, int]]:
     """Serve models until the process gets SIGTERM or SIGINT.
 
@@ -64,7 +65,7 @@ def serve(
         engines: Engine processes, each with all models, if there are CPU processes.
         modules: Modules with plugins, which each process imports.
         limits: Of requests.
-        announce: Takes a line once requests are taken.
+        announce: Takes a line once requests are taken; by default it is printed, at once into a pipe too.
 
     Returns:
         For each model how many requests it got, by outcome, and batches it ran.

@@ -103,6 +103,8 @@ def serve_app(
         for number in (signal.SIGTERM, signal.SIGINT):
             with suppress(NotImplementedError):  # Windows has no such handlers
                 asyncio.get_running_loop().add_signal_handler(number, _stop, server)
+        for each in sockets:  # who connects from now on is not refused
+            each.listen(BACKLOG)
         started()
 
     run_server(backend, limits, sockets, begin, grpc_address)

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 SERVE = """
 import json
 from pytrtplugins.serving import ModelSpec, serve
-counts = serve([ModelSpec("double", "tests.serving.served:Double")], port=0, cpu=1, announce=lambda text: print(text, flush=True))
+counts = serve([ModelSpec("double", "tests.serving.served:Double")], port=0, cpu=1)
 print(json.dumps(counts))
 """
 
@@ -47,7 +47,9 @@ def ask(address, row):
 
 
 def test_killed_processes_are_replaced_without_a_lost_request_and_the_end_is_in_order():
-    with subprocess.Popen([sys.executable, "-c", SERVE], stdout=subprocess.PIPE, cwd=ROOT, text=True) as process:
+    environment = {**os.environ, "PYTHONUNBUFFERED": ""}  # the line comes at once all the same
+    command = [sys.executable, "-c", SERVE]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, text=True, env=environment) as process:
         try:
             line = process.stdout.readline()
             assert "in 1 CPU process and 1 engine process" in line
