@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -51,7 +50,7 @@ def serve(
     engines: int = 1,
     modules: Sequence[str] = (),
     limits: Limits | None = None,
-    announce: Callable[[str], object] = functools.partial(print, flush=True),
+    announce: Callable[[str], object] | None = None,
 ) -> dict[str, dict[str, int]]:
     """Serve models until the process gets SIGTERM or SIGINT.
 
@@ -82,7 +81,7 @@ def serve(
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise UsageError(f"two models are named {twice!r}.\nDo: pytrt serve a={specs[0].target} b={specs[-1].target}")
-    limits = limits or Limits()
+    limits, announce = limits or Limits(), announce or _print_at_once
     cpu = default_cpu_processes() if cpu is None else cpu
     grpc_address = None
     if grpc_port is not None:
@@ -110,6 +109,10 @@ def default_cpu_processes() -> int:
     """CPU processes where nobody says how many: half of the cores; on two everything is in one process."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return 0 if cores <= 2 or not hasattr(os, "memfd_create") else cores // 2
+
+
+def _print_at_once(text: str) -> None:
+    print(text, flush=True)
 
 
 def _ready(names: Sequence[str], host: str, port: int, processes: str) -> str:
