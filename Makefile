@@ -14,6 +14,7 @@
 # make test-triton      exported models in a real Triton server, on the CPU
 SHELL := /bin/bash
 unexport PYTHONDONTWRITEBYTECODE  # hundreds of tests start Python
+unexport PYTHONUNBUFFERED  # it would hide what is printed too late into a pipe
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin

@@ -6,6 +6,8 @@
 namespace {
 int modules = 0;
 unsigned long long next = 0x1000;
+// What is said comes in order with what Python prints, into a pipe too.
+int const unbuffered = std::setvbuf(stdout, nullptr, _IONBF, 0);
 }  // namespace
 
 extern "C" {

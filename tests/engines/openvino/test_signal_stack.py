@@ -24,7 +24,7 @@ model = conv_net({plugin})
 held = [ptp.build(model, engine="cpu")]
 
 dropped_in_another_thread(held)
-signal.signal(signal.SIGINT, lambda number, frame: print("handled"))
+signal.signal(signal.SIGINT, lambda number, frame: print("handled", flush=True))
 signal.raise_signal(signal.SIGINT)
 if "faulthandler" in sys.argv:
     signal.raise_signal(signal.SIGABRT)
