@@ -13,7 +13,7 @@ from ..utils.user_module import import_user_module
 from .control import Control
 from .slots import Block
 from .spec import Limits, ModelSpec
-from .statistics import Statistics
+from .statistics import Counts
 
 
 def main(text: str) -> int:
@@ -24,17 +24,16 @@ def main(text: str) -> int:
     control, blocks = Control.of(said["control"]), [Block(descriptor) for descriptor in said["blocks"]]
     for module in said["modules"]:
         import_user_module(module)
+    memory = memoryview(mmap.mmap(said["counts"], os.fstat(said["counts"]).st_size))
+    cpu, engines = said["processes"]
+    counts = Counts(len(specs), cpu, engines, memory, said["role"], said["index"])
     if said["role"] == "engine":
         from .engine_process import EngineProcess
 
-        return EngineProcess(specs, blocks, control).run()
+        return EngineProcess(specs, blocks, control, counts).run()
     from .cpu_process import run_cpu_process
     from .remote import RemoteBackend
 
-    size = os.fstat(said["counts"]).st_size
-    counts = Statistics.shared(
-        memoryview(mmap.mmap(said["counts"], size)), said["processes"], len(specs), said["index"]
-    )
     backend = RemoteBackend(specs, limits, blocks[0], counts, control)
     return run_cpu_process(backend, limits, socket.socket(fileno=said["listening"][0]), control, said["grpc"])
 

@@ -19,6 +19,7 @@ from .records import Kind, Reader, Record, write_record
 from .replica import Replica
 from .slots import Block
 from .spec import ModelSpec
+from .statistics import Counts
 
 __all__ = ["EngineProcess"]
 
@@ -45,10 +46,11 @@ class EngineProcess:
         specs: The models, in the order of their numbers.
         blocks: Memory of each CPU process.
         control: To the supervisor.
+        counts: Where the length of queues is said.
     """
 
-    def __init__(self, specs: Sequence[ModelSpec], blocks: Sequence[Block], control: Control) -> None:
-        self._specs, self._blocks, self._control = specs, blocks, control
+    def __init__(self, specs: Sequence[ModelSpec], blocks: Sequence[Block], control: Control, counts: Counts) -> None:
+        self._specs, self._blocks, self._control, self._counts = specs, blocks, control, counts
         self._replicas: list[Replica | None] = [None] * len(specs)
         self._peers: dict[int, _Peer] = {}
         self._selector = selectors.DefaultSelector()
@@ -81,7 +83,8 @@ class EngineProcess:
         return True
 
     def _loaded(self, number: int) -> Replica:
-        return Replica(self._specs[number], partial(self._deliver, number))
+        watch = self._counts.statistics[number].waits
+        return Replica(self._specs[number], partial(self._deliver, number), watch)
 
     def _obey(self) -> bool:
         """Do what the supervisor says; False at the end."""

@@ -12,7 +12,7 @@ from .queue import Item
 from .replica import Replica
 from .service import Service
 from .spec import Limits, ModelSpec
-from .statistics import Statistics
+from .statistics import Counts
 
 __all__ = ["LocalBackend"]
 
@@ -29,7 +29,12 @@ class LocalBackend:
         self._threads = ThreadPoolExecutor(os.cpu_count() or 1, "request")
         self._replicas: dict[str, Replica] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.services = {spec.name: Service(spec, self._submit, self._threads, limits, Statistics()) for spec in specs}
+        counts = Counts(len(specs))
+        self.processes = counts.processes
+        self.services = {
+            spec.name: Service(spec, self._submit, self._threads, limits, statistics)
+            for spec, statistics in zip(specs, counts.statistics, strict=True)
+        }
 
     async def start(self) -> None:
         """Load all models.
@@ -66,7 +71,7 @@ class LocalBackend:
         self._threads.shutdown(wait=False)
 
     async def _open(self, service: Service) -> None:
-        replica = await asyncio.to_thread(Replica, service.spec, self._deliver)
+        replica = await asyncio.to_thread(Replica, service.spec, self._deliver, service.statistics.waits)
         old = self._replicas.get(service.name)
         self._replicas[service.name] = replica
         service.opened(replica.signature)

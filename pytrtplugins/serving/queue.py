@@ -81,10 +81,16 @@ class BatchQueue:
         sizes: Batches that the engine has; empty: any.
         max_delay_s: How long the first request of a batch that is not full may wait while another batch is computed.
         capacity: Most requests that wait.
+        watch: Takes the number of waiting requests whenever it changes.
     """
 
     def __init__(
-        self, max_batch: int, sizes: Sequence[int] = (), max_delay_s: float = 0.002, capacity: int = 256
+        self,
+        max_batch: int,
+        sizes: Sequence[int] = (),
+        max_delay_s: float = 0.002,
+        capacity: int = 256,
+        watch: Callable[[int], object] | None = None,
     ) -> None:
         self.max_batch, self.max_delay_s, self.capacity = max_batch, max_delay_s, capacity
         self.sizes = tuple(sorted(size for size in sizes if size <= max_batch))
@@ -92,6 +98,7 @@ class BatchQueue:
         self._rows: dict[object, int] = {}
         self._waiting = self._arrivals = self._running = 0
         self._closed = False
+        self._watch = watch or _nobody
         self._changed = threading.Condition(threading.Lock())
 
     def __len__(self) -> int:
@@ -120,6 +127,7 @@ class BatchQueue:
             heapq.heappush(group, (item.priority, self._arrivals, item))
             self._rows[item.key] += item.rows
             self._waiting += 1
+            self._watch(self._waiting)
             self._changed.notify()
 
     def take(self, *, block: bool = True) -> tuple[list[Item], list[Item]] | None:
@@ -189,12 +197,17 @@ class BatchQueue:
             item.queued_s = now - item.arrived
             rows += item.rows
         self._waiting -= len(batch) + len(late)
+        self._watch(self._waiting)
         if group:
             self._rows[key] = waiting - rows
         else:
             del self._groups[key], self._rows[key]
         self._running += bool(batch)
         return batch, late
+
+
+def _nobody(waiting: int) -> None:
+    """Look away."""
 
 
 Deliver = Callable[[list[Item]], None]

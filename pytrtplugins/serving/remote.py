@@ -18,7 +18,7 @@ from .service import Service
 from .signature import Signature
 from .slots import Block, Slots
 from .spec import Limits, ModelSpec
-from .statistics import Statistics
+from .statistics import Counts
 
 __all__ = ["RemoteBackend"]
 
@@ -82,7 +82,7 @@ class RemoteBackend:
         specs: The models, in the order of their numbers.
         limits: Of requests.
         block: Memory of this process, which the engine processes have too.
-        statistics: Of each model.
+        counts: Of this server.
         control: To the supervisor, which hands over streams to engine processes.
     """
 
@@ -91,11 +91,12 @@ class RemoteBackend:
         specs: Sequence[ModelSpec],
         limits: Limits,
         block: Block,
-        statistics: Sequence[Statistics],
+        counts: Counts,
         control: Control,
     ) -> None:
         self._threads = ThreadPoolExecutor(min(8, os.cpu_count() or 1), "request")
         self._control, self._slots = control, Slots(block)
+        self.processes = counts.processes
         self._numbers = {spec.name: number for number, spec in enumerate(specs)}
         self._names = [spec.name for spec in specs]
         self._room = [_ROOM] * len(specs)
@@ -104,8 +105,8 @@ class RemoteBackend:
         self._heard_of_all = asyncio.Event()
         self._told: dict[tuple[_Link, int], asyncio.Future[str]] = {}
         self.services = {
-            spec.name: Service(spec, self._submit, self._threads, limits, counts)
-            for spec, counts in zip(specs, statistics, strict=True)
+            spec.name: Service(spec, self._submit, self._threads, limits, statistics)
+            for spec, statistics in zip(specs, counts.statistics, strict=True)
         }
 
     async def start(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..errors import PytrtpluginsError, UsageError
 from ..utils.user_module import import_user_module
 from .batcher import Batcher
@@ -19,18 +21,19 @@ class Replica:
     Args:
         spec: What to load.
         deliver: Takes requests that are done; called in the thread.
+        watch: Takes the number of waiting requests whenever it changes.
 
     Raises:
         UsageError: there is no such file or class, or its `load` failed.
         PytrtpluginsError: the engine cannot be had.
     """
 
-    def __init__(self, spec: ModelSpec, deliver: Deliver) -> None:
+    def __init__(self, spec: ModelSpec, deliver: Deliver, watch: Callable[[int], object] | None = None) -> None:
         self.spec = spec
         self.model = _loaded(spec)
         self.signature = Signature.of(self.model, spec.max_batch)
         self.queue = BatchQueue(
-            self.signature.max_batch, self.signature.sizes, spec.max_delay_ms / 1000, capacity=spec.queue
+            self.signature.max_batch, self.signature.sizes, spec.max_delay_ms / 1000, spec.queue, watch
         )
         self.batcher = Batcher(self.model, self.queue, deliver)
         self.batcher.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ..errors import RequestError, UsageError
@@ -14,9 +15,9 @@ from .queue import Item
 from .replica import front_model
 from .signature import Signature
 from .spec import Limits, ModelSpec
-from .statistics import Statistics
+from .statistics import Processes, Statistics
 
-__all__ = ["Backend", "Service", "Submit"]
+__all__ = ["Answer", "Backend", "Service", "Submit"]
 
 
 class Submit(Protocol):
@@ -28,6 +29,19 @@ class Submit(Protocol):
         Raises:
             RequestError: there is no room, or nobody to compute it.
         """
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to a request over plain HTTP.
+
+    Attributes:
+        value: What `Model.postprocess` returned.
+        stages: Seconds of each stage that the request went through, in their order.
+    """
+
+    value: Any
+    stages: dict[str, float]
 
 
 class Service:
@@ -96,6 +110,7 @@ class Service:
             RequestError: they do not fit together, the server is too busy, the time is over, or the model failed.
         """
         signature, started = self.signature, time.monotonic()
+        self.statistics.began()
         try:
             rows = signature.rows(arrays)
             future = asyncio.get_running_loop().create_future()
@@ -111,10 +126,13 @@ class Service:
         except RequestError as error:
             self.statistics.failed(error.status)
             raise
-        self.statistics.succeeded(rows, item.leads, time.monotonic() - started, item.queued_s, item.computed_s)
+        finally:
+            self.statistics.ended()
+        batch_rows = item.batch_rows if item.leads else 0
+        self.statistics.succeeded(rows, batch_rows, time.monotonic() - started, item.queued_s, item.computed_s)
         return item
 
-    async def answer(self, request: Request) -> Any:
+    async def answer(self, request: Request) -> Answer:
         """Answer a request over plain HTTP: preprocess, predict, postprocess.
 
         Raises:
@@ -123,9 +141,21 @@ class Service:
         _, loop = self.signature, asyncio.get_running_loop()
         front = self._front
         assert front is not None
+        times = [time.perf_counter()]
         arrays = await loop.run_in_executor(self._threads, self._run, front, "preprocess", request)
+        times.append(time.perf_counter())
         item = await self.infer(arrays)
-        return await loop.run_in_executor(self._threads, self._run, front, "postprocess", item.outputs, request)
+        times.append(time.perf_counter())
+        value = await loop.run_in_executor(self._threads, self._run, front, "postprocess", item.outputs, request)
+        preprocess_s, postprocess_s = times[1] - times[0], time.perf_counter() - times[2]
+        self.statistics.answered(preprocess_s, postprocess_s)
+        stages = {
+            "preprocess": preprocess_s,
+            "queue": item.queued_s,
+            "compute": item.computed_s,
+            "postprocess": postprocess_s,
+        }
+        return Answer(value, stages)
 
     def _run(self, front: Model, method: str, *arguments: Any) -> Any:
         try:
@@ -140,6 +170,7 @@ class Backend(Protocol):
     """What loads models and computes requests: in this process, or in others."""
 
     services: dict[str, Service]
+    processes: Processes
 
     async def start(self) -> None:
         """Load all models.

@@ -1,17 +1,30 @@
-"""Counts of what was served, which several processes may add to."""
+"""Counts of what was served, which several processes write."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import MutableSequence, Sequence
+from collections.abc import Mapping, MutableSequence, Sequence
 
-__all__ = ["BUCKETS_S", "Statistics"]
+__all__ = ["BATCHES", "BUCKETS_S", "ROLES", "Counts", "Processes", "Statistics"]
 
 BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-"""Upper bounds of the histogram of durations; one more holds the rest."""
+"""Upper bounds of the histogram of durations; one more bucket holds the rest."""
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
+"""Upper bounds of the histogram of the rows of batches; one more bucket holds the rest."""
+ROLES = ("cpu", "engine")
+"""What a process of a server is: CPU processes speak HTTP, engine processes have the models."""
 
-_NAMES = ("succeeded", "failed", "refused", "late", "rows", "batches", "total_ns", "queue_ns", "compute_ns")
+_NAMES = (
+    *("succeeded", "failed", "refused", "late", "rows", "batches", "total_ns", "queue_ns", "compute_ns"),
+    *("plain", "preprocess_ns", "postprocess_ns"),  # of requests that went through `preprocess` and `postprocess`
+    *("in_flight", "waiting"),  # now, not since the start
+)
 _FIELDS = {name: index for index, name in enumerate(_NAMES)}
+_IN_FLIGHT, _WAITING = _FIELDS["in_flight"], _FIELDS["waiting"]
+_DURATIONS = len(_NAMES)
+_ROWS = _DURATIONS + len(BUCKETS_S) + 1
+
+Row = MutableSequence[int] | memoryview
 
 
 class Statistics:
@@ -22,32 +35,52 @@ class Statistics:
         own: The row of this process.
     """
 
-    width = len(_NAMES) + len(BUCKETS_S) + 1
+    width = _ROWS + len(BATCHES) + 1
 
-    def __init__(self, rows: Sequence[MutableSequence[int] | memoryview] | None = None, own: int = 0) -> None:
+    def __init__(self, rows: Sequence[Row] | None = None, own: int = 0) -> None:
         self._rows = rows or [[0] * self.width]
         self._own = self._rows[own]
+        self._own[_IN_FLIGHT] = self._own[_WAITING] = 0  # what a process that died had is not here
 
-    @classmethod
-    def shared(cls, memory: memoryview, processes: int, models: int, own: int) -> list[Statistics]:
-        """Those of each model, in memory of ``8 * width * processes * models`` bytes that several processes have."""
-        numbers, width = memory.cast("q"), cls.width
-        rows = [
-            [numbers[width * (process * models + model) :][:width] for process in range(processes)]
-            for model in range(models)
-        ]
-        return [cls(each, own) for each in rows]
+    def began(self) -> None:
+        """Count a request as in flight; `ended` must follow."""
+        self._own[_IN_FLIGHT] += 1
 
-    def succeeded(self, rows: int, leads: bool, total_s: float, queue_s: float, compute_s: float) -> None:
-        """Count a request that was answered; ``leads``: it is the first of its batch."""
+    def ended(self) -> None:
+        """Count a request as answered, with whatever."""
+        self._own[_IN_FLIGHT] -= 1
+
+    def waits(self, requests: int) -> None:
+        """Say how many requests wait in the queue of this process."""
+        self._own[_WAITING] = requests
+
+    def succeeded(self, rows: int, batch_rows: int, total_s: float, queue_s: float, compute_s: float) -> None:
+        """Count a request that got its outputs.
+
+        Args:
+            rows: Of the request.
+            batch_rows: Of its batch, if it is the first of it; else 0, so that each batch counts once.
+            total_s: Seconds from its tensors to its outputs.
+            queue_s: Seconds in the queue.
+            compute_s: Seconds that its batch took.
+        """
         own = self._own
         own[0] += 1
         own[4] += rows
-        own[5] += leads
         own[6] += int(1e9 * total_s)
         own[7] += int(1e9 * queue_s)
         own[8] += int(1e9 * compute_s)
-        own[9 + bisect_left(BUCKETS_S, total_s)] += 1
+        own[_DURATIONS + bisect_left(BUCKETS_S, total_s)] += 1
+        if batch_rows:
+            own[5] += 1
+            own[_ROWS + bisect_left(BATCHES, batch_rows)] += 1
+
+    def answered(self, preprocess_s: float, postprocess_s: float) -> None:
+        """Count a request that also went through the model's `preprocess` and `postprocess`, and how long these took."""
+        own = self._own
+        own[_FIELDS["plain"]] += 1
+        own[_FIELDS["preprocess_ns"]] += int(1e9 * preprocess_s)
+        own[_FIELDS["postprocess_ns"]] += int(1e9 * postprocess_s)
 
     def failed(self, status: int) -> None:
         """Count a request that got an error, with HTTP's code of it."""
@@ -59,4 +92,85 @@ class Statistics:
 
     def durations(self) -> list[int]:
         """Requests in each bucket of durations, of all processes."""
-        return [sum(row[index] for row in self._rows) for index in range(len(_NAMES), self.width)]
+        return [sum(row[index] for row in self._rows) for index in range(_DURATIONS, _ROWS)]
+
+    def batches(self) -> list[int]:
+        """Batches in each bucket of rows, of all processes."""
+        return [sum(row[index] for row in self._rows) for index in range(_ROWS, self.width)]
+
+
+class Processes:
+    """How many processes of each role run, and how often one was started again; the supervisor alone writes it.
+
+    Args:
+        numbers: Memory of `width` numbers; None: those of a server in one process.
+    """
+
+    width = 2 * len(ROLES)
+
+    def __init__(self, numbers: Row | None = None) -> None:
+        self._numbers = [1, 0, 0, 0] if numbers is None else numbers
+
+    def runs(self, running: Mapping[str, int]) -> None:
+        """Say how many processes of each role run."""
+        for index, role in enumerate(ROLES):
+            self._numbers[index] = running.get(role, 0)
+
+    def restarted(self, role: str) -> None:
+        """Count a process that is started in the place of one that died."""
+        self._numbers[len(ROLES) + ROLES.index(role)] += 1
+
+    @property
+    def running(self) -> dict[str, int]:
+        """Processes that run, by role."""
+        return {role: self._numbers[index] for index, role in enumerate(ROLES)}
+
+    @property
+    def restarts(self) -> dict[str, int]:
+        """Processes that were started again, by role."""
+        return {role: self._numbers[len(ROLES) + index] for index, role in enumerate(ROLES)}
+
+
+class Counts:
+    """The counts of a server, in memory that its processes share.
+
+    Args:
+        models: How many.
+        cpu: CPU processes.
+        engines: Engine processes.
+        memory: Of `size` bytes; None: of this process alone.
+        role: Of this process.
+        index: Of this process among those of its role.
+
+    Attributes:
+        statistics: Of each model.
+        processes: Which run.
+    """
+
+    def __init__(
+        self,
+        models: int,
+        cpu: int = 1,
+        engines: int = 0,
+        memory: memoryview | None = None,
+        role: str = ROLES[0],
+        index: int = 0,
+    ) -> None:
+        numbers: Row = [0] * (self.size(models, cpu, engines) // 8) if memory is None else memory.cast("q")
+        width = Statistics.width
+        own = index + (cpu if role == ROLES[1] else 0)
+        self.statistics = [
+            Statistics([_part(numbers, (row * models + model) * width, width) for row in range(cpu + engines)], own)
+            for model in range(models)
+        ]
+        at = (cpu + engines) * models * width
+        self.processes = Processes(None if memory is None else _part(numbers, at, Processes.width))
+
+    @staticmethod
+    def size(models: int, cpu: int, engines: int) -> int:
+        """Bytes of memory that the counts take."""
+        return 8 * ((cpu + engines) * models * Statistics.width + Processes.width)
+
+
+def _part(numbers: Row, start: int, count: int) -> Row:
+    return numbers[start : start + count]

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -20,11 +21,11 @@ from ..errors import UnavailableError, UsageError
 from .control import Control
 from .slots import Block
 from .spec import Limits, ModelSpec
-from .statistics import Statistics
+from .statistics import ROLES, Counts
 
 __all__ = ["CPU", "ENGINE", "Supervisor"]
 
-CPU, ENGINE = "cpu", "engine"
+CPU, ENGINE = ROLES
 _log = logging.getLogger(__name__)
 _DRAIN_S = 30.0
 _YOUNG_S, _LONGEST_WAIT_S = 5.0, 10.0
@@ -71,10 +72,11 @@ class Supervisor:
         self._grpc_address = grpc_address
         self._wanted = [(ENGINE, index) for index in range(engines)] + [(CPU, index) for index in range(len(sockets))]
         self._blocks = [Block.create(_UNITS) for _ in sockets]
-        size = 8 * Statistics.width * len(sockets) * len(specs)
-        self._counts = os.memfd_create("pytrt-counts")
-        os.ftruncate(self._counts, size)
-        self._statistics = Statistics.shared(memoryview(mmap.mmap(self._counts, size)), len(sockets), len(specs), 0)
+        self._processes = (len(sockets), engines)
+        size = Counts.size(len(specs), *self._processes)
+        self._memory = os.memfd_create("pytrt-counts")
+        os.ftruncate(self._memory, size)
+        self._counts = Counts(len(specs), *self._processes, memoryview(mmap.mmap(self._memory, size)))
         self._children: dict[tuple[str, int], _Child] = {}
         self._again: dict[tuple[str, int], float] = {}  # when to start those that ended
         self._waits: dict[tuple[str, int], float] = {}  # how long that took the last time
@@ -110,7 +112,7 @@ class Supervisor:
 
     def totals(self) -> dict[str, dict[str, int]]:
         """For each model how many requests it got, by outcome, and batches it ran."""
-        return {spec.name: each.total() for spec, each in zip(self._specs, self._statistics, strict=True)}
+        return {spec.name: each.total() for spec, each in zip(self._specs, self._counts.statistics, strict=True)}
 
     def _stop(self, number: int, frame: Any) -> None:
         self._draining = True
@@ -135,14 +137,14 @@ class Supervisor:
             "modules": list(self._modules),
             "control": theirs.fileno(),
             "blocks": blocks,
-            "counts": self._counts,
-            "processes": len(self._sockets),
+            "counts": self._memory,
+            "processes": self._processes,
             "listening": listening,
             "grpc": self._grpc_address,
         }
         process = subprocess.Popen(
             [sys.executable, "-m", "pytrtplugins.serving", json.dumps(said)],
-            pass_fds=[theirs.fileno(), *blocks, self._counts, *listening],
+            pass_fds=[theirs.fileno(), *blocks, self._memory, *listening],
             start_new_session=True,  # Ctrl-C is for the supervisor, which ends the others in order
         )
         theirs.close()
@@ -171,12 +173,14 @@ class Supervisor:
         if received is not None:
             message, _ = received
             child.ready = child.ready or "ready" in message
+            self._count()
             if "failed" in message and starting:
                 raise UsageError(message["failed"])
             if "failed" in message:
                 _log.error("%s process %d: %s", child.role, child.index, message["failed"])
             return
         self._forget(child)
+        self._count()
         code = child.process.wait()
         if starting and not self._draining:
             raise UsageError(
@@ -188,6 +192,10 @@ class Supervisor:
         wait = min(_LONGEST_WAIT_S, max(0.1, 2 * waited)) if young else 0.0
         self._waits[child.role, child.index] = wait
         self._again[child.role, child.index] = time.monotonic() + wait
+        self._counts.processes.restarted(child.role)
+
+    def _count(self) -> None:
+        self._counts.processes.runs(Counter(child.role for child in self._children.values() if child.ready))
 
     def _forget(self, child: _Child) -> None:
         self._selector.unregister(child.control.sock)
@@ -208,7 +216,7 @@ class Supervisor:
                     child.process.kill()
                     child.process.wait()
                 self._forget(child)
-        for descriptor in (*self._blocks, self._counts):
+        for descriptor in (*self._blocks, self._memory):
             os.close(descriptor)
 
 

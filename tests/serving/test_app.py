@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import re
 import time
 
 import pytest
@@ -74,17 +75,6 @@ def test_statistics_count_requests_rows_and_batches(client):
     assert names == ["double", "lists", "later", "wrong"]
 
 
-def test_metrics_are_prometheus_text(client):
-    client.post(INFER, JSON)
-    answer = client.get("/metrics")
-    lines = dict(line.rsplit(" ", 1) for line in answer.body.decode().splitlines() if not line.startswith("#"))
-    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
-    done = float(lines['pytrt_requests_total{model="double",outcome="succeeded"}'])
-    assert done >= 1
-    assert float(lines['pytrt_request_seconds_bucket{model="double",le="+Inf"}']) == done
-    assert lines['pytrt_ready{model="double"}'] == "1"
-
-
 def test_the_list_of_addresses_names_every_model(client):
     paths = client.get("/openapi.json").json["paths"]
     assert INFER in paths
@@ -96,6 +86,13 @@ def test_a_request_goes_through_preprocess_predict_and_postprocess(client):
     answer = client.post("/v1/models/double:predict", b"1 2", headers={"X-Request-Id": "mine"})
     assert answer.json == {"rows": [[2.0, 4.0]], "names": ["left", "right"], "id": "mine"}
     assert answer.headers["x-request-id"] == "mine"
+
+
+def test_an_answer_says_the_milliseconds_of_each_stage(client):
+    said = client.post("/v1/models/double:predict", b"1 2").headers["server-timing"]
+    stages = {name: float(duration) for name, duration in re.findall(r"(\w+);dur=([0-9.]+)", said)}
+    assert list(stages) == ["upload", "preprocess", "queue", "compute", "postprocess", "total"]
+    assert 0 < stages["compute"] <= stages["total"] < 20_000
 
 
 def test_an_answer_may_be_bytes(client):

@@ -19,7 +19,7 @@ from pytrtplugins.serving.records import Kind, Reader, Record, write_record
 from pytrtplugins.serving.remote import RemoteBackend
 from pytrtplugins.serving.signature import Signature
 from pytrtplugins.serving.slots import Block
-from pytrtplugins.serving.statistics import Statistics
+from pytrtplugins.serving.statistics import Counts
 from tests.serving.conftest import spec
 from tests.serving.served import Double
 
@@ -38,8 +38,7 @@ class Rig:
         self.loop = asyncio.new_event_loop()
         self.descriptor = Block.create(UNITS)
         ours, self.control = Control.pair()
-        counts = [Statistics() for _ in SPECS]
-        self.backend = RemoteBackend(SPECS, Limits(), Block(self.descriptor), counts, ours)
+        self.backend = RemoteBackend(SPECS, Limits(), Block(self.descriptor), Counts(len(SPECS)), ours)
         self.do(self.backend.start())
         self.free = self.backend._slots.free
         self.threads = []
@@ -56,7 +55,7 @@ class Rig:
     def engine(self):
         """A real engine process, in a thread; what it is told is what a supervisor says."""
         ours, theirs = Control.pair()
-        process = EngineProcess(SPECS, [Block(self.descriptor)], theirs)
+        process = EngineProcess(SPECS, [Block(self.descriptor)], theirs, Counts(len(SPECS)))
         thread = threading.Thread(target=process.run)
         thread.start()
         assert ours.receive() == ({"ready": True}, None)
@@ -271,7 +270,7 @@ def test_an_engine_process_that_says_nonsense_is_left(rig):
 )
 def test_a_request_that_points_elsewhere_is_refused_by_the_engine_process(shared, damage):
     ours, theirs = Control.pair()
-    process = EngineProcess(SPECS, [Block(shared.descriptor)], theirs)
+    process = EngineProcess(SPECS, [Block(shared.descriptor)], theirs, Counts(len(SPECS)))
     setattr(process, "_replicas", [object(), None])  # noqa: B010  the first must not be asked
     one, two = socket.socketpair()
     peer_type = type("P", (), {"block": process._blocks[0], "send": lambda self, data: one.sendall(data)})
@@ -286,7 +285,7 @@ def test_a_request_that_points_elsewhere_is_refused_by_the_engine_process(shared
 
 def test_a_request_that_meets_a_queue_closed_by_a_reload_goes_to_the_new_one(shared):
     ours, theirs = Control.pair()
-    process = EngineProcess(SPECS, [Block(shared.descriptor)], theirs)
+    process = EngineProcess(SPECS, [Block(shared.descriptor)], theirs, Counts(len(SPECS)))
     slots = shared.backend._slots
     taken: list = []
     first, count, generation = slots.take(4096)

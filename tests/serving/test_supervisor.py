@@ -46,6 +46,12 @@ def ask(address, row):
         return json.loads(answer.read())["outputs"][0]["data"]
 
 
+def counted(address):
+    with urllib.request.urlopen(f"{address}/metrics", timeout=60) as answer:
+        lines = [line for line in answer.read().decode().splitlines() if not line.startswith("#")]
+    return {series: float(value) for series, _, value in (line.rpartition(" ") for line in lines)}
+
+
 def test_killed_processes_are_replaced_without_a_lost_request_and_the_end_is_in_order():
     environment = {**os.environ, "PYTHONUNBUFFERED": ""}  # the line comes at once all the same
     command = [sys.executable, "-c", SERVE]
@@ -61,6 +67,7 @@ def test_killed_processes_are_replaced_without_a_lost_request_and_the_end_is_in_
             os.kill(first["cpu"], signal.SIGKILL)
             time.sleep(0.05)  # until its connections are gone
             assert ask(address, [5, 6]) == [10, 12]  # it waits in the socket, which the supervisor keeps open
+            metrics = counted(address)
             second = children(process)
             assert not {*first.values()} & {*second.values()}
             process.send_signal(signal.SIGTERM)
@@ -70,6 +77,10 @@ def test_killed_processes_are_replaced_without_a_lost_request_and_the_end_is_in_
     assert process.returncode == 0
     assert (counts["double"]["succeeded"], counts["double"]["failed"]) == (3, 0)
     assert not any(Path(f"/proc/{pid}").exists() for pid in second.values())
+    assert metrics['pytrt_processes{role="engine"}'] == 1
+    assert metrics['pytrt_process_restarts_total{role="engine"}'] == 1
+    assert metrics['pytrt_process_restarts_total{role="cpu"}'] == 1
+    assert metrics['pytrt_requests_in_flight{model="double"}'] == 0
 
 
 def test_a_model_that_cannot_be_loaded_ends_the_start_with_its_line():

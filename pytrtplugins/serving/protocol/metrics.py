@@ -2,51 +2,134 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
-from ..service import Service
-from ..statistics import BUCKETS_S
+from ...utils.optional import require
+from ..service import Backend, Service
+from ..statistics import BATCHES, BUCKETS_S
+from .gpu_metrics import gpus
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 __all__ = ["CONTENT_TYPE", "text"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-_COUNTERS = (
-    ("pytrt_rows_total", "Rows of batches that were computed for requests.", "rows", 1.0),
-    ("pytrt_batches_total", "Batches that were computed.", "batches", 1.0),
-    ("pytrt_queue_seconds_total", "Seconds that requests waited before they were computed.", "queue_ns", 1e-9),
-    ("pytrt_compute_seconds_total", "Seconds that the batches of requests took, for each request.", "compute_ns", 1e-9),
-)
 _OUTCOMES = ("succeeded", "failed", "refused", "late")
+_STAGES = {"preprocess": "plain", "queue": "succeeded", "compute": "succeeded", "postprocess": "plain"}  # who counts
+_COUNTERS = (
+    ("pytrt_rows", "Rows of batches that were computed for requests.", "rows"),
+    ("pytrt_batches", "Batches that were computed.", "batches"),
+)
+_GAUGES = (
+    ("pytrt_queue_length", "Requests that wait in queues now.", "waiting"),
+    (
+        "pytrt_requests_in_flight",
+        "Requests that have tensors and no answer yet: waiting, or being computed.",
+        "in_flight",
+    ),
+)
 
 
-def text(services: Iterable[Service]) -> str:
-    """All metrics."""
-    return "".join(f"{line}\n" for line in _lines(list(services)))
+def text(backend: Backend) -> bytes:
+    """All metrics; reading those of GPUs may take some milliseconds."""
+    library = require("prometheus_client", extra="serve", package="prometheus-client", feature="pytrt serve")
+    written: bytes = library.generate_latest(_Collected(backend))
+    return written
 
 
-def _lines(services: list[Service]) -> Iterator[str]:
-    totals = [(service.name, service.statistics.total()) for service in services]
-    yield from _head("pytrt_requests_total", "counter", "Requests that were answered, by outcome.")
-    for name, total in totals:
+class _Collected:
+    """What prometheus_client writes out."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics, as their writer asks for them."""
+        core = require("prometheus_client.core", extra="serve", package="prometheus-client")
+        services = list(self._backend.services.values())
+        yield from _of_models(core, services, [service.statistics.total() for service in services])
+        yield from _histograms(core, services)
+        yield from _of_processes(core, self._backend)
+        yield from _of_gpus(core)
+
+
+def _of_models(core: Any, services: Sequence[Service], totals: Sequence[dict[str, int]]) -> Iterator[Metric]:
+    found = [(service.name, total) for service, total in zip(services, totals, strict=True)]
+    requests = core.CounterMetricFamily(
+        "pytrt_requests", "Requests that were answered, by outcome.", labels=["model", "outcome"]
+    )
+    for name, total in found:
         for outcome in _OUTCOMES:
-            yield f'pytrt_requests_total{{model="{name}",outcome="{outcome}"}} {total[outcome]}'
-    for metric, about, field, unit in _COUNTERS:
-        yield from _head(metric, "counter", about)
-        for name, total in totals:
-            yield f'{metric}{{model="{name}"}} {total[field] * unit:.10g}'
-    yield from _head("pytrt_ready", "gauge", "Whether the model takes requests.")
+            requests.add_metric([name, outcome], total[outcome])
+    yield requests
+    for family, rows in ((core.CounterMetricFamily, _COUNTERS), (core.GaugeMetricFamily, _GAUGES)):
+        for metric, about, field in rows:
+            made = family(metric, about, labels=["model"])
+            for name, total in found:
+                made.add_metric([name], total[field])
+            yield made
+    about = "Seconds that requests spent in each stage; a batch's whole time counts for each of its requests."
+    stages = core.SummaryMetricFamily("pytrt_stage_seconds", about, labels=["model", "stage"])
+    for name, total in found:
+        for stage, counted in _STAGES.items():
+            stages.add_metric([name, stage], total[counted], total[f"{stage}_ns"] * 1e-9)
+    yield stages
+    ready = core.GaugeMetricFamily("pytrt_ready", "Whether the model takes requests.", labels=["model"])
     for service in services:
-        yield f'pytrt_ready{{model="{service.name}"}} {int(service.ready)}'
-    yield from _head("pytrt_request_seconds", "histogram", "Seconds from a request's tensors to its outputs.")
-    for service, (name, total) in zip(services, totals, strict=True):
-        seen = 0
-        for bound, count in zip((*BUCKETS_S, "+Inf"), service.statistics.durations(), strict=True):
-            seen += count
-            yield f'pytrt_request_seconds_bucket{{model="{name}",le="{bound}"}} {seen}'
-        yield f'pytrt_request_seconds_sum{{model="{name}"}} {total["total_ns"] * 1e-9:.10g}'
-        yield f'pytrt_request_seconds_count{{model="{name}"}} {seen}'
+        ready.add_metric([service.name], int(service.ready))
+    yield ready
 
 
-def _head(metric: str, kind: str, about: str) -> tuple[str, str]:
-    return f"# HELP {metric} {about}", f"# TYPE {metric} {kind}"
+def _histograms(core: Any, services: Iterable[Service]) -> Iterator[Metric]:
+    seconds = core.HistogramMetricFamily(
+        "pytrt_request_seconds", "Seconds from a request's tensors to its outputs.", labels=["model"]
+    )
+    batches = core.HistogramMetricFamily(
+        "pytrt_batch_rows", "Rows of the batches that were computed.", labels=["model"]
+    )
+    for service in services:
+        total = service.statistics.total()
+        seconds.add_metric(
+            [service.name], _buckets(BUCKETS_S, service.statistics.durations()), total["total_ns"] * 1e-9
+        )
+        batches.add_metric([service.name], _buckets(BATCHES, service.statistics.batches()), total["rows"])
+    yield seconds
+    yield batches
+
+
+def _buckets(bounds: Sequence[float], counts: Sequence[int]) -> list[tuple[str, int]]:
+    """Upper bounds with the counts up to each."""
+    found, seen = [], 0
+    for bound, count in zip((*map(float, bounds), "+Inf"), counts, strict=True):
+        seen += count
+        found.append((str(bound), seen))
+    return found
+
+
+def _of_processes(core: Any, backend: Backend) -> Iterator[Metric]:
+    running = core.GaugeMetricFamily("pytrt_processes", "Processes that run, by role.", labels=["role"])
+    again = core.CounterMetricFamily(
+        "pytrt_process_restarts", "Processes that were started in the place of one that died.", labels=["role"]
+    )
+    for made, counts in ((running, backend.processes.running), (again, backend.processes.restarts)):
+        for role, count in counts.items():
+            made.add_metric([role], count)
+        yield made
+
+
+def _of_gpus(core: Any) -> Iterator[Metric]:
+    found = gpus()
+    if not found:
+        return
+    for name, about, field in (
+        ("pytrt_gpu_utilization_ratio", "Share of the last sampling period in which the GPU computed.", "utilization"),
+        ("pytrt_gpu_memory_used_bytes", "Memory of the GPU in use, by every process.", "used_bytes"),
+        ("pytrt_gpu_memory_total_bytes", "Memory of the GPU.", "total_bytes"),
+    ):
+        made = core.GaugeMetricFamily(name, about, labels=["gpu", "name"])
+        for gpu in found:
+            made.add_metric([str(gpu.index), gpu.name], getattr(gpu, field))
+        yield made

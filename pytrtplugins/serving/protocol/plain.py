@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from typing import TYPE_CHECKING, Any
 
 from ...errors import RequestError
@@ -28,15 +30,20 @@ def routes(backend: Backend, limits: Limits) -> list[Route]:
     services = backend.services
 
     async def answer(service: Service, request: Request) -> Response:
-        headers = dict(request.scope["headers"])
+        headers, started = dict(request.scope["headers"]), time.perf_counter()
         body = await read_body(request.receive, headers, limits)
+        upload_s = time.perf_counter() - started
         kind = request.headers.get("content-type", "")
         if kind.startswith("multipart/form-data"):
             body, kind = await _first_file(request, body)
         identifier = request.headers.get("x-request-id", "")[:128]
         told = ModelRequest(body, kind, dict(request.query_params), identifier, limits.image_bytes)
-        found = await service.answer(told)
-        said = {"x-request-id": identifier} if identifier else None
+        answered = await service.answer(told)
+        found = answered.value
+        stages = {"upload": upload_s, **answered.stages, "total": time.perf_counter() - started}
+        said = {"server-timing": ", ".join(f"{name};dur={1000 * seconds:.3f}" for name, seconds in stages.items())}
+        if identifier:
+            said["x-request-id"] = identifier
         if isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], bytes):
             return _made(responses.Response(found[0], 200, said, str(found[1])))
         if isinstance(found, bytes):
@@ -59,7 +66,8 @@ def routes(backend: Backend, limits: Limits) -> list[Route]:
         return await answer(services[name], request)
 
     async def show_metrics(request: Request) -> Response:
-        return _made(responses.PlainTextResponse(metrics.text(services.values()), media_type=metrics.CONTENT_TYPE))
+        written = await asyncio.to_thread(metrics.text, backend)
+        return _made(responses.Response(written, headers={"content-type": metrics.CONTENT_TYPE}))
 
     async def show_openapi(request: Request) -> Response:
         return _made(responses.JSONResponse(openapi.document(services.values(), __version__)))
