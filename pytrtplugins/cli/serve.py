@@ -6,6 +6,7 @@ import re
 from typing import Annotated
 
 from ..errors import UsageError
+from ..serving.access import Access
 from ..serving.run import read_target, serve
 from ..serving.signature import MOST_ROWS
 from ..serving.spec import Limits, ModelSpec
@@ -93,6 +94,16 @@ def command(
     body_limit: Annotated[
         int, number(Whole(1, _MAX_MIB), metavar="MIB", help="Largest body of a request.")
     ] = Limits.body_bytes >> 20,
+    tls_cert: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Certificate of the server (PEM): HTTPS, and gRPC with TLS.")
+    ] = None,
+    tls_key: Annotated[str | None, typer.Option(metavar="FILE", help="Private key of that certificate (PEM).")] = None,
+    tls_ca: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Authorities (PEM); clients must show a certificate that one of them signed."
+        ),
+    ] = None,
     engine: options.Engine = "auto",
     plugins: options.Plugins = None,
 ) -> Result[Served]:
@@ -131,6 +142,7 @@ def command(
         engines=gpu,
         modules=plugins or (),
         limits=Limits(body_bytes=body_limit << 20),
+        access=Access(tls_cert=tls_cert, tls_key=tls_key, tls_ca=tls_ca),
     )
     models_served = tuple(
         ServedModel(name, **{key: each[key] for key in ("succeeded", "failed", "refused", "late", "batches")})

@@ -1,7 +1,8 @@
 """Models behind HTTP."""
 
+from .access import Access
 from .model import Model, Request
 from .run import serve
 from .spec import Limits, ModelSpec
 
-__all__ = ["Limits", "Model", "ModelSpec", "Request", "serve"]
+__all__ = ["Access", "Limits", "Model", "ModelSpec", "Request", "serve"]

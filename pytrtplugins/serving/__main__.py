@@ -10,6 +10,7 @@ import socket
 import sys
 
 from ..utils.user_module import import_user_module
+from .access import Access
 from .control import Control
 from .slots import Block
 from .spec import Limits, ModelSpec
@@ -35,7 +36,8 @@ def main(text: str) -> int:
     from .remote import RemoteBackend
 
     backend = RemoteBackend(specs, limits, blocks[0], counts, control)
-    return run_cpu_process(backend, limits, socket.socket(fileno=said["listening"][0]), control, said["grpc"])
+    sock = socket.socket(fileno=said["listening"][0])
+    return run_cpu_process(backend, limits, sock, control, said["grpc"], Access(**said["access"]))
 
 
 if __name__ == "__main__":

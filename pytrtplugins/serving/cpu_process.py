@@ -7,6 +7,7 @@ import os
 import socket
 from typing import Any
 
+from .access import Access
 from .control import Control
 from .remote import RemoteBackend
 from .server import run_server
@@ -16,7 +17,12 @@ __all__ = ["run_cpu_process"]
 
 
 def run_cpu_process(
-    backend: RemoteBackend, limits: Limits, sock: socket.socket, control: Control, grpc_address: str | None = None
+    backend: RemoteBackend,
+    limits: Limits,
+    sock: socket.socket,
+    control: Control,
+    grpc_address: str | None = None,
+    access: Access | None = None,
 ) -> int:
     """Serve until the supervisor says that it is enough, or is gone; gives the process's exit code."""
 
@@ -25,7 +31,7 @@ def run_cpu_process(
         await backend.heard_of_all()
         control.send({"ready": True})
 
-    run_server(backend, limits, [sock], started, grpc_address)
+    run_server(backend, limits, [sock], started, grpc_address, access)
     return 0
 
 

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from ..errors import UsageError
+from .access import Access
 from .replica import model_class, names_code
 from .spec import Limits, ModelSpec
 
@@ -50,6 +51,7 @@ def serve(
     engines: int = 1,
     modules: Sequence[str] = (),
     limits: Limits | None = None,
+    access: Access | None = None,
     announce: Callable[[str], object] | None = None,
 ) -> dict[str, dict[str, int]]:
     """Serve models until the process gets SIGTERM or SIGINT.
@@ -64,6 +66,7 @@ def serve(
         engines: Engine processes, each with all models, if there are CPU processes.
         modules: Modules with plugins, which each process imports.
         limits: Of requests.
+        access: Who may connect, and what is recorded of requests.
         announce: Takes a line once requests are taken; by default it is printed, at once into a pipe too.
 
     Returns:
@@ -73,6 +76,7 @@ def serve(
         UsageError: the port is taken, two models have one name, or a file or class is not there.
         PytrtpluginsError: a model cannot be loaded.
     """
+    from .access_check import check_access
     from .local import LocalBackend  # here: asyncio and what builds on it are imported by no other command of pytrt
     from .server import BACKLOG, bind, serve_app
     from .supervisor import Supervisor
@@ -81,27 +85,28 @@ def serve(
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise UsageError(f"two models are named {twice!r}.\nDo: pytrt serve a={specs[0].target} b={specs[-1].target}")
-    limits, announce = limits or Limits(), announce or _print_at_once
+    limits, access, announce = limits or Limits(), access or Access(), announce or _print_at_once
     cpu = default_cpu_processes() if cpu is None else cpu
     grpc_address = None
     if grpc_port is not None:
         bind(host, grpc_port).close()  # gRPC shares its port, so that nobody would be told that another program has it
         grpc_address = f"{f'[{host}]' if ':' in host else host}:{grpc_port}"
     with bind(host, port) as sock:
+        check_access(access, sock)
         number = sock.getsockname()[1]
+        address = f"http{'s' * bool(access.tls_cert)}://{f'[{host}]' if ':' in host else host}:{number}"
         if not cpu:
             backend = LocalBackend(specs, limits)
-            serve_app(
-                backend, limits, [sock], lambda: announce(_ready(names, host, number, "one process")), grpc_address
-            )
+            ready = _ready(names, address, "one process")
+            serve_app(backend, limits, [sock], lambda: announce(ready), grpc_address, access)
             return {name: service.statistics.total() for name, service in backend.services.items()}
     with ExitStack() as stack:  # that nobody else has the port is known now; from here on several sockets share it
         sockets = [stack.enter_context(bind(host, number, shared=True)) for _ in range(cpu)]
         for each in sockets:
             each.listen(BACKLOG)
-        supervisor = Supervisor(specs, limits, sockets, engines, modules, grpc_address)
+        supervisor = Supervisor(specs, limits, sockets, engines, modules, grpc_address, access)
         processes = f"{_counted(cpu, 'CPU process')} and {_counted(engines, 'engine process')}"
-        supervisor.run(lambda: announce(_ready(names, host, number, processes)))
+        supervisor.run(lambda: announce(_ready(names, address, processes)))
         return supervisor.totals()
 
 
@@ -115,8 +120,7 @@ def _print_at_once(text: str) -> None:
     print(text, flush=True)
 
 
-def _ready(names: Sequence[str], host: str, port: int, processes: str) -> str:
-    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+def _ready(names: Sequence[str], address: str, processes: str) -> str:
     return f"{', '.join(names)}: ready at {address}, in {processes}; {address}/docs lists what to ask; Ctrl-C ends"
 
 

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import MissingExtraError, UsageError
 from ..utils.optional import require
+from .access import Access
 from .app import App
+from .connection import connection_class
 from .protocol.grpc import start_grpc
 from .service import Backend
 from .spec import Limits
+from .tls import Tls
 
 if TYPE_CHECKING:
     import uvicorn
@@ -56,7 +59,7 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
     return made
 
 
-def make_server(app: Any, limits: Limits) -> uvicorn.Server:
+def make_server(app: Any, limits: Limits, tls: Tls | None = None) -> uvicorn.Server:
     """A server of uvicorn's with these limits on connections."""
     library = require("uvicorn", extra="serve", feature="pytrt serve")
 
@@ -66,9 +69,28 @@ def make_server(app: Any, limits: Limits) -> uvicorn.Server:
         def capture_signals(self) -> AbstractContextManager[None]:
             return nullcontext()
 
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            """Listen, with a limit on how long a TLS handshake may take, which uvicorn does not have."""
+            if tls is None:
+                await super().startup(sockets)
+                return
+            await super().startup([])
+            loop = asyncio.get_running_loop()
+            for sock in sockets or ():
+                server = await loop.create_server(
+                    lambda: config.http_protocol_class(
+                        config=config, server_state=self.server_state, app_state=self.lifespan.state, _loop=loop
+                    ),
+                    sock=sock,
+                    ssl=tls.context,
+                    ssl_handshake_timeout=limits.head_seconds,
+                    backlog=BACKLOG,
+                )
+                self.servers.append(server)
+
     config = library.Config(
         app,
-        http=_protocol(limits),
+        http=connection_class(limits),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -92,6 +114,7 @@ def serve_app(
     sockets: Sequence[socket.socket],
     started: Callable[[], object],
     grpc_address: str | None = None,
+    access: Access | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT; what was accepted until then is answered.
 
@@ -107,7 +130,7 @@ def serve_app(
             each.listen(BACKLOG)
         started()
 
-    run_server(backend, limits, sockets, begin, grpc_address)
+    run_server(backend, limits, sockets, begin, grpc_address, access)
 
 
 def run_server(
@@ -116,6 +139,7 @@ def run_server(
     sockets: Sequence[socket.socket],
     begin: Callable[[uvicorn.Server], Awaitable[object]],
     grpc_address: str | None = None,
+    access: Access | None = None,
 ) -> None:
     """Serve until somebody sets the server's ``should_exit``; ``begin`` is called once the models are there.
 
@@ -124,15 +148,16 @@ def run_server(
     Raises:
         PytrtpluginsError: a model cannot be loaded.
     """
+    tls = Tls.of(access or Access())
     app = App(backend, limits)
-    server = make_server(app, limits)
+    server = make_server(app, limits, tls)
 
     async def run() -> None:
         await backend.start()
         grpc = None
         try:
             if grpc_address is not None:
-                grpc = await start_grpc(backend, app.codec, limits, grpc_address)
+                grpc = await start_grpc(backend, app.codec, limits, grpc_address, tls)
             await begin(server)
             await server.serve(sockets=list(sockets))
         finally:
@@ -159,52 +184,3 @@ def _new_loop() -> asyncio.AbstractEventLoop:
         return asyncio.new_event_loop()
     made: asyncio.AbstractEventLoop = uvloop.new_event_loop()
     return made
-
-
-def _protocol(limits: Limits) -> type[Any]:
-    """Take uvicorn's protocol on httptools, with limits on how long a request's head may be, and may take."""
-    base = require("uvicorn.protocols.http.httptools_impl", extra="serve", package="httptools").HttpToolsProtocol
-
-    class Protocol(base):  # type: ignore[misc, valid-type]
-        """A connection."""
-
-        _timer: asyncio.TimerHandle | None = None
-        _head_bytes = 0
-        _in_head = True
-
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            self._timer = self.loop.call_later(limits.head_seconds, self._too_slow)
-
-        def connection_lost(self, error: Exception | None) -> None:
-            self._stop_timer()
-            super().connection_lost(error)
-
-        def data_received(self, data: bytes) -> None:
-            self._head_bytes += len(data)
-            super().data_received(data)
-            if self._in_head and self._head_bytes:
-                if self._head_bytes > limits.head_bytes:
-                    self.send_400_response(f"The head of a request may have {limits.head_bytes} bytes.")
-                elif self._timer is None:
-                    self._timer = self.loop.call_later(limits.head_seconds, self._too_slow)
-
-        def on_headers_complete(self) -> None:
-            self._in_head = False
-            self._stop_timer()
-            super().on_headers_complete()
-
-        def on_message_complete(self) -> None:
-            self._in_head, self._head_bytes = True, 0
-            super().on_message_complete()
-
-        def _stop_timer(self) -> None:
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-
-        def _too_slow(self) -> None:
-            self._timer = None
-            self.transport.close()
-
-    return Protocol

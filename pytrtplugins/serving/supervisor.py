@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..errors import UnavailableError, UsageError
+from .access import Access
 from .control import Control
 from .slots import Block
 from .spec import Limits, ModelSpec
@@ -55,6 +56,7 @@ class Supervisor:
         engines: How many engine processes.
         modules: Modules with plugins, which each process imports.
         grpc_address: Where all CPU processes serve gRPC, as host:port.
+        access: Who may connect, and what is recorded.
     """
 
     def __init__(
@@ -65,11 +67,12 @@ class Supervisor:
         engines: int,
         modules: Sequence[str] = (),
         grpc_address: str | None = None,
+        access: Access | None = None,
     ) -> None:
         if not hasattr(os, "memfd_create"):
             raise UnavailableError("several processes need Linux (memfd).\nDo: pytrt serve --local ...")
         self._specs, self._limits, self._sockets, self._modules = specs, limits, sockets, modules
-        self._grpc_address = grpc_address
+        self._grpc_address, self._access = grpc_address, access or Access()
         self._wanted = [(ENGINE, index) for index in range(engines)] + [(CPU, index) for index in range(len(sockets))]
         self._blocks = [Block.create(_UNITS) for _ in sockets]
         self._processes = (len(sockets), engines)
@@ -141,6 +144,7 @@ class Supervisor:
             "processes": self._processes,
             "listening": listening,
             "grpc": self._grpc_address,
+            "access": asdict(self._access),
         }
         process = subprocess.Popen(
             [sys.executable, "-m", "pytrtplugins.serving", json.dumps(said)],

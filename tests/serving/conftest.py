@@ -10,6 +10,7 @@ import pytest
 from pytrtplugins.serving import Limits, ModelSpec
 from pytrtplugins.serving.app import App
 from pytrtplugins.serving.local import LocalBackend
+from tests.serving.running import Certificates
 
 
 class Answer:
@@ -86,3 +87,8 @@ def client():
     made = Client([spec("double", "Double"), spec("lists", "Lists"), spec("later", "Later"), spec("wrong", "Wrong")])
     yield made
     made.close()
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory):
+    return Certificates(tmp_path_factory.mktemp("certificates"))

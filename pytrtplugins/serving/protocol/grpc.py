@@ -15,6 +15,7 @@ from ..model import Arrays
 from ..service import Backend, Service
 from ..spec import Limits
 from ..tensors import datatype_of, to_bytes
+from ..tls import Tls
 from .infer import Call, Codec, read_priority, read_timeout_s
 from .v2 import EXTENSIONS, model_config, model_metadata, model_statistics
 
@@ -41,7 +42,9 @@ _STREAMED = 64  # requests of one stream that are computed at a time
 _SMALL = 1 << 20  # bytes of a message that has no tensors
 
 
-async def start_grpc(backend: Backend, codec: Callable[[Service], Codec], limits: Limits, address: str) -> Any:
+async def start_grpc(
+    backend: Backend, codec: Callable[[Service], Codec], limits: Limits, address: str, tls: Tls | None = None
+) -> Any:
     """Serve at ``host:port`` too; gives the server, whose ``stop(seconds)`` ends it.
 
     Args:
@@ -49,6 +52,7 @@ async def start_grpc(backend: Backend, codec: Callable[[Service], Codec], limits
         codec: Gives what a model takes and gives.
         limits: Of requests.
         address: Where to listen; other processes may listen there too.
+        tls: Certificate and key; None: connections are not encrypted.
     """
     aio = require("grpc.aio", extra="grpc", package="grpcio", feature="--grpc-port")
     services = require("tritonclient.grpc.service_pb2_grpc", extra="grpc", package="tritonclient")
@@ -57,10 +61,14 @@ async def start_grpc(backend: Backend, codec: Callable[[Service], Codec], limits
         ("grpc.max_send_message_length", -1),
         ("grpc.so_reuseport", 1),
         ("grpc.max_concurrent_streams", limits.connections),
+        ("grpc.server_handshake_timeout_ms", int(1000 * limits.head_seconds)),
     ]
     server = aio.server(options=options, maximum_concurrent_rpcs=limits.connections)
     services.add_GRPCInferenceServiceServicer_to_server(_servicer(backend, codec), server)
-    server.add_insecure_port(address)
+    if tls is None:
+        server.add_insecure_port(address)
+    else:
+        server.add_secure_port(address, tls.grpc_credentials())
     await server.start()
     return server
 

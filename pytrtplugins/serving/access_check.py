@@ -1,0 +1,36 @@
+"""What is looked at before a server listens: the files that its settings name, and who can reach it."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import socket
+
+from .access import Access
+from .tls import Tls
+
+__all__ = ["check_access", "is_loopback"]
+
+_log = logging.getLogger(__name__)
+
+
+def check_access(access: Access, sock: socket.socket) -> None:
+    """Look at the files that the settings name, and warn of what is open to everybody.
+
+    Args:
+        access: The settings.
+        sock: Bound to the address that the server will listen on.
+
+    Raises:
+        UsageError: a file is missing, or is not what it should be.
+    """
+    tls = Tls.of(access)
+    if tls is not None:
+        tls.warn()
+    elif not is_loopback(sock):
+        _log.warning("what clients send can be read on its way: --tls-cert and --tls-key encrypt it")
+
+
+def is_loopback(sock: socket.socket) -> bool:
+    """Whether programs of this machine alone can connect."""
+    return ipaddress.ip_address(sock.getsockname()[0].partition("%")[0]).is_loopback

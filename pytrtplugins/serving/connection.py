@@ -1,0 +1,60 @@
+"""A connection over HTTP, with limits on how long a request's head may be, and may take."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from ..utils.optional import require
+from .spec import Limits
+
+__all__ = ["connection_class"]
+
+
+def connection_class(limits: Limits) -> type[Any]:
+    """Uvicorn's protocol on httptools, with these limits."""
+    base = require("uvicorn.protocols.http.httptools_impl", extra="serve", package="httptools").HttpToolsProtocol
+
+    class Connection(base):  # type: ignore[misc, valid-type]
+        """A connection."""
+
+        _timer: asyncio.TimerHandle | None = None
+        _head_bytes = 0
+        _in_head = True
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._timer = self.loop.call_later(limits.head_seconds, self._too_slow)
+
+        def connection_lost(self, error: Exception | None) -> None:
+            self._stop_timer()
+            super().connection_lost(error)
+
+        def data_received(self, data: bytes) -> None:
+            self._head_bytes += len(data)
+            super().data_received(data)
+            if self._in_head and self._head_bytes:
+                if self._head_bytes > limits.head_bytes:
+                    self.send_400_response(f"The head of a request may have {limits.head_bytes} bytes.")
+                elif self._timer is None:
+                    self._timer = self.loop.call_later(limits.head_seconds, self._too_slow)
+
+        def on_headers_complete(self) -> None:
+            self._in_head = False
+            self._stop_timer()
+            super().on_headers_complete()
+
+        def on_message_complete(self) -> None:
+            self._in_head, self._head_bytes = True, 0
+            super().on_message_complete()
+
+        def _stop_timer(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+        def _too_slow(self) -> None:
+            self._timer = None
+            self.transport.close()
+
+    return Connection
