@@ -24,6 +24,7 @@ __all__ = ["command"]
 
 _MOST_PROCESSES = 256
 _MOST_WAITING, _MAX_MIB = 1_000_000, 1 << 12
+_SHARED_REGIONS = 256
 _DURATION = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)(us|ms|s)")
 _MILLISECONDS = {"us": 0.001, "ms": 1.0, "s": 1000.0}
 _LONGEST_MS = 10_000
@@ -104,6 +105,13 @@ def command(
             metavar="FILE", help="Authorities (PEM); clients must show a certificate that one of them signed."
         ),
     ] = None,
+    shared_memory: Annotated[
+        bool,
+        typer.Option(
+            "--shared-memory",
+            help="Let clients on this machine pass tensors through /dev/shm: they may then name any object there.",
+        ),
+    ] = False,
     engine: options.Engine = "auto",
     plugins: options.Plugins = None,
 ) -> Result[Served]:
@@ -141,7 +149,7 @@ def command(
         cpu=0 if local else cpu,
         engines=gpu,
         modules=plugins or (),
-        limits=Limits(body_bytes=body_limit << 20),
+        limits=Limits(body_bytes=body_limit << 20, shared_memory_regions=_SHARED_REGIONS if shared_memory else 0),
         access=Access(tls_cert=tls_cert, tls_key=tls_key, tls_ca=tls_ca),
     )
     models_served = tuple(

@@ -11,6 +11,7 @@ import sys
 
 from ..utils.user_module import import_user_module
 from .access import Access
+from .board import Board
 from .control import Control
 from .slots import Block
 from .spec import Limits, ModelSpec
@@ -36,8 +37,8 @@ def main(text: str) -> int:
     from .remote import RemoteBackend
 
     backend = RemoteBackend(specs, limits, blocks[0], counts, control)
-    sock = socket.socket(fileno=said["listening"][0])
-    return run_cpu_process(backend, limits, sock, control, said["grpc"], Access(**said["access"]))
+    sock, board = socket.socket(fileno=said["listening"][0]), Board(said["board"])
+    return run_cpu_process(backend, limits, sock, control, said["grpc"], Access(**said["access"]), board)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,11 @@ import json
 import logging
 
 from ..errors import RequestError
+from .board import Board
 from .body import Receive, Scope, Send, read_body
-from .protocol import plain, v2
+from .protocol import extensions, plain, v2
 from .protocol.infer import Codec
+from .protocol.memory import Memory
 from .service import Backend, Service
 from .spec import Limits
 
@@ -25,10 +27,12 @@ class App:
     Args:
         backend: Loads models and computes requests; the application starts and stops it where the server speaks ASGI's lifespan.
         limits: Of requests.
+        board: What clients set, where several processes serve one address.
     """
 
-    def __init__(self, backend: Backend, limits: Limits) -> None:
+    def __init__(self, backend: Backend, limits: Limits, board: Board | None = None) -> None:
         self.backend, self.limits = backend, limits
+        self.memory = Memory(limits, board)
         self._short = {
             path: service
             for service in backend.services.values()
@@ -38,7 +42,9 @@ class App:
             )
         }
         self._codecs: dict[str, Codec] = {}
-        self._others = v2.with_routes(backend, limits, plain.routes(backend, limits))
+        self._others = v2.with_routes(
+            backend, limits, [*extensions.routes(self.memory, limits), *plain.routes(backend, limits)]
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -78,7 +84,9 @@ class App:
         """
         found = self._codecs.get(service.name)
         if found is None or found.signature is not service.signature:
-            found = self._codecs[service.name] = Codec(service.signature, service.name, service.spec.version)
+            found = self._codecs[service.name] = Codec(
+                service.signature, service.name, service.spec.version, self.memory
+            )
         return found
 
     async def _live(self, receive: Receive, send: Send) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from ..errors import PytrtpluginsError, RequestError
 from .model import Arrays, Model
 from .queue import BatchQueue, Deliver, Item
+from .tensors import as_strings
 
 __all__ = ["Batcher", "failure"]
 
@@ -112,7 +113,8 @@ class Batcher:
         for name, first in batch[0].arrays.items():
             parts = [item.arrays[name] for item in batch]
             if missing:
-                parts.append(np.zeros((missing, *first.shape[1:]), first.dtype))
+                nothing = b"" if first.dtype.kind == "O" else 0
+                parts.append(np.full((missing, *first.shape[1:]), nothing, first.dtype))
             joined[name] = np.concatenate(parts)
         return joined
 
@@ -145,7 +147,8 @@ class Batcher:
     def _checked(self, outputs: Any) -> Arrays:
         if not isinstance(outputs, dict):
             raise _wrong(self.model, "arrays by name", outputs)
-        return {name: value if type(value) is np.ndarray else np.asarray(value) for name, value in outputs.items()}
+        arrays = {name: value if type(value) is np.ndarray else np.asarray(value) for name, value in outputs.items()}
+        return {name: as_strings(value) if value.dtype.kind in "OSU" else value for name, value in arrays.items()}
 
 
 def failure(model: Model, method: str, error: Exception) -> RequestError:

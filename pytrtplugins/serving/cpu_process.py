@@ -8,6 +8,7 @@ import socket
 from typing import Any
 
 from .access import Access
+from .board import Board
 from .control import Control
 from .remote import RemoteBackend
 from .server import run_server
@@ -23,6 +24,7 @@ def run_cpu_process(
     control: Control,
     grpc_address: str | None = None,
     access: Access | None = None,
+    board: Board | None = None,
 ) -> int:
     """Serve until the supervisor says that it is enough, or is gone; gives the process's exit code."""
 
@@ -31,7 +33,7 @@ def run_cpu_process(
         await backend.heard_of_all()
         control.send({"ready": True})
 
-    run_server(backend, limits, [sock], started, grpc_address, access)
+    run_server(backend, limits, [sock], started, grpc_address, access, board)
     return 0
 
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ..tensor import TensorDesc
 from ..vision.image import decode_image
+from .tensors import TensorSpec
 
 __all__ = ["Arrays", "Model", "Request"]
 
@@ -50,8 +51,9 @@ class Model:
     Attributes:
         name: In addresses; None: the class's name in lower case.
         detects: Whether it takes images, and answers ``POST /v1/detect``.
-        inputs: Name, dims and dtype of each input, for clients that send tensors. `load` may set it; where it is empty, and
-            ``self.engine`` is an engine, they are the engine's.
+        inputs: Name, dims and dtype of each input, for clients that send tensors; strings as ``TensorSpec("text", "BYTES", (-1,))``, whose
+            arrays have bytes as their elements. `load` may set it; where it is empty, and ``self.engine`` is an engine, they are the
+            engine's.
         outputs: The same of the outputs.
         stacked: Whether requests are joined along their first axis, the batch. If not, `predict` gets a list of arrays by name, one for
             each request, and gives such a list: for inputs of any size.
@@ -75,8 +77,8 @@ class Model:
 
     name: ClassVar[str | None] = None
     detects: ClassVar[bool] = False
-    inputs: Sequence[TensorDesc] = ()
-    outputs: Sequence[TensorDesc] = ()
+    inputs: Sequence[TensorDesc | TensorSpec] = ()
+    outputs: Sequence[TensorDesc | TensorSpec] = ()
     stacked: bool = True
     max_batch: int | None = None
     sizes: Sequence[int] = ()

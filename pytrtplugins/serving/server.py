@@ -14,6 +14,7 @@ from ..errors import MissingExtraError, UsageError
 from ..utils.optional import require
 from .access import Access
 from .app import App
+from .board import Board
 from .connection import connection_class
 from .protocol.grpc import start_grpc
 from .service import Backend
@@ -140,16 +141,17 @@ def run_server(
     begin: Callable[[uvicorn.Server], Awaitable[object]],
     grpc_address: str | None = None,
     access: Access | None = None,
+    board: Board | None = None,
 ) -> None:
     """Serve until somebody sets the server's ``should_exit``; ``begin`` is called once the models are there.
 
-    With ``grpc_address``, as host:port, over gRPC too.
+    With ``grpc_address``, as host:port, over gRPC too. ``board`` has what clients set, where there are other processes.
 
     Raises:
         PytrtpluginsError: a model cannot be loaded.
     """
     tls = Tls.of(access or Access())
-    app = App(backend, limits)
+    app = App(backend, limits, board)
     server = make_server(app, limits, tls)
 
     async def run() -> None:
@@ -157,7 +159,7 @@ def run_server(
         grpc = None
         try:
             if grpc_address is not None:
-                grpc = await start_grpc(backend, app.codec, limits, grpc_address, tls)
+                grpc = await start_grpc(backend, app.codec, app.memory, limits, grpc_address, tls)
             await begin(server)
             await server.serve(sockets=list(sockets))
         finally:

@@ -65,7 +65,9 @@ class Signature:
         if not 1 <= most <= MOST_ROWS:
             raise UsageError(f"{type(model).__name__}: max_batch: expected 1 to {MOST_ROWS}, found {most}")
         try:
-            inputs, outputs = (tuple(map(TensorSpec.of, side)) for side in descs)
+            inputs, outputs = (
+                tuple(each if isinstance(each, TensorSpec) else TensorSpec.of(each) for each in side) for side in descs
+            )
         except KeyError as error:
             raise UsageError(
                 f"{type(model).__name__}: the Open Inference Protocol has no type {error.args[0]}: it cannot be served."
@@ -127,9 +129,9 @@ class Signature:
         return tuple((name, array.shape[1:], array.dtype.str) for name, array in sorted(arrays.items()))
 
 
-def _first_is_free(descs: Iterable[TensorDesc]) -> bool:
+def _first_is_free(descs: Iterable[TensorDesc | TensorSpec]) -> bool:
     """Whether the first dim of all tensors is the same free one: the batch. No tensors are told: it is taken to be so."""
-    found = {desc.dims[0] if desc.dims else None for desc in descs}
+    found = {desc.dims[0] if desc.dims else None for desc in descs} - {-1}  # which the protocol says of any free one
     return not found or (len(found) == 1 and isinstance(found.pop(), SymbolicDim))
 
 

@@ -43,6 +43,7 @@ class Limits:
         head_seconds: Until the headers are there, from the first byte or the connection on.
         body_seconds: Until the body is there.
         connections: At a time, in each process.
+        shared_memory_regions: That clients may register at a time; 0: the server shares no memory with clients.
     """
 
     body_bytes: int = 64 << 20
@@ -51,3 +52,4 @@ class Limits:
     head_seconds: float = 10.0
     body_seconds: float = 60.0
     connections: int = 4096
+    shared_memory_regions: int = 0

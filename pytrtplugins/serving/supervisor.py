@@ -19,6 +19,7 @@ from typing import Any
 
 from ..errors import UnavailableError, UsageError
 from .access import Access
+from .board import Board
 from .control import Control
 from .slots import Block
 from .spec import Limits, ModelSpec
@@ -75,6 +76,7 @@ class Supervisor:
         self._grpc_address, self._access = grpc_address, access or Access()
         self._wanted = [(ENGINE, index) for index in range(engines)] + [(CPU, index) for index in range(len(sockets))]
         self._blocks = [Block.create(_UNITS) for _ in sockets]
+        self._board = Board.create()
         self._processes = (len(sockets), engines)
         size = Counts.size(len(specs), *self._processes)
         self._memory = os.memfd_create("pytrt-counts")
@@ -141,6 +143,7 @@ class Supervisor:
             "control": theirs.fileno(),
             "blocks": blocks,
             "counts": self._memory,
+            "board": self._board,
             "processes": self._processes,
             "listening": listening,
             "grpc": self._grpc_address,
@@ -148,7 +151,7 @@ class Supervisor:
         }
         process = subprocess.Popen(
             [sys.executable, "-m", "pytrtplugins.serving", json.dumps(said)],
-            pass_fds=[theirs.fileno(), *blocks, self._memory, *listening],
+            pass_fds=[theirs.fileno(), *blocks, self._memory, self._board, *listening],
             start_new_session=True,  # Ctrl-C is for the supervisor, which ends the others in order
         )
         theirs.close()
@@ -220,7 +223,7 @@ class Supervisor:
                     child.process.kill()
                     child.process.wait()
                 self._forget(child)
-        for descriptor in (*self._blocks, self._memory):
+        for descriptor in (*self._blocks, self._memory, self._board):
             os.close(descriptor)
 
 

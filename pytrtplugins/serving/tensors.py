@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from ..errors import RequestError
 from ..tensor import DType, TensorDesc
 from ..utils.text_formats import shorten
 
-__all__ = ["DATATYPES", "TensorSpec", "to_bytes", "to_strings"]
+__all__ = ["DATATYPES", "TensorSpec", "as_strings", "datatype_of", "read_strings", "to_bytes", "to_strings"]
 
 DATATYPES = {
     "BOOL": DType.BOOL,
@@ -32,15 +33,16 @@ DATATYPES = {
     "FP32": DType.FLOAT32,
     "FP64": DType.FLOAT64,
 }
-"""The protocol's name of a type → ours."""
+"""The protocol's name of a type of numbers → ours; beside these there is ``BYTES``, strings of any bytes."""
 
 _NAMES = {dtype: name for name, dtype in DATATYPES.items()}
 _FOUND: dict[np.dtype[Any], str] = {}  # what `datatype_of` has been asked
+_NUMBERS, _TEXT = {bool, int, float}, {str}  # what JSON says of elements
 
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """An input or output as the protocol says it.
+    """An input or output as the protocol says it. A model may declare one as this to take or give strings (``BYTES``).
 
     Attributes:
         name: Of the tensor.
@@ -63,8 +65,8 @@ class TensorSpec:
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
-        """NumPy's type."""
-        return DATATYPES[self.datatype].numpy
+        """NumPy's type; strings are objects."""
+        return np.dtype(object) if self.datatype == "BYTES" else DATATYPES[self.datatype].numpy
 
     @cached_property
     def free(self) -> bool:
@@ -92,11 +94,16 @@ class TensorSpec:
         return tuple(shape)
 
     def from_bytes(self, data: memoryview, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-        """An array over bytes of the protocol: row-major, little-endian. Nothing is copied.
+        """An array over bytes of the protocol: row-major, little-endian. Nothing but strings is copied.
 
         Raises:
             RequestError: there are more or fewer than the dims need.
         """
+        if self.datatype == "BYTES":
+            try:
+                return read_strings(data, shape)
+            except ValueError as error:
+                raise RequestError(f"input {self.name!r}: {error}") from None
         expected = math.prod(shape) * self.dtype.itemsize
         if len(data) != expected:
             raise RequestError(
@@ -106,35 +113,71 @@ class TensorSpec:
         return np.frombuffer(data, self.dtype).reshape(shape)
 
     def from_list(self, data: object, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-        """An array of numbers in a list, nested or not.
+        """An array of the numbers or texts in a list, nested or not.
 
         Raises:
             RequestError: there are more or fewer than the dims need, or they do not fit the type.
         """
         if not isinstance(data, list):
             raise RequestError(f"input {self.name!r}: data: expected a list, found {shorten(data)}")
-        try:
-            found = np.asarray(data)
-        except (ValueError, OverflowError) as error:
-            raise RequestError(f"input {self.name!r}: data: {error}") from None
-        if found.size != math.prod(shape):
-            raise RequestError(
-                f"input {self.name!r}: expected {math.prod(shape):,} values for {list(shape)}, found {found.size:,}",
-                status=400,
-            )
-        dtype = self.dtype
+        flat = self._flat(data, len(shape))
+        self._check_count(len(flat), shape)
+        if self.datatype == "BYTES":
+            try:
+                return to_strings(flat, shape)
+            except UnicodeEncodeError:
+                raise RequestError(f"input {self.name!r}: data: text that is not Unicode") from None
+        found, dtype = np.asarray(flat), self.dtype
         if found.size == 0:
             return np.empty(shape, dtype)
         if found.dtype.kind not in ("b" if dtype.kind == "b" else "iu" if dtype.kind in "iu" else "fiu"):
-            raise RequestError(
-                f"input {self.name!r}: data: expected numbers for {self.datatype}, found {shorten(data)}"
-            )
+            raise self._unfit(data)
         if dtype.kind in "iu" and not (
             np.iinfo(dtype).min <= int(found.min()) and int(found.max()) <= np.iinfo(dtype).max
         ):
             raise RequestError(f"input {self.name!r}: data: a value lies outside of {self.datatype}")
         with np.errstate(over="ignore"):
             return found.astype(dtype).reshape(shape)
+
+    def from_items(self, items: list[bytes], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+        """An array of strings, given one by one.
+
+        Raises:
+            RequestError: there are more or fewer than the dims need.
+        """
+        self._check_count(len(items), shape)
+        return _strings(items, shape)
+
+    def _check_count(self, found: int, shape: tuple[int, ...]) -> None:
+        expected = math.prod(shape)
+        if found != expected:
+            raise RequestError(
+                f"input {self.name!r}: expected {expected:,} values for {list(shape)}, found {found:,}", status=400
+            )
+
+    def _flat(self, data: list[Any], depth: int) -> list[Any]:
+        """The elements of a nested list, all of the kind that the type needs.
+
+        Their kind is looked at before NumPy sees them: it gives each string the memory of the longest.
+
+        Raises:
+            RequestError: an element is of another kind, or they are not nested alike.
+        """
+        allowed = _TEXT if self.datatype == "BYTES" else _NUMBERS
+        for _ in range(max(1, depth)):
+            kinds = set(map(type, data))
+            if kinds != {list}:
+                break
+            if len(set(map(len, data))) > 1:
+                raise RequestError(f"input {self.name!r}: data: lists of different lengths")
+            data = list(chain.from_iterable(data))
+        if not set(map(type, data)) <= allowed:
+            raise self._unfit(data)
+        return data
+
+    def _unfit(self, data: object) -> RequestError:
+        kind = "text" if self.datatype == "BYTES" else "numbers"
+        return RequestError(f"input {self.name!r}: data: expected {kind} for {self.datatype}, found {shorten(data)}")
 
 
 def to_bytes(array: npt.NDArray[Any]) -> bytes:
@@ -144,9 +187,48 @@ def to_bytes(array: npt.NDArray[Any]) -> bytes:
     return b"".join(len(text).to_bytes(4, "little") + text for text in array.ravel().tolist())
 
 
-def to_strings(values: Sequence[str], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+def read_strings(data: memoryview, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """An array of strings from all of ``data``, where each has its length before it.
+
+    Raises:
+        ValueError: there are more or fewer than the dims need.
+    """
+    found: list[bytes] = []
+    at, end, count = 0, len(data), math.prod(shape)
+    if 4 * count > end:
+        raise ValueError(f"expected {count:,} strings, each with 4 bytes of its length before it, found {end:,} bytes")
+    for _ in range(count):
+        size = int.from_bytes(data[at : at + 4], "little")
+        at += 4 + size
+        if at > end:
+            break
+        found.append(bytes(data[at - size : at]))
+    if at != end or len(found) != count:
+        raise ValueError(f"expected {count:,} strings in {end:,} bytes, found that their lengths say otherwise")
+    return _strings(found, shape)
+
+
+def to_strings(values: Iterable[str], shape: tuple[int, ...]) -> npt.NDArray[Any]:
     """An array of strings, which the protocol calls BYTES."""
-    return np.array([value.encode() for value in values], object).reshape(shape)
+    return _strings([value.encode() for value in values], shape)
+
+
+def as_strings(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """An array of NumPy's strings, or of objects that are bytes or text, as the protocol's strings.
+
+    Raises:
+        ValueError: an object is something else.
+    """
+    values = array.ravel().tolist()
+    if not set(map(type, values)) <= {bytes, str}:
+        raise ValueError(f"expected numbers, bytes or text, found an array of {shorten(values)}")
+    return _strings([value.encode() if isinstance(value, str) else value for value in values], array.shape)
+
+
+def _strings(values: Sequence[bytes], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    made = np.empty(len(values), object)
+    made[:] = values
+    return made.reshape(shape)
 
 
 def datatype_of(array: npt.NDArray[Any]) -> str:

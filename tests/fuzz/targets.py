@@ -43,8 +43,10 @@ from pytrtplugins.precision.journal import Journal
 from pytrtplugins.precision.report import read_report
 from pytrtplugins.serving.packing import unpack
 from pytrtplugins.serving.protocol.infer import Codec
+from pytrtplugins.serving.protocol.memory import Memory
 from pytrtplugins.serving.records import Reader
 from pytrtplugins.serving.signature import Signature
+from pytrtplugins.serving.spec import Limits
 from pytrtplugins.serving.tensors import TensorSpec
 from pytrtplugins.utils.array_files import read_npy, read_npz
 from pytrtplugins.utils.files import sha256_hex
@@ -334,8 +336,8 @@ def yaml_text(data: bytes) -> object:
 @target
 def inference(data: bytes) -> object:
     """A request of the Open Inference Protocol; behind ``b`` and two bytes of the length of its JSON with tensors as bytes."""
-    inputs = (TensorSpec("x", "FP32", (-1, 2)), TensorSpec("n", "UINT8", (-1, -1)))
-    codec = Codec(Signature(inputs, (TensorSpec("y", "FP32", (-1, 2)),), True, 8), "net", "1")
+    inputs = (TensorSpec("x", "FP32", (-1, 2)), TensorSpec("n", "UINT8", (-1, -1)), TensorSpec("s", "BYTES", (-1,)))
+    codec = Codec(Signature(inputs, (TensorSpec("y", "FP32", (-1, 2)),), True, 8), "net", "1", Memory(Limits()))
     if data[:1] == b"b":
         call, arrays = codec.read(data[3:], str(int.from_bytes(data[1:3], "little")))
     else:

@@ -84,7 +84,8 @@ def spec(name, cls, **options):
 
 @pytest.fixture(scope="module")
 def client():
-    made = Client([spec("double", "Double"), spec("lists", "Lists"), spec("later", "Later"), spec("wrong", "Wrong")])
+    names = ("double", "lists", "later", "wrong", "shout")
+    made = Client([spec(name, name.title()) for name in names])
     yield made
     made.close()
 

@@ -39,7 +39,7 @@ def everything(sock):
 
 
 @contextmanager
-def running(specs, limits, access=None, grpc=False):
+def running(specs, limits, access=None, grpc=False, board=None):
     """Serve in a thread."""
     ready, servers, failures = threading.Event(), [], []
     with bind("127.0.0.1", 0) as free:
@@ -54,7 +54,7 @@ def running(specs, limits, access=None, grpc=False):
 
     def serve():
         try:
-            run_server(backend, limits, [sock], begin, f"127.0.0.1:{grpc_port}" if grpc else None, access)
+            run_server(backend, limits, [sock], begin, f"127.0.0.1:{grpc_port}" if grpc else None, access, board)
         except Exception as error:
             failures.append(error)
             ready.set()

@@ -9,7 +9,7 @@ import numpy as np
 
 from pytrtplugins import DType, SymbolicDim, TensorDesc
 from pytrtplugins.errors import RequestError
-from pytrtplugins.serving import Model
+from pytrtplugins.serving import Model, TensorSpec
 
 N = SymbolicDim("N")
 
@@ -79,6 +79,17 @@ class Lists(Model):
 
     def predict(self, batch):
         return [{"sum": np.int64(item["x"].sum())} for item in batch]
+
+
+class Shout(Model):
+    """Strings, in capitals; bytes that are no text as they are."""
+
+    inputs = (TensorSpec("text", "BYTES", (-1, 1)),)
+    outputs = (TensorSpec("loud", "BYTES", (-1, 1)), TensorDesc("length", (N, 1), DType.INT64))
+
+    def predict(self, batch):
+        texts = batch["text"]
+        return {"loud": np.char.upper(texts.astype(bytes)), "length": np.vectorize(len, otypes=[np.int64])(texts)}
 
 
 class Broken(Model):

@@ -2,50 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import socket
-import threading
 
 import numpy as np
 import pytest
 
 from pytrtplugins.errors import UsageError
 from pytrtplugins.serving import Limits
-from pytrtplugins.serving.app import App
-from pytrtplugins.serving.local import LocalBackend
-from pytrtplugins.serving.server import bind, make_server
+from pytrtplugins.serving.server import bind
 from tests.serving.conftest import spec
+from tests.serving.running import running
 
 LIMITS = Limits(body_bytes=1 << 20, head_bytes=4096, head_seconds=0.3)
 
 
 @pytest.fixture(scope="module")
 def port():
-    sock, ready = bind("127.0.0.1", 0), threading.Event()
-    backend = LocalBackend([spec("double", "Double"), spec("lists", "Lists")], LIMITS)
-    server = make_server(App(backend, LIMITS), LIMITS)
-
-    async def run():
-        await backend.start()
-        ready.set()
-        await server.serve(sockets=[sock])
-        await backend.stop()
-
-    thread = threading.Thread(target=lambda: asyncio.run(run()))
-    thread.start()
-    assert ready.wait(20)
-    number = sock.getsockname()[1]
-    for _ in range(200):  # until it listens
-        try:
-            socket.create_connection(("127.0.0.1", number), 1).close()
-            break
-        except OSError:
-            threading.Event().wait(0.01)
-    yield number
-    server.should_exit = True
-    thread.join(20)
-    sock.close()
+    with running([spec("double", "Double"), spec("lists", "Lists")], LIMITS) as server:
+        yield server.port
 
 
 def sent(port, data):

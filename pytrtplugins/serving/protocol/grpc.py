@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
@@ -16,11 +17,15 @@ from ..service import Backend, Service
 from ..spec import Limits
 from ..tensors import datatype_of, to_bytes
 from ..tls import Tls
-from .infer import Call, Codec, read_priority, read_timeout_s
-from .v2 import EXTENSIONS, model_config, model_metadata, model_statistics
+from .call import Call
+from .grpc_extensions import extension_methods
+from .infer import Codec
+from .memory import Memory, read_place
+from .v2 import extensions, model_config, model_metadata, model_statistics
 
 __all__ = ["start_grpc"]
 
+_log = logging.getLogger(__name__)
 _CODES = {
     400: "INVALID_ARGUMENT",
     404: "NOT_FOUND",
@@ -43,13 +48,19 @@ _SMALL = 1 << 20  # bytes of a message that has no tensors
 
 
 async def start_grpc(
-    backend: Backend, codec: Callable[[Service], Codec], limits: Limits, address: str, tls: Tls | None = None
+    backend: Backend,
+    codec: Callable[[Service], Codec],
+    memory: Memory,
+    limits: Limits,
+    address: str,
+    tls: Tls | None = None,
 ) -> Any:
     """Serve at ``host:port`` too; gives the server, whose ``stop(seconds)`` ends it.
 
     Args:
         backend: Computes requests.
         codec: Gives what a model takes and gives.
+        memory: That clients share with the server.
         limits: Of requests.
         address: Where to listen; other processes may listen there too.
         tls: Certificate and key; None: connections are not encrypted.
@@ -64,7 +75,7 @@ async def start_grpc(
         ("grpc.server_handshake_timeout_ms", int(1000 * limits.head_seconds)),
     ]
     server = aio.server(options=options, maximum_concurrent_rpcs=limits.connections)
-    services.add_GRPCInferenceServiceServicer_to_server(_servicer(backend, codec), server)
+    services.add_GRPCInferenceServiceServicer_to_server(_servicer(backend, codec, memory, limits), server)
     if tls is None:
         server.add_insecure_port(address)
     else:
@@ -73,7 +84,7 @@ async def start_grpc(
     return server
 
 
-def _servicer(backend: Backend, codec: Callable[[Service], Codec]) -> Any:
+def _servicer(backend: Backend, codec: Callable[[Service], Codec], memory: Memory, limits: Limits) -> Any:
     grpc = require("grpc", extra="grpc", package="grpcio")
     messages = require("tritonclient.grpc.service_pb2", extra="grpc", package="tritonclient")
     base = require("tritonclient.grpc.service_pb2_grpc", extra="grpc", package="tritonclient")
@@ -95,12 +106,18 @@ def _servicer(backend: Backend, codec: Callable[[Service], Codec]) -> Any:
         item = await model.infer(arrays, call.priority, min(waits, default=None))
         answer = messages.ModelInferResponse(model_name=model.name, model_version=model.spec.version, id=request.id)
         for name, array in zip(call.outputs, reader.chosen(call, item.outputs), strict=True):
-            answer.outputs.add(name=name, datatype=datatype_of(array), shape=array.shape)
-            answer.raw_output_contents.append(to_bytes(array))
+            told = answer.outputs.add(name=name, datatype=datatype_of(array), shape=array.shape)
+            data = to_bytes(array)
+            if name in call.places:
+                told.parameters["shared_memory_region"].string_param = call.places[name].region
+                told.parameters["shared_memory_offset"].int64_param = call.places[name].offset
+                told.parameters["shared_memory_byte_size"].int64_param = len(data)
+                data = b""  # clients count on one for each output
+            answer.raw_output_contents.append(data)
         return answer
 
     async def server_metadata(request: Any) -> Any:
-        return messages.ServerMetadataResponse(name="pytrtplugins", version=__version__, extensions=EXTENSIONS)
+        return messages.ServerMetadataResponse(name="pytrtplugins", version=__version__, extensions=extensions(limits))
 
     async def server_live(request: Any) -> Any:
         return messages.ServerLiveResponse(live=True)
@@ -157,28 +174,47 @@ def _servicer(backend: Backend, codec: Callable[[Service], Codec]) -> Any:
         except RequestError as error:
             await context.abort(getattr(grpc.StatusCode, _CODES.get(error.status, "INTERNAL")), str(error))
 
+    async def streamed(request: Any) -> Any:
+        """An answer within a stream, where an error is a message that ends nothing."""
+        try:
+            return messages.ModelStreamInferResponse(infer_response=await infer(request, None))
+        except RequestError as error:
+            text = str(error)
+        except Exception as error:
+            _log.exception("request failed")
+            text = f"{type(error).__name__}: {error}"
+        failed = messages.ModelInferResponse(model_name=request.model_name, id=request.id)
+        return messages.ModelStreamInferResponse(error_message=text, infer_response=failed)
+
     async def model_stream(self: Any, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
         """Answers in the order of the requests, of which several are computed at a time."""
-        begun: asyncio.Queue[asyncio.Task[Any] | None] = asyncio.Queue(_STREAMED)
+        begun: asyncio.Queue[asyncio.Task[Any] | None] = asyncio.Queue()
+        free = asyncio.Semaphore(_STREAMED)
 
         async def begin() -> None:
             try:
                 async for request in requests:
-                    await begun.put(asyncio.ensure_future(infer(request, None)))
+                    await free.acquire()
+                    begun.put_nowait(asyncio.ensure_future(streamed(request)))
             finally:
-                await begun.put(None)
+                begun.put_nowait(None)
 
         reading = asyncio.ensure_future(begin())
         try:
             while (task := await begun.get()) is not None:
-                try:
-                    yield messages.ModelStreamInferResponse(infer_response=await task)
-                except RequestError as error:
-                    yield messages.ModelStreamInferResponse(error_message=str(error))
-        finally:
+                answer = await task
+                free.release()
+                yield answer
+        finally:  # where the client is gone, nobody waits for the rest
             reading.cancel()
+            while not begun.empty():
+                left = begun.get_nowait()
+                if left is not None:
+                    left.cancel()
 
+    others = extension_methods(memory, service)
     methods: dict[str, Any] = {
+        **{name: method(answer) for name, answer in others.items()},
         "ServerLive": method(server_live),
         "ServerReady": method(server_ready),
         "ServerMetadata": method(server_metadata),
@@ -201,31 +237,32 @@ def _read(codec: Codec, request: Any) -> tuple[Call, Arrays]:
     Raises:
         RequestError: it does not fit the model.
     """
-    specs = {spec.name: spec for spec in codec.signature.inputs}
     arrays: Arrays = {}
-    raw = request.raw_input_contents
-    if raw and len(raw) != len(request.inputs):
-        raise RequestError(f"raw_input_contents: expected {len(request.inputs)}, one for each input, found {len(raw)}")
-    for number, given in enumerate(request.inputs):
-        spec = specs.get(given.name)
-        if spec is None or given.name in arrays:
-            raise RequestError(f"inputs: expected each of {', '.join(specs)} once, found {given.name[:80]!r}")
-        if "shared_memory_region" in given.parameters:
-            raise RequestError("this server shares no memory with clients: send the tensors")
+    raw = list(request.raw_input_contents)
+    places = [read_place(_parameters(each.parameters), f"input {each.name[:80]!r}") for each in request.inputs]
+    expected = places.count(None)
+    if raw and len(raw) != expected:
+        raise RequestError(
+            f"raw_input_contents: expected {expected}, one for each input that is not in shared memory, found {len(raw)}"
+        )
+    rest = iter(raw)
+    for given, place in zip(request.inputs, places, strict=True):
+        spec = codec.input_spec(given.name, given.datatype, arrays)
         shape = spec.check(given.datatype, list(given.shape))
-        if raw:
-            arrays[spec.name] = spec.from_bytes(memoryview(raw[number]), shape)
+        if place is not None:
+            arrays[spec.name] = spec.from_bytes(codec.memory.read(place), shape)
+        elif raw:
+            arrays[spec.name] = spec.from_bytes(memoryview(next(rest)), shape)
+        elif given.datatype == "BYTES":
+            arrays[spec.name] = spec.from_items(list(given.contents.bytes_contents), shape)
         elif given.datatype not in _CONTENTS:
             raise RequestError(f"input {given.name!r}: {given.datatype} goes into raw_input_contents")
         else:
             values = getattr(given.contents, _CONTENTS[given.datatype])
             arrays[spec.name] = spec.from_list(np.asarray(values).tolist() if len(values) else [], shape)
-    if len(arrays) != len(specs):
-        raise RequestError(f"inputs: missing: {', '.join(specs.keys() - arrays.keys())}")
-    parameters = _parameters(request.parameters)
+    codec.check_whole(arrays)
     wanted = [{"name": each.name, "parameters": _parameters(each.parameters)} for each in request.outputs]
-    outputs = codec.outputs(wanted, parameters)
-    return Call((), request.id, outputs, read_priority(parameters), read_timeout_s(parameters)), arrays
+    return codec.call((), request.id, wanted, _parameters(request.parameters)), arrays
 
 
 def _parameters(given: Mapping[str, Any]) -> dict[str, Any]:

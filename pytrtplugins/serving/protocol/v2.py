@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...errors import RequestError
 from ...utils.optional import require
 from ...version import __version__
-from ..body import read_body
 from ..service import Backend, Service
 from ..spec import Limits
 from ..tensors import TensorSpec
+from .routes import empty_answer, json_answer, make_route, read_json
+from .settings import trace_settings
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.routing import Route
 
-__all__ = ["EXTENSIONS", "error_answer", "model_config", "model_metadata", "model_statistics", "with_routes"]
+__all__ = ["error_answer", "extensions", "model_config", "model_metadata", "model_statistics", "with_routes"]
 
-EXTENSIONS = (
+_EXTENSIONS = (
     "classification",
     "binary_tensor_data",
     "model_configuration",
@@ -31,32 +32,27 @@ EXTENSIONS = (
     "parameters",
     "schedule_policy",
     "statistics",
+    "trace",
+    "logging",
 )
-"""Parts of the protocol that servers may leave out, and this one has."""
+
+
+def extensions(limits: Limits) -> list[str]:
+    """Parts of the protocol that servers may leave out, and this one has."""
+    return [*_EXTENSIONS, *(["system_shared_memory"] if limits.shared_memory_regions else [])]
 
 
 def error_answer(error: RequestError) -> Response:
     """An error as clients of the protocol expect it."""
     headers = {} if error.retry_after is None else {"retry-after": str(error.retry_after)}
-    return _json({"error": str(error)}, error.status, headers)
+    return json_answer({"error": str(error)}, error.status, headers)
 
 
 def with_routes(backend: Backend, limits: Limits, others: Sequence[Route]) -> Starlette:
     """An application of these routes and ``others``; errors are JSON on all of them."""
     application = require("starlette.applications", extra="serve", package="starlette", feature="pytrt serve")
-    routing = require("starlette.routing", extra="serve", package="starlette")
     exceptions = require("starlette.exceptions", extra="serve", package="starlette")
-    services = backend.services
-
-    def route(path: str, answer: Callable[..., Any], method: str = "GET") -> Any:
-        async def endpoint(request: Request) -> Response:
-            body = await read_body(request.receive, dict(request.scope["headers"]), limits)
-            found = answer(request, body) if method == "POST" else answer(request)
-            if hasattr(found, "__await__"):
-                found = await found
-            return found if hasattr(found, "status_code") else _json(found)
-
-        return routing.Route(path, endpoint, methods=[method])
+    services, route = backend.services, partial(make_route, limits)
 
     def service(request: Request) -> Service:
         name, version = request.path_params["model"], request.path_params.get("version")
@@ -68,10 +64,10 @@ def with_routes(backend: Backend, limits: Limits, others: Sequence[Route]) -> St
         return found
 
     def ready(request: Request) -> Response:
-        return _empty(200 if service(request).ready else 503)
+        return empty_answer(200 if service(request).ready else 503)
 
     def all_ready(request: Request) -> Response:
-        return _empty(200 if all(each.ready for each in services.values()) else 503)
+        return empty_answer(200 if all(each.ready for each in services.values()) else 503)
 
     async def load(request: Request, body: bytes) -> Response:
         if _parameters(body):
@@ -79,15 +75,19 @@ def with_routes(backend: Backend, limits: Limits, others: Sequence[Route]) -> St
                 "load: this server takes no configuration and no files from clients: leave out parameters"
             )
         await backend.load(service(request).name)
-        return _empty(200)
+        return empty_answer(200)
 
     async def unload(request: Request, body: bytes) -> Response:
         _parameters(body)
         await backend.unload(service(request).name)
-        return _empty(200)
+        return empty_answer(200)
+
+    def trace(request: Request, body: bytes = b"") -> Any:
+        service(request)
+        return trace_settings(read_json(body))
 
     def index(request: Request, body: bytes) -> Any:
-        only_ready = bool(_object(body).get("ready"))
+        only_ready = bool(read_json(body).get("ready"))
         return [
             {"name": each.name, "version": each.spec.version, "state": each.state, "reason": each.reason}
             for each in services.values()
@@ -98,15 +98,17 @@ def with_routes(backend: Backend, limits: Limits, others: Sequence[Route]) -> St
         return [route(f"/v2/models/{{model}}{part}{path}", answer) for part in ("", "/versions/{version}")]
 
     async def on_error(request: Request, error: Exception) -> Response:
-        return error_answer(error) if isinstance(error, RequestError) else _json({"error": str(error)}, 500)
+        return error_answer(error) if isinstance(error, RequestError) else json_answer({"error": str(error)}, 500)
 
     async def on_http_error(request: Request, error: Any) -> Response:
         text = f"{error.detail}: {request.method} {request.url.path[:200]}"
-        return _json({"error": text}, error.status_code, error.headers)
+        return json_answer({"error": text}, error.status_code, error.headers)
 
     routes = [
-        route("/v2", lambda request: {"name": "pytrtplugins", "version": __version__, "extensions": list(EXTENSIONS)}),
-        route("/v2/health/live", lambda request: _empty(200)),
+        route(
+            "/v2", lambda request: {"name": "pytrtplugins", "version": __version__, "extensions": extensions(limits)}
+        ),
+        route("/v2/health/live", lambda request: empty_answer(200)),
         route("/v2/health/ready", all_ready),
         route(
             "/v2/models/stats",
@@ -116,6 +118,7 @@ def with_routes(backend: Backend, limits: Limits, others: Sequence[Route]) -> St
         *both("/config", lambda request: model_config(service(request))),
         *both("/stats", lambda request: {"model_stats": [model_statistics(service(request))]}),
         *both("", lambda request: model_metadata(service(request))),
+        *(route("/v2/models/{model}/trace/setting", trace, method) for method in ("GET", "POST")),
         route("/v2/repository/index", index, "POST"),
         route("/v2/repository/models/{model}/load", load, "POST"),
         route("/v2/repository/models/{model}/unload", unload, "POST"),
@@ -150,7 +153,7 @@ def model_config(service: Service) -> dict[str, Any]:
     def tensor(spec: TensorSpec) -> dict[str, Any]:
         return {
             "name": spec.name,
-            "data_type": "TYPE_" + {"BOOL": "BOOL"}.get(spec.datatype, spec.datatype),
+            "data_type": "TYPE_STRING" if spec.datatype == "BYTES" else f"TYPE_{spec.datatype}",
             "dims": list(spec.dims[skipped:]),
         }
 
@@ -162,6 +165,7 @@ def model_config(service: Service) -> dict[str, Any]:
         "input": [tensor(spec) for spec in signature.inputs],
         "output": [tensor(spec) for spec in signature.outputs],
     }
+    config["model_transaction_policy"] = {"decoupled": False}  # each request has one answer
     if signature.max_batch > 1:
         config["dynamic_batching"] = {
             "preferred_batch_size": list(signature.sizes),
@@ -201,29 +205,7 @@ def model_statistics(service: Service) -> dict[str, Any]:
 
 def _parameters(body: bytes) -> dict[str, Any]:
     """Parameters of a request to load or unload; what they say of models that depend on others means nothing here."""
-    found = _object(body).get("parameters") or {}
+    found = read_json(body).get("parameters") or {}
     if not isinstance(found, dict):
         raise RequestError("parameters: expected an object")
     return {name: value for name, value in found.items() if name != "unload_dependents"}
-
-
-def _object(body: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(body or b"{}")
-    except (ValueError, RecursionError) as error:
-        raise RequestError(f"the request is not JSON: {str(error)[:200]}") from None
-    if not isinstance(found, dict):
-        raise RequestError("expected a JSON object")
-    return found
-
-
-def _json(value: Any, status: int = 200, headers: Any = None) -> Response:
-    responses = require("starlette.responses", extra="serve", package="starlette")
-    made: Response = responses.JSONResponse(value, status, headers)
-    return made
-
-
-def _empty(status: int) -> Response:
-    responses = require("starlette.responses", extra="serve", package="starlette")
-    made: Response = responses.Response(status_code=status)
-    return made

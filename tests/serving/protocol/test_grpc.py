@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import queue
-import threading
 
 import numpy as np
 import pytest
 
 from pytrtplugins.serving import Limits
-from pytrtplugins.serving.app import App
-from pytrtplugins.serving.local import LocalBackend
-from pytrtplugins.serving.protocol.grpc import start_grpc
-from pytrtplugins.serving.server import bind
 from tests.serving.conftest import spec
+from tests.serving.running import running
 
 pytest.importorskip("grpc", reason="pip install grpcio")
 library = pytest.importorskip("tritonclient.grpc")
@@ -25,27 +20,12 @@ LIMITS = Limits(body_bytes=1 << 20)
 
 @pytest.fixture(scope="module")
 def client():
-    with bind("127.0.0.1", 0) as sock:
-        address = f"127.0.0.1:{sock.getsockname()[1]}"
-    loop, ready, stop = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
-
-    async def run():
-        backend = LocalBackend([spec("double", "Double"), spec("lists", "Lists")], LIMITS)
-        await backend.start()
-        server = await start_grpc(backend, App(backend, LIMITS).codec, LIMITS, address)
-        ready.set()
-        await stop.wait()
-        await server.stop(0)
-        await backend.stop()
-
-    thread = threading.Thread(target=loop.run_until_complete, args=(run(),))
-    thread.start()
-    assert ready.wait(20)
-    with library.InferenceServerClient(address) as made:
+    specs = [spec("double", "Double"), spec("lists", "Lists"), spec("shout", "Shout")]
+    with (
+        running(specs, LIMITS, grpc=True) as server,
+        library.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as made,
+    ):
         yield made
-    loop.call_soon_threadsafe(stop.set)
-    thread.join(20)
-    loop.close()
 
 
 def tensor(name, array, kind="FP32"):
@@ -65,7 +45,7 @@ def test_the_client_finds_the_server_and_its_models(client):
     assert list(client.get_model_metadata("double").inputs[0].shape) == [-1, 2]
     config = client.get_model_config("double").config
     assert (config.max_batch_size, list(config.input[0].dims)) == (32, [2])
-    assert [each.name for each in client.get_model_repository_index().models] == ["double", "lists"]
+    assert [each.name for each in client.get_model_repository_index().models] == ["double", "lists", "shout"]
 
 
 def test_the_client_infers_with_bytes_classification_and_parameters(client):
@@ -134,3 +114,23 @@ def test_the_client_reads_statistics_and_unloads_and_loads(client):
     assert client.is_model_ready("lists")
     with pytest.raises(library.InferenceServerException, match="no files from clients"):
         client.load_model("lists", config="{}")
+
+
+def test_strings_go_in_and_out(client):
+    for given in (tensor("text", np.array([[b"ab"], [b"\xff"]], object), "BYTES"),):
+        found = client.infer("shout", [given])
+        assert found.as_numpy("loud").ravel().tolist() == [b"AB", b"\xff"]
+    request = messages.ModelInferRequest(model_name="shout")
+    request.inputs.add(name="text", datatype="BYTES", shape=[1, 1]).contents.bytes_contents.append(b"abc")
+    assert client._client_stub.ModelInfer(request).raw_output_contents[0] == b"\3\0\0\0ABC"
+
+
+def test_the_client_reads_trace_and_log_settings_and_cannot_change_them(client):
+    assert client.get_trace_settings(as_json=True)["settings"]["trace_level"]["value"] == ["OFF"]
+    client.update_trace_settings("double", settings={"trace_level": None, "trace_rate": "1000"})
+    with pytest.raises(library.InferenceServerException, match="trace_rate is '1000'"):
+        client.update_trace_settings(settings={"trace_rate": "1"})
+    assert client.get_log_settings().settings["log_error"].bool_param
+    client.update_log_settings({"log_error": True})
+    with pytest.raises(library.InferenceServerException, match="log_file is ''"):
+        client.update_log_settings({"log_file": "/etc/passwd"})

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 X = {"name": "x", "shape": [1, 2], "datatype": "FP32"}
+SHARED = {"shared_memory_region": "r", "shared_memory_byte_size": 8}
 JSON = {"inputs": [{**X, "data": [1, 2]}]}
 INFER = "/v2/models/double/infer"
 
@@ -90,7 +91,10 @@ def test_classification_names_the_largest_values_of_each_row(client):
         ({"inputs": [X]}, "data: expected a list"),
         ({"inputs": [{**X, "shape": [33, 2], "data": [0] * 66}]}, "32 rows, found 33"),
         ({"inputs": [{**X, "shape": [0, 2], "data": []}]}, "at least 1"),
-        ({"inputs": [{**X, "parameters": {"shared_memory_region": "r"}}]}, "shares no memory"),
+        (
+            {"inputs": [{**X, "parameters": SHARED}]},
+            "shares no memory",
+        ),
         ({"inputs": [{**X, "parameters": {"binary_data_size": -1}}]}, "binary_data_size"),
         ({"inputs": [{**X, "parameters": {"binary_data_size": 8}}]}, "expected 8 bytes|found 0"),
         ({"inputs": [{**X, "parameters": 3}]}, "parameters: expected an object"),
@@ -98,9 +102,18 @@ def test_classification_names_the_largest_values_of_each_row(client):
         ({**JSON, "outputs": [{"name": "z"}]}, "outputs: expected names of y"),
         ({**JSON, "outputs": 7}, "outputs: expected a list"),
         ({**JSON, "outputs": [{"name": "y", "parameters": {"classification": "3"}}]}, "classification"),
-        ({**JSON, "outputs": [{"name": "y", "parameters": {"shared_memory_region": "r"}}]}, "shares no memory"),
+        (
+            {
+                **JSON,
+                "outputs": [{"name": "y", "parameters": SHARED}],
+            },
+            "shares no memory",
+        ),
         ({**JSON, "parameters": {"priority": -1}}, "priority"),
         ({**JSON, "parameters": {"timeout": "1s"}}, "timeout: expected microseconds"),
+        ({**JSON, "parameters": {"sequence_id": 7}}, "leave out sequence_id"),
+        ({**JSON, "id": "\ud800"}, "id: expected text"),
+        ({"inputs": [{**X, "data": [*["x" * 90_000, *[""] * 90_000]]}]}, "expected numbers for FP32"),  # 8 GB in NumPy
     ],
 )
 def test_a_broken_request_is_refused_in_one_line(client, body, text):
@@ -134,3 +147,43 @@ def test_an_output_that_the_model_did_not_give_is_the_servers_error(client):
     body = {"inputs": [{**X, "data": [2, 0]}]}
     answer = client.post("/v2/models/wrong/infer", body)
     assert (answer.status, answer.json["error"]) == (500, "the model gave no output 'y'")
+
+
+def text(data, **more):
+    return {"inputs": [{"name": "text", "shape": [len(data), 1], "datatype": "BYTES", "data": data, **more}]}
+
+
+def test_strings_go_in_and_out_as_json(client):
+    outputs = client.post("/v2/models/shout/infer", text(["ab", "ä"])).json["outputs"]
+    assert [(each["datatype"], each["data"]) for each in outputs] == [("BYTES", ["AB", "ä"]), ("INT64", [2, 2])]
+
+
+def test_strings_go_in_and_out_as_bytes(client):
+    given = b"\2\0\0\0ab" + b"\1\0\0\0\xff"
+    head = json.dumps(
+        {
+            "inputs": [
+                {"name": "text", "shape": [2, 1], "datatype": "BYTES", "parameters": {"binary_data_size": len(given)}}
+            ],
+            "outputs": [{"name": "loud", "parameters": {"binary_data": True}}],
+        }
+    ).encode()
+    answer = client.post("/v2/models/shout/infer", head + given, headers={"Inference-Header-Content-Length": len(head)})
+    assert answer.body.endswith(b"}" + given.replace(b"ab", b"AB"))
+    alone = client.post("/v2/models/shout/infer", b"as it is", headers={"Inference-Header-Content-Length": 0})
+    assert b"\x08\0\0\0AS IT IS" in alone.body
+
+
+@pytest.mark.parametrize("data", [["a", 7], ["a"], [["a"], ["b", "c"]], ["\ud800", "b"]])
+def test_strings_that_do_not_fit_are_refused(client, data):
+    found = client.post("/v2/models/shout/infer", text(data) | {"inputs": [text(data, shape=[2, 1])["inputs"][0]]})
+    assert found.status == 400
+
+
+def test_bytes_that_are_no_text_are_not_said_in_json(client):
+    head = json.dumps(
+        {"inputs": [{"name": "text", "shape": [1, 1], "datatype": "BYTES", "parameters": {"binary_data_size": 5}}]}
+    )
+    body = head.encode() + b"\1\0\0\0\xff"
+    answer = client.post("/v2/models/shout/infer", body, headers={"Inference-Header-Content-Length": len(head)})
+    assert (answer.status, answer.json["error"]) == (400, "output 'loud' is not text: ask for it with binary_data")

@@ -1,0 +1,121 @@
+"""What the JSON of an inference request says, or the message of gRPC, without the tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...errors import RequestError
+from ...utils.text_formats import shorten
+from ..tensors import TensorSpec
+from .memory import Place, read_place
+
+__all__ = ["Call", "Given", "read_object", "read_outputs", "read_parameters"]
+
+_DEFAULT_PRIORITY = 10
+_MAX_PRIORITY = 1 << 16
+_BINARY = {"binary_data": True}
+
+
+@dataclass(frozen=True)
+class Given:
+    """An input of a request.
+
+    Attributes:
+        spec: Of the input.
+        shape: Its dims.
+        data: Its elements, where they are in JSON.
+        size: Its bytes behind the JSON, where they are there.
+        place: Where else it is.
+    """
+
+    spec: TensorSpec
+    shape: tuple[int, ...]
+    data: object = None
+    size: int | None = None
+    place: Place | None = None
+
+
+@dataclass(frozen=True)
+class Call:
+    """What an inference request says, without the tensors.
+
+    Attributes:
+        inputs: All of the model's.
+        id: The client's; empty if it gives none.
+        outputs: Names of outputs, with their parameters.
+        places: Where outputs go that are not part of the answer.
+        priority: Lower numbers go first.
+        timeout_s: After which it need not be computed.
+        heads: JSON of answers, by the dims of the outputs.
+    """
+
+    inputs: tuple[Given, ...]
+    id: str
+    outputs: Mapping[str, Mapping[str, Any]]
+    places: Mapping[str, Place] = field(default_factory=dict)
+    priority: int = _DEFAULT_PRIORITY
+    timeout_s: float | None = None
+    heads: dict[object, bytes] = field(default_factory=dict)
+
+
+def read_outputs(
+    given: object, parameters: Mapping[str, Any], known: Mapping[str, TensorSpec]
+) -> tuple[dict[str, Mapping[str, Any]], dict[str, Place]]:
+    """Outputs by name with their parameters, as a request lists them, and where they go; all, where it lists none.
+
+    Raises:
+        RequestError: the model has no such output, or a parameter is wrong.
+    """
+    every: Mapping[str, Any] = _BINARY if parameters.get("binary_data_output") else {}
+    if not given:
+        return dict.fromkeys(known, every), {}
+    if not isinstance(given, list):
+        raise RequestError(f"outputs: expected a list, found {shorten(given)}")
+    found: dict[str, Mapping[str, Any]] = {}
+    places: dict[str, Place] = {}
+    for each in given:
+        name = each.get("name") if isinstance(each, dict) else None
+        if not isinstance(name, str) or name not in known:
+            raise RequestError(f"outputs: expected names of {', '.join(sorted(known))}, found {shorten(name)}")
+        own = read_object("parameters", each.get("parameters") or {})
+        count = own.get("classification", 0)
+        if type(count) is not int or count < 0:
+            raise RequestError(f"output {name!r}: classification: expected a number, found {shorten(count)}")
+        place = read_place(own, f"output {name!r}")
+        if place is not None and count:
+            raise RequestError(f"output {name!r}: a classification is part of the answer, not of shared memory")
+        if place is not None:
+            places[name] = place
+        found[name] = {**every, **own}
+    return found, places
+
+
+def read_parameters(parameters: Mapping[str, Any]) -> tuple[int, float | None]:
+    """The priority and the timeout of a request in seconds, as its parameters say.
+
+    Raises:
+        RequestError: one of them is none, or the request is part of a sequence.
+    """
+    priority = parameters.get("priority", 0)
+    if type(priority) is not int or not 0 <= priority <= _MAX_PRIORITY:
+        raise RequestError(f"priority: expected 1, the most urgent, to {_MAX_PRIORITY}; found {shorten(priority)}")
+    timeout = parameters.get("timeout", 0)
+    if type(timeout) is not int or not 0 <= timeout < 1 << 53:
+        raise RequestError(f"timeout: expected microseconds, found {shorten(timeout)}")
+    for name in ("sequence_id", "sequence_start", "sequence_end"):
+        if parameters.get(name):
+            raise RequestError(f"models of this server keep nothing from one request to the next: leave out {name}")
+    return priority or _DEFAULT_PRIORITY, timeout / 1e6 or None
+
+
+def read_object(what: str, value: object) -> dict[str, Any]:
+    """A JSON object.
+
+    Raises:
+        RequestError: it is something else.
+    """
+    if not isinstance(value, dict):
+        raise RequestError(f"{what}: expected an object, found {shorten(value)}")
+    return value

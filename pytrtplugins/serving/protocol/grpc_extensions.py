@@ -1,0 +1,74 @@
+"""Triton's extensions over gRPC that are not about one model: memory that clients share, trace and log settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...errors import RequestError
+from ...utils.optional import require
+from .memory import Memory
+from .settings import log_settings, trace_settings
+
+__all__ = ["extension_methods"]
+
+
+def extension_methods(memory: Memory, known: Callable[[str], object]) -> dict[str, Callable[[Any], Any]]:
+    """Methods by name: each takes a message, and gives the answer.
+
+    Args:
+        memory: That clients share.
+        known: Raises an error where there is no such model.
+    """
+    messages = require("tritonclient.grpc.service_pb2", extra="grpc", package="tritonclient")
+
+    async def system_status(request: Any) -> Any:
+        answer = messages.SystemSharedMemoryStatusResponse()
+        for each in memory.regions(request.name):
+            told = answer.regions[each.name]
+            told.name, told.key, told.offset, told.byte_size = each.name, each.key, each.offset, each.byte_size
+        return answer
+
+    async def system_register(request: Any) -> Any:
+        memory.register(request.name, request.key, request.offset, request.byte_size)
+        return messages.SystemSharedMemoryRegisterResponse()
+
+    async def system_unregister(request: Any) -> Any:
+        memory.unregister(request.name)
+        return messages.SystemSharedMemoryUnregisterResponse()
+
+    async def trace(request: Any) -> Any:
+        if request.model_name:
+            known(request.model_name)
+        wanted = {name: _one_or_more(given.value) for name, given in request.settings.items()}
+        answer = messages.TraceSettingResponse()
+        for name, value in trace_settings(wanted).items():
+            answer.settings[name].value.extend(value if isinstance(value, list) else [value])
+        return answer
+
+    async def log(request: Any) -> Any:
+        wanted = {}
+        for name, given in request.settings.items():
+            kind = given.WhichOneof("parameter_choice")
+            if kind is None:
+                raise RequestError(f"log settings: {name[:80]!r} has no value")
+            wanted[name] = getattr(given, kind)
+        answer = messages.LogSettingsResponse()
+        for name, value in log_settings(wanted).items():
+            kind = {bool: "bool_param", int: "uint32_param", str: "string_param"}[type(value)]
+            setattr(answer.settings[name], kind, value)
+        return answer
+
+    return {
+        "SystemSharedMemoryStatus": system_status,
+        "SystemSharedMemoryRegister": system_register,
+        "SystemSharedMemoryUnregister": system_unregister,
+        "TraceSetting": trace,
+        "LogSettings": log,
+    }
+
+
+def _one_or_more(values: Any) -> str | list[str] | None:
+    """A setting as JSON would say it; none means its default."""
+    found = list(values)
+    return found[0] if len(found) == 1 else found or None

@@ -1,0 +1,70 @@
+"""Routes whose answers are JSON or empty, and JSON in their requests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...errors import RequestError
+from ...utils.optional import require
+from ..body import read_body
+from ..spec import Limits
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import Route
+
+__all__ = ["empty_answer", "json_answer", "make_route", "read_json"]
+
+
+def make_route(limits: Limits, path: str, answer: Callable[..., Any], method: str = "GET") -> Route:
+    """A route.
+
+    Args:
+        limits: Of requests.
+        path: As Starlette has it.
+        answer: Takes the request, and its body where the method is POST; gives a response, or what JSON can say. May be a coroutine.
+        method: GET or POST.
+    """
+    routing = require("starlette.routing", extra="serve", package="starlette", feature="pytrt serve")
+
+    async def endpoint(request: Request) -> Response:
+        body = await read_body(request.receive, dict(request.scope["headers"]), limits)
+        found = answer(request, body) if method == "POST" else answer(request)
+        if hasattr(found, "__await__"):
+            found = await found
+        return found if hasattr(found, "status_code") else json_answer(found)
+
+    made: Route = routing.Route(path, endpoint, methods=[method])
+    return made
+
+
+def json_answer(value: Any, status: int = 200, headers: Any = None) -> Response:
+    """An answer of JSON."""
+    responses = require("starlette.responses", extra="serve", package="starlette")
+    made: Response = responses.JSONResponse(value, status, headers)
+    return made
+
+
+def empty_answer(status: int) -> Response:
+    """An answer without a body."""
+    responses = require("starlette.responses", extra="serve", package="starlette")
+    made: Response = responses.Response(status_code=status)
+    return made
+
+
+def read_json(body: bytes) -> dict[str, Any]:
+    """The object in the body of a request; no body is an empty one.
+
+    Raises:
+        RequestError: it is something else.
+    """
+    try:
+        found = json.loads(body or b"{}")
+    except (ValueError, RecursionError) as error:
+        raise RequestError(f"the request is not JSON: {str(error)[:200]}") from None
+    if not isinstance(found, dict):
+        raise RequestError("expected a JSON object")
+    return found

@@ -1,0 +1,264 @@
+"""Memory that clients share with the server: NVIDIA's client, unchanged, and clients that are not."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from contextlib import contextmanager
+from multiprocessing import shared_memory
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pytrtplugins.serving import Limits
+from pytrtplugins.serving.board import Board
+from tests.serving.conftest import Client, spec
+from tests.serving.running import running
+
+pytestmark = pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="there is no /dev/shm")
+LIMITS = Limits(body_bytes=1 << 20, shared_memory_regions=3)
+NUMBERS = itertools.count()
+INFER = "/v2/models/double/infer"
+REGION = "/v2/systemsharedmemory/region"
+
+
+def new_key():
+    """A name that nobody else uses."""
+    return f"pytrt-test-{os.getpid()}-{next(NUMBERS)}"
+
+
+@contextmanager
+def an_object(size):
+    """An object in shared memory, and its key."""
+    made = shared_memory.SharedMemory(new_key(), create=True, size=size)
+    try:
+        yield made, made.name
+    finally:
+        made.close()
+        made.unlink()
+
+
+@pytest.fixture
+def client():
+    made = Client([spec("double", "Double")], LIMITS)
+    yield made
+    made.close()
+
+
+def place(name="r", size=8, offset=0):
+    return {"shared_memory_region": name, "shared_memory_byte_size": size, "shared_memory_offset": offset}
+
+
+def request(into=None, out=None):
+    given = {"name": "x", "shape": [1, 2], "datatype": "FP32"}
+    given |= {"data": [1, 2]} if into is None else {"parameters": into}
+    return {"inputs": [given], "outputs": [{"name": "y", "parameters": out or {}}]}
+
+
+def register(client, key, name="r", offset=0, size=64):
+    return client.post(f"{REGION}/{name}/register", {"key": key, "offset": offset, "byte_size": size})
+
+
+@pytest.mark.parametrize("kind", ["http", "grpc"])
+def test_tritonclient_puts_inputs_and_outputs_into_shared_memory(kind):
+    library = pytest.importorskip(f"tritonclient.{kind}", reason=f"pip install 'tritonclient[{kind}]'")
+    shared = pytest.importorskip("tritonclient.utils.shared_memory")
+    key = new_key()
+    with running([spec("double", "Double")], LIMITS, grpc=True) as server:
+        handle = shared.create_shared_memory_region("both", f"/{key}", 64)
+        try:
+            with library.InferenceServerClient(
+                f"127.0.0.1:{server.port if kind == 'http' else server.grpc_port}"
+            ) as client:
+                client.register_system_shared_memory("both", f"/{key}", 64)
+                shared.set_shared_memory_region(handle, [np.array([[1, 2], [3, 4]], np.float32)])
+                given = library.InferInput("x", [2, 2], "FP32")
+                given.set_shared_memory("both", 16)
+                wanted = library.InferRequestedOutput("y")
+                wanted.set_shared_memory("both", 32, offset=32)
+                answer = client.infer("double", [given], outputs=[wanted])
+                assert answer.get_output("y") is not None
+                found = shared.get_contents_as_numpy(handle, np.float32, [2, 2], offset=32)
+                assert found.tolist() == [[2, 4], [6, 8]]
+                (status,) = (
+                    dict(client.get_system_shared_memory_status(as_json=True)["regions"]).values()
+                    if (kind == "grpc")
+                    else client.get_system_shared_memory_status()
+                )
+                assert (status["name"], int(status["byte_size"])) == ("both", 64)
+                client.unregister_system_shared_memory()
+                with pytest.raises(library.InferenceServerException, match="not registered"):
+                    client.infer("double", [given])
+        finally:
+            shared.destroy_shared_memory_region(handle)
+
+
+def test_an_output_in_shared_memory_says_where_it_is(client):
+    with an_object(64) as (memory, key):
+        assert register(client, key).status == 200
+        memory.buf[8:16] = np.float32([5, 6]).tobytes()
+        output = client.post(INFER, request(place(offset=8), place(offset=24, size=40))).json["outputs"][0]
+        assert output["parameters"] == place(offset=24)
+        assert "data" not in output
+        assert np.frombuffer(memory.buf[24:32], np.float32).tolist() == [10, 12]
+
+
+def test_processes_with_one_board_know_each_others_regions_at_once():
+    board = Board.create()
+    with (
+        an_object(64) as (memory, key),
+        running([spec("double", "Double")], LIMITS, board=Board(board)) as first,
+        running([spec("double", "Double")], LIMITS, board=Board(board)) as second,
+    ):
+        memory.buf[:8] = np.float32([5, 6]).tobytes()
+        library = pytest.importorskip("tritonclient.http", reason="pip install 'tritonclient[http]'")
+        clients = [library.InferenceServerClient(f"127.0.0.1:{each.port}") for each in (first, second)]
+        given = library.InferInput("x", [1, 2], "FP32")
+        given.set_shared_memory("r", 8)
+        for one, other in (clients, clients[::-1]):
+            one.register_system_shared_memory("r", key, 64)
+            assert other.infer("double", [given]).as_numpy("y").tolist() == [[10, 12]]
+            other.unregister_system_shared_memory("r")
+            with pytest.raises(library.InferenceServerException, match="not registered"):
+                one.infer("double", [given])
+        for each in clients:
+            each.close()
+    os.close(board)
+
+
+@pytest.mark.parametrize(
+    "key", ["../etc/passwd", "/etc/passwd", "..", ".", "", "a/b", "a\0b", "x" * 300, 7, None, ".hidden", "é"]
+)
+def test_a_key_that_is_no_name_of_an_object_is_refused(client, key):
+    answer = register(client, key)
+    assert answer.status == 400
+    assert "key: expected the name of an object" in answer.json["error"]
+
+
+def test_links_folders_and_pipes_are_no_memory(client):
+    name = new_key()
+    path = Path("/dev/shm") / name
+    for make, remove in (
+        (lambda: path.symlink_to("/etc/passwd"), path.unlink),
+        (path.mkdir, path.rmdir),
+        (lambda: os.mkfifo(path), path.unlink),
+    ):
+        make()
+        try:
+            assert register(client, name).status == 400
+        finally:
+            remove()
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"byte_size": 65}, "has 64 bytes: 65 at 0 are not within it"),
+        ({"offset": 1}, "has 64 bytes: 64 at 1 are not within it"),
+        ({"offset": 1 << 63}, "offset: expected a number of bytes"),
+        ({"byte_size": -1}, "byte_size: expected a number of bytes"),
+        ({"byte_size": 0}, "expected at least 1"),
+        ({"byte_size": True}, "byte_size: expected a number"),
+        ({"byte_size": None}, "byte_size: expected a number"),
+    ],
+)
+def test_a_region_outside_of_its_object_is_refused(client, change, text):
+    with an_object(64) as (_, key):
+        body = {"key": key, "offset": 0, "byte_size": 64, **change}
+        assert text in client.post(f"{REGION}/r/register", body).json["error"]
+
+
+def test_regions_are_bounded_and_have_one_name(client):
+    with an_object(64) as (_, key):
+        assert [register(client, key, name).status for name in ("a", "a", "b", "c", "d")] == [200, 400, 200, 200, 400]
+        assert [each["name"] for each in client.get("/v2/systemsharedmemory/status").json] == ["a", "b", "c"]
+        assert client.get(f"{REGION}/b/status").json[0]["key"] == key
+        assert client.get(f"{REGION}/z/status").status == 400
+        assert [client.post(f"{REGION}/{name}/unregister").status for name in ("a", "a")] == [200, 200]
+        assert client.post("/v2/systemsharedmemory/unregister").status == 200
+        assert client.get("/v2/systemsharedmemory/status").json == []
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (place("nothing"), "not registered"),
+        (place(""), "expected a name"),
+        (place(7), "expected a name"),
+        (place(size=65), "not within it"),
+        (place(size=8, offset=60), "not within it"),
+        (place(size=-8), "expected a number of bytes"),
+        (place(size=None), "expected a number of bytes"),
+        (place(offset="0"), "expected a number of bytes"),
+    ],
+)
+def test_a_tensor_outside_of_its_region_is_refused(client, given, text):
+    with an_object(64) as (_, key):
+        register(client, key)
+        for body in (request(into=given), request(out=given)):
+            answer = client.post(INFER, body)
+            assert answer.status == 400
+            assert text in answer.json["error"]
+
+
+def test_tensors_have_the_size_that_their_dims_need(client):
+    with an_object(64) as (_, key):
+        register(client, key)
+        assert "expected 8 bytes" in client.post(INFER, request(into=place(size=12))).json["error"]
+        assert "the output has 8 bytes" in client.post(INFER, request(out=place(size=4))).json["error"]
+
+
+def test_a_tensor_is_not_larger_than_a_body(client):
+    with an_object(2 << 20) as (_, key):
+        register(client, key, size=2 << 20)
+        assert client.post(INFER, request(into=place(size=(1 << 20) + 1))).status == 413
+
+
+def test_an_object_that_is_cut_replaced_or_removed_is_an_error_and_the_server_goes_on(client):
+    name = new_key()
+    path = Path("/dev/shm") / name
+    path.write_bytes(bytes(8192))
+    try:
+        register(client, name, size=8192)
+        body = request(place(offset=4096), place(offset=8000))
+        assert client.post(INFER, body).status == 200
+        os.truncate(path, 4000)
+        assert "made smaller" in client.post(INFER, body).json["error"]
+        assert path.stat().st_size == 4000  # an output does not let it grow again
+        path.unlink()
+        assert "No such file" in client.post(INFER, body).json["error"]
+        path.write_bytes(bytes(8192))
+        assert "was replaced" in client.post(INFER, body).json["error"]
+    finally:
+        path.unlink(missing_ok=True)
+    assert client.post(INFER, request()).status == 200
+
+
+def test_without_the_option_nothing_is_shared():
+    made = Client([spec("double", "Double")])
+    with an_object(64) as (_, key):
+        assert "--shared-memory" in register(made, key).json["error"]
+    assert "--shared-memory" in made.post(INFER, request(place())).json["error"]
+    assert made.get("/v2/systemsharedmemory/status").json == []
+    assert "system_shared_memory" not in made.get("/v2").json["extensions"]
+    made.close()
+
+
+def test_a_board_keeps_its_document_when_a_change_fails():
+    descriptor = Board.create()
+    one, other = Board(descriptor), Board(descriptor)
+
+    def fail(document):
+        document["x"] = 2
+        raise KeyError("x")
+
+    one.change(lambda document: document.update(x=1))
+    with pytest.raises(KeyError):
+        other.change(fail)
+    assert json.dumps(other.read()) == '{"x": 1}'
+    for number in range(5):
+        (one, other)[number % 2].change(lambda document: document.update(x=document["x"] + 1))
+    assert one.read() == other.read() == {"x": 6}
+    os.close(descriptor)
