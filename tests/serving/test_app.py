@@ -115,31 +115,6 @@ def test_an_exception_in_a_method_is_one_line_that_names_it(client, body, query,
     assert answer.json["error"].startswith(text)
 
 
-def form(content, name="image"):
-    return (
-        f'--b\r\nContent-Disposition: form-data; name="{name}"; filename="a.txt"\r\nContent-Type: text/plain\r\n\r\n'.encode()
-        + content
-        + b"\r\n--b--\r\n"
-    )
-
-
-def test_a_form_gives_its_first_file(client):
-    headers = {"Content-Type": "multipart/form-data; boundary=b"}
-    answer = client.post("/v1/models/double:predict", form(b"1 2"), headers=headers)
-    assert answer.json["rows"] == [[2.0, 4.0]]
-
-
-NO_FILE = b'--b\r\nContent-Disposition: form-data; name="a"\r\n\r\n1\r\n--b--\r\n'
-
-
-@pytest.mark.parametrize("body", [b"--b--\r\n", NO_FILE, b"junk"])
-def test_a_form_without_a_file_is_refused(client, body):
-    headers = {"Content-Type": "multipart/form-data; boundary=b"}
-    answer = client.post("/v1/models/double:predict", body, headers=headers)
-    assert answer.status == 400
-    assert "form" in answer.json["error"]
-
-
 def test_a_compressed_body_is_read(client):
     body = gzip.compress(json.dumps(JSON).encode())
     assert client.post(INFER, body, headers={"Content-Encoding": "gzip"}).status == 200

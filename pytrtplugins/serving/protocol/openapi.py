@@ -13,7 +13,10 @@ __all__ = ["document", "page"]
 _IMAGE = {"image/*": {"schema": {"type": "string", "format": "binary"}}}
 _FORM = {
     "multipart/form-data": {
-        "schema": {"type": "object", "properties": {"image": {"type": "string", "format": "binary"}}}
+        "schema": {
+            "type": "object",
+            "properties": {"image": {"type": "array", "items": {"type": "string", "format": "binary"}}},
+        }
     }
 }
 _OTHERS = (
@@ -79,7 +82,7 @@ def _detect(names: list[str]) -> dict[str, Any]:
         ],
         "responses": {
             "200": {
-                "description": "Boxes, or the image with them drawn",
+                "description": "Boxes, or the image with them drawn; of several images a list",
                 "content": {"application/json": {}, "image/jpeg": {}},
             }
         },

@@ -11,9 +11,10 @@ from ...utils.optional import require
 from ...version import __version__
 from ..body import read_body
 from ..model import Request as ModelRequest
-from ..service import Backend, Service
+from ..service import Answer, Backend, Service
 from ..spec import Limits
 from . import metrics, openapi
+from .photos import answer_all, read_form
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -34,11 +35,11 @@ def routes(backend: Backend, limits: Limits) -> list[Route]:
         body = await read_body(request.receive, headers, limits)
         upload_s = time.perf_counter() - started
         kind = request.headers.get("content-type", "")
-        if kind.startswith("multipart/form-data"):
-            body, kind = await _first_file(request, body)
-        identifier = request.headers.get("x-request-id", "")[:128]
-        told = ModelRequest(body, kind, dict(request.query_params), identifier, limits.image_bytes)
-        answered = await service.answer(told)
+        form = kind.startswith("multipart/form-data")
+        files = await read_form(request, body) if form else [(body, kind)]
+        identifier, query = request.headers.get("x-request-id", "")[:128], dict(request.query_params)
+        told = [ModelRequest(data, said_of, query, identifier, limits.image_bytes) for data, said_of in files]
+        answered = await service.answer(told[0]) if len(told) == 1 else Answer(await answer_all(service, told), {})
         found = answered.value
         stages = {"upload": upload_s, **answered.stages, "total": time.perf_counter() - started}
         said = {"server-timing": ", ".join(f"{name};dur={1000 * seconds:.3f}" for name, seconds in stages.items())}
@@ -82,24 +83,6 @@ def routes(backend: Backend, limits: Limits) -> list[Route]:
         routing.Route("/openapi.json", show_openapi),
         routing.Route("/docs", show_docs),
     ]
-
-
-async def _first_file(request: Request, body: bytes) -> tuple[bytes, str]:
-    """The first file of a form (multipart), and its type."""
-    requests = require("starlette.requests", extra="serve", package="starlette")
-    exceptions = require("starlette.exceptions", extra="serve", package="starlette")
-
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    try:
-        async with requests.Request(request.scope, receive).form(max_files=1, max_fields=16) as form:
-            for value in form.values():
-                if not isinstance(value, str):
-                    return await value.read(), value.content_type or ""
-    except exceptions.HTTPException as error:
-        raise RequestError(f"the form cannot be read: {error.detail}") from None
-    raise RequestError("the form has no file; expected one, such as of: curl -F image=@dog.jpg")
 
 
 def _made(response: Any) -> Response:
