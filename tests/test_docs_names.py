@@ -37,6 +37,7 @@ OF_USERS = {
     "docs/format.md": {"x.cache.json", "metadata.json"},
     "docs/index.md": {"pytrt.toml"},
     "docs/security.md": {"pytrt.toml"},
+    "docs/serving_config.md": {"pytrt.toml"},
     "docs/shell.md": {"pytrt.toml"},
     "docs/testing.md": {"pytrt.toml"},
     "samples/models/README.md": {"voc12_trainval.txt"},

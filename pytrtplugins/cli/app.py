@@ -20,7 +20,7 @@ from ..utils.terminal import COMMAND
 from ..version import __version__
 from ..vision.letterbox import Mode as FitMode
 from . import inspected, loading, options, tables
-from .config import Defaults, find_config, read_config
+from .config import Defaults, find_config, open_config, read_config
 from .facts import Built, Calibrated, Devices, Evaluated, WrittenFile
 from .model_facts import DarknetFacts, EngineFacts, ModelFacts, Nodes
 from .options import number
@@ -109,7 +109,7 @@ def show_config(
     pytrt config --config other.toml
     """
     path = file or find_config(Path.cwd())
-    found = Defaults("", ()) if path is None else read_config(path, context.find_root().command)
+    found = Defaults("", ()) if path is None else read_config(open_config(path), context.find_root().command)
     return Result(found, tables.print_defaults)
 
 

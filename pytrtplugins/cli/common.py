@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from ..utils.optional import require
 from ..utils.terminal import be_quiet, be_verbose
-from .config import defaults_for, find_config, read_config
+from .config import defaults_for, find_config, open_config, read_config
 from .results import current_output
 
 typer = require("typer", extra="cli", feature="the command pytrt")
@@ -42,7 +42,9 @@ def _read_defaults(context: typer.Context, path: Path | None) -> None:  # type: 
     """Called before other options are looked at, whether it is given or not."""
     path = path or find_config(Path.cwd())
     if path is not None:
-        context.default_map = defaults_for(context, read_config(path, context.find_root().command))
+        file = open_config(path)
+        context.default_map = defaults_for(context, read_config(file, context.find_root().command))
+        context.obj = file
 
 
 def _be_json(context: typer.Context, asked: bool) -> bool:  # type: ignore[name-defined]  # typer goes by the type

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import os
-import re
-import sys
-import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from ..errors import FormatError
-from ..utils.files import read_regular
-from ..utils.optional import require
+from ..serving.config import TABLES as SERVED_TABLES
+from ..utils.declared import mismatch, nearest, single_kind
 from ..utils.text_formats import shorten
+from ..utils.toml_file import TomlFile, read_text
 from .options import limits_of
 from .results import option_name
 
-__all__ = ["Default", "Defaults", "defaults_for", "find_config", "read_config"]
+__all__ = ["Default", "Defaults", "defaults_for", "find_config", "open_config", "read_config"]
 
 log = logging.getLogger(__name__)
 
 _FILE, _PROJECT = "pytrt.toml", "pyproject.toml"
 _TABLE = ("tool", "pytrt")  # in a pyproject.toml
-_MAX_BYTES = 1 << 20
-_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "a path as text"}
 
 
 @dataclass(frozen=True)
@@ -72,31 +66,31 @@ def find_config(folder: Path) -> Path | None:
         for path in (place / _FILE, place / _PROJECT):
             if (
                 path.is_file()
-                and (path.name == _FILE or f"[{'.'.join(_TABLE)}" in _text(path))
+                and (path.name == _FILE or f"[{'.'.join(_TABLE)}" in read_text(path))
                 and _is_trusted(path, folder)
             ):
                 return path
     return None
 
 
-def read_config(path: Path, root: Any) -> Defaults:
-    """Read a file of defaults, and compare it with the options of the commands.
+def open_config(path: Path) -> TomlFile:
+    """Read a file of defaults; of a pyproject.toml its table tool.pytrt.
 
     Raises:
-        FormatError: it is not TOML, or has an unknown command or option, or a value of another type; ``.path`` and ``.line`` say where.
+        FormatError: it is not TOML.
         OSError: it cannot be read.
     """
-    name = "tomllib" if sys.version_info >= (3, 11) else "tomli"
-    toml = require(name, extra="cli", feature=_FILE)
-    text = _text(path)
-    try:
-        data = toml.loads(text)
-    except (toml.TOMLDecodeError, RecursionError) as error:
-        raise FormatError(f"{path}: {error}.", path=path) from error
-    prefix = _TABLE if path.name == _PROJECT else ()
-    for part in prefix:
-        data = data.get(part, {})
-    return Defaults(str(path), tuple(_read(data, root, (), _Place(path, _lines(text), prefix))))
+    return TomlFile.read(path, _FILE, _TABLE if path.name == _PROJECT else ())
+
+
+def read_config(file: TomlFile, root: Any) -> Defaults:
+    """Compare a file of defaults with the options of the commands; tables of models to be served are left to `serving.config`.
+
+    Raises:
+        FormatError: it has an unknown command or option, or a value of another type; ``.path`` and ``.line`` say where.
+    """
+    data = {key: value for key, value in file.data.items() if key not in SERVED_TABLES}
+    return Defaults(str(file.path), tuple(_read(data, root, (), file)))
 
 
 def defaults_for(context: Any, found: Defaults) -> dict[str, Any]:
@@ -108,82 +102,34 @@ def defaults_for(context: Any, found: Defaults) -> dict[str, Any]:
     for default in found.defaults:
         if default.command == command:
             name = names[default.option]
-            made[name] = _given(default.value, _kind(hints[name])[0], folder)
+            made[name] = _given(default.value, single_kind(hints[name])[0], folder)
     return made
 
 
 # -- inside --------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Where the values of a file stand."""
-
-    path: Path
-    lines: Mapping[tuple[str, ...], int]
-    prefix: tuple[str, ...]
-
-    def line(self, names: tuple[str, ...]) -> int:
-        return self.lines.get((*self.prefix, *names), 0)
-
-    def error(self, names: tuple[str, ...], problem: str) -> FormatError:
-        line = self.line(names)
-        where = f"{self.path}, line {line}" if line else f"{self.path}"
-        return FormatError(f"{where}: {problem}", path=self.path, line=line or None)
-
-
-def _read(data: Any, command: Any, words: tuple[str, ...], place: _Place) -> Iterator[Default]:
+def _read(data: Any, command: Any, words: tuple[str, ...], file: TomlFile) -> Iterator[Default]:
     """The defaults in the table of a command, or of a group of commands."""
     name = " ".join(("pytrt", *words))
     if not isinstance(data, dict):
-        raise place.error(words, f"{name}: expected a table, [{'.'.join(words)}], found {shorten(data)}.")
+        raise file.error(words, f"{name}: expected a table, [{'.'.join(words)}], found {shorten(data)}.")
     inner = getattr(command, "commands", None)
     if inner is not None:
         for key, value in data.items():
             if key not in inner:
-                raise place.error((*words, key), f"{name} has no command {key!r}.{_nearest(key, inner)}")
-            yield from _read(value, inner[key], (*words, key), place)
+                known = inner if words else (*inner, *SERVED_TABLES)
+                raise file.error((*words, key), f"{name} has no command {key!r}.{nearest(key, known)}")
+            yield from _read(value, inner[key], (*words, key), file)
         return
     options = {option_name(each): each for each in command.params if each.opts[0].startswith("-") and each.expose_value}
     hints = typing.get_type_hints(command.callback, include_extras=True)
     for key, value in data.items():
         if key not in options:
-            raise place.error((*words, key), f"{name} has no option --{key}.{_nearest(key, options)}")
-        if (expected := _mismatch(value, hints[options[key].name])) is not None:
-            raise place.error((*words, key), f"{name}, {key}: expected {expected}, found {shorten(value)}.")
-        yield Default(" ".join(words), key, value, place.line((*words, key)))
-
-
-def _mismatch(value: Any, hint: Any) -> str | None:
-    """What an option expects, where the value is something else."""
-    kind, several = _kind(hint)
-    if several:
-        if not isinstance(value, list):
-            return "a list"
-        return next((f"a list of {wrong}" for item in value if (wrong := _wrong(item, kind, hint))), None)
-    return _wrong(value, kind, hint)
-
-
-def _wrong(value: Any, kind: Any, hint: Any) -> str | None:
-    if typing.get_origin(kind) is Literal:
-        return None if value in typing.get_args(kind) else " or ".join(map(repr, typing.get_args(kind)))
-    if type(value) is not (str if kind is Path else kind) and not (kind is float and type(value) is int):
-        return _WORDS[kind]
-    for option in getattr(hint, "__metadata__", ()):
-        if (limits := limits_of(option)) is not None:
-            try:
-                limits.read(str(value))
-            except ValueError:
-                return str(limits)
-    return None
-
-
-def _kind(hint: Any) -> tuple[Any, bool]:
-    """The type of an option's value, and whether it takes several."""
-    hint = typing.get_args(hint)[0] if hasattr(hint, "__metadata__") else hint
-    if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        hint = next(each for each in typing.get_args(hint) if each is not type(None))
-    return (typing.get_args(hint)[0], True) if typing.get_origin(hint) is list else (hint, False)
+            raise file.error((*words, key), f"{name} has no option --{key}.{nearest(key, options)}")
+        if (expected := mismatch(value, hints[options[key].name], limits_of)) is not None:
+            raise file.error((*words, key), f"{name}, {key}: expected {expected}, found {shorten(value)}.")
+        yield Default(" ".join(words), key, value, file.line((*words, key)))
 
 
 def _given(value: Any, kind: Any, folder: Path) -> Any:
@@ -193,35 +139,6 @@ def _given(value: Any, kind: Any, folder: Path) -> Any:
     if kind is Path:
         return str(folder / value)
     return value if isinstance(value, bool) else str(value)
-
-
-def _nearest(name: str, known: Mapping[str, object]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"\nDo: write {close[0]}" if close else f" It has: {', '.join(known)}."
-
-
-def _lines(text: str) -> dict[tuple[str, ...], int]:
-    """The lines of tables and keys, by their names."""
-    found: dict[tuple[str, ...], int] = {}
-    table: tuple[str, ...] = ()
-    for number, line in enumerate(text.splitlines(), 1):
-        if match := re.match(r"\s*\[([^\[\]]+)\]", line):
-            table = _names(match[1])
-            found.setdefault(table, number)
-        elif match := re.match(r"""\s*([\w\s."'-]+?)\s*=""", line):
-            found.setdefault((*table, *_names(match[1])), number)
-    return found
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(part.strip(" \t\"'") for part in text.split("."))
-
-
-def _text(path: Path) -> str:
-    try:
-        return read_regular(path, _MAX_BYTES).decode()
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{path}: not UTF-8 at byte {error.start}.", path=path) from error
 
 
 def _owner(path: Path) -> int:

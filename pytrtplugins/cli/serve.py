@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 from ..errors import UsageError
 from ..serving.access import Access
-from ..serving.run import read_target, serve
-from ..serving.signature import MOST_ROWS
+from ..serving.config import read_limits, read_models
+from ..serving.run import check, read_target, serve
 from ..serving.spec import Limits, ModelSpec
+from ..utils.declared import field_limits
 from ..utils.numbers import Whole
 from ..utils.optional import require
+from ..utils.toml_file import TomlFile
 from . import options
 from .app import app
 from .options import number
 from .results import Result
-from .serve_facts import Served, ServedModel
+from .serve_facts import Checked, CheckedModel, Served, ServedModel
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["command"]
 
 _MOST_PROCESSES = 256
-_MOST_WAITING, _MAX_MIB = 1_000_000, 1 << 12
 _SHARED_REGIONS = 256
+_MAX_MIB = 1 << 12
 _DURATION = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)(us|ms|s)")
 _MILLISECONDS = {"us": 0.001, "ms": 1.0, "s": 1000.0}
 _LONGEST_MS = 10_000
@@ -45,13 +47,15 @@ def _milliseconds(text: str) -> float:
 
 @app.command("serve")  # type: ignore[untyped-decorator]
 def command(
+    context: typer.Context,  # type: ignore[name-defined]
     models: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="MODEL",
-            help="A saved engine, an ONNX model, or module:Class (a pytrtplugins.serving.Model); NAME=MODEL names it.",
+            help="A saved engine, an ONNX model, or module:Class (a pytrtplugins.serving.Model); NAME=MODEL names it. "
+            "Default: the models in the file of --config.",
         ),
-    ],
+    ] = None,
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Address to listen on; 0.0.0.0 means all addresses of this machine.")
     ] = "127.0.0.1",
@@ -76,7 +80,10 @@ def command(
     ] = False,
     max_batch: Annotated[
         int | None,
-        number(Whole(1, MOST_ROWS), help="Largest number of rows in a run; default: as the model says, or else 32."),
+        number(
+            field_limits(ModelSpec, "max_batch"),
+            help="Largest number of rows in a run; default: as the model says, or else 32.",
+        ),
     ] = None,
     max_delay: Annotated[
         str,
@@ -89,7 +96,8 @@ def command(
     queue: Annotated[
         int,
         number(
-            Whole(1, _MOST_WAITING), help="Number of requests per model that may wait; further ones get status 429."
+            field_limits(ModelSpec, "queue"),
+            help="Number of requests per model that may wait; further ones get status 429.",
         ),
     ] = 256,
     body_limit: Annotated[
@@ -114,7 +122,10 @@ def command(
     ] = False,
     engine: options.Engine = "auto",
     plugins: options.Plugins = None,
-) -> Result[Served]:
+    check_only: Annotated[
+        bool, typer.Option("--check", help="Check the models and the settings, and end without serving.")
+    ] = False,
+) -> Result[Served] | Result[Checked]:
     """Serve models over HTTP: images to a detector, tensors to any engine (Open Inference Protocol v2).
 
     A detector answers `curl -F image=@dog.jpg localhost:8000/v1/detect` with boxes as JSON, and ?format=image with the image. Clients of
@@ -127,20 +138,33 @@ def command(
     pytrt serve module:Animals --cpu 12 --gpu 4 --max-batch 32 --max-delay 2ms
 
     pytrt serve day=animals.engine night=dark.onnx --port 8080
+
+    pytrt serve --config serving.toml
     """
-    specs = [
-        ModelSpec(
-            name,
-            target,
-            engine=engine,
-            max_batch=max_batch,
-            max_delay_ms=_milliseconds(max_delay),
-            queue=queue,
+    file: TomlFile | None = context.obj
+    every: dict[str, Any] = {
+        "engine": engine,
+        "max_batch": max_batch,
+        "max_delay_ms": _milliseconds(max_delay),
+        "queue": queue,
+    }
+    given = {"body_bytes": body_limit << 20, "shared_memory_regions": _SHARED_REGIONS if shared_memory else 0}
+    limits = Limits(**given) if file is None else read_limits(file, given)
+    if models:
+        specs = [ModelSpec(name, target, **every) for name, target in map(read_target, models)]
+    else:
+        specs = [] if file is None else read_models(file, every)
+    if not specs:
+        raise UsageError(
+            "no model: name one, or a file with [models.NAME].\nDo: pytrt serve animals.engine, or --config serving.toml"
         )
-        for name, target in map(read_target, models)
-    ]
     if local and cpu:
         raise UsageError(f"--local is one process, --cpu {cpu} are several: leave one of them out")
+    if check_only:
+        check(specs)
+        return Result(
+            Checked(tuple(CheckedModel(each.name, each.version, each.target) for each in specs)), _print_checked
+        )
     counts = serve(
         specs,
         host=host,
@@ -149,14 +173,19 @@ def command(
         cpu=0 if local else cpu,
         engines=gpu,
         modules=plugins or (),
-        limits=Limits(body_bytes=body_limit << 20, shared_memory_regions=_SHARED_REGIONS if shared_memory else 0),
         access=Access(tls_cert=tls_cert, tls_key=tls_key, tls_ca=tls_ca),
+        limits=limits,
     )
     models_served = tuple(
         ServedModel(name, **{key: each[key] for key in ("succeeded", "failed", "refused", "late", "batches")})
         for name, each in counts.items()
     )
     return Result(Served(models_served), _print_served)
+
+
+def _print_checked(found: Checked) -> None:
+    for each in found.models:
+        print(f"{each.name}, version {each.version}: {each.target}")
 
 
 def _print_served(found: Served) -> None:

@@ -1,10 +1,10 @@
-"""The counts that ``pytrt serve`` reports when it ends; the fields are keys of the JSON (docs/shell.md)."""
+"""What ``pytrt serve`` reports when it ends, and with ``--check``; the fields are keys of the JSON (docs/shell.md)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Served", "ServedModel"]
+__all__ = ["Checked", "CheckedModel", "Served", "ServedModel"]
 
 
 @dataclass(frozen=True)
@@ -37,3 +37,29 @@ class Served:
     """
 
     models: tuple[ServedModel, ...]
+
+
+@dataclass(frozen=True)
+class CheckedModel:
+    """A version of a model that can be served.
+
+    Attributes:
+        name: In addresses.
+        version: In addresses.
+        target: A file, or ``module:Class``.
+    """
+
+    name: str
+    version: str
+    target: str
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a server would serve.
+
+    Attributes:
+        models: In the order of the file or the command line.
+    """
+
+    models: tuple[CheckedModel, ...]

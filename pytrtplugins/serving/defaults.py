@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..engines.base.engine import Engine
     from .spec import ModelSpec
 
-__all__ = ["Detector", "Tensors", "default_model"]
+__all__ = ["Detector", "Tensors", "default_model", "target_file"]
 
 _FORMATS = ("json", "image")
 
@@ -143,22 +143,11 @@ def default_model(spec: ModelSpec) -> Model:
         UsageError: there is no such file, or it is of another kind.
         PytrtpluginsError: the engine cannot be built or loaded.
     """
-    path = Path(spec.target)
-    if not path.is_file():
-        raise UsageError(
-            f"{spec.target}: no such file. Looked for: {path.absolute()}\nDo: pytrt build MODEL.onnx -o {spec.target}",
-            path=path,
-        )
-    if is_engine_file(path):
-        engine = load_engine(path)
-    elif path.suffix == ".onnx":
+    path = target_file(spec.target)
+    if path.suffix == ".onnx" and not is_engine_file(path):
         engine = build(path, engine=spec.engine, device=spec.device, progress=False)
     else:
-        raise UsageError(
-            f"{spec.target}: expected an engine, an ONNX model or module:Class.\n"
-            f"Do: pytrt build {spec.target} -o {path.with_suffix('.engine')}, and serve that",
-            path=path,
-        )
+        engine = load_engine(path)
     model = engine.model_without_weights
     try:
         read_heads(model)
@@ -167,6 +156,27 @@ def default_model(spec: ModelSpec) -> Model:
     names = path.with_suffix(".names")
     said = read_description(model).names is not None
     return Detector(engine, None if said or not names.is_file() else names, spec.max_batch)
+
+
+def target_file(target: str) -> Path:
+    """The file of an engine or an ONNX model.
+
+    Raises:
+        UsageError: there is no such file, or it is of another kind.
+    """
+    path = Path(target)
+    if not path.is_file():
+        raise UsageError(
+            f"{target}: no such file. Looked for: {path.absolute()}\nDo: pytrt build MODEL.onnx -o {target}",
+            path=path,
+        )
+    if path.suffix != ".onnx" and not is_engine_file(path):
+        raise UsageError(
+            f"{target}: expected an engine, an ONNX model or module:Class.\n"
+            f"Do: pytrt build {target} -o {path.with_suffix('.engine')}, and serve that",
+            path=path,
+        )
+    return path
 
 
 def _sizes(engine: Engine) -> tuple[int, ...]:

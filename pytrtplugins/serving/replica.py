@@ -31,7 +31,7 @@ class Replica:
     def __init__(self, spec: ModelSpec, deliver: Deliver, watch: Callable[[int], object] | None = None) -> None:
         self.spec = spec
         self.model = _loaded(spec)
-        self.signature = Signature.of(self.model, spec.max_batch)
+        self.signature = Signature.of(self.model, spec.max_batch, spec.sizes)
         self.queue = BatchQueue(
             self.signature.max_batch, self.signature.sizes, spec.max_delay_ms / 1000, spec.queue, watch
         )

@@ -11,12 +11,9 @@ from pathlib import Path
 from ..errors import UsageError
 from .access import Access
 from .replica import model_class, names_code
-from .spec import Limits, ModelSpec
+from .spec import Limits, ModelSpec, is_name
 
-__all__ = ["read_target", "serve"]
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_TAKEN = {"stats"}  # has an address of its own
+__all__ = ["check", "read_target", "serve"]
 
 
 def read_target(text: str) -> tuple[str, str]:
@@ -33,7 +30,7 @@ def read_target(text: str) -> tuple[str, str]:
             name = cls.name or cls.__name__.lower()
         else:
             name = re.sub(r"[^A-Za-z0-9._-]", "_", Path(target).stem)
-    if not _NAME.fullmatch(name) or name in _TAKEN:
+    if not is_name(name):
         raise UsageError(
             f"{text}: {name!r} cannot stand in an address: a name has letters, digits, '.', '_' and '-', 64 at most.\n"
             f"Do: pytrt serve mymodel={target}"
@@ -81,10 +78,8 @@ def serve(
     from .server import BACKLOG, bind, serve_app
     from .supervisor import Supervisor
 
+    _check_names(specs)
     names = [spec.name for spec in specs]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise UsageError(f"two models are named {twice!r}.\nDo: pytrt serve a={specs[0].target} b={specs[-1].target}")
     limits, access, announce = limits or Limits(), access or Access(), announce or _print_at_once
     cpu = default_cpu_processes() if cpu is None else cpu
     grpc_address = None
@@ -108,6 +103,29 @@ def serve(
         processes = f"{_counted(cpu, 'CPU process')} and {_counted(engines, 'engine process')}"
         supervisor.run(lambda: announce(_ready(names, address, processes)))
         return supervisor.totals()
+
+
+def check(specs: Sequence[ModelSpec]) -> None:
+    """Look whether models can be served, without loading them.
+
+    Raises:
+        UsageError: two models have one name, or a file or class is not there.
+    """
+    from .defaults import target_file  # engines take longer to import than all else here
+
+    _check_names(specs)
+    for spec in specs:
+        if names_code(spec.target):
+            model_class(spec.target)
+        else:
+            target_file(spec.target)
+
+
+def _check_names(specs: Sequence[ModelSpec]) -> None:
+    names = [spec.name for spec in specs]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"two models are named {twice!r}.\nDo: pytrt serve a={specs[0].target} b={specs[-1].target}")
 
 
 def default_cpu_processes() -> int:

@@ -115,7 +115,7 @@ class Service:
             rows = signature.rows(arrays)
             future = asyncio.get_running_loop().create_future()
             deadline = None if timeout_s is None else started + timeout_s
-            item = Item(arrays, rows, signature.key(arrays), priority, deadline, future)
+            item = Item(arrays, rows, signature.key(arrays), priority or self.spec.priority, deadline, future)
             self._submit(self.spec.name, item)
             await future
             if item.error is not None:

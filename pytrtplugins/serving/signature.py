@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..errors import UsageError
 from ..tensor import SymbolicDim, TensorDesc
 from .model import Arrays, Model
+from .spec import MOST_ROWS
 from .tensors import TensorSpec
 
-__all__ = ["MOST_ROWS", "Signature"]
+__all__ = ["Signature"]
 
 _LARGEST = 32  # rows of a batch where nobody says how many
-MOST_ROWS = 4096
-"""Of a batch."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +43,13 @@ class Signature:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, model: Model, max_batch: int | None) -> Signature:
+    def of(cls, model: Model, max_batch: int | None, sizes: Sequence[int] = ()) -> Signature:
         """That of a model that is loaded.
 
         Args:
             model: The model.
             max_batch: As the user of the server says; the model's own if None.
+            sizes: The same; the model's own if empty.
 
         Raises:
             UsageError: it says something that cannot be.
@@ -85,7 +85,7 @@ class Signature:
             outputs,
             joined,
             most,
-            tuple(sorted(model.sizes)),
+            tuple(sorted(sizes or model.sizes)),
             platform,
             model.detects,
             facts,

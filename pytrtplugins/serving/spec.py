@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import Annotated
 
-__all__ = ["Limits", "ModelSpec"]
+from ..errors import UsageError
+from ..utils.declared import check_fields
+from ..utils.numbers import Real, Whole
+
+__all__ = ["MAX_PRIORITY", "MOST_ROWS", "Limits", "ModelSpec", "is_name"]
+
+MAX_PRIORITY = 1 << 16
+"""Of the least urgent requests."""
+MOST_ROWS = 4096
+"""Of a batch."""
+
+_MOST_MS, _MOST_WAITING, _MOST_BYTES, _MOST_SECONDS = 10_000, 1_000_000, 1 << 36, 86_400
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_TAKEN = {"stats"}  # has an address of its own
+_VERSION = re.compile(r"[1-9][0-9]{0,17}")
+
+
+def is_name(text: str) -> bool:
+    """Whether a model's name can stand in an address."""
+    return _NAME.fullmatch(text) is not None and text not in _TAKEN
 
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A model to be served.
+    """A version of a model to be served.
 
     Attributes:
         name: In addresses.
@@ -17,19 +38,39 @@ class ModelSpec:
         engine: Which engine an ONNX model is built for.
         device: The engine's own name for a device.
         max_batch: Most rows of a run; None: as the model says.
+        sizes: Batches that are preferred: a batch is one of these, the last rows of it zeros where requests do not fill the smallest.
+            Empty: as the model says.
         max_delay_ms: How long a batch that is not full may wait while the engine computes another. While it is idle, nothing waits.
         queue: Most requests that wait; further ones are refused.
-        version: In addresses.
+        priority: Of requests that say none; lower numbers go first.
+        version: A whole number as text, in addresses.
+
+    Raises:
+        UsageError: a value has another type, or is outside of its limits.
     """
 
     name: str
     target: str
     engine: str = "auto"
     device: str | None = None
-    max_batch: int | None = None
-    max_delay_ms: float = 2.0
-    queue: int = 256
+    max_batch: Annotated[int | None, Whole(1, MOST_ROWS)] = None
+    sizes: Annotated[tuple[int, ...], Whole(1, MOST_ROWS)] = ()
+    max_delay_ms: Annotated[float, Real(0, _MOST_MS)] = 2.0
+    queue: Annotated[int, Whole(1, _MOST_WAITING)] = 256
+    priority: Annotated[int, Whole(1, MAX_PRIORITY)] = 10
     version: str = "1"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        object.__setattr__(self, "sizes", tuple(self.sizes))  # a list, where it was read from a file
+        if not is_name(self.name):
+            raise UsageError(
+                f"ModelSpec.name: expected letters, digits, '.', '_' and '-', 64 at most, found {self.name[:80]!r}"
+            )
+        if not _VERSION.fullmatch(self.version):
+            raise UsageError(
+                f"ModelSpec.version: expected a whole number from 1 on as text, found {self.version[:40]!r}"
+            )
 
 
 @dataclass(frozen=True)
@@ -44,12 +85,18 @@ class Limits:
         body_seconds: Until the body is there.
         connections: At a time, in each process.
         shared_memory_regions: That clients may register at a time; 0: the server shares no memory with clients.
+
+    Raises:
+        UsageError: a value has another type, or is outside of its limits.
     """
 
-    body_bytes: int = 64 << 20
-    image_bytes: int = 1 << 28
-    head_bytes: int = 64 << 10
-    head_seconds: float = 10.0
-    body_seconds: float = 60.0
-    connections: int = 4096
-    shared_memory_regions: int = 0
+    body_bytes: Annotated[int, Whole(1, _MOST_BYTES)] = 64 << 20
+    image_bytes: Annotated[int, Whole(1, _MOST_BYTES)] = 1 << 28
+    head_bytes: Annotated[int, Whole(1 << 8, 1 << 24)] = 64 << 10
+    head_seconds: Annotated[float, Real(0.01, _MOST_SECONDS)] = 10.0
+    body_seconds: Annotated[float, Real(0.01, _MOST_SECONDS)] = 60.0
+    connections: Annotated[int, Whole(1, 1 << 20)] = 4096
+    shared_memory_regions: Annotated[int, Whole(0, 1 << 16)] = 0
+
+    def __post_init__(self) -> None:
+        check_fields(self)

@@ -22,7 +22,7 @@ def served(monkeypatch):
 
     def run(*words):
         with pytest.raises(SystemExit) as caught:
-            main(["serve", *words])
+            main(["serve", *map(str, words)])
         return caught.value.code, calls
 
     return run
@@ -65,3 +65,76 @@ def test_at_its_end_it_says_what_was_served(served, capsys):
     assert json.loads(capsys.readouterr().out)["result"]["models"] == [
         {"name": "x", "succeeded": 3, "failed": 3, "refused": 3, "late": 3, "batches": 3}
     ]
+
+
+FILE = """
+[serve]
+port = 8080
+max-delay = "1ms"
+queue = 5
+
+[limits]
+image_bytes = 1000
+
+[models.double]
+target = "tests.serving.served:Double"
+
+[models.net]
+target = "net.onnx"
+queue = 6
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    (tmp_path / "serving.toml").write_text(FILE)
+    return tmp_path / "serving.toml"
+
+
+def test_a_file_says_what_is_served_and_the_command_line_wins(served, file):
+    _, [(specs, options)] = served("--config", file, "--port", "8081", "--body-limit", "2")
+    assert [(each.name, each.target, each.queue, each.max_delay_ms) for each in specs] == [
+        ("double", "tests.serving.served:Double", 5, 1.0),
+        ("net", str(file.parent / "net.onnx"), 6, 1.0),
+    ]
+    assert (options["port"], options["limits"].image_bytes, options["limits"].body_bytes) == (8081, 1000, 2 << 20)
+    _, [_, (specs, options)] = served("--config", file, "x.engine")
+    assert [(each.name, each.queue) for each in specs] == [("x", 5)]
+    assert options["port"] == 8080
+
+
+def test_check_says_what_would_be_served_and_serves_nothing(served, file, capsys):
+    (file.parent / "net.onnx").write_bytes(b"")
+    code, calls = served("--config", file, "--check")
+    assert (code, calls) == (0, [])
+    assert capsys.readouterr().out == (
+        f"double, version 1: tests.serving.served:Double\nnet, version 1: {file.parent / 'net.onnx'}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("", "net.onnx: no such file. Looked for:"),
+        (
+            "[models.a]\ntarget = 'tests/serving/served.py:Gone'",
+            "module '{folder}/tests/serving/served.py': cannot be imported",
+        ),
+        ("[server]", "pytrt has no command 'server'.\nDo: write serve"),
+        ("[modles.a]", "pytrt has no command 'modles'.\nDo: write models"),
+        ("[models.net.limits]", "line 17: models.net has no key 'limits'."),
+    ],
+)
+def test_check_finds_what_is_wrong(served, file, capsys, change, said):
+    if change:
+        (file.parent / "net.onnx").write_bytes(b"")
+    file.write_text(f"{FILE}\n{change}\n")
+    code, calls = served("--config", file, "--check")
+    assert (code, calls) == (2, [])
+    assert said.format(folder=file.parent) in capsys.readouterr().err
+
+
+def test_without_a_model_the_error_says_where_they_come_from(served, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert served() == (2, [])
+    assert "no model: name one, or a file with [models.NAME]" in capsys.readouterr().err

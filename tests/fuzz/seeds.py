@@ -280,6 +280,18 @@ per-tensor = true
 """
 
 
+MODELS = """[limits]
+image_bytes = 1_000
+body_seconds = 1e1
+[models.a]
+target = "a.engine"
+sizes = [1, 8]
+[[models.a.versions]]
+version = "2"
+target = "m:C"
+"""
+
+
 def texts() -> Seed:
     """Settings, pytrt.toml, JSON, YAML."""
     yield "settings/numbers", "batch=1,8,16"
@@ -289,6 +301,7 @@ def texts() -> Seed:
     yield "config/values", CONFIG
     yield "config/inline", "bench = {rounds = 2, engine = 'cpu'}\nprecision.search.max-runs = 3\n"
     yield "config/deep", "a = " + "[" * 3000
+    yield "config/models", MODELS
     yield "config/unknown", "[bench]\nronds = 1979-05-27T07:32:00Z\n"
     yield "json_text/values", '{"a": [1, -2.5e3, true, null, "\\u00e9\\n"], "b": {"c": {}}}'
     yield "json_text/deep", '{"a":' * 1000

@@ -26,7 +26,7 @@ from darknet2caffe.prototxt import parse_prototxt
 from pytrtplugins.calibration import CalibrationTable
 from pytrtplugins.calibration.sidecar import Sidecar
 from pytrtplugins.cli import command
-from pytrtplugins.cli.config import read_config
+from pytrtplugins.cli.config import open_config, read_config
 from pytrtplugins.cli.loading import read_settings
 from pytrtplugins.engines import build, load_engine
 from pytrtplugins.engines.cuda.conv.cache import decode
@@ -41,6 +41,7 @@ from pytrtplugins.plugin.base import Plugin
 from pytrtplugins.plugin.envelope import wrap
 from pytrtplugins.precision.journal import Journal
 from pytrtplugins.precision.report import read_report
+from pytrtplugins.serving.config import read_limits, read_models
 from pytrtplugins.serving.packing import unpack
 from pytrtplugins.serving.protocol.infer import Codec
 from pytrtplugins.serving.protocol.memory import Memory
@@ -317,8 +318,9 @@ def settings(data: bytes) -> object:
 
 @target
 def config(data: bytes) -> object:
-    """pytrt.toml."""
-    return read_config(file(data, "pytrt.toml"), command())
+    """pytrt.toml, with models that are served."""
+    opened = open_config(file(data, "pytrt.toml"))
+    return read_config(opened, command()), read_models(opened, {}), read_limits(opened, {})
 
 
 @target

@@ -8,13 +8,12 @@ from typing import Any
 
 from ...errors import RequestError
 from ...utils.text_formats import shorten
+from ..spec import MAX_PRIORITY
 from ..tensors import TensorSpec
 from .memory import Place, read_place
 
 __all__ = ["Call", "Given", "read_object", "read_outputs", "read_parameters"]
 
-_DEFAULT_PRIORITY = 10
-_MAX_PRIORITY = 1 << 16
 _BINARY = {"binary_data": True}
 
 
@@ -46,7 +45,7 @@ class Call:
         id: The client's; empty if it gives none.
         outputs: Names of outputs, with their parameters.
         places: Where outputs go that are not part of the answer.
-        priority: Lower numbers go first.
+        priority: Lower numbers go first; 0: as the model says.
         timeout_s: After which it need not be computed.
         heads: JSON of answers, by the dims of the outputs.
     """
@@ -55,7 +54,7 @@ class Call:
     id: str
     outputs: Mapping[str, Mapping[str, Any]]
     places: Mapping[str, Place] = field(default_factory=dict)
-    priority: int = _DEFAULT_PRIORITY
+    priority: int = 0
     timeout_s: float | None = None
     heads: dict[object, bytes] = field(default_factory=dict)
 
@@ -93,21 +92,21 @@ def read_outputs(
 
 
 def read_parameters(parameters: Mapping[str, Any]) -> tuple[int, float | None]:
-    """The priority and the timeout of a request in seconds, as its parameters say.
+    """The priority (0: none) and the timeout of a request in seconds, as its parameters say.
 
     Raises:
         RequestError: one of them is none, or the request is part of a sequence.
     """
     priority = parameters.get("priority", 0)
-    if type(priority) is not int or not 0 <= priority <= _MAX_PRIORITY:
-        raise RequestError(f"priority: expected 1, the most urgent, to {_MAX_PRIORITY}; found {shorten(priority)}")
+    if type(priority) is not int or not 0 <= priority <= MAX_PRIORITY:
+        raise RequestError(f"priority: expected 1, the most urgent, to {MAX_PRIORITY}; found {shorten(priority)}")
     timeout = parameters.get("timeout", 0)
     if type(timeout) is not int or not 0 <= timeout < 1 << 53:
         raise RequestError(f"timeout: expected microseconds, found {shorten(timeout)}")
     for name in ("sequence_id", "sequence_start", "sequence_end"):
         if parameters.get(name):
             raise RequestError(f"models of this server keep nothing from one request to the next: leave out {name}")
-    return priority or _DEFAULT_PRIORITY, timeout / 1e6 or None
+    return priority, timeout / 1e6 or None
 
 
 def read_object(what: str, value: object) -> dict[str, Any]:

@@ -1,0 +1,112 @@
+"""The models and limits of a server, from a file of TOML: ``[models.NAME]`` and ``[limits]``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from ..errors import UsageError
+from ..utils.declared import field_types, mismatch, nearest
+from ..utils.text_formats import shorten
+from ..utils.toml_file import Names, TomlFile
+from .replica import names_code
+from .spec import Limits, ModelSpec
+
+__all__ = ["TABLES", "read_limits", "read_models"]
+
+TABLES = ("models", "limits")
+"""Tables of a file that are not options of commands."""
+
+_VERSIONS = "versions"
+_OWN = ("target", "version")
+"""What a version does not take over from the table of its model."""
+
+
+def read_models(file: TomlFile, defaults: Mapping[str, Any]) -> list[ModelSpec]:
+    """The models that a file has: tables ``[models.NAME]``, and ``[[models.NAME.versions]]`` for several versions of one.
+
+    The keys are those of `ModelSpec`. A table with a ``target`` is a version; ``versions`` take over all else that it says. Relative
+    paths are relative to the file's folder.
+
+    Args:
+        file: That was read.
+        defaults: Values of keys that a model does not have.
+
+    Raises:
+        FormatError: a key is unknown, or a value of another type or outside of its limits; ``.path`` and ``.line`` say where.
+    """
+    models = _table(file, ("models",))
+    return [spec for name in models for spec in _versions(file, name, defaults)]
+
+
+def read_limits(file: TomlFile, given: Mapping[str, Any]) -> Limits:
+    """The limits that a file has in its table ``[limits]``; the keys are those of `Limits`, without those that are given.
+
+    Raises:
+        FormatError: a key is unknown, or a value of another type or outside of its limits; ``.path`` and ``.line`` say where.
+    """
+    known = [each.name for each in fields(Limits) if each.name not in given]
+    return Limits(**given, **_checked(file, ("limits",), _table(file, ("limits",)), Limits, known))
+
+
+def _versions(file: TomlFile, name: str, defaults: Mapping[str, Any]) -> Iterator[ModelSpec]:
+    names: Names = ("models", name)
+    table = _table(file, names)
+    versions = table.get(_VERSIONS, [])
+    if not isinstance(versions, list) or not all(isinstance(each, dict) for each in versions):
+        text = f"models.{name}.{_VERSIONS}: expected tables, [[models.{name}.{_VERSIONS}]], found {shorten(versions)}"
+        raise file.error((*names, _VERSIONS), text)
+    known = [each.name for each in fields(ModelSpec) if each.name != "name"]
+    own = {key: value for key, value in table.items() if key != _VERSIONS}
+    common = {**defaults, **_checked(file, names, own, ModelSpec, [*known, _VERSIONS])}
+    if "target" in table or not versions:
+        yield _spec(file, names, {**common, "name": name})
+    inherited = {key: value for key, value in common.items() if key not in _OWN}
+    for number, version in enumerate(versions):
+        place = (*names, _VERSIONS, number)
+        yield _spec(file, place, {**inherited, "name": name, **_checked(file, place, version, ModelSpec, known)})
+
+
+def _spec(file: TomlFile, names: Names, values: dict[str, Any]) -> ModelSpec:
+    """The version that a table describes."""
+    if "target" not in values:
+        raise file.error(names, f"{_dotted(names)}: target is missing: a file, or module:Class")
+    try:
+        return ModelSpec(**{**values, "target": _target(values["target"], file.path.parent)})
+    except UsageError as error:
+        raise file.error(names, f"{_dotted(names)}: {str(error).removeprefix('ModelSpec.')}") from None
+
+
+def _target(text: str, folder: Path) -> str:
+    """A target with its path, if it has one, relative to the file."""
+    if not names_code(text):
+        return str(folder / text)
+    module, _, name = text.rpartition(":")
+    return f"{folder / module}:{name}" if module.endswith(".py") else text
+
+
+def _table(file: TomlFile, names: Names) -> dict[str, Any]:
+    found: Any = file.data
+    for name in names:
+        found = found.get(name, {})
+    if not isinstance(found, dict):
+        raise file.error(names, f"{_dotted(names)}: expected a table, [{_dotted(names)}], found {shorten(found)}")
+    return found
+
+
+def _checked(file: TomlFile, names: Names, table: dict[str, Any], cls: type, known: list[str]) -> dict[str, Any]:
+    """The values of a table, all of which a class declares."""
+    types = field_types(cls)
+    for key, value in table.items():
+        if key not in known:
+            raise file.error((*names, key), f"{_dotted(names)} has no key {key!r}.{nearest(key, known)}")
+        if (expected := mismatch(value, types[key])) is not None:
+            text = f"{_dotted(names)}, {key}: expected {expected}, found {shorten(value)}"
+            raise file.error((*names, key), text)
+    return table
+
+
+def _dotted(names: Names) -> str:
+    return ".".join(str(name) for name in names if not isinstance(name, int))

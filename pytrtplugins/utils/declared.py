@@ -1,0 +1,97 @@
+"""Values compared with the types that a class or a command declares for them."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from ..errors import UsageError
+from .numbers import Real, Whole
+from .text_formats import shorten
+
+__all__ = ["check_fields", "field_limits", "field_types", "mismatch", "nearest", "single_kind"]
+
+_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "a path as text"}
+
+
+@functools.cache
+def field_types(cls: type[Any]) -> Mapping[str, Any]:
+    """The declared types of a class's fields, with their limits."""
+    return typing.get_type_hints(cls, include_extras=True)
+
+
+def field_limits(cls: type, name: str) -> Any:
+    """The limits that a class declares for a field."""
+    return next(each for each in field_types(cls)[name].__metadata__ if isinstance(each, (Whole, Real)))
+
+
+def check_fields(instance: Any) -> None:
+    """Compare the fields of a dataclass with their types.
+
+    Raises:
+        UsageError: one has another type, or is outside of its limits.
+    """
+    for name, hint in field_types(instance.__class__).items():
+        value = getattr(instance, name)
+        if value is None and type(None) in _options(hint):
+            continue
+        if (expected := mismatch(value, hint)) is not None:
+            what = f"{type(instance).__name__}.{name}"
+            raise UsageError(f"{what}: expected {expected}, found {shorten(value)}", found=value)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """What an error about an unknown name ends with: the nearest known one, or all of them."""
+    known = list(known)
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"\nDo: write {close[0]}" if close else f" It has: {', '.join(known)}."
+
+
+def single_kind(hint: Any) -> tuple[Any, bool]:
+    """The type of a declared value without None and limits, and whether it is a list of such."""
+    hint = typing.get_args(hint)[0] if hasattr(hint, "__metadata__") else hint
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        hint = next(each for each in typing.get_args(hint) if each is not type(None))
+    return (typing.get_args(hint)[0], True) if typing.get_origin(hint) in (list, tuple) else (hint, False)
+
+
+def mismatch(value: Any, hint: Any, limits_of: Callable[[Any], Whole | Real | None] | None = None) -> str | None:
+    """What a declared type expects, where a value is something else; None where it fits.
+
+    Args:
+        value: From a file.
+        hint: The type: text, a number, a truth value, a path, a Literal, or a list or tuple of one of them. None may be an alternative, and
+            `Annotated` around it.
+        limits_of: Gives the limits that an annotation holds; by default annotations are the limits themselves.
+    """
+    kind, several = single_kind(hint)
+    if several:
+        if not isinstance(value, (list, tuple)):
+            return "a list"
+        return next((f"a list of {wrong}" for item in value if (wrong := _wrong(item, kind, hint, limits_of))), None)
+    return _wrong(value, kind, hint, limits_of)
+
+
+def _wrong(value: Any, kind: Any, hint: Any, limits_of: Callable[[Any], Whole | Real | None] | None) -> str | None:
+    if typing.get_origin(kind) is Literal:
+        return None if value in typing.get_args(kind) else " or ".join(map(repr, typing.get_args(kind)))
+    if type(value) is not (str if kind is Path else kind) and not (kind is float and type(value) is int):
+        return _WORDS[kind]
+    for each in getattr(hint, "__metadata__", ()):
+        limits = limits_of(each) if limits_of else each if isinstance(each, (Whole, Real)) else None
+        if limits is not None:
+            try:
+                limits.read(str(value))
+            except ValueError:
+                return str(limits)
+    return None
+
+
+def _options(hint: Any) -> tuple[Any, ...]:
+    """The types of a union."""
+    return typing.get_args(typing.get_args(hint)[0] if hasattr(hint, "__metadata__") else hint)

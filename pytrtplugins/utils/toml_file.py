@@ -1,0 +1,109 @@
+"""TOML that people write, with the lines of its tables and keys, which errors name."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import FormatError
+from .files import read_regular
+from .optional import require
+
+__all__ = ["Names", "TomlFile", "read_text"]
+
+Names = tuple[str | int, ...]
+"""Where a value stands: keys, and positions in lists of tables."""
+
+_MAX_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class TomlFile:
+    """A file that was read, or one table of it.
+
+    Attributes:
+        path: The file.
+        data: What it says.
+        lines: The lines of its tables and keys.
+        table: Where ``data`` stands in the file.
+    """
+
+    path: Path
+    data: dict[str, Any]
+    lines: Mapping[Names, int]
+    table: Names = ()
+
+    @classmethod
+    def read(cls, path: Path, feature: str, table: tuple[str, ...] = ()) -> TomlFile:
+        """Read a file.
+
+        Args:
+            path: The file.
+            feature: What needs it, for the error where the package tomli is missing.
+            table: Where the part of it stands that is wanted.
+
+        Raises:
+            FormatError: it is not TOML, is no text, or is too large.
+            OSError: it cannot be read.
+        """
+        toml = require("tomllib" if sys.version_info >= (3, 11) else "tomli", extra="cli", feature=feature)
+        text = read_text(path)
+        try:
+            data = toml.loads(text)
+        except (toml.TOMLDecodeError, RecursionError) as error:
+            raise FormatError(f"{path}: {error}.", path=path) from error
+        for number, part in enumerate(table):
+            data = data.get(part, {})
+            if not isinstance(data, dict):
+                raise FormatError(f"{path}: {'.'.join(table[: number + 1])}: expected a table.", path=path)
+        return cls(path, data, _lines(text), table)
+
+    def line(self, names: Names) -> int:
+        """The line of a table or a key; 0 where it is not known."""
+        return self.lines.get((*self.table, *names), 0)
+
+    def error(self, names: Names, problem: str) -> FormatError:
+        """The error that something is wrong there."""
+        line = self.line(names)
+        where = f"{self.path}, line {line}" if line else f"{self.path}"
+        return FormatError(f"{where}: {problem}", path=self.path, line=line or None)
+
+
+def read_text(path: Path) -> str:
+    """The text of a file.
+
+    Raises:
+        FormatError: it is not UTF-8, or too large.
+        OSError: it cannot be read.
+    """
+    try:
+        return read_regular(path, _MAX_BYTES).decode()
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{path}: not UTF-8 at byte {error.start}.", path=path) from error
+
+
+def _lines(text: str) -> dict[Names, int]:
+    """The lines of tables and keys, by their names; tables of a list also have their position."""
+    found: dict[Names, int] = {}
+    table: Names = ()
+    for number, line in enumerate(text.splitlines(), 1):
+        if match := re.match(r"\s*\[\[([^\[\]]+)\]\]", line):
+            names = _names(match[1])
+            count = sum(each[:-1] == names and isinstance(each[-1], int) for each in found)
+            table = (*names, count)
+            found[table] = number
+            found.setdefault(names, number)
+        elif match := re.match(r"\s*\[([^\[\]]+)\]", line):
+            table = _names(match[1])
+            found.setdefault(table, number)
+        elif match := re.match(r"""\s*([\w\s."'-]+?)\s*=""", line):
+            found.setdefault((*table, *_names(match[1])), number)
+    return found
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(part.strip(" \t\"'") for part in text.split("."))
