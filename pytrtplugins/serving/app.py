@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from typing import Any
 
 from ..errors import RequestError
 from .board import Board
@@ -13,10 +14,12 @@ from .protocol.infer import Codec
 from .protocol.memory import Memory
 from .service import Backend, Service
 from .spec import Limits
+from .whole import WHOLE
 
 __all__ = ["App"]
 
 _log = logging.getLogger(__name__)
+_NONE: dict[str, Any] = {}
 _JSON = (b"content-type", b"application/json")
 _BINARY = (b"content-type", b"application/octet-stream")
 
@@ -74,7 +77,9 @@ class App:
             await send_error(send, RequestError(f"{type(error).__name__}: {error}", status=500))
             return
         said = [_JSON] if head is None else [_BINARY, (b"inference-header-content-length", b"%d" % head)]
-        await _send(send, 200, said, answer)
+        whole = scope.get("extensions", _NONE).get(WHOLE)
+        if whole is None or not whole(said, answer):
+            await _send(send, 200, said, answer)
 
     def codec(self, service: Service) -> Codec:
         """What reads requests for a model, and writes answers.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from ..utils.optional import require
 from .spec import Limits
+from .whole import WHOLE, write_whole
 
 __all__ = ["connection_class"]
 
@@ -43,6 +45,7 @@ def connection_class(limits: Limits) -> type[Any]:
             self._in_head = False
             self._stop_timer()
             super().on_headers_complete()
+            self.scope["extensions"] = {WHOLE: partial(write_whole, self.cycle)}
 
         def on_message_complete(self) -> None:
             self._in_head, self._head_bytes = True, 0
