@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import struct
 
 from ..errors import FormatError, RequestError
 
@@ -16,11 +15,11 @@ __all__ = ["UNIT", "Block", "Slots"]
 UNIT = 64 << 10
 """Bytes that slots are multiples of."""
 
-_GENERATION = struct.Struct("<I")
+_GENERATION_BYTES = 4
 
 
 class Block:
-    """Shared memory, mapped; a table of generations, then units.
+    """Shared memory, mapped: units, then a table of generations.
 
     Args:
         descriptor: Of the memory, from `create`.
@@ -31,15 +30,16 @@ class Block:
 
     def __init__(self, descriptor: int) -> None:
         size = os.fstat(descriptor).st_size
-        self.units = size // (UNIT + _GENERATION.size)
+        self.units = size // (UNIT + _GENERATION_BYTES)
         self._mapped = mmap.mmap(descriptor, size)
         self._view = memoryview(self._mapped)
+        self._generations = self._view[self.units * UNIT :][: _GENERATION_BYTES * self.units].cast("I")
 
     @staticmethod
     def create(units: int, name: str = "pytrt-slots") -> int:
         """Make memory of so many units, and give its descriptor; pages that nobody has written take no memory."""
         descriptor = os.memfd_create(name)
-        os.ftruncate(descriptor, units * (UNIT + _GENERATION.size))
+        os.ftruncate(descriptor, units * (UNIT + _GENERATION_BYTES))
         return descriptor
 
     def part(self, first: int, start: int, size: int) -> memoryview:
@@ -61,17 +61,13 @@ class Block:
         """
         if not 0 <= first < self.units:
             raise FormatError(f"slot {first}: there are {self.units} units")
-        found: int = _GENERATION.unpack_from(self._view, self._place(first))[0]
-        return found
+        return self._generations[first]
 
     def advance(self, first: int) -> int:
         """Count that the slot is given away, and give the new count."""
         count = (self.generation(first) + 1) & 0xFFFFFFFF
-        _GENERATION.pack_into(self._view, self._place(first), count)
+        self._generations[first] = count
         return count
-
-    def _place(self, first: int) -> int:
-        return self.units * UNIT + first * _GENERATION.size
 
 
 class Slots:

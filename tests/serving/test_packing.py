@@ -63,3 +63,18 @@ def test_damaged_bytes_are_our_error_or_arrays_within_the_memory():
         except FormatError:
             continue
         assert end >= len(memory) - 64  # what is cut off was padding
+
+
+def test_heads_that_are_looked_up_are_those_of_the_arrays_at_hand():
+    for rows in (1, 2, 1, 300, 2):  # the same names and types, other dims, then the first again
+        array = np.full((rows, 2), rows, np.float32)
+        np.testing.assert_array_equal(unpack(memoryview(packed({"x": array})))["x"], array)
+    for name in map(str, range(600)):  # more than are kept
+        assert list(unpack(memoryview(packed({name: np.zeros(1, np.uint8)})))) == [name]
+
+
+def test_a_head_that_is_known_is_checked_against_each_memory():
+    memory = packed({"x": np.zeros(100, np.float32)})
+    assert unpack(memoryview(memory))["x"].shape == (100,)
+    with pytest.raises(FormatError, match="expected 512 bytes, found 128"):
+        unpack(memoryview(memory)[:128])
