@@ -60,7 +60,8 @@ class Tensors(Model):
 class Detector(Model):
     """A YOLOv2, or any network whose outputs are darknet's region or yolo layers: images in, boxes out.
 
-    Each request is one image of any size; over the Open Inference Protocol it is a tensor ``image``.
+    Each request is one image of any size; over the Open Inference Protocol it is a tensor ``image``, or a
+    file of that name (``BYTES``).
 
     Args:
         engine: Built or loaded.
@@ -69,6 +70,7 @@ class Detector(Model):
     """
 
     detects = True
+    file_input = "image"
     stacked = False
     inputs = (TensorDesc("image", (SymbolicDim("height"), SymbolicDim("width"), 3), DType.UINT8),)
     outputs = (

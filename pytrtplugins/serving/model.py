@@ -46,11 +46,14 @@ class Model:
 
     Each method runs where its work belongs. `load` and `predict` run where the engine is; one thread calls `predict`. `preprocess` and
     `postprocess` run in threads beside the network code, in other processes where there are several, on an object whose `load` was not
-    called: what they need of it goes through `facts`. Requests of the Open Inference Protocol bring tensors, and go to `predict` only.
+    called: what they need of it goes through `facts`. Requests of the Open Inference Protocol bring tensors, and go to `predict` only;
+    or files (`file_input`), which go through `preprocess` too.
 
     Attributes:
         name: In addresses; None: the class's name in lower case.
         detects: Whether it takes images, and answers ``POST /v1/detect``.
+        file_input: Name under which requests of the Open Inference Protocol may send files instead of tensors: as strings (``BYTES``), of
+            which `preprocess` gets each as a request's body. None: they cannot.
         inputs: Name, dims and dtype of each input, for clients that send tensors; strings as ``TensorSpec("text", "BYTES", (-1,))``, whose
             arrays have bytes as their elements. `load` may set it; where it is empty, and ``self.engine`` is an engine, they are the
             engine's.
@@ -77,6 +80,7 @@ class Model:
 
     name: ClassVar[str | None] = None
     detects: ClassVar[bool] = False
+    file_input: ClassVar[str | None] = None
     inputs: Sequence[TensorDesc | TensorSpec] = ()
     outputs: Sequence[TensorDesc | TensorSpec] = ()
     stacked: bool = True

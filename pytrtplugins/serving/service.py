@@ -8,6 +8,8 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+
 from ..errors import RequestError, UsageError
 from .batcher import failure
 from .model import Arrays, Model, Request
@@ -104,12 +106,14 @@ class Service:
         self.state, self.reason = state, reason
 
     async def infer(self, arrays: Arrays, priority: int = 0, timeout_s: float | None = None) -> Item:
-        """Compute outputs for inputs that fit the signature.
+        """Compute outputs for inputs that fit the signature, or for files that stand for them.
 
         Raises:
             RequestError: they do not fit together, the server is too busy, the time is over, or the model failed.
         """
         signature, started = self.signature, time.monotonic()
+        if signature.file is not None and arrays.keys() == {signature.file.name}:
+            arrays = await self._from_files(arrays)
         self.statistics.began()
         try:
             rows = signature.rows(arrays)
@@ -156,6 +160,32 @@ class Service:
             "postprocess": postprocess_s,
         }
         return Answer(value, stages)
+
+    async def _from_files(self, arrays: Arrays) -> Arrays:
+        """Preprocess files, if they are some."""
+        (files,) = arrays.values()
+        if files.dtype.kind != "O":
+            return arrays
+        if (len(files) != 1 and not self.signature.joined) or not len(files):
+            raise RequestError(f"expected {'files' if self.signature.joined else 'one file'}, found {len(files)}")
+        loop, front, started = asyncio.get_running_loop(), self._front, time.perf_counter()
+        assert front is not None
+        parts = await asyncio.gather(
+            *(
+                loop.run_in_executor(
+                    self._threads,
+                    self._run,
+                    front,
+                    "preprocess",
+                    Request(data, max_image_bytes=self.limits.image_bytes),
+                )
+                for data in files.tolist()
+            )
+        )
+        self.statistics.answered(time.perf_counter() - started, 0.0)
+        return (
+            parts[0] if len(parts) == 1 else {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        )
 
     def _run(self, front: Model, method: str, *arguments: Any) -> Any:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any
 
 from ..errors import UsageError
@@ -31,6 +32,7 @@ class Signature:
         platform: What computes it.
         detects: As `Model.detects`.
         facts: As `Model.facts`.
+        file_input: As `Model.file_input`.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -41,6 +43,7 @@ class Signature:
     platform: str = "python"
     detects: bool = False
     facts: Mapping[str, Any] = field(default_factory=dict)
+    file_input: str | None = None
 
     @classmethod
     def of(cls, model: Model, max_batch: int | None, sizes: Sequence[int] = ()) -> Signature:
@@ -78,6 +81,10 @@ class Signature:
             raise UsageError(f"{type(model).__name__}.facts: expected what JSON can say: {error}") from None
         if model.stacked and not joined and descs[0]:
             most = 1
+        if any(spec.name == model.file_input and spec.datatype == "BYTES" for spec in inputs):
+            raise UsageError(
+                f"{type(model).__name__}: {model.file_input!r} is an input of strings, and cannot be of files too"
+            )
         name = getattr(engine, "name", None)
         platform = f"pytrtplugins_{name}" if name else "python"
         return cls(
@@ -89,6 +96,7 @@ class Signature:
             platform,
             model.detects,
             facts,
+            model.file_input,
         )
 
     @classmethod
@@ -103,6 +111,11 @@ class Signature:
     def to_json(self) -> dict[str, Any]:
         """The same for JSON."""
         return asdict(self)
+
+    @cached_property
+    def file(self) -> TensorSpec | None:
+        """The input of strings that stands for all others."""
+        return None if self.file_input is None else TensorSpec(self.file_input, "BYTES", (-1,))
 
     @property
     def row_bytes(self) -> int:

@@ -84,7 +84,7 @@ def spec(name, cls, **options):
 
 @pytest.fixture(scope="module")
 def client():
-    names = ("double", "lists", "later", "wrong", "shout")
+    names = ("double", "lists", "later", "wrong", "shout", "files")
     made = Client([spec(name, name.title()) for name in names])
     yield made
     made.close()

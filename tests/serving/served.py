@@ -58,6 +58,12 @@ class Later(Double):
         return future
 
 
+class Files(Double):
+    """The same, of files of numbers too."""
+
+    file_input = "rows"
+
+
 class Slow(Double):
     """Waits until it is let go."""
 

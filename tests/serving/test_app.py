@@ -72,7 +72,7 @@ def test_statistics_count_requests_rows_and_batches(client):
     assert client.post(INFER, {"inputs": [{**JSON["inputs"][0], "data": [-1, 0]}]}).status == 500
     assert [now - then for now, then in zip(counts(), before, strict=True)] == [1, 1, 3, 1]
     names = [each["name"] for each in client.get("/v2/models/stats").json["model_stats"]]
-    assert names == ["double", "lists", "later", "wrong", "shout"]
+    assert names == ["double", "lists", "later", "wrong", "shout", "files"]
 
 
 def test_the_list_of_addresses_names_every_model(client):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import struct
 import zlib
 
@@ -133,6 +134,31 @@ def test_over_the_protocol_an_image_is_a_tensor(client):
     count = len(Yolov2(detector_engine(1))(IMAGE))
     shapes = {each["name"]: each["shape"] for each in outputs}
     assert shapes == {"boxes": [count, 4], "scores": [count], "classes": [count]}
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_over_the_protocol_an_image_may_be_a_file(client, alone):
+    data = encoded(IMAGE)
+    given = {"name": "image", "shape": [1], "datatype": "BYTES", "parameters": {"binary_data_size": 4 + len(data)}}
+    head = b"" if alone else json.dumps({"inputs": [given], "parameters": {"binary_data_output": True}}).encode()
+    body = data if alone else head + len(data).to_bytes(4, "little") + data
+    answer = client.post("/v2/models/boxes/infer", body, headers={"Inference-Header-Content-Length": len(head)})
+    length = int(answer.headers["inference-header-content-length"])
+    expected = np.float32([box.xyxy for box in Yolov2(detector_engine(1))(IMAGE)])
+    assert answer.body[length:].startswith(expected.tobytes())
+    config = client.get("/v2/models/boxes/config").json
+    assert config["parameters"] == {"file_input": {"string_value": "image"}}
+
+
+@pytest.mark.parametrize(
+    ("shape", "data", "text"),
+    [([1], ["no image"], "not an image"), ([2], ["a", "b"], "expected one file"), ([0], [], "one")],
+)
+def test_over_the_protocol_files_that_are_no_images_are_refused(client, shape, data, text):
+    given = {"name": "image", "shape": shape, "datatype": "BYTES", "data": data}
+    answer = client.post("/v2/models/boxes/infer", {"inputs": [given]})
+    assert answer.status == 400
+    assert text in answer.json["error"]
 
 
 def test_an_engine_file_is_loaded_and_an_onnx_model_built(folder):

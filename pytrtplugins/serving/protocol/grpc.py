@@ -15,7 +15,7 @@ from ...version import __version__
 from ..model import Arrays
 from ..service import Backend, Service
 from ..spec import Limits
-from ..tensors import datatype_of, to_bytes
+from ..tensors import TensorSpec, datatype_of, to_bytes
 from ..tls import Tls
 from .call import Call
 from .grpc_extensions import extension_methods
@@ -238,6 +238,7 @@ def _read(codec: Codec, request: Any) -> tuple[Call, Arrays]:
         RequestError: it does not fit the model.
     """
     arrays: Arrays = {}
+    specs: dict[str, TensorSpec] = {}
     raw = list(request.raw_input_contents)
     places = [read_place(_parameters(each.parameters), f"input {each.name[:80]!r}") for each in request.inputs]
     expected = places.count(None)
@@ -247,7 +248,7 @@ def _read(codec: Codec, request: Any) -> tuple[Call, Arrays]:
         )
     rest = iter(raw)
     for given, place in zip(request.inputs, places, strict=True):
-        spec = codec.input_spec(given.name, given.datatype, arrays)
+        spec = codec.input_spec(given.name, given.datatype, specs)
         shape = spec.check(given.datatype, list(given.shape))
         if place is not None:
             arrays[spec.name] = spec.from_bytes(codec.memory.read(place), shape)
@@ -260,7 +261,7 @@ def _read(codec: Codec, request: Any) -> tuple[Call, Arrays]:
         else:
             values = getattr(given.contents, _CONTENTS[given.datatype])
             arrays[spec.name] = spec.from_list(np.asarray(values).tolist() if len(values) else [], shape)
-    codec.check_whole(arrays)
+    codec.check_whole(specs)
     wanted = [{"name": each.name, "parameters": _parameters(each.parameters)} for each in request.outputs]
     return codec.call((), request.id, wanted, _parameters(request.parameters)), arrays
 

@@ -72,29 +72,39 @@ class Codec:
                 self._calls[head] = call
         return self._with_arrays(call, body, at)
 
-    def input_spec(self, name: object, datatype: object, found: Mapping[str, object]) -> TensorSpec:
+    def input_spec(self, name: object, datatype: object, found: dict[str, TensorSpec]) -> TensorSpec:
         """What an input of a request has to be.
 
         Args:
             name: As the request says it.
             datatype: As the request says it.
-            found: Inputs of the request before it, by name.
+            found: Inputs of the request before it, by name; it is added.
 
         Raises:
             RequestError: the model has no such input, or it was there already.
         """
-        spec = self._inputs.get(name) if isinstance(name, str) else None
-        if spec is None or name in found:
+        file = self.signature.file
+        if file is not None and datatype == file.datatype and name == file.name:
+            spec: TensorSpec | None = file
+        else:
+            spec = self._inputs.get(name) if isinstance(name, str) else None
+        if spec is None or spec.name in found:
             known = ", ".join(self._inputs) or "nothing"
             raise RequestError(f"inputs: expected each of {known} once, found {shorten(name)}")
+        found[spec.name] = spec
         return spec
 
-    def check_whole(self, found: Mapping[str, object]) -> None:
-        """Require all inputs of the model.
+    def check_whole(self, found: Mapping[str, TensorSpec]) -> None:
+        """Require all inputs of the model, or files alone.
 
         Raises:
             RequestError: one is missing.
         """
+        file = self.signature.file
+        if file is not None and found.get(file.name) == file:
+            if len(found) > 1:
+                raise RequestError(f"inputs: files in {file.name!r} stand for all inputs: leave out the others")
+            return
         missing = [name for name in self._inputs if name not in found]
         if missing:
             raise RequestError(f"inputs: missing: {', '.join(missing)}")
@@ -194,7 +204,10 @@ class Codec:
         return call, arrays
 
     def _raw(self, body: memoryview) -> Arrays:
-        """A body that is the one tensor, without JSON: its free first dim, the batch, follows from its length; or one string."""
+        """A body that is the one tensor, without JSON: its free first dim, the batch, follows from its length; or one string or file."""
+        file = self.signature.file
+        if file is not None:
+            return {file.name: np.array([bytes(body)], object)}
         if len(self._inputs) != 1:
             raise RequestError(f"a body without JSON is one input; the model has {len(self._inputs)}")
         spec = self.signature.inputs[0]
@@ -214,24 +227,25 @@ class Codec:
         given = read_object("the request", said).get("inputs")
         if not isinstance(given, list):
             raise RequestError(f"inputs: expected a list, found {shorten(given)}")
-        inputs: dict[str, Given] = {}
+        inputs: list[Given] = []
+        specs: dict[str, TensorSpec] = {}
         for each in given:
             each = each if isinstance(each, dict) else {}
             name, datatype = each.get("name"), each.get("datatype")
-            spec = self.input_spec(name, datatype, inputs)
+            spec = self.input_spec(name, datatype, specs)
             shape = spec.check(datatype, each.get("shape"))
             parameters = read_object("parameters", each.get("parameters") or {})
             size = parameters.get("binary_data_size")
             if size is not None and (type(size) is not int or size < 0):
                 raise RequestError(f"input {name!r}: binary_data_size: expected bytes, found {shorten(size)}")
             place = read_place(parameters, f"input {name!r}")
-            inputs[spec.name] = Given(spec, shape, each.get("data"), size, place)
-        self.check_whole(inputs)
+            inputs.append(Given(spec, shape, each.get("data"), size, place))
+        self.check_whole(specs)
         identifier = said.get("id", "")
         if not isinstance(identifier, str) or not _is_unicode(identifier):
             raise RequestError(f"id: expected text, found {shorten(identifier)}")
         parameters = read_object("parameters", said.get("parameters") or {})
-        return self.call(tuple(inputs.values()), identifier, said.get("outputs"), parameters)
+        return self.call(tuple(inputs), identifier, said.get("outputs"), parameters)
 
 
 def _elements(name: str, array: npt.NDArray[Any]) -> list[Any]:

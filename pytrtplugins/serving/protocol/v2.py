@@ -166,6 +166,8 @@ def model_config(service: Service) -> dict[str, Any]:
         "output": [tensor(spec) for spec in signature.outputs],
     }
     config["model_transaction_policy"] = {"decoupled": False}  # each request has one answer
+    if signature.file_input is not None:
+        config["parameters"] = {"file_input": {"string_value": signature.file_input}}
     if signature.max_batch > 1:
         config["dynamic_batching"] = {
             "preferred_batch_size": list(signature.sizes),

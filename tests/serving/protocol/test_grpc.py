@@ -20,7 +20,7 @@ LIMITS = Limits(body_bytes=1 << 20)
 
 @pytest.fixture(scope="module")
 def client():
-    specs = [spec("double", "Double"), spec("lists", "Lists"), spec("shout", "Shout")]
+    specs = [spec("double", "Double"), spec("lists", "Lists"), spec("shout", "Shout"), spec("files", "Files")]
     with (
         running(specs, LIMITS, grpc=True) as server,
         library.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as made,
@@ -45,7 +45,7 @@ def test_the_client_finds_the_server_and_its_models(client):
     assert list(client.get_model_metadata("double").inputs[0].shape) == [-1, 2]
     config = client.get_model_config("double").config
     assert (config.max_batch_size, list(config.input[0].dims)) == (32, [2])
-    assert [each.name for each in client.get_model_repository_index().models] == ["double", "lists", "shout"]
+    assert [each.name for each in client.get_model_repository_index().models] == ["double", "lists", "shout", "files"]
 
 
 def test_the_client_infers_with_bytes_classification_and_parameters(client):
@@ -134,3 +134,16 @@ def test_the_client_reads_trace_and_log_settings_and_cannot_change_them(client):
     client.update_log_settings({"log_error": True})
     with pytest.raises(library.InferenceServerException, match="log_file is ''"):
         client.update_log_settings({"log_file": "/etc/passwd"})
+
+
+def test_a_stream_of_many_files_is_answered_in_order_with_its_errors(client):
+    answers: queue.Queue = queue.Queue()
+    client.start_stream(lambda result, error: answers.put((result, error)))
+    for number in range(150):
+        row = b"no number" if number == 70 else b"%d 0" % number
+        client.async_stream_infer("files", [tensor("rows", np.array([row], object), "BYTES")], request_id=str(number))
+    found = [answers.get(timeout=20) for _ in range(150)]
+    client.stop_stream()
+    assert "could not convert string to float" in str(found.pop(70)[1])
+    assert [int(result.as_numpy("y")[0, 0]) for result, _ in found] == [2 * n for n in range(150) if n != 70]
+    assert [result.get_response().id for result, _ in found] == [str(n) for n in range(150) if n != 70]

@@ -187,3 +187,13 @@ def test_bytes_that_are_no_text_are_not_said_in_json(client):
     body = head.encode() + b"\1\0\0\0\xff"
     answer = client.post("/v2/models/shout/infer", body, headers={"Inference-Header-Content-Length": len(head)})
     assert (answer.status, answer.json["error"]) == (400, "output 'loud' is not text: ask for it with binary_data")
+
+
+def test_files_go_through_preprocess_and_make_rows_of_a_batch(client):
+    given = {"name": "rows", "shape": [2], "datatype": "BYTES", "data": ["1 2", "3 4"]}
+    assert client.post("/v2/models/files/infer", {"inputs": [given]}).json["outputs"][0]["data"] == [2, 4, 6, 8]
+    assert client.post("/v2/models/files/infer", JSON).json["outputs"][0]["data"] == [2, 4]
+    for inputs in ([given, JSON["inputs"][0]], [given, given], [{**given, "datatype": "FP32"}]):
+        assert client.post("/v2/models/files/infer", {"inputs": inputs}).status == 400
+    failed = {**given, "shape": [1], "data": ["teapot"]}
+    assert client.post("/v2/models/files/infer", {"inputs": [failed]}).status == 418
